@@ -1,0 +1,1 @@
+"""Controllers: pure policies, and the loop that senses, decides, acts and journals."""

@@ -1,0 +1,92 @@
+"""The run folder, `artifacts/<campaign>/<run-id>/attempt-N/`: what each file holds.
+
+``run.json``         a `Run`
+``samples.parquet``  tidy: t_s float64, node string, metric string, value float64
+``latency.parquet``  t_s float64, op string, tenant string, node string, low_ns int64,
+                     high_ns int64, count int64 (absent when the tool reports no distribution)
+``summary.json``     a `Summary`
+``journal.jsonl``    one line a decision (see controllers/journal.py); absent without controller
+``notebook.ipynb``   the executed notebook; ``logs/`` raw tool output
+
+`t_s` counts from the start of the measured workload; earlier samples are negative.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+SCHEMA_VERSION = 1
+
+RunStatus = Literal["done", "failed", "spoiled", "interrupted"]
+
+
+class Model(BaseModel):
+    """Strict, immutable records."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Provenance(Model):
+    """Where a run came from. What is not known is None."""
+
+    commit: str | None
+    dirty: bool | None
+    hotbed_version: str
+    versions: dict[str, str]  # tool or store -> version: ceph, fio, python, kernel, ...
+    hosts: dict[str, dict[str, Any]]  # node -> facts (cpus, memory_bytes, kernel, distribution)
+    site: str
+    signal: str | None  # iowait | io_pressure | osd_pressure | op_r_latency
+    calibration: dict[str, Any] = Field(default_factory=dict)  # the disk, link and share settings
+
+
+class Run(Model):
+    """One cell's attempt."""
+
+    schema_version: int = SCHEMA_VERSION
+    run_id: str
+    campaign: str
+    attempt: int
+    block: int
+    order: int  # place in the block's random order
+    seed: int
+    ground: Literal["sim", "local", "chameleon", "inventory", "fake"]
+    parameters: dict[str, Any]
+    time_scale: float
+    status: RunStatus
+    reason: str | None = None  # why it failed or was spoiled
+    started_at: str  # ISO 8601, UTC
+    ended_at: str
+    phases_s: dict[str, float]  # clean, settle, workload, collect ...: seconds
+    osd_count: int | None = None
+    provenance: Provenance
+
+
+class OpSummary(Model):
+    """One operation of one workload, whole run or steady state. Seconds, bytes per second."""
+
+    op: str
+    seconds: float
+    operations: int | None
+    bytes: int | None
+    throughput_mb_s: float | None  # 10^6 bytes per second
+    iops: float | None
+    latency_mean_s: float | None
+    latency_sd_s: float | None = None
+    latency_max_s: float | None = None
+    latency_p50_s: float | None = None
+    latency_p99_s: float | None = None
+    errors: int | None = None
+
+
+class Summary(Model):
+    """What a run came to. `steady` leaves out the first two control intervals."""
+
+    whole: list[OpSummary]
+    steady: list[OpSummary]
+    pressure_mean: dict[str, float]  # node -> mean of the signal, percent
+    controller: dict[str, float] = Field(default_factory=dict)  # actions, sense_s, decide_s, act_s
+    inert: bool | None = None  # the controller changed nothing: supports no claim
+    usage: dict[str, float] = Field(default_factory=dict)  # outside_cores, steal, client_share
+    extra: dict[str, float] = Field(default_factory=dict)

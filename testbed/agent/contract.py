@@ -1,0 +1,83 @@
+"""How the engine talks to the admin node: one verb, JSON in, JSON out, over ssh.
+
+On the admin node `/usr/local/bin/hotbed-agent VERB` reads a JSON payload on standard input and
+prints ``{"ok": true, "result": ...}`` or ``{"ok": false, "error": "<one sentence>",
+"kind": "user"|"store"|"remote"}``. The engine's side of it is `testbed/agent/client.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+AGENT_ROOT = "/opt/hotbed"  # the packages schemas, testbed, controllers
+CONFIG = "/etc/hotbed/agent.json"  # an AgentConfig
+KEY = "/etc/hotbed/ssh/id_ed25519"  # the admin node's own key to the other nodes
+KNOWN_HOSTS = "/etc/hotbed/ssh/known_hosts"
+STATE = "/var/lib/hotbed"  # journals, recordings, controllers under study
+UNIT_PREFIX = "hotbed-"  # every systemd unit that Hotbed starts on a node
+
+
+@dataclass(frozen=True)
+class AgentNode:
+    """What the admin node knows of a node. `osds` are the ids of the OSDs on it."""
+
+    name: str
+    address: str
+    roles: tuple[str, ...]
+    signal: str
+    pressure_file: str | None = None
+    devices: Mapping[str, str] = field(default_factory=dict)
+    osds: tuple[int, ...] = ()
+    ssh_user: str = "root"
+    ssh_port: int = 22
+
+
+@dataclass(frozen=True)
+class AgentConfig:
+    """`/etc/hotbed/agent.json`, written by the role `agent` from the testbed and its spec."""
+
+    testbed: str
+    store: str  # "ceph"
+    nodes: tuple[AgentNode, ...]
+    pools: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class UnitResult:
+    """A finished transient unit. `exit_code` is None when it was stopped or timed out."""
+
+    node: str
+    unit: str
+    exit_code: int | None
+    started_at: float  # seconds since the epoch, the node's clock
+    ended_at: float
+    stdout: str
+    stderr: str
+    cpu_s: float | None = None
+
+
+class Agent(Protocol):
+    """The engine's handle on the admin node."""
+
+    def call(
+        self, verb: str, payload: Mapping[str, Any] | None = None, *, timeout_s: float = 60.0
+    ) -> Any:
+        """Run one verb. Raises UserError, StoreError or RemoteError as the agent says."""
+
+    def unit_start(self, node: str, name: str, argv: Sequence[str], *, max_s: float) -> None:
+        """Start `argv` on `node` as the transient systemd unit ``hotbed-<name>``; systemd ends it
+        after `max_s`, so that nothing outlives a lost engine."""
+
+    def unit_wait(self, node: str, name: str, *, timeout_s: float) -> UnitResult:
+        """Wait for the unit, return what it printed and forget it."""
+
+    def unit_stop(self, node: str, name: str) -> UnitResult | None:
+        """Stop the unit; None when there is none."""
+
+    def units(self) -> Mapping[str, Sequence[str]]:
+        """Live Hotbed load units (without prefix) by node."""
+
+    def strays(self) -> Mapping[str, Sequence[str]]:
+        """Processes of fio or rados on the nodes that are not in a unit of ours, by node."""

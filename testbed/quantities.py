@@ -1,0 +1,71 @@
+"""Sizes, rates and times as people write them: ``12GiB``, ``60MB/s``, ``500Mbit``, ``4ms``."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import BeforeValidator
+
+_NUMBER = re.compile(r"^\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-zµ/]*)\s*$")
+_BYTES = {"": 1, "B": 1} | {
+    prefix + unit: base**power
+    for power, prefix in enumerate("kMGT", start=1)
+    for unit, base in (("B", 1000), ("iB", 1024))
+}
+_BYTES |= {unit.replace("k", "K", 1): factor for unit, factor in _BYTES.items() if "k" in unit}
+_BYTES_PER_S = {f"{unit}/s": factor for unit, factor in _BYTES.items() if unit}
+_BITS_PER_S = {
+    prefix + unit: 1000**power
+    for power, prefix in enumerate(("", "k", "M", "G"))
+    for unit in ("bit", "bit/s", "bps")
+}
+_SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "m": 60.0, "min": 60.0}
+_SECONDS |= {"h": 3600.0, "d": 86400.0}
+
+
+def _parse(text: object, units: dict[str, int] | dict[str, float], what: str) -> float:
+    if isinstance(text, bool):
+        raise ValueError(f"{text!r} is not a {what}; write a number with a unit")
+    if isinstance(text, (int, float)):
+        return float(text)
+    match = _NUMBER.match(str(text))
+    if match is None or match.group(2) not in units:
+        known = ", ".join(sorted((unit for unit in units if unit), key=len))
+        raise ValueError(f"{text!r} is not a {what}; write a number and one of {known}")
+    return float(match.group(1)) * units[match.group(2)]
+
+
+def parse_bytes(text: object) -> int:
+    """Bytes from ``12GiB``, ``4MB`` or a plain number; ValueError says what is allowed."""
+    return round(_parse(text, _BYTES, "size"))
+
+
+def parse_bytes_per_s(text: object) -> float:
+    """Bytes per second from ``60MB/s`` or a plain number of bytes per second."""
+    return _parse(text, _BYTES_PER_S, "bandwidth")
+
+
+def parse_bits_per_s(text: object) -> float:
+    """Bits per second from ``500Mbit`` or a plain number of bits per second."""
+    return _parse(text, _BITS_PER_S, "network rate")
+
+
+def parse_seconds(text: object) -> float:
+    """Seconds from ``4ms``, ``90s``, ``25min`` or a plain number of seconds."""
+    return _parse(text, _SECONDS, "time")
+
+
+Bytes = Annotated[int, BeforeValidator(parse_bytes)]
+BytesPerSecond = Annotated[float, BeforeValidator(parse_bytes_per_s)]
+BitsPerSecond = Annotated[float, BeforeValidator(parse_bits_per_s)]
+Seconds = Annotated[float, BeforeValidator(parse_seconds)]
+
+
+def format_bytes(count: float) -> str:
+    """``12.0 GiB`` for people."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"

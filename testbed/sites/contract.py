@@ -1,0 +1,217 @@
+"""What every site offers: machines on request, and everything about them that only a site knows.
+
+A site turns a `TestbedSpec` into nodes that answer ssh as root, and takes them away again. No
+other room asks which site it is on: what differs between sites is a value on a `Node` (devices,
+signal, shares) or an optional capability named in `Site.capabilities`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from testbed.spec import TestbedSpec
+
+Progress = Callable[[str, float], None]
+"""Called with a phase's name and the share of the whole that is done, 0 to 1."""
+
+
+def silent(phase: str, share: float) -> None:
+    """A `Progress` that tells nobody."""
+
+
+class State(StrEnum):
+    """Where a testbed stands."""
+
+    ABSENT = "absent"
+    PENDING = "pending"  # asked for, may start later (a lease in the future)
+    BUILDING = "building"  # partly there: provision again resumes, release removes it
+    READY = "ready"
+    FAILED = "failed"
+
+
+class Capability(StrEnum):
+    """What a site may offer beyond the contract."""
+
+    SNAPSHOT = "snapshot"  # freeze and bring back whole nodes with their disks
+    SHAPING = "shaping"  # switch the disks' service times off while filling
+    LINKS = "links"  # cut and restore a node's link
+    DISK_FAULTS = "disk-faults"  # slow a node's disk down, make it fail
+    USAGE = "usage"  # tell load on the machine that is not the testbed's
+
+
+@dataclass(frozen=True)
+class Node:
+    """One machine of a testbed, as everything above the sites sees it.
+
+    `devices` maps a use to a path on the node: ``osd`` (a raw device that a store may wipe),
+    ``scratch`` (a device for files such as fio's, on the same disk as ``osd``).
+    `signal` names how pressure on the node's disk is sensed: ``iowait`` (%iowait of /proc/stat)
+    or ``io_pressure`` (the share of time in which some task waited for I/O, from `pressure_file`).
+    """
+
+    name: str
+    address: str
+    roles: frozenset[str]
+    group: str
+    ssh_user: str = "root"
+    ssh_port: int = 22
+    devices: Mapping[str, str] = field(default_factory=dict)
+    signal: str = "iowait"
+    pressure_file: str | None = None
+    cpus: float | None = None
+    memory_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Testbed:
+    """A set of nodes under one name, with what is needed to reach them over ssh."""
+
+    __test__ = False  # pytest: not a test class
+
+    name: str
+    site: str
+    nodes: tuple[Node, ...]
+    ssh_key: Path
+    known_hosts: Path
+    directory: Path
+    spec_hash: str
+
+    def node(self, name: str) -> Node:
+        """The node called `name`; KeyError when there is none."""
+        for node in self.nodes:
+            if node.name == name:
+                return node
+        raise KeyError(name)
+
+    def with_role(self, role: str) -> tuple[Node, ...]:
+        """Every node that has `role`, in the spec's order."""
+        return tuple(node for node in self.nodes if role in node.roles)
+
+    @property
+    def admin(self) -> Node:
+        """The node on which the control plane lives."""
+        return self.with_role("admin")[0]
+
+
+@dataclass(frozen=True)
+class Status:
+    """What a site knows of a testbed now."""
+
+    state: State
+    detail: str
+    nodes: Mapping[str, str] = field(default_factory=dict)  # node -> running | stopped | lost ...
+    ends_at_s: float | None = None  # end of the lease, seconds since the epoch
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a testbed takes. `node_hours` is 0 on one's own machine."""
+
+    node_hours: float
+    nodes: int
+    disk_bytes: int
+    memory_bytes: int
+    detail: str
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Load on the machine over an interval: what spoils a run (design, Clean before).
+
+    `outside_cores` are cores used by anything that is not the testbed's, `steal` a share 0..1,
+    `node_cores` cores used by each node.
+    """
+
+    interval_s: float
+    outside_cores: float
+    steal: float
+    node_cores: Mapping[str, float]
+
+
+@runtime_checkable
+class Site(Protocol):
+    """Where machines come from. Every call is synchronous, resumable and safe to repeat.
+
+    Errors are `schemas.errors.UserError` (the spec or the caller is wrong) or
+    `testbed.sites.contract.SiteError` (says whether and when to try again).
+    """
+
+    kind: str
+    capabilities: frozenset[Capability]
+
+    def plan(self, spec: TestbedSpec) -> Cost:
+        """Dry run: validate `spec` against this site and tell what it takes. Changes nothing."""
+
+    def provision(self, spec: TestbedSpec, progress: Progress = silent) -> Testbed:
+        """Bring `spec` up; resumes what an interrupted call left, returns a READY testbed."""
+
+    def status(self, name: str) -> Status:
+        """State of the testbed called `name` (ABSENT when there is none)."""
+
+    def find(self, name: str) -> Testbed | None:
+        """The READY testbed called `name`, or None."""
+
+    def names(self) -> Sequence[str]:
+        """Every testbed this site knows something of, also half-made or half-removed ones."""
+
+    def extend(self, name: str, seconds: float) -> Status:
+        """Ask for `seconds` more of lease; a site without leases returns its status."""
+
+    def release(self, name: str, progress: Progress = silent) -> None:
+        """Remove the testbed and everything made for it, also after a crash at any moment."""
+
+
+@runtime_checkable
+class SnapshotSite(Site, Protocol):
+    """`Capability.SNAPSHOT`."""
+
+    def snapshot(self, name: str, label: str) -> None:
+        """Freeze the stopped-and-synced state of every node as `label` and go on from it."""
+
+    def restore(self, name: str, label: str, progress: Progress = silent) -> Testbed:
+        """Put every node back to `label`: nodes are stopped hard, disks rewound, nodes started."""
+
+    def snapshots(self, name: str) -> Sequence[str]:
+        """Labels, oldest first."""
+
+
+@runtime_checkable
+class ShapingSite(Site, Protocol):
+    """`Capability.SHAPING`."""
+
+    def shape(self, name: str, on: bool) -> None:
+        """Switch every disk's service times (and link rates) on, or off for filling."""
+
+
+@runtime_checkable
+class FaultSite(Site, Protocol):
+    """`Capability.LINKS` and `Capability.DISK_FAULTS`."""
+
+    def link(self, name: str, node: str, up: bool) -> None:
+        """Cut or restore the node's link."""
+
+    def disk_fault(self, name: str, node: str, *, slow: float = 1.0, error: bool = False) -> None:
+        """Multiply the disk's service times by `slow`, or let every request fail."""
+
+
+@runtime_checkable
+class UsageSite(Site, Protocol):
+    """`Capability.USAGE`."""
+
+    def usage_counters(self, name: str) -> Mapping[str, float]:
+        """Counters in seconds to be differenced by `usage_between`."""
+
+    def usage_between(self, before: Mapping[str, float], after: Mapping[str, float]) -> Usage:
+        """Load between two readings of `usage_counters`."""
+
+
+class SiteError(Exception):
+    """A site could not do what was asked. `retry_after_s` None means: trying again won't help."""
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s

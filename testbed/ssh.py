@@ -1,0 +1,172 @@
+"""Commands on nodes, over OpenSSH. Standard library only: engine and admin node both use it.
+
+Host keys are always checked against a known_hosts file; one connection a node is kept open and
+shared (ControlMaster), so that a command costs milliseconds.
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from schemas.errors import RemoteError
+
+
+@dataclass(frozen=True)
+class Completed:
+    """A finished command."""
+
+    argv: tuple[str, ...]
+    returncode: int
+    stdout: bytes
+    stderr: bytes
+
+    @property
+    def text(self) -> str:
+        """Standard output as text."""
+        return self.stdout.decode(errors="replace")
+
+
+class Shell(Protocol):
+    """Runs commands on one node."""
+
+    node: str
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        input: bytes | None = None,
+        timeout_s: float = 60.0,
+        check: bool = True,
+    ) -> Completed:
+        """Run `argv` (no shell expansion). Raises RemoteError: unreachable, time-out, or a
+        non-zero exit when `check`."""
+
+    def put(self, data: bytes, path: str, *, mode: int = 0o644) -> None:
+        """Write `data` to `path` on the node, whole or not at all."""
+
+    def popen(self, argv: Sequence[str]) -> subprocess.Popen[bytes]:
+        """Start `argv` with pipes on stdin and stdout; the caller ends it."""
+
+
+@dataclass(frozen=True)
+class SshTarget:
+    """How to reach a node. `jump` names another target to go through (ProxyJump)."""
+
+    node: str
+    address: str
+    key: Path
+    known_hosts: Path
+    user: str = "root"
+    port: int = 22
+    control_dir: Path | None = None  # short path: a unix socket's name has 108 bytes at most
+    jump: SshTarget | None = None
+
+    def options(self, *, multiplex: bool = True) -> list[str]:
+        """OpenSSH options: checked host key, no prompts, dead peers noticed within 15 s."""
+        options = [
+            *("-F", "none"),
+            *("-i", str(self.key)),
+            *("-p", str(self.port)),
+            *("-o", "BatchMode=yes"),
+            *("-o", "IdentitiesOnly=yes"),
+            *("-o", "StrictHostKeyChecking=yes"),
+            *("-o", f"UserKnownHostsFile={self.known_hosts}"),
+            *("-o", "GlobalKnownHostsFile=/dev/null"),
+            *("-o", "ConnectTimeout=10"),
+            *("-o", "ServerAliveInterval=5"),
+            *("-o", "ServerAliveCountMax=3"),
+            *("-o", "LogLevel=ERROR"),
+        ]
+        if multiplex and self.control_dir is not None:
+            options += [
+                *("-o", "ControlMaster=auto"),
+                *("-o", f"ControlPath={self.control_dir}/%C"),
+                *("-o", "ControlPersist=60"),
+            ]
+        if self.jump is not None:
+            inner = ["ssh", *self.jump.options(multiplex=False), "-W", "%h:%p"]
+            inner.append(f"{self.jump.user}@{self.jump.address}")
+            options += ["-o", f"ProxyCommand={shlex.join(inner)}"]
+        return options
+
+    def command(self, argv: Sequence[str], *, multiplex: bool = True) -> list[str]:
+        """The full local command line that runs `argv` on the node."""
+        remote = shlex.join(argv)
+        return [
+            "ssh",
+            *self.options(multiplex=multiplex),
+            f"{self.user}@{self.address}",
+            "--",
+            remote,
+        ]
+
+
+class SshShell:
+    """A `Shell` over OpenSSH."""
+
+    def __init__(self, target: SshTarget) -> None:
+        self.target = target
+        self.node = target.node
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        input: bytes | None = None,
+        timeout_s: float = 60.0,
+        check: bool = True,
+    ) -> Completed:
+        """See `Shell.run`."""
+        what = f"{shlex.join(argv)[:200]!r} on node {self.node}"
+        try:
+            process = subprocess.run(
+                self.target.command(argv),
+                input=b"" if input is None else input,
+                capture_output=True,
+                timeout=timeout_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise RemoteError(f"{what} did not end within {timeout_s:g} s.", retry=True) from error
+        done = Completed(tuple(argv), process.returncode, process.stdout, process.stderr)
+        if process.returncode == 255:
+            raise RemoteError(
+                f"node {self.node} ({self.target.address}) cannot be reached by ssh: "
+                f"{_last_line(process.stderr)}",
+                retry=True,
+            )
+        if check and process.returncode != 0:
+            raise RemoteError(
+                f"{what} failed with exit code {process.returncode}: {_last_line(process.stderr)}"
+            )
+        return done
+
+    def put(self, data: bytes, path: str, *, mode: int = 0o644) -> None:
+        """See `Shell.put`."""
+        temporary = f"{path}.new"
+        script = (
+            f"umask 077 && cat > {shlex.quote(temporary)} && chmod {mode:o} "
+            f"{shlex.quote(temporary)} && mv -f {shlex.quote(temporary)} {shlex.quote(path)}"
+        )
+        self.run(["sh", "-c", script], input=data)
+
+    def popen(self, argv: Sequence[str]) -> subprocess.Popen[bytes]:
+        """See `Shell.popen`."""
+        return subprocess.Popen(
+            self.target.command(argv, multiplex=False),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+
+def _last_line(stderr: bytes) -> str:
+    lines = [line for line in stderr.decode(errors="replace").splitlines() if line.strip()]
+    return lines[-1].strip()[:300] if lines else "no message"

@@ -1,0 +1,225 @@
+"""What a controller can sense and change on a store, real or modelled.
+
+The same types cross every boundary: a real Ceph (testbed/stores/ceph), a modelled one
+(testbed/simulated), a policy, the journal and its replay. Standard library only: this runs on the
+admin node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+# What a policy may ask to see (`Needs.senses`) ...
+PRESSURE = "pressure"  # Observation.pressure: the signal of every OSD's node, percent
+OSDS = "osds"  # Observation.osds: the OSD tree with weights and affinities
+PGS = "pgs"  # Observation.pgs: the PG map with acting sets and primaries
+HOT = "hot"  # Observation.hot: the disturbance's ground truth, for the oracle alone
+# ... and to change (`Needs.acts`).
+PRIMARY_AFFINITY = "primary-affinity"
+REWEIGHT_BY_UTILIZATION = "reweight-by-utilization"
+PG_UPMAP = "pg-upmap"
+BALANCER = "balancer"
+
+
+@dataclass(frozen=True)
+class Osd:
+    """One object storage daemon, its node and its place in the OSD map."""
+
+    id: int
+    node: str
+    up: bool = True
+    in_: bool = True
+    primary_affinity: float = 1.0
+    reweight: float = 1.0
+    crush_weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class Pg:
+    """One placement group. `up` is what CRUSH (with upmaps) says, `acting` who serves now;
+    the first of `acting` is the primary. `upmap` tells that an explicit pg-upmap pins it."""
+
+    id: str
+    up: tuple[int, ...]
+    acting: tuple[int, ...]
+    upmap: bool = False
+    bytes: int = 0
+
+    @property
+    def primary(self) -> int:
+        """The OSD that serves reads, -1 when there is none."""
+        return self.acting[0] if self.acting else -1
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What was sensed in one control interval, the mean over the interval where it is a rate.
+
+    `t_s` counts from the controller's start. `pressure` maps an OSD to the percentage (0 to 100)
+    of its node's signal; an OSD that could not be sensed is absent. `signal` names the signal.
+    """
+
+    t_s: float
+    interval_s: float
+    signal: str = "io_pressure"
+    pressure: Mapping[int, float] = field(default_factory=dict)
+    osds: tuple[Osd, ...] = ()
+    pgs: tuple[Pg, ...] = ()
+    hot: frozenset[int] | None = None
+
+
+@dataclass(frozen=True)
+class SetPrimaryAffinity:
+    """`ceph osd primary-affinity`: 0 to 1, the chance that the OSD is primary of its PGs."""
+
+    osd: int
+    value: float
+    kind: str = PRIMARY_AFFINITY
+
+
+@dataclass(frozen=True)
+class SwapPrimary:
+    """`ceph osd pg-upmap` with the same OSDs in another order: `osd` becomes the primary.
+
+    No data moves. A store sends all swaps of one step concurrently, as one map epoch."""
+
+    pg: str
+    osd: int
+    kind: str = PG_UPMAP
+
+
+@dataclass(frozen=True)
+class ClearUpmap:
+    """`ceph osd rm-pg-upmap`: the PG goes back to what CRUSH says."""
+
+    pg: str
+    kind: str = PG_UPMAP
+
+
+@dataclass(frozen=True)
+class MoveReplica:
+    """A pg-upmap with `source` replaced by `target`: data moves."""
+
+    pg: str
+    source: int
+    target: int
+    kind: str = PG_UPMAP
+
+
+@dataclass(frozen=True)
+class ReweightByUtilization:
+    """`ceph osd reweight-by-utilization OLOAD MAX_CHANGE MAX_OSDS`, Ceph's own defaults."""
+
+    oload: int = 120
+    max_change: float = 0.05
+    max_osds: int = 4
+    kind: str = REWEIGHT_BY_UTILIZATION
+
+
+@dataclass(frozen=True)
+class SetBalancer:
+    """Switch Ceph's balancer module: mode ``upmap`` or ``none`` (off)."""
+
+    mode: str
+    kind: str = BALANCER
+
+
+Action: TypeAlias = (
+    SetPrimaryAffinity
+    | SwapPrimary
+    | ClearUpmap
+    | MoveReplica
+    | ReweightByUtilization
+    | SetBalancer
+)
+_ACTIONS: dict[str, type[Any]] = {
+    cls.__name__: cls
+    for cls in (
+        SetPrimaryAffinity,
+        SwapPrimary,
+        ClearUpmap,
+        MoveReplica,
+        ReweightByUtilization,
+        SetBalancer,
+    )
+}
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What came of one action: `ok`, what the store said, and how long it took (seconds).
+
+    `detail` holds numbers worth keeping, such as ``weights_changed`` or ``stall_s``."""
+
+    ok: bool
+    message: str = ""
+    seconds: float = 0.0
+    detail: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a policy must be able to sense and change; a store that lacks any is refused by name."""
+
+    senses: frozenset[str] = frozenset({PRESSURE, OSDS})
+    acts: frozenset[str] = frozenset({PRIMARY_AFFINITY})
+
+
+class Store(Protocol):
+    """A store that can be sensed and changed."""
+
+    def offers(self) -> Needs:
+        """Everything this store, in this version, can sense and change."""
+
+    def sense(self, senses: frozenset[str]) -> Observation:
+        """One observation; rates are means since the previous call. Raises StoreError."""
+
+    def act(self, actions: Sequence[Action]) -> Sequence[Effect]:
+        """Carry out `actions`, alike ones concurrently; one effect each, in order."""
+
+    def save(self) -> Mapping[str, Any]:
+        """Everything a controller may change, as JSON-able data for `restore`."""
+
+    def restore(self, saved: Mapping[str, Any]) -> Sequence[Effect]:
+        """Put back what `save` saw."""
+
+
+def action_to_json(action: Action) -> dict[str, Any]:
+    """An action as a flat mapping with its class under ``action``."""
+    return {"action": type(action).__name__} | asdict(action)
+
+
+def action_from_json(data: Mapping[str, Any]) -> Action:
+    """The inverse of `action_to_json`; ValueError for an unknown action or field."""
+    fields = {key: value for key, value in data.items() if key not in ("action", "kind")}
+    try:
+        action: Action = _ACTIONS[str(data["action"])](**fields)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"not an action: {data!r}") from error
+    return action
+
+
+def observation_to_json(observation: Observation) -> dict[str, Any]:
+    """An observation as JSON-able data (OSD numbers become strings, as JSON keys are)."""
+    data = asdict(observation)
+    data["pressure"] = {str(osd): value for osd, value in observation.pressure.items()}
+    data["hot"] = None if observation.hot is None else sorted(observation.hot)
+    return data
+
+
+def observation_from_json(data: Mapping[str, Any]) -> Observation:
+    """The inverse of `observation_to_json`."""
+    return Observation(
+        t_s=data["t_s"],
+        interval_s=data["interval_s"],
+        signal=data["signal"],
+        pressure={int(osd): value for osd, value in data["pressure"].items()},
+        osds=tuple(Osd(**osd) for osd in data["osds"]),
+        pgs=tuple(
+            Pg(pg["id"], tuple(pg["up"]), tuple(pg["acting"]), pg["upmap"], pg["bytes"])
+            for pg in data["pgs"]
+        ),
+        hot=None if data["hot"] is None else frozenset(data["hot"]),
+    )
