@@ -1,0 +1,48 @@
+# Hotbed. `make` alone lists the targets.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+MAKEFLAGS += --no-print-directory
+
+BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest
+# What builds testbeds runs as root: directly when we are, else through sudo.
+SUDO := $(if $(filter 0,$(shell id -u)),,tools/as-root)
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.PHONY: help setup reproduce test test-unit test-go test-local lint bench lock clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r target text; do \
+	    printf '  make %-12s %s\n' "$$target" "$$text"; done
+
+setup: ## Debian packages, .venv from the lock file, Go, the data plane; quick when nothing changed
+	@tools/setup.sh
+
+reproduce: setup ## set up, then DLR against its baselines on a real Ceph: claims table and report
+	@$(SUDO) $(BIN)/hotbed reproduce
+
+test: setup lint test-unit test-go test-local ## set up, then every check and test
+
+test-unit: setup ## tests without root, network or testbed (under 2 minutes)
+	$(PYTEST) -m "not local and not slow"
+
+test-go: setup ## the data plane's tests
+	cd dataplane && ../tools/go test ./...
+
+test-local: setup ## tests on a testbed on this machine (root), and the slow ones
+	$(SUDO) $(PYTEST) -m "local or slow"
+
+lint: setup ## ruff, mypy, gofmt, go vet, staticcheck, ansible-lint
+	@tools/lint.sh
+
+bench: setup ## measure controller, engine and report overhead; printed and written as JSON
+	@$(SUDO) $(BIN)/hotbed bench
+
+lock: setup ## bring the lock files in step with pyproject.toml (UPGRADE=1: newest versions)
+	@tools/lock.sh $(if $(UPGRADE),--upgrade)
+
+clean: ## remove the environment, builds and caches (never artifacts/)
+	rm -rf .venv dataplane/bin build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,47 @@
+#!/usr/bin/env bash
+# Every static check, one line each; the output of those that fail, and exit 1 if any did.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+bin=$PWD/.venv/bin
+export PATH=$bin:$PATH
+
+output=$(mktemp "${TMPDIR:-/tmp}/hotbed-lint.XXXXXX")
+trap 'rm -f "$output"' EXIT
+failed=0
+
+check() { # check TITLE COMMAND...
+    local title=$1 start=$EPOCHREALTIME verdict=ok
+    shift
+    "$@" >"$output" 2>&1 </dev/null || verdict=failed
+    awk -v t="$title" -v v="$verdict" -v a="$start" -v b="$EPOCHREALTIME" \
+        'BEGIN { printf "%-16s %-6s %6.1f s\n", t, v, b - a }'
+    if [ "$verdict" = failed ]; then
+        cat "$output"
+        failed=1
+    fi
+}
+
+gofmt_clean() {
+    local unformatted
+    unformatted=$("$(tools/go env GOROOT)/bin/gofmt" -l dataplane)
+    [ -z "$unformatted" ] || {
+        echo "not formatted (run gofmt -w):"
+        echo "$unformatted"
+        return 1
+    }
+}
+
+staticcheck() {
+    (cd tools/gotools && ../go build -o "$bin/staticcheck" honnef.co/go/tools/cmd/staticcheck) || return
+    # Its own calls of go must meet the chosen toolchain.
+    (cd dataplane && PATH=$(../tools/go env GOROOT)/bin:$PATH GOTOOLCHAIN=local "$bin/staticcheck" ./...)
+}
+
+check "ruff check" ruff check .
+check "ruff format" ruff format --check .
+check "mypy" mypy
+check "gofmt" gofmt_clean
+check "go vet" tools/go vet -C dataplane ./...
+check "staticcheck" staticcheck
+check "ansible-lint" ansible-lint --offline --quiet playbooks
+exit "$failed"
