@@ -1,0 +1,98 @@
+"""Reads `/etc/hotbed/agent.json`, what the admin node knows of its testbed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+from schemas.errors import UserError
+from testbed.agent.contract import CONFIG, KEY, KNOWN_HOSTS, AgentConfig, AgentNode
+from testbed.ssh import SshShell, SshTarget
+
+CONTROL_DIR = Path("/run/hotbed")
+
+
+def config_from_json(data: Mapping[str, Any]) -> AgentConfig:
+    """A configuration from its JSON form; ValueError names what is missing or unknown."""
+    try:
+        nodes = tuple(_node(node) for node in data["nodes"])
+        return AgentConfig(
+            testbed=str(data["testbed"]),
+            store=str(data["store"]),
+            nodes=nodes,
+            pools=tuple(data.get("pools", ())),
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"missing or malformed: {error}") from error
+
+
+def _node(data: Mapping[str, Any]) -> AgentNode:
+    known = {field.name for field in fields(AgentNode)}
+    unknown = sorted(set(data) - known)
+    if unknown:
+        raise ValueError(f"node {data.get('name')!r} has unknown fields {', '.join(unknown)}")
+    values = dict(data)
+    values["roles"] = tuple(data["roles"])
+    values["osds"] = tuple(int(osd) for osd in data.get("osds", ()))
+    return AgentNode(**values)
+
+
+def config_to_json(config: AgentConfig) -> dict[str, Any]:
+    """The inverse of `config_from_json`."""
+    return asdict(config)
+
+
+def load_config(path: str = CONFIG) -> AgentConfig:
+    """The configuration of this admin node.
+
+    Raises:
+        UserError: when there is none (the store is not deployed) or it is malformed.
+    """
+    try:
+        data = json.loads(Path(path).read_text())
+    except FileNotFoundError as error:
+        raise UserError(f"{path} is missing: deploy the testbed first (hotbed deploy).") from error
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} cannot be read ({error}): deploy the testbed again.") from error
+    try:
+        return config_from_json(data)
+    except ValueError as error:
+        raise UserError(f"{path} is {error}: deploy the testbed again.") from error
+
+
+def node_of(config: AgentConfig, name: str) -> AgentNode:
+    """The node called `name`; UserError names those there are."""
+    for node in config.nodes:
+        if node.name == name:
+            return node
+    names = ", ".join(node.name for node in config.nodes)
+    raise UserError(f"there is no node {name!r} in testbed {config.testbed}: it has {names}.")
+
+
+def osd_nodes(config: AgentConfig) -> tuple[AgentNode, ...]:
+    """The nodes that carry OSDs, in the configuration's order."""
+    return tuple(node for node in config.nodes if node.osds or "osd" in node.roles)
+
+
+def osd_names(config: AgentConfig) -> dict[int, str]:
+    """Node name by OSD id."""
+    return {osd: node.name for node in config.nodes for osd in node.osds}
+
+
+def shell_to(node: AgentNode) -> SshShell:
+    """A shell from the admin node to `node`, by the admin node's own key."""
+    CONTROL_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return SshShell(
+        SshTarget(
+            node=node.name,
+            address=node.address,
+            key=Path(KEY),
+            known_hosts=Path(KNOWN_HOSTS),
+            user=node.ssh_user,
+            port=node.ssh_port,
+            control_dir=CONTROL_DIR,
+        )
+    )

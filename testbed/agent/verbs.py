@@ -1,0 +1,33 @@
+"""The agent's verbs: a name and where its function is, imported when it is called.
+
+A verb is ``def verb(config: AgentConfig, payload: Mapping[str, Any]) -> Any``; its result must be
+JSON-able. A verb that returns an iterator streams: one answer line an item, until the caller
+closes the connection. A module of verbs imports what is heavy (rados) where it needs it.
+"""
+
+from __future__ import annotations
+
+VERBS: dict[str, str] = {
+    # Units: load and helpers on the nodes, as transient systemd units.
+    "unit-start": "testbed.agent.units:unit_start",
+    "unit-wait": "testbed.agent.units:unit_wait",
+    "unit-stop": "testbed.agent.units:unit_stop",
+    "units": "testbed.agent.units:units",
+    "strays": "testbed.agent.units:strays",
+    # The store's health and a clean state before a run.
+    "health": "testbed.agent.health:health",
+    "wait-clean": "testbed.agent.health:wait_clean",
+    "clean": "testbed.agent.clean:clean",
+    "caches": "testbed.agent.clean:caches",
+    "pool-create": "testbed.agent.pools:pool_create",
+    "pool-delete": "testbed.agent.pools:pool_delete",
+    # What runs where.
+    "versions": "testbed.agent.facts:versions",
+    "facts": "testbed.agent.facts:facts",
+    # Looking at it.
+    "top": "testbed.agent.top:top",
+    "sense": "testbed.agent.sense:sense",
+    "recorder-start": "testbed.agent.recorder:start",
+    "recorder-stop": "testbed.agent.recorder:stop",
+    "recorder-fetch": "testbed.agent.recorder:fetch",
+}
