@@ -1,1 +1,1 @@
-"""analysis"""
+"""Analysis: load runs, statistics, figures, claims, report. Reads artifacts, steers nothing."""

@@ -1,0 +1,150 @@
+"""Claims: declared before they are run, computed from runs, and given a verdict.
+
+The verdicts (schemas.claim.Verdict):
+
+- ``reproduced``: the estimate is within tolerance of the paper's value (or beyond it, for
+  ``at_least`` and ``at_most``) and the interval excludes no effect.
+- ``direction``: the interval excludes no effect on the paper's side; the size differs, or the
+  ground cannot vouch for sizes (see `size_is_portable`).
+- ``inconclusive``: the interval includes no effect.
+- ``not reproduced``: the interval excludes no effect, on the other side.
+- ``not run``: no runs that support it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from analysis.load import LoadedRun
+from analysis.stats import Estimate
+from schemas.claim import ClaimResult, Kind, Verdict
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a claim is computed from: the table of `analysis.load.table` and the runs behind it."""
+
+    table: pd.DataFrame
+    runs: Sequence[LoadedRun]
+
+
+@dataclass(frozen=True)
+class Measured:
+    """An estimate in the claim's own unit, and where it comes from."""
+
+    estimate: Estimate
+    ground: str
+    time_scale: float
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class NotRun:
+    """Why a claim has no support."""
+
+    why: str
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One number or comparison. `no_effect` is the value at which there is no effect (1 for a
+    ratio, 0 for a relative change); `larger` tells on which side of it the statement lies.
+    `tolerance` is relative to the effect's size |paper_value - no_effect|."""
+
+    id: str
+    figure: str
+    statement: str
+    paper_value: float | None
+    compute: Callable[[Evidence], Measured | NotRun]
+    unit: str
+    baseline: str | None = None
+    kind: Kind = "about"
+    tolerance: float = 0.25
+    no_effect: float = 0.0
+    larger: bool = True
+    depends_on: tuple[str, ...] = ()
+    size: bool = True  # a size, not only a direction, is claimed
+    paper: str = "dlr"
+
+
+def size_is_portable(ground: str) -> bool:
+    """Whether a ground vouches for sizes: the calibrated local disk and the simulator do not,
+    unless three disk shapes and two node counts agree (design, idea 8)."""
+    return ground not in ("local", "sim", "fake")
+
+
+def verdict(claim: Claim, estimate: Estimate, ground: str) -> Verdict:
+    """The verdict on one estimate."""
+    if math.isnan(estimate.low) or estimate.low <= claim.no_effect <= estimate.high:
+        return "inconclusive"
+    if (estimate.value > claim.no_effect) is not claim.larger:
+        return "not reproduced"
+    if claim.paper_value is None or not claim.size:
+        return "reproduced"
+    effect = abs(estimate.value - claim.no_effect)
+    stated = abs(claim.paper_value - claim.no_effect)
+    close = {
+        "about": abs(effect - stated) <= claim.tolerance * stated,
+        "at_least": effect >= (1 - claim.tolerance) * stated,
+        "at_most": effect <= (1 + claim.tolerance) * stated,
+    }[claim.kind]
+    return "reproduced" if close and size_is_portable(ground) else "direction"
+
+
+def _note(claim: Claim, measured: Measured, result: Verdict) -> str | None:
+    parts = [measured.note] if measured.note else []
+    if result == "direction" and not size_is_portable(measured.ground):
+        parts.append(
+            "the disks are modelled and calibrated, so the size cannot count as reproduced here"
+        )
+    if math.isnan(measured.estimate.low):
+        parts.append("a single run has no confidence interval")
+    return "; ".join(parts) or None
+
+
+def evaluate(claim: Claim, evidence: Evidence) -> ClaimResult:
+    """Compute one claim."""
+    measured = claim.compute(evidence)
+    common = {
+        "id": claim.id,
+        "paper": claim.paper,
+        "figure": claim.figure,
+        "statement": claim.statement,
+        "paper_value": claim.paper_value,
+        "kind": claim.kind,
+        "tolerance": claim.tolerance,
+        "unit": claim.unit,
+        "baseline": claim.baseline,
+        "depends_on": list(claim.depends_on),
+    }
+    if isinstance(measured, NotRun):
+        return ClaimResult.model_validate(
+            common
+            | {
+                "measured": None,
+                "ci95": None,
+                "n": 0,
+                "ground": None,
+                "verdict": "not run",
+                "note": measured.why,
+            }
+        )
+    estimate = measured.estimate
+    result = verdict(claim, estimate, measured.ground)
+    has_interval = not math.isnan(estimate.low)
+    return ClaimResult.model_validate(
+        common
+        | {
+            "measured": estimate.value,
+            "ci95": (estimate.low, estimate.high) if has_interval else None,
+            "n": estimate.n,
+            "ground": measured.ground,
+            "time_scale": measured.time_scale,
+            "verdict": result,
+            "note": _note(claim, measured, result),
+        }
+    )

@@ -1,0 +1,1 @@
+"""The DLR paper (Noel and Lama, 2017): its claims and figures."""

@@ -1,0 +1,148 @@
+"""Finished runs from their folders as one tidy table.
+
+Only `run.json` and `summary.json` are read for the table, so that thousands of runs load within
+seconds; samples and journals are read when a figure asks for them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from pydantic import ValidationError
+
+from schemas.errors import UserError
+from schemas.run import OpSummary, Run, Summary
+
+
+@dataclass(frozen=True)
+class LoadedRun:
+    """One finished run and its folder."""
+
+    run: Run
+    summary: Summary
+    folder: Path
+
+    def samples(self) -> pd.DataFrame:
+        """samples.parquet: t_s, node, metric, value."""
+        return pd.read_parquet(self.folder / "samples.parquet")
+
+    def journal(self) -> list[dict[str, Any]]:
+        """The controller's journal lines, header first; empty without a controller.
+
+        A torn last line (a controller killed while writing) is left out.
+        """
+        path = self.folder / "journal.jsonl"
+        if not path.exists():
+            return []
+        lines = []
+        for line in path.read_text().splitlines():
+            try:
+                lines.append(json.loads(line))
+            except json.JSONDecodeError:
+                break
+        return lines
+
+
+@dataclass(frozen=True)
+class Attempts:
+    """What a campaign's folders hold: usable runs, and attempts that support nothing."""
+
+    runs: tuple[LoadedRun, ...]
+    spoiled: int
+    failed: int
+    interrupted: int
+    unreadable: tuple[str, ...]
+
+
+def run_folders(campaign: Path) -> Iterator[Path]:
+    """Every attempt folder of a campaign, by run and attempt."""
+    yield from sorted(path.parent for path in campaign.glob("*/attempt-*/run.json"))
+
+
+def load_campaign(campaign: Path) -> Attempts:
+    """Load `artifacts/<campaign>`; the last attempt that is done counts for each run id.
+
+    Raises:
+        UserError: when the folder does not exist.
+    """
+    if not campaign.is_dir():
+        raise UserError(f"{campaign}: no such campaign; run it first with hotbed run.")
+    done: dict[str, LoadedRun] = {}
+    counts = {"spoiled": 0, "failed": 0, "interrupted": 0}
+    unreadable = []
+    for folder in run_folders(campaign):
+        try:
+            run = Run.model_validate_json((folder / "run.json").read_bytes())
+            if run.status != "done":
+                counts[run.status] += 1
+                continue
+            summary = Summary.model_validate_json((folder / "summary.json").read_bytes())
+        except (OSError, ValidationError) as error:
+            unreadable.append(f"{folder.parent.name}/{folder.name}: {type(error).__name__}")
+            continue
+        earlier = done.get(run.run_id)
+        if earlier is None or earlier.run.attempt < run.attempt:
+            done[run.run_id] = LoadedRun(run, summary, folder)
+    return Attempts(tuple(done.values()), unreadable=tuple(unreadable), **counts)
+
+
+def _whole(ops: Sequence[OpSummary], op: str) -> OpSummary | None:
+    return next((summary for summary in ops if summary.op == op), None)
+
+
+_PARAMETERS = (
+    "op",
+    "scenario",
+    "controller",
+    "object_size",
+    "concurrency",
+    "mix",
+    "spread",
+    "signal",
+)
+
+
+def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
+    """One row a run.
+
+    Columns: run_id, campaign, block, ground, time_scale, the cell parameters, ``variant`` (the
+    controller's parameters as text), throughput_mb_s, iops, latency_s, latency_max_s, the same
+    with ``steady_``, pressure_mean and pressure_sd (over nodes, percent), inert, signal_used, n
+    (OSDs) and ``index`` into `runs`.
+    """
+    rows = []
+    for index, loaded in enumerate(runs):
+        run, summary = loaded.run, loaded.summary
+        parameters = run.parameters
+        row: dict[str, Any] = {
+            "index": index,
+            "run_id": run.run_id,
+            "campaign": run.campaign,
+            "block": run.block,
+            "ground": run.ground,
+            "time_scale": run.time_scale,
+            "osds": run.osd_count,
+            "inert": bool(summary.inert),
+            "signal_used": run.provenance.signal,
+            "variant": json.dumps(parameters.get("controller_parameters") or {}, sort_keys=True),
+        }
+        row |= {name: parameters.get(name) for name in _PARAMETERS}
+        for prefix, ops in (("", summary.whole), ("steady_", summary.steady)):
+            op = _whole(ops, str(parameters.get("op")))
+            row[f"{prefix}throughput_mb_s"] = op.throughput_mb_s if op else None
+            row[f"{prefix}iops"] = op.iops if op else None
+            row[f"{prefix}latency_s"] = op.latency_mean_s if op else None
+            row[f"{prefix}latency_max_s"] = op.latency_max_s if op else None
+        pressures = pd.Series(summary.pressure_mean, dtype=float)
+        row["pressure_mean"] = float(pressures.mean()) if len(pressures) else None
+        row["pressure_sd"] = float(pressures.std(ddof=0)) if len(pressures) else None
+        row |= {f"controller_{name}": value for name, value in summary.controller.items()}
+        rows.append(row)
+    columns = ["index", "run_id", "campaign", "block", "ground", "time_scale", "osds", "inert"]
+    columns += ["signal_used", "variant", *_PARAMETERS]
+    return pd.DataFrame(rows) if rows else pd.DataFrame(columns=columns)

@@ -1,0 +1,99 @@
+"""Statistics of paired comparisons. n counts runs, never seconds or requests."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with its confidence interval over `n` runs (or pairs of runs).
+
+    `low` and `high` are NaN when n < 2: one run has no interval.
+    """
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+    def map(self, function: object) -> Estimate:
+        """The estimate after a monotone transformation of value and limits."""
+        assert callable(function)
+        ends = sorted((float(function(self.low)), float(function(self.high))))
+        return Estimate(float(function(self.value)), ends[0], ends[1], self.n)
+
+    @property
+    def error(self) -> tuple[float, float]:
+        """Distances from the value to the limits, for error bars; 0 where there is none."""
+        if math.isnan(self.low):
+            return (0.0, 0.0)
+        return (self.value - self.low, self.high - self.value)
+
+
+def _t_interval(values: npt.NDArray[np.float64], confidence: float) -> tuple[float, float, float]:
+    from scipy import stats  # here: slow to import, and the command line has no use for it
+
+    mean = float(values.mean())
+    if len(values) < 2:
+        return mean, math.nan, math.nan
+    half = float(
+        stats.t.ppf(0.5 + confidence / 2, len(values) - 1)
+        * values.std(ddof=1)
+        / math.sqrt(len(values))
+    )
+    return mean, mean - half, mean + half
+
+
+def mean(values: Sequence[float], *, confidence: float = 0.95) -> Estimate:
+    """Mean of runs with a t interval; ValueError without values."""
+    if not len(values):
+        raise ValueError("a mean needs at least one run")
+    centre, low, high = _t_interval(np.asarray(values, dtype=float), confidence)
+    return Estimate(centre, low, high, len(values))
+
+
+def ratio(
+    treated: Sequence[float],
+    baseline: Sequence[float],
+    *,
+    confidence: float = 0.95,
+    comparisons: int = 1,
+) -> Estimate:
+    """Geometric mean of treated/baseline over pairs, with a t interval on the log-ratios.
+
+    Args:
+        treated: one positive value a block.
+        baseline: the same blocks' values, in the same order.
+        confidence: of the interval.
+        comparisons: how many comparisons the reported one was chosen from ("up to"): the
+            interval is widened by Bonferroni.
+
+    Raises:
+        ValueError: for no pair, unequal lengths or a value that is not positive.
+    """
+    if len(treated) != len(baseline) or not len(treated):
+        raise ValueError("a paired ratio needs as many treated as baseline runs, at least one")
+    top, bottom = np.asarray(treated, dtype=float), np.asarray(baseline, dtype=float)
+    if not (np.all(top > 0) and np.all(bottom > 0)):
+        raise ValueError("a ratio of runs needs positive values")
+    level = 1 - (1 - confidence) / comparisons
+    return Estimate(*_t_interval(np.log(top / bottom), level), n=len(top)).map(math.exp)
+
+
+def correlation(x: Sequence[float], y: Sequence[float]) -> Estimate:
+    """Spearman's rank correlation of runs with Fisher's interval (variance 1.06 / (n - 3))."""
+    from scipy import stats
+
+    n = len(x)
+    if n < 4 or len(y) != n:
+        raise ValueError("a rank correlation with an interval needs at least four runs")
+    rho = float(stats.spearmanr(x, y).statistic)
+    z = math.atanh(min(max(rho, -0.999999), 0.999999))
+    half = float(stats.norm.ppf(0.975)) * math.sqrt(1.06 / (n - 3))
+    return Estimate(rho, math.tanh(z - half), math.tanh(z + half), n)
