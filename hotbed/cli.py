@@ -1,0 +1,72 @@
+"""The command `hotbed`: finds the verbs, and turns errors into one sentence and an exit code.
+
+Exit codes: 0 done; 1 it failed; 2 the user's mistake; 130 Ctrl-C; 143 terminated.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import signal
+import sys
+from types import FrameType
+
+import typer
+
+import hotbed.verbs
+from schemas.errors import HotbedError, UserError
+
+EXIT_FAILED = 1
+EXIT_USER = 2
+EXIT_INTERRUPTED = 130
+EXIT_TERMINATED = 143
+
+
+def build() -> typer.Typer:
+    """The application with every verb of `hotbed.verbs` registered, in alphabetical order."""
+    app = typer.Typer(
+        name="hotbed",
+        help="Evaluate storage controllers on real testbeds.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+    @app.callback()
+    def hotbed_command() -> None:
+        """Evaluate storage controllers on real testbeds."""
+
+    names = sorted(module.name for module in pkgutil.iter_modules(hotbed.verbs.__path__))
+    for name in names:
+        importlib.import_module(f"hotbed.verbs.{name}").register(app)
+    return app
+
+
+def _terminated(_signum: int, _frame: FrameType | None) -> None:
+    # As an exception, so that what a command made is cleaned up on the way out.
+    raise SystemExit(EXIT_TERMINATED)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; always ends by SystemExit."""
+    signal.signal(signal.SIGTERM, _terminated)
+    try:
+        typer.main.get_command(build())(args=arguments, prog_name="hotbed")
+    except UserError as error:
+        _say(error)
+        raise SystemExit(EXIT_USER) from None
+    except HotbedError as error:
+        _say(error)
+        raise SystemExit(EXIT_FAILED) from None
+    except KeyboardInterrupt:
+        raise SystemExit(EXIT_INTERRUPTED) from None
+
+
+def _say(error: HotbedError) -> None:
+    sys.stdout.flush()
+    print(f"hotbed: {error}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

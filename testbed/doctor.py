@@ -1,0 +1,60 @@
+"""Is everything there that a testbed needs? Asked by `hotbed doctor`, and by every command before
+it starts, so that what is missing is said in a sentence and not by a failure half-way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from schemas.errors import UserError
+from testbed.checks import CHECKS, Finding, Need, need_of
+from testbed.machine import Machine, ThisMachine
+from testbed.sites.requirements import LOCAL_SITE, requirements
+from testbed.spec import TestbedSpec
+
+
+def examine(
+    names: Iterable[str], need: Need | None = None, machine: Machine | None = None
+) -> list[Finding]:
+    """Findings of the checks called `names`, in their order.
+
+    Args:
+        names: keys of `testbed.checks.CHECKS`; one that is none raises KeyError.
+        need: what `disk` and `memory` are held against; without it they need nothing.
+        machine: what is asked; by default this machine.
+    """
+    asked = machine or ThisMachine()
+    wanted = need or Need()
+    return [CHECKS[name](asked, wanted) for name in names]
+
+
+def diagnose(spec: TestbedSpec | None = None, machine: Machine | None = None) -> list[Finding]:
+    """Everything that `spec` (without one: a local testbed of any size) needs of this machine."""
+    if spec is None:
+        return examine(LOCAL_SITE, None, machine)
+    return examine(requirements(spec.site.kind), need_of(spec), machine)
+
+
+def lacking(findings: Iterable[Finding]) -> list[Finding]:
+    """Those that keep a testbed from working."""
+    return [finding for finding in findings if finding.needed and not finding.ok]
+
+
+def require(*names: str, spec: TestbedSpec | None = None, machine: Machine | None = None) -> None:
+    """Raise a sentence unless the checks called `names` (none: all that `spec` needs) pass.
+
+    Raises:
+        UserError: what is missing first, how to get it, and how many more are missing.
+    """
+    if names:
+        findings = examine(names, need_of(spec) if spec else None, machine)
+    else:
+        findings = diagnose(spec, machine)
+    missing = lacking(findings)
+    if not missing:
+        return
+    first, more = missing[0], len(missing) - 1
+    others = f" ({more} more missing: `hotbed doctor` lists all)" if more else ""
+    raise UserError(
+        f"this needs {first.what}, and there is: {first.found}. To get it: {first.how}.{others}"
+    )

@@ -1,0 +1,94 @@
+"""What can be asked of the machine under our feet. Doctor's checks ask only through this, so
+that a test can stand in another machine.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Protocol
+
+_SYSTEM_FOLDERS = "/usr/local/sbin:/usr/sbin:/sbin"
+
+
+class Machine(Protocol):
+    """Read-only questions; none of them raises."""
+
+    def system(self) -> str:
+        """Kernel's name, such as ``Linux`` or ``Darwin``."""
+
+    def is_root(self) -> bool:
+        """Whether we run as root."""
+
+    def which(self, program: str) -> str | None:
+        """Path of a program, the system folders included; None when there is none."""
+
+    def is_there(self, path: str) -> bool:
+        """Whether `path` exists."""
+
+    def is_executable(self, path: str) -> bool:
+        """Whether `path` is a file that may be executed."""
+
+    def read(self, path: str) -> str:
+        """Text of a file; empty when it cannot be read."""
+
+    def free_bytes(self, path: str) -> int:
+        """Bytes that a user may still write on the file system that holds (or would hold) it."""
+
+    def cores(self) -> int:
+        """Processors that we may use."""
+
+    def succeeds(self, *command: str) -> bool:
+        """Whether a harmless command that leaves nothing behind exits with 0."""
+
+
+class ThisMachine:
+    """The real one."""
+
+    def system(self) -> str:
+        return platform.system()
+
+    def is_root(self) -> bool:
+        return os.geteuid() == 0
+
+    def which(self, program: str) -> str | None:
+        # A user's PATH often lacks sbin, where debootstrap and losetup live.
+        return shutil.which(program, path=f"{os.environ.get('PATH', os.defpath)}:{_SYSTEM_FOLDERS}")
+
+    def is_there(self, path: str) -> bool:
+        return Path(path).exists()
+
+    def is_executable(self, path: str) -> bool:
+        return os.access(path, os.X_OK) and Path(path).is_file()
+
+    def read(self, path: str) -> str:
+        try:
+            return Path(path).read_text(errors="replace")
+        except OSError:
+            return ""
+
+    def free_bytes(self, path: str) -> int:
+        folder = Path(path)
+        while not folder.exists():
+            folder = folder.parent
+        return shutil.disk_usage(folder).free
+
+    def cores(self) -> int:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+
+    def succeeds(self, *command: str) -> bool:
+        try:
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=10,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+        return done.returncode == 0

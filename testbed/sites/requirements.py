@@ -1,0 +1,37 @@
+"""What the machine that runs Hotbed must have for each kind of site, as names of doctor's checks.
+
+A site's own limits (a quota, a busy lease) are the site's to tell by `plan`; this is about the
+machine under our feet.
+"""
+
+from __future__ import annotations
+
+ANY_SITE = ("ssh",)
+"""Enough for machines that are reached over ssh only."""
+
+LOCAL_SITE = (
+    "platform",
+    "root",
+    "nspawn",
+    "debootstrap",
+    "tools",
+    "fuse",
+    "loop",
+    "cgroup",
+    "pressure",
+    "overlay",
+    "network",
+    "shaping",
+    "ssh",
+    "queuedisk",
+    "disk",
+    "memory",
+    "cores",
+)
+
+_BY_KIND = {"local": LOCAL_SITE}
+
+
+def requirements(kind: str) -> tuple[str, ...]:
+    """Names of the checks that a testbed on a site of this `kind` needs."""
+    return _BY_KIND.get(kind, ANY_SITE)

@@ -1,0 +1,175 @@
+"""The command's conventions: exit codes, one sentence for a mistake, JSON, a quick start."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import typer
+from pydantic import BaseModel
+
+from hotbed import cli, output
+from schemas.errors import HotbedError, UserError
+
+
+def _app_raising(error: BaseException) -> typer.Typer:
+    app = typer.Typer(pretty_exceptions_enable=False)
+
+    @app.command()
+    def verb() -> None:
+        raise error
+
+    return app
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (UserError("spec.yaml: no such node: give one of a, b."), 2, "hotbed: spec.yaml: no such"),
+        (HotbedError("the node went away."), 1, "hotbed: the node went away."),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_exit_codes(
+    error: BaseException,
+    code: int,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(cli, "build", lambda: _app_raising(error))
+    with pytest.raises(SystemExit) as stopped:
+        cli.main([])
+    assert stopped.value.code == code
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert said in captured.err
+    assert len(captured.err.strip().splitlines()) == (1 if said else 0)
+
+
+def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "build", lambda: _app_raising(ZeroDivisionError("bug")))
+    with pytest.raises(ZeroDivisionError):
+        cli.main([])
+
+
+def test_termination_runs_the_cleanup(tmp_path: Path) -> None:
+    script = tmp_path / "verb.py"
+    script.write_text(
+        "import sys, time, typer\n"
+        "from hotbed import cli\n"
+        "app = typer.Typer()\n"
+        "@app.command()\n"
+        "def verb():\n"
+        "    try:\n"
+        "        print('ready', flush=True)\n"
+        "        time.sleep(60)\n"
+        "    finally:\n"
+        "        print('cleaned', flush=True)\n"
+        "cli.build = lambda: app\n"
+        "cli.main([])\n"
+    )
+    for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, 130)):
+        process = subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(number)
+        out, _ = process.communicate(timeout=20)
+        assert (out, process.returncode) == ("cleaned\n", code)
+
+
+def test_every_verb_registers_and_explains_itself() -> None:
+    group = typer.main.get_command(cli.build())
+    verbs = Path(cli.__file__).parent / "verbs"
+    assert "doctor" in group.commands
+    assert len(group.commands) >= len([p for p in verbs.glob("*.py") if p.name != "__init__.py"])
+    for name, command in group.commands.items():
+        assert command.help, f"hotbed {name} has no help"
+
+
+def test_help_starts_quickly_and_imports_nothing_heavy() -> None:
+    code = (
+        "import sys, hotbed.cli\n"
+        "hotbed.cli.build()\n"
+        "print([m for m in ('pandas', 'numpy', 'matplotlib', 'papermill', 'scipy', 'pyarrow',"
+        " 'ansible_runner', 'nbformat') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "[]"
+    # CPU time of the child, so that a busy machine does not fail the test.
+    before = os.times()
+    subprocess.run(
+        [sys.executable, "-m", "hotbed.cli", "--help"],
+        stdout=subprocess.DEVNULL,
+        check=True,
+        timeout=60,
+    )
+    after = os.times()
+    used = (after.children_user - before.children_user) + (
+        after.children_system - before.children_system
+    )
+    assert used < 0.7
+
+
+class _Model(BaseModel):
+    name: str
+    value: float | None
+
+
+@dataclass(frozen=True)
+class _Row:
+    node: str
+    rate: float
+    path: Path
+
+
+def test_emit_json_of_models_dataclasses_and_what_is_no_number(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    data = {
+        "model": _Model(name="x", value=float("nan")),
+        "rows": [_Row("osd0", float("inf"), Path("a/b"))],
+        "roles": frozenset({"osd", "mon"}),
+    }
+    output.emit(data, True, lambda: pytest.fail("no table when JSON is asked for"))
+    assert json.loads(capsys.readouterr().out) == {
+        "model": {"name": "x", "value": None},
+        "rows": [{"node": "osd0", "rate": None, "path": "a/b"}],
+        "roles": ["mon", "osd"],
+    }
+
+
+def test_emit_table_is_not_cut_when_piped(capsys: pytest.CaptureFixture[str]) -> None:
+    from rich.table import Table
+
+    table = Table("a", "b")
+    table.add_row("x" * 60, "[y]" * 30)
+    output.emit([], False, lambda: table)
+    assert "x" * 60 in capsys.readouterr().out
+
+
+def test_emit_text_is_printed_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    output.emit({}, False, lambda: "[bold]not markup[/bold]")
+    assert capsys.readouterr().out == "[bold]not markup[/bold]\n"
+
+
+def test_closed_pipe_is_no_traceback() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hotbed.cli", "doctor", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    error = process.stderr.read()
+    process.wait(timeout=20)
+    assert "Traceback" not in error and "Exception" not in error
