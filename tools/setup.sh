@@ -226,12 +226,17 @@ build_dataplane() {
     done
 }
 
-if [ -d dataplane/cmd ]; then
-dataplane_hash=$(find dataplane -name bin -prune -o \( -name '*.go' -o -name 'go.*' \) -type f -print |
-    hash_of "$go" "$($go env GOVERSION)")
-if ! fresh dataplane "$dataplane_hash" || ! [ -x dataplane/bin/queuedisk ]; then
+all_built() {
+    local name
+    for name in dataplane/cmd/*/; do
+        [ -x "dataplane/bin/$(basename "$name")" ] || return 1
+    done
+}
+
+dataplane_hash=$(find dataplane -name bin -prune -o -type f ! -name '*_test.go' -print |
+    hash_of "$go" "$("$go" env GOVERSION)")
+if ! fresh dataplane "$dataplane_hash" || ! all_built; then
     stamped dataplane "$dataplane_hash" "data plane (Go)" build_dataplane
-fi
 fi
 
 if [ "$worked" -gt 0 ]; then echo "Set up: the command is $venv/bin/hotbed"; fi
