@@ -1,0 +1,145 @@
+// Command queuedisk serves a disk that queues, as one file named "disk" in a FUSE mount.
+//
+//	queuedisk --layer base.img --layer top.img --positioning 4ms --bandwidth 60MB/s \
+//	    --mount DIR --control SOCKET --pid-file FILE
+//	queuedisk check --positioning 900us --bandwidth 60MB/s --size 1GiB --json
+//
+// See docs/queue-disk.md.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"hotbed/dataplane/internal/queuedisk"
+	"hotbed/dataplane/internal/units"
+	"hotbed/dataplane/service"
+)
+
+// usageError is a mistake on the command line: one sentence, exit status 2.
+type usageError struct{ error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(),
+		syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	defer stop()
+	run := serve
+	args := os.Args[1:]
+	if len(args) > 0 && args[0] == "check" {
+		run, args = check, args[1:]
+	}
+	err := run(ctx, args)
+	var usage usageError
+	switch {
+	case err == nil:
+	case errors.Is(err, flag.ErrHelp):
+	case errors.As(err, &usage):
+		fmt.Fprintf(os.Stderr, "queuedisk: %v\n", err)
+		os.Exit(2)
+	default:
+		fmt.Fprintf(os.Stderr, "queuedisk: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// list is a flag that may be given several times.
+type list []string
+
+func (l *list) String() string         { return strings.Join(*l, ",") }
+func (l *list) Set(value string) error { *l = append(*l, value); return nil }
+
+// modelFlags are the flags that describe the disk.
+type modelFlags struct{ positioning, bandwidth, size string }
+
+func (m *modelFlags) register(flags *flag.FlagSet, positioning, bandwidth, size string) {
+	flags.StringVar(&m.positioning, "positioning", positioning,
+		"mean positioning `TIME` of random requests")
+	flags.StringVar(&m.bandwidth, "bandwidth", bandwidth, "transfer `RATE`, such as 60MB/s")
+	flags.StringVar(&m.size, "size", size, "capacity in `BYTES`, such as 12GiB")
+}
+
+// model parses and checks the flags; a size left empty stays 0.
+func (m *modelFlags) model() (service.Model, error) {
+	var out service.Model
+	var err error
+	if out.PositioningMean, err = time.ParseDuration(m.positioning); err != nil {
+		return out, usagef("--positioning: %q is not a time; write one such as 4ms or 800us",
+			m.positioning)
+	}
+	if out.Bandwidth, err = units.Rate(m.bandwidth); err != nil {
+		return out, usagef("--bandwidth: %w", err)
+	}
+	if m.size != "" {
+		if out.Size, err = units.Bytes(m.size); err != nil {
+			return out, usagef("--size: %w", err)
+		}
+	}
+	whole := out
+	if m.size == "" {
+		whole.Size = 1 // comes from the layers
+	}
+	if err := whole.Validate(); err != nil {
+		return out, usagef("%w", err)
+	}
+	return out, nil
+}
+
+func parse(flags *flag.FlagSet, args []string) error {
+	flags.SetOutput(new(strings.Builder)) // one sentence, not the flag package's page
+	err := flags.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		flags.SetOutput(os.Stdout)
+		fmt.Printf("usage: %s [flags]\n", flags.Name())
+		flags.PrintDefaults()
+		return err
+	}
+	if err != nil {
+		return usagef("%v; `%s --help` lists the flags", err, flags.Name())
+	}
+	if flags.NArg() > 0 {
+		return usagef("unexpected argument %q; `%s --help` lists the flags", flags.Arg(0), flags.Name())
+	}
+	return nil
+}
+
+func serve(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("queuedisk", flag.ContinueOnError)
+	var c queuedisk.Config
+	var files list
+	var m modelFlags
+	var fsync string
+	flags.Var(&files, "layer", "layer `FILE`, bottom to top; the last one is created when missing")
+	m.register(flags, "4ms", "60MB/s", "")
+	flags.StringVar(&c.Mount, "mount", "", "empty `FOLDER` to mount on")
+	flags.StringVar(&c.Control, "control", "", "`PATH` of the control socket")
+	flags.StringVar(&c.PIDFile, "pid-file", "", "`FILE` that holds the process id while serving")
+	flags.StringVar(&fsync, "fsync", "skip",
+		"`MODE` of fsync: skip (a finished write is on the modelled disk) or pass (on to the host)")
+	if err := parse(flags, args); err != nil {
+		return err
+	}
+	var err error
+	if c.Model, err = m.model(); err != nil {
+		return err
+	}
+	c.Layers = files
+	switch {
+	case len(files) == 0:
+		return usagef("--layer is missing: name at least one layer file")
+	case c.Mount == "":
+		return usagef("--mount is missing: name an empty folder")
+	case fsync != "skip" && fsync != "pass":
+		return usagef("--fsync is %q, allowed are skip and pass", fsync)
+	}
+	c.Durable = fsync == "pass"
+	return queuedisk.Serve(ctx, c)
+}

@@ -1,0 +1,156 @@
+package queuedisk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
+
+	"hotbed/dataplane/layers"
+	"hotbed/dataplane/service"
+)
+
+// Config is what a queue disk is started with. Errors about it are whole sentences.
+type Config struct {
+	Layers  []string      // files, bottom to top; the top is created when missing
+	Model   service.Model // Size 0: that of the lowest layer
+	Mount   string        // an empty folder
+	Control string        // path of the control socket, "" for none
+	PIDFile string        // written when the disk can be used, "" for none
+	Durable bool          // fsync reaches the host's disk
+}
+
+// ErrBusy says that the disk was still in use when it was told to end.
+var ErrBusy = errors.New("the disk was still in use when it ended (detach its loop device first); " +
+	"it was detached and its remaining requests fail")
+
+// Serve runs the disk until ctx is done or somebody unmounts it, and takes everything away again.
+func Serve(ctx context.Context, c Config) error {
+	if err := checkMountPoint(c.Mount); err != nil {
+		return err
+	}
+	disk, err := layers.Open(c.Layers, c.Model.Size)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = disk.Close() }()
+	c.Model.Size = disk.Size()
+	shaper, err := NewShaper(c.Model)
+	if err != nil {
+		return err
+	}
+	defer shaper.Close()
+	becomeFlusher()
+	debug.SetGCPercent(400) // requests leave little garbage beside pooled buffers
+
+	top, err := filepath.Abs(c.Layers[len(c.Layers)-1])
+	if err != nil {
+		return err
+	}
+	server, err := mount(c.Mount, top, &file{disk: disk, shaper: shaper, durable: c.Durable})
+	if err != nil {
+		return fmt.Errorf("cannot mount on %s: %w", c.Mount, err)
+	}
+	err = announce(ctx, c, shaper, server)
+	return errors.Join(err, unmount(server, shaper, c.Mount))
+}
+
+// announce opens the control socket, writes the PID file and waits for the end.
+func announce(ctx context.Context, c Config, shaper *Shaper, server *fuse.Server) error {
+	if c.Control != "" {
+		listener, err := listenControl(c.Control)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = listener.Close() }() // removes the socket file too
+		go serveControl(listener, shaper)
+	}
+	if c.PIDFile != "" {
+		pid := strconv.Itoa(os.Getpid()) + "\n"
+		if err := os.WriteFile(c.PIDFile, []byte(pid), 0o600); err != nil {
+			return fmt.Errorf("the PID file %s cannot be written: %w", c.PIDFile, err)
+		}
+		defer func() { _ = os.Remove(c.PIDFile) }()
+	}
+	gone := make(chan struct{})
+	go func() {
+		server.Wait()
+		close(gone)
+	}()
+	select {
+	case <-ctx.Done():
+	case <-gone:
+	}
+	return nil
+}
+
+// unmount lets waiting requests end, then unmounts. A disk in use gets two seconds to be let go; then
+// it is detached, and what still uses it sees errors once this process is gone.
+func unmount(server *fuse.Server, shaper *Shaper, dir string) error {
+	shaper.SetShaping(false)
+	gone := make(chan struct{})
+	go func() {
+		server.Wait()
+		close(gone)
+	}()
+	for deadline := time.Now().Add(2 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		err := syscall.Unmount(dir, 0)
+		if err == nil || errors.Is(err, syscall.EINVAL) { // EINVAL: no longer mounted
+			break
+		}
+		if time.Now().After(deadline) {
+			if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+				return fmt.Errorf("cannot unmount %s: %w", dir, err)
+			}
+			return ErrBusy
+		}
+	}
+	select {
+	case <-gone:
+	case <-time.After(2 * time.Second): // another mount of the same disk, in some namespace, lives on
+		return ErrBusy
+	}
+	return nil
+}
+
+func checkMountPoint(dir string) error {
+	if _, err := os.Stat("/dev/fuse"); err != nil {
+		return errors.New("there is no /dev/fuse on this machine: load the kernel's fuse module " +
+			"(modprobe fuse) or allow the device in this container")
+	}
+	info, err := os.Stat(dir)
+	if errors.Is(err, syscall.ENOTCONN) {
+		return fmt.Errorf("%s is the mount of a queue disk that was killed: run `umount -l %s` first",
+			dir, dir)
+	}
+	if err != nil {
+		return fmt.Errorf("the mount folder %s cannot be used: %w", dir, err)
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("the mount point %s is not a folder", dir)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("the mount folder %s cannot be used: %w", dir, err)
+	}
+	if len(entries) > 0 {
+		return fmt.Errorf("the mount folder %s is not empty; is a queue disk mounted there already?",
+			dir)
+	}
+	return nil
+}
+
+// becomeFlusher tells the kernel that its own write-back may be waiting for this process: allocations
+// then never wait for write-back to the disk served here, and writing the layers is not throttled
+// for other devices' dirty pages. Best effort: it needs CAP_SYS_RESOURCE and Linux 5.6.
+func becomeFlusher() {
+	_, _, _ = syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_IO_FLUSHER, 1, 0, 0, 0, 0)
+}

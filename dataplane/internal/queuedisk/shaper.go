@@ -1,0 +1,236 @@
+// Package queuedisk serves a disk that queues: one file in a FUSE mount whose requests are served
+// one at a time by the model of package service on the wall clock.
+package queuedisk
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"hotbed/dataplane/service"
+)
+
+// MaxSlow bounds the factor of a slow-disk fault.
+const MaxSlow = 1000
+
+// Stats is a snapshot of a shaper's counters since its start. Times are in seconds.
+type Stats struct {
+	Requests   int64   `json:"requests"`
+	Reads      int64   `json:"reads"`
+	Writes     int64   `json:"writes"`
+	Bytes      int64   `json:"bytes"`
+	BytesRead  int64   `json:"bytes_read"`
+	BytesWrite int64   `json:"bytes_written"`
+	Errors     int64   `json:"errors"` // requests refused by the error fault
+	BusyS      float64 `json:"busy_s"` // time spent serving so far
+	WaitS      float64 `json:"wait_s"` // sum over requests of start - arrival
+	MeanWaitS  float64 `json:"mean_wait_s"`
+	Queue      int     `json:"queue"` // requests accepted and not finished, the served one too
+	UptimeS    float64 `json:"uptime_s"`
+
+	// How late the alarm completes requests. It delays answers only: the next request starts at the
+	// model's end of the one before it, so lateness does not add up.
+	OvershootMeanS float64 `json:"overshoot_mean_s"`
+	OvershootMaxS  float64 `json:"overshoot_max_s"`
+
+	Shape         bool    `json:"shape"`
+	PositioningUs float64 `json:"positioning_us"`
+	BandwidthBps  float64 `json:"bandwidth_bytes"`
+	SizeBytes     int64   `json:"size_bytes"`
+	Slow          float64 `json:"slow"`
+	Error         bool    `json:"error"`
+}
+
+// pending is an accepted request that waits for its end.
+type pending struct {
+	end  time.Duration
+	done chan struct{}
+}
+
+// Shaper admits requests to a service.Server on the wall clock and tells each when it has ended.
+type Shaper struct {
+	clock *clock
+
+	mu     sync.Mutex
+	server *service.Server
+	queue  []pending // in order of end; first come, first served makes it the order of arrival
+	on     bool      // false: requests end at once
+	fail   bool      // true: requests end with an error, after their service
+	stats  Stats     // the counters; the rest is filled in by Stats
+
+	overshoot time.Duration // sum over alarms-ended requests
+	ended     int64         // how many those are
+}
+
+// NewShaper starts a shaper for a model; Close stops it.
+func NewShaper(m service.Model) (*Shaper, error) {
+	if err := m.Validate(); err != nil {
+		return nil, err
+	}
+	c, err := newClock()
+	if err != nil {
+		return nil, err
+	}
+	s := &Shaper{clock: c, server: service.NewServer(m, c.now()), on: true}
+	s.server.Slow = 1
+	go s.finish()
+	return s, nil
+}
+
+// Ticket is an admitted request.
+type Ticket struct {
+	done chan struct{} // nil: already over
+	// Fail says that the request must end with an I/O error and touch no data.
+	Fail bool
+}
+
+// Wait returns when the disk has finished the request.
+func (t Ticket) Wait() {
+	if t.done != nil {
+		<-t.done
+	}
+}
+
+// Admit queues a request of n bytes at offset that arrives now.
+func (s *Shaper) Admit(write bool, offset int64, n int) Ticket {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.count(write, int64(n))
+	t := Ticket{Fail: s.fail}
+	if s.fail {
+		s.stats.Errors++
+	}
+	if !s.on {
+		return t
+	}
+	now := s.clock.now()
+	start, end := s.server.Arrive(now, offset, int64(n))
+	s.stats.WaitS += (start - now).Seconds()
+	t.done = make(chan struct{})
+	s.queue = append(s.queue, pending{end, t.done})
+	if len(s.queue) == 1 {
+		s.arm(end)
+	}
+	return t
+}
+
+func (s *Shaper) count(write bool, n int64) {
+	s.stats.Requests++
+	s.stats.Bytes += n
+	if write {
+		s.stats.Writes++
+		s.stats.BytesWrite += n
+	} else {
+		s.stats.Reads++
+		s.stats.BytesRead += n
+	}
+}
+
+// arm sets the alarm. It can only fail on a closed clock, when finish lets everybody go.
+func (s *Shaper) arm(at time.Duration) { _ = s.clock.set(at) }
+
+// finish ends requests as their time comes, for as long as the clock lives.
+func (s *Shaper) finish() {
+	for s.clock.wait() == nil {
+		s.mu.Lock()
+		now := s.clock.now()
+		over := 0
+		for ; over < len(s.queue) && s.queue[over].end <= now; over++ {
+			late := now - s.queue[over].end
+			s.overshoot += late
+			s.ended++
+			s.stats.OvershootMaxS = max(s.stats.OvershootMaxS, late.Seconds())
+			close(s.queue[over].done)
+		}
+		s.queue = append(s.queue[:0], s.queue[over:]...)
+		if len(s.queue) > 0 {
+			s.arm(s.queue[0].end)
+		}
+		s.mu.Unlock()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.release()
+}
+
+// release ends every waiting request now.
+func (s *Shaper) release() {
+	s.server.Release(s.clock.now())
+	for _, p := range s.queue {
+		close(p.done)
+	}
+	s.queue = s.queue[:0]
+}
+
+// SetShaping switches the service times on or off. Off, waiting requests end at once and new ones
+// take no longer than the host: for filling a disk, never for measuring.
+func (s *Shaper) SetShaping(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.on = on
+	if !on {
+		s.release()
+	}
+}
+
+// SetModel changes the model's mean positioning time and bandwidth for requests yet to come; a nil
+// keeps what is set.
+func (s *Shaper) SetModel(positioning *time.Duration, bandwidth *float64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.server.Model
+	if positioning != nil {
+		m.PositioningMean = *positioning
+	}
+	if bandwidth != nil {
+		m.Bandwidth = *bandwidth
+	}
+	if err := m.Validate(); err != nil {
+		return err
+	}
+	s.server.Model = m
+	return nil
+}
+
+// SetFault multiplies service times by slow and makes requests fail; a nil keeps what is set.
+func (s *Shaper) SetFault(slow *float64, fail *bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if slow != nil {
+		if !(*slow >= 1 && *slow <= MaxSlow) {
+			return fmt.Errorf("the slow factor is %g, allowed is 1 to %d", *slow, MaxSlow)
+		}
+		s.server.Slow = *slow
+	}
+	if fail != nil {
+		s.fail = *fail
+	}
+	return nil
+}
+
+// Stats returns the counters as of now.
+func (s *Shaper) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.clock.now()
+	out := s.stats
+	out.BusyS = s.server.Busy(now).Seconds()
+	out.Queue = len(s.queue)
+	out.UptimeS = now.Seconds()
+	if out.Requests > 0 {
+		out.MeanWaitS = out.WaitS / float64(out.Requests)
+	}
+	if s.ended > 0 {
+		out.OvershootMeanS = s.overshoot.Seconds() / float64(s.ended)
+	}
+	out.Shape, out.Slow, out.Error = s.on, s.server.Slow, s.fail
+	out.PositioningUs = float64(s.server.Model.PositioningMean) / 1e3
+	out.BandwidthBps, out.SizeBytes = s.server.Model.Bandwidth, s.server.Model.Size
+	return out
+}
+
+// Close stops the shaping for good and lets every waiting request end.
+func (s *Shaper) Close() {
+	s.SetShaping(false)
+	s.clock.close()
+}

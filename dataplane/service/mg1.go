@@ -1,0 +1,36 @@
+package service
+
+import (
+	"math"
+	"time"
+)
+
+// PollaczekKhinchine returns the mean wait in queue (seconds) of an M/G/1 queue with Poisson
+// arrivals of rate lambda (1/s) and service moments E[S] (s) and E[S^2] (s^2):
+// W = lambda * E[S^2] / (2 * (1 - rho)), rho = lambda * E[S]. It is +Inf from rho = 1 on.
+func PollaczekKhinchine(lambda, mean, second float64) float64 {
+	rho := lambda * mean
+	if rho >= 1 {
+		return math.Inf(1)
+	}
+	return lambda * second / (2 * (1 - rho))
+}
+
+// Request is one read or write of an open-loop load.
+type Request struct {
+	At     time.Duration // intended arrival
+	Offset int64
+	Bytes  int64
+}
+
+// Waits returns the wait in queue of each request on a disk of this model (Lindley's recursion).
+// Requests are taken in the order given.
+func Waits(m Model, requests []Request) []time.Duration {
+	s := NewServer(m, 0)
+	waits := make([]time.Duration, len(requests))
+	for i, r := range requests {
+		start, _ := s.Arrive(r.At, r.Offset, r.Bytes)
+		waits[i] = start - r.At
+	}
+	return waits
+}

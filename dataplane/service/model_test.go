@@ -1,0 +1,104 @@
+package service
+
+import (
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+func disk() Model {
+	return Model{PositioningMean: 4 * time.Millisecond, Bandwidth: 60e6, Size: 12 << 30}
+}
+
+func TestValidateNamesTheValueThatIsWrong(t *testing.T) {
+	if err := disk().Validate(); err != nil {
+		t.Fatal(err)
+	}
+	for want, change := range map[string]func(*Model){
+		"positioning": func(m *Model) { m.PositioningMean = -1 },
+		"bandwidth":   func(m *Model) { m.Bandwidth = math.NaN() },
+		"size":        func(m *Model) { m.Size = 0 },
+	} {
+		m := disk()
+		change(&m)
+		if err := m.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v", want, err)
+		}
+	}
+}
+
+func TestSequentialPaysOnlyTheTransfer(t *testing.T) {
+	m := disk()
+	if got := m.Positioning(1<<20, 1<<20); got != 0 {
+		t.Errorf("sequential positioning %v, want 0", got)
+	}
+	if got, want := m.Service(0, 0, 60e6), time.Second; got != want {
+		t.Errorf("60 MB sequential took %v, want %v", got, want)
+	}
+}
+
+func TestPositioningGrowsWithDistanceAndIsSymmetric(t *testing.T) {
+	m := disk()
+	last := time.Duration(0)
+	for d := int64(512); d <= m.Size; d *= 2 {
+		p := m.Positioning(0, d)
+		if p <= last {
+			t.Fatalf("positioning(%d) = %v, not above %v", d, p, last)
+		}
+		if back := m.Positioning(d, 0); back != p {
+			t.Fatalf("positioning back %v, there %v", back, p)
+		}
+		last = p
+	}
+	least := time.Duration(SettleShare * float64(m.PositioningMean))
+	if near := m.Positioning(0, 1); near < least {
+		t.Errorf("the shortest seek takes %v, less than the settling share %v", near, least)
+	}
+}
+
+func TestMeanPositioningIsTheStatedOne(t *testing.T) {
+	for _, mean := range []time.Duration{100 * time.Microsecond, 4 * time.Millisecond, time.Second} {
+		m := disk()
+		m.PositioningMean = mean
+		rng := rand.New(rand.NewPCG(1, 2))
+		const n = 400000
+		var sum, squares float64
+		for range n {
+			p := m.Positioning(rng.Int64N(m.Size), rng.Int64N(m.Size)).Seconds()
+			sum += p
+			squares += p * p
+		}
+		stated, second := m.RandomMoments(0)
+		if stated != mean.Seconds() {
+			t.Errorf("RandomMoments mean %g, stated %g", stated, mean.Seconds())
+		}
+		if e := sum/n/stated - 1; math.Abs(e) > 0.002 {
+			t.Errorf("mean positioning is %+.3f %% off the stated %v", 100*e, mean)
+		}
+		if e := squares/n/second - 1; math.Abs(e) > 0.004 {
+			t.Errorf("second moment is %+.3f %% off", 100*e)
+		}
+	}
+}
+
+func TestMomentsWithTransfer(t *testing.T) {
+	m := disk()
+	const n = 512 << 10
+	rng := rand.New(rand.NewPCG(3, 4))
+	var sum, squares float64
+	const draws = 200000
+	for range draws {
+		s := m.Service(rng.Int64N(m.Size), rng.Int64N(m.Size), n).Seconds()
+		sum += s
+		squares += s * s
+	}
+	mean, second := m.RandomMoments(n)
+	if e := sum/draws/mean - 1; math.Abs(e) > 0.002 {
+		t.Errorf("mean service off by %+.3f %%", 100*e)
+	}
+	if e := squares/draws/second - 1; math.Abs(e) > 0.004 {
+		t.Errorf("second moment off by %+.3f %%", 100*e)
+	}
+}

@@ -1,0 +1,151 @@
+package service
+
+import (
+	"encoding/binary"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+func TestAnIdleDiskStartsAtOnceAndABusyOneQueues(t *testing.T) {
+	m := Model{PositioningMean: 0, Bandwidth: 1e6, Size: 1 << 30}
+	s := NewServer(m, 0)
+	start, end := s.Arrive(5*time.Second, 0, 1e6)
+	if start != 5*time.Second || end != 6*time.Second {
+		t.Fatalf("idle: %v to %v", start, end)
+	}
+	start, end = s.Arrive(5500*time.Millisecond, 0, 2e6)
+	if start != 6*time.Second || end != 8*time.Second {
+		t.Fatalf("queued: %v to %v", start, end)
+	}
+	if got := s.Busy(7 * time.Second); got != 2*time.Second {
+		t.Errorf("busy after 2 s of work: %v", got)
+	}
+	if got := s.Backlog(7 * time.Second); got != time.Second {
+		t.Errorf("backlog %v", got)
+	}
+}
+
+func TestSlowMultipliesTheServiceTime(t *testing.T) {
+	m := disk()
+	fast, slow := NewServer(m, 0), NewServer(m, 0)
+	slow.Slow = 3
+	_, a := fast.Arrive(0, 1<<30, 4096)
+	_, b := slow.Arrive(0, 1<<30, 4096)
+	if b != 3*a {
+		t.Errorf("3 x %v is not %v", a, b)
+	}
+}
+
+func TestReleaseEmptiesTheQueue(t *testing.T) {
+	s := NewServer(disk(), 0)
+	for range 100 {
+		s.Arrive(0, 1<<30, 1<<20)
+	}
+	busy := s.Busy(time.Millisecond)
+	s.Release(time.Millisecond)
+	if start, _ := s.Arrive(2*time.Millisecond, 0, 512); start != 2*time.Millisecond {
+		t.Errorf("after a release the disk is busy until %v", start)
+	}
+	if busy != time.Millisecond {
+		t.Errorf("busy %v, want 1ms", busy)
+	}
+}
+
+// checkSchedule drives a server with arrivals decoded from data and holds it to the properties of
+// a work-conserving, non-overlapping first-come-first-served queue.
+func checkSchedule(t *testing.T, data []byte) {
+	m := disk()
+	s := NewServer(m, 0)
+	var now, last, work time.Duration
+	var head int64
+	for len(data) >= 8 {
+		gap := binary.LittleEndian.Uint16(data)
+		where := binary.LittleEndian.Uint32(data[2:])
+		size := binary.LittleEndian.Uint16(data[6:])
+		data = data[8:]
+		now += time.Duration(gap) * time.Microsecond
+		offset := int64(where) * 512 % m.Size
+		n := (int64(size)%2048 + 1) * 512
+		start, end := s.Arrive(now, offset, n)
+		if start < now {
+			t.Fatalf("starts at %v before it arrives at %v", start, now)
+		}
+		if start < last {
+			t.Fatalf("starts at %v while the one before ends at %v", start, last)
+		}
+		if start != max(now, last) {
+			t.Fatalf("idles from %v to %v with work waiting", max(now, last), start)
+		}
+		if want := m.Service(head, offset, n); end-start != want {
+			t.Fatalf("served in %v, model says %v", end-start, want)
+		}
+		work += end - start
+		head, last = offset+n, end
+	}
+	if got := s.Busy(last); got != work {
+		t.Fatalf("busy %v, work %v", got, work)
+	}
+}
+
+func FuzzSchedule(f *testing.F) {
+	f.Add([]byte{0, 0, 1, 2, 3, 4, 5, 6, 255, 255, 9, 9, 9, 9, 0, 0})
+	f.Fuzz(checkSchedule)
+}
+
+func TestScheduleProperties(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 7))
+	for range 200 {
+		data := make([]byte, 8*rng.IntN(200))
+		for i := range data {
+			data[i] = byte(rng.Uint32())
+		}
+		checkSchedule(t, data)
+	}
+}
+
+func poisson(m Model, rho float64, n int, bytes int64, rng *rand.Rand) []Request {
+	mean, _ := m.RandomMoments(bytes)
+	var at time.Duration
+	out := make([]Request, n)
+	for i := range out {
+		at += time.Duration(rng.ExpFloat64() * mean / rho * 1e9)
+		out[i] = Request{At: at, Offset: rng.Int64N(m.Size/bytes) * bytes, Bytes: bytes}
+	}
+	return out
+}
+
+// The model itself, in virtual time and with enough requests, must be an M/G/1 queue: this is what
+// the test on the wall clock leans on. Consecutive seek distances are slightly correlated (a head at
+// the edge makes both neighbours long), which Pollaczek-Khinchine does not know: below 1 %.
+func TestTheModelIsMG1(t *testing.T) {
+	m := disk()
+	for _, rho := range []float64{0.3, 0.5, 0.8} {
+		requests := poisson(m, rho, 1000000, 4096, rand.New(rand.NewPCG(11, 13)))
+		var sum time.Duration
+		for _, w := range Waits(m, requests) {
+			sum += w
+		}
+		mean, second := m.RandomMoments(4096)
+		want := PollaczekKhinchine(rho/mean, mean, second)
+		got := sum.Seconds() / float64(len(requests))
+		if e := got/want - 1; math.Abs(e) > 0.03 {
+			t.Errorf("rho %.1f: mean wait %.3f ms, predicted %.3f ms, %+.1f %%",
+				rho, got*1e3, want*1e3, 100*e)
+		}
+	}
+}
+
+func TestPollaczekKhinchineOnKnownQueues(t *testing.T) {
+	// M/M/1 with mean service 1: W = rho / (1 - rho). M/D/1: half of it.
+	if got := PollaczekKhinchine(0.8, 1, 2); math.Abs(got-4) > 1e-12 {
+		t.Errorf("M/M/1 at 0.8: %g, want 4", got)
+	}
+	if got := PollaczekKhinchine(0.8, 1, 1); math.Abs(got-2) > 1e-12 {
+		t.Errorf("M/D/1 at 0.8: %g, want 2", got)
+	}
+	if got := PollaczekKhinchine(1, 1, 1); !math.IsInf(got, 1) {
+		t.Errorf("at full load: %g", got)
+	}
+}
