@@ -179,6 +179,10 @@ func mount(dir, source string, f *file) (*fuse.Server, error) {
 			MaxBackground:       maxBackground,
 			CongestionThreshold: maxBackground,
 			DisableXAttrs:       true,
+			// Without it the kernel passes on an asynchronous request (the loop device's are) only
+			// when the one before it has been answered: the disk would never see a queue, and would
+			// idle between requests.
+			ExtraCapabilities: fuse.CAP_ASYNC_DIO,
 		},
 		EntryTimeout: &timeout,
 		AttrTimeout:  &timeout,
