@@ -6,6 +6,7 @@ Exit codes: 0 done; 1 it failed; 2 the user's mistake; 130 Ctrl-C; 143 terminate
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
 import signal
 import sys
@@ -61,10 +62,21 @@ def main(arguments: list[str] | None = None) -> None:
         raise SystemExit(EXIT_FAILED) from None
     except KeyboardInterrupt:
         raise SystemExit(EXIT_INTERRUPTED) from None
+    finally:
+        _flush()
+
+
+def _flush() -> None:
+    """Write out what is buffered; whoever read it may be gone (`hotbed status | head`)."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python flushes once more at exit: give it somewhere to write to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _say(error: HotbedError) -> None:
-    sys.stdout.flush()
+    _flush()
     print(f"hotbed: {error}", file=sys.stderr)
 
 

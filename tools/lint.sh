@@ -43,5 +43,5 @@ check "mypy" mypy
 check "gofmt" gofmt_clean
 check "go vet" tools/go vet -C dataplane ./...
 check "staticcheck" staticcheck
-check "ansible-lint" ansible-lint --offline --quiet playbooks
+check "ansible-lint" ansible-lint --offline -q playbooks
 exit "$failed"

@@ -9,6 +9,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 venv=.venv
 stamps=$venv/.stamps
 packages_file=tools/debian-packages.txt
+# What the environment itself offers (a python3, a go) must not pass for the machine's.
+PATH=$(printf '%s' ":$PATH:" | sed "s|:$PWD/$venv/bin:|:|g; s|^:||; s|:\$||")
 min_python=3.11
 
 die() {
@@ -32,9 +34,10 @@ fi
 
 log=$(mktemp "${TMPDIR:-/tmp}/hotbed-setup.XXXXXX")
 trap 'rm -f "$log"' EXIT
-trap 'echo; die "interrupted; call make setup again to go on"' INT TERM
+trap 'printf "\nsetup: interrupted; call make setup again to go on\n" >&2; exit 130' INT TERM
 
-# One set-up at a time in a clone; the lock ends with this process.
+# One set-up at a time in a clone. What a step starts inherits the lock: when this process is killed,
+# the next set-up waits until its orphans are gone.
 exec 9<"${BASH_SOURCE[0]}"
 if ! flock --nonblock 9; then
     echo "setup: another set-up is running in this clone, waiting for it"
@@ -55,7 +58,7 @@ step() {
     (
         set -e
         "$@"
-    ) >"$log" 2>&1 9<&- </dev/null
+    ) >"$log" 2>&1 </dev/null
     status=$?
     set -e
     if [ "$status" -ne 0 ]; then
@@ -110,7 +113,8 @@ install_packages() {
     local environment=(env DEBIAN_FRONTEND=noninteractive NEEDRESTART_MODE=l)
     as_root "${environment[@]}" dpkg --configure -a # what an interrupted apt-get left half done
     as_root "${environment[@]}" apt-get update -q -o Acquire::Retries=3
-    as_root "${environment[@]}" apt-get install "${options[@]}" "$@"
+    # A service that a package starts must not keep our lock.
+    as_root "${environment[@]}" apt-get install "${options[@]}" "$@" 9<&-
 }
 
 missing=$(missing_packages | tr '\n' ' ')
