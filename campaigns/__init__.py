@@ -1,1 +1,1 @@
-"""campaigns"""
+"""The experiment engine: campaign files, plans, the ledger, cells, and their execution."""

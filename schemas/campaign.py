@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+_NAME = re.compile(r"^[a-z0-9][a-z0-9-]{0,39}$")
 
 
 class Strict(BaseModel):
@@ -15,7 +18,8 @@ class Strict(BaseModel):
 
 class Grid(Strict):
     """A named set of cells: the product of `vary` over `fixed`; one randomized block holds every
-    cell of the grid once. `figures` names what it feeds."""
+    cell of the grid once. `figures` names what it feeds; `exclude` lists partial cells to leave
+    out; `repetitions` is the number of blocks."""
 
     name: str
     figures: tuple[str, ...]
@@ -23,6 +27,27 @@ class Grid(Strict):
     fixed: dict[str, Any] = Field(default_factory=dict)
     exclude: list[dict[str, Any]] = Field(default_factory=list)
     repetitions: int = Field(default=3, ge=1, le=1000)
+
+    @model_validator(mode="after")
+    def _sound(self) -> Grid:
+        for key, values in self.vary.items():
+            if not values:
+                raise ValueError(f"vary.{key} is empty: list at least one value")
+            if any(value in values[:index] for index, value in enumerate(values)):
+                raise ValueError(f"vary.{key} names a value twice")
+            if key in self.fixed:
+                raise ValueError(f"{key} is both varied and fixed: keep one of them")
+        if any(not entry for entry in self.exclude):
+            raise ValueError("an entry of exclude is empty and would leave out every cell")
+        return self
+
+
+class Limits(Strict):
+    """When a run is spoiled: redone, and counted in the report."""
+
+    steal: float = Field(default=0.02, gt=0, le=1)  # share of the machine's time
+    outside_cores: float = Field(default=0.3, gt=0)  # cores used by what is not the testbed's
+    client_share: float = Field(default=0.8, gt=0, le=1)  # of the load generator's CPU share
 
 
 class Campaign(Strict):
@@ -35,11 +60,19 @@ class Campaign(Strict):
     spec: str
     notebook: str
     time_scale: float = Field(gt=0, le=10)
-    seed: int = 1
+    seed: int = Field(default=1, ge=0, lt=2**32)
     retries: int = Field(default=1, ge=0, le=10)
     spoiled_retries: int = Field(default=2, ge=0, le=10)
+    limits: Limits = Limits()
     parameters: dict[str, Any] = Field(default_factory=dict)
     grids: list[Grid] = Field(min_length=1)
+
+    @field_validator("name")
+    @classmethod
+    def _name(cls, name: str) -> str:
+        if not _NAME.match(name):
+            raise ValueError("a name is lower-case letters, digits and -, at most 40 characters")
+        return name
 
     @model_validator(mode="after")
     def _distinct(self) -> Campaign:

@@ -1,0 +1,130 @@
+"""The typed parameters of one cell of the DLR experiment, in the paper's time."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from schemas.errors import UserError
+
+Op = Literal["write", "seq", "rand"]
+Scenario = Literal["none", "heterogeneity", "interference", "mix", "spread"]
+Mix = Literal["A", "B", "C", "D", "E"]
+Signal = Literal["node", "osd", "op_r_latency"]
+
+MIX_LOAD = {"A": 0.10, "B": 0.25, "C": 0.50, "D": 0.75, "E": 1.00}
+"""Figure 3's mixes as offered loads: shares of what a node's disk can serve."""
+
+SPREAD_MEAN = 0.5
+"""Figure 4's mean offered load: half the nodes carry 50 % (1 + spread), half 50 % (1 - spread)."""
+
+CONTROLLER_LEAD_INTERVALS = 2
+"""The controller runs this many control intervals before the benchmark starts."""
+
+
+class CellParameters(BaseModel):
+    """One cell. Times are the paper's: the engine multiplies them by the campaign's time_scale.
+
+    The defaults are the paper's (section V-B, V-C): 4 MB objects, 16 concurrent operations, 180 s,
+    fio on 4 of the nodes, moved every 90 s under interference, control interval 20 s.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
+
+    op: Op
+    scenario: Scenario = "none"
+    controller: str = Field(default="default", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,39}$")
+    controller_parameters: dict[str, bool | int | float | str] = Field(default_factory=dict)
+    object_size: int = Field(default=4194304, ge=4096, le=2**28)
+    concurrency: int = Field(default=16, ge=1, le=4096)
+    duration_s: float = Field(default=180, gt=0, le=86400)
+    hot_nodes: int = Field(default=4, ge=1, le=10_000)
+    move_every_s: float = Field(default=90, gt=0, le=86400)
+    mix: Mix | None = None
+    spread: float | None = Field(default=None, ge=0, le=1)
+    signal: Signal = "node"
+    interval_s: float = Field(default=20, gt=0, le=3600)
+
+    @model_validator(mode="after")
+    def _together(self) -> CellParameters:
+        if (self.scenario == "mix") != (self.mix is not None):
+            raise ValueError("mix (A to E) belongs to the scenario mix, and to it alone")
+        if (self.scenario == "spread") != (self.spread is not None):
+            raise ValueError("spread (0 to 1) belongs to the scenario spread, and to it alone")
+        return self
+
+    def canonical(self) -> dict[str, Any]:
+        """JSON-able, every field present: what is hashed, stored and given to the notebook."""
+        return self.model_dump(mode="json")
+
+    def label(self) -> str:
+        """A short text for people: ``seq heterogeneity dlr``."""
+        parts = [self.op, self.scenario, self.controller]
+        if self.mix is not None:
+            parts.append(f"mix={self.mix}")
+        if self.spread is not None:
+            parts.append(f"spread={self.spread:g}")
+        if self.object_size != 4194304:
+            parts.append(f"{self.object_size // 1024}KiB")
+        if self.signal != "node":
+            parts.append(f"signal={self.signal}")
+        parts += [f"{key}={value}" for key, value in sorted(self.controller_parameters.items())]
+        return " ".join(parts)
+
+
+def parameter_names() -> tuple[str, ...]:
+    """Every parameter that a campaign file may name."""
+    return tuple(CellParameters.model_fields)
+
+
+def check(values: dict[str, Any], where: str) -> CellParameters:
+    """`values` as typed parameters.
+
+    Args:
+        values: one cell's parameters by name.
+        where: file and grid, for the message.
+
+    Raises:
+        UserError: file, grid, key, what is allowed.
+    """
+    for key in values:
+        if key not in CellParameters.model_fields:
+            known = ", ".join(parameter_names())
+            raise UserError(f"{where}: unknown parameter {key!r}; a cell has {known}.")
+    for key, value in values.items():
+        # YAML's yes/no would pass for 1/0 in pydantic's lax mode.
+        if isinstance(value, bool):
+            raise UserError(f"{where}: {key}: {value!r} is not allowed; {_allowed(key)}.")
+    try:
+        return CellParameters.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = str(first["loc"][0]) if first["loc"] else ""
+        if not key:
+            message = str(first["msg"]).removeprefix("Value error, ")
+            raise UserError(f"{where}: {message}.") from error
+        found = values.get(key, "nothing")
+        raise UserError(f"{where}: {key}: {found!r} is not allowed; {_allowed(key)}.") from error
+
+
+_LITERALS: dict[str, Any] = {"op": Op, "scenario": Scenario, "mix": Mix, "signal": Signal}
+
+
+def _allowed(key: str) -> str:
+    """What the field `key` may hold, in words."""
+    if key in _LITERALS:
+        return f"allowed: {', '.join(get_args(_LITERALS[key]))}"
+    field = CellParameters.model_fields[key]
+    if key == "controller":
+        return "allowed: the name of a controller's folder"
+    if key == "controller_parameters":
+        return "allowed: a mapping of names to numbers, texts or booleans"
+    bounds = []
+    for rule in field.metadata:
+        for attribute, word in (("ge", "at least"), ("gt", "above"), ("le", "at most")):
+            value = getattr(rule, attribute, None)
+            if value is not None:
+                bounds.append(f"{word} {value:g}")
+    kind = "a whole number" if field.annotation is int else "a number"
+    return f"allowed: {kind} {' and '.join(bounds)}".rstrip()

@@ -1,0 +1,74 @@
+"""How long cells take: first by plan, then corrected by the cells that have finished."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from campaigns.cell_parameters import CONTROLLER_LEAD_INTERVALS, CellParameters
+from campaigns.plan import Cell
+
+CLEAN_S = 3.0
+RESTORE_S = 15.0  # a snapshot brought back up to HEALTH_OK
+STEADY_S = 3.0  # fio up to its steady rate
+COLLECT_S = 2.0
+ENGINE_S = 4.0  # notebook process, kernel, imports
+TIMEOUT_FACTOR = 3.0
+TIMEOUT_SLACK_S = 180.0
+
+
+def lead_s(parameters: CellParameters, time_scale: float) -> float:
+    """Time in which the controller runs before the workload; nothing to wait for when there is
+    neither disturbance nor controller."""
+    if parameters.scenario == "none" and parameters.controller == "default":
+        return 0.0
+    return CONTROLLER_LEAD_INTERVALS * parameters.interval_s * time_scale
+
+
+def planned_s(parameters: CellParameters, time_scale: float) -> float:
+    """Wall time of one cell, seconds, cleaning and settling included."""
+    total = CLEAN_S + COLLECT_S + ENGINE_S + lead_s(parameters, time_scale)
+    total += parameters.duration_s * time_scale
+    if parameters.scenario != "none":
+        total += STEADY_S
+    if parameters.op == "write":
+        total += RESTORE_S
+    return total
+
+
+def timeout_s(parameters: CellParameters, time_scale: float) -> float:
+    """When a cell is taken for hung."""
+    return TIMEOUT_FACTOR * planned_s(parameters, time_scale) + TIMEOUT_SLACK_S
+
+
+class Estimator:
+    """Time left, from the plan and from the cells finished so far."""
+
+    def __init__(self, time_scale: float) -> None:
+        self._time_scale = time_scale
+        self._planned = 0.0
+        self._actual = 0.0
+
+    def planned(self, cell: Cell) -> float:
+        """Planned seconds of one cell."""
+        return planned_s(cell.parameters, self._time_scale)
+
+    def observe(self, cell: Cell, seconds: float) -> None:
+        """A cell took `seconds`."""
+        self._planned += self.planned(cell)
+        self._actual += seconds
+
+    def left(self, cells: Iterable[Cell]) -> float:
+        """Seconds that `cells` will take."""
+        planned = sum(self.planned(cell) for cell in cells)
+        ratio = self._actual / self._planned if self._planned > 0 else 1.0
+        return planned * ratio
+
+
+def format_s(seconds: float) -> str:
+    """``42 s``, ``3 min 05 s``, ``2 h 10 min`` for people."""
+    whole = max(0, round(seconds))
+    if whole < 90:
+        return f"{whole} s"
+    if whole < 5400:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

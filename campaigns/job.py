@@ -1,0 +1,83 @@
+"""What the engine hands to a cell's process: a file `job.json` in the attempt's folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from campaigns.durable import write_file
+from campaigns.run_store import utc_now
+from schemas.campaign import Limits
+from schemas.run import Model, Provenance, Run, RunStatus
+
+JOB_FILE = "job.json"
+ERROR_FILE = "error.json"
+
+
+class Job(Model):
+    """Everything that an attempt is, before it is made."""
+
+    run_id: str
+    campaign: str
+    attempt: int
+    block: int
+    order: int
+    seed: int
+    ground: str
+    parameters: dict[str, Any]
+    time_scale: float
+    testbed: str
+    notebook: str
+    timeout_s: float
+    started_at: str
+    limits: Limits = Limits()
+    controllers_dir: str | None = None
+    figures: list[str] = Field(default_factory=list)
+    provenance: Provenance
+
+    def record(
+        self, status: RunStatus, reason: str | None, phases_s: dict[str, float] | None = None
+    ) -> Run:
+        """A record for an attempt that could not write one itself."""
+        return Run.model_validate(
+            {
+                **self.model_dump(
+                    include={
+                        "run_id",
+                        "campaign",
+                        "attempt",
+                        "block",
+                        "order",
+                        "seed",
+                        "ground",
+                        "parameters",
+                        "time_scale",
+                        "started_at",
+                        "provenance",
+                    }
+                ),
+                "status": status,
+                "reason": reason,
+                "ended_at": utc_now(),
+                "phases_s": phases_s or {},
+            }
+        )
+
+
+def write_job(folder: Path, job: Job) -> Path:
+    """Write the job into the attempt's folder; returns the file."""
+    path = folder / JOB_FILE
+    write_file(path, job.model_dump_json(indent=2) + "\n")
+    return path
+
+
+def read_job(folder: Path) -> Job | None:
+    """The job in `folder`; None when there is none, or none that is whole."""
+    from pydantic import ValidationError
+
+    try:
+        return Job.model_validate_json((folder / JOB_FILE).read_bytes())
+    except (OSError, ValidationError):
+        return None

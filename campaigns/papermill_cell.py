@@ -1,0 +1,140 @@
+"""The process of one cell: `python -m campaigns.papermill_cell ATTEMPT_FOLDER`.
+
+Runs the job's notebook through papermill, alone in its process: notebooks that share one clash on
+ZMQ ports. Exit code 0 when every notebook cell ran, else 1 with the reason in `error.json`
+(papermill's own exit code has been wrong). SIGTERM, SIGINT and the engine's death interrupt the
+kernel, so that the experiment puts the testbed back before the process ends.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from campaigns.job import ERROR_FILE, Job, read_job
+
+_PR_SET_PDEATHSIG = 1
+_KERNEL_START_S = 60
+_client: Any = None  # the notebook client whose kernel runs
+_interrupted = False
+
+
+def main(folder: Path) -> int:
+    """Run the job in `folder`; the exit code."""
+    _die_with(os.getppid())
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _interrupt)
+    job = read_job(folder)
+    if job is None:
+        print(f"{folder}: no job.json", file=sys.stderr)
+        return 1
+    try:
+        _execute(job, folder)
+    except BaseException as error:
+        kind, message = _explain(error)
+        _leave(folder, kind, message)
+        return 1
+    return 0
+
+
+def notebook_parameters(job: Job, folder: Path) -> dict[str, Any]:
+    """What the notebook's `parameters` cell gets: the cell's and the engine's."""
+    return {
+        **job.parameters,
+        "seed": job.seed,
+        "block": job.block,
+        "time_scale": job.time_scale,
+        "testbed": job.testbed,
+        "run_folder": str(folder),
+    }
+
+
+def _execute(job: Job, folder: Path) -> None:
+    import papermill
+    from papermill.engines import NBClientEngine, papermill_engines
+    from papermill.utils import merge_kwargs, remove_args
+
+    class Interruptible(NBClientEngine):  # type: ignore[misc]
+        """nbclient's engine, its kernel within reach of our signal handler."""
+
+        @classmethod
+        def execute_managed_notebook(
+            cls, nb_man: Any, kernel_name: str, log_output: bool = False, **kwargs: Any
+        ) -> None:
+            global _client
+            from papermill.clientwrap import PapermillNotebookClient
+
+            known = remove_args(
+                ["input_path", "stdout_file", "stderr_file", "start_timeout"], **kwargs
+            )
+            options = merge_kwargs(
+                known, kernel_name=kernel_name, timeout=None, startup_timeout=_KERNEL_START_S
+            )
+            _client = PapermillNotebookClient(nb_man, **options)
+            _client.execute()
+
+    papermill_engines.register("hotbed", Interruptible)
+    # The kernel imports this repository wherever the notebook lies.
+    root = str(Path(__file__).resolve().parents[1])
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    )
+    papermill.execute_notebook(
+        job.notebook,
+        str(folder / "notebook.ipynb"),
+        parameters=notebook_parameters(job, folder),
+        engine_name="hotbed",
+        kernel_name="python3",
+        progress_bar=False,
+        log_output=False,
+        cwd=root,
+    )
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    global _interrupted
+    _interrupted = True
+    process = getattr(getattr(_client, "km", None), "provisioner", None)
+    pid = getattr(process, "pid", None)
+    if pid is None:
+        raise KeyboardInterrupt
+    os.kill(pid, signal.SIGINT)
+
+
+def _explain(error: BaseException) -> tuple[str, str]:
+    """Name and message of what went wrong in the notebook."""
+    kind = getattr(error, "ename", type(error).__name__)
+    message = str(getattr(error, "evalue", error)).strip()
+    if _interrupted or isinstance(error, KeyboardInterrupt) or kind == "KeyboardInterrupt":
+        return "KeyboardInterrupt", "interrupted"
+    if kind == "DeadKernelError":
+        return kind, "the notebook's kernel died (out of memory, or killed)"
+    return kind, message or kind
+
+
+def _leave(folder: Path, kind: str, message: str) -> None:
+    """Tell the engine; standard error is the fallback on a full disk."""
+    print(f"{kind}: {message}", file=sys.stderr)
+    try:
+        (folder / ERROR_FILE).write_text(json.dumps({"kind": kind, "message": message}) + "\n")
+    except OSError as error:
+        print(f"error.json: {error}", file=sys.stderr)
+
+
+def _die_with(parent: int) -> None:
+    """Ask the kernel for a SIGTERM when the engine ends, however it ends."""
+    if sys.platform != "linux":
+        return
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+    if os.getppid() != parent:  # it ended before we asked
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,109 @@
+"""From a campaign file to the cells to run: products of grids, randomized blocks, run ids."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from campaigns.cell_parameters import CellParameters
+from campaigns.fingerprint import Identity, run_id
+from schemas.campaign import Campaign, Grid
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run to be made. Two grids that ask for the same cell share it."""
+
+    run_id: str
+    parameters: CellParameters
+    block: int
+    seed: int
+    order: int  # place in the block's random order, from 0
+    grids: tuple[str, ...]
+    figures: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Every cell of a campaign, in the order in which they run."""
+
+    campaign: Campaign
+    identity: Identity
+    cells: tuple[Cell, ...]
+
+    def _repr_html_(self) -> str:
+        from campaigns.display import plan_html
+
+        return plan_html(self)
+
+
+def raw_cells(campaign: Campaign, grid: Grid) -> Iterator[dict[str, Any]]:
+    """The product of `vary` over `fixed`, minus `exclude`; parameters as the file has them."""
+    base = {**campaign.parameters, **grid.fixed}
+    names = list(grid.vary)
+    for values in itertools.product(*(grid.vary[name] for name in names)):
+        cell = {**base, **dict(zip(names, values, strict=True))}
+        if not any(_matches(cell, pattern) for pattern in grid.exclude):
+            yield cell
+
+
+def block_seed(campaign_seed: int, block: int) -> int:
+    """The seed that every cell of a block shares: hot nodes, moves and arrivals are paired."""
+    text = f"hotbed block {campaign_seed} {block}".encode()
+    return int.from_bytes(hashlib.sha256(text).digest()[:4], "big")
+
+
+def make_plan(
+    campaign: Campaign,
+    cells: Mapping[str, Sequence[CellParameters]],
+    identity: Identity,
+    controllers: Mapping[str, str],
+) -> Plan:
+    """Lay validated cells out in randomized blocks.
+
+    Args:
+        campaign: the file.
+        cells: typed cells by grid name (`validate.validate`), only of the grids wanted.
+        identity: what all cells share.
+        controllers: digest of each controller's folder by name.
+    """
+    grids = [grid for grid in campaign.grids if grid.name in cells]
+    planned: list[Cell] = []
+    for block in range(max((grid.repetitions for grid in grids), default=0)):
+        seed = block_seed(campaign.seed, block)
+        found: dict[str, Cell] = {}
+        for grid in grids:
+            if block >= grid.repetitions:
+                continue
+            for parameters in cells[grid.name]:
+                key = run_id(
+                    identity,
+                    parameters.canonical(),
+                    seed=seed,
+                    block=block,
+                    controller=controllers[parameters.controller],
+                )
+                if key in found:
+                    found[key] = _shared(found[key], grid)
+                else:
+                    found[key] = Cell(
+                        key, parameters, block, seed, 0, (grid.name,), tuple(grid.figures)
+                    )
+        # Sorted first: the order must depend on the seed alone, not on the file's lay-out.
+        order = sorted(found)
+        random.Random(seed).shuffle(order)
+        planned += [replace(found[key], order=place) for place, key in enumerate(order)]
+    return Plan(campaign, identity, tuple(planned))
+
+
+def _shared(cell: Cell, grid: Grid) -> Cell:
+    figures = cell.figures + tuple(name for name in grid.figures if name not in cell.figures)
+    return replace(cell, grids=(*cell.grids, grid.name), figures=figures)
+
+
+def _matches(cell: Mapping[str, Any], pattern: Mapping[str, Any]) -> bool:
+    return all(key in cell and cell[key] == value for key, value in pattern.items())

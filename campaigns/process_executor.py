@@ -1,0 +1,241 @@
+"""Makes each attempt in a process of its own: papermill with the campaign's notebook."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from campaigns.disk import Reserve, is_full, nearly_full
+from campaigns.estimate import timeout_s
+from campaigns.executors import Outcome
+from campaigns.job import ERROR_FILE, Job, read_job, write_job
+from campaigns.ledger import Ledger
+from campaigns.plan import Cell, Plan
+from campaigns.process_tree import kill_tree
+from campaigns.run_store import RunStore, amended, read_run, utc_now
+from schemas.run import Provenance, Run, RunStatus
+
+PAPERMILL_CELL = (sys.executable, "-m", "campaigns.papermill_cell")
+GRACE_S = 90.0
+"""Time for an interrupted cell to put the testbed back."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all attempts of a call share."""
+
+    testbed: str
+    notebook: Path
+    provenance: Provenance
+    controllers_dir: Path | None = None
+    command: Sequence[str] = PAPERMILL_CELL
+    held: tuple[int, ...] = ()  # locks that each cell's process keeps while it lives
+    grace_s: float = GRACE_S
+    timeout_s: float | None = None  # instead of the estimate's
+
+
+class ProcessExecutor:
+    """An `Executor`. The attempt's folder is committed whatever happens to its process."""
+
+    def __init__(self, plan: Plan, store: RunStore, ledger: Ledger, setting: Setting) -> None:
+        self._plan = plan
+        self._store = store
+        self._ledger = ledger
+        self._setting = setting
+        self._reserve = Reserve(store.folder)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._interrupted = False
+        self._killed = False
+
+    def recover(self) -> int:
+        """Close what a dead engine left: whole attempts are adopted, others are marked as
+        interrupted. Returns how many finished runs were adopted."""
+        adopted = 0
+        for run_id, attempt, partial in list(self._store.leftovers()):
+            run, job = read_run(partial), read_job(partial)
+            if run is None and job is None:
+                shutil.rmtree(partial)  # nothing had started in it
+                continue
+            if run is None:
+                assert job is not None
+                run = job.record("interrupted", "the engine ended while the cell ran")
+            self._store.close(partial, run)
+            whole = run.status == "done"
+            adopted += whole
+            self._ledger.append("adopted" if whole else run.status, run_id=run_id, attempt=attempt)
+        return adopted
+
+    def execute(self, cell: Cell) -> Outcome:
+        """See `Executor.execute`."""
+        if nearly_full(self._store.folder):
+            return self._full()
+        started = time.monotonic()
+        try:
+            self._reserve.take()
+            number, partial = self._store.begin(cell.run_id)
+            job = self._job(cell, number)
+            write_job(partial, job)
+            self._ledger.append("started", run_id=cell.run_id, attempt=number)
+            why = self._run(partial, job.timeout_s)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            return self._full()
+        return self._conclude(cell, job, partial, why, time.monotonic() - started)
+
+    def interrupt(self) -> None:
+        """See `Executor.interrupt`."""
+        self._interrupted = True
+        if self._process is not None:
+            _signal(self._process, signal.SIGTERM)
+
+    def kill(self) -> None:
+        """See `Executor.kill`."""
+        self._killed = True
+        if self._process is not None:
+            kill_tree(self._process.pid)
+
+    def _job(self, cell: Cell, attempt: int) -> Job:
+        campaign = self._plan.campaign
+        limit = self._setting.timeout_s or timeout_s(cell.parameters, campaign.time_scale)
+        folder = self._setting.controllers_dir
+        return Job(
+            run_id=cell.run_id,
+            campaign=campaign.name,
+            attempt=attempt,
+            block=cell.block,
+            order=cell.order,
+            seed=cell.seed,
+            ground=campaign.ground,
+            parameters=cell.parameters.canonical(),
+            time_scale=campaign.time_scale,
+            testbed=self._setting.testbed,
+            notebook=str(self._setting.notebook),
+            timeout_s=limit,
+            started_at=utc_now(),
+            limits=campaign.limits,
+            controllers_dir=None if folder is None else str(folder),
+            figures=list(cell.figures),
+            provenance=self._setting.provenance,
+        )
+
+    def _run(self, partial: Path, limit_s: float) -> str | None:
+        """Run the process to its end; why it was ended by us, if it was."""
+        with (partial / "logs" / "cell.log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [*self._setting.command, str(partial)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=Path(__file__).resolve().parents[1],
+                env=os.environ | {"PYDEVD_DISABLE_FILE_VALIDATION": "1"},
+                start_new_session=True,  # Ctrl-C reaches it through us, once
+                pass_fds=self._setting.held,
+            )
+        process = self._process
+        if self._interrupted:  # between the engine's last look and now
+            _signal(process, signal.SIGTERM)
+        why = None
+        try:
+            if not _wait(process, limit_s):
+                why = f"it did not end within {limit_s:.0f} s"
+                _signal(process, signal.SIGTERM)
+                if not _wait(process, self._setting.grace_s):
+                    kill_tree(process.pid)
+            process.wait()
+        finally:
+            if process.poll() is None:
+                kill_tree(process.pid)
+                process.wait()
+            self._process = None
+        return why
+
+    def _conclude(
+        self, cell: Cell, job: Job, partial: Path, why: str | None, seconds: float
+    ) -> Outcome:
+        """Write what is missing of the attempt's record, and commit it."""
+        run = self._record(job, partial, why)
+        full = nearly_full(partial) or _says_full(run.reason)
+        try:
+            if full:
+                self._reserve.release()
+            self._store.close(partial, run)
+            event = run.status
+            facts = {} if run.reason is None else {"reason": run.reason}
+            self._ledger.append(event, run_id=cell.run_id, attempt=job.attempt, **facts)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            return self._full(seconds, job.attempt)
+        fatal = full and run.status == "failed"
+        reason = self._full_sentence() if fatal else run.reason
+        return Outcome(run.status, reason, seconds, job.attempt, fatal)
+
+    def _record(self, job: Job, partial: Path, why: str | None) -> Run:
+        run = read_run(partial)
+        error = _read_error(partial)
+        if run is not None and run.status == "done" and error is not None and why is None:
+            return amended(run, status="failed", reason=f"the notebook failed: {error[1]}")
+        if run is not None and not (run.status == "interrupted" and why is not None):
+            return run
+        status: RunStatus = "failed"
+        phases = {} if run is None else run.phases_s
+        if why is not None:
+            return job.record("failed", why, phases)
+        if self._killed:
+            return job.record("interrupted", "killed by a second Ctrl-C", phases)
+        if self._interrupted or (error is not None and error[0] == "KeyboardInterrupt"):
+            status = "interrupted"
+        reason = "the cell's process ended without a record (see logs/cell.log)"
+        if error is not None:
+            reason = error[1]
+        return job.record(status, reason, phases)
+
+    def _full(self, seconds: float = 0.0, attempt: int | None = None) -> Outcome:
+        self._reserve.release()
+        try:
+            self._ledger.append("failed", reason=self._full_sentence())
+        except OSError:
+            pass  # said on the terminal; the ledger closes a torn line at its next append
+        return Outcome("failed", self._full_sentence(), seconds, attempt, fatal=True)
+
+    def _full_sentence(self) -> str:
+        return (
+            f"no space is left under {self._store.folder}: free some and give the same command "
+            "again, it goes on from here"
+        )
+
+
+def _wait(process: subprocess.Popen[bytes], seconds: float) -> bool:
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def _signal(process: subprocess.Popen[bytes], number: int) -> None:
+    try:
+        process.send_signal(number)
+    except ProcessLookupError:
+        pass
+
+
+def _says_full(reason: str | None) -> bool:
+    return reason is not None and "No space left on device" in reason
+
+
+def _read_error(partial: Path) -> tuple[str, str] | None:
+    try:
+        data = json.loads((partial / ERROR_FILE).read_text())
+        return str(data["kind"]), str(data["message"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

@@ -1,0 +1,172 @@
+"""What people see while a campaign runs: a bar with the time left, or plain lines."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Protocol, TextIO
+
+from campaigns.estimate import format_s
+from campaigns.executors import Outcome
+from campaigns.plan import Cell, Plan
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichBar
+
+    from campaigns.engine import CampaignResult
+
+
+class Progress(Protocol):
+    """Told by the engine what happens; times are in seconds."""
+
+    def begin(self, plan: Plan, done: int, left_s: float) -> None:
+        """The campaign starts with `done` cells finished before."""
+
+    def cell_started(self, cell: Cell, planned_s: float) -> None:
+        """An attempt starts."""
+
+    def cell_ended(self, cell: Cell, outcome: Outcome, left_s: float) -> None:
+        """An attempt ended; `left_s` is what the rest of the campaign will take."""
+
+    def message(self, text: str) -> None:
+        """Something that people should know."""
+
+    def end(self, result: CampaignResult) -> None:
+        """The campaign ended."""
+
+
+class Silent:
+    """Tells nobody."""
+
+    def begin(self, plan: Plan, done: int, left_s: float) -> None:
+        """See `Progress.begin`."""
+
+    def cell_started(self, cell: Cell, planned_s: float) -> None:
+        """See `Progress.cell_started`."""
+
+    def cell_ended(self, cell: Cell, outcome: Outcome, left_s: float) -> None:
+        """See `Progress.cell_ended`."""
+
+    def message(self, text: str) -> None:
+        """See `Progress.message`."""
+
+    def end(self, result: CampaignResult) -> None:
+        """See `Progress.end`."""
+
+
+class Lines:
+    """One line an event: logs, pipes, CI."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._done = 0
+        self._total = 0
+
+    def begin(self, plan: Plan, done: int, left_s: float) -> None:
+        """See `Progress.begin`."""
+        self._done, self._total = done, len(plan.cells)
+        self.message(f"{plan.campaign.name}: {opening(self._total, done, left_s)}")
+
+    def cell_started(self, cell: Cell, planned_s: float) -> None:
+        """See `Progress.cell_started`."""
+
+    def cell_ended(self, cell: Cell, outcome: Outcome, left_s: float) -> None:
+        """See `Progress.cell_ended`."""
+        self._done += outcome.status == "done"
+        self.message(
+            f"[{self._done}/{self._total}] {describe(cell, outcome)}; {format_s(left_s)} left"
+        )
+
+    def message(self, text: str) -> None:
+        """See `Progress.message`."""
+        print(text, file=self._stream, flush=True)
+
+    def end(self, result: CampaignResult) -> None:
+        """See `Progress.end`."""
+        self.message(f"{result.sentence} ({format_s(result.seconds)})")
+
+
+class Bar:
+    """A live bar on a terminal; finished cells scroll by above it."""
+
+    def __init__(self) -> None:
+        self._bar: RichBar | None = None
+        self._left_s = 0.0
+
+    def begin(self, plan: Plan, done: int, left_s: float) -> None:
+        """See `Progress.begin`."""
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as RichBar
+
+        self._left_s = left_s
+        self._bar = RichBar(
+            TextColumn("[bold]{task.fields[name]}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}"),
+            TextColumn("[dim]{task.description}"),
+            console=Console(stderr=True),
+            refresh_per_second=2,
+        )
+        name = plan.campaign.name
+        self._bar.add_task("", total=len(plan.cells), completed=done, name=name, left="")
+        self._bar.start()
+        self.message(f"{name}: {opening(len(plan.cells), done, left_s)}")
+        self._show("")
+
+    def cell_started(self, cell: Cell, planned_s: float) -> None:
+        """See `Progress.cell_started`."""
+        self._show(cell.parameters.label())
+
+    def cell_ended(self, cell: Cell, outcome: Outcome, left_s: float) -> None:
+        """See `Progress.cell_ended`."""
+        self._left_s = left_s
+        if self._bar is not None:
+            task = self._bar.tasks[0].id
+            self._bar.advance(task, 1 if outcome.status == "done" else 0)
+        self.message(describe(cell, outcome))
+        self._show("")
+
+    def message(self, text: str) -> None:
+        """See `Progress.message`."""
+        if self._bar is not None:
+            from rich.markup import escape
+
+            self._bar.console.print(escape(text), highlight=False)
+
+    def end(self, result: CampaignResult) -> None:
+        """See `Progress.end`."""
+        if self._bar is not None:
+            self._show("")
+            self._bar.stop()
+            self.message(f"{result.sentence} ({format_s(result.seconds)})")
+            self._bar = None
+
+    def _show(self, what: str) -> None:
+        if self._bar is not None:
+            task = self._bar.tasks[0].id
+            self._bar.update(task, description=what, left=f"{format_s(self._left_s)} left")
+
+
+def opening(total: int, done: int, left_s: float) -> str:
+    """What is ahead, in words."""
+    if done:
+        return f"{total} cells, {done} done before; about {format_s(left_s)} left"
+    return f"{total} cells; about {format_s(left_s)}"
+
+
+def describe(cell: Cell, outcome: Outcome) -> str:
+    """One attempt in words."""
+    text = f"block {cell.block} {cell.parameters.label()}: {outcome.status}"
+    if outcome.attempt is not None and outcome.attempt > 1:
+        text += f" (attempt {outcome.attempt})"
+    if outcome.reason:
+        text += f": {outcome.reason}"
+    return f"{text} in {format_s(outcome.seconds)}"
+
+
+def suitable(stream: TextIO | None = None) -> Progress:
+    """A bar on a terminal, lines elsewhere."""
+    target = stream or sys.stderr
+    return Bar() if target.isatty() else Lines(target)

@@ -1,0 +1,129 @@
+"""The run folders of one campaign: `artifacts/<campaign>/<run-id>/attempt-N/`.
+
+An attempt is made in `.attempt-N.partial` and renamed when it is whole: a folder without the
+leading dot is finished and never changes again.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from campaigns.durable import commit_folder, write_file
+from schemas.run import Run, RunStatus
+
+_ATTEMPT = re.compile(r"^attempt-(\d+)$")
+_PARTIAL = re.compile(r"^\.attempt-(\d+)\.partial$")
+RUN_FILE = "run.json"
+
+
+@dataclass(frozen=True)
+class Attempts:
+    """What is known of one run id. `done` is the number of its first finished attempt."""
+
+    statuses: dict[int, RunStatus] = field(default_factory=dict)
+
+    @property
+    def done(self) -> int | None:
+        return next((n for n, status in sorted(self.statuses.items()) if status == "done"), None)
+
+    def count(self, status: RunStatus) -> int:
+        """Attempts that ended as `status`."""
+        return sum(1 for found in self.statuses.values() if found == status)
+
+
+class RunStore:
+    """Where one campaign's results lie."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def prepare(self) -> None:
+        """Make the folder."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def attempts(self, run_id: str) -> Attempts:
+        """Statuses of the finished attempts of one run."""
+        statuses: dict[int, RunStatus] = {}
+        for number, path in self._numbered(run_id, _ATTEMPT):
+            run = read_run(path)
+            statuses[number] = run.status if run is not None else "failed"
+        return Attempts(statuses)
+
+    def begin(self, run_id: str) -> tuple[int, Path]:
+        """Number and (new, empty) working folder of the next attempt."""
+        taken = [number for number, _ in self._numbered(run_id, _ATTEMPT)]
+        taken += [number for number, _ in self._numbered(run_id, _PARTIAL)]
+        number = max(taken, default=0) + 1
+        partial = self.folder / run_id / f".attempt-{number}.partial"
+        (partial / "logs").mkdir(parents=True)
+        return number, partial
+
+    def commit(self, partial: Path) -> Path:
+        """Give a whole attempt its final name."""
+        match = _PARTIAL.match(partial.name)
+        assert match is not None, partial
+        final = partial.parent / f"attempt-{match.group(1)}"
+        commit_folder(partial, final)
+        return final
+
+    def close(self, partial: Path, run: Run) -> Path:
+        """Write `run` as the attempt's record (over one that the cell left) and commit it."""
+        write_run(partial, run)
+        return self.commit(partial)
+
+    def leftovers(self) -> Iterator[tuple[str, int, Path]]:
+        """(run id, attempt, folder) of attempts that an engine's death left unfinished."""
+        if not self.folder.is_dir():
+            return
+        for run_folder in sorted(self.folder.iterdir()):
+            if run_folder.is_dir():
+                for number, path in self._numbered(run_folder.name, _PARTIAL):
+                    yield run_folder.name, number, path
+
+    def runs(self) -> Iterator[Run]:
+        """The record of every finished attempt."""
+        if not self.folder.is_dir():
+            return
+        for run_folder in sorted(self.folder.iterdir()):
+            if run_folder.is_dir():
+                for _, path in self._numbered(run_folder.name, _ATTEMPT):
+                    run = read_run(path)
+                    if run is not None:
+                        yield run
+
+    def _numbered(self, run_id: str, pattern: re.Pattern[str]) -> list[tuple[int, Path]]:
+        folder = self.folder / run_id
+        if not folder.is_dir():
+            return []
+        matches = ((pattern.match(path.name), path) for path in folder.iterdir())
+        return sorted((int(match.group(1)), path) for match, path in matches if match is not None)
+
+
+def read_run(folder: Path) -> Run | None:
+    """The record in `folder`; None when there is none, or none that is whole."""
+    from pydantic import ValidationError
+
+    try:
+        return Run.model_validate_json((folder / RUN_FILE).read_bytes())
+    except (OSError, ValidationError):
+        return None
+
+
+def write_run(folder: Path, run: Run) -> None:
+    """Write the record; it comes last, and says that everything else is there."""
+    write_file(folder / RUN_FILE, run.model_dump_json(indent=2) + "\n")
+
+
+def amended(run: Run, **changes: Any) -> Run:
+    """`run` with some fields changed, validated again."""
+    return Run.model_validate(run.model_dump() | changes)
+
+
+def utc_now() -> str:
+    """ISO 8601, UTC, milliseconds."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,98 @@
+"""Every parameter of every cell is checked before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from campaigns.cell_parameters import CellParameters, check, parameter_names
+from campaigns.plan import raw_cells
+from schemas.campaign import Campaign, Grid
+from schemas.errors import UserError
+from testbed.spec import TestbedSpec
+
+
+def validate(
+    campaign: Campaign,
+    file: Path,
+    *,
+    controllers: Iterable[str],
+    spec: TestbedSpec | None = None,
+    figure: str | None = None,
+) -> Mapping[str, list[CellParameters]]:
+    """Typed cells by grid name, of all grids or of those that feed `figure`.
+
+    All grids are checked even when one figure is asked for: a file is right or it is not.
+
+    Raises:
+        UserError: file, grid, key and what is allowed.
+    """
+    known = sorted(controllers)
+    cells: dict[str, list[CellParameters]] = {}
+    for grid in campaign.grids:
+        where = f"{file}: grid {grid.name}"
+        _check_exclude(grid, where)
+        typed = [check(raw, where) for raw in raw_cells(campaign, grid)]
+        if not typed:
+            raise UserError(f"{where}: exclude leaves no cell.")
+        for parameters in typed:
+            _check_controller(parameters, known, where)
+            if spec is not None:
+                _check_against(parameters, spec, where)
+        cells[grid.name] = typed
+    if figure is None:
+        return cells
+    return _select(campaign, cells, figure, file)
+
+
+def figures_of(campaign: Campaign) -> list[str]:
+    """Every figure that the campaign feeds, in the file's order."""
+    return list(dict.fromkeys(figure for grid in campaign.grids for figure in grid.figures))
+
+
+def _select(
+    campaign: Campaign, cells: dict[str, list[CellParameters]], figure: str, file: Path
+) -> dict[str, list[CellParameters]]:
+    # "1" asks for 1a to 1d, "fig6" for 6a to 6c; a grid's own name works too.
+    wanted = figure.lower().removeprefix("figure").removeprefix("fig").strip(" .")
+    chosen = {
+        grid.name: cells[grid.name]
+        for grid in campaign.grids
+        if figure == grid.name or any(_same_figure(wanted, name.lower()) for name in grid.figures)
+    }
+    if not chosen:
+        raise UserError(
+            f"{file}: has no figure {figure!r}; it has {', '.join(figures_of(campaign))}."
+        )
+    return chosen
+
+
+def _same_figure(wanted: str, name: str) -> bool:
+    return name == wanted or (name.startswith(wanted) and name[len(wanted) :].isalpha())
+
+
+def _check_exclude(grid: Grid, where: str) -> None:
+    for entry in grid.exclude:
+        for key in entry:
+            if key not in CellParameters.model_fields:
+                raise UserError(
+                    f"{where}: exclude names the unknown parameter {key!r}; a cell has "
+                    f"{', '.join(parameter_names())}."
+                )
+
+
+def _check_controller(parameters: CellParameters, known: list[str], where: str) -> None:
+    if parameters.controller not in known:
+        raise UserError(
+            f"{where}: controller: there is no controller {parameters.controller!r}; there are "
+            f"{', '.join(known) or 'none'} (more with --controllers-dir)."
+        )
+
+
+def _check_against(parameters: CellParameters, spec: TestbedSpec, where: str) -> None:
+    osd_nodes = sum(group.count for group in spec.groups if "osd" in group.roles)
+    if parameters.hot_nodes > osd_nodes:
+        raise UserError(
+            f"{where}: hot_nodes: {parameters.hot_nodes} is not allowed; the spec {spec.name!r} "
+            f"has {osd_nodes} OSD nodes."
+        )
