@@ -56,7 +56,8 @@ def _up_to(
             else:
                 found.append((f"{op}, {treated['scenario']}", one))
         if not found:
-            return missing[0]
+            inert = [one for one in missing if "inert" in one.why]
+            return (inert or missing)[0]
         where, best = max(found, key=lambda item: item[1].estimate.value)
         note = f"largest in {where}, of {len(found)} of {len(options)} comparisons"
         note = f"{note}; {best.note}" if best.note else note

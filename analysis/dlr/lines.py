@@ -1,0 +1,201 @@
+"""Line figures: 3 and 4 (load against throughput), 5 (threshold), 10 (object sizes)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from analysis import style
+from analysis.claims import Evidence
+from analysis.dlr.compare import OP_NAMES, select
+from analysis.figures import Missing
+from analysis.stats import Estimate, mean
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_OFFERED = {"A": "10 %", "B": "25 %", "C": "50 %", "D": "75 %", "E": "100 %"}
+
+
+def _error_bars(
+    axes: Axes,
+    x: Sequence[float],
+    estimates: Sequence[Estimate],
+    *,
+    colour: str,
+    text: str,
+    fmt: str,
+) -> None:
+    axes.errorbar(
+        x,
+        [estimate.value for estimate in estimates],
+        yerr=np.array([estimate.error for estimate in estimates]).T,
+        fmt=fmt,
+        color=colour,
+        capsize=3,
+        label=text,
+    )
+
+
+def _signal(rows: pd.DataFrame) -> str:
+    names = {"io_pressure": "I/O pressure (stands in for %iowait)", "iowait": "%iowait"}
+    used = [names.get(str(name), str(name)) for name in rows["signal_used"].dropna().unique()]
+    return " / ".join(used) or "pressure"
+
+
+def load_mix(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+    """Figure 3: mean pressure over OSD nodes and sequential read throughput for mixes A-E.
+
+    The paper grows fio's files from 250 MB to 4 GB; on the local site the mixes are offered
+    loads of 10 to 100 % of each node's disk, and labelled so."""
+    rows = evidence.table
+    rows = rows[(rows["scenario"] == "mix") & (rows["op"] == "seq")]
+    mixes = sorted(str(mix) for mix in rows["mix"].dropna().unique())
+    if len(mixes) < 2:
+        return Missing("sequential reads under load mixes A-E (scenario mix)")
+    pressure = [mean(rows[rows["mix"] == mix]["pressure_mean"].tolist()) for mix in mixes]
+    speed = [mean(rows[rows["mix"] == mix]["throughput_mb_s"].tolist()) for mix in mixes]
+    local = set(rows["ground"]) <= {"local", "sim", "fake"}
+    places = list(range(len(mixes)))
+    with style.figure() as (drawn, (axes,)):
+        axes.bar(
+            places,
+            [estimate.value for estimate in pressure],
+            0.55,
+            color="#DDCC77",
+            yerr=np.array([estimate.error for estimate in pressure]).T,
+            capsize=3,
+            label=_signal(rows),
+        )
+        axes.set_ylabel("Mean over OSD nodes (%)")
+        axes.set_ylim(0, 119)
+        other = axes.twinx()
+        other.grid(False)
+        _error_bars(other, places, speed, colour="#0072B2", text="throughput", fmt="o-")
+        other.set_ylim(0, None)
+        other.set_ylabel("Sequential read (MB/s)")
+        axes.set_xticks(
+            places, [f"{mix}\n{_OFFERED[mix]} offered" if local else mix for mix in mixes]
+        )
+        axes.set_xlabel("Server load mix")
+        axes.set_title("Mean pressure and sequential read throughput")
+        handles = [*axes.get_legend_handles_labels()[0], *other.get_legend_handles_labels()[0]]
+        axes.legend(handles=handles, loc="upper center", ncols=2)
+        return style.save(drawn, folder, name)
+
+
+def load_spread(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+    """Figure 4: throughput against the spread of pressure over nodes, the mean load held."""
+    rows = evidence.table
+    rows = rows[(rows["scenario"] == "spread") & (rows["op"] == "seq")]
+    spreads = sorted(float(value) for value in rows["spread"].dropna().unique())
+    if len(spreads) < 2:
+        return Missing("sequential reads with several spreads of load (scenario spread)")
+    groups = [rows[rows["spread"] == value] for value in spreads]
+    with style.figure() as (drawn, (axes,)):
+        x = [mean(group["pressure_sd"].tolist()) for group in groups]
+        y = [mean(group["throughput_mb_s"].tolist()) for group in groups]
+        axes.errorbar(
+            [estimate.value for estimate in x],
+            [estimate.value for estimate in y],
+            xerr=np.array([estimate.error for estimate in x]).T,
+            yerr=np.array([estimate.error for estimate in y]).T,
+            fmt="o-",
+            color="#0072B2",
+            capsize=3,
+        )
+        for value, place, height in zip(spreads, x, y, strict=True):
+            axes.annotate(
+                f"{50 * (1 - value):.0f} / {50 * (1 + value):.0f} %",
+                (place.value, height.value),
+                xytext=(5, 6),
+                textcoords="offset points",
+                fontsize="small",
+            )
+        axes.set_xlabel(f"Standard deviation over nodes (percentage points)\nof {_signal(rows)}")
+        axes.set_ylabel("Sequential read (MB/s)")
+        axes.set_ylim(0, None)
+        axes.margins(x=0.15, y=0.15)
+        axes.set_title("Spread of load over nodes, mean offered load held at 50 %")
+        return style.save(drawn, folder, name)
+
+
+def threshold(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+    """Figure 5: sequential read throughput of DLR for several theta_i."""
+    rows = evidence.table
+    rows = rows[(rows["controller"] == "dlr") & (rows["op"] == "seq")]
+    thetas = rows["variant"].map(lambda text: json.loads(text).get("theta_i"))
+    rows = rows.assign(theta_i=thetas).dropna(subset=["theta_i"])
+    values = sorted(float(value) for value in rows["theta_i"].unique())
+    if len(values) < 2:
+        return Missing("DLR runs with several values of theta_i")
+    speed = [mean(rows[rows["theta_i"] == v]["throughput_mb_s"].tolist()) for v in values]
+    with style.figure() as (drawn, (axes,)):
+        colours = [style.colour("dlr") if value == 0.2 else "#88BBDD" for value in values]
+        axes.bar(
+            range(len(values)),
+            [estimate.value for estimate in speed],
+            0.6,
+            color=colours,
+            yerr=np.array([estimate.error for estimate in speed]).T,
+            capsize=3,
+        )
+        axes.set_xticks(range(len(values)), [f"{value:g}" for value in values])
+        axes.set_xlabel(r"$\theta_i$ (the paper chooses 0.2, dark)")
+        axes.set_ylabel("Sequential read (MB/s)")
+        axes.set_title(f"DLR's imbalance threshold (n={speed[0].n} runs each)")
+        return style.save(drawn, folder, name)
+
+
+def object_sizes(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+    """Figure 10: sequential read throughput and latency over object sizes, both scenarios."""
+    scenarios = ("heterogeneity", "interference")
+    table = evidence.table
+    rows = table[(table["op"] == "seq") & table["scenario"].isin(scenarios)]
+    shown = [s for s in scenarios if rows[rows["scenario"] == s]["object_size"].nunique() > 1]
+    if not shown:
+        return Missing("sequential reads with several object sizes")
+    with style.figure(len(shown), 2, width=9, height=3.6 * len(shown)) as (drawn, axes):
+        for row, scenario in enumerate(shown):
+            for column, metric in enumerate(("throughput_mb_s", "latency_s")):
+                _by_size(axes[2 * row + column], rows, scenario, metric)
+        axes[0].legend(fontsize="small")
+        return style.save(drawn, folder, name)
+
+
+def _by_size(axes: Axes, rows: pd.DataFrame, scenario: str, metric: str) -> None:
+    here = rows[rows["scenario"] == scenario]
+    for controller in style.in_order([str(c) for c in here["controller"].unique()]):
+        mine = [
+            (int(size), select(here, controller=controller, object_size=size)[metric].dropna())
+            for size in sorted(here["object_size"].unique())
+        ]
+        mine = [(size, values) for size, values in mine if len(values)]
+        if not mine:
+            continue
+        _error_bars(
+            axes,
+            [size / 2**20 for size, _ in mine],
+            [mean(values.tolist()) for _, values in mine],
+            colour=style.colour(controller),
+            text=style.label(controller),
+            fmt="o-",
+        )
+    axes.set_xscale("log", base=2)
+    sizes = sorted(here["object_size"].unique())
+    axes.set_xticks([size / 2**20 for size in sizes], [_size(int(size)) for size in sizes])
+    axes.minorticks_off()
+    if metric == "latency_s":
+        axes.set_yscale("log")
+    axes.set_xlabel("Object size")
+    axes.set_ylabel(f"{OP_NAMES['seq']} (MB/s)" if metric == "throughput_mb_s" else "Latency (s)")
+    axes.set_title(scenario.capitalize())
+
+
+def _size(count: int) -> str:
+    return f"{count // 2**20} MiB" if count >= 2**20 else f"{count // 2**10} KiB"

@@ -1,0 +1,36 @@
+"""A catalogue entry of a figure, and what a drawing function returns when runs are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from analysis.claims import Evidence
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Why a figure could not be drawn: which runs there would have to be."""
+
+    runs: str
+
+
+@dataclass(frozen=True)
+class FigureEntry:
+    """One figure: what it shows, how it is drawn, and what makes the runs it needs."""
+
+    id: str
+    title: str
+    caption: str
+    draw: Callable[[Evidence, Path, str], Path | Missing]
+    campaign: str  # the grid selector: hotbed run <paper>-full --figure <campaign>
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A figure as it came out: `path` to the PNG, or what is missing."""
+
+    entry: FigureEntry
+    path: Path | None
+    missing: str | None

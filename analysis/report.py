@@ -1,0 +1,205 @@
+"""The report of a paper: figures, claims table, runs, in one self-contained HTML page.
+
+`build` reads run folders and writes figures (PNG, PDF), `claims.json` and `report.html`. It never
+changes a run folder.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from analysis.claims import Evidence, evaluate
+from analysis.figures import Drawn, FigureEntry, Missing
+from analysis.load import Attempts, LoadedRun, load_campaign, table
+from analysis.papers import Paper, paper
+from schemas.claim import ClaimResult
+from schemas.errors import UserError
+
+Progress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What `build` made."""
+
+    path: Path
+    claims_path: Path
+    claims: tuple[ClaimResult, ...]
+    figures: tuple[Drawn, ...]
+    runs: int
+
+    def _repr_html_(self) -> str:
+        drawn = sum(figure.path is not None for figure in self.figures)
+        counts = pd.Series([claim.verdict for claim in self.claims]).value_counts()
+        verdicts = ", ".join(f"{count} {name}" for name, count in counts.items())
+        return (
+            f"<p><b>Report</b> {self.path}<br>{self.runs} runs, {drawn} of {len(self.figures)} "
+            f"figures; claims: {verdicts}</p>"
+        )
+
+
+def _campaign_folders(artifacts: Path, name: str) -> tuple[Paper, list[Path], Path]:
+    """Which campaigns feed the report `name`: a campaign's own name, or a paper's short name for
+    all its campaigns."""
+    short, _, profile = name.partition("-")
+    chosen = paper(short)
+    if profile:
+        return chosen, [artifacts / name], artifacts / name
+    found = sorted(p for p in artifacts.glob(f"{short}-*") if any(p.glob("*/attempt-*/run.json")))
+    if not found:
+        raise UserError(
+            f"{artifacts}: no runs of {short} there; run a campaign first, "
+            f"for example: hotbed run {short}-quick."
+        )
+    return chosen, found, artifacts / short
+
+
+def load_evidence(folders: Sequence[Path]) -> tuple[Evidence, list[tuple[str, Attempts]]]:
+    """Runs of several campaigns as one evidence, and each campaign's attempts."""
+    loaded = [(folder.name, load_campaign(folder)) for folder in folders]
+    runs: list[LoadedRun] = [run for _, attempts in loaded for run in attempts.runs]
+    return Evidence(table(runs), runs), loaded
+
+
+def draw(entry: FigureEntry, evidence: Evidence, folder: Path, prefix: str) -> Drawn:
+    """Draw one figure or say what is missing."""
+    made = entry.draw(evidence, folder, f"{prefix}-fig{entry.id}")
+    if isinstance(made, Missing):
+        return Drawn(entry, None, made.runs)
+    return Drawn(entry, made, None)
+
+
+def _write(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.write_text(text)
+    temporary.replace(path)
+
+
+def build(
+    artifacts: Path,
+    name: str = "dlr",
+    *,
+    only: str | None = None,
+    progress: Progress = lambda phase, share: None,
+) -> Report:
+    """Make the report `name`: a campaign such as ``dlr-quick``, or ``dlr`` for all its campaigns.
+
+    Args:
+        artifacts: the folder of campaigns.
+        only: draw this figure alone (its id, or a number for all its parts).
+        progress: told of each figure.
+
+    Raises:
+        UserError: no such paper, campaign or figure, or no run in it.
+    """
+    chosen, folders, target = _campaign_folders(artifacts, name)
+    evidence, loaded = load_evidence(folders)
+    if not evidence.runs:
+        raise UserError(f"{folders[0]}: no finished run there; see hotbed run {name} --dry-run.")
+    entries = chosen.figures
+    if only is not None:
+        entries = tuple(e for e in entries if only in (e.id, e.id.rstrip("abcd")))
+        if not entries:
+            known = ", ".join(entry.id for entry in chosen.figures)
+            raise UserError(f"figure {only}: {chosen.short} has no such figure; known: {known}.")
+    figures = []
+    for index, entry in enumerate(entries):
+        progress(f"figure {entry.id}", index / len(entries))
+        figures.append(draw(entry, evidence, target / "figures", chosen.short))
+    progress("claims", 0.95)
+    claims = tuple(evaluate(claim, evidence) for claim in chosen.claims)
+    claims_path = target / "claims.json"
+    _write(claims_path, json.dumps([c.model_dump(mode="json") for c in claims], indent=1) + "\n")
+    path = target / "report.html"
+    _write(path, _page(chosen, evidence, loaded, figures, claims))
+    progress("report", 1.0)
+    return Report(path, claims_path, claims, tuple(figures), len(evidence.runs))
+
+
+def _page(
+    chosen: Paper,
+    evidence: Evidence,
+    loaded: Sequence[tuple[str, Attempts]],
+    figures: Sequence[Drawn],
+    claims: Sequence[ClaimResult],
+) -> str:
+    from jinja2 import Environment, FileSystemLoader, select_autoescape
+
+    environment = Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=select_autoescape(),
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["number"] = format_value
+    environment.filters["interval"] = format_interval
+    images = {
+        figure.entry.id: base64.b64encode(figure.path.read_bytes()).decode()
+        for figure in figures
+        if figure.path is not None
+    }
+    return environment.get_template("report.html.j2").render(
+        paper=chosen,
+        figures=figures,
+        images=images,
+        claims=claims,
+        campaigns=loaded,
+        facts=_facts(evidence),
+        stated=[claim for claim in claims if claim.paper_value is not None],
+        others=[claim for claim in claims if claim.paper_value is None],
+    )
+
+
+def _facts(evidence: Evidence) -> dict[str, str]:
+    """What a reader must know of the runs: where, with what, how scaled."""
+    runs = [loaded.run for loaded in evidence.runs]
+    versions: dict[str, set[str]] = {}
+    for run in runs:
+        for tool, version in run.provenance.versions.items():
+            versions.setdefault(tool, set()).add(version)
+    calibrations = {json.dumps(r.provenance.calibration, sort_keys=True) for r in runs}
+    return {
+        "Runs": str(len(runs)),
+        "Ground": ", ".join(sorted({run.ground for run in runs})),
+        "Site": ", ".join(sorted({run.provenance.site for run in runs})),
+        "OSDs": ", ".join(sorted({str(run.osd_count) for run in runs})),
+        "Signal": ", ".join(sorted({str(run.provenance.signal) for run in runs})),
+        "Time scale": ", ".join(sorted({f"{run.time_scale:.4g}" for run in runs})),
+        "Versions": "; ".join(f"{k} {', '.join(sorted(v))}" for k, v in sorted(versions.items())),
+        "Calibration": "; ".join(sorted(calibrations)),
+        "Commits": ", ".join(
+            sorted(
+                {
+                    f"{(r.provenance.commit or 'unknown')[:12]}"
+                    f"{' with changes' if r.provenance.dirty else ''}"
+                    for r in runs
+                }
+            )
+        ),
+        "From": min(run.started_at for run in runs),
+        "To": max(run.ended_at for run in runs),
+    }
+
+
+def format_value(value: float | None, unit: str) -> str:
+    """A claim's value as a person writes it: percent for relative changes, x for ratios."""
+    if value is None:
+        return "–"
+    if unit in ("relative change", "relative loss", "share of the interval") or "- 1" in unit:
+        return f"{100 * value:.1f} %"
+    if unit == "ratio":
+        return f"{value:.2f}x"
+    return f"{value:.2f}"
+
+
+def format_interval(interval: tuple[float, float] | None, unit: str) -> str:
+    """A confidence interval in the same way."""
+    if interval is None:
+        return "–"
+    return f"{format_value(interval[0], unit)} … {format_value(interval[1], unit)}"

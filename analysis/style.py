@@ -1,0 +1,95 @@
+"""How figures look: one style, one colour a controller, everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's palette: told apart by colour-blind readers too.
+COLOURS = {
+    "default": "#999999",
+    "reweight": "#E69F00",
+    "dlr": "#0072B2",
+    "dlr-auto": "#56B4E9",
+    "dlr-pg": "#009E73",
+    "upmap": "#CC79A7",
+    "oracle": "#D55E00",
+    "none": "#BBBBBB",
+}
+LABELS = {
+    "default": "Ceph default",
+    "reweight": "reweight-by-utilization",
+    "dlr": "DLR",
+    "dlr-auto": "DLR, automatic thresholds",
+    "dlr-pg": "DLR per placement group",
+    "upmap": "upmap balancer",
+    "oracle": "oracle",
+}
+_SPARE = ("#F0E442", "#882255", "#44AA99", "#332288", "#AA4499", "#117733")
+
+
+def colour(controller: str) -> str:
+    """The controller's colour; one's own controllers get spare colours, the same every time."""
+    return COLOURS.get(controller, _SPARE[sum(controller.encode()) % len(_SPARE)])
+
+
+def label(controller: str) -> str:
+    """The controller's name in a legend."""
+    return LABELS.get(controller, controller)
+
+
+def in_order(controllers: Sequence[str]) -> list[str]:
+    """Known controllers first, in the papers' order, then others by name."""
+    known = [name for name in LABELS if name in controllers]
+    return known + sorted(set(controllers) - set(known))
+
+
+@contextmanager
+def figure(
+    rows: int = 1, columns: int = 1, *, width: float = 6.4, height: float = 3.8
+) -> Iterator[tuple[Figure, list[Axes]]]:
+    """A styled figure with `rows` x `columns` axes (row by row); closed on leaving."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+    import seaborn as sns
+
+    with sns.axes_style("whitegrid"), sns.plotting_context("paper", font_scale=1.05):
+        drawn, axes = plt.subplots(
+            rows, columns, figsize=(width, height), squeeze=False, layout="constrained"
+        )
+        try:
+            yield drawn, list(axes.flat)
+        finally:
+            plt.close(drawn)
+
+
+def save(drawn: Figure, folder: Path, name: str) -> Path:
+    """Write `name`.png (160 dpi) and `name`.pdf; returns the PNG's path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    png = folder / f"{name}.png"
+    drawn.savefig(png, dpi=160)
+    drawn.savefig(folder / f"{name}.pdf", metadata={"CreationDate": None})
+    return png
+
+
+def paper_marker(axes: Axes, x: float, y: float, *, first: bool) -> None:
+    """The paper's stated value as a hollow diamond."""
+    axes.plot(
+        [x],
+        [y],
+        marker="D",
+        markersize=7,
+        markerfacecolor="white",
+        markeredgecolor="black",
+        linestyle="none",
+        zorder=5,
+        label="paper's stated value" if first else None,
+    )

@@ -1,0 +1,81 @@
+"""`hotbed report`: figures, claims and the report page from whatever runs exist."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hotbed.output import JsonFlag, emit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.table import Table
+
+    from schemas.claim import ClaimResult
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+
+    @app.command()
+    def report(
+        name: Annotated[
+            str, typer.Argument(help="A paper (dlr: all its campaigns) or a campaign (dlr-quick).")
+        ],
+        figure: Annotated[
+            str | None, typer.Option(help="Draw this figure alone, such as 6a or 6.")
+        ] = None,
+        artifacts: Annotated[Path, typer.Option(help="Where the runs are.")] = Path("artifacts"),
+        as_json: JsonFlag = False,
+    ) -> None:
+        """Regenerate a paper's figures with a verdict on every claim."""
+        from analysis.report import build
+
+        made = build(artifacts, name, only=figure)
+        facts = {
+            "report": made.path,
+            "claims_json": made.claims_path,
+            "runs": made.runs,
+            "figures": {f.entry.id: f.path for f in made.figures if f.path is not None},
+            "missing": {f.entry.id: f.missing for f in made.figures if f.missing is not None},
+            "claims": list(made.claims),
+        }
+        emit(facts, as_json, lambda: claims_table(made.claims))
+        if not as_json:
+            for drawn in made.figures:
+                if drawn.missing is not None:
+                    print(f"Figure {drawn.entry.id} is missing: {drawn.missing}.")
+            print(f"Report: {made.path.resolve()}")
+
+
+def claims_table(claims: Sequence[ClaimResult]) -> Table:
+    """The claims as a table for a terminal."""
+    from rich import box
+    from rich.table import Table
+
+    from analysis.report import format_interval, format_value
+
+    colours = {
+        "reproduced": "green",
+        "direction": "cyan",
+        "inconclusive": "yellow",
+        "not reproduced": "red",
+        "not run": "dim",
+    }
+    table = Table(
+        "fig.", "claim", "paper", "measured", "95 % interval", "n", "verdict", box=box.SIMPLE_HEAD
+    )
+    for claim in claims:
+        table.add_row(
+            claim.figure,
+            claim.statement,
+            format_value(claim.paper_value, claim.unit),
+            format_value(claim.measured, claim.unit),
+            format_interval(claim.ci95, claim.unit),
+            str(claim.n),
+            f"[{colours[claim.verdict]}]{claim.verdict}[/]",
+        )
+    return table

@@ -1,0 +1,164 @@
+"""Run folders with chosen effects, to test the analysis. Never shown as a measurement."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from schemas.run import OpSummary, Provenance, Run, Summary
+
+CALM = {"write": 118.0, "seq": 243.0, "rand": 255.0}
+HOT = {"write": 0.6, "seq": 0.62, "rand": 0.63}
+GAIN = {"default": 1.0, "reweight": 0.97, "dlr": 1.25, "dlr-pg": 1.35, "dlr-auto": 1.22}
+OPS = ("write", "seq", "rand")
+
+
+def write_run(
+    campaign: Path,
+    parameters: Mapping[str, Any],
+    block: int,
+    throughput: float,
+    *,
+    status: str = "done",
+    attempt: int = 1,
+    inert: bool = False,
+    pressures: Mapping[str, float] | None = None,
+    ground: str = "local",
+    with_samples: bool = True,
+) -> Path:
+    """Write one attempt's folder and return it. `throughput` is in MB/s."""
+    run_id = f"{abs(hash((json.dumps(dict(parameters), sort_keys=True), block))):016x}"[:16]
+    folder = campaign / run_id / f"attempt-{attempt}"
+    folder.mkdir(parents=True)
+    defaults = {
+        "object_size": 4 * 2**20,
+        "concurrency": 16,
+        "signal": "node",
+        "mix": None,
+        "spread": None,
+        "controller_parameters": {},
+    }
+    full = defaults | dict(parameters)
+    run = Run.model_validate(
+        {
+            "run_id": run_id,
+            "campaign": campaign.name,
+            "attempt": attempt,
+            "block": block,
+            "order": 0,
+            "seed": block,
+            "ground": ground,
+            "parameters": full,
+            "time_scale": 1 / 6,
+            "status": status,
+            "started_at": "2026-01-01T00:00:00Z",
+            "ended_at": "2026-01-01T00:00:30Z",
+            "phases_s": {"workload": 30.0},
+            "osd_count": 8,
+            "provenance": Provenance(
+                commit=None,
+                dirty=None,
+                hotbed_version="0",
+                versions={"ceph": "16.2.15"},
+                hosts={},
+                site="local",
+                signal="io_pressure",
+            ),
+        }
+    )
+    (folder / "run.json").write_text(run.model_dump_json())
+    latency = 16 * full["object_size"] / 1e6 / throughput
+    op = OpSummary(
+        op=full["op"],
+        seconds=30,
+        operations=100,
+        bytes=int(throughput * 30e6),
+        throughput_mb_s=throughput,
+        iops=throughput * 1e6 / full["object_size"],
+        latency_mean_s=latency,
+    )
+    summary = Summary(
+        whole=[op],
+        steady=[op],
+        pressure_mean=dict(pressures or {"osd0": 90.0, "osd1": 5.0}),
+        controller={"sense_s": 0.02, "decide_s": 0.001, "act_s": 0.05},
+        inert=inert,
+    )
+    (folder / "summary.json").write_text(summary.model_dump_json())
+    if with_samples:
+        _samples(throughput, block).to_parquet(folder / "samples.parquet")
+        if full["controller"] == "dlr":
+            lines: list[dict[str, Any]] = [{"schema": 1, "header": True}]
+            lines += [
+                {"step": k, "sense_s": 0.02, "decide_s": 0.001, "act_s": 0.05} for k in range(5)
+            ]
+            (folder / "journal.jsonl").write_text("".join(json.dumps(x) + "\n" for x in lines))
+    return folder
+
+
+def _samples(throughput: float, block: int) -> pd.DataFrame:
+    random = np.random.default_rng(block)
+    rows: list[tuple[float, str, str, float]] = []
+    for t in range(-7, 30):
+        if t >= 0:
+            value = throughput * random.normal(1, 0.05)
+            rows.append((float(t), "client", "throughput_mb_s", value))
+        for osd in range(8):
+            value = max(0.1, 1 - 0.1 * (t + 7)) if osd < 4 else 1.0
+            rows.append((float(t), f"osd.{osd}", "primary_affinity", value))
+            rows.append((float(t), f"osd{osd}", "hot", float(osd < 4)))
+    return pd.DataFrame(rows, columns=["t_s", "node", "metric", "value"])
+
+
+def cells() -> Iterator[tuple[dict[str, Any], float, dict[str, float] | None]]:
+    """Parameters, true throughput and pressures of every cell that the figures need."""
+    for op in OPS:
+        yield {"op": op, "scenario": "none", "controller": "default"}, CALM[op], None
+        for scenario, strength in (("heterogeneity", 1.0), ("interference", 1.1)):
+            for controller, full_gain in GAIN.items():
+                gain = 1 + (full_gain - 1) * (0.4 if scenario == "interference" else 1.0)
+                yield (
+                    {"op": op, "scenario": scenario, "controller": controller},
+                    CALM[op] * HOT[op] * strength * (1.0 if op == "write" else gain),
+                    None,
+                )
+    for index, mix in enumerate("ABCDE"):
+        pressures = {f"osd{i}": 10.0 + 20 * index for i in range(8)}
+        base = {"op": "seq", "scenario": "mix", "controller": "default", "mix": mix}
+        yield base, 240 - 30.0 * index, pressures
+    for spread in (0.0, 0.25, 0.5, 0.75, 1.0):
+        pressures = {f"osd{i}": 50 * (1 + spread * (1 if i < 4 else -1)) for i in range(8)}
+        base = {"op": "seq", "scenario": "spread", "controller": "default", "spread": spread}
+        yield base, 200 - 60 * spread, pressures
+    for theta in (0.1, 0.3, 0.4):
+        parameters = {"theta_i": theta}
+        base = {"op": "seq", "scenario": "interference", "controller": "dlr"}
+        yield base | {"controller_parameters": parameters}, 150.0, None
+    base = {"op": "seq", "scenario": "interference", "controller": "dlr"}
+    yield base | {"controller_parameters": {"theta_i": 0.2}}, 165.0, None
+    for exponent in (14, 16, 18, 24):
+        for scenario in ("heterogeneity", "interference"):
+            for controller in ("default", "reweight", "dlr"):
+                parameters = {"op": "seq", "scenario": scenario, "controller": controller}
+                yield (
+                    parameters | {"object_size": 2**exponent},
+                    GAIN[controller] * 150 * 2 ** (-abs(exponent - 22) / 3),
+                    None,
+                )
+
+
+def write_campaign(artifacts: Path, name: str = "dlr-full", blocks: int = 3) -> Path:
+    """A whole campaign with a few percent of noise, the same every time."""
+    campaign = artifacts / name
+    random = np.random.default_rng(7)
+    for block in range(blocks):
+        shared = random.normal(1, 0.05)
+        for parameters, throughput, pressures in cells():
+            value = throughput * shared * random.normal(1, 0.01)
+            write_run(campaign, parameters, block, value, pressures=pressures)
+    return campaign

@@ -1,0 +1,86 @@
+"""The report page and every figure, from synthetic runs."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from synthetic import write_campaign, write_run
+
+from analysis.report import Report, build
+from schemas.claim import ClaimResult
+from schemas.errors import UserError
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
+    artifacts = tmp_path_factory.mktemp("artifacts")
+    write_campaign(artifacts, blocks=2)
+    return build(artifacts, "dlr-full")
+
+
+def test_every_figure_is_drawn_as_png_and_pdf(report: Report) -> None:
+    ids = [figure.entry.id for figure in report.figures]
+    parts = {"1": "abcd", "6": "abc", "8": "abc"}
+    expected = [
+        n + p for n in map(str, (1, 3, 4, 5, 6, 7, 8, 9, 10, 11)) for p in parts.get(n, [""])
+    ]
+    assert ids == expected
+    for figure in report.figures:
+        assert figure.missing is None
+        assert figure.path is not None
+        assert figure.path.read_bytes().startswith(b"\x89PNG")
+        assert figure.path.with_suffix(".pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_the_page_stands_alone(report: Report) -> None:
+    page = report.path.read_text()
+    assert not re.search(r'(src|href)="(?!data:|#)', page)
+    assert page.count("data:image/png;base64") == 17
+    assert "heterogeneity-throughput" in page
+
+
+def test_claims_json_is_a_list_of_claims(report: Report) -> None:
+    claims = json.loads(report.claims_path.read_text())
+    assert {"id", "paper", "figure", "statement", "paper_value", "measured", "ci95", "n"} <= set(
+        claims[0]
+    )
+    assert [ClaimResult.model_validate(c) for c in claims] == list(report.claims)
+
+
+def test_missing_runs_are_named(tmp_path: Path) -> None:
+    for block in range(2):
+        write_run(
+            tmp_path / "dlr-quick",
+            {"op": "seq", "scenario": "none", "controller": "default"},
+            block,
+            240.0,
+        )
+    made = build(tmp_path, "dlr-quick")
+    assert all(figure.path is None and figure.missing for figure in made.figures)
+    assert "hotbed run dlr-full --figure 6" in made.path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "only", "sentence"),
+    [
+        ("nonesuch", None, "no such paper"),
+        ("dlr-quick", None, "no such campaign"),
+        ("dlr", None, "no runs of dlr"),
+    ],
+)
+def test_mistakes_get_one_sentence(
+    tmp_path: Path, name: str, only: str | None, sentence: str
+) -> None:
+    with pytest.raises(UserError, match=sentence):
+        build(tmp_path, name, only=only)
+
+
+def test_an_unknown_figure_is_named(tmp_path: Path) -> None:
+    write_run(
+        tmp_path / "dlr-quick", {"op": "seq", "scenario": "none", "controller": "default"}, 0, 1.0
+    )
+    with pytest.raises(UserError, match="known: 1a"):
+        build(tmp_path, "dlr-quick", only="2")

@@ -1,0 +1,85 @@
+"""Paired statistics against textbook values and by property."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats as reference
+
+from analysis.stats import correlation, mean, ratio
+
+positive = st.floats(0.01, 1e6)
+
+
+def test_mean_matches_scipys_interval() -> None:
+    values = [10.0, 12.0, 11.0, 15.0]
+    low, high = reference.t.interval(0.95, 3, loc=np.mean(values), scale=reference.sem(values))
+    estimate = mean(values)
+    assert (estimate.low, estimate.high) == pytest.approx((low, high))
+    assert estimate.n == 4
+
+
+def test_one_run_has_no_interval() -> None:
+    estimate = ratio([2.0], [1.0])
+    assert estimate.value == pytest.approx(2.0)
+    assert math.isnan(estimate.low)
+    assert estimate.error == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("top", "bottom"), [([], []), ([1.0], [1.0, 2.0]), ([0.0], [1.0]), ([1.0], [-1.0])]
+)
+def test_impossible_ratios_are_refused(top: list[float], bottom: list[float]) -> None:
+    with pytest.raises(ValueError, match="ratio"):
+        ratio(top, bottom)
+
+
+@given(st.lists(st.tuples(positive, positive), min_size=2, max_size=12))
+@settings(deadline=None)
+def test_swapping_the_sides_inverts_the_ratio(pairs: list[tuple[float, float]]) -> None:
+    top, bottom = [a for a, _ in pairs], [b for _, b in pairs]
+    there, back = ratio(top, bottom), ratio(bottom, top)
+    assert there.value * back.value == pytest.approx(1)
+    assert there.low <= there.value * (1 + 1e-9)
+    assert there.value <= there.high * (1 + 1e-9)
+
+
+@given(st.lists(st.tuples(positive, positive), min_size=2, max_size=12), st.floats(0.1, 10))
+@settings(deadline=None)
+def test_a_block_effect_cancels(pairs: list[tuple[float, float]], factor: float) -> None:
+    """Pairing removes whatever a block does to both of its runs."""
+    top, bottom = [a for a, _ in pairs], [b for _, b in pairs]
+    scaled = [factor ** (i % 3) for i in range(len(pairs))]
+    moved = ratio(
+        [a * s for a, s in zip(top, scaled, strict=True)],
+        [b * s for b, s in zip(bottom, scaled, strict=True)],
+    )
+    assert moved.value == pytest.approx(ratio(top, bottom).value)
+
+
+def test_more_comparisons_widen_the_interval() -> None:
+    top, bottom = [1.4, 1.5, 1.45], [1.0, 1.0, 1.0]
+    one, six = ratio(top, bottom), ratio(top, bottom, comparisons=6)
+    assert six.low < one.low < one.value < one.high < six.high
+
+
+def test_the_interval_covers_the_truth_as_often_as_stated() -> None:
+    random = np.random.default_rng(1)
+    covered = 0
+    for _ in range(1000):
+        top = np.exp(random.normal(0.2, 0.1, 4))
+        estimate = ratio(top.tolist(), [1.0] * 4)
+        covered += estimate.low <= math.exp(0.2) <= estimate.high
+    assert 925 <= covered <= 975
+
+
+def test_rank_correlation_needs_four_runs() -> None:
+    with pytest.raises(ValueError, match="four"):
+        correlation([1, 2, 3], [1, 2, 3])
+    falling = correlation([1, 2, 3, 4, 5, 6, 7, 8], [8, 7, 6, 5, 4, 3, 2, 1])
+    assert falling.value == pytest.approx(-1, abs=1e-4)
+    assert falling.high < 0
