@@ -2,7 +2,69 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+
+	"hotbed/dataplane/internal/queuedisk"
 )
 
-func check(context.Context, []string) error { return errors.New("todo") }
+// check holds a disk against M/G/1 and fails when its mean wait is not within the tolerance.
+func check(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("queuedisk check", flag.ContinueOnError)
+	var m modelFlags
+	m.register(flags, "1900us", "60MB/s", "1GiB")
+	c := queuedisk.CheckConfig{}
+	flags.Float64Var(&c.Load, "load", 0.8, "offered load, `SHARE` of the disk's time")
+	flags.IntVar(&c.Requests, "requests", 20000, "`NUMBER` of reads")
+	flags.Uint64Var(&c.Seed, "seed", 1, "`SEED` of arrivals and offsets")
+	flags.StringVar(&c.Dir, "dir", "", "`FOLDER` for temporary files, the system's by default")
+	asJSON := flags.Bool("json", false, "print the report as JSON")
+	if err := parse(flags, args); err != nil {
+		return err
+	}
+	var err error
+	if c.Model, err = m.model(); err != nil {
+		return err
+	}
+	switch {
+	case !(c.Load > 0 && c.Load < 1):
+		return usagef("--load is %g, allowed is above 0 and below 1", c.Load)
+	case c.Requests < 1000 || c.Requests > 10_000_000:
+		return usagef("--requests is %d, allowed is 1000 to 10000000", c.Requests)
+	case c.Model.Size < 1<<20 || c.Model.Size%4096 != 0:
+		return usagef("--size is %d bytes, allowed are multiples of 4096 from 1 MiB on", c.Model.Size)
+	}
+	if c.Binary, err = os.Executable(); err != nil {
+		return err
+	}
+	c.Progress = terminal(os.Stderr)
+	report, err := queuedisk.Check(ctx, c)
+	if err != nil {
+		return err
+	}
+	if *asJSON {
+		out := json.NewEncoder(os.Stdout)
+		out.SetIndent("", "  ")
+		if err := out.Encode(report); err != nil {
+			return err
+		}
+	} else {
+		fmt.Print(report)
+	}
+	if !report.Within {
+		return errors.New("the mean wait is not within 10 % of M/G/1; is the machine busy?")
+	}
+	return nil
+}
+
+// terminal returns f when people watch it, nil otherwise.
+func terminal(f *os.File) io.Writer {
+	if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+		return f
+	}
+	return nil
+}
