@@ -1,0 +1,1 @@
+"""What policies share: typed parameters, affinity arithmetic, a closed-network model."""

@@ -1,0 +1,77 @@
+"""Typed, validated parameters of a policy, declared as the fields of a frozen dataclass.
+
+@dataclass(frozen=True)
+class Parameters:
+    theta_i: float = number(0.2, 0, 1, "imbalance above which an affinity is decreased")
+
+parameters = read(Parameters, "dlr", {"theta_i": 0.3})
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, Field, asdict, field, fields
+from typing import Any, TypeVar
+
+from schemas.errors import UserError
+
+_T = TypeVar("_T")
+
+
+def number(default: float, low: float, high: float, doc: str) -> Any:
+    """A float in [`low`, `high`]."""
+    return field(default=default, metadata={"type": float, "low": low, "high": high, "doc": doc})
+
+
+def integer(default: int, low: int, high: int, doc: str) -> Any:
+    """A whole number in [`low`, `high`]."""
+    return field(default=default, metadata={"type": int, "low": low, "high": high, "doc": doc})
+
+
+def choice(default: str, allowed: Sequence[str], doc: str) -> Any:
+    """One of `allowed`."""
+    return field(default=default, metadata={"type": str, "allowed": tuple(allowed), "doc": doc})
+
+
+def read(cls: type[_T], controller: str, given: Mapping[str, object]) -> _T:
+    """`given` over the defaults of `cls`.
+
+    Raises:
+        UserError: an unknown parameter, a wrong type, a value out of range.
+    """
+    known: dict[str, Field[Any]] = {f.name: f for f in fields(cls)}  # type: ignore[arg-type]
+    values: dict[str, object] = {}
+    for name, value in given.items():
+        if name not in known:
+            allowed = ", ".join(sorted(known)) or "none"
+            raise UserError(
+                f"controller {controller}: unknown parameter {name!r} (allowed: {allowed})"
+            )
+        values[name] = _checked(controller, known[name], value)
+    for name, declared in known.items():
+        if name not in values and declared.default is MISSING:
+            raise UserError(f"controller {controller}: parameter {name!r} is required")
+    return cls(**values)
+
+
+def mapping(parameters: Any) -> dict[str, object]:
+    """A parameters dataclass as the mapping that the journal holds."""
+    return asdict(parameters)
+
+
+def _checked(controller: str, declared: Field[Any], value: object) -> object:
+    meta = declared.metadata
+    where = f"controller {controller}: parameter {declared.name!r}"
+    if meta.get("type") is str:
+        if value not in meta["allowed"]:
+            raise UserError(f"{where} is {value!r}; allowed: {', '.join(meta['allowed'])}")
+        return value
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise UserError(f"{where} is {value!r}; it must be a number")
+    if meta["type"] is int and value != int(value):
+        raise UserError(f"{where} is {value!r}; it must be a whole number")
+    if not meta["low"] <= value <= meta["high"]:
+        raise UserError(f"{where} is {value!r}; allowed: {meta['low']} to {meta['high']}")
+    result: float | int = meta["type"](value)
+    return result

@@ -1,0 +1,107 @@
+"""One decision of a policy, by way of JSON: what is journalled is exactly what was decided on.
+
+State, observation and actions pass through JSON on their way to and from the policy, in the
+running controller (`controllers/decider.py`) and in a replay alike. A policy therefore cannot
+keep anything but its state, and cannot change what it was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, get_args
+
+from controllers.contract import LoopPolicy
+from controllers.journal import canonical
+from controllers.registry import describe
+from testbed.stores.contract import Action, action_to_json, observation_from_json
+
+_KINDS = get_args(Action)
+
+
+class PolicyError(Exception):
+    """A policy raised, hung, died or returned something that it must not; ends its controller."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The next state and the actions, as JSON-able data."""
+
+    state: Mapping[str, Any]
+    actions: list[dict[str, Any]]
+
+
+class Decider(Protocol):
+    """Has one policy decide; the loop does not care in which process."""
+
+    def initial(self) -> Mapping[str, Any]:
+        """The policy's first state. Raises PolicyError."""
+
+    def decide(self, state: Mapping[str, Any], observation: Mapping[str, Any]) -> Decision:
+        """One decision. Raises PolicyError."""
+
+    def close(self) -> None:
+        """Let go of the policy."""
+
+
+def initial(policy: LoopPolicy) -> dict[str, Any]:
+    """The policy's first state as JSON-able data. Raises PolicyError."""
+    try:
+        return _state(policy.initial(), "initial()")
+    except PolicyError:
+        raise
+    except Exception as error:
+        raise PolicyError(f"initial() raised {describe(error)}") from error
+
+
+def decide(
+    policy: LoopPolicy, state: Mapping[str, Any], observation: Mapping[str, Any]
+) -> Decision:
+    """What `policy` makes of JSON-able `state` and `observation`. Raises PolicyError."""
+    try:
+        returned = policy.decide(state, observation_from_json(observation))
+    except Exception as error:
+        raise PolicyError(f"decide() raised {describe(error)}") from error
+    if not isinstance(returned, tuple) or len(returned) != 2:
+        raise PolicyError(f"decide() returned {_short(returned)} instead of (state, actions)")
+    after, actions = returned
+    if not isinstance(actions, (list, tuple)):
+        raise PolicyError(f"decide() returned {_short(actions)} instead of a sequence of actions")
+    for action in actions:
+        if not isinstance(action, _KINDS):
+            raise PolicyError(f"decide() returned {_short(action)}, which is not an action")
+    return Decision(_state(after, "decide()"), [action_to_json(action) for action in actions])
+
+
+def _state(state: object, where: str) -> dict[str, Any]:
+    if not isinstance(state, Mapping):
+        raise PolicyError(f"{where} returned the state {_short(state)}, which is not a mapping")
+    try:
+        result = canonical(dict(state))
+    except (TypeError, ValueError) as error:
+        raise PolicyError(f"{where} returned a state that JSON cannot hold: {error}") from error
+    assert isinstance(result, dict)
+    return result
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+class InProcess:
+    """A policy in this process: for simulation and replay, without protection from hanging."""
+
+    def __init__(self, policy: LoopPolicy) -> None:
+        self._policy = policy
+
+    def initial(self) -> Mapping[str, Any]:
+        """See `Decider`."""
+        return initial(self._policy)
+
+    def decide(self, state: Mapping[str, Any], observation: Mapping[str, Any]) -> Decision:
+        """See `Decider`."""
+        return decide(self._policy, canonical(state), observation)  # type: ignore[arg-type]
+
+    def close(self) -> None:
+        """Nothing to let go."""

@@ -1,0 +1,1 @@
+"""Ceph as it is: the baseline that changes nothing."""

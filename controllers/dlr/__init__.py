@@ -1,0 +1,1 @@
+"""DLR: primary affinity from the pressure on each OSD's node."""

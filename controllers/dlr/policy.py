@@ -1,0 +1,86 @@
+"""DLR's dynamic affinity control (Noel and Lama, section IV-C, Algorithm 1), to the letter.
+
+Once an interval, for every OSD i with %iowait iow_i and primary affinity a_i::
+
+    if iow_i > theta_h:
+        delta_1 = (iow_i - theta_h) / 100
+        phi_i = (iow_i - avg) / iow_i
+        if phi_i > theta_i:
+            delta_2 = phi_i - theta_i
+            a_i = max(0.1, a_i - (delta_1 + delta_2))
+    elif iow_i < theta_l and a_i < 1:
+        a_i = 1
+
+Kept as printed, though one may wonder: phi is relative to the OSD's own value, not to the mean;
+a decrease is in steps but the increase goes straight to 1; an OSD between theta_l and theta_h
+keeps its affinity, and so does one above theta_h while all are about equally high.
+
+Where the paper is silent: an OSD that is down, out, or whose node could not be sensed is neither
+counted in n nor changed; a_i is what the OSD map says, so an action that failed is tried again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from controllers.common.affinity import changes, sensed
+from controllers.common.parameters import mapping, number, read
+from controllers.contract import State
+from testbed.stores.contract import OSDS, PRESSURE, PRIMARY_AFFINITY, Action, Needs, Observation
+
+FLOOR = 0.1
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The thresholds (section IV-D)."""
+
+    theta_h: float = number(50.0, 0, 100, "pressure, percent, above which an OSD may be decreased")
+    theta_i: float = number(0.2, 0, 1, "relative excess over the mean that counts as imbalance")
+    theta_l: float = number(20.0, 0, 100, "pressure, percent, below which an OSD goes back to 1")
+
+
+class Dlr:
+    """Algorithm 1. Without memory: everything it needs is in the observation."""
+
+    name = "dlr"
+    needs = Needs(frozenset({PRESSURE, OSDS}), frozenset({PRIMARY_AFFINITY}))
+
+    def __init__(self, parameters: Parameters) -> None:
+        self._p = parameters
+
+    def parameters(self) -> Mapping[str, object]:
+        """The thresholds in force."""
+        return mapping(self._p)
+
+    def initial(self) -> State:
+        """Nothing."""
+        return {}
+
+    def decide(self, state: State, observation: Observation) -> tuple[State, Sequence[Action]]:
+        """One round of the outer loop."""
+        p = self._p
+        osds = sensed(observation)
+        if not osds:
+            return state, []
+        average = math.fsum(iow for _, iow in osds.values()) / len(osds)
+        wanted: dict[int, float] = {}
+        for osd, iow in osds.values():
+            alpha = osd.primary_affinity
+            if iow > p.theta_h:
+                delta_1 = (iow - p.theta_h) / 100
+                phi = (iow - average) / iow
+                if phi > p.theta_i:
+                    delta_2 = phi - p.theta_i
+                    wanted[osd.id] = max(FLOOR, alpha - (delta_1 + delta_2))
+            elif iow < p.theta_l and alpha < 1:
+                wanted[osd.id] = 1.0
+        return state, changes(observation, wanted)
+
+
+def create(parameters: Mapping[str, object], seed: int) -> Dlr:
+    """The policy; `seed` is not used."""
+    read_parameters = read(Parameters, "dlr", parameters)
+    return Dlr(read_parameters)

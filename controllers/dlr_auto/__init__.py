@@ -1,0 +1,1 @@
+"""DLR with thresholds taken from the signal itself."""

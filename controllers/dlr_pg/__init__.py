@@ -1,0 +1,1 @@
+"""DLR at the grain of single placement groups."""

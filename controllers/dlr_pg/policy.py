@@ -1,0 +1,148 @@
+"""DLR's signal, but single placement groups are swapped instead of affinities set.
+
+What DLR (Noel and Lama, Algorithm 1) leaves on the table: an OSD's affinity moves whatever a hash
+picks, so PGs whose replicas are both hot stay where they are, calm OSDs are filled unevenly, and a
+hotspot takes several steps. Here a pg-upmap puts another OSD of the same PG first, no data moves,
+and all swaps of a step go out as one map epoch.
+
+- `capacity.py`: which OSDs are hot and what they should still carry;
+- `swaps.py`: the swaps that bring loads in line with capacities;
+- here: whether a step is worth its price. Peering stalls readers about a second for each epoch:
+  a step is taken only if the closed-network model says that throughput over the next `horizon`
+  intervals pays for it, and only out of a budget of stalled time.
+
+PGs that somebody else pinned, and PGs that are not where CRUSH wants them, are left alone. When
+everything has been calm for a while, the swaps are undone: a pinned PG ignores CRUSH.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from controllers.common.affinity import sensed
+from controllers.common.closed_network import throughput
+from controllers.common.parameters import mapping, read
+from controllers.contract import State
+from controllers.dlr_pg.capacity import capacities
+from controllers.dlr_pg.parameters import Parameters
+from controllers.dlr_pg.swaps import Problem, osd_loads, pg_loads, plan
+from testbed.stores.contract import (
+    OSDS,
+    PG_UPMAP,
+    PGS,
+    PRESSURE,
+    Action,
+    ClearUpmap,
+    Needs,
+    Observation,
+    Pg,
+    SwapPrimary,
+)
+
+
+class DlrPg:
+    """Its memory: capacities below 1, the PGs it pinned with the order they had, its budget."""
+
+    name = "dlr-pg"
+    needs = Needs(frozenset({PRESSURE, OSDS, PGS}), frozenset({PG_UPMAP}))
+
+    def __init__(self, parameters: Parameters) -> None:
+        self._p = parameters
+
+    def parameters(self) -> Mapping[str, object]:
+        """Everything of `Parameters`."""
+        return mapping(self._p)
+
+    def initial(self) -> State:
+        """All calm, nothing pinned, the whole budget."""
+        return {"capacity": {}, "pinned": {}, "stall_s": self._p.stall_burst_s, "calm": 0}
+
+    def decide(self, state: State, observation: Observation) -> tuple[State, Sequence[Action]]:
+        """At most one step of swaps, or the undoing of all."""
+        p = self._p
+        capacity = self._capacity(state, observation)
+        hot = any(value < 1 for value in capacity.values())
+        known = {pg.id: pg for pg in observation.pgs}
+        pinned: dict[str, Any] = {
+            pg: order for pg, order in state["pinned"].items() if pg in known and known[pg].upmap
+        }
+        budget = min(p.stall_burst_s, state["stall_s"] + p.stall_share * observation.interval_s)
+        calm = 0 if hot else min(p.calm_steps, state["calm"] + 1)
+        actions: list[Action] = []
+        # With a stall price of more than the whole burst nothing would ever be done.
+        if budget >= min(p.stall_s, p.stall_burst_s):
+            if hot:
+                actions = self._swaps(observation, capacity, pinned)
+            elif calm >= p.calm_steps:
+                actions = [ClearUpmap(pg) for pg in sorted(pinned)]
+        if actions:
+            budget = max(0.0, budget - p.stall_s)
+        return {
+            "capacity": {str(osd): w for osd, w in sorted(capacity.items()) if w < 1},
+            "pinned": _pins(pinned, known, actions),
+            "stall_s": budget,
+            "calm": calm,
+        }, actions
+
+    def _capacity(self, state: State, observation: Observation) -> dict[int, float]:
+        before = {int(osd): float(value) for osd, value in state["capacity"].items()}
+        pressure = {osd: value for osd, (_, value) in sensed(observation).items()}
+        after = capacities(before, pressure, self._p)
+        return {osd.id: after.get(osd.id, 1.0) for osd in observation.osds if osd.up and osd.in_}
+
+    def _swaps(
+        self, observation: Observation, capacity: Mapping[int, float], pinned: Mapping[str, Any]
+    ) -> list[Action]:
+        """The step's swaps; empty when they would not pay for their stall."""
+        p = self._p
+        served = [pg for pg in observation.pgs if pg.primary in capacity]
+        if not served:
+            return []
+        problem = Problem(
+            movable={pg.id: pg.up for pg in served if _movable(pg, pinned)},
+            primaries={pg.id: pg.primary for pg in served},
+            loads=pg_loads(served, p.weigh),
+            capacity=capacity,
+        )
+        chosen = plan(problem, p.margin, p.max_swaps)
+        gain = self._rate(problem, chosen) / self._rate(problem, {})
+        horizon_s = p.horizon * observation.interval_s
+        if not chosen or gain * (horizon_s - p.stall_s) <= horizon_s:
+            return []
+        by_id = {pg.id: pg for pg in served}
+        return [_swap(by_id[pg], osd, pinned) for pg, osd in sorted(chosen.items())]
+
+    def _rate(self, problem: Problem, chosen: Mapping[str, int]) -> float:
+        load = osd_loads({**problem.primaries, **chosen}, problem.loads, list(problem.capacity))
+        demands = [load[osd] / problem.capacity[osd] for osd in load]
+        # Sorted, so that the sums do not depend on how the OSDs are numbered.
+        return throughput(sorted(demands), max(1.0, self._p.in_flight_per_osd * len(load)))
+
+
+def _movable(pg: Pg, pinned: Mapping[str, Any]) -> bool:
+    ours = pg.id in pinned
+    return len(pg.up) > 1 and set(pg.up) == set(pg.acting) and (ours or not pg.upmap)
+
+
+def _swap(pg: Pg, osd: int, pinned: Mapping[str, Any]) -> Action:
+    # Back to its first order: take the pin away instead of adding to it.
+    if pg.id in pinned and pinned[pg.id][0] == osd and set(pinned[pg.id]) == set(pg.up):
+        return ClearUpmap(pg.id)
+    return SwapPrimary(pg.id, osd)
+
+
+def _pins(
+    pinned: Mapping[str, Any], known: Mapping[str, Pg], actions: Sequence[Action]
+) -> dict[str, Any]:
+    """The pins after `actions`: cleared ones stay listed until the store shows them gone."""
+    after = {pg: list(order) for pg, order in pinned.items()}
+    for action in actions:
+        if isinstance(action, SwapPrimary):
+            after.setdefault(action.pg, list(known[action.pg].up))
+    return dict(sorted(after.items()))
+
+
+def create(parameters: Mapping[str, object], seed: int) -> DlrPg:
+    """The policy; `seed` is not used."""
+    return DlrPg(read(Parameters, "dlr-pg", parameters))

@@ -1,0 +1,152 @@
+"""A controller's journal: what was sensed, decided and done, one JSON line a step.
+
+The first line is a header (policy, parameters, seed, interval, needs, code hash, signal), then
+one line a step, and a footer when the controller ended in an orderly way. Every line is flushed
+as it is written, so that a kill loses at most the line that was being written: a torn last line
+is left out when reading.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TextIO
+
+from schemas.errors import UserError
+from testbed.stores.contract import Effect, Needs
+
+SCHEMA = 1
+
+
+def needs_to_json(needs: Needs) -> dict[str, list[str]]:
+    """Needs as sorted lists."""
+    return {"senses": sorted(needs.senses), "acts": sorted(needs.acts)}
+
+
+def canonical(value: object) -> object:
+    """`value` as it comes back from JSON: tuples are lists, keys strings.
+
+    Raises:
+        ValueError, TypeError: it holds something that JSON cannot say, NaN included.
+    """
+    return json.loads(json.dumps(value, allow_nan=False))
+
+
+@dataclass(frozen=True)
+class Step:
+    """One line. `observation` and the states are None where it did not come to them."""
+
+    step: int
+    t_s: float
+    wall: float
+    observation: Mapping[str, Any] | None = None
+    state_before: Mapping[str, Any] | None = None
+    state_after: Mapping[str, Any] | None = None
+    actions: Sequence[Mapping[str, Any]] = ()
+    effects: Sequence[Mapping[str, Any]] = ()
+    sense_s: float | None = None
+    decide_s: float | None = None
+    act_s: float | None = None
+    error: str | None = None
+
+
+class JournalWriter:
+    """Appends to one file; use as a context manager or call `close`."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises UserError when the file exists: a journal is never overwritten."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self._file: TextIO = path.open("x", encoding="utf-8")
+        except FileExistsError:
+            raise UserError(f"journal {path} exists: a journal is never overwritten") from None
+
+    def header(self, **values: object) -> None:
+        """The first line."""
+        self._line({"schema": SCHEMA, "header": True, **values})
+
+    def step(self, step: Step) -> None:
+        """One step."""
+        self._line({"schema": SCHEMA, **asdict(step)})
+
+    def footer(self, reason: str, restored: Sequence[Effect]) -> None:
+        """The last line."""
+        effects = [effect_to_json(effect) for effect in restored]
+        self._line({"schema": SCHEMA, "footer": True, "reason": reason, "restored": effects})
+
+    def _line(self, data: Mapping[str, object]) -> None:
+        self._file.write(json.dumps(data, separators=(",", ":"), allow_nan=False) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def __enter__(self) -> JournalWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def effect_to_json(effect: Effect) -> dict[str, Any]:
+    """An effect; numbers that JSON cannot say become null."""
+    detail = {k: v if math.isfinite(v) else None for k, v in effect.detail.items()}
+    return {
+        "ok": effect.ok,
+        "message": effect.message,
+        "seconds": effect.seconds,
+        "detail": detail,
+    }
+
+
+@dataclass(frozen=True)
+class Journal:
+    """A journal that was read. `torn` tells that the last line was cut off and left out."""
+
+    header: Mapping[str, Any]
+    steps: Sequence[Mapping[str, Any]] = ()
+    footer: Mapping[str, Any] | None = None
+    torn: bool = field(default=False)
+
+
+def read_journal(path: Path) -> Journal:
+    """Read a journal file.
+
+    Raises:
+        UserError: missing, not a journal, or damaged elsewhere than in its last line.
+    """
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise UserError(f"journal {path} cannot be read: {error.strerror}") from None
+    return parse_journal(text, str(path))
+
+
+def parse_journal(text: str, where: str) -> Journal:
+    """Parse a journal's text; `where` names it in errors."""
+    lines = text.split("\n")
+    torn = lines.pop() != ""
+    parsed: list[dict[str, Any]] = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            data = json.loads(line)
+        except ValueError:
+            raise UserError(f"journal {where} line {number} is not JSON: it is damaged") from None
+        if not isinstance(data, dict) or data.get("schema") != SCHEMA:
+            raise UserError(f"journal {where} line {number} is not of schema {SCHEMA}")
+        parsed.append(data)
+    if not parsed or not parsed[0].get("header"):
+        raise UserError(f"journal {where} has no header: it is no controller's journal")
+    footer = parsed[-1] if parsed[-1].get("footer") else None
+    steps = parsed[1 : len(parsed) - (footer is not None)]
+    return Journal(header=parsed[0], steps=steps, footer=footer, torn=torn)

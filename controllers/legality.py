@@ -1,0 +1,107 @@
+"""Whether the actions that a policy returned may be carried out at all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import get_args
+
+from testbed.stores.contract import (
+    OSDS,
+    PG_UPMAP,
+    PGS,
+    PRIMARY_AFFINITY,
+    Action,
+    ClearUpmap,
+    MoveReplica,
+    Needs,
+    Observation,
+    Pg,
+    ReweightByUtilization,
+    SetBalancer,
+    SetPrimaryAffinity,
+    SwapPrimary,
+)
+
+_KINDS = get_args(Action)
+_BALANCER_MODES = ("upmap", "none")
+
+
+def senses_for(needs: Needs) -> frozenset[str]:
+    """What must be sensed: what the policy asks for, and what its actions are checked against."""
+    extra = set()
+    if PRIMARY_AFFINITY in needs.acts:
+        extra.add(OSDS)
+    if PG_UPMAP in needs.acts:
+        extra |= {OSDS, PGS}
+    return needs.senses | frozenset(extra)
+
+
+def illegal(actions: object, observation: Observation, needs: Needs) -> str | None:
+    """Why `actions` must not be carried out, as one clause; None when they may be."""
+    if not isinstance(actions, Sequence) or isinstance(actions, (str, bytes)):
+        return f"decide() returned {type(actions).__name__} instead of a sequence of actions"
+    osds = {osd.id for osd in observation.osds}
+    pgs = {pg.id: pg for pg in observation.pgs}
+    for action in actions:
+        if not isinstance(action, _KINDS):
+            return f"{action!r} is not an action"
+        if action.kind not in needs.acts:
+            return f"{action!r} is of kind {action.kind!r}, which the policy's needs do not declare"
+        reason = _one(action, osds, pgs)
+        if reason:
+            return f"{action!r}: {reason}"
+    return _twice(actions)
+
+
+def _one(action: Action, osds: set[int], pgs: dict[str, Pg]) -> str | None:
+    if isinstance(action, SetPrimaryAffinity):
+        return _affinity(action, osds)
+    if isinstance(action, ReweightByUtilization):
+        return _reweight(action)
+    if isinstance(action, SetBalancer):
+        return None if action.mode in _BALANCER_MODES else "the mode must be upmap or none"
+    if action.pg not in pgs:
+        return f"there is no placement group {action.pg!r}"
+    pg = pgs[action.pg]
+    if isinstance(action, SwapPrimary) and action.osd not in pg.up:
+        return f"osd.{action.osd} holds no replica of it (up set {list(pg.up)})"
+    if isinstance(action, MoveReplica):
+        if action.source not in pg.up:
+            return f"osd.{action.source} holds no replica of it (up set {list(pg.up)})"
+        if action.target in pg.up or action.target not in osds:
+            return f"osd.{action.target} is unknown or holds a replica of it already"
+    return None
+
+
+def _affinity(action: SetPrimaryAffinity, osds: set[int]) -> str | None:
+    if action.osd not in osds:
+        return f"there is no osd.{action.osd}"
+    return None if _in_range(action.value, 0, 1) else "an affinity is a number from 0 to 1"
+
+
+def _reweight(action: ReweightByUtilization) -> str | None:
+    if not _in_range(action.oload, 101, math.inf):
+        return "oload must be above 100"
+    if not _in_range(action.max_change, 1e-9, 1):
+        return "max_change must be above 0 and at most 1"
+    return None if _in_range(action.max_osds, 1, math.inf) else "max_osds must be at least 1"
+
+
+def _in_range(value: object, low: float, high: float) -> bool:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return not math.isnan(value) and low <= value <= high and value != math.inf
+
+
+def _twice(actions: Iterable[Action]) -> str | None:
+    """Two different orders for the same thing in one step have no defined outcome."""
+    seen: set[object] = set()
+    for action in actions:
+        subject: object = (action.kind, getattr(action, "osd", None))
+        if isinstance(action, (SwapPrimary, ClearUpmap, MoveReplica)):
+            subject = (action.kind, action.pg)
+        if subject in seen:
+            return f"{action!r} is the second order for the same thing in one step"
+        seen.add(subject)
+    return None

@@ -1,0 +1,298 @@
+"""The control loop: sense, decide, act, journal, wait for the interval.
+
+A failed sense or act is journalled and the next step goes on; several in a row end the loop. A
+policy that raises, hangs or returns an illegal action ends it at once. However it ends, the store
+is put back as it was found. Time comes from an injected clock, so that the same loop runs on
+virtual time.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from controllers.decide import Decider, PolicyError
+from controllers.journal import JournalWriter, Step, canonical, effect_to_json, needs_to_json
+from controllers.legality import illegal, senses_for
+from controllers.saved import Saved
+from testbed.stores.contract import (
+    PRESSURE,
+    Action,
+    Effect,
+    Needs,
+    Observation,
+    Store,
+    action_from_json,
+    observation_to_json,
+)
+
+EXIT_STOPPED = 0
+EXIT_FAILED = 1  # sensing or acting failed too often
+EXIT_USER = 2  # the configuration is wrong
+EXIT_POLICY = 3  # the policy raised, hung or returned an illegal action
+EXIT_NOT_RESTORED = 4
+
+
+class Clock(Protocol):
+    """Time for the loop."""
+
+    def monotonic(self) -> float:
+        """Seconds that never go back."""
+
+    def wall(self) -> float:
+        """Seconds since the epoch."""
+
+    def wait(self, seconds: float) -> bool:
+        """Wait; True as soon as the loop is to stop."""
+
+
+class RealClock:
+    """Real time; `stop()` (from a signal handler, say) ends the loop."""
+
+    def __init__(self) -> None:
+        self._stopped = threading.Event()
+
+    def monotonic(self) -> float:
+        """See `Clock`."""
+        return time.monotonic()
+
+    def wall(self) -> float:
+        """See `Clock`."""
+        return time.time()
+
+    def wait(self, seconds: float) -> bool:
+        """See `Clock`."""
+        return self._stopped.wait(max(0.0, seconds))
+
+    def stop(self) -> None:
+        """Have the loop stop."""
+        self._stopped.set()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the loop runs: the policy's particulars for the header, and its limits.
+
+    `failures` is how many steps in a row may fail before the loop ends. `steps` ends it after so
+    many (None: never).
+    """
+
+    policy: str
+    needs: Needs
+    parameters: Mapping[str, object]
+    seed: int
+    interval_s: float
+    signal: str
+    code_hash: str
+    failures: int = 3
+    steps: int | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a controller ended."""
+
+    code: int
+    reason: str
+    steps: int
+    restored: Sequence[Effect] = ()
+
+
+@dataclass
+class _Progress:
+    started: float = 0.0
+    steps: int = 0
+    failures: int = 0
+    state: Mapping[str, Any] = field(default_factory=dict)
+
+
+class _End(Exception):
+    """The loop is to end."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+
+
+class Loop:
+    """One controller on one store."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        decider: Decider,
+        store: Store,
+        journal: JournalWriter,
+        saved: Saved,
+        clock: Clock,
+        alive: Callable[[], object] = lambda: None,
+    ) -> None:
+        """`alive` is called when the loop is ready and then after every step."""
+        self._plan = plan
+        self._decider = decider
+        self._store = store
+        self._journal = journal
+        self._saved = saved
+        self._clock = clock
+        self._alive = alive
+        self._senses = senses_for(plan.needs)
+        self._at = _Progress()
+
+    def run(self) -> Outcome:
+        """Run until stopped or failed, then put the store back; never raises for those."""
+        plan = self._plan
+        self._journal.header(
+            policy=plan.policy,
+            parameters=canonical(dict(plan.parameters)),
+            seed=plan.seed,
+            interval_s=plan.interval_s,
+            needs=needs_to_json(plan.needs),
+            code_hash=plan.code_hash,
+            signal=plan.signal,
+        )
+        try:
+            self._begin()
+            self._go_on()
+            code, reason = EXIT_STOPPED, "stopped"
+        except _End as end:
+            code, reason = end.code, str(end)
+        except Exception as error:
+            code, reason = EXIT_FAILED, f"the controller failed: {_line(error)}"
+        return self._finish(code, reason)
+
+    def _begin(self) -> None:
+        try:
+            # A file from before is older and truer than what the store shows now.
+            if not self._saved.exists():
+                self._saved.write(self._store.save())
+        except Exception as error:
+            reason = f"the store's state could not be saved: {_line(error)}"
+            raise _End(EXIT_FAILED, reason) from error
+        try:
+            self._at.state = self._decider.initial()
+        except PolicyError as error:
+            raise _End(EXIT_POLICY, str(error)) from error
+        self._alive()
+
+    def _go_on(self) -> None:
+        """Steps at multiples of the interval from the start; late ones are not made up for."""
+        interval = self._plan.interval_s
+        self._at.started = self._clock.monotonic()
+        slot = 0
+        if PRESSURE in self._senses:
+            # Rates are means since the previous sense, so the first interval has to pass.
+            self._try_sense()
+            slot = 1
+        while self._plan.steps is None or self._at.steps < self._plan.steps:
+            due = self._at.started + slot * interval
+            if self._clock.wait(due - self._clock.monotonic()):
+                return
+            self._step()
+            self._alive()
+            late = self._clock.monotonic() - self._at.started
+            slot = max(slot + 1, math.ceil(late / interval - 1e-9))
+
+    def _step(self) -> None:
+        number, self._at.steps = self._at.steps, self._at.steps + 1
+        before = self._clock.monotonic()
+        line = Step(step=number, t_s=before - self._at.started, wall=self._clock.wall())
+        observation, problem = self._try_sense()
+        line = replace(line, sense_s=self._clock.monotonic() - before)
+        if observation is None:
+            self._failed(replace(line, error=f"sense: {problem}"))
+            return
+        seen = observation_to_json(observation)
+        line = replace(line, observation=seen, state_before=self._at.state)
+        line, actions = self._decide(line, observation, seen)
+        line, problem = self._act(line, actions)
+        if problem:
+            self._failed(replace(line, error=f"act: {problem}"))
+            return
+        self._at.failures = 0
+        self._journal.step(line)
+
+    def _try_sense(self) -> tuple[Observation | None, str]:
+        try:
+            sensed = self._store.sense(self._senses)
+            observation = replace(sensed, t_s=self._clock.monotonic() - self._at.started)
+            canonical(observation_to_json(observation))
+        except Exception as error:
+            return None, _line(error)
+        return observation, ""
+
+    def _decide(
+        self, line: Step, observation: Observation, seen: Mapping[str, Any]
+    ) -> tuple[Step, list[Action]]:
+        """Raises _End, after journalling, for a policy that misbehaves."""
+        began = self._clock.monotonic()
+        try:
+            decision = self._decider.decide(self._at.state, seen)
+            line = replace(line, decide_s=self._clock.monotonic() - began)
+            actions = [action_from_json(action) for action in decision.actions]
+            reason = _refused(actions, observation, self._plan.needs)
+            if reason:
+                raise PolicyError(f"illegal action: {reason}")
+        except (PolicyError, ValueError) as error:
+            line = replace(line, error=f"decide: {error}")
+            self._journal.step(line)
+            reason = f"controller {self._plan.policy}: {error}"
+            raise _End(EXIT_POLICY, reason) from error
+        self._at.state = decision.state
+        return replace(line, state_after=decision.state, actions=decision.actions), actions
+
+    def _act(self, line: Step, actions: Sequence[Action]) -> tuple[Step, str]:
+        began = self._clock.monotonic()
+        problem, effects = "", []
+        try:
+            effects = list(self._store.act(actions)) if actions else []
+            failed = [effect for effect in effects if not effect.ok]
+            if failed:
+                count = f"{len(failed)} of {len(effects)} actions failed"
+                problem = f"{count}: {failed[0].message}"
+        except Exception as error:
+            problem = _line(error)
+        line = replace(
+            line,
+            act_s=self._clock.monotonic() - began,
+            effects=[effect_to_json(effect) for effect in effects],
+        )
+        return line, problem
+
+    def _failed(self, line: Step) -> None:
+        self._journal.step(line)
+        self._at.failures += 1
+        if self._at.failures >= self._plan.failures:
+            times = f"{self._at.failures} steps in a row failed"
+            raise _End(EXIT_FAILED, f"{times}, the last one: {line.error}")
+
+    def _finish(self, code: int, reason: str) -> Outcome:
+        restored: list[Effect] = []
+        try:
+            restored = self._saved.put_back(self._store, self._pause)
+        except Exception as error:
+            code, reason = EXIT_NOT_RESTORED, f"{reason}; {_line(error)}"
+        self._decider.close()
+        self._journal.footer(reason, restored)
+        return Outcome(code, reason, self._at.steps, restored)
+
+    def _pause(self, seconds: float) -> None:
+        # The stop that brought us here must not cut this wait short.
+        deadline = self._clock.monotonic() + seconds
+        while (left := deadline - self._clock.monotonic()) > 0:
+            if self._clock.wait(left):
+                time.sleep(min(left, 0.1))
+
+
+def _refused(actions: Sequence[Action], observation: Observation, needs: Needs) -> str | None:
+    try:
+        return illegal(actions, observation, needs)
+    except TypeError as error:  # a list where a number belongs cannot even be looked up
+        return f"malformed: {error}"
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,1 @@
+"""The affinities of somebody who knows where the hotspots are."""

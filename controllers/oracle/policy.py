@@ -1,0 +1,55 @@
+"""An upper reference for affinity controllers: it is told which OSDs are hot.
+
+DLR's lowest affinity (0.1, section IV-C) on every hot OSD from the first step on, 1 on the others;
+follows the disturbance when it moves. What DLR lacks to it is the price of sensing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from controllers.common.affinity import changes
+from controllers.common.parameters import mapping, number, read
+from controllers.contract import State
+from testbed.stores.contract import HOT, OSDS, PRIMARY_AFFINITY, Action, Needs, Observation
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What a hot OSD gets."""
+
+    affinity: float = number(0.1, 0, 1, "primary affinity of a hot OSD")
+
+
+class Oracle:
+    """Affinity by ground truth."""
+
+    name = "oracle"
+    needs = Needs(frozenset({HOT, OSDS}), frozenset({PRIMARY_AFFINITY}))
+
+    def __init__(self, parameters: Parameters) -> None:
+        self._p = parameters
+
+    def parameters(self) -> Mapping[str, object]:
+        """The affinity of hot OSDs."""
+        return mapping(self._p)
+
+    def initial(self) -> State:
+        """Nothing."""
+        return {}
+
+    def decide(self, state: State, observation: Observation) -> tuple[State, Sequence[Action]]:
+        """Low on the hot OSDs, 1 elsewhere; nothing while the truth is not known."""
+        if observation.hot is None:
+            return state, []
+        wanted = {
+            osd.id: self._p.affinity if osd.id in observation.hot else 1.0
+            for osd in observation.osds
+        }
+        return state, changes(observation, wanted)
+
+
+def create(parameters: Mapping[str, object], seed: int) -> Oracle:
+    """The policy; `seed` is not used."""
+    return Oracle(read(Parameters, "oracle", parameters))

@@ -1,0 +1,206 @@
+"""Finds a controller by its folder, creates its policy, and tells what code that is.
+
+Built-in controllers are the folders of this package that hold a `policy.py`; any other directory
+of such folders (or one such folder) can be given besides. A folder is named as the controller,
+with ``_`` for ``-``: ``dlr-pg`` lives in ``dlr_pg``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import sys
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from controllers.contract import LoopPolicy
+from schemas.errors import UserError
+from testbed.stores.contract import Needs
+
+BUILT_IN = Path(__file__).parent
+COMMON = BUILT_IN / "common"
+
+
+@dataclass(frozen=True)
+class Controller:
+    """A controller that was found: its name, its folder, and whether it came from elsewhere."""
+
+    name: str
+    folder: Path
+    outside: bool
+
+
+def available(controllers_dirs: Sequence[Path] = ()) -> dict[str, Controller]:
+    """Every controller by name.
+
+    Raises:
+        UserError: a given directory is missing or holds none, or a name is taken twice.
+    """
+    found = {c.name: c for c in _in_directory(BUILT_IN, outside=False)}
+    for directory in controllers_dirs:
+        if not directory.is_dir():
+            raise UserError(f"controllers directory {directory}: there is no such directory")
+        several = list(_in_directory(directory, outside=True))
+        if not several:
+            raise UserError(f"controllers directory {directory}: no folder in it has a policy.py")
+        for controller in several:
+            if controller.name in found:
+                raise UserError(
+                    f"controller {controller.name} in {controller.folder} has the name of the one "
+                    f"in {found[controller.name].folder}: rename its folder"
+                )
+            found[controller.name] = controller
+    return found
+
+
+def _in_directory(directory: Path, *, outside: bool) -> Iterator[Controller]:
+    folders = [directory] if (directory / "policy.py").is_file() else sorted(directory.iterdir())
+    for folder in folders:
+        if (folder / "policy.py").is_file():
+            resolved = folder.resolve()
+            yield Controller(resolved.name.replace("_", "-"), resolved, outside)
+
+
+def find(name: str, controllers_dirs: Sequence[Path] = ()) -> Controller:
+    """The controller called `name`; UserError with the known names when there is none."""
+    known = available(controllers_dirs)
+    try:
+        return known[name.replace("_", "-")]
+    except KeyError:
+        raise UserError(
+            f"there is no controller {name!r}: known are {', '.join(sorted(known))}; "
+            "give others with --controllers-dir"
+        ) from None
+
+
+def create(controller: Controller, parameters: Mapping[str, object], seed: int) -> LoopPolicy:
+    """The policy, its parameters validated.
+
+    Raises:
+        UserError: the module does not load, has no `create`, or refuses the parameters.
+    """
+    module = _load(controller)
+    factory = getattr(module, "create", None)
+    if not callable(factory):
+        raise UserError(
+            f"controller {controller.name}: {controller.folder / 'policy.py'} defines no "
+            "create(parameters, seed)"
+        )
+    try:
+        policy = factory(dict(parameters), seed)
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(
+            f"controller {controller.name} could not be created with {dict(parameters)}: "
+            f"{describe(error)}"
+        ) from error
+    _check_policy(controller, policy)
+    checked: LoopPolicy = policy
+    return checked
+
+
+def refuse_unoffered(policy: LoopPolicy, offers: Needs, store: str) -> None:
+    """UserError that names what `policy` needs and `store` does not offer."""
+    senses = sorted(policy.needs.senses - offers.senses)
+    acts = sorted(policy.needs.acts - offers.acts)
+    lacking = [f"sense {name}" for name in senses] + [f"change {name}" for name in acts]
+    if lacking:
+        raise UserError(
+            f"controller {policy.name} cannot run on this {store} store, which cannot "
+            f"{' nor '.join(lacking)}"
+        )
+
+
+def code_hash(controller: Controller) -> str:
+    """SHA-256 over the controller's files and over what the built-in folder `common` holds."""
+    digest = hashlib.sha256()
+    for label, folder in (("controller", controller.folder), ("common", COMMON)):
+        for path in sorted(folder.rglob("*")):
+            relative = path.relative_to(folder)
+            if not path.is_file() or _generated(relative):
+                continue
+            content = path.read_bytes()
+            digest.update(f"{label}/{relative.as_posix()}\0{len(content)}\0".encode())
+            digest.update(content)
+    return digest.hexdigest()
+
+
+def _generated(path: Path) -> bool:
+    return path.suffix == ".pyc" or any(p == "__pycache__" or p[0] == "." for p in path.parts)
+
+
+def describe(error: BaseException) -> str:
+    """An exception raised by a controller's code in one line, with the place it came from."""
+    message = " ".join(str(error).split()) or "no message"
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({Path(frames[-1].filename).name} line {frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {message}{place}"
+
+
+def _load(controller: Controller) -> ModuleType:
+    try:
+        if not controller.outside:
+            return importlib.import_module(f"controllers.{controller.folder.name}.policy")
+        return _load_outside(controller)
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(
+            f"controller {controller.name}: {controller.folder / 'policy.py'} does not load: "
+            f"{describe(error)}"
+        ) from error
+
+
+def _load_outside(controller: Controller) -> ModuleType:
+    """Import from a folder that is on no path, as a package of its own: ``from .x import y`` works.
+
+    The package's name holds a hash of the folder's path, so that two folders never mix.
+    """
+    mark = hashlib.sha256(str(controller.folder).encode()).hexdigest()[:12]
+    package = f"hotbed_controller_{mark}"
+    for name in [n for n in sys.modules if n == package or n.startswith(f"{package}.")]:
+        del sys.modules[name]  # the files may have changed since
+    init = controller.folder / "__init__.py"
+    if init.is_file():
+        spec = importlib.util.spec_from_file_location(
+            package, init, submodule_search_locations=[str(controller.folder)]
+        )
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[package] = module
+        spec.loader.exec_module(module)
+    else:
+        module = ModuleType(package)
+        module.__path__ = [str(controller.folder)]
+        sys.modules[package] = module
+    importlib.invalidate_caches()
+    return importlib.import_module(f"{package}.policy")
+
+
+def _check_policy(controller: Controller, policy: object) -> None:
+    wanted = {"name": str, "needs": Needs}
+    wrong = [
+        name for name, kind in wanted.items() if not isinstance(getattr(policy, name, None), kind)
+    ]
+    wrong += [
+        f"{name}()"
+        for name in ("parameters", "initial", "decide")
+        if not callable(getattr(policy, name, None))
+    ]
+    if wrong:
+        raise UserError(
+            f"controller {controller.name}: the policy that create() returns lacks "
+            f"{', '.join(wrong)} (see controllers/contract.py)"
+        )
+    name = str(policy.name)  # type: ignore[attr-defined]
+    if name != controller.name:
+        raise UserError(
+            f"controller {controller.name}: its policy calls itself {name!r}; the name must be "
+            "the folder's, with - for _"
+        )

@@ -1,0 +1,1 @@
+"""Ceph's reweight-by-utilization, run once an interval."""

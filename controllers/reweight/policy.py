@@ -1,0 +1,59 @@
+"""Ceph's own `osd reweight-by-utilization`, the paper's second baseline (section V-B).
+
+The command is given once an interval, with Ceph's defaults (mon_reweight_max_change 0.05,
+mon_reweight_max_osds 4, overload 120 percent). It weighs disk *usage*, so a hotspot that uses no
+space leaves it without anything to do; the journal's effects tell how many weights changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from controllers.common.parameters import integer, mapping, number, read
+from controllers.contract import State
+from testbed.stores.contract import (
+    OSDS,
+    REWEIGHT_BY_UTILIZATION,
+    Action,
+    Needs,
+    Observation,
+    ReweightByUtilization,
+)
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The command's arguments."""
+
+    oload: int = integer(120, 101, 1000, "use above this percentage of the mean is overload")
+    max_change: float = number(0.05, 0.001, 1, "largest change of a weight at a time")
+    max_osds: int = integer(4, 1, 10_000, "OSDs changed at a time")
+
+
+class Reweight:
+    """The same command every interval."""
+
+    name = "reweight"
+    needs = Needs(frozenset({OSDS}), frozenset({REWEIGHT_BY_UTILIZATION}))
+
+    def __init__(self, parameters: Parameters) -> None:
+        self._p = parameters
+
+    def parameters(self) -> Mapping[str, object]:
+        """The command's arguments."""
+        return mapping(self._p)
+
+    def initial(self) -> State:
+        """Nothing."""
+        return {}
+
+    def decide(self, state: State, observation: Observation) -> tuple[State, Sequence[Action]]:
+        """The command."""
+        p = self._p
+        return state, [ReweightByUtilization(p.oload, p.max_change, p.max_osds)]
+
+
+def create(parameters: Mapping[str, object], seed: int) -> Reweight:
+    """The policy; `seed` is not used."""
+    return Reweight(read(Parameters, "reweight", parameters))

@@ -1,0 +1,43 @@
+"""Ceph's balancer module in upmap mode: today's default in Ceph, as a baseline.
+
+It evens out the number of PGs on each OSD and knows nothing of load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from controllers.common.parameters import mapping, read
+from controllers.contract import State
+from testbed.stores.contract import BALANCER, OSDS, Action, Needs, Observation, SetBalancer
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """None."""
+
+
+class Upmap:
+    """Switches the module on at the first step and leaves the rest to it."""
+
+    name = "upmap"
+    needs = Needs(frozenset({OSDS}), frozenset({BALANCER}))
+
+    def parameters(self) -> Mapping[str, object]:
+        """None."""
+        return mapping(Parameters())
+
+    def initial(self) -> State:
+        """The module is not yet on."""
+        return {"on": False}
+
+    def decide(self, state: State, observation: Observation) -> tuple[State, Sequence[Action]]:
+        """The switch, once."""
+        return {"on": True}, [] if state["on"] else [SetBalancer("upmap")]
+
+
+def create(parameters: Mapping[str, object], seed: int) -> Upmap:
+    """The policy; it has no parameters and `seed` is not used."""
+    read(Parameters, "upmap", parameters)
+    return Upmap()
