@@ -1,0 +1,337 @@
+"""Disturbs nodes by a plan: starts and stops load units at planned times.
+
+It runs on the admin node as the transient unit ``hotbed-disturb``. A plan is a list of steps
+{t_s, node, name, argv or null, rate_iops or null}: at `t_s` the load unit `name` is started with
+`argv` on `node`, or stopped when argv is null. Steps at or before 0 are done at once; later ones
+count from the start, or, for a plan that waits, from the moment that `disturb-go` gives (the
+benchmark's first second), so that every controller meets the same moves.
+
+Whatever ends the unit (`disturb-stop`, its time, a signal, kill -9), systemd's ExecStopPost stops
+every load that it planned; `disturb-stop` and the next `disturb-start` do so once more.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from schemas.errors import HotbedError, RemoteError, UserError
+from testbed.agent.config import CONTROL_DIR, load_config, node_of
+from testbed.agent.contract import AGENT_ROOT, STATE, UNIT_PREFIX, AgentConfig, UnitResult
+from testbed.agent.reach import LocalShell, on_each, use_control_dir, write_atomically
+from testbed.agent.units import LOAD_PREFIX, STOP_S
+
+FOLDER = Path(STATE) / "disturb"
+UNIT = f"{UNIT_PREFIX}disturb.service"
+_POLL_S = 0.1
+_READY_S = 60.0  # every first load runs by then, or the start has failed
+
+
+@dataclass(frozen=True)
+class Step:
+    """One change: `argv` starts the load `name` on `node` at `t_s`, None stops it.
+
+    `rate_iops` is the rate that the load is asked to keep, None when it takes what it gets."""
+
+    t_s: float
+    node: str
+    name: str
+    argv: tuple[str, ...] | None
+    rate_iops: float | None = None
+
+
+Start = Callable[[str, str, Sequence[str], float], None]  # node, name, argv, max_s
+Stop = Callable[[str, str], UnitResult | None]  # node, name
+
+
+def steps_from_json(data: Any) -> tuple[Step, ...]:
+    """A checked plan in the order of time, stops before starts. UserError names the bad step."""
+    if not isinstance(data, list):
+        raise UserError("a disturbance plan is a list of steps {t_s, node, name, argv}.")
+    steps = []
+    for index, item in enumerate(data):
+        try:
+            argv = item["argv"]
+            rate = item.get("rate_iops")
+            step = Step(
+                t_s=float(item["t_s"]),
+                node=str(item["node"]),
+                name=str(item["name"]),
+                argv=None if argv is None else tuple(str(word) for word in argv),
+                rate_iops=None if rate is None else float(rate),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise UserError(
+                f"disturbance plan, step {index}: {error!r}; t_s, node, name and argv are needed."
+            ) from error
+        if not step.name.startswith(LOAD_PREFIX):
+            raise UserError(
+                f"disturbance plan, step {index}: the name {step.name!r} must begin with "
+                f"{LOAD_PREFIX!r}."
+            )
+        steps.append(step)
+    return tuple(sorted(steps, key=lambda step: (step.t_s, step.argv is not None)))
+
+
+class Disturber:
+    """Carries a plan out and keeps `state.json` and `events.jsonl` in `folder`.
+
+    `hot_nodes` of the state are the nodes on which a load runs now, `since` the epoch of the last
+    change, `go` the epoch from which the plan's times count (null before it is known).
+    """
+
+    def __init__(
+        self,
+        steps: Sequence[Step],
+        start: Start,
+        stop: Stop,
+        folder: Path,
+        *,
+        max_s: float,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._steps = tuple(steps)
+        self._start, self._stop = start, stop
+        self._folder = folder
+        self._ends_at = clock() + max_s
+        self._clock = clock
+        self._running: dict[tuple[str, str], Step] = {}
+        self._outputs = 0
+        self.go: float | None = None
+        self._state()
+
+    def at_once(self) -> None:
+        """The steps at or before 0."""
+        self.carry_out([step for step in self._steps if step.t_s <= 0])
+
+    def later(self) -> list[tuple[float, list[Step]]]:
+        """The steps after 0, grouped by time."""
+        times = sorted({step.t_s for step in self._steps if step.t_s > 0})
+        return [(t_s, [step for step in self._steps if step.t_s == t_s]) for t_s in times]
+
+    def begin(self, go: float) -> None:
+        """Times count from `go` (epoch) on."""
+        self.go = go
+        self._state()
+
+    def finish(self) -> None:
+        """Stop everything that runs."""
+        stops = [Step(math.inf, node, name, None) for node, name in self._running]
+        self.carry_out(stops, planned=False)
+
+    def carry_out(self, steps: Sequence[Step], *, planned: bool = True) -> None:
+        """Do `steps`, all stops (in parallel over nodes) before the starts (likewise)."""
+        for wanted in (False, True):
+            chosen = [step for step in steps if (step.argv is not None) is wanted]
+            by_node: dict[str, list[Step]] = {}
+            for step in chosen:
+                by_node.setdefault(step.node, []).append(step)
+            events = on_each(by_node, lambda node, todo=by_node: self._on_node(todo[node]))
+            for node, todo in by_node.items():
+                done = events[node]
+                if isinstance(done, RemoteError):
+                    raise done
+                for step, event in zip(todo, done, strict=True):
+                    if wanted and event["ok"]:
+                        self._running[(step.node, step.name)] = step
+                    elif not wanted:
+                        self._running.pop((step.node, step.name), None)
+                    self._event(event | {"planned_t_s": step.t_s if planned else None})
+            if chosen:
+                self._state()
+
+    def _on_node(self, steps: Sequence[Step]) -> list[dict[str, Any]]:
+        events = []
+        for step in steps:
+            event: dict[str, Any] = {
+                "node": step.node,
+                "name": step.name,
+                "action": "stop" if step.argv is None else "start",
+                "ok": True,
+                "error": None,
+                "output": None,
+            }
+            try:
+                if step.argv is None:
+                    result = self._stop(step.node, step.name)
+                    event["output"] = None if result is None else asdict(result)
+                else:
+                    self._start(step.node, step.name, step.argv, self._ends_at - self._clock())
+            except HotbedError as error:
+                event |= {"ok": False, "error": str(error)}
+            event["at"] = self._clock()
+            events.append(event)
+        return events
+
+    def _event(self, event: dict[str, Any]) -> None:
+        output = event.pop("output")
+        event["t_s"] = None if self.go is None else event["at"] - self.go
+        if output is not None:
+            self._outputs += 1
+            path = self._folder / "outputs" / f"{self._outputs:04d}.json"
+            path.parent.mkdir(exist_ok=True)
+            write_atomically(path, json.dumps(output))
+        with (self._folder / "events.jsonl").open("a") as log:
+            log.write(json.dumps(event) + "\n")
+
+    def _state(self) -> None:
+        state = {
+            "hot_nodes": sorted({node for node, _ in self._running}),
+            "since": self._clock(),
+            "go": self.go,
+            "loads": [
+                {"node": step.node, "name": step.name, "rate_iops": step.rate_iops}
+                for _, step in sorted(self._running.items())
+            ],
+        }
+        write_atomically(self._folder / "state.json", json.dumps(state))
+
+
+def follow(
+    disturber: Disturber,
+    *,
+    find_go: Callable[[], float | None],
+    ended: threading.Event,
+    clock: Callable[[], float] = time.time,
+) -> None:
+    """Carry the plan out until `ended`; everything is stopped on the way out."""
+    try:
+        disturber.at_once()
+        go = find_go()
+        while go is None and not ended.wait(_POLL_S):
+            go = find_go()
+        if go is None:
+            return
+        disturber.begin(go)
+        for t_s, steps in disturber.later():
+            if ended.wait(max(0.0, go + t_s - clock())):
+                return
+            disturber.carry_out(steps)
+        ended.wait()
+    finally:
+        disturber.finish()
+
+
+def start_unit(config: AgentConfig, plan: Mapping[str, Any], max_s: float) -> None:
+    """Write the plan and start ``hotbed-disturb`` on this (the admin) node."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    write_atomically(FOLDER / "plan.json", json.dumps(plan))
+    python = f"/usr/bin/env PYTHONPATH={AGENT_ROOT} python3 -m testbed.agent.disturb"
+    admin = next(node.name for node in config.nodes if "admin" in node.roles)
+    LocalShell(admin).run(
+        [
+            *("systemd-run", "--quiet", "--collect", f"--unit={UNIT}"),
+            "--description=Hotbed: disturbance plan",
+            f"--property=WorkingDirectory={AGENT_ROOT}",
+            f"--property=ExecStopPost={python} clean",
+            f"--property=RuntimeMaxSec={max_s:.3f}",
+            f"--property=TimeoutStopSec={2 * STOP_S + 30}",
+            # systemd itself must reach the main process alone: it stops its loads in order.
+            "--property=KillMode=mixed",
+            *python.split(),
+            "run",
+        ]
+    )
+
+
+def wait_until_running(first: int, alive: Callable[[], bool]) -> None:
+    """Wait until the `first` steps (those at or before 0) are done.
+
+    Raises:
+        RemoteError: the unit died, a load could not be started, or it takes too long.
+    """
+    deadline = time.monotonic() + _READY_S
+    while True:
+        events = read_events(FOLDER)
+        failed = [event for event in events if not event["ok"]]
+        if failed:
+            raise RemoteError(
+                f"load {failed[0]['name']} on node {failed[0]['node']}: {failed[0]['error']}"
+            )
+        if len(events) >= first:
+            return
+        if not alive():
+            raise RemoteError(
+                "the disturbance ended at once; `journalctl -u hotbed-disturb` on the admin node "
+                "says why."
+            )
+        if time.monotonic() > deadline:
+            raise RemoteError(f"the disturbance did not start within {_READY_S:g} s.", retry=True)
+        time.sleep(_POLL_S)
+
+
+def read_state(folder: Path = FOLDER) -> dict[str, Any] | None:
+    """The state that a running or ended disturber left; None when there was never one."""
+    try:
+        state: dict[str, Any] = json.loads((folder / "state.json").read_text())
+    except FileNotFoundError:
+        return None
+    return state
+
+
+def read_events(folder: Path = FOLDER) -> list[dict[str, Any]]:
+    """Every change with its actual time (epoch `at`, and `t_s` since go), in order."""
+    try:
+        lines = (folder / "events.jsonl").read_text().splitlines()
+    except FileNotFoundError:
+        return []
+    return [json.loads(line) for line in lines if line.endswith("}")]
+
+
+def check_plan(config: AgentConfig, payload: Mapping[str, Any]) -> tuple[Step, ...]:
+    """The steps of a payload {plan, max_s}, its nodes known. UserError otherwise."""
+    steps = steps_from_json(payload.get("plan"))
+    for step in steps:
+        node_of(config, step.node)
+    max_s = payload.get("max_s")
+    if not isinstance(max_s, (int, float)) or not 0 < max_s < math.inf:
+        raise UserError("disturb-start: the payload needs max_s, a positive number of seconds.")
+    return steps
+
+
+def main(arguments: Sequence[str]) -> int:
+    """``run``: carry out the plan in the folder. ``clean``: stop whatever it planned."""
+    from testbed.agent.disturb_verbs import clean_loads, start_on, stop_on
+
+    config = load_config()
+    # Connections of our own: systemd kills what is left of a unit, and a shared ssh master that
+    # this unit had started would take everybody else's connections with it.
+    use_control_dir(CONTROL_DIR / "disturb")
+    if list(arguments) == ["clean"]:
+        clean_loads(config)
+        return 0
+    plan = json.loads((FOLDER / "plan.json").read_text())
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    began = time.time()
+
+    def find_go() -> float | None:
+        if not plan["wait_for_go"]:
+            return began
+        try:
+            return float((FOLDER / "go").read_text())
+        except FileNotFoundError:
+            return None
+
+    disturber = Disturber(
+        steps_from_json(plan["plan"]),
+        start_on(config),
+        stop_on(config),
+        FOLDER,
+        max_s=float(plan["max_s"]),
+    )
+    follow(disturber, find_go=find_go, ended=ended)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

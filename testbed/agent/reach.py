@@ -1,0 +1,125 @@
+"""Shells from the admin node to every node: itself without ssh, the others over it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from schemas.errors import RemoteError
+from testbed.agent.config import node_of, shell_to
+from testbed.agent.contract import AgentConfig
+from testbed.ssh import Completed, Shell, SshShell
+
+T = TypeVar("T")
+_AT_ONCE = 64  # ssh sessions in flight; a testbed of thousands must not fork thousands at once
+
+
+class LocalShell:
+    """A `Shell` on the node that we run on."""
+
+    def __init__(self, node: str) -> None:
+        self.node = node
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        input: bytes | None = None,
+        timeout_s: float = 60.0,
+        check: bool = True,
+    ) -> Completed:
+        """See `Shell.run`."""
+        what = f"{' '.join(argv)[:200]!r} on node {self.node}"
+        try:
+            process = subprocess.run(
+                list(argv),
+                input=b"" if input is None else input,
+                capture_output=True,
+                timeout=timeout_s,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise RemoteError(f"{what} did not end within {timeout_s:g} s.", retry=True) from error
+        except OSError as error:
+            raise RemoteError(f"{what} cannot be started: {error.strerror}.") from error
+        if check and process.returncode != 0:
+            words = process.stderr.decode(errors="replace").strip().splitlines()
+            raise RemoteError(
+                f"{what} failed with exit code {process.returncode}: "
+                f"{words[-1][:300] if words else 'no message'}"
+            )
+        return Completed(tuple(argv), process.returncode, process.stdout, process.stderr)
+
+    def put(self, data: bytes, path: str, *, mode: int = 0o644) -> None:
+        """See `Shell.put`."""
+        temporary = Path(f"{path}.new")
+        temporary.write_bytes(data)
+        temporary.chmod(mode)
+        temporary.replace(path)
+
+    def popen(self, argv: Sequence[str]) -> subprocess.Popen[bytes]:
+        """See `Shell.popen`."""
+        return subprocess.Popen(
+            list(argv),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+
+_control_dir: list[Path] = []
+
+
+def use_control_dir(folder: Path) -> None:
+    """From here on this process shares ssh connections in `folder` instead of the common one."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _control_dir[:] = [folder]
+
+
+def reach(config: AgentConfig, name: str) -> Shell:
+    """A shell on node `name`; UserError names the nodes there are."""
+    node = node_of(config, name)
+    if "admin" in node.roles:
+        return LocalShell(name)
+    shell = shell_to(node)
+    if _control_dir:
+        return SshShell(replace(shell.target, control_dir=_control_dir[0]))
+    return shell
+
+
+def on_each(names: Iterable[str], call: Callable[[str], T]) -> Mapping[str, T | RemoteError]:
+    """`call` of every name in parallel. A node that fails yields its RemoteError, others go on."""
+    names = tuple(names)
+
+    def guarded(name: str) -> T | RemoteError:
+        try:
+            return call(name)
+        except RemoteError as error:
+            return error
+
+    if not names:
+        return {}
+    with ThreadPoolExecutor(max_workers=min(_AT_ONCE, len(names))) as pool:
+        return dict(zip(names, pool.map(guarded, names), strict=True))
+
+
+def every(names: Iterable[str], call: Callable[[str], T]) -> Mapping[str, T]:
+    """As `on_each`, but the first RemoteError is raised when every node has been tried."""
+    answers = on_each(names, call)
+    for answer in answers.values():
+        if isinstance(answer, RemoteError):
+            raise answer
+    return {name: answer for name, answer in answers.items() if not isinstance(answer, RemoteError)}
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """A reader of `path` sees the old or the new text, never a part."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(text)
+    temporary.replace(path)

@@ -1,0 +1,270 @@
+"""Commands on nodes as transient systemd units: started, waited for, stopped, listed.
+
+A unit ``hotbed-<name>`` runs a small shell script in ``/var/lib/hotbed/units/<name>`` that keeps
+what the command printed, its exit code, its times on the node's own clock and the processor time
+it took. So the result outlives the engine, the ssh connection and the unit itself, whatever the
+version of systemd; and systemd ends the unit after its time, so that no load outlives a lost
+engine.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from schemas.errors import RemoteError, UserError
+from testbed.agent.contract import STATE, UNIT_PREFIX, AgentConfig, UnitResult
+from testbed.agent.reach import every, reach
+from testbed.ssh import Shell
+
+LOAD_PREFIX = "load-"  # units of this name load the testbed: a run starts with none
+LOAD_PROGRAMS = ("fio", "rados")
+UNITS = f"{STATE}/units"
+STOP_S = 15  # fio takes up to a second to print its summary after SIGTERM
+_NAME = re.compile(r"^[a-z0-9][a-z0-9-]{0,79}$")
+_ALREADY, _TIMED_OUT, _UNKNOWN = 76, 75, 77  # exit codes of the scripts below
+
+_START = f"""
+set -eu
+name=$1 max=$2 unit={UNIT_PREFIX}$1.service dir={UNITS}/$1
+systemctl is-active -q "$unit" && exit {_ALREADY}
+systemctl reset-failed "$unit" 2>/dev/null || :
+rm -rf "$dir"
+mkdir -p -m 0755 "$dir"
+cat > "$dir/run"
+exec systemd-run --quiet --collect --unit="$unit" --description="Hotbed: $name" \
+    --property=RuntimeMaxSec="$max" --property=TimeoutStopSec={STOP_S} \
+    /bin/sh "$dir/run"
+"""
+
+# Waits on the file that the script leaves, and looks now and then whether systemd still knows
+# the unit: a killed script leaves no file.
+_WAIT = f"""
+unit={UNIT_PREFIX}$1.service dir={UNITS}/$1 end=$(( $(date +%s) + $2 )) turn=0
+[ -d "$dir" ] || exit {_UNKNOWN}
+while [ ! -e "$dir/exit" ]; do
+    turn=$(( turn + 1 ))
+    if [ $(( turn % 8 )) = 1 ]; then
+        [ "$(date +%s)" -gt "$end" ] && exit {_TIMED_OUT}
+        systemctl is-active -q "$unit" || break
+    fi
+    sleep 0.25
+done
+"""
+
+_STOP = f"""
+unit={UNIT_PREFIX}$1.service dir={UNITS}/$1
+if systemctl is-active -q "$unit"; then systemctl stop "$unit"; fi
+[ -d "$dir" ] || exit {_UNKNOWN}
+"""
+
+_FETCH = """
+cd "$dir" || exit 77
+for file in started ended exit times; do
+    printf '%s %s\\n' "$file" "$(cat "$file" 2>/dev/null | tr '\\n' ' ')"
+done
+for file in stdout stderr; do
+    [ -e "$file" ] || : > "$file"
+    printf '%s %s\\n' "$file" "$(wc -c < "$file")"
+done
+echo
+cat stdout stderr
+"""
+
+_FORGET = f'rm -rf "{UNITS}/$1"'
+
+_LIST = (
+    "systemctl list-units --plain --no-legend --type=service "
+    f"--state=active,activating,deactivating '{UNIT_PREFIX}{LOAD_PREFIX}*'"
+)
+
+_STRAYS = f"""
+for process in /proc/[0-9]*; do
+    read -r comm 2>/dev/null < "$process/comm" || continue
+    case $comm in {"|".join(LOAD_PROGRAMS)}) ;; *) continue ;; esac
+    grep -q '/{UNIT_PREFIX}[^/]*\\.service' "$process/cgroup" 2>/dev/null && continue
+    command=$(tr '\\0' ' ' 2>/dev/null < "$process/cmdline") || continue
+    [ -n "$command" ] && printf '%s %.200s\\n' "${{process#/proc/}}" "$command"
+done
+exit 0
+"""
+
+
+def unit_script(name: str, argv: Sequence[str]) -> str:
+    """The shell script that the unit `name` runs. A command that systemd stopped (or that ran
+    out of its time) leaves ``stopped`` in place of an exit code."""
+    return f"""cd {UNITS}/{name} || exit 1
+stopped=
+trap 'stopped=1' TERM INT
+date +%s.%N > started
+{shlex.join(argv)} > stdout 2> stderr
+code=$?
+date +%s.%N > ended
+times > times
+[ -n "$stopped" ] && code=stopped
+echo "$code" > exit.new && mv exit.new exit
+[ "$code" = stopped ] || exit "$code"
+"""
+
+
+def parse_result(node: str, name: str, raw: bytes, now: float) -> UnitResult:
+    """What `_FETCH` printed as a result. Times that are missing (a killed unit) are `now`."""
+    head, _, body = raw.partition(b"\n\n")
+    values: dict[str, str] = {}
+    for line in head.decode().splitlines():
+        key, _, value = line.partition(" ")
+        values[key] = value.strip()
+    out_bytes = int(values["stdout"])
+    code = values["exit"]
+    return UnitResult(
+        node=node,
+        unit=name,
+        exit_code=int(code) if code.lstrip("-").isdigit() else None,
+        started_at=float(values["started"] or now),
+        ended_at=float(values["ended"] or now),
+        stdout=body[:out_bytes].decode(errors="replace"),
+        stderr=body[out_bytes:].decode(errors="replace"),
+        cpu_s=_children_cpu_s(values["times"]),
+    )
+
+
+def _children_cpu_s(times: str) -> float | None:
+    # The builtin `times`: user and system time of the shell, then those of its children.
+    found = re.findall(r"(\d+)m([\d.]+)s", times)
+    if len(found) != 4:
+        return None
+    return sum(60 * int(minutes) + float(seconds) for minutes, seconds in found[2:])
+
+
+def _sh(script: str, *arguments: str) -> list[str]:
+    return ["sh", "-c", script, "hotbed-units", *arguments]
+
+
+def start(shell: Shell, name: str, argv: Sequence[str], *, max_s: float) -> None:
+    """Start `argv` as the unit ``hotbed-<name>`` on the shell's node.
+
+    Raises:
+        UserError: a unit of this name is running, or the name or command cannot be one.
+        RemoteError: the node cannot be reached or systemd refused.
+    """
+    _check_name(name)
+    if not argv or not all(isinstance(word, str) and "\0" not in word for word in argv):
+        raise UserError(f"unit {name}: the command must be a list of one or more words.")
+    if not 0 < max_s < float("inf"):
+        raise UserError(f"unit {name}: max_s must be a positive number of seconds, not {max_s}.")
+    done = shell.run(
+        _sh(_START, name, f"{max_s:.3f}"), input=unit_script(name, argv).encode(), check=False
+    )
+    if done.returncode == _ALREADY:
+        raise UserError(f"unit {name} is already running on node {shell.node}; stop it first.")
+    if done.returncode != 0:
+        raise RemoteError(
+            f"unit {name} cannot be started on node {shell.node}: "
+            f"{done.stderr.decode(errors='replace').strip()[-300:] or 'no message'}"
+        )
+
+
+def wait(shell: Shell, name: str, *, timeout_s: float) -> UnitResult:
+    """Wait for the unit to end, return what it printed and forget it.
+
+    Raises:
+        UserError: there is no unit of this name.
+        RemoteError: it still runs after `timeout_s`, or the node cannot be reached.
+    """
+    _check_name(name)
+    done = shell.run(
+        _sh(_WAIT + _FETCH, name, str(max(0, round(timeout_s)))),
+        timeout_s=timeout_s + 30,
+        check=False,
+    )
+    if done.returncode == _TIMED_OUT:
+        raise RemoteError(
+            f"unit {name} on node {shell.node} still runs after {timeout_s:g} s.", retry=True
+        )
+    if done.returncode == _UNKNOWN:
+        raise UserError(f"there is no unit {name} on node {shell.node}.")
+    return _take(shell, name, done.stdout, done.returncode)
+
+
+def stop(shell: Shell, name: str) -> UnitResult | None:
+    """Stop the unit and return what it printed; None when there is none."""
+    _check_name(name)
+    done = shell.run(_sh(_STOP + _FETCH, name), timeout_s=STOP_S + 30, check=False)
+    if done.returncode == _UNKNOWN:
+        return None
+    return _take(shell, name, done.stdout, done.returncode)
+
+
+def _take(shell: Shell, name: str, raw: bytes, code: int) -> UnitResult:
+    if code != 0:
+        raise RemoteError(f"the result of unit {name} cannot be read on node {shell.node}.")
+    result = parse_result(shell.node, name, raw, time.time())
+    shell.run(_sh(_FORGET, name), check=False)
+    return result
+
+
+def live(shell: Shell, prefix: str = LOAD_PREFIX) -> list[str]:
+    """Names (without ``hotbed-``) of the load units that are running on the shell's node."""
+    names = []
+    for line in shell.run(_sh(_LIST)).text.splitlines():
+        unit = line.split()[0] if line.split() else ""
+        name = unit.removeprefix(UNIT_PREFIX).removesuffix(".service")
+        if name.startswith(prefix):
+            names.append(name)
+    return sorted(names)
+
+
+def stray(shell: Shell) -> list[str]:
+    """``PID command`` of every load program on the node that is in no unit of ours."""
+    return shell.run(_sh(_STRAYS)).text.splitlines()
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not _NAME.match(name):
+        raise UserError(
+            f"{name!r} is not a unit's name: 1 to 80 lower-case letters, digits or - are allowed."
+        )
+
+
+def _field(payload: Mapping[str, Any], key: str, verb: str) -> Any:
+    try:
+        return payload[key]
+    except KeyError as error:
+        raise UserError(f"{verb}: the payload needs {key!r}.") from error
+
+
+def unit_start(config: AgentConfig, payload: Mapping[str, Any]) -> None:
+    """Verb: {node, name, argv, max_s}."""
+    shell = reach(config, _field(payload, "node", "unit-start"))
+    name, argv = _field(payload, "name", "unit-start"), _field(payload, "argv", "unit-start")
+    start(shell, name, argv, max_s=float(_field(payload, "max_s", "unit-start")))
+
+
+def unit_wait(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Verb: {node, name, timeout_s} -> the fields of a UnitResult."""
+    shell = reach(config, _field(payload, "node", "unit-wait"))
+    timeout_s = float(_field(payload, "timeout_s", "unit-wait"))
+    return asdict(wait(shell, _field(payload, "name", "unit-wait"), timeout_s=timeout_s))
+
+
+def unit_stop(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Verb: {node, name} -> the fields of a UnitResult, or null."""
+    shell = reach(config, _field(payload, "node", "unit-stop"))
+    result = stop(shell, _field(payload, "name", "unit-stop"))
+    return None if result is None else asdict(result)
+
+
+def units(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Verb: {} -> load units that are running, by node; nodes without any are left out."""
+    found = every((node.name for node in config.nodes), lambda name: live(reach(config, name)))
+    return {name: names for name, names in found.items() if names}
+
+
+def strays(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Verb: {} -> stray load processes by node; nodes without any are left out."""
+    found = every((node.name for node in config.nodes), lambda name: stray(reach(config, name)))
+    return {name: names for name, names in found.items() if names}
