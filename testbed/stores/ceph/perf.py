@@ -1,0 +1,156 @@
+"""Counters of each OSD (`perf dump`), their deltas, and a pressure made of read latencies.
+
+`ceph osd perf` is in whole milliseconds and often 0; the sums behind `perf dump` are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import partial
+from typing import Any
+
+from testbed.stores.ceph.connection import Connection
+
+LATENCY_FLOOR_S = 0.005
+"""Mean read latencies up to here are no pressure: less than one positioning of a disk."""
+
+
+@dataclass(frozen=True)
+class OsdCounters:
+    """Cumulative counters of one OSD since it started: client operations, bytes and seconds."""
+
+    reads: int = 0
+    read_bytes: int = 0
+    read_latency_n: int = 0
+    read_latency_s: float = 0.0
+    writes: int = 0
+    write_bytes: int = 0
+    write_latency_n: int = 0
+    write_latency_s: float = 0.0
+    queue_latency_n: int = 0
+    queue_latency_s: float = 0.0
+
+    def since(self, before: OsdCounters) -> OsdCounters:
+        """The difference; an OSD that restarted in between counts from its start."""
+        restarted = self.reads < before.reads or self.writes < before.writes
+        base = OsdCounters() if restarted else before
+        return OsdCounters(
+            **{f.name: getattr(self, f.name) - getattr(base, f.name) for f in fields(self)}
+        )
+
+    @property
+    def read_latency_mean_s(self) -> float | None:
+        """Mean op_r_latency in seconds, None without reads."""
+        return self.read_latency_s / self.read_latency_n if self.read_latency_n > 0 else None
+
+    @property
+    def write_latency_mean_s(self) -> float | None:
+        """Mean op_w_latency in seconds, None without writes."""
+        return self.write_latency_s / self.write_latency_n if self.write_latency_n > 0 else None
+
+    @property
+    def queue_latency_mean_s(self) -> float | None:
+        """Mean op_before_queue_op_lat in seconds, None without operations."""
+        return self.queue_latency_s / self.queue_latency_n if self.queue_latency_n > 0 else None
+
+
+@dataclass(frozen=True)
+class OsdPgCounts:
+    """How many PGs an OSD holds, leads, and is still deleting."""
+
+    pgs: int
+    primaries: int
+    removing: int
+
+
+def parse_counters(dump: Mapping[str, Any]) -> OsdCounters:
+    """Counters from the JSON of `perf dump` (whole, or its section ``osd``)."""
+    osd = dump["osd"]
+    read, write = osd["op_r_latency"], osd["op_w_latency"]
+    queue = osd.get("op_before_queue_op_lat", {})
+    return OsdCounters(
+        reads=int(osd["op_r"]),
+        read_bytes=int(osd["op_r_out_bytes"]),
+        read_latency_n=int(read["avgcount"]),
+        read_latency_s=float(read["sum"]),
+        writes=int(osd["op_w"]),
+        write_bytes=int(osd["op_w_in_bytes"]),
+        write_latency_n=int(write["avgcount"]),
+        write_latency_s=float(write["sum"]),
+        queue_latency_n=int(queue.get("avgcount", 0)),
+        queue_latency_s=float(queue.get("sum", 0.0)),
+    )
+
+
+def parse_pg_counts(dump: Mapping[str, Any]) -> OsdPgCounts:
+    """PG counts from the JSON of `perf dump`."""
+    osd = dump["osd"]
+    return OsdPgCounts(
+        pgs=int(osd["numpg"]),
+        primaries=int(osd["numpg_primary"]),
+        removing=int(osd.get("numpg_removing", 0)),
+    )
+
+
+def perf_dumps(connection: Connection, osds: Sequence[int]) -> dict[int, Mapping[str, Any]]:
+    """The section ``osd`` of each OSD's `perf dump`, asked concurrently; a dead OSD is absent."""
+    replies = connection.together(
+        [partial(connection.osd, osd, "perf dump", logger="osd") for osd in osds]
+    )
+    return {
+        osd: reply.data
+        for osd, reply in zip(osds, replies, strict=True)
+        if reply.ok and isinstance(reply.data, dict) and "osd" in reply.data
+    }
+
+
+def read_counters(connection: Connection, osds: Sequence[int]) -> dict[int, OsdCounters]:
+    """Counters of every OSD that answers."""
+    return {osd: parse_counters(dump) for osd, dump in perf_dumps(connection, osds).items()}
+
+
+def latency_pressure(latencies: Mapping[int, float]) -> dict[int, float]:
+    """Mean read latencies (seconds, by OSD) as a percentage against the peers.
+
+    100 * (1 - base / latency), where base is the lower quartile over the OSDs, but at least
+    `LATENCY_FLOOR_S`: an OSD as quick as its quick peers is at 0, one twice as slow at 50, ten
+    times as slow at 90. The lower quartile and not the median, since half of the nodes may be hot.
+    """
+    if not latencies:
+        return {}
+    ordered = sorted(latencies.values())
+    base = max(LATENCY_FLOOR_S, ordered[(len(ordered) - 1) // 4])
+    return {
+        osd: 100.0 * (1.0 - base / value) if value > base else 0.0
+        for osd, value in latencies.items()
+    }
+
+
+class LatencySensor:
+    """The signal ``op_r_latency``: each OSD's mean read latency since the last call, against its
+    peers'. An OSD that served no read in between cannot be judged and is absent."""
+
+    signal = "op_r_latency"
+
+    def __init__(self, connection: Connection, osds: Sequence[int]) -> None:
+        self._connection = connection
+        self._osds = tuple(osds)
+        self.lost: dict[str, str] = {}
+        self._before = read_counters(connection, self._osds)
+
+    def pressure(self) -> dict[int, float]:
+        """Percent by OSD. Raises StoreError when the cluster cannot be asked."""
+        now = read_counters(self._connection, self._osds)
+        self.lost = {f"osd.{osd}": "does not answer" for osd in self._osds if osd not in now}
+        latencies: dict[int, float] = {}
+        for osd, counters in now.items():
+            if osd in self._before:
+                mean = counters.since(self._before[osd]).read_latency_mean_s
+                if mean is not None:
+                    latencies[osd] = mean
+        self._before = now
+        return latency_pressure(latencies)
+
+    def close(self) -> None:
+        """Nothing is held open: the connection is the store's."""

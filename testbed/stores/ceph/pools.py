@@ -1,0 +1,102 @@
+"""Pools: made, waited for, removed. `mon_allow_pool_delete` must be on for the last."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from schemas.errors import StoreError, UserError
+from testbed.stores.ceph.connection import Connection
+from testbed.stores.ceph.osdmap import parse_osd_map
+from testbed.stores.ceph.perf import parse_pg_counts, perf_dumps
+
+_POLL_S = 0.25
+
+
+def create_pool(
+    connection: Connection, name: str, *, pg_num: int, size: int, min_size: int, timeout_s: float
+) -> None:
+    """A replicated pool for the application rados; returns when its PGs are active+clean.
+
+    Safe to repeat. Raises UserError when a pool of that name has another shape, StoreError when
+    Ceph refuses or the PGs are not clean within `timeout_s`.
+    """
+    there = _pools(connection).get(name)
+    if there is not None and (there.pg_num, there.size) != (pg_num, size):
+        raise UserError(
+            f"pool {name!r} exists with {there.pg_num} PGs and size {there.size}, "
+            f"not {pg_num} and {size}: delete it first."
+        )
+    if there is None:
+        connection.mon(
+            "osd pool create",
+            pool=name,
+            pg_num=pg_num,
+            pgp_num=pg_num,
+            pool_type="replicated",
+            autoscale_mode="off",
+        ).checked(f"osd pool create {name}")
+    for key, value in (("size", size), ("min_size", min_size)):
+        connection.mon(
+            "osd pool set", pool=name, var=key, val=str(value), yes_i_really_mean_it=True
+        ).checked(f"osd pool set {name} {key} {value}")
+    connection.mon("osd pool application enable", pool=name, app="rados").checked(
+        f"osd pool application enable {name}"
+    )
+    wait_for(
+        lambda: _pool_clean(connection, name, pg_num),
+        timeout_s,
+        f"the PGs of pool {name!r} were not active+clean",
+    )
+
+
+def delete_pool(connection: Connection, name: str, *, timeout_s: float) -> bool:
+    """Remove a pool and wait until the OSDs have removed its PGs.
+
+    False when there was none. Raises StoreError when Ceph refuses or it takes longer.
+    """
+    if name not in _pools(connection):
+        return False
+    connection.mon(
+        "osd pool delete", pool=name, pool2=name, yes_i_really_really_mean_it=True
+    ).checked(f"osd pool delete {name}")
+    wait_for(
+        lambda: removing(connection) == 0,
+        timeout_s,
+        f"the OSDs were still deleting pool {name!r}",
+    )
+    return True
+
+
+def removing(connection: Connection) -> int:
+    """How many PGs the OSDs are still deleting (`numpg_removing` over all that are up)."""
+    dump = connection.mon("osd dump").checked("osd dump")
+    up = [int(item["osd"]) for item in dump["osds"] if item["up"]]
+    return sum(parse_pg_counts(data).removing for data in perf_dumps(connection, up).values())
+
+
+def wait_for(done: Callable[[], bool], timeout_s: float, otherwise: str) -> float:
+    """Poll until `done()`; returns the seconds it took. StoreError(`otherwise`) after the time."""
+    start = time.monotonic()
+    while not done():
+        if time.monotonic() - start > timeout_s:
+            raise StoreError(f"{otherwise} within {timeout_s:g} s.")
+        time.sleep(_POLL_S)
+    return time.monotonic() - start
+
+
+def _pools(connection: Connection) -> Mapping[str, Any]:
+    dump = connection.mon("osd dump").checked("osd dump")
+    return parse_osd_map(dump, {"nodes": []}).pools
+
+
+def _pool_clean(connection: Connection, name: str, pg_num: int) -> bool:
+    # The manager's statistics, not the monitors' map: the OSDs must have said that they serve.
+    pools = _pools(connection)
+    if name not in pools:
+        return False
+    reply = connection.mgr("pg dump", dumpcontents=["pgs"]).checked("pg dump")
+    stats = reply["pg_stats"] if isinstance(reply, dict) else reply
+    mine = [item for item in stats if int(str(item["pgid"]).split(".")[0]) == pools[name].id]
+    return len(mine) == pg_num and all(item["state"] == "active+clean" for item in mine)

@@ -1,0 +1,304 @@
+"""Carries out actions on a cluster: alike ones together, so that one map epoch holds them.
+
+Nothing that a monitor would accept in silence is sent unchecked: Ceph 16 takes a primary affinity
+of 1.5 and a pg-upmap with a doubled OSD.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from schemas.errors import StoreError
+from testbed.stores.ceph.connection import Connection, Reply
+from testbed.stores.ceph.osdmap import OsdMap
+from testbed.stores.ceph.pgs import PgReader, bytes_moved, changed_primaries, wait_active
+from testbed.stores.contract import (
+    Action,
+    ClearUpmap,
+    Effect,
+    MoveReplica,
+    Pg,
+    ReweightByUtilization,
+    SetBalancer,
+    SetPrimaryAffinity,
+    SwapPrimary,
+)
+
+STALL_TIMEOUT_S = 15.0
+BALANCER_MODES = ("upmap", "none")
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command ready to send, or the sentence that says why there is none."""
+
+    prefix: str = ""
+    arguments: Mapping[str, Any] | None = None
+    refused: str = ""
+    already: str = ""  # what is asked for is so: nothing to send
+    pg: str = ""
+    primary: int | None = None  # who must lead `pg` afterwards, where that is known
+    bytes: int = 0
+
+
+class Steps:
+    """Bulk changes on one cluster."""
+
+    def __init__(self, connection: Connection, reader: PgReader, *, upmap_primary: bool) -> None:
+        self._connection = connection
+        self._reader = reader
+        self._upmap_primary = upmap_primary
+        self._stall: float | None = None  # of an affinity step, measured in the background
+        self._watcher: threading.Thread | None = None
+
+    def affinities(self, actions: Sequence[SetPrimaryAffinity]) -> list[Effect]:
+        """Primary affinities, all at once.
+
+        The answer does not wait for the PGs: the stall is measured in the background and told
+        with the first effect of the next step as ``previous_stall_s``.
+        """
+        osd_map = self._reader.osd_map()
+        before = self._reader.pgs(osd_map)
+        detail = self._previous_stall()
+        start = time.monotonic()
+        effects = self._send([affinity_command(action, osd_map) for action in actions])
+        self._watch(before, start)
+        return _with_detail(effects, detail)
+
+    def upmaps(self, actions: Sequence[SwapPrimary | ClearUpmap | MoveReplica]) -> list[Effect]:
+        """Swaps, moves and clears, all at once; waits until the swapped PGs are active.
+
+        The first effect's detail holds the step's ``stall_s`` (from the first command until every
+        PG of the step is active under its new primary), ``epochs`` and ``late``.
+        """
+        osd_map = self._reader.osd_map()
+        moves = any(isinstance(action, MoveReplica) for action in actions)
+        pgs = {pg.id: pg for pg in self._reader.pgs(osd_map, with_bytes=moves)}
+        commands = [
+            upmap_command(action, osd_map, pgs.get(action.pg), self._upmap_primary)
+            for action in actions
+        ]
+        detail = self._previous_stall()
+        start = time.monotonic()
+        effects = self._send(commands)
+        after = self._reader.osd_map()
+        wanted = {
+            command.pg: command.primary
+            for command, effect in zip(commands, effects, strict=True)
+            if effect.ok and command.primary is not None and not command.already
+        }
+        cleared = {
+            action.pg
+            for action, effect in zip(actions, effects, strict=True)
+            if effect.ok and isinstance(action, ClearUpmap)
+        }
+        if cleared:
+            mapped = [pg for pg in self._reader.pgs(after) if pg.id in cleared]
+            wanted |= changed_primaries(pgs.values(), mapped)
+        if wanted:
+            settled = wait_active(
+                self._connection, wanted, start=start, timeout_s=STALL_TIMEOUT_S
+            )
+            detail |= {"stall_s": settled.seconds, "late": float(len(settled.late))}
+        detail["epochs"] = float(after.epoch - osd_map.epoch)
+        return _with_detail(effects, detail)
+
+    def reweight(self, action: ReweightByUtilization) -> Effect:
+        """Ceph's own reweight-by-utilization; tells weights changed and bytes it will move."""
+        before = self._reader.pgs(self._reader.osd_map(), with_bytes=True)
+        reply = self._connection.mgr(
+            "osd reweight-by-utilization",
+            oload=action.oload,
+            max_change=action.max_change,
+            max_osds=action.max_osds,
+        )
+        if not reply.ok:
+            return Effect(False, reply.message or f"error {reply.code}", reply.seconds)
+        changes = reweights(reply)
+        if not changes:
+            none = {"weights_changed": 0.0, "bytes_moved": 0.0}
+            return Effect(True, "no change", reply.seconds, none)
+        after = self._reader.pgs(self._reader.osd_map())
+        moved = bytes_moved(before, after, {pg.id: pg.bytes for pg in before})
+        words = ", ".join(f"osd.{osd} {old:.4f} to {new:.4f}" for osd, old, new in changes)
+        detail = {"weights_changed": float(len(changes)), "bytes_moved": float(moved)}
+        return Effect(True, words, reply.seconds, detail)
+
+    def balancer(self, action: SetBalancer) -> Effect:
+        """Switch the balancer module to ``upmap``, or off."""
+        if action.mode not in BALANCER_MODES:
+            modes = " or ".join(BALANCER_MODES)
+            return Effect(False, f"balancer mode {action.mode!r} is not {modes}")
+        return set_balancer(self._connection, action.mode, active=action.mode != "none")
+
+    def finish(self) -> float | None:
+        """Wait for a stall under measurement and return it (seconds), None when there is none."""
+        return self._previous_stall().get("previous_stall_s")
+
+    def _send(self, commands: Sequence[Command]) -> list[Effect]:
+        """Send all that may be sent at once; one effect each, in order."""
+        due = [command for command in commands if not command.refused and not command.already]
+        replies = iter(
+            self._connection.together(
+                [
+                    partial(self._connection.mon, command.prefix, **(command.arguments or {}))
+                    for command in due
+                ]
+            )
+        )
+        effects: list[Effect] = []
+        for command in commands:
+            if command.refused or command.already:
+                effects.append(Effect(not command.refused, command.refused or command.already))
+                continue
+            reply = next(replies)
+            detail = {"bytes_moved": float(command.bytes)} if command.bytes else {}
+            message = reply.message or ("" if reply.ok else f"error {reply.code}")
+            effects.append(Effect(reply.ok, message, reply.seconds, detail))
+        return effects
+
+    def _watch(self, before: Sequence[Pg], start: float) -> None:
+        def measure() -> None:
+            try:
+                after = self._reader.pgs(self._reader.osd_map())
+                wanted = changed_primaries(before, after)
+                if wanted:
+                    self._stall = wait_active(
+                        self._connection, wanted, start=start, timeout_s=STALL_TIMEOUT_S
+                    ).seconds
+            except StoreError:
+                self._stall = None  # a cluster that cannot be asked shows in the next sense
+
+        self._watcher = threading.Thread(target=measure, daemon=True)
+        self._watcher.start()
+
+    def _previous_stall(self) -> dict[str, float]:
+        if self._watcher is not None:
+            self._watcher.join(STALL_TIMEOUT_S)
+            self._watcher = None
+        stall, self._stall = self._stall, None
+        return {} if stall is None else {"previous_stall_s": stall}
+
+
+def affinity_command(action: SetPrimaryAffinity, osd_map: OsdMap) -> Command:
+    """The command for a primary affinity, 0 to 1, of an OSD that exists."""
+    osd = osd_map.osds.get(action.osd)
+    if osd is None:
+        return Command(refused=f"there is no osd.{action.osd}")
+    if not 0.0 <= action.value <= 1.0:
+        return Command(refused=f"primary affinity {action.value:g} of osd.{osd.id} is not 0 to 1")
+    if abs(osd.primary_affinity - action.value) < 1e-4:
+        return Command(already=f"primary affinity of osd.{osd.id} is {action.value:g} already")
+    return Command("osd primary-affinity", {"id": action.osd, "weight": float(action.value)})
+
+
+def upmap_command(
+    action: SwapPrimary | ClearUpmap | MoveReplica,
+    osd_map: OsdMap,
+    pg: Pg | None,
+    upmap_primary: bool,
+) -> Command:
+    """The command for one upmap; `pg` is None when there is no such PG in the pools looked at."""
+    if pg is None:
+        return Command(refused=f"there is no placement group {action.pg}")
+    if isinstance(action, ClearUpmap):
+        return _clear(osd_map, pg)
+    pool = next(pool for pool in osd_map.pools.values() if pool.id == int(pg.id.split(".")[0]))
+    if not pool.replicated:
+        return Command(refused=f"{pg.id} is of an erasure-coded pool: its order means its shards")
+    if isinstance(action, MoveReplica):
+        return _move(action, osd_map, pg)
+    return _swap(action, osd_map, pg, upmap_primary)
+
+
+def _swap(action: SwapPrimary, osd_map: OsdMap, pg: Pg, upmap_primary: bool) -> Command:
+    if action.osd not in pg.up:
+        return Command(refused=f"osd.{action.osd} holds no replica of {pg.id} ({_show(pg.up)})")
+    if not osd_map.osds[action.osd].up:
+        return Command(refused=f"osd.{action.osd} is down: it cannot lead {pg.id}")
+    if pg.primary == action.osd:
+        return Command(already=f"osd.{action.osd} leads {pg.id} already")
+    if upmap_primary:
+        arguments: dict[str, Any] = {"pgid": pg.id, "id": action.osd}
+        return Command("osd pg-upmap-primary", arguments, pg=pg.id, primary=action.osd)
+    order = [action.osd, *(osd for osd in pg.up if osd != action.osd)]
+    return Command("osd pg-upmap", {"pgid": pg.id, "id": order}, pg=pg.id, primary=action.osd)
+
+
+def _move(action: MoveReplica, osd_map: OsdMap, pg: Pg) -> Command:
+    target = osd_map.osds.get(action.target)
+    if target is None or not (target.up and target.in_):
+        return Command(refused=f"osd.{action.target} is not up and in: it can take no replica")
+    if action.source not in pg.up:
+        return Command(refused=f"osd.{action.source} holds no replica of {pg.id} ({_show(pg.up)})")
+    if action.target in pg.up:
+        return Command(refused=f"osd.{action.target} holds a replica of {pg.id} already")
+    others = [osd for osd in pg.up if osd != action.source]
+    if target.node in {osd_map.osds[osd].node for osd in others}:
+        return Command(refused=f"node {target.node} holds another replica of {pg.id}")
+    order = [action.target if osd == action.source else osd for osd in pg.up]
+    return Command("osd pg-upmap", {"pgid": pg.id, "id": order}, pg=pg.id, bytes=pg.bytes)
+
+
+def _clear(osd_map: OsdMap, pg: Pg) -> Command:
+    if pg.id in osd_map.pg_upmap:
+        return Command("osd rm-pg-upmap", {"pgid": pg.id}, pg=pg.id)
+    if pg.id in osd_map.pg_upmap_primary:
+        return Command("osd rm-pg-upmap-primary", {"pgid": pg.id}, pg=pg.id)
+    if pg.id in osd_map.pg_upmap_items:
+        return Command("osd rm-pg-upmap-items", {"pgid": pg.id}, pg=pg.id)
+    return Command(already=f"{pg.id} has no upmap")
+
+
+def reweights(reply: Reply) -> list[tuple[int, float, float]]:
+    """(osd, old weight, new weight) from the answer of reweight-by-utilization."""
+    items = reply.data.get("reweights", ()) if isinstance(reply.data, dict) else ()
+    return [
+        (int(item["osd"]), float(item["weight"]), float(item["new_weight"]))
+        for item in items
+        if float(item["weight"]) != float(item["new_weight"])
+    ]
+
+
+def set_balancer(connection: Connection, mode: str, *, active: bool) -> Effect:
+    """Put the balancer module to `mode` and on or off."""
+    replies = [
+        connection.mgr("balancer mode", mode=mode),
+        connection.mgr("balancer on" if active else "balancer off"),
+    ]
+    seconds = sum(reply.seconds for reply in replies)
+    failed = next((reply for reply in replies if not reply.ok), None)
+    if failed is not None:
+        return Effect(False, failed.message or f"error {failed.code}", seconds)
+    return Effect(True, f"balancer {mode}, {'on' if active else 'off'}", seconds)
+
+
+def _with_detail(effects: list[Effect], detail: Mapping[str, float]) -> list[Effect]:
+    """The step's own numbers stand on its first effect."""
+    if not effects or not detail:
+        return effects
+    first = effects[0]
+    return [
+        Effect(first.ok, first.message, first.seconds, dict(first.detail) | dict(detail)),
+        *effects[1:],
+    ]
+
+
+def _show(osds: Sequence[int]) -> str:
+    return ", ".join(f"osd.{osd}" for osd in osds)
+
+
+def grouped(actions: Sequence[Action]) -> list[list[int]]:
+    """Positions of `actions`, consecutive ones of one kind together."""
+    groups: list[list[int]] = []
+    for position, action in enumerate(actions):
+        if groups and actions[groups[-1][0]].kind == action.kind:
+            groups[-1].append(position)
+        else:
+            groups.append([position])
+    return groups
