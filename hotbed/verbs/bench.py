@@ -1,0 +1,96 @@
+"""`hotbed bench`: measure Hotbed's own overhead; every result beside its limit."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hotbed.output import JsonFlag, emit
+from schemas.errors import HotbedError, UserError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+BENCHES = Path(__file__).resolve().parents[2] / "tests" / "bench"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+
+    @app.command()
+    def bench(
+        only: Annotated[
+            str | None, typer.Option(help="Run this bench alone, such as report.")
+        ] = None,
+        artifacts: Annotated[Path, typer.Option(help="Where the JSON goes.")] = Path("artifacts"),
+        as_json: JsonFlag = False,
+    ) -> None:
+        """Measure controller, engine and report overhead; written to artifacts/bench/ too."""
+        scripts = sorted(BENCHES.glob("bench_*.py"))
+        if only is not None:
+            known = ", ".join(script.stem.removeprefix("bench_") for script in scripts)
+            scripts = [script for script in scripts if script.stem == f"bench_{only}"]
+            if not scripts:
+                raise UserError(f"bench {only}: no such bench; known: {known}.")
+        results: list[dict[str, Any]] = []
+        for script in scripts:
+            if not as_json:
+                print(f"{script.stem.removeprefix('bench_')} ...", flush=True)
+            results += _run(script)
+        now = datetime.now(UTC)
+        path = artifacts / "bench" / f"{now:%Y%m%dT%H%M%SZ}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        document = {"schema": 1, "at": now.isoformat(timespec="seconds"), "results": results}
+        path.write_text(json.dumps(document, indent=1) + "\n")
+        emit(document, as_json, lambda: _table(results))
+        if not as_json:
+            print(f"Written: {path.resolve()}")
+        if any(result["within"] is False for result in results):
+            raise typer.Exit(1)
+
+
+def _run(script: Path) -> list[dict[str, Any]]:
+    """A bench prints a JSON list of {name, value, unit, limit (or null), n, note}; a value of
+    null means that it could not be measured here, and `note` why."""
+    done = subprocess.run(
+        [sys.executable, str(script)],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=BENCHES.parents[1],
+        check=False,
+    )
+    try:
+        if done.returncode != 0:
+            raise ValueError(f"exit code {done.returncode}")
+        results: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+    except (ValueError, IndexError) as error:
+        raise HotbedError(f"{script.name} did not print a result: {error}.") from error
+    for result in results:
+        value, limit = result.get("value"), result.get("limit")
+        result["within"] = None if value is None or limit is None else value <= limit
+    return results
+
+
+def _table(results: list[dict[str, Any]]) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table("bench", "measured", "limit", "n", "", "note", box=box.SIMPLE_HEAD)
+    words = {True: "[green]within[/]", False: "[red]beyond[/]", None: ""}
+    for result in results:
+        value, limit, unit = result.get("value"), result.get("limit"), result.get("unit", "")
+        table.add_row(
+            result["name"],
+            "not measured" if value is None else f"{value:.4g} {unit}",
+            "" if limit is None else f"{limit:g} {unit}",
+            str(result.get("n", "")),
+            words[result["within"]],
+            str(result.get("note") or ""),
+        )
+    return table

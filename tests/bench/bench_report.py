@@ -1,0 +1,41 @@
+"""How long the report takes to be made from 1000 runs (synthetic folders, real analysis)."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "analysis"))
+
+from synthetic import cells, write_campaign
+
+from analysis.report import build
+
+RUNS = 1000
+
+
+def main() -> None:
+    """Print the result."""
+    per_block = sum(1 for _ in cells())
+    with tempfile.TemporaryDirectory() as folder:
+        artifacts = Path(folder)
+        write_campaign(artifacts, blocks=-(-RUNS // per_block))
+        start = time.perf_counter()
+        report = build(artifacts, "dlr-full")
+        seconds = time.perf_counter() - start
+    result = {
+        "name": f"report from {report.runs} runs",
+        "value": seconds,
+        "unit": "s",
+        "limit": 20.0,
+        "n": 1,
+        "note": None,
+    }
+    print(json.dumps([result]))
+
+
+if __name__ == "__main__":
+    main()
