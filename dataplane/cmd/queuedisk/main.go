@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -21,6 +22,15 @@ import (
 	"hotbed/dataplane/internal/queuedisk"
 	"hotbed/dataplane/internal/units"
 	"hotbed/dataplane/service"
+)
+
+// Both programs wait in system calls rather than compute. A goroutine in a system call keeps its
+// processor for up to 10 ms, and with as few processors as a small machine has cores the alarm's
+// goroutine then waits for one: on two cores the disk's alarm was late by 0.5 ms in the mean with two
+// processors and by 0.04 ms with eight, for less CPU time.
+const (
+	serveProcs = 8
+	checkProcs = 16
 )
 
 // usageError is a mistake on the command line: one sentence, exit status 2.
@@ -34,8 +44,12 @@ func main() {
 	defer stop()
 	run := serve
 	args := os.Args[1:]
+	procs := serveProcs
 	if len(args) > 0 && args[0] == "check" {
-		run, args = check, args[1:]
+		run, args, procs = check, args[1:], checkProcs
+	}
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(procs)
 	}
 	err := run(ctx, args)
 	var usage usageError
