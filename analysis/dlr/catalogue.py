@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from analysis.dlr import bars, lines, timelines
+from analysis.dlr import bars, lines, signals, timelines
 from analysis.figures import FigureEntry
 
 _BARS = "Mean of runs with 95 % confidence intervals; the diamond is what the paper states."
@@ -132,5 +132,12 @@ FIGURES: tuple[FigureEntry, ...] = (
         "From the journals of every DLR run, mean of runs with 95 % confidence intervals.",
         timelines.overhead,
         "11",
+    ),
+    FigureEntry(
+        "S1",
+        "DLR by signal (not in the paper)",
+        _PAIRED,
+        signals.by_signal,
+        "signals",
     ),
 )

@@ -141,6 +141,10 @@ def cells() -> Iterator[tuple[dict[str, Any], float, dict[str, float] | None]]:
         yield base | {"controller_parameters": parameters}, 150.0, None
     base = {"op": "seq", "scenario": "interference", "controller": "dlr"}
     yield base | {"controller_parameters": {"theta_i": 0.2}}, 165.0, None
+    for op in ("seq", "rand"):
+        for signal, gain in (("osd", 1.05), ("op_r_latency", 1.2)):
+            base = {"op": op, "scenario": "heterogeneity", "controller": "dlr", "signal": signal}
+            yield base, CALM[op] * HOT[op] * gain, None
     for exponent in (14, 16, 18, 24):
         for scenario in ("heterogeneity", "interference"):
             for controller in ("default", "reweight", "dlr"):

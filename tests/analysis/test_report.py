@@ -27,7 +27,7 @@ def test_every_figure_is_drawn_as_png_and_pdf(report: Report) -> None:
     expected = [
         n + p for n in map(str, (1, 3, 4, 5, 6, 7, 8, 9, 10, 11)) for p in parts.get(n, [""])
     ]
-    assert ids == expected
+    assert ids == [*expected, "S1"]
     for figure in report.figures:
         assert figure.missing is None
         assert figure.path is not None
@@ -38,7 +38,7 @@ def test_every_figure_is_drawn_as_png_and_pdf(report: Report) -> None:
 def test_the_page_stands_alone(report: Report) -> None:
     page = report.path.read_text()
     assert not re.search(r'(src|href)="(?!data:|#)', page)
-    assert page.count("data:image/png;base64") == 17
+    assert page.count("data:image/png;base64") == 18
     assert "heterogeneity-throughput" in page
 
 
