@@ -124,6 +124,7 @@ class Loop:
     def __init__(
         self,
         plan: Plan,
+        *,
         decider: Decider,
         store: Store,
         journal: JournalWriter,

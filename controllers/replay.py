@@ -1,0 +1,111 @@
+"""Recomputes every decision of a journal and tells the first one that comes out differently.
+
+The policy is pure, so parameters, seed, state and observation must give the same state and
+actions again, on any machine. `hotbed control replay` is this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from controllers.decide import PolicyError, decide, initial
+from controllers.journal import Journal
+from controllers.registry import code_hash, create, find
+
+
+_REPEATABLE = ("decide: decide() raised", "decide: decide() returned", "decide: illegal action")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A decision that came out differently: `what` is state, actions, error or initial state."""
+
+    step: int
+    what: str
+    expected: Any  # what the journal says
+    got: Any
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What a replay found. `same_code` tells whether the code is the one that was journalled."""
+
+    policy: str
+    decisions: int
+    difference: Difference | None
+    same_code: bool
+    torn: bool
+
+    @property
+    def equal(self) -> bool:
+        """Whether every decision came out as journalled."""
+        return self.difference is None
+
+    def sentence(self) -> str:
+        """The result for a person."""
+        code = "" if self.same_code else "; the controller's code differs from the journal's"
+        torn = "; the torn last line was left out" if self.torn else ""
+        if self.difference is None:
+            return f"{self.policy}: all {self.decisions} decisions are equal{code}{torn}"
+        d = self.difference
+        return (
+            f"{self.policy}: step {d.step}: the {d.what} differ: expected {d.expected}, "
+            f"got {d.got}{code}{torn}"
+        )
+
+
+def replay(journal: Journal, controllers_dirs: Sequence[Path] = ()) -> Replay:
+    """Recompute the decisions of `journal`.
+
+    Raises:
+        UserError: the controller is not to be found or refuses the journalled parameters.
+    """
+    header = journal.header
+    controller = find(header["policy"], controllers_dirs)
+    policy = create(controller, header["parameters"], header["seed"])
+    same_code = code_hash(controller) == header["code_hash"]
+    count = 0
+    difference: Difference | None = None
+    state: Any = initial(policy)
+    for line in journal.steps:
+        if line["observation"] is None or line["state_before"] is None:
+            continue  # sensing failed: there was no decision
+        if line["state_after"] is None and not str(line["error"]).startswith(_REPEATABLE):
+            continue  # the policy hung or died: not to be repeated in this process
+        # Each state must be the one that the step before it ended with.
+        if state != line["state_before"]:
+            difference = Difference(line["step"], "states before", line["state_before"], state)
+            break
+        count += 1
+        difference = _compare(line, *_again(policy, line))
+        if difference is not None:
+            break
+        if line["state_after"] is not None:
+            state = line["state_after"]
+    return Replay(header["policy"], count, difference, same_code, journal.torn)
+
+
+def _again(policy: Any, line: Any) -> tuple[Any, Any, str | None]:
+    try:
+        decision = decide(policy, line["state_before"], line["observation"])
+    except PolicyError as error:
+        return None, None, str(error)
+    return decision.state, decision.actions, None
+
+
+def _compare(line: Any, state: Any, actions: Any, error: str | None) -> Difference | None:
+    step = line["step"]
+    if line["state_after"] is None:
+        # The decision ended the controller: it raised, hung or was illegal.
+        same = error is None or line["error"] == f"decide: {error}"
+        return None if same else Difference(step, "errors", line["error"], f"decide: {error}")
+    if error is not None:
+        return Difference(step, "errors", None, error)
+    if actions != line["actions"]:
+        return Difference(step, "actions", line["actions"], actions)
+    if state != line["state_after"]:
+        return Difference(step, "states after", line["state_after"], state)
+    return None

@@ -1,0 +1,216 @@
+"""A Ceph-like store in memory, for tests, demonstrations without a cluster, and other rooms' fakes.
+
+Affinities and upmaps have Ceph's semantics: an upmap replaces a PG's up set; then the up set is
+walked in order and an OSD with an affinity below 1 is passed over when a hash of (PG, OSD) says
+so; if all are passed over, the first one passed serves. (Ceph hashes with rjenkins, this with
+BLAKE2: the same law, other PGs.) Pressures are whatever the test says they are. It measures
+nothing: no run made on it is a measurement.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from schemas.errors import StoreError
+from testbed.stores.contract import (
+    BALANCER,
+    HOT,
+    OSDS,
+    PG_UPMAP,
+    PGS,
+    PRESSURE,
+    PRIMARY_AFFINITY,
+    REWEIGHT_BY_UTILIZATION,
+    Action,
+    ClearUpmap,
+    Effect,
+    MoveReplica,
+    Needs,
+    Observation,
+    Osd,
+    Pg,
+    ReweightByUtilization,
+    SetBalancer,
+    SetPrimaryAffinity,
+    SwapPrimary,
+)
+
+EVERYTHING = Needs(
+    senses=frozenset({PRESSURE, OSDS, PGS, HOT}),
+    acts=frozenset({PRIMARY_AFFINITY, REWEIGHT_BY_UTILIZATION, PG_UPMAP, BALANCER}),
+)
+
+Pressures = Callable[[int], Mapping[int, float]]
+"""Number of the sense (from 0) to percent by OSD."""
+
+
+def passed_over(pg: str, osd: int, affinity: float) -> bool:
+    """Whether an OSD with `affinity` declines to be primary of `pg`; a fixed draw for each pair."""
+    if affinity >= 1:
+        return False
+    digest = hashlib.blake2b(f"{pg}/{osd}".encode(), digest_size=2).digest()
+    return int.from_bytes(digest, "big") >= affinity * 0x10000
+
+
+def acting_set(pg: str, up: Sequence[int], affinity: Mapping[int, float]) -> tuple[int, ...]:
+    """`up` with the OSD that serves as primary moved to the front."""
+    for osd in up:
+        if not passed_over(pg, osd, affinity[osd]):
+            return (osd, *(other for other in up if other != osd))
+    return tuple(up)
+
+
+def place(osds: Sequence[int], pg_count: int, size: int, seed: int) -> dict[str, tuple[int, ...]]:
+    """Random replica sets, as CRUSH would draw them on one OSD a node."""
+    random = Random(seed)
+    return {f"1.{n:x}": tuple(random.sample(list(osds), size)) for n in range(pg_count)}
+
+
+class FakeStore:
+    """A store with `osd_count` OSDs, one on each node ``node<i>``.
+
+    Args:
+        pressures: what is sensed; calm everywhere by default.
+        fail_senses, fail_acts: numbers (from 0) of the calls that raise StoreError.
+        hang_s: seconds by which every sense is late.
+        path: keep the OSD map in this file, so that it outlives the process.
+    """
+
+    def __init__(
+        self,
+        osd_count: int = 8,
+        pg_count: int = 128,
+        size: int = 2,
+        *,
+        seed: int = 0,
+        pressures: Pressures | None = None,
+        hot: Callable[[int], frozenset[int]] | None = None,
+        fail_senses: frozenset[int] = frozenset(),
+        fail_acts: frozenset[int] = frozenset(),
+        hang_s: float = 0.0,
+        offers: Needs = EVERYTHING,
+        interval_s: float = 20.0,
+        path: Path | None = None,
+    ) -> None:
+        self.osds = {i: Osd(i, f"node{i}") for i in range(osd_count)}
+        self.crush = place(range(osd_count), pg_count, size, seed)
+        self.upmaps: dict[str, tuple[int, ...]] = {}
+        self.balancer = "none"
+        self.epoch = 1
+        self.senses = 0
+        self.acts = 0
+        self.fail_restores = 0  # this many restores fail before one works
+        self._pressures = pressures or (lambda _: dict.fromkeys(self.osds, 5.0))
+        self._hot = hot
+        self._fail_senses = fail_senses
+        self._fail_acts = fail_acts
+        self._hang_s = hang_s
+        self._offers = offers
+        self._interval_s = interval_s
+        self._path = path
+        if path is not None and path.exists():
+            self._apply(json.loads(path.read_text()))
+
+    def offers(self) -> Needs:
+        """See `Store`."""
+        return self._offers
+
+    def sense(self, senses: frozenset[str]) -> Observation:
+        """See `Store`."""
+        number, self.senses = self.senses, self.senses + 1
+        if self._hang_s:
+            time.sleep(self._hang_s)
+        if number in self._fail_senses:
+            raise StoreError(f"sense {number} failed, as it was told to")
+        return Observation(
+            t_s=number * self._interval_s,
+            interval_s=self._interval_s,
+            pressure=dict(self._pressures(number)) if PRESSURE in senses else {},
+            osds=tuple(self.osds.values()) if OSDS in senses else (),
+            pgs=self.pgs() if PGS in senses else (),
+            hot=self._hot(number) if HOT in senses and self._hot else None,
+        )
+
+    def pgs(self) -> tuple[Pg, ...]:
+        """The PG map now."""
+        affinity = {osd.id: osd.primary_affinity for osd in self.osds.values()}
+        result = []
+        for pg, crush in self.crush.items():
+            up = acting_set(pg, self.upmaps.get(pg, crush), affinity)
+            result.append(Pg(pg, up, up, pg in self.upmaps))
+        return tuple(result)
+
+    def primaries(self) -> dict[int, int]:
+        """How many PGs each OSD serves."""
+        counts = dict.fromkeys(self.osds, 0)
+        for pg in self.pgs():
+            counts[pg.primary] += 1
+        return counts
+
+    def act(self, actions: Sequence[Action]) -> Sequence[Effect]:
+        """See `Store`. Alike actions make one epoch."""
+        number, self.acts = self.acts, self.acts + 1
+        if number in self._fail_acts:
+            raise StoreError(f"act {number} failed, as it was told to")
+        effects = [self._one(action) for action in actions]
+        self.epoch += len({action.kind for action in actions})
+        self._keep()
+        return effects
+
+    def _one(self, action: Action) -> Effect:
+        if isinstance(action, SetPrimaryAffinity):
+            osd = self.osds[action.osd]
+            self.osds[action.osd] = replace(osd, primary_affinity=round(action.value, 4))
+        elif isinstance(action, SwapPrimary):
+            up = self.upmaps.get(action.pg, self.crush[action.pg])
+            if action.osd not in up:
+                return Effect(False, f"osd.{action.osd} holds no replica of {action.pg}")
+            self.upmaps[action.pg] = (action.osd, *(osd for osd in up if osd != action.osd))
+        elif isinstance(action, ClearUpmap):
+            self.upmaps.pop(action.pg, None)
+        elif isinstance(action, MoveReplica):
+            up = self.upmaps.get(action.pg, self.crush[action.pg])
+            moved = (action.target if osd == action.source else osd for osd in up)
+            self.upmaps[action.pg] = tuple(moved)
+        elif isinstance(action, ReweightByUtilization):
+            # All OSDs are equally full: there is nothing to change, as under a fio hotspot.
+            return Effect(True, "no change", detail={"weights_changed": 0, "bytes_moved": 0})
+        elif isinstance(action, SetBalancer):
+            self.balancer = action.mode
+        return Effect(True)
+
+    def save(self) -> Mapping[str, Any]:
+        """See `Store`."""
+        return {
+            "osds": [asdict(osd) for osd in self.osds.values()],
+            "upmaps": {pg: list(osds) for pg, osds in self.upmaps.items()},
+            "balancer": self.balancer,
+        }
+
+    def restore(self, saved: Mapping[str, Any]) -> Sequence[Effect]:
+        """See `Store`."""
+        if self.fail_restores:
+            self.fail_restores -= 1
+            raise StoreError("the restore failed, as it was told to")
+        before = json.dumps(self.save())
+        self._apply(saved)
+        self._keep()
+        return [] if json.dumps(self.save()) == before else [Effect(True, "put back")]
+
+    def _apply(self, saved: Mapping[str, Any]) -> None:
+        self.osds = {osd["id"]: Osd(**osd) for osd in saved["osds"]}
+        self.upmaps = {pg: tuple(osds) for pg, osds in saved["upmaps"].items()}
+        self.balancer = saved["balancer"]
+
+    def _keep(self) -> None:
+        if self._path is not None:
+            temporary = self._path.with_suffix(".new")
+            temporary.write_text(json.dumps(self.save()))
+            temporary.replace(self._path)

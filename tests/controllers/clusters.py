@@ -1,0 +1,63 @@
+"""Hypothesis strategies and small helpers shared by the controllers' tests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import strategies as st
+
+from controllers.contract import LoopPolicy
+from testbed.stores.contract import ClearUpmap, Observation, Osd, Pg, SwapPrimary
+from testbed.stores.fake import FakeStore
+
+PERCENT = st.floats(0, 100)
+
+
+@st.composite
+def observations(draw: st.DrawFn, max_osds: int = 10, max_pgs: int = 60) -> Observation:
+    """A cluster with any pressures, replica sets, primaries, and PGs of any size."""
+    count = draw(st.integers(2, max_osds))
+    osds = tuple(Osd(i, f"n{i}", up=draw(st.booleans()) or i < 2) for i in range(count))
+    size = draw(st.integers(1, min(3, count)))
+    pgs = []
+    for number in range(draw(st.integers(0, max_pgs))):
+        up = tuple(draw(st.permutations(range(count)))[:size])
+        acting = up if draw(st.integers(0, 9)) else tuple(reversed(up))
+        pgs.append(Pg(f"1.{number:x}", up, acting, bytes=draw(st.integers(0, 1 << 30))))
+    pressure = {i: draw(PERCENT) for i in range(count) if draw(st.integers(0, 9))}
+    return Observation(0, 20, pressure=pressure, osds=osds, pgs=tuple(pgs))
+
+
+def renumbered(observation: Observation, names: dict[int, int]) -> Observation:
+    """The same cluster with other OSD numbers."""
+    return replace(
+        observation,
+        pressure={names[osd]: value for osd, value in observation.pressure.items()},
+        osds=tuple(replace(osd, id=names[osd.id]) for osd in observation.osds),
+        pgs=tuple(
+            replace(
+                pg,
+                up=tuple(names[osd] for osd in pg.up),
+                acting=tuple(names[osd] for osd in pg.acting),
+            )
+            for pg in observation.pgs
+        ),
+    )
+
+
+def settle(policy: LoopPolicy, store: FakeStore, steps: int) -> list[int]:
+    """Let `policy` steer `store`; how many actions each step took."""
+    state = policy.initial()
+    counts = []
+    for _ in range(steps):
+        state, actions = policy.decide(state, store.sense(policy.needs.senses))
+        store.act(actions)
+        counts.append(len(actions))
+    return counts
+
+
+def upmap_actions(actions: object) -> list[SwapPrimary | ClearUpmap]:
+    """`actions`, all of which must be upmaps."""
+    assert isinstance(actions, (list, tuple))
+    assert all(isinstance(action, (SwapPrimary, ClearUpmap)) for action in actions)
+    return list(actions)

@@ -1,0 +1,135 @@
+"""default, reweight, upmap, oracle, dlr-auto, and what all policies have in common."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from clusters import PERCENT, observations, settle
+
+from controllers.decide import InProcess, decide
+from controllers.dlr_auto.memory import BINS, remember, split
+from controllers.registry import available, create, find
+from testbed.stores.contract import (
+    ReweightByUtilization,
+    SetPrimaryAffinity,
+    observation_to_json,
+)
+from testbed.stores.fake import FakeStore
+
+NAMES = sorted(available())
+CALM = dict.fromkeys(range(8), 5.0)
+
+
+def hot(number: int) -> dict[int, float]:
+    return {osd: 97.0 if osd < 4 else 5.0 for osd in range(8)}
+
+
+def test_the_seven_controllers_are_there():
+    assert NAMES == ["default", "dlr", "dlr-auto", "dlr-pg", "oracle", "reweight", "upmap"]
+
+
+def test_default_does_nothing():
+    assert sum(settle(create(find("default"), {}, 1), FakeStore(pressures=hot), 5)) == 0
+
+
+def test_reweight_gives_the_command_with_cephs_defaults_every_interval():
+    policy = create(find("reweight"), {}, 1)
+    _, actions = policy.decide({}, FakeStore().sense(policy.needs.senses))
+    assert list(actions) == [ReweightByUtilization(120, 0.05, 4)]
+    assert settle(policy, FakeStore(), 3) == [1, 1, 1]
+
+
+def test_upmap_switches_the_balancer_on_once():
+    store = FakeStore()
+    assert settle(create(find("upmap"), {}, 1), store, 3) == [1, 0, 0]
+    assert store.balancer == "upmap"
+
+
+def test_the_oracle_follows_the_truth():
+    store = FakeStore(hot=lambda n: frozenset({1, 2} if n < 2 else {5}))
+    policy = create(find("oracle"), {}, 1)
+    assert settle(policy, store, 4) == [2, 0, 3, 0]
+    low = {osd.id for osd in store.osds.values() if osd.primary_affinity == 0.1}
+    assert low == {5}
+
+
+def test_the_oracle_waits_for_the_truth():
+    assert settle(create(find("oracle"), {}, 1), FakeStore(), 2) == [0, 0]
+
+
+@given(observations(), PERCENT)
+@pytest.mark.parametrize("name", ["dlr", "dlr-auto"])
+def test_no_action_on_uniform_pressure(name, observation, level):
+    policy = create(find(name), {}, 1)
+    uniform = observation.__class__(
+        0, 20, pressure=dict.fromkeys(observation.pressure, level), osds=observation.osds
+    )
+    state, actions = policy.decide(policy.initial(), uniform)
+    assert not actions
+    _, actions = policy.decide(state, uniform)
+    assert not actions
+
+
+@given(st.lists(observations(max_pgs=0), min_size=1, max_size=6))
+def test_auto_keeps_affinities_between_floor_and_one(series):
+    policy = create(find("dlr-auto"), {}, 1)
+    state = policy.initial()
+    for observation in series:
+        state, actions = policy.decide(state, observation)
+        assert all(isinstance(a, SetPrimaryAffinity) and 0.1 <= a.value <= 1 for a in actions)
+
+
+def test_auto_works_on_a_signal_that_never_reaches_the_papers_thresholds():
+    def faint(number: int) -> dict[int, float]:
+        return {osd: (38.0 if osd < 4 else 6.0) + (osd + number) % 3 for osd in range(8)}
+
+    by_paper, by_signal = FakeStore(pressures=faint), FakeStore(pressures=faint)
+    assert sum(settle(create(find("dlr"), {}, 1), by_paper, 5)) == 0
+    settle(create(find("dlr-auto"), {}, 1), by_signal, 5)
+    assert [by_signal.osds[i].primary_affinity for i in range(8)] == pytest.approx(
+        [0.1] * 4 + [1.0] * 4, abs=1e-3
+    )
+
+
+def test_auto_gives_calm_osds_their_affinity_back_and_rests():
+    store = FakeStore(pressures=lambda n: hot(n) if n < 4 else CALM)
+    counts = settle(create(find("dlr-auto"), {}, 1), store, 10)
+    assert all(osd.primary_affinity == 1 for osd in store.osds.values())
+    assert sum(counts[6:]) == 0
+
+
+def test_auto_sees_no_clusters_in_noise():
+    def noise(number: int) -> dict[int, float]:
+        return {osd: 20.0 + (osd * 7 + number * 3) % 10 for osd in range(8)}
+
+    assert sum(settle(create(find("dlr-auto"), {}, 1), FakeStore(pressures=noise), 10)) == 0
+
+
+@given(st.lists(st.lists(PERCENT, min_size=1, max_size=30), min_size=1, max_size=8))
+def test_a_split_lies_within_what_was_seen(series):
+    memory = [0.0] * BINS
+    for pressures in series:
+        memory = remember(memory, pressures, 0.7)
+    found = split(memory)
+    seen = [value for pressures in series for value in pressures]
+    if found is None:
+        assert len({min(BINS - 1, int(value / 2)) for value in seen}) == 1
+        return
+    assert min(seen) - 2 <= found.low < found.high <= max(seen) + 2
+    assert 0 <= found.separation <= 1 + 1e-9
+
+
+@given(st.lists(observations(max_pgs=20), min_size=1, max_size=4))
+@pytest.mark.parametrize("name", NAMES)
+def test_decisions_are_the_same_in_every_replay(name, series):
+    """Fresh policies, arguments by way of JSON, and no mutation of what was given."""
+    one, other = (create(find(name), {}, 7) for _ in range(2))
+    decider = InProcess(one)
+    state = decider.initial()
+    for observation in series:
+        seen = observation_to_json(observation)
+        first = decider.decide(state, seen)
+        assert decide(other, state, seen) == first
+        assert seen == observation_to_json(observation)
+        state = first.state

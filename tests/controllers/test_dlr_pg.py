@@ -1,0 +1,184 @@
+"""dlr-pg: what it may do, what it must not, and that it beats affinities at their own game."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from clusters import PERCENT, observations, renumbered, settle, upmap_actions
+
+from controllers.common.closed_network import throughput
+from controllers.dlr_pg.swaps import Problem, osd_loads, plan
+from controllers.registry import create, find
+from testbed.stores.contract import ClearUpmap, SwapPrimary
+from testbed.stores.fake import FakeStore
+
+HOT = {osd: 97.0 if osd < 4 else 5.0 for osd in range(8)}
+CALM = dict.fromkeys(range(8), 5.0)
+
+
+def dlr_pg(**parameters):
+    return create(find("dlr-pg"), parameters, 1)
+
+
+def model(store: FakeStore, speed: dict[int, float]) -> float:
+    """Throughput that the closed-network model gives for the store's primaries."""
+    counts = store.primaries()
+    total = sum(counts.values())
+    return throughput([counts[osd] / total / speed[osd] for osd in counts], 16)
+
+
+@given(observations())
+def test_only_members_of_the_up_set_within_the_budget_and_no_pg_twice(observation):
+    policy = dlr_pg(max_swaps=5, theta_i=0)
+    _, actions = policy.decide(policy.initial(), observation)
+    up = {pg.id: pg.up for pg in observation.pgs}
+    down = {osd.id for osd in observation.osds if not osd.up}
+    swaps = upmap_actions(actions)
+    assert len(swaps) <= 5
+    assert len({swap.pg for swap in swaps}) == len(swaps)
+    assert all(isinstance(swap, SwapPrimary) and swap.osd in up[swap.pg] for swap in swaps)
+    assert not {swap.osd for swap in swaps if isinstance(swap, SwapPrimary)} & down
+
+
+@given(observations(), PERCENT)
+def test_nothing_on_uniform_pressure(observation, level):
+    policy = dlr_pg()
+    pressure = dict.fromkeys(observation.pressure, level)
+    observation = observation.__class__(
+        0, 20, pressure=pressure, osds=observation.osds, pgs=observation.pgs
+    )
+    _, actions = policy.decide(policy.initial(), observation)
+    assert not actions
+
+
+@given(observations(), st.randoms(use_true_random=False))
+def test_renumbering_the_osds_renumbers_the_swaps(observation, random):
+    numbers = [osd.id for osd in observation.osds]
+    names = dict(zip(numbers, random.sample(range(100), len(numbers)), strict=True))
+    policy = dlr_pg(theta_i=0)
+    _, actions = policy.decide(policy.initial(), observation)
+    _, others = policy.decide(policy.initial(), renumbered(observation, names))
+    expected = [SwapPrimary(swap.pg, names[swap.osd]) for swap in upmap_actions(actions)]
+    assert list(others) == expected
+
+
+def test_hot_osds_keep_their_share_and_calm_ones_are_filled_evenly():
+    store = FakeStore(pressures=lambda _: HOT, seed=3)
+    policy = dlr_pg()
+    settle(policy, store, 3)
+    counts = store.primaries()
+    hot, calm = [counts[i] for i in range(4)], [counts[i] for i in range(4, 8)]
+    both_hot = sum(max(pg.up) < 4 for pg in store.pgs())
+    assert sum(hot) >= both_hot
+    # Water-filling: 128 PGs over 4 + 4 * 0.35 of capacity are 23.7 and 8.3 for each.
+    assert max(calm) - min(calm) <= 2
+    assert max(hot) - min(hot) <= 2
+    assert sum(hot) / 4 == pytest.approx(8.3, abs=1)
+
+
+def test_it_beats_affinities_in_the_model_on_every_seed():
+    speed = {osd: 0.5 if osd < 4 else 1.0 for osd in range(8)}
+    ratios = []
+    for seed in range(8):
+        swapped, affine = (FakeStore(pressures=lambda _: HOT, seed=seed) for _ in range(2))
+        settle(dlr_pg(), swapped, 3)
+        settle(create(find("dlr"), {}, 1), affine, 3)
+        ratios.append(model(swapped, speed) / model(affine, speed))
+    assert min(ratios) > 1
+
+
+def test_one_step_is_enough_and_then_it_rests():
+    store = FakeStore(pressures=lambda _: HOT, seed=1)
+    counts = settle(dlr_pg(), store, 8)
+    assert 0 < counts[0] <= 64
+    assert sum(counts[2:]) == 0
+
+
+def test_the_swaps_are_undone_after_two_calm_intervals():
+    store = FakeStore(pressures=lambda n: HOT if n < 3 else CALM)
+    counts = settle(dlr_pg(), store, 8)
+    assert counts[3] == 0
+    assert counts[4] > 0
+    assert store.upmaps == {}
+    assert sum(counts[5:]) == 0
+
+
+def test_a_pin_of_somebody_else_is_left_alone():
+    store = FakeStore(pressures=lambda n: HOT if n < 3 else CALM)
+    foreign = {pg: osds for pg, osds in store.crush.items() if set(osds) <= {0, 5}}
+    pg, osds = next(iter(foreign.items()), next(iter(store.crush.items())))
+    store.upmaps[pg] = (osds[1], osds[0])
+    settle(dlr_pg(), store, 8)
+    assert store.upmaps == {pg: (osds[1], osds[0])}
+
+
+def test_no_step_that_does_not_pay_for_its_stall():
+    store = FakeStore(pressures=lambda _: HOT)
+    assert sum(settle(dlr_pg(stall_s=30, horizon=1), store, 5)) == 0
+
+
+def test_the_stall_budget_holds_when_hotspots_move_every_interval():
+    def moving(number: int) -> dict[int, float]:
+        return {osd: 97.0 if (osd + number) % 8 < 4 else 5.0 for osd in range(8)}
+
+    store = FakeStore(pressures=moving, interval_s=4)
+    counts = settle(dlr_pg(stall_share=0.05, stall_burst_s=2), store, 40)
+    epochs = sum(count > 0 for count in counts)
+    # A burst of two stalls of 1 s, then one for every 20 s.
+    assert 2 < epochs <= 2 + 40 * 4 * 0.05 + 1
+
+
+def test_going_back_to_the_first_order_takes_the_pin_away():
+    def first_four_then_last_four(number: int) -> dict[int, float]:
+        return {osd: 97.0 if (osd < 4) == (number < 4) else 5.0 for osd in range(8)}
+
+    store = FakeStore(pressures=first_four_then_last_four)
+    settle(dlr_pg(), store, 4)
+    state, senses = dlr_pg().initial(), dlr_pg().needs.senses
+    pinned = {pg: list(store.crush[pg]) for pg in store.upmaps}
+    state = {**state, "pinned": pinned}
+    _, actions = dlr_pg().decide(state, store.sense(senses))
+    cleared = [action.pg for action in actions if isinstance(action, ClearUpmap)]
+    assert cleared
+    assert all(
+        store.crush[action.pg][0] != action.osd
+        for action in actions
+        if isinstance(action, SwapPrimary) and action.pg in pinned
+    )
+
+
+@given(
+    st.lists(st.permutations(range(4)), min_size=1, max_size=7),
+    st.lists(st.floats(0.2, 1), min_size=4, max_size=4),
+)
+@settings(max_examples=60)
+def test_close_to_the_best_assignment_there_is(orders, capacities):
+    """Against every assignment of up to seven PGs to one of their two OSDs."""
+    movable = {f"1.{n}": tuple(order[:2]) for n, order in enumerate(orders)}
+    loads = dict.fromkeys(movable, 1 / len(movable))
+    capacity = dict(enumerate(capacities))
+    primaries = {pg: osds[0] for pg, osds in movable.items()}
+    problem = Problem(movable, primaries, loads, capacity)
+
+    def cost(assignment):
+        load = osd_loads(assignment, loads, list(capacity))
+        return sum(load[osd] ** 2 / 2 / capacity[osd] for osd in load)
+
+    found = cost(primaries | plan(problem, 0.0, 100))
+    everything = itertools.product(*movable.values())
+    best = min(cost(dict(zip(movable, choice, strict=True))) for choice in everything)
+    assert found <= cost(primaries) + 1e-12
+    # A swap at a time cannot pass every hill: one PG's worth of cost is allowed.
+    assert found <= best + (1 / len(movable)) ** 2 / min(capacities)
+
+
+@given(observations(max_osds=6, max_pgs=30))
+@settings(max_examples=40)
+def test_constant_pressures_come_to_rest(observation):
+    count = len(observation.osds)
+    store = FakeStore(count, 30, min(2, count), pressures=lambda _: observation.pressure)
+    counts = settle(dlr_pg(theta_i=0), store, 40)
+    assert sum(counts[-10:]) == 0
