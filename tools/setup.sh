@@ -145,15 +145,13 @@ sys.exit(sys.version_info < tuple(map(int, '$min_python'.split('.'))))" 2>/dev/n
     return 1
 }
 
-make_venv() { # make_venv PYTHON
-    "$1" -m venv "$venv"
-    # A half-made or moved environment cannot be trusted: make it anew.
-    "$venv/bin/python" -m pip --version || "$1" -m venv --clear "$venv"
+make_venv() { # make_venv PYTHON: always anew, for of a half-made or moved one no file can be trusted
+    "$1" -m venv --clear "$venv"
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
         --require-hashes -r tools/bootstrap.lock
 }
 
-base_hash=$(hash_of "$PWD" "$min_python" <<<tools/bootstrap.lock)
+base_hash=$(hash_of "$(pwd -P)" "$min_python" <<<tools/bootstrap.lock)
 if ! fresh base "$base_hash" || ! [ -x $venv/bin/uv ] || ! $venv/bin/python -c '' 2>/dev/null; then
     python=$(find_python) ||
         die "Python $min_python or newer with its venv module is needed, and $(python3 --version 2>&1 || true)" \
