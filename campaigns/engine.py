@@ -94,7 +94,7 @@ class Engine:
         self._executor = executor
         self._progress = progress
         self._clock = clock
-        self._estimator = Estimator(plan.campaign.time_scale)
+        self.estimator = Estimator(plan.campaign.time_scale)
         self._stop = False
 
     def pending(self) -> list[Cell]:
@@ -107,7 +107,7 @@ class Engine:
         pending = self.pending()
         done_before = len(self._plan.cells) - len(pending)
         tally = _Tally()
-        self._progress.begin(self._plan, done_before, self._estimator.left(pending))
+        self._progress.begin(self._plan, done_before, self.estimator.left(pending))
         with self._signals():
             for index, cell in enumerate(pending):
                 if self._stop or tally.gave_up:
@@ -142,10 +142,10 @@ class Engine:
         campaign = self._plan.campaign
         budget = Counter({"failed": campaign.retries, "spoiled": campaign.spoiled_retries})
         while not self._stop:
-            self._progress.cell_started(cell, self._estimator.planned(cell))
+            self._progress.cell_started(cell, self.estimator.planned(cell))
             outcome = self._executor.execute(cell)
             if outcome.status == "done":
-                self._estimator.observe(cell, outcome.seconds)
+                self.estimator.observe(cell, outcome.seconds)
             self._progress.cell_ended(cell, outcome, self._left_after(outcome, rest))
             if outcome.status == "done":
                 return None
@@ -161,7 +161,7 @@ class Engine:
         return "interrupted"
 
     def _left_after(self, outcome: Outcome, rest: list[Cell]) -> float:
-        return self._estimator.left(rest[1:] if outcome.status == "done" else rest)
+        return self.estimator.left(rest[1:] if outcome.status == "done" else rest)
 
     def _result(
         self, pending: list[Cell], done_before: int, tally: _Tally, seconds: float

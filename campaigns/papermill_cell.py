@@ -21,8 +21,13 @@ from campaigns.job import ERROR_FILE, Job, read_job
 
 _PR_SET_PDEATHSIG = 1
 _KERNEL_START_S = 60
-_client: Any = None  # the notebook client whose kernel runs
-_interrupted = False
+
+
+class _Running:
+    """What the signal handler must reach."""
+
+    client: Any = None  # the notebook client whose kernel runs
+    interrupted = False
 
 
 def main(folder: Path) -> int:
@@ -67,8 +72,15 @@ def _execute(job: Job, folder: Path) -> None:
         def execute_managed_notebook(
             cls, nb_man: Any, kernel_name: str, log_output: bool = False, **kwargs: Any
         ) -> None:
-            global _client
             from papermill.clientwrap import PapermillNotebookClient
+
+            class Client(PapermillNotebookClient):  # type: ignore[misc]
+                """Starts no further cell once interrupted: an idle kernel ignores SIGINT."""
+
+                def execute_cell(self, *arguments: Any, **named: Any) -> Any:
+                    if _Running.interrupted:
+                        raise KeyboardInterrupt
+                    return super().execute_cell(*arguments, **named)
 
             known = remove_args(
                 ["input_path", "stdout_file", "stderr_file", "start_timeout"], **kwargs
@@ -76,8 +88,8 @@ def _execute(job: Job, folder: Path) -> None:
             options = merge_kwargs(
                 known, kernel_name=kernel_name, timeout=None, startup_timeout=_KERNEL_START_S
             )
-            _client = PapermillNotebookClient(nb_man, **options)
-            _client.execute()
+            _Running.client = Client(nb_man, **options)
+            _Running.client.execute()
 
     papermill_engines.register("hotbed", Interruptible)
     # The kernel imports this repository wherever the notebook lies.
@@ -98,9 +110,8 @@ def _execute(job: Job, folder: Path) -> None:
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    global _interrupted
-    _interrupted = True
-    process = getattr(getattr(_client, "km", None), "provisioner", None)
+    _Running.interrupted = True
+    process = getattr(getattr(_Running.client, "km", None), "provisioner", None)
     pid = getattr(process, "pid", None)
     if pid is None:
         raise KeyboardInterrupt
@@ -111,7 +122,7 @@ def _explain(error: BaseException) -> tuple[str, str]:
     """Name and message of what went wrong in the notebook."""
     kind = getattr(error, "ename", type(error).__name__)
     message = str(getattr(error, "evalue", error)).strip()
-    if _interrupted or isinstance(error, KeyboardInterrupt) or kind == "KeyboardInterrupt":
+    if _Running.interrupted or isinstance(error, KeyboardInterrupt) or kind == "KeyboardInterrupt":
         return "KeyboardInterrupt", "interrupted"
     if kind == "DeadKernelError":
         return kind, "the notebook's kernel died (out of memory, or killed)"

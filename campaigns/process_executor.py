@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -201,10 +202,9 @@ class ProcessExecutor:
 
     def _full(self, seconds: float = 0.0, attempt: int | None = None) -> Outcome:
         self._reserve.release()
-        try:
+        # If even this does not fit, it is said on the terminal alone.
+        with contextlib.suppress(OSError):
             self._ledger.append("failed", reason=self._full_sentence())
-        except OSError:
-            pass  # said on the terminal; the ledger closes a torn line at its next append
         return Outcome("failed", self._full_sentence(), seconds, attempt, fatal=True)
 
     def _full_sentence(self) -> str:
@@ -223,10 +223,8 @@ def _wait(process: subprocess.Popen[bytes], seconds: float) -> bool:
 
 
 def _signal(process: subprocess.Popen[bytes], number: int) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         process.send_signal(number)
-    except ProcessLookupError:
-        pass
 
 
 def _says_full(reason: str | None) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from campaigns.cell_parameters import CellParameters, check, parameter_names
 from campaigns.plan import raw_cells
+from controllers.registry import Controller, create
 from schemas.campaign import Campaign, Grid
 from schemas.errors import UserError
 from testbed.spec import TestbedSpec
@@ -16,7 +17,7 @@ def validate(
     campaign: Campaign,
     file: Path,
     *,
-    controllers: Iterable[str],
+    controllers: Mapping[str, Controller],
     spec: TestbedSpec | None = None,
     figure: str | None = None,
 ) -> Mapping[str, list[CellParameters]]:
@@ -27,7 +28,6 @@ def validate(
     Raises:
         UserError: file, grid, key and what is allowed.
     """
-    known = sorted(controllers)
     cells: dict[str, list[CellParameters]] = {}
     for grid in campaign.grids:
         where = f"{file}: grid {grid.name}"
@@ -35,9 +35,9 @@ def validate(
         typed = [check(raw, where) for raw in raw_cells(campaign, grid)]
         if not typed:
             raise UserError(f"{where}: exclude leaves no cell.")
-        for parameters in typed:
-            _check_controller(parameters, known, where)
-            if spec is not None:
+        typed = [_with_controller(parameters, controllers, where) for parameters in typed]
+        if spec is not None:
+            for parameters in typed:
                 _check_against(parameters, spec, where)
         cells[grid.name] = typed
     if figure is None:
@@ -81,12 +81,21 @@ def _check_exclude(grid: Grid, where: str) -> None:
                 )
 
 
-def _check_controller(parameters: CellParameters, known: list[str], where: str) -> None:
-    if parameters.controller not in known:
+def _with_controller(
+    parameters: CellParameters, known: Mapping[str, Controller], where: str
+) -> CellParameters:
+    """`parameters` with the controller's own name, once it has accepted its parameters."""
+    name = parameters.controller.replace("_", "-")
+    if name not in known:
         raise UserError(
             f"{where}: controller: there is no controller {parameters.controller!r}; there are "
-            f"{', '.join(known) or 'none'} (more with --controllers-dir)."
+            f"{', '.join(sorted(known)) or 'none'} (more with --controllers-dir)."
         )
+    try:
+        create(known[name], parameters.controller_parameters, 0)
+    except UserError as error:
+        raise UserError(f"{where}: controller_parameters: {error}") from error
+    return parameters.model_copy(update={"controller": name})
 
 
 def _check_against(parameters: CellParameters, spec: TestbedSpec, where: str) -> None:

@@ -1,0 +1,201 @@
+"""One cell: clean, settle, disturb, control, measure, put back, judge, write.
+
+What the notebook calls. The order is the design's ("Clean before, honest after"); everything that
+is started is stopped in reverse order, also on an error or Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from campaigns.cell_parameters import CellParameters, check
+from campaigns.durable import write_file
+from campaigns.estimate import lead_s
+from campaigns.job import Job
+from campaigns.judge import spoiled
+from campaigns.provenance import provenance
+from campaigns.run_store import write_run
+from campaigns.services import CellSetting, Ground, Load, Services
+from schemas.errors import HotbedError
+from schemas.run import Run, RunStatus, Summary
+
+
+@dataclass(frozen=True)
+class CellContext:
+    """Where and as what a cell runs. `sleep` is injected so that tests need not wait."""
+
+    job: Job
+    ground: Ground
+    folder: Path
+    sleep: Callable[[float], None] = time.sleep
+
+    @property
+    def parameters(self) -> CellParameters:
+        """The job's parameters, typed."""
+        return check(self.job.parameters, f"run {self.job.run_id}")
+
+    def setting(self, parameters: CellParameters) -> CellSetting:
+        """The cell as the services see it."""
+        extra = self.job.controllers_dir
+        return CellSetting(
+            parameters=parameters,
+            seed=self.job.seed,
+            block=self.job.block,
+            time_scale=self.job.time_scale,
+            folder=self.folder,
+            controllers_dir=None if extra is None else Path(extra),
+        )
+
+
+class Phases:
+    """How long each phase took, seconds; a phase met twice adds up."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        """Time a block."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            spent = self.seconds.get(name, 0.0) + time.monotonic() - started
+            self.seconds[name] = round(spent, 3)
+
+
+def run_cell(parameters: CellParameters | Mapping[str, Any] | None, context: CellContext) -> Run:
+    """Run one cell and write its folder; `run.json` comes last.
+
+    Args:
+        parameters: the cell's; None takes the job's.
+        context: from `campaigns.cell_context.open_cell`, or made by hand.
+
+    Returns:
+        The record, of status ``done`` or ``spoiled``.
+
+    Raises:
+        HotbedError: the cell failed; its record says why. KeyboardInterrupt likewise.
+    """
+    typed = _typed(parameters, context)
+    phases = Phases()
+    job = context.job
+    osd_count: int | None = None
+    try:
+        with phases("facts"):
+            facts = context.ground.facts()
+            job = job.model_copy(update={"provenance": provenance(facts)})
+            osd_count = facts.osd_count
+        services = context.ground.services(context.setting(typed))
+        _measure(typed, context, services, phases)
+        with phases("collect"):
+            load = _collect(typed, context, services)
+        why = spoiled(load, job.limits)
+        end: tuple[RunStatus, str | None] = ("spoiled", why) if why else ("done", None)
+    except BaseException as error:
+        _write(context.folder, job, phases, osd_count, _end(error))
+        raise
+    return _write(context.folder, job, phases, osd_count, end)
+
+
+def _end(error: BaseException) -> tuple[RunStatus, str]:
+    """Status and reason of a cell that raised."""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted", "interrupted"
+    if isinstance(error, HotbedError):
+        return "failed", str(error)
+    return "failed", f"{type(error).__name__}: {error}"
+
+
+def summary_of(run_folder: Path) -> Summary:
+    """The summary that a cell left in its folder."""
+    return Summary.model_validate_json((run_folder / "summary.json").read_bytes())
+
+
+def _measure(
+    parameters: CellParameters, context: CellContext, services: Services, phases: Phases
+) -> None:
+    """Everything between a clean testbed and a clean testbed."""
+    with phases("clean"):
+        services.clean()
+    if parameters.op == "write":
+        with phases("restore"):
+            services.restore()
+    else:
+        with phases("prefill"):
+            services.prefill()
+    with phases("clean"):
+        services.drop_caches()
+    with _undone(phases) as started:
+        with phases("settle"):
+            started.enter_context(services.disturbance())
+        started.enter_context(services.recorder())
+        with phases("lead"):
+            started.enter_context(services.controller())
+            context.sleep(lead_s(parameters, context.job.time_scale))
+        with phases("workload"), services.usage():
+            services.workload()
+
+
+def _collect(parameters: CellParameters, context: CellContext, services: Services) -> Load:
+    """Check that the store is as it was found, and write what was measured."""
+    left = services.not_restored()
+    if left:
+        raise HotbedError(
+            f"the controller {parameters.controller} left the store changed: {left[0]}"
+        )
+    load = services.load()
+    summary = services.collect().model_copy(update={"usage": load.as_summary()})
+    write_file(context.folder / "summary.json", summary.model_dump_json(indent=2) + "\n")
+    return load
+
+
+@contextmanager
+def _undone(phases: Phases) -> Iterator[ExitStack]:
+    """Leaves what was entered in reverse order, undisturbed by a further Ctrl-C."""
+    stack = ExitStack()
+    try:
+        yield stack
+    finally:
+        with phases("stop"), _deaf():
+            stack.close()
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Ctrl-C waits: the testbed must be put back. (The engine kills after its grace time.)"""
+    try:
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    except ValueError:  # not the main thread: no signal reaches us
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _typed(
+    parameters: CellParameters | Mapping[str, Any] | None, context: CellContext
+) -> CellParameters:
+    if parameters is None:
+        return context.parameters
+    if isinstance(parameters, CellParameters):
+        return parameters
+    return check(dict(parameters), "cell")
+
+
+def _write(
+    folder: Path, job: Job, phases: Phases, osd_count: int | None, how: tuple[RunStatus, str | None]
+) -> Run:
+    status, reason = how
+    record = job.record(status, reason, phases.seconds)
+    record = record.model_copy(update={"osd_count": osd_count})
+    write_run(folder, record)
+    return record

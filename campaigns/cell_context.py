@@ -1,0 +1,85 @@
+"""A notebook's way to its cell: the engine's job, or one made up when it is run by hand."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from campaigns.cell import CellContext
+from campaigns.cell_parameters import check
+from campaigns.estimate import timeout_s
+from campaigns.grounds import open_ground
+from campaigns.job import Job, read_job, write_job
+from campaigns.provenance import provenance
+from campaigns.run_store import RunStore, utc_now
+from campaigns.services import Facts
+
+BY_HAND = "by-hand"
+
+
+def open_cell(
+    parameters: Mapping[str, Any],
+    *,
+    testbed: str,
+    run_folder: str = "",
+    seed: int = 1,
+    block: int = 0,
+    time_scale: float = 1 / 6,
+    ground: str = "local",
+    artifacts: Path | str = "artifacts",
+) -> CellContext:
+    """The context of one cell.
+
+    Args:
+        parameters: the cell's parameters by name (see `cell_parameters.CellParameters`).
+        testbed: name of a testbed that is up and deployed.
+        run_folder: the attempt's folder that the engine made; empty when the notebook is run by
+            hand: then a new one below `artifacts`/by-hand is made.
+        seed, block, time_scale: the engine's; used when run by hand.
+        ground: where the testbed is, when run by hand.
+        artifacts: where results go, when run by hand.
+
+    Raises:
+        UserError: a parameter is wrong, or there is no such testbed.
+    """
+    typed = check(dict(parameters), "notebook")
+    if run_folder:
+        folder = Path(run_folder)
+        job = read_job(folder)
+        if job is not None:
+            return CellContext(job, open_ground(job.ground, job.testbed), folder)
+    folder = Path(run_folder) if run_folder else _new_folder(Path(artifacts))
+    (folder / "logs").mkdir(parents=True, exist_ok=True)
+    job = Job(
+        run_id=folder.parent.name,
+        campaign=BY_HAND,
+        attempt=1,
+        block=block,
+        order=0,
+        seed=seed,
+        ground=ground,
+        parameters=typed.canonical(),
+        time_scale=time_scale,
+        testbed=testbed,
+        notebook="",
+        timeout_s=timeout_s(typed, time_scale),
+        started_at=utc_now(),
+        provenance=provenance(Facts(ground, {})),
+    )
+    context = CellContext(job, open_ground(ground, testbed), folder)
+    write_job(folder, job)
+    return context
+
+
+def close_cell(context: CellContext) -> Path:
+    """Give a by-hand run its final name; the engine does so for its own. Returns the folder."""
+    if context.job.campaign != BY_HAND or not context.folder.name.startswith("."):
+        return context.folder
+    return RunStore(context.folder.parents[1]).commit(context.folder)
+
+
+def _new_folder(artifacts: Path) -> Path:
+    _, folder = RunStore(artifacts.resolve() / BY_HAND).begin(secrets.token_hex(6))
+    return folder

@@ -1,0 +1,171 @@
+"""How runs and campaigns show themselves in Jupyter."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from campaigns.cell_parameters import CellParameters
+from campaigns.estimate import format_s
+from campaigns.run_store import RunStore, read_run
+from schemas.errors import UserError
+from schemas.run import Run, Summary
+
+if TYPE_CHECKING:
+    from campaigns.engine import CampaignResult
+    from campaigns.plan import Plan
+    from campaigns.session import DryRunReport
+
+_COLOURS = {"done": "#1a7f37", "failed": "#cf222e", "spoiled": "#9a6700", "interrupted": "#57606a"}
+_MOST_ROWS = 200
+
+
+@dataclass(frozen=True)
+class RunView:
+    """A run with its summary, good to look at."""
+
+    run: Run
+    summary: Summary | None
+    folder: Path
+
+    def _repr_html_(self) -> str:
+        run = self.run
+        parameters = CellParameters.model_validate(run.parameters)
+        rows = [
+            ("run", f"{run.campaign} / {run.run_id} / attempt {run.attempt}"),
+            ("cell", f"{parameters.label()} (block {run.block}, seed {run.seed})"),
+            ("status", run.status + (f": {run.reason}" if run.reason else "")),
+            ("time scale", f"{run.time_scale:g}"),
+            ("phases", ", ".join(f"{k} {format_s(v)}" for k, v in run.phases_s.items())),
+            ("folder", str(self.folder)),
+        ]
+        rows += [(op, text) for op, text in _operations(self.summary)]
+        return _table(("", ""), rows, colour=_COLOURS.get(run.status))
+
+
+@dataclass(frozen=True)
+class CampaignView:
+    """All attempts of a campaign."""
+
+    name: str
+    runs: tuple[Run, ...]
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (
+                run.run_id,
+                str(run.attempt),
+                str(run.block),
+                CellParameters.model_validate(run.parameters).label(),
+                run.status,
+                run.reason or "",
+            )
+            for run in self.runs[:_MOST_ROWS]
+        ]
+        more = len(self.runs) - len(rows)
+        note = f"<p>and {more} more</p>" if more > 0 else ""
+        heading = f"<b>{html.escape(self.name)}</b>: {_counts(self.runs)}"
+        return heading + _table(("run", "attempt", "block", "cell", "status", "why"), rows) + note
+
+
+def show_run(folder: Path | str) -> RunView:
+    """The run in `folder` (``.../attempt-N``).
+
+    Raises:
+        UserError: there is none.
+    """
+    path = Path(folder)
+    run = read_run(path)
+    if run is None:
+        raise UserError(f"{path}: holds no run.json of a run; give an attempt's folder.")
+    file = path / "summary.json"
+    summary = Summary.model_validate_json(file.read_bytes()) if file.is_file() else None
+    return RunView(run, summary, path)
+
+
+def show_campaign(name: str, artifacts: Path | str = "artifacts") -> CampaignView:
+    """All attempts of the campaign called `name` below `artifacts`.
+
+    Raises:
+        UserError: it has none.
+    """
+    folder = Path(artifacts) / name
+    runs = tuple(sorted(RunStore(folder).runs(), key=lambda run: run.started_at))
+    if not runs:
+        raise UserError(f"{folder}: holds no runs yet; start with: hotbed run {name}")
+    return CampaignView(name, runs)
+
+
+def plan_html(plan: Plan) -> str:
+    """A plan as a table."""
+    rows = [
+        (cell.run_id, str(cell.block), ", ".join(cell.figures), cell.parameters.label())
+        for cell in plan.cells[:_MOST_ROWS]
+    ]
+    heading = f"<b>{html.escape(plan.campaign.name)}</b>: {len(plan.cells)} cells"
+    return heading + _table(("run", "block", "figures", "cell"), rows)
+
+
+def result_html(result: CampaignResult) -> str:
+    """A result in a sentence, and what is missing."""
+    colour = _COLOURS["done" if result.ok else "failed"]
+    heading = f'<b style="color:{colour}">{html.escape(result.sentence)}</b>'
+    if not result.missing:
+        return heading
+    return heading + _table(("missing", "why"), list(result.missing[:_MOST_ROWS]))
+
+
+def dry_run_html(report: DryRunReport) -> str:
+    """What would run, as a table."""
+    rows = [
+        (
+            cell.run_id,
+            str(cell.block),
+            ", ".join(cell.figures),
+            cell.parameters.label(),
+            format_s(report.planned_s[cell.run_id]),
+        )
+        for cell in report.pending[:_MOST_ROWS]
+    ]
+    heading = (
+        f"<b>{html.escape(report.campaign)}</b>: {report.cells} cells, {report.done} done, "
+        f"about {format_s(report.pending_s)} for the rest"
+    )
+    return heading + _table(("run", "block", "figures", "cell", "planned"), rows)
+
+
+def _operations(summary: Summary | None) -> Iterable[tuple[str, str]]:
+    for operation in summary.whole if summary is not None else ():
+        parts = []
+        if operation.throughput_mb_s is not None:
+            parts.append(f"{operation.throughput_mb_s:.1f} MB/s")
+        if operation.latency_mean_s is not None:
+            parts.append(f"mean latency {operation.latency_mean_s:.3f} s")
+        if operation.latency_max_s is not None:
+            parts.append(f"max {operation.latency_max_s:.3f} s")
+        yield operation.op, ", ".join(parts)
+
+
+def _counts(runs: Sequence[Run]) -> str:
+    counts: dict[str, int] = {}
+    for run in runs:
+        counts[run.status] = counts.get(run.status, 0) + 1
+    return ", ".join(f"{number} {status}" for status, number in sorted(counts.items()))
+
+
+def _table(
+    heads: Sequence[str], rows: Sequence[Sequence[str]], *, colour: str | None = None
+) -> str:
+    border = f' style="border-left: 4px solid {colour}"' if colour else ""
+    head = "".join(f'<th style="text-align:left">{html.escape(text)}</th>' for text in heads)
+    body = "".join(
+        "<tr>"
+        + "".join(f'<td style="text-align:left">{html.escape(text)}</td>' for text in row)
+        + "</tr>"
+        for row in rows
+    )
+    start = f"<thead><tr>{head}</tr></thead>" if any(heads) else ""
+    return f"<table{border}>{start}<tbody>{body}</tbody></table>"

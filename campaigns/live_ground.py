@@ -1,0 +1,52 @@
+"""A deployed testbed on real nodes, reached through its admin node by ssh alone."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+
+from campaigns.services import CellSetting, Facts, Services
+from schemas.errors import UserError
+from testbed.agent.contract import Agent
+from testbed.sites.contract import Site, Testbed
+
+
+class LiveGround:
+    """A `Ground`: the site's testbed called `name`."""
+
+    def __init__(self, site: str, name: str) -> None:
+        """UserError when there is no such testbed, or it is not up."""
+        from testbed.sites import open_site
+
+        self.name = name
+        self.site: Site = open_site(site)
+        found = self.site.find(name)
+        if found is None:
+            raise UserError(
+                f"there is no testbed {name!r} on site {site}: bring it up with `hotbed up SPEC` "
+                "and `hotbed deploy`, or name another with --testbed."
+            )
+        self.testbed: Testbed = found
+
+    @cached_property
+    def agent(self) -> Agent:
+        """The admin node's agent."""
+        from testbed.agent.client import agent_client
+
+        return agent_client(self.testbed)
+
+    def facts(self) -> Facts:
+        """See `Ground.facts`."""
+        from campaigns.steps.facts import read_facts
+
+        return read_facts(self.site, self.testbed, self.agent)
+
+    def services(self, setting: CellSetting) -> Services:
+        """See `Ground.services`."""
+        from campaigns.steps.live import LiveServices
+
+        return LiveServices(self.site, self.testbed, self.agent, setting)
+
+    def lock_path(self) -> Path:
+        """See `Ground.lock_path`."""
+        return self.testbed.directory / "campaign.lock"

@@ -1,0 +1,309 @@
+"""What `hotbed run` does: from a campaign's name to a result, or to a dry run's table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from campaigns import power
+from campaigns.campaign_file import ROOT, find_campaign, load_campaign, resolve
+from campaigns.disk import Reserve, require_room
+from campaigns.durable import write_file
+from campaigns.engine import CampaignResult, Engine
+from campaigns.estimate import Estimator
+from campaigns.executors import DryRun
+from campaigns.fingerprint import Identity, digest_paths, identifying_versions
+from campaigns.grounds import open_ground
+from campaigns.ledger import Ledger
+from campaigns.lock import Lock
+from campaigns.plan import Cell, Plan, make_plan
+from campaigns.process_executor import PAPERMILL_CELL, ProcessExecutor, Setting
+from campaigns.progress import Progress, Silent, suitable
+from campaigns.provenance import provenance
+from campaigns.run_store import RunStore
+from campaigns.services import Facts, Ground
+from campaigns.validate import validate
+from controllers.registry import available, code_hash
+from schemas.campaign import Campaign
+from schemas.errors import HotbedError
+from testbed.sites.contract import SiteError
+from testbed.spec import TestbedSpec, load_spec
+
+ROLES = ("base", "ceph", "fio", "agent")
+"""Roles whose contents can change a result."""
+
+CAMPAIGN_FILE = "campaign.json"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the command line asks for."""
+
+    campaign: str
+    figure: str | None = None
+    testbed: str | None = None
+    artifacts: Path = Path("artifacts")
+    controllers_dir: Path | None = None
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A campaign that is validated and planned; nothing has been started or written."""
+
+    campaign: Campaign
+    file: Path
+    spec: TestbedSpec
+    notebook: Path
+    testbed: str
+    plan: Plan
+    store: RunStore
+    ground: Ground | None
+    facts: Facts | None
+
+
+@dataclass(frozen=True)
+class DryRunReport:
+    """What would run. Seconds are planned ones."""
+
+    campaign: str
+    testbed: str
+    time_scale: float
+    cells: int
+    done: int
+    pending: tuple[Cell, ...]
+    pending_s: float
+    power: Mapping[str, str]
+    notes: tuple[str, ...] = field(default_factory=tuple)
+    planned_s: Mapping[str, float] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "campaign": self.campaign,
+            "testbed": self.testbed,
+            "time_scale": self.time_scale,
+            "cells": self.cells,
+            "done": self.done,
+            "pending_s": round(self.pending_s, 1),
+            "power": dict(self.power),
+            "notes": list(self.notes),
+            "pending": [
+                {
+                    "run_id": cell.run_id,
+                    "block": cell.block,
+                    "order": cell.order,
+                    "grids": list(cell.grids),
+                    "figures": list(cell.figures),
+                    "planned_s": round(self.planned_s[cell.run_id], 1),
+                    "parameters": cell.parameters.canonical(),
+                }
+                for cell in self.pending
+            ],
+        }
+
+    def _repr_html_(self) -> str:
+        from campaigns.display import dry_run_html
+
+        return dry_run_html(self)
+
+
+def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
+    """Validate everything and lay out the plan.
+
+    Args:
+        request: what is asked for.
+        need_ground: whether the testbed must be up; a dry run goes without.
+
+    Raises:
+        UserError: one sentence on the first thing that is wrong.
+    """
+    file = find_campaign(request.campaign)
+    campaign = load_campaign(file)
+    spec = load_spec(resolve(campaign.spec, file))
+    notebook = resolve(campaign.notebook, file)
+    extra = () if request.controllers_dir is None else (request.controllers_dir,)
+    controllers = available(extra)
+    cells = validate(campaign, file, controllers=controllers, spec=spec, figure=request.figure)
+    testbed = request.testbed or spec.name
+    store = RunStore(request.artifacts.resolve() / campaign.name)
+    ground, facts = _ground(campaign, spec, testbed, need_ground)
+    versions = facts.versions if facts is not None else last_versions(store.folder)
+    identity = Identity(
+        spec_digest=spec.digest(),
+        ground=campaign.ground,
+        site=facts.site if facts is not None else spec.site.kind,
+        time_scale=campaign.time_scale,
+        versions=identifying_versions(versions),
+        folders=used_folders(),
+    )
+    used = {parameters.controller for typed in cells.values() for parameters in typed}
+    hashes = {name: code_hash(controllers[name]) for name in used}
+    plan = make_plan(campaign, cells, identity, hashes)
+    return Prepared(campaign, file, spec, notebook, testbed, plan, store, ground, facts)
+
+
+def dry_run(request: Request) -> DryRunReport:
+    """The cells that would run, the time they would take and what is done. Writes nothing."""
+    prepared = prepare(request, need_ground=False)
+    executor = DryRun()
+    Engine(prepared.plan, prepared.store, executor, Silent()).run()
+    estimator = Estimator(prepared.campaign.time_scale)
+    learn(estimator, prepared.plan, prepared.store)
+    notes = []
+    if prepared.facts is None:
+        known = "those of the last run" if prepared.plan.identity.versions else "none"
+        notes.append(
+            f"testbed {prepared.testbed!r} is not up: run ids assume store versions as known "
+            f"({known}), so what counts as done may change"
+        )
+    return DryRunReport(
+        campaign=prepared.campaign.name,
+        testbed=prepared.testbed,
+        time_scale=prepared.campaign.time_scale,
+        cells=len(prepared.plan.cells),
+        done=len(prepared.plan.cells) - len(executor.cells),
+        pending=tuple(executor.cells),
+        pending_s=estimator.left(executor.cells),
+        power={
+            grid.name: power.sentence(grid.repetitions)
+            for grid in prepared.campaign.grids
+            if any(grid.name in cell.grids for cell in prepared.plan.cells)
+        },
+        notes=tuple(notes),
+        planned_s={cell.run_id: estimator.left([cell]) for cell in executor.cells},
+    )
+
+
+def run(
+    request: Request,
+    *,
+    progress: Progress | None = None,
+    command: tuple[str, ...] = PAPERMILL_CELL,
+) -> CampaignResult:
+    """Run or resume a campaign.
+
+    Raises:
+        UserError: something is wrong with the file, the testbed or the disk; or another engine
+            works on this campaign or testbed.
+    """
+    prepared = prepare(request)
+    ground, facts = prepared.ground, prepared.facts
+    assert ground is not None
+    assert facts is not None
+    shown = progress or suitable()
+    prepared.store.prepare()
+    with ExitStack() as stack:
+        locks = [
+            stack.enter_context(Lock(path, what, say=shown.message))
+            for path, what in (
+                (prepared.store.folder / ".lock", f"the campaign {prepared.campaign.name}"),
+                (ground.lock_path(), f"the testbed {prepared.testbed}"),
+            )
+        ]
+        setting = Setting(
+            testbed=prepared.testbed,
+            notebook=prepared.notebook,
+            provenance=provenance(facts),
+            controllers_dir=None
+            if request.controllers_dir is None
+            else request.controllers_dir.resolve(),
+            command=command,
+            held=tuple(lock.handle for lock in locks),
+        )
+        return _locked(prepared, setting, shown)
+
+
+def _locked(prepared: Prepared, setting: Setting, shown: Progress) -> CampaignResult:
+    """The campaign, once the locks are ours."""
+    store, plan = prepared.store, prepared.plan
+    ledger = Ledger(store.folder / "ledger.jsonl")
+    executor = ProcessExecutor(plan, store, ledger, setting)
+    executor.recover()
+    engine = Engine(plan, store, executor, shown)
+    learn(engine.estimator, plan, store)
+    pending = engine.pending()
+    require_room(store.folder, len(pending), finished_folders(store))
+    Reserve(store.folder).take()
+    write_file(store.folder / CAMPAIGN_FILE, _description(prepared))
+    ledger.append("campaign-started", cells=len(plan.cells), pending=len(pending))
+    result = engine.run()
+    try:
+        ledger.append("campaign-ended", ok=result.ok, sentence=result.sentence)
+    finally:
+        Reserve(store.folder).release()
+    return result
+
+
+def learn(estimator: Estimator, plan: Plan, store: RunStore) -> None:
+    """Correct the estimate by the runs that are there."""
+    cells = {cell.run_id: cell for cell in plan.cells}
+    for run in store.runs():
+        if run.status == "done" and run.run_id in cells:
+            estimator.observe(cells[run.run_id], elapsed_s(run.started_at, run.ended_at))
+
+
+def elapsed_s(started_at: str, ended_at: str) -> float:
+    """Seconds between two ISO times."""
+    import datetime
+
+    start = datetime.datetime.fromisoformat(started_at)
+    return (datetime.datetime.fromisoformat(ended_at) - start).total_seconds()
+
+
+def finished_folders(store: RunStore, most: int = 50) -> list[Path]:
+    """Folders of some finished attempts, to learn their size from."""
+    return list(store.folder.glob("*/attempt-*"))[:most] if store.folder.is_dir() else []
+
+
+def last_versions(folder: Path) -> Mapping[str, str]:
+    """Store and tool versions that the last call of the engine saw; empty when there was none."""
+    try:
+        data = json.loads((folder / CAMPAIGN_FILE).read_text())
+        return {str(key): str(value) for key, value in data["identity"]["versions"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def used_folders() -> dict[str, str]:
+    """Digest of each role and of the workloads, as they can change a result."""
+    folders = {f"roles/{name}": ROOT / "playbooks" / "roles" / name for name in ROLES}
+    folders["workloads"] = ROOT / "workloads"
+    return {name: digest_paths([path]) for name, path in folders.items() if path.is_dir()}
+
+
+def _ground(
+    campaign: Campaign, spec: TestbedSpec, testbed: str, needed: bool
+) -> tuple[Ground | None, Facts | None]:
+    try:
+        ground = open_ground(campaign.ground, testbed, spec.site.kind)
+        return ground, ground.facts()
+    except (HotbedError, SiteError, OSError):
+        if needed:
+            raise
+        return None, None
+
+
+def _description(prepared: Prepared) -> str:
+    """What is kept of a campaign beside its runs."""
+    identity = prepared.plan.identity
+    body = {
+        "campaign": prepared.campaign.model_dump(mode="json"),
+        "testbed": prepared.testbed,
+        "identity": {
+            "spec_digest": identity.spec_digest,
+            "ground": identity.ground,
+            "site": identity.site,
+            "time_scale": identity.time_scale,
+            "versions": dict(identity.versions),
+            "folders": dict(identity.folders),
+        },
+        "cells": [
+            {"run_id": cell.run_id, "grids": cell.grids, "figures": cell.figures}
+            for cell in prepared.plan.cells
+        ],
+    }
+    return json.dumps(body, indent=2) + "\n"

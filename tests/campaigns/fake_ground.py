@@ -1,0 +1,147 @@
+"""The ground `fake`: a testbed in memory whose steps take no time and leave tiny real files.
+
+Loaded by file name through HOTBED_FAKE_GROUND, also in a notebook's kernel. What goes wrong is
+asked for by HOTBED_FAKE_FAULT, a JSON object: {"step": name, "how": "raise"|"hang"|"kill"|"full",
+"once": file}, {"load": {...}}, {"left": "sentence"}. Every step is appended to the file that
+HOTBED_FAKE_TRACE names.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+from campaigns.services import CellSetting, Facts, Load
+from schemas.errors import HotbedError
+from schemas.run import OpSummary, Summary
+
+
+def open_ground(testbed: str) -> FakeGround:
+    return FakeGround(testbed)
+
+
+class FakeGround:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def facts(self) -> Facts:
+        version = os.environ.get("HOTBED_FAKE_CEPH", "16.2.15")
+        return Facts(
+            site="fake",
+            versions={"ceph": version, "fio": "3.33", "kernel": "6.1"},
+            hosts={"admin": {"cpus": 2}},
+            signal="io_pressure",
+            osd_count=8,
+        )
+
+    def services(self, setting: CellSetting) -> FakeServices:
+        return FakeServices(setting)
+
+    def lock_path(self) -> Path:
+        folder = os.environ.get("HOTBED_FAKE_LOCKS", tempfile.gettempdir())
+        return Path(folder) / f"hotbed-fake-{self.name}.lock"
+
+
+class FakeServices:
+    def __init__(self, setting: CellSetting) -> None:
+        self._setting = setting
+        self._fault: dict[str, Any] = json.loads(os.environ.get("HOTBED_FAKE_FAULT", "{}"))
+
+    def clean(self) -> None:
+        self._step("clean")
+
+    def restore(self) -> bool:
+        self._step("restore")
+        return True
+
+    def prefill(self) -> None:
+        self._step("prefill")
+
+    def drop_caches(self) -> None:
+        self._step("drop_caches")
+
+    def disturbance(self) -> AbstractContextManager[None]:
+        return self._scope("disturbance")
+
+    def recorder(self) -> AbstractContextManager[None]:
+        return self._scope("recorder")
+
+    def controller(self) -> AbstractContextManager[None]:
+        return self._scope("controller")
+
+    def usage(self) -> AbstractContextManager[None]:
+        return self._scope("usage")
+
+    def workload(self) -> None:
+        self._step("workload")
+        time.sleep(self._setting.duration_s)
+
+    def load(self) -> Load:
+        values = self._fault.get("load")
+        if values is not None and self._once():
+            return Load(**values)
+        return Load(0.05, 0.0, 0.2)
+
+    def not_restored(self) -> list[str]:
+        return [self._fault["left"]] if "left" in self._fault else []
+
+    def collect(self) -> Summary:
+        self._step("collect")
+        (self._setting.folder / "samples.txt").write_text("t_s node metric value\n")
+        operation = OpSummary(
+            op=self._setting.parameters.op,
+            seconds=self._setting.duration_s,
+            operations=10,
+            bytes=10 * self._setting.parameters.object_size,
+            throughput_mb_s=100.0,
+            iops=25.0,
+            latency_mean_s=0.6,
+        )
+        return Summary(whole=[operation], steady=[operation], pressure_mean={"osd0": 50.0})
+
+    @contextmanager
+    def _scope(self, name: str) -> Iterator[None]:
+        self._trace(f"{name} start")
+        try:
+            self._step(name)
+            yield
+        finally:
+            self._trace(f"{name} stop")
+
+    def _step(self, name: str) -> None:
+        self._trace(name)
+        if self._fault.get("step") != name or not self._once():
+            return
+        how = self._fault["how"]
+        if how == "raise":
+            raise HotbedError(f"the fake step {name} failed as asked.")
+        if how == "hang":
+            time.sleep(3600)
+        if how == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if how == "full":
+            (self._setting.folder / "filler").write_bytes(b"\0" * 2**26)
+
+    def _once(self) -> bool:
+        """Whether the fault still holds: with a file "once", only the first time."""
+        marker = self._fault.get("once")
+        if marker is None:
+            return True
+        try:
+            Path(marker).touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
+
+    def _trace(self, text: str) -> None:
+        file = os.environ.get("HOTBED_FAKE_TRACE")
+        if file:
+            with Path(file).open("a") as stream:
+                stream.write(text + "\n")
