@@ -39,9 +39,7 @@ class OsdMap:
 
     def pinned(self, pgid: str) -> bool:
         """Whether an explicit upmap of any kind pins the placement group."""
-        return (
-            pgid in self.pg_upmap or pgid in self.pg_upmap_items or pgid in self.pg_upmap_primary
-        )
+        return pgid in self.pg_upmap or pgid in self.pg_upmap_items or pgid in self.pg_upmap_primary
 
 
 def parse_osd_map(

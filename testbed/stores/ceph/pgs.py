@@ -52,9 +52,7 @@ class PgReader:
                 partial(self._connection.mon, "osd tree"),
             ]
         )
-        return parse_osd_map(
-            dump.checked("osd dump"), tree.checked("osd tree"), nodes=self._nodes
-        )
+        return parse_osd_map(dump.checked("osd dump"), tree.checked("osd tree"), nodes=self._nodes)
 
     def pgids(self, osd_map: OsdMap) -> list[str]:
         """Every PG of the pools that are looked at (all pools when none were named)."""
@@ -99,9 +97,7 @@ class PgReader:
             partial(self._connection.mon, "pg map", pgid=pgid) for pgid in pgids
         ]
         replies = together(calls, self._connection.timeout_s * 2, QUERY_CONCURRENCY)
-        return [
-            reply.checked(f"pg map {pgid}") for pgid, reply in zip(pgids, replies, strict=True)
-        ]
+        return [reply.checked(f"pg map {pgid}") for pgid, reply in zip(pgids, replies, strict=True)]
 
 
 def pg_bytes(dump: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> dict[str, int]:

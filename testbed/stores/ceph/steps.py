@@ -101,9 +101,7 @@ class Steps:
             mapped = [pg for pg in self._reader.pgs(after) if pg.id in cleared]
             wanted |= changed_primaries(pgs.values(), mapped)
         if wanted:
-            settled = wait_active(
-                self._connection, wanted, start=start, timeout_s=STALL_TIMEOUT_S
-            )
+            settled = wait_active(self._connection, wanted, start=start, timeout_s=STALL_TIMEOUT_S)
             detail |= {"stall_s": settled.seconds, "late": float(len(settled.late))}
         detail["epochs"] = float(after.epoch - osd_map.epoch)
         return _with_detail(effects, detail)

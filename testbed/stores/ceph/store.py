@@ -72,9 +72,7 @@ class CephStore:
         self._sensor = sensor
         self._hot = hot
         self.features = self._features()
-        self._steps = Steps(
-            connection, self.reader, upmap_primary=self.features.upmap_primary
-        )
+        self._steps = Steps(connection, self.reader, upmap_primary=self.features.upmap_primary)
         self._started = self._sensed = time.monotonic()
 
     def offers(self) -> Needs:

@@ -1,0 +1,252 @@
+"""Senses all nodes at once over one kept-open ssh channel a node.
+
+A node that does not answer in time, answers garbage or cannot be reached is missing from the
+result and named in `Monitor.lost`; the others are not held up. Its channel is opened again at the
+next turn when it broke, and kept when it was only slow (late answers are told by their number).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from schemas.errors import HotbedError
+from testbed.agent.contract import AgentConfig, AgentNode
+from testbed.agent.samples import Counters, Rates, parse, rates
+
+TIMEOUT_S = 2.0
+OPEN_TIMEOUT_S = 10.0
+_READ = 65536
+_LONGEST = 1 << 20  # a channel that sends more without a line's end is not a probe
+
+
+class Channel(Protocol):
+    """Bytes to and from one node's probe."""
+
+    def fileno(self) -> int:
+        """A descriptor that selects readable when an answer (or the end) is there."""
+
+    def send(self, data: bytes) -> None:
+        """Write a request; OSError when the channel is broken."""
+
+    def close(self) -> None:
+        """End the probe."""
+
+
+Opener = Callable[[AgentNode], Channel]
+
+
+class ProcessChannel:
+    """The pipes of an ssh (or local) process that runs the probe."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        if process.stdin is None or process.stdout is None:
+            raise ValueError("a channel needs a process with pipes")
+        self._process, self._in, self._out = process, process.stdin, process.stdout
+        os.set_blocking(self._in.fileno(), False)
+
+    def fileno(self) -> int:
+        """See `Channel.fileno`."""
+        return self._out.fileno()
+
+    def send(self, data: bytes) -> None:
+        """See `Channel.send`. Never blocks: a full pipe is a probe that does not listen."""
+        os.write(self._in.fileno(), data)
+
+    def close(self) -> None:
+        """See `Channel.close`."""
+        for pipe in (self._in, self._out):
+            try:
+                pipe.close()
+            except OSError:
+                continue
+        if self._process.poll() is None:
+            self._process.terminate()
+        try:
+            self._process.wait(1.0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def probe_program() -> str:
+    """The text of the program that is sent to the nodes."""
+    return Path(__file__).with_name("probe.py").read_text()
+
+
+def probe_settings(node: AgentNode) -> bytes:
+    """The first line that a probe gets."""
+    settings = {
+        "pressure_file": node.pressure_file,
+        "devices": dict(node.devices),
+        "address": node.address,
+        "osds": list(node.osds),
+    }
+    return json.dumps(settings).encode() + b"\n"
+
+
+def over_ssh(config: AgentConfig) -> Opener:
+    """Opens channels by the admin node's own ssh (and none to itself)."""
+    from testbed.agent.reach import reach
+
+    program = probe_program()
+
+    def open_channel(node: AgentNode) -> Channel:
+        process = reach(config, node.name).popen(["python3", "-u", "-c", program])
+        channel = ProcessChannel(process)
+        channel.send(probe_settings(node))
+        return channel
+
+    return open_channel
+
+
+@dataclass
+class _Link:
+    node: AgentNode
+    channel: Channel | None = None
+    opened_at: float = 0.0
+    greeted: bool = False  # has answered at least once since it was opened
+    buffer: bytes = b""
+    last: Counters | None = None
+    waiting: bool = False
+
+
+@dataclass(frozen=True)
+class Reading:
+    """All nodes over one interval. `lost` says why a node is missing from `nodes`."""
+
+    nodes: Mapping[str, Rates]
+    lost: Mapping[str, str]
+    seconds: float
+    counters: Mapping[str, Counters] = field(default_factory=dict)
+
+
+class Monitor:
+    """Channels to `nodes`, and what they said last."""
+
+    def __init__(self, nodes: Iterable[AgentNode], open_channel: Opener) -> None:
+        self._links = {node.name: _Link(node) for node in nodes}
+        self._open = open_channel
+        self._seq = 0
+
+    def read(self, timeout_s: float = TIMEOUT_S) -> Reading:
+        """Ask every node; rates are since the node's previous answer.
+
+        A node's first answer has no rate yet: call `start` before the first interval.
+        """
+        start = time.monotonic()
+        before = {name: link.last for name, link in self._links.items()}
+        lost = self._ask(timeout_s)
+        nodes: dict[str, Rates] = {}
+        counters: dict[str, Counters] = {}
+        for name, link in self._links.items():
+            if name in lost or link.last is None:
+                continue
+            counters[name] = link.last
+            earlier = before[name]
+            rate = None if earlier is None else rates(earlier, link.last)
+            if rate is None:
+                lost[name] = "answered for the first time: no interval yet"
+            else:
+                nodes[name] = rate
+        return Reading(nodes, lost, time.monotonic() - start, counters)
+
+    def start(self, timeout_s: float = OPEN_TIMEOUT_S) -> Mapping[str, str]:
+        """Open every channel and take the first counters; returns who is lost, and why."""
+        return self._ask(timeout_s)
+
+    def counters(self) -> dict[str, Counters]:
+        """The last answer of each node that ever answered."""
+        return {name: link.last for name, link in self._links.items() if link.last is not None}
+
+    def close(self) -> None:
+        """End every probe."""
+        for link in self._links.values():
+            self._drop(link)
+
+    def _ask(self, timeout_s: float) -> dict[str, str]:
+        self._seq += 1
+        lost: dict[str, str] = {}
+        with selectors.DefaultSelector() as selector:
+            for link in self._links.values():
+                why = self._request(link, timeout_s)
+                if why:
+                    lost[link.node.name] = why
+                else:
+                    assert link.channel is not None
+                    selector.register(link.channel.fileno(), selectors.EVENT_READ, link)
+            lost |= self._collect(selector, time.monotonic() + timeout_s)
+        for link in self._links.values():
+            if link.waiting:
+                link.waiting = False
+                lost[link.node.name] = f"did not answer within {timeout_s:g} s"
+        return lost
+
+    def _request(self, link: _Link, timeout_s: float) -> str:
+        """Send a request, opening the channel where needed; why not, or an empty string."""
+        stuck = time.monotonic() - link.opened_at > max(OPEN_TIMEOUT_S, timeout_s)
+        if link.channel is not None and not link.greeted and stuck:
+            self._drop(link)
+        try:
+            if link.channel is None:
+                link.channel = self._open(link.node)
+                link.opened_at, link.greeted, link.buffer = time.monotonic(), False, b""
+            link.channel.send(b"%d\n" % self._seq)
+        except (OSError, HotbedError) as error:
+            self._drop(link)
+            return f"cannot be reached: {error}"
+        link.waiting = True
+        return ""
+
+    def _collect(self, selector: selectors.BaseSelector, deadline: float) -> dict[str, str]:
+        lost: dict[str, str] = {}
+        while selector.get_map() and (left := deadline - time.monotonic()) > 0:
+            for key, _ in selector.select(left):
+                link: _Link = key.data
+                why = self._receive(link)
+                if why:
+                    lost[link.node.name] = why
+                if not link.waiting:
+                    selector.unregister(key.fileobj)
+                if why:
+                    self._drop(link)
+        return lost
+
+    def _receive(self, link: _Link) -> str:
+        """Take what arrived; why the channel is to be given up, or an empty string."""
+        assert link.channel is not None
+        try:
+            data = os.read(link.channel.fileno(), _READ)
+        except OSError as error:
+            data, link.waiting = b"", False
+            return f"cannot be read: {error}"
+        if not data:
+            link.waiting = False
+            return "its probe ended: the node is down, or has no python3"
+        link.buffer += data
+        *lines, link.buffer = link.buffer.split(b"\n")
+        for line in lines:
+            try:
+                counters = parse(line)
+            except ValueError as error:
+                link.waiting = False
+                return f"answered garbage: {error}"
+            link.greeted = True
+            if counters.seq == self._seq:
+                link.last, link.waiting = counters, False
+        if len(link.buffer) > _LONGEST:
+            link.waiting = False
+            return "answered garbage: a line without end"
+        return ""
+
+    def _drop(self, link: _Link) -> None:
+        if link.channel is not None:
+            link.channel.close()
+        link.channel, link.buffer, link.waiting = None, b"", False

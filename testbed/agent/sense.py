@@ -1,0 +1,177 @@
+"""Pressure of every OSD's node, as controllers sense it, and the store that they steer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from schemas.errors import UserError
+from testbed.agent.config import osd_names, osd_nodes
+from testbed.agent.contract import AgentConfig, AgentNode
+from testbed.agent.disturb import read_state
+from testbed.agent.monitor import Monitor, Reading, over_ssh
+from testbed.agent.samples import Rates
+from testbed.stores.ceph.store import CephStore
+
+IOWAIT_CPUS = 4
+"""%iowait is a share of all CPUs' time: on more of them it is diluted beyond use."""
+
+SIGNALS = ("node", "osd", "op_r_latency")
+_NODE_SIGNALS = ("iowait", "io_pressure")
+
+
+def check_iowait(node: str, cpus: int) -> None:
+    """Refuse %iowait on a node with more than 4 CPUs online. Raises UserError."""
+    if cpus > IOWAIT_CPUS:
+        raise UserError(
+            f"node {node} has {cpus} CPUs online, and the signal iowait is refused on more than "
+            f"{IOWAIT_CPUS}: four blocked fio jobs on 48 threads are 8 %, and the threshold of 50 "
+            "would silently never fire; sense io_pressure (pressure_file /proc/pressure/io), or "
+            "use the signal osd or op_r_latency."
+        )
+
+
+def node_pressure(node: AgentNode, rates: Rates) -> float | None:
+    """A node's own signal in percent; None where it cannot be told. Raises UserError."""
+    if node.signal == "iowait":
+        check_iowait(node.name, rates.cpus)
+        return rates.iowait
+    return rates.io_pressure
+
+
+class NodeSensor:
+    """The signal ``node``: every OSD gets its node's %iowait or io.pressure, in percent."""
+
+    def __init__(self, config: AgentConfig, monitor: Monitor) -> None:
+        self._nodes = {node.name: node for node in osd_nodes(config)}
+        for node in self._nodes.values():
+            if node.signal not in _NODE_SIGNALS:
+                known = " or ".join(_NODE_SIGNALS)
+                raise UserError(f"node {node.name} has the signal {node.signal!r}, not {known}.")
+        self._monitor = monitor
+        self.signal = "+".join(sorted({node.signal for node in self._nodes.values()}))
+        self.lost: dict[str, str] = dict(monitor.start())
+        for name, counters in monitor.counters().items():
+            if name in self._nodes and self._nodes[name].signal == "iowait":
+                check_iowait(name, counters.cpus)
+
+    def pressure(self) -> dict[int, float]:
+        """Percent by OSD over the interval since the last call; see `Sensor.pressure`."""
+        reading = self._monitor.read()
+        self.lost = dict(reading.lost)
+        found: dict[int, float] = {}
+        for name, rates in reading.nodes.items():
+            if name not in self._nodes:
+                continue
+            value = node_pressure(self._nodes[name], rates)
+            if value is None:
+                self.lost[name] = "has no pressure file"
+                continue
+            found |= dict.fromkeys(self._nodes[name].osds, value)
+        return found
+
+    def close(self) -> None:
+        """See `Sensor.close`."""
+        self._monitor.close()
+
+
+class OsdSensor:
+    """The signal ``osd``: the io.pressure of each OSD's own control group, without fio's."""
+
+    signal = "osd_pressure"
+
+    def __init__(self, config: AgentConfig, monitor: Monitor) -> None:
+        self._osds = {node.name: node.osds for node in osd_nodes(config)}
+        self._monitor = monitor
+        self.lost: dict[str, str] = dict(monitor.start())
+        answered = {n: c for n, c in monitor.counters().items() if n in self._osds}
+        without = [n for n, c in answered.items() if self._osds[n] and not c.osd_us]
+        if answered and len(without) == len(answered):
+            raise UserError(
+                f"the signal osd cannot be had on {', '.join(without)}: an OSD has no control "
+                "group of its own with an io.pressure (cgroup v2, or a writable group of the "
+                "node's own in the v2 tree, is needed); use the signal node or op_r_latency."
+            )
+
+    def pressure(self) -> dict[int, float]:
+        """Percent by OSD over the interval since the last call; see `Sensor.pressure`."""
+        reading = self._monitor.read()
+        self.lost = dict(reading.lost)
+        found: dict[int, float] = {}
+        for name, rates in reading.nodes.items():
+            found |= rates.osd_pressure
+            for osd in self._osds.get(name, ()):
+                if osd not in rates.osd_pressure:
+                    self.lost[f"osd.{osd}"] = "has no pressure of its own (not running?)"
+        return found
+
+    def close(self) -> None:
+        """See `Sensor.close`."""
+        self._monitor.close()
+
+
+def hot_osds(config: AgentConfig) -> frozenset[int]:
+    """OSDs on the nodes that the running disturbance loads: the oracle's ground truth."""
+    hot = set((read_state() or {}).get("hot_nodes", ()))
+    return frozenset(osd for osd, node in osd_names(config).items() if node in hot)
+
+
+def open_store(config: AgentConfig, signal: str = "node") -> CephStore:
+    """The testbed's store with a sensor for `signal`: node, osd or op_r_latency.
+
+    Close it when done. Raises UserError for a signal that there is not or that cannot be had
+    here, StoreError when the cluster does not answer.
+    """
+    from testbed.stores.ceph.connection import connect
+    from testbed.stores.ceph.perf import LatencySensor
+
+    if config.store != "ceph":
+        raise UserError(f"testbed {config.testbed} runs the store {config.store!r}, not ceph.")
+    if signal not in SIGNALS:
+        raise UserError(f"there is no signal {signal!r}: it is one of {', '.join(SIGNALS)}.")
+    connection = connect()
+    names = osd_names(config)
+    try:
+        if signal == "op_r_latency":
+            sensor: Any = LatencySensor(connection, tuple(names))
+        else:
+            monitor = Monitor(osd_nodes(config), over_ssh(config))
+            try:
+                kind = NodeSensor if signal == "node" else OsdSensor
+                sensor = kind(config, monitor)
+            except BaseException:
+                monitor.close()
+                raise
+    except BaseException:
+        connection.close()
+        raise
+    return CephStore(
+        connection,
+        sensor,
+        pools=config.pools,
+        nodes=names,
+        hot=lambda: hot_osds(config),
+    )
+
+
+def sense(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Verb: {seconds?: 1} -> rates of every node over that time: {nodes, lost, seconds}."""
+    seconds = min(30.0, max(0.2, float(payload.get("seconds", 1.0))))
+    monitor = Monitor(config.nodes, over_ssh(config))
+    try:
+        monitor.start()
+        time.sleep(seconds)
+        return reading_to_json(monitor.read())
+    finally:
+        monitor.close()
+
+
+def reading_to_json(reading: Reading) -> dict[str, Any]:
+    """A reading as JSON-able data."""
+    return {
+        "nodes": {name: asdict(rates) for name, rates in reading.nodes.items()},
+        "lost": dict(reading.lost),
+        "seconds": reading.seconds,
+    }
