@@ -178,3 +178,15 @@ def load_spec(path: Path) -> TestbedSpec:
         return TestbedSpec.model_validate(data)
     except ValidationError as error:
         raise explain(error, str(path)) from error
+
+
+def renamed(spec: TestbedSpec, name: str) -> TestbedSpec:
+    """`spec` under another name.
+
+    Raises:
+        UserError: `name` is not a name.
+    """
+    try:
+        return TestbedSpec.model_validate({**spec.model_dump(), "name": name})
+    except ValidationError as error:
+        raise explain(error, "--name") from error

@@ -13,6 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from schemas.errors import HotbedError
 from testbed.spec import TestbedSpec
 
 Progress = Callable[[str, float], None]
@@ -209,7 +210,7 @@ class UsageSite(Site, Protocol):
         """Load between two readings of `usage_counters`."""
 
 
-class SiteError(Exception):
+class SiteError(HotbedError):
     """A site could not do what was asked. `retry_after_s` None means: trying again won't help."""
 
     def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:

@@ -1,0 +1,78 @@
+"""Progress of long work on standard error: a bar with the time left, or plain lines in a log."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from testbed.sites.contract import Progress
+
+_QUIET_S = 5.0  # between two lines of a log
+
+
+@contextmanager
+def progress(title: str) -> Iterator[Progress]:
+    """A `testbed.sites.contract.Progress` that is shown while the block runs."""
+    if sys.stderr.isatty():
+        with _bar(title) as report:
+            yield report
+    else:
+        yield _lines(title)
+
+
+@contextmanager
+def _bar(title: str) -> Iterator[Progress]:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (
+        TextColumn(title),
+        BarColumn(bar_width=30),
+        TextColumn("{task.fields[phase]}"),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[left]}"),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=1.0, phase="", left="")
+        clock = _Clock()
+
+        def report(phase: str, share: float) -> None:
+            bar.update(task, completed=share, phase=phase, left=clock.left(phase, share))
+
+        yield report
+
+
+def _lines(title: str) -> Progress:
+    clock = _Clock()
+    last_phase, last = "", 0.0
+
+    def report(phase: str, share: float) -> None:
+        nonlocal last_phase, last
+        now = time.monotonic()
+        if phase == last_phase and now - last < _QUIET_S:
+            return
+        last_phase, last = phase, now
+        print(f"{title}: {phase} {clock.left(phase, share)}".rstrip(), file=sys.stderr, flush=True)
+
+    return report
+
+
+class _Clock:
+    """Estimates the time left from the share that is done; starts anew when the share falls."""
+
+    def __init__(self) -> None:
+        self._start, self._share = time.monotonic(), 0.0
+
+    def left(self, phase: str, share: float) -> str:
+        """``(12 s left)``, or nothing when it cannot be told."""
+        now = time.monotonic()
+        if share < self._share:
+            self._start = now
+        self._share = share
+        if not 0.05 < share < 1.0:
+            return ""
+        return f"({(now - self._start) * (1 - share) / share:.0f} s left)"

@@ -1,0 +1,39 @@
+"""`hotbed exec`: one command on many nodes."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from hotbed.views import TestbedOption
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+
+    @app.command("exec", context_settings={"ignore_unknown_options": True})
+    def exec_(
+        nodes: Annotated[str, typer.Argument(help="Names, groups or roles, with commas; or all.")],
+        command: Annotated[list[str], typer.Argument(help="After --; one word is a shell line.")],
+        testbed: TestbedOption = None,
+    ) -> None:
+        """Run a command on nodes in parallel; exit 1 when it failed on any."""
+        import sys
+
+        from testbed.choose import choose_ready, select
+        from testbed.fanout import run_on
+
+        _, found = choose_ready(testbed)
+        chosen = select(found, nodes)
+        width = max(len(node.name) for node in chosen)
+
+        def show(node: str, line: str, is_error: bool) -> None:
+            print(f"{node:<{width}} | {line}", file=sys.stderr if is_error else sys.stdout)
+
+        codes = run_on(found, chosen, command, show)
+        for node, code in codes.items():
+            if code != 0:
+                print(f"{node:<{width}} | exit code {code}", file=sys.stderr)
+        if any(codes.values()):
+            raise typer.Exit(1)

@@ -1,0 +1,40 @@
+"""`hotbed status`: which testbeds there are and how they are."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from hotbed.output import JsonFlag, emit
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+
+    @app.command()
+    def status(
+        name: Annotated[str | None, typer.Argument(help="Only this testbed.")] = None,
+        as_json: JsonFlag = False,
+    ) -> None:
+        """Show every testbed, or one with its nodes."""
+        from hotbed.views import status_table, testbeds_table
+        from testbed.choose import choose, existing
+
+        if name is None:
+            found = {each: (site.kind, site.status(each)) for site, each in existing()}
+            data = [
+                {"name": each, "site": kind, "state": known.state, "detail": known.detail}
+                | {"nodes": known.nodes, "ends_at_s": known.ends_at_s}
+                for each, (kind, known) in found.items()
+            ]
+            emit(data, as_json, lambda: testbeds_table(found))
+            return
+        site, chosen = choose(name)
+        known, testbed = site.status(chosen), site.find(chosen)
+        one = {"name": chosen, "site": site.kind, "state": known.state, "detail": known.detail}
+        emit(
+            one | {"nodes": known.nodes, "ends_at_s": known.ends_at_s, "testbed": testbed},
+            as_json,
+            lambda: status_table(chosen, known, testbed),
+        )

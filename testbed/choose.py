@@ -1,0 +1,86 @@
+"""Which testbed and which nodes a person means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from schemas.errors import UserError
+from testbed.sites import kinds, open_site
+from testbed.sites.contract import Node, Site, Testbed
+
+
+def existing() -> list[tuple[Site, str]]:
+    """Every testbed that some site knows something of, with its site."""
+    return [(site, name) for site in map(open_site, kinds()) for name in site.names()]
+
+
+def choose(name: str | None = None) -> tuple[Site, str]:
+    """The testbed called `name`; without a name the only one there is.
+
+    Raises:
+        UserError: there is none, none of that name, or more than one and no name.
+    """
+    found = existing()
+    names = ", ".join(sorted({each for _, each in found}))
+    if name is not None:
+        for site, each in found:
+            if each == name:
+                return site, each
+        others = f"there are: {names}" if found else "there is none; `hotbed up SPEC` makes one"
+        raise UserError(f"there is no testbed {name!r}; {others}.")
+    if not found:
+        raise UserError("there is no testbed; `hotbed up SPEC` makes one.")
+    if len(found) > 1:
+        raise UserError(f"there is more than one testbed ({names}): say which one.")
+    return found[0]
+
+
+def choose_ready(name: str | None = None) -> tuple[Site, Testbed]:
+    """Like `choose`, for a testbed that has been brought up whole.
+
+    Raises:
+        UserError: as `choose`, or the testbed is only partly there.
+    """
+    site, chosen = choose(name)
+    testbed = site.find(chosen)
+    if testbed is None:
+        detail = site.status(chosen).detail
+        raise UserError(f"testbed {chosen!r} is not ready: {detail}.")
+    return site, testbed
+
+
+def select(testbed: Testbed, text: str) -> tuple[Node, ...]:
+    """Nodes by a comma list of names, groups, roles or ``all``, each once, in the spec's order.
+
+    Raises:
+        UserError: a word names nothing.
+    """
+    chosen: set[str] = set()
+    for word in filter(None, (part.strip() for part in text.split(","))):
+        found = _named(testbed.nodes, word)
+        if not found:
+            names = ", ".join(node.name for node in testbed.nodes)
+            groups = ", ".join(dict.fromkeys(node.group for node in testbed.nodes))
+            roles = ", ".join(sorted({role for node in testbed.nodes for role in node.roles}))
+            raise UserError(
+                f"testbed {testbed.name} has no node, group or role {word!r}; nodes: {names}; "
+                f"groups: {groups}; roles: {roles}."
+            )
+        chosen |= found
+    if not chosen:
+        raise UserError("name at least one node, group or role, or `all`.")
+    return tuple(node for node in testbed.nodes if node.name in chosen)
+
+
+def _named(nodes: Sequence[Node], word: str) -> set[str]:
+    """What a word means: a node's name wins over a group's, a group's over a role's."""
+    if word == "all":
+        return {node.name for node in nodes}
+    for found in (
+        {node.name for node in nodes if node.name == word},
+        {node.name for node in nodes if node.group == word},
+        {node.name for node in nodes if word in node.roles},
+    ):
+        if found:
+            return found
+    return set()

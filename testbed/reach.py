@@ -1,0 +1,91 @@
+"""How the engine reaches a testbed's nodes: one kept-open, checked ssh connection a node."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import time
+from pathlib import Path
+
+from schemas.errors import UserError
+from testbed.sites.contract import Node, Testbed
+from testbed.ssh import SshShell, SshTarget
+
+
+def control_dir(name: str, directory: Path) -> Path:
+    """Folder of a testbed's shared ssh connections; short, because a unix socket's name has 108
+    bytes at most. Two testbeds of one name in different state folders do not share it.
+    """
+    tag = hashlib.sha256(str(directory).encode()).hexdigest()[:4]
+    if os.geteuid() == 0:
+        return Path("/run/hotbed", f"{name}-{tag}", "ssh")
+    base = Path(os.environ.get("XDG_RUNTIME_DIR", "/tmp"))
+    return base / f"hotbed-{os.geteuid()}" / f"{name}-{tag}"
+
+
+def target_of(testbed: Testbed, node: Node) -> SshTarget:
+    """The ssh target of a node.
+
+    Raises:
+        UserError: somebody else owns the folder for connections.
+    """
+    folder = control_dir(testbed.name, testbed.directory)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if folder.stat().st_uid != os.geteuid():
+        raise UserError(f"{folder} belongs to another user; remove it or set XDG_RUNTIME_DIR.")
+    folder.chmod(0o700)
+    return SshTarget(
+        node=node.name,
+        address=node.address,
+        key=testbed.ssh_key,
+        known_hosts=testbed.known_hosts,
+        user=node.ssh_user,
+        port=node.ssh_port,
+        control_dir=folder,
+    )
+
+
+def shell_to(testbed: Testbed, node: Node) -> SshShell:
+    """A shell on `node`; its first command opens the connection that later ones share."""
+    return SshShell(target_of(testbed, node))
+
+
+def hang_up(name: str, directory: Path, known_hosts: Path) -> None:
+    """End every ssh process that talks to the testbed, also one whose starter was killed."""
+    marks = (os.fsencode(control_dir(name, directory)) + b"/", os.fsencode(known_hosts))
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for _ in range(25):
+            pids = _ssh_processes(marks)
+            if not pids:
+                break
+            for pid in pids:
+                try:
+                    os.kill(pid, number)
+                except ProcessLookupError:
+                    continue
+            time.sleep(0.04)
+    folder = control_dir(name, directory)
+    for socket in folder.glob("*"):
+        socket.unlink(missing_ok=True)
+    for leftover in (folder, folder.parent):
+        try:
+            leftover.rmdir()
+        except OSError:
+            break
+
+
+def _ssh_processes(marks: tuple[bytes, ...]) -> list[int]:
+    """Ids of ssh processes whose command line (or title, for a shared connection) has a mark."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            line = (entry / "cmdline").read_bytes()
+        except OSError:
+            continue
+        program = line.split(b"\0", 1)[0].split(b" ", 1)[0].rpartition(b"/")[2]
+        if program in (b"ssh", b"ssh:", b"scp", b"sftp") and any(mark in line for mark in marks):
+            found.append(int(entry.name))
+    return found

@@ -1,0 +1,224 @@
+"""Control groups of a testbed's nodes, on hosts with cgroup v1, v2 or both.
+
+A node is put into its groups before its first process starts, so everything it ever runs is
+inside: limits, accounting and killing all go by membership.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from testbed.sites.contract import SiteError
+
+CPU_PERIOD_US = 25_000
+"""Quota period: short, so that a node that used its share waits for milliseconds, as it would for
+a busy core, and not for a tenth of a second."""
+
+_V1_WANTED = ("cpu", "cpuacct", "memory", "blkio")
+
+
+@dataclass(frozen=True)
+class Hierarchies:
+    """Mount points of the control group trees.
+
+    `v1` maps a controller to its tree, `named` is the v1 tree of systemd (None without one),
+    `v2` the unified tree; `v2_controllers` are those that it manages (empty on a v1 host).
+    """
+
+    v1: dict[str, Path]
+    named: Path | None
+    v2: Path | None
+    v2_controllers: frozenset[str]
+
+    @property
+    def unified(self) -> bool:
+        """Whether v2 manages cpu and memory."""
+        return {"cpu", "memory"} <= self.v2_controllers
+
+    def trees(self) -> list[Path]:
+        """Every tree that a node joins, each once."""
+        trees = [] if self.unified else list(dict.fromkeys(self.v1.values()))
+        trees += [tree for tree in (self.named, self.v2) if tree is not None]
+        return trees
+
+
+def detect(mountinfo: str | None = None) -> Hierarchies:
+    """Find the trees of this machine (or of the text of a /proc/self/mountinfo).
+
+    Raises:
+        SiteError: neither version offers both cpu and memory.
+    """
+    text = Path("/proc/self/mountinfo").read_text() if mountinfo is None else mountinfo
+    v1: dict[str, Path] = {}
+    named: Path | None = None
+    v2: Path | None = None
+    for line in text.splitlines():
+        fields, separator, tail = line.partition(" - ")
+        kind = tail.split()[0] if separator else ""
+        point = Path(fields.split()[4]) if kind.startswith("cgroup") else Path("/")
+        options = tail.split()[-1].split(",") if separator else []
+        if kind == "cgroup2" and v2 is None:
+            v2 = point
+        elif kind == "cgroup" and "name=systemd" in options:
+            named = named or point
+        elif kind == "cgroup":
+            for controller in _V1_WANTED:
+                if controller in options:
+                    v1.setdefault(controller, point)
+    controllers: frozenset[str] = frozenset()
+    if v2 is not None:
+        available = v2 / "cgroup.controllers"
+        controllers = frozenset(available.read_text().split() if available.exists() else ())
+    found = Hierarchies(v1, named, v2, controllers)
+    if not found.unified and not {"cpu", "memory"} <= v1.keys():
+        raise SiteError("no cgroup tree with the controllers cpu and memory is mounted")
+    return found
+
+
+class Cgroups:
+    """The groups below one top group (`top`, such as ``hotbed``)."""
+
+    def __init__(self, hierarchies: Hierarchies, top: str) -> None:
+        self.hierarchies = hierarchies
+        self.top = top
+
+    def create(
+        self, group: str, *, cpus: float | None = None, memory: int | None = None
+    ) -> list[Path]:
+        """Make `group` (``testbed/node``) in every tree and limit it.
+
+        Args:
+            cpus: cores that it may use on average over a period.
+            memory: bytes, page cache included; beyond it the kernel kills inside the group.
+
+        Returns:
+            The cgroup.procs files that a process writes its id to, to join.
+        """
+        folders = [tree / self.top / group for tree in self.hierarchies.trees()]
+        for folder in folders:
+            folder.mkdir(parents=True, exist_ok=True)
+        if self.hierarchies.unified:
+            assert self.hierarchies.v2 is not None
+            self._delegate(self.hierarchies.v2, group)
+            self._limit_v2(self.hierarchies.v2 / self.top / group, cpus, memory)
+        else:
+            self._limit_v1(group, cpus, memory)
+        return [folder / "cgroup.procs" for folder in folders]
+
+    def _delegate(self, tree: Path, group: str) -> None:
+        wanted = self.hierarchies.v2_controllers & {"cpu", "memory", "io"}
+        line = " ".join(f"+{controller}" for controller in sorted(wanted))
+        folder = tree
+        for part in ("", self.top, *Path(group).parts[:-1]):
+            folder = folder / part
+            (folder / "cgroup.subtree_control").write_text(line)
+
+    def _limit_v2(self, folder: Path, cpus: float | None, memory: int | None) -> None:
+        quota = "max" if cpus is None else str(round(cpus * CPU_PERIOD_US))
+        (folder / "cpu.max").write_text(f"{quota} {CPU_PERIOD_US}")
+        (folder / "memory.max").write_text("max" if memory is None else str(memory))
+        swap = folder / "memory.swap.max"
+        if memory is not None and swap.exists():
+            swap.write_text("0")
+
+    def _limit_v1(self, group: str, cpus: float | None, memory: int | None) -> None:
+        cpu = self.hierarchies.v1["cpu"] / self.top / group
+        (cpu / "cpu.cfs_period_us").write_text(str(CPU_PERIOD_US))
+        quota = -1 if cpus is None else round(cpus * CPU_PERIOD_US)
+        (cpu / "cpu.cfs_quota_us").write_text(str(quota))
+        folder = self.hierarchies.v1["memory"] / self.top / group
+        limit = "-1" if memory is None else str(memory)
+        swap = folder / "memory.memsw.limit_in_bytes"
+        if swap.exists():
+            swap.write_text("-1")  # the limit of both may never be below that of memory alone
+        (folder / "memory.limit_in_bytes").write_text(limit)
+        if swap.exists():
+            swap.write_text(limit)
+
+    def pressure_folder(self, group: str) -> Path | None:
+        """Folder that holds the group's io.pressure, None when the kernel offers none."""
+        if self.hierarchies.v2 is None:
+            return None
+        folder = self.hierarchies.v2 / self.top / group
+        return folder if (folder / "io.pressure").exists() else None
+
+    def usage_s(self, group: str = "") -> float:
+        """CPU seconds used by the group and everything below, 0 when there is none."""
+        try:
+            if self.hierarchies.unified:
+                assert self.hierarchies.v2 is not None
+                stat = (self.hierarchies.v2 / self.top / group / "cpu.stat").read_text()
+                return int(stat.split("usage_usec", 1)[1].split()[0]) / 1e6
+            tree = self.hierarchies.v1.get("cpuacct")
+            if tree is None:
+                return 0.0
+            return int((tree / self.top / group / "cpuacct.usage").read_text()) / 1e9
+        except (OSError, IndexError):
+            return 0.0
+
+    def pids(self, group: str = "") -> set[int]:
+        """Every process in the group or below, in any tree."""
+        found: set[int] = set()
+        for tree in self.hierarchies.trees():
+            for folder in _below(tree / self.top / group):
+                try:
+                    text = (folder / "cgroup.procs").read_text()
+                except OSError:
+                    continue
+                found.update(int(pid) for pid in text.split() if pid != "0")
+        return found
+
+    def children(self, group: str = "") -> set[str]:
+        """Names of the groups right below."""
+        return {
+            child.name
+            for tree in self.hierarchies.trees()
+            for child in _folders(tree / self.top / group)
+        }
+
+    def kill(self, group: str, timeout_s: float) -> bool:
+        """SIGKILL everything inside until nothing is left; False when the time was too short."""
+        end = time.monotonic() + timeout_s
+        while pids := self.pids(group):
+            for pid in pids:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.02)
+        return True
+
+    def remove(self, group: str = "") -> bool:
+        """Remove the group and what a node's systemd made below; False when something is busy."""
+        gone = True
+        for tree in self.hierarchies.trees():
+            for folder in [*_below(tree / self.top / group)][::-1]:
+                try:
+                    folder.rmdir()
+                except FileNotFoundError:
+                    continue
+                except OSError:
+                    gone = False
+        return gone
+
+
+def _folders(folder: Path) -> list[Path]:
+    try:
+        return [Path(entry.path) for entry in os.scandir(folder) if entry.is_dir()]
+    except OSError:
+        return []
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """`folder` and everything below, parents first."""
+    if folder.is_dir():
+        yield folder
+        for child in _folders(folder):
+            yield from _below(child)

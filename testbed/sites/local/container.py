@@ -1,0 +1,127 @@
+"""A node: an overlay of the root image, booted by systemd-nspawn in the node's namespaces."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from testbed.sites.contract import SiteError
+from testbed.sites.local.process import alive, detach, read_pid
+from testbed.sites.local.tools import mounts_under, run, write
+
+PRESSURE_FOLDER = "/opt/hotbed-site/cgroup"
+"""Where a node sees its own control group, read-only."""
+
+
+@dataclass(frozen=True)
+class Container:
+    """Files of one node's root. `folder` is the node's own folder."""
+
+    folder: Path
+    hostname: str
+    machine: str
+
+    @property
+    def root(self) -> Path:
+        return self.folder / "root"
+
+    @property
+    def pid_file(self) -> Path:
+        return self.folder / "nspawn.pid"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "console.log"
+
+    def mount(self, lower: Sequence[Path], layer: Path) -> None:
+        """Mount the root: `layer` on top of `lower` (bottom to top, the image first)."""
+        upper, work = layer / "upper", layer / "work"
+        for folder in (self.root, upper, work):
+            folder.mkdir(parents=True, exist_ok=True)
+        upper.chmod(0o755)
+        # Layers are frozen and stacked again by a snapshot: nothing in one may refer to inodes.
+        options = [f"{option}=off" for option in ("index", "metacopy") if _has(option)]
+        options.append(f"lowerdir={':'.join(str(folder) for folder in reversed(lower))}")
+        options += [f"upperdir={upper}", f"workdir={work}"]
+        run("mount", "-t", "overlay", "overlay", "-o", ",".join(options), str(self.root))
+
+    def furnish(self, hosts: str, authorized: str, host_key: Path) -> None:
+        """Write what makes this root this node: name, keys, and the other nodes' addresses."""
+        etc = self.root / "etc"
+        write(etc / "hostname", f"{self.hostname}\n")
+        write(etc / "hosts", hosts)
+        write(etc / "machine-id", f"{uuid.uuid5(uuid.NAMESPACE_DNS, str(self.folder)).hex}\n")
+        for path, mode in ((host_key, 0o600), (host_key.with_suffix(".pub"), 0o644)):
+            name = "ssh_host_ed25519_key" + ("" if mode == 0o600 else ".pub")
+            write(etc / "ssh" / name, path.read_text(), mode)
+        ssh = self.root / "root" / ".ssh"
+        ssh.mkdir(exist_ok=True)
+        ssh.chmod(0o700)
+        write(ssh / "authorized_keys", f"{authorized}\n", 0o600)
+
+    def start(
+        self,
+        *,
+        netns: str,
+        procs: Sequence[Path],
+        binds: Mapping[str, str],
+        pressure: Path | None,
+        unified: bool,
+    ) -> None:
+        """Boot it.
+
+        Args:
+            procs: cgroup.procs files of the node's groups.
+            binds: device on the host -> path on the node.
+            pressure: the node's group in the v2 tree.
+            unified: whether the host manages resources by cgroup v2.
+        """
+        command = ["systemd-nspawn", "--quiet", "--settings=no", "--register=no", "--keep-unit"]
+        command += [f"--directory={self.root}", f"--machine={self.machine}"]
+        command += [f"--hostname={self.hostname}", f"--network-namespace-path=/run/netns/{netns}"]
+        command += ["--resolv-conf=off", "--timezone=off", "--link-journal=no", "--console=pipe"]
+        command += [f"--bind={host}:{node}" for host, node in binds.items()]
+        if pressure is not None:
+            command.append(f"--bind-ro={pressure}:{PRESSURE_FOLDER}")
+        command.append("--boot")
+        if not unified:
+            command.append("systemd.unified_cgroup_hierarchy=0")
+            command.append("systemd.legacy_systemd_cgroup_controller=1")
+        self.pid_file.unlink(missing_ok=True)
+        detach(
+            command,
+            procs=procs,
+            pid_file=self.pid_file,
+            log=self.log,
+            environment={
+                "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1" if unified else "0",
+                "SYSTEMD_NSPAWN_LOCK": "0",
+            },
+        )
+
+    def running(self) -> bool:
+        """Whether its systemd-nspawn lives."""
+        return alive(read_pid(self.pid_file))
+
+    def reason(self) -> str:
+        """The last thing that the console said."""
+        try:
+            lines = [line for line in self.log.read_text(errors="replace").splitlines() if line]
+        except OSError:
+            lines = []
+        return lines[-1].strip() if lines else "its console said nothing"
+
+    def unmount(self) -> None:
+        """Unmount the root; the node must have ended."""
+        for point in mounts_under(self.folder / "root"):
+            run("umount", point, check=False)
+        if left := mounts_under(self.folder / "root"):
+            run("umount", "-l", left[-1], check=False)
+            if mounts_under(self.folder / "root"):
+                raise SiteError(f"{self.root} cannot be unmounted", retry_after_s=1.0)
+
+
+def _has(option: str) -> bool:
+    return Path("/sys/module/overlay/parameters", option).exists()

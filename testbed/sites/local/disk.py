@@ -1,0 +1,180 @@
+"""A node's disk: a queue disk served through FUSE, a loop device on it, two partitions.
+
+Partition 1 is for files (``scratch``), partition 2 raw for the store (``osd``). Everything that
+uses either shares the disk's one queue.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from testbed.sites.contract import SiteError
+from testbed.sites.local.process import alive, detach, read_pid, stop
+from testbed.sites.local.tools import mounts_under, run, wait_until
+from testbed.spec import DiskSpec
+
+QUEUEDISK = Path(__file__).resolve().parents[3] / "dataplane" / "bin" / "queuedisk"
+MOST_QUEUE_DEPTH = 128
+"""The loop driver's own queue: nr_requests may not exceed it."""
+_MAX_SECTORS_KB = 512
+_ALIGNMENT = 2**20
+
+
+@dataclass(frozen=True)
+class Disk:
+    """Files of one node's disk. `folder` holds the mount, the control socket and the log."""
+
+    folder: Path
+    spec: DiskSpec
+
+    @property
+    def mount(self) -> Path:
+        return self.folder / "mnt"
+
+    @property
+    def control(self) -> Path:
+        return self.folder / "control"
+
+    @property
+    def pid_file(self) -> Path:
+        return self.folder / "pid"
+
+    @property
+    def image(self) -> Path:
+        """The file that the queue disk serves."""
+        return self.mount / "disk"
+
+    def start(self, layers: Sequence[Path], procs: Sequence[Path]) -> str:
+        """Serve `layers` (bottom to top) and attach a loop device; returns it (``/dev/loop3``).
+
+        A disk that was never partitioned is partitioned now.
+        """
+        self.mount.mkdir(parents=True, exist_ok=True)
+        self._serve(layers, procs)
+        device = run("losetup", "-f", "--show", "--direct-io=on", str(self.image)).strip()
+        self._tune(device)
+        if not self._partitioned(device):
+            self._partition(device)
+        run("partx", "-a", device)
+        if not wait_until(lambda: Path(f"{device}p2").is_block_device(), 5.0):
+            raise SiteError(f"the partitions of {device} did not appear", retry_after_s=1.0)
+        return device
+
+    def _serve(self, layers: Sequence[Path], procs: Sequence[Path]) -> None:
+        self.control.unlink(missing_ok=True)
+        self.pid_file.unlink(missing_ok=True)
+        command = [str(QUEUEDISK)]
+        for layer in layers:
+            command += ["--layer", str(layer)]
+        command += ["--size", str(self.spec.size), "--bandwidth", f"{self.spec.bandwidth:.0f}B/s"]
+        command += ["--positioning", f"{self.spec.positioning * 1e6:.0f}us"]
+        command += ["--mount", str(self.mount), "--control", str(self.control)]
+        command += ["--pid-file", str(self.pid_file)]
+        log, starter = self.folder / "queuedisk.log", self.folder / "starter.pid"
+        starter.unlink(missing_ok=True)
+        detach(command, procs=procs, pid_file=starter, log=log)
+
+        def served_or_dead() -> bool:
+            pid = read_pid(starter)
+            return read_pid(self.pid_file) is not None or (pid is not None and not alive(pid))
+
+        if not wait_until(served_or_dead, 10.0) or read_pid(self.pid_file) is None:
+            lines = log.read_text().splitlines()[-1:] or ["no message"]
+            raise SiteError(f"the queue disk did not start: {lines[0]} (log: {log})")
+
+    def _tune(self, device: str) -> None:
+        queue = Path("/sys/block") / Path(device).name / "queue"
+        for key, value in (
+            ("scheduler", "none"),
+            ("rotational", "1"),
+            ("max_sectors_kb", str(_MAX_SECTORS_KB)),
+            ("nr_requests", str(self.spec.queue_depth)),
+        ):
+            try:
+                (queue / key).write_text(value)
+            except OSError as error:
+                raise SiteError(f"{queue / key} does not take {value}: {error.strerror}") from error
+
+    @staticmethod
+    def _partitioned(device: str) -> bool:
+        with Path(device).open("rb") as disk:
+            disk.seek(512)
+            return disk.read(8) == b"EFI PART"
+
+    def _partition(self, device: str) -> None:
+        first = self.spec.scratch // _ALIGNMENT
+        table = (
+            f"label: gpt\nunit: sectors\n"
+            f"start=1MiB, size={first}MiB, name=scratch\nname=osd, start={first + 1}MiB\n"
+        )
+        run("sfdisk", "--quiet", "--no-reread", "--no-tell-kernel", device, text=table)
+
+    def command(self, request: Mapping[str, object], timeout_s: float = 5.0) -> dict[str, object]:
+        """Send one request to the queue disk's control socket and return its answer."""
+        try:
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(timeout_s)
+                connection.connect(str(self.control))
+                connection.sendall(json.dumps(request).encode() + b"\n")
+                answer = json.loads(connection.makefile().readline())
+        except (OSError, ValueError) as error:
+            raise SiteError(f"the queue disk {self.folder} does not answer: {error}") from error
+        if not isinstance(answer, dict) or answer.get("ok") is False:
+            raise SiteError(f"the queue disk refused {request}: {answer}")
+        return answer
+
+    def running(self) -> bool:
+        """Whether the queue disk serves and a loop device is on it."""
+        return alive(read_pid(self.pid_file)) and bool(loops_on(self.folder))
+
+    def stop(self) -> None:
+        """Detach the loop device and end the queue disk; safe to repeat, whatever is left."""
+        with contextlib.suppress(SiteError):
+            self.command({"op": "shape", "on": False}, timeout_s=1.0)
+        for device in loops_on(self.folder):
+            detach_loop(device)
+        pid = read_pid(self.pid_file)
+        if pid is not None and alive(pid) and not stop(pid, timeout_s=3.0):
+            run("kill", "-KILL", str(pid), check=False)
+        unmount(self.folder)
+
+
+def loops_on(folder: Path) -> list[str]:
+    """Loop devices whose file lies below `folder`."""
+    found = []
+    for block in Path("/sys/block").glob("loop*"):
+        try:
+            file = (block / "loop" / "backing_file").read_text().strip()
+        except OSError:
+            continue
+        if file.startswith(f"{folder}/"):
+            found.append(f"/dev/{block.name}")
+    return found
+
+
+def detach_loop(device: str, timeout_s: float = 3.0) -> bool:
+    """Remove a loop device with its partitions; False when something still holds it."""
+    attached = Path("/sys/block") / Path(device).name / "loop"
+    end = time.monotonic() + timeout_s
+    while attached.exists():
+        run("partx", "-d", device, check=False)
+        run("losetup", "-d", device, check=False)
+        if time.monotonic() > end:
+            return False
+        if attached.exists():
+            time.sleep(0.05)
+    return True
+
+
+def unmount(folder: Path) -> None:
+    """Unmount everything below `folder`, by force where it must be."""
+    for point in mounts_under(folder):
+        run("umount", point, check=False, timeout_s=5.0)
+    for point in mounts_under(folder):
+        run("umount", "-f", "-l", point, check=False, timeout_s=5.0)

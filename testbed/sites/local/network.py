@@ -1,0 +1,136 @@
+"""A testbed's network: a bridge in a namespace of its own, a shaped link to every node, and an
+uplink to the host.
+
+The bridge is kept out of the host's namespace, so that a firewall or container engine on the host
+neither filters nor routes what nodes say to each other.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+
+from testbed.sites.contract import SiteError
+from testbed.sites.local.names import Places
+from testbed.sites.local.tools import run
+
+HOST = 1
+FIRST_NODE = 10
+MOST_NODES = 240
+_BRIDGE = "br0"
+_UP = "up0"
+
+
+def choose_subnet(taken: set[int]) -> int:
+    """The smallest k for which 10.77.k.0/24 is neither in `taken` nor routed on this host."""
+    routed = []
+    for route in json.loads(run("ip", "-j", "-4", "route", "show", "table", "all") or "[]"):
+        if "dst" in route and route["dst"] != "default":
+            routed.append(ipaddress.ip_network(route["dst"], strict=False))
+    for k in range(256):
+        net = ipaddress.ip_network(f"10.77.{k}.0/24")
+        if k not in taken and not any(net.overlaps(other) for other in routed):
+            return k
+    raise SiteError("no free network 10.77.k.0/24 is left: take a testbed down")
+
+
+def address(subnet: int, index: int) -> str:
+    """Address of the node with this index, 0 being the first."""
+    return f"10.77.{subnet}.{FIRST_NODE + index}"
+
+
+def namespaces(places: Places, name: str | None = None) -> list[str]:
+    """Network namespaces of a testbed, or of all."""
+    listed = run("ip", "netns", "list", check=False).splitlines()
+    names = [line.split()[0] for line in listed if line.strip()]
+    return [netns for netns in names if netns.startswith(places.netns_prefix(name))]
+
+
+def uplinks(places: Places) -> list[str]:
+    """The host's ends of all testbeds' uplinks."""
+    links = json.loads(run("ip", "-j", "link", "show", check=False) or "[]")
+    return [link["ifname"] for link in links if link["ifname"].startswith(places.uplink_prefix())]
+
+
+def make_switch(places: Places, name: str, subnet: int) -> None:
+    """Make the bridge and the host's link to it; nothing when they are there."""
+    switch, uplink = places.switch(name), places.uplink(name)
+    if switch not in namespaces(places, name):
+        run("ip", "netns", "add", switch)
+    inside = {link["ifname"] for link in json.loads(run("ip", "-n", switch, "-j", "link"))}
+    if _BRIDGE not in inside:
+        _batch(
+            switch,
+            f"link add {_BRIDGE} type bridge forward_delay 0",
+            f"link set {_BRIDGE} up",
+            "link set lo up",
+        )
+    if uplink not in uplinks(places):
+        run("ip", "link", "add", uplink, "type", "veth", "peer", "name", _UP, "netns", switch)
+    _batch(switch, f"link set {_UP} master {_BRIDGE} up")
+    run("ip", "addr", "replace", f"10.77.{subnet}.{HOST}/24", "dev", uplink)
+    run("ip", "link", "set", uplink, "up")
+
+
+def make_link(places: Places, name: str, node: str, where: str, bits_per_s: float) -> None:
+    """Make a node's namespace and its link, anew when something of it is there.
+
+    Args:
+        where: the node's address.
+        bits_per_s: rate of the link, enforced on both of its ends.
+    """
+    netns, switch, port = places.netns(name, node), places.switch(name), places.port(node)
+    drop_link(places, name, node)
+    run("ip", "netns", "add", netns)
+    run("ip", "-n", netns, "link", "add", "eth0", "type", "veth", "peer", port, "netns", switch)
+    _batch(netns, f"addr add {where}/24 dev eth0", "link set eth0 up", "link set lo up")
+    _batch(switch, f"link set {port} master {_BRIDGE} up")
+    set_rate(places, name, node, bits_per_s)
+
+
+def drop_link(places: Places, name: str, node: str) -> None:
+    """Remove a node's namespace with its link."""
+    netns, switch = places.netns(name, node), places.switch(name)
+    # The namespace may live on for a moment in a dying process: the link goes first.
+    run("ip", "-n", switch, "link", "del", places.port(node), check=False)
+    run("ip", "netns", "del", netns, check=False)
+
+
+def set_rate(places: Places, name: str, node: str, bits_per_s: float | None) -> None:
+    """Shape both directions of a node's link; None: unshaped."""
+    for netns, device in (
+        (places.netns(name, node), "eth0"),
+        (places.switch(name), places.port(node)),
+    ):
+        if bits_per_s is None:
+            run("tc", "-n", netns, "qdisc", "del", "dev", device, "root", check=False)
+            continue
+        run("tc", "-n", netns, "qdisc", "replace", "dev", device, "root", *token_bucket(bits_per_s))
+
+
+def token_bucket(bits_per_s: float) -> list[str]:
+    """Arguments of tc for a rate: a burst of 2 ms (one large segment at least), 25 ms of queue."""
+    burst = max(round(bits_per_s / 8 * 0.002), 96 * 1024)
+    return ["tbf", "rate", f"{round(bits_per_s)}bit", "burst", str(burst), "latency", "25ms"]
+
+
+def set_link(places: Places, name: str, node: str, up: bool) -> None:
+    """Cut or restore a node's link at the switch."""
+    state = "up" if up else "down"
+    run("ip", "-n", places.switch(name), "link", "set", places.port(node), state)
+
+
+def remove(places: Places, name: str) -> None:
+    """Remove every namespace and the uplink of a testbed."""
+    remove_uplink(places.uplink(name))
+    for netns in namespaces(places, name):
+        run("ip", "netns", "del", netns, check=False)
+
+
+def _batch(netns: str, *commands: str) -> None:
+    run("ip", "-n", netns, "-batch", "-", text="\n".join(commands) + "\n")
+
+
+def remove_uplink(link: str) -> None:
+    """Remove a host's end of an uplink, and with it the other end."""
+    run("ip", "link", "del", link, check=False)

@@ -1,0 +1,168 @@
+"""Starting, checking and stopping single nodes of a testbed."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from testbed.sites.contract import Node, SiteError
+from testbed.sites.local import keys, network
+from testbed.sites.local.cgroups import Cgroups
+from testbed.sites.local.container import PRESSURE_FOLDER, Container
+from testbed.sites.local.disk import Disk, loops_on
+from testbed.sites.local.names import Places
+from testbed.sites.local.process import read_pid, stop
+from testbed.sites.local.record import Member, Record
+from testbed.spec import DiskSpec
+
+_ANY_DISK = DiskSpec()
+DISKS = "_disks"
+"""Group of a testbed's queue disks; no node's name starts with an underscore."""
+_PARALLEL = 16
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def at_once(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
+    """Call `function` on every item in threads; all have ended when the first error is raised."""
+    with ThreadPoolExecutor(_PARALLEL) as pool:
+        futures = [pool.submit(function, item) for item in items]
+    return [future.result() for future in futures]
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """Everything about the nodes of the testbed `name`."""
+
+    places: Places
+    cgroups: Cgroups
+    name: str
+
+    @property
+    def folder(self) -> Path:
+        return self.places.testbed(self.name)
+
+    def of(self, node: str) -> Path:
+        """A node's folder."""
+        return self.folder / "nodes" / node
+
+    def group(self, node: str) -> str:
+        """A node's control group, below the top."""
+        return f"{self.name}/{node}"
+
+    def container(self, node: str) -> Container:
+        return Container(self.of(node), node, self.places.machine(self.name, node))
+
+    def disk(self, member: Member) -> Disk | None:
+        """The node's disk, None when its group has none."""
+        if member.group.disk is None:
+            return None
+        return Disk(self.of(member.name) / "disk", member.group.disk)
+
+    def alive(self, member: Member) -> bool:
+        """Whether the node's processes, disk and namespace are there."""
+        pid = read_pid(self.container(member.name).pid_file)
+        if pid is None or pid not in self.cgroups.pids(self.group(member.name)):
+            return False
+        disk = self.disk(member)
+        if disk is not None and not disk.running():
+            return False
+        return Path("/run/netns", self.places.netns(self.name, member.name)).exists()
+
+    def start(self, record: Record, member: Member, image: Path) -> None:
+        """Start a node that is not running, from whatever its last life left behind."""
+        self.clear(member.name)
+        folder, container, disk = self.of(member.name), self.container(member.name), None
+        layers = [folder / "layers" / str(layer) for layer in record.chain]
+        layers[-1].mkdir(parents=True, exist_ok=True)
+        netns = self.places.netns(self.name, member.name)
+        network.make_link(self.places, self.name, member.name, member.address, member.group.network)
+        binds: dict[str, str] = {}
+        if (disk := self.disk(member)) is not None:
+            procs = self.cgroups.create(f"{self.name}/{DISKS}")
+            device = disk.start([layer / "disk" for layer in layers], procs)
+            binds = {
+                device: "/dev/hotbed/disk",
+                f"{device}p1": "/dev/hotbed/scratch",
+                f"{device}p2": "/dev/hotbed/osd",
+            }
+        container.mount([image, *(layer / "upper" for layer in layers[:-1])], layers[-1])
+        host_key = folder / "host_key"
+        keys.make(host_key, member.name)
+        login = keys.public(self.folder / keys.LOGIN)
+        container.furnish(_hosts(record), login, host_key)
+        group = self.group(member.name)
+        procs = self.cgroups.create(group, cpus=member.group.cpus, memory=member.group.memory)
+        container.start(
+            netns=netns,
+            procs=procs,
+            binds=binds,
+            pressure=self.cgroups.pressure_folder(group),
+            unified=self.cgroups.hierarchies.unified,
+        )
+
+    def halt(self, member: Member, timeout_s: float = 20.0) -> None:
+        """Shut a node down as a machine is, then hard; its disk and files stay."""
+        pid = read_pid(self.container(member.name).pid_file)
+        if pid is not None and pid in self.cgroups.pids(self.group(member.name)):
+            stop(pid, timeout_s=timeout_s, number=signal.SIGTERM)
+        self.clear(member.name)
+
+    def clear(self, node: str) -> None:
+        """Kill a node and remove all that runs or is mounted for it; its layers and keys stay."""
+        folder, group = self.of(node), self.group(node)
+        disk = Disk(folder / "disk", _ANY_DISK)
+        if not self.cgroups.kill(group, timeout_s=4.0):
+            # Something waits for the disk and cannot die: without the disk it gets an error.
+            disk.stop()
+            if not self.cgroups.kill(group, timeout_s=4.0):
+                raise SiteError(f"processes of node {node} do not end", retry_after_s=5.0)
+        self.container(node).unmount()
+        disk.stop()
+        if loops_on(folder):
+            raise SiteError(f"the disk of node {node} is still in use", retry_after_s=5.0)
+        network.drop_link(self.places, self.name, node)
+        self.cgroups.remove(group)
+        propagate = Path("/run/systemd/nspawn/propagate", self.places.machine(self.name, node))
+        shutil.rmtree(propagate, ignore_errors=True)
+
+    def drop_layers(self, node: str, used: set[int]) -> None:
+        """Delete the layers that nothing needs any more."""
+        for layer in (self.of(node) / "layers").glob("*"):
+            if int(layer.name) not in used:
+                shutil.rmtree(layer)
+
+    def describe(self, member: Member) -> Node:
+        """The node as the rooms above see it."""
+        devices: dict[str, str] = {}
+        disk = self.disk(member)
+        if disk is not None:
+            devices = {
+                "scratch": "/dev/hotbed/scratch",
+                "osd": "/dev/hotbed/osd",
+                "disk": "/dev/hotbed/disk",
+            }
+            for device in loops_on(disk.folder):
+                devices["stat"] = f"/sys/block/{Path(device).name}/stat"
+        sensed = self.cgroups.pressure_folder(self.group(member.name)) is not None
+        return Node(
+            name=member.name,
+            address=member.address,
+            roles=frozenset(member.group.roles),
+            group=member.group.name,
+            devices=devices,
+            signal="io_pressure" if sensed else "iowait",
+            pressure_file=f"{PRESSURE_FOLDER}/io.pressure" if sensed else None,
+            cpus=member.group.cpus,
+            memory_bytes=member.group.memory,
+        )
+
+
+def _hosts(record: Record) -> str:
+    lines: Sequence[str] = [f"{member.address}\t{member.name}" for member in record.members()]
+    return "\n".join(["127.0.0.1\tlocalhost", "::1\tlocalhost", *lines]) + "\n"

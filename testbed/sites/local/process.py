@@ -1,0 +1,83 @@
+"""Starting what outlives us: detached, inside its control groups before its first instruction."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from testbed.sites.contract import SiteError
+from testbed.sites.local.tools import ENVIRONMENT
+
+# $1 = file for the process id, then cgroup.procs files, then -- and the command.
+_JOIN = """
+echo $$ > "$1"; shift
+while [ "$1" != -- ]; do echo $$ > "$1" || exit 97; shift; done
+shift; exec "$@"
+"""
+
+
+def detach(
+    argv: Sequence[str],
+    *,
+    procs: Sequence[Path],
+    pid_file: Path,
+    log: Path,
+    environment: Mapping[str, str] | None = None,
+) -> None:
+    """Start `argv` as a process of its own that is not our child.
+
+    Args:
+        procs: cgroup.procs files to join first.
+        pid_file: where its process id is written.
+        log: its output is appended there.
+    """
+    with log.open("ab") as output:
+        done = subprocess.run(
+            ["setsid", "--fork", "sh", "-c", _JOIN, "hotbed", str(pid_file)]
+            + [str(file) for file in procs]
+            + ["--", *argv],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env={**ENVIRONMENT, **(environment or {})},
+            timeout=10,
+            check=False,
+        )
+    if done.returncode != 0:
+        raise SiteError(f"{argv[0]} could not be started; see {log}")
+
+
+def read_pid(pid_file: Path) -> int | None:
+    """The process id in `pid_file`, None when there is none."""
+    try:
+        return int(pid_file.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def alive(pid: int | None) -> bool:
+    """Whether a process runs (a zombie does not)."""
+    if pid is None:
+        return False
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def stop(pid: int, *, timeout_s: float, number: signal.Signals = signal.SIGTERM) -> bool:
+    """Send a signal and wait for the end; False when it did not come in time."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return True
+    end = time.monotonic() + timeout_s
+    while alive(pid):
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True

@@ -1,0 +1,128 @@
+"""What the site remembers of a testbed, on disk, whole at any moment.
+
+It is written before anything is made, so that an interrupted `up` can be resumed and removed. The
+names of what is made follow from it (see `names`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from schemas.errors import UserError
+from testbed.sites.local import network
+from testbed.sites.local.tools import write
+from testbed.spec import GroupSpec, TestbedSpec
+
+_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Record:
+    """A testbed.
+
+    `chain` are the layers that every node's root and disk are made of now, bottom to top, the
+    last one being written to; `snapshots` keeps the chain of each label; `links` the nodes whose
+    link is cut.
+    """
+
+    spec: TestbedSpec
+    subnet: int
+    ready: bool = False
+    chain: tuple[int, ...] = (0,)
+    next_layer: int = 1
+    snapshots: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def members(self) -> Iterator[Member]:
+        """Every node, in the spec's order."""
+        index = 0
+        for group in self.spec.groups:
+            for name in group.node_names():
+                yield Member(name, group, network.address(self.subnet, index))
+                index += 1
+
+    def frozen(self, label: str) -> Record:
+        """With the present chain kept as `label` and a new layer on top."""
+        return replace(
+            self,
+            snapshots={**self.snapshots, label: self.chain},
+            chain=(*self.chain, self.next_layer),
+            next_layer=self.next_layer + 1,
+        )
+
+    def rewound(self, label: str) -> Record:
+        """With the chain of `label` and a new layer on top."""
+        return replace(
+            self,
+            chain=(*self.snapshots[label], self.next_layer),
+            next_layer=self.next_layer + 1,
+        )
+
+    def used_layers(self) -> set[int]:
+        """Layers that the present chain or a snapshot needs."""
+        return {layer for chain in (self.chain, *self.snapshots.values()) for layer in chain}
+
+
+@dataclass(frozen=True)
+class Member:
+    """A node to be: its name, its group in the spec and its address."""
+
+    name: str
+    group: GroupSpec
+    address: str
+
+
+def load(folder: Path) -> Record | None:
+    """The record in a testbed's folder; None when there is none.
+
+    Raises:
+        UserError: the record is of another version or was changed by hand.
+    """
+    path = folder / "record.json"
+    try:
+        data = json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        data = {}
+    if data.get("version") != _VERSION:
+        raise UserError(
+            f"{path} is of another version of hotbed; take the testbed down: "
+            f"`hotbed down {folder.name}`."
+        )
+    return Record(
+        spec=TestbedSpec.model_validate(data["spec"]),
+        subnet=data["subnet"],
+        ready=data["ready"],
+        chain=tuple(data["chain"]),
+        next_layer=data["next_layer"],
+        snapshots={label: tuple(chain) for label, chain in data["snapshots"].items()},
+    )
+
+
+def save(folder: Path, record: Record) -> None:
+    """Write the record."""
+    folder.mkdir(parents=True, exist_ok=True)
+    data = {
+        "version": _VERSION,
+        "spec": record.spec.model_dump(mode="json"),
+        "subnet": record.subnet,
+        "ready": record.ready,
+        "chain": record.chain,
+        "next_layer": record.next_layer,
+        "snapshots": record.snapshots,
+    }
+    write(folder / "record.json", json.dumps(data, indent=1))
+
+
+def subnets(testbeds: Path) -> set[int]:
+    """Networks that the recorded testbeds use."""
+    found = set()
+    for path in testbeds.glob("*/record.json"):
+        try:
+            found.add(int(json.loads(path.read_text())["subnet"]))
+        except (OSError, ValueError, KeyError):
+            continue
+    return found

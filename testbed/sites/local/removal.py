@@ -1,0 +1,107 @@
+"""Taking a testbed away, whatever state a crash left it in. Works from the names on the machine;
+records only help. Safe to repeat.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from pathlib import Path
+
+from testbed import reach
+from testbed.sites.contract import Progress, SiteError
+from testbed.sites.local import network
+from testbed.sites.local.cgroups import Cgroups
+from testbed.sites.local.disk import Disk, loops_on, unmount
+from testbed.sites.local.names import Places
+from testbed.sites.local.nodes import DISKS, at_once
+from testbed.sites.local.tools import mounts_under
+from testbed.spec import DiskSpec
+
+_ATTEMPTS = 3
+
+
+def names(places: Places, cgroups: Cgroups) -> list[str]:
+    """Testbeds of which anything is there: a folder, a control group or a network namespace."""
+    found = {path.name for path in places.testbeds.glob("*") if path.is_dir()}
+    found |= cgroups.children()
+    prefix = places.netns_prefix()
+    for netns in network.namespaces(places):
+        found.add(netns.removeprefix(prefix).partition(".")[0])
+    return sorted(found)
+
+
+def remove(places: Places, cgroups: Cgroups, name: str, progress: Progress) -> None:
+    """Remove everything made for the testbed `name`.
+
+    Raises:
+        SiteError: something cannot be removed; says what.
+    """
+    folder = places.testbed(name)
+    left: list[str] = []
+    for _ in range(_ATTEMPTS):
+        reach.hang_up(name, folder, folder / "known_hosts")
+        _stop(places, cgroups, name, progress)
+        left = leftovers(places, cgroups, name)
+        if not left:
+            break
+    else:
+        raise SiteError(f"of testbed {name!r} these cannot be removed: {', '.join(left)}")
+    progress("files", 0.9)
+    if folder.exists():
+        shutil.rmtree(folder)
+    _tidy(places, cgroups)
+    progress("removed", 1.0)
+
+
+def _stop(places: Places, cgroups: Cgroups, name: str, progress: Progress) -> None:
+    folder = places.testbed(name)
+    disks = [Disk(path, _ANY_DISK) for path in folder.glob("nodes/*/disk")]
+    progress("nodes", 0.0)
+    # A file system that is unmounted by dying nodes is written back: at full speed, please.
+    at_once(_unshape, disks)
+    groups = cgroups.children(name) - {DISKS}
+    at_once(lambda node: cgroups.kill(f"{name}/{node}", 3.0), sorted(groups))
+    progress("disks", 0.4)
+    at_once(lambda disk: disk.stop(), disks)
+    cgroups.kill(name, 2.0)
+    unmount(folder)
+    progress("network", 0.7)
+    network.remove(places, name)
+    cgroups.remove(name)
+    machines = Path("/run/systemd/nspawn/propagate")
+    for leftover in machines.glob(places.machine(name, "*")):
+        shutil.rmtree(leftover, ignore_errors=True)
+
+
+def leftovers(places: Places, cgroups: Cgroups, name: str) -> list[str]:
+    """What is on the machine for the testbed `name`, beside its folder."""
+    folder = places.testbed(name)
+    found = [f"process {pid}" for pid in sorted(cgroups.pids(name))]
+    found += [f"loop device {device}" for device in loops_on(folder)]
+    found += [f"mount {point}" for point in mounts_under(folder)]
+    found += [f"network namespace {netns}" for netns in network.namespaces(places, name)]
+    found += [f"link {link}" for link in network.uplinks(places) if link == places.uplink(name)]
+    if name in cgroups.children():
+        found.append(f"control group {cgroups.top}/{name}")
+    return found
+
+
+def _tidy(places: Places, cgroups: Cgroups) -> None:
+    """After the last testbed: what has no owner any more."""
+    if names(places, cgroups):
+        return
+    for link in network.uplinks(places):
+        network.remove_uplink(link)
+    cgroups.remove()
+    for folder in (Path("/run/hotbed"), Path("/run/systemd/nspawn/propagate")):
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+
+def _unshape(disk: Disk) -> None:
+    with contextlib.suppress(SiteError):
+        disk.command({"op": "shape", "on": False}, timeout_s=1.0)
+
+
+_ANY_DISK = DiskSpec()

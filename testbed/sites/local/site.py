@@ -1,0 +1,324 @@
+"""The local site: every node a container with its own disk, link and share of this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from schemas.errors import RemoteError, UserError
+from testbed import reach
+from testbed.sites.contract import (
+    Capability,
+    Cost,
+    Progress,
+    SiteError,
+    State,
+    Status,
+    Testbed,
+    Usage,
+    silent,
+)
+from testbed.sites.local import image, keys, network, record, removal, usage
+from testbed.sites.local.cgroups import Cgroups, detect
+from testbed.sites.local.disk import MOST_QUEUE_DEPTH, Disk
+from testbed.sites.local.names import Places
+from testbed.sites.local.nodes import Nodes, at_once
+from testbed.sites.local.record import Member, Record
+from testbed.sites.local.tools import locked
+from testbed.spec import TestbedSpec
+from testbed.ssh import SshShell
+
+_SSH_TIMEOUT_S = 60.0
+_NODE_FILES = 2**28
+"""A node's own files beside its disk, about."""
+
+
+class LocalSite:
+    """See `testbed.sites.contract.Site`; it offers every optional capability.
+
+    Args:
+        options: none are known.
+        places: folders; by default those of the environment.
+    """
+
+    kind = "local"
+    capabilities = frozenset(Capability)
+
+    def __init__(
+        self, options: Mapping[str, object] | None = None, places: Places | None = None
+    ) -> None:
+        for option in options or {}:
+            raise UserError(f"site local: unknown option {option!r}; it has no options.")
+        self.places = places or Places.of_environment()
+
+    # -- the contract ---------------------------------------------------------------------------
+
+    def plan(self, spec: TestbedSpec) -> Cost:
+        """See `Site.plan`."""
+        nodes = sum(group.count for group in spec.groups)
+        if nodes > network.MOST_NODES:
+            raise UserError(
+                f"testbed {spec.name}: {nodes} nodes; the local site has addresses for "
+                f"{network.MOST_NODES} a testbed, lower the groups' counts."
+            )
+        for group in spec.groups:
+            if group.disk is not None and group.disk.queue_depth > MOST_QUEUE_DEPTH:
+                raise UserError(
+                    f"testbed {spec.name}: group {group.name} has queue_depth "
+                    f"{group.disk.queue_depth}; the local site's disks take 4 to "
+                    f"{MOST_QUEUE_DEPTH}."
+                )
+        disks = sum(group.count * group.disk.size for group in spec.groups if group.disk)
+        return Cost(
+            node_hours=0.0,
+            nodes=nodes,
+            disk_bytes=disks + nodes * _NODE_FILES,
+            memory_bytes=sum(group.count * group.memory for group in spec.groups),
+            detail=f"{nodes} containers on this machine; disks take what is written to them",
+        )
+
+    def provision(self, spec: TestbedSpec, progress: Progress = silent) -> Testbed:
+        """See `Site.provision`."""
+        self.plan(spec)
+        _require_root()
+        root = image.ensure(self.places.cache, progress)
+        with self._locked(spec.name):
+            known = record.load(self.places.testbed(spec.name))
+            if known is not None and known.spec != spec:
+                raise UserError(
+                    f"a testbed {spec.name!r} of another spec is there; take it down first "
+                    f"(`hotbed down {spec.name}`) or give this one another name (--name)."
+                )
+            found = known or self._begin(spec)
+            return self._bring_up(found, root, progress)
+
+    def status(self, name: str) -> Status:
+        """See `Site.status`."""
+        known = record.load(self.places.testbed(name))
+        if known is None:
+            if name in self.names():
+                return Status(State.BUILDING, "leftovers of a testbed without a record")
+            return Status(State.ABSENT, f"there is no testbed {name!r}")
+        nodes = self._nodes(name)
+        states = {
+            member.name: "running" if nodes.alive(member) else "stopped"
+            for member in known.members()
+        }
+        stopped = [node for node, state in states.items() if state != "running"]
+        if not known.ready:
+            return Status(State.BUILDING, "partly there: run `hotbed up` again", states)
+        if stopped:
+            detail = f"not running: {', '.join(stopped)}; `hotbed up` starts them again"
+            return Status(State.FAILED, detail, states)
+        return Status(State.READY, f"{len(states)} nodes run", states)
+
+    def find(self, name: str) -> Testbed | None:
+        """See `Site.find`."""
+        known = record.load(self.places.testbed(name))
+        return self._describe(known) if known is not None and known.ready else None
+
+    def names(self) -> Sequence[str]:
+        """See `Site.names`."""
+        return removal.names(self.places, self._cgroups())
+
+    def extend(self, name: str, seconds: float) -> Status:
+        """See `Site.extend`: this machine is not leased."""
+        return self.status(name)
+
+    def release(self, name: str, progress: Progress = silent) -> None:
+        """See `Site.release`."""
+        _require_root()
+        with self._locked(name):
+            removal.remove(self.places, self._cgroups(), name, progress)
+
+    # -- snapshots ------------------------------------------------------------------------------
+
+    def snapshot(self, name: str, label: str) -> None:
+        """See `SnapshotSite.snapshot`. Nothing is copied: what was written so far is frozen."""
+        if not label or not all(c.isalnum() or c in "-_." for c in label) or label[0] in "-.":
+            raise UserError(f"snapshot {label!r}: a label is letters, digits and - _ . only.")
+        root = image.ensure(self.places.cache)
+        with self._locked(name):
+            known, nodes = self._known(name), self._nodes(name)
+            if label in known.snapshots:
+                raise UserError(f"testbed {name}: there is a snapshot {label!r} already.")
+            at_once(lambda disk: disk.command({"op": "shape", "on": False}), self._disks(known))
+            at_once(nodes.halt, known.members())
+            frozen = known.frozen(label)
+            record.save(self.places.testbed(name), frozen)
+            self._bring_up(frozen, root, silent)
+
+    def restore(self, name: str, label: str, progress: Progress = silent) -> Testbed:
+        """See `SnapshotSite.restore`."""
+        root = image.ensure(self.places.cache)
+        with self._locked(name):
+            known, nodes = self._known(name), self._nodes(name)
+            if label not in known.snapshots:
+                there = ", ".join(known.snapshots) or "none"
+                raise UserError(f"testbed {name}: no snapshot {label!r}; there are: {there}.")
+            rewound = known.rewound(label)
+            record.save(self.places.testbed(name), replace(rewound, ready=False))
+            at_once(lambda member: nodes.clear(member.name), known.members())
+            found = self._bring_up(rewound, root, progress)
+            used = rewound.used_layers()
+            at_once(lambda member: nodes.drop_layers(member.name, used), known.members())
+            return found
+
+    def snapshots(self, name: str) -> Sequence[str]:
+        """See `SnapshotSite.snapshots`."""
+        return tuple(self._known(name).snapshots)
+
+    # -- shaping, faults, usage -----------------------------------------------------------------
+
+    def shape(self, name: str, on: bool) -> None:
+        """See `ShapingSite.shape`."""
+        known = self._known(name)
+        at_once(lambda disk: disk.command({"op": "shape", "on": on}), self._disks(known))
+        for member in known.members():
+            rate = member.group.network if on else None
+            network.set_rate(self.places, name, member.name, rate)
+
+    def link(self, name: str, node: str, up: bool) -> None:
+        """See `FaultSite.link`."""
+        network.set_link(self.places, name, self._member(name, node).name, up)
+
+    def disk_fault(self, name: str, node: str, *, slow: float = 1.0, error: bool = False) -> None:
+        """See `FaultSite.disk_fault`."""
+        disk = self._nodes(name).disk(self._member(name, node))
+        if disk is None:
+            raise UserError(f"testbed {name}: node {node} has no disk of its own.")
+        disk.command({"op": "fault", "slow": slow, "error": error})
+
+    def disk_stats(self, name: str, node: str) -> Mapping[str, object]:
+        """Counters of the node's queue disk, as its control socket gives them."""
+        disk = self._nodes(name).disk(self._member(name, node))
+        if disk is None:
+            raise UserError(f"testbed {name}: node {node} has no disk of its own.")
+        return disk.command({"op": "stats"})
+
+    def usage_counters(self, name: str) -> Mapping[str, float]:
+        """See `UsageSite.usage_counters`."""
+        return usage.counters(self._cgroups(), name)
+
+    def usage_between(self, before: Mapping[str, float], after: Mapping[str, float]) -> Usage:
+        """See `UsageSite.usage_between`."""
+        return usage.between(before, after)
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _cgroups(self) -> Cgroups:
+        return Cgroups(detect(), self.places.cgroup)
+
+    def _nodes(self, name: str) -> Nodes:
+        return Nodes(self.places, self._cgroups(), name)
+
+    def _disks(self, known: Record) -> list[Disk]:
+        nodes = self._nodes(known.spec.name)
+        return [disk for m in known.members() if (disk := nodes.disk(m)) is not None]
+
+    def _known(self, name: str) -> Record:
+        known = record.load(self.places.testbed(name))
+        if known is None:
+            raise UserError(f"there is no testbed {name!r}; `hotbed status` lists those there are.")
+        return known
+
+    def _member(self, name: str, node: str) -> Member:
+        members = {member.name: member for member in self._known(name).members()}
+        if node not in members:
+            raise UserError(f"testbed {name} has no node {node!r}; it has: {', '.join(members)}.")
+        return members[node]
+
+    @contextlib.contextmanager
+    def _locked(self, name: str) -> Iterator[None]:
+        busy = f"another hotbed command is working on testbed {name!r}; try again when it ended"
+        with locked(self.places.lock(name), timeout_s=15.0, busy=busy):
+            yield
+
+    def _begin(self, spec: TestbedSpec) -> Record:
+        """Reserve a network and write the record, before anything is made."""
+        busy = "another hotbed command is choosing a network; try again"
+        with locked(self.places.state / "locks" / ".subnet", timeout_s=15.0, busy=busy):
+            subnet = network.choose_subnet(record.subnets(self.places.testbeds))
+            begun = Record(spec=spec, subnet=subnet)
+            record.save(self.places.testbed(spec.name), begun)
+        return begun
+
+    def _bring_up(self, known: Record, root: Path, progress: Progress) -> Testbed:
+        name = known.spec.name
+        folder, nodes = self.places.testbed(name), self._nodes(name)
+        members = list(known.members())
+        progress("network", 0.0)
+        record.save(folder, replace(known, ready=False))
+        keys.make(folder / keys.LOGIN, f"hotbed-{name}")
+        network.make_switch(self.places, name, known.subnet)
+        started = 0
+
+        def start(member: Member) -> None:
+            nonlocal started
+            nodes.of(member.name).mkdir(parents=True, exist_ok=True)
+            if not nodes.alive(member):
+                nodes.start(known, member, root)
+            started += 1
+            progress("starting nodes", 0.6 * started / len(members))
+
+        at_once(start, members)
+        hosts = {
+            member.name: (member.address, keys.public(nodes.of(member.name) / "host_key"))
+            for member in members
+        }
+        keys.write_known_hosts(folder / "known_hosts", hosts)
+        testbed = self._describe(known)
+        answering = 0
+
+        def answer(member: Member) -> None:
+            nonlocal answering
+            _wait_for_ssh(testbed, member, nodes)
+            answering += 1
+            progress("waiting for ssh", 0.6 + 0.4 * answering / len(members))
+
+        at_once(answer, members)
+        record.save(folder, replace(known, ready=True))
+        progress("ready", 1.0)
+        return testbed
+
+    def _describe(self, known: Record) -> Testbed:
+        name = known.spec.name
+        folder, nodes = self.places.testbed(name), self._nodes(name)
+        return Testbed(
+            name=name,
+            site=self.kind,
+            nodes=tuple(nodes.describe(member) for member in known.members()),
+            ssh_key=folder / keys.LOGIN,
+            known_hosts=folder / "known_hosts",
+            directory=folder,
+            spec_hash=known.spec.digest(),
+        )
+
+
+def _wait_for_ssh(testbed: Testbed, member: Member, nodes: Nodes) -> None:
+    # Not over the shared connection: a killed `up` must not leave one behind.
+    target = replace(reach.target_of(testbed, testbed.node(member.name)), control_dir=None)
+    end = time.monotonic() + _SSH_TIMEOUT_S
+    while True:
+        try:
+            SshShell(target).run(["true"], timeout_s=15.0)
+            return
+        except RemoteError as error:
+            if not nodes.alive(member):
+                reason = nodes.container(member.name).reason()
+                raise SiteError(f"node {member.name} stopped while it booted: {reason}") from error
+            if time.monotonic() > end:
+                raise SiteError(
+                    f"node {member.name} did not answer ssh within {_SSH_TIMEOUT_S:g} s: {error}",
+                    retry_after_s=5.0,
+                ) from error
+        time.sleep(0.2)
+
+
+def _require_root() -> None:
+    if os.geteuid() != 0:
+        raise UserError("the local site makes containers and disks: run this as root (sudo).")

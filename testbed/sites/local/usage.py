@@ -1,0 +1,71 @@
+"""Load on the machine that is not the testbed's: what spoils a run."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from testbed.sites.contract import Usage
+from testbed.sites.local.cgroups import Cgroups
+
+_TICK = os.sysconf("SC_CLK_TCK")
+_PF_KTHREAD = 0x00200000
+_NODE = "node:"
+
+
+def counters(cgroups: Cgroups, name: str) -> dict[str, float]:
+    """Counters in seconds: wall clock, processes' CPU time on the machine, of the kernel's
+    threads, of the testbed (its nodes and its queue disks), of each node, and steal.
+
+    The kernel's own threads (loop devices, write-back, interrupts) work for the testbed mostly and
+    belong to nobody: they are neither inside nor outside.
+    """
+    user, nice, system, *rest = (
+        int(field) / _TICK for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
+    )
+    found = {
+        "wall": time.monotonic(),
+        "busy": user + nice + system,
+        "all": user + nice + system + sum(rest[:5]),
+        "steal": rest[4],
+        "kernel": _kernel_threads(),
+        "testbed": cgroups.usage_s(name),
+    }
+    for node in sorted(cgroups.children(name)):
+        if not node.startswith("_"):
+            found[f"{_NODE}{node}"] = cgroups.usage_s(f"{name}/{node}")
+    return found
+
+
+def between(before: Mapping[str, float], after: Mapping[str, float]) -> Usage:
+    """Load between two readings of `counters`."""
+    delta = {key: after[key] - before.get(key, 0.0) for key in after}
+    interval = max(delta["wall"], 1e-9)
+    outside = delta["busy"] - delta["testbed"] - delta["kernel"]
+    return Usage(
+        interval_s=delta["wall"],
+        outside_cores=max(outside / interval, 0.0),
+        steal=max(delta["steal"] / delta["all"], 0.0) if delta["all"] > 0 else 0.0,
+        node_cores={
+            key.removeprefix(_NODE): value / interval
+            for key, value in delta.items()
+            if key.startswith(_NODE)
+        },
+    )
+
+
+def _kernel_threads() -> float:
+    """CPU seconds of the kernel's threads."""
+    ticks = 0
+    for entry in os.scandir("/proc"):
+        if not entry.name.isdigit():
+            continue
+        try:
+            fields = Path(entry.path, "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[6]) & _PF_KTHREAD:
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks / _TICK
