@@ -1,0 +1,85 @@
+"""Packs what runs on the admin node: ``python -m testbed.agent.bundle OUT.tar``.
+
+The tar is the same bytes for the same contents (so that a deployment sees whether anything
+changed), and holds the hash of its contents in ``BUNDLE``. It unpacks into `AGENT_ROOT`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import sys
+import tarfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PARTS = (
+    "schemas/__init__.py",
+    "schemas/errors.py",
+    "testbed/__init__.py",
+    "testbed/ssh.py",
+    "testbed/agent",
+    "testbed/stores",
+    "controllers",
+)
+# The engine's side: it needs what the admin node does not have.
+ENGINE_ONLY = frozenset({"testbed/agent/client.py", "testbed/agent/bundle.py"})
+HASH_FILE = "BUNDLE"
+
+
+def files(root: Path = ROOT) -> dict[str, bytes]:
+    """Contents by path of everything that goes to the admin node, in the order of paths."""
+    found: dict[str, bytes] = {}
+    for part in PARTS:
+        path = root / part
+        candidates = [path] if path.is_file() else path.rglob("*.py")
+        for file in candidates:
+            name = file.relative_to(root).as_posix()
+            if name not in ENGINE_ONLY and "__pycache__" not in file.parts:
+                found[name] = file.read_bytes()
+    return dict(sorted(found.items()))
+
+
+def digest(contents: dict[str, bytes]) -> str:
+    """SHA-256 (hex) over paths and contents."""
+    total = hashlib.sha256()
+    for name, data in contents.items():
+        total.update(f"{name}\0{len(data)}\0".encode())
+        total.update(data)
+    return total.hexdigest()
+
+
+def pack(contents: dict[str, bytes]) -> bytes:
+    """A tar of `contents` and its hash, reproducible to the byte."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        for name, data in (contents | {HASH_FILE: digest(contents).encode() + b"\n"}).items():
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mode = len(data), 0o644
+            archive.addfile(entry, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+def write(out: Path, root: Path = ROOT) -> str:
+    """Write the bundle to `out` (untouched when it is so already); returns its hash."""
+    contents = files(root)
+    data = pack(contents)
+    if not (out.exists() and out.read_bytes() == data):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_bytes(data)
+    return digest(contents)
+
+
+def main(arguments: list[str]) -> int:
+    """Entry point; prints {"bundle", "hash"}."""
+    if len(arguments) != 1:
+        print("usage: python -m testbed.agent.bundle OUT.tar", file=sys.stderr)
+        return 2
+    out = Path(arguments[0])
+    print(json.dumps({"bundle": str(out), "hash": write(out)}))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

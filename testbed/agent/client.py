@@ -1,0 +1,130 @@
+"""The engine's side of the agent: a verb over ssh, its answer or its error. No librados here."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from schemas.errors import HotbedError, RemoteError, StoreError, UserError
+from testbed.agent.contract import UnitResult
+from testbed.sites.contract import Testbed
+from testbed.ssh import Shell
+
+PROGRAM = "/usr/local/bin/hotbed-agent"
+_SLACK_S = 15.0  # for ssh and the agent's own start, beyond what a verb may take
+_NOT_FOUND = 127
+
+
+class AgentClient:
+    """An `Agent` behind the shell of the admin node."""
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+
+    def call(
+        self, verb: str, payload: Mapping[str, Any] | None = None, *, timeout_s: float = 60.0
+    ) -> Any:
+        """See `Agent.call`."""
+        done = self._shell.run(
+            [PROGRAM, verb], input=_request(payload), timeout_s=timeout_s, check=False
+        )
+        if done.returncode == _NOT_FOUND:
+            raise UserError(
+                f"node {self._shell.node} has no {PROGRAM}: deploy the testbed first "
+                "(hotbed deploy)."
+            )
+        lines = done.stdout.splitlines()
+        if not lines:
+            words = done.stderr.decode(errors="replace").strip().splitlines()
+            why = words[-1][:300] if words else f"exit code {done.returncode}"
+            raise RemoteError(f"hotbed-agent {verb} on node {self._shell.node} said nothing: {why}")
+        return result_of(verb, lines[-1])
+
+    def stream(self, verb: str, payload: Mapping[str, Any] | None = None) -> Iterator[Any]:
+        """The answers of a verb that streams, as they come; closing the iterator ends it."""
+        process = self._shell.popen([PROGRAM, verb])
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            process.stdin.write(_request(payload))
+            process.stdin.flush()
+            for line in process.stdout:
+                yield result_of(verb, line)
+            code = process.wait()
+            if code != 0:
+                raise RemoteError(
+                    f"hotbed-agent {verb} on node {self._shell.node} ended with {code}: the node "
+                    "is down or the testbed is not deployed.",
+                    retry=True,
+                )
+        finally:
+            _end(process)
+
+    def unit_start(self, node: str, name: str, argv: Sequence[str], *, max_s: float) -> None:
+        """See `Agent.unit_start`."""
+        payload = {"node": node, "name": name, "argv": list(argv), "max_s": max_s}
+        self.call("unit-start", payload)
+
+    def unit_wait(self, node: str, name: str, *, timeout_s: float) -> UnitResult:
+        """See `Agent.unit_wait`."""
+        payload = {"node": node, "name": name, "timeout_s": timeout_s}
+        return UnitResult(**self.call("unit-wait", payload, timeout_s=timeout_s + _SLACK_S))
+
+    def unit_stop(self, node: str, name: str) -> UnitResult | None:
+        """See `Agent.unit_stop`."""
+        found = self.call("unit-stop", {"node": node, "name": name})
+        return None if found is None else UnitResult(**found)
+
+    def units(self) -> Mapping[str, Sequence[str]]:
+        """See `Agent.units`."""
+        found: Mapping[str, Sequence[str]] = self.call("units")
+        return found
+
+    def strays(self) -> Mapping[str, Sequence[str]]:
+        """See `Agent.strays`."""
+        found: Mapping[str, Sequence[str]] = self.call("strays")
+        return found
+
+
+def agent_client(testbed: Testbed) -> AgentClient:
+    """The agent of a deployed testbed."""
+    from testbed.reach import shell_to
+
+    return AgentClient(shell_to(testbed, testbed.admin))
+
+
+def result_of(verb: str, line: bytes) -> Any:
+    """The result in an answer line; the error that it tells is raised."""
+    try:
+        answer = json.loads(line)
+        if answer["ok"]:
+            return answer["result"]
+        message, kind = str(answer["error"]), answer["kind"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise RemoteError(f"hotbed-agent {verb} answered garbage: {line[:120]!r}") from error
+    if kind == "remote":
+        raise RemoteError(message, retry=bool(answer.get("retry", False)))
+    kinds: dict[str, type[HotbedError]] = {"user": UserError, "store": StoreError}
+    raise kinds.get(kind, RemoteError)(message)
+
+
+def _request(payload: Mapping[str, Any] | None) -> bytes:
+    # One line: a verb that streams reads no further.
+    return json.dumps(dict(payload or {})).encode() + b"\n"
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            try:
+                pipe.close()
+            except OSError:
+                continue
+    if process.poll() is None:
+        process.terminate()
+    try:
+        process.wait(2.0)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
