@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
-	"golang.org/x/sys/unix"
 
 	"hotbed/dataplane/layers"
 	"hotbed/dataplane/service"
@@ -49,6 +48,7 @@ func Serve(ctx context.Context, c Config) error {
 	}
 	defer shaper.Close()
 	becomeFlusher()
+	shaper.SetRealtime(BecomeRealtime())
 	debug.SetGCPercent(400) // requests leave little garbage beside pooled buffers
 
 	top, err := filepath.Abs(c.Layers[len(c.Layers)-1])
@@ -113,10 +113,11 @@ func unmount(server *fuse.Server, shaper *Shaper, dir string) error {
 			return ErrBusy
 		}
 	}
+	// The last answers go out. A mount namespace made meanwhile may still hold a copy of the mount; it
+	// dies with this process.
 	select {
 	case <-gone:
-	case <-time.After(2 * time.Second): // another mount of the same disk, in some namespace, lives on
-		return ErrBusy
+	case <-time.After(500 * time.Millisecond):
 	}
 	return nil
 }
@@ -146,11 +147,4 @@ func checkMountPoint(dir string) error {
 			dir)
 	}
 	return nil
-}
-
-// becomeFlusher tells the kernel that its own write-back may be waiting for this process: allocations
-// then never wait for write-back to the disk served here, and writing the layers is not throttled
-// for other devices' dirty pages. Best effort: it needs CAP_SYS_RESOURCE and Linux 5.6.
-func becomeFlusher() {
-	_, _, _ = syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_IO_FLUSHER, 1, 0, 0, 0, 0)
 }

@@ -39,6 +39,7 @@ type Stats struct {
 	SizeBytes     int64   `json:"size_bytes"`
 	Slow          float64 `json:"slow"`
 	Error         bool    `json:"error"`
+	Realtime      bool    `json:"realtime"` // the process has real-time priority
 }
 
 // pending is an accepted request that waits for its end.
@@ -206,6 +207,13 @@ func (s *Shaper) SetFault(slow *float64, fail *bool) error {
 		s.fail = *fail
 	}
 	return nil
+}
+
+// SetRealtime records for Stats whether the process runs with real-time priority.
+func (s *Shaper) SetRealtime(realtime bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stats.Realtime = realtime
 }
 
 // Stats returns the counters as of now.
