@@ -19,8 +19,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from controllers.contract import LoopPolicy
 from controllers.decide import Decision, PolicyError, decide, initial
-from controllers.registry import create, find
+from controllers.journal import canonical, needs_from_json, needs_to_json
+from controllers.registry import create, describe, find
 from schemas.errors import UserError
 
 START_LIMIT_S = 30.0
@@ -29,7 +31,11 @@ _PR_SET_PDEATHSIG = 1
 
 
 class ChildDecider:
-    """Starts the child and talks to it; `limit_s` is the time that one decision may take."""
+    """Starts the child and talks to it; `limit_s` is the time that one decision may take.
+
+    `needs` and `parameters` are what the policy declares, defaults included: nobody but the child
+    runs any of its code.
+    """
 
     def __init__(
         self,
@@ -40,7 +46,8 @@ class ChildDecider:
         *,
         limit_s: float = 10.0,
     ) -> None:
-        """Raises PolicyError when the policy cannot be created within `START_LIMIT_S`."""
+        """Raises UserError for unknown names and parameters, PolicyError for a policy that fails
+        to start within `START_LIMIT_S`."""
         self._limit_s = limit_s
         self._received = b""
         root = str(Path(__file__).parent.parent)
@@ -64,10 +71,13 @@ class ChildDecider:
             "controllers_dirs": [str(directory) for directory in controllers_dirs],
         }
         try:
-            self._initial = self._ask(request, START_LIMIT_S, "the policy's start")["state"]
+            answer = self._ask(request, START_LIMIT_S, "the policy's start")
         except BaseException:
             self.close()
             raise
+        self._initial = answer["state"]
+        self.needs = needs_from_json(answer["needs"])
+        self.parameters: dict[str, Any] = answer["parameters"]
 
     def initial(self) -> Mapping[str, Any]:
         """The policy's first state."""
@@ -98,7 +108,8 @@ class ChildDecider:
             code = self._process.wait()
             raise PolicyError(f"{what}: the policy's process ended with code {code}") from None
         if "error" in answer:
-            raise PolicyError(str(answer["error"]))
+            kind = UserError if answer.get("user") else PolicyError
+            raise kind(str(answer["error"]))
         result: dict[str, Any] = answer
         return result
 
@@ -144,9 +155,9 @@ def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
     try:
         dirs = [Path(directory) for directory in start["controllers_dirs"]]
         policy = create(find(start["name"], dirs), start["parameters"], start["seed"])
-        answer({"state": initial(policy)})
+        answer(_introduction(policy))
     except (UserError, PolicyError) as error:
-        answer({"error": str(error)})
+        answer({"error": str(error), "user": isinstance(error, UserError)})
         return
     for line in requests:
         request = json.loads(line)
@@ -156,6 +167,15 @@ def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
             answer({"error": str(error)})
             continue
         answer({"state": decision.state, "actions": decision.actions})
+
+
+def _introduction(policy: LoopPolicy) -> dict[str, Any]:
+    try:
+        parameters = canonical(dict(policy.parameters()))
+    except Exception as error:
+        raise PolicyError(f"parameters() raised {describe(error)}") from error
+    needs = needs_to_json(policy.needs)
+    return {"state": initial(policy), "needs": needs, "parameters": parameters}
 
 
 def _main() -> None:

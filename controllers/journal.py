@@ -27,6 +27,11 @@ def needs_to_json(needs: Needs) -> dict[str, list[str]]:
     return {"senses": sorted(needs.senses), "acts": sorted(needs.acts)}
 
 
+def needs_from_json(data: Mapping[str, Sequence[str]]) -> Needs:
+    """The inverse of `needs_to_json`."""
+    return Needs(frozenset(data["senses"]), frozenset(data["acts"]))
+
+
 def canonical(value: object) -> object:
     """`value` as it comes back from JSON: tuples are lists, keys strings.
 

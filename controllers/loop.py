@@ -157,6 +157,7 @@ class Loop:
         )
         try:
             self._begin()
+            self._alive()
             self._go_on()
             code, reason = EXIT_STOPPED, "stopped"
         except _End as end:
@@ -177,7 +178,6 @@ class Loop:
             self._at.state = self._decider.initial()
         except PolicyError as error:
             raise _End(EXIT_POLICY, str(error)) from error
-        self._alive()
 
     def _go_on(self) -> None:
         """Steps at multiples of the interval from the start; late ones are not made up for."""

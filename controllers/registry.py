@@ -104,14 +104,14 @@ def create(controller: Controller, parameters: Mapping[str, object], seed: int) 
     return checked
 
 
-def refuse_unoffered(policy: LoopPolicy, offers: Needs, store: str) -> None:
-    """UserError that names what `policy` needs and `store` does not offer."""
-    senses = sorted(policy.needs.senses - offers.senses)
-    acts = sorted(policy.needs.acts - offers.acts)
+def refuse_unoffered(name: str, needs: Needs, offers: Needs, store: str) -> None:
+    """UserError that tells what the controller `name` needs and `store` does not offer."""
+    senses = sorted(needs.senses - offers.senses)
+    acts = sorted(needs.acts - offers.acts)
     lacking = [f"sense {name}" for name in senses] + [f"change {name}" for name in acts]
     if lacking:
         raise UserError(
-            f"controller {policy.name} cannot run on this {store} store, which cannot "
+            f"controller {name} cannot run on this {store} store, which cannot "
             f"{' nor '.join(lacking)}"
         )
 

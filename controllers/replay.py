@@ -15,7 +15,6 @@ from controllers.decide import PolicyError, decide, initial
 from controllers.journal import Journal
 from controllers.registry import code_hash, create, find
 
-
 _REPEATABLE = ("decide: decide() raised", "decide: decide() returned", "decide: illegal action")
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from clusters import PERCENT, observations, settle
 from hypothesis import given
 from hypothesis import strategies as st
-from clusters import PERCENT, observations, settle
 
 from controllers.decide import InProcess, decide
 from controllers.dlr_auto.memory import BINS, remember, split

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from clusters import PERCENT, observations, renumbered, settle, upmap_actions
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from clusters import PERCENT, observations, renumbered, settle, upmap_actions
 
 from controllers.common.closed_network import throughput
 from controllers.dlr_pg.swaps import Problem, osd_loads, plan

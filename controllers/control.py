@@ -1,0 +1,294 @@
+"""The agent's verbs for controllers: start, stop, status and log, on the admin node.
+
+A controller runs as the systemd unit ``hotbed-controller@NAME``; one at a time, since two would
+undo each other's work. Whatever a killed one left is put back before anything else is started.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import fcntl
+import io
+import json
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from controllers.journal import effect_to_json
+from controllers.loop import EXIT_USER
+from controllers.saved import Saved
+from controllers.service import (
+    CODE,
+    CONFIGS,
+    FOLDERS,
+    JOURNAL,
+    OUTCOME,
+    SAVED,
+    OpenStore,
+    Settings,
+    check_settings,
+    open_ceph,
+)
+from schemas.errors import HotbedError, StoreError, UserError
+from testbed.agent.contract import AgentConfig
+from testbed.stores.contract import Effect
+
+UNIT = "hotbed-controller@"
+MAX_CODE_BYTES = 16 << 20
+MAX_LOG_BYTES = 4 << 20
+_TAIL_BYTES = 1 << 20
+_NAME = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
+
+
+class Control:
+    """The verbs on one admin node; folders and systemctl can be others in a test."""
+
+    def __init__(
+        self,
+        open_store: OpenStore = open_ceph,
+        folders: Path = FOLDERS,
+        configs: Path = CONFIGS,
+        systemctl: Sequence[str] = ("systemctl",),
+    ) -> None:
+        self._open_store = open_store
+        self._folders = folders
+        self._configs = configs
+        self._systemctl = tuple(systemctl)
+
+    def start(self, payload: Mapping[str, Any]) -> dict[str, Any]:
+        """{name, seed, interval_s, signal, parameters?, code?} -> {name, journal, healed}.
+
+        Raises:
+            UserError: bad settings, or a controller is running already.
+            StoreError: it could not be started; the sentence says why.
+        """
+        code = payload.get("code")
+        name = _checked_name(payload.get("name"))
+        folder = self._folders / name
+        data = {key: value for key, value in payload.items() if key != "code"}
+        dirs = [str(folder / CODE)] if code is not None else []
+        settings = check_settings(data | {"folder": str(folder), "controllers_dirs": dirs})
+        with self._lock():
+            running = self._running()
+            if running is not None:
+                raise UserError(
+                    f"controller {running} is running on this testbed; stop it first "
+                    "(hotbed control stop)"
+                )
+            healed = self._heal()
+            folder.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(folder / CODE, ignore_errors=True)
+            if code is not None:
+                unpack(code, folder / CODE)
+            self._configs.mkdir(parents=True, exist_ok=True)
+            (self._configs / f"{name}.json").write_text(json.dumps(asdict(settings)))
+            (folder / OUTCOME).unlink(missing_ok=True)
+            self._call("reset-failed", f"{UNIT}{name}.service")
+            started = self._call("start", f"{UNIT}{name}.service")
+            if started.returncode != 0:
+                self._explain(settings, started.stderr)
+        return {"name": name, "journal": str(folder / JOURNAL), "healed": healed}
+
+    def _explain(self, settings: Settings, message: str) -> None:
+        """Raise what the service said of its failed start."""
+        outcome = _json(Path(settings.folder) / OUTCOME)
+        if outcome is None:
+            said = " ".join(message.split())
+            raise StoreError(f"controller {settings.name} did not start: {said}")
+        if outcome["code"] == EXIT_USER:
+            raise UserError(outcome["reason"])
+        raise StoreError(outcome["reason"])
+
+    def stop(self, payload: Mapping[str, Any]) -> dict[str, Any]:
+        """{name?} -> {name, was_running, code, reason, steps, restored, healed}.
+
+        Without a name, whichever runs. Nothing running is no error; leftovers of a killed
+        controller are put back (`healed`: what was changed for that).
+        """
+        wanted = payload.get("name")
+        if wanted is not None:
+            wanted = _checked_name(wanted)
+        with self._lock():
+            running = self._running()
+            if running is not None and wanted not in (None, running):
+                raise UserError(f"controller {wanted} is not running, but {running} is")
+            if running is not None:
+                self._call("stop", f"{UNIT}{running}.service")
+            healed = self._heal()
+        name = running or wanted
+        outcome = _json(self._folders / name / OUTCOME) if name else None
+        if outcome is None:
+            reason = "killed" if running else "not running"
+            outcome = {"code": None, "reason": reason, "steps": None, "restored": []}
+        return {"name": name, "was_running": running is not None, "healed": healed, **outcome}
+
+    def status(self, payload: Mapping[str, Any]) -> dict[str, Any]:
+        """{} -> {running, controllers: [{name, running, settings, last, outcome, leftover}]}."""
+        running = self._running()
+        controllers = [
+            {
+                "name": folder.name,
+                "running": folder.name == running,
+                "settings": _json(self._configs / f"{folder.name}.json"),
+                "last": _last_step(folder / JOURNAL),
+                "outcome": _json(folder / OUTCOME),
+                "leftover": (folder / SAVED).exists() and folder.name != running,
+            }
+            for folder in sorted(self._folders.glob("*/"))
+        ]
+        return {"running": running, "controllers": controllers}
+
+    def log(self, payload: Mapping[str, Any]) -> dict[str, Any]:
+        """{name, offset?} -> {text, offset, size}: the journal from `offset` on, in pieces."""
+        name = _checked_name(payload.get("name"))
+        offset = payload.get("offset", 0)
+        if not isinstance(offset, int) or offset < 0:
+            raise UserError(f"control-log: offset is {offset!r}; it must be 0 or more")
+        path = self._folders / name / JOURNAL
+        try:
+            with path.open("rb") as file:
+                file.seek(offset)
+                data = file.read(MAX_LOG_BYTES)
+        except FileNotFoundError:
+            known = ", ".join(f.parent.name for f in sorted(self._folders.glob(f"*/{JOURNAL}")))
+            raise UserError(
+                f"controller {name} has no journal on this testbed (there are: {known or 'none'})"
+            ) from None
+        # Journals are ASCII: a piece may end anywhere.
+        return {
+            "text": data.decode("ascii", "replace"),
+            "offset": offset + len(data),
+            "size": path.stat().st_size,
+        }
+
+    def _running(self) -> str | None:
+        done = self._call(
+            *("list-units", "--plain", "--no-legend", "--type=service"),
+            *("--state=active,activating,deactivating,reloading", f"{UNIT}*"),
+        )
+        for line in done.stdout.splitlines():
+            unit = line.split()[0] if line.split() else ""
+            if unit.startswith(UNIT):
+                return unit[len(UNIT) :].removesuffix(".service")
+        return None
+
+    def _call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        try:
+            return subprocess.run(
+                [*self._systemctl, *arguments],
+                capture_output=True,
+                text=True,
+                timeout=180,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise HotbedError(f"systemctl {arguments[0]} failed: {error}") from error
+
+    def _heal(self) -> list[dict[str, Any]]:
+        """Put back what killed controllers left; the changes made for that."""
+        effects: list[Effect] = []
+        for path in sorted(self._folders.glob(f"*/{SAVED}")):
+            settings = Settings(path.parent.name, {}, 0, 1.0, "node", str(path.parent))
+            with self._open_store(settings, False) as store:
+                effects += Saved(path).put_back(store, lambda _: None)
+        return [effect_to_json(effect) for effect in effects]
+
+    @contextmanager
+    def _lock(self) -> Iterator[None]:
+        """One start or stop at a time."""
+        self._folders.mkdir(parents=True, exist_ok=True)
+        with (self._folders / ".lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+
+def unpack(code: object, directory: Path) -> None:
+    """Unpack a base64 tar that holds one folder of plain files into `directory`.
+
+    Raises:
+        UserError: not such an archive, too large, or a name that leads out of it.
+    """
+    try:
+        raw = base64.b64decode(str(code), validate=True)
+        archive = tarfile.open(fileobj=io.BytesIO(raw))  # noqa: SIM115 - used below
+    except (binascii.Error, ValueError, tarfile.TarError) as error:
+        raise UserError(f"the controller's code is no base64 tar archive: {error}") from None
+    with archive:
+        members = archive.getmembers()
+        if sum(member.size for member in members) > MAX_CODE_BYTES:
+            raise UserError(f"the controller's folder holds more than {MAX_CODE_BYTES >> 20} MiB")
+        for member in members:
+            path = PurePosixPath(member.name)
+            if path.is_absolute() or ".." in path.parts or not (member.isfile() or member.isdir()):
+                raise UserError(f"the controller's folder holds {member.name!r}: no plain file")
+        for member in members:
+            target = directory / member.name
+            source = archive.extractfile(member)
+            if source is None:
+                target.mkdir(parents=True, exist_ok=True)
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(source.read())
+
+
+def _checked_name(name: object) -> str:
+    if not isinstance(name, str) or not name or not set(name) <= _NAME or name[0] in "-_":
+        raise UserError(f"{name!r} is no controller's name: small letters, digits, - and _")
+    return name.replace("_", "-")
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _last_step(journal: Path) -> dict[str, Any] | None:
+    """The last whole step of a journal in short."""
+    try:
+        with journal.open("rb") as file:
+            size = file.seek(0, io.SEEK_END)
+            file.seek(max(0, size - _TAIL_BYTES))
+            lines = file.read().split(b"\n")[:-1]
+    except OSError:
+        return None
+    for line in reversed(lines):
+        try:
+            data = json.loads(line)
+        except ValueError:
+            return None
+        if "step" in data:
+            keys = ("step", "t_s", "wall", "sense_s", "decide_s", "act_s", "error")
+            pressure = (data["observation"] or {}).get("pressure", {})
+            return {key: data[key] for key in keys} | {
+                "actions": len(data["actions"]),
+                "pressure": pressure,
+            }
+    return None
+
+
+def start(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Verb ``control-start``."""
+    return Control().start(payload)
+
+
+def stop(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Verb ``control-stop``."""
+    return Control().stop(payload)
+
+
+def status(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Verb ``control-status``."""
+    return Control().status(payload)
+
+
+def log(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Verb ``control-log``."""
+    return Control().log(payload)

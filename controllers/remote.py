@@ -1,0 +1,109 @@
+"""The engine's side of a controller on a testbed: start, stop, status and its journal.
+
+Everything that can be checked without the testbed is checked here first.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import tarfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from controllers.registry import Controller, create, find
+from controllers.service import check_settings
+from schemas.errors import UserError
+from testbed.agent.contract import Agent
+
+START_TIMEOUT_S = 120.0
+STOP_TIMEOUT_S = 200.0
+
+
+def start(
+    agent: Agent,
+    name: str,
+    *,
+    parameters: Mapping[str, object] | None = None,
+    seed: int = 0,
+    interval_s: float = 20.0,
+    signal: str = "node",
+    controllers_dirs: Sequence[Path] = (),
+) -> Mapping[str, Any]:
+    """Start controller `name`; returns {name, journal, healed}.
+
+    Args:
+        interval_s: the control interval in real seconds (time scale applied).
+        signal: ``node``, ``osd`` or ``op_r_latency``.
+        controllers_dirs: where controllers outside this package are; their code is sent along.
+
+    Raises:
+        UserError: unknown controller or parameter, or another one is running.
+        StoreError, RemoteError: it could not be started.
+    """
+    controller = find(name, controllers_dirs)
+    create(controller, parameters or {}, seed)
+    payload: dict[str, Any] = {
+        "name": controller.name,
+        "parameters": dict(parameters or {}),
+        "seed": seed,
+        "interval_s": interval_s,
+        "signal": signal,
+    }
+    check_settings(payload)
+    if controller.outside:
+        payload["code"] = pack(controller)
+    result: Mapping[str, Any] = agent.call("control-start", payload, timeout_s=START_TIMEOUT_S)
+    return result
+
+
+def stop(agent: Agent, name: str | None = None) -> Mapping[str, Any]:
+    """Stop the controller (whichever runs); returns {name, was_running, code, reason, steps,
+    restored, healed}. Safe to repeat."""
+    payload = {} if name is None else {"name": name}
+    result: Mapping[str, Any] = agent.call("control-stop", payload, timeout_s=STOP_TIMEOUT_S)
+    return result
+
+
+def status(agent: Agent) -> Mapping[str, Any]:
+    """{running, controllers: [{name, running, settings, last, outcome, leftover}]}."""
+    result: Mapping[str, Any] = agent.call("control-status")
+    return result
+
+
+def journal_text(agent: Agent, name: str) -> str:
+    """The journal of the controller's last (or present) run."""
+    text, offset = "", 0
+    while True:
+        piece = agent.call("control-log", {"name": name, "offset": offset})
+        text += str(piece["text"])
+        if piece["offset"] == offset or piece["offset"] >= piece["size"]:
+            return text
+        offset = piece["offset"]
+
+
+def fetch_journal(agent: Agent, name: str, path: Path) -> Path:
+    """Write the journal to `path`; UserError when the file exists."""
+    if path.exists():
+        raise UserError(f"{path} exists: a journal is never overwritten; give another file")
+    temporary = path.with_name(f".{path.name}.part")
+    temporary.write_text(journal_text(agent, name))
+    temporary.replace(path)
+    return path
+
+
+def pack(controller: Controller) -> str:
+    """A controller's folder as a base64 tar; the same files give the same text."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for path in sorted(controller.folder.rglob("*")):
+            relative = path.relative_to(controller.folder)
+            skipped = path.suffix == ".pyc" or "__pycache__" in relative.parts
+            if not path.is_file() or skipped or relative.parts[0].startswith("."):
+                continue
+            member = tarfile.TarInfo(f"{controller.folder.name}/{relative.as_posix()}")
+            content = path.read_bytes()
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return base64.b64encode(buffer.getvalue()).decode()

@@ -1,0 +1,281 @@
+"""The controller as a service on the admin node: ``python3 -m controllers.service CONFIG.json``.
+
+systemd starts it as ``hotbed-controller@NAME`` (controllers/unit/). ``--restore`` puts back what a
+killed one left, which is what the unit's ExecStopPost does. Exit codes: see controllers/loop.py.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from controllers.decide import PolicyError
+from controllers.decider import ChildDecider
+from controllers.journal import JournalWriter, effect_to_json
+from controllers.loop import (
+    EXIT_FAILED,
+    EXIT_NOT_RESTORED,
+    EXIT_POLICY,
+    EXIT_STOPPED,
+    EXIT_USER,
+    Loop,
+    Outcome,
+    Plan,
+    RealClock,
+)
+from controllers.registry import code_hash, find, refuse_unoffered
+from controllers.saved import Saved
+from schemas.errors import HotbedError, UserError
+from testbed.stores.contract import PRESSURE, Effect, Store
+
+FOLDERS = Path("/var/lib/hotbed/controllers")  # one a controller: journal, saved state, outcome
+CONFIGS = Path("/etc/hotbed/controllers")
+JOURNAL = "journal.jsonl"
+SAVED = "saved.json"
+OUTCOME = "outcome.json"
+CODE = "code"  # an outside controller's folder lies in it
+SIGNALS = ("node", "osd", "op_r_latency")
+DECIDE_LIMIT_S = 10.0
+_HANG_S = 90.0  # a store call that takes this much longer than the interval will not return
+
+OpenStore = Callable[["Settings", bool], AbstractContextManager[Store]]
+"""Opens the store; the flag tells whether it is to sense pressure (restoring is not)."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """`/etc/hotbed/controllers/NAME.json`."""
+
+    name: str
+    parameters: Mapping[str, Any]
+    seed: int
+    interval_s: float
+    signal: str
+    folder: str  # where journal, saved state and outcome go
+    controllers_dirs: tuple[str, ...] = ()
+    decide_limit_s: float = DECIDE_LIMIT_S
+
+
+def check_settings(data: Mapping[str, Any]) -> Settings:
+    """Settings from JSON. Raises UserError that names the field and what is allowed."""
+    known = Settings.__dataclass_fields__
+    unknown = sorted(set(data) - set(known))
+    if unknown:
+        raise UserError(f"controller settings: unknown field {unknown[0]!r}")
+    missing = [name for name in ("name", "seed", "interval_s", "signal") if name not in data]
+    if missing:
+        raise UserError(f"controller settings: {missing[0]!r} is missing")
+    name, seed, signal_name = data["name"], data["seed"], data["signal"]
+    where = f"controller {name}"
+    if not isinstance(name, str) or not name:
+        raise UserError("controller settings: 'name' must be a controller's name")
+    if not isinstance(seed, int) or isinstance(seed, bool):
+        raise UserError(f"{where}: the seed is {seed!r}; it must be a whole number")
+    if signal_name not in SIGNALS:
+        raise UserError(f"{where}: the signal is {signal_name!r}; allowed: {', '.join(SIGNALS)}")
+    if not isinstance(data.get("parameters", {}), Mapping):
+        raise UserError(f"{where}: the parameters must be a mapping of names to values")
+    return Settings(
+        name=name,
+        parameters=dict(data.get("parameters", {})),
+        seed=seed,
+        interval_s=_seconds(where, "interval_s", data["interval_s"], 0.1, 86_400),
+        signal=signal_name,
+        folder=str(data.get("folder", FOLDERS / name)),
+        controllers_dirs=tuple(str(path) for path in data.get("controllers_dirs", ())),
+        decide_limit_s=_seconds(
+            where, "decide_limit_s", data.get("decide_limit_s", DECIDE_LIMIT_S), 0.01, 3600
+        ),
+    )
+
+
+def _seconds(where: str, field: str, value: object, low: float, high: float) -> float:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if not number or not math.isfinite(value) or not low <= value <= high:  # type: ignore[arg-type,operator]
+        raise UserError(f"{where}: {field} is {value!r}; allowed: {low:g} to {high:g} seconds")
+    return float(value)  # type: ignore[arg-type]
+
+
+def run(
+    settings: Settings,
+    open_store: OpenStore,
+    clock: RealClock,
+    alive: Callable[[], object] = lambda: None,
+) -> Outcome:
+    """Heal what a killed one left, then run the controller until it is stopped or fails.
+
+    Raises:
+        UserError: no such controller, bad parameters, or needs that the store does not offer.
+        HotbedError: the store cannot be reached, or what was left cannot be put back.
+    """
+    folder = Path(settings.folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    restore(settings, open_store)
+    dirs = [Path(directory) for directory in settings.controllers_dirs]
+    controller = find(settings.name, dirs)
+    decider = ChildDecider(
+        settings.name, settings.parameters, settings.seed, dirs, limit_s=settings.decide_limit_s
+    )
+    try:
+        # A policy that does not ask for pressure must not fail for want of a sensor.
+        with open_store(settings, PRESSURE in decider.needs.senses) as store:
+            refuse_unoffered(controller.name, decider.needs, store.offers(), "Ceph")
+            plan = Plan(
+                policy=controller.name,
+                needs=decider.needs,
+                parameters=decider.parameters,
+                seed=settings.seed,
+                interval_s=settings.interval_s,
+                signal=settings.signal,
+                code_hash=code_hash(controller),
+            )
+            set_aside(folder / JOURNAL)
+            with JournalWriter(folder / JOURNAL) as journal:
+                loop = Loop(
+                    plan,
+                    decider=decider,
+                    store=store,
+                    journal=journal,
+                    saved=Saved(folder / SAVED),
+                    clock=clock,
+                    alive=alive,
+                )
+                return loop.run()
+    finally:
+        decider.close()
+
+
+def restore(settings: Settings, open_store: OpenStore) -> list[Effect]:
+    """Put back what a killed controller left; does nothing (and opens nothing) when there is none.
+
+    Raises:
+        HotbedError: it could not be put back.
+    """
+    saved = Saved(Path(settings.folder) / SAVED)
+    if not saved.exists():
+        return []
+    with open_store(settings, False) as store:
+        return saved.put_back(store, time.sleep)
+
+
+def set_aside(journal: Path) -> None:
+    """Rename an earlier journal to journal.1.jsonl, journal.2.jsonl ..., oldest first."""
+    if not journal.exists():
+        return
+    number = 1
+    while (aside := journal.with_name(f"{journal.stem}.{number}{journal.suffix}")).exists():
+        number += 1
+    journal.rename(aside)
+
+
+def write_outcome(folder: Path, outcome: Outcome) -> None:
+    """Leave how it ended for `control-status` and `control-stop`."""
+    data = asdict(outcome) | {"ended_at": time.time()}
+    data["restored"] = [effect_to_json(effect) for effect in outcome.restored]
+    temporary = folder / f"{OUTCOME}.new"
+    temporary.write_text(json.dumps(data))
+    temporary.replace(folder / OUTCOME)
+
+
+@contextmanager
+def open_ceph(settings: Settings, sensing: bool) -> Iterator[Store]:
+    """The testbed's Ceph, on its admin node."""
+    from testbed.agent.config import CONTROL_DIR, load_config, osd_names
+    from testbed.agent.reach import use_control_dir
+    from testbed.agent.sense import hot_osds, open_store
+    from testbed.stores.ceph import CephStore, connect
+
+    config = load_config()
+    if sensing:
+        # Connections of our own: systemd kills what is left of a unit, and with it a shared ssh
+        # master that everybody else's commands go through.
+        use_control_dir(CONTROL_DIR / "controller")
+        store = open_store(config, settings.signal)
+    else:
+        store = CephStore(
+            connect(),
+            pools=config.pools,
+            nodes=osd_names(config),
+            hot=lambda: hot_osds(config),
+        )
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def notify(message: str) -> None:
+    """Tell systemd (sd_notify's protocol); nothing when it did not start us."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    if address.startswith("@"):
+        address = "\0" + address[1:]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.sendto(message.encode(), address)
+
+
+def _serve(settings: Settings, open_store: OpenStore) -> int:
+    folder = Path(settings.folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / OUTCOME).unlink(missing_ok=True)
+    clock = RealClock()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: clock.stop())
+    # systemd kills a service that has not been heard of for this long; ExecStopPost then heals.
+    limit_us = round((settings.interval_s + settings.decide_limit_s + _HANG_S) * 1e6)
+    ready = f"READY=1\nWATCHDOG=1\nWATCHDOG_USEC={limit_us}"
+    try:
+        outcome = run(settings, open_store, clock, lambda: notify(ready))
+    except UserError as error:
+        outcome = Outcome(EXIT_USER, str(error), 0)
+    except PolicyError as error:
+        outcome = Outcome(EXIT_POLICY, f"controller {settings.name}: {error}", 0)
+    except HotbedError as error:
+        code = EXIT_NOT_RESTORED if (folder / SAVED).exists() else EXIT_FAILED
+        outcome = Outcome(code, str(error), 0)
+    write_outcome(folder, outcome)
+    if outcome.code != EXIT_STOPPED:
+        print(f"hotbed controller {settings.name}: {outcome.reason}", file=sys.stderr)
+    return outcome.code
+
+
+def main(arguments: list[str], open_store: OpenStore = open_ceph) -> int:
+    """``CONFIG.json`` runs the controller, ``--restore CONFIG.json`` puts back what it left."""
+    restoring = arguments[:1] == ["--restore"]
+    paths = arguments[1:] if restoring else arguments
+    if len(paths) != 1:
+        print("usage: python3 -m controllers.service [--restore] CONFIG.json", file=sys.stderr)
+        return EXIT_USER
+    try:
+        settings = check_settings(json.loads(Path(paths[0]).read_text()))
+        if not restoring:
+            return _serve(settings, open_store)
+        restore(settings, open_store)
+    except (OSError, ValueError) as error:
+        print(f"controller settings {paths[0]} cannot be read: {error}", file=sys.stderr)
+        return EXIT_USER
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return EXIT_USER
+    except HotbedError as error:
+        print(error, file=sys.stderr)
+        return EXIT_NOT_RESTORED
+    return EXIT_STOPPED
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # a thread that hangs in librados must not keep us
