@@ -1,0 +1,216 @@
+"""The parser of rados bench, on recorded output of 16.2.15 and on samples that follow the
+format of other versions' source (src/common/obj_bencher.cc), marked as such."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workloads.errors import WorkloadError
+from workloads.rados_output import parse_rados_bench, samples
+
+DATA = Path(__file__).parents[1] / "data" / "rados-bench" / "16.2.15"
+
+# Derived from the source of Infernalis/Jewel, the paper's time: no "(s)", no colon after
+# "Average IOPS" in reads, a JSON key with a colon in it.
+JEWEL = """\
+   sec Cur ops   started  finished  avg MB/s  cur MB/s  last lat   avg lat
+     0       0         0         0         0         0         -         0
+     1      16        74        58   231.947       232  0.277218  0.234567
+     2      16       130       114   227.951       224  0.262345  0.254321
+Total time run:       2.301234
+Total reads made:     130
+Read size:            4194304
+Object size:          4194304
+Bandwidth (MB/sec):   225.966
+Average IOPS          56
+Stddev IOPS:          1
+Max IOPS:             58
+Min IOPS:             56
+Average Latency:      0.268001
+Max latency:          0.601
+Min latency:          0.0301
+"""
+
+# Derived from the source of Quincy to Squid (17 to 19), whose writer prints the same lines as
+# 16.2, with --show-time and a client that warns on standard error in between.
+SQUID = """\
+2026-01-15T16:08:38.887+0000 7f6c8bf0a100 -1 WARNING: all dangerous features are enabled.
+hints = 1
+2026-01-15T16:08:38.901000+0000 Maintaining 16 concurrent writes of 4194304 bytes to objects of size 4194304 for up to 2 seconds or 0 objects
+2026-01-15T16:08:38.901100+0000 Object prefix: benchmark_data_client_811
+2026-01-15T16:08:38.920000+0000   sec Cur ops   started  finished  avg MB/s  cur MB/s last lat(s)  avg lat(s)
+2026-01-15T16:08:38.920000+0000     0       0         0         0         0         0           -           0
+2026-01-15T16:08:39.920000+0000     1      16        42        26   103.995       104    0.618211    0.431502
+2026-01-15T16:08:40.100+0000 7f6c8bf0a100  1 osd 3 10 20 30 is slow
+2026-01-15T16:08:40.922000+0000     2      16        66        50   99.8999        96    0.699123    0.540001
+2026-01-15T16:08:41.930000+0000 Total time run:         2.61234
+Total writes made:      66
+Write size:             4194304
+Object size:            4194304
+Bandwidth (MB/sec):     101.059
+Stddev Bandwidth:       5.65685
+Max bandwidth (MB/sec): 104
+Min bandwidth (MB/sec): 96
+Average IOPS:           25
+Stddev IOPS:            1.41421
+Max IOPS:               26
+Min IOPS:               24
+Average Latency(s):     0.618001
+Stddev Latency(s):      0.17
+Max latency(s):         1.01
+Min latency(s):         0.2
+"""
+
+
+def read(name: str) -> str:
+    return (DATA / name).read_text()
+
+
+def test_write_totals_are_those_printed() -> None:
+    output = parse_rados_bench(read("write-64k.txt"))
+    assert output.complete
+    assert (output.seconds, output.operations, output.op_size) == (12.0008, 17987, 65536)
+    assert output.latency_mean_s == pytest.approx(0.00266667)
+    assert output.latency_sd_s == pytest.approx(0.000819356)
+    assert output.latency_max_s == pytest.approx(0.0110549)
+    assert output.latency_min_s == pytest.approx(0.000592242)
+
+
+def test_reads_have_no_standard_deviation() -> None:
+    output = parse_rados_bench(read("rand-64k.txt"))
+    assert output.latency_sd_s is None
+    assert output.latency_max_s == pytest.approx(0.00428399)
+
+
+def test_the_header_that_comes_again_after_20_seconds_is_no_row() -> None:
+    output = parse_rados_bench(read("rand-64k.txt"))
+    assert [row.second for row in output.rows] == list(range(24))
+
+
+@pytest.mark.parametrize("name", ["rand-64k.txt", "write-64k.txt", "seq-64k.txt", "rand-64k.json"])
+def test_series_adds_up_to_the_total(name: str) -> None:
+    output = parse_rados_bench(read(name))
+    series = samples(output)
+    ends = [0.0, *(sample.t_s for sample in series)]
+    spans = [end - start for start, end in zip(ends, ends[1:], strict=False)]
+    operations = sum(s.iops * span for s, span in zip(series, spans, strict=True))
+    assert operations == pytest.approx(output.operations)
+    total = sum(s.latency_s * s.iops * span for s, span in zip(series, spans, strict=True))
+    # Six printed digits: the last second's share of the error grows with the run.
+    assert total / operations == pytest.approx(output.latency_mean_s, rel=1e-4)
+    assert ends[-1] == pytest.approx(output.seconds, abs=0.5)
+
+
+def test_throughput_is_in_millions_of_bytes() -> None:
+    first = samples(parse_rados_bench(read("rand-64k.txt")))[0]
+    assert first.throughput_mb_s == pytest.approx(418.75 * 2**20 / 1e6)
+
+
+def test_a_stall_shows_as_empty_seconds_and_is_not_counted_twice() -> None:
+    output = parse_rados_bench(read("rand-4m-stall.txt"))
+    series = samples(output)
+    assert [sample.iops for sample in series][4:6] == [0.0, 0.0]
+    assert [sample.latency_s for sample in series][4:6] == [None, None]
+    # The tool itself prints 568 MB/s for the second in which 426 objects of 4 MiB finished.
+    assert series[6].iops == pytest.approx(426 / 1.0034, rel=1e-3)
+    done = sum(s.iops * (s.t_s - (series[i - 1].t_s if i else 0)) for i, s in enumerate(series))
+    assert done == pytest.approx(3060)
+
+
+def test_show_time_gives_the_wall_clock() -> None:
+    output = parse_rados_bench(read("rand-4m-stall.txt"))
+    assert output.started_wall == pytest.approx(1795248148.301722)
+    assert samples(output)[6].t_s == pytest.approx(7.005045)
+
+
+def test_a_terminated_bench_keeps_its_rows_but_has_no_totals() -> None:
+    output = parse_rados_bench(read("rand-4m-terminated.txt"))
+    assert not output.complete
+    assert len(samples(output, op_size=4194304)) == 3
+    with pytest.raises(WorkloadError, match="operation size"):
+        samples(output)
+
+
+def test_log_lines_in_between_are_ignored() -> None:
+    output = parse_rados_bench(read("rand-4m-log-lines.txt"))
+    assert [row.finished for row in output.rows] == [0, 376, 1094, 1701]
+    assert output.operations == 1717
+
+
+def test_a_bench_of_less_than_a_second_has_totals_alone() -> None:
+    output = parse_rados_bench(read("seq-4m-under-a-second.txt"))
+    assert output.complete and output.operations == 125
+    assert samples(output) == []
+
+
+def test_cleaning_up_after_the_totals_is_ignored() -> None:
+    assert parse_rados_bench(read("write-64k-cleanup.txt")).operations == 3293
+
+
+def test_json_gives_the_same_as_text_would() -> None:
+    output = parse_rados_bench(read("write-64k.json"))
+    assert (output.seconds, output.operations, output.op_size) == (3.000975, 2460, 65536)
+    assert [row.finished for row in output.rows] == [0, 786, 1595]
+    assert output.latency_sd_s == pytest.approx(0.001101)
+
+
+def test_no_metadata_is_an_error_with_the_reason() -> None:
+    with pytest.raises(WorkloadError, match=r"did not run: error 2: \(2\) No such file"):
+        parse_rados_bench(read("no-metadata.err"))
+
+
+def test_nothing_at_all_is_an_error() -> None:
+    with pytest.raises(WorkloadError, match="no output"):
+        parse_rados_bench("hints = 1\n")
+
+
+def test_format_of_jewel_derived_from_source() -> None:
+    output = parse_rados_bench(JEWEL)
+    assert (output.operations, output.seconds) == (130, 2.301234)
+    assert output.latency_mean_s == pytest.approx(0.268001)
+    assert len(samples(output)) == 2
+
+
+def test_format_of_squid_derived_from_source() -> None:
+    output = parse_rados_bench(SQUID)
+    assert [row.finished for row in output.rows] == [0, 26, 50]
+    assert output.latency_sd_s == pytest.approx(0.17)
+    series = samples(output)
+    assert [round(sample.t_s, 3) for sample in series] == [1.0, 2.002, 2.612]
+    assert series[0].wall == pytest.approx(1768493319.92)
+
+
+def test_a_log_line_that_looks_like_a_row_but_runs_backwards_is_left_out() -> None:
+    broken = SQUID.replace(
+        "2026-01-15T16:08:40.100+0000 7f6c8bf0a100  1 osd 3 10 20 30 is slow",
+        "2026-01-15T16:08:40.100000+0000 1 2 3 4 5 6 7 8",
+    )
+    assert [row.finished for row in parse_rados_bench(broken).rows] == [0, 26, 50]
+
+
+@given(
+    finished=st.lists(st.integers(0, 5000), min_size=1, max_size=40),
+    means=st.lists(st.floats(1e-4, 9.0), min_size=40, max_size=40),
+    noise=st.lists(st.text("abc 0123:-.\n", max_size=30), max_size=10),
+)
+def test_any_series_comes_back(finished: list[int], means: list[float], noise: list[str]) -> None:
+    lines, total, latency = ["hints = 1"], 0, 0.0
+    for second, (count, mean) in enumerate(zip(finished, means, strict=False), start=1):
+        total += count
+        latency += count * mean
+        lines.append(
+            f"{second:5d} {16:7d} {total + 16:9d} {total:9d} {1.5:9.6g} {2.5:9.6g} "
+            f"{'-' if count == 0 else '0.1':>11} {latency / max(total, 1):11.17g}"
+        )
+    lines += ["Read size:            4096", *(f"x{word!r}" for word in noise)]
+    series = samples(parse_rados_bench("\n".join(lines)))
+    assert [sample.iops for sample in series] == finished
+    for sample, count, mean in zip(series, finished, means, strict=False):
+        if count:
+            assert sample.latency_s == pytest.approx(mean, rel=1e-6, abs=1e-9)
+        else:
+            assert sample.latency_s is None

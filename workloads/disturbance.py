@@ -1,0 +1,223 @@
+"""Which nodes are disturbed when, drawn from a seed: pure, no clock and no I/O.
+
+A block's seed gives the same plan to every controller of the block. Times are real seconds from
+the benchmark's start; the first stretch also covers the time before it, in which the controller
+settles in.
+"""
+
+from __future__ import annotations
+
+import html
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from schemas.errors import UserError
+from workloads.fio import FioLoad
+
+Scenario = Literal["none", "heterogeneity", "interference", "mix", "spread"]
+MIX_LOAD: Mapping[str, float] = {"A": 0.10, "B": 0.25, "C": 0.50, "D": 0.75, "E": 1.00}
+"""Figure 3's mixes as offered loads, shares of what a node's disk can serve (local site)."""
+
+MIX_FILE_BYTES: Mapping[str, int] = {
+    "A": 250 * 10**6,
+    "B": 500 * 10**6,
+    "C": 10**9,
+    "D": 2 * 10**9,
+    "E": 4 * 10**9,
+}
+"""Figure 3's mixes as the paper has them: fio's job sizes (real sites)."""
+
+SPREAD_MEAN = 0.5  # figure 4 holds the mean load and varies its spread over the nodes
+LOAD_NAME = "load-hot"
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """From `t_s` on, until the next stretch, `loads` gives each disturbed node its load: a share
+    of what its disk can serve (offered load), or None for the hotspot that takes all it gets."""
+
+    t_s: float
+    loads: Mapping[str, float | None]
+
+    @property
+    def hot(self) -> frozenset[str]:
+        """The disturbed nodes."""
+        return frozenset(self.loads)
+
+
+@dataclass(frozen=True)
+class DisturbancePlan:
+    """What is done to the nodes; `stretches` are in the order of time, the first at 0."""
+
+    scenario: Scenario
+    nodes: tuple[str, ...]
+    stretches: tuple[Stretch, ...]
+
+    def at(self, t_s: float) -> Stretch:
+        """The stretch at `t_s` seconds from the benchmark's start (before it: the first)."""
+        current = self.stretches[0]
+        for stretch in self.stretches[1:]:
+            if stretch.t_s <= t_s:
+                current = stretch
+        return current
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{stretch.t_s:g} s</td><td>{html.escape(_words(stretch))}</td></tr>"
+            for stretch in self.stretches
+        )
+        return f"<table><tr><th>{self.scenario}</th><th>load</th></tr>{rows}</table>"
+
+
+def _words(stretch: Stretch) -> str:
+    if not stretch.loads:
+        return "none"
+    return ", ".join(
+        name if share is None else f"{name} {share:.0%}"
+        for name, share in sorted(stretch.loads.items())
+    )
+
+
+def plan_disturbance(
+    scenario: Scenario,
+    nodes: Sequence[str],
+    *,
+    seed: int,
+    duration_s: float,
+    hot_nodes: int = 4,
+    move_every_s: float = 90.0,
+    mix: str | None = None,
+    spread: float | None = None,
+) -> DisturbancePlan:
+    """The plan of one cell.
+
+    Args:
+        scenario: ``heterogeneity`` disturbs `hot_nodes` random nodes for good (section III-A),
+            ``interference`` moves to other random ones every `move_every_s` (III-B, V-D), ``mix``
+            gives every node the offered load of `mix` (figure 3), ``spread`` half the nodes
+            50 % (1 + spread) and half 50 % (1 - spread) (figure 4).
+        nodes: the nodes that carry OSDs.
+        seed: the block's.
+        duration_s: real seconds of the benchmark.
+        hot_nodes: how many are disturbed at any time.
+        move_every_s: real seconds.
+        mix: A to E.
+        spread: 0 to 1.
+
+    Raises:
+        UserError: the parameters do not fit the testbed or each other.
+    """
+    names = tuple(nodes)
+    # The scenario is part of the seed: heterogeneity's nodes are not interference's first ones.
+    draw = random.Random(f"{scenario}/{seed}")
+    if scenario == "none":
+        stretches: tuple[Stretch, ...] = (Stretch(0.0, {}),)
+    elif scenario in ("heterogeneity", "interference"):
+        if not 1 <= hot_nodes <= len(names):
+            raise UserError(
+                f"hot_nodes is {hot_nodes} but the testbed has {len(names)} OSD nodes: give 1 to "
+                f"{len(names)}."
+            )
+        if scenario == "heterogeneity":
+            stretches = (_hotspots(0.0, draw.sample(names, hot_nodes)),)
+        else:
+            stretches = _moves(draw, names, hot_nodes, move_every_s, duration_s)
+    elif scenario == "mix":
+        if mix is None or mix not in MIX_LOAD:
+            raise UserError(f"mix is {mix!r}: give one of {', '.join(MIX_LOAD)}.")
+        stretches = (Stretch(0.0, dict.fromkeys(names, MIX_LOAD[mix])),)
+    elif scenario == "spread":
+        if spread is None or not 0 <= spread <= 1:
+            raise UserError(f"spread is {spread!r}: give a number from 0 to 1.")
+        stretches = (_spread(draw, names, spread),)
+    else:
+        raise UserError(
+            f"scenario is {scenario!r}: give none, heterogeneity, interference, mix or spread."
+        )
+    return DisturbancePlan(scenario, names, stretches)
+
+
+def _hotspots(t_s: float, names: Sequence[str]) -> Stretch:
+    return Stretch(t_s, dict.fromkeys(sorted(names), None))
+
+
+def _moves(
+    draw: random.Random, names: Sequence[str], count: int, every_s: float, duration_s: float
+) -> tuple[Stretch, ...]:
+    if not every_s > 0:
+        raise UserError(f"move_every_s is {every_s}: give a positive number of seconds.")
+    stretches: list[Stretch] = []
+    for index in range(max(1, math.ceil(duration_s / every_s))):
+        chosen = draw.sample(names, count)
+        # A move to the very same nodes would be none.
+        while stretches and count < len(names) and set(chosen) == stretches[-1].hot:
+            chosen = draw.sample(names, count)
+        stretches.append(_hotspots(index * every_s, chosen))
+    return tuple(stretches)
+
+
+def _spread(draw: random.Random, names: Sequence[str], spread: float) -> Stretch:
+    order = draw.sample(names, len(names))
+    half = len(order) // 2
+    loads = dict.fromkeys(order[:half], SPREAD_MEAN * (1 + spread))
+    # With an odd number the one in the middle keeps the mean where it is.
+    loads |= dict.fromkeys(order[half : len(order) - half], SPREAD_MEAN)
+    loads |= dict.fromkeys(order[len(order) - half :], SPREAD_MEAN * (1 - spread))
+    return Stretch(0.0, {name: loads[name] for name in sorted(loads) if loads[name] > 0})
+
+
+def load_of(
+    file_bytes: int, capacity_iops: Mapping[str, float]
+) -> Callable[[str, float | None], FioLoad]:
+    """How a node's share becomes a fio load.
+
+    Args:
+        file_bytes: size of each of fio's files.
+        capacity_iops: random reads a second that each node's disk serves (`measure_capacity`);
+            needed for offered loads alone.
+    """
+
+    def load(node: str, share: float | None) -> FioLoad:
+        if share is None:
+            return FioLoad(file_bytes=file_bytes)
+        if node not in capacity_iops:
+            raise UserError(
+                f"an offered load on node {node} needs its disk's random-read capacity: measure "
+                "it first."
+            )
+        return FioLoad(file_bytes=file_bytes, offered_iops=max(1.0, share * capacity_iops[node]))
+
+    return load
+
+
+def agent_plan(
+    plan: DisturbancePlan, load: Callable[[str, float | None], FioLoad], *, max_s: float
+) -> list[dict[str, Any]]:
+    """The steps for the agent's verb disturb-start (testbed/agent/disturb.py).
+
+    A node whose load goes on unchanged over a move is left alone. `max_s` is the most that the
+    whole may take; each fio ends by itself after it.
+    """
+    steps: list[dict[str, Any]] = []
+    before: Mapping[str, float | None] = {}
+    for stretch in plan.stretches:
+        changed = {
+            node
+            for node in set(before) | set(stretch.loads)
+            if before.get(node, -1.0) != stretch.loads.get(node, -1.0)
+        }
+        for node in sorted(changed & set(before)):
+            steps.append(_step(stretch.t_s, node, None, None))
+        for node in sorted(changed & set(stretch.loads)):
+            fio = load(node, stretch.loads[node])
+            steps.append(_step(stretch.t_s, node, fio.argv(max_s), fio.offered_iops))
+        before = stretch.loads
+    return steps
+
+
+def _step(t_s: float, node: str, argv: list[str] | None, rate_iops: float | None) -> dict[str, Any]:
+    name = f"{LOAD_NAME}-{node}"
+    return {"t_s": t_s, "node": node, "name": name, "argv": argv, "rate_iops": rate_iops}

@@ -1,0 +1,212 @@
+"""fio: the hotspots and offered loads that disturb a node, and what fio says it did."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from testbed.agent.contract import Agent
+from testbed.inventory import FIO_JOBS, SCRATCH_PATH
+from workloads.errors import WorkloadError
+
+DIRECTORY = f"{SCRATCH_PATH}/fio"
+NAME = "hot"
+JOBS = FIO_JOBS  # section V-B: 4 parallel randread jobs of 2 GB each, 4 KB, libaio, iodepth 16
+IODEPTH = 16
+BLOCK = 4096
+_GROUP_BITS = 6  # fio's latency buckets: 64 a power of two (stat.h, FIO_IO_U_PLAT_BITS)
+
+
+class FioLoad(BaseModel):
+    """Random 4 KiB reads of a node's disk, on the files that the role fio laid out.
+
+    Without `offered_iops` it is the paper's hotspot: a closed loop of `jobs` x `iodepth` reads,
+    which takes all it gets. With it, reads arrive as a Poisson process of that rate, as far as
+    `jobs` x `iodepth` in flight allow: an offered load.
+    `file_bytes` is what each file is read of: what was laid out (`testbed.inventory`,
+    `fio_file_bytes`) or less, never more.
+    Direct I/O, which the paper does not tell: through the page cache fio would read memory.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    file_bytes: int = Field(ge=BLOCK)
+    offered_iops: float | None = Field(default=None, ge=1)
+    jobs: int = Field(default=JOBS, ge=1, le=64)
+    iodepth: int = Field(default=IODEPTH, ge=1, le=1024)
+    directory: str = Field(default=DIRECTORY, pattern=r"^/[^\s:]+$")
+    output: Literal["json", "json+"] = "json"
+
+    def argv(self, runtime_s: float) -> list[str]:
+        """The command; it is meant to be stopped before `runtime_s` is over."""
+        argv = ["fio", f"--name={NAME}", f"--directory={self.directory}", f"--bs={BLOCK}"]
+        argv += ["--rw=randread", "--ioengine=libaio", "--direct=1", "--time_based"]
+        argv += [f"--runtime={math.ceil(runtime_s)}", "--group_reporting"]
+        # Files that are missing are an error: laying them out would be a write workload.
+        argv += ["--allow_file_create=0", "--randrepeat=0", f"--output-format={self.output}"]
+        if self.offered_iops is None:
+            return [
+                *argv,
+                f"--numjobs={self.jobs}",
+                f"--size={self.file_bytes}",
+                f"--iodepth={self.iodepth}",
+            ]
+        # One job over all files: fio's rate is a whole number a job, and four of them would
+        # round 10 % of a slow disk up or down by a fifth.
+        files = ":".join(f"{NAME}.{job}.0" for job in range(self.jobs))
+        return [
+            *argv,
+            f"--filename={files}",
+            "--file_service_type=random",
+            f"--size={self.file_bytes * self.jobs}",
+            f"--iodepth={self.iodepth * self.jobs}",
+            f"--rate_iops={max(1, round(self.offered_iops))}",
+            "--rate_process=poisson",
+        ]
+
+
+@dataclass(frozen=True)
+class FioResult:
+    """What fio reports of one operation, all jobs together. Latencies in seconds (completion).
+
+    `percentiles` maps a percentage to a latency; empty when jobs were not reported as one group.
+    `histogram` holds (low_ns, high_ns, count), of json+ alone. `terminated` tells that fio was
+    stopped by a signal: its figures are of the time until then.
+    """
+
+    version: str
+    op: str
+    seconds: float
+    operations: int
+    bytes: int
+    iops: float
+    latency_mean_s: float | None
+    latency_sd_s: float | None
+    latency_max_s: float | None
+    percentiles: Mapping[float, float]
+    histogram: tuple[tuple[int, int, int], ...]
+    errors: int
+    terminated: bool
+
+    @property
+    def throughput_mb_s(self) -> float:
+        """10^6 bytes per second."""
+        return self.bytes / self.seconds / 1e6 if self.seconds else 0.0
+
+    def _repr_html_(self) -> str:
+        mean = "" if self.latency_mean_s is None else f", {1e3 * self.latency_mean_s:.1f} ms mean"
+        text = f"fio {self.op}: {self.iops:.0f} IOPS over {self.seconds:.1f} s{mean}"
+        return f"<p>{html.escape(text)}</p>"
+
+
+def parse_fio(text: str, op: str = "read") -> FioResult:
+    """Parse fio 3.x's JSON (or json+) output; messages may come before and after it.
+
+    Args:
+        text: standard output.
+        op: ``read``, ``write`` or ``trim``.
+
+    Raises:
+        WorkloadError: there is no JSON in it (fio was killed), or it holds no job.
+    """
+    document = _document(text)
+    jobs = document.get("jobs") or []
+    if not jobs:
+        raise WorkloadError("fio reported no job.")
+    parts = [job[op] for job in jobs if op in job]
+    operations = sum(int(part["total_ios"]) for part in parts)
+    # A job's runtime is in milliseconds and 0 when it did nothing.
+    seconds = max((float(part["runtime"]) for part in parts), default=0.0) / 1e3
+    latencies = [part["clat_ns"] for part in parts if int(part["total_ios"]) > 0]
+    only = latencies[0] if len(latencies) == 1 else {}
+    return FioResult(
+        version=str(document.get("fio version", "unknown")).removeprefix("fio-"),
+        op=op,
+        seconds=seconds,
+        operations=operations,
+        bytes=sum(int(part["io_bytes"]) for part in parts),
+        iops=sum(float(part["iops"]) for part in parts),
+        latency_mean_s=_weighted_mean(parts, operations),
+        latency_sd_s=float(only["stddev"]) / 1e9 if only else None,
+        latency_max_s=max((float(part["max"]) for part in latencies), default=0.0) / 1e9 or None,
+        percentiles={
+            float(percent): float(value) / 1e9
+            for percent, value in only.get("percentile", {}).items()
+        },
+        histogram=_histogram(latencies),
+        errors=sum(int(job.get("total_err", 0)) + (job.get("error", 0) != 0) for job in jobs),
+        terminated=bool(re.search(r"^fio: terminating on signal", text, re.MULTILINE)),
+    )
+
+
+def _document(text: str) -> dict[str, Any]:
+    # fio writes "fio: terminating on signal 15" and warnings to standard output too.
+    for found in re.finditer(r"^\{", text, re.MULTILINE):
+        try:
+            document, _ = json.JSONDecoder().raw_decode(text, found.start())
+        except ValueError:
+            continue
+        if isinstance(document, dict):
+            return document
+    lines = text.strip().splitlines() or ["it printed nothing"]
+    raise WorkloadError(f"fio left no result: {lines[-1][:200]}")
+
+
+def _weighted_mean(parts: list[Mapping[str, Any]], operations: int) -> float | None:
+    if operations == 0:
+        return None
+    total = sum(float(part["clat_ns"]["mean"]) * int(part["total_ios"]) for part in parts)
+    return total / operations / 1e9
+
+
+def bucket(value_ns: int) -> tuple[int, int]:
+    """Bounds [low, high) of fio's latency bucket that it names by `value_ns`, its middle."""
+    if value_ns < 2 << _GROUP_BITS:
+        return value_ns, value_ns + 1
+    width = 1 << (value_ns.bit_length() - 1 - _GROUP_BITS)
+    low = value_ns // width * width
+    return low, low + width
+
+
+def _histogram(latencies: list[Mapping[str, Any]]) -> tuple[tuple[int, int, int], ...]:
+    counts: dict[tuple[int, int], int] = {}
+    for part in latencies:
+        for value, count in part.get("bins", {}).items():
+            bounds = bucket(int(value))
+            counts[bounds] = counts.get(bounds, 0) + int(count)
+    return tuple((low, high, count) for (low, high), count in sorted(counts.items()))
+
+
+def measure_capacity(
+    agent: Agent, nodes: tuple[str, ...], file_bytes: int, *, seconds: float = 8.0
+) -> Mapping[str, float]:
+    """Random reads a second that each node's disk serves to a hotspot alone, measured one node
+    after the other (the machine may be shared). Nothing else may use the disks meanwhile.
+
+    Raises:
+        WorkloadError: fio failed or read nothing on a node.
+    """
+    load = FioLoad(file_bytes=file_bytes)
+    capacity = {}
+    for node in nodes:
+        agent.unit_start(node, "load-capacity", load.argv(seconds), max_s=seconds + 30)
+        try:
+            unit = agent.unit_wait(node, "load-capacity", timeout_s=seconds + 60)
+        except BaseException:
+            agent.unit_stop(node, "load-capacity")
+            raise
+        if unit.exit_code != 0:
+            lines = unit.stderr.strip().splitlines() or ["no message"]
+            raise WorkloadError(f"fio on node {node} failed: {lines[-1][:200]}")
+        result = parse_fio(unit.stdout)
+        if result.iops <= 0:
+            raise WorkloadError(f"fio read nothing on node {node}: is its disk alive?")
+        capacity[node] = result.iops
+    return capacity

@@ -1,0 +1,204 @@
+"""Objects for the read benchmarks: how many are needed, and writing them once.
+
+A `seq` pass ends when its objects run out, so the set is made as large as the duration needs at
+the most that the disks can give, up to a share of the store's space.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from testbed.agent.contract import Agent, UnitResult
+from testbed.spec import DiskSpec
+from workloads.errors import WorkloadError
+from workloads.rados_bench import GRACE_S, UNIT
+
+RUN_PREFIX = "hotbed-prefill"
+SHARE = 0.4  # of the store's usable space at most: the rest is for write cells
+MIN_OBJECTS_PER_SLOT = 8  # fewer objects than that for each concurrent reader is no workload
+_ASK_S = 60.0
+_WRITERS = 32
+
+
+@dataclass(frozen=True)
+class PrefillPlan:
+    """`objects` of `object_size` bytes under the run name `run_name`.
+
+    `pass_s` is the shortest time that one sequential pass over them can take."""
+
+    objects: int
+    object_size: int
+    pass_s: float
+
+    @property
+    def run_name(self) -> str:
+        """The same for every cell that reads objects of this size."""
+        return f"{RUN_PREFIX}-{self.object_size}"
+
+    @property
+    def bytes(self) -> int:
+        """Payload bytes, without replicas."""
+        return self.objects * self.object_size
+
+
+@dataclass(frozen=True)
+class Prefilled:
+    """What is in the pool now; `written` is False when it was all there already."""
+
+    objects: int
+    written: bool
+    seconds: float
+
+
+def disk_bound_iops(disks: Iterable[DiskSpec], object_size: int) -> float:
+    """The most objects a second that `disks` can serve: each object is one positioning and its
+    transfer (an upper bound: stores cut large objects into several requests)."""
+    return sum(1 / (disk.positioning + object_size / disk.bandwidth) for disk in disks)
+
+
+def usable_bytes(disks: Iterable[DiskSpec], replicas: int) -> int:
+    """Bytes of objects that the raw parts of `disks` hold with `replicas` copies."""
+    return sum(disk.size - disk.scratch for disk in disks) // replicas
+
+
+def plan_prefill(
+    *,
+    object_size: int,
+    duration_s: float,
+    max_iops: float,
+    usable: int,
+    concurrency: int = 16,
+) -> PrefillPlan:
+    """How many objects a read benchmark of `duration_s` needs.
+
+    Args:
+        object_size: bytes.
+        duration_s: real seconds of the benchmark.
+        max_iops: objects a second that the store can give at most (`disk_bound_iops`).
+        usable: bytes that the store holds after replication (`usable_bytes`).
+        concurrency: objects in flight.
+
+    Raises:
+        WorkloadError: the store is too small for a meaningful set.
+    """
+    wanted = math.ceil(duration_s * max_iops)
+    room = int(SHARE * usable) // object_size
+    least = MIN_OBJECTS_PER_SLOT * concurrency
+    if room < least:
+        raise WorkloadError(
+            f"{least} objects of {object_size} bytes are needed to read with {concurrency} in "
+            f"flight, and {SHARE:.0%} of the store's {usable} bytes hold {room}: give the spec "
+            "larger disks or the cell smaller objects."
+        )
+    objects = min(max(wanted, least), room)
+    return PrefillPlan(objects, object_size, objects / max_iops)
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """What `rados bench write` leaves under its run name (ObjBencher::fetch_bench_metadata)."""
+
+    object_size: int
+    operations: int
+    pid: int
+    op_size: int
+
+
+def decode_metadata(raw: bytes) -> Metadata | None:
+    """Size, count and process of a benchmark from its metadata object; None when it is no such.
+
+    Little endian: object size u64, operations i32, pid i32 and, from Jewel on, operation size u64.
+    """
+    if len(raw) == 24:
+        return Metadata(*struct.unpack("<QiiQ", raw))
+    if len(raw) == 16:
+        size, operations, pid = struct.unpack("<Qii", raw)
+        return Metadata(size, operations, pid, size)
+    return None
+
+
+def prefill(
+    agent: Agent,
+    client_node: str,
+    pool: str,
+    plan: PrefillPlan,
+    *,
+    max_s: float = 3600.0,
+    concurrency: int = _WRITERS,
+) -> Prefilled:
+    """Make sure that `plan`'s objects are in `pool`; writes only when any is missing.
+
+    The objects' names hold the client's host name, so the readers must run on `client_node`.
+
+    Raises:
+        WorkloadError: they cannot be written within `max_s`.
+    """
+    found = _count(agent, client_node, pool, plan)
+    if found is not None and found >= plan.objects:
+        return Prefilled(found, False, 0.0)
+    if found is not None:
+        _ask(
+            agent,
+            client_node,
+            ["rados", "-p", pool, "cleanup", "--run-name", plan.run_name],
+            max_s,
+        )
+    unit = _ask(agent, client_node, fill_argv(pool, plan, max_s, concurrency), max_s + GRACE_S)
+    found = _count(agent, client_node, pool, plan)
+    if found is None or found < plan.objects:
+        raise WorkloadError(
+            f"prefilling wrote {found or 0} of {plan.objects} objects of {plan.object_size} bytes "
+            f"in {unit.ended_at - unit.started_at:.0f} s; is the cluster healthy and not full?"
+        )
+    return Prefilled(found, True, unit.ended_at - unit.started_at)
+
+
+def fill_argv(pool: str, plan: PrefillPlan, max_s: float, concurrency: int) -> list[str]:
+    """The command that writes the plan's objects."""
+    argv = ["rados", "-p", pool, "bench", str(math.ceil(max_s)), "write", "--no-cleanup"]
+    argv += ["-b", str(plan.object_size), "-t", str(min(concurrency, plan.objects))]
+    return [*argv, "--run-name", plan.run_name, "--max-objects", str(plan.objects)]
+
+
+def _count(agent: Agent, node: str, pool: str, plan: PrefillPlan) -> int | None:
+    # Objects that the metadata names and that are really listed; None without usable metadata.
+    metadata = _metadata(agent, node, pool, plan.run_name)
+    if metadata is None or metadata.object_size != plan.object_size:
+        return None
+    # The host name as the tool cuts it: 29 characters.
+    script = (
+        'rados -p "$1" ls > objects && '
+        'grep -c "^benchmark_data_$(uname -n | cut -c1-29)_$2_object" objects; rm -f objects'
+    )
+    argv = ["sh", "-c", script, "count", pool, str(metadata.pid)]
+    unit = _ask(agent, node, argv, _ASK_S)
+    return min(metadata.operations, int(unit.stdout.strip() or 0))
+
+
+def _metadata(agent: Agent, node: str, pool: str, run_name: str) -> Metadata | None:
+    script = (
+        'rados -p "$1" stat "$2" > /dev/null 2>&1 || exit 0; '
+        'rados -p "$1" get "$2" - | od -An -v -tx1'
+    )
+    unit = _ask(agent, node, ["sh", "-c", script, "metadata", pool, run_name], _ASK_S)
+    return decode_metadata(bytes.fromhex("".join(unit.stdout.split())))
+
+
+def _ask(agent: Agent, node: str, argv: list[str], max_s: float) -> UnitResult:
+    name = f"{UNIT}-prefill"
+    agent.unit_start(node, name, argv, max_s=max_s)
+    try:
+        unit = agent.unit_wait(node, name, timeout_s=max_s + GRACE_S)
+    except BaseException:
+        agent.unit_stop(node, name)
+        raise
+    if unit.exit_code != 0:
+        lines = unit.stderr.strip().splitlines() or ["no message"]
+        ended = "did not end in time" if unit.exit_code is None else f"failed ({unit.exit_code})"
+        raise WorkloadError(
+            f"prefilling on node {node}: `{' '.join(argv)[:120]}` {ended}: {lines[-1][:200]}"
+        )
+    return unit

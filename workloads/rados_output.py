@@ -1,0 +1,286 @@
+"""Reads what `rados bench` prints, as text or JSON, from Ceph 16 to 19 (and older ones).
+
+The tool's own ``cur MB/s`` and ``last lat`` columns are not used: after a stall the former
+spreads the operations over the stalled seconds a second time, and the latter is one single
+operation's latency. Throughput and mean latency of each second follow exactly from the cumulative
+columns ``finished`` and ``avg lat``, on the clock of ``--show-time`` where it is there.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from workloads.errors import WorkloadError
+
+MIN_TAIL_S = 0.5  # a shorter rest after the last whole second makes no sample of its own
+_NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|nan|inf)"
+_ROW = re.compile(
+    r"(?:^|\s)(?P<sec>\d+)\s+(?P<in_flight>\d+)\s+(?P<started>\d+)\s+(?P<finished>\d+)\s+"
+    rf"{_NUMBER}\s+{_NUMBER}\s+(?:{_NUMBER}|-)\s+(?P<avg_lat>{_NUMBER})\s*$"
+)
+_STAMP = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+[+-]\d\d:?\d\d)\s")
+_TOTALS = {
+    "seconds": r"Total time run",
+    "operations": r"Total (?:reads|writes) made",
+    "op_size": r"(?:Read|Write) size",
+    "object_size": r"Object size",
+    "latency_mean_s": r"Average Latency(?:\(s\))?",
+    "latency_sd_s": r"Stddev Latency(?:\(s\))?",
+    "latency_max_s": r"Max latency(?:\(s\))?",
+    "latency_min_s": r"Min latency(?:\(s\))?",
+}
+_TOTAL_LINES = {
+    key: re.compile(rf"(?:^|\s){name}:?\s+({_NUMBER})\s*$") for key, name in _TOTALS.items()
+}
+_JSON_TOTALS = {
+    "seconds": ("total_time_run",),
+    "operations": ("total_reads_made", "total_writes_made"),
+    "op_size": ("read_size", "write_size"),
+    "object_size": ("object_size",),
+    "latency_mean_s": ("average_latency",),
+    "latency_sd_s": ("stddev_latency",),
+    "latency_max_s": ("max_latency", "max_latency:"),  # up to 12 the key had a colon in it
+    "latency_min_s": ("min_latency",),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One status line: `finished` operations and their mean latency since the start."""
+
+    second: float
+    wall: float | None  # epoch seconds, from --show-time
+    in_flight: int
+    started: int
+    finished: int
+    latency_mean_s: float
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One second of a benchmark. `t_s` is the second's end, from the benchmark's start.
+
+    `throughput_mb_s` in 10^6 bytes per second; `latency_s` is the mean of the operations that
+    finished within the second, None when none did."""
+
+    t_s: float
+    wall: float | None
+    throughput_mb_s: float
+    iops: float
+    latency_s: float | None
+    in_flight: int
+
+
+@dataclass(frozen=True)
+class BenchOutput:
+    """One `rados bench`. Totals are None where it was ended before it printed them."""
+
+    rows: tuple[Row, ...]
+    seconds: float | None
+    operations: int | None
+    op_size: int | None
+    object_size: int | None
+    latency_mean_s: float | None
+    latency_sd_s: float | None  # printed for writes only
+    latency_max_s: float | None
+    latency_min_s: float | None
+    incorrect: int = 0  # objects that did not hold what was written
+
+    @property
+    def complete(self) -> bool:
+        """Whether the benchmark ended by itself and printed its totals."""
+        return self.seconds is not None and self.operations is not None
+
+    @property
+    def started_wall(self) -> float | None:
+        """Epoch of the first status line, None without --show-time."""
+        return self.rows[0].wall if self.rows else None
+
+
+def parse_rados_bench(text: str) -> BenchOutput:
+    """Parse standard output (standard error may be mixed in) of one `rados bench`.
+
+    Raises:
+        WorkloadError: the text is no rados bench output at all; the message has its last line.
+    """
+    document = _json_document(text)
+    output = _from_text(text) if document is None else _from_json(document)
+    if not output.rows and not output.complete:
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        last = next((line for line in reversed(lines) if line != "hints = 1"), "no output")
+        raise WorkloadError(f"rados bench did not run: {last[:300]}")
+    return output
+
+
+def samples(output: BenchOutput, op_size: int | None = None) -> list[Sample]:
+    """The per-second series.
+
+    Args:
+        output: a parsed benchmark.
+        op_size: bytes of an operation, for output that was cut off before it told.
+    """
+    size = output.op_size or op_size
+    if size is None:
+        raise WorkloadError("rados bench was cut off and its operation size is not known.")
+    series = []
+    before = _origin(output)
+    start_wall = output.started_wall
+    for row in output.rows:
+        if row.second == 0:
+            continue
+        series.append(_sample(before, row, size, start_wall))
+        before = row
+    tail = _tail(output, before, start_wall)
+    if tail is not None:
+        series.append(_sample(before, tail, size, start_wall))
+    return series
+
+
+def _origin(output: BenchOutput) -> Row:
+    return Row(0, output.started_wall, 0, 0, 0, 0.0)
+
+
+def _elapsed(row: Row, start_wall: float | None) -> float:
+    if row.wall is None or start_wall is None:
+        return float(row.second)
+    return row.wall - start_wall
+
+
+def _tail(output: BenchOutput, last: Row, start_wall: float | None) -> Row | None:
+    # What finished after the last status line, if that is a good part of a second.
+    if not output.complete or output.latency_mean_s is None:
+        return None
+    assert output.seconds is not None and output.operations is not None
+    rest = output.seconds - _elapsed(last, start_wall)
+    if rest < MIN_TAIL_S or output.operations < last.finished:
+        return None
+    wall = None if last.wall is None else last.wall + rest
+    operations = output.operations
+    return Row(last.second + rest, wall, 0, operations, operations, output.latency_mean_s)
+
+
+def _sample(before: Row, row: Row, size: int, start_wall: float | None) -> Sample:
+    t_s = _elapsed(row, start_wall)
+    interval = t_s - _elapsed(before, start_wall)
+    finished = row.finished - before.finished
+    latency = None
+    if finished > 0:
+        # Both means are printed with six digits: rounding may leave a tiny negative rest.
+        total = row.latency_mean_s * row.finished - before.latency_mean_s * before.finished
+        latency = max(0.0, total / finished)
+    return Sample(
+        t_s=t_s,
+        wall=row.wall,
+        throughput_mb_s=finished * size / interval / 1e6,
+        iops=finished / interval,
+        latency_s=latency,
+        in_flight=row.in_flight,
+    )
+
+
+def _in_order(rows: Iterator[Row]) -> tuple[Row, ...]:
+    # A line of the log that looks like a status line would run backwards.
+    kept: list[Row] = []
+    for row in rows:
+        if kept and (row.second <= kept[-1].second or row.finished < kept[-1].finished):
+            continue
+        if (
+            kept
+            and row.wall is not None
+            and kept[-1].wall is not None
+            and row.wall <= kept[-1].wall
+        ):
+            continue
+        kept.append(row)
+    return tuple(kept)
+
+
+def _from_text(text: str) -> BenchOutput:
+    def rows(lines: Sequence[str]) -> Iterator[Row]:
+        for line in lines:
+            found = _ROW.search(line)
+            if found is None:
+                continue
+            stamp = _STAMP.match(line)
+            mean = float(found["avg_lat"])
+            yield Row(
+                second=int(found["sec"]),
+                wall=None if stamp is None else datetime.fromisoformat(stamp[1]).timestamp(),
+                in_flight=int(found["in_flight"]),
+                started=int(found["started"]),
+                finished=int(found["finished"]),
+                latency_mean_s=mean if math.isfinite(mean) else 0.0,
+            )
+
+    lines = text.splitlines()
+    totals: dict[str, str] = {}
+    for line in lines:
+        for key, pattern in _TOTAL_LINES.items():
+            found = pattern.search(line)
+            if found is not None:
+                totals[key] = found[1]
+    incorrect = sum(1 for line in lines if line.rstrip().endswith("is not correct!"))
+    return _output(_in_order(rows(lines)), totals, incorrect)
+
+
+def _json_document(text: str) -> dict[str, Any] | None:
+    # `hints = 1` and log lines come before the document, on standard output too.
+    for found in re.finditer(r'^\{(?=\s*")', text, flags=re.MULTILINE):
+        try:
+            document, _ = json.JSONDecoder().raw_decode(text, found.start())
+        except ValueError:
+            continue
+        if isinstance(document, dict) and "datas" in document:
+            return document
+    return None
+
+
+def _from_json(document: dict[str, Any]) -> BenchOutput:
+    # Up to 19 every number is a string.
+    rows = (
+        Row(
+            second=int(item["sec"]),
+            wall=None,
+            in_flight=int(item["cur_ops"]),
+            started=int(item["started"]),
+            finished=int(item["finished"]),
+            latency_mean_s=float(item["avg_lat"]),
+        )
+        for item in document["datas"]
+    )
+    totals = {
+        key: str(document[name])
+        for key, names in _JSON_TOTALS.items()
+        for name in names
+        if name in document
+    }
+    return _output(_in_order(rows), totals, 0)
+
+
+def _output(rows: tuple[Row, ...], totals: dict[str, str], incorrect: int) -> BenchOutput:
+    def number(key: str) -> float | None:
+        value = float(totals[key]) if key in totals else None
+        return value if value is None or math.isfinite(value) else None
+
+    def whole(key: str) -> int | None:
+        value = number(key)
+        return None if value is None else int(value)
+
+    return BenchOutput(
+        rows=rows,
+        seconds=number("seconds"),
+        operations=whole("operations"),
+        op_size=whole("op_size"),
+        object_size=whole("object_size"),
+        latency_mean_s=number("latency_mean_s"),
+        latency_sd_s=number("latency_sd_s"),
+        latency_max_s=number("latency_max_s"),
+        latency_min_s=number("latency_min_s"),
+        incorrect=incorrect,
+    )
