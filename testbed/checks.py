@@ -7,20 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.machine import Machine
-from testbed.spec import TestbedSpec
 
 GIB = 2**30
 
 QUEUEDISK = str(Path(__file__).resolve().parents[1] / "dataplane" / "bin" / "queuedisk")
 
-ROOT_IMAGE_BYTES = 2 * GIB
-"""A debootstrap root with the store's packages, and its cache (measured: below 1.5 GiB)."""
+HOUSE_BYTES = 3 * GIB
+"""Beside the nodes: the root image and its cache (0.7 GiB), results and reports."""
 
-NODE_BYTES = GIB // 4
-"""A node's own layer over the root image: logs, keys, the store's small files."""
-
-RESULTS_BYTES = GIB
-"""Run folders and reports of one campaign."""
+DISK_FLOOR = 0.5
+"""Share of the disks' whole size below which there is no point in starting: disks take only what is
+written to them, but fio's files fill the scratch part and the benchmarks' objects much of the
+rest."""
 
 MEMORY_FLOOR = 0.3
 """Share of their memory limits that nine Ceph nodes really used after benchmarks: about 4 of 15 GiB
@@ -33,11 +31,11 @@ MIN_CORES = 2
 
 @dataclass(frozen=True)
 class Need:
-    """What a spec takes of one machine; zero when no spec was given."""
+    """What a testbed takes of this machine at most; zero when none is to be brought up."""
 
     disk_bytes: int = 0
     memory_bytes: int = 0
-    state: str = "/var/lib/hotbed"  # where images and snapshots lie
+    state: str = "/var/lib/hotbed"  # where disks and snapshots lie
 
 
 @dataclass(frozen=True)
@@ -53,17 +51,6 @@ class Finding:
 
 
 Check = Callable[[Machine, Need], Finding]
-
-
-def need_of(spec: TestbedSpec, state: str = Need.state) -> Need:
-    """Room that `spec` takes when all of its nodes are on this machine and their disks fill up."""
-    nodes = sum(group.count for group in spec.groups)
-    disks = sum(group.count * group.disk.size for group in spec.groups if group.disk is not None)
-    return Need(
-        disk_bytes=int(disks) + nodes * NODE_BYTES + ROOT_IMAGE_BYTES + RESULTS_BYTES,
-        memory_bytes=int(sum(group.count * group.memory for group in spec.groups)),
-        state=state,
-    )
 
 
 def platform(machine: Machine, need: Need) -> Finding:
@@ -173,14 +160,19 @@ def queuedisk(machine: Machine, need: Need) -> Finding:
 
 
 def disk(machine: Machine, need: Need) -> Finding:
-    free = machine.free_bytes(need.state)
-    ok = free >= need.disk_bytes
-    found = f"{free / GIB:.0f} GiB free under {need.state}"
+    free, wanted = machine.free_bytes(need.state), need.disk_bytes
     how = (
-        f"free {max(need.disk_bytes - free, 0) / GIB:.0f} GiB more there, "
+        f"free {max(wanted - free, 0) / GIB:.0f} GiB more there, "
         "or make the spec's disks smaller or fewer"
     )
-    return Finding("disk", f"{need.disk_bytes / GIB:.0f} GiB of disk", ok, found, how)
+    return Finding(
+        "disk",
+        f"{wanted / GIB:.0f} GiB of disk",
+        free >= wanted,
+        f"{free / GIB:.0f} GiB free under {need.state}",
+        how,
+        needed=free < DISK_FLOOR * wanted,
+    )
 
 
 def memory(machine: Machine, need: Need) -> Finding:
@@ -252,7 +244,7 @@ CHECKS: dict[str, Check] = {
     "tools": _package(
         "tools",
         "disk and network tools",
-        ("losetup", "partx", "sfdisk", "mkfs.ext4", "ip", "unshare"),
+        ("losetup", "partx", "setpriv", "unshare", "sfdisk", "mkfs.ext4", "ip", "tc"),
         "util-linux fdisk e2fsprogs iproute2",
     ),
     "fuse": fuse,

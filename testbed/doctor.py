@@ -7,9 +7,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from schemas.errors import UserError
-from testbed.checks import CHECKS, Finding, Need, need_of
+from testbed.checks import CHECKS, HOUSE_BYTES, Finding, Need
 from testbed.machine import Machine, ThisMachine
-from testbed.sites.requirements import LOCAL_SITE, requirements
+from testbed.sites import open_site
+from testbed.sites.contract import State
+from testbed.sites.requirements import LOCAL_SITE, requirements, state_folder
 from testbed.spec import TestbedSpec
 
 
@@ -26,6 +28,22 @@ def examine(
     asked = machine or ThisMachine()
     wanted = need or Need()
     return [CHECKS[name](asked, wanted) for name in names]
+
+
+def need_of(spec: TestbedSpec) -> Need:
+    """Room for `spec` as its site plans it, with what Hotbed itself takes; none on other machines.
+
+    Raises:
+        UserError: the site cannot make such a testbed at all.
+    """
+    site = open_site(spec.site.kind, spec.site.options)
+    cost = site.plan(spec)
+    state = state_folder(spec.site.kind)
+    if state is None:
+        return Need()
+    if site.status(spec.name).state is not State.ABSENT:
+        return Need(state=str(state))  # it has taken its room already
+    return Need(cost.disk_bytes + HOUSE_BYTES, cost.memory_bytes, str(state))
 
 
 def diagnose(spec: TestbedSpec | None = None, machine: Machine | None = None) -> list[Finding]:

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from testbed.agent import bundle
+
 ROOT = Path(__file__).resolve().parents[1]
 
 MAY_IMPORT = {
@@ -25,15 +27,13 @@ MAY_IMPORT = {
     "schemas": set[str](),
 }
 
-# Runs on a node with the distribution's python3 (3.10 or newer): standard library and each other.
-AGENT_SIDE = (
-    "testbed/agent",
-    "testbed/stores",
-    "testbed/ssh.py",
-    "controllers",
-    "schemas/errors.py",
-)
-AGENT_MODULES = ("testbed.agent", "testbed.stores", "testbed.ssh", "controllers", "schemas.errors")
+# What runs on the admin node, with the distribution's python3 (3.10 or newer): the standard library
+# and each other, nothing else. What is shipped there is listed once, by the bundle.
+SHIPPED = frozenset(Path(name) for name in bundle.files(ROOT))
+SHIPPED_MODULES = {
+    ".".join(path.parent.parts if path.stem == "__init__" else path.with_suffix("").parts)
+    for path in SHIPPED
+}
 AGENT_PYTHON = (3, 10)
 NEWER_THAN_AGENT = {
     "tomllib": {"*"},
@@ -121,14 +121,10 @@ def _agent_violations(path: Path) -> list[str]:
         where = f"{path}:{line}"
         full = f"{module}.{name}" if name else module
         if top == "rados":
-            if Path("testbed/stores/ceph") not in path.parents:
+            if not str(path).startswith("testbed/stores/ceph"):
                 found.append(f"{where}: rados is imported in testbed/stores/ceph only")
         elif top in MAY_IMPORT:
-            if not any(
-                candidate == agent or candidate.startswith(f"{agent}.")
-                for candidate in (module, full)
-                for agent in AGENT_MODULES
-            ):
+            if not {module, full} & SHIPPED_MODULES:
                 found.append(f"{where}: {full} does not run on the agent side")
         elif top not in sys.stdlib_module_names:
             found.append(f"{where}: {top} is not in the standard library")
@@ -182,13 +178,12 @@ def test_imports_point_one_way(room: str) -> None:
 
 
 def test_agent_side_is_standard_library_only() -> None:
-    files = _python(*AGENT_SIDE)
-    assert Path("schemas/errors.py") in files
-    _report([text for path in files for text in _agent_violations(path)])
+    assert {Path("schemas/errors.py"), Path("controllers/contract.py")} <= SHIPPED
+    _report([text for path in sorted(SHIPPED) for text in _agent_violations(path)])
 
 
 def test_agent_side_parses_on_the_oldest_python() -> None:
-    for path in _python(*AGENT_SIDE):
+    for path in sorted(SHIPPED):
         ast.parse((ROOT / path).read_text(), filename=str(path), feature_version=AGENT_PYTHON)
 
 
@@ -253,6 +248,7 @@ BREAKS = {
     "relative": ("testbed/sites/x.py", "from ...campaigns import engine"),
     "third party": ("controllers/x.py", "import pydantic"),
     "not agent": ("testbed/stores/x.py", "from testbed.spec import TestbedSpec"),
+    "engine's side": ("controllers/x.py", "from testbed.agent.client import agent_client"),
     "rados": ("controllers/x.py", "def f():\n    import rados"),
     "eager rados": ("testbed/stores/ceph/x.py", "import rados"),
     "newer": ("testbed/agent/x.py", "from enum import StrEnum"),
@@ -269,7 +265,7 @@ def test_a_broken_rule_is_seen(case: str, monkeypatch: pytest.MonkeyPatch) -> No
     path = Path(name)
     monkeypatch.setattr(sys.modules[__name__], "_tree", lambda _: ast.parse(source))
     violations = _import_violations(path, path.parts[0]) + _site_violations(path)
-    if any(path == Path(side) or Path(side) in path.parents for side in AGENT_SIDE):
+    if any(path == Path(part) or Path(part) in path.parents for part in bundle.PARTS):
         violations += _agent_violations(path)
     assert len(violations) == 1, violations
 

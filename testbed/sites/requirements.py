@@ -6,6 +6,8 @@ machine under our feet.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 ANY_SITE = ("ssh",)
 """Enough for machines that are reached over ssh only."""
 
@@ -35,3 +37,12 @@ _BY_KIND = {"local": LOCAL_SITE}
 def requirements(kind: str) -> tuple[str, ...]:
     """Names of the checks that a testbed on a site of this `kind` needs."""
     return _BY_KIND.get(kind, ANY_SITE)
+
+
+def state_folder(kind: str) -> Path | None:
+    """Where a site of this `kind` keeps disks on this machine; None when it keeps none here."""
+    if kind not in _BY_KIND:
+        return None
+    from testbed.sites.local.names import Places
+
+    return Places.of_environment().state

@@ -11,8 +11,10 @@ import pytest
 from hotbed import cli
 from schemas.errors import UserError
 from testbed import doctor
-from testbed.checks import CHECKS, GIB, Need, need_of
+from testbed.checks import CHECKS, DISK_FLOOR, GIB, Need
+from testbed.doctor import need_of
 from testbed.machine import ThisMachine
+from testbed.sites.local import record
 from testbed.sites.requirements import LOCAL_SITE, requirements
 from testbed.spec import TestbedSpec, load_spec
 
@@ -74,6 +76,12 @@ class Made:
 
     def succeeds(self, *command: str) -> bool:
         return not self.refuses & set(" ".join(command).split())
+
+
+@pytest.fixture(autouse=True)
+def _no_testbeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever runs on this machine, the tests meet an empty state folder."""
+    monkeypatch.setenv("HOTBED_STATE", str(tmp_path / "state"))
 
 
 @pytest.fixture
@@ -151,6 +159,31 @@ def test_memory_between_use_and_limits_is_a_remark(spec: TestbedSpec) -> None:
     (finding,) = doctor.examine(["memory"], need, some)
     assert not finding.ok and not finding.needed
     doctor.require("memory", spec=spec, machine=some)
+
+
+def test_disk_between_floor_and_full_is_a_remark(spec: TestbedSpec) -> None:
+    wanted = need_of(spec).disk_bytes
+    some = Made(free=int(wanted * (DISK_FLOOR + 0.1)))
+    (finding,) = doctor.examine(["disk"], need_of(spec), some)
+    assert not finding.ok and not finding.needed and "GiB more" in finding.how
+    doctor.require("disk", spec=spec, machine=some)
+    with pytest.raises(UserError, match="GiB of disk"):
+        doctor.require("disk", spec=spec, machine=Made(free=int(wanted * (DISK_FLOOR - 0.1))))
+
+
+def test_room_is_asked_for_once(spec: TestbedSpec, tmp_path: Path) -> None:
+    """A testbed that is there, or half there, has taken its room: resuming it needs no more."""
+    record.save(tmp_path / "state" / "testbeds" / spec.name, record.Record(spec, 7))
+    assert need_of(spec).disk_bytes == 0
+    assert need_of(spec).state == str(tmp_path / "state")
+    doctor.require(spec=spec, machine=Made(free=GIB))
+
+
+def test_what_the_site_refuses_is_refused(spec: TestbedSpec) -> None:
+    body = spec.model_dump()
+    body["groups"][1]["count"] = 9000
+    with pytest.raises(UserError, match="nodes"):
+        doctor.require(spec=TestbedSpec.model_validate(body), machine=Made())
 
 
 def test_need_grows_with_the_spec(spec: TestbedSpec) -> None:
