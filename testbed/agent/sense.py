@@ -13,7 +13,7 @@ from testbed.agent.contract import AgentConfig, AgentNode
 from testbed.agent.disturb import read_state
 from testbed.agent.monitor import Monitor, Reading, over_ssh
 from testbed.agent.samples import Rates
-from testbed.stores.ceph.store import CephStore
+from testbed.stores.ceph.store import CephStore, Sensor
 
 IOWAIT_CPUS = 4
 """%iowait is a share of all CPUs' time: on more of them it is diluted beyond use."""
@@ -118,8 +118,9 @@ def hot_osds(config: AgentConfig) -> frozenset[int]:
     return frozenset(osd for osd, node in osd_names(config).items() if node in hot)
 
 
-def open_store(config: AgentConfig, signal: str = "node") -> CephStore:
-    """The testbed's store with a sensor for `signal`: node, osd or op_r_latency.
+def open_store(config: AgentConfig, signal: str | None = "node") -> CephStore:
+    """The testbed's store with a sensor for `signal`: node, osd or op_r_latency; None for a store
+    that is only changed.
 
     Close it when done. Raises UserError for a signal that there is not or that cannot be had
     here, StoreError when the cluster does not answer.
@@ -129,18 +130,19 @@ def open_store(config: AgentConfig, signal: str = "node") -> CephStore:
 
     if config.store != "ceph":
         raise UserError(f"testbed {config.testbed} runs the store {config.store!r}, not ceph.")
-    if signal not in SIGNALS:
+    if signal is not None and signal not in SIGNALS:
         raise UserError(f"there is no signal {signal!r}: it is one of {', '.join(SIGNALS)}.")
     connection = connect()
     names = osd_names(config)
     try:
+        sensor: Sensor | None = None
         if signal == "op_r_latency":
-            sensor: Any = LatencySensor(connection, tuple(names))
-        else:
+            sensor = LatencySensor(connection, tuple(names))
+        elif signal is not None:
             monitor = Monitor(osd_nodes(config), over_ssh(config))
             try:
-                kind = NodeSensor if signal == "node" else OsdSensor
-                sensor = kind(config, monitor)
+                make = NodeSensor if signal == "node" else OsdSensor
+                sensor = make(config, monitor)
             except BaseException:
                 monitor.close()
                 raise

@@ -21,6 +21,7 @@ from testbed.stores.ceph.osdmap import OsdMap, parse_osd_map
 from testbed.stores.contract import Pg
 
 QUERY_CONCURRENCY = 16  # beyond it nothing gets faster, and the admin node has few cores
+CLEAN = "active+clean"
 _POLL_S = 0.02
 
 
@@ -113,6 +114,20 @@ def pg_bytes(dump: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> dict[str,
 def _osds(items: Iterable[int]) -> tuple[int, ...]:
     # CRUSH fills a place that it could not map with 2^31-1.
     return tuple(int(osd) for osd in items if 0 <= int(osd) < 2**31 - 1)
+
+
+def pg_states(connection: Connection, pgids: Sequence[str]) -> dict[str, int]:
+    """How many of `pgids` are in which state; asked of the PGs, since the manager is late.
+
+    A PG that does not answer (it is being made, or its OSDs are down) counts as ``unknown``.
+    """
+    calls = [partial(connection.pg, pgid, "query") for pgid in pgids]
+    states: dict[str, int] = {}
+    for reply in together(calls, connection.timeout_s * 2, QUERY_CONCURRENCY):
+        known = reply.ok and isinstance(reply.data, dict)
+        state = str(reply.data["state"]) if known else "unknown"
+        states[state] = states.get(state, 0) + 1
+    return states
 
 
 def changed_primaries(before: Iterable[Pg], after: Iterable[Pg]) -> dict[str, int]:

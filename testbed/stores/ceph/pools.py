@@ -10,6 +10,7 @@ from schemas.errors import StoreError, UserError
 from testbed.stores.ceph.connection import Connection
 from testbed.stores.ceph.osdmap import parse_osd_map
 from testbed.stores.ceph.perf import parse_pg_counts, perf_dumps
+from testbed.stores.ceph.pgs import CLEAN, pg_states
 
 _POLL_S = 0.25
 
@@ -45,7 +46,7 @@ def create_pool(
         f"osd pool application enable {name}"
     )
     wait_for(
-        lambda: _pool_clean(connection, name, pg_num),
+        lambda: _pool_clean(connection, name),
         timeout_s,
         f"the PGs of pool {name!r} were not active+clean",
     )
@@ -91,12 +92,10 @@ def _pools(connection: Connection) -> Mapping[str, Any]:
     return parse_osd_map(dump, {"nodes": []}).pools
 
 
-def _pool_clean(connection: Connection, name: str, pg_num: int) -> bool:
-    # The manager's statistics, not the monitors' map: the OSDs must have said that they serve.
+def _pool_clean(connection: Connection, name: str) -> bool:
+    # Asked of the PGs: the manager's statistics show a new pool up to 7 s late.
     pools = _pools(connection)
     if name not in pools:
         return False
-    reply = connection.mgr("pg dump", dumpcontents=["pgs"]).checked("pg dump")
-    stats = reply["pg_stats"] if isinstance(reply, dict) else reply
-    mine = [item for item in stats if int(str(item["pgid"]).split(".")[0]) == pools[name].id]
-    return len(mine) == pg_num and all(item["state"] == "active+clean" for item in mine)
+    states = pg_states(connection, pools[name].pgids())
+    return set(states) == {CLEAN}

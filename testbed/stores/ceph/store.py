@@ -37,8 +37,13 @@ from testbed.stores.contract import (
 class Sensor(Protocol):
     """Where pressure comes from."""
 
-    signal: str
-    lost: Mapping[str, str]  # who could not be sensed last time, and why
+    @property
+    def signal(self) -> str:
+        """Its name in observations and runs."""
+
+    @property
+    def lost(self) -> Mapping[str, str]:
+        """Who could not be sensed last time, and why."""
 
     def pressure(self) -> dict[int, float]:
         """Percent by OSD, the mean since the previous call; what cannot be sensed is absent."""

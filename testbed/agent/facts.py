@@ -1,0 +1,75 @@
+"""Verbs: what runs where: versions of store and tools, and the nodes' hardware."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from schemas.errors import RemoteError, StoreError
+from testbed.agent.contract import AgentConfig
+from testbed.agent.health import opened
+from testbed.agent.reach import on_each, reach
+
+# One shell for everything: an ssh session costs more than all of it.
+_SCRIPT = r"""
+echo "kernel $(uname -r)"
+echo "machine $(uname -m)"
+. /etc/os-release 2>/dev/null && echo "distribution $PRETTY_NAME"
+echo "cpus $(grep -c '^cpu[0-9]' /proc/stat)"
+echo "cpu_model $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)"
+echo "memory_bytes $(( $(sed -n 's/^MemTotal: *\([0-9]*\).*/\1/p' /proc/meminfo) * 1024 ))"
+echo "fio $(fio --version 2>/dev/null | sed 's/^fio-//')"
+echo "python3 $(python3 -c 'import platform; print(platform.python_version())' 2>/dev/null)"
+echo "systemd $(systemctl --version 2>/dev/null | sed -n '1s/^systemd \([^ ]*\).*/\1/p')"
+"""
+_NUMBERS = ("cpus", "memory_bytes")
+_TOOLS = ("kernel", "fio", "python3")
+
+
+def facts(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Verb: {} -> node -> {kernel, distribution, cpus, memory_bytes, ..., roles, osds}.
+
+    A node that cannot be reached has {error} alone. A tool that is missing is absent."""
+    found = on_each((node.name for node in config.nodes), lambda name: read_node(config, name))
+    result: dict[str, Any] = {}
+    for node in config.nodes:
+        answer = found[node.name]
+        if isinstance(answer, RemoteError):
+            result[node.name] = {"error": str(answer)}
+        else:
+            known = {"roles": list(node.roles), "osds": list(node.osds), "signal": node.signal}
+            result[node.name] = answer | known
+    return result
+
+
+def versions(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, str]:
+    """Verb: {} -> {ceph, kernel, fio, python3}; several versions of one thing joined by a comma."""
+    hosts = facts(config, payload)
+    result: dict[str, str] = {}
+    for tool in _TOOLS:
+        values = {str(host[tool]) for host in hosts.values() if tool in host}
+        if values:
+            result[tool] = ",".join(sorted(values))
+    if config.store == "ceph":
+        try:
+            with opened(config) as store:
+                daemons = store.connection.mon("versions").checked("versions")["overall"]
+        except StoreError as error:
+            raise StoreError(f"Ceph's version cannot be read: {error}") from error
+        result["ceph"] = ",".join(sorted({text.split()[2] for text in daemons}))
+    return result
+
+
+def read_node(config: AgentConfig, name: str) -> dict[str, Any]:
+    """Facts of one node. Raises RemoteError."""
+    return parse(reach(config, name).run(["sh", "-c", _SCRIPT], timeout_s=20.0).text)
+
+
+def parse(text: str) -> dict[str, Any]:
+    """Facts from the script's lines ``name value``; empty values are left out."""
+    result: dict[str, Any] = {}
+    for line in text.splitlines():
+        key, _, value = line.partition(" ")
+        if value.strip():
+            result[key] = int(value) if key in _NUMBERS else value.strip()
+    return result
