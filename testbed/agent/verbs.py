@@ -36,4 +36,9 @@ VERBS: dict[str, str] = {
     "recorder-start": "testbed.agent.recorder:start",
     "recorder-stop": "testbed.agent.recorder:stop",
     "recorder-fetch": "testbed.agent.recorder:fetch",
+    # The controller: named here, imported by its name alone.
+    "control-start": "controllers.control:start",
+    "control-stop": "controllers.control:stop",
+    "control-status": "controllers.control:status",
+    "control-log": "controllers.control:log",
 }
