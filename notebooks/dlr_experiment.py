@@ -14,8 +14,8 @@
 # %% [markdown]
 # # One cell of the DLR experiment
 #
-# papermill executes this notebook once for every cell of a campaign (`hotbed run dlr-quick`). Run by
-# hand it makes one run on a testbed that is up and deployed, below `artifacts/by-hand/`.
+# papermill executes this notebook once for every cell of a campaign (`hotbed run dlr-quick`). Run
+# by hand it makes one run on a testbed that is up and deployed, below `artifacts/by-hand/`.
 # Times are the paper's; `time_scale` multiplies them.
 
 # %% tags=["parameters"]

@@ -1,0 +1,38 @@
+"""Tiny campaigns on the fake ground."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+from tiny_campaigns import TINY  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def fake_ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ground `fake` is to be had, its locks and traces in the test's own folder."""
+    monkeypatch.setenv("HOTBED_FAKE_GROUND", str(HERE / "fake_ground.py"))
+    monkeypatch.setenv("HOTBED_FAKE_LOCKS", str(tmp_path))
+    monkeypatch.setenv("HOTBED_FAKE_TRACE", str(tmp_path / "trace"))
+    for name in ("HOTBED_FAKE_FAULT", "HOTBED_FAKE_CEPH"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def campaign_file(tmp_path: Path) -> Callable[..., Path]:
+    """Writes a campaign file: TINY with changes."""
+
+    def write(**changes: Any) -> Path:
+        path = tmp_path / "tiny.yaml"
+        path.write_text(yaml.safe_dump({**TINY, **changes}))
+        return path
+
+    return write

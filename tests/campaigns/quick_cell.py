@@ -1,0 +1,34 @@
+"""A cell's process without papermill and kernel: the same cell, a few tenths of a second."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+from campaigns.cell import CellContext, run_cell
+from campaigns.grounds import open_ground
+from campaigns.job import read_job
+from campaigns.papermill_cell import _die_with
+
+
+def main() -> int:
+    _die_with(os.getppid())
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    folder = Path(sys.argv[1])
+    job = read_job(folder)
+    assert job is not None
+    try:
+        run_cell(None, CellContext(job, open_ground(job.ground, job.testbed), folder))
+    except BaseException as error:
+        text = json.dumps({"kind": type(error).__name__, "message": str(error)})
+        (folder / "error.json").write_text(text)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

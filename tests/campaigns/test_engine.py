@@ -1,0 +1,161 @@
+"""What the engine decides: order, retries, spoiled runs, giving up, stopping."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_campaigns import TINY, plan_of, tiny
+
+from campaigns.engine import GIVE_UP_AFTER, Engine
+from campaigns.executors import Outcome
+from campaigns.plan import Cell, Plan
+from campaigns.progress import Lines, Silent
+from campaigns.run_store import RunStore
+from schemas.run import RunStatus
+
+
+class Scripted:
+    """An executor that does as told and keeps its results in memory."""
+
+    def __init__(self, tell: Callable[[Cell, int], RunStatus], **outcome: Any) -> None:
+        self.tell = tell
+        self.outcome = outcome
+        self.made: list[tuple[str, RunStatus]] = []
+        self.interrupted = self.killed = 0
+        self.hook: Callable[[], None] = lambda: None
+
+    def execute(self, cell: Cell) -> Outcome:
+        tries = sum(1 for run_id, _ in self.made if run_id == cell.run_id)
+        status = self.tell(cell, tries)
+        self.made.append((cell.run_id, status))
+        self.hook()
+        return Outcome(status, f"{status} as told", 2.0, tries + 1, **self.outcome)
+
+    def interrupt(self) -> None:
+        self.interrupted += 1
+
+    def kill(self) -> None:
+        self.killed += 1
+
+    def done(self) -> list[str]:
+        return [run_id for run_id, status in self.made if status == "done"]
+
+
+def engine(plan: Plan, executor: Scripted, folder: Path) -> Engine:
+    store = RunStore(folder)
+    made = Engine(plan, store, executor, Silent())
+    # The scripted executor leaves no folders: what it says is done is done.
+    real = store.attempts
+    store.attempts = lambda run_id: (  # type: ignore[method-assign]
+        type(real(run_id))({1: "done"}) if run_id in executor.done() else real(run_id)
+    )
+    return made
+
+
+def test_all_cells_run_once_in_the_plan_s_order(tmp_path: Path) -> None:
+    plan = plan_of(tiny())
+    executor = Scripted(lambda cell, tries: "done")
+    result = engine(plan, executor, tmp_path).run()
+    assert executor.done() == [cell.run_id for cell in plan.cells]
+    assert (result.ok, result.ran, result.missing) == (True, 8, ())
+    assert result.sentence == "tiny: 8 of 8 runs done."
+
+
+@pytest.mark.parametrize("retries", [0, 1, 3])
+def test_a_failed_cell_is_tried_again_as_the_file_says(tmp_path: Path, retries: int) -> None:
+    plan = plan_of(tiny(retries=retries))
+    bad = plan.cells[2].run_id
+    executor = Scripted(lambda cell, tries: "failed" if cell.run_id == bad else "done")
+    result = engine(plan, executor, tmp_path).run()
+    assert sum(1 for run_id, _ in executor.made if run_id == bad) == retries + 1
+    assert not result.ok
+    assert len(result.missing) == 1
+    assert "failed as told" in result.sentence
+    assert len(executor.done()) == 7
+
+
+def test_spoiled_runs_are_redone_and_counted(tmp_path: Path) -> None:
+    plan = plan_of(tiny(spoiled_retries=2))
+    executor = Scripted(lambda cell, tries: "spoiled" if tries < 2 else "done")
+    result = engine(plan, executor, tmp_path).run()
+    assert (result.ok, result.spoiled) == (True, 16)
+    assert "16 spoiled" in result.sentence
+
+
+def test_a_spoiled_cell_has_its_own_budget_beside_a_failed_one(tmp_path: Path) -> None:
+    plan = plan_of(tiny(retries=1, spoiled_retries=1))
+    script: list[RunStatus] = ["spoiled", "failed", "done"]
+    executor = Scripted(lambda cell, tries: script[tries])
+    assert engine(plan, executor, tmp_path).run().ok
+
+
+def test_a_broken_testbed_ends_the_campaign_early(tmp_path: Path) -> None:
+    plan = plan_of(tiny(retries=0))
+    executor = Scripted(lambda cell, tries: "failed")
+    result = engine(plan, executor, tmp_path).run()
+    assert len(executor.made) == GIVE_UP_AFTER
+    assert result.gave_up is not None
+    assert len(result.missing) == 8
+    assert not result.ok
+
+
+def test_a_full_disk_ends_the_campaign_at_once(tmp_path: Path) -> None:
+    executor = Scripted(lambda cell, tries: "failed", fatal=True)
+    result = engine(plan_of(tiny(retries=5)), executor, tmp_path).run()
+    assert len(executor.made) == 1
+    assert result.gave_up == "failed as told"
+
+
+def test_nothing_planned_is_a_failure(tmp_path: Path) -> None:
+    plan = plan_of(tiny(), only=[])
+    assert plan.cells == ()
+    result = engine(plan, Scripted(lambda cell, tries: "done"), tmp_path).run()
+    assert not result.ok
+    assert "nothing ran" in result.sentence
+
+
+def test_stopping_interrupts_the_cell_and_starts_no_other(tmp_path: Path) -> None:
+    plan = plan_of(tiny())
+    executor = Scripted(lambda cell, tries: "interrupted" if len(executor.made) == 2 else "done")
+    made = engine(plan, executor, tmp_path)
+    executor.hook = lambda: made.stop() if len(executor.made) == 3 else None
+    result = made.run()
+    assert [status for _, status in executor.made] == ["done", "done", "interrupted"]
+    assert (executor.interrupted, executor.killed) == (1, 0)
+    assert result.interrupted
+    assert not result.ok
+    assert len(result.missing) == 6
+    made.stop()
+    assert executor.killed == 1
+
+
+def test_a_second_call_makes_only_what_is_missing(tmp_path: Path) -> None:
+    plan = plan_of(tiny(retries=0))
+    bad = plan.cells[3].run_id
+    executor = Scripted(
+        lambda cell, tries: "failed" if (cell.run_id, tries) == (bad, 0) else "done"
+    )
+    engine(plan, executor, tmp_path).run()
+    result = engine(plan, executor, tmp_path).run()
+    assert (result.ok, result.already_done, result.ran) == (True, 7, 1)
+    assert executor.made[-1] == (bad, "done")
+
+
+def test_progress_tells_the_time_left_from_finished_cells(tmp_path: Path) -> None:
+    stream = io.StringIO()
+    plan = plan_of(tiny(grids=[{**TINY["grids"][0], "repetitions": 1}]))
+    executor = Scripted(lambda cell, tries: "done")
+    made = engine(plan, executor, tmp_path)
+    made._progress = Lines(stream)
+    made.run()
+    lines = stream.getvalue().splitlines()
+    assert lines[0].startswith("tiny: 4 cells; about ")
+    # Each took 2 s, so that is what the others are expected to take.
+    assert lines[1].startswith("[1/4] block 0 ")
+    assert lines[1].endswith("6 s left")
+    assert lines[4].endswith("0 s left")
+    assert "4 of 4 runs done" in lines[-1]

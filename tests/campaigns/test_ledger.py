@@ -1,0 +1,116 @@
+"""The ledger and the folders survive torn writes; two engines do not meet."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from campaigns.durable import commit_folder, write_file
+from campaigns.ledger import Ledger
+from campaigns.lock import Lock
+from schemas.errors import HotbedError, UserError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@given(cut=st.integers(0, 400))
+def test_a_torn_tail_loses_at_most_the_torn_record(tmp_path: Path, cut: int) -> None:
+    path = tmp_path / "ledger.jsonl"
+    path.unlink(missing_ok=True)
+    ledger = Ledger(path)
+    for number in range(4):
+        ledger.append("started", run_id="abc", attempt=number)
+    whole = path.read_bytes()
+    kept = whole[: min(cut, len(whole))]
+    path.write_bytes(kept)
+    ledger.append("done", run_id="abc", attempt=99)
+    found = [record["attempt"] for record in ledger.records()]
+    lines = kept.split(b"\n")
+    # A cut just before a newline leaves a whole record, which still counts.
+    full = kept.count(b"\n") + (1 if lines[-1].endswith(b"}") else 0)
+    assert found == [*range(full), 99]
+
+
+def test_writes_are_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "run.json"
+    write_file(path, "one")
+
+    def full(_handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        write_file(path, "two")
+    assert path.read_text() == "one"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["run.json"]
+
+
+def test_a_finished_folder_is_never_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "attempt-1").mkdir()
+    (tmp_path / ".attempt-1.partial").mkdir()
+    with pytest.raises(FileExistsError, match="never overwritten"):
+        commit_folder(tmp_path / ".attempt-1.partial", tmp_path / "attempt-1")
+
+
+HOLD = """
+import subprocess, sys, time
+from pathlib import Path
+from campaigns.lock import Lock
+with Lock(Path(sys.argv[1]), "the campaign x") as lock:
+    child = subprocess.Popen(["sleep", sys.argv[2]], pass_fds=[lock.handle])
+    print(child.pid, flush=True)
+    time.sleep(60)
+"""
+
+
+def holder(path: Path, orphan_s: str) -> tuple[subprocess.Popen[bytes], int]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path), orphan_s], stdout=subprocess.PIPE, cwd=ROOT
+    )
+    assert process.stdout is not None
+    return process, int(process.stdout.readline())
+
+
+def test_a_second_engine_is_refused_and_told_which_process(tmp_path: Path) -> None:
+    process, child = holder(tmp_path / ".lock", "60")
+    try:
+        with (
+            pytest.raises(UserError, match=f"in use by another hotbed .process {process.pid}"),
+            Lock(tmp_path / ".lock", "the campaign x"),
+        ):
+            pass
+    finally:
+        process.kill()
+        process.wait()
+        os.kill(child, 9)
+
+
+def test_a_dead_engine_s_lock_is_taken_over_once_its_cell_has_ended(tmp_path: Path) -> None:
+    process, child = holder(tmp_path / ".lock", "60")
+    process.kill()
+    process.wait()
+    said: list[str] = []
+    with (
+        pytest.raises(HotbedError, match="whose engine"),
+        Lock(tmp_path / ".lock", "the campaign x", orphan_wait_s=0.5, say=said.append),
+    ):
+        pass
+    assert said == ["waiting for the last cell of a killed engine to clean up"]
+    os.kill(child, 9)
+    started = time.monotonic()
+    with Lock(tmp_path / ".lock", "the campaign x", orphan_wait_s=10):
+        assert time.monotonic() - started < 5
+
+
+def test_a_lock_can_be_taken_again(tmp_path: Path) -> None:
+    for _ in range(2):
+        with Lock(tmp_path / "deep" / ".lock", "x"):
+            pass

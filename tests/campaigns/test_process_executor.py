@@ -1,0 +1,272 @@
+"""Whole campaigns in real processes on the fake ground: faults, kills, resuming."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_process import QUICK_CELL
+from tiny_campaigns import ONE_CELL
+
+from campaigns import process_executor
+from campaigns.engine import CampaignResult
+from campaigns.ledger import Ledger
+from campaigns.progress import Silent
+from campaigns.run_store import RunStore
+from campaigns.session import Request, dry_run, run
+from schemas.run import Run
+
+ROOT = Path(__file__).resolve().parents[2]
+ENGINE = [sys.executable, str(Path(__file__).with_name("engine_process.py"))]
+
+
+LONG = {"duration_s": 300, "interval_s": 0.01}
+
+
+def go(path: Path, **request: Any) -> CampaignResult:
+    asked = Request(str(path), artifacts=path.parent / "artifacts", **request)
+    return run(asked, progress=Silent(), command=QUICK_CELL)
+
+
+def runs(path: Path) -> list[Run]:
+    return sorted(
+        RunStore(path.parent / "artifacts" / "tiny").runs(),
+        key=lambda run: (run.run_id, run.attempt),
+    )
+
+
+def events(path: Path) -> list[str]:
+    ledger = Ledger(path.parent / "artifacts" / "tiny" / "ledger.jsonl")
+    return [record["event"] for record in ledger.records()]
+
+
+def trace(path: Path) -> list[str]:
+    return (path.parent / "trace").read_text().splitlines()
+
+
+def test_a_run_is_a_folder_that_explains_itself(campaign_file: Callable[..., Path]) -> None:
+    path = campaign_file(grids=ONE_CELL)
+    assert go(path).ok
+    (found,) = runs(path)
+    assert (found.status, found.attempt, found.ground) == ("done", 1, "fake")
+    assert found.parameters["controller"] == "dlr"
+    assert found.provenance.versions["ceph"] == "16.2.15"
+    assert found.osd_count == 8
+    assert set(found.phases_s) >= {"clean", "prefill", "settle", "lead", "workload", "stop"}
+    folder = path.parent / "artifacts" / "tiny" / found.run_id / "attempt-1"
+    names = {entry.name for entry in folder.iterdir()}
+    assert {"run.json", "summary.json", "job.json", "logs"} <= names
+    assert trace(path) == [
+        *("clean", "prefill", "drop_caches"),
+        *("disturbance start", "disturbance", "recorder start", "recorder"),
+        *("controller start", "controller", "usage start", "usage", "workload", "usage stop"),
+        *("controller stop", "recorder stop", "disturbance stop", "collect"),
+    ]
+
+
+def test_write_cells_start_from_the_snapshot(campaign_file: Callable[..., Path]) -> None:
+    path = campaign_file(grids=[{**ONE_CELL[0], "vary": {"op": ["write"]}}])
+    assert go(path).ok
+    assert trace(path)[:3] == ["clean", "restore", "drop_caches"]
+
+
+@pytest.mark.parametrize("step", ["clean", "disturbance", "controller", "workload", "collect"])
+def test_a_failing_cell_says_why_and_stops_what_it_started(
+    campaign_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    path = campaign_file(grids=ONE_CELL, retries=0)
+    monkeypatch.setenv("HOTBED_FAKE_FAULT", json.dumps({"step": step, "how": "raise"}))
+    result = go(path)
+    assert not result.ok
+    (found,) = runs(path)
+    assert (found.status, found.reason) == ("failed", f"the fake step {step} failed as asked.")
+    started = [line.split()[0] for line in trace(path) if line.endswith(" start")]
+    stopped = [line.split()[0] for line in trace(path) if line.endswith(" stop")]
+    assert stopped == started[::-1]
+    assert events(path) == ["campaign-started", "started", "failed", "campaign-ended"]
+
+
+def test_a_retried_cell_keeps_both_attempts(
+    campaign_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = campaign_file(grids=ONE_CELL, retries=1)
+    once = str(path.parent / "once")
+    fault = {"step": "workload", "how": "raise", "once": once}
+    monkeypatch.setenv("HOTBED_FAKE_FAULT", json.dumps(fault))
+    assert go(path).ok
+    assert [(run.attempt, run.status) for run in runs(path)] == [(1, "failed"), (2, "done")]
+
+
+@pytest.mark.parametrize(
+    ("load", "words"),
+    [
+        ({"steal": 0.05}, "stolen"),
+        ({"outside_cores": 0.5}, "outside the testbed"),
+        ({"client_share": 0.9}, "CPU share"),
+    ],
+)
+def test_a_spoiled_cell_is_redone(
+    campaign_file: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+    load: dict[str, float],
+    words: str,
+) -> None:
+    path = campaign_file(grids=ONE_CELL)
+    fault = {"load": load, "once": str(path.parent / "once")}
+    monkeypatch.setenv("HOTBED_FAKE_FAULT", json.dumps(fault))
+    result = go(path)
+    assert (result.ok, result.spoiled) == (True, 1)
+    first, second = runs(path)
+    assert (first.status, second.status) == ("spoiled", "done")
+    assert words in (first.reason or "")
+
+
+def test_a_store_left_changed_fails_the_cell(
+    campaign_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = campaign_file(grids=ONE_CELL, retries=0)
+    fault = {"left": "osd.3 has primary affinity 0.1"}
+    monkeypatch.setenv("HOTBED_FAKE_FAULT", json.dumps(fault))
+    go(path)
+    (found,) = runs(path)
+    assert (
+        found.reason == "the controller dlr left the store changed: osd.3 has primary affinity 0.1"
+    )
+
+
+def test_a_process_that_dies_is_a_failed_cell(
+    campaign_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = campaign_file(grids=ONE_CELL, retries=0)
+    monkeypatch.setenv("HOTBED_FAKE_FAULT", json.dumps({"step": "workload", "how": "kill"}))
+    assert not go(path).ok
+    (found,) = runs(path)
+    assert found.status == "failed"
+    assert "without a record" in (found.reason or "")
+
+
+def test_a_hanging_cell_is_ended_and_its_load_stopped(
+    campaign_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = campaign_file(grids=ONE_CELL, retries=0)
+    monkeypatch.setenv("HOTBED_FAKE_FAULT", json.dumps({"step": "workload", "how": "hang"}))
+    monkeypatch.setattr(process_executor, "timeout_s", lambda parameters, scale: 2.0)
+    assert not go(path).ok
+    (found,) = runs(path)
+    assert (found.status, found.reason) == ("failed", "it did not end within 2 s")
+    assert trace(path)[-3:] == ["controller stop", "recorder stop", "disturbance stop"]
+
+
+def test_a_changed_store_version_reruns_and_the_same_one_does_not(
+    campaign_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = campaign_file(grids=ONE_CELL)
+    assert (go(path).ran, go(path).ran) == (1, 0)
+    assert dry_run(Request(str(path), artifacts=path.parent / "artifacts")).done == 1
+    monkeypatch.setenv("HOTBED_FAKE_CEPH", "17.2.7")
+    assert go(path).ran == 1
+    assert len(runs(path)) == 2
+
+
+def test_a_changed_controller_reruns_its_cells_alone(
+    campaign_file: Callable[..., Path], tmp_path: Path
+) -> None:
+    mine = tmp_path / "mine" / "mine"
+    mine.mkdir(parents=True)
+    policy = (ROOT / "controllers" / "default" / "policy.py").read_text()
+    (mine / "policy.py").write_text(policy.replace('"default"', '"mine"'))
+    grid = {**ONE_CELL[0], "vary": {"controller": ["dlr", "mine"]}, "fixed": {"op": "seq"}}
+    path = campaign_file(grids=[grid])
+    assert go(path, controllers_dir=tmp_path / "mine").ran == 2
+    (mine / "policy.py").write_text((mine / "policy.py").read_text() + "\nX = 1\n")
+    result = go(path, controllers_dir=tmp_path / "mine")
+    assert (result.ran, result.already_done) == (1, 1)
+
+
+def start(path: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [*ENGINE, str(path), str(path.parent / "artifacts")],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+    )
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_killed_at_any_moment_it_resumes_to_the_same_set_of_runs(
+    campaign_file: Callable[..., Path], seed: int
+) -> None:
+    path = campaign_file()
+    planned = dry_run(Request(str(path), artifacts=path.parent / "artifacts"))
+    wanted = {cell.run_id for cell in planned.pending}
+    chance = random.Random(seed)
+    for _ in range(3):
+        process = start(path)
+        time.sleep(chance.uniform(0.3, 2.5))
+        process.kill()
+        process.wait()
+        for found in runs(path):
+            assert found.run_id in wanted
+    assert go(path).ok
+    found = runs(path)
+    done = Counter(run.run_id for run in found if run.status == "done")
+    assert done == dict.fromkeys(wanted, 1)
+    assert {run.status for run in found} <= {"done", "interrupted"}
+    store = RunStore(path.parent / "artifacts" / "tiny")
+    assert list(store.leftovers()) == []
+    _no_attempt_after_a_finished_one(path)
+    assert go(path).ran == 0
+
+
+def _no_attempt_after_a_finished_one(path: Path) -> None:
+    finished: set[str] = set()
+    for record in Ledger(path.parent / "artifacts" / "tiny" / "ledger.jsonl").records():
+        if record["event"] == "started":
+            assert record["run_id"] not in finished
+        if record["event"] in {"done", "adopted"}:
+            finished.add(record["run_id"])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_stops_cleanly_and_the_next_call_goes_on(
+    campaign_file: Callable[..., Path], number: signal.Signals
+) -> None:
+    path = campaign_file(grids=ONE_CELL, time_scale=1, parameters=LONG)
+    process = start(path)
+    _wait_for(path, "workload")
+    process.send_signal(number)
+    _, said = process.communicate(timeout=20)
+    assert process.returncode == 1
+    assert b"interrupted: the same command goes on from here" in said
+    (found,) = runs(path)
+    assert (found.status, found.reason) == ("interrupted", "interrupted")
+    assert trace(path)[-3:] == ["controller stop", "recorder stop", "disturbance stop"]
+
+
+def test_a_dead_engine_s_cell_puts_the_testbed_back(campaign_file: Callable[..., Path]) -> None:
+    path = campaign_file(grids=ONE_CELL, time_scale=1, parameters=LONG)
+    process = start(path)
+    _wait_for(path, "workload")
+    process.kill()
+    process.wait()
+    _wait_for(path, "disturbance stop")
+    assert trace(path)[-3:] == ["controller stop", "recorder stop", "disturbance stop"]
+
+
+def _wait_for(path: Path, line: str) -> None:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        if (path.parent / "trace").is_file() and line in trace(path):
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"{line} never came")

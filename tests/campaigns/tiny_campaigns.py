@@ -1,0 +1,59 @@
+"""A tiny campaign on the fake ground, and plans of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from campaigns.cell_parameters import CellParameters
+from campaigns.fingerprint import Identity
+from campaigns.plan import Plan, make_plan, raw_cells
+from controllers.registry import available
+from schemas.campaign import Campaign
+
+TINY: Mapping[str, Any] = {
+    "name": "tiny",
+    "paper": "dlr",
+    "profile": "quick",
+    "ground": "fake",
+    "spec": "testbed/specs/dlr.yaml",
+    "notebook": "notebooks/dlr_experiment.ipynb",
+    "time_scale": 0.001,
+    "parameters": {"duration_s": 10},
+    "grids": [
+        {
+            "name": "fig6",
+            "figures": ["6a", "6b"],
+            "vary": {"op": ["seq", "rand"], "controller": ["default", "dlr"]},
+            "fixed": {"scenario": "heterogeneity"},
+            "repetitions": 2,
+        }
+    ],
+}
+
+ONE_CELL = [
+    {
+        "name": "one",
+        "figures": ["1a"],
+        "vary": {"op": ["seq"]},
+        "fixed": {"scenario": "heterogeneity", "controller": "dlr"},
+        "repetitions": 1,
+    }
+]
+
+
+def tiny(**changes: Any) -> Campaign:
+    """TINY with changes."""
+    return Campaign.model_validate({**TINY, **changes})
+
+
+def plan_of(campaign: Campaign, only: Sequence[str] | None = None, **identity: Any) -> Plan:
+    """A plan without asking any testbed."""
+    cells = {
+        grid.name: [CellParameters.model_validate(raw) for raw in raw_cells(campaign, grid)]
+        for grid in campaign.grids
+        if only is None or grid.name in only
+    }
+    shared = {"spec_digest": "spec", "site": "fake", "versions": {"ceph": "16"}, **identity}
+    made = Identity(ground=campaign.ground, time_scale=campaign.time_scale, **shared)
+    return make_plan(campaign, cells, made, dict.fromkeys(available(), "hash"))
