@@ -82,7 +82,7 @@ func (f *file) Open(context.Context, uint32) (fs.FileHandle, uint32, syscall.Err
 func (f *file) Read(_ context.Context, _ fs.FileHandle, dest []byte, off int64) (
 	fuse.ReadResult, syscall.Errno) {
 	if off < 0 || off >= f.disk.Size() {
-		return fuse.ReadResultData(nil), fs.OK
+		return fuse.ReadResultVector(nil), fs.OK
 	}
 	dest = dest[:min(int64(len(dest)), f.disk.Size()-off)]
 	ticket := f.shaper.Admit(false, off, len(dest))
@@ -105,7 +105,8 @@ func (f *file) Read(_ context.Context, _ fs.FileHandle, dest []byte, off int64) 
 	if err != nil {
 		return nil, fs.ToErrno(err)
 	}
-	return fuse.ReadResultData(dest), fs.OK
+	// A vector goes out by writev; the library tries to splice every other kind of result first.
+	return fuse.ReadResultVector([][]byte{dest}), fs.OK
 }
 
 // Write queues for the disk first and writes while it waits; the answer comes when both are done.

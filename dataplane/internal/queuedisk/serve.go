@@ -36,6 +36,9 @@ func Serve(ctx context.Context, c Config) error {
 	if err := checkMountPoint(c.Mount); err != nil {
 		return err
 	}
+	if c.PIDFile != "" {
+		_ = os.Remove(c.PIDFile) // one left by a killed disk must not announce this one
+	}
 	disk, err := layers.Open(c.Layers, c.Model.Size)
 	if err != nil {
 		return err

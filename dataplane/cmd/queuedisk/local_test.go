@@ -1,0 +1,281 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"hotbed/dataplane/internal/queuedisk"
+	"hotbed/dataplane/service"
+)
+
+// local skips tests that mount unless they are asked for and possible.
+func local(t *testing.T) {
+	t.Helper()
+	if os.Getenv("HOTBED_LOCAL") != "1" {
+		t.Skip("mounts a real disk: set HOTBED_LOCAL=1 to run it (as root)")
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("mounting needs root")
+	}
+	if _, err := os.Stat("/dev/fuse"); err != nil {
+		t.Skip("there is no /dev/fuse on this machine")
+	}
+}
+
+// running is a queue disk in a process of its own.
+type running struct {
+	dir, mount, control, pid string
+	cmd                      *exec.Cmd
+	stderr                   bytes.Buffer
+}
+
+// start runs a 64 MiB disk on the layers of dir and returns when it can be used.
+func start(t *testing.T, dir string, args ...string) *running {
+	t.Helper()
+	r := &running{dir: dir, mount: filepath.Join(dir, "mount"), control: filepath.Join(dir, "control"),
+		pid: filepath.Join(dir, "pid")}
+	_ = os.Mkdir(r.mount, 0o700)
+	args = append([]string{"--layer", filepath.Join(dir, "base"), "--size", "64MiB", "--mount", r.mount,
+		"--control", r.control, "--pid-file", r.pid}, args...)
+	r.cmd = exec.Command(os.Args[0], args...)
+	r.cmd.Stderr = &r.stderr
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = r.cmd.Process.Kill()
+		_ = r.cmd.Wait()
+		_ = syscall.Unmount(r.mount, syscall.MNT_DETACH)
+	})
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		if queuedisk.Ask(r.control, `{"op":"ping"}`, nil) == nil {
+			return r
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the disk did not start: %s", r.stderr.String())
+		}
+	}
+}
+
+func (r *running) open(t *testing.T) *os.File {
+	t.Helper()
+	f, err := os.OpenFile(filepath.Join(r.mount, "disk"), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	return f
+}
+
+func (r *running) ask(t *testing.T, line string) queuedisk.Stats {
+	t.Helper()
+	var s queuedisk.Stats
+	if err := queuedisk.Ask(r.control, line, &s); err != nil {
+		t.Fatalf("%s: %v", line, err)
+	}
+	return s
+}
+
+func mounted(t *testing.T, dir string) bool {
+	t.Helper()
+	table, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Contains(string(table), " "+dir+" ")
+}
+
+func TestTheDiskHoldsWhatWasWrittenAndEndsCleanly(t *testing.T) {
+	local(t)
+	r := start(t, t.TempDir(), "--positioning", "0s", "--bandwidth", "10GB/s")
+	f := r.open(t)
+	ref := make([]byte, 64<<20)
+	rng := rand.New(rand.NewPCG(1, 1))
+	for range 300 {
+		off, n := rng.Int64N(64<<11)*512, (rng.IntN(2600)+1)*512
+		n = min(n, int(int64(len(ref))-off))
+		for i := range n {
+			ref[off+int64(i)] = byte(rng.Uint32())
+		}
+		if _, err := f.WriteAt(ref[off:off+int64(n)], off); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Sync(); err != nil {
+		t.Errorf("fsync: %v", err)
+	}
+	got := make([]byte, len(ref))
+	if _, err := f.ReadAt(got, 0); err != nil || !bytes.Equal(got, ref) {
+		t.Fatalf("the disk differs: %v", err)
+	}
+	if n, err := f.ReadAt(make([]byte, 512), 64<<20); n != 0 || !errors.Is(err, io.EOF) {
+		t.Errorf("a read past the end: %d, %v", n, err)
+	}
+	if _, err := f.WriteAt([]byte{1}, 64<<20); !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("a write past the end: %v", err)
+	}
+	_ = f.Close()
+	_ = r.cmd.Process.Signal(syscall.SIGTERM)
+	if err := r.cmd.Wait(); err != nil || r.stderr.Len() > 0 {
+		t.Errorf("end: %v %s", err, r.stderr.String())
+	}
+	for _, left := range []string{r.control, r.pid} {
+		if _, err := os.Stat(left); err == nil {
+			t.Errorf("%s is left behind", left)
+		}
+	}
+	if mounted(t, r.mount) {
+		t.Error("still mounted")
+	}
+	layer, err := os.ReadFile(filepath.Join(r.dir, "base"))
+	if err != nil || !bytes.Equal(layer, ref) {
+		t.Errorf("the layer file differs: %v", err)
+	}
+}
+
+func TestKilledItIsUnmountedLazilyAndStartsAgain(t *testing.T) {
+	local(t)
+	dir := t.TempDir()
+	r := start(t, dir, "--positioning", "0s", "--bandwidth", "10GB/s")
+	f := r.open(t)
+	want := bytes.Repeat([]byte("kept"), 1<<18)
+	if _, err := f.WriteAt(want, 12345*512); err != nil {
+		t.Fatal(err)
+	}
+	_ = r.cmd.Process.Kill()
+	_ = r.cmd.Wait()
+
+	out, _ := exec.Command(os.Args[0], "--layer", filepath.Join(dir, "base"), "--mount", r.mount).CombinedOutput()
+	if !strings.Contains(string(out), "umount -l") {
+		t.Errorf("on the dead mount: %s", out)
+	}
+	if err := syscall.Unmount(r.mount, syscall.MNT_DETACH); err != nil { // umount -l, file still open
+		t.Fatal(err)
+	}
+	r = start(t, dir, "--layer", filepath.Join(dir, "top"))
+	got := make([]byte, len(want))
+	if _, err := r.open(t).ReadAt(got, 12345*512); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("after a kill and under a new layer: %v", err)
+	}
+}
+
+func TestInUseItLetsGoAndSaysSo(t *testing.T) {
+	local(t)
+	r := start(t, t.TempDir())
+	f := r.open(t)
+	_ = r.cmd.Process.Signal(syscall.SIGTERM)
+	err := r.cmd.Wait()
+	if err == nil || !strings.Contains(r.stderr.String(), "still in use") {
+		t.Errorf("end of a disk in use: %v %s", err, r.stderr.String())
+	}
+	if mounted(t, r.mount) {
+		t.Error("still mounted")
+	}
+	if _, err := f.ReadAt(make([]byte, 512), 0); err == nil {
+		t.Error("what used it sees no error")
+	}
+}
+
+func TestConcurrentReadsWaitInOneQueue(t *testing.T) {
+	local(t)
+	r := start(t, t.TempDir(), "--positioning", "20ms", "--bandwidth", "60MB/s")
+	f := r.open(t)
+	begin := time.Now()
+	var wg sync.WaitGroup
+	for i := range 10 {
+		wg.Go(func() {
+			if _, err := f.ReadAt(make([]byte, 4096), int64(i*7%10)<<22); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	took := time.Since(begin).Seconds()
+	s := r.ask(t, `{"op":"stats"}`)
+	if s.Requests != 10 || took < s.BusyS || s.WaitS < 2*s.BusyS || s.Queue != 0 {
+		t.Errorf("10 at once took %.3f s: %+v", took, s)
+	}
+	// The worst order of these offsets still pays the settling share each.
+	if least := 10 * 0.02 * service.SettleShare; s.BusyS < least {
+		t.Errorf("busy %.3f s, at least %.3f s", s.BusyS, least)
+	}
+}
+
+func TestControlOfARunningDisk(t *testing.T) {
+	local(t)
+	r := start(t, t.TempDir(), "--positioning", "500ms", "--bandwidth", "1MB/s")
+	f := r.open(t)
+	read := func(off int64) (time.Duration, error) {
+		begin := time.Now()
+		_, err := f.ReadAt(make([]byte, 4096), off)
+		return time.Since(begin), err
+	}
+	if took, err := read(32 << 20); err != nil || took < 200*time.Millisecond {
+		t.Errorf("shaped: %v, %v", took, err)
+	}
+	r.ask(t, `{"op":"shape","on":false}`)
+	if took, err := read(8 << 20); err != nil || took > 150*time.Millisecond {
+		t.Errorf("shaping off: %v, %v", took, err)
+	}
+	r.ask(t, `{"op":"shape","on":true}`)
+	r.ask(t, `{"op":"set","positioning_us":1000,"bandwidth_bytes":60e6}`)
+	if took, err := read(48 << 20); err != nil || took > 150*time.Millisecond {
+		t.Errorf("1 ms: %v, %v", took, err)
+	}
+	r.ask(t, `{"op":"fault","slow":500}`)
+	if took, err := read(16 << 20); err != nil || took < 200*time.Millisecond {
+		t.Errorf("500 times slower: %v, %v", took, err)
+	}
+	r.ask(t, `{"op":"fault","slow":1,"error":true}`)
+	if _, err := read(24 << 20); !errors.Is(err, syscall.EIO) {
+		t.Errorf("error fault, read: %v", err)
+	}
+	if _, err := f.WriteAt([]byte("lost"), 0); !errors.Is(err, syscall.EIO) {
+		t.Errorf("error fault, write: %v", err)
+	}
+	r.ask(t, `{"op":"fault","error":false}`)
+	got := make([]byte, 4)
+	if _, err := f.ReadAt(got, 0); err != nil || string(got) == "lost" {
+		t.Errorf("after the fault: %q, %v", got, err)
+	}
+}
+
+// TestMG1 holds a disk with the parameters of the local testbed to the mean wait of M/G/1 within
+// 10 % at 80 % load. A run on a machine that is busy with something else can be late by more than
+// that; it is repeated at most twice, and each attempt is printed.
+func TestMG1(t *testing.T) {
+	local(t)
+	c := queuedisk.CheckConfig{
+		Binary: os.Args[0],
+		Model: service.Model{PositioningMean: 4 * time.Millisecond, Bandwidth: 60e6,
+			Size: 4 << 30},
+		Load: 0.8, Requests: 8000, Seed: 1, Dir: t.TempDir(),
+	}
+	queuedisk.BecomeRealtime()
+	for attempt := 1; ; attempt++ {
+		report, err := queuedisk.Check(context.Background(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := json.Marshal(report)
+		t.Logf("attempt %d: %s", attempt, text)
+		if report.Within && report.DiskUtilization > 0.75 && report.DiskUtilization < 0.85 {
+			return
+		}
+		if attempt == 3 {
+			t.Fatalf("the mean wait is %+.1f %% from M/G/1", 100*report.RelativeError)
+		}
+	}
+}
