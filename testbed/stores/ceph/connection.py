@@ -22,6 +22,7 @@ TIMEOUT_S = 10.0
 # As many changes at once as one bulk step has: only those in flight together share a map epoch.
 CONCURRENCY = 512
 _GIVE_UP_S = 3.0  # beyond librados' own time-out
+_OSD_TIMEOUT_S = 5  # an OSD that hangs must not cost a whole control interval
 _STACK_BYTES = 512 * 1024
 
 T = TypeVar("T")
@@ -221,7 +222,7 @@ def connect(
     bound = str(int(max(1, timeout_s)))
     options = {
         "rados_mon_op_timeout": bound,
-        "rados_osd_op_timeout": bound,
+        "rados_osd_op_timeout": str(min(int(bound), _OSD_TIMEOUT_S)),
         "client_mount_timeout": bound,
         # A handful of tiny commands: one messenger thread does, and saves the admin node's cores.
         "ms_async_op_threads": "1",

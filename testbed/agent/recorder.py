@@ -1,0 +1,170 @@
+"""Records the testbed once a second for a run, as JSON lines on the admin node.
+
+It runs as the transient unit ``hotbed-recorder``, so that it outlives the ssh call that starts it
+and ends after its time at the latest. A line is {"wall", "values": {node: {metric: value}},
+"lost": {node: why}}; the metrics are those of `testbed.agent.sampler`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from schemas.errors import RemoteError, UserError
+from testbed.agent.config import load_config
+from testbed.agent.contract import AGENT_ROOT, STATE, UNIT_PREFIX, AgentConfig
+from testbed.agent.sampler import Sample, open_sampler
+
+FOLDER = Path(STATE) / "recordings"
+UNIT = f"{UNIT_PREFIX}recorder.service"
+INTERVAL_S = 1.0
+_STARTED_S = 20.0
+_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
+_DIGITS = 5  # significant: the counters know no more, and the files stay small
+
+
+def line_of(sample: Sample) -> str:
+    """A sample as a JSON line."""
+    values = {
+        node: {metric: float(f"{value:.{_DIGITS}g}") for metric, value in metrics.items()}
+        for node, metrics in sample.values.items()
+    }
+    line = {"wall": round(sample.wall, 3), "values": values, "lost": dict(sample.lost)}
+    return json.dumps(line, separators=(",", ":")) + "\n"
+
+
+def samples_of(text: str) -> list[dict[str, Any]]:
+    """The whole lines of a recording; one that was cut off while it was written is left out."""
+    found = []
+    for line in text.splitlines():
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            continue
+    return found
+
+
+def record(
+    take: Callable[[], Sample],
+    path: Path,
+    ended: threading.Event,
+    *,
+    interval_s: float = INTERVAL_S,
+    clock: Callable[[], float] = time.monotonic,
+) -> int:
+    """Append a sample every `interval_s` until `ended`; returns how many.
+
+    A sample that takes too long makes the next ones late, never a burst of them.
+    """
+    count, due = 0, clock()
+    with path.open("a", buffering=1) as file:
+        while True:
+            due = max(due + interval_s, clock())
+            if ended.wait(max(0.0, due - clock())):
+                return count
+            file.write(line_of(take()))
+            count += 1
+
+
+def start(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, str]:
+    """Verb: {name, max_s, interval_s?: 1} -> {path}; returns when the first sample can follow.
+
+    A recorder that still runs is stopped. Raises UserError when `name` was recorded before.
+    """
+    name = _name(payload)
+    max_s = float(payload.get("max_s", 0.0))
+    if max_s <= 0:
+        raise UserError("recorder-start: the payload needs max_s, a positive number of seconds.")
+    path = FOLDER / f"{name}.jsonl"
+    if path.exists():
+        raise UserError(f"{path} exists: a recording is never overwritten; give another name.")
+    stop(config, {})
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    interval_s = float(payload.get("interval_s", INTERVAL_S))
+    _run(
+        *("systemd-run", "--quiet", "--collect", f"--unit={UNIT}"),
+        "--description=Hotbed: recorder",
+        f"--property=WorkingDirectory={AGENT_ROOT}",
+        f"--property=RuntimeMaxSec={max_s:.3f}",
+        "--property=TimeoutStopSec=5",
+        f"--setenv=PYTHONPATH={AGENT_ROOT}",
+        "--setenv=PYTHONDONTWRITEBYTECODE=1",
+        *("python3", "-m", "testbed.agent.recorder", name, f"{interval_s:g}"),
+    )
+    deadline = time.monotonic() + _STARTED_S
+    while not path.exists():
+        if not running() or time.monotonic() > deadline:
+            raise RemoteError(
+                "the recorder did not start; `journalctl -u hotbed-recorder` on the admin node "
+                "says why."
+            )
+        time.sleep(0.05)
+    return {"path": str(path)}
+
+
+def stop(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, bool]:
+    """Verb: {} -> {stopped}; safe to repeat."""
+    was = running()
+    if was:
+        _run("systemctl", "stop", UNIT)
+    return {"stopped": was}
+
+
+def fetch(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Verb: {name, forget?: false} -> {samples: [...]}, the lines so far; `forget` deletes them."""
+    name = _name(payload)
+    path = FOLDER / f"{name}.jsonl"
+    try:
+        samples = samples_of(path.read_text())
+    except FileNotFoundError as error:
+        raise UserError(f"there is no recording {name!r} on the admin node.") from error
+    if payload.get("forget", False):
+        path.unlink()
+    return {"samples": samples}
+
+
+def running() -> bool:
+    """Whether a recorder runs."""
+    return subprocess.run(["systemctl", "is-active", "-q", UNIT], check=False).returncode == 0
+
+
+def _run(*argv: str) -> None:
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode != 0:
+        words = done.stderr.strip().splitlines()
+        raise RemoteError(f"{argv[0]} failed: {words[-1] if words else done.returncode}")
+
+
+def _name(payload: Mapping[str, Any]) -> str:
+    name = payload.get("name")
+    if not isinstance(name, str) or not _NAME.match(name):
+        raise UserError(f"a recording's name is letters, digits, '.', '_' and '-', not {name!r}.")
+    return name
+
+
+def main(arguments: list[str]) -> int:
+    """``NAME INTERVAL``: record until a signal."""
+    name, interval_s = arguments
+    ended = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+    sampler = open_sampler(load_config())
+    try:
+        record(
+            sampler.sample, FOLDER / f"{name}.jsonl", ended, interval_s=interval_s_of(interval_s)
+        )
+    finally:
+        sampler.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,166 @@
+"""One sample of everything on a testbed: nodes, OSDs, clients. The recorder and `top` use it.
+
+A sample maps a node's name (``osd0``), an OSD's (``osd.3``) or ``client`` to metrics and values;
+the names are those of ``samples.parquet``:
+
+node    pressure (its signal, percent), disk_read_mb_s, disk_write_mb_s, disk_util (percent),
+        disk_queue, net_rx_mb_s, net_tx_mb_s, cpu_cores, hot (0 or 1: a disturbance runs on it)
+osd.N   primary_affinity, reweight, primaries, op_r_latency_s, osd_pressure (percent)
+client  read_mb_s, write_mb_s, read_iops, write_iops: client operations as the OSDs count them
+
+MB are 10^6 bytes. What cannot be had is absent.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from schemas.errors import StoreError, UserError
+from testbed.agent.config import osd_names
+from testbed.agent.contract import AgentConfig, AgentNode
+from testbed.agent.disturb import read_state
+from testbed.agent.monitor import Monitor, over_ssh
+from testbed.agent.samples import Rates
+from testbed.agent.sense import node_pressure
+from testbed.stores.ceph.connection import Connection, connect
+from testbed.stores.ceph.perf import OsdCounters, read_counters
+from testbed.stores.ceph.pgs import PgReader
+
+CLIENT = "client"
+Values = dict[str, dict[str, float]]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Values by node and metric at the time `wall` (epoch), and who is missing and why."""
+
+    wall: float
+    values: Mapping[str, Mapping[str, float]]
+    lost: Mapping[str, str] = field(default_factory=dict)
+
+
+def node_metrics(node: AgentNode, rates: Rates, hot: bool) -> dict[str, float]:
+    """A node's metrics from its rates."""
+    values = {
+        "disk_read_mb_s": rates.disk_read_mb_s,
+        "disk_write_mb_s": rates.disk_write_mb_s,
+        "disk_util": rates.disk_util,
+        "disk_queue": rates.disk_queue,
+        "net_rx_mb_s": rates.net_rx_mb_s,
+        "net_tx_mb_s": rates.net_tx_mb_s,
+        "cpu_cores": rates.cpu_cores,
+        "hot": float(hot),
+    }
+    try:
+        pressure = node_pressure(node, rates)
+    except UserError:
+        pressure = None  # %iowait of a machine with many CPUs says nothing: recorded as absent
+    if pressure is not None:
+        values["pressure"] = pressure
+    return values
+
+
+def client_metrics(deltas: Mapping[int, OsdCounters], seconds: float) -> dict[str, float]:
+    """What all OSDs together served to clients in `seconds`."""
+    total = list(deltas.values())
+    return {
+        "read_mb_s": sum(c.read_bytes for c in total) / seconds / 1e6,
+        "write_mb_s": sum(c.write_bytes for c in total) / seconds / 1e6,
+        "read_iops": sum(c.reads for c in total) / seconds,
+        "write_iops": sum(c.writes for c in total) / seconds,
+    }
+
+
+class StoreSampler:
+    """The part of a sample that comes from the store."""
+
+    def __init__(self, connection: Connection, config: AgentConfig) -> None:
+        self._connection = connection
+        self._reader = PgReader(connection, config.pools, osd_names(config))
+        self._counters: dict[int, OsdCounters] = {}
+        self._at = time.monotonic()
+
+    def sample(self) -> tuple[Values, dict[str, str]]:
+        """Values of OSDs and clients since the previous call, and the OSDs that are missing."""
+        osd_map = self._reader.osd_map()
+        up = [osd.id for osd in osd_map.osds.values() if osd.up]
+        now, counters = time.monotonic(), read_counters(self._connection, up)
+        primaries = dict.fromkeys(osd_map.osds, 0)
+        for pg in self._reader.pgs(osd_map):
+            if pg.primary in primaries:
+                primaries[pg.primary] += 1
+        deltas = {
+            osd: value.since(self._counters[osd])
+            for osd, value in counters.items()
+            if osd in self._counters
+        }
+        values: Values = {}
+        for osd in osd_map.osds.values():
+            metrics = {
+                "primary_affinity": osd.primary_affinity,
+                "reweight": osd.reweight,
+                "primaries": float(primaries[osd.id]),
+            }
+            latency = deltas[osd.id].read_latency_mean_s if osd.id in deltas else None
+            if latency is not None:
+                metrics["op_r_latency_s"] = latency
+            values[f"osd.{osd.id}"] = metrics
+        if deltas and now > self._at:
+            values[CLIENT] = client_metrics(deltas, now - self._at)
+        lost = {
+            f"osd.{osd}": "does not answer" if osd in up else "is down"
+            for osd in osd_map.osds
+            if osd not in counters
+        }
+        self._counters, self._at = counters, now
+        return values, lost
+
+
+class Sampler:
+    """Samples a whole testbed; a part that fails is missing and named, the rest goes on."""
+
+    def __init__(self, config: AgentConfig, monitor: Monitor, store: StoreSampler | None) -> None:
+        self._nodes = {node.name: node for node in config.nodes}
+        self._monitor, self._store = monitor, store
+        self._monitor.start()
+        if store is not None:
+            store.sample()
+
+    def sample(self) -> Sample:
+        """Everything since the previous call."""
+        wall = time.time()
+        reading = self._monitor.read()
+        hot = set((read_state() or {}).get("hot_nodes", ()))
+        values: Values = {
+            name: node_metrics(self._nodes[name], rates, name in hot)
+            for name, rates in reading.nodes.items()
+        }
+        lost = dict(reading.lost)
+        if self._store is not None:
+            try:
+                stored, missing = self._store.sample()
+                values |= stored
+                lost |= missing
+            except StoreError as error:
+                lost["store"] = str(error)
+        for rates in reading.nodes.values():
+            for osd, pressure in rates.osd_pressure.items():
+                values.setdefault(f"osd.{osd}", {})["osd_pressure"] = pressure
+        return Sample(wall, values, lost)
+
+    def close(self) -> None:
+        """End the probes."""
+        self._monitor.close()
+
+
+def open_sampler(config: AgentConfig) -> Sampler:
+    """A sampler of this admin node's testbed; without a store that answers, nodes alone."""
+    store = None
+    if config.store == "ceph":
+        try:
+            store = StoreSampler(connect(), config)
+        except StoreError:
+            store = None
+    return Sampler(config, Monitor(config.nodes, over_ssh(config)), store)

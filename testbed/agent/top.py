@@ -1,0 +1,55 @@
+"""Verb: the testbed live, a sample a second, for `hotbed top`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from testbed.agent.config import osd_nodes
+from testbed.agent.contract import AgentConfig
+from testbed.agent.sampler import CLIENT, Sample, open_sampler
+
+_LONGEST_S = 86_400.0
+
+
+def top(config: AgentConfig, payload: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Verb: {interval_s?: 1, count?} -> stream of {wall, testbed, nodes, osds, client, lost}.
+
+    `nodes` maps a name to its metrics plus roles, osds and signal; `osds` and `client` are as in
+    `testbed.agent.sampler`. Ends after `count` samples, or when the caller hangs up.
+    """
+    interval_s = min(60.0, max(0.2, float(payload.get("interval_s", 1.0))))
+    count = payload.get("count")
+    sampler = open_sampler(config)
+    try:
+        taken, due, end = 0, time.monotonic(), time.monotonic() + _LONGEST_S
+        while (count is None or taken < int(count)) and due < end:
+            due = max(due + interval_s, time.monotonic())
+            time.sleep(max(0.0, due - time.monotonic()))
+            yield view(config, sampler.sample())
+            taken += 1
+    finally:
+        sampler.close()
+
+
+def view(config: AgentConfig, sample: Sample) -> dict[str, Any]:
+    """A sample, sorted into nodes, OSDs and clients."""
+    carriers = {node.name for node in osd_nodes(config)}
+    nodes: dict[str, Any] = {}
+    for node in config.nodes:
+        known = {"roles": list(node.roles), "osds": list(node.osds), "signal": node.signal}
+        values = dict(sample.values.get(node.name, {}))
+        if node.name not in carriers:
+            values.pop("hot", None)
+        nodes[node.name] = known | values
+    return {
+        "wall": sample.wall,
+        "testbed": config.testbed,
+        "nodes": nodes,
+        "osds": {
+            name: dict(values) for name, values in sample.values.items() if name.startswith("osd.")
+        },
+        "client": dict(sample.values.get(CLIENT, {})),
+        "lost": dict(sample.lost),
+    }
