@@ -3,6 +3,7 @@ format of other versions' source (src/common/obj_bencher.cc), marked as such."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -12,58 +13,12 @@ from hypothesis import strategies as st
 from workloads.errors import WorkloadError
 from workloads.rados_output import parse_rados_bench, samples
 
-DATA = Path(__file__).parents[1] / "data" / "rados-bench" / "16.2.15"
-
-# Derived from the source of Infernalis/Jewel, the paper's time: no "(s)", no colon after
-# "Average IOPS" in reads, a JSON key with a colon in it.
-JEWEL = """\
-   sec Cur ops   started  finished  avg MB/s  cur MB/s  last lat   avg lat
-     0       0         0         0         0         0         -         0
-     1      16        74        58   231.947       232  0.277218  0.234567
-     2      16       130       114   227.951       224  0.262345  0.254321
-Total time run:       2.301234
-Total reads made:     130
-Read size:            4194304
-Object size:          4194304
-Bandwidth (MB/sec):   225.966
-Average IOPS          56
-Stddev IOPS:          1
-Max IOPS:             58
-Min IOPS:             56
-Average Latency:      0.268001
-Max latency:          0.601
-Min latency:          0.0301
-"""
-
-# Derived from the source of Quincy to Squid (17 to 19), whose writer prints the same lines as
-# 16.2, with --show-time and a client that warns on standard error in between.
-SQUID = """\
-2026-01-15T16:08:38.887+0000 7f6c8bf0a100 -1 WARNING: all dangerous features are enabled.
-hints = 1
-2026-01-15T16:08:38.901000+0000 Maintaining 16 concurrent writes of 4194304 bytes to objects of size 4194304 for up to 2 seconds or 0 objects
-2026-01-15T16:08:38.901100+0000 Object prefix: benchmark_data_client_811
-2026-01-15T16:08:38.920000+0000   sec Cur ops   started  finished  avg MB/s  cur MB/s last lat(s)  avg lat(s)
-2026-01-15T16:08:38.920000+0000     0       0         0         0         0         0           -           0
-2026-01-15T16:08:39.920000+0000     1      16        42        26   103.995       104    0.618211    0.431502
-2026-01-15T16:08:40.100+0000 7f6c8bf0a100  1 osd 3 10 20 30 is slow
-2026-01-15T16:08:40.922000+0000     2      16        66        50   99.8999        96    0.699123    0.540001
-2026-01-15T16:08:41.930000+0000 Total time run:         2.61234
-Total writes made:      66
-Write size:             4194304
-Object size:            4194304
-Bandwidth (MB/sec):     101.059
-Stddev Bandwidth:       5.65685
-Max bandwidth (MB/sec): 104
-Min bandwidth (MB/sec): 96
-Average IOPS:           25
-Stddev IOPS:            1.41421
-Max IOPS:               26
-Min IOPS:               24
-Average Latency(s):     0.618001
-Stddev Latency(s):      0.17
-Max latency(s):         1.01
-Min latency(s):         0.2
-"""
+RADOS = Path(__file__).parents[1] / "data" / "rados-bench"
+DATA = RADOS / "16.2.15"
+# Derived from the source of Jewel (no "(s)", no colon after a read's "Average IOPS"; the paper's
+# Infernalis prints so) and of Quincy to Squid (17 to 19, which print the lines of 16.2).
+JEWEL = (RADOS / "derived" / "jewel-rand.txt").read_text()
+SQUID = (RADOS / "derived" / "squid-write.txt").read_text()
 
 
 def read(name: str) -> str:
@@ -96,7 +51,7 @@ def test_series_adds_up_to_the_total(name: str) -> None:
     output = parse_rados_bench(read(name))
     series = samples(output)
     ends = [0.0, *(sample.t_s for sample in series)]
-    spans = [end - start for start, end in zip(ends, ends[1:], strict=False)]
+    spans = [end - start for start, end in pairwise(ends)]
     operations = sum(s.iops * span for s, span in zip(series, spans, strict=True))
     assert operations == pytest.approx(output.operations)
     total = sum(s.latency_s * s.iops * span for s, span in zip(series, spans, strict=True))

@@ -1,0 +1,140 @@
+"""Properties of disturbance plans."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from statistics import mean
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.errors import UserError
+from testbed.agent.disturb import steps_from_json
+from workloads.disturbance import DisturbancePlan, agent_plan, load_of, plan_disturbance
+
+NODES = tuple(f"osd{index}" for index in range(8))
+seeds = st.integers(0, 2**32)
+scenarios = st.sampled_from(
+    [
+        {"scenario": "heterogeneity"},
+        {"scenario": "interference", "move_every_s": 15.0},
+        {"scenario": "mix", "mix": "C"},
+        {"scenario": "spread", "spread": 0.75},
+        {"scenario": "none"},
+    ]
+)
+
+
+def plan(**changes: Any) -> DisturbancePlan:
+    values: dict[str, Any] = {"seed": 1, "duration_s": 60.0} | changes
+    return plan_disturbance(values.pop("scenario"), values.pop("nodes", NODES), **values)
+
+
+@given(seeds, scenarios)
+def test_the_same_seed_gives_the_same_plan(seed: int, chosen: dict[str, Any]) -> None:
+    assert plan(seed=seed, **chosen) == plan(seed=seed, **chosen)
+
+
+@given(seeds, st.integers(2, 20), st.data())
+def test_the_planned_number_of_nodes_is_hot_at_any_time(
+    seed: int, count: int, data: st.DataObject
+) -> None:
+    nodes = tuple(f"n{index}" for index in range(count))
+    hot = data.draw(st.integers(1, count))
+    t_s = data.draw(st.floats(-50, 200))
+    for scenario in ("heterogeneity", "interference"):
+        drawn = plan(scenario=scenario, nodes=nodes, seed=seed, hot_nodes=hot, move_every_s=7.0)
+        assert len(drawn.at(t_s).hot) == hot
+        assert drawn.at(t_s).hot <= set(nodes)
+        assert set(drawn.at(t_s).loads.values()) == {None}
+
+
+@given(seeds)
+def test_heterogeneity_never_moves(seed: int) -> None:
+    assert len(plan(scenario="heterogeneity", seed=seed).stretches) == 1
+
+
+@given(seeds, st.floats(1, 40))
+def test_interference_moves_when_it_should_and_to_other_nodes(seed: int, every: float) -> None:
+    stretches = plan(scenario="interference", seed=seed, move_every_s=every).stretches
+    assert stretches[0].t_s == 0
+    for before, after in pairwise(stretches):
+        assert after.t_s - before.t_s == pytest.approx(every)
+        assert after.hot != before.hot
+    assert stretches[-1].t_s < 60.0 <= stretches[-1].t_s + every + 1e-6
+
+
+def test_every_node_has_its_turn_about_equally() -> None:
+    turns = dict.fromkeys(NODES, 0)
+    for seed in range(400):
+        for node in plan(scenario="heterogeneity", seed=seed).stretches[0].hot:
+            turns[node] += 1
+    assert min(turns.values()) > 150 and max(turns.values()) < 250
+
+
+@given(st.sampled_from("ABCDE"))
+def test_a_mix_loads_every_node_alike(mix: str) -> None:
+    loads = plan(scenario="mix", mix=mix).stretches[0].loads
+    assert set(loads) == set(NODES)
+    share = {"A": 0.1, "B": 0.25, "C": 0.5, "D": 0.75, "E": 1.0}[mix]
+    assert set(loads.values()) == {share}
+
+
+@given(seeds, st.floats(0, 1), st.integers(2, 15))
+def test_a_spread_keeps_the_mean_load(seed: int, spread: float, count: int) -> None:
+    nodes = tuple(f"n{index}" for index in range(count))
+    loads = plan(scenario="spread", spread=spread, seed=seed, nodes=nodes).stretches[0].loads
+    values = [loads.get(node, 0.0) or 0.0 for node in nodes]
+    assert mean(values) == pytest.approx(0.5)
+    assert max(values) - min(values) == pytest.approx(spread)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"scenario": "heterogeneity", "hot_nodes": 9}, "8 OSD nodes: give 1 to 8"),
+        ({"scenario": "mix", "mix": "F"}, "A, B, C, D, E"),
+        ({"scenario": "spread", "spread": 1.5}, "from 0 to 1"),
+        ({"scenario": "interference", "move_every_s": 0.0}, "positive"),
+        ({"scenario": "chaos"}, "heterogeneity, interference"),
+    ],
+)
+def test_a_wrong_parameter_is_one_sentence(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        plan(**changes)
+
+
+def replay(steps: list[dict[str, Any]], t_s: float) -> set[str]:
+    running: set[str] = set()
+    for step in steps_from_json(steps):
+        if step.t_s > t_s:
+            break
+        assert (step.node in running) is (step.argv is None), "a stop of nothing, a second start"
+        running ^= {step.node}
+    return running
+
+
+@given(seeds, st.floats(0, 59.9), scenarios)
+def test_the_agents_steps_carry_out_the_plan(seed: int, t_s: float, chosen: dict[str, Any]) -> None:
+    drawn = plan(seed=seed, **chosen)
+    steps = agent_plan(drawn, load_of(2**27, dict.fromkeys(NODES, 200.0)), max_s=90)
+    assert replay(steps, t_s) == drawn.at(t_s).hot
+
+
+def test_offered_loads_become_rates_of_the_nodes_own_disk() -> None:
+    drawn = plan(scenario="mix", mix="B")
+    steps = agent_plan(drawn, load_of(2**27, dict.fromkeys(NODES, 200.0)), max_s=90)
+    assert {step["rate_iops"] for step in steps} == {50.0}
+    assert all("--rate_iops=50" in step["argv"] for step in steps)
+
+
+def test_an_offered_load_without_a_capacity_is_refused() -> None:
+    with pytest.raises(UserError, match="measure it first"):
+        agent_plan(plan(scenario="mix", mix="B"), load_of(2**27, {}), max_s=90)
+
+
+def test_a_plan_shows_itself_in_a_notebook() -> None:
+    text = plan(scenario="spread", spread=0.5)._repr_html_()
+    assert "osd0" in text and "75%" in text

@@ -1,0 +1,128 @@
+"""fio: command lines, and its JSON as 3.33 really printed it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from fake_agent import FakeAgent
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from workloads.errors import WorkloadError
+from workloads.fio import FioLoad, bucket, measure_capacity, parse_fio
+
+DATA = Path(__file__).parents[1] / "data" / "fio" / "3.33"
+
+
+def read(name: str) -> str:
+    return (DATA / name).read_text()
+
+
+def test_hotspot_is_the_papers() -> None:
+    argv = FioLoad(file_bytes=2**27).argv(600)
+    for word in (
+        "--rw=randread",
+        "--bs=4096",
+        "--ioengine=libaio",
+        "--iodepth=16",
+        "--numjobs=4",
+        f"--size={2**27}",
+        "--direct=1",
+        "--allow_file_create=0",
+    ):
+        assert word in argv
+    assert not any(word.startswith("--rate") for word in argv)
+
+
+def test_offered_load_is_poisson_on_all_files() -> None:
+    argv = FioLoad(file_bytes=2**27, offered_iops=24.6).argv(600)
+    assert "--rate_iops=25" in argv and "--rate_process=poisson" in argv
+    assert "--filename=hot.0.0:hot.1.0:hot.2.0:hot.3.0" in argv
+    assert f"--size={4 * 2**27}" in argv and "--iodepth=64" in argv
+    assert not any(word.startswith("--numjobs") for word in argv)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"file_bytes": 1}, {"file_bytes": 4096, "offered_iops": 0}, {"directory": "x:y"}]
+)
+def test_nonsense_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        FioLoad.model_validate(wrong)
+
+
+def test_normal_run() -> None:
+    result = parse_fio(read("randread-4-jobs.json"))
+    assert (result.version, result.op, result.operations) == ("3.33", "read", 245052)
+    assert result.iops == pytest.approx(81656.78)
+    assert result.seconds == pytest.approx(3.001)
+    assert result.latency_mean_s == pytest.approx(777676.77e-9)
+    assert 0 < result.percentiles[50.0] < result.percentiles[99.0] <= result.latency_max_s
+    assert result.histogram == () and result.errors == 0 and not result.terminated
+    assert result.throughput_mb_s == pytest.approx(245052 * 4096 / 3.001 / 1e6)
+    assert "IOPS" in result._repr_html_()
+
+
+def test_terminated_run_still_reports() -> None:
+    result = parse_fio(read("randread-terminated.txt"))
+    assert result.terminated
+    assert result.operations == 182410 and result.seconds == pytest.approx(2.244)
+
+
+def test_offered_load_run_has_a_histogram() -> None:
+    result = parse_fio(read("poisson-60-iops.json"))
+    assert result.iops == pytest.approx(56.05, abs=0.01)
+    assert sum(count for _, _, count in result.histogram) == result.operations == 338
+    assert all(low < high for low, high, _ in result.histogram)
+    worst = max(high for _, high, _ in result.histogram)
+    assert result.latency_max_s is not None
+    assert result.latency_max_s * 1e9 <= worst
+
+
+def test_files_that_are_missing() -> None:
+    result = parse_fio(read("files-missing.json"))
+    assert result.operations == 0 and result.iops == 0
+    assert result.latency_mean_s is None and result.latency_max_s is None
+
+
+def test_the_other_operation_is_empty() -> None:
+    result = parse_fio(read("randread-4-jobs.json"), "write")
+    assert result.operations == 0 and result.percentiles == {}
+
+
+def test_jobs_that_were_not_grouped_are_added_up() -> None:
+    # Two groups of one recorded job: what fio prints without group_reporting.
+    document = json.loads(read("randread-4-jobs.json"))
+    document["jobs"] *= 2
+    result = parse_fio(json.dumps(document))
+    assert result.operations == 2 * 245052
+    assert result.latency_mean_s == pytest.approx(777676.77e-9)
+    assert result.percentiles == {} and result.latency_sd_s is None
+
+
+@pytest.mark.parametrize("text", ["", "fio: terminating on signal 15\n", '{\n  "jobs" : [\n'])
+def test_killed_fio_is_an_error(text: str) -> None:
+    with pytest.raises(WorkloadError, match="left no result"):
+        parse_fio(text)
+
+
+@given(st.integers(0, 2**40))
+def test_buckets_hold_the_value_and_are_as_narrow_as_fios(value: int) -> None:
+    low, high = bucket(value)
+    assert low <= value < high
+    assert high - low <= max(1, value / 64)
+
+
+def test_capacity_is_measured_node_by_node() -> None:
+    agent = FakeAgent(lambda argv: (0, read("randread-4-jobs.json"), ""))
+    capacity = measure_capacity(agent, ("osd0", "osd1"), 2**27)
+    assert set(capacity) == {"osd0", "osd1"}
+    assert [node for node, *_ in agent.started] == ["osd0", "osd1"]
+
+
+def test_capacity_says_what_fio_said() -> None:
+    agent = FakeAgent(lambda argv: (4, read("files-missing.json"), read("files-missing.err")))
+    with pytest.raises(WorkloadError, match="file creation disallowed"):
+        measure_capacity(agent, ("osd0",), 2**27)

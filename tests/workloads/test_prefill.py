@@ -1,0 +1,119 @@
+"""Prefilling: how much is needed, and that nothing is written twice."""
+
+from __future__ import annotations
+
+import pytest
+from fake_agent import FakeAgent
+from hypothesis import given
+from hypothesis import strategies as st
+
+from testbed.spec import DiskSpec
+from workloads.errors import WorkloadError
+from workloads.prefill import (
+    SHARE,
+    PrefillPlan,
+    decode_metadata,
+    disk_bound_iops,
+    plan_prefill,
+    prefill,
+    usable_bytes,
+)
+
+# `rados get` of what `rados bench write -b 65536` of 16.2.15 left: 17987 objects of process 9488.
+RECORDED = "0000010000000000434600001025000000000100 00000000"
+DISKS = [DiskSpec()] * 8
+
+
+def test_metadata_of_a_real_run() -> None:
+    metadata = decode_metadata(bytes.fromhex(RECORDED))
+    assert metadata is not None
+    assert (metadata.object_size, metadata.operations, metadata.pid) == (65536, 17987, 9488)
+    assert decode_metadata(b"something else") is None
+
+
+def test_eight_calibrated_disks_bound() -> None:
+    # 4 ms and 4 MiB at 60 MB/s are 73.9 ms a disk.
+    assert disk_bound_iops(DISKS, 4 * 2**20) == pytest.approx(8 / 0.0739, rel=1e-3)
+    assert usable_bytes(DISKS, 2) == 8 * 9 * 2**30 // 2
+
+
+@given(
+    size=st.sampled_from([4096, 65536, 2**20, 4 * 2**20, 2**24]),
+    duration=st.floats(1, 200),
+    usable=st.integers(2**36, 2**42),
+)
+def test_a_plan_fits_and_lasts_as_long_as_it_says(size: int, duration: float, usable: int) -> None:
+    fastest = disk_bound_iops(DISKS, size)
+    plan = plan_prefill(object_size=size, duration_s=duration, max_iops=fastest, usable=usable)
+    assert plan.bytes <= SHARE * usable
+    assert plan.pass_s == pytest.approx(plan.objects / fastest)
+    if plan.bytes + size < SHARE * usable:
+        assert plan.pass_s >= duration * 0.999
+
+
+def test_a_store_that_is_too_small_is_refused_with_numbers() -> None:
+    with pytest.raises(WorkloadError, match=r"128 objects of 16777216 bytes .* hold 25"):
+        plan_prefill(object_size=2**24, duration_s=30, max_iops=10, usable=2**30)
+
+
+class Pool:
+    """A pool that answers the commands that `prefill` runs."""
+
+    def __init__(self, size: int = 65536, objects: int = 0, *, metadata: bool = True) -> None:
+        self.size, self.objects, self.metadata = size, objects, metadata
+        self.fills: list[list[str]] = []
+        self.cleaned = 0
+
+    def __call__(self, argv: list[str]) -> tuple[int | None, str, str]:
+        if argv[0] == "rados" and "cleanup" in argv:
+            self.cleaned += 1
+            self.objects = 0
+        elif argv[0] == "rados":
+            self.fills.append(argv)
+            self.size = int(argv[argv.index("-b") + 1])
+            self.objects = int(argv[argv.index("--max-objects") + 1])
+            self.metadata = True
+        elif argv[3] == "metadata" and self.metadata and self.objects:
+            numbers = [(self.size, 8), (17987, 4), (9488, 4), (self.size, 8)]
+            raw = b"".join(value.to_bytes(width, "little") for value, width in numbers)
+            return 0, raw.hex(" "), ""
+        elif argv[3] == "count":
+            assert argv[5] == "9488"
+            return 0, f"{self.objects}\n", ""
+        return 0, "", ""
+
+
+PLAN = PrefillPlan(objects=500, object_size=65536, pass_s=9.0)
+
+
+def test_an_empty_pool_is_filled_once() -> None:
+    pool = Pool()
+    agent = FakeAgent(pool)
+    assert prefill(agent, "client", "bench", PLAN).written
+    assert not prefill(agent, "client", "bench", PLAN).written
+    assert len(pool.fills) == 1
+    assert pool.fills[0][-2:] == ["--max-objects", "500"]
+    assert "hotbed-prefill-65536" in pool.fills[0]
+
+
+def test_objects_that_went_missing_are_written_again() -> None:
+    pool = Pool(objects=499)
+    assert prefill(FakeAgent(pool), "client", "bench", PLAN).written
+    assert pool.cleaned == 1
+
+
+def test_a_fill_that_ends_early_is_an_error() -> None:
+    class Full(Pool):
+        def __call__(self, argv: list[str]) -> tuple[int | None, str, str]:
+            answer = super().__call__(argv)
+            self.objects = min(self.objects, 100)
+            return answer
+
+    with pytest.raises(WorkloadError, match="100 of 500 objects"):
+        prefill(FakeAgent(Full()), "client", "bench", PLAN)
+
+
+def test_a_cluster_that_does_not_answer_is_an_error() -> None:
+    agent = FakeAgent(lambda argv: (None, "", ""))
+    with pytest.raises(WorkloadError, match="did not end in time"):
+        prefill(agent, "client", "bench", PLAN)

@@ -1,0 +1,147 @@
+"""Running rados bench: passes, time-outs, refusals. The agent is a fake, its output recorded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from fake_agent import FakeAgent
+from pydantic import ValidationError
+
+from schemas.errors import RemoteError
+from workloads.errors import WorkloadError
+from workloads.rados_bench import RadosBench, run
+
+DATA = Path(__file__).parents[1] / "data" / "rados-bench" / "16.2.15"
+
+
+def bench(op: str, **changes: object) -> RadosBench:
+    values = {"op": op, "object_size": 65536, "duration_s": 24.0, "run_name": "r"} | changes
+    return RadosBench.model_validate(values)
+
+
+def says(name: str) -> FakeAgent:
+    return FakeAgent(lambda argv: (0, (DATA / name).read_text(), ""))
+
+
+def test_argv_of_a_read_leaves_the_size_to_the_metadata() -> None:
+    argv = bench("seq", concurrency=4).argv(29.2)
+    assert argv == [
+        "rados",
+        "-p",
+        "bench",
+        "bench",
+        "30",
+        "seq",
+        "-t",
+        "4",
+        "--run-name",
+        "r",
+        "--show-time",
+    ]
+
+
+def test_argv_of_a_write_keeps_its_objects() -> None:
+    argv = bench("write").argv()
+    assert argv[4:6] == ["24", "write"]
+    assert argv[-3:] == ["-b", "65536", "--no-cleanup"]
+
+
+@pytest.mark.parametrize(
+    "changes", [{"run_name": "a b"}, {"run_name": "$(x)"}, {"duration_s": 0}, {"concurrency": 0}]
+)
+def test_nonsense_is_refused(changes: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        bench("rand", **changes)
+
+
+def test_rand_is_one_pass() -> None:
+    agent = says("rand-64k.txt")
+    began: list[float] = []
+    result = run(agent, "client", bench("rand"), started=began.append)
+    assert len(agent.started) == 1 and len(began) == 1
+    assert result.operations == 174487
+    assert result.bytes == 174487 * 65536
+    assert result.throughput_mb_s == pytest.approx(174487 * 65536 / 24 / 1e6)
+    assert result.latency_sd_s is None and result.cpu_s == 0.5
+    assert len(result.series) == 24
+    assert "MB/s" in result._repr_html_()
+
+
+def test_a_bench_may_take_a_grace_beyond_its_duration_and_no_more() -> None:
+    agent = says("rand-64k.txt")
+    run(agent, "client", bench("rand"))
+    assert agent.started[0][3] == 24 + 30
+
+
+def test_seq_reads_its_set_in_passes_and_leaves_the_gaps_out() -> None:
+    agent = says("seq-64k.txt")  # 1.64 s a pass
+    result = run(agent, "client", bench("seq", duration_s=4.5))
+    assert len(agent.started) == 3
+    assert [argv[4] for _, _, argv, _ in agent.started] == ["5", "3", "2"]
+    assert [verb for verb, _ in agent.calls] == ["caches", "caches"]
+    assert result.seconds == pytest.approx(3 * 1.63567)
+    assert result.operations == 3 * 17987
+    assert result.latency_mean_s == pytest.approx(0.000353828)
+    times = [sample.t_s for sample in result.series]
+    assert times == sorted(times) and times[-1] == pytest.approx(result.seconds)
+
+
+def test_seq_ties_measured_time_to_the_clock() -> None:
+    agent = says("seq-64k.txt")
+    result = run(agent, "client", bench("seq", duration_s=3.0))
+    first, second = result.segments
+    assert result.measured(first.wall - 2) == -2
+    assert result.measured(first.wall + 1) == pytest.approx(1)
+    assert result.measured(first.wall + 5) is None  # between the passes
+    assert result.measured(second.wall + 0.5) == pytest.approx(1.63567 + 0.5)
+    assert result.measured(second.wall + 3) == pytest.approx(1.63567 + 3)
+
+
+def test_seq_of_too_few_objects_is_refused() -> None:
+    agent = says("seq-4m-under-a-second.txt")
+    with pytest.raises(WorkloadError, match="prefill more objects"):
+        run(agent, "client", bench("seq", object_size=4194304))
+
+
+def test_less_than_95_percent_of_the_duration_is_no_result() -> None:
+    agent = says("rand-64k.txt")
+    with pytest.raises(WorkloadError, match=r"measured 24\.0 s of 26 s, less than 95%"):
+        run(agent, "client", bench("rand", duration_s=26.0))
+
+
+def test_a_hung_bench_is_an_error() -> None:
+    agent = FakeAgent(lambda argv: (None, (DATA / "rand-4m-terminated.txt").read_text(), ""))
+    with pytest.raises(WorkloadError, match="did not end within 54 s"):
+        run(agent, "client", bench("rand"))
+
+
+def test_a_failed_bench_says_why() -> None:
+    said = (DATA / "no-metadata.err").read_text()
+    agent = FakeAgent(lambda argv: (1, "hints = 1\n", said))
+    with pytest.raises(WorkloadError, match="exit code 1: Must write data before"):
+        run(agent, "client", bench("seq"))
+
+
+def test_objects_of_another_size_are_refused() -> None:
+    agent = says("rand-64k.txt")
+    with pytest.raises(WorkloadError, match="have 65536 bytes, not 4194304"):
+        run(agent, "client", bench("rand", object_size=4194304))
+
+
+def test_objects_that_do_not_hold_what_was_written_are_counted() -> None:
+    text = (DATA / "rand-64k.txt").read_text()
+    agent = FakeAgent(lambda argv: (0, text, "benchmark_data_c_1_object7 is not correct!\n"))
+    assert run(agent, "client", bench("rand")).incorrect == 1
+
+
+@pytest.mark.parametrize("error", [RemoteError("lost", retry=True), KeyboardInterrupt()])
+def test_whatever_interrupts_the_wait_stops_the_load(error: BaseException) -> None:
+    def fail(argv: list[str]) -> tuple[int, str, str]:
+        raise error
+
+    agent = FakeAgent(fail)
+    with pytest.raises(type(error)):
+        run(agent, "client", bench("rand"))
+    assert agent.stopped == ["load-bench-rand"]
+    assert agent.units() == {}
