@@ -1,0 +1,33 @@
+"""The controller service as its own process, on a `FakeStore` kept in the file $FAKE_STORE."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from controllers.service import Settings, main
+from schemas.errors import StoreError
+from testbed.stores.contract import Store
+from testbed.stores.fake import FakeStore
+
+
+def fake(path: Path) -> FakeStore:
+    """Half of the OSDs hot, all of the time."""
+    hot = {osd: 97.0 if osd < 4 else 5.0 for osd in range(8)}
+    return FakeStore(pressures=lambda _: hot, hot=lambda _: frozenset(range(4)), path=path)
+
+
+@contextmanager
+def open_fake(settings: Settings, sensing: bool) -> Iterator[Store]:
+    """The store in the file; unreachable while a file `down` lies beside it."""
+    path = Path(os.environ["FAKE_STORE"])
+    if path.with_name("down").exists():
+        raise StoreError("no monitor answers")
+    yield fake(path)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], open_fake))

@@ -1,0 +1,269 @@
+"""The control loop on an in-memory store and a virtual clock: order, failures, restoring."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import naughty
+import pytest
+from virtual import VirtualClock, run_loop
+
+from controllers.decider import ChildDecider
+from controllers.loop import EXIT_FAILED, EXIT_NOT_RESTORED, EXIT_POLICY, EXIT_STOPPED
+from controllers.registry import create, find
+from testbed.stores.contract import (
+    PRIMARY_AFFINITY,
+    Action,
+    Effect,
+    MoveReplica,
+    Needs,
+    ReweightByUtilization,
+    SetBalancer,
+    SetPrimaryAffinity,
+    SwapPrimary,
+)
+from testbed.stores.fake import FakeStore
+
+
+def hot(number: int) -> dict[int, float]:
+    return {osd: 97.0 if osd < 4 else 5.0 for osd in range(8)}
+
+
+def untouched(store: FakeStore) -> bool:
+    fresh = FakeStore()
+    return store.save() == fresh.save()
+
+
+class Scripted:
+    """Returns what it is told, step by step; then nothing."""
+
+    name = "scripted"
+
+    def __init__(self, *steps: object, acts: frozenset[str] = frozenset({PRIMARY_AFFINITY})):
+        self._steps = steps
+        self.needs = Needs(frozenset({"pressure", "osds", "pgs"}), acts)
+
+    def parameters(self):
+        return {}
+
+    def initial(self):
+        return {"n": 0}
+
+    def decide(self, state, observation):
+        n = state["n"]
+        step = self._steps[n] if n < len(self._steps) else []
+        return {"n": n + 1}, step
+
+
+def test_senses_decides_acts_and_puts_back(tmp_path):
+    store = FakeStore(pressures=hot)
+    during = []
+
+    class Watched(FakeStore):
+        def act(self, actions):
+            during.append(json.loads((tmp_path / "saved.json").read_text()))
+            return super().act(actions)
+
+    store = Watched(pressures=hot)
+    outcome, journal = run_loop(tmp_path, store, create(find("dlr"), {}, 1))
+    assert (outcome.code, outcome.reason, outcome.steps) == (EXIT_STOPPED, "stopped", 5)
+    # What was found was on disk before the first action.
+    assert during[0] == FakeStore().save()
+    assert [len(step["actions"]) for step in journal.steps] == [4, 4, 0, 0, 0]
+    assert untouched(store)
+    assert not (tmp_path / "saved.json").exists()
+    assert journal.footer is not None
+    assert journal.footer["reason"] == "stopped"
+    assert [effect["message"] for effect in journal.footer["restored"]] == ["put back"]
+
+
+def test_steps_are_at_multiples_of_the_interval_after_a_first_sense(tmp_path):
+    store = FakeStore(pressures=hot)
+    _, journal = run_loop(tmp_path, store, create(find("dlr"), {}, 1), interval_s=20)
+    assert [step["t_s"] for step in journal.steps] == [20, 40, 60, 80, 100]
+    assert [step["observation"]["t_s"] for step in journal.steps] == [20, 40, 60, 80, 100]
+    assert store.senses == 6
+
+
+def test_a_policy_that_needs_no_pressure_starts_at_once(tmp_path):
+    store = FakeStore(hot=lambda _: frozenset({1}))
+    _, journal = run_loop(tmp_path, store, create(find("oracle"), {}, 1), steps=2)
+    assert [step["t_s"] for step in journal.steps] == [0, 20]
+    assert len(journal.steps[0]["actions"]) == 1
+
+
+def test_a_late_step_is_not_made_up_for(tmp_path):
+    clock = VirtualClock()
+
+    class Slow(FakeStore):
+        def sense(self, senses):
+            if self.senses == 2:
+                clock.now += 47
+            return super().sense(senses)
+
+    _, journal = run_loop(tmp_path, Slow(), create(find("dlr"), {}, 1), steps=4, clock=clock)
+    assert [step["t_s"] for step in journal.steps] == [20, 40, 100, 120]
+
+
+def test_a_stop_ends_the_wait(tmp_path):
+    clock = VirtualClock(stop_at=50)
+    store = FakeStore(pressures=hot)
+    policy = create(find("dlr"), {}, 1)
+    outcome, journal = run_loop(tmp_path, store, policy, steps=None, clock=clock)
+    assert (outcome.code, clock.now, len(journal.steps)) == (EXIT_STOPPED, 50, 2)
+    assert untouched(store)
+
+
+@pytest.mark.parametrize("kind", ["fail_senses", "fail_acts"])
+def test_single_failures_are_journalled_and_survived(tmp_path, kind):
+    store = FakeStore(pressures=hot, **{kind: frozenset({1, 3})})
+    policy = create(find("dlr"), {}, 1)
+    outcome, journal = run_loop(tmp_path, store, policy, steps=8)
+    assert outcome.code == EXIT_STOPPED
+    errors = [step["error"] for step in journal.steps if step["error"]]
+    word = "sense" if kind == "fail_senses" else "act"
+    assert errors
+    assert all(error.startswith(f"{word}: {word} ") for error in errors)
+    assert len(journal.steps) == 8
+    assert untouched(store)
+
+
+def test_three_failures_in_a_row_end_it(tmp_path):
+    store = FakeStore(pressures=hot, fail_senses=frozenset({3, 4, 5}))
+    policy = create(find("dlr"), {}, 1)
+    outcome, journal = run_loop(tmp_path, store, policy, steps=20)
+    assert outcome.code == EXIT_FAILED
+    assert "3 steps in a row failed" in outcome.reason
+    assert len(journal.steps) == 5
+    assert untouched(store)
+
+
+def test_a_refused_action_is_a_failed_act(tmp_path):
+    class Refusing(FakeStore):
+        def act(self, actions):
+            return [Effect(False, "the monitor said no") for _ in actions]
+
+    policy = create(find("dlr"), {}, 1)
+    outcome, journal = run_loop(tmp_path, Refusing(pressures=hot), policy)
+    assert outcome.code == EXIT_FAILED
+    assert journal.steps[0]["error"] == "act: 4 of 4 actions failed: the monitor said no"
+    assert journal.steps[0]["effects"][0]["ok"] is False
+
+
+def test_a_sense_that_is_no_number_is_a_failed_sense(tmp_path):
+    store = FakeStore(pressures=lambda n: {0: math.nan if n == 2 else 5.0})
+    outcome, journal = run_loop(tmp_path, store, create(find("dlr"), {}, 1))
+    assert outcome.code == EXIT_STOPPED
+    assert [bool(step["error"]) for step in journal.steps] == [False, True, False, False, False]
+
+
+FIRST_PG = FakeStore().pgs()[0]
+STRANGER = next(osd for osd in range(8) if osd not in FIRST_PG.up)
+ALL = frozenset({"primary-affinity", "pg-upmap", "reweight-by-utilization", "balancer"})
+ILLEGAL: list[tuple[Action | object, str]] = [
+    (SetPrimaryAffinity(99, 0.5), "no osd.99"),
+    (SetPrimaryAffinity(0, 1.5), "from 0 to 1"),
+    (SetPrimaryAffinity(0, -0.1), "from 0 to 1"),
+    (SetPrimaryAffinity(0, math.nan), "from 0 to 1"),
+    (SetPrimaryAffinity(0, "high"), "from 0 to 1"),  # type: ignore[arg-type]
+    (SetPrimaryAffinity("0", 0.5), "no osd.0"),  # type: ignore[arg-type]
+    (SetPrimaryAffinity([0], 0.5), "malformed"),  # type: ignore[arg-type]
+    (SwapPrimary(FIRST_PG.id, STRANGER), "holds no replica"),
+    (SwapPrimary("9.99", 0), "no placement group"),
+    (MoveReplica(FIRST_PG.id, STRANGER, 0), "holds no replica"),
+    (MoveReplica(FIRST_PG.id, FIRST_PG.up[0], FIRST_PG.up[1]), "holds a replica of it already"),
+    (ReweightByUtilization(oload=90), "above 100"),
+    (ReweightByUtilization(max_change=0), "above 0"),
+    (SetBalancer("crush-compat"), "upmap or none"),
+    ("affinity", "not an action"),
+]
+
+
+@pytest.mark.parametrize(("action", "words"), ILLEGAL)
+def test_an_illegal_action_ends_the_controller_and_nothing_of_it_is_done(tmp_path, action, words):
+    good = SetPrimaryAffinity(3, 0.5)
+    store = FakeStore()
+    policy = Scripted([good], [SetPrimaryAffinity(4, 0.5), action], acts=ALL)
+    outcome, journal = run_loop(tmp_path, store, policy)
+    assert outcome.code == EXIT_POLICY
+    assert words in outcome.reason
+    assert words in journal.steps[-1]["error"]
+    assert len(journal.steps) == 2
+    assert store.acts == 1
+    assert untouched(store)
+
+
+def test_an_action_that_the_policy_did_not_declare_is_illegal(tmp_path):
+    outcome, _ = run_loop(tmp_path, FakeStore(), Scripted([SetBalancer("upmap")]))
+    assert outcome.code == EXIT_POLICY
+    assert "do not declare" in outcome.reason
+
+
+def test_two_orders_for_one_thing_are_illegal(tmp_path):
+    step = [SetPrimaryAffinity(1, 0.5), SetPrimaryAffinity(1, 0.7)]
+    outcome, _ = run_loop(tmp_path, FakeStore(), Scripted(step))
+    assert "second order" in outcome.reason
+
+
+BAD = {
+    "raises": ('raise KeyError("osd")', "decide() raised KeyError: 'osd' (policy.py line"),
+    "hangs": ("time.sleep(60)", "took more than 0.5 s"),
+    "spins": ("while True: pass", "took more than 0.5 s"),
+    "exits": ("os._exit(7)", "process ended with code 7"),
+    "dies": ("os.kill(os.getpid(), 9)", "process ended with code -9"),
+    "returns-none": ("return None", "instead of (state, actions)"),
+    "bad-state": ("return {'n': {1, 2}}, []", "JSON cannot hold"),
+    "nan": ("return {'n': n}, [SetPrimaryAffinity(0, float('nan'))]", "from 0 to 1"),
+    "unknown-osd": ("return {'n': n}, [SetPrimaryAffinity(77, 0.5)]", "no osd.77"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(BAD))
+def test_a_policy_that_misbehaves_in_its_own_process(tmp_path, name):
+    bad, words = BAD[name]
+    dirs = [naughty.write(tmp_path / "outside", name, bad)]
+    store = FakeStore()
+    decider = ChildDecider(name, {}, 1, dirs, limit_s=0.5)
+    outcome, journal = run_loop(tmp_path, store, decider=decider, needs=decider.needs)
+    assert outcome.code == EXIT_POLICY
+    assert words in outcome.reason
+    assert [bool(step["error"]) for step in journal.steps] == [False, False, True]
+    assert untouched(store)
+
+
+def test_what_a_policy_prints_does_not_disturb_it(tmp_path):
+    bad = "print('hello', flush=True); return {'n': n + 1}, []"
+    dirs = [naughty.write(tmp_path / "outside", "chatty", bad)]
+    decider = ChildDecider("chatty", {}, 1, dirs)
+    outcome, _ = run_loop(tmp_path, FakeStore(), decider=decider, needs=decider.needs)
+    assert outcome.code == EXIT_STOPPED
+
+
+def test_restoring_is_tried_again(tmp_path):
+    store = FakeStore(pressures=hot)
+    store.fail_restores = 2
+    outcome, _ = run_loop(tmp_path, store, create(find("dlr"), {}, 1))
+    assert outcome.code == EXIT_STOPPED
+    assert untouched(store)
+
+
+def test_a_store_that_cannot_be_restored_keeps_the_saved_state(tmp_path):
+    store = FakeStore(pressures=hot)
+    store.fail_restores = 3
+    outcome, journal = run_loop(tmp_path, store, create(find("dlr"), {}, 1))
+    assert outcome.code == EXIT_NOT_RESTORED
+    assert "could not be put back" in outcome.reason
+    assert json.loads((tmp_path / "saved.json").read_text()) == FakeStore().save()
+    assert journal.footer is not None
+
+
+def test_nothing_is_done_when_the_state_cannot_be_saved(tmp_path):
+    class Unsaveable(FakeStore):
+        def save(self):
+            raise OSError("disk full")
+
+    outcome, journal = run_loop(tmp_path, Unsaveable(), create(find("dlr"), {}, 1))
+    assert outcome.code == EXIT_FAILED
+    assert "disk full" in outcome.reason
+    assert journal.steps == []

@@ -1,0 +1,126 @@
+"""Finding controllers, and refusing what is wrong with them in one sentence."""
+
+from __future__ import annotations
+
+import shutil
+
+import naughty
+import pytest
+
+from controllers.registry import BUILT_IN, available, code_hash, create, find, refuse_unoffered
+from schemas.errors import UserError
+from testbed.stores.contract import Needs
+
+
+def write(folder, name, text):
+    (folder / name).mkdir(parents=True)
+    (folder / name / "policy.py").write_text(text)
+    return folder
+
+
+def test_names_have_dashes_for_underscores():
+    assert find("dlr-pg").folder.name == "dlr_pg"
+    assert find("dlr_pg").name == "dlr-pg"
+
+
+def test_an_unknown_name_is_told_with_the_known_ones():
+    with pytest.raises(UserError, match="no controller 'drl': known are default, dlr, dlr-auto"):
+        find("drl")
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "words"),
+    [
+        ("dlr", {"theta_x": 1}, r"unknown parameter 'theta_x' \(allowed: theta_h, theta_i"),
+        ("dlr", {"theta_i": 2}, "'theta_i' is 2; allowed: 0 to 1"),
+        ("dlr", {"theta_i": "x"}, "must be a number"),
+        ("dlr", {"theta_i": True}, "must be a number"),
+        ("dlr", {"theta_i": float("nan")}, "must be a number"),
+        ("dlr-pg", {"max_swaps": 1.5}, "must be a whole number"),
+        ("dlr-pg", {"weigh": "mood"}, "allowed: bytes, count"),
+        ("default", {"x": 1}, r"\(allowed: none\)"),
+        ("upmap", {"x": 1}, r"\(allowed: none\)"),
+        ("oracle", {"affinity": -1}, "allowed: 0 to 1"),
+        ("reweight", {"oload": 90}, "allowed: 101 to"),
+        ("dlr-auto", {"fade": 1}, "allowed: 0 to 0.99"),
+    ],
+)
+def test_parameters_are_checked(name, parameters, words):
+    with pytest.raises(UserError, match=words):
+        create(find(name), parameters, 1)
+
+
+def test_the_defaults_are_the_papers():
+    policy = create(find("dlr"), {}, 1)
+    assert policy.parameters() == {"theta_h": 50.0, "theta_i": 0.2, "theta_l": 20.0}
+    assert create(find("dlr"), {"theta_i": 0.3}, 1).parameters()["theta_i"] == 0.3
+
+
+def test_every_built_in_takes_its_own_parameters_back():
+    for controller in available().values():
+        parameters = create(controller, {}, 1).parameters()
+        assert create(controller, parameters, 1).parameters() == parameters
+
+
+def test_needs_that_a_store_does_not_offer_are_named():
+    offers = Needs(frozenset({"osds"}), frozenset({"primary-affinity"}))
+    words = "dlr-pg cannot run on this Swift store, which cannot sense pgs nor sense pressure nor "
+    with pytest.raises(UserError, match=words + "change pg-upmap"):
+        refuse_unoffered("dlr-pg", create(find("dlr-pg"), {}, 1).needs, offers, "Swift")
+    refuse_unoffered("default", create(find("default"), {}, 1).needs, offers, "Swift")
+
+
+def test_a_controller_outside_is_found_and_may_import_its_neighbours(tmp_path):
+    naughty.write(tmp_path, "mine", "return {'n': helper()}, []")
+    (tmp_path / "mine" / "other.py").write_text("def helper():\n    return 41\n")
+    policy = tmp_path / "mine" / "policy.py"
+    policy.write_text("from .other import helper\n" + policy.read_text())
+    for dirs in ([tmp_path], [tmp_path / "mine"]):
+        controller = find("mine", dirs)
+        assert controller.outside
+        assert create(controller, {}, 1).name == "mine"
+    policy.write_text(policy.read_text().replace("return Policy()", "raise ValueError('no')"))
+    with pytest.raises(UserError, match=r"could not be created.*ValueError: no"):
+        create(find("mine", [tmp_path]), {}, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("import nothing_of_this_name", "does not load: ModuleNotFoundError"),
+        ("def create(:", "does not load: SyntaxError"),
+        ("x = 1", "defines no create"),
+        ("def create(p, s): return object()", "lacks name, needs, parameters"),
+    ],
+)
+def test_a_broken_controller_is_told_in_one_sentence(tmp_path, text, words):
+    with pytest.raises(UserError, match=words) as told:
+        create(find("mine", [write(tmp_path, "mine", text)]), {}, 1)
+    assert "\n" not in str(told.value)
+
+
+def test_the_policys_name_must_be_the_folders(tmp_path):
+    naughty.write(tmp_path, "mine", "return state, []")
+    shutil.move(tmp_path / "mine", tmp_path / "yours")
+    with pytest.raises(UserError, match="calls itself 'mine'"):
+        create(find("yours", [tmp_path]), {}, 1)
+
+
+def test_directories_are_checked(tmp_path):
+    with pytest.raises(UserError, match="no such directory"):
+        available([tmp_path / "none"])
+    with pytest.raises(UserError, match=r"no folder in it has a policy\.py"):
+        available([tmp_path])
+    with pytest.raises(UserError, match="has the name of the one in"):
+        available([write(tmp_path, "dlr", "")])
+
+
+def test_the_hash_is_of_contents_alone(tmp_path):
+    shutil.copytree(BUILT_IN / "dlr", tmp_path / "copy", ignore=shutil.ignore_patterns("*.pyc"))
+    one = code_hash(find("copy", [tmp_path]))
+    assert one == code_hash(find("dlr"))
+    (tmp_path / "copy" / "__pycache__").mkdir(exist_ok=True)
+    (tmp_path / "copy" / "__pycache__" / "x.pyc").write_bytes(b"1")
+    assert one == code_hash(find("copy", [tmp_path]))
+    (tmp_path / "copy" / "policy.py").write_text("# other\n")
+    assert one != code_hash(find("copy", [tmp_path]))

@@ -1,0 +1,276 @@
+"""The service as a real process, driven by the agent's verbs: stopped, killed, healed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import naughty
+import pytest
+import service_main
+
+from controllers import remote
+from controllers.control import Control, unpack
+from controllers.journal import read_journal
+from controllers.registry import find
+from controllers.replay import replay
+from controllers.service import check_settings
+from schemas.errors import StoreError, UserError
+from testbed.agent.contract import AgentConfig
+from testbed.stores.fake import FakeStore
+
+HERE = Path(__file__).parent
+UNIT = "hotbed-controller@{}.service"
+
+
+class Ground:
+    """A admin node in a folder: store, units, controllers; an `Agent` for the engine's side."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.store = folder / "store.json"
+        self.units = folder / "units"
+        self.units.mkdir()
+        self.control = Control(
+            service_main.open_fake,
+            folders=folder / "controllers",
+            configs=folder / "etc",
+            systemctl=[sys.executable, str(HERE / "fake_systemctl.py")],
+        )
+
+    def call(self, verb: str, payload=None, *, timeout_s: float = 60.0):
+        """As `Agent.call`: JSON there and back."""
+        function = getattr(self.control, verb.removeprefix("control-"))
+        return json.loads(json.dumps(function(json.loads(json.dumps(payload or {})))))
+
+    def changed(self) -> bool:
+        return service_main.fake(self.store).save() != FakeStore().save()
+
+    def pid(self, name: str) -> int:
+        return int((self.units / UNIT.format(name)).read_text())
+
+    def saved(self, name: str) -> Path:
+        return self.folder / "controllers" / name / "saved.json"
+
+    def log(self) -> str:
+        return (self.units / "log").read_text()
+
+
+def until(condition: Callable[[], object], seconds: float = 15) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come to that in time"
+        time.sleep(0.02)
+
+
+@pytest.fixture
+def ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ground]:
+    made = Ground(tmp_path)
+    root = HERE.parents[1]
+    monkeypatch.setenv("FAKE_STORE", str(made.store))
+    monkeypatch.setenv("FAKE_UNITS", str(made.units))
+    monkeypatch.setenv("FAKE_CONFIGS", str(tmp_path / "etc"))
+    monkeypatch.setenv("PYTHONPATH", str(root))
+    yield made
+    made.call("control-stop")
+
+
+def gone(pid: int) -> bool:
+    # The fake systemctl that started it has ended, so nobody here has to reap it.
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+def test_start_run_stop(ground):
+    started = remote.start(ground, "dlr", interval_s=0.1)
+    assert started["healed"] == []
+    until(ground.changed)
+    shown = remote.status(ground)
+    assert shown["running"] == "dlr"
+    until(lambda: remote.status(ground)["controllers"][0]["last"])
+    stopped = remote.stop(ground)
+    assert (stopped["name"], stopped["was_running"], stopped["code"]) == ("dlr", True, 0)
+    assert stopped["reason"] == "stopped"
+    assert not ground.changed()
+    path = remote.fetch_journal(ground, "dlr", ground.folder / "fetched.jsonl")
+    journal = read_journal(path)
+    assert journal.header["parameters"]["theta_h"] == 50
+    assert journal.footer is not None
+    assert replay(journal).equal
+    assert replay(journal).same_code
+
+
+def test_kill_9_is_healed_by_the_next_start(ground):
+    remote.start(ground, "dlr", interval_s=0.1)
+    until(ground.changed)
+    pid = ground.pid("dlr")
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: gone(pid))
+    assert ground.changed()
+    assert ground.saved("dlr").exists()
+    assert remote.status(ground)["controllers"][0]["leftover"]
+    started = remote.start(ground, "default", interval_s=0.1)
+    assert [effect["ok"] for effect in started["healed"]] == [True]
+    assert not ground.changed()
+    assert not ground.saved("dlr").exists()
+
+
+def test_kill_9_is_healed_by_stop(ground):
+    remote.start(ground, "dlr-pg", interval_s=0.1)
+    until(ground.changed)
+    os.kill(ground.pid("dlr-pg"), signal.SIGKILL)
+    until(lambda: gone(ground.pid("dlr-pg")))
+    assert ground.changed()
+    stopped = remote.stop(ground)
+    assert not stopped["was_running"]
+    assert len(stopped["healed"]) == 1
+    assert not ground.changed()
+    assert remote.stop(ground)["healed"] == []
+
+
+def test_kill_9_is_healed_by_exec_stop_post(ground):
+    remote.start(ground, "oracle", interval_s=0.1)
+    until(ground.changed)
+    os.kill(ground.pid("oracle"), signal.SIGKILL)
+    until(lambda: gone(ground.pid("oracle")))
+    config = str(ground.folder / "etc" / "oracle.json")
+    assert service_main.main(["--restore", config], service_main.open_fake) == 0
+    assert not ground.changed()
+    assert service_main.main(["--restore", config], service_main.open_fake) == 0
+
+
+def test_kill_9_takes_the_policys_process_along(ground):
+    dirs = [naughty.write(ground.folder / "outside", "sleepy", "time.sleep(600)", good=0)]
+    remote.start(ground, "sleepy", interval_s=0.1, controllers_dirs=dirs)
+    pid = ground.pid("sleepy")
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    until(lambda: children.read_text().split())
+    child = int(children.read_text().split()[0])
+    os.kill(pid, signal.SIGKILL)
+    until(lambda: gone(child))
+
+
+def test_sigint_restores_too(ground):
+    remote.start(ground, "dlr", interval_s=0.1)
+    until(ground.changed)
+    os.kill(ground.pid("dlr"), signal.SIGINT)
+    until(lambda: gone(ground.pid("dlr")))
+    assert not ground.changed()
+    assert not ground.saved("dlr").exists()
+
+
+def test_a_policy_from_outside_that_raises_ends_with_its_reason(ground):
+    dirs = [naughty.write(ground.folder / "outside", "bad-one", "raise ValueError('oops')")]
+    remote.start(ground, "bad-one", interval_s=0.1, controllers_dirs=dirs)
+    until(lambda: gone(ground.pid("bad-one")))
+    stopped = remote.stop(ground, "bad-one")
+    assert stopped["code"] == 3
+    assert "ValueError: oops (policy.py line" in stopped["reason"]
+    assert not ground.changed()
+
+
+def test_one_controller_at_a_time(ground):
+    remote.start(ground, "dlr", interval_s=0.1)
+    with pytest.raises(UserError, match="controller dlr is running on this testbed; stop it"):
+        remote.start(ground, "oracle", interval_s=0.1)
+    with pytest.raises(UserError, match="oracle is not running, but dlr is"):
+        remote.stop(ground, "oracle")
+
+
+def test_stopping_nothing_is_no_error(ground):
+    stopped = remote.stop(ground)
+    assert (stopped["name"], stopped["was_running"]) == (None, False)
+
+
+def test_a_start_that_fails_says_why(ground):
+    (ground.folder / "down").touch()
+    with pytest.raises(StoreError, match="no monitor answers"):
+        remote.start(ground, "dlr", interval_s=0.1)
+    (ground.folder / "down").unlink()
+    assert remote.status(ground)["running"] is None
+
+
+def test_each_start_has_its_own_journal(ground):
+    for _ in range(3):
+        remote.start(ground, "default", interval_s=0.1)
+        remote.stop(ground)
+    names = sorted(path.name for path in (ground.folder / "controllers/default").glob("*.jsonl"))
+    assert names == ["journal.1.jsonl", "journal.2.jsonl", "journal.jsonl"]
+
+
+def test_the_log_of_one_that_never_ran(ground):
+    with pytest.raises(UserError, match="upmap has no journal"):
+        remote.journal_text(ground, "upmap")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"name": "../x"}, "no controller's name"),
+        ({"interval_s": 0}, "allowed: 0.1 to 86400 seconds"),
+        ({"interval_s": "soon"}, "allowed: 0.1 to 86400 seconds"),
+        ({"signal": "mood"}, "allowed: node, osd, op_r_latency"),
+        ({"seed": 1.5}, "whole number"),
+        ({"parameters": 3}, "mapping"),
+        ({"colour": "red"}, "unknown field 'colour'"),
+    ],
+)
+def test_settings_are_checked_on_the_admin_node_as_well(ground, change, words):
+    payload = {"name": "dlr", "seed": 1, "interval_s": 1.0, "signal": "node"} | change
+    with pytest.raises(UserError, match=words):
+        ground.call("control-start", payload)
+
+
+def test_a_missing_setting_is_named():
+    with pytest.raises(UserError, match="'signal' is missing"):
+        check_settings({"name": "dlr", "seed": 1, "interval_s": 1.0})
+
+
+def test_bad_parameters_are_refused_before_anything_is_sent():
+    class Nobody:
+        def call(self, *arguments: object, **options: object) -> None:
+            raise AssertionError("something was sent")
+
+    with pytest.raises(UserError, match="theta_x"):
+        remote.start(Nobody(), "dlr", parameters={"theta_x": 1})  # type: ignore[arg-type]
+
+
+def test_what_is_packed_is_unpacked(tmp_path):
+    naughty.write(tmp_path, "mine", "return state, []")
+    (tmp_path / "mine" / "__pycache__").mkdir()
+    (tmp_path / "mine" / "__pycache__" / "x.pyc").write_bytes(b"x")
+    code = remote.pack(find("mine", [tmp_path]))
+    assert code == remote.pack(find("mine", [tmp_path]))
+    unpack(code, tmp_path / "there")
+    files = [p.relative_to(tmp_path / "there").as_posix() for p in (tmp_path / "there").rglob("*")]
+    assert sorted(files) == ["mine", "mine/policy.py"]
+
+
+def test_an_archive_that_leads_out_is_refused(tmp_path):
+    import base64
+    import io
+    import tarfile
+
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo("../evil"), io.BytesIO())
+    with pytest.raises(UserError, match="no plain file"):
+        unpack(base64.b64encode(buffer.getvalue()).decode(), tmp_path / "in")
+    with pytest.raises(UserError, match="no base64 tar"):
+        unpack("%%%", tmp_path / "in")
+    assert not (tmp_path / "evil").exists()
+
+
+def test_the_agent_knows_the_verbs():
+    from testbed.agent.__main__ import find as find_verb
+
+    for verb in ("start", "stop", "status", "log"):
+        assert callable(find_verb(f"control-{verb}"))
+    assert AgentConfig("t", "ceph", ()).testbed == "t"
