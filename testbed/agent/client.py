@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 from schemas.errors import HotbedError, RemoteError, StoreError, UserError
@@ -42,7 +42,9 @@ class AgentClient:
             raise RemoteError(f"hotbed-agent {verb} on node {self._shell.node} said nothing: {why}")
         return result_of(verb, lines[-1])
 
-    def stream(self, verb: str, payload: Mapping[str, Any] | None = None) -> Iterator[Any]:
+    def stream(
+        self, verb: str, payload: Mapping[str, Any] | None = None
+    ) -> Generator[Any, None, None]:
         """The answers of a verb that streams, as they come; closing the iterator ends it."""
         process = self._shell.popen([PROGRAM, verb])
         assert process.stdin is not None and process.stdout is not None
