@@ -1,10 +1,10 @@
 // Package layers is a copy-on-write disk made of a chain of sparse files, bottom to top.
 //
-// Every 4 KiB block is read from the topmost layer that has it and written to the top layer; a block
-// that no layer has reads as zeros. What a layer has is what its file system says it has: a hole is
-// an absent block, anything else (a block of written zeros too) is data. Nothing but the files is
-// kept, and no block is ever punched out, so whatever was written survives a kill -9 and is found
-// again at the next open.
+// Every 4 KiB block is read from the topmost layer that has it and written to the top layer; a
+// block that no layer has reads as zeros. What a layer has is what its file system says it has: a
+// hole is an absent block, anything else (a block of written zeros too) is data. Nothing but the
+// files is kept, and no block is ever punched out, so whatever was written survives a kill -9 and
+// is found again at the next open.
 //
 // Copy layers only with tools that keep holes as they are (`cp --sparse=auto`, the default);
 // `cp --sparse=always` and `fallocate --dig-holes` turn written zeros into absent blocks.
@@ -110,9 +110,9 @@ func (d *Disk) Prefetch(off int64, n int) {
 	}
 }
 
-// WriteAt writes p at offset off into the top layer. Blocks that p covers only in part are completed
-// from below first. When it returns, the bytes are in the top layer's page cache: they survive the
-// death of this process, not that of the machine (see Sync).
+// WriteAt writes p at offset off into the top layer. Blocks that p covers only in part are
+// completed from below first. When it returns, the bytes are in the top layer's page cache: they
+// survive the death of this process, not that of the machine (see Sync).
 func (d *Disk) WriteAt(p []byte, off int64) (int, error) {
 	if err := d.check(off, len(p)); err != nil {
 		return 0, err

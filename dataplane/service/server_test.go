@@ -117,8 +117,8 @@ func poisson(m Model, rho float64, n int, bytes int64, rng *rand.Rand) []Request
 }
 
 // The model itself, in virtual time and with enough requests, must be an M/G/1 queue: this is what
-// the test on the wall clock leans on. Consecutive seek distances are slightly correlated (a head at
-// the edge makes both neighbours long), which Pollaczek-Khinchine does not know: below 1 %.
+// the test on the wall clock leans on. Consecutive seek distances are slightly correlated (a head
+// at the edge makes both neighbours long), which Pollaczek-Khinchine does not know: below 1 %.
 func TestTheModelIsMG1(t *testing.T) {
 	m := disk()
 	for _, rho := range []float64{0.3, 0.5, 0.8} {

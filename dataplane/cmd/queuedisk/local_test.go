@@ -47,8 +47,8 @@ func start(t *testing.T, dir string, args ...string) *running {
 	r := &running{dir: dir, mount: filepath.Join(dir, "mount"), control: filepath.Join(dir, "control"),
 		pid: filepath.Join(dir, "pid")}
 	_ = os.Mkdir(r.mount, 0o700)
-	args = append([]string{"--layer", filepath.Join(dir, "base"), "--size", "64MiB", "--mount", r.mount,
-		"--control", r.control, "--pid-file", r.pid}, args...)
+	args = append([]string{"--layer", filepath.Join(dir, "base"), "--size", "64MiB",
+		"--mount", r.mount, "--control", r.control, "--pid-file", r.pid}, args...)
 	r.cmd = exec.Command(os.Args[0], args...)
 	r.cmd.Stderr = &r.stderr
 	if err := r.cmd.Start(); err != nil {
@@ -157,7 +157,8 @@ func TestKilledItIsUnmountedLazilyAndStartsAgain(t *testing.T) {
 	_ = r.cmd.Process.Kill()
 	_ = r.cmd.Wait()
 
-	out, _ := exec.Command(os.Args[0], "--layer", filepath.Join(dir, "base"), "--mount", r.mount).CombinedOutput()
+	out, _ := exec.Command(os.Args[0], "--layer", filepath.Join(dir, "base"),
+		"--mount", r.mount).CombinedOutput()
 	if !strings.Contains(string(out), "umount -l") {
 		t.Errorf("on the dead mount: %s", out)
 	}

@@ -26,8 +26,8 @@ import (
 
 // Both programs wait in system calls rather than compute. A goroutine in a system call keeps its
 // processor for up to 10 ms, and with as few processors as a small machine has cores the alarm's
-// goroutine then waits for one: on two cores the disk's alarm was late by 0.5 ms in the mean with two
-// processors and by 0.04 ms with eight, for less CPU time.
+// goroutine then waits for one: on two cores the disk's alarm was late by 0.5 ms in the mean with
+// two processors and by 0.04 ms with eight, for less CPU time.
 const (
 	serveProcs = 8
 	checkProcs = 16

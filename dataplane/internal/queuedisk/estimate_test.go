@@ -17,7 +17,8 @@ func checkConfig() CheckConfig {
 }
 
 // modelResponses is what a perfect disk would show, plus a constant delay.
-func modelResponses(c CheckConfig, requests []service.Request, extra time.Duration) []time.Duration {
+func modelResponses(c CheckConfig, requests []service.Request,
+	extra time.Duration) []time.Duration {
 	s := service.NewServer(c.Model, 0)
 	out := make([]time.Duration, len(requests))
 	for i, r := range requests {

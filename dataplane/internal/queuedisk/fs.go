@@ -77,8 +77,8 @@ func (f *file) Open(context.Context, uint32) (fs.FileHandle, uint32, syscall.Err
 	return nil, fuse.FOPEN_DIRECT_IO | fuse.FOPEN_PARALLEL_DIRECT_WRITES, fs.OK
 }
 
-// Read queues for the disk first and uses the wait to bring the data into the host's memory, so that
-// the host's own disk adds nothing unless it is slower than the model.
+// Read queues for the disk first and uses the wait to bring the data into the host's memory, so
+// that the host's own disk adds nothing unless it is slower than the model.
 func (f *file) Read(_ context.Context, _ fs.FileHandle, dest []byte, off int64) (
 	fuse.ReadResult, syscall.Errno) {
 	if off < 0 || off >= f.disk.Size() {

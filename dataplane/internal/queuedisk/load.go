@@ -14,8 +14,8 @@ import (
 	"hotbed/dataplane/service"
 )
 
-// checkWorkers bounds the reads in flight. At the loads of a check a queue this long is not seen, and
-// if it were, the wait for a worker would count: responses are timed from the intended start.
+// checkWorkers bounds the reads in flight. At the loads of a check a queue this long is not seen,
+// and if it were, the wait for a worker would count: responses are timed from the intended start.
 const checkWorkers = 192
 
 // aligned returns n bytes at an address that direct I/O accepts.

@@ -28,8 +28,8 @@ type Config struct {
 }
 
 // ErrBusy says that the disk was still in use when it was told to end.
-var ErrBusy = errors.New("the disk was still in use when it ended (detach its loop device first); " +
-	"it was detached and its remaining requests fail")
+var ErrBusy = errors.New("the disk was still in use when it ended " +
+	"(detach its loop device first); it was detached and its remaining requests fail")
 
 // Serve runs the disk until ctx is done or somebody unmounts it, and takes everything away again.
 func Serve(ctx context.Context, c Config) error {
@@ -95,8 +95,8 @@ func announce(ctx context.Context, c Config, shaper *Shaper, server *fuse.Server
 	return nil
 }
 
-// unmount lets waiting requests end, then unmounts. A disk in use gets two seconds to be let go; then
-// it is detached, and what still uses it sees errors once this process is gone.
+// unmount lets waiting requests end, then unmounts. A disk in use gets two seconds to be let go;
+// then it is detached, and what still uses it sees errors once this process is gone.
 func unmount(server *fuse.Server, shaper *Shaper, dir string) error {
 	shaper.SetShaping(false)
 	gone := make(chan struct{})

@@ -18,7 +18,9 @@ func TestBytes(t *testing.T) {
 }
 
 func TestRate(t *testing.T) {
-	for text, want := range map[string]float64{"60MB/s": 60e6, "1MiB/s": 1 << 20, "5e0": 5, "100": 100} {
+	for text, want := range map[string]float64{
+		"60MB/s": 60e6, "1MiB/s": 1 << 20, "5e0": 5, "100": 100,
+	} {
 		if got, err := Rate(text); err != nil || got != want {
 			t.Errorf("Rate(%q) = %g, %v; want %g", text, got, err, want)
 		}
