@@ -6,8 +6,10 @@ from pathlib import Path
 
 from controllers.contract import LoopPolicy
 from controllers.decide import Decider, InProcess
+from controllers.decider import ChildDecider
 from controllers.journal import Journal, JournalWriter, read_journal
 from controllers.loop import Loop, Outcome, Plan
+from controllers.registry import Controller, code_hash
 from controllers.saved import Saved
 from testbed.stores.contract import Needs, Store
 
@@ -43,18 +45,24 @@ def run_loop(
     *,
     decider: Decider | None = None,
     needs: Needs | None = None,
+    child: Controller | None = None,
     steps: int | None = 5,
     interval_s: float = 20,
     clock: VirtualClock | None = None,
 ) -> tuple[Outcome, Journal]:
     """Run a loop to its end; its outcome and its journal."""
+    name, parameters, mark = "child", {}, "0" * 64
+    if child is not None:
+        assert isinstance(decider, ChildDecider)
+        name, parameters, mark = child.name, decider.parameters, code_hash(child)
+        needs = decider.needs
     if decider is None:
         assert policy is not None
         decider, needs = InProcess(policy), policy.needs
     assert needs is not None
-    name = policy.name if policy else "child"
-    parameters = dict(policy.parameters()) if policy else {}
-    plan = Plan(name, needs, parameters, 1, interval_s, "node", "0" * 64, steps=steps)
+    if policy is not None:
+        name, parameters = policy.name, dict(policy.parameters())
+    plan = Plan(name, needs, parameters, 1, interval_s, "node", mark, steps=steps)
     path = folder / "journal.jsonl"
     with JournalWriter(path) as journal:
         outcome = Loop(

@@ -1,0 +1,242 @@
+"""`hotbed control`: run a controller on a deployed testbed, look at it, check its journal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hotbed.output import JsonFlag, emit
+from hotbed.views import TestbedOption
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from testbed.agent.client import AgentClient
+
+ControllersDir = Annotated[
+    list[Path] | None,
+    typer.Option("--controllers-dir", help="Folder of further controllers; may be repeated."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs."""
+    group = typer.Typer(no_args_is_help=True, help="Run a controller on a deployed testbed.")
+    app.add_typer(group, name="control")
+    for verb in (_list, _start, _stop, _status, _log, _replay):
+        verb(group)
+
+
+def _agent(testbed: str | None) -> AgentClient:
+    from testbed.agent.client import agent_client
+    from testbed.choose import choose_ready
+
+    return agent_client(choose_ready(testbed)[1])
+
+
+def _list(group: typer.Typer) -> None:
+    @group.command("list")
+    def list_(controllers_dir: ControllersDir = None, as_json: JsonFlag = False) -> None:
+        """List the controllers with their parameters."""
+        from controllers.registry import available, create
+
+        known = available(controllers_dir or ())
+        data = [
+            {
+                "name": name,
+                "folder": controller.folder,
+                "parameters": dict(create(controller, {}, 0).parameters()),
+            }
+            for name, controller in sorted(known.items())
+        ]
+        emit(data, as_json, lambda: _controllers_table(data))
+
+
+def _start(group: typer.Typer) -> None:
+    @group.command()
+    def start(
+        name: Annotated[str, typer.Argument(help="The controller, such as dlr.")],
+        *,
+        parameter: Annotated[
+            list[str] | None, typer.Option("--parameter", "-p", help="NAME=VALUE; repeat for more.")
+        ] = None,
+        seed: Annotated[int, typer.Option(help="The policy's seed.")] = 0,
+        interval: Annotated[float, typer.Option(help="Control interval, seconds.")] = 20.0,
+        signal: Annotated[str, typer.Option(help="node, osd or op_r_latency.")] = "node",
+        controllers_dir: ControllersDir = None,
+        testbed: TestbedOption = None,
+        as_json: JsonFlag = False,
+    ) -> None:
+        """Start a controller; what a killed one left is put back first."""
+        from controllers import remote
+
+        started = remote.start(
+            _agent(testbed),
+            name,
+            parameters=_parameters(parameter or []),
+            seed=seed,
+            interval_s=interval,
+            signal=signal,
+            controllers_dirs=controllers_dir or (),
+        )
+        emit(started, as_json, lambda: f"started: {started['name']}{_healed(started)}")
+
+
+def _stop(group: typer.Typer) -> None:
+    @group.command()
+    def stop(
+        name: Annotated[str | None, typer.Argument(help="May be left out.")] = None,
+        testbed: TestbedOption = None,
+        as_json: JsonFlag = False,
+    ) -> None:
+        """Stop the controller; the store is put back as it was found."""
+        from controllers import remote
+
+        stopped = remote.stop(_agent(testbed), name)
+        emit(stopped, as_json, lambda: _stopped(stopped))
+
+
+def _status(group: typer.Typer) -> None:
+    @group.command()
+    def status(testbed: TestbedOption = None, as_json: JsonFlag = False) -> None:
+        """Show which controller runs and how earlier ones ended."""
+        from controllers import remote
+
+        known = remote.status(_agent(testbed))
+        emit(known, as_json, lambda: _status_table(known))
+
+
+def _log(group: typer.Typer) -> None:
+    @group.command()
+    def log(
+        name: Annotated[str, typer.Argument(help="The controller.")],
+        out: Annotated[Path | None, typer.Option(help="Write the whole journal here.")] = None,
+        testbed: TestbedOption = None,
+        as_json: JsonFlag = False,
+    ) -> None:
+        """Show the journal of a controller's last run, a line a step."""
+        from controllers import remote
+        from controllers.journal import parse_journal
+
+        agent = _agent(testbed)
+        if out is not None:
+            emit({"journal": remote.fetch_journal(agent, name, out)}, as_json, lambda: str(out))
+            return
+        journal = parse_journal(remote.journal_text(agent, name), f"of {name}")
+        data = {"header": journal.header, "steps": journal.steps, "footer": journal.footer}
+        emit(data, as_json, lambda: _steps_table(data))
+
+
+def _replay(group: typer.Typer) -> None:
+    @group.command()
+    def replay(
+        journal: Annotated[Path, typer.Argument(help="A journal.jsonl.")],
+        controllers_dir: ControllersDir = None,
+        as_json: JsonFlag = False,
+    ) -> None:
+        """Recompute every decision of a journal; exit 1 at the first difference."""
+        from controllers.journal import read_journal
+        from controllers.replay import replay as recompute
+
+        found = recompute(read_journal(journal), controllers_dir or ())
+        emit(found, as_json, found.sentence)
+        if not found.equal:
+            raise typer.Exit(1)
+
+
+def _parameters(given: list[str]) -> dict[str, object]:
+    from schemas.errors import UserError
+
+    parameters: dict[str, object] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UserError(f"--parameter {text!r}: write NAME=VALUE, such as theta_i=0.3.")
+        parameters[name] = _value(value)
+    return parameters
+
+
+def _value(text: str) -> object:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _healed(result: Mapping[str, Any]) -> str:
+    return "; put back first what a killed controller had left" if result["healed"] else ""
+
+
+def _stopped(result: Mapping[str, Any]) -> str:
+    if not result["was_running"]:
+        return "no controller was running" + (
+            "; put back what a killed one had left" if result["healed"] else ""
+        )
+    return f"stopped: {result['name']} ({result['reason']}); the store is as it was found"
+
+
+def _table(*columns: str) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    return Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
+
+
+def _controllers_table(data: list[dict[str, Any]]) -> Table:
+    table = _table("controller", "parameters", "folder")
+    for row in data:
+        parameters = ", ".join(f"{k}={v}" for k, v in row["parameters"].items())
+        table.add_row(row["name"], parameters, str(row["folder"]))
+    return table
+
+
+def _status_table(known: Mapping[str, Any]) -> Table | str:
+    if not known["controllers"]:
+        return "no controller has run on this testbed; `hotbed control start NAME` starts one"
+    table = _table("controller", "state", "step", "last step", "ended")
+    for row in known["controllers"]:
+        last, outcome = row["last"] or {}, row["outcome"] or {}
+        state = "running" if row["running"] else "ended"
+        if row["leftover"]:
+            state = "killed (the store is not as it was: hotbed control stop)"
+        what = last.get("error") or (f"{last['actions']} actions" if last else "")
+        step = str(last.get("step", ""))
+        table.add_row(row["name"], state, step, what, outcome.get("reason", ""))
+    return table
+
+
+def _steps_table(data: Mapping[str, Any]) -> Table:
+    table = _table("step", "t (s)", "pressure (%)", "actions", "sense/decide/act (ms)", "error")
+    for step in data["steps"]:
+        pressure = (step["observation"] or {}).get("pressure", {})
+        spans = (step["sense_s"], step["decide_s"], step["act_s"])
+        table.add_row(
+            str(step["step"]),
+            f"{step['t_s']:.1f}",
+            " ".join(f"{value:.0f}" for value in list(pressure.values())[:16]),
+            _actions(step["actions"]),
+            " / ".join("-" if span is None else f"{span * 1000:.0f}" for span in spans),
+            step["error"] or "",
+        )
+    footer = data["footer"]
+    table.caption = f"ended: {footer['reason']}" if footer else "no end: it runs or was killed"
+    return table
+
+
+def _actions(actions: list[Mapping[str, Any]]) -> str:
+    """Affinities one by one, of everything else the count."""
+    words = [
+        f"osd.{action['osd']}={action['value']:.2f}"
+        for action in actions
+        if action["action"] == "SetPrimaryAffinity"
+    ]
+    counts: dict[str, int] = {}
+    for action in actions:
+        if action["action"] != "SetPrimaryAffinity":
+            counts[action["action"]] = counts.get(action["action"], 0) + 1
+    return " ".join(words[:8] + [f"{count} {name}" for name, count in counts.items()])

@@ -1,0 +1,136 @@
+"""`hotbed control` on the command line: what needs no testbed, and how it reports."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from hotbed import cli
+from testbed.stores.fake import FakeStore
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "controllers"))
+
+from virtual import run_loop
+
+from controllers.registry import create, find
+
+
+def hotbed(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        cli.main([*arguments])
+    said = capsys.readouterr()
+    return int(ended.value.code or 0), said.out, said.err
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Path:
+    hot = {osd: 97.0 if osd < 4 else 5.0 for osd in range(8)}
+    run_loop(tmp_path, FakeStore(pressures=lambda _: hot), create(find("dlr"), {}, 1))
+    return tmp_path / "journal.jsonl"
+
+
+def test_replay_tells_how_many_are_equal(capsys, journal):
+    code, out, _ = hotbed(capsys, "control", "replay", str(journal))
+    assert code == 0
+    assert "dlr: all 5 decisions are equal" in out
+
+
+def test_replay_fails_at_a_difference(capsys, journal):
+    journal.write_text(journal.read_text().replace('"osd":3,"value"', '"osd":5,"value"', 1))
+    code, out, _ = hotbed(capsys, "control", "replay", str(journal))
+    assert code == 1
+    assert "step 0: the actions differ" in out
+
+
+def test_replay_as_json(capsys, journal):
+    code, out, _ = hotbed(capsys, "control", "replay", str(journal), "--json")
+    assert code == 0
+    assert json.loads(out)["decisions"] == 5
+
+
+def test_replay_of_nothing_is_one_sentence(capsys, tmp_path):
+    code, _, err = hotbed(capsys, "control", "replay", str(tmp_path / "none"))
+    assert code == 2
+    assert err.startswith("hotbed: journal ")
+    assert "Traceback" not in err
+
+
+def test_list_shows_controllers_and_parameters(capsys):
+    code, out, _ = hotbed(capsys, "control", "list", "--json")
+    assert code == 0
+    found = {row["name"]: row["parameters"] for row in json.loads(out)}
+    assert found["dlr"] == {"theta_h": 50, "theta_i": 0.2, "theta_l": 20}
+    code, out, _ = hotbed(capsys, "control", "list")
+    assert "theta_h=50.0" in out
+
+
+class FakeAgent:
+    """Answers as the admin node does, and keeps what it was asked."""
+
+    def __init__(self, journal: str) -> None:
+        self.journal = journal
+        self.calls: list[tuple[str, dict]] = []
+
+    def call(self, verb, payload=None, *, timeout_s=60.0):
+        self.calls.append((verb, dict(payload or {})))
+        last = {"step": 4, "actions": 2, "error": None}
+        row = {"name": "dlr", "running": True, "last": last, "outcome": None, "leftover": False}
+        end = {"was_running": True, "reason": "stopped", "healed": []}
+        return {
+            "control-start": {"name": (payload or {}).get("name"), "journal": "/j", "healed": []},
+            "control-stop": {"name": "dlr"} | end,
+            "control-status": {"running": "dlr", "controllers": [row]},
+            "control-log": {
+                "text": self.journal[(payload or {}).get("offset", 0) :],
+                "offset": len(self.journal),
+                "size": len(self.journal),
+            },
+        }[verb]
+
+
+@pytest.fixture
+def agent(monkeypatch, journal):
+    from hotbed.verbs import control
+
+    made = FakeAgent(journal.read_text())
+    monkeypatch.setattr(control, "_agent", lambda testbed: made)
+    return made
+
+
+def test_start_sends_typed_parameters(capsys, agent):
+    words = ["start", "dlr", "-p", "theta_i=0.3", "--interval", "3.5", "--seed", "7"]
+    code, out, _ = hotbed(capsys, "control", *words)
+    assert (code, out) == (0, "started: dlr\n")
+    verb, payload = agent.calls[0]
+    assert verb == "control-start"
+    assert payload["parameters"] == {"theta_i": 0.3}
+    assert (payload["interval_s"], payload["seed"], payload["signal"]) == (3.5, 7, "node")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["-p", "theta_i"], "write NAME=VALUE"),
+        (["-p", "theta_i=9"], "allowed: 0 to 1"),
+        (["--signal", "mood"], "allowed: node, osd, op_r_latency"),
+        (["--interval", "0"], "allowed: 0.1 to 86400"),
+    ],
+)
+def test_mistakes_are_one_sentence_and_nothing_is_sent(capsys, agent, words, said):
+    code, _, err = hotbed(capsys, "control", "start", "dlr", *words)
+    assert code == 2
+    assert said in err
+    assert agent.calls == []
+
+
+def test_stop_status_and_log(capsys, agent, tmp_path):
+    assert "stopped: dlr (stopped)" in hotbed(capsys, "control", "stop")[1]
+    assert "running" in hotbed(capsys, "control", "status")[1]
+    out = hotbed(capsys, "control", "log", "dlr")[1]
+    assert "osd.0=0.25" in " ".join(out.split()) or "osd.0=0.26" in out
+    code, _, _ = hotbed(capsys, "control", "log", "dlr", "--out", str(tmp_path / "copy.jsonl"))
+    assert code == 0
+    assert (tmp_path / "copy.jsonl").read_text() == agent.journal
