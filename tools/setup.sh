@@ -32,8 +32,7 @@ if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
         "the tools listed in $packages_file by hand and use environment.yml for Python"
 fi
 
-log=$(mktemp "${TMPDIR:-/tmp}/hotbed-setup.XXXXXX")
-trap 'rm -f "$log"' EXIT
+log=.setup.log # what the last step printed
 trap 'printf "\nsetup: interrupted; call make setup again to go on\n" >&2; exit 130' INT TERM
 
 # One set-up at a time in a clone. What a step starts inherits the lock: when this process is killed,
