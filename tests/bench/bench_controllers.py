@@ -1,0 +1,125 @@
+"""Controller overhead, as in the DLR paper's figure 11: seconds to sense, to decide and to act.
+
+On eight OSDs it is measured on a deployed testbed when there is one that nobody uses; for 1000
+nodes the transport alone is a stand-in (transport.py): monitor, store and policy are real.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+from transport import Monitors, Probes, config
+
+from controllers import remote
+from controllers.decider import ChildDecider
+from controllers.journal import parse_journal
+from schemas.errors import HotbedError
+from testbed.agent.client import agent_client
+from testbed.agent.monitor import Monitor
+from testbed.agent.sense import NodeSensor
+from testbed.choose import choose_ready, existing
+from testbed.stores.ceph import CephStore, Connection
+from testbed.stores.contract import observation_to_json
+from testbed.stores.fake import FakeStore
+
+TOGGLE = Path(__file__).resolve().parent / "controllers"
+STEPS = 5
+INTERVAL_S = 2.0
+
+
+def result(name: str, values: list[float], limit: float | None, note: str = "") -> dict[str, Any]:
+    """A bench's result: the largest of `values` counts."""
+    median = f"median {statistics.median(values):.3g} s"
+    return {
+        "name": name,
+        "value": max(values),
+        "unit": "s",
+        "limit": limit,
+        "n": len(values),
+        "note": f"largest; {median}" + (f"; {note}" if note else ""),
+    }
+
+
+def on_testbed() -> list[dict[str, Any]]:
+    """Sense, decide and act on a deployed testbed, every OSD's affinity changed in every step."""
+    name = "sense + decide + act on a testbed"
+    try:
+        if not existing():
+            raise HotbedError("no testbed; `hotbed up` and `hotbed deploy` make one")
+        agent = agent_client(choose_ready()[1])
+        if remote.status(agent)["running"]:
+            raise HotbedError("a controller is running on the testbed")
+        remote.start(agent, "toggle", interval_s=INTERVAL_S, controllers_dirs=[TOGGLE])
+        try:
+            time.sleep((STEPS + 1.5) * INTERVAL_S)
+        finally:
+            remote.stop(agent, "toggle")
+        journal = parse_journal(remote.journal_text(agent, "toggle"), "of toggle")
+        steps = [step for step in journal.steps if step["error"] is None]
+        if not steps:
+            raise HotbedError(f"no step came to an end: {journal.footer}")
+    except HotbedError as error:
+        return [{"name": name, "value": None, "limit": 0.5, "unit": "s", "note": str(error)}]
+    osds = len(steps[0]["observation"]["osds"])
+    spans = {key: [step[key] for step in steps] for key in ("sense_s", "decide_s", "act_s")}
+    totals = [sum(parts) for parts in zip(*spans.values(), strict=True)]
+    parts = ", ".join(f"{key} {statistics.median(values):.3f}" for key, values in spans.items())
+    return [result(f"{name}, {osds} OSDs", totals, 0.5, parts)]
+
+
+def at_scale(count: int) -> dict[str, Any]:
+    """Sense and decide with DLR over `count` nodes."""
+    nodes = config(count)
+    decider = ChildDecider("dlr", {}, 0)
+    probes = Probes(nodes.nodes)
+    monitor = Monitor(nodes.nodes, probes.open)
+    try:
+        sensor = NodeSensor(nodes, monitor)
+        store = CephStore(Connection(Monitors(count)), sensor)  # type: ignore[arg-type]
+        values, state = [], decider.initial()
+        for _ in range(STEPS):
+            time.sleep(0.2)
+            start = time.perf_counter()
+            observation = store.sense(decider.needs.senses)
+            decision = decider.decide(state, observation_to_json(observation))
+            values.append(time.perf_counter() - start)
+            state = decision.state
+            if sensor.lost or len(decision.actions) != count // 2:
+                raise HotbedError(f"{len(sensor.lost)} of {count} nodes lost")
+    finally:
+        monitor.close()
+        probes.close()
+        decider.close()
+    return result(f"sense + decide, {count} nodes", values, 2.0, "stand-in transport")
+
+
+def dlr_pg(osds: int, pgs: int) -> dict[str, Any]:
+    """A decision of dlr-pg with half of the OSDs hot: the most that it has to compute."""
+    hot = {osd: 97.0 if osd % 2 else 5.0 for osd in range(osds)}
+    store = FakeStore(osds, pgs, pressures=lambda _: hot)
+    decider = ChildDecider("dlr-pg", {"max_swaps": 1000, "horizon": 100}, 0)
+    seen = observation_to_json(store.sense(decider.needs.senses))
+    values = []
+    try:
+        for _ in range(STEPS):
+            start = time.perf_counter()
+            decision = decider.decide(decider.initial(), seen)
+            values.append(time.perf_counter() - start)
+    finally:
+        decider.close()
+    note = f"{len(decision.actions)} swaps"
+    return result(f"dlr-pg decides, {osds} OSDs, {pgs} PGs", values, None, note)
+
+
+def main() -> None:
+    """Print the results."""
+    results = [at_scale(8), at_scale(1000), dlr_pg(8, 128), dlr_pg(1000, 32768)]
+    print(json.dumps(results + on_testbed()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""Stand-ins for what the bench has no machines for: probes of N nodes, and a monitor.
+
+A process answers for all probes over socket pairs, a line a request as probe.py does, with
+counters that advance; the monitor answers with a recorded `osd dump` and `osd tree` of Ceph 16.2
+enlarged to N OSDs. All that senses, parses and decides is the real code.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import selectors
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+from testbed.agent.contract import AgentConfig, AgentNode
+
+DATA = Path(__file__).resolve().parents[1] / "data" / "ceph" / "16.2.15"
+
+
+def config(count: int) -> AgentConfig:
+    """`count` nodes with one OSD each; every other one is hot (see `serve`)."""
+    nodes = tuple(
+        AgentNode(f"n{i}", f"10.0.{i // 250}.{i % 250}", ("osd",), "io_pressure", "/p", osds=(i,))
+        for i in range(count)
+    )
+    return AgentConfig(testbed="bench", store="ceph", nodes=nodes)
+
+
+class Probes:
+    """The probes of all nodes, in one child process."""
+
+    def __init__(self, nodes: tuple[AgentNode, ...]) -> None:
+        _raise_file_limit(2 * len(nodes) + 100)
+        pairs = {node.name: socket.socketpair() for node in nodes}
+        self._ours = {name: ours for name, (ours, _) in pairs.items()}
+        self._pid = os.fork()
+        if self._pid == 0:
+            for ours, _ in pairs.values():
+                ours.close()
+            _serve([theirs for _, theirs in pairs.values()])
+            os._exit(0)
+        for _, theirs in pairs.values():
+            theirs.close()
+
+    def open(self, node: AgentNode) -> SocketChannel:
+        """An `Opener` for `testbed.agent.monitor.Monitor`."""
+        return SocketChannel(self._ours[node.name])
+
+    def close(self) -> None:
+        """End the child: it leaves when every socket is closed."""
+        for ours in self._ours.values():
+            ours.close()
+        os.waitpid(self._pid, 0)
+
+
+class SocketChannel:
+    """A `Channel` over a socket."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+
+    def fileno(self) -> int:
+        """See `Channel`."""
+        return self._socket.fileno()
+
+    def send(self, data: bytes) -> None:
+        """See `Channel`."""
+        self._socket.sendall(data)
+
+    def close(self) -> None:
+        """See `Channel`."""
+        self._socket.close()
+
+
+def _serve(sockets: list[socket.socket]) -> None:
+    with selectors.DefaultSelector() as selector:
+        for number, sock in enumerate(sockets):
+            selector.register(sock, selectors.EVENT_READ, number)
+        while selector.get_map():
+            for key, _ in selector.select():
+                sock, number = key.fileobj, key.data
+                assert isinstance(sock, socket.socket)
+                request = sock.recv(4096)
+                if not request:
+                    selector.unregister(sock)
+                    continue
+                sock.sendall(_answer(int(request.split()[-1]), 0.97 if number % 2 else 0.04))
+
+
+def _answer(seq: int, pressure: float) -> bytes:
+    now = time.monotonic()
+    sample = {
+        "seq": seq,
+        "t": now,
+        "wall": time.time(),
+        "pressure_us": int(now * 1e6 * pressure),
+        "cpu": [int(now * 100)] * 8,
+        "cpus": 2,
+        "cpu_us": int(now * 1e5),
+        "disk": [[int(now * 100)] * 7],
+        "net": [int(now * 1e6), int(now * 1e6)],
+        "osd_us": {},
+    }
+    return json.dumps(sample).encode() + b"\n"
+
+
+def _raise_file_limit(files: int) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < files:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(files, hard), hard))
+
+
+class Monitors:
+    """A `RawRados` whose cluster has `count` OSDs; affinities can be changed."""
+
+    def __init__(self, count: int) -> None:
+        self._dump = json.loads((DATA / "osd_dump.json").read_text())
+        tree = json.loads((DATA / "osd_tree.json").read_text())
+        pattern = self._dump["osds"][0]
+        self._dump["osds"] = [pattern | {"osd": number} for number in range(count)]
+        osd = next(node for node in tree["nodes"] if node["type"] == "osd")
+        host = next(node for node in tree["nodes"] if node["type"] == "host")
+        tree["nodes"] = [osd | {"id": i, "name": f"osd.{i}"} for i in range(count)] + [
+            host | {"id": -2 - i, "name": f"n{i}", "children": [i]} for i in range(count)
+        ]
+        self._answers = {
+            "osd tree": json.dumps(tree).encode(),
+            "versions": (DATA / "versions.json").read_bytes(),
+            "features": (DATA / "features.json").read_bytes(),
+        }
+
+    def mon_command(self, cmd: str, inbuf: bytes) -> tuple[int, bytes, str]:
+        """Answers what `CephStore` asks to sense and to set affinities."""
+        command: dict[str, Any] = json.loads(cmd)
+        prefix = command["prefix"]
+        if prefix == "osd dump":
+            return 0, json.dumps(self._dump).encode(), ""
+        return 0, self._answers[prefix], ""
+
+    def shutdown(self) -> None:
+        """Nothing is open."""
+
+    mgr_command = osd_command = pg_command = mon_command  # not asked for
