@@ -49,6 +49,7 @@ class CellContext:
             block=self.job.block,
             time_scale=self.job.time_scale,
             folder=self.folder,
+            run_id=self.job.run_id,
             controllers_dir=None if extra is None else Path(extra),
         )
 
@@ -86,22 +87,24 @@ def run_cell(parameters: CellParameters | Mapping[str, Any] | None, context: Cel
     typed = _typed(parameters, context)
     phases = Phases()
     job = context.job
-    osd_count: int | None = None
     try:
-        with phases("facts"):
-            facts = context.ground.facts()
-            job = job.model_copy(update={"provenance": provenance(facts)})
-            osd_count = facts.osd_count
+        if not job.provenance.hosts:  # run by hand: no engine has asked
+            with phases("facts"):
+                facts = context.ground.facts()
+            known = {"provenance": provenance(facts), "osd_count": facts.osd_count}
+            job = job.model_copy(update=known)
         services = context.ground.services(context.setting(typed))
+        sensed = job.provenance.model_copy(update={"signal": services.signal()})
+        job = job.model_copy(update={"provenance": sensed})
         _measure(typed, context, services, phases)
         with phases("collect"):
             load = _collect(typed, context, services)
         why = spoiled(load, job.limits)
         end: tuple[RunStatus, str | None] = ("spoiled", why) if why else ("done", None)
     except BaseException as error:
-        _write(context.folder, job, phases, osd_count, _end(error))
+        _write(context.folder, job, phases, _end(error))
         raise
-    return _write(context.folder, job, phases, osd_count, end)
+    return _write(context.folder, job, phases, end)
 
 
 def _end(error: BaseException) -> tuple[RunStatus, str]:
@@ -191,11 +194,8 @@ def _typed(
     return check(dict(parameters), "cell")
 
 
-def _write(
-    folder: Path, job: Job, phases: Phases, osd_count: int | None, how: tuple[RunStatus, str | None]
-) -> Run:
+def _write(folder: Path, job: Job, phases: Phases, how: tuple[RunStatus, str | None]) -> Run:
     status, reason = how
     record = job.record(status, reason, phases.seconds)
-    record = record.model_copy(update={"osd_count": osd_count})
     write_run(folder, record)
     return record

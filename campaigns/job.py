@@ -35,6 +35,7 @@ class Job(Model):
     limits: Limits = Limits()
     controllers_dir: str | None = None
     figures: list[str] = Field(default_factory=list)
+    osd_count: int | None = None
     provenance: Provenance
 
     def record(
@@ -55,6 +56,7 @@ class Job(Model):
                         "parameters",
                         "time_scale",
                         "started_at",
+                        "osd_count",
                         "provenance",
                     }
                 ),

@@ -37,8 +37,9 @@ class LiveGround:
 
     def facts(self) -> Facts:
         """See `Ground.facts`."""
-        from campaigns.steps.facts import read_facts
+        from campaigns.steps.facts import read_facts, require_current
 
+        require_current(self.testbed)
         return read_facts(self.site, self.testbed, self.agent)
 
     def services(self, setting: CellSetting) -> Services:

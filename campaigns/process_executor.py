@@ -36,6 +36,7 @@ class Setting:
     testbed: str
     notebook: Path
     provenance: Provenance
+    osd_count: int | None = None
     controllers_dir: Path | None = None
     command: Sequence[str] = PAPERMILL_CELL
     held: tuple[int, ...] = ()  # locks that each cell's process keeps while it lives
@@ -125,6 +126,7 @@ class ProcessExecutor:
             limits=campaign.limits,
             controllers_dir=None if folder is None else str(folder),
             figures=list(cell.figures),
+            osd_count=self._setting.osd_count,
             provenance=self._setting.provenance,
         )
 

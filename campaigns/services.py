@@ -34,6 +34,7 @@ class CellSetting:
     block: int
     time_scale: float
     folder: Path
+    run_id: str = "by-hand"
     controllers_dir: Path | None = None
 
     @property
@@ -76,6 +77,9 @@ class Load:
 class Services(Protocol):
     """Every step of one cell. Errors are HotbedError; context managers undo what they did, also
     after an error, and may be left twice."""
+
+    def signal(self) -> str | None:
+        """Name of the signal that the controller gets, as a run records it."""
 
     def clean(self) -> None:
         """Weights and affinities 1, no upmaps, all PGs active+clean, deletions finished, our own

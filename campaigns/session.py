@@ -208,6 +208,7 @@ def run(
             testbed=prepared.testbed,
             notebook=prepared.notebook,
             provenance=provenance(facts),
+            osd_count=facts.osd_count,
             controllers_dir=None
             if request.controllers_dir is None
             else request.controllers_dir.resolve(),

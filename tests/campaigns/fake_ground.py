@@ -54,6 +54,9 @@ class FakeServices:
         self._setting = setting
         self._fault: dict[str, Any] = json.loads(os.environ.get("HOTBED_FAKE_FAULT", "{}"))
 
+    def signal(self) -> str | None:
+        return "io_pressure"
+
     def clean(self) -> None:
         self._step("clean")
 

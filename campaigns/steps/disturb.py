@@ -1,0 +1,133 @@
+"""The scenario's load: drawn from the block's seed, up to its steady rate before anything else."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from campaigns.durable import write_file
+from campaigns.services import CellSetting
+from schemas.errors import HotbedError
+from testbed.agent.contract import Agent
+from testbed.inventory import fio_file_bytes
+from testbed.sites.contract import Testbed
+from testbed.spec import DiskSpec
+from workloads.disturbance import DisturbancePlan, agent_plan, load_of, plan_disturbance
+from workloads.fio import measure_capacity
+
+STEADY_S = 30.0
+START_S = 120.0
+CAPACITY_FILE = "capacity.json"
+
+
+def plan_of(setting: CellSetting, nodes: tuple[str, ...]) -> DisturbancePlan:
+    """What is done to which node when; the same for every controller of the block."""
+    parameters = setting.parameters
+    return plan_disturbance(
+        parameters.scenario,
+        nodes,
+        seed=setting.seed,
+        duration_s=setting.duration_s,
+        hot_nodes=parameters.hot_nodes,
+        move_every_s=setting.move_every_s,
+        mix=parameters.mix,
+        spread=parameters.spread,
+    )
+
+
+@contextmanager
+def disturbed(
+    agent: Agent,
+    plan: DisturbancePlan,
+    disk: DiskSpec,
+    capacity_iops: Mapping[str, float],
+    max_s: float,
+) -> Iterator[None]:
+    """Runs `plan`; entered when every load that is on from the start is steady.
+
+    Its moves count from the verb disturb-go, which the workload's start gives.
+    """
+    if all(not stretch.loads for stretch in plan.stretches):
+        yield
+        return
+    steps = agent_plan(
+        plan, load_of(fio_file_bytes(disk, plan.nodes[0]), capacity_iops), max_s=max_s
+    )
+    payload = {"plan": steps, "max_s": max_s, "wait_for_go": True}
+    try:
+        agent.call("disturb-start", payload, timeout_s=START_S)
+        wait_steady(agent)
+        yield
+    finally:
+        agent.call("disturb-stop", {}, timeout_s=START_S)
+
+
+def wait_steady(agent: Agent, *, clock: Callable[[], float] = time.monotonic) -> None:
+    """Wait until every load runs at its rate; where that cannot be told, until all are alive.
+
+    Raises:
+        HotbedError: a load ended, or is not steady in time.
+    """
+    deadline = clock() + STEADY_S
+    while True:
+        status = agent.call("disturb-status", {}, timeout_s=START_S)
+        dead = [load for load in status["loads"] if not load["alive"]]
+        if dead:
+            raise HotbedError(f"the load {dead[0]['name']} on node {dead[0]['node']} has ended.")
+        if status["steady"] is not False:
+            return
+        if clock() > deadline:
+            slow = [load["node"] for load in status["loads"] if load["steady"] is False]
+            raise HotbedError(
+                f"the load on node {slow[0]} is not steady after {STEADY_S:g} s "
+                f"({len(slow)} nodes in all)."
+            )
+
+
+def capacity(
+    agent: Agent, testbed: Testbed, disk: DiskSpec, plan: DisturbancePlan
+) -> dict[str, float]:
+    """Random reads a second of each node's disk, where the plan has offered loads: measured once
+    a testbed and kept beside it."""
+    offered = any(
+        share is not None for stretch in plan.stretches for share in stretch.loads.values()
+    )
+    if not offered:
+        return {}
+    path = testbed.directory / CAPACITY_FILE
+    known = _known(path, testbed.spec_hash)
+    if set(known) >= set(plan.nodes):
+        return known
+    found = dict(measure_capacity(agent, plan.nodes, fio_file_bytes(disk, plan.nodes[0])))
+    write_file(path, json.dumps({"spec": testbed.spec_hash, "iops": found}, indent=2) + "\n")
+    return found
+
+
+def write_log(agent: Agent, plan: DisturbancePlan, folder: Path) -> Mapping[str, Any]:
+    """Keep the plan, the times at which it was carried out, and what fio printed."""
+    log: Mapping[str, Any] = agent.call("disturb-log", {}, timeout_s=START_S)
+    body = {
+        "scenario": plan.scenario,
+        "stretches": [
+            {"t_s": stretch.t_s, "loads": dict(stretch.loads)} for stretch in plan.stretches
+        ],
+        "state": log["state"],
+        "events": log["events"],
+        "outputs": log["outputs"],
+    }
+    write_file(folder / "logs" / "disturbance.json", json.dumps(body, indent=1) + "\n")
+    return log
+
+
+def _known(path: Path, spec: str) -> dict[str, float]:
+    try:
+        data = json.loads(path.read_text())
+        if data["spec"] == spec:
+            return {str(node): float(iops) for node, iops in data["iops"].items()}
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    return {}

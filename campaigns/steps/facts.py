@@ -1,0 +1,79 @@
+"""What runs where, and with which shares and disks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from campaigns.services import Facts
+from schemas.errors import HotbedError, UserError
+from testbed.agent import bundle
+from testbed.agent.contract import AGENT_ROOT, Agent
+from testbed.deploy import spec_of
+from testbed.lifecycle import wait_healthy
+from testbed.reach import shell_to
+from testbed.sites.contract import Site, Testbed
+from testbed.spec import TestbedSpec
+
+FACTS_S = 60.0
+SERVES_S = 30.0
+
+
+def read_facts(site: Site, testbed: Testbed, agent: Agent) -> Facts:
+    """Asked of the nodes, through the admin node."""
+    versions = agent.call("versions", {}, timeout_s=FACTS_S)
+    hosts = agent.call("facts", {}, timeout_s=FACTS_S)
+    signals = sorted({node.signal for node in testbed.with_role("osd")})
+    return Facts(
+        site=site.kind,
+        versions={str(name): str(version) for name, version in versions.items()},
+        hosts=hosts,
+        signal=",".join(signals) or None,
+        calibration=calibration(spec_of(testbed)),
+        osd_count=sum(len(host.get("osds", ())) for host in hosts.values()),
+    )
+
+
+def require_current(testbed: Testbed) -> None:
+    """Refuse a testbed whose admin node carries other code than ours: controllers run there, and
+    a run's identity is the hash of the code here.
+
+    Raises:
+        UserError: says to deploy again.
+    """
+    path = f"{AGENT_ROOT}/{bundle.HASH_FILE}"
+    done = shell_to(testbed, testbed.admin).run(["cat", path], check=False)
+    if done.text.strip() != bundle.digest(bundle.files()):
+        what = "another version of" if done.returncode == 0 else "no"
+        raise UserError(
+            f"testbed {testbed.name} carries {what} Hotbed's agent and controllers: run "
+            f"`hotbed deploy {testbed.name}`."
+        )
+
+
+def deployed(testbed: Testbed) -> bool:
+    """Whether the testbed has a store that serves, and our present code on its admin node."""
+    try:
+        require_current(testbed)
+        wait_healthy(testbed, timeout_s=SERVES_S)
+    except HotbedError:
+        return False
+    return True
+
+
+def calibration(spec: TestbedSpec) -> dict[str, Any]:
+    """Shares, links and disks by group of nodes, and the store's pools."""
+    groups = {
+        group.name: group.model_dump(mode="json", exclude={"name", "roles"})
+        for group in spec.groups
+    }
+    pools = [] if spec.store is None else [pool.model_dump() for pool in spec.store.pools]
+    return {"spec": spec.name, "groups": groups, "pools": pools}
+
+
+def signal_name(parameter: str, testbed: Testbed) -> str:
+    """The signal that the controller was given, as a run records it."""
+    if parameter == "osd":
+        return "osd_pressure"
+    if parameter == "op_r_latency":
+        return "op_r_latency"
+    return testbed.with_role("osd")[0].signal

@@ -1,0 +1,62 @@
+"""Objects to read, written once per testbed and object size, at full disk speed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from campaigns.services import CellSetting
+from testbed.agent.contract import Agent
+from testbed.sites.contract import ShapingSite, Site, Testbed
+from testbed.spec import DiskSpec, TestbedSpec
+from workloads.prefill import (
+    PrefillPlan,
+    disk_bound_iops,
+    plan_prefill,
+    prefill,
+    usable_bytes,
+)
+
+
+def osd_disks(spec: TestbedSpec) -> list[DiskSpec]:
+    """The disk of every OSD node."""
+    return [
+        group.disk
+        for group in spec.groups
+        if "osd" in group.roles and group.disk is not None
+        for _ in range(group.count)
+    ]
+
+
+def fill_plan(setting: CellSetting, spec: TestbedSpec) -> PrefillPlan:
+    """How many objects this cell needs."""
+    assert spec.store is not None
+    disks = osd_disks(spec)
+    return plan_prefill(
+        object_size=setting.parameters.object_size,
+        duration_s=setting.duration_s,
+        max_iops=disk_bound_iops(disks, setting.parameters.object_size),
+        usable=usable_bytes(disks, spec.store.pools[0].size),
+        concurrency=setting.parameters.concurrency,
+    )
+
+
+def fill(
+    agent: Agent, site: Site, testbed: Testbed, plan: PrefillPlan, *, client: str, pool: str
+) -> bool:
+    """Make sure that the objects are there; whether any had to be written."""
+    with _unshaped(site, testbed.name):
+        return prefill(agent, client, pool, plan).written
+
+
+@contextmanager
+def _unshaped(site: Site, name: str) -> Iterator[None]:
+    """Disks and links without their service times, where the site can."""
+    if not isinstance(site, ShapingSite):
+        yield
+        return
+    site.shape(name, False)
+    try:
+        yield
+    finally:
+        site.shape(name, True)

@@ -1,0 +1,186 @@
+"""`Services` on a deployed testbed: a step is a few verbs of the admin node's agent."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from campaigns.durable import write_file
+from campaigns.estimate import lead_s
+from campaigns.services import CellSetting, Load
+from campaigns.steps import clean, disturb, fill
+from campaigns.steps.facts import signal_name
+from campaigns.steps.snapshot import Snapshots
+from campaigns.steps.usage import Usage
+from controllers import remote
+from schemas.errors import HotbedError
+from schemas.run import Summary
+from testbed.agent.contract import Agent
+from testbed.deploy import spec_of
+from testbed.sites.contract import Site, Testbed
+from workloads import rados_bench
+from workloads.rados_bench import BenchResult, RadosBench
+
+SLACK_S = 180.0
+"""How long load and recorder outlive the planned time at most, if the engine is lost."""
+
+
+class LiveServices:
+    """See `campaigns.services.Services`."""
+
+    def __init__(self, site: Site, testbed: Testbed, agent: Agent, setting: CellSetting) -> None:
+        self._site = site
+        self._testbed = testbed
+        self._agent = agent
+        self._setting = setting
+        self._spec = spec_of(testbed)
+        self._client = testbed.with_role("client")[0]
+        self._nodes = tuple(node.name for node in testbed.with_role("osd"))
+        self._snapshots = Snapshots(site, testbed)
+        self._usage = Usage(site, testbed, self._client)
+        self._plan = disturb.plan_of(setting, self._nodes)
+        self._recording = f"{setting.run_id}-{secrets.token_hex(3)}"
+        self._result: BenchResult | None = None
+
+    def signal(self) -> str | None:
+        """See `Services.signal`."""
+        return signal_name(self._setting.parameters.signal, self._testbed)
+
+    def clean(self) -> None:
+        """See `Services.clean`."""
+        clean.stop_everything(self._agent)
+        clean.refuse_strays(self._agent)
+        self._snapshots.undo_writes()
+        clean.put_right(self._agent)
+
+    def restore(self) -> bool:
+        """See `Services.restore`."""
+        return self._snapshots.fresh()
+
+    def prefill(self) -> None:
+        """See `Services.prefill`."""
+        plan = fill.fill_plan(self._setting, self._spec)
+        written = fill.fill(
+            self._agent,
+            self._site,
+            self._testbed,
+            plan,
+            client=self._client.name,
+            pool=self._pool,
+        )
+        if written:
+            self._snapshots.mark_prefilled()
+            clean.put_right(self._agent)
+
+    def drop_caches(self) -> None:
+        """See `Services.drop_caches`."""
+        clean.drop_caches(self._agent)
+
+    def disturbance(self) -> AbstractContextManager[None]:
+        """See `Services.disturbance`."""
+        disk = fill.osd_disks(self._spec)[0]
+        capacity = disturb.capacity(self._agent, self._testbed, disk, self._plan)
+        return disturb.disturbed(self._agent, self._plan, disk, capacity, self._most_s)
+
+    @contextmanager
+    def recorder(self) -> Iterator[None]:
+        """See `Services.recorder`."""
+        payload = {"name": self._recording, "max_s": self._most_s}
+        try:
+            self._agent.call("recorder-start", payload)
+            yield
+        finally:
+            self._agent.call("recorder-stop", {})
+
+    @contextmanager
+    def controller(self) -> Iterator[None]:
+        """See `Services.controller`. A controller that failed fails the cell."""
+        parameters = self._setting.parameters
+        folders = self._setting.controllers_dir
+        try:
+            remote.start(
+                self._agent,
+                parameters.controller,
+                parameters=parameters.controller_parameters,
+                seed=self._setting.seed,
+                interval_s=self._setting.interval_s,
+                signal=parameters.signal,
+                controllers_dirs=() if folders is None else (folders,),
+            )
+            yield
+        except BaseException:
+            remote.stop(self._agent)
+            raise
+        ended = remote.stop(self._agent, parameters.controller)
+        if not ended["was_running"] or ended["code"] != 0:
+            raise HotbedError(f"the controller {parameters.controller} failed: {ended['reason']}")
+
+    def usage(self) -> AbstractContextManager[None]:
+        """See `Services.usage`."""
+        return self._usage.measured()
+
+    def workload(self) -> None:
+        """See `Services.workload`."""
+        parameters = self._setting.parameters
+        writes = parameters.op == "write"
+        run = f"hotbed-{self._setting.run_id}"
+        if writes:
+            self._snapshots.mark_written(run)
+        else:
+            run = fill.fill_plan(self._setting, self._spec).run_name
+        bench = RadosBench(
+            op=parameters.op,
+            pool=self._pool,
+            object_size=parameters.object_size,
+            concurrency=parameters.concurrency,
+            duration_s=self._setting.duration_s,
+            run_name=run,
+        )
+        disturbed = any(stretch.loads for stretch in self._plan.stretches)
+
+        def started(_wall: float) -> None:
+            if disturbed:
+                self._agent.call("disturb-go", {})
+
+        self._result = rados_bench.run(self._agent, self._client.name, bench, started=started)
+
+    def load(self) -> Load:
+        """See `Services.load`."""
+        return self._usage.load
+
+    def not_restored(self) -> list[str]:
+        """See `Services.not_restored`."""
+        return clean.put_right(self._agent)
+
+    def collect(self) -> Summary:
+        """See `Services.collect`."""
+        from campaigns.steps.collect import collect
+
+        result = self._result
+        assert result is not None
+        folder = self._setting.folder
+        for number, text in enumerate(result.raw, start=1):
+            (folder / "logs" / f"rados-bench-{number}.txt").write_text(text)
+        log = disturb.write_log(self._agent, self._plan, folder)
+        payload = {"name": self._recording, "forget": True}
+        recording = self._agent.call("recorder-fetch", payload, timeout_s=120.0)
+        lines = "".join(json.dumps(line) + "\n" for line in recording["samples"])
+        write_file(folder / "logs" / "recording.jsonl", lines)
+        remote.fetch_journal(
+            self._agent, self._setting.parameters.controller, folder / "journal.jsonl"
+        )
+        return collect(self._setting, self._testbed, result, recording["samples"], log)
+
+    @property
+    def _pool(self) -> str:
+        assert self._spec.store is not None
+        return self._spec.store.pools[0].name
+
+    @property
+    def _most_s(self) -> float:
+        setting = self._setting
+        lead = lead_s(setting.parameters, setting.time_scale)
+        # Sequential reads come in passes, with caches dropped in the gaps.
+        return lead + 2 * setting.duration_s + SLACK_S

@@ -1,0 +1,99 @@
+"""Write cells start from a frozen state, and reads never see what a write cell left.
+
+A write cell marks the testbed as written before it starts. Whoever comes next puts it back, so
+that a killed engine leaves nothing unnoticed. Objects that were prefilled after the snapshot was
+taken are frozen with the store before the first write cell, once.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from campaigns.durable import write_file
+from testbed.lifecycle import DEPLOYED, restore_snapshot, start_store, stop_store
+from testbed.sites.contract import Site, SnapshotSite, Testbed
+
+FILLED = "filled"
+MARKER = "contents.json"
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What the store holds beyond its newest snapshot. `written` names the run that wrote."""
+
+    written: str | None = None
+    prefilled: bool = False
+
+
+class Snapshots:
+    """The frozen states of one testbed, as far as cells use them."""
+
+    def __init__(self, site: Site, testbed: Testbed) -> None:
+        self._site = site
+        self._testbed = testbed
+        self._marker = testbed.directory / MARKER
+
+    def contents(self) -> Contents:
+        """As the marker says."""
+        try:
+            return Contents(**json.loads(self._marker.read_text()))
+        except (OSError, ValueError, TypeError):
+            return Contents()
+
+    def mark_written(self, run: str) -> None:
+        """A write cell is about to start."""
+        self._mark(Contents(run, self.contents().prefilled))
+
+    def mark_prefilled(self) -> None:
+        """Objects to read have been added."""
+        self._mark(Contents(self.contents().written, True))
+
+    def undo_writes(self) -> bool:
+        """Put back what an earlier write cell changed; False when there is nothing to undo, or
+        the site cannot."""
+        return self.contents().written is not None and self._restore()
+
+    def fresh(self) -> bool:
+        """A store that has just started from a frozen state; False when the site cannot."""
+        site = self._site
+        if not isinstance(site, SnapshotSite):
+            return False
+        known = self.contents()
+        if known.prefilled and known.written is None:
+            stop_store(self._testbed)
+            site.snapshot(self._testbed.name, self._new_label(site))
+            start_store(self._testbed)
+            self._mark(Contents())
+            return True
+        return self._restore()
+
+    def _restore(self) -> bool:
+        site = self._site
+        if not isinstance(site, SnapshotSite):
+            return False
+        label = self._newest(site)
+        if label is None:
+            return False
+        restore_snapshot(site, self._testbed, label)
+        self._mark(Contents())
+        return True
+
+    def _newest(self, site: SnapshotSite) -> str | None:
+        ours = [label for label in site.snapshots(self._testbed.name) if _is_ours(label)]
+        return ours[-1] if ours else None
+
+    def _new_label(self, site: SnapshotSite) -> str:
+        taken = set(site.snapshots(self._testbed.name))
+        number = 1
+        while f"{FILLED}-{number}" in taken:
+            number += 1
+        return f"{FILLED}-{number}"
+
+    def _mark(self, contents: Contents) -> None:
+        write_file(Path(self._marker), json.dumps(asdict(contents)) + "\n")
+
+
+def _is_ours(label: str) -> bool:
+    return label == DEPLOYED or label.startswith((f"{DEPLOYED}-", f"{FILLED}-"))

@@ -1,0 +1,86 @@
+"""What else used the machines while the workload ran."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+from campaigns.services import Load
+from schemas.errors import RemoteError
+from testbed.reach import shell_to
+from testbed.sites.contract import Node, Site, Testbed, UsageSite
+
+_STEAL = 7  # place in a cpu line of /proc/stat; user and nice hold guest time already
+_COUNTED = 8
+
+
+class Usage:
+    """Measures between entering and leaving `measured`; by the site where it can tell, else by
+    each node's /proc/stat."""
+
+    def __init__(self, site: Site, testbed: Testbed, client: Node) -> None:
+        self._site = site
+        self._testbed = testbed
+        self._client = client
+        self.load = Load()
+
+    @contextmanager
+    def measured(self) -> Iterator[None]:
+        """The time in which the workload runs."""
+        site = self._site
+        if isinstance(site, UsageSite):
+            before = site.usage_counters(self._testbed.name)
+            yield
+            after = site.usage_counters(self._testbed.name)
+            usage = site.usage_between(before, after)
+            used = usage.node_cores.get(self._client.name)
+            share = None
+            if used is not None and self._client.cpus:
+                share = used / self._client.cpus
+            self.load = Load(usage.outside_cores, usage.steal, share)
+            return
+        started = self._stats()
+        yield
+        ended = self._stats()
+        self.load = load_between(started, ended, self._client.name)
+
+    def _stats(self) -> dict[str, str]:
+        """/proc/stat of every node that answers."""
+        nodes = self._testbed.nodes
+
+        def read(node: Node) -> str:
+            try:
+                return shell_to(self._testbed, node).run(["cat", "/proc/stat"]).text
+            except RemoteError:
+                return ""
+
+        with ThreadPoolExecutor(len(nodes)) as pool:
+            texts = pool.map(read, nodes)
+            return dict(zip((node.name for node in nodes), texts, strict=True))
+
+
+def load_between(before: Mapping[str, str], after: Mapping[str, str], client: str) -> Load:
+    """The largest steal of any node, and the client's busy share of all its processors."""
+    steals: list[float] = []
+    client_share = None
+    for node, text in after.items():
+        first, last = _ticks(before.get(node, "")), _ticks(text)
+        if first is None or last is None:
+            continue
+        delta = [b - a for a, b in zip(first, last, strict=True)]
+        total = sum(delta)
+        if total <= 0:
+            continue
+        steals.append(max(0.0, delta[_STEAL] / total))
+        if node == client:
+            client_share = max(0.0, (total - delta[3] - delta[4] - delta[_STEAL]) / total)
+    return Load(None, max(steals) if steals else None, client_share)
+
+
+def _ticks(text: str) -> list[int] | None:
+    """user nice system idle iowait irq softirq steal."""
+    fields = text.split("\n", 1)[0].split()
+    if len(fields) <= _COUNTED or fields[0] != "cpu":
+        return None
+    return [int(field) for field in fields[1 : _COUNTED + 1]]

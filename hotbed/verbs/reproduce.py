@@ -1,0 +1,72 @@
+"""`hotbed reproduce`: from a bare machine to the claims table, and again from where it stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hotbed.output import JsonFlag, emit
+
+if TYPE_CHECKING:
+    from testbed.sites.contract import Site, Testbed
+
+SPEC = "testbed/specs/dlr.yaml"
+CAMPAIGN = "dlr-quick"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+
+    @app.command()
+    def reproduce(
+        *,
+        keep: Annotated[
+            bool, typer.Option("--keep", help="Leave the testbed up at the end.")
+        ] = False,
+        artifacts: Annotated[Path, typer.Option(help="Where results go.")] = Path("artifacts"),
+        as_json: JsonFlag = False,
+    ) -> None:
+        """DLR against its baselines on a real Ceph: testbed, campaign, report, claims."""
+        from analysis.report import build
+        from campaigns import session
+        from campaigns.campaign_file import ROOT
+        from hotbed.progress import progress
+        from hotbed.verbs.report import claims_table
+        from testbed.doctor import require
+        from testbed.sites import open_site
+        from testbed.spec import load_spec
+
+        spec = load_spec(ROOT / SPEC)
+        require(spec=spec)
+        site = open_site(spec.site.kind, spec.site.options)
+        with progress(f"up {spec.name}") as report:
+            testbed = site.provision(spec, report)
+        _deploy(site, testbed)
+        result = session.run(session.Request(CAMPAIGN, artifacts=artifacts))
+        if result.interrupted:
+            raise typer.Exit(130)
+        made = build(artifacts, CAMPAIGN)
+        if not keep:
+            with progress(f"down {spec.name}") as report:
+                site.release(spec.name, report)
+        facts = {"ok": result.ok, "sentence": result.sentence, "report": made.path}
+        facts |= {"claims_json": made.claims_path, "claims": list(made.claims)}
+        emit(facts, as_json, lambda: claims_table(made.claims))
+        if not as_json:
+            print(f"{result.sentence}\nReport: {made.path.resolve()}")
+        if not result.ok:
+            raise typer.Exit(1)
+
+
+def _deploy(site: Site, testbed: Testbed) -> None:
+    """Deploy, unless a healthy store with our present code is there."""
+    from campaigns.steps.facts import deployed
+    from hotbed.progress import progress
+    from testbed import deployment
+
+    if deployed(testbed):
+        return
+    with progress(f"deploy {testbed.name}") as report:
+        deployment.bring(site, testbed, report)

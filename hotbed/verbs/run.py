@@ -1,0 +1,84 @@
+"""`hotbed run`: run or resume a campaign on a deployed testbed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hotbed.output import JsonFlag, emit
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+    from campaigns.session import DryRunReport
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+
+    @app.command()
+    def run(
+        campaign: Annotated[
+            str, typer.Argument(help="A campaign (dlr-quick, dlr-full, dlr-paper) or a YAML file.")
+        ],
+        *,
+        figure: Annotated[
+            str | None, typer.Option(help="Only the cells that feed this figure, such as 6 or 8a.")
+        ] = None,
+        dry_run: Annotated[
+            bool,
+            typer.Option("--dry-run", help="Show the cells, the time and what is done; run none."),
+        ] = False,
+        testbed: Annotated[
+            str | None, typer.Option(help="Another testbed than the spec's name.")
+        ] = None,
+        artifacts: Annotated[Path, typer.Option(help="Where results go.")] = Path("artifacts"),
+        controllers_dir: Annotated[
+            Path | None, typer.Option(help="A folder of further controllers.")
+        ] = None,
+        as_json: JsonFlag = False,
+    ) -> None:
+        """Run a campaign; the same command resumes it. Exit 1 when a cell has no run in the end."""
+        from campaigns import session
+
+        request = session.Request(campaign, figure, testbed, artifacts, controllers_dir)
+        if dry_run:
+            report = session.dry_run(request)
+            emit(report.as_json(), as_json, lambda: _table(report))
+            return
+        result = session.run(request)
+        emit(
+            {"ok": result.ok, "sentence": result.sentence, "result": result}, as_json, lambda: None
+        )
+        if result.interrupted:
+            raise typer.Exit(130)
+        if not result.ok:
+            raise typer.Exit(1)
+
+
+def _table(report: DryRunReport) -> Group:
+    from rich import box
+    from rich.console import Group
+    from rich.markup import escape
+    from rich.table import Table
+
+    from campaigns.estimate import format_s
+
+    table = Table("run", "block", "figures", "cell", "planned", box=box.SIMPLE_HEAD)
+    for cell in report.pending:
+        table.add_row(
+            cell.run_id,
+            str(cell.block),
+            ", ".join(cell.figures),
+            escape(cell.parameters.label()),
+            format_s(report.planned_s[cell.run_id]),
+        )
+    lines = [
+        f"{report.campaign} on testbed {report.testbed}: {report.cells} cells, {report.done} done; "
+        f"about {format_s(report.pending_s)} for the rest (times × {report.time_scale:.4g})"
+    ]
+    lines += [f"  {grid}: {text}" for grid, text in report.power.items()]
+    lines += [f"  note: {note}" for note in report.notes]
+    return Group(table, *lines)
