@@ -32,6 +32,8 @@ class FioLoad(BaseModel):
     `jobs` x `iodepth` in flight allow: an offered load.
     `file_bytes` is what each file is read of: what was laid out (`testbed.inventory`,
     `fio_file_bytes`) or less, never more.
+    `ioengine` psync reads one block at a time and waits for it, as a thread of an OSD does; then
+    `jobs` alone are in flight.
     Direct I/O, which the paper does not tell: through the page cache fio would read memory.
     """
 
@@ -43,11 +45,12 @@ class FioLoad(BaseModel):
     iodepth: int = Field(default=IODEPTH, ge=1, le=1024)
     directory: str = Field(default=DIRECTORY, pattern=r"^/[^\s:]+$")
     output: Literal["json", "json+"] = "json"
+    ioengine: Literal["libaio", "psync"] = "libaio"
 
     def argv(self, runtime_s: float) -> list[str]:
         """The command; it is meant to be stopped before `runtime_s` is over."""
         argv = ["fio", f"--name={NAME}", f"--directory={self.directory}", f"--bs={BLOCK}"]
-        argv += ["--rw=randread", "--ioengine=libaio", "--direct=1", "--time_based"]
+        argv += ["--rw=randread", f"--ioengine={self.ioengine}", "--direct=1", "--time_based"]
         argv += [f"--runtime={math.ceil(runtime_s)}", "--group_reporting"]
         # Files that are missing are an error: laying them out would be a write workload.
         argv += ["--allow_file_create=0", "--randrepeat=0", f"--output-format={self.output}"]
@@ -57,6 +60,15 @@ class FioLoad(BaseModel):
                 f"--numjobs={self.jobs}",
                 f"--size={self.file_bytes}",
                 f"--iodepth={self.iodepth}",
+            ]
+        if self.ioengine == "psync":
+            each = max(1, round(self.offered_iops / self.jobs))
+            return [
+                *argv,
+                f"--numjobs={self.jobs}",
+                f"--size={self.file_bytes}",
+                f"--rate_iops={each}",
+                "--rate_process=poisson",
             ]
         # One job over all files: fio's rate is a whole number a job, and four of them would
         # round 10 % of a slow disk up or down by a fifth.

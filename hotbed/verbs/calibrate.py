@@ -1,0 +1,46 @@
+"""`hotbed calibrate`: measures what the local site's stand-ins stand for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hotbed.output import JsonFlag, emit
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    group = typer.Typer(no_args_is_help=True, help="Measure what a stand-in stands for.")
+    app.add_typer(group, name="calibrate")
+
+    @group.command()
+    def signal(
+        testbed: Annotated[
+            str | None, typer.Argument(help="A testbed of one node, no store; may be left out.")
+        ] = None,
+        out: Annotated[Path, typer.Option(help="New folder for table and figure.")] = Path(
+            "artifacts/calibration"
+        ),
+        as_json: JsonFlag = False,
+    ) -> None:
+        """Read a node's io.pressure beside the machine's %iowait under loads of 0 to 100 %."""
+        from hotbed.progress import progress
+        from testbed.choose import choose_ready
+        from testbed.deploy import spec_of
+        from testbed.reach import shell_to
+        from workloads.calibrate_signal import calibrate_testbed, check_new, table, write
+
+        check_new(out)
+        _, found = choose_ready(testbed)
+        with progress(f"calibrate {found.name}") as report:
+            shell = shell_to(found, found.admin)
+            levels = calibrate_testbed(found, spec_of(found), shell, report)
+        files = write(levels, out)
+        emit(levels, as_json, lambda: table(levels) + "\n".join(str(file) for file in files))
+
+    # A group of a single command would take its place: `hotbed calibrate` must say what there is.
+    @group.callback()
+    def calibrate() -> None:
+        """Measure what a stand-in stands for."""

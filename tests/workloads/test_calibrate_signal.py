@@ -1,0 +1,177 @@
+"""Calibration of the signal: counters, refusals, the report. The node is a fake shell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from schemas.errors import UserError
+from testbed.agent.units import parse_result
+from testbed.sites.contract import Node, Testbed
+from testbed.spec import load_spec
+from testbed.ssh import Completed
+from workloads import calibrate_signal
+from workloads.calibrate_signal import (
+    Counters,
+    Level,
+    calibrate,
+    calibrate_testbed,
+    figure,
+    frame,
+    read_counters,
+    signals,
+    table,
+    write,
+)
+from workloads.errors import WorkloadError
+
+ROOT = Path(__file__).parents[2]
+FIO = (ROOT / "tests/data/fio/3.33/randread-terminated.txt").read_text()
+PRESSURE = "/sys/fs/cgroup/node/io.pressure"
+
+
+class Node1:
+    """A node whose tasks wait for I/O `busy` of the time while fio runs, on two processors."""
+
+    node = "node"
+
+    def __init__(self, busy: float = 0.9) -> None:
+        self.busy = busy
+        self.now = 100.0
+        self.waited_us = 7e6
+        self.ticks = [1000.0, 0.0, 500.0, 90000.0, 300.0, 0.0, 0.0, 0.0]
+        self.running: list[str] | None = None
+        self.loads: list[list[str]] = []
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        waiting = self.busy * seconds if self.running else 0.0
+        self.waited_us += waiting * 1e6
+        # One of two processors idles with I/O outstanding while a task waits.
+        self.ticks[4] += 100 * waiting
+        self.ticks[3] += 100 * (2 * seconds - waiting)
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        input: bytes | None = None,
+        timeout_s: float = 60.0,
+        check: bool = True,
+    ) -> Completed:
+        out = b""
+        if input:
+            self.running = [line for line in input.decode().splitlines() if "fio" in line]
+            self.loads.append(self.running)
+        elif "/proc/stat" in argv[2]:
+            assert argv[-1] == PRESSURE
+            cpu = " ".join(str(round(tick)) for tick in self.ticks)
+            out = (
+                f"{self.now}\nsome avg10=0.00 avg60=0.00 avg300=0.00 total={self.waited_us:.0f}\n"
+                f"full avg10=0.00 avg60=0.00 avg300=0.00 total=1\n\n"
+                f"cpu  {cpu} 0 0\ncpu0 1 2\ncpu1 1 2\nintr 5\n"
+            ).encode()
+        elif "systemctl stop" in argv[2]:
+            self.running = None
+            body = FIO.encode()
+            head = f"started 1\nended 2\nexit stopped\ntimes \nstdout {len(body)}\nstderr 0\n\n"
+            out = head.encode() + body
+        return Completed(tuple(argv), 0, out, b"")
+
+    def put(self, data: bytes, path: str, *, mode: int = 0o644) -> None:
+        raise NotImplementedError
+
+    def popen(self, argv: Sequence[str]) -> None:
+        raise NotImplementedError
+
+
+def test_both_signals_are_read_from_counters() -> None:
+    node = Node1()
+    node.running = ["fio"]
+    before = read_counters(node, PRESSURE)  # type: ignore[arg-type]
+    node.sleep(10)
+    after = read_counters(node, PRESSURE)  # type: ignore[arg-type]
+    assert after.cpus == 2
+    assert signals(before, after) == pytest.approx((90.0, 45.0))
+
+
+def test_the_same_moment_twice_is_refused() -> None:
+    counters = Counters(1.0, 5, (1, 2, 3, 4, 5), 2)
+    with pytest.raises(WorkloadError, match="same moment"):
+        signals(counters, counters)
+
+
+def test_every_load_and_the_hotspot_by_each_engine() -> None:
+    node = Node1()
+    levels = calibrate(node, PRESSURE, 2**27, shares=(0.0, 0.5), sleep=node.sleep)  # type: ignore[arg-type]
+    assert [(level.engine, level.name) for level in levels] == [
+        ("libaio", "0 %"),
+        ("libaio", "50 %"),
+        ("libaio", "hotspot"),
+        ("psync", "0 %"),
+        ("psync", "50 %"),
+        ("psync", "hotspot"),
+    ]
+    assert levels[0].io_pressure == 0 and levels[0].iops == 0
+    assert levels[1].io_pressure == pytest.approx(90)
+    assert levels[1].iowait == pytest.approx(45)
+    commands = [load[0] for load in node.loads]
+    assert len(commands) == 5  # the capacity, and no fio at 0 %
+    assert f"--rate_iops={round(levels[2].iops / 2)} " in commands[1]
+    assert node.running is None
+
+
+def test_fio_that_ends_by_itself_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = parse_result(
+        "node",
+        "load-calibrate",
+        b"started 1\nended 2\nexit 1\ntimes \nstdout 0\nstderr 9\n\nno files\n",
+        3.0,
+    )
+    monkeypatch.setattr(calibrate_signal.units, "stop", lambda *_: ended)
+    node = Node1()
+    with pytest.raises(WorkloadError, match="ended by itself: no files"):
+        calibrate(node, PRESSURE, 2**27, sleep=node.sleep)  # type: ignore[arg-type]
+
+
+def made_of(*nodes: Node) -> Testbed:
+    here = Path("/nowhere")
+    return Testbed("t", "fake", nodes, here, here, here, "")
+
+
+def one(signal: str = "io_pressure") -> Node:
+    file = PRESSURE if signal == "io_pressure" else None
+    roles = frozenset({"admin", "osd"})
+    return Node("node", "192.0.2.1", roles, "node", signal=signal, pressure_file=file)
+
+
+def test_the_spec_of_the_calibration_is_the_disk_of_the_experiment() -> None:
+    alone = load_spec(ROOT / "testbed/specs/calibrate.yaml")
+    experiment = load_spec(ROOT / "testbed/specs/dlr.yaml")
+    disks = {group.disk for group in experiment.groups if group.disk is not None}
+    assert {group.disk for group in alone.groups} == disks
+
+
+def test_another_testbed_is_refused() -> None:
+    spec = load_spec(ROOT / "testbed/specs/calibrate.yaml")
+    shell = Node1()
+    with pytest.raises(UserError, match="calibrate on a node alone"):
+        calibrate_testbed(made_of(one(), one()), spec, shell)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="needs no calibration"):
+        calibrate_testbed(made_of(one("iowait")), spec, shell)  # type: ignore[arg-type]
+
+
+def test_the_report_is_written_once(tmp_path: Path) -> None:
+    levels = [
+        Level("libaio", 0.25, 60.0, 12.34, 3.0, 2, 7.0),
+        Level("libaio", None, 240.0, 99.0, 48.0, 2, 7.0),
+    ]
+    files = write(levels, tmp_path / "new")
+    assert all(file.stat().st_size > 0 for file in files)
+    assert "| libaio | 25 % | 60 | 12.3 | 3.0 |" in table(levels)
+    assert list(frame(levels)["load"]) == ["25 %", "hotspot"]
+    assert len(figure(levels).axes) == 1
+    with pytest.raises(UserError, match="give another folder"):
+        write(levels, tmp_path / "new")

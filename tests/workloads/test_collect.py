@@ -1,0 +1,124 @@
+"""From a benchmark and a recording to samples and a summary."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_agent import FakeAgent
+
+from workloads.collect import hot_spans, load_iops, pressure_mean, steady, tidy, whole
+from workloads.errors import WorkloadError
+from workloads.rados_bench import BenchResult, RadosBench, run
+
+DATA = Path(__file__).parents[1] / "data"
+FIO = (DATA / "fio/3.33/randread-terminated.txt").read_text()
+
+
+def result(op: str = "rand", name: str = "rand-64k.txt", duration_s: float = 24.0) -> BenchResult:
+    text = (DATA / "rados-bench/16.2.15" / name).read_text()
+    agent = FakeAgent(lambda argv: (0, text, ""))
+    bench = RadosBench.model_validate(
+        {"op": op, "object_size": 65536, "duration_s": duration_s, "run_name": "r"}
+    )
+    return run(agent, "client", bench)
+
+
+def recording(start: float, values: dict[int, float]) -> list[dict[str, Any]]:
+    return [
+        {"wall": start + t, "values": {"osd0": {"pressure": value, "hot": 1.0}}, "lost": {}}
+        for t, value in values.items()
+    ]
+
+
+def test_samples_are_tidy() -> None:
+    bench = result()
+    start = bench.segments[0].wall
+    frame = tidy(bench, recording(start, {-3: 1.0, 5: 50.0, 30: 2.0}))
+    assert list(frame.columns) == ["t_s", "node", "metric", "value"]
+    assert [str(kind) for kind in frame.dtypes[["t_s", "value"]]] == ["float64", "float64"]
+    client = frame[frame.node == "client"]
+    assert set(client.metric) == {"throughput_mb_s", "iops", "latency_s", "in_flight"}
+    assert len(client[client.metric == "iops"]) == 24
+    pressure = frame[(frame.node == "osd0") & (frame.metric == "pressure")]
+    assert list(pressure.t_s) == [-3.0, 5.0, 30.0]
+    assert frame.t_s.is_monotonic_increasing
+
+
+def test_what_was_recorded_in_a_gap_is_left_out() -> None:
+    bench = result("seq", "seq-64k.txt", 3.0)
+    start, second = bench.segments[0].wall, bench.segments[1].wall
+    walls = {0: 1.0, 4: 2.0, second - start + 1: 3.0}
+    frame = tidy(bench, recording(start, walls))  # type: ignore[arg-type]
+    kept = frame[(frame.node == "osd0") & (frame.metric == "pressure")]
+    assert list(kept.value) == [1.0, 3.0]
+    assert list(kept.t_s) == pytest.approx([0.0, 1.63567 + 1])
+
+
+def test_values_that_are_no_numbers_are_left_out() -> None:
+    bench = result()
+    start = bench.segments[0].wall
+    lines = recording(start, {1: math.nan, 2: 5.0})
+    frame = tidy(bench, lines)
+    assert list(frame[frame.metric == "pressure"].value) == [5.0]
+
+
+def test_whole_run_is_what_the_tool_says() -> None:
+    summary = whole(result())
+    assert summary.operations == 174487 and summary.bytes == 174487 * 65536
+    assert summary.latency_mean_s == pytest.approx(0.00026843)
+    assert summary.latency_sd_s is None and summary.errors == 0
+
+
+def test_steady_state_leaves_the_beginning_out() -> None:
+    bench = result()
+    summary = steady(bench, 6.0)
+    assert summary.seconds == pytest.approx(18.0)
+    assert summary.operations == 174487 - 41119  # finished after the sixth second
+    total = 0.00026843 * 174487 - 0.000284861 * 41119
+    assert summary.latency_mean_s == pytest.approx(total / summary.operations, rel=1e-4)
+    assert summary.latency_max_s is None
+
+
+def test_steady_from_the_start_is_the_whole() -> None:
+    bench = result()
+    assert steady(bench, 0.0).operations == whole(bench).operations
+
+
+def test_a_run_without_a_steady_part_is_an_error() -> None:
+    with pytest.raises(WorkloadError, match="nothing of it after the first 24"):
+        steady(result(), 24.0)
+
+
+def test_mean_pressure_is_of_the_measured_time() -> None:
+    bench = result()
+    start = bench.segments[0].wall
+    lines = recording(start, {-3: 99.0, 5: 50.0, 6: 70.0, 30: 99.0})
+    assert pressure_mean(bench, lines) == {"osd0": 60.0}
+
+
+def test_what_the_disturbance_got() -> None:
+    outputs = [
+        {"node": "osd1", "stdout": FIO},
+        {"node": "osd1", "stdout": FIO},
+        {"node": "osd2", "stdout": ""},  # killed
+    ]
+    assert load_iops(outputs) == {"osd1": pytest.approx(182410 / 2.244)}
+
+
+def test_when_each_node_was_hot() -> None:
+    bench = result()
+    zero = bench.segments[0].wall
+    log = [("osd0", "start", -8, True), ("osd1", "start", -8, False)]
+    log += [("osd0", "stop", 15, True), ("osd2", "start", 15.2, True)]
+    events = [
+        {"node": node, "action": action, "at": zero + t_s, "ok": ok}
+        for node, action, t_s, ok in log
+    ]
+    spans = hot_spans(events, bench)
+    assert spans == {
+        "osd0": [(pytest.approx(-8), pytest.approx(15))],
+        "osd2": [(pytest.approx(15.2), math.inf)],
+    }

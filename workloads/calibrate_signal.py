@@ -1,0 +1,279 @@
+"""Calibrates the stand-in for %iowait: one node alone, loads of 0 to 100 %.
+
+On the local site /proc/stat is the whole machine's, so a node's own %iowait cannot be had and the
+share of time in which some task of the node waited for I/O (io.pressure) stands in. Here both are
+read side by side while a single node is loaded: on a machine of two processors with nothing else
+on it, its /proc/stat is what the paper's nodes (two processors, section V-A) would show.
+
+Two kinds of reads are offered: libaio, as the paper's fio submits them, whose tasks wait only when
+the device's queue is full, and psync, blocking reads as the threads of an OSD do.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from schemas.errors import UserError
+from testbed.agent import units
+from testbed.agent.probe import cpu_ticks, some_total
+from testbed.inventory import fio_file_bytes
+from testbed.sites.contract import Progress, Testbed, silent
+from testbed.spec import TestbedSpec
+from testbed.ssh import Shell
+from workloads.errors import WorkloadError
+from workloads.fio import FioLoad, parse_fio
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+Engine = Literal["libaio", "psync"]
+ENGINES: tuple[Engine, ...] = ("libaio", "psync")
+SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
+HOTSPOT = "hotspot"
+THRESHOLDS = {"θ_h": 50.0, "θ_l": 20.0}  # section IV-D
+_UNIT = "load-calibrate"
+_RAMP_S = 2.0
+_GRACE_S = 30.0
+_CAPACITY_S = 6.0
+_IOWAIT = 4  # place in /proc/stat's line ``cpu``
+
+
+@dataclass(frozen=True)
+class Level:
+    """What one load showed. `offered` is its share of the disk's random-read capacity (None: the
+    hotspot, a closed loop), `iops` what it got. Percentages: 0 to 100; `iowait` is the machine's,
+    over its `cpus`."""
+
+    engine: Engine
+    offered: float | None
+    iops: float
+    io_pressure: float
+    iowait: float
+    cpus: int
+    seconds: float
+
+    @property
+    def name(self) -> str:
+        """``25 %`` or ``hotspot``."""
+        return HOTSPOT if self.offered is None else f"{self.offered:.0%}".replace("%", " %")
+
+
+@dataclass(frozen=True)
+class Counters:
+    """The two signals' counters at one moment."""
+
+    at: float  # the node's clock, seconds
+    pressure_us: int
+    ticks: tuple[int, ...]  # /proc/stat's line ``cpu``
+    cpus: int
+
+
+def read_counters(shell: Shell, pressure_file: str) -> Counters:
+    """Both counters of the shell's node, read in one go."""
+    done = shell.run(
+        ["sh", "-c", 'date +%s.%N; cat "$1"; echo; cat /proc/stat', "read", pressure_file]
+    )
+    first, _, rest = done.text.partition("\n")
+    pressure, _, stat = rest.partition("\n\n")
+    total = some_total(pressure)
+    if total is None:
+        raise WorkloadError(f"node {shell.node}: {pressure_file} holds no pressure counter.")
+    ticks, cpus = cpu_ticks(stat)
+    return Counters(float(first), total, tuple(ticks), cpus)
+
+
+def signals(before: Counters, after: Counters) -> tuple[float, float]:
+    """(io.pressure, %iowait) between two readings, percent.
+
+    Raises:
+        WorkloadError: no time passed between them.
+    """
+    seconds = after.at - before.at
+    ticks = [late - early for early, late in zip(before.ticks, after.ticks, strict=True)]
+    if seconds <= 0 or sum(ticks) <= 0:
+        raise WorkloadError("the two readings are of the same moment.")
+    pressure = (after.pressure_us - before.pressure_us) / 1e6 / seconds
+    return 100 * min(1.0, pressure), 100 * max(0, ticks[_IOWAIT]) / sum(ticks)
+
+
+def measure_level(
+    shell: Shell,
+    pressure_file: str,
+    load: FioLoad | None,
+    *,
+    offered: float | None,
+    engine: Engine,
+    seconds: float,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Level:
+    """Load the node and read both signals over `seconds` once fio runs steadily."""
+    if load is not None:
+        argv = load.argv(seconds + _RAMP_S + _GRACE_S)
+        units.start(shell, _UNIT, argv, max_s=seconds + _RAMP_S + _GRACE_S)
+    iops = 0.0
+    try:
+        sleep(_RAMP_S)
+        before = read_counters(shell, pressure_file)
+        sleep(seconds)
+        after = read_counters(shell, pressure_file)
+    finally:
+        unit = units.stop(shell, _UNIT) if load is not None else None
+    if load is not None:
+        if unit is None or unit.exit_code is not None:
+            said = unit.stderr.strip().splitlines() if unit else []
+            raise WorkloadError(
+                f"fio on node {shell.node} ended by itself: {said[-1] if said else 'no message'}"
+            )
+        iops = parse_fio(unit.stdout).iops
+    io_pressure, iowait = signals(before, after)
+    return Level(engine, offered, iops, io_pressure, iowait, after.cpus, after.at - before.at)
+
+
+def calibrate(
+    shell: Shell,
+    pressure_file: str,
+    file_bytes: int,
+    *,
+    seconds: float = 7.0,
+    shares: Sequence[float] = SHARES,
+    engines: Sequence[Engine] = ENGINES,
+    progress: Progress = silent,
+    sleep: Callable[[float], None] = time.sleep,
+) -> list[Level]:
+    """Every load of `shares`, and the hotspot, by each engine; about two minutes.
+
+    The capacity that shares are of is the hotspot's rate (libaio), measured first.
+    """
+
+    def hotspot(engine: Engine, duration: float) -> Level:
+        return measure_level(
+            shell,
+            pressure_file,
+            FioLoad(file_bytes=file_bytes, ioengine=engine),
+            offered=None,
+            engine=engine,
+            seconds=duration,
+            sleep=sleep,
+        )
+
+    steps = len(engines) * (len(shares) + 1) + 1
+    progress("capacity", 0.0)
+    capacity = hotspot("libaio", _CAPACITY_S).iops
+    if capacity <= 0:
+        raise WorkloadError(f"fio read nothing on node {shell.node}: is its disk alive?")
+    levels: list[Level] = []
+    for engine in engines:
+        for share in shares:
+            progress(f"{engine} {share:.0%}", (len(levels) + 1) / steps)
+            wanted = share * capacity
+            load = None
+            if wanted >= 1:
+                load = FioLoad(file_bytes=file_bytes, offered_iops=wanted, ioengine=engine)
+            levels.append(
+                measure_level(
+                    shell,
+                    pressure_file,
+                    load,
+                    offered=share,
+                    engine=engine,
+                    seconds=seconds,
+                    sleep=sleep,
+                )
+            )
+        progress(f"{engine} {HOTSPOT}", (len(levels) + 1) / steps)
+        levels.append(hotspot(engine, seconds))
+    progress("done", 1.0)
+    return levels
+
+
+def calibrate_testbed(
+    testbed: Testbed, spec: TestbedSpec, shell: Shell, progress: Progress = silent
+) -> list[Level]:
+    """Calibrate on a testbed of one node with a disk and no store.
+
+    Raises:
+        UserError: the testbed is another one, or its node has no pressure file.
+    """
+    nodes = testbed.with_role("osd")
+    if len(testbed.nodes) != 1 or len(nodes) != 1 or spec.store is not None:
+        raise UserError(
+            f"testbed {testbed.name} has {len(testbed.nodes)} nodes or a store: calibrate on a "
+            "node alone (hotbed up testbed/specs/calibrate.yaml)."
+        )
+    node = nodes[0]
+    if node.pressure_file is None:
+        raise UserError(
+            f"node {node.name} senses {node.signal}, which needs no calibration: only the local "
+            "site's io_pressure does."
+        )
+    disk = next(group.disk for group in spec.groups if group.disk is not None)
+    return calibrate(shell, node.pressure_file, fio_file_bytes(disk, node.name), progress=progress)
+
+
+def frame(levels: Sequence[Level]) -> pd.DataFrame:
+    """One row a level, columns as the fields of `Level` and `load`."""
+    import pandas as pd
+
+    return pd.DataFrame([asdict(level) | {"load": level.name} for level in levels])
+
+
+def table(levels: Sequence[Level]) -> str:
+    """A Markdown table for docs/calibration.md."""
+    rows = [
+        "| fio's reads | offered load | IOPS | io.pressure some, % | %iowait of the machine |",
+        "|---|---|---|---|---|",
+    ]
+    for level in levels:
+        rows.append(
+            f"| {level.engine} | {level.name} | {level.iops:.0f} | {level.io_pressure:.1f} "
+            f"| {level.iowait:.1f} |"
+        )
+    return "\n".join(rows) + "\n"
+
+
+def figure(levels: Sequence[Level]) -> Figure:
+    """Both signals over the offered load, a panel an engine; the hotspot at the right end."""
+    from matplotlib.figure import Figure
+
+    engines = list(dict.fromkeys(level.engine for level in levels))
+    picture = Figure(figsize=(4.2 * len(engines), 3.4), layout="constrained")
+    axes = picture.subplots(1, len(engines), sharey=True, squeeze=False)[0]
+    for axis, engine in zip(axes, engines, strict=True):
+        chosen = [level for level in levels if level.engine == engine]
+        names = [level.name for level in chosen]
+        axis.plot(names, [level.io_pressure for level in chosen], "o-", label="io.pressure (some)")
+        axis.plot(names, [level.iowait for level in chosen], "s--", label="%iowait of the machine")
+        for name, value in THRESHOLDS.items():
+            axis.axhline(value, color="0.6", linewidth=0.8)
+            axis.annotate(name, (0, value), xytext=(2, 2), textcoords="offset points", color="0.4")
+        axis.set(title=f"random reads, {engine}", xlabel="offered load", ylim=(-3, 105))
+    axes[0].set_ylabel("percent")
+    axes[0].legend(frameon=False, loc="upper left", bbox_to_anchor=(0.0, 0.93))
+    return picture
+
+
+def check_new(folder: Path) -> None:
+    """UserError when `folder` holds a calibration: results are not overwritten."""
+    if (folder / "signal.csv").exists():
+        raise UserError(f"{folder} holds a calibration already: give another folder.")
+
+
+def write(levels: Sequence[Level], folder: Path) -> list[Path]:
+    """Write signal.csv, signal.md, signal.png and signal.pdf into a new folder; returns them.
+
+    Raises:
+        UserError: see `check_new`.
+    """
+    check_new(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    frame(levels).to_csv(folder / "signal.csv", index=False, float_format="%.4g")
+    (folder / "signal.md").write_text(table(levels))
+    picture = figure(levels)
+    for kind in ("png", "pdf"):
+        picture.savefig(folder / f"signal.{kind}", dpi=150)
+    return [folder / f"signal.{kind}" for kind in ("csv", "md", "png", "pdf")]

@@ -1,0 +1,172 @@
+"""Turns a finished benchmark and what was recorded beside it into tidy samples and a summary."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from schemas.run import OpSummary
+from workloads.errors import WorkloadError
+from workloads.fio import parse_fio
+from workloads.rados_bench import BenchResult
+from workloads.rados_output import Sample
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CLIENT = "client"
+PRESSURE = "pressure"
+COLUMNS = ("t_s", "node", "metric", "value")
+Row = tuple[float, str, str, float]
+
+
+def tidy(bench: BenchResult, recording: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Samples of a run: columns t_s (float64), node, metric (strings), value (float64).
+
+    `t_s` counts measured time from the benchmark's start, its gaps (between the passes of `seq`)
+    excluded; what was recorded in a gap is left out, what was recorded earlier is negative.
+
+    Args:
+        bench: the finished benchmark.
+        recording: the recorder's samples, {"wall": epoch, "values": {node: {metric: value}}}.
+    """
+    import pandas as pd
+
+    rows = [*_client_rows(bench.series), *_recorded_rows(bench, recording)]
+    rows.sort(key=lambda row: (row[0], row[1], row[2]))
+    frame = pd.DataFrame(rows, columns=list(COLUMNS))
+    return frame.astype({"t_s": "float64", "node": "str", "metric": "str", "value": "float64"})
+
+
+def _client_rows(series: Sequence[Sample]) -> Iterator[Row]:
+    for sample in series:
+        values = {
+            "throughput_mb_s": sample.throughput_mb_s,
+            "iops": sample.iops,
+            "latency_s": sample.latency_s,
+            "in_flight": float(sample.in_flight),
+        }
+        for metric, value in values.items():
+            if value is not None:
+                yield sample.t_s, CLIENT, metric, value
+
+
+def _recorded_rows(bench: BenchResult, recording: Sequence[Mapping[str, Any]]) -> Iterator[Row]:
+    for line in recording:
+        t_s = bench.measured(float(line["wall"]))
+        if t_s is None:
+            continue
+        for node, metrics in line["values"].items():
+            for metric, value in metrics.items():
+                if value is not None and math.isfinite(value):
+                    yield t_s, str(node), str(metric), float(value)
+
+
+def whole(bench: BenchResult) -> OpSummary:
+    """The benchmark's own totals."""
+    return OpSummary(
+        op=bench.bench.op,
+        seconds=bench.seconds,
+        operations=bench.operations,
+        bytes=bench.bytes,
+        throughput_mb_s=bench.throughput_mb_s,
+        iops=bench.iops,
+        latency_mean_s=bench.latency_mean_s,
+        latency_sd_s=bench.latency_sd_s,
+        latency_max_s=bench.latency_max_s,
+        errors=bench.incorrect,
+    )
+
+
+def steady(bench: BenchResult, from_s: float) -> OpSummary:
+    """The benchmark from `from_s` seconds of measured time on, from its per-second series.
+
+    What cannot be told from the series (standard deviation, maximum) is None.
+
+    Raises:
+        WorkloadError: nothing was measured after `from_s`.
+    """
+    seconds = operations = latency = finished = 0.0
+    before = 0.0
+    for sample in bench.series:
+        span, before = sample.t_s - before, sample.t_s
+        # A second that began before the line belongs to the time before it.
+        if sample.t_s - span < from_s - 1e-6:
+            continue
+        seconds += span
+        operations += sample.iops * span
+        if sample.latency_s is not None:
+            latency += sample.latency_s * sample.iops * span
+            finished += sample.iops * span
+    if seconds <= 0:
+        raise WorkloadError(
+            f"the benchmark measured {bench.seconds:.1f} s, nothing of it after the first "
+            f"{from_s:.1f} s: make it longer or the control interval shorter."
+        )
+    count = round(operations)
+    bytes_ = count * bench.bench.object_size
+    return OpSummary(
+        op=bench.bench.op,
+        seconds=seconds,
+        operations=count,
+        bytes=bytes_,
+        throughput_mb_s=bytes_ / seconds / 1e6,
+        iops=operations / seconds,
+        latency_mean_s=latency / finished if finished else None,
+    )
+
+
+def pressure_mean(
+    bench: BenchResult, recording: Sequence[Mapping[str, Any]], metric: str = PRESSURE
+) -> dict[str, float]:
+    """Mean of a node's signal over the measured time, percent, by node."""
+    values: dict[str, list[float]] = {}
+    for t_s, node, name, value in _recorded_rows(bench, recording):
+        if name == metric and 0 <= t_s <= bench.seconds:
+            values.setdefault(node, []).append(value)
+    return {node: fmean(found) for node, found in sorted(values.items())}
+
+
+def load_iops(outputs: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Random reads a second that the disturbance got, by node, over the time that it ran there.
+
+    Args:
+        outputs: `outputs` of the agent's verb disturb-log. A fio that was killed before it could
+            report is left out.
+    """
+    operations: dict[str, float] = {}
+    seconds: dict[str, float] = {}
+    for output in outputs:
+        try:
+            result = parse_fio(output["stdout"])
+        except WorkloadError:
+            continue
+        node = str(output["node"])
+        operations[node] = operations.get(node, 0.0) + result.operations
+        seconds[node] = seconds.get(node, 0.0) + result.seconds
+    return {node: operations[node] / seconds[node] for node in operations if seconds[node] > 0}
+
+
+def hot_spans(
+    events: Sequence[Mapping[str, Any]], bench: BenchResult
+) -> dict[str, list[tuple[float, float]]]:
+    """When each node was disturbed: (from, to) in seconds from the benchmark's start by the clock
+    (gaps included), `to` infinite where it was still on at the end of the log.
+
+    Args:
+        events: `events` of the agent's verb disturb-log.
+    """
+    zero = bench.segments[0].wall
+    spans: dict[str, list[tuple[float, float]]] = {}
+    since: dict[str, float] = {}
+    for event in events:
+        node, at = str(event["node"]), float(event["at"]) - zero
+        if event["action"] == "start" and event["ok"]:
+            since.setdefault(node, at)
+        elif event["action"] == "stop" and node in since:
+            spans.setdefault(node, []).append((since.pop(node), at))
+    for node, at in since.items():
+        spans.setdefault(node, []).append((at, math.inf))
+    return spans
