@@ -1,0 +1,239 @@
+"""A site in memory: the whole contract and every capability, without a machine.
+
+Tests of the rooms above use it, and it shows what a site must do, in the fewest lines. Its clock
+is injected; leases start and end by it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from schemas.errors import UserError
+from testbed.sites.contract import (
+    Capability,
+    Cost,
+    Node,
+    Progress,
+    SiteError,
+    State,
+    Status,
+    Testbed,
+    Usage,
+    silent,
+)
+from testbed.spec import TestbedSpec
+
+
+@dataclass
+class _Kept:
+    """What the fake keeps of a testbed. `contents` stands for all that is written on a node."""
+
+    spec: TestbedSpec
+    number: int
+    made: list[str] = field(default_factory=list)
+    contents: dict[str, dict[str, str]] = field(default_factory=dict)
+    snapshots: dict[str, dict[str, dict[str, str]]] = field(default_factory=dict)
+    cut: set[str] = field(default_factory=set)
+    faults: dict[str, tuple[float, bool]] = field(default_factory=dict)
+    shaped: bool = True
+    ends_at_s: float | None = None
+
+
+class FakeSite:
+    """See `testbed.sites.contract.Site`.
+
+    Args:
+        directory: what testbeds say their folder is; nothing is written there.
+        clock: seconds since the epoch.
+        lease_s: length of a lease; None: testbeds never end.
+        fail_after: provisioning breaks down after so many nodes, once.
+        capacity: nodes that the site has.
+    """
+
+    kind = "fake"
+    capabilities = frozenset(Capability)
+
+    def __init__(
+        self,
+        directory: Path = Path("/nonexistent"),
+        *,
+        clock: Callable[[], float] = time.time,
+        lease_s: float | None = None,
+        fail_after: int | None = None,
+        capacity: int = 1000,
+    ) -> None:
+        self.fail_after = fail_after
+        self._directory, self._clock, self._lease_s = directory, clock, lease_s
+        self._capacity = capacity
+        self._numbers = itertools.count(1)
+        self._kept: dict[str, _Kept] = {}
+
+    def plan(self, spec: TestbedSpec) -> Cost:
+        """See `Site.plan`."""
+        nodes = sum(group.count for group in spec.groups)
+        if nodes > self._capacity:
+            raise UserError(
+                f"testbed {spec.name}: {nodes} nodes; this site has {self._capacity}, lower the "
+                "groups' counts."
+            )
+        return Cost(
+            node_hours=nodes * (self._lease_s or 0.0) / 3600,
+            nodes=nodes,
+            disk_bytes=sum(group.count * group.disk.size for group in spec.groups if group.disk),
+            memory_bytes=sum(group.count * group.memory for group in spec.groups),
+            detail="in memory",
+        )
+
+    def provision(self, spec: TestbedSpec, progress: Progress = silent) -> Testbed:
+        """See `Site.provision`."""
+        self.plan(spec)
+        kept = self._kept.get(spec.name)
+        if kept is not None and kept.spec != spec:
+            raise UserError(f"a testbed {spec.name!r} of another spec is there; release it first.")
+        if kept is None:
+            ends = None if self._lease_s is None else self._clock() + self._lease_s
+            kept = self._kept[spec.name] = _Kept(spec, next(self._numbers), ends_at_s=ends)
+        names = [name for group in spec.groups for name in group.node_names()]
+        progress("nodes", 0.0)
+        for number, name in enumerate(names, start=1):
+            if name in kept.made:
+                continue
+            if self.fail_after is not None and number > self.fail_after:
+                self.fail_after = None
+                raise SiteError(f"node {name} broke", retry_after_s=0.0)
+            kept.made.append(name)
+            kept.contents[name] = {}
+            progress("nodes", number / len(names))
+        progress("ready", 1.0)
+        return self._describe(kept)
+
+    def status(self, name: str) -> Status:
+        """See `Site.status`."""
+        kept = self._kept.get(name)
+        if kept is None:
+            return Status(State.ABSENT, f"there is no testbed {name!r}")
+        names = [each for group in kept.spec.groups for each in group.node_names()]
+        nodes = {each: "running" if each in kept.made else "stopped" for each in names}
+        if kept.ends_at_s is not None and self._clock() >= kept.ends_at_s:
+            return Status(State.FAILED, "the lease has ended", nodes, kept.ends_at_s)
+        whole = len(kept.made) == len(names)
+        state = State.READY if whole else State.BUILDING
+        detail = f"{len(kept.made)} of {len(names)} nodes run"
+        return Status(state, detail, nodes, kept.ends_at_s)
+
+    def find(self, name: str) -> Testbed | None:
+        """See `Site.find`."""
+        kept = self._kept.get(name)
+        if kept is None or self.status(name).state is not State.READY:
+            return None
+        return self._describe(kept)
+
+    def names(self) -> Sequence[str]:
+        """See `Site.names`."""
+        return sorted(self._kept)
+
+    def extend(self, name: str, seconds: float) -> Status:
+        """See `Site.extend`."""
+        kept = self._kept.get(name)
+        if kept is not None and kept.ends_at_s is not None:
+            kept.ends_at_s += seconds
+        return self.status(name)
+
+    def release(self, name: str, progress: Progress = silent) -> None:
+        """See `Site.release`."""
+        self._kept.pop(name, None)
+        progress("removed", 1.0)
+
+    # -- capabilities ---------------------------------------------------------------------------
+
+    def contents(self, name: str, node: str) -> dict[str, str]:
+        """What is written on a node; stands for its files in tests of snapshots."""
+        return self._of(name, node).contents[node]
+
+    def snapshot(self, name: str, label: str) -> None:
+        """See `SnapshotSite.snapshot`."""
+        kept = self._of(name)
+        if label in kept.snapshots:
+            raise UserError(f"testbed {name}: there is a snapshot {label!r} already.")
+        kept.snapshots[label] = {node: dict(files) for node, files in kept.contents.items()}
+
+    def restore(self, name: str, label: str, progress: Progress = silent) -> Testbed:
+        """See `SnapshotSite.restore`."""
+        kept = self._of(name)
+        if label not in kept.snapshots:
+            there = ", ".join(kept.snapshots) or "none"
+            raise UserError(f"testbed {name}: no snapshot {label!r}; there are: {there}.")
+        kept.contents = {node: dict(files) for node, files in kept.snapshots[label].items()}
+        progress("ready", 1.0)
+        return self._describe(kept)
+
+    def snapshots(self, name: str) -> Sequence[str]:
+        """See `SnapshotSite.snapshots`."""
+        return tuple(self._of(name).snapshots)
+
+    def shape(self, name: str, on: bool) -> None:
+        """See `ShapingSite.shape`."""
+        self._of(name).shaped = on
+
+    def link(self, name: str, node: str, up: bool) -> None:
+        """See `FaultSite.link`."""
+        cut = self._of(name, node).cut
+        if up:
+            cut.discard(node)
+        else:
+            cut.add(node)
+
+    def disk_fault(self, name: str, node: str, *, slow: float = 1.0, error: bool = False) -> None:
+        """See `FaultSite.disk_fault`."""
+        kept = self._of(name, node)
+        if not self._describe(kept).node(node).devices:
+            raise UserError(f"testbed {name}: node {node} has no disk of its own.")
+        kept.faults[node] = (slow, error)
+
+    def usage_counters(self, name: str) -> Mapping[str, float]:
+        """See `UsageSite.usage_counters`: a machine on which nothing runs."""
+        return {"wall": self._clock(), **{f"node:{node}": 0.0 for node in self._of(name).made}}
+
+    def usage_between(self, before: Mapping[str, float], after: Mapping[str, float]) -> Usage:
+        """See `UsageSite.usage_between`."""
+        nodes = {key.removeprefix("node:"): 0.0 for key in after if key.startswith("node:")}
+        return Usage(after["wall"] - before["wall"], 0.0, 0.0, nodes)
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _of(self, name: str, node: str | None = None) -> _Kept:
+        kept = self._kept.get(name)
+        if kept is None:
+            raise UserError(f"there is no testbed {name!r}; there are: {', '.join(self.names())}.")
+        if node is not None and node not in kept.made:
+            raise UserError(f"testbed {name} has no node {node!r}; it has: {', '.join(kept.made)}.")
+        return kept
+
+    def _describe(self, kept: _Kept) -> Testbed:
+        folder = self._directory / kept.spec.name
+        members = [(group, name) for group in kept.spec.groups for name in group.node_names()]
+        nodes = tuple(
+            Node(
+                name=name,
+                address=f"2001:db8:{kept.number:x}::{index:x}",
+                roles=frozenset(group.roles),
+                group=group.name,
+                devices={"osd": "/dev/fake2", "scratch": "/dev/fake1"} if group.disk else {},
+                cpus=group.cpus,
+                memory_bytes=group.memory,
+            )
+            for index, (group, name) in enumerate(members, start=1)
+        )
+        return Testbed(
+            name=kept.spec.name,
+            site=self.kind,
+            nodes=nodes,
+            ssh_key=folder / "id",
+            known_hosts=folder / "known_hosts",
+            directory=folder,
+            spec_hash=kept.spec.digest(),
+        )

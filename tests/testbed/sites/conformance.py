@@ -1,0 +1,201 @@
+"""What every site must do. A site's own test module subclasses `SiteConformance`, and gives the
+fixtures `site` (fresh or shared) and `spec` (small; at least one node with a disk).
+
+The tests take what is there as they find it: they may run in any order, on one testbed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from schemas.errors import UserError
+from testbed.sites.contract import (
+    Capability,
+    FaultSite,
+    ShapingSite,
+    Site,
+    SnapshotSite,
+    State,
+    Testbed,
+    UsageSite,
+)
+from testbed.spec import TestbedSpec, renamed
+
+PROTOCOLS = {
+    Capability.SNAPSHOT: SnapshotSite,
+    Capability.SHAPING: ShapingSite,
+    Capability.LINKS: FaultSite,
+    Capability.DISK_FAULTS: FaultSite,
+    Capability.USAGE: UsageSite,
+}
+
+
+def needs(site: Site, capability: Capability) -> None:
+    if capability not in site.capabilities:
+        pytest.skip(f"site {site.kind} does not offer {capability}")
+
+
+class Heard:
+    """A progress that remembers."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, float]] = []
+
+    def __call__(self, phase: str, share: float) -> None:
+        self.calls.append((phase, share))
+
+
+class SiteConformance:
+    @pytest.fixture
+    def up(self, site: Site, spec: TestbedSpec) -> Iterator[Testbed]:
+        yield site.provision(spec)
+
+    def disk_node(self, testbed: Testbed) -> str:
+        return next(node.name for node in testbed.nodes if "osd" in node.devices)
+
+    def test_it_is_a_site_and_offers_what_it_says(self, site: Site) -> None:
+        assert isinstance(site, Site)
+        for capability in site.capabilities:
+            assert isinstance(site, PROTOCOLS[capability])
+
+    def test_a_plan_changes_nothing_and_counts(self, site: Site, spec: TestbedSpec) -> None:
+        other = renamed(spec, "planned")
+        cost = site.plan(other)
+        assert cost.nodes == sum(group.count for group in spec.groups)
+        assert cost.disk_bytes >= sum(g.count * g.disk.size for g in spec.groups if g.disk)
+        assert cost.memory_bytes == sum(g.count * g.memory for g in spec.groups)
+        assert cost.node_hours >= 0
+        assert "planned" not in site.names()
+        assert site.status("planned").state is State.ABSENT
+
+    def test_what_is_not_there(self, site: Site) -> None:
+        assert site.status("nothing").state is State.ABSENT
+        assert site.find("nothing") is None
+        site.release("nothing")
+        assert site.extend("nothing", 60.0).state is State.ABSENT
+
+    def test_provision_gives_what_the_spec_says(
+        self, site: Site, spec: TestbedSpec, up: Testbed
+    ) -> None:
+        assert up.name == spec.name
+        assert up.site == site.kind
+        assert up.spec_hash == spec.digest()
+        wanted = {name: group for group in spec.groups for name in group.node_names()}
+        assert [node.name for node in up.nodes] == list(wanted)
+        assert len({node.address for node in up.nodes}) == len(up.nodes)
+        for node in up.nodes:
+            group = wanted[node.name]
+            assert node.group == group.name
+            assert node.roles == frozenset(group.roles)
+            assert ({"osd", "scratch"} <= node.devices.keys()) == (group.disk is not None)
+            assert node.signal in {"iowait", "io_pressure"}
+            assert (node.pressure_file is not None) == (node.signal == "io_pressure")
+        assert "admin" in up.admin.roles
+
+    def test_a_ready_testbed_is_found_and_listed(
+        self, site: Site, spec: TestbedSpec, up: Testbed
+    ) -> None:
+        assert site.find(spec.name) == up
+        assert spec.name in site.names()
+        status = site.status(spec.name)
+        assert status.state is State.READY
+        assert set(status.nodes) == {node.name for node in up.nodes}
+
+    def test_provision_again_changes_nothing(
+        self, site: Site, spec: TestbedSpec, up: Testbed
+    ) -> None:
+        assert site.provision(spec) == up
+
+    def test_progress_goes_to_the_end(self, site: Site, spec: TestbedSpec) -> None:
+        heard = Heard()
+        site.provision(spec, heard)
+        shares = [share for _, share in heard.calls]
+        assert shares[-1] == 1.0
+        assert all(0.0 <= share <= 1.0 for share in shares)
+        assert all(phase for phase, _ in heard.calls)
+
+    def test_another_spec_under_the_name_is_refused(
+        self, site: Site, spec: TestbedSpec, up: Testbed
+    ) -> None:
+        body = spec.model_dump()
+        body["groups"][0]["memory"] = spec.groups[0].memory + 2**20
+        with pytest.raises(UserError, match=spec.name):
+            site.provision(TestbedSpec.model_validate(body))
+        assert site.status(spec.name).state is State.READY
+
+    def test_extending_gives_the_status(self, site: Site, spec: TestbedSpec, up: Testbed) -> None:
+        before = site.status(spec.name).ends_at_s
+        after = site.extend(spec.name, 60.0)
+        assert after.state is State.READY
+        assert before is None or (after.ends_at_s or 0.0) >= before + 60.0
+
+    def test_snapshots(self, site: Site, spec: TestbedSpec, up: Testbed) -> None:
+        needs(site, Capability.SNAPSHOT)
+        assert isinstance(site, SnapshotSite)
+        if "first" not in site.snapshots(spec.name):
+            site.snapshot(spec.name, "first")
+        assert list(site.snapshots(spec.name)) == ["first"]
+        with pytest.raises(UserError, match="first"):
+            site.snapshot(spec.name, "first")
+        with pytest.raises(UserError, match="no snapshot 'never'"):
+            site.restore(spec.name, "never")
+        assert site.status(spec.name).state is State.READY
+        restored = site.restore(spec.name, "first")
+        assert [node.name for node in restored.nodes] == [node.name for node in up.nodes]
+
+    def test_shaping(self, site: Site, spec: TestbedSpec, up: Testbed) -> None:
+        needs(site, Capability.SHAPING)
+        assert isinstance(site, ShapingSite)
+        for on in (False, False, True, True):
+            site.shape(spec.name, on)
+        with pytest.raises(UserError, match="nothing"):
+            site.shape("nothing", True)
+
+    def test_faults(self, site: Site, spec: TestbedSpec, up: Testbed) -> None:
+        needs(site, Capability.LINKS)
+        assert isinstance(site, FaultSite)
+        node = self.disk_node(up)
+        for state in (False, False, True, True):
+            site.link(spec.name, node, state)
+        site.disk_fault(spec.name, node, slow=2.0)
+        site.disk_fault(spec.name, node)
+        with pytest.raises(UserError, match="nobody"):
+            site.link(spec.name, "nobody", False)
+        with pytest.raises(UserError, match="nobody"):
+            site.disk_fault(spec.name, "nobody", slow=2.0)
+
+    def test_usage(self, site: Site, spec: TestbedSpec, up: Testbed) -> None:
+        needs(site, Capability.USAGE)
+        assert isinstance(site, UsageSite)
+        before = site.usage_counters(spec.name)
+        usage = site.usage_between(before, site.usage_counters(spec.name))
+        assert usage.interval_s >= 0
+        assert usage.outside_cores >= 0
+        assert 0 <= usage.steal <= 1
+        assert set(usage.node_cores) == {node.name for node in up.nodes}
+
+    def test_two_testbeds_side_by_side(self, site: Site, spec: TestbedSpec, up: Testbed) -> None:
+        other = site.provision(renamed(spec, "second"))
+        try:
+            assert {"second", spec.name} <= set(site.names())
+            assert site.find(spec.name) == up
+            mine = {node.address for node in up.nodes}
+            assert mine.isdisjoint(node.address for node in other.nodes)
+        finally:
+            site.release("second")
+        assert "second" not in site.names()
+        assert site.status(spec.name).state is State.READY
+
+    def test_release_removes_and_may_be_repeated(self, site: Site, spec: TestbedSpec) -> None:
+        site.provision(spec)
+        heard = Heard()
+        site.release(spec.name, heard)
+        site.release(spec.name)
+        assert heard.calls[-1][1] == 1.0
+        assert spec.name not in site.names()
+        assert site.find(spec.name) is None
+        assert site.status(spec.name).state is State.ABSENT
+        assert site.provision(spec).name == spec.name
+        site.release(spec.name)

@@ -1,0 +1,79 @@
+"""What the local site's tests share: a small spec, a state folder of their own, and a look at the
+machine for anything that was left behind.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from testbed import reach
+from testbed.sites.contract import Testbed
+from testbed.sites.local import LocalSite, network
+from testbed.sites.local.cgroups import detect
+from testbed.sites.local.names import Places
+from testbed.sites.local.tools import mounts_under
+from testbed.spec import TestbedSpec
+from testbed.ssh import SshShell
+
+STATE = Path("/var/lib/hotbed-tests")
+"""Another state folder than people's: names on the machine carry its tag, so that tests neither
+touch nor see a testbed that is in use."""
+
+SMALL = """
+name: small
+store: null
+groups:
+  - {name: admin, roles: [admin, client], cpus: 1.0, memory: 512MiB, network: 1Gbit}
+  - name: osd
+    count: 2
+    roles: [osd]
+    cpus: 0.5
+    memory: 512MiB
+    network: 200Mbit
+    disk: {size: 1GiB, scratch: 384MiB, positioning: 4ms, bandwidth: 40MB/s, queue_depth: 16}
+"""
+
+
+def small_spec() -> TestbedSpec:
+    import yaml
+
+    return TestbedSpec.model_validate(yaml.safe_load(SMALL))
+
+
+def places() -> Places:
+    return Places(STATE, Places.of_environment().cache)
+
+
+def local_site() -> LocalSite:
+    return LocalSite(places=places())
+
+
+def shell(testbed: Testbed, node: str) -> SshShell:
+    return reach.shell_to(testbed, testbed.node(node))
+
+
+def everything_on_the_machine() -> list[str]:
+    """Whatever of the tests' testbeds is on the machine, found without the site's own help."""
+    here = places()
+    found = [f"netns {name}" for name in network.namespaces(here)]
+    found += [f"link {name}" for name in network.uplinks(here)]
+    found += [f"mount {point}" for point in mounts_under(STATE)]
+    loops = subprocess.run(["losetup", "-a"], capture_output=True, text=True, check=True).stdout
+    found += [f"loop {line}" for line in loops.splitlines() if f"{STATE}/" in line]
+    for tree in detect().trees():
+        top = tree / here.cgroup
+        if top.exists():
+            found.append(f"cgroup {top}")
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                line = (entry / "cmdline").read_bytes()
+                root = str((entry / "root").readlink())
+            except OSError:
+                continue
+            if f"{STATE}/".encode() in line or root.startswith(str(STATE)):
+                found.append(f"process {entry.name} {line[:80]!r}")
+    found += [f"folder {path}" for path in (STATE / "testbeds").glob("*")]
+    return found

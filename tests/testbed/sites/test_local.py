@@ -1,0 +1,132 @@
+"""The local site keeps the contract, on this machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from schemas.errors import RemoteError
+from testbed.sites.contract import State, Testbed
+from testbed.sites.local import LocalSite
+from testbed.spec import TestbedSpec
+from testbed.ssh import SshShell
+from tests.testbed.sites.conformance import SiteConformance
+from tests.testbed.sites.local_support import (
+    everything_on_the_machine,
+    local_site,
+    shell,
+    small_spec,
+)
+
+pytestmark = [pytest.mark.local, pytest.mark.timeout(180)]
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[LocalSite]:
+    found = local_site()
+    for name in found.names():
+        found.release(name)
+    yield found
+    for name in found.names():
+        found.release(name)
+    assert everything_on_the_machine() == []
+
+
+@pytest.fixture(scope="module")
+def spec() -> TestbedSpec:
+    return small_spec()
+
+
+class TestLocalSite(SiteConformance):
+    def test_nodes_answer_and_are_named(self, up: Testbed) -> None:
+        for node in up.nodes:
+            answer = shell(up, node.name).run(["sh", "-c", "hostname; date +%Z; id -un"])
+            assert answer.text.split() == [node.name, "UTC", "root"]
+
+    def test_nodes_know_each_other(self, up: Testbed) -> None:
+        answer = shell(up, "admin").run(["getent", "ahostsv4", "osd1"])
+        assert answer.text.split()[0] == up.node("osd1").address
+        shell(up, "admin").run(["ping", "-c", "1", "-W", "2", "osd1"])
+
+    def test_systemd_runs_whole(self, up: Testbed) -> None:
+        for node in up.nodes:
+            state = shell(up, node.name).run(
+                ["systemctl", "is-system-running", "--wait"], check=False
+            )
+            assert state.text.strip() == "running", node.name
+
+    def test_a_wrong_host_key_is_refused(self, up: Testbed) -> None:
+        lines = up.known_hosts.read_text().splitlines()
+        keys = [line.split(" ", 1)[1] for line in lines]
+        names = [line.split(" ", 1)[0] for line in lines]
+        assert len(set(keys)) == len(up.nodes)
+        wrong = up.directory / "wrong_known_hosts"
+        pairs = zip(names, keys[1:] + keys[:1], strict=True)
+        wrong.write_text("".join(f"{name} {key}\n" for name, key in pairs))
+        target = shell(up, "admin").target
+        from dataclasses import replace
+
+        with pytest.raises(RemoteError, match=r"(?i)host key"):
+            SshShell(replace(target, known_hosts=wrong, control_dir=None)).run(["true"])
+
+    def test_passwords_are_refused(self, up: Testbed) -> None:
+        settings = shell(up, "admin").run(["sshd", "-T"]).text.splitlines()
+        assert "passwordauthentication no" in settings
+        assert "permitrootlogin without-password" in settings
+
+    def test_a_snapshot_brings_files_and_disks_back(
+        self, site: LocalSite, spec: TestbedSpec, up: Testbed
+    ) -> None:
+        label = f"files-{int(time.time())}"
+        osd0 = shell(up, "osd0")
+        osd0.run(
+            [
+                "sh",
+                "-c",
+                "echo old > /srv/file; printf old | dd of=/dev/hotbed/osd bs=4096"
+                " conv=sync,fsync oflag=direct status=none",
+            ]
+        )
+        site.snapshot(spec.name, label)
+        osd0.run(
+            [
+                "sh",
+                "-c",
+                "echo new > /srv/file; printf new | dd of=/dev/hotbed/osd bs=4096"
+                " conv=sync,fsync oflag=direct status=none",
+            ]
+        )
+        start = time.monotonic()
+        site.restore(spec.name, label)
+        assert time.monotonic() - start < 6.0
+        script = "cat /srv/file; dd if=/dev/hotbed/osd bs=3 count=1 status=none"
+        assert shell(up, "osd0").run(["sh", "-c", script]).text == "old\nold"
+
+    def test_a_dead_node_is_told_and_started_again(
+        self, site: LocalSite, spec: TestbedSpec, up: Testbed
+    ) -> None:
+        shell(up, "osd1").run(["sh", "-c", "echo kept > /srv/kept; sync"])
+        site._nodes(spec.name).clear("osd1")
+        status = site.status(spec.name)
+        assert status.state is State.FAILED
+        assert status.nodes["osd1"] == "stopped"
+        assert "osd1" in status.detail
+        site.provision(spec)
+        assert site.status(spec.name).state is State.READY
+        assert shell(up, "osd1").run(["cat", "/srv/kept"]).text == "kept\n"
+
+    def test_a_cut_link_cuts(self, site: LocalSite, spec: TestbedSpec, up: Testbed) -> None:
+        site.link(spec.name, "osd0", False)
+        ping = ["ping", "-c", "1", "-W", "1", "osd0"]
+        assert shell(up, "admin").run(ping, check=False).returncode != 0
+        site.link(spec.name, "osd0", True)
+        shell(up, "admin").run(["ping", "-c", "1", "-W", "3", "osd0"])
+
+    def test_a_failing_disk_fails(self, site: LocalSite, spec: TestbedSpec, up: Testbed) -> None:
+        read = ["dd", "if=/dev/hotbed/osd", "of=/dev/null", "bs=4096", "count=1", "iflag=direct"]
+        site.disk_fault(spec.name, "osd0", error=True)
+        assert shell(up, "osd0").run(read, check=False).returncode != 0
+        site.disk_fault(spec.name, "osd0")
+        shell(up, "osd0").run(read)

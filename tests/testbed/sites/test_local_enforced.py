@@ -1,0 +1,172 @@
+"""What the spec promises of a node is enforced: cores, memory, link, disk, and its own pressure."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from testbed.sites.contract import Testbed
+from testbed.sites.local import LocalSite
+from testbed.spec import TestbedSpec
+from tests.testbed.sites.local_support import local_site, shell, small_spec
+
+pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
+
+BURN = """
+import os, time
+for _ in range(3): os.fork() or None
+end = time.monotonic() + {seconds}
+while time.monotonic() < end: pass
+"""
+
+SINK = """
+import socket, time
+server = socket.create_server(("", 5001)); connection, _ = server.accept()
+connection.recv(1 << 16); start = time.monotonic(); total = 0
+while data := connection.recv(1 << 18): total += len(data)
+print(total * 8 / (time.monotonic() - start), flush=True)
+"""
+
+BLAST = """
+import socket, sys, time
+for _ in range(50):
+    try: connection = socket.create_connection((sys.argv[1], 5001)); break
+    except OSError: time.sleep(0.1)
+end = time.monotonic() + 4; block = bytes(1 << 18)
+while time.monotonic() < end: connection.sendall(block)
+"""
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[LocalSite]:
+    yield local_site()
+
+
+@pytest.fixture(scope="module")
+def up(site: LocalSite) -> Iterator[Testbed]:
+    yield site.provision(small_spec())
+    site.release("small")
+
+
+@pytest.fixture(scope="module")
+def spec() -> TestbedSpec:
+    return small_spec()
+
+
+def test_cores(site: LocalSite, up: Testbed) -> None:
+    burning = shell(up, "osd0").popen(["timeout", "10", "python3", "-c", BURN.format(seconds=7)])
+    time.sleep(1.0)
+    before = site.usage_counters("small")
+    time.sleep(5.0)
+    usage = site.usage_between(before, site.usage_counters("small"))
+    burning.wait(timeout=20)
+    assert usage.node_cores["osd0"] == pytest.approx(0.5, rel=0.1)
+    assert usage.node_cores["osd1"] < 0.1
+
+
+def test_memory(up: Testbed) -> None:
+    hog = "data = bytearray({size} << 20); print(len(data))"
+    osd0 = shell(up, "osd0")
+    assert osd0.run(["python3", "-c", hog.format(size=300)]).returncode == 0
+    killed = osd0.run(["python3", "-c", hog.format(size=700)], check=False)
+    assert killed.returncode in (137, 255 - 128 + 10, -9) or killed.returncode > 128
+    assert shell(up, "osd1").run(["python3", "-c", hog.format(size=300)]).returncode == 0
+
+
+@pytest.mark.parametrize(("source", "sink"), [("osd0", "admin"), ("admin", "osd0")])
+def test_link(up: Testbed, source: str, sink: str) -> None:
+    receiving = shell(up, sink).popen(["timeout", "20", "python3", "-c", SINK])
+    shell(up, source).run(["python3", "-c", BLAST, up.node(sink).address], timeout_s=30)
+    rate = float(receiving.communicate(timeout=20)[0])
+    assert rate == pytest.approx(200e6, rel=0.1)
+
+
+def fio(name: str, *options: str, seconds: int = 5) -> list[str]:
+    return [
+        "fio", f"--name={name}", "--filename=/dev/hotbed/osd", "--direct=1", "--ioengine=libaio",
+        "--time_based", f"--runtime={seconds}", "--output-format=json", *options,
+    ]  # fmt: skip
+
+
+def test_disk_bandwidth(site: LocalSite, up: Testbed) -> None:
+    job = fio("seq", "--rw=read", "--bs=1M", "--iodepth=4", seconds=6)
+    result = json.loads(shell(up, "osd0").run(job, timeout_s=30).text)
+    # 512 KiB requests in sequence from one reader: no positioning but the first.
+    assert result["jobs"][0]["read"]["bw_bytes"] == pytest.approx(40e6, rel=0.1)
+
+
+def test_random_reads_wait_for_positioning(up: Testbed) -> None:
+    job = fio("rand", "--rw=randread", "--bs=4k", "--iodepth=1", seconds=5)
+    result = json.loads(shell(up, "osd0").run(job, timeout_s=30).text)
+    mean_s = result["jobs"][0]["read"]["clat_ns"]["mean"] / 1e9
+    # The mean positioning holds over the whole disk; the partition is a part of it.
+    assert 0.002 < mean_s < 0.006
+
+
+def test_scratch_and_store_share_one_queue(up: Testbed) -> None:
+    alone = _mean_latency(up)
+    other = fio("other", "--rw=randread", "--bs=4k", "--iodepth=8", seconds=6)
+    other[2] = "--filename=/dev/hotbed/scratch"
+    disturbing = shell(up, "osd0").popen(other)
+    time.sleep(1.0)
+    disturbed = _mean_latency(up)
+    disturbing.wait(timeout=20)
+    assert disturbed > 4 * alone
+
+
+def _mean_latency(up: Testbed) -> float:
+    job = fio("probe", "--rw=randread", "--bs=4k", "--iodepth=1", seconds=3)
+    result = json.loads(shell(up, "osd0").run(job, timeout_s=30).text)
+    return float(result["jobs"][0]["read"]["clat_ns"]["mean"])
+
+
+def test_pressure_is_the_nodes_own(up: Testbed) -> None:
+    busy = shell(up, "osd0").popen(fio("load", "--rw=randread", "--bs=4k", seconds=5))
+    before = {node: _stalled_us(up, node) for node in ("osd0", "osd1")}
+    start = time.monotonic()
+    time.sleep(3.0)
+    interval_us = 1e6 * (time.monotonic() - start)
+    share = {node: (_stalled_us(up, node) - before[node]) / interval_us for node in before}
+    busy.wait(timeout=20)
+    assert share["osd0"] > 0.7
+    assert share["osd1"] < 0.2
+
+
+def _stalled_us(up: Testbed, node: str) -> int:
+    path = up.node(node).pressure_file
+    assert path is not None
+    some = shell(up, node).run(["cat", path]).text.splitlines()[0]
+    return int(some.rpartition("total=")[2])
+
+
+def test_shaping_off_frees_disk_and_link(site: LocalSite, up: Testbed) -> None:
+    job = fio("seq", "--rw=read", "--bs=1M", "--iodepth=4", seconds=2)
+    site.shape("small", False)
+    try:
+        result = json.loads(shell(up, "osd0").run(job, timeout_s=30).text)
+        qdisc = _qdiscs(site, up)
+    finally:
+        site.shape("small", True)
+    assert result["jobs"][0]["read"]["bw_bytes"] > 80e6
+    assert "tbf" not in qdisc
+    assert "tbf" in _qdiscs(site, up)
+
+
+def _qdiscs(site: LocalSite, up: Testbed) -> str:
+    netns = site.places.netns("small", "osd0")
+    command = ["tc", "-n", netns, "qdisc", "show", "dev", "eth0"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_usage_tells_inside_from_outside(site: LocalSite, up: Testbed) -> None:
+    before = site.usage_counters("small")
+    outside = subprocess.Popen(["timeout", "4", "sh", "-c", "while :; do :; done"])
+    time.sleep(3.0)
+    usage = site.usage_between(before, site.usage_counters("small"))
+    outside.wait()
+    assert usage.outside_cores > 0.5
+    assert sum(usage.node_cores.values()) < 0.5

@@ -1,0 +1,216 @@
+"""The local site's parts that need no machine: names, records, control group files, rates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.errors import UserError
+from testbed.sites import kinds, open_site
+from testbed.sites.contract import SiteError
+from testbed.sites.local import LocalSite, image, network, record, usage
+from testbed.sites.local.cgroups import CPU_PERIOD_US, Cgroups, Hierarchies, detect
+from testbed.sites.local.names import Places
+from testbed.sites.local.record import Record
+from testbed.spec import TestbedSpec
+from tests.testbed.sites.local_support import small_spec
+
+NAME = st.from_regex(r"[a-z][a-z0-9-]{0,19}", fullmatch=True)
+NODE = st.from_regex(r"[a-z][a-z0-9-]{0,19}[0-9]{0,3}", fullmatch=True)
+
+V1 = """\
+25 1 0:22 / /sys/fs/cgroup rw - tmpfs tmpfs rw,mode=755
+26 25 0:23 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct
+27 25 0:24 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory
+28 25 0:25 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,name=systemd
+29 25 0:26 / {unified} rw - cgroup2 cgroup rw
+"""
+
+
+# -- names ----------------------------------------------------------------------------------------
+
+
+@given(NAME, NODE)
+def test_interface_names_are_short_enough(name: str, node: str) -> None:
+    for places in (Places(), Places(Path("/elsewhere"))):
+        assert len(places.uplink(name)) <= 15
+        assert len(places.port(node)) <= 15
+        assert len(places.machine(name, node)) <= 64
+
+
+@given(NAME, NAME, NODE)
+def test_no_testbed_owns_what_is_anothers(name: str, other: str, node: str) -> None:
+    places = Places()
+    owned = places.netns(other, node).startswith(places.netns_prefix(name))
+    assert owned == (name == other)
+
+
+def test_another_state_folder_has_names_of_its_own() -> None:
+    here, there = Places(), Places(Path("/elsewhere"))
+    assert not there.netns("a", "b").startswith(here.netns_prefix())
+    assert not here.netns("a", "b").startswith(there.netns_prefix())
+    assert here.cgroup != there.cgroup
+    assert not there.uplink("a").startswith(here.uplink_prefix())
+
+
+# -- the record -----------------------------------------------------------------------------------
+
+
+def test_a_record_is_read_back(tmp_path: Path) -> None:
+    kept = Record(small_spec(), subnet=7).frozen("one").frozen("two").rewound("one")
+    record.save(tmp_path, kept)
+    assert record.load(tmp_path) == kept
+    assert record.subnets(tmp_path.parent) == {7}
+
+
+def test_no_record_is_none_and_a_broken_one_is_told(tmp_path: Path) -> None:
+    assert record.load(tmp_path) is None
+    (tmp_path / "record.json").write_text("{}")
+    with pytest.raises(UserError, match="hotbed down"):
+        record.load(tmp_path)
+
+
+def test_chains_of_layers() -> None:
+    fresh = Record(small_spec(), subnet=0)
+    one = fresh.frozen("one")
+    assert (one.chain, one.snapshots["one"]) == ((0, 1), (0,))
+    two = one.frozen("two")
+    assert two.chain == (0, 1, 2)
+    back = two.rewound("one")
+    assert back.chain == (0, 3)
+    assert back.used_layers() == {0, 1, 3}  # "two" still needs 1; the dropped top 2 is free
+
+
+@given(st.lists(st.sampled_from(["freeze", "rewind"]), max_size=12), st.randoms())
+def test_a_written_layer_is_never_one_that_a_snapshot_holds(
+    steps: list[str], random: object
+) -> None:
+    kept = Record(small_spec(), subnet=0)
+    for number, step in enumerate(steps):
+        if step == "freeze":
+            kept = kept.frozen(str(number))
+        elif kept.snapshots:
+            kept = kept.rewound(random.choice(sorted(kept.snapshots)))  # type: ignore[attr-defined]
+        assert all(kept.chain[-1] not in chain for chain in kept.snapshots.values())
+        assert set(kept.chain) <= kept.used_layers()
+
+
+def test_addresses_follow_the_order_of_the_spec() -> None:
+    members = list(Record(small_spec(), subnet=3).members())
+    assert [(m.name, m.address) for m in members] == [
+        ("admin", "10.77.3.10"),
+        ("osd0", "10.77.3.11"),
+        ("osd1", "10.77.3.12"),
+    ]
+
+
+# -- control groups -------------------------------------------------------------------------------
+
+
+def test_v1_beside_a_tree_without_controllers(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.controllers").write_text("\n")
+    found = detect(V1.format(unified=tmp_path))
+    assert not found.unified
+    assert found.v1["cpu"] == found.v1["cpuacct"] == Path("/sys/fs/cgroup/cpu,cpuacct")
+    assert found.named == Path("/sys/fs/cgroup/systemd")
+    assert len(found.trees()) == 4  # cpu and cpuacct are one tree
+
+
+def test_v2_only(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.controllers").write_text("cpuset cpu io memory pids\n")
+    found = detect(f"29 25 0:26 / {tmp_path} rw - cgroup2 cgroup2 rw,nsdelegate\n")
+    assert found.unified
+    assert found.trees() == [tmp_path]
+
+
+def test_no_controllers_at_all() -> None:
+    with pytest.raises(SiteError, match="cpu and memory"):
+        detect("25 1 0:22 / / rw - ext4 /dev/sda rw\n")
+
+
+def test_limits_on_v2(tmp_path: Path) -> None:
+    hierarchies = Hierarchies({}, None, tmp_path, frozenset({"cpu", "memory", "io", "pids"}))
+    (tmp_path / "hotbed/t/n").mkdir(parents=True)
+    (tmp_path / "hotbed/t/n/memory.swap.max").write_text("max")
+    procs = Cgroups(hierarchies, "hotbed").create("t/n", cpus=1.5, memory=2**30)
+    node = tmp_path / "hotbed" / "t" / "n"
+    assert procs == [node / "cgroup.procs"]
+    assert (node / "cpu.max").read_text() == f"{CPU_PERIOD_US * 3 // 2} {CPU_PERIOD_US}"
+    assert (node / "memory.max").read_text() == str(2**30)
+    assert (node / "memory.swap.max").read_text() == "0"
+    for folder in (tmp_path, tmp_path / "hotbed", tmp_path / "hotbed" / "t"):
+        assert (folder / "cgroup.subtree_control").read_text() == "+cpu +io +memory"
+    assert not (node / "cgroup.subtree_control").exists()  # it is the node's own to fill
+
+
+def test_limits_on_v1(tmp_path: Path) -> None:
+    trees = {name: tmp_path / name for name in ("cpu", "memory")}
+    Cgroups(Hierarchies(trees, None, None, frozenset()), "hotbed").create("t/n", cpus=0.5, memory=9)
+    cpu = tmp_path / "cpu" / "hotbed" / "t" / "n"
+    assert (cpu / "cpu.cfs_quota_us").read_text() == str(CPU_PERIOD_US // 2)
+    assert (cpu / "cpu.cfs_period_us").read_text() == str(CPU_PERIOD_US)
+    assert (tmp_path / "memory/hotbed/t/n/memory.limit_in_bytes").read_text() == "9"
+
+
+def test_usage_is_read_from_either_version(tmp_path: Path) -> None:
+    group = tmp_path / "hotbed" / "t"
+    group.mkdir(parents=True)
+    (group / "cpu.stat").write_text("usage_usec 2500000\nuser_usec 1\n")
+    (group / "cpuacct.usage").write_text("1500000000\n")
+    v2 = Cgroups(Hierarchies({}, None, tmp_path, frozenset({"cpu", "memory"})), "hotbed")
+    v1 = Cgroups(Hierarchies({"cpuacct": tmp_path}, None, None, frozenset()), "hotbed")
+    assert (v2.usage_s("t"), v1.usage_s("t"), v2.usage_s("gone")) == (2.5, 1.5, 0.0)
+
+
+# -- the rest -------------------------------------------------------------------------------------
+
+
+def test_a_token_bucket_holds_a_large_segment() -> None:
+    assert network.token_bucket(1e6)[4] == str(96 * 1024)
+    assert network.token_bucket(4e9)[2:5] == ["4000000000bit", "burst", "1000000"]
+
+
+@given(NAME, NODE)
+def test_hardware_addresses_are_local_and_stay(name: str, node: str) -> None:
+    found = network.hardware_address(name, node)
+    first = int(found.split(":")[0], 16)
+    assert first & 0b11 == 0b10  # locally administered, not a group address
+    assert found == network.hardware_address(name, node)
+    assert found != network.hardware_address(name, f"{node}x")
+
+
+def test_usage_between_readings() -> None:
+    before = {"wall": 0.0, "busy": 0.0, "all": 0.0, "steal": 0.0, "kernel": 0.0, "testbed": 0.0}
+    after = {"wall": 10.0, "busy": 9.0, "all": 20.0, "steal": 1.0, "kernel": 1.0, "testbed": 3.0}
+    found = usage.between(before, after | {"node:osd0": 2.0})
+    assert found.outside_cores == pytest.approx(0.5)
+    assert found.steal == pytest.approx(0.05)
+    assert found.node_cores == {"osd0": pytest.approx(0.2)}
+
+
+def test_the_images_name_follows_its_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = image.digest()
+    assert image.digest() == before
+    monkeypatch.setattr(image, "PACKAGES", (*image.PACKAGES, "sysstat"))
+    assert image.digest() != before
+
+
+def test_the_site_refuses_what_it_cannot_give() -> None:
+    body = small_spec().model_dump(mode="json")
+    body["groups"][1]["disk"]["queue_depth"] = 1024
+    with pytest.raises(UserError, match="queue_depth 1024"):
+        LocalSite().plan(TestbedSpec.model_validate(body))
+    body["groups"][1] |= {"count": 300, "disk": {}}
+    with pytest.raises(UserError, match="301 nodes"):
+        LocalSite().plan(TestbedSpec.model_validate(body))
+    with pytest.raises(UserError, match="unknown option 'where'"):
+        LocalSite({"where": 1})
+
+
+def test_an_unknown_kind_of_site_names_the_known_ones() -> None:
+    with pytest.raises(UserError, match="'moon'; there are: local"):
+        open_site("moon")
+    assert "local" in kinds()

@@ -1,0 +1,86 @@
+"""Which testbed and which nodes are meant, and what is said when that is unclear."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from schemas.errors import UserError
+from testbed import choose, reach
+from testbed.sites.fake import FakeSite
+from testbed.spec import TestbedSpec, renamed
+
+SPEC = TestbedSpec.model_validate(
+    {
+        "name": "first",
+        "store": None,
+        "groups": [
+            {"name": "admin", "roles": ["admin", "mon", "client"]},
+            {"name": "osd", "count": 3, "roles": ["osd"], "disk": {}},
+        ],
+    }
+)
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch) -> FakeSite:
+    found = FakeSite()
+    monkeypatch.setattr(choose, "kinds", lambda: ("fake",))
+    monkeypatch.setattr(choose, "open_site", lambda kind: found)
+    return found
+
+
+def test_the_only_one_needs_no_name(site: FakeSite) -> None:
+    with pytest.raises(UserError, match="hotbed up"):
+        choose.choose()
+    site.provision(SPEC)
+    assert choose.choose() == (site, "first")
+    assert choose.choose_ready()[1].name == "first"
+
+
+def test_more_than_one_needs_a_name(site: FakeSite) -> None:
+    site.provision(SPEC)
+    site.provision(renamed(SPEC, "second"))
+    with pytest.raises(UserError, match="first, second"):
+        choose.choose()
+    assert choose.choose("second") == (site, "second")
+    with pytest.raises(UserError, match="'third'; there are: first, second"):
+        choose.choose("third")
+
+
+def test_a_half_made_one_is_not_ready(site: FakeSite) -> None:
+    site.fail_after = 2
+    with pytest.raises(Exception, match="osd1 broke"):
+        site.provision(SPEC)
+    with pytest.raises(UserError, match="not ready: 2 of 4"):
+        choose.choose_ready()
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("admin", ["admin"]),
+        ("osd", ["osd0", "osd1", "osd2"]),
+        ("mon", ["admin"]),
+        ("osd2,osd0,osd2", ["osd0", "osd2"]),
+        (" osd1 , mon ", ["admin", "osd1"]),
+        ("all", ["admin", "osd0", "osd1", "osd2"]),
+    ],
+)
+def test_nodes_by_name_group_and_role(site: FakeSite, text: str, names: list[str]) -> None:
+    testbed = site.provision(SPEC)
+    assert [node.name for node in choose.select(testbed, text)] == names
+
+
+@pytest.mark.parametrize(("text", "said"), [("osd9", "'osd9'; nodes: admin, osd0"), (",", "least")])
+def test_nodes_that_are_not(site: FakeSite, text: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        choose.select(site.provision(SPEC), text)
+
+
+def test_control_paths_fit_into_a_sockets_name() -> None:
+    folder = reach.control_dir("a" * 20, Path("/some/where"))
+    # ssh appends a hash of 40 digits, and 17 more while it opens the connection.
+    assert len(str(folder)) + 1 + 40 + 17 < 108
+    assert folder != reach.control_dir("a" * 20, Path("/else/where"))
