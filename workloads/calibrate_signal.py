@@ -241,7 +241,7 @@ def figure(levels: Sequence[Level]) -> Figure:
     from matplotlib.figure import Figure
 
     engines = list(dict.fromkeys(level.engine for level in levels))
-    picture = Figure(figsize=(4.2 * len(engines), 3.4), layout="constrained")
+    picture = Figure(figsize=(5.2 * len(engines), 3.6), layout="constrained")
     axes = picture.subplots(1, len(engines), sharey=True, squeeze=False)[0]
     for axis, engine in zip(axes, engines, strict=True):
         chosen = [level for level in levels if level.engine == engine]
