@@ -134,7 +134,7 @@ class Disturber:
             by_node: dict[str, list[Step]] = {}
             for step in chosen:
                 by_node.setdefault(step.node, []).append(step)
-            events = on_each(by_node, lambda node, todo=by_node: self._on_node(todo[node]))
+            events = self._on_all(by_node)
             for node, todo in by_node.items():
                 done = events[node]
                 if isinstance(done, RemoteError):
@@ -147,6 +147,11 @@ class Disturber:
                     self._event(event | {"planned_t_s": step.t_s if planned else None})
             if chosen:
                 self._state()
+
+    def _on_all(
+        self, by_node: Mapping[str, Sequence[Step]]
+    ) -> Mapping[str, list[dict[str, Any]] | RemoteError]:
+        return on_each(by_node, lambda node: self._on_node(by_node[node]))
 
     def _on_node(self, steps: Sequence[Step]) -> list[dict[str, Any]]:
         events = []
