@@ -158,9 +158,7 @@ def main(arguments: list[str]) -> int:
         signal.signal(number, lambda *_: ended.set())
     sampler = open_sampler(load_config())
     try:
-        record(
-            sampler.sample, FOLDER / f"{name}.jsonl", ended, interval_s=interval_s_of(interval_s)
-        )
+        record(sampler.sample, FOLDER / f"{name}.jsonl", ended, interval_s=float(interval_s))
     finally:
         sampler.close()
     return 0
