@@ -87,22 +87,16 @@ class Steps:
         start = time.monotonic()
         effects = self._send(commands)
         after = self._reader.osd_map()
-        wanted = {
-            command.pg: command.primary
-            for command, effect in zip(commands, effects, strict=True)
-            if effect.ok and command.primary is not None and not command.already
-        }
-        cleared = {
-            action.pg
-            for action, effect in zip(actions, effects, strict=True)
-            if effect.ok and isinstance(action, ClearUpmap)
-        }
-        if cleared:
-            mapped = [pg for pg in self._reader.pgs(after) if pg.id in cleared]
-            wanted |= changed_primaries(pgs.values(), mapped)
+        touched = {c.pg for c, e in zip(commands, effects, strict=True) if e.ok and not c.already}
+        mapped = {pg.id: pg for pg in self._reader.pgs(after) if pg.id in touched}
+        wanted = changed_primaries(pgs.values(), mapped.values())
         if wanted:
             settled = wait_active(self._connection, wanted, start=start, timeout_s=STALL_TIMEOUT_S)
             detail |= {"stall_s": settled.seconds, "late": float(len(settled.late))}
+        effects = [
+            _led(command, effect, mapped.get(command.pg))
+            for command, effect in zip(commands, effects, strict=True)
+        ]
         detail["epochs"] = float(after.epoch - osd_map.epoch)
         return _with_detail(effects, detail)
 
@@ -274,6 +268,14 @@ def set_balancer(connection: Connection, mode: str, *, active: bool) -> Effect:
     if failed is not None:
         return Effect(False, failed.message or f"error {failed.code}", seconds)
     return Effect(True, f"balancer {mode}, {'on' if active else 'off'}", seconds)
+
+
+def _led(command: Command, effect: Effect, pg: Pg | None) -> Effect:
+    """A swap that the monitors took but that did not make the primary is not ok."""
+    if pg is None or command.primary is None or pg.primary == command.primary:
+        return effect
+    why = f"osd.{pg.primary} still leads {pg.id}: osd.{command.primary}'s primary affinity is low"
+    return Effect(False, why, effect.seconds, effect.detail)
 
 
 def _with_detail(effects: list[Effect], detail: Mapping[str, float]) -> list[Effect]:

@@ -1,0 +1,24 @@
+"""Makes this folder's helpers (`fake_rados`) importable by its tests, and gives them a cluster."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from fake_rados import FakeRados
+
+from testbed.stores.ceph import CephStore, Connection
+
+
+@pytest.fixture
+def raw() -> FakeRados:
+    return FakeRados()
+
+
+@pytest.fixture
+def store(raw: FakeRados) -> CephStore:
+    return CephStore(Connection(raw, timeout_s=2.0), pools=["bench"])

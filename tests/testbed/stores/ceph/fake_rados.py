@@ -1,0 +1,217 @@
+"""A cluster's monitors, manager and OSDs in memory, started from a real one's recorded answers.
+
+It keeps an OSD map and PG map with the rules that matter here: upmaps give the up set, primary
+affinity 0 to 1 turns the primary over (not by Ceph's hash: by the highest), every change is an
+epoch, and, as on Ceph 16, bad values are accepted in silence.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+DATA = Path(__file__).resolve().parents[3] / "data" / "ceph" / "16.2.15"
+Answer = tuple[int, bytes, str]
+
+
+def recorded(name: str) -> Any:
+    return json.loads((DATA / name).read_text())
+
+
+class FakeRados:
+    def __init__(self, pgs: int = 128) -> None:
+        self.dump = recorded("osd_dump.json")
+        for osd in self.dump["osds"]:
+            osd["weight"] = osd["primary_affinity"] = 1
+        self.dump["pg_upmap"] = []
+        self.dump["pg_upmap_items"] = []
+        self.tree = recorded("osd_tree.json")
+        self.maps = {item["pgid"]: item["up"] for item in recorded("pg_maps.json")[:pgs]}
+        self.dump["pools"][-1]["pg_num"] = pgs
+        self.balancer = {"mode": "upmap", "active": True}
+        self.versions = recorded("versions.json")
+        self.features = recorded("features.json")
+        self.reweight: Any = recorded("test_reweight.json")
+        self.perf = {osd: recorded(f"perf_dump_osd.{osd}.json") for osd in range(3)}
+        self.sizes = dict.fromkeys(self.maps, 4 << 20)
+        self.states: dict[str, str] = {}
+        self.calls: list[tuple[str, dict[str, Any]]] = []
+        self.in_flight = self.most_in_flight = 0
+        self.before: Callable[[str], None] = lambda prefix: None
+        self.closed = False
+        self._lock = threading.Lock()
+
+    # What librados offers.
+
+    def mon_command(self, cmd: str, inbuf: bytes) -> Answer:
+        return self._answer("mon", cmd)
+
+    def mgr_command(self, cmd: str, inbuf: bytes) -> Answer:
+        return self._answer("mgr", cmd)
+
+    def osd_command(self, osdid: int, cmd: str, inbuf: bytes) -> Answer:
+        return self._answer("osd", cmd, osdid)
+
+    def pg_command(self, pgid: str, cmd: str, inbuf: bytes) -> Answer:
+        return self._answer("pg", cmd, pgid)
+
+    def shutdown(self) -> None:
+        self.closed = True
+
+    # The cluster.
+
+    def osd(self, number: int) -> dict[str, Any]:
+        return next(osd for osd in self.dump["osds"] if osd["osd"] == number)
+
+    def up(self, pgid: str) -> list[int]:
+        found = list(self.maps[pgid])
+        for item in self.dump["pg_upmap"]:
+            if item["pgid"] == pgid:
+                found = list(item["osds"])
+        for item in self.dump["pg_upmap_items"]:
+            if item["pgid"] == pgid:
+                for pair in item["mappings"]:
+                    found = [pair["to"] if osd == pair["from"] else osd for osd in found]
+        return sorted(found, key=lambda osd: -min(1, self.osd(osd)["primary_affinity"]))
+
+    def sent(self, prefix: str) -> list[dict[str, Any]]:
+        return [arguments for name, arguments in self.calls if name == prefix]
+
+    def _answer(self, target: str, cmd: str, whom: Any = None) -> Answer:
+        arguments = json.loads(cmd)
+        prefix = arguments.pop("prefix")
+        assert arguments.pop("format") == "json"
+        with self._lock:
+            self.in_flight += 1
+            self.most_in_flight = max(self.most_in_flight, self.in_flight)
+            self.calls.append((prefix, arguments))
+        try:
+            self.before(prefix)
+            with self._lock:
+                handler = getattr(self, f"{target}_{prefix.replace(' ', '_').replace('-', '_')}")
+                data = handler(whom, **arguments) if whom is not None else handler(**arguments)
+        except Refused as error:
+            return error.code, b"", str(error)
+        finally:
+            with self._lock:
+                self.in_flight -= 1
+        message = data if isinstance(data, str) else ""
+        return 0, b"" if isinstance(data, str) else json.dumps(data).encode(), message
+
+    def _changed(self, message: str) -> str:
+        self.dump["epoch"] += 1
+        return message
+
+    def mon_osd_dump(self) -> Any:
+        return copy.deepcopy(self.dump)
+
+    def mon_osd_tree(self) -> Any:
+        return self.tree
+
+    def mon_versions(self) -> Any:
+        return self.versions
+
+    def mon_features(self) -> Any:
+        return self.features
+
+    def mon_osd_primary_affinity(self, id: int, weight: float) -> str:
+        self._known(id)["primary_affinity"] = weight
+        return self._changed(f"set osd.{id} primary-affinity to {weight}")
+
+    def mon_osd_reweight(self, id: int, weight: float) -> str:
+        self._known(id)["weight"] = weight
+        return self._changed(f"reweighted osd.{id} to {weight}")
+
+    def mon_osd_pg_upmap(self, pgid: str, id: list[int]) -> str:
+        self._drop("pg_upmap", pgid)
+        self.dump["pg_upmap"].append({"pgid": pgid, "osds": list(id)})
+        return self._changed(f"set {pgid} pg_upmap mapping to {id}")
+
+    def mon_osd_pg_upmap_items(self, pgid: str, id: list[int]) -> str:
+        self._drop("pg_upmap_items", pgid)
+        pairs = [{"from": a, "to": b} for a, b in zip(id[::2], id[1::2], strict=True)]
+        self.dump["pg_upmap_items"].append({"pgid": pgid, "mappings": pairs})
+        return self._changed(f"set {pgid} pg_upmap_items mapping")
+
+    def mon_osd_pg_upmap_primary(self, pgid: str, id: int) -> str:
+        if "reef" not in json.dumps(self.versions):
+            raise Refused(-22, "command not known")
+        self._drop("pg_upmap_primaries", pgid)
+        self.dump["pg_upmap_primaries"].append({"pgid": pgid, "primary_osd": id})
+        others = [osd for osd in self.maps[pgid] if osd != id]
+        self.maps[pgid] = [id, *others]
+        return self._changed("primary set")
+
+    def mon_osd_rm_pg_upmap(self, pgid: str) -> str:
+        self._drop("pg_upmap", pgid)
+        return self._changed(f"clear {pgid} pg_upmap mapping")
+
+    def mon_osd_rm_pg_upmap_items(self, pgid: str) -> str:
+        self._drop("pg_upmap_items", pgid)
+        return self._changed(f"clear {pgid} pg_upmap_items mapping")
+
+    def mon_osd_rm_pg_upmap_primary(self, pgid: str) -> str:
+        self._drop("pg_upmap_primaries", pgid)
+        return self._changed("primary cleared")
+
+    def mon_pg_map(self, pgid: str) -> Any:
+        if pgid not in self.maps:
+            raise Refused(-2, f"pg {pgid} does not exist")
+        up = self.up(pgid)
+        return {"epoch": self.dump["epoch"], "pgid": pgid, "up": up, "acting": up}
+
+    def pg_query(self, target: str, pgid: str) -> Any:
+        assert target == pgid
+        up = self.up(pgid)
+        return {"state": self.states.get(pgid, "active+clean"), "up": up, "acting": up}
+
+    def mgr_pg_dump(self, dumpcontents: list[str]) -> Any:
+        stats = [{"pgid": p, "stat_sum": {"num_bytes": b}} for p, b in self.sizes.items()]
+        return {"pg_ready": True, "pg_stats": stats}
+
+    def mgr_balancer_status(self) -> Any:
+        return self.balancer | {"plans": []}
+
+    def mgr_balancer_mode(self, mode: str) -> str:
+        self.balancer["mode"] = mode
+        return ""
+
+    def mgr_balancer_on(self) -> str:
+        self.balancer["active"] = True
+        return ""
+
+    def mgr_balancer_off(self) -> str:
+        self.balancer["active"] = False
+        return ""
+
+    def mgr_osd_reweight_by_utilization(self, oload: int, max_change: float, max_osds: int) -> Any:
+        for change in self.reweight["reweights"]:
+            self.osd(change["osd"])["weight"] = change["new_weight"]
+            self._changed("")
+        return self.reweight
+
+    def osd_perf_dump(self, osd: int, logger: str) -> Any:
+        if osd not in self.perf:
+            raise Refused(-2, "osd dne")
+        return self.perf[osd]
+
+    def osd_cache_drop(self, osd: int) -> str:
+        return ""
+
+    def _known(self, number: int) -> dict[str, Any]:
+        if not any(osd["osd"] == number for osd in self.dump["osds"]):
+            raise Refused(-2, f"osd.{number} does not exist")
+        return self.osd(number)
+
+    def _drop(self, key: str, pgid: str) -> None:
+        self.dump[key] = [item for item in self.dump.get(key, []) if item["pgid"] != pgid]
+
+
+class Refused(Exception):
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code

@@ -1,0 +1,265 @@
+"""`CephStore` on a cluster in memory."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from fake_rados import FakeRados, recorded
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas.errors import StoreError
+from testbed.stores.ceph import CephStore, Connection
+from testbed.stores.ceph.connection import together
+from testbed.stores.ceph.pools import removing
+from testbed.stores.ceph.saved import differences, pristine
+from testbed.stores.contract import (
+    OSDS,
+    PGS,
+    PRESSURE,
+    ClearUpmap,
+    MoveReplica,
+    ReweightByUtilization,
+    SetBalancer,
+    SetPrimaryAffinity,
+    SwapPrimary,
+    observation_from_json,
+    observation_to_json,
+)
+
+ALL = frozenset({OSDS, PGS})
+
+
+def test_senses_osds_and_pgs(store):
+    found = store.sense(ALL)
+    assert [osd.id for osd in found.osds] == [0, 1, 2]
+    assert len(found.pgs) == 128
+    assert all(pg.primary == pg.up[0] and pg.bytes == 4 << 20 for pg in found.pgs)
+    assert observation_from_json(json.loads(json.dumps(observation_to_json(found)))) == found
+
+
+def test_pg_map_is_read_again_only_in_a_new_epoch(store, raw):
+    store.sense(ALL)
+    store.sense(ALL)
+    assert len(raw.sent("pg map")) == 128
+    store.act([SetPrimaryAffinity(0, 0.5)])
+    store.last_stall()
+    store.sense(ALL)
+    assert len(raw.sent("pg map")) == 256
+
+
+def test_what_is_not_asked_for_is_not_read(store, raw):
+    raw.calls.clear()
+    assert store.sense(frozenset({OSDS})).pgs == ()
+    assert not raw.sent("pg map")
+
+
+def test_pressure_without_a_sensor_is_refused(store):
+    with pytest.raises(StoreError, match="cannot sense pressure"):
+        store.sense(frozenset({PRESSURE}))
+
+
+def test_swaps_are_sent_together_and_waited_for(store, raw):
+    raw.before = lambda prefix: time.sleep(0.5) if prefix == "osd pg-upmap" else None
+    pgs = store.sense(ALL).pgs
+    effects = store.act([SwapPrimary(pg.id, pg.up[1]) for pg in pgs])
+    assert all(effect.ok for effect in effects)
+    assert raw.most_in_flight == 128
+    assert effects[0].detail["stall_s"] > 0
+    assert effects[0].detail["late"] == 0
+    swapped = store.sense(ALL).pgs
+    assert [pg.primary for pg in swapped] == [pg.up[1] for pg in pgs]
+    assert all(set(a.up) == set(b.up) and b.upmap for a, b in zip(pgs, swapped, strict=True))
+
+
+def test_a_pg_that_does_not_come_back_is_told(store, raw, monkeypatch):
+    monkeypatch.setattr("testbed.stores.ceph.steps.STALL_TIMEOUT_S", 0.1)
+    pgs = store.sense(ALL).pgs
+    raw.states[pgs[1].id] = "peering"
+    effects = store.act([SwapPrimary(pg.id, pg.up[1]) for pg in pgs[:3]])
+    assert effects[0].detail["late"] == 1
+
+
+def test_a_swap_that_an_affinity_turns_over_is_not_ok(store):
+    first = store.sense(ALL).pgs[0]
+    store.act([SetPrimaryAffinity(first.up[1], 0.0)])
+    (effect,) = store.act([SwapPrimary(first.id, first.up[1])])
+    assert not effect.ok
+    assert f"osd.{first.up[0]} still leads {first.id}" in effect.message
+
+
+def test_clearing_an_upmap_gives_the_pg_back_to_crush(store):
+    first = store.sense(ALL).pgs[0]
+    store.act([SwapPrimary(first.id, first.up[1])])
+    store.act([ClearUpmap(first.id)])
+    assert store.sense(ALL).pgs[0] == first
+
+
+@pytest.mark.parametrize(
+    ("action", "words"),
+    [
+        (SetPrimaryAffinity(0, 1.5), "is not 0 to 1"),  # Ceph 16 accepts it
+        (SetPrimaryAffinity(0, float("nan")), "is not 0 to 1"),
+        (SetPrimaryAffinity(77, 0.5), "no osd.77"),
+        (SwapPrimary("2.999", 0), "no placement group 2.999"),
+        (SwapPrimary("2.0", 2), "holds no replica"),
+        (MoveReplica("2.0", 0, 1), "holds a replica of 2.0 already"),
+        (MoveReplica("2.0", 0, 9), "not up and in"),
+        (MoveReplica("2.0", 2, 2), "holds no replica"),
+        (SetBalancer("crush-compat"), "is not upmap or none"),
+    ],
+)
+def test_bad_actions_are_refused_and_not_sent(store, raw, action, words):
+    assert store.sense(ALL).pgs[0].id == "2.0"
+    assert set(store.sense(ALL).pgs[0].up) == {0, 1}
+    epoch = raw.dump["epoch"]
+    (effect,) = store.act([action])
+    assert not effect.ok
+    assert words in effect.message
+    assert raw.dump["epoch"] == epoch
+
+
+def test_a_refusal_does_not_keep_the_others_from_being_done(store):
+    effects = store.act(
+        [SetPrimaryAffinity(77, 0.5), SetPrimaryAffinity(1, 0.5), SetPrimaryAffinity(2, 1.0)]
+    )
+    assert [effect.ok for effect in effects] == [False, True, True]
+    assert "already" in effects[2].message
+    assert store.sense(ALL).osds[1].primary_affinity == 0.5
+
+
+def test_move_replica_keeps_replicas_on_different_nodes(raw):
+    nodes = {0: "a", 1: "b", 2: "b"}
+    store = CephStore(Connection(raw), pools=["bench"], nodes=nodes)
+    (effect,) = store.act([MoveReplica("2.0", 0, 2)])
+    assert not effect.ok
+    assert "another replica" in effect.message
+    (effect,) = store.act([MoveReplica("2.0", 1, 2)])
+    assert effect.ok
+    assert effect.detail["bytes_moved"] == 4 << 20
+
+
+def test_reweight_counts_weights_and_bytes(store, raw):
+    raw.reweight = recorded("reweight.json")
+    (effect,) = store.act([ReweightByUtilization()])
+    assert effect.detail["weights_changed"] == 2
+    assert raw.sent("osd reweight-by-utilization") == [
+        {"oload": 120, "max_change": 0.05, "max_osds": 4}
+    ]
+    raw.reweight = recorded("test_reweight.json")
+    (effect,) = store.act([ReweightByUtilization()])
+    assert (effect.ok, effect.detail["weights_changed"]) == (True, 0)
+
+
+def test_pg_upmap_primary_on_reef(raw):
+    raw.versions = {"overall": {"ceph version 18.2.4 (e7ad534) reef (stable)": 5}}
+    raw.features = {"client": [{"release": "reef", "num": 1}]}
+    raw.dump["require_min_compat_client"] = "reef"
+    store = CephStore(Connection(raw), pools=["bench"])
+    saved, before = store.save(), store.sense(ALL).pgs[0]
+    assert "pg-upmap-primary" in store.offers().acts
+    (effect,) = store.act([SwapPrimary(before.id, before.up[1])])
+    assert effect.ok
+    assert raw.sent("osd pg-upmap-primary") == [{"pgid": before.id, "id": before.up[1]}]
+    assert all(effect.ok for effect in store.restore(saved))
+    assert raw.dump["pg_upmap_primaries"] == []
+
+
+def test_upmap_is_refused_where_old_clients_are_allowed(raw):
+    raw.dump["require_min_compat_client"] = "jewel"
+    store = CephStore(Connection(raw), pools=["bench"])
+    (effect,) = store.act([SwapPrimary("2.0", 1)])
+    assert "does not offer pg-upmap" in effect.message
+
+
+def test_an_osd_that_is_gone_is_missing_from_counters(store, raw):
+    raw.perf.pop(1)
+    assert removing(store.connection) == 0
+
+
+def test_a_call_that_hangs_is_given_up():
+    started = time.monotonic()
+    with pytest.raises(StoreError, match="did not answer within"):
+        together([lambda: time.sleep(5), lambda: None], 0.2)
+    assert time.monotonic() - started < 1
+
+
+def test_a_monitor_that_is_gone_is_a_store_error(store, raw):
+    def gone(prefix: str) -> None:
+        raise TimeoutError(110, "RADOS timed out")
+
+    raw.before = gone
+    with pytest.raises(StoreError, match="Ceph refused 'osd dump'"):
+        store.sense(ALL)
+
+
+PGIDS = sorted(FakeRados(8).maps)
+AFFINITY = st.builds(
+    SetPrimaryAffinity, st.integers(0, 2), st.floats(0, 1).map(lambda x: round(x, 2))
+)
+SWAP = st.builds(SwapPrimary, st.sampled_from(PGIDS), st.integers(0, 2))
+CLEAR = st.builds(ClearUpmap, st.sampled_from(PGIDS))
+MOVE = st.builds(MoveReplica, st.sampled_from(PGIDS), st.integers(0, 2), st.integers(0, 2))
+BALANCER = st.builds(SetBalancer, st.sampled_from(["upmap", "none"]))
+REWEIGHT = st.just(ReweightByUtilization())
+ACTIONS = st.lists(st.one_of(AFFINITY, SWAP, CLEAR, MOVE, BALANCER, REWEIGHT), max_size=12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(before=ACTIONS, after=ACTIONS)
+def test_restore_puts_back_what_save_saw(before, after):
+    raw = FakeRados(8)
+    raw.reweight = recorded("reweight.json")
+    store = CephStore(Connection(raw), pools=["bench"])
+    store.act(before)
+    saved, seen = store.save(), store.sense(ALL)
+    store.act(after)
+    raw.dump["pg_upmap_items"].append(  # as the balancer leaves them
+        {"pgid": PGIDS[3], "mappings": [{"from": 0, "to": 2}]}
+    )
+    raw.dump["epoch"] += 1
+    effects = store.restore(json.loads(json.dumps(saved)))
+    assert all(effect.ok for effect in effects)
+    again = store.sense(ALL)
+    assert (again.osds, again.pgs) == (seen.osds, seen.pgs)
+    assert store.save() == saved
+    assert store.restore(saved) == []
+
+
+@settings(max_examples=20, deadline=None)
+@given(ACTIONS)
+def test_pristine_undoes_everything(actions):
+    raw = FakeRados(8)
+    store = CephStore(Connection(raw), pools=["bench"])
+    store.act(actions)
+    store.last_stall()
+    wanted = pristine(store.reader.osd_map())
+    assert all(effect.ok for effect in store.restore(wanted))
+    assert differences(store.reader.osd_map(), wanted) == []
+    assert raw.balancer == {"mode": "none", "active": False}
+
+
+def test_what_is_gone_is_not_restored(store, raw):
+    saved = store.save() | {
+        "pg_upmap": {"9.0": [0, 1], "2.fff": [0, 1]},
+        "primary_affinity": {"77": 0.5},
+    }
+    raw.balancer.update(mode="none", active=False)
+    effects = store.restore(saved)
+    assert [effect.message for effect in effects] == ["balancer upmap, on"]
+
+
+def test_a_thing_that_does_not_change_back_is_not_ok(store, raw, monkeypatch):
+    saved = store.save()
+    store.act([SetPrimaryAffinity(0, 0.3)])
+    monkeypatch.setattr(raw, "mon_osd_primary_affinity", lambda id, weight: "said so")
+    (effect,) = store.restore(saved)
+    assert not effect.ok
+    assert "still differs" in effect.message
+
+
+def test_close_disconnects(store, raw):
+    store.close()
+    assert raw.closed
