@@ -1,0 +1,241 @@
+"""Dispatch, client and bundle: the way of a verb from the engine to the admin node."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+
+import pytest
+
+from schemas.errors import RemoteError, StoreError, UserError
+from testbed.agent import __main__ as dispatch
+from testbed.agent import bundle, facts
+from testbed.agent.client import AgentClient, result_of
+from testbed.agent.config import config_from_json, config_to_json, load_config, node_of
+from testbed.agent.contract import AgentConfig, AgentNode
+from testbed.agent.verbs import VERBS
+from testbed.ssh import Completed
+
+NODES = (
+    AgentNode("admin", "10.0.0.1", ("admin", "mon"), "io_pressure", "/x/io.pressure"),
+    AgentNode("osd0", "10.0.0.2", ("osd",), "iowait", None, {"osd": "/dev/vdb"}, (0, 1)),
+)
+CONFIG = AgentConfig("t", "ceph", NODES, ("bench",))
+
+
+def test_configuration_round_trip(tmp_path):
+    path = tmp_path / "agent.json"
+    path.write_text(json.dumps(config_to_json(CONFIG)))
+    assert load_config(str(path)) == CONFIG
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "cannot be read"),
+        ("{}", "missing or malformed"),
+        ('{"testbed": "t", "store": "ceph", "nodes": [{"name": "a"}]}', "malformed"),
+        ('{"testbed": "t", "store": "c", "nodes": [{"name": "a", "x": 1}]}', "unknown fields x"),
+    ],
+)
+def test_a_broken_configuration_is_one_sentence(tmp_path, text, words):
+    path = tmp_path / "agent.json"
+    path.write_text(text)
+    with pytest.raises(UserError, match=words):
+        load_config(str(path))
+
+
+def test_no_configuration_says_deploy(tmp_path):
+    with pytest.raises(UserError, match="hotbed deploy"):
+        load_config(str(tmp_path / "agent.json"))
+
+
+def test_unknown_node_names_those_there_are():
+    with pytest.raises(UserError, match="it has admin, osd0"):
+        node_of(CONFIG, "osd9")
+
+
+def test_config_refuses_what_is_no_mapping():
+    with pytest.raises(ValueError, match="malformed"):
+        config_from_json({"testbed": "t", "store": "ceph", "nodes": [None]})
+
+
+@pytest.mark.parametrize("name", sorted(VERBS))
+def test_every_verb_is_there(name):
+    module, function = VERBS[name].split(":")
+    assert callable(getattr(importlib.import_module(module), function))
+
+
+def serve(monkeypatch, verb, stdin="{}\n"):
+    monkeypatch.setattr(dispatch, "find", lambda name: verb)
+    monkeypatch.setattr(dispatch, "load_config", lambda: CONFIG)
+    out = io.StringIO()
+    code = dispatch.serve("verb", io.StringIO(stdin), out)
+    return code, [json.loads(line) for line in out.getvalue().splitlines()]
+
+
+def test_a_verb_gets_configuration_and_payload(monkeypatch):
+    code, answers = serve(monkeypatch, lambda c, p: [c.testbed, p["x"]], '{"x": 1}\n')
+    assert (code, answers) == (0, [{"ok": True, "result": ["t", 1]}])
+
+
+def test_a_verb_that_streams_answers_line_by_line(monkeypatch):
+    code, answers = serve(monkeypatch, lambda c, p: iter([1, 2]))
+    assert (code, [answer["result"] for answer in answers]) == (0, [1, 2])
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "retry"),
+    [
+        (UserError("no such thing."), "user", False),
+        (StoreError("no such thing."), "store", False),
+        (RemoteError("no such thing.", retry=True), "remote", True),
+    ],
+)
+def test_errors_cross_to_the_engine_as_they_are(monkeypatch, error, kind, retry):
+    def fails(config, payload):
+        raise error
+
+    code, (answer,) = serve(monkeypatch, fails)
+    expected = {"ok": False, "error": "no such thing.", "kind": kind, "retry": retry}
+    assert (code, answer) == (1, expected)
+    with pytest.raises(type(error), match=r"no such thing\."):
+        result_of("verb", json.dumps(answer).encode())
+
+
+def test_a_defect_is_one_line_for_the_engine_and_a_traceback_for_the_log(monkeypatch, capsys):
+    code, (answer,) = serve(monkeypatch, lambda c, p: 1 / 0)
+    assert (code, answer["error"]) == (1, "ZeroDivisionError: division by zero")
+    assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("stdin", ["[1]\n", "{nonsense\n"])
+def test_a_payload_that_is_no_object_is_refused(monkeypatch, stdin):
+    code, (answer,) = serve(monkeypatch, lambda c, p: 1, stdin)
+    assert (code, answer["kind"]) == (1, "user")
+
+
+def test_unknown_verb_names_those_there_are():
+    with pytest.raises(UserError, match=r"no verb 'dance'.*caches.*clean"):
+        dispatch.find("dance")
+
+
+class FakeShell:
+    """Answers with `completed`, and keeps what it was given."""
+
+    node = "admin"
+
+    def __init__(self, code: int = 0, stdout: bytes = b"", stderr: bytes = b"") -> None:
+        self.code, self.stdout, self.stderr = code, stdout, stderr
+        self.given: list[tuple[tuple[str, ...], bytes | None, float]] = []
+
+    def run(self, argv, *, input=None, timeout_s=60.0, check=True):
+        self.given.append((tuple(argv), input, timeout_s))
+        return Completed(tuple(argv), self.code, self.stdout, self.stderr)
+
+
+def test_client_calls_the_program_with_one_line_of_json():
+    shell = FakeShell(stdout=b'{"ok": true, "result": {"a": 1}}\n')
+    assert AgentClient(shell).call("health", {"x": [1]}, timeout_s=7) == {"a": 1}
+    assert shell.given == [(("/usr/local/bin/hotbed-agent", "health"), b'{"x": [1]}\n', 7)]
+
+
+def test_client_says_deploy_where_there_is_no_agent():
+    with pytest.raises(UserError, match="hotbed deploy"):
+        AgentClient(FakeShell(127, stderr=b"sh: not found")).call("health")
+
+
+@pytest.mark.parametrize(
+    ("stdout", "words"), [(b"", "said nothing: killed"), (b"hello\n", "answered garbage")]
+)
+def test_client_on_an_agent_that_breaks(stdout, words):
+    with pytest.raises(RemoteError, match=words):
+        AgentClient(FakeShell(1, stdout, b"killed\n")).call("health")
+
+
+def test_client_unit_wait_gives_a_result():
+    fields = {"node": "osd0", "unit": "u", "exit_code": 0, "started_at": 1.0, "ended_at": 2.0}
+    answer = {"ok": True, "result": fields | {"stdout": "x", "stderr": "", "cpu_s": 0.5}}
+    shell = FakeShell(stdout=json.dumps(answer).encode())
+    assert AgentClient(shell).unit_wait("osd0", "u", timeout_s=30).cpu_s == 0.5
+    assert shell.given[0][2] > 30
+
+
+class PipeShell:
+    node = "admin"
+
+    def __init__(self, script: str) -> None:
+        self.script = script
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def popen(self, argv):
+        self.process = subprocess.Popen(
+            ["sh", "-c", self.script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        return self.process
+
+
+def test_client_streams_and_ends_what_it_started():
+    shell = PipeShell("""read x; while echo '{"ok": true, "result": 5}'; do sleep 0.05; done""")
+    stream = AgentClient(shell).stream("top")
+    assert [next(stream), next(stream)] == [5, 5]
+    stream.close()
+    assert shell.process is not None
+    assert shell.process.poll() is not None
+
+
+def test_client_stream_of_a_dead_node_is_a_remote_error():
+    with pytest.raises(RemoteError, match="ended with 3"):
+        list(AgentClient(PipeShell("exit 3")).stream("top"))
+
+
+def test_bundle_is_the_same_bytes_and_runs_by_itself(tmp_path):
+    first = bundle.write(tmp_path / "a.tar")
+    assert bundle.write(tmp_path / "b.tar") == first
+    assert (tmp_path / "a.tar").read_bytes() == (tmp_path / "b.tar").read_bytes()
+    there = tmp_path / "opt"
+    with tarfile.open(tmp_path / "a.tar") as archive:
+        archive.extractall(there, filter="data")
+    assert (there / "BUNDLE").read_text().strip() == first
+    # -S: no site-packages, as on an admin node that has the distribution's python3 alone.
+    code = "import importlib; from testbed.agent.verbs import VERBS; " + (
+        "[importlib.import_module(v.split(':')[0]) for v in VERBS.values()]"
+    )
+    environment = {"PYTHONPATH": str(there), "PATH": os.environ["PATH"]}
+    command = [sys.executable, "-S", "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    verb = [sys.executable, "-S", "-m", "testbed.agent", "health"]
+    said = subprocess.run(verb, env=environment, input="{}\n", capture_output=True, text=True)
+    answer = json.loads(said.stdout)
+    assert (said.returncode, answer["ok"], answer["kind"]) == (1, False, "user")
+
+
+def test_bundle_changes_with_its_contents():
+    contents = bundle.files()
+    assert "testbed/agent/probe.py" in contents
+    assert "testbed/agent/client.py" not in contents
+    changed = contents | {"testbed/agent/probe.py": b"#"}
+    assert bundle.digest(contents) != bundle.digest(changed)
+
+
+def test_facts_of_a_node():
+    text = "kernel 6.1.0\ncpus 2\nmemory_bytes 4096\nfio 3.33\npython3 \ncpu_model A B\n"
+    assert facts.parse(text) == {
+        "kernel": "6.1.0",
+        "cpus": 2,
+        "memory_bytes": 4096,
+        "fio": "3.33",
+        "cpu_model": "A B",
+    }
+
+
+def test_contract_and_configuration_have_the_same_fields():
+    fields = {field.name for field in dataclasses.fields(AgentNode)}
+    assert set(config_to_json(CONFIG)["nodes"][0]) == fields

@@ -1,0 +1,190 @@
+"""The monitor against nodes that answer, lag, lie, or are gone."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+from channels import Site, counters, node
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.errors import RemoteError, UserError
+from testbed.agent.contract import AgentConfig
+from testbed.agent.monitor import Monitor, ProcessChannel, probe_program, probe_settings
+from testbed.agent.samples import parse, rates
+from testbed.agent.sense import NodeSensor, OsdSensor, check_iowait
+
+
+def monitor_of(**answers):
+    site = Site(answers)
+    nodes = [node(name, number) for number, name in enumerate(answers)]
+    return Monitor(nodes, site.open), site, AgentConfig("t", "ceph", tuple(nodes))
+
+
+def test_rates_of_every_node():
+    monitor, _, _ = monitor_of(a=counters, b=counters)
+    assert monitor.start(2.0) == {}
+    reading = monitor.read(2.0)
+    assert reading.lost == {}
+    found = reading.nodes["b"]
+    assert found.io_pressure == pytest.approx(50)
+    assert found.iowait == pytest.approx(15)
+    assert found.cpu_cores == pytest.approx(0.25)
+    assert found.disk_read_mb_s == pytest.approx(2000 * 512 / 1e6)
+    assert found.disk_util == pytest.approx(80)
+    assert found.disk_queue == pytest.approx(3)
+    assert (found.net_rx_mb_s, found.net_tx_mb_s) == (1, 2)
+    monitor.close()
+
+
+def test_a_node_that_ends_is_named_and_asked_again():
+    def dies(seq, turn):
+        return b"" if turn == 2 else counters(seq, turn)
+
+    monitor, site, _ = monitor_of(a=counters, b=dies)
+    monitor.start(2.0)
+    reading = monitor.read(2.0)
+    assert set(reading.nodes) == {"a"}
+    assert "its probe ended" in reading.lost["b"]
+    site.answers["b"] = lambda seq, turn: counters(seq, turn + 10)
+    assert set(monitor.read(2.0).nodes) == {"a", "b"}
+    assert site.opened == {"a": 1, "b": 2}
+
+
+def test_a_slow_node_is_named_does_not_hold_up_and_keeps_its_channel():
+    def slow(seq, turn):
+        time.sleep(0.4 if turn == 2 else 0)
+        return counters(seq, turn)
+
+    monitor, site, _ = monitor_of(a=counters, b=slow)
+    monitor.start(2.0)
+    started = time.monotonic()
+    reading = monitor.read(0.2)
+    assert time.monotonic() - started < 0.35
+    assert reading.lost == {"b": "did not answer within 0.2 s"}
+    again = monitor.read(2.0)
+    # The late answer was told from the new one by its number: the rate spans both intervals.
+    assert again.nodes["b"].interval_s == 2
+    assert site.opened["b"] == 1
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [b"Last login: Monday\n", b"{}\n", b'{"seq": 1, "t": "x"}\n', b"[1]\n", b"\xff\xfe\n"],
+)
+def test_garbage_is_named(garbage):
+    def lies(seq, turn):
+        return garbage if turn == 2 else counters(seq, turn)
+
+    monitor, _, _ = monitor_of(a=counters, b=lies)
+    monitor.start(2.0)
+    reading = monitor.read(2.0)
+    assert "answered garbage" in reading.lost["b"]
+    assert "a" in reading.nodes
+
+
+def test_a_node_that_cannot_be_opened_is_named():
+    def refuse(_node):
+        raise RemoteError("no route to host", retry=True)
+
+    monitor = Monitor([node("a")], refuse)
+    assert monitor.start(1.0) == {"a": "cannot be reached: no route to host"}
+    assert monitor.read(1.0).nodes == {}
+
+
+def test_a_node_that_restarted_has_no_rate_for_one_interval():
+    turns = itertools.count(100, -60)
+    monitor, _, _ = monitor_of(a=lambda seq, turn: counters(seq, next(turns)))
+    monitor.start(2.0)
+    assert "no interval yet" in monitor.read(2.0).lost["a"]
+
+
+def test_node_sensor_gives_every_osd_its_nodes_pressure():
+    monitor, _, config = monitor_of(a=counters, b=lambda seq, turn: b"")
+    sensor = NodeSensor(config, monitor)
+    assert sensor.pressure() == {0: pytest.approx(50)}
+    assert sensor.signal == "io_pressure"
+    assert "b" in sensor.lost
+    sensor.close()
+
+
+def test_node_sensor_by_iowait():
+    nodes = (node("a", 3, "iowait"),)
+    monitor = Monitor(nodes, Site({"a": counters}).open)
+    sensor = NodeSensor(AgentConfig("t", "ceph", nodes), monitor)
+    assert sensor.pressure() == {3: pytest.approx(15)}
+
+
+def test_iowait_is_refused_on_more_than_four_cpus():
+    check_iowait("a", 4)
+    many = Site({"a": lambda seq, turn: counters(seq, turn, cpus=48)})
+    nodes = (node("a", 0, "iowait"),)
+    with pytest.raises(UserError, match=r"node a has 48 CPUs online.*refused on more than 4"):
+        NodeSensor(AgentConfig("t", "ceph", nodes), Monitor(nodes, many.open))
+
+
+def test_osd_sensor_reads_the_osds_own_group():
+    own = Site({"a": lambda seq, turn: counters(seq, turn, osd_us={"0": 100_000 * turn})})
+    nodes = (node("a", 0),)
+    sensor = OsdSensor(AgentConfig("t", "ceph", nodes), Monitor(nodes, own.open))
+    assert sensor.pressure() == {0: pytest.approx(10)}
+
+
+def test_osd_sensor_is_refused_where_no_osd_has_a_group():
+    nodes = (node("a", 0),)
+    with pytest.raises(UserError, match="signal osd cannot be had on a"):
+        OsdSensor(AgentConfig("t", "ceph", nodes), Monitor(nodes, Site({"a": counters}).open))
+
+
+NUMBERS = st.integers(0, 2**40)
+
+
+@given(
+    st.lists(NUMBERS, min_size=2, max_size=2),
+    st.floats(0.001, 100),
+    st.lists(NUMBERS, min_size=8, max_size=8),
+)
+def test_percentages_stay_percentages(pressure, seconds, ticks):
+    before = parse(counters(1, 0, pressure_us=pressure[0]))
+    after = parse(counters(2, 0, pressure_us=pressure[1], t=seconds, cpu=ticks))
+    found = rates(before, after)
+    assert found is not None
+    assert 0 <= found.iowait <= 100
+    assert 0 <= found.io_pressure <= 100
+
+
+def test_the_probe_itself_answers_on_this_machine(tmp_path):
+    pressure = tmp_path / "io.pressure"
+    pressure.write_text("some avg10=0.00 avg60=0.00 avg300=0.00 total=77\nfull avg10=0 total=5\n")
+    here = node("here")
+    program = [sys.executable, "-u", "-c", probe_program()]
+    process = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    channel = ProcessChannel(process)
+    settings = json.loads(probe_settings(here)) | {"pressure_file": str(pressure)}
+    channel.send(json.dumps(settings).encode() + b"\n")
+    monitor = Monitor([here], lambda _: channel)
+    assert monitor.start(20.0) == {}
+    found = monitor.counters()["here"]
+    assert found.pressure_us == 77
+    assert found.cpus == os.cpu_count()
+    assert found.cpu_us > 0
+    assert monitor.read(20.0).nodes["here"].io_pressure == 0
+    monitor.close()
+    assert process.poll() is not None
+
+
+def test_a_channel_whose_process_is_gone_is_named():
+    def opener(_node):
+        gone = subprocess.Popen(["true"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        gone.wait()
+        return ProcessChannel(gone)
+
+    monitor = Monitor([node("a")], opener)
+    assert "a" in monitor.start(2.0)
+    assert "a" in monitor.read(2.0).lost

@@ -1,0 +1,72 @@
+"""The probe's parsers, on text as the kernel prints it."""
+
+from __future__ import annotations
+
+import os
+
+from testbed.agent import probe
+
+PROC_STAT = """cpu  63387 14104 43484 274728 2312 0 1642 440 0 0
+cpu0 31000 7000 21000 137000 1100 0 800 220 0 0
+cpu1 32387 7104 22484 137728 1212 0 842 220 0 0
+intr 1 2 3
+ctxt 99
+"""
+NET_DEV = """Inter-|   Receive                                                |  Transmit
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop
+    lo: 111 1 0 0 0 0 0 0 111 1 0 0 0 0 0 0
+  eth0: 4515676097 9 0 0 0 0 0 0 8145767 7 0 0 0 0 0 0
+  eth1:5 9 0 0 0 0 0 0 6 7 0 0 0 0 0 0
+"""
+PRESSURE = """some avg10=1.23 avg60=0.50 avg300=0.10 total=24675549
+full avg10=0.00 avg60=0.00 avg300=0.00 total=99
+"""
+
+
+def test_some_total():
+    assert probe.some_total(PRESSURE) == 24675549
+    assert probe.some_total("") is None
+
+
+def test_cpu_ticks():
+    assert probe.cpu_ticks(PROC_STAT) == ([63387, 14104, 43484, 274728, 2312, 0, 1642, 440], 2)
+
+
+def test_net_bytes_of_the_interfaces_asked_for():
+    assert probe.net_bytes(NET_DEV, ["eth0"]) == [4515676097, 8145767]
+    assert probe.net_bytes(NET_DEV, ["eth0", "eth1"]) == [4515676102, 8145773]
+
+
+def test_disk_counters():
+    stat = "  955216 11 19883722 44 345761 55 35063624 66 3 57292 627377 0 0 0 0 1 2\n"
+    assert probe.disk_counters(stat) == [955216, 19883722, 345761, 35063624, 57292, 627377, 3]
+
+
+def test_interface_by_address():
+    assert probe.interfaces_of("127.0.0.1") == ["lo"]
+    assert "lo" not in probe.interfaces_of("203.0.113.9")
+
+
+def test_stat_file_given_by_the_site_wins():
+    assert probe.stat_files({"stat": "/sys/block/loop9/stat", "osd": "/dev/null"}) == [
+        "/sys/block/loop9/stat"
+    ]
+    assert probe.stat_files({"osd": "/dev/not-there", "scratch": "/dev/null"}) == []
+
+
+def test_an_osd_is_moved_into_a_group_of_its_own(tmp_path, monkeypatch):
+    group = tmp_path / "node"
+    group.mkdir()
+    monkeypatch.setattr(probe, "read", lambda path: "0::/\n")
+    assert probe.own_pressure(4711, 3, str(group)) == f"{group}/osd.3/io.pressure"
+    assert (group / "osd.3" / "cgroup.procs").read_text() == "4711"
+    assert probe.own_pressure(4711, 3, None) is None
+
+
+def test_the_services_own_group_is_used_on_cgroup_v2(tmp_path, monkeypatch):
+    service = tmp_path / "system.slice" / "ceph-osd@3.service"
+    service.mkdir(parents=True)
+    (service / "io.pressure").write_text(PRESSURE)
+    monkeypatch.setattr(probe, "CGROUP2_MOUNTS", (str(tmp_path),))
+    monkeypatch.setattr(probe, "read", lambda path: "0::/system.slice/ceph-osd@3.service\n")
+    assert probe.own_pressure(os.getpid(), 3, None) == f"{service}/io.pressure"
