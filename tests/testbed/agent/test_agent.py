@@ -212,7 +212,9 @@ def test_bundle_is_the_same_bytes_and_runs_by_itself(tmp_path):
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     verb = [sys.executable, "-S", "-m", "testbed.agent", "health"]
-    said = subprocess.run(verb, env=environment, input="{}\n", capture_output=True, text=True)
+    said = subprocess.run(
+        verb, env=environment, input="{}\n", capture_output=True, text=True, check=False
+    )
     answer = json.loads(said.stdout)
     assert (said.returncode, answer["ok"], answer["kind"]) == (1, False, "user")
 

@@ -1,0 +1,104 @@
+"""Runs the agent's shell scripts for real, with a stand-in for systemd and another state folder.
+
+`systemd-run` starts the unit's script in a session of its own and `systemctl` knows it by the
+process id; what the scripts themselves do is the real thing.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from testbed.agent.contract import STATE
+from testbed.ssh import Completed
+
+_SYSTEMCTL = r"""#!/bin/sh
+alive() { [ -s "$FAKE/$1" ] && kill -0 "-$(cat "$FAKE/$1")" 2>/dev/null; }
+verb=$1; shift
+case $verb in
+is-active) alive "$2" ;;
+stop)
+    kill -TERM "-$(cat "$FAKE/$1")" 2>/dev/null
+    while alive "$1"; do sleep 0.02; done ;;
+reset-failed) exit 1 ;;
+list-units)
+    for file in "$FAKE"/hotbed-load-*; do
+        [ -e "$file" ] && alive "${file##*/}" && echo "${file##*/} loaded active running Hotbed"
+    done
+    exit 0 ;;
+esac
+"""
+_SYSTEMD_RUN = r"""#!/bin/sh
+for word in "$@"; do
+    case $word in
+    --unit=*) unit=${word#--unit=} ;;
+    --property=RuntimeMaxSec=*) max=${word#--property=RuntimeMaxSec=} ;;
+    --*) ;;
+    *) break ;;
+    esac
+    shift
+done
+setsid "$@" > /dev/null 2>&1 < /dev/null &
+pid=$!
+echo $pid > "$FAKE/$unit"
+( sleep "$max"; kill -TERM -$pid ) > /dev/null 2>&1 < /dev/null &
+echo $! >> "$FAKE/timers"
+"""
+
+
+class FakeSystemdShell:
+    """A `Shell` on this machine; use as a context manager, which ends what was left running."""
+
+    def __init__(self, folder: Path, node: str = "osd0") -> None:
+        self.node = node
+        self.state = folder / "state"
+        self._fake = folder / "systemd"
+        programs = folder / "bin"
+        for path in (self.state, self._fake, programs):
+            path.mkdir(parents=True, exist_ok=True)
+        for name, text in (("systemctl", _SYSTEMCTL), ("systemd-run", _SYSTEMD_RUN)):
+            (programs / name).write_text(text)
+            (programs / name).chmod(0o755)
+        self._env = os.environ | {
+            "FAKE": str(self._fake),
+            "PATH": f"{programs}:{os.environ['PATH']}",
+        }
+
+    def __enter__(self) -> FakeSystemdShell:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for path in self._fake.iterdir():
+            for pid in path.read_text().split():
+                for target in (f"-{pid}", pid):
+                    subprocess.run(
+                        ["kill", "-KILL", "--", target], capture_output=True, check=False
+                    )
+
+    def kill(self, name: str) -> None:
+        """As kill -9 of everything in the unit."""
+        pid = (self._fake / f"hotbed-{name}.service").read_text().strip()
+        subprocess.run(["kill", "-KILL", "--", f"-{pid}"], check=True)
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        input: bytes | None = None,
+        timeout_s: float = 60.0,
+        check: bool = True,
+    ) -> Completed:
+        here = [word.replace(STATE, str(self.state)) for word in argv]
+        text = (input or b"").replace(STATE.encode(), str(self.state).encode())
+        done = subprocess.run(
+            here, input=text, capture_output=True, env=self._env, timeout=timeout_s, check=check
+        )
+        return Completed(tuple(argv), done.returncode, done.stdout, done.stderr)
+
+    def put(self, data: bytes, path: str, *, mode: int = 0o644) -> None:
+        raise NotImplementedError
+
+    def popen(self, argv: Sequence[str]) -> subprocess.Popen[bytes]:
+        raise NotImplementedError

@@ -1,0 +1,195 @@
+"""The disturbance: what is started and stopped when, its state and its log."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.errors import RemoteError, UserError
+from testbed.agent.contract import UnitResult
+from testbed.agent.disturb import Disturber, follow, read_events, read_state, steps_from_json
+from testbed.agent.disturb_verbs import is_steady, rates_of
+
+STEPS = [
+    {"t_s": 0, "node": "osd0", "name": "load-hot-osd0", "argv": ["fio"], "rate_iops": None},
+    {"t_s": 0, "node": "osd1", "name": "load-hot-osd1", "argv": ["fio"], "rate_iops": 40},
+    {"t_s": 0.2, "node": "osd2", "name": "load-hot-osd2", "argv": ["fio"]},
+    {"t_s": 0.2, "node": "osd0", "name": "load-hot-osd0", "argv": None},
+]
+
+
+class Nodes:
+    """Keeps which loads run where; can be told to fail."""
+
+    def __init__(self, broken: str = "") -> None:
+        self.running: set[tuple[str, str]] = set()
+        self.max_s: list[float] = []
+        self.broken = broken
+        self.lock = threading.Lock()
+
+    def start(self, node: str, name: str, argv: Sequence[str], max_s: float) -> None:
+        if node == self.broken:
+            raise RemoteError(f"node {node} cannot be reached by ssh", retry=True)
+        with self.lock:
+            assert (node, name) not in self.running
+            self.running.add((node, name))
+            self.max_s.append(max_s)
+
+    def stop(self, node: str, name: str) -> UnitResult | None:
+        with self.lock:
+            if (node, name) not in self.running:
+                return None
+            self.running.remove((node, name))
+        return UnitResult(node, name, None, 1.0, 2.0, "{}", "")
+
+
+def disturber(nodes: Nodes, folder: Path, steps: Any = STEPS) -> Disturber:
+    return Disturber(steps_from_json(steps), nodes.start, nodes.stop, folder, max_s=60)
+
+
+def hot(folder: Path) -> list[str]:
+    state = read_state(folder)
+    assert state is not None
+    return list(state["hot_nodes"])
+
+
+def test_the_first_loads_start_at_once_and_are_in_the_state(tmp_path: Path) -> None:
+    nodes = Nodes()
+    subject = disturber(nodes, tmp_path)
+    assert hot(tmp_path) == []
+    before = time.time()
+    subject.at_once()
+    state = read_state(tmp_path)
+    assert state is not None and state["hot_nodes"] == ["osd0", "osd1"]
+    assert state["go"] is None and before <= state["since"] <= time.time()
+    assert [load["rate_iops"] for load in state["loads"]] == [None, 40.0]
+    assert all(0 < max_s <= 60 for max_s in nodes.max_s)
+
+
+def test_moves_wait_for_go_and_count_from_it(tmp_path: Path) -> None:
+    nodes, ended, go = Nodes(), threading.Event(), [None]
+    thread = threading.Thread(
+        target=follow,
+        args=(disturber(nodes, tmp_path),),
+        kwargs={"find_go": lambda: go[0], "ended": ended},
+    )
+    thread.start()
+    time.sleep(0.4)  # longer than the move's time: it must not count yet
+    assert hot(tmp_path) == ["osd0", "osd1"]
+    go[0] = at = time.time()  # type: ignore[call-overload]
+    deadline = time.monotonic() + 5
+    while hot(tmp_path) != ["osd1", "osd2"] and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert hot(tmp_path) == ["osd1", "osd2"]
+    moved = [event for event in read_events(tmp_path) if event["planned_t_s"] == 0.2]
+    assert [event["action"] for event in moved] == ["stop", "start"]
+    assert all(0.2 <= event["t_s"] < 2 and event["at"] >= at + 0.2 for event in moved)
+    ended.set()
+    thread.join(5)
+    assert nodes.running == set() and hot(tmp_path) == []
+
+
+def test_everything_is_stopped_on_the_way_out_even_before_go(tmp_path: Path) -> None:
+    nodes, ended = Nodes(), threading.Event()
+    ended.set()
+    follow(disturber(nodes, tmp_path), find_go=lambda: None, ended=ended)
+    assert nodes.running == set() and hot(tmp_path) == []
+    unplanned = [event for event in read_events(tmp_path) if event["planned_t_s"] is None]
+    assert sorted(event["node"] for event in unplanned) == ["osd0", "osd1"]
+
+
+def test_what_each_load_printed_is_kept(tmp_path: Path) -> None:
+    subject = disturber(Nodes(), tmp_path)
+    subject.at_once()
+    subject.finish()
+    outputs = [json.loads(path.read_text()) for path in (tmp_path / "outputs").iterdir()]
+    assert sorted(output["node"] for output in outputs) == ["osd0", "osd1"]
+    assert {output["stdout"] for output in outputs} == {"{}"}
+
+
+def test_a_load_that_cannot_start_is_told_and_not_called_hot(tmp_path: Path) -> None:
+    nodes = Nodes(broken="osd1")
+    subject = disturber(nodes, tmp_path)
+    subject.at_once()
+    failed = [event for event in read_events(tmp_path) if not event["ok"]]
+    assert [(event["node"], event["action"]) for event in failed] == [("osd1", "start")]
+    assert "cannot be reached" in failed[0]["error"]
+    assert hot(tmp_path) == ["osd0"]
+
+
+def test_a_state_is_never_half_written(tmp_path: Path) -> None:
+    stop, seen = threading.Event(), 0
+    subject = disturber(Nodes(), tmp_path)
+
+    def churn() -> None:
+        while not stop.is_set():
+            subject.at_once()
+            subject.finish()
+
+    thread = threading.Thread(target=churn)
+    thread.start()
+    for _ in range(300):
+        state = read_state(tmp_path)
+        assert state is not None and set(state["hot_nodes"]) <= {"osd0", "osd1"}
+        seen += 1
+    stop.set()
+    thread.join(10)
+    assert seen == 300
+
+
+@given(st.permutations(STEPS))
+def test_order_of_the_plan_does_not_matter(steps: list[dict[str, Any]]) -> None:
+    ordered = steps_from_json(steps)
+    assert [step.t_s for step in ordered] == [0, 0, 0.2, 0.2]
+    assert [step.argv is None for step in ordered[2:]] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        ({}, "list of steps"),
+        ([{"t_s": 0, "node": "a", "name": "load-x"}], "step 0"),
+        ([{"t_s": "x", "node": "a", "name": "load-x", "argv": None}], "step 0"),
+        ([{"t_s": 0, "node": "a", "name": "sshd", "argv": None}], "must begin with 'load-'"),
+        (["x"], "step 0"),
+    ],
+)
+def test_a_bad_plan_is_refused(plan: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        steps_from_json(plan)
+
+
+def test_nothing_was_ever_disturbed(tmp_path: Path) -> None:
+    assert read_state(tmp_path) is None and read_events(tmp_path) == []
+
+
+def test_rates_come_from_the_kernels_bytes() -> None:
+    assert rates_of("10.0 0\n11.0 409600\n13.0 2457600\n") == [100.0, 250.0]
+    assert rates_of("") == []
+
+
+@pytest.mark.parametrize(
+    ("rates", "offered", "steady"),
+    [
+        ([240, 250], None, True),
+        ([20, 240], None, False),  # still starting
+        ([0, 240], None, False),
+        ([0, 0], None, False),
+        ([240], None, None),
+        ([], None, None),
+        ([55, 68], 60, True),
+        ([20, 22], 120, False),
+        ([0, 3], 3, True),
+        ([0, 0], 3, False),
+    ],
+)
+def test_steady(rates: list[float], offered: float | None, steady: bool | None) -> None:
+    assert is_steady(rates, offered) is steady

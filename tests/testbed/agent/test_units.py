@@ -1,0 +1,140 @@
+"""Units: the agent's shell scripts run for real, on a stand-in for systemd."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fake_systemd import FakeSystemdShell
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.errors import RemoteError, UserError
+from testbed.agent import units
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[FakeSystemdShell]:
+    with FakeSystemdShell(tmp_path) as shell:
+        yield shell
+
+
+def test_output_exit_code_and_times_come_back(shell: FakeSystemdShell) -> None:
+    before = time.time()
+    words = 'it\'s $HOME; "%n" ${X} \\ \n*'
+    script = 'printf "%s" "$1"; echo err >&2; exit 3'
+    units.start(shell, "load-a", ["sh", "-c", script, "x", words], max_s=20)
+    result = units.wait(shell, "load-a", timeout_s=10)
+    assert (result.exit_code, result.stdout, result.stderr) == (3, words, "err\n")
+    assert before <= result.started_at <= result.ended_at <= time.time()
+    assert result.cpu_s is not None and 0 <= result.cpu_s < 1
+    assert result.unit == "load-a" and result.node == "osd0"
+
+
+def test_a_unit_is_forgotten_once_waited_for(shell: FakeSystemdShell) -> None:
+    units.start(shell, "load-a", ["true"], max_s=20)
+    units.wait(shell, "load-a", timeout_s=10)
+    with pytest.raises(UserError, match="no unit load-a on node osd0"):
+        units.wait(shell, "load-a", timeout_s=10)
+    assert list((shell.state / "units").iterdir()) == []
+
+
+def test_a_second_start_is_refused_until_it_is_stopped(shell: FakeSystemdShell) -> None:
+    units.start(shell, "load-a", ["sleep", "30"], max_s=60)
+    with pytest.raises(UserError, match="already running on node osd0"):
+        units.start(shell, "load-a", ["true"], max_s=20)
+    result = units.stop(shell, "load-a")
+    assert result is not None and result.exit_code is None
+    units.start(shell, "load-a", ["true"], max_s=20)
+    assert units.wait(shell, "load-a", timeout_s=10).exit_code == 0
+
+
+def test_stop_of_nothing_is_nothing(shell: FakeSystemdShell) -> None:
+    assert units.stop(shell, "load-a") is None
+
+
+def test_a_stopped_program_may_still_print_its_result(shell: FakeSystemdShell) -> None:
+    script = "trap 'echo summary; exit 0' TERM; echo up; while :; do sleep 0.05; done"
+    units.start(shell, "load-a", ["sh", "-c", script], max_s=60)
+    out = shell.state / "units" / "load-a" / "stdout"
+    deadline = time.monotonic() + 10
+    while not (out.exists() and out.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    result = units.stop(shell, "load-a")
+    assert result is not None
+    assert (result.exit_code, result.stdout) == (None, "up\nsummary\n")
+
+
+def test_waiting_has_an_end(shell: FakeSystemdShell) -> None:
+    units.start(shell, "load-a", ["sleep", "30"], max_s=60)
+    with pytest.raises(RemoteError, match="still runs after 0 s") as caught:
+        units.wait(shell, "load-a", timeout_s=0)
+    assert caught.value.retry
+    assert units.live(shell) == ["load-a"]
+
+
+def test_a_unit_that_outlives_its_time_is_ended(shell: FakeSystemdShell) -> None:
+    units.start(shell, "load-a", ["sleep", "30"], max_s=0.3)
+    assert units.wait(shell, "load-a", timeout_s=10).exit_code is None
+
+
+def test_a_killed_unit_is_noticed(shell: FakeSystemdShell) -> None:
+    units.start(shell, "load-a", ["sh", "-c", "echo half; exec sleep 30"], max_s=60)
+    time.sleep(0.3)
+    shell.kill("load-a")
+    result = units.wait(shell, "load-a", timeout_s=10)
+    assert result.exit_code is None and result.stdout == "half\n"
+
+
+def test_a_program_that_is_not_there(shell: FakeSystemdShell) -> None:
+    units.start(shell, "load-a", ["no-such-program"], max_s=20)
+    result = units.wait(shell, "load-a", timeout_s=10)
+    assert result.exit_code == 127 and "not found" in result.stderr
+
+
+def test_only_load_units_are_listed(shell: FakeSystemdShell) -> None:
+    units.start(shell, "load-b", ["sleep", "30"], max_s=60)
+    units.start(shell, "control-dlr", ["sleep", "30"], max_s=60)
+    assert units.live(shell) == ["load-b"]
+
+
+@pytest.mark.parametrize("name", ["", "A", "a b", "../x", "a;b", 7, None, "-a"])
+def test_names_that_are_none_are_refused(shell: FakeSystemdShell, name: object) -> None:
+    with pytest.raises(UserError, match="not a unit's name"):
+        units.start(shell, name, ["true"], max_s=1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("max_s", [0, -1, float("inf"), float("nan")])
+def test_a_unit_needs_an_end(shell: FakeSystemdShell, max_s: float) -> None:
+    with pytest.raises(UserError, match="positive number of seconds"):
+        units.start(shell, "load-a", ["true"], max_s=max_s)
+
+
+def test_a_stray_is_found_and_a_unit_of_ours_is_none(
+    shell: FakeSystemdShell, tmp_path: Path
+) -> None:
+    # A program called fio that is in no unit of ours: a copy of sleep by that name.
+    program = tmp_path / "fio"
+    program.write_bytes(Path("/bin/sleep").read_bytes())
+    program.chmod(0o755)
+    units.start(shell, "load-a", [str(program), "31.4159"], max_s=60)
+    deadline = time.monotonic() + 10
+    found: list[str] = []
+    while not found and time.monotonic() < deadline:
+        found = [line for line in units.stray(shell) if "31.4159" in line]
+    assert len(found) == 1 and found[0].split()[1] == str(program)
+
+
+@given(
+    stdout=st.text(st.characters(exclude_categories=["Cs"]), max_size=50),
+    stderr=st.text(st.characters(exclude_categories=["Cs"]), max_size=50),
+)
+def test_any_output_is_told_apart(stdout: str, stderr: str) -> None:
+    out, err = stdout.encode(), stderr.encode()
+    head = f"started 1.5\nended 2.5\nexit 0\ntimes 0m0.0s 0m0.0s 1m2.5s 0m0.5s\nstdout {len(out)}"
+    raw = f"{head}\nstderr {len(err)}\n\n".encode() + out + err
+    result = units.parse_result("n", "load-a", raw, 9.0)
+    assert (result.stdout, result.stderr) == (stdout, stderr)
+    assert (result.started_at, result.ended_at, result.cpu_s) == (1.5, 2.5, 63.0)
