@@ -1,4 +1,4 @@
-"""Makes this folder's helpers (`channels`) importable by its tests."""
+"""Makes this folder's helpers (`channels`, `fake_systemd`) importable by its tests."""
 
 from __future__ import annotations
 
