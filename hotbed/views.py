@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from testbed.sites.contract import Status, Testbed
 
 TestbedOption = Annotated[
-    str | None, typer.Option("--testbed", "-t", help="May be left out if there is one.")
+    str | None, typer.Option("--testbed", help="May be left out if there is one.")
 ]
 
 

@@ -28,8 +28,12 @@ def target_of(testbed: Testbed, node: Node) -> SshTarget:
     """The ssh target of a node.
 
     Raises:
-        UserError: somebody else owns the folder for connections.
+        UserError: the key is another user's, or the folder for connections is.
     """
+    if testbed.ssh_key.exists() and not os.access(testbed.ssh_key, os.R_OK):
+        raise UserError(
+            f"testbed {testbed.name!r} belongs to another user: run this as that user (sudo)."
+        )
     folder = control_dir(testbed.name, testbed.directory)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     if folder.stat().st_uid != os.geteuid():

@@ -66,6 +66,12 @@ class Node:
     cpus: float | None = None
     memory_bytes: int | None = None
 
+    def _repr_html_(self) -> str:
+        """For Jupyter."""
+        from testbed.html import nodes_html
+
+        return nodes_html((self,), f"node {self.name}")
+
 
 @dataclass(frozen=True)
 class Testbed:
@@ -96,6 +102,16 @@ class Testbed:
     def admin(self) -> Node:
         """The node on which the control plane lives."""
         return self.with_role("admin")[0]
+
+    def __repr__(self) -> str:
+        names = ", ".join(node.name for node in self.nodes)
+        return f"Testbed({self.name!r} on site {self.site}: {names})"
+
+    def _repr_html_(self) -> str:
+        """For Jupyter."""
+        from testbed.html import nodes_html
+
+        return nodes_html(self.nodes, f"testbed {self.name} on site {self.site}")
 
 
 @dataclass(frozen=True)

@@ -84,3 +84,12 @@ def test_control_paths_fit_into_a_sockets_name() -> None:
     # ssh appends a hash of 40 digits, and 17 more while it opens the connection.
     assert len(str(folder)) + 1 + 40 + 17 < 108
     assert folder != reach.control_dir("a" * 20, Path("/else/where"))
+
+
+def test_a_testbed_shows_itself_in_jupyter(site: FakeSite) -> None:
+    testbed = site.provision(SPEC)
+    page = testbed._repr_html_()
+    assert page.count("<tr>") == 1 + len(testbed.nodes)
+    assert "testbed first on site fake" in page
+    assert "osd1" in testbed.node("osd1")._repr_html_()
+    assert repr(testbed) == "Testbed('first' on site fake: admin, osd0, osd1, osd2)"

@@ -84,7 +84,7 @@ class Container:
         command += ["--resolv-conf=off", "--timezone=off", "--link-journal=no", "--console=pipe"]
         command += [f"--bind={host}:{node}" for host, node in binds.items()]
         if pressure is not None:
-            command.append(f"--bind-ro={pressure}:{PRESSURE_FOLDER}")
+            command.append(f"--bind={pressure}:{PRESSURE_FOLDER}")
         command.append("--boot")
         if not unified:
             command.append("systemd.unified_cgroup_hierarchy=0")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import signal
 import socket
 import time
 from collections.abc import Mapping, Sequence
@@ -131,7 +132,17 @@ class Disk:
 
     def running(self) -> bool:
         """Whether the queue disk serves and a loop device is on it."""
-        return alive(read_pid(self.pid_file)) and bool(loops_on(self.folder))
+        return self._pid() is not None and bool(loops_on(self.folder))
+
+    def _pid(self) -> int | None:
+        """Its process, None when it is not running; a file left from before a reboot names some
+        other process."""
+        pid = read_pid(self.pid_file)
+        try:
+            line = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            return None
+        return pid if str(self.mount).encode() in line else None
 
     def stop(self) -> None:
         """Detach the loop device and end the queue disk; safe to repeat, whatever is left."""
@@ -139,9 +150,9 @@ class Disk:
             self.command({"op": "shape", "on": False}, timeout_s=1.0)
         for device in loops_on(self.folder):
             detach_loop(device)
-        pid = read_pid(self.pid_file)
-        if pid is not None and alive(pid) and not stop(pid, timeout_s=3.0):
-            run("kill", "-KILL", str(pid), check=False)
+        pid = self._pid()
+        if pid is not None and not stop(pid, timeout_s=3.0):
+            stop(pid, timeout_s=1.0, number=signal.SIGKILL)
         unmount(self.folder)
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import shutil
 import signal
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 from typing import TypeVar
 
 from testbed.sites.contract import Node, SiteError
@@ -28,10 +29,24 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def at_once(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
-    """Call `function` on every item in threads; all have ended when the first error is raised."""
+def at_once(
+    function: Callable[[T], R], items: Iterable[T], interrupted: Event | None = None
+) -> list[R]:
+    """Call `function` on every item in threads; all have ended when the first error is raised.
+
+    Args:
+        interrupted: set when we are (Ctrl-C), so that a `function` that waits can give up.
+    """
     with ThreadPoolExecutor(_PARALLEL) as pool:
         futures = [pool.submit(function, item) for item in items]
+        try:
+            wait(futures)
+        except BaseException:
+            if interrupted is not None:
+                interrupted.set()
+            for future in futures:
+                future.cancel()
+            raise
     return [future.result() for future in futures]
 
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from threading import Event
 
 from schemas.errors import RemoteError, UserError
 from testbed import reach
@@ -272,15 +273,15 @@ class LocalSite:
         }
         keys.write_known_hosts(folder / "known_hosts", hosts)
         testbed = self._describe(known)
-        answering = 0
+        answering, interrupted = 0, Event()
 
         def answer(member: Member) -> None:
             nonlocal answering
-            _wait_for_ssh(testbed, member, nodes)
+            _wait_for_ssh(testbed, member, nodes, interrupted)
             answering += 1
             progress("waiting for ssh", 0.6 + 0.4 * answering / len(members))
 
-        at_once(answer, members)
+        at_once(answer, members, interrupted)
         record.save(folder, replace(known, ready=True))
         progress("ready", 1.0)
         return testbed
@@ -299,7 +300,7 @@ class LocalSite:
         )
 
 
-def _wait_for_ssh(testbed: Testbed, member: Member, nodes: Nodes) -> None:
+def _wait_for_ssh(testbed: Testbed, member: Member, nodes: Nodes, interrupted: Event) -> None:
     # Not over the shared connection: a killed `up` must not leave one behind.
     target = replace(reach.target_of(testbed, testbed.node(member.name)), control_dir=None)
     end = time.monotonic() + _SSH_TIMEOUT_S
@@ -316,7 +317,8 @@ def _wait_for_ssh(testbed: Testbed, member: Member, nodes: Nodes) -> None:
                     f"node {member.name} did not answer ssh within {_SSH_TIMEOUT_S:g} s: {error}",
                     retry_after_s=5.0,
                 ) from error
-        time.sleep(0.2)
+        if interrupted.wait(0.2):
+            raise SiteError("interrupted")
 
 
 def _require_root() -> None:

@@ -1,0 +1,37 @@
+"""How nodes look in Jupyter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import TYPE_CHECKING
+
+from testbed.quantities import format_bytes
+
+if TYPE_CHECKING:
+    from testbed.sites.contract import Node
+
+_COLUMNS = ("node", "address", "roles", "cpus", "memory", "devices", "pressure from")
+
+
+def nodes_html(nodes: Sequence[Node], title: str) -> str:
+    """A table of nodes with a title; everything escaped."""
+    head = "".join(f'<th style="text-align:left">{column}</th>' for column in _COLUMNS)
+    rows = "".join(f"<tr>{_cells(node)}</tr>" for node in nodes)
+    return (
+        f"<table><caption style='text-align:left'><b>{escape(title)}</b></caption>"
+        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    )
+
+
+def _cells(node: Node) -> str:
+    values = (
+        node.name,
+        node.address,
+        ", ".join(sorted(node.roles)),
+        "" if node.cpus is None else f"{node.cpus:g}",
+        "" if node.memory_bytes is None else format_bytes(node.memory_bytes),
+        ", ".join(use for use in sorted(node.devices) if use in {"osd", "scratch"}),
+        node.signal,
+    )
+    return "".join(f'<td style="text-align:left">{escape(value)}</td>' for value in values)
