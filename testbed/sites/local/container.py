@@ -84,6 +84,7 @@ class Container:
         command += ["--resolv-conf=off", "--timezone=off", "--link-journal=no", "--console=pipe"]
         command += [f"--bind={host}:{node}" for host, node in binds.items()]
         if pressure is not None:
+            # Writable: the agent's probe makes groups below, to tell OSD pressure from fio's.
             command.append(f"--bind={pressure}:{PRESSURE_FOLDER}")
         command.append("--boot")
         if not unified:
