@@ -1,0 +1,198 @@
+"""Sampler, recorder, top, health and clean on a cluster in memory and probes that are threads."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from channels import Site, counters, node
+
+from schemas.errors import RemoteError, StoreError, UserError
+from testbed.agent import clean, health, recorder, sampler, top
+from testbed.agent.contract import AgentConfig
+from testbed.agent.monitor import Monitor
+from testbed.agent.sampler import Sampler, StoreSampler, client_metrics
+from testbed.stores.ceph import CephStore, Connection
+from testbed.stores.ceph.perf import OsdCounters
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "stores" / "ceph"))
+from fake_rados import FakeRados
+
+NODES = (node("a", 0), node("b", 1), node("c", 2, "iowait"))
+CONFIG = AgentConfig("t", "ceph", NODES, ("bench",))
+
+
+@pytest.fixture
+def raw() -> FakeRados:
+    return FakeRados(16)
+
+
+@pytest.fixture
+def sampling(raw, monkeypatch):
+    monkeypatch.setattr(sampler, "read_state", lambda: {"hot_nodes": ["b"]})
+    site = Site(dict.fromkeys("abc", counters))
+    store = StoreSampler(Connection(raw), CONFIG)
+    found = Sampler(CONFIG, Monitor(NODES, site.open), store)
+    yield found, site
+    found.close()
+
+
+def served(raw: FakeRados, osd: int, reads: int, latency_s: float) -> None:
+    """`osd` served so many reads of 4 MiB since the last sample."""
+    section = raw.perf[osd]["osd"]
+    section["op_r"] += reads
+    section["op_r_out_bytes"] += reads << 22
+    section["op_r_latency"]["avgcount"] += reads
+    section["op_r_latency"]["sum"] += reads * latency_s
+
+
+def test_a_sample_has_every_metric(sampling, raw):
+    served(raw, 0, 10, 0.2)
+    taken = sampling[0].sample()
+    assert taken.lost == {}
+    assert taken.values["a"]["pressure"] == pytest.approx(50)
+    assert taken.values["c"]["pressure"] == pytest.approx(15)  # its signal is iowait
+    assert [taken.values[name]["hot"] for name in "abc"] == [0, 1, 0]
+    assert taken.values["osd.0"]["op_r_latency_s"] == pytest.approx(0.2)
+    assert "op_r_latency_s" not in taken.values["osd.1"]
+    primaries = sum(taken.values[f"osd.{osd}"]["primaries"] for osd in range(3))
+    assert primaries == 16
+    assert taken.values["osd.1"]["primary_affinity"] == 1
+    assert taken.values["client"]["read_iops"] > 0
+
+
+def test_client_throughput_is_in_million_bytes():
+    deltas = {0: OsdCounters(reads=3, read_bytes=6_000_000), 1: OsdCounters(write_bytes=2_000_000)}
+    found = client_metrics(deltas, 2.0)
+    assert (found["read_mb_s"], found["write_mb_s"], found["read_iops"]) == (3, 1, 1.5)
+
+
+def test_a_store_that_fails_leaves_the_nodes(sampling, raw):
+    def gone(prefix: str) -> None:
+        raise TimeoutError(110, "timed out")
+
+    raw.before = gone
+    taken = sampling[0].sample()
+    assert "a" in taken.values
+    assert "timed out" in taken.lost["store"]
+    assert not any(name.startswith("osd.") for name in taken.values)
+
+
+def test_an_osd_that_does_not_answer_is_named(sampling, raw):
+    raw.perf.pop(1)
+    taken = sampling[0].sample()
+    assert taken.lost["osd.1"] == "does not answer"
+    raw.osd(1)["up"] = 0
+    assert sampling[0].sample().lost["osd.1"] == "is down"
+
+
+def test_recording_is_lines_that_survive_a_cut(sampling, tmp_path):
+    path, ended, taken = tmp_path / "r.jsonl", threading.Event(), []
+
+    def take():
+        taken.append(sampling[0].sample())
+        if len(taken) == 3:
+            ended.set()
+        return taken[-1]
+
+    assert recorder.record(take, path, ended, interval_s=0.01) == 3
+    text = path.read_text()
+    found = recorder.samples_of(text[:-20])
+    assert len(found) == 2
+    assert found[0]["values"]["b"]["hot"] == 1
+    assert found[0]["wall"] == pytest.approx(taken[0].wall, abs=0.001)
+
+
+def test_a_recording_is_never_overwritten(tmp_path, monkeypatch):
+    monkeypatch.setattr(recorder, "FOLDER", tmp_path)
+    (tmp_path / "x.jsonl").write_text('{"wall":1,"values":{},"lost":{}}\n')
+    with pytest.raises(UserError, match="never overwritten"):
+        recorder.start(CONFIG, {"name": "x", "max_s": 5})
+    assert len(recorder.fetch(CONFIG, {"name": "x", "forget": True})["samples"]) == 1
+    with pytest.raises(UserError, match="no recording 'x'"):
+        recorder.fetch(CONFIG, {"name": "x"})
+
+
+@pytest.mark.parametrize("payload", [{}, {"name": "../x", "max_s": 5}, {"name": "y"}])
+def test_bad_recorder_payloads_are_refused(payload):
+    with pytest.raises(UserError):
+        recorder.start(CONFIG, payload)
+
+
+def test_top_shows_nodes_osds_and_who_is_lost(sampling):
+    found, site = sampling
+    site.answers["a"] = lambda seq, turn: b""
+    shown = top.view(CONFIG, found.sample())
+    json.dumps(shown, allow_nan=False)
+    assert shown["nodes"]["b"]["osds"] == [1]
+    assert shown["nodes"]["b"]["hot"] == 1
+    assert set(shown["osds"]) == {"osd.0", "osd.1", "osd.2"}
+
+
+@pytest.fixture
+def store(raw, monkeypatch):
+    found = CephStore(Connection(raw), pools=["bench"])
+    for module in (health, clean):
+        monkeypatch.setattr(module, "opened", lambda config: _Kept(found))
+    for pool in raw.dump["pools"][:-1]:
+        raw.dump["pools"].remove(pool)
+    return found
+
+
+class _Kept:
+    def __init__(self, store: CephStore) -> None:
+        self.store = store
+
+    def __enter__(self) -> CephStore:
+        return self.store
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+def test_clean_puts_right_and_tells(store, raw, monkeypatch):
+    refused = RemoteError("gone")
+    monkeypatch.setattr(clean, "on_each", lambda names, call: {"a": True, "b": False, "c": refused})
+    raw.osd(1)["primary_affinity"] = 0.1
+    raw.osd(2)["weight"] = 0.9
+    raw.mon_osd_pg_upmap("2.0", [1, 0])
+    found = clean.clean(CONFIG, {})
+    assert found["put_right"] == [
+        "balancer none, off",
+        "primary affinity of osd.1 to 1",
+        "reweight of osd.2 to 1",
+        "upmap of 2.0 removed",
+    ]
+    assert found["caches"]["osds"] == [0, 1, 2]
+    assert (found["caches"]["nodes"], found["caches"]["not_permitted"]) == (["a"], ["b"])
+    assert found["caches"]["failed"] == {"c": "gone"}
+    assert clean.clean(CONFIG, {})["put_right"] == []
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda raw: raw.states.update({"2.0": "active+undersized+degraded"}), "undersized"),
+        (lambda raw: raw.osd(1).update(up=0), "osd.1 on b is down"),
+        (lambda raw: raw.perf[1]["osd"].update(numpg_removing=4), "4 placement groups are still"),
+    ],
+)
+def test_a_store_that_does_not_come_to_rest_says_what_is_amiss(raw, store, spoil, words):
+    named = CephStore(Connection(raw), pools=["bench"], nodes={0: "a", 1: "b", 2: "c"})
+    spoil(raw)
+    with pytest.raises(StoreError, match=words):
+        health.until_clean(named, 0.3)
+
+
+def test_health_counts_states_now(raw, store):
+    raw.mon_health = lambda detail: {
+        "status": "HEALTH_WARN",
+        "checks": {"OSD_DOWN": {"summary": {"message": "1 osds down"}}},
+    }
+    raw.states["2.1"] = "peering"
+    found = health.health(CONFIG, {})
+    assert found["pgs"] == {"active+clean": 15, "peering": 1}
+    assert (found["status"], found["checks"]) == ("HEALTH_WARN", {"OSD_DOWN": "1 osds down"})
+    assert (found["osds"], found["up"], found["in"], found["removing"]) == (3, 3, 3, 0)
