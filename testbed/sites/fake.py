@@ -7,6 +7,7 @@ is injected; leases start and end by it.
 from __future__ import annotations
 
 import itertools
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -47,7 +48,7 @@ class FakeSite:
     """See `testbed.sites.contract.Site`.
 
     Args:
-        directory: what testbeds say their folder is; nothing is written there.
+        directory: holds a folder for each testbed; without it testbeds name folders that are none.
         clock: seconds since the epoch.
         lease_s: length of a lease; None: testbeds never end.
         fail_after: provisioning breaks down after so many nodes, once.
@@ -108,6 +109,8 @@ class FakeSite:
             kept.made.append(name)
             kept.contents[name] = {}
             progress("nodes", number / len(names))
+        if self._directory.is_dir():
+            (self._directory / spec.name).mkdir(exist_ok=True)
         progress("ready", 1.0)
         return self._describe(kept)
 
@@ -145,7 +148,8 @@ class FakeSite:
 
     def release(self, name: str, progress: Progress = silent) -> None:
         """See `Site.release`."""
-        self._kept.pop(name, None)
+        if self._kept.pop(name, None) is not None:
+            shutil.rmtree(self._directory / name, ignore_errors=True)
         progress("removed", 1.0)
 
     # -- capabilities ---------------------------------------------------------------------------

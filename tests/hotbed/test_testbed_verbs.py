@@ -1,0 +1,143 @@
+"""up, down, status, ssh, exec and snapshot, on the fake site and with ssh stood in by a script that
+runs the command here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from hotbed import cli
+from testbed import choose, doctor, reach, sites
+from testbed.sites.fake import FakeSite
+
+SPEC = """
+name: small
+store: null
+site: {kind: fake}
+groups:
+  - {name: admin, roles: [admin, client]}
+  - {name: osd, count: 2, roles: [osd], disk: {}}
+"""
+
+SSH = """#!/bin/sh
+while [ "$1" != -- ]; do address=$1; shift; done
+case $FAIL_ON in ?*) echo "$address" | grep -q "$FAIL_ON" && exit 3;; esac
+exec sh -c "$2"
+"""
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeSite:
+    found = FakeSite(tmp_path)
+    for module in (choose, sites):
+        monkeypatch.setattr(module, "kinds", lambda: ("fake",))
+        monkeypatch.setattr(module, "open_site", lambda kind="fake", options=None: found)
+    monkeypatch.setattr(doctor, "require", lambda *names, **more: None)
+    monkeypatch.setattr(reach, "control_dir", lambda name, directory: tmp_path / "control")
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "ssh").write_text(SSH)
+    (programs / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    return found
+
+
+@pytest.fixture
+def spec_file(tmp_path: Path) -> Path:
+    path = tmp_path / "small.yaml"
+    path.write_text(SPEC)
+    return path
+
+
+def hotbed(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as end:
+        cli.main([str(argument) for argument in arguments])
+    code = end.value.code
+    return code if isinstance(code, int) else 0
+
+
+def test_up_status_down(
+    site: FakeSite, spec_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert hotbed("up", spec_file, "--name", "mine", "--json") == 0
+    up = json.loads(capsys.readouterr().out)
+    assert [node["name"] for node in up["nodes"]] == ["admin", "osd0", "osd1"]
+    assert hotbed("status", "--json") == 0
+    (status,) = json.loads(capsys.readouterr().out)
+    assert (status["name"], status["state"]) == ("mine", "ready")
+    assert hotbed("status", "mine") == 0
+    assert "osd1" in capsys.readouterr().out
+    assert hotbed("down", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {"removed": ["mine"]}
+    assert hotbed("down", "--all") == 0
+    assert "nothing to remove" in capsys.readouterr().out
+
+
+def test_a_users_mistakes_are_one_sentence(
+    site: FakeSite, spec_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for arguments, said in (
+        (("down", "gone"), "no testbed 'gone'"),
+        (("down", "gone", "--all"), "not both"),
+        (("up", spec_file, "--name", "Not A Name"), "--name"),
+        (("up", "missing.yaml"), "missing.yaml"),
+        (("exec", "all", "--", "true"), "hotbed up SPEC"),
+    ):
+        assert hotbed(*arguments) == 2
+        error = capsys.readouterr().err
+        assert said in error
+        assert len(error.strip().splitlines()) == 1
+
+
+def test_exec_prefixes_lines_and_fails_when_one_does(
+    site: FakeSite,
+    spec_file: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hotbed("up", spec_file)
+    capsys.readouterr()
+    assert hotbed("exec", "osd", "--", "echo", "two  words", "$HOME") == 0
+    assert sorted(capsys.readouterr().out.splitlines()) == [
+        "osd0 | two  words $HOME",
+        "osd1 | two  words $HOME",
+    ]
+    assert hotbed("exec", "admin", "--", "echo a; echo b >&2") == 0
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == ("admin | a\n", "admin | b\n")
+    osd1 = site.provision(site._kept["small"].spec).node("osd1").address
+    monkeypatch.setenv("FAIL_ON", osd1)
+    assert hotbed("exec", "all", "--", "true") == 1
+    assert capsys.readouterr().err.strip() == "osd1  | exit code 3"
+
+
+def test_ssh_hands_over(
+    site: FakeSite,
+    spec_file: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hotbed("up", spec_file)
+    seen: list[list[str]] = []
+    monkeypatch.setattr(os, "execvp", lambda program, argv: seen.append(argv))
+    assert hotbed("ssh", "osd1", "ls", "-l") == 0
+    address = site.provision(site._kept["small"].spec).node("osd1").address
+    assert seen[0][-4:] == [f"root@{address}", "--", "ls", "-l"]
+    assert "StrictHostKeyChecking=yes" in seen[0]
+    assert hotbed("ssh", "osd") == 2
+    assert "more than one node (osd0, osd1)" in capsys.readouterr().err
+
+
+def test_snapshots(site: FakeSite, spec_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    hotbed("up", spec_file)
+    assert hotbed("snapshot", "save", "clean") == 0
+    capsys.readouterr()
+    assert hotbed("snapshot", "list", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == ["clean"]
+    assert hotbed("snapshot", "restore", "clean") == 0
+    assert hotbed("snapshot", "restore", "dirty") == 2
+    assert "there are: clean" in capsys.readouterr().err
