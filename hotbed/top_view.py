@@ -12,6 +12,10 @@ if TYPE_CHECKING:
 
 HOT, CALM = 50.0, 20.0  # DLR's thresholds: what a controller would call hot and calm
 _BAR = 10
+_CAPTION = (
+    "pressure and util %; read, write, rx, tx MB/s; queue: requests in the disk\n"
+    "affin: primary affinity; prim: PGs it leads; ms: its mean read latency"
+)
 
 
 def top_view(sample: Mapping[str, Any]) -> Group:
@@ -22,13 +26,14 @@ def top_view(sample: Mapping[str, Any]) -> Group:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=False, caption=_CAPTION)
+    table.caption_justify = "left"
     table.add_column("node", no_wrap=True)
-    table.add_column("pressure %", no_wrap=True, min_width=_BAR + 6)
-    for title in ("read MB/s", "write", "util %", "queue", "rx MB/s", "tx", "cores"):
+    table.add_column("pressure", no_wrap=True, min_width=_BAR + 6)
+    for title in ("read", "write", "util", "queue", "rx", "tx", "cores"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("OSD", no_wrap=True)
-    for title in ("affinity", "primaries", "read ms"):
+    for title in ("affin", "prim", "ms"):
         table.add_column(title, justify="right", no_wrap=True)
     for name, node in sample["nodes"].items():
         osds = [(osd, sample["osds"].get(f"osd.{osd}", {})) for osd in node["osds"]]
