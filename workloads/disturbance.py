@@ -53,6 +53,7 @@ class DisturbancePlan:
     """What is done to the nodes; `stretches` are in the order of time, the first at 0."""
 
     scenario: Scenario
+    seed: int
     nodes: tuple[str, ...]
     stretches: tuple[Stretch, ...]
 
@@ -137,7 +138,7 @@ def plan_disturbance(
         raise UserError(
             f"scenario is {scenario!r}: give none, heterogeneity, interference, mix or spread."
         )
-    return DisturbancePlan(scenario, names, stretches)
+    return DisturbancePlan(scenario, seed, names, stretches)
 
 
 def _hotspots(t_s: float, names: Sequence[str]) -> Stretch:
@@ -213,9 +214,15 @@ def agent_plan(
             steps.append(_step(stretch.t_s, node, None, None))
         for node in sorted(changed & set(stretch.loads)):
             fio = load(node, stretch.loads[node])
+            fio = fio.model_copy(update={"seed": _fio_seed(plan.seed, node, stretch.t_s)})
             steps.append(_step(stretch.t_s, node, fio.argv(max_s), fio.offered_iops))
         before = stretch.loads
     return steps
+
+
+def _fio_seed(seed: int, node: str, t_s: float) -> int:
+    # Every controller of a block meets the same arrivals, every node and move its own.
+    return random.Random(f"{seed}/{node}/{t_s}").randrange(1, 2**31)
 
 
 def _step(t_s: float, node: str, argv: list[str] | None, rate_iops: float | None) -> dict[str, Any]:

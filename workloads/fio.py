@@ -32,6 +32,8 @@ class FioLoad(BaseModel):
     `jobs` x `iodepth` in flight allow: an offered load.
     `file_bytes` is what each file is read of: what was laid out (`testbed.inventory`,
     `fio_file_bytes`) or less, never more.
+    Offsets and arrivals are drawn from `seed`: give each node its own, else all nodes would see
+    the very same arrivals.
     `ioengine` psync reads one block at a time and waits for it, as a thread of an OSD does; then
     `jobs` alone are in flight.
     Direct I/O, which the paper does not tell: through the page cache fio would read memory.
@@ -44,6 +46,7 @@ class FioLoad(BaseModel):
     jobs: int = Field(default=JOBS, ge=1, le=64)
     iodepth: int = Field(default=IODEPTH, ge=1, le=1024)
     directory: str = Field(default=DIRECTORY, pattern=r"^/[^\s:]+$")
+    seed: int = Field(default=1, ge=1, lt=2**32)
     output: Literal["json", "json+"] = "json"
     ioengine: Literal["libaio", "psync"] = "libaio"
 
@@ -53,7 +56,11 @@ class FioLoad(BaseModel):
         argv += ["--rw=randread", f"--ioengine={self.ioengine}", "--direct=1", "--time_based"]
         argv += [f"--runtime={math.ceil(runtime_s)}", "--group_reporting"]
         # Files that are missing are an error: laying them out would be a write workload.
-        argv += ["--allow_file_create=0", "--randrepeat=0", f"--output-format={self.output}"]
+        argv += [
+            "--allow_file_create=0",
+            f"--randseed={self.seed}",
+            f"--output-format={self.output}",
+        ]
         if self.offered_iops is None:
             return [
                 *argv,

@@ -130,6 +130,21 @@ def test_offered_loads_become_rates_of_the_nodes_own_disk() -> None:
     assert all("--rate_iops=50" in step["argv"] for step in steps)
 
 
+def seeds_of(seed: int) -> dict[tuple[str, float], str]:
+    drawn = plan(scenario="interference", seed=seed, move_every_s=15.0)
+    return {
+        (step["node"], step["t_s"]): word
+        for step in agent_plan(drawn, load_of(2**27, {}), max_s=90)
+        for word in step["argv"] or ()
+        if word.startswith("--randseed=")
+    }
+
+
+def test_arrivals_are_the_blocks_and_differ_between_nodes_and_moves() -> None:
+    assert seeds_of(3) == seeds_of(3) != seeds_of(4)
+    assert len(set(seeds_of(3).values())) == len(seeds_of(3)) >= 8
+
+
 def test_an_offered_load_without_a_capacity_is_refused() -> None:
     with pytest.raises(UserError, match="measure it first"):
         agent_plan(plan(scenario="mix", mix="B"), load_of(2**27, {}), max_s=90)

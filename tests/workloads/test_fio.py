@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fake_agent import FakeAgent
@@ -90,6 +93,43 @@ def test_files_that_are_missing() -> None:
 def test_the_other_operation_is_empty() -> None:
     result = parse_fio(read("randread-4-jobs.json"), "write")
     assert result.operations == 0 and result.percentiles == {}
+
+
+def as_3_0(document: dict[str, Any]) -> dict[str, Any]:
+    """The recorded document in the shape of fio 3.0, derived from its stat.c: no counts in the
+    latencies, no bandwidth in bytes, and a percentile 0.00 where nothing was counted."""
+    document["fio version"] = "fio-3.0"
+    for job in document["jobs"]:
+        del job["sync"]
+        for op in ("read", "write", "trim"):
+            del job[op]["bw_bytes"]
+            for kind in ("slat_ns", "clat_ns", "lat_ns"):
+                del job[op][kind]["N"]
+            if not job[op]["total_ios"]:
+                job[op]["clat_ns"]["percentile"] = {"0.00": 0}
+    return document
+
+
+def as_3_42(document: dict[str, Any]) -> dict[str, Any]:
+    """In the shape of fio 3.42, derived from its stat.c: a start, and latencies by priority."""
+    document["fio version"] = "fio-3.42"
+    for job in document["jobs"]:
+        job["job_start"] = 1795248214000
+        latency = job["read"]["clat_ns"]
+        job["read"]["prios"] = [{"prioclass": 0, "prio": 0, "priohint": 0, "clat_ns": latency}]
+        for op in ("write", "trim"):
+            job[op]["clat_ns"].pop("percentile", None)
+    return document
+
+
+@pytest.mark.parametrize(("shape", "version"), [(as_3_0, "3.0"), (as_3_42, "3.42")])
+def test_formats_derived_from_the_source_of_other_versions(
+    shape: Callable[[dict[str, Any]], dict[str, Any]], version: str
+) -> None:
+    recorded = parse_fio(read("randread-4-jobs.json"))
+    other = parse_fio(json.dumps(shape(json.loads(read("randread-4-jobs.json")))))
+    assert other == replace(recorded, version=version)
+    assert parse_fio(json.dumps(shape(json.loads(read("randread-4-jobs.json")))), "write").iops == 0
 
 
 def test_jobs_that_were_not_grouped_are_added_up() -> None:
