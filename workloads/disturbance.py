@@ -28,7 +28,8 @@ MIX_FILE_BYTES: Mapping[str, int] = {
     "D": 2 * 10**9,
     "E": 4 * 10**9,
 }
-"""Figure 3's mixes as the paper has them: fio's job sizes (real sites)."""
+"""Figure 3's mixes as the paper has them: fio's job sizes (real sites). They can only differ by
+how much of them the page cache holds (4 GB of memory, section V-A), so they are read through it."""
 
 SPREAD_MEAN = 0.5  # figure 4 holds the mean load and varies its spread over the nodes
 LOAD_NAME = "load-hot"
@@ -56,6 +57,7 @@ class DisturbancePlan:
     seed: int
     nodes: tuple[str, ...]
     stretches: tuple[Stretch, ...]
+    buffered_file_bytes: int | None = None  # a mix by size: files of this size, page cache on
 
     def at(self, t_s: float) -> Stretch:
         """The stretch at `t_s` seconds from the benchmark's start (before it: the first)."""
@@ -92,6 +94,7 @@ def plan_disturbance(
     move_every_s: float = 90.0,
     mix: str | None = None,
     spread: float | None = None,
+    mix_by_size: bool = False,
 ) -> DisturbancePlan:
     """The plan of one cell.
 
@@ -107,6 +110,8 @@ def plan_disturbance(
         move_every_s: real seconds.
         mix: A to E.
         spread: 0 to 1.
+        mix_by_size: a mix is a hotspot on files of the paper's size instead of an offered load;
+            the files must have been laid out as large (the role fio, `fio_file_bytes`).
 
     Raises:
         UserError: the parameters do not fit the testbed or each other.
@@ -129,7 +134,8 @@ def plan_disturbance(
     elif scenario == "mix":
         if mix is None or mix not in MIX_LOAD:
             raise UserError(f"mix is {mix!r}: give one of {', '.join(MIX_LOAD)}.")
-        stretches = (Stretch(0.0, dict.fromkeys(names, MIX_LOAD[mix])),)
+        share = None if mix_by_size else MIX_LOAD[mix]
+        stretches = (Stretch(0.0, dict.fromkeys(names, share)),)
     elif scenario == "spread":
         if spread is None or not 0 <= spread <= 1:
             raise UserError(f"spread is {spread!r}: give a number from 0 to 1.")
@@ -138,7 +144,8 @@ def plan_disturbance(
         raise UserError(
             f"scenario is {scenario!r}: give none, heterogeneity, interference, mix or spread."
         )
-    return DisturbancePlan(scenario, seed, names, stretches)
+    size = MIX_FILE_BYTES[mix] if scenario == "mix" and mix_by_size and mix else None
+    return DisturbancePlan(scenario, seed, names, stretches, size)
 
 
 def _hotspots(t_s: float, names: Sequence[str]) -> Stretch:
@@ -214,7 +221,10 @@ def agent_plan(
             steps.append(_step(stretch.t_s, node, None, None))
         for node in sorted(changed & set(stretch.loads)):
             fio = load(node, stretch.loads[node])
-            fio = fio.model_copy(update={"seed": _fio_seed(plan.seed, node, stretch.t_s)})
+            changes: dict[str, Any] = {"seed": _fio_seed(plan.seed, node, stretch.t_s)}
+            if plan.buffered_file_bytes is not None:
+                changes |= {"file_bytes": plan.buffered_file_bytes, "direct": False}
+            fio = fio.model_copy(update=changes)
             steps.append(_step(stretch.t_s, node, fio.argv(max_s), fio.offered_iops))
         before = stretch.loads
     return steps

@@ -36,7 +36,7 @@ class FioLoad(BaseModel):
     the very same arrivals.
     `ioengine` psync reads one block at a time and waits for it, as a thread of an OSD does; then
     `jobs` alone are in flight.
-    Direct I/O, which the paper does not tell: through the page cache fio would read memory.
+    `direct` I/O, which the paper does not tell: through the page cache fio would read memory.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -46,6 +46,7 @@ class FioLoad(BaseModel):
     jobs: int = Field(default=JOBS, ge=1, le=64)
     iodepth: int = Field(default=IODEPTH, ge=1, le=1024)
     directory: str = Field(default=DIRECTORY, pattern=r"^/[^\s:]+$")
+    direct: bool = True
     seed: int = Field(default=1, ge=1, lt=2**32)
     output: Literal["json", "json+"] = "json"
     ioengine: Literal["libaio", "psync"] = "libaio"
@@ -53,7 +54,8 @@ class FioLoad(BaseModel):
     def argv(self, runtime_s: float) -> list[str]:
         """The command; it is meant to be stopped before `runtime_s` is over."""
         argv = ["fio", f"--name={NAME}", f"--directory={self.directory}", f"--bs={BLOCK}"]
-        argv += ["--rw=randread", f"--ioengine={self.ioengine}", "--direct=1", "--time_based"]
+        argv += ["--rw=randread", f"--ioengine={self.ioengine}", "--time_based"]
+        argv.append(f"--direct={int(self.direct)}")
         argv += [f"--runtime={math.ceil(runtime_s)}", "--group_reporting"]
         # Files that are missing are an error: laying them out would be a write workload.
         argv += [

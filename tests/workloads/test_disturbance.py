@@ -130,6 +130,13 @@ def test_offered_loads_become_rates_of_the_nodes_own_disk() -> None:
     assert all("--rate_iops=50" in step["argv"] for step in steps)
 
 
+def test_a_mix_by_size_reads_the_papers_files_through_the_page_cache() -> None:
+    drawn = plan(scenario="mix", mix="A", mix_by_size=True)
+    for step in agent_plan(drawn, load_of(2**27, {}), max_s=90):
+        assert "--size=250000000" in step["argv"] and "--direct=0" in step["argv"]
+        assert step["rate_iops"] is None
+
+
 def seeds_of(seed: int) -> dict[tuple[str, float], str]:
     drawn = plan(scenario="interference", seed=seed, move_every_s=15.0)
     return {
