@@ -22,6 +22,7 @@ def register(app: typer.Typer) -> None:
         """Bring a testbed up until every node answers ssh; repeat it to resume or repair."""
         from hotbed.progress import progress
         from hotbed.views import nodes_table
+        from testbed.deploy import save_spec
         from testbed.doctor import require
         from testbed.sites import open_site
         from testbed.spec import load_spec, renamed
@@ -32,4 +33,5 @@ def register(app: typer.Typer) -> None:
         require(spec=wanted)
         with progress(f"up {wanted.name}") as report:
             testbed = site.provision(wanted, report)
+        save_spec(testbed, wanted)
         emit(testbed, as_json, lambda: nodes_table(testbed))

@@ -1,0 +1,236 @@
+"""Brings a cluster's maps to what the inventory says: OSDs, keys, CRUSH places, pools.
+
+Run on a monitor as ``python3 - PARAMETERS`` (this text on standard input); PARAMETERS is a JSON
+object with `step` register (before daemons start) or pools (when they run). Talks to the monitors
+through librados, since one call of the command `ceph` costs half a second of processor time.
+Prints {"changed": [what, ...], "keys": {host: {entity: key}}}.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import struct
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+TIMEOUT_S = 30
+KEEP_TRYING_S = 60
+IN_PARALLEL = 8  # commands in flight: the monitors put them into one map epoch
+MGR_CAPS = ["mon", "allow profile mgr", "osd", "allow *", "mds", "allow *"]
+RGW_CAPS = ["mon", "allow rw", "osd", "allow rwx"]
+
+
+class Refused(Exception):
+    """The monitors refused a command; the message is a sentence."""
+
+
+class Cluster:
+    """Monitor commands as functions, over anything with librados' `mon_command`."""
+
+    def __init__(self, rados: object) -> None:
+        self._rados = rados
+
+    def call(self, prefix: str, data: str = "", **arguments: object) -> str:
+        """Run one monitor command and return what it prints; `data` is its input."""
+        command = json.dumps({"prefix": prefix, **arguments})
+        code, output, message = self._rados.mon_command(command, data.encode(), timeout=TIMEOUT_S)
+        if code != 0:
+            reason = message.strip() or os.strerror(abs(code))
+            raise Refused(f"the monitors refused `ceph {prefix}`: {reason}")
+        return output.decode()
+
+    def ask(self, prefix: str, **arguments: object) -> object:
+        """Run one monitor command and return its JSON."""
+        return json.loads(self.call(prefix, format="json", **arguments))
+
+
+def new_key() -> str:
+    """A cephx secret: type 1 (AES), time of creation, 16 random bytes."""
+    now = time.time()
+    header = struct.pack("<HIIH", 1, int(now), int(now % 1 * 1e9), 16)
+    return base64.b64encode(header + os.urandom(16)).decode()
+
+
+def together(function: object, items: list) -> list:
+    """`function` of every item, `IN_PARALLEL` at a time, in order."""
+    with ThreadPoolExecutor(IN_PARALLEL) as pool:
+        return list(pool.map(function, items))
+
+
+# --- register ----------------------------------------------------------------------------------
+
+
+def osd_key(cluster: Cluster, host: str, osd: dict, existing: dict) -> tuple[str, str | None]:
+    """The OSD's key, made with the OSD itself when there is none; and what was changed."""
+    number, uuid = osd["id"], osd["uuid"]
+    if number in existing:
+        if existing[number] != uuid:
+            raise Refused(
+                f"osd.{number} exists with another UUID ({existing[number]}) than node {host}'s "
+                f"({uuid}): remove it with `ceph osd purge {number}`"
+            )
+        return cluster.call("auth get-key", entity=f"osd.{number}").strip(), None
+    key = new_key()
+    cluster.call("osd new", data=json.dumps({"cephx_secret": key}), uuid=uuid, id=number)
+    return key, f"osd.{number} registered"
+
+
+def place(cluster: Cluster, host: str, number: int, size: int, placed: set) -> str | None:
+    """Put OSD `number` of `size` bytes under its host in the CRUSH map unless it is there."""
+    if (host, number) in placed:
+        return None
+    weight = max(round(size / 2**40, 5), 1e-5)  # TiB, as everywhere in Ceph
+    where = [f"host={host}", "root=default"]
+    cluster.call("osd crush add", id=number, weight=weight, args=where)
+    return f"osd.{number} placed on {host}"
+
+
+def places(tree: dict) -> set:
+    """(host, OSD) pairs of an `osd tree`."""
+    return {
+        (node["name"], child)
+        for node in tree["nodes"]
+        if node["type"] == "host"
+        for child in node["children"]
+    }
+
+
+def daemon_keys(cluster: Cluster, parameters: dict, known: set) -> tuple[dict, list]:
+    """Keys of managers and gateways by host and entity, and what was changed."""
+    keys: dict = {}
+    changed = []
+    for kind, caps in (("mgr", MGR_CAPS), ("client.rgw", RGW_CAPS)):
+        for host in parameters[kind]:
+            entity = f"{kind}.{host}"
+            key = cluster.call("auth get-or-create-key", entity=entity, caps=caps).strip()
+            keys.setdefault(host, {})[entity] = key
+            if entity not in known:
+                changed.append(f"key of {entity} made")
+    return keys, changed
+
+
+def set_modules(cluster: Cluster, settings: dict) -> list:
+    """Manager modules' settings in the monitors' configuration database."""
+    rows = cluster.ask("config dump")
+    have = {row["name"]: row["value"] for row in rows if row["section"] == "mgr"}
+    wrong = {name: value for name, value in settings.items() if have.get(name) != value}
+    for name, value in wrong.items():
+        # By force: modules' options are unknown to the monitors until a first manager runs.
+        cluster.call("config set", who="mgr", name=name, value=value, force=True)
+    return [f"{name} = {value}" for name, value in wrong.items()]
+
+
+def register(cluster: Cluster, parameters: dict) -> dict:
+    """OSDs, keys and CRUSH places, before any of the daemons runs."""
+    osds = parameters["osds"]
+    existing = {row["osd"]: row["uuid"] for row in cluster.ask("osd dump")["osds"]}
+    known = {row["entity"] for row in cluster.ask("auth ls")["auth_dump"]}
+    made = together(lambda host: osd_key(cluster, host, osds[host], existing), list(osds))
+    placed = places(cluster.ask("osd tree"))
+    sizes = parameters["bytes"]
+    moved = together(
+        lambda host: place(cluster, host, osds[host]["id"], sizes[host], placed), list(osds)
+    )
+    keys, changed = daemon_keys(cluster, parameters, known)
+    for host, (key, _) in zip(osds, made, strict=True):
+        keys.setdefault(host, {})["osd"] = key
+    changed += [what for _, what in made if what] + [what for what in moved if what]
+    changed += set_modules(cluster, parameters["modules"])
+    if cluster.ask("osd dump")["require_min_compat_client"] != parameters["min_client"]:
+        cluster.call("osd set-require-min-compat-client", version=parameters["min_client"])
+        changed.append(f"clients must be {parameters['min_client']} or newer")
+    return {"changed": changed, "keys": keys}
+
+
+# --- pools -------------------------------------------------------------------------------------
+
+
+def pool_command(cluster: Cluster, prefix: str, **arguments: object) -> None:
+    """A pool command; one replica and other things need to be meant."""
+    cluster.call(prefix, yes_i_really_mean_it=True, **arguments)
+
+
+def make_pool(cluster: Cluster, wanted: dict, existing: dict) -> list:
+    """Create a pool, or bring one to its wanted numbers."""
+    name = wanted["name"]
+    changed = []
+    have = existing.get(name)
+    if have is None:
+        number = wanted["pg_num"]
+        cluster.call(
+            "osd pool create", pool=name, pg_num=number, pgp_num=number, pool_type="replicated"
+        )
+        changed.append(f"pool {name} made")
+        have = {"pg_num": number, "pg_autoscale_mode": ""}
+    numbers = {key: wanted[key] for key in ("pg_num", "size", "min_size")}
+    for variable, value in {**numbers, "pg_autoscale_mode": "off"}.items():
+        if have.get(variable) == value:
+            continue
+        arguments = {"pool": name, "var": variable, "val": str(value)}
+        if variable == "size" and value == 1:
+            pool_command(cluster, "osd pool set", **arguments)
+        else:
+            cluster.call("osd pool set", **arguments)
+        if name in existing:
+            changed.append(f"pool {name}: {variable} = {value}")
+    if "rados" not in have.get("application_metadata", {}):
+        cluster.call("osd pool application enable", pool=name, app="rados")
+        if name in existing:
+            changed.append(f"pool {name}: application rados")
+    return changed
+
+
+def wait_for_osds(cluster: Cluster, count: int, timeout_s: float) -> None:
+    """Until `count` OSDs are up and in; Refused names those that are not."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        osds = cluster.ask("osd dump")["osds"]
+        if sum(1 for osd in osds if osd["up"] and osd["in"]) >= count:
+            return
+        if time.monotonic() > deadline:
+            down = ", ".join(f"osd.{osd['osd']}" for osd in osds if not osd["up"]) or "some"
+            raise Refused(f"after {timeout_s:.0f} s these OSDs are still down: {down}")
+        time.sleep(0.1)
+
+
+def pools(cluster: Cluster, parameters: dict) -> dict:
+    """Pools, once the OSDs are up (each PG is then made once, at its place)."""
+    wait_for_osds(cluster, parameters["osd_count"], parameters["timeout_s"])
+    existing = {row["pool_name"]: row for row in cluster.ask("osd pool ls", detail="detail")}
+    changed = []
+    for wanted in parameters["pools"]:
+        changed += make_pool(cluster, wanted, existing)
+    return {"changed": changed, "keys": {}}
+
+
+# --- connection --------------------------------------------------------------------------------
+
+
+def connect() -> Cluster:
+    """A connection as client.admin, waiting for the monitors' quorum."""
+    import rados  # only the nodes have it
+
+    options = {"rados_mon_op_timeout": str(TIMEOUT_S), "client_mount_timeout": str(KEEP_TRYING_S)}
+    handle = rados.Rados(conffile="/etc/ceph/ceph.conf", name="client.admin", conf=options)
+    try:
+        handle.connect()
+    except rados.Error as error:
+        raise Refused(f"no quorum of monitors within {KEEP_TRYING_S} s ({error})") from error
+    return Cluster(handle)
+
+
+def main() -> None:
+    """See the module's text."""
+    parameters = json.loads(sys.argv[1])
+    step = {"register": register, "pools": pools}[parameters["step"]]
+    try:
+        json.dump(step(connect(), parameters), sys.stdout)
+    except Refused as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

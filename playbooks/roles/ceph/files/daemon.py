@@ -1,0 +1,107 @@
+"""Starts one Ceph daemon by Debian's own systemd unit, now and at every boot.
+
+Run on the daemon's node as ``python3 - PARAMETERS`` with a JSON object: kind (mon, mgr, osd,
+radosgw), instance, dropin (text of the unit's drop-in). A daemon that is older than ceph.conf is
+restarted. One call in place of half a dozen tasks on every node. Prints {"changed": [what, ...]}.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+CONFIGURATION = Path("/etc/ceph/ceph.conf")
+SETTLE_S = 20  # a daemon that dies of its configuration does so within this time
+
+
+def systemctl(*arguments: str) -> str:
+    """What systemctl prints; what it complains about ends the script."""
+    done = subprocess.run(["systemctl", *arguments], capture_output=True, text=True, check=False)
+    if done.returncode != 0 and arguments[0] not in ("is-enabled", "is-active"):
+        sys.exit(f"systemctl {' '.join(arguments)}: {done.stderr.strip() or 'failed'}")
+    return done.stdout
+
+
+def why(unit: str) -> str:
+    """The last words of a unit that did not start."""
+    journal = subprocess.run(
+        ["journalctl", "--unit", unit, "--output", "cat", "--lines", "30", "--no-pager"],
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout.splitlines()
+    telling = [line for line in journal if " -1 " in line or "rror" in line or "ailed" in line]
+    return (telling or journal or ["nothing in its journal"])[-1].strip()
+
+
+def write_dropin(kind: str, text: str) -> bool:
+    """Write the drop-in for all units of a kind; tells whether it changed."""
+    path = Path(f"/etc/systemd/system/ceph-{kind}@.service.d/hotbed.conf")
+    if path.exists() and path.read_text() == text:
+        return False
+    path.parent.mkdir(mode=0o755, exist_ok=True)
+    path.write_text(text)
+    path.chmod(0o644)
+    systemctl("daemon-reload")
+    return True
+
+
+def enable(units: list[str]) -> list[str]:
+    """Enable those of `units` that are not; returns them."""
+    states = systemctl("is-enabled", *units).split()
+    if len(states) != len(units):  # a unit without a file has no line
+        sys.exit(f"the units {', '.join(units)} are not all there: is the package installed?")
+    off = [unit for unit, state in zip(units, states, strict=True) if state != "enabled"]
+    if off:
+        systemctl("enable", *off)
+    return [f"{unit} enabled" for unit in off]
+
+
+def outdated(unit: str) -> bool:
+    """Whether the daemon runs with another configuration than the file now holds."""
+    pid = systemctl("show", "--property", "MainPID", "--value", unit).strip()
+    try:
+        started = Path(f"/proc/{pid}").stat().st_mtime
+    except OSError:
+        return True
+    return CONFIGURATION.stat().st_mtime > started
+
+
+def main() -> None:
+    """See the module's text."""
+    parameters = json.loads(sys.argv[1])
+    kind = parameters["kind"]
+    unit = f"ceph-{kind}@{parameters['instance']}.service"
+    changed = []
+    if write_dropin(kind, parameters["dropin"]):
+        changed.append("drop-in")
+    changed += enable(["ceph.target", f"ceph-{kind}.target", unit])
+    # `failed` stays until it is reset, and would hide that the start worked.
+    running = systemctl("is-active", unit).strip() == "active"
+    if not running or outdated(unit):
+        systemctl("reset-failed")
+        systemctl("restart", unit)
+        changed.append(f"{unit} {'restarted' if running else 'started'}")
+        wait(unit)
+    json.dump({"changed": changed}, sys.stdout)
+
+
+def wait(unit: str) -> None:
+    """A simple service counts as started at once: look again until it has opened its socket."""
+    kind, _, instance = unit.removeprefix("ceph-").removesuffix(".service").partition("@")
+    name = f"client.{instance}" if kind == "radosgw" else f"{kind}.{instance}"
+    sockets = Path("/run/ceph")
+    deadline = time.monotonic() + SETTLE_S
+    while time.monotonic() < deadline:
+        if systemctl("is-active", unit).strip() in ("failed", "activating"):
+            sys.exit(f"{unit} does not start: {why(unit)}")
+        if any(sockets.glob(f"ceph-{name}.*asok")):
+            return
+        time.sleep(0.1)
+
+
+if __name__ == "__main__":
+    main()

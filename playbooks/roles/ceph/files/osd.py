@@ -1,0 +1,109 @@
+"""Makes one OSD's store on its raw device (BlueStore) or folder (FileStore), without LVM.
+
+Run on the OSD's node as ``python3 -c SCRIPT PARAMETERS``. PARAMETERS is a JSON object: id, uuid,
+objectstore, and device (BlueStore) or directory (FileStore). Standard input holds the OSD's key.
+Prints {"changed": bool}.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+HEAD_BYTES = 8 * 2**20  # labels and old superblocks lie here
+
+
+def fail(message: str) -> None:
+    """End the script with a sentence."""
+    sys.exit(message)
+
+
+def write_keyring(folder: Path, number: int, key: str) -> bool:
+    """Write the OSD's keyring; tells whether it changed."""
+    path, text = folder / "keyring", f"[osd.{number}]\n\tkey = {key}\n"
+    if path.exists() and path.read_text() == text:
+        return False
+    handle = os.open(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "w") as file:
+        file.write(text)
+    shutil.chown(f"{path}.new", "ceph", "ceph")
+    Path(f"{path}.new").replace(path)
+    return True
+
+
+def clear(device: str) -> None:
+    """Zero the head of a device, so that no label of an earlier life is found there."""
+    handle = os.open(device, os.O_WRONLY)
+    try:
+        size = os.lseek(handle, 0, os.SEEK_END)
+        os.pwrite(handle, bytes(min(HEAD_BYTES, size)), 0)
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def make_folder(parameters: dict) -> Path:
+    """The OSD's empty folder: for BlueStore with a link to the device."""
+    folder = Path(f"/var/lib/ceph/osd/ceph-{parameters['id']}")
+    if folder.is_symlink():
+        folder.unlink()
+    shutil.rmtree(folder, ignore_errors=True)
+    if parameters["objectstore"] == "filestore":
+        target = Path(parameters["directory"])
+        shutil.rmtree(target, ignore_errors=True)
+        target.mkdir(parents=True)
+        shutil.chown(target, "ceph", "ceph")
+        folder.symlink_to(target)
+        return folder
+    folder.mkdir(mode=0o750, parents=True)
+    shutil.chown(folder, "ceph", "ceph")
+    clear(parameters["device"])
+    shutil.chown(os.path.realpath(parameters["device"]), "ceph", "ceph")
+    (folder / "block").symlink_to(parameters["device"])
+    return folder
+
+
+def make_store(parameters: dict, key: str) -> None:
+    """ceph-osd --mkfs into an empty folder."""
+    number = str(parameters["id"])
+    folder = make_folder(parameters)
+    write_keyring(folder, parameters["id"], key)
+    done = subprocess.run(
+        [
+            *("ceph-osd", "--mkfs", "--id", number, "--osd-uuid", parameters["uuid"]),
+            *("--osd-objectstore", parameters["objectstore"], "--no-mon-config"),
+            *("--setuser", "ceph", "--setgroup", "ceph"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        words = [line for line in done.stderr.splitlines() if " -1 " in line or "rror" in line]
+        fail(f"ceph-osd --mkfs failed: {(words or done.stderr.splitlines() or ['no message'])[-1]}")
+    (folder / "hotbed-made").write_text(parameters["uuid"])
+
+
+def main() -> None:
+    """See the module's text."""
+    parameters = json.loads(sys.argv[1])
+    key = sys.stdin.read().strip()
+    if not key:
+        fail("the key of the OSD did not arrive")
+    folder = Path(f"/var/lib/ceph/osd/ceph-{parameters['id']}")
+    made = folder / "hotbed-made"
+    # The mark comes last: a store whose making was cut off is made anew.
+    if made.exists() and made.read_text() == parameters["uuid"]:
+        changed = write_keyring(folder, parameters["id"], key)
+    else:
+        make_store(parameters, key)
+        changed = True
+    json.dump({"changed": changed}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""Takes away everything that a deployment brought to one machine, however far it had come.
+
+Run on the node as ``python3 - WANTED`` with a JSON object (see the role's `remove_wanted`). Safe to
+repeat. Devices lose their labels only if they carry what Hotbed put there. Prints
+{"changed": [what, ...]}.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+UNITS = ("ceph-osd@*", "ceph-mgr@*", "ceph-radosgw@*", "ceph-mon@*", "hotbed-*")
+TARGETS = ("ceph.target", *(f"ceph-{kind}.target" for kind in ("mon", "mgr", "osd", "radosgw")))
+DATA = (
+    "/var/lib/ceph/osd/ceph-*",
+    "/var/lib/ceph/mon/ceph-*",
+    "/var/lib/ceph/mgr/ceph-*",
+    "/var/lib/ceph/radosgw/ceph-*",
+    "/var/lib/ceph/crash/*",
+    "/var/log/ceph/*",
+    "/etc/ceph/ceph.conf",
+    "/etc/ceph/*.keyring",
+    "/run/ceph/*",
+    "/etc/systemd/system/ceph-*@.service.d/hotbed.conf",
+    "/etc/systemd/system/hotbed-*",
+    "/etc/systemd/system/*.target.wants/hotbed-*",
+    "/usr/local/bin/hotbed-agent",
+    "/opt/hotbed",
+    "/opt/hotbed.new",
+    "/etc/hotbed",
+    "/run/hotbed",
+)
+HEAD_BYTES = 8 * 2**20
+BLUESTORE = b"bluestore block device"
+
+
+def systemctl(*arguments: str) -> str:
+    """What systemctl prints; its failures are no reason to stop removing."""
+    done = subprocess.run(["systemctl", *arguments], capture_output=True, text=True, check=False)
+    return done.stdout
+
+
+def stop_units(wanted: dict) -> list[str]:
+    """Stop and disable every unit of the store and of Hotbed."""
+    pattern = ["list-units", "--all", "--plain", "--no-legend", "--full", *UNITS]
+    loaded = [line.split()[0] for line in systemctl(*pattern).splitlines() if line.split()]
+    running = [unit for unit in loaded if systemctl("is-active", unit).strip() == "active"]
+    if loaded:
+        systemctl("stop", *loaded)
+    enabled = [path.name for path in Path("/etc/systemd/system").glob("ceph-*.target.wants/*@*")]
+    targets = [name for name in TARGETS if systemctl("is-enabled", name).strip() == "enabled"]
+    if enabled or targets:
+        systemctl("disable", *enabled, *targets)
+    return [f"{unit} stopped" for unit in running] + [f"{unit} disabled" for unit in enabled]
+
+
+def remove_path(path: Path) -> None:
+    """Remove a file, link or folder."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def remove_files() -> list[str]:
+    """Remove data, keys, settings and units."""
+    changed = []
+    for pattern in DATA:
+        for path in sorted(Path("/").glob(pattern.lstrip("/"))):
+            remove_path(path)
+            changed.append(f"{path} removed")
+    for folder in Path("/etc/systemd/system").glob("ceph-*@.service.d"):
+        if not any(folder.iterdir()):
+            folder.rmdir()
+    return changed
+
+
+def unmount(wanted: dict) -> list[str]:
+    """Unmount the scratch file system and forget its unit."""
+    path = Path(wanted["scratch_path"])
+    name = subprocess.run(
+        ["systemd-escape", "--path", "--suffix=mount", str(path)],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    unit = Path("/etc/systemd/system") / name
+    changed = []
+    if os.path.ismount(path):
+        systemctl("stop", name)
+        for _ in range(50):
+            if not os.path.ismount(path):
+                break
+            subprocess.run(["umount", str(path)], capture_output=True, check=False)
+            time.sleep(0.2)
+        else:
+            sys.exit(f"{path} cannot be unmounted: something still uses it")
+        changed.append(f"{path} unmounted")
+    if unit.exists():
+        systemctl("disable", name)
+        unit.unlink()
+        changed.append(f"{name} removed")
+    return changed
+
+
+def is_ours(head: bytes, wanted: dict) -> bool:
+    """Whether a device's head carries our OSD or our scratch file system."""
+    if head.startswith(BLUESTORE):
+        osd = wanted["osd"] or {}
+        return head[:128].split(b"\n")[1][:36].decode(errors="replace") == osd.get("uuid")
+    label = head[1144:1160].rstrip(b"\0").decode(errors="replace")
+    return head[1080:1082] == b"\x53\xef" and label == wanted["scratch_label"]
+
+
+def wipe(device: str, wanted: dict) -> list[str]:
+    """Zero the head of a device of ours, and give it back to root."""
+    if not device or not Path(device).exists():
+        return []
+    handle = os.open(device, os.O_RDWR)
+    try:
+        if not is_ours(os.pread(handle, 4096, 0), wanted):
+            return []
+        size = os.lseek(handle, 0, os.SEEK_END)
+        os.pwrite(handle, bytes(min(HEAD_BYTES, size)), 0)
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    shutil.chown(os.path.realpath(device), "root", "disk")
+    return [f"{device} wiped"]
+
+
+def forget_names() -> list[str]:
+    """Take our lines out of /etc/hosts and root's authorized keys."""
+    changed = []
+    patterns = (
+        ("/etc/hosts", r"# BEGIN hotbed\n.*?# END hotbed\n"),
+        ("/root/.ssh/authorized_keys", r"[^\n]* hotbed-admin\n"),
+    )
+    for name, pattern in patterns:
+        path = Path(name)
+        if not path.exists():
+            continue
+        text = path.read_text()
+        left = re.sub(pattern, "", text, flags=re.DOTALL)
+        if left != text:
+            path.write_text(left)  # in place: in a container it may be a mount of its own
+            changed.append(f"{name} cleaned")
+    return changed
+
+
+def main() -> None:
+    """See the module's text."""
+    wanted = json.loads(sys.argv[1])
+    changed = stop_units(wanted)
+    changed += remove_files()
+    changed += unmount(wanted)
+    changed += wipe(wanted["osd_device"], wanted)
+    changed += wipe(wanted["scratch_device"], wanted)
+    if Path("/var/lib/hotbed").exists():
+        shutil.rmtree("/var/lib/hotbed")
+        changed.append("/var/lib/hotbed removed")
+    changed += forget_names()
+    if changed:
+        systemctl("daemon-reload")
+        systemctl("reset-failed")
+    json.dump({"changed": changed}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,304 @@
+"""Looks at one machine and tells in sentences what stands in the way of a deployment.
+
+Run on the node as ``python3 - WANTED`` with a JSON object (see the role's `validate_wanted`);
+prints a JSON report. Changes nothing. Standard library only, Python 3.10 or newer.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+SIGNATURES = (  # offset, bytes, what it is
+    (0, b"bluestore block device", "a BlueStore"),
+    (1080, b"\x53\xef", "an ext2/3/4 file system"),
+    (0, b"XFSB", "an XFS file system"),
+    (65600, b"_BHRfS_M", "a btrfs file system"),
+    (512, b"LABELONE", "an LVM physical volume"),
+    (0, b"LUKS\xba\xbe", "a LUKS volume"),
+    (4096, b"\xfc\x4e\x2b\xa9", "a member of a RAID array"),
+    (4086, b"SWAPSPACE2", "swap space"),
+    (512, b"EFI PART", "a partition table"),
+    (510, b"\x55\xaa", "a partition table"),
+)
+HEAD = 70000
+CEPH_PACKAGES = ("ceph-osd", "ceph-mon", "ceph-mgr", "ceph-common", "radosgw")
+
+
+def output(*argv: str) -> str:
+    """What a command prints, empty when it fails or is missing."""
+    try:
+        return subprocess.run(
+            argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False
+        ).stdout
+    except OSError:
+        return ""
+
+
+def gib(count: int) -> str:
+    """Bytes for people."""
+    return f"{count / 2**30:.1f} GiB"
+
+
+def signature(head: bytes) -> str | None:
+    """What the first bytes of a device say it holds, None when nothing known."""
+    for offset, magic, what in SIGNATURES:
+        if head[offset : offset + len(magic)] == magic:
+            return what
+    return None
+
+
+def ext4_label(head: bytes) -> str:
+    """The volume label of an ext2/3/4 superblock."""
+    return head[1144:1160].rstrip(b"\0").decode(errors="replace")
+
+
+def bluestore_uuid(head: bytes) -> str:
+    """The OSD's UUID in a BlueStore label."""
+    lines = head[:128].split(b"\n")
+    return lines[1][:36].decode(errors="replace") if len(lines) > 1 else ""
+
+
+def mounts(mountinfo: str) -> dict[str, str]:
+    """Mount point by ``major:minor``, from the text of /proc/self/mountinfo."""
+    found: dict[str, str] = {}
+    for line in mountinfo.splitlines():
+        fields = line.split()
+        # A bind mount of a device node is a mount of the file system it lies on, not of the device.
+        found.setdefault(fields[2], fields[4])
+    return found
+
+
+def children(number: str) -> list[str]:
+    """Partitions of a disk and devices stacked on it."""
+    folder = Path("/sys/dev/block") / number
+    if not folder.is_dir():
+        return []
+    stacked = [entry.name for entry in folder.glob("holders/*")]
+    return sorted([entry.parent.name for entry in folder.glob("*/partition")] + stacked)
+
+
+class Device:
+    """A block device as the probe sees it; `problem` is a sentence or None."""
+
+    def __init__(
+        self, node: str, use: str, path: str, allowed_mount: str | None, ours: bool = False
+    ) -> None:
+        self.ours = ours  # in use, by what we deployed
+        self.bytes = 0
+        self.head = b""
+        self.mounted_at: str | None = None
+        self.problem = self._look(node, use, path, allowed_mount)
+
+    def _look(self, node: str, use: str, path: str, allowed_mount: str | None) -> str | None:
+        where = f"{use} device {path} of node {node}"
+        try:
+            status = Path(path).stat()
+        except OSError as error:
+            return f"The {where} cannot be found ({error.strerror}): name one that exists."
+        if not stat.S_ISBLK(status.st_mode):
+            return f"The {where} is no block device: name a whole disk or a partition."
+        number = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
+        self.mounted_at = mounts(Path("/proc/self/mountinfo").read_text()).get(number)
+        if self.mounted_at is not None and self.mounted_at != allowed_mount:
+            return f"The {where} is mounted at {self.mounted_at}: unmount it or name another one."
+        above = children(number)
+        if above:
+            return (
+                f"The {where} is in use by {', '.join(above)} (partitions or stacked devices): "
+                "remove them or name another one."
+            )
+        return self._open(where, path, number)
+
+    def _open(self, where: str, path: str, number: str) -> str | None:
+        try:
+            # O_EXCL without O_CREAT: fails when the kernel itself (a mount, md, LVM) holds it.
+            exclusive = 0 if self.mounted_at or self.ours else os.O_EXCL
+            handle = os.open(path, os.O_RDONLY | exclusive)
+        except OSError as error:
+            if error.errno == errno.EBUSY:
+                return f"The {where} ({number}) is in use by something else: free it first."
+            return f"The {where} cannot be opened ({error.strerror})."
+        try:
+            self.bytes = os.lseek(handle, 0, os.SEEK_END)
+            self.head = os.pread(handle, HEAD, 0)
+        except OSError as error:
+            return f"The {where} cannot be read ({error.strerror}): is the disk broken?"
+        finally:
+            os.close(handle)
+        return None
+
+
+def check_size(where: str, have: int, need: int) -> str | None:
+    """A sentence when a device is too small."""
+    if have >= need:
+        return None
+    return f"The {where} holds {gib(have)}; at least {gib(need)} are needed."
+
+
+def wipe_hint(path: str) -> str:
+    """How a user says that the data may go."""
+    return f"if it may go, run `wipefs -a {path}` there or deploy with wiping allowed"
+
+
+def check_osd(wanted: dict) -> tuple[int, str | None]:
+    """Size of the store's device, and a sentence when it cannot be taken."""
+    if wanted["osd"] is None:
+        return 0, None
+    node, path = wanted["node"], wanted["osd_device"]
+    if not path:
+        return 0, f"Node {node} has the role osd but no device for it: set hotbed_osd_device."
+    block = Path(f"/var/lib/ceph/osd/ceph-{wanted['osd']['id']}/block")
+    ours = os.path.realpath(block) == os.path.realpath(path)
+    device = Device(node, "OSD", path, None, ours)
+    where = f"OSD device {path} of node {node}"
+    problem = device.problem or check_size(where, device.bytes, wanted["osd_min_bytes"])
+    found = signature(device.head)
+    ours = found == "a BlueStore" and bluestore_uuid(device.head) == wanted["osd"]["uuid"]
+    if problem is None and found is not None and not ours and not wanted["wipe"]:
+        problem = f"The {where} holds {found}: {wipe_hint(path)}."
+    return device.bytes, problem
+
+
+def check_scratch(wanted: dict) -> tuple[dict, str | None]:
+    """Size and state of the scratch device, and a sentence when it cannot be taken."""
+    path = wanted["scratch_device"]
+    state = {"bytes": 0, "made": False, "mounted": False}
+    if not path:
+        return state, None
+    device = Device(wanted["node"], "scratch", path, wanted["scratch_path"])
+    where = f"scratch device {path} of node {wanted['node']}"
+    problem = device.problem or check_size(where, device.bytes, wanted["scratch_min_bytes"])
+    found = signature(device.head)
+    made = found == "an ext2/3/4 file system" and (
+        ext4_label(device.head) == wanted["scratch_label"]
+    )
+    if problem is None and found is not None and not made and not wanted["wipe"]:
+        problem = f"The {where} holds {found}: {wipe_hint(path)}."
+    state = {"bytes": device.bytes, "made": made, "mounted": device.mounted_at is not None}
+    return state, problem
+
+
+def installed(packages: list[str]) -> dict[str, str]:
+    """Version by package, of those of `packages` that are installed (Debian and Ubuntu)."""
+    form = "${Package} ${Version} ${db:Status-Abbrev}\n"
+    listing = output("dpkg-query", "-W", "-f", form, *packages)
+    rows = (line.split() for line in listing.splitlines())
+    return {row[0]: row[1] for row in rows if len(row) == 3 and row[2].startswith("ii")}
+
+
+def candidates(packages: list[str]) -> dict[str, str]:
+    """Version that apt would install, by package; nothing when apt has no lists yet."""
+    found, name = {}, ""
+    for line in output("apt-cache", "policy", *packages).splitlines():
+        if line and not line.startswith(" "):
+            name = line.rstrip(":")
+        elif line.strip().startswith("Candidate:"):
+            found[name] = line.split()[-1]
+    return found
+
+
+def major(version: str) -> int | None:
+    """16 from ``16.2.15+ds-0+deb12u2`` or ``1:16.2``."""
+    digits = version.split(":")[-1].split(".")[0]
+    return int(digits) if digits.isdigit() else None
+
+
+def ceph_major(have: dict[str, str], coming: dict[str, str]) -> int | None:
+    """Ceph's major version, of what is installed or else of what would be."""
+    for versions in (have, coming):
+        for package in CEPH_PACKAGES:
+            number = major(versions.get(package, ""))
+            if number is not None:
+                return number
+    return None
+
+
+def check_packages(wanted: dict) -> tuple[list[str], int | None, list[str]]:
+    """Missing packages, Ceph's major version, and sentences."""
+    node = wanted["node"]
+    packages = sorted(set(wanted["packages"]))
+    have = installed(packages)
+    missing = [package for package in packages if package not in have]
+    coming = candidates(missing) if missing else {}
+    problems = []
+    if missing and shutil.which("apt-get") is None:
+        problems.append(
+            f"Node {node} lacks {', '.join(missing)} and has no apt to install them with: "
+            "install them, or use Debian 12 or Ubuntu 22.04 or newer."
+        )
+    unknown = [package for package in missing if coming.get(package) == "(none)"]
+    if unknown:
+        problems.append(
+            f"Node {node} lacks {', '.join(unknown)}, which its distribution does not offer: "
+            "add a package source that has them."
+        )
+    number = ceph_major(have, coming)
+    if number is not None and number not in wanted["ceph_majors"]:
+        allowed = ", ".join(str(known) for known in wanted["ceph_majors"])
+        problems.append(f"Node {node} has Ceph {number}; the releases that work are {allowed}.")
+    last = wanted["filestore_last_major"]
+    if last is not None and number is not None and number > last:
+        problems.append(
+            f"Node {node} has Ceph {number}, which has no FileStore any more (the last is {last}): "
+            "choose objectstore bluestore."
+        )
+    return missing, number, problems
+
+
+def other_cluster(wanted: dict) -> str | None:
+    """A sentence when the machine belongs to another Ceph cluster."""
+    try:
+        text = Path("/etc/ceph/ceph.conf").read_text()
+    except OSError:
+        return None
+    for line in text.splitlines():
+        key, _, value = line.partition("=")
+        if key.strip() == "fsid" and value.strip() != wanted["fsid"]:
+            return (
+                f"Node {wanted['node']} belongs to another Ceph cluster (fsid {value.strip()} in "
+                "/etc/ceph/ceph.conf): remove that one first."
+            )
+    return None
+
+
+def time_kept() -> bool:
+    """Whether something keeps the clock: a container has its host's."""
+    if output("systemd-detect-virt", "--container").strip() not in ("", "none"):
+        return True
+    units = ("chrony.service", "chronyd.service", "systemd-timesyncd.service", "ntpsec.service")
+    return "active" in output("systemctl", "is-active", *units).split()
+
+
+def probe(wanted: dict) -> dict:
+    """The whole report."""
+    problems: list[str | None] = []
+    if os.geteuid() != 0:
+        problems.append(f"Node {wanted['node']} must be managed as root (or with become).")
+    if not Path("/run/systemd/system").is_dir():
+        problems.append(f"Node {wanted['node']} does not run systemd.")
+    missing, number, sentences = check_packages(wanted)
+    problems += sentences
+    osd_bytes, problem = check_osd(wanted)
+    problems.append(problem)
+    scratch, problem = check_scratch(wanted)
+    problems.append(problem)
+    problems.append(other_cluster(wanted))
+    return {
+        "problems": [sentence for sentence in problems if sentence],
+        "missing_packages": missing,
+        "ceph_major": number,
+        "osd_bytes": osd_bytes,
+        "scratch": scratch,
+        "time_kept": time_kept(),
+    }
+
+
+if __name__ == "__main__":
+    json.dump(probe(json.loads(sys.argv[1])), sys.stdout)

@@ -1,0 +1,100 @@
+"""What `hotbed deploy` does: deploy and freeze, or remove, by a testbed's name alone."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from testbed.deploy import deploy, remove, spec_of
+from testbed.lifecycle import DEPLOYED, start_store, stop_store, wait_healthy
+from testbed.sites.contract import Progress, Site, SnapshotSite, Testbed, silent
+
+_DEPLOY_SHARE = 0.85  # of the time; the rest is freezing and starting again
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was done, for people and programs. Times in seconds; `changed` counts tasks."""
+
+    testbed: str
+    action: str
+    changed: int
+    seconds: float
+    snapshot: str | None = None
+    snapshot_seconds: float | None = None
+
+    def sentence(self) -> str:
+        """One line for people."""
+        said = f"{self.testbed}: {self.action} in {self.seconds:.0f} s, {self.changed} changes"
+        if self.snapshot is not None and self.snapshot_seconds is not None:
+            said += f"; snapshot {self.snapshot!r} in {self.snapshot_seconds:.0f} s"
+        return said
+
+
+def bring(
+    site: Site,
+    testbed: Testbed,
+    progress: Progress = silent,
+    *,
+    wipe: bool = False,
+    snapshot: bool = True,
+) -> Outcome:
+    """Deploy the spec that the testbed was brought up from, and freeze it as `deployed`.
+
+    The store is stopped cleanly before it is frozen and serves again at the end. A state that is
+    frozen already is left alone when nothing has changed.
+
+    Raises:
+        UserError, DeployError: see `testbed.deploy.deploy`.
+        StoreError: the store is not healthy after it was frozen.
+    """
+    freezes = snapshot and isinstance(site, SnapshotSite)
+
+    def first(phase: str, share: float) -> None:
+        progress(phase, share * (_DEPLOY_SHARE if freezes else 1.0))
+
+    start = time.monotonic()
+    changed = sum(deploy(testbed, spec_of(testbed), first, site=site, wipe=wipe).values())
+    deployed = time.monotonic()
+    label = freeze(site, testbed, progress, again=changed > 0) if freezes else None
+    return Outcome(
+        testbed.name,
+        "deployed",
+        changed,
+        deployed - start,
+        label,
+        time.monotonic() - deployed if label else None,
+    )
+
+
+def freeze(site: Site, testbed: Testbed, progress: Progress, *, again: bool) -> str | None:
+    """Freeze the deployed state under a label that is not taken; None when that was not needed."""
+    assert isinstance(site, SnapshotSite)
+    taken = site.snapshots(testbed.name)
+    if DEPLOYED in taken and not again:
+        return None
+    label = DEPLOYED
+    number = 2
+    while label in taken:
+        label, number = f"{DEPLOYED}-{number}", number + 1
+    progress("stopping Ceph", _DEPLOY_SHARE)
+    stop_store(testbed)
+    progress(f"freezing as {label}", _DEPLOY_SHARE + 0.03)
+    site.snapshot(testbed.name, label)
+    progress("waiting for Ceph", 0.95)
+    start_store(testbed)
+    wait_healthy(testbed)
+    return label
+
+
+def take_away(
+    site: Site, testbed: Testbed, progress: Progress = silent, *, packages: bool = False
+) -> Outcome:
+    """Remove the store, its data and the control plane.
+
+    Raises:
+        UserError, DeployError: see `testbed.deploy.remove`.
+    """
+    start = time.monotonic()
+    done = remove(testbed, spec_of(testbed), progress, packages=packages, site=site)
+    return Outcome(testbed.name, "removed", sum(done.values()), time.monotonic() - start)

@@ -1,0 +1,174 @@
+"""A testbed as an Ansible inventory: the same groups and variables for every site.
+
+Groups carry ceph-ansible's names (mons, mgrs, osds, rgws, clients) and `admins`, the one node with
+the control plane. docs/deployment.md lists the variables, for inventories written by hand.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from schemas.errors import UserError
+from testbed.agent.contract import AgentConfig, AgentNode
+from testbed.sites.contract import Node, Testbed
+from testbed.spec import DiskSpec, TestbedSpec
+
+GROUPS = {
+    "mon": "mons",
+    "mgr": "mgrs",
+    "osd": "osds",
+    "rgw": "rgws",
+    "client": "clients",
+    "admin": "admins",
+}
+SCRATCH_PATH = "/var/lib/hotbed/scratch"
+SCRATCH_LABEL = "hotbed-scratch"
+FIO_JOBS = 4
+FIO_SHARE_OF_DISK = 0.05  # a job's file: DLR's 2 GB of a 40 GB disk
+_MIB = 2**20
+_NAMESPACE = uuid.UUID("6d6b0d1c-0f6c-5b0e-9f0b-6f4a9d8b2f11")
+_SIZE_SLACK = 0.9  # a partition is a little smaller than what was asked for
+
+
+def cluster_id(testbed: Testbed) -> str:
+    """The fsid of the testbed's cluster: the same at every deployment, so that one resumes."""
+    return str(uuid.uuid5(_NAMESPACE, f"{testbed.site}/{testbed.name}"))
+
+
+def osd_ids(testbed: Testbed) -> dict[str, int]:
+    """OSD number by node: the nodes with the role osd, counted in the spec's order."""
+    return {node.name: number for number, node in enumerate(testbed.with_role("osd"))}
+
+
+def fio_file_bytes(disk: DiskSpec, node: str) -> int:
+    """Size of each of fio's files on a node with this disk, whole MiB.
+
+    Raises:
+        UserError: the scratch part is too small for them.
+    """
+    size = max(1, int(disk.size * FIO_SHARE_OF_DISK) // _MIB) * _MIB
+    need = int(FIO_JOBS * size * 1.03) + 24 * _MIB  # ext4's own tables and journal
+    if need > disk.scratch:
+        raise UserError(
+            f"node {node}: its scratch part of {disk.scratch // _MIB} MiB cannot hold fio's "
+            f"{FIO_JOBS} files of {size // _MIB} MiB (5 % of the disk each): give scratch at least "
+            f"{-(-need // _MIB)} MiB in the spec."
+        )
+    return size
+
+
+def agent_config(testbed: Testbed, spec: TestbedSpec) -> AgentConfig:
+    """What the admin node gets to know of its testbed."""
+    numbers = osd_ids(testbed)
+    nodes = tuple(
+        AgentNode(
+            name=node.name,
+            address=node.address,
+            roles=tuple(sorted(node.roles)),
+            signal=node.signal,
+            pressure_file=node.pressure_file,
+            devices=dict(node.devices),
+            osds=(numbers[node.name],) if node.name in numbers else (),
+            ssh_port=node.ssh_port,
+        )
+        for node in testbed.nodes
+    )
+    store = spec.store
+    pools = tuple(pool.name for pool in store.pools) if store else ()
+    return AgentConfig(testbed.name, store.kind if store else "none", nodes, pools)
+
+
+def _disks(spec: TestbedSpec) -> dict[str, DiskSpec]:
+    return {
+        name: group.disk
+        for group in spec.groups
+        if group.disk is not None
+        for name in group.node_names()
+    }
+
+
+def host_variables(testbed: Testbed, node: Node, disk: DiskSpec | None) -> dict[str, Any]:
+    """Variables of one node.
+
+    Raises:
+        UserError: a node with the role osd has no device for it.
+    """
+    variables: dict[str, Any] = {
+        "ansible_host": node.address,
+        "ansible_port": node.ssh_port,
+        "ansible_user": node.ssh_user,
+        "hotbed_address": node.address,
+    }
+    if node.ssh_user != "root":
+        variables["ansible_become"] = True
+    if node.memory_bytes is not None:
+        variables["hotbed_memory_bytes"] = node.memory_bytes
+    if "osd" not in node.roles:
+        return variables
+    if "osd" not in node.devices:
+        raise UserError(
+            f"node {node.name} has the role osd but its site names no device for the store: "
+            "give it one in the site's options."
+        )
+    number = osd_ids(testbed)[node.name]
+    identity = uuid.uuid5(uuid.UUID(cluster_id(testbed)), node.name)
+    variables["hotbed_osd"] = {"id": number, "uuid": str(identity)}
+    variables["hotbed_osd_device"] = node.devices["osd"]
+    if "scratch" in node.devices:
+        variables["hotbed_scratch_device"] = node.devices["scratch"]
+    if disk is not None:
+        variables["hotbed_fio_file_bytes"] = fio_file_bytes(disk, node.name)
+        variables["validate_osd_min_bytes"] = int((disk.size - disk.scratch) * _SIZE_SLACK)
+        variables["validate_scratch_min_bytes"] = int(disk.scratch * _SIZE_SLACK)
+    return variables
+
+
+def ssh_arguments(testbed: Testbed) -> str:
+    """Options of every ssh that Ansible starts: host keys checked, nothing from the home folder."""
+    options = (
+        "IdentitiesOnly=yes",
+        "StrictHostKeyChecking=yes",
+        f"UserKnownHostsFile={testbed.known_hosts}",
+        "GlobalKnownHostsFile=/dev/null",
+        "ConnectTimeout=10",
+        "ServerAliveInterval=5",
+        "ServerAliveCountMax=3",
+    )
+    return " ".join(["-F none", *(f"-o {option}" for option in options)])
+
+
+def build_inventory(
+    testbed: Testbed, spec: TestbedSpec, extra: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The inventory as Ansible's YAML plugin reads it; `extra` are more variables for all.
+
+    Raises:
+        UserError: the spec has no store, a device is missing, or scratch is too small.
+    """
+    if spec.store is None:
+        raise UserError(f"spec {spec.name}: store is empty; there is nothing to deploy.")
+    store = spec.store
+    disks = _disks(spec)
+    variables: dict[str, Any] = {
+        "ansible_python_interpreter": "/usr/bin/python3",
+        "ansible_ssh_private_key_file": str(testbed.ssh_key),
+        "ansible_ssh_common_args": ssh_arguments(testbed),
+        "hotbed_testbed": testbed.name,
+        "hotbed_fsid": cluster_id(testbed),
+        "hotbed_objectstore": store.objectstore,
+        "hotbed_scratch_path": SCRATCH_PATH,
+        "hotbed_scratch_label": SCRATCH_LABEL,
+        "ceph_pools": [pool.model_dump() for pool in store.pools],
+        "ceph_settings": {section: dict(values) for section, values in store.config.items()},
+        **(extra or {}),
+    }
+    children: dict[str, Any] = {
+        group: {"hosts": {node.name: {} for node in testbed.with_role(role)}}
+        for role, group in GROUPS.items()
+    }
+    hosts = {
+        node.name: host_variables(testbed, node, disks.get(node.name)) for node in testbed.nodes
+    }
+    return {"all": {"hosts": hosts, "vars": variables, "children": children}}

@@ -1,0 +1,100 @@
+"""A deployed store as a whole: stop it, start it, wait until it serves, go back to a snapshot.
+
+Used by the engine over ssh; nodes need nothing but systemd and, on the admin node, the agent's
+bundle. Ceph alone so far.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from schemas.errors import StoreError
+from testbed.agent.contract import AGENT_ROOT
+from testbed.reach import shell_to
+from testbed.sites.contract import Progress, SnapshotSite, Testbed, silent
+
+DEPLOYED = "deployed"
+"""Label of the snapshot that `hotbed deploy` leaves."""
+
+STOP_S = 60.0
+HEALTH_S = 120.0
+# In this order: OSDs tell the monitors that they go, and the monitors are still there to hear it.
+_KINDS = (("osd", "osd"), ("rgw", "radosgw"), ("mgr", "mgr"), ("mon", "mon"))
+
+
+def stop_store(testbed: Testbed) -> None:
+    """Stop every daemon cleanly, OSDs first.
+
+    Raises:
+        RemoteError: a node cannot be reached, or a daemon does not stop.
+    """
+    for role, kind in _KINDS:
+        _everywhere(testbed, role, ["systemctl", "stop", f"ceph-{kind}.target"])
+        # A target's stop does not wait for its daemons; stopping them again does.
+        _everywhere(testbed, role, ["systemctl", "stop", f"ceph-{kind}@*.service"])
+
+
+def start_store(testbed: Testbed, *, timeout_s: float = HEALTH_S) -> float:
+    """Start every daemon and wait until the store serves; the seconds that took.
+
+    Raises:
+        RemoteError: a node cannot be reached.
+        StoreError: the store is not healthy in time; the message says what is missing.
+    """
+    start = time.monotonic()
+    for role, kind in reversed(_KINDS):
+        _everywhere(testbed, role, ["systemctl", "start", f"ceph-{kind}.target"])
+    wait_healthy(testbed, timeout_s=timeout_s)
+    return time.monotonic() - start
+
+
+def wait_healthy(testbed: Testbed, *, timeout_s: float = HEALTH_S) -> float:
+    """Wait until the store serves (HEALTH_OK, all OSDs up, all PGs active+clean); seconds.
+
+    Raises:
+        StoreError: not in time; the message says what is missing.
+        RemoteError: the admin node cannot be reached.
+    """
+    osds = len(testbed.with_role("osd"))
+    script = (
+        f"cd {AGENT_ROOT} && PYTHONDONTWRITEBYTECODE=1 exec "
+        f"python3 -m testbed.stores.ceph_wait {osds} {timeout_s:g}"
+    )
+    done = shell_to(testbed, testbed.admin).run(
+        ["sh", "-c", script], timeout_s=timeout_s + 30, check=False
+    )
+    if done.returncode != 0:
+        said = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
+        raise StoreError(said[-1])
+    return float(done.text)
+
+
+def restore_snapshot(
+    site: SnapshotSite, testbed: Testbed, label: str = DEPLOYED, progress: Progress = silent
+) -> Testbed:
+    """Put nodes and disks back to a snapshot and wait until the store serves again.
+
+    Daemons start with their nodes, so this is the site's restore and a wait.
+
+    Raises:
+        SiteError, UserError: from the site.
+        StoreError: the store is not healthy afterwards.
+    """
+    restored = site.restore(testbed.name, label, progress)
+    progress("waiting for Ceph", 0.99)
+    wait_healthy(restored)
+    return restored
+
+
+def _everywhere(testbed: Testbed, role: str, argv: Sequence[str]) -> None:
+    nodes = testbed.with_role(role)
+    if not nodes:
+        return
+    with ThreadPoolExecutor(len(nodes)) as pool:
+        futures = [
+            pool.submit(shell_to(testbed, node).run, argv, timeout_s=STOP_S) for node in nodes
+        ]
+        for future in futures:
+            future.result()
