@@ -26,7 +26,7 @@ from campaigns.progress import Progress, Silent, suitable
 from campaigns.provenance import provenance
 from campaigns.run_store import RunStore
 from campaigns.services import Facts, Ground
-from campaigns.validate import validate
+from campaigns.validate import select, validate
 from controllers.registry import available, code_hash
 from schemas.campaign import Campaign
 from schemas.errors import HotbedError
@@ -59,7 +59,8 @@ class Prepared:
     spec: TestbedSpec
     notebook: Path
     testbed: str
-    plan: Plan
+    plan: Plan  # what is asked for
+    whole: Plan  # what the file holds
     store: RunStore
     ground: Ground | None
     facts: Facts | None
@@ -127,7 +128,8 @@ def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
     notebook = resolve(campaign.notebook, file)
     extra = () if request.controllers_dir is None else (request.controllers_dir,)
     controllers = available(extra)
-    cells = validate(campaign, file, controllers=controllers, spec=spec, figure=request.figure)
+    cells = validate(campaign, file, controllers=controllers, spec=spec)
+    chosen = cells if request.figure is None else select(campaign, cells, request.figure, file)
     testbed = request.testbed or spec.name
     store = RunStore(request.artifacts.resolve() / campaign.name)
     ground, facts = _ground(campaign, spec, testbed, need_ground)
@@ -142,8 +144,20 @@ def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
     )
     used = {parameters.controller for typed in cells.values() for parameters in typed}
     hashes = {name: code_hash(controllers[name]) for name in used}
-    plan = make_plan(campaign, cells, identity, hashes)
-    return Prepared(campaign, file, spec, notebook, testbed, plan, store, ground, facts)
+    whole = make_plan(campaign, cells, identity, hashes)
+    plan = make_plan(campaign, chosen, identity, hashes)
+    return Prepared(
+        campaign=campaign,
+        file=file,
+        spec=spec,
+        notebook=notebook,
+        testbed=testbed,
+        plan=plan,
+        whole=whole,
+        store=store,
+        ground=ground,
+        facts=facts,
+    )
 
 
 def dry_run(request: Request) -> DryRunReport:
@@ -289,7 +303,8 @@ def _ground(
 
 
 def _description(prepared: Prepared) -> str:
-    """What is kept of a campaign beside its runs."""
+    """What is kept of a campaign beside its runs: `cells` are all that it holds as of now, so
+    that runs of an earlier code or file can be told from them."""
     identity = prepared.plan.identity
     body = {
         "campaign": prepared.campaign.model_dump(mode="json"),
@@ -304,7 +319,7 @@ def _description(prepared: Prepared) -> str:
         },
         "cells": [
             {"run_id": cell.run_id, "grids": cell.grids, "figures": cell.figures}
-            for cell in prepared.plan.cells
+            for cell in prepared.whole.cells
         ],
     }
     return json.dumps(body, indent=2) + "\n"

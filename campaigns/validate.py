@@ -19,11 +19,8 @@ def validate(
     *,
     controllers: Mapping[str, Controller],
     spec: TestbedSpec | None = None,
-    figure: str | None = None,
-) -> Mapping[str, list[CellParameters]]:
-    """Typed cells by grid name, of all grids or of those that feed `figure`.
-
-    All grids are checked even when one figure is asked for: a file is right or it is not.
+) -> dict[str, list[CellParameters]]:
+    """Typed cells by grid name, of all grids: a file is right or it is not.
 
     Raises:
         UserError: file, grid, key and what is allowed.
@@ -40,9 +37,7 @@ def validate(
             for parameters in typed:
                 _check_against(parameters, spec, where)
         cells[grid.name] = typed
-    if figure is None:
-        return cells
-    return _select(campaign, cells, figure, file)
+    return cells
 
 
 def figures_of(campaign: Campaign) -> list[str]:
@@ -50,9 +45,14 @@ def figures_of(campaign: Campaign) -> list[str]:
     return list(dict.fromkeys(figure for grid in campaign.grids for figure in grid.figures))
 
 
-def _select(
-    campaign: Campaign, cells: dict[str, list[CellParameters]], figure: str, file: Path
+def select(
+    campaign: Campaign, cells: Mapping[str, list[CellParameters]], figure: str, file: Path
 ) -> dict[str, list[CellParameters]]:
+    """The cells of the grids that feed `figure` (``6`` means 6a to 6c), or of the grid so named.
+
+    Raises:
+        UserError: no grid feeds it; names the figures there are.
+    """
     # "1" asks for 1a to 1d, "fig6" for 6a to 6c; a grid's own name works too.
     wanted = figure.lower().removeprefix("figure").removeprefix("fig").strip(" .")
     chosen = {

@@ -34,6 +34,7 @@ def register(app: typer.Typer) -> None:
         from campaigns.campaign_file import ROOT
         from hotbed.progress import progress
         from hotbed.verbs.report import claims_table
+        from testbed.deploy import save_spec
         from testbed.doctor import require
         from testbed.sites import open_site
         from testbed.spec import load_spec
@@ -43,12 +44,14 @@ def register(app: typer.Typer) -> None:
         site = open_site(spec.site.kind, spec.site.options)
         with progress(f"up {spec.name}") as report:
             testbed = site.provision(spec, report)
+        save_spec(testbed, spec)
         _deploy(site, testbed)
         result = session.run(session.Request(CAMPAIGN, artifacts=artifacts))
         if result.interrupted:
             raise typer.Exit(130)
         made = build(artifacts, CAMPAIGN)
-        if not keep:
+        # What failed can be looked at on the testbed, and the next call goes on from there.
+        if result.ok and not keep:
             with progress(f"down {spec.name}") as report:
                 site.release(spec.name, report)
         facts = {"ok": result.ok, "sentence": result.sentence, "report": made.path}

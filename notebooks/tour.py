@@ -1,0 +1,119 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # A tour: from nothing to a figure
+#
+# Brings up a testbed, deploys a real Ceph on it, looks at it, runs DLR once under hotspots and
+# draws what happened. On the local site this needs root and takes about five minutes; every step
+# can be repeated and goes on where it stopped.
+
+# %% tags=["parameters"]
+spec = "testbed/specs/dlr.yaml"  # type: str
+artifacts = "artifacts"  # type: str
+duration_s = 120.0  # type: float
+time_scale = 0.16666666666666666  # type: float
+keep = True  # type: bool
+
+# %% [markdown]
+# ## Up
+# `hotbed up testbed/specs/dlr.yaml`
+
+# %%
+from pathlib import Path
+
+from testbed.deploy import save_spec
+from testbed.sites import open_site
+from testbed.spec import load_spec
+
+wanted = load_spec(Path(spec))
+site = open_site(wanted.site.kind, wanted.site.options)
+testbed = site.provision(wanted)
+save_spec(testbed, wanted)
+testbed
+
+# %% [markdown]
+# ## Deploy
+# `hotbed deploy`
+
+# %%
+from testbed.deployment import bring
+
+bring(site, testbed).sentence()
+
+# %% [markdown]
+# ## Look
+# What the admin node knows: the store's health, and every node's load (`hotbed top`).
+
+# %%
+from testbed.agent.client import agent_client
+
+agent = agent_client(testbed)
+agent.call("health")
+
+# %%
+import pandas as pd
+
+sensed = agent.call("sense", {"seconds": 2.0})
+pd.DataFrame(sensed["nodes"]).T[["io_pressure", "iowait", "disk_util", "disk_read_mb_s"]]
+
+# %% [markdown]
+# ## One experiment
+# Random reads while fio loads four of the eight OSD nodes; DLR steers. The same as the notebook
+# `dlr_experiment`, which campaigns run many times.
+
+# %%
+from campaigns.cell import run_cell
+from campaigns.cell_context import close_cell, open_cell
+from campaigns.display import show_run
+
+context = open_cell(
+    {"op": "rand", "scenario": "heterogeneity", "controller": "dlr", "duration_s": duration_s},
+    testbed=testbed.name,
+    time_scale=time_scale,
+    ground=testbed.site,
+    artifacts=artifacts,
+)
+run_cell(None, context)
+folder = close_cell(context)
+show_run(folder)
+
+# %% [markdown]
+# ## A figure
+# Disk pressure of every node, the primary affinities that DLR set, and the client's throughput.
+
+# %%
+import matplotlib.pyplot as plt
+
+samples = pd.read_parquet(folder / "samples.parquet")
+parts = {
+    "pressure": "pressure, %",
+    "primary_affinity": "primary affinity",
+    "throughput_mb_s": "throughput, MB/s",
+}
+figure, axes = plt.subplots(len(parts), 1, sharex=True, figsize=(8, 8), layout="constrained")
+for axis, (metric, label) in zip(axes, parts.items(), strict=True):
+    series = samples[samples.metric == metric]
+    for node, points in series.groupby("node"):
+        axis.plot(points.t_s, points.value, label=node)
+    axis.set_ylabel(label)
+    axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small")
+axes[-1].set_xlabel("time since the workload's start, s")
+# %% [markdown]
+# ## Down
+# `hotbed down`: nothing is left behind.
+
+# %%
+if not keep:
+    site.release(testbed.name)
+site.status(testbed.name)

@@ -1,0 +1,63 @@
+"""What the engine costs a cell beyond its workload: notebook process, kernel, imports, records.
+
+On a ground in memory, whose steps take no time but the workload's own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import yaml
+
+HERE = Path(__file__).resolve().parent
+CAMPAIGNS = HERE.parent / "campaigns"
+sys.path.insert(0, str(CAMPAIGNS))
+LIMIT_S = 5.0
+CELLS = 5
+WORKLOAD_S = 1.0
+
+
+def main() -> None:
+    from tiny_campaigns import ONE_CELL, TINY
+
+    from campaigns.progress import Silent
+    from campaigns.run_store import RunStore
+    from campaigns.session import Request, run
+
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        os.environ["HOTBED_FAKE_GROUND"] = str(CAMPAIGNS / "fake_ground.py")
+        os.environ["HOTBED_FAKE_LOCKS"] = name
+        changes = {
+            "time_scale": 1,
+            "parameters": {"duration_s": WORKLOAD_S, "interval_s": 0.001},
+            "grids": [{**ONE_CELL[0], "repetitions": CELLS}],
+        }
+        path = folder / "tiny.yaml"
+        path.write_text(yaml.safe_dump({**TINY, **changes}))
+        started = time.monotonic()
+        result = run(Request(str(path), artifacts=folder / "artifacts"), progress=Silent())
+        whole = time.monotonic() - started
+        assert result.ok, result.sentence
+        runs = list(RunStore(folder / "artifacts" / "tiny").runs())
+        workload = statistics.fmean(found.phases_s["workload"] for found in runs)
+    note = f"{CELLS} cells through papermill on a ground in memory, mean of the whole campaign"
+    entry = {
+        "name": "engine overhead per cell",
+        "value": round(whole / CELLS - workload, 3),
+        "unit": "s",
+        "limit": LIMIT_S,
+        "n": CELLS,
+        "note": note,
+    }
+    print(json.dumps([entry]))
+
+
+if __name__ == "__main__":
+    main()

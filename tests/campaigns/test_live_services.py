@@ -1,0 +1,341 @@
+"""The steps of a cell against an admin node that answers from a script and a site in memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from campaigns.cell import CellContext, run_cell, summary_of
+from campaigns.job import Job
+from campaigns.services import CellSetting, Facts, Services
+from campaigns.steps import clean as clean_step
+from campaigns.steps import disturb, live
+from campaigns.steps import snapshot as snapshot_step
+from campaigns.steps.live import LiveServices
+from campaigns.steps.snapshot import Contents, Snapshots
+from schemas.errors import HotbedError
+from schemas.run import Provenance
+from testbed.agent.contract import UnitResult
+from testbed.deploy import save_spec
+from testbed.sites.contract import Testbed
+from testbed.sites.fake import FakeSite
+from testbed.spec import load_spec
+
+ROOT = Path(__file__).resolve().parents[2]
+BENCH = ROOT / "tests" / "data" / "rados-bench" / "16.2.15"
+WALL = 1_700_000_000.0
+
+
+class ScriptedAgent:
+    """Answers verbs from a table and remembers them; runs rados bench from a recording."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, Mapping[str, Any]]] = []
+        self.left: list[str] = []
+        self.stray: dict[str, list[str]] = {}
+        self.live: dict[str, list[str]] = {}
+        self.steady: list[bool | None] = [True]
+        self.ended: dict[str, Any] = {"was_running": True, "code": 0, "reason": "stopped"}
+        self.bench_code = 0
+        self._argv: list[str] = []
+
+    @property
+    def verbs(self) -> list[str]:
+        return [verb for verb, _ in self.asked]
+
+    def call(
+        self, verb: str, payload: Mapping[str, Any] | None = None, *, timeout_s: float = 60.0
+    ) -> Any:
+        given = payload or {}
+        self.asked.append((verb, given))
+        name = verb.replace("-", "_")
+        return getattr(self, f"on_{name}", lambda given: {})(given)
+
+    def on_clean(self, given: Mapping[str, Any]) -> Any:
+        return {"put_right": self.left, "settled_s": 0.1, "caches": None}
+
+    def on_caches(self, given: Mapping[str, Any]) -> Any:
+        return {"failed": {}, "osds": [0], "nodes": [], "not_permitted": []}
+
+    def on_disturb_status(self, given: Mapping[str, Any]) -> Any:
+        steady = self.steady.pop(0) if len(self.steady) > 1 else self.steady[0]
+        load = {"node": "osd0", "name": "load-hot-osd0", "alive": True, "steady": steady}
+        return {"running": True, "steady": steady, "loads": [load]}
+
+    def on_disturb_log(self, given: Mapping[str, Any]) -> Any:
+        return {"state": {}, "events": [], "outputs": []}
+
+    def on_control_start(self, given: Mapping[str, Any]) -> Any:
+        return {"name": given["name"], "journal": "", "healed": []}
+
+    def on_control_stop(self, given: Mapping[str, Any]) -> Any:
+        return self.ended
+
+    def on_control_log(self, given: Mapping[str, Any]) -> Any:
+        needs = {"senses": ["pressure"], "acts": ["primary-affinity"]}
+        header = {"schema": 1, "header": True, "policy": "dlr", "needs": needs}
+        step = {
+            **{"schema": 1, "step": 0, "t_s": 0.0, "wall": WALL, "error": None},
+            **{"actions": [{"action": "SetPrimaryAffinity"}], "sense_s": 0.1, "decide_s": 0.01},
+            "effects": [{"ok": True, "message": "", "seconds": 0.2, "detail": {}}],
+            "act_s": 0.2,
+        }
+        text = "".join(json.dumps(line) + "\n" for line in (header, step))
+        return {"text": text, "offset": len(text), "size": len(text)}
+
+    def on_recorder_fetch(self, given: Mapping[str, Any]) -> Any:
+        values = {"osd0": {"pressure": 90.0, "hot": 1.0}, "admin": {"pressure": 1.0}}
+        began = self.began
+        return {"samples": [{"wall": began + k, "values": values, "lost": {}} for k in range(20)]}
+
+    began = WALL
+
+    def unit_start(self, node: str, name: str, argv: Sequence[str], *, max_s: float) -> None:
+        self.asked.append((f"unit {name}", {"argv": list(argv)}))
+        self._argv = list(argv)
+
+    def unit_wait(self, node: str, name: str, *, timeout_s: float) -> UnitResult:
+        if "prefill" in name:
+            return UnitResult(node, name, 0, WALL, WALL + 1, self._prefilled(), "")
+        text = (BENCH / "rand-64k.txt").read_text()
+        return UnitResult(node, name, self.bench_code, WALL, WALL + 24, text, "it broke", 1.0)
+
+    def _prefilled(self) -> str:
+        """All objects are there: what `od` prints of the metadata, and what `grep -c` counts."""
+        if "metadata" in self._argv:
+            raw = (65536).to_bytes(8, "little") + (10**6).to_bytes(4, "little")
+            raw += (7).to_bytes(4, "little") + (65536).to_bytes(8, "little")
+            return raw.hex(" ")
+        return "1000000"
+
+    def unit_stop(self, node: str, name: str) -> UnitResult | None:
+        self.asked.append((f"stop {name}", {}))
+        return None
+
+    def units(self) -> Mapping[str, Sequence[str]]:
+        return self.live
+
+    def strays(self) -> Mapping[str, Sequence[str]]:
+        return self.stray
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> FakeSite:
+    return FakeSite(tmp_path / "site")
+
+
+@pytest.fixture
+def testbed(site: FakeSite) -> Testbed:
+    spec = load_spec(ROOT / "testbed" / "specs" / "dlr.yaml")
+    made = site.provision(spec)
+    made.directory.mkdir(parents=True)
+    save_spec(made, spec)
+    return made
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was done to the store as a whole."""
+    done: list[str] = []
+
+    def restore(site: FakeSite, testbed: Testbed, label: str) -> Testbed:
+        done.append(f"restore {label}")
+        return site.restore(testbed.name, label)
+
+    monkeypatch.setattr(snapshot_step, "stop_store", lambda testbed: done.append("stop"))
+    monkeypatch.setattr(snapshot_step, "start_store", lambda testbed: done.append("start"))
+    monkeypatch.setattr(snapshot_step, "restore_snapshot", restore)
+    return done
+
+
+class OneGround:
+    """A ground of one testbed."""
+
+    name = "dlr"
+
+    def __init__(self, site: FakeSite, testbed: Testbed, agent: ScriptedAgent) -> None:
+        self.site, self.testbed, self.agent = site, testbed, agent
+
+    def facts(self) -> Facts:
+        return Facts("fake", {"ceph": "16"}, {"osd0": {"cpus": 2}}, "iowait", osd_count=8)
+
+    def services(self, setting: CellSetting) -> Services:
+        return LiveServices(self.site, self.testbed, self.agent, setting)
+
+    def lock_path(self) -> Path:
+        return self.testbed.directory / "lock"
+
+
+def context(
+    tmp_path: Path, site: FakeSite, testbed: Testbed, agent: ScriptedAgent, **parameters: Any
+) -> CellContext:
+    folder = tmp_path / "run" / ".attempt-1.partial"
+    (folder / "logs").mkdir(parents=True)
+    given = {
+        **{"op": "rand", "scenario": "heterogeneity", "controller": "dlr"},
+        **{"object_size": 65536, "duration_s": 24, "interval_s": 2, **parameters},
+    }
+    job = Job(
+        **{"run_id": "abc", "campaign": "tiny", "attempt": 1, "block": 0, "order": 0, "seed": 1},
+        **{"ground": "fake", "parameters": given, "time_scale": 1.0, "testbed": "dlr"},
+        **{"notebook": "", "timeout_s": 60, "started_at": "2026-01-01T00:00:00+00:00"},
+        provenance=Provenance(
+            commit=None, dirty=None, hotbed_version="0", versions={}, hosts={}, site="", signal=None
+        ),
+    )
+    return CellContext(job, OneGround(site, testbed, agent), folder, sleep=lambda seconds: None)
+
+
+def bench_start() -> float:
+    """Epoch of the recorded benchmark's start, so that the recording lies beside it."""
+    from workloads.rados_output import parse_rados_bench
+
+    started = parse_rados_bench((BENCH / "rand-64k.txt").read_text()).started_wall
+    return WALL if started is None else started
+
+
+def test_a_cell_from_clean_to_summary(
+    tmp_path: Path, site: FakeSite, testbed: Testbed, store: list[str]
+) -> None:
+    agent = ScriptedAgent()
+    agent.began = bench_start()
+    made = context(tmp_path, site, testbed, agent)
+    run = run_cell(None, made)
+    assert run.status == "done"
+    assert (run.osd_count, run.provenance.signal) == (8, "iowait")
+    order = [
+        *("control-stop", "disturb-stop", "recorder-stop", "clean", "caches"),
+        *("disturb-start", "disturb-status", "recorder-start", "control-start"),
+        *("unit load-bench-rand", "disturb-go", "control-stop", "recorder-stop", "disturb-stop"),
+        *("clean", "disturb-log", "recorder-fetch", "control-log"),
+    ]
+    assert [verb for verb in agent.verbs if "prefill" not in verb] == order
+    started = dict(agent.asked)["control-start"]
+    assert (started["interval_s"], started["seed"], started["signal"]) == (2.0, 1, "node")
+    summary = summary_of(made.folder)
+    assert summary.whole[0].throughput_mb_s is not None
+    assert summary.pressure_mean == {"osd0": 90.0}
+    assert (summary.controller["actions"], summary.inert) == (1.0, None)
+    names = {path.name for path in made.folder.iterdir()}
+    assert names >= {"run.json", "summary.json", "samples.parquet", "journal.jsonl", "logs"}
+    logs = {path.name for path in (made.folder / "logs").iterdir()}
+    assert logs == {"rados-bench-1.txt", "disturbance.json", "recording.jsonl"}
+    assert store == []
+    import pandas as pd
+
+    samples = pd.read_parquet(made.folder / "samples.parquet")
+    assert list(samples.columns) == ["t_s", "node", "metric", "value"]
+    assert {"throughput_mb_s", "pressure", "hot"} <= set(samples["metric"])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        ({"stray": {"osd3": ["4711 fio --name=x"]}}, ["osd3", "4711 fio"]),
+        ({"left": ["osd.2 had primary affinity 0.1"]}, ["dlr left the store changed", "osd.2"]),
+        ({"ended": {"was_running": True, "code": 3, "reason": "it raised"}}, ["dlr", "it raised"]),
+        ({"bench_code": 1}, ["rados bench", "it broke"]),
+    ],
+)
+def test_what_is_wrong_fails_the_cell_and_everything_is_stopped(
+    tmp_path: Path, site: FakeSite, testbed: Testbed, spoil: dict[str, Any], words: list[str]
+) -> None:
+    agent = ScriptedAgent()
+    for name, value in spoil.items():
+        setattr(agent, name, value)
+    made = context(tmp_path, site, testbed, agent)
+    with pytest.raises(HotbedError) as error:
+        run_cell(None, made)
+    for word in words:
+        assert word in str(error.value)
+    for start, stop in (("recorder-start", "recorder-stop"), ("disturb-start", "disturb-stop")):
+        if start in agent.verbs:
+            assert agent.verbs[agent.verbs.index(start) :].count(stop) == 1
+    if "control-start" in agent.verbs:
+        assert agent.verbs[agent.verbs.index("control-start") :].count("control-stop") == 1
+
+
+def test_what_a_killed_cell_left_running_is_stopped_first() -> None:
+    agent = ScriptedAgent()
+    agent.live = {"osd1": ["load-hot-osd1"], "admin": ["load-bench-seq"]}
+    clean_step.stop_everything(agent)
+    assert agent.verbs[-2:] == ["stop load-hot-osd1", "stop load-bench-seq"]
+
+
+def test_the_disturbance_is_waited_for() -> None:
+    agent = ScriptedAgent()
+    agent.steady = [False, False, True]
+    disturb.wait_steady(agent)
+    assert agent.verbs.count("disturb-status") == 3
+    agent.steady = [None]
+    disturb.wait_steady(agent)
+    agent.steady = [False]
+    times = iter(range(0, 1000, 10))
+    with pytest.raises(HotbedError, match="osd0 is not steady"):
+        disturb.wait_steady(agent, clock=lambda: float(next(times)))
+
+
+def test_every_controller_of_a_block_meets_the_same_disturbance(tmp_path: Path) -> None:
+    from campaigns.cell_parameters import CellParameters
+
+    nodes = tuple(f"osd{number}" for number in range(8))
+
+    def plan(controller: str, seed: int) -> Any:
+        parameters = CellParameters(op="seq", scenario="interference", controller=controller)
+        setting = CellSetting(parameters, seed, 0, 1 / 6, tmp_path)
+        return disturb.plan_of(setting, nodes)
+
+    assert plan("dlr", 1) == plan("default", 1)
+    assert plan("dlr", 1) != plan("dlr", 2)
+    assert [stretch.t_s for stretch in plan("dlr", 1).stretches] == [0.0, 15.0]
+
+
+def test_a_write_cell_starts_from_the_newest_frozen_state_and_is_undone(
+    tmp_path: Path, site: FakeSite, testbed: Testbed, store: list[str]
+) -> None:
+    site.snapshot(testbed.name, "deployed")
+    site.snapshot(testbed.name, "mine")
+    snapshots = Snapshots(site, testbed)
+    assert snapshots.fresh()
+    assert store == ["restore deployed"]
+    snapshots.mark_written("hotbed-abc")
+    assert Snapshots(site, testbed).contents().written == "hotbed-abc"
+    assert Snapshots(site, testbed).undo_writes()
+    assert not Snapshots(site, testbed).undo_writes()
+    assert store == ["restore deployed"] * 2
+
+
+def test_objects_to_read_are_frozen_once_before_the_first_write_cell(
+    site: FakeSite, testbed: Testbed, store: list[str]
+) -> None:
+    site.snapshot(testbed.name, "deployed")
+    snapshots = Snapshots(site, testbed)
+    snapshots.mark_prefilled()
+    assert snapshots.fresh()
+    assert store == ["stop", "start"]
+    assert list(site.snapshots(testbed.name)) == ["deployed", "filled-1"]
+    assert snapshots.contents() == Contents()
+    snapshots.mark_written("x")
+    snapshots.mark_prefilled()
+    assert snapshots.fresh()
+    assert store[2:] == ["restore filled-1"]
+
+
+def test_without_a_snapshot_nothing_is_restored(site: FakeSite, testbed: Testbed) -> None:
+    assert not Snapshots(site, testbed).fresh()
+
+
+def test_a_load_outlives_a_lost_engine_by_minutes_at_most(
+    tmp_path: Path, site: FakeSite, testbed: Testbed
+) -> None:
+    agent = ScriptedAgent()
+    made = context(tmp_path, site, testbed, agent)
+    with made.ground.services(made.setting(made.parameters)).disturbance():
+        pass
+    asked = dict(agent.asked)["disturb-start"]
+    assert asked["max_s"] == 2 * 2 + 2 * 24 + live.SLACK_S
+    assert asked["wait_for_go"]

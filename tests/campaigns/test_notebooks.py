@@ -1,0 +1,193 @@
+"""Every notebook: its pair is in step, it holds no output, and it runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jupytext
+import nbformat
+import pytest
+from tiny_campaigns import ONE_CELL
+
+from campaigns.cell_parameters import parameter_names
+from campaigns.job import Job, write_job
+from campaigns.progress import Silent
+from campaigns.provenance import provenance
+from campaigns.run_store import RunStore, read_run
+from campaigns.services import Facts
+from campaigns.session import Request, run
+
+ROOT = Path(__file__).resolve().parents[2]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+ENGINE_PARAMETERS = {"seed", "block", "time_scale", "testbed", "run_folder"}
+
+
+def test_there_are_notebooks_and_each_has_its_pair() -> None:
+    names = {path.stem for path in NOTEBOOKS}
+    assert names >= {"tour", "dlr_experiment", "dlr_figures"}
+    assert {path.stem for path in (ROOT / "notebooks").glob("*.py")} == names
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_pairs_are_in_step_and_hold_no_output(path: Path) -> None:
+    notebook = nbformat.read(path, as_version=4)
+    pair = jupytext.read(path.with_suffix(".py"))
+    told = f"bring them in step: jupytext --to ipynb {path.with_suffix('.py').name}"
+    assert [(c.cell_type, c.source) for c in notebook.cells] == [
+        (c.cell_type, c.source) for c in pair.cells
+    ], told
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            assert cell.outputs == []
+            assert cell.execution_count is None
+            assert cell.source.count("\n") < 40, "cells are thin"
+    tagged = [c for c in notebook.cells if "parameters" in c.metadata.get("tags", [])]
+    assert len(tagged) == 1
+    for line in tagged[0].source.splitlines():
+        assert "  # type: " in line
+
+
+def test_the_experiment_takes_every_parameter() -> None:
+    notebook = nbformat.read(ROOT / "notebooks" / "dlr_experiment.ipynb", as_version=4)
+    (cell,) = [c for c in notebook.cells if "parameters" in c.metadata.get("tags", [])]
+    named = {line.split(" = ")[0] for line in cell.source.splitlines()}
+    assert named == set(parameter_names()) | ENGINE_PARAMETERS
+
+
+def test_a_campaign_runs_the_experiment_through_papermill(
+    campaign_file: Callable[..., Path],
+) -> None:
+    path = campaign_file(grids=ONE_CELL)
+    artifacts = path.parent / "artifacts"
+    result = run(Request(str(path), artifacts=artifacts), progress=Silent())
+    assert result.ok, result.sentence
+    (done,) = RunStore(artifacts / "tiny").runs()
+    folder = artifacts / "tiny" / done.run_id / "attempt-1"
+    executed = nbformat.read(folder / "notebook.ipynb", as_version=4)
+    code = [cell for cell in executed.cells if cell.cell_type == "code"]
+    assert all(cell.execution_count for cell in code)
+    assert "block 0, seed" in json.dumps(code[-1].outputs)
+
+
+def test_a_failing_notebook_fails_the_cell_with_its_own_words(
+    campaign_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = campaign_file(grids=ONE_CELL, retries=0)
+    monkeypatch.setenv("HOTBED_FAKE_FAULT", json.dumps({"step": "workload", "how": "raise"}))
+    artifacts = path.parent / "artifacts"
+    result = run(Request(str(path), artifacts=artifacts), progress=Silent())
+    assert not result.ok
+    (failed,) = RunStore(artifacts / "tiny").runs()
+    assert (failed.status, failed.reason) == ("failed", "the fake step workload failed as asked.")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_interrupted_kernel_puts_the_testbed_back(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    folder = tmp_path / "run" / ".attempt-1.partial"
+    (folder / "logs").mkdir(parents=True)
+    write_job(folder, _job(duration_s=300.0))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "campaigns.papermill_cell", str(folder)],
+        cwd=ROOT,
+        env=os.environ | {"PYDEVD_DISABLE_FILE_VALIDATION": "1"},
+        stderr=subprocess.DEVNULL,
+    )
+    trace = tmp_path / "trace"
+    deadline = time.monotonic() + 60
+    while not (trace.is_file() and "workload\n" in trace.read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    process.send_signal(number)
+    assert process.wait(30) == 1
+    stopped = trace.read_text().splitlines()[-3:]
+    assert stopped == ["controller stop", "recorder stop", "disturbance stop"]
+    found = read_run(folder)
+    assert found is not None
+    assert found.status == "interrupted"
+    error = json.loads((folder / "error.json").read_text())
+    assert error == {"kind": "KeyboardInterrupt", "message": "interrupted"}
+
+
+def _job(**parameters: Any) -> Job:
+    return Job(
+        run_id="abc",
+        campaign="tiny",
+        attempt=1,
+        block=0,
+        order=0,
+        seed=1,
+        ground="fake",
+        parameters={"op": "seq", "interval_s": 0.001, "controller": "dlr", **parameters},
+        time_scale=1.0,
+        testbed="dlr",
+        notebook=str(ROOT / "notebooks" / "dlr_experiment.ipynb"),
+        timeout_s=60,
+        started_at="2026-01-01T00:00:00+00:00",
+        provenance=provenance(Facts("fake", {})),
+    )
+
+
+@pytest.mark.slow
+def test_the_figures_notebook_draws_from_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import papermill
+
+    monkeypatch.syspath_prepend(str(ROOT / "tests" / "analysis"))
+    from synthetic import write_campaign
+
+    write_campaign(tmp_path / "artifacts", "dlr-full", blocks=2)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    executed = papermill.execute_notebook(
+        str(ROOT / "notebooks" / "dlr_figures.ipynb"),
+        str(tmp_path / "out.ipynb"),
+        parameters={"artifacts": str(tmp_path / "artifacts")},
+        kernel_name="python3",
+        progress_bar=False,
+        cwd=str(tmp_path),
+    )
+    shown = json.dumps([cell.get("outputs", []) for cell in executed.cells])
+    assert "image/png" in shown
+    assert "verdict" in shown
+
+
+@pytest.mark.local
+@pytest.mark.timeout(900)
+def test_the_tour_goes_from_nothing_to_a_figure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import papermill
+
+    text = (ROOT / "testbed" / "specs" / "dlr.yaml").read_text()
+    spec = tmp_path / "tour.yaml"
+    spec.write_text(text.replace("name: dlr\n", "name: tour\n"))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    try:
+        executed = papermill.execute_notebook(
+            str(ROOT / "notebooks" / "tour.ipynb"),
+            str(tmp_path / "out.ipynb"),
+            parameters={
+                "spec": str(spec),
+                "artifacts": str(tmp_path / "artifacts"),
+                "duration_s": 60.0,
+                "keep": False,
+            },
+            kernel_name="python3",
+            progress_bar=False,
+            cwd=str(ROOT),
+        )
+    finally:
+        subprocess.run([sys.executable, "-m", "hotbed.cli", "down", "tour"], cwd=ROOT, check=False)
+    shown = json.dumps([cell.get("outputs", []) for cell in executed.cells])
+    assert "image/png" in shown
+    assert "absent" in shown

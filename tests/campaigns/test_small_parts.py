@@ -1,0 +1,98 @@
+"""Power, estimates, judging, what people see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from engine_process import QUICK_CELL
+from tiny_campaigns import ONE_CELL, plan_of, tiny
+
+from campaigns.cell_parameters import CellParameters
+from campaigns.display import show_campaign, show_run
+from campaigns.estimate import Estimator, format_s, lead_s, planned_s
+from campaigns.judge import spoiled
+from campaigns.power import sentence, smallest_effect
+from campaigns.progress import Silent
+from campaigns.run_store import RunStore
+from campaigns.services import Load
+from campaigns.session import Request, dry_run, run
+from campaigns.steps.usage import load_between
+from schemas.campaign import Limits
+from schemas.errors import UserError
+
+
+def test_power_is_the_half_width_of_a_paired_interval() -> None:
+    # t(0.975, 2) = 4.303, t(0.975, 5) = 2.571
+    assert smallest_effect(3) == pytest.approx(4.3027 * 2**0.5 * 0.05 / 3**0.5, rel=1e-4)
+    assert smallest_effect(3) == pytest.approx(0.17, abs=0.01)
+    assert smallest_effect(6) == pytest.approx(0.0742, abs=0.001)
+    assert smallest_effect(1) is None
+    assert "no interval" in sentence(1)
+    assert "17.6 %" in sentence(3)
+
+
+def test_the_estimate_learns_from_finished_cells() -> None:
+    plan = plan_of(tiny())
+    estimator = Estimator(plan.campaign.time_scale)
+    planned = estimator.left(plan.cells)
+    estimator.observe(plan.cells[0], 2 * estimator.planned(plan.cells[0]))
+    assert estimator.left(plan.cells) == pytest.approx(2 * planned)
+
+
+def test_the_controller_leads_by_two_intervals_where_there_is_anything_to_lead() -> None:
+    hot = CellParameters(op="seq", scenario="heterogeneity")
+    assert lead_s(hot, 0.5) == 20.0
+    assert lead_s(CellParameters(op="seq"), 0.5) == 0.0
+    assert planned_s(hot, 1.0) > 180 + 40
+    assert planned_s(hot.model_copy(update={"op": "write"}), 1.0) > planned_s(hot, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(3.4, "3 s"), (185, "3 min 05 s"), (7800, "2 h 10 min"), (-1, "0 s")]
+)
+def test_times_are_for_people(seconds: float, text: str) -> None:
+    assert format_s(seconds) == text
+
+
+def test_a_quiet_machine_does_not_spoil_and_an_unknown_one_neither() -> None:
+    limits = Limits()
+    assert spoiled(Load(0.3, 0.02, 0.8), limits) is None
+    assert spoiled(Load(), limits) is None
+    assert "2.1 %" in (spoiled(Load(0.0, 0.021, 0.0), limits) or "")
+    assert "0.31 cores" in (spoiled(Load(0.31, 0.0, 0.0), limits) or "")
+    assert "81 %" in (spoiled(Load(0.0, 0.0, 0.81), limits) or "")
+
+
+def test_load_is_read_from_the_nodes_where_the_site_cannot_tell() -> None:
+    before = {"a": "cpu 0 0 0 0 0 0 0 0 0 0\n", "b": "cpu 0 0 0 0 0 0 0 0 0 0\n", "gone": ""}
+    after = {
+        "a": "cpu 50 0 10 30 5 0 0 5 0 0\ncpu0 1",
+        "b": "cpu 0 0 0 100 0 0 0 0 0 0\n",
+        "gone": "",
+    }
+    load = load_between(before, after, "a")
+    assert load == Load(None, 0.05, 0.6)
+    assert load_between({}, {}, "a") == Load()
+
+
+def test_runs_campaigns_plans_and_results_show_themselves(
+    campaign_file: Callable[..., Path],
+) -> None:
+    path = campaign_file(grids=ONE_CELL)
+    artifacts = path.parent / "artifacts"
+    request = Request(str(path), artifacts=artifacts)
+    assert "1 cells, 0 done" in dry_run(request)._repr_html_()
+    result = run(request, progress=Silent(), command=QUICK_CELL)
+    assert "1 of 1 runs done" in result._repr_html_()
+    (found,) = RunStore(artifacts / "tiny").runs()
+    html = show_run(artifacts / "tiny" / found.run_id / "attempt-1")._repr_html_()
+    assert "seq heterogeneity dlr" in html
+    assert "100.0 MB/s" in html
+    assert "1 done" in show_campaign("tiny", artifacts)._repr_html_()
+    assert "8 cells" in plan_of(tiny())._repr_html_()
+    with pytest.raises(UserError, match="holds no runs yet"):
+        show_campaign("none", artifacts)
+    with pytest.raises(UserError, match=r"holds no run\.json"):
+        show_run(artifacts)
