@@ -33,6 +33,7 @@ VERBS: dict[str, str] = {
     # Looking at it.
     "top": "testbed.agent.top:top",
     "sense": "testbed.agent.sense:sense",
+    "store-selftest": "testbed.agent.selftest:selftest",
     "recorder-start": "testbed.agent.recorder:start",
     "recorder-stop": "testbed.agent.recorder:stop",
     "recorder-fetch": "testbed.agent.recorder:fetch",

@@ -11,7 +11,7 @@ import pytest
 from channels import Site, counters, node
 
 from schemas.errors import RemoteError, StoreError, UserError
-from testbed.agent import clean, health, recorder, sampler, top
+from testbed.agent import clean, health, recorder, sampler, selftest, top
 from testbed.agent.contract import AgentConfig
 from testbed.agent.monitor import Monitor
 from testbed.agent.sampler import Sampler, StoreSampler, client_metrics
@@ -196,3 +196,31 @@ def test_health_counts_states_now(raw, store):
     assert found["pgs"] == {"active+clean": 15, "peering": 1}
     assert (found["status"], found["checks"]) == ("HEALTH_WARN", {"OSD_DOWN": "1 osds down"})
     assert (found["osds"], found["up"], found["in"], found["removing"]) == (3, 3, 3, 0)
+
+
+def test_selftest_leaves_the_store_as_found(raw, store, monkeypatch):
+    raw.osd(2)["primary_affinity"] = 0.5
+    raw.mon_osd_pg_upmap("2.3", list(reversed(raw.maps["2.3"])))
+    sensed = CephStore(Connection(raw), _Sensor(), pools=["bench"])
+    before = sensed.save()
+    monkeypatch.setattr(selftest, "open_store", lambda config, signal: sensed)
+    found = selftest.selftest(CONFIG, {})
+    assert found["restored"]
+    assert sensed.save() == before
+    assert found["pgs"] == 16
+    assert found["affinity"]["changed"] > 0
+    assert found["swap"]["changed"] == 16
+    assert found["swap"]["moved"] == 0
+    assert found["restore"]["changes"] > 0
+
+
+class _Sensor:
+    signal = "io_pressure"
+
+    def __init__(self) -> None:
+        self.lost: dict[str, str] = {}
+
+    def pressure(self) -> dict[int, float]:
+        return {0: 12.0}
+
+    def close(self) -> None: ...
