@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 from collections.abc import Generator, Mapping, Sequence
@@ -49,8 +50,10 @@ class AgentClient:
         process = self._shell.popen([PROGRAM, verb])
         assert process.stdin is not None and process.stdout is not None
         try:
-            process.stdin.write(_request(payload))
-            process.stdin.flush()
+            # A node that is down ends ssh before it reads: its exit code tells, below.
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(_request(payload))
+                process.stdin.flush()
             for line in process.stdout:
                 yield result_of(verb, line)
             code = process.wait()
@@ -119,10 +122,8 @@ def _request(payload: Mapping[str, Any] | None) -> bytes:
 def _end(process: subprocess.Popen[bytes]) -> None:
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
-            try:
+            with contextlib.suppress(OSError):
                 pipe.close()
-            except OSError:
-                continue
     if process.poll() is None:
         process.terminate()
     try:

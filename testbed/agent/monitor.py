@@ -7,6 +7,7 @@ next turn when it broke, and kept when it was only slow (late answers are told b
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import selectors
@@ -63,10 +64,8 @@ class ProcessChannel:
     def close(self) -> None:
         """See `Channel.close`."""
         for pipe in (self._in, self._out):
-            try:
+            with contextlib.suppress(OSError):
                 pipe.close()
-            except OSError:
-                continue
         if self._process.poll() is None:
             self._process.terminate()
         try:
