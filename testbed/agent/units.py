@@ -99,10 +99,17 @@ def unit_script(name: str, argv: Sequence[str]) -> str:
     out of its time) leaves ``stopped`` in place of an exit code."""
     return f"""cd {UNITS}/{name} || exit 1
 stopped=
-trap 'stopped=1' TERM INT
 date +%s.%N > started
-{shlex.join(argv)} > stdout 2> stderr
+{shlex.join(argv)} > stdout 2> stderr < /dev/null &
+child=$!
+# Not before the child is there: a signal that comes earlier ends this script, as it should.
+trap 'stopped=1; kill -TERM "$child" 2>/dev/null' TERM INT
+wait "$child"
 code=$?
+while kill -0 "$child" 2>/dev/null; do
+    wait "$child"
+    code=$?
+done
 date +%s.%N > ended
 times > times
 [ -n "$stopped" ] && code=stopped

@@ -55,7 +55,7 @@ class FakeSystemdShell:
         self.node = node
         self.state = folder / "state"
         self._fake = folder / "systemd"
-        programs = folder / "bin"
+        programs = self.programs = folder / "bin"
         for path in (self.state, self._fake, programs):
             path.mkdir(parents=True, exist_ok=True)
         for name, text in (("systemctl", _SYSTEMCTL), ("systemd-run", _SYSTEMD_RUN)):

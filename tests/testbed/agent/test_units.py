@@ -67,6 +67,19 @@ def test_a_stopped_program_may_still_print_its_result(shell: FakeSystemdShell) -
     assert (result.exit_code, result.stdout) == (None, "up\nsummary\n")
 
 
+def test_a_stop_before_the_command_has_begun_is_no_start(shell: FakeSystemdShell) -> None:
+    # The script is stopped while it still writes down when it started.
+    slow = shell.programs / "date"
+    slow.write_text('#!/bin/sh\nsleep 1\nexec /bin/date "$@"\n')
+    slow.chmod(0o755)
+    units.start(shell, "load-a", ["sleep", "30"], max_s=60)
+    time.sleep(0.3)
+    before = time.monotonic()
+    result = units.stop(shell, "load-a")
+    assert time.monotonic() - before < 5
+    assert result is not None and result.exit_code is None
+
+
 def test_waiting_has_an_end(shell: FakeSystemdShell) -> None:
     units.start(shell, "load-a", ["sleep", "30"], max_s=60)
     with pytest.raises(RemoteError, match="still runs after 0 s") as caught:
