@@ -117,7 +117,7 @@ def test_a_stop_ends_the_wait(tmp_path):
 
 @pytest.mark.parametrize("kind", ["fail_senses", "fail_acts"])
 def test_single_failures_are_journalled_and_survived(tmp_path, kind):
-    store = FakeStore(pressures=hot, **{kind: frozenset({1, 3})})
+    store = FakeStore(pressures=hot, **{kind: frozenset({1, 3, 5})})
     policy = create(find("dlr"), {}, 1)
     outcome, journal = run_loop(tmp_path, store, policy, steps=8)
     assert outcome.code == EXIT_STOPPED
@@ -256,6 +256,15 @@ def test_a_store_that_cannot_be_restored_keeps_the_saved_state(tmp_path):
     assert "could not be put back" in outcome.reason
     assert json.loads((tmp_path / "saved.json").read_text()) == FakeStore().save()
     assert journal.footer is not None
+
+
+def test_an_older_saved_state_is_the_one_that_is_put_back(tmp_path):
+    """What a killed controller left is older and truer than what the store shows now."""
+    (tmp_path / "saved.json").write_text(json.dumps(FakeStore().save()))
+    store = FakeStore(pressures=hot)
+    store.act([SetPrimaryAffinity(6, 0.3)])
+    run_loop(tmp_path, store, create(find("default"), {}, 1))
+    assert untouched(store)
 
 
 def test_nothing_is_done_when_the_state_cannot_be_saved(tmp_path):

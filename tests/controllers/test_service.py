@@ -29,7 +29,7 @@ UNIT = "hotbed-controller@{}.service"
 
 
 class Ground:
-    """A admin node in a folder: store, units, controllers; an `Agent` for the engine's side."""
+    """An admin node in a folder: store, units, controllers; an `Agent` for the engine's side."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -147,11 +147,13 @@ def test_kill_9_is_healed_by_exec_stop_post(ground):
 
 
 def test_kill_9_takes_the_policys_process_along(ground):
-    dirs = [naughty.write(ground.folder / "outside", "sleepy", "time.sleep(600)", good=0)]
+    marker = ground.folder / "asleep"
+    bad = f"open({str(marker)!r}, 'w').close(); time.sleep(600)"
+    dirs = [naughty.write(ground.folder / "outside", "sleepy", bad, good=0)]
     remote.start(ground, "sleepy", interval_s=0.1, controllers_dirs=dirs)
     pid = ground.pid("sleepy")
     children = Path(f"/proc/{pid}/task/{pid}/children")
-    until(lambda: children.read_text().split())
+    until(marker.exists)
     child = int(children.read_text().split()[0])
     os.kill(pid, signal.SIGKILL)
     until(lambda: gone(child))
