@@ -1,0 +1,125 @@
+"""The Ceph store on a deployed testbed: affinities, swaps, restore, counters, signals, recorder.
+
+They take whatever deployed testbed is up and idle; they change it and put it back.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+
+import pytest
+
+from schemas.errors import HotbedError, UserError
+from testbed.agent.client import AgentClient, agent_client
+from testbed.choose import choose_ready
+from testbed.reach import shell_to
+
+pytestmark = [pytest.mark.local, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def found():
+    try:
+        _, testbed = choose_ready(None)
+        if agent_client(testbed).call("health")["status"] == "HEALTH_ERR":
+            pytest.skip("the testbed's store is in HEALTH_ERR")
+    except HotbedError as error:
+        pytest.skip(f"needs one deployed testbed: {error}")
+    agent = agent_client(testbed)
+    if agent.units():
+        pytest.skip("the testbed is in use: load units run on it")
+    return testbed
+
+
+@pytest.fixture
+def agent(found) -> AgentClient:
+    return agent_client(found)
+
+
+def test_health_tells_every_osd_and_pg(agent):
+    health = agent.call("health")
+    assert health["up"] == health["in"] == health["osds"] > 0
+    assert set(health["pgs"]) == {"active+clean"}
+    assert health["removing"] == 0
+
+
+@pytest.mark.parametrize("signal", ["node", "osd", "op_r_latency"])
+def test_affinity_swap_and_restore_with_every_signal(agent, signal):
+    report = agent.call("store-selftest", {"signal": signal}, timeout_s=120)
+    assert report["restored"]
+    assert report["lost"] == {} or signal == "op_r_latency"  # idle: there may be no reads
+    for step in ("affinity", "affinity_back", "swap", "clear"):
+        assert report[step]["errors"] == [], step
+        assert report[step]["late"] == 0, step
+        assert report[step]["moved"] == 0, step
+    assert report["affinity"]["changed"] > 0
+    assert report["swap"]["changed"] == report["pgs"]
+    assert report["sense_s"]["median"] < 0.5
+    assert report["affinity"]["act_s"] < 0.5
+    if signal != "op_r_latency":
+        assert len(report["pressure"]) == agent.call("health")["osds"]
+        assert all(0 <= value <= 100 for value in report["pressure"].values())
+
+
+def test_clean_puts_right_what_somebody_left(agent, found):
+    code = (
+        "from testbed.agent.config import load_config; from testbed.agent.sense import open_store;"
+        "from testbed.stores.contract import *; store = open_store(load_config(), None);"
+        "pg = store.sense(frozenset({PGS})).pgs[0];"
+        "acts = [SetPrimaryAffinity(0, 0.3), SwapPrimary(pg.id, pg.up[1]), SetBalancer('upmap')];"
+        "import json; print(json.dumps([e.ok for e in store.act(acts)]), flush=True);"
+        "import os; os._exit(0)"
+    )
+    shell = shell_to(found, found.admin)
+    done = shell.run(["env", "PYTHONPATH=/opt/hotbed", "python3", "-c", code])
+    assert json.loads(done.text) == [True, True, True]
+    report = agent.call("clean", {}, timeout_s=120)
+    words = " ".join(report["put_right"])
+    for part in ("balancer none, off", "primary affinity of osd.0 to 1", "upmap of"):
+        assert part in words
+    assert agent.call("clean", {}, timeout_s=120)["put_right"] == []
+    assert report["caches"]["failed"] == {}
+
+
+def test_a_pool_is_made_and_removed(agent):
+    name = "hotbed-test"
+    agent.call("pool-create", {"name": name, "pg_num": 16}, timeout_s=120)
+    agent.call("pool-create", {"name": name, "pg_num": 16}, timeout_s=120)
+    with pytest.raises(UserError, match="exists with 16 PGs"):
+        agent.call("pool-create", {"name": name, "pg_num": 32})
+    assert agent.call("pool-delete", {"name": name}, timeout_s=120) == {"deleted": True}
+    assert agent.call("pool-delete", {"name": name}, timeout_s=120) == {"deleted": False}
+    assert set(agent.call("health")["pgs"]) == {"active+clean"}
+
+
+def test_recorder_records_a_second_a_line_with_every_metric(agent, found):
+    name = f"test-{time.time_ns()}"
+    agent.call("recorder-start", {"name": name, "max_s": 60}, timeout_s=60)
+    time.sleep(5.5)
+    assert agent.call("recorder-stop") == {"stopped": True}
+    samples = agent.call("recorder-fetch", {"name": name, "forget": True})["samples"]
+    assert 4 <= len(samples) <= 6
+    gaps = [b["wall"] - a["wall"] for a, b in itertools.pairwise(samples)]
+    assert all(0.8 < gap < 1.3 for gap in gaps)
+    last = samples[-1]
+    assert last["lost"] == {}
+    node = found.with_role("osd")[0].name
+    assert {"pressure", "disk_util", "disk_queue", "net_tx_mb_s", "cpu_cores", "hot"} <= set(
+        last["values"][node]
+    )
+    assert {"primary_affinity", "reweight", "primaries"} <= set(last["values"]["osd.0"])
+
+
+def test_top_streams_and_ends(agent):
+    samples = list(agent.stream("top", {"count": 2}))
+    assert len(samples) == 2
+    assert samples[1]["wall"] > samples[0]["wall"]
+    assert samples[1]["lost"] == {}
+
+
+def test_versions_and_facts(agent):
+    assert agent.call("versions")["ceph"].count(".") == 2
+    facts = agent.call("facts")
+    assert all("error" not in host and host["memory_bytes"] > 0 for host in facts.values())
