@@ -42,8 +42,8 @@ class PgReader:
         self._connection = connection
         self._pools = tuple(pools)
         self._nodes = dict(nodes or {})
-        self._epoch = -1
-        self._cached: tuple[Pg, ...] = ()
+        # One value, so that a stall measured in the background cannot tear epoch and map apart.
+        self._known: tuple[int, tuple[Pg, ...]] = (-1, ())
 
     def osd_map(self) -> OsdMap:
         """The current OSD map. Raises StoreError."""
@@ -67,9 +67,10 @@ class PgReader:
 
     def pgs(self, osd_map: OsdMap, *, with_bytes: bool = False) -> tuple[Pg, ...]:
         """The PG map at (or after) `osd_map`'s epoch. Raises StoreError."""
-        if osd_map.epoch != self._epoch:
+        epoch, pgs = self._known
+        if osd_map.epoch != epoch:
             maps = self._map(self.pgids(osd_map))
-            self._cached = tuple(
+            pgs = tuple(
                 Pg(
                     id=str(item["pgid"]),
                     up=_osds(item["up"]),
@@ -80,13 +81,11 @@ class PgReader:
             )
             # A change between the two reads shows in the answers' epochs: do not keep a mixture.
             epochs = {int(item["epoch"]) for item in maps}
-            self._epoch = osd_map.epoch if epochs <= {osd_map.epoch} else -1
+            self._known = (osd_map.epoch if epochs <= {osd_map.epoch} else -1, pgs)
         if not with_bytes:
-            return self._cached
+            return pgs
         sizes = self.bytes()
-        return tuple(
-            Pg(pg.id, pg.up, pg.acting, pg.upmap, sizes.get(pg.id, 0)) for pg in self._cached
-        )
+        return tuple(Pg(pg.id, pg.up, pg.acting, pg.upmap, sizes.get(pg.id, 0)) for pg in pgs)
 
     def bytes(self) -> dict[str, int]:
         """Bytes of user data by PG, seconds old, from the manager. Raises StoreError."""
