@@ -77,7 +77,10 @@ def wait_steady(agent: Agent, *, clock: Callable[[], float] = time.monotonic) ->
         status = agent.call("disturb-status", {}, timeout_s=START_S)
         dead = [load for load in status["loads"] if not load["alive"]]
         if dead:
-            raise HotbedError(f"the load {dead[0]['name']} on node {dead[0]['node']} has ended.")
+            said = dead[0].get("said") or "it said nothing"
+            raise HotbedError(
+                f"the load {dead[0]['name']} on node {dead[0]['node']} has ended: {said}"
+            )
         if status["steady"] is not False:
             return
         if clock() > deadline:

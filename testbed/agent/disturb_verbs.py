@@ -144,7 +144,7 @@ def disturb_status(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str,
     """Verb: {} -> {running, steady, hot_nodes, since, go, loads: [...]}; takes two seconds.
 
     Each load says its rate (`iops` in 4 KiB reads, over two seconds), whether it is `steady`
-    (null: cannot be told) and whether it is `alive`. The whole is steady when every load is.
+    (null: cannot be told) and whether it is `alive`, else what it `said` last. The whole is steady when every load is.
     """
     state = disturb.read_state()
     if state is None:
@@ -169,7 +169,14 @@ def look_at(shell: Shell, load: Mapping[str, Any]) -> dict[str, Any]:
         rates = rates_of(done.text)
     steady = is_steady(rates, load.get("rate_iops")) if alive else False
     iops = sum(rates) / len(rates) if rates else None
-    return dict(load) | {"alive": alive, "iops": iops, "steady": steady}
+    said = "" if alive else _last_words(shell, str(load["name"]))
+    return dict(load) | {"alive": alive, "iops": iops, "steady": steady, "said": said}
+
+
+def _last_words(shell: Shell, name: str) -> str:
+    # What a load that ended by itself left on standard error.
+    done = shell.run(["tail", "-n", "1", f"{units.UNITS}/{name}/stderr"], check=False)
+    return done.text.strip()[:200]
 
 
 def rates_of(text: str, block: int = 4096) -> list[float]:

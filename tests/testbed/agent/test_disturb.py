@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_systemd import FakeSystemdShell
 from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.errors import RemoteError, UserError
+from testbed.agent import units
 from testbed.agent.contract import UnitResult
 from testbed.agent.disturb import Disturber, follow, read_events, read_state, steps_from_json
-from testbed.agent.disturb_verbs import is_steady, rates_of
+from testbed.agent.disturb_verbs import is_steady, look_at, rates_of
 
 STEPS = [
     {"t_s": 0, "node": "osd0", "name": "load-hot-osd0", "argv": ["fio"], "rate_iops": None},
@@ -169,6 +171,25 @@ def test_a_bad_plan_is_refused(plan: Any, message: str) -> None:
 
 def test_nothing_was_ever_disturbed(tmp_path: Path) -> None:
     assert read_state(tmp_path) is None and read_events(tmp_path) == []
+
+
+def test_a_load_that_died_tells_its_last_words(tmp_path: Path) -> None:
+    load = {"node": "osd0", "name": "load-hot-osd0", "rate_iops": None}
+    with FakeSystemdShell(tmp_path) as shell:
+        units.start(shell, load["name"], ["sh", "-c", "echo no such disk >&2; exit 1"], max_s=9)
+        deadline = time.monotonic() + 5
+        while units.live(shell) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        status = look_at(shell, load)
+    assert (status["alive"], status["steady"], status["said"]) == (False, False, "no such disk")
+
+
+def test_a_load_that_runs_but_reads_nothing_is_not_steady(tmp_path: Path) -> None:
+    load = {"node": "osd0", "name": "load-hot-osd0", "rate_iops": None}
+    with FakeSystemdShell(tmp_path) as shell:
+        units.start(shell, load["name"], ["sleep", "30"], max_s=60)
+        status = look_at(shell, load)
+    assert status["alive"] and status["steady"] is not True and status["said"] == ""
 
 
 def test_rates_come_from_the_kernels_bytes() -> None:
