@@ -18,7 +18,7 @@ class Parameters:
     hot_capacity: float = number(0.35, 0.01, 1, "load of a saturated OSD relative to a calm one")
     weigh: str = choice("bytes", ("bytes", "count"), "what a PG's load is taken to follow")
     in_flight_per_osd: float = number(2.0, 0.1, 1000, "requests in flight for each OSD")
-    margin: float = number(0.5, 0, 10, "excess over break-even that one swap must bring")
+    margin: float = number(0.2, 0, 10, "excess over break-even that one swap must bring")
     max_swaps: int = integer(64, 1, 100_000, "swaps in one step")
     stall_s: float = number(1.0, 0, 60, "seconds that readers stall for each map epoch (peering)")
     stall_share: float = number(0.1, 0.001, 1, "share of the time that may be spent stalling")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from controllers.common.closed_network import throughput
 from controllers.dlr_pg.swaps import Problem, osd_loads, plan
 from controllers.registry import create, find
-from testbed.stores.contract import ClearUpmap, SwapPrimary
+from testbed.stores.contract import ClearUpmap, Observation, Osd, Pg, SwapPrimary
 from testbed.stores.fake import FakeStore
 
 HOT = {osd: 97.0 if osd < 4 else 5.0 for osd in range(8)}
@@ -182,3 +182,14 @@ def test_constant_pressures_come_to_rest(observation):
     store = FakeStore(count, 30, min(2, count), pressures=lambda _: observation.pressure)
     counts = settle(dlr_pg(theta_i=0), store, 40)
     assert sum(counts[-10:]) == 0
+
+
+def test_load_is_weighed_by_bytes_where_there_are_any():
+    """One PG with nearly all bytes is what has to leave the hot OSD, not the many empty ones."""
+    osds = tuple(Osd(i, f"n{i}") for i in range(2))
+    pgs = tuple(Pg(f"1.{n}", (0, 1), (0, 1), bytes=10**9 if n == 3 else 10**6) for n in range(8))
+    observation = Observation(0, 20, pressure={0: 97.0, 1: 3.0}, osds=osds, pgs=pgs)
+    _, actions = dlr_pg().decide(dlr_pg().initial(), observation)
+    assert list(actions) == [SwapPrimary("1.3", 1)]
+    _, actions = dlr_pg(weigh="count").decide(dlr_pg().initial(), observation)
+    assert len(actions) > 3
