@@ -9,10 +9,14 @@ kernel, so that the experiment puts the testbed back before the process ends.
 from __future__ import annotations
 
 import ctypes
+import importlib
 import json
 import os
 import signal
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -20,13 +24,14 @@ from typing import Any
 from campaigns.job import ERROR_FILE, Job, read_job
 
 _PR_SET_PDEATHSIG = 1
+_KERNEL = "python3"
 _KERNEL_START_S = 60
 
 
 class _Running:
     """What the signal handler must reach."""
 
-    client: Any = None  # the notebook client whose kernel runs
+    manager: Any = None  # of the kernel
     interrupted = False
 
 
@@ -61,57 +66,81 @@ def notebook_parameters(job: Job, folder: Path) -> dict[str, Any]:
 
 
 def _execute(job: Job, folder: Path) -> None:
-    import papermill
-    from papermill.engines import NBClientEngine, papermill_engines
-    from papermill.utils import merge_kwargs, remove_args
-
-    class Interruptible(NBClientEngine):  # type: ignore[misc]
-        """nbclient's engine, its kernel within reach of our signal handler."""
-
-        @classmethod
-        def execute_managed_notebook(
-            cls, nb_man: Any, kernel_name: str, log_output: bool = False, **kwargs: Any
-        ) -> None:
-            from papermill.clientwrap import PapermillNotebookClient
-
-            class Client(PapermillNotebookClient):  # type: ignore[misc]
-                """Starts no further cell once interrupted: an idle kernel ignores SIGINT."""
-
-                def execute_cell(self, *arguments: Any, **named: Any) -> Any:
-                    if _Running.interrupted:
-                        raise KeyboardInterrupt
-                    return super().execute_cell(*arguments, **named)
-
-            known = remove_args(
-                ["input_path", "stdout_file", "stderr_file", "start_timeout"], **kwargs
-            )
-            options = merge_kwargs(
-                known, kernel_name=kernel_name, timeout=None, startup_timeout=_KERNEL_START_S
-            )
-            _Running.client = Client(nb_man, **options)
-            _Running.client.execute()
-
-    papermill_engines.register("hotbed", Interruptible)
-    # The kernel imports this repository wherever the notebook lies.
     root = str(Path(__file__).resolve().parents[1])
-    os.environ["PYTHONPATH"] = os.pathsep.join(
-        [root, *filter(None, [os.environ.get("PYTHONPATH")])]
-    )
-    papermill.execute_notebook(
-        job.notebook,
-        str(folder / "notebook.ipynb"),
-        parameters=notebook_parameters(job, folder),
-        engine_name="hotbed",
-        kernel_name="python3",
-        progress_bar=False,
-        log_output=False,
-        cwd=root,
-    )
+    with _kernel(root) as manager:
+        # Imported while the kernel starts: each takes a second of its own.
+        _import_papermill()
+        import papermill
+        from papermill.clientwrap import PapermillNotebookClient
+        from papermill.engines import NBClientEngine, papermill_engines
+
+        class Client(PapermillNotebookClient):  # type: ignore[misc]
+            """Starts no further cell once interrupted: an idle kernel ignores SIGINT."""
+
+            def execute_cell(self, *arguments: Any, **named: Any) -> Any:
+                if _Running.interrupted:
+                    raise KeyboardInterrupt
+                return super().execute_cell(*arguments, **named)
+
+        class Engine(NBClientEngine):  # type: ignore[misc]
+            """nbclient's engine with the kernel that runs already."""
+
+            @classmethod
+            def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, **_: Any) -> None:
+                Client(nb_man, km=manager, timeout=None, startup_timeout=_KERNEL_START_S).execute()
+
+        papermill_engines.register("hotbed", Engine)
+        papermill.execute_notebook(
+            job.notebook,
+            str(folder / "notebook.ipynb"),
+            parameters=notebook_parameters(job, folder),
+            engine_name="hotbed",
+            kernel_name=_KERNEL,
+            progress_bar=False,
+            log_output=False,
+            cwd=root,
+        )
+
+
+@contextmanager
+def _kernel(root: str) -> Iterator[Any]:
+    """A kernel of our own, reached through unix sockets that nobody else can open."""
+    from jupyter_client.manager import KernelManager
+
+    # The kernel imports this repository wherever the notebook lies.
+    path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
+    with tempfile.TemporaryDirectory(prefix="hotbed-kernel-") as sockets:
+        manager = KernelManager(kernel_name=_KERNEL, transport="ipc", ip=f"{sockets}/k")
+        manager.connection_file = f"{sockets}/connection.json"
+        manager.start_kernel(
+            cwd=root,
+            env=os.environ | {"PYTHONPATH": path},
+            extra_arguments=["--HistoryManager.enabled=False"],
+        )
+        _Running.manager = manager
+        try:
+            if _Running.interrupted:
+                raise KeyboardInterrupt
+            yield manager
+        finally:
+            manager.shutdown_kernel(now=True)
+
+
+def _import_papermill() -> None:
+    """Without pyarrow, which papermill only needs to read notebooks from HDFS."""
+    absent = "pyarrow" not in sys.modules
+    if absent:
+        sys.modules["pyarrow"] = None  # type: ignore[assignment]
+    try:
+        importlib.import_module("papermill")
+    finally:
+        if absent:
+            del sys.modules["pyarrow"]
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
     _Running.interrupted = True
-    process = getattr(getattr(_Running.client, "km", None), "provisioner", None)
+    process = getattr(_Running.manager, "provisioner", None)
     pid = getattr(process, "pid", None)
     if pid is None:
         raise KeyboardInterrupt

@@ -202,7 +202,9 @@ def start(path: Path) -> subprocess.Popen[bytes]:
     )
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5))]
+)
 def test_killed_at_any_moment_it_resumes_to_the_same_set_of_runs(
     campaign_file: Callable[..., Path], seed: int
 ) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tiny_campaigns import ONE_CELL, TINY
 
+from campaigns import session
 from campaigns.campaign_file import FILES, find_campaign, load_campaign
 from campaigns.cell_parameters import CellParameters
 from campaigns.session import Request, dry_run
@@ -115,7 +116,14 @@ def test_full_and_paper_feed_every_figure(name: str) -> None:
     assert set(figures_of(campaign)) >= FIGURES | {"10", "11"}
 
 
-def test_quick_fits_its_time_and_every_full_figure_half_an_hour(tmp_path: Path) -> None:
+def _no_testbed(*_: object) -> None:
+    raise UserError("no testbed is asked by a unit test")
+
+
+def test_quick_fits_its_time_and_every_full_figure_half_an_hour(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "open_ground", _no_testbed)
     quick = dry_run(Request("dlr-quick", artifacts=tmp_path))
     assert quick.cells == 24
     assert quick.pending_s <= 16 * 60
