@@ -144,7 +144,8 @@ def disturb_status(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str,
     """Verb: {} -> {running, steady, hot_nodes, since, go, loads: [...]}; takes two seconds.
 
     Each load says its rate (`iops` in 4 KiB reads, over two seconds), whether it is `steady`
-    (null: cannot be told) and whether it is `alive`, else what it `said` last. The whole is steady when every load is.
+    (null: cannot be told) and whether it is `alive`, else what it `said` last. The whole is
+    steady when every load is.
     """
     state = disturb.read_state()
     if state is None:
