@@ -1,9 +1,9 @@
-"""Calibrates the stand-in for %iowait: one node alone, loads of 0 to 100 %.
+"""Calibrates the stand-in for %iowait: one node loaded alone, with 0 to 100 %.
 
 On the local site /proc/stat is the whole machine's, so a node's own %iowait cannot be had and the
 share of time in which some task of the node waited for I/O (io.pressure) stands in. Here both are
 read side by side while a single node is loaded: on a machine of two processors with nothing else
-on it, its /proc/stat is what the paper's nodes (two processors, section V-A) would show.
+to do, its /proc/stat is what the paper's nodes (two processors, section V-A) would show.
 
 Two kinds of reads are offered: libaio, as the paper's fio submits them, whose tasks wait only when
 the device's queue is full, and psync, blocking reads as the threads of an OSD do.
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Literal
 
 from schemas.errors import UserError
 from testbed.agent import units
+from testbed.agent.contract import Agent
 from testbed.agent.probe import cpu_ticks, some_total
 from testbed.inventory import fio_file_bytes
 from testbed.sites.contract import Progress, Testbed, silent
@@ -191,27 +192,39 @@ def calibrate(
     return levels
 
 
-def calibrate_testbed(
-    testbed: Testbed, spec: TestbedSpec, shell: Shell, progress: Progress = silent
+def calibrate_node(
+    agent: Agent,
+    testbed: Testbed,
+    spec: TestbedSpec,
+    shell: Shell,
+    progress: Progress = silent,
 ) -> list[Level]:
-    """Calibrate on a testbed of one node with a disk and no store.
+    """Calibrate on one node of a deployed testbed, whose other nodes are left idle.
+
+    Args:
+        agent: the testbed's admin node.
+        testbed: ready and deployed, so that fio and its files are on the node.
+        spec: the testbed's.
+        shell: to the node.
 
     Raises:
-        UserError: the testbed is another one, or its node has no pressure file.
+        UserError: the node has no disk or no pressure file, or something loads the testbed.
     """
-    nodes = testbed.with_role("osd")
-    if len(testbed.nodes) != 1 or len(nodes) != 1 or spec.store is not None:
-        raise UserError(
-            f"testbed {testbed.name} has {len(testbed.nodes)} nodes or a store: calibrate on a "
-            "node alone (hotbed up testbed/specs/calibrate.yaml)."
-        )
-    node = nodes[0]
+    node = testbed.node(shell.node)
+    if "osd" not in node.roles:
+        names = ", ".join(other.name for other in testbed.with_role("osd"))
+        raise UserError(f"node {node.name} has no disk of its own: calibrate on one of {names}.")
     if node.pressure_file is None:
         raise UserError(
             f"node {node.name} senses {node.signal}, which needs no calibration: only the local "
             "site's io_pressure does."
         )
-    disk = next(group.disk for group in spec.groups if group.disk is not None)
+    for other, loads in (*agent.units().items(), *agent.strays().items()):
+        raise UserError(
+            f"testbed {testbed.name} is not idle: {loads[0]} runs on node {other}; end it first."
+        )
+    disk = next(group.disk for group in spec.groups if node.name in group.node_names())
+    assert disk is not None  # the spec refuses an osd without one
     return calibrate(shell, node.pressure_file, fio_file_bytes(disk, node.name), progress=progress)
 
 

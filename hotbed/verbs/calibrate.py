@@ -18,25 +18,30 @@ def register(app: typer.Typer) -> None:
     @group.command()
     def signal(
         testbed: Annotated[
-            str | None, typer.Argument(help="A testbed of one node, no store; may be left out.")
+            str | None, typer.Argument(help="Deployed and idle; may be left out if there is one.")
+        ] = None,
+        node: Annotated[
+            str | None, typer.Option(help="The node to load; the first with an OSD by default.")
         ] = None,
         out: Annotated[Path, typer.Option(help="New folder for table and figure.")] = Path(
             "artifacts/calibration"
         ),
         as_json: JsonFlag = False,
     ) -> None:
-        """Read a node's io.pressure beside the machine's %iowait under loads of 0 to 100 %."""
+        """Read one node's io.pressure beside the machine's %iowait, loads of 0 to 100 %."""
         from hotbed.progress import progress
-        from testbed.choose import choose_ready
+        from testbed.agent.client import agent_client
+        from testbed.choose import choose_ready, select
         from testbed.deploy import spec_of
         from testbed.reach import shell_to
-        from workloads.calibrate_signal import calibrate_testbed, check_new, table, write
+        from workloads.calibrate_signal import calibrate_node, check_new, table, write
 
         check_new(out)
         _, found = choose_ready(testbed)
+        chosen = select(found, node)[0] if node else found.with_role("osd")[0]
         with progress(f"calibrate {found.name}") as report:
-            shell = shell_to(found, found.admin)
-            levels = calibrate_testbed(found, spec_of(found), shell, report)
+            shell = shell_to(found, chosen)
+            levels = calibrate_node(agent_client(found), found, spec_of(found), shell, report)
         files = write(levels, out)
         emit(levels, as_json, lambda: table(levels) + "\n".join(str(file) for file in files))
 

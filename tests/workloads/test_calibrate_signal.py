@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from fake_agent import FakeAgent
 
 from schemas.errors import UserError
 from testbed.agent.units import parse_result
+from testbed.inventory import fio_file_bytes
 from testbed.sites.contract import Node, Testbed
 from testbed.spec import load_spec
 from testbed.ssh import Completed
@@ -17,7 +19,7 @@ from workloads.calibrate_signal import (
     Counters,
     Level,
     calibrate,
-    calibrate_testbed,
+    calibrate_node,
     figure,
     frame,
     read_counters,
@@ -136,31 +138,55 @@ def test_fio_that_ends_by_itself_is_an_error(monkeypatch: pytest.MonkeyPatch) ->
         calibrate(node, PRESSURE, 2**27, sleep=node.sleep)  # type: ignore[arg-type]
 
 
-def made_of(*nodes: Node) -> Testbed:
+def testbed_of(*nodes: Node) -> Testbed:
     here = Path("/nowhere")
     return Testbed("t", "fake", nodes, here, here, here, "")
 
 
-def one(signal: str = "io_pressure") -> Node:
+def named(name: str, role: str = "osd", signal: str = "io_pressure") -> Node:
     file = PRESSURE if signal == "io_pressure" else None
-    roles = frozenset({"admin", "osd"})
-    return Node("node", "192.0.2.1", roles, "node", signal=signal, pressure_file=file)
+    return Node(name, "192.0.2.1", frozenset({role}), "osd", signal=signal, pressure_file=file)
 
 
-def test_the_spec_of_the_calibration_is_the_disk_of_the_experiment() -> None:
-    alone = load_spec(ROOT / "testbed/specs/calibrate.yaml")
-    experiment = load_spec(ROOT / "testbed/specs/dlr.yaml")
-    disks = {group.disk for group in experiment.groups if group.disk is not None}
-    assert {group.disk for group in alone.groups} == disks
+SPEC = load_spec(ROOT / "testbed/specs/dlr.yaml")
+IDLE = FakeAgent(lambda argv: (0, "", ""))
 
 
-def test_another_testbed_is_refused() -> None:
-    spec = load_spec(ROOT / "testbed/specs/calibrate.yaml")
+def refused(message: str, node: Node, agent: FakeAgent = IDLE) -> None:
     shell = Node1()
-    with pytest.raises(UserError, match="calibrate on a node alone"):
-        calibrate_testbed(made_of(one(), one()), spec, shell)  # type: ignore[arg-type]
-    with pytest.raises(UserError, match="needs no calibration"):
-        calibrate_testbed(made_of(one("iowait")), spec, shell)  # type: ignore[arg-type]
+    shell.node = node.name
+    with pytest.raises(UserError, match=message):
+        calibrate_node(agent, testbed_of(node, named("osd1")), SPEC, shell)  # type: ignore[arg-type]
+    assert shell.loads == []
+
+
+def test_a_node_without_a_disk_is_refused() -> None:
+    refused("calibrate on one of osd1", named("admin", "admin"))
+
+
+def test_a_real_machine_is_refused() -> None:
+    refused("needs no calibration", named("osd0", signal="iowait"))
+
+
+def test_a_testbed_that_is_not_idle_is_refused() -> None:
+    busy = FakeAgent(lambda argv: (0, "", ""))
+    busy.unit_start("client", "load-bench-rand", ["rados"], max_s=9)
+    refused("not idle: load-bench-rand runs on node client", named("osd0"), busy)
+
+
+def test_the_nodes_own_files_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[str, int]] = []
+
+    def record(shell: Node1, pressure: str, file_bytes: int, **_: object) -> list[Level]:
+        seen.append((pressure, file_bytes))
+        return []
+
+    monkeypatch.setattr(calibrate_signal, "calibrate", record)
+    shell = Node1()
+    shell.node = "osd1"
+    calibrate_node(IDLE, testbed_of(named("osd1")), SPEC, shell)  # type: ignore[arg-type]
+    disk = next(group.disk for group in SPEC.groups if group.disk is not None)
+    assert seen == [(PRESSURE, fio_file_bytes(disk, "osd1"))]
 
 
 def test_the_report_is_written_once(tmp_path: Path) -> None:
