@@ -190,24 +190,15 @@ def write_outcome(folder: Path, outcome: Outcome) -> None:
 @contextmanager
 def open_ceph(settings: Settings, sensing: bool) -> Iterator[Store]:
     """The testbed's Ceph, on its admin node."""
-    from testbed.agent.config import CONTROL_DIR, load_config, osd_names
+    from testbed.agent.config import CONTROL_DIR, load_config
     from testbed.agent.reach import use_control_dir
-    from testbed.agent.sense import hot_osds, open_store
-    from testbed.stores.ceph import CephStore, connect
+    from testbed.agent.sense import open_store
 
-    config = load_config()
+    # Connections of our own: systemd kills what is left of a unit, and with it a shared ssh master
+    # that everybody else's commands go through.
     if sensing:
-        # Connections of our own: systemd kills what is left of a unit, and with it a shared ssh
-        # master that everybody else's commands go through.
         use_control_dir(CONTROL_DIR / "controller")
-        store = open_store(config, settings.signal)
-    else:
-        store = CephStore(
-            connect(),
-            pools=config.pools,
-            nodes=osd_names(config),
-            hot=lambda: hot_osds(config),
-        )
+    store = open_store(load_config(), settings.signal if sensing else None)
     try:
         yield store
     finally:

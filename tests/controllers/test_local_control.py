@@ -1,0 +1,147 @@
+"""Controllers on a deployed testbed: the service, its journal, and what is left after kill -9.
+
+They take whatever deployed testbed is up and idle; they change it and put it back.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from controllers import remote
+from controllers.journal import read_journal
+from controllers.replay import replay
+from schemas.errors import HotbedError, StoreError
+from testbed.agent.client import AgentClient, agent_client
+from testbed.choose import choose_ready
+from testbed.reach import shell_to
+from testbed.ssh import Shell
+
+pytestmark = [pytest.mark.local, pytest.mark.timeout(300)]
+
+DIRS = [Path(__file__).parents[1] / "bench" / "controllers"]  # `toggle` changes every OSD each step
+UNIT = "hotbed-controller@toggle.service"
+
+
+@pytest.fixture(scope="module")
+def admin() -> Shell:
+    try:
+        _, testbed = choose_ready(None)
+        agent = agent_client(testbed)
+        if agent.units() or remote.status(agent)["running"]:
+            pytest.skip("the testbed is in use")
+    except HotbedError as error:
+        pytest.skip(f"needs one deployed testbed: {error}")
+    return shell_to(testbed, testbed.admin)
+
+
+@pytest.fixture
+def agent(admin):
+    made = AgentClient(admin)
+    yield made
+    remote.stop(made)
+
+
+def affinities(admin: Shell) -> list[float]:
+    done = admin.run(["ceph", "osd", "dump", "--format", "json"])
+    return [round(osd["primary_affinity"], 3) for osd in json.loads(done.text)["osds"]]
+
+
+def until(condition, seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come to that in time"
+        time.sleep(0.2)
+
+
+def toggled(admin: Shell) -> bool:
+    return 0.9 in affinities(admin)
+
+
+def test_a_controller_from_outside_runs_is_journalled_and_puts_back(agent, admin, tmp_path):
+    remote.start(agent, "toggle", interval_s=1.0, controllers_dirs=DIRS)
+    until(lambda: toggled(admin))
+    assert remote.status(agent)["running"] == "toggle"
+    with pytest.raises(HotbedError, match="controller toggle is running on this testbed"):
+        remote.start(agent, "dlr", interval_s=1.0)
+    stopped = remote.stop(agent)
+    assert (stopped["code"], stopped["reason"]) == (0, "stopped")
+    assert set(affinities(admin)) == {1.0}
+    journal = read_journal(remote.fetch_journal(agent, "toggle", tmp_path / "j.jsonl"))
+    assert journal.footer is not None
+    assert all(step["error"] is None for step in journal.steps)
+    found = replay(journal, DIRS)
+    assert found.equal
+    assert found.same_code
+
+
+def test_kill_9_is_healed_by_systemd(agent, admin):
+    remote.start(agent, "toggle", interval_s=1.0, controllers_dirs=DIRS)
+    until(lambda: toggled(admin))
+    admin.run(["systemctl", "kill", "--kill-who=main", "--signal=KILL", UNIT])
+    until(lambda: set(affinities(admin)) == {1.0})
+    until(lambda: remote.status(agent)["running"] is None)
+    assert not any(row["leftover"] for row in remote.status(agent)["controllers"])
+
+
+def test_kill_9_of_everything_is_healed_by_stop(agent, admin):
+    """As when the node's power is cut: ExecStopPost has no chance either."""
+    drop_in = f"/run/systemd/system/{UNIT}.d"
+    admin.run(["mkdir", "-p", drop_in])
+    admin.put(b"[Service]\nExecStopPost=\n", f"{drop_in}/no-post.conf")
+    admin.run(["systemctl", "daemon-reload"])
+    try:
+        remote.start(agent, "toggle", interval_s=1.0, controllers_dirs=DIRS)
+        until(lambda: toggled(admin))
+        # With an odd number of steps left unfinished the affinities may just be 1: look often.
+        admin.run(["systemctl", "kill", "--kill-who=all", "--signal=KILL", UNIT])
+        until(lambda: remote.status(agent)["running"] is None)
+        assert [row["leftover"] for row in remote.status(agent)["controllers"]].count(True) == 1
+        remote.stop(agent)
+        assert set(affinities(admin)) == {1.0}
+        assert not any(row["leftover"] for row in remote.status(agent)["controllers"])
+    finally:
+        admin.run(["rm", "-r", drop_in])
+        admin.run(["systemctl", "daemon-reload"])
+
+
+@pytest.mark.parametrize("name", ["default", "reweight", "upmap", "oracle", "dlr-pg", "dlr-auto"])
+def test_every_controller_runs_and_leaves_nothing(agent, admin, name):
+    before = agent.call("health")
+    remote.start(agent, name, interval_s=1.0)
+    time.sleep(3.5)
+    stopped = remote.stop(agent)
+    assert (stopped["code"], stopped["reason"]) == (0, "stopped")
+    assert stopped["steps"] >= 2
+    assert set(affinities(admin)) == {1.0}
+    assert agent.call("health")["up"] == before["up"]
+
+
+def test_an_unknown_osd_ends_it_with_a_reason(agent, admin, tmp_path):
+    folder = tmp_path / "stray"
+    folder.mkdir()
+    code = (DIRS[0] / "toggle" / "policy.py").read_text().replace("osd.id,", "osd.id + 900,")
+    (folder / "policy.py").write_text(code.replace('name = "toggle"', 'name = "stray"'))
+    remote.start(agent, "stray", interval_s=1.0, controllers_dirs=[tmp_path])
+    until(lambda: remote.status(agent)["running"] is None)
+    stopped = remote.stop(agent, "stray")
+    assert stopped["code"] == 3
+    assert "there is no osd.900" in stopped["reason"]
+    assert set(affinities(admin)) == {1.0}
+
+
+def test_a_start_that_cannot_work_says_why(agent, tmp_path):
+    folder = tmp_path / "broken"
+    folder.mkdir()
+    (folder / "policy.py").write_text(
+        "import os\n"
+        + (DIRS[0] / "toggle" / "policy.py")
+        .read_text()
+        .replace('name = "toggle"', 'name = "broken"')
+        .replace('return {"low": True}', 'raise OSError("nothing here")')
+    )
+    with pytest.raises(StoreError, match="initial\\(\\) raised OSError: nothing here"):
+        remote.start(agent, "broken", interval_s=1.0, controllers_dirs=[tmp_path])
