@@ -13,6 +13,7 @@ MB are 10^6 bytes. What cannot be had is absent.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -126,7 +127,8 @@ class Sampler:
         self._monitor, self._store = monitor, store
         self._monitor.start()
         if store is not None:
-            store.sample()
+            with contextlib.suppress(StoreError):  # it may answer by the next sample
+                store.sample()
 
     def sample(self) -> Sample:
         """Everything since the previous call."""

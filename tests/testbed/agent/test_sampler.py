@@ -81,6 +81,19 @@ def test_a_store_that_fails_leaves_the_nodes(sampling, raw):
     assert not any(name.startswith("osd.") for name in taken.values)
 
 
+def test_a_store_that_comes_back_is_sampled_again(raw, monkeypatch):
+    def gone(prefix: str) -> None:
+        raise TimeoutError(110, "timed out")
+
+    raw.before = gone
+    site = Site(dict.fromkeys("abc", counters))
+    store = StoreSampler(Connection(raw), CONFIG)
+    found = Sampler(CONFIG, Monitor(NODES, site.open), store)
+    raw.before = lambda prefix: None
+    assert found.sample().values["osd.0"]["primary_affinity"] == 1
+    assert "read_mb_s" in found.sample().values["client"]
+
+
 def test_an_osd_that_does_not_answer_is_named(sampling, raw):
     raw.perf.pop(1)
     taken = sampling[0].sample()
