@@ -138,7 +138,7 @@ def test_fio_that_ends_by_itself_is_an_error(monkeypatch: pytest.MonkeyPatch) ->
         calibrate(node, PRESSURE, 2**27, sleep=node.sleep)  # type: ignore[arg-type]
 
 
-def testbed_of(*nodes: Node) -> Testbed:
+def made_of(*nodes: Node) -> Testbed:
     here = Path("/nowhere")
     return Testbed("t", "fake", nodes, here, here, here, "")
 
@@ -156,7 +156,7 @@ def refused(message: str, node: Node, agent: FakeAgent = IDLE) -> None:
     shell = Node1()
     shell.node = node.name
     with pytest.raises(UserError, match=message):
-        calibrate_node(agent, testbed_of(node, named("osd1")), SPEC, shell)  # type: ignore[arg-type]
+        calibrate_node(agent, made_of(node, named("osd1")), SPEC, shell)  # type: ignore[arg-type]
     assert shell.loads == []
 
 
@@ -184,7 +184,7 @@ def test_the_nodes_own_files_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibrate_signal, "calibrate", record)
     shell = Node1()
     shell.node = "osd1"
-    calibrate_node(IDLE, testbed_of(named("osd1")), SPEC, shell)  # type: ignore[arg-type]
+    calibrate_node(IDLE, made_of(named("osd1")), SPEC, shell)  # type: ignore[arg-type]
     disk = next(group.disk for group in SPEC.groups if group.disk is not None)
     assert seen == [(PRESSURE, fio_file_bytes(disk, "osd1"))]
 
