@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +23,8 @@ from campaigns.session import Request, dry_run, run
 from campaigns.steps.usage import load_between
 from schemas.campaign import Limits
 from schemas.errors import UserError
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_power_is_the_half_width_of_a_paired_interval() -> None:
@@ -96,3 +100,15 @@ def test_runs_campaigns_plans_and_results_show_themselves(
         show_campaign("none", artifacts)
     with pytest.raises(UserError, match=r"holds no run\.json"):
         show_run(artifacts)
+
+
+def test_the_engine_needs_no_librados_nor_what_is_slow_to_import() -> None:
+    code = (
+        "import sys, campaigns.session, campaigns.live_ground, campaigns.steps.live; "
+        "print([m for m in ('rados', 'pandas', 'papermill', 'scipy', 'matplotlib') "
+        "if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True
+    )
+    assert done.stdout.strip() == "[]"
