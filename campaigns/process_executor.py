@@ -185,7 +185,9 @@ class ProcessExecutor:
     def _record(self, job: Job, partial: Path, why: str | None) -> Run:
         run = read_run(partial)
         error = _read_error(partial)
-        if run is not None and run.status == "done" and error is not None and why is None:
+        broke = error is not None and error[0] != "KeyboardInterrupt" and why is None
+        if run is not None and run.status == "done" and error is not None and broke:
+            # (Interrupted after its record was written, a run is as whole as any.)
             return amended(run, status="failed", reason=f"the notebook failed: {error[1]}")
         if run is not None and not (run.status == "interrupted" and why is not None):
             return run

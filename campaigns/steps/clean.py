@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
 from controllers import remote
 from schemas.errors import HotbedError
 from testbed.agent.contract import Agent
@@ -10,11 +13,25 @@ CLEAN_S = 240.0
 CACHES_S = 120.0
 
 
+def at_once(*calls: Callable[[], object]) -> None:
+    """Make independent calls side by side: each costs an ssh session and an interpreter.
+
+    Raises:
+        HotbedError: the first that failed, once all have ended.
+    """
+    with ThreadPoolExecutor(len(calls)) as pool:
+        futures = [pool.submit(call) for call in calls]
+    for future in futures:
+        future.result()
+
+
 def stop_everything(agent: Agent) -> None:
     """Stop what a killed cell may have left: controller, disturbance, recorder, load units."""
-    remote.stop(agent)
-    agent.call("disturb-stop", {}, timeout_s=CACHES_S)
-    agent.call("recorder-stop", {})
+    at_once(
+        lambda: remote.stop(agent),
+        lambda: agent.call("disturb-stop", {}, timeout_s=CACHES_S),
+        lambda: agent.call("recorder-stop", {}),
+    )
     for node, units in agent.units().items():
         for unit in units:
             agent.unit_stop(node, unit)
@@ -26,10 +43,11 @@ def refuse_strays(agent: Agent) -> None:
     Raises:
         HotbedError: names node and process.
     """
-    for node, processes in agent.strays().items():
+    strays = agent.strays()
+    for node, processes in strays.items():
         if processes:
             pid = processes[0].split()[0]
-            more = sum(len(found) for found in agent.strays().values()) - 1
+            more = sum(len(found) for found in strays.values()) - 1
             others = f" ({more} more)" if more > 0 else ""
             raise HotbedError(
                 f"node {node} runs load that is not Hotbed's: process {processes[0]!r}{others}; "

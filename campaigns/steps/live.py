@@ -6,6 +6,7 @@ import json
 import secrets
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 from campaigns.durable import write_file
 from campaigns.estimate import lead_s
@@ -163,15 +164,24 @@ class LiveServices:
         folder = self._setting.folder
         for number, text in enumerate(result.raw, start=1):
             (folder / "logs" / f"rados-bench-{number}.txt").write_text(text)
-        log = disturb.write_log(self._agent, self._plan, folder)
-        payload = {"name": self._recording, "forget": True}
-        recording = self._agent.call("recorder-fetch", payload, timeout_s=120.0)
-        lines = "".join(json.dumps(line) + "\n" for line in recording["samples"])
-        write_file(folder / "logs" / "recording.jsonl", lines)
-        remote.fetch_journal(
-            self._agent, self._setting.parameters.controller, folder / "journal.jsonl"
-        )
-        return collect(self._setting, self._testbed, result, recording["samples"], log)
+        fetched: dict[str, Any] = {}
+
+        def disturbance() -> None:
+            fetched["log"] = disturb.write_log(self._agent, self._plan, folder)
+
+        def recording() -> None:
+            payload = {"name": self._recording, "forget": True}
+            answer = self._agent.call("recorder-fetch", payload, timeout_s=120.0)
+            fetched["samples"] = answer["samples"]
+            lines = "".join(json.dumps(line) + "\n" for line in answer["samples"])
+            write_file(folder / "logs" / "recording.jsonl", lines)
+
+        def journal() -> None:
+            name = self._setting.parameters.controller
+            remote.fetch_journal(self._agent, name, folder / "journal.jsonl")
+
+        clean.at_once(disturbance, recording, journal)
+        return collect(self._setting, self._testbed, result, fetched["samples"], fetched["log"])
 
     @property
     def _pool(self) -> str:

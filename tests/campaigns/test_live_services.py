@@ -213,7 +213,11 @@ def test_a_cell_from_clean_to_summary(
         *("unit load-bench-rand", "disturb-go", "control-stop", "recorder-stop", "disturb-stop"),
         *("clean", "disturb-log", "recorder-fetch", "control-log"),
     ]
-    assert [verb for verb in agent.verbs if "prefill" not in verb] == order
+    # The first three and the last three are asked side by side.
+    asked = [verb for verb in agent.verbs if "prefill" not in verb]
+    assert asked[3:-3] == order[3:-3]
+    assert sorted(asked[:3]) == sorted(order[:3])
+    assert sorted(asked[-3:]) == sorted(order[-3:])
     started = dict(agent.asked)["control-start"]
     assert (started["interval_s"], started["seed"], started["signal"]) == (2.0, 1, "node")
     summary = summary_of(made.folder)

@@ -155,6 +155,33 @@ def test_a_process_that_dies_is_a_failed_cell(
     assert "without a record" in (found.reason or "")
 
 
+LATE = """
+import json, sys
+from pathlib import Path
+import quick_cell
+quick_cell.main()
+error = {"kind": sys.argv[2], "message": "too late"}
+(Path(sys.argv[1]) / "error.json").write_text(json.dumps(error))
+sys.exit(1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"), [("KeyboardInterrupt", "done"), ("NameError", "failed")]
+)
+def test_a_whole_run_survives_an_interruption_but_not_a_broken_notebook(
+    campaign_file: Callable[..., Path], kind: str, status: str
+) -> None:
+    path = campaign_file(grids=ONE_CELL, retries=0)
+    here = str(Path(__file__).parent)
+    code = f"import sys; sys.path[:0] = [{here!r}]\n" + LATE.replace("sys.argv[2]", repr(kind))
+    command = (sys.executable, "-c", code)
+    asked = Request(str(path), artifacts=path.parent / "artifacts")
+    run(asked, progress=Silent(), command=command)
+    (found,) = runs(path)
+    assert found.status == status
+
+
 def test_a_hanging_cell_is_ended_and_its_load_stopped(
     campaign_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
