@@ -158,12 +158,12 @@ def explain(failures: Sequence[Failure]) -> str:
     """One or two sentences: where, at what, why; alike failures of other nodes are counted."""
     first = failures[0]
     nodes = list(dict.fromkeys(f.node for f in failures if f.task == first.task))
-    alike = {f.message for f in failures if f.task == first.task}
     where = f"node {nodes[0]}" + (f" and {len(nodes) - 1} more" if len(nodes) > 1 else "")
     if first.unreachable:
         return f"{where} cannot be reached by ssh: {_sentence(first.message)}"
     task = f"{first.role}: {first.task}" if first.role else first.task
-    more = f" ({len(alike) - 1} more nodes say something else)" if len(alike) > 1 else ""
+    others = sum(f.task == first.task and f.message != first.message for f in failures)
+    more = f" ({others} more {'says' if others == 1 else 'say'} otherwise)" if others else ""
     return f'"{task}" failed on {where}{more}: {_sentence(first.message)}'
 
 

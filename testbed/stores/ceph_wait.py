@@ -12,30 +12,29 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-Ask = Callable[[str], Mapping[str, Any]]
-"""A monitor command's prefix to its JSON answer; raises OSError when it is not answered."""
+Ask = Callable[[str, str], Mapping[str, Any]]
+"""(daemon, command) to its JSON answer, daemon being ``mon`` or ``mgr``; raises OSError when it is
+not answered."""
 
 POLL_S = 0.1
 COMMAND_S = 5
 
 
-def what_is_missing(status: Mapping[str, Any], osds: int) -> str | None:
-    """What a cluster's `status` still lacks, in words; None when it serves.
+def what_is_missing(ask: Ask, osds: int) -> str | None:
+    """What a cluster still lacks, in words; None when it serves.
 
-    A manager that has just started shows the numbers of the one before until it is active itself,
-    so that these count only while `mgrmap` says that a manager is available.
+    After a restart the monitors show what the last manager told them, for as long as half a minute.
+    So placement groups are asked of the manager itself: a new one knows only what living OSDs have
+    reported to it.
     """
+    status = ask("mon", "status")
     up, inside = status["osdmap"]["num_up_osds"], status["osdmap"]["num_in_osds"]
     if up < osds or inside < osds:
         return f"{up} of {osds} OSDs are up and {inside} in"
-    if not status["mgrmap"]["available"]:
-        return "no manager is active yet"
-    pgmap = status["pgmap"]
-    clean = sum(
-        row["count"] for row in pgmap["pgs_by_state"] if row["state_name"] == "active+clean"
-    )
-    if clean < pgmap["num_pgs"]:
-        return f"{clean} of {pgmap['num_pgs']} placement groups are active+clean"
+    groups = ask("mgr", "pg stat")["pg_summary"]
+    clean = sum(row["num"] for row in groups["num_pg_by_state"] if row["name"] == "active+clean")
+    if clean < groups["num_pgs"]:
+        return f"{clean} of {groups['num_pgs']} placement groups are active+clean"
     health = status["health"]
     if health["status"] != "HEALTH_OK":
         reasons = [check["summary"]["message"] for check in health["checks"].values()]
@@ -53,9 +52,9 @@ def wait(ask: Ask, osds: int, timeout_s: float, *, clock: Callable[[], float], s
     missing: str | None = "the monitors do not answer"
     while True:
         try:
-            missing = what_is_missing(ask("status"), osds)
+            missing = what_is_missing(ask, osds)
         except OSError as error:
-            missing = f"the monitors do not answer ({error})"
+            missing = f"monitors or manager do not answer ({error})"
         if missing is None:
             return clock() - start
         if clock() - start > timeout_s:
@@ -68,7 +67,7 @@ def _asker() -> Ask:
 
     connected: list[Any] = []
 
-    def ask(prefix: str) -> Mapping[str, Any]:
+    def ask(daemon: str, prefix: str) -> Mapping[str, Any]:
         try:
             if not connected:
                 options = {"rados_mon_op_timeout": str(COMMAND_S), "client_mount_timeout": "5"}
@@ -78,7 +77,8 @@ def _asker() -> Ask:
                 cluster.connect()
                 connected.append(cluster)
             command = json.dumps({"prefix": prefix, "format": "json"})
-            code, output, message = connected[0].mon_command(command, b"", timeout=COMMAND_S)
+            call = getattr(connected[0], f"{daemon}_command")
+            code, output, message = call(command, b"", timeout=COMMAND_S)
         except rados.Error as error:  # no OSError of Python's
             raise OSError(str(error)) from error
         if code != 0:

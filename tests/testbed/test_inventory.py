@@ -1,0 +1,137 @@
+"""The inventory that Ansible gets."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pytest
+
+from schemas.errors import UserError
+from testbed.agent.config import config_from_json, config_to_json
+from testbed.inventory import agent_config, build_inventory, fio_file_bytes, osd_ids
+from testbed.sites.contract import Node, Testbed
+from testbed.spec import DiskSpec, TestbedSpec
+
+DISK = {"size": "8GiB", "scratch": "2560MiB"}
+
+
+def make_spec(**changes: object) -> TestbedSpec:
+    groups = [
+        {"name": "admin", "roles": ["admin", "mon", "mgr", "client"]},
+        {"name": "osd", "count": 3, "roles": ["osd"], "disk": DISK},
+    ]
+    return TestbedSpec.model_validate({"name": "t", "groups": groups, **changes})
+
+
+def make_testbed(spec: TestbedSpec, name: str = "t", user: str = "root") -> Testbed:
+    nodes = [
+        Node(
+            node,
+            f"10.1.0.{number}",
+            frozenset(group.roles),
+            group.name,
+            ssh_user=user,
+            ssh_port=2200 + number,
+            devices={"osd": "/dev/x2", "scratch": "/dev/x1"} if group.disk else {},
+            signal="io_pressure",
+            pressure_file="/p",
+            memory_bytes=group.memory,
+        )
+        for number, (group, node) in enumerate(
+            (group, node) for group in spec.groups for node in group.node_names()
+        )
+    ]
+    keys = Path("/keys")
+    return Testbed(name, "site", tuple(nodes), keys / "k", keys / "known", Path("/d"), "h")
+
+
+def test_groups_are_ceph_ansibles_and_hold_the_right_nodes() -> None:
+    spec = make_spec()
+    children = build_inventory(make_testbed(spec), spec)["all"]["children"]
+    hosts = {group: sorted(body["hosts"]) for group, body in children.items()}
+    assert hosts == {
+        "mons": ["admin"],
+        "mgrs": ["admin"],
+        "osds": ["osd0", "osd1", "osd2"],
+        "rgws": [],
+        "clients": ["admin"],
+        "admins": ["admin"],
+    }
+
+
+def test_every_osd_has_its_device_number_and_lasting_identity() -> None:
+    spec = make_spec()
+    hosts = build_inventory(make_testbed(spec), spec)["all"]["hosts"]
+    again = build_inventory(make_testbed(spec), spec)["all"]["hosts"]
+    other = build_inventory(make_testbed(spec, "u"), spec)["all"]["hosts"]
+    found = [hosts[f"osd{number}"]["hotbed_osd"] for number in range(3)]
+    assert [osd["id"] for osd in found] == [0, 1, 2]
+    assert len({uuid.UUID(osd["uuid"]) for osd in found}) == 3
+    assert hosts == again
+    assert other["osd0"]["hotbed_osd"]["uuid"] != found[0]["uuid"]
+    assert hosts["osd1"]["hotbed_osd_device"] == "/dev/x2"
+    assert hosts["osd1"]["hotbed_scratch_device"] == "/dev/x1"
+    assert "hotbed_osd" not in hosts["admin"]
+
+
+def test_ssh_checks_host_keys_and_reads_nothing_of_the_users() -> None:
+    spec = make_spec()
+    inventory = build_inventory(make_testbed(spec, user="cc"), spec)["all"]
+    arguments = inventory["vars"]["ansible_ssh_common_args"]
+    assert "StrictHostKeyChecking=yes" in arguments
+    assert "UserKnownHostsFile=/keys/known" in arguments
+    assert arguments.startswith("-F none")
+    assert inventory["hosts"]["osd2"]["ansible_port"] == 2203
+    assert inventory["hosts"]["osd2"]["ansible_become"] is True
+    assert inventory["vars"]["ansible_python_interpreter"] == "/usr/bin/python3"
+
+
+def test_pools_settings_and_objectstore_come_from_the_spec() -> None:
+    store = {
+        "objectstore": "filestore",
+        "pools": [{"name": "a", "pg_num": 8, "size": 3, "min_size": 2}],
+        "config": {"osd": {"osd_max_backfills": 4}},
+    }
+    spec = make_spec(store=store)
+    variables = build_inventory(make_testbed(spec), spec)["all"]["vars"]
+    assert variables["hotbed_objectstore"] == "filestore"
+    assert variables["ceph_pools"] == [{"name": "a", "pg_num": 8, "size": 3, "min_size": 2}]
+    assert variables["ceph_settings"] == {"osd": {"osd_max_backfills": 4}}
+
+
+def test_a_spec_without_a_store_cannot_be_deployed() -> None:
+    spec = make_spec(store=None)
+    with pytest.raises(UserError, match="nothing to deploy"):
+        build_inventory(make_testbed(spec), spec)
+
+
+def test_an_osd_node_without_device_is_named() -> None:
+    spec = make_spec()
+    testbed = make_testbed(spec)
+    bare = [
+        Node(node.name, node.address, node.roles, node.group, devices={}) for node in testbed.nodes
+    ]
+    without = Testbed("t", "site", tuple(bare), Path("k"), Path("h"), Path("d"), "x")
+    with pytest.raises(UserError, match="node osd0 has the role osd"):
+        build_inventory(without, spec)
+
+
+def test_fio_files_are_five_percent_of_the_disk_each() -> None:
+    assert fio_file_bytes(DiskSpec(size=40 * 2**30, scratch=9 * 2**30), "n") == 2 * 2**30
+    assert fio_file_bytes(DiskSpec.model_validate(DISK), "n") == 409 * 2**20
+
+
+def test_scratch_too_small_for_fio_says_how_much_is_needed() -> None:
+    with pytest.raises(UserError, match=r"node n: .* at least \d+ MiB"):
+        fio_file_bytes(DiskSpec(size=8 * 2**30, scratch=2**30), "n")
+
+
+def test_the_admin_node_learns_nodes_and_osd_numbers() -> None:
+    spec = make_spec()
+    testbed = make_testbed(spec)
+    config = agent_config(testbed, spec)
+    assert osd_ids(testbed) == {"osd0": 0, "osd1": 1, "osd2": 2}
+    assert [node.osds for node in config.nodes] == [(), (0,), (1,), (2,)]
+    assert config.pools == ("bench",)
+    assert config_from_json(config_to_json(config)) == config

@@ -1,0 +1,124 @@
+"""What people are told of a playbook, on events that ansible-runner 2.4 really sent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.deploy import PLAYBOOKS
+from testbed.playbook_events import (
+    SECONDS,
+    Failure,
+    Tracker,
+    explain,
+    message_of,
+    playbook_tasks,
+)
+
+Events = list[dict[str, Any]]
+
+
+@pytest.fixture
+def recorded(root: Path) -> Callable[[str], Events]:
+    folder = root / "tests" / "data" / "ansible-events"
+    return lambda name: [
+        json.loads(line) for line in (folder / f"{name}.jsonl").read_text().splitlines()
+    ]
+
+
+def follow(events: Events, tasks: list[str]) -> tuple[Tracker, list[tuple[str, float]]]:
+    tracker = Tracker(tasks)
+    return tracker, [(tracker.phase, tracker.share) for e in events if tracker.follow(e)]
+
+
+def test_a_failed_command_is_told_by_node_task_and_its_own_last_words(
+    recorded: Callable[[str], Events],
+) -> None:
+    tracker, _ = follow(recorded("failing"), [])
+    said = explain(tracker.failures)
+    assert said == (
+        '"ceph: Make the OSDs\' stores" failed on node osd0 and 2 more: '
+        "ceph-osd --mkfs failed: (28) No space left on device."
+    )
+    assert {failure.node for failure in tracker.failures} == {"osd0", "osd1", "admin"}
+
+
+def test_a_hidden_result_stays_hidden(recorded: Callable[[str], Events]) -> None:
+    tracker, _ = follow(recorded("secret"), [])
+    said = explain(tracker.failures)
+    assert "may hold secrets" in said
+    assert "AQDsecret" not in said
+    assert all("AQDsecret" not in json.dumps(event) for event in recorded("secret"))
+
+
+def test_an_unreachable_node_is_named(recorded: Callable[[str], Events]) -> None:
+    tracker, _ = follow(recorded("gone"), [])
+    assert tracker.failures[0].unreachable
+    said = explain(tracker.failures)
+    assert said.startswith("node gone cannot be reached by ssh: ")
+    assert "Connection refused" in said
+    assert "\n" not in said
+
+
+def test_an_ignored_failure_is_none_and_changes_are_counted(
+    recorded: Callable[[str], Events],
+) -> None:
+    tracker, steps = follow(recorded("good"), ["Make the state directory", "Keep the clock"])
+    assert tracker.failures == []
+    assert tracker.changed == {"osd0": 1, "osd1": 1}
+    assert steps == [
+        ("Make the state directory", 0.0),
+        ("Keep the clock", 0.5),
+        ("Keep the clock", 1.0),
+    ]
+
+
+def test_progress_never_falls_and_skips_tasks_that_did_not_run(
+    recorded: Callable[[str], Events],
+) -> None:
+    tasks = ["Write ceph.conf", "Another one", "Make the OSDs' stores", "Start the OSDs"]
+    _, steps = follow(recorded("failing"), tasks)
+    shares = [share for _, share in steps]
+    assert shares == sorted(shares)
+    assert steps[0][0] == "ceph: Write ceph.conf"
+    assert 0 < steps[1][1] < 1
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        ({"msg": "Disk is too small."}, "Disk is too small."),
+        ({"msg": "non-zero return code", "stderr": "a\nlast words\n\n"}, "last words"),
+        ({"msg": "non-zero return code", "stdout": "only this"}, "only this"),
+        ({"msg": "MODULE FAILURE: x", "module_stderr": "KeyError: 'x'"}, "KeyError: 'x'"),
+        ({}, "it gave no reason"),
+        ({"msg": "two\n lines"}, "two lines"),
+    ],
+)
+def test_the_line_that_says_why(result: dict[str, Any], said: str) -> None:
+    assert message_of(result) == said
+
+
+def test_a_wall_of_text_is_cut() -> None:
+    assert len(message_of({"msg": "x" * 5000})) == 400
+
+
+def test_nodes_that_say_something_else_are_counted() -> None:
+    failures = [Failure("a", "r", "t", "one"), Failure("b", "r", "t", "two")]
+    assert explain(failures) == '"r: t" failed on node a and 1 more (1 more says otherwise): one.'
+
+
+@pytest.mark.parametrize("playbook", ["site.yml", "remove.yml"])
+def test_the_real_playbooks_tasks_are_known_before_they_run(playbook: str) -> None:
+    tasks = playbook_tasks(PLAYBOOKS / playbook)
+    assert tasks
+    assert all(tasks)
+
+
+def test_expected_times_are_of_tasks_that_exist() -> None:
+    tasks = playbook_tasks(PLAYBOOKS / "site.yml") + playbook_tasks(PLAYBOOKS / "remove.yml")
+    assert set(SECONDS) <= set(tasks)
