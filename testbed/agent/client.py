@@ -32,10 +32,7 @@ class AgentClient:
             [PROGRAM, verb], input=_request(payload), timeout_s=timeout_s, check=False
         )
         if done.returncode == _NOT_FOUND:
-            raise UserError(
-                f"node {self._shell.node} has no {PROGRAM}: deploy the testbed first "
-                "(hotbed deploy)."
-            )
+            raise self._not_deployed()
         lines = done.stdout.splitlines()
         if not lines:
             words = done.stderr.decode(errors="replace").strip().splitlines()
@@ -57,14 +54,20 @@ class AgentClient:
             for line in process.stdout:
                 yield result_of(verb, line)
             code = process.wait()
+            if code == _NOT_FOUND:
+                raise self._not_deployed()
             if code != 0:
                 raise RemoteError(
-                    f"hotbed-agent {verb} on node {self._shell.node} ended with {code}: the node "
-                    "is down or the testbed is not deployed.",
+                    f"hotbed-agent {verb} ended with {code}: node {self._shell.node} is down.",
                     retry=True,
                 )
         finally:
             _end(process)
+
+    def _not_deployed(self) -> UserError:
+        return UserError(
+            f"node {self._shell.node} has no {PROGRAM}: deploy the testbed first (hotbed deploy)."
+        )
 
     def unit_start(self, node: str, name: str, argv: Sequence[str], *, max_s: float) -> None:
         """See `Agent.unit_start`."""

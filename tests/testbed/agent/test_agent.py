@@ -193,6 +193,8 @@ def test_client_streams_and_ends_what_it_started():
 def test_client_stream_of_a_dead_node_is_a_remote_error():
     with pytest.raises(RemoteError, match="ended with 3"):
         list(AgentClient(PipeShell("exit 3")).stream("top"))
+    with pytest.raises(UserError, match="hotbed deploy"):
+        list(AgentClient(PipeShell("exit 127")).stream("top"))
 
 
 def test_bundle_is_the_same_bytes_and_runs_by_itself(tmp_path):
