@@ -90,7 +90,6 @@ class Container:
         if not unified:
             command.append("systemd.unified_cgroup_hierarchy=0")
             command.append("systemd.legacy_systemd_cgroup_controller=1")
-        self.pid_file.unlink(missing_ok=True)
         detach(
             command,
             procs=procs,

@@ -78,7 +78,6 @@ class Disk:
         command += ["--mount", str(self.mount), "--control", str(self.control)]
         command += ["--pid-file", str(self.pid_file)]
         log, starter = self.folder / "queuedisk.log", self.folder / "starter.pid"
-        starter.unlink(missing_ok=True)
         detach(command, procs=procs, pid_file=starter, log=log)
 
         def served_or_dead() -> bool:

@@ -10,12 +10,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from testbed.sites.contract import SiteError
-from testbed.sites.local.tools import ENVIRONMENT
+from testbed.sites.local.tools import ENVIRONMENT, wait_until
 
+_START_S = 10.0
 # $1 = file for the process id, then cgroup.procs files, then -- and the command.
 _JOIN = """
-echo $$ > "$1"; shift
+pid_file=$1; shift
 while [ "$1" != -- ]; do echo $$ > "$1" || exit 97; shift; done
+echo $$ > "$pid_file.new" && mv "$pid_file.new" "$pid_file"
 shift; exec "$@"
 """
 
@@ -32,9 +34,13 @@ def detach(
 
     Args:
         procs: cgroup.procs files to join first.
-        pid_file: where its process id is written.
+        pid_file: where its process id is written, when it is inside its groups.
         log: its output is appended there.
+
+    Raises:
+        SiteError: it could not be started, or could not join its groups.
     """
+    pid_file.unlink(missing_ok=True)
     with log.open("ab") as output:
         done = subprocess.run(
             ["setsid", "--fork", "sh", "-c", _JOIN, "hotbed", str(pid_file)]
@@ -47,7 +53,8 @@ def detach(
             timeout=10,
             check=False,
         )
-    if done.returncode != 0:
+    # setsid does not wait for what it starts.
+    if done.returncode != 0 or not wait_until(pid_file.exists, _START_S):
         raise SiteError(f"{argv[0]} could not be started; see {log}")
 
 
