@@ -12,7 +12,7 @@ from testbed.sites.local.process import alive, detach, read_pid
 from testbed.sites.local.tools import mounts_under, run, write
 
 PRESSURE_FOLDER = "/opt/hotbed-site/cgroup"
-"""Where a node sees its own control group, read-only."""
+"""Where a node sees its own control group."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,15 @@ class Container:
         ssh = self.root / "root" / ".ssh"
         ssh.mkdir(exist_ok=True)
         ssh.chmod(0o700)
-        write(ssh / "authorized_keys", f"{authorized}\n", 0o600)
+        keys = ssh / "authorized_keys"
+        owner = authorized.split()[-1]
+        # A node that starts again keeps the keys that were let in since, the admin node's above all.
+        others = [
+            line
+            for line in (keys.read_text().splitlines() if keys.exists() else ())
+            if line.split()[-1:] != [owner]
+        ]
+        write(keys, "\n".join([authorized, *others]) + "\n", 0o600)
 
     def start(
         self,
