@@ -1,0 +1,24 @@
+"""Loads a role's script as a module: it is no part of a package, for it runs on standard input."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+
+@pytest.fixture
+def script(root: Path) -> Callable[[str, str], ModuleType]:
+    def load(role: str, name: str) -> ModuleType:
+        path = root / "playbooks" / "roles" / role / "files" / f"{name}.py"
+        spec = importlib.util.spec_from_file_location(f"role_{role}_{name}", path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    return load

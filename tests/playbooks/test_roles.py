@@ -1,0 +1,101 @@
+"""House rules of the roles that ansible-lint does not know."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROLES = sorted(path.name for path in (Path(__file__).parents[2] / "playbooks/roles").iterdir())
+# Made by tasks or by Ansible, or private to a script's parameters: nothing for a caller to set.
+INNER = re.compile(r"^(ceph_(first|other|started|registered|osd_made|pools_made)$)")
+FLOW = {"block", "rescue", "always"}
+
+
+def load(path: Path) -> Any:
+    return yaml.safe_load(path.read_text())
+
+
+def tasks_of(role: Path) -> list[dict[str, Any]]:
+    files = [*(role / "tasks").glob("*.yml"), *(role / "handlers").glob("*.yml")]
+    return [task for file in files for task in load(file)]
+
+
+def registered(role: Path) -> set[str]:
+    names = {task["register"] for task in tasks_of(role) if "register" in task}
+    for task in tasks_of(role):
+        names |= set(task.get("vars", {})) | set(task.get("ansible.builtin.set_fact", {}))
+    return names
+
+
+def documented(role: Path) -> dict[str, Any]:
+    specs = load(role / "meta" / "argument_specs.yml")["argument_specs"]
+    return {name: body for spec in specs.values() for name, body in spec["options"].items()}
+
+
+@pytest.fixture(params=ROLES)
+def role(request: pytest.FixtureRequest, root: Path) -> Path:
+    return root / "playbooks" / "roles" / str(request.param)
+
+
+def test_every_argument_is_described_and_typed(role: Path) -> None:
+    for name, body in documented(role).items():
+        assert body.get("description"), name
+        assert body.get("type"), name
+
+
+def test_every_default_is_an_argument_or_inner(role: Path) -> None:
+    defaults = set(load(role / "defaults" / "main.yml"))
+    text = (role / "defaults" / "main.yml").read_text()
+    inner = text.split("# What the role's scripts get; nothing here is meant to be set.")
+    hidden = set(yaml.safe_load(inner[1])) if len(inner) == 2 else set()
+    missing = defaults - set(documented(role)) - hidden
+    assert not missing, f"{role.name}: not in argument_specs: {sorted(missing)}"
+
+
+def test_every_variable_used_has_an_origin(role: Path) -> None:
+    known = set(load(role / "defaults" / "main.yml")) | set(documented(role)) | registered(role)
+    known |= {"validate_report"} | {f"hotbed_{name}" for name in ("fsid", "scratch_path")}
+    text = "\n".join(
+        re.sub(r"(?m)^ *#.*$|name: .*$", "", path.read_text())
+        for folder in ("tasks", "templates", "defaults", "handlers")
+        for path in (role / folder).glob("*")
+    )
+    prefixes = "|".join(ROLES)
+    # Not keys of mappings, strings, or what comes after a dot.
+    word = rf"(?<![\w./'-])(?:(?:{prefixes})_[a-z_]+|hotbed_[a-z_]+)\b(?!\s*:)"
+    used = set(re.findall(word, text))
+    inventory = {
+        *("hotbed_address", "hotbed_osd", "hotbed_osd_device", "hotbed_scratch_device"),
+        *("hotbed_fio_file_bytes", "hotbed_memory_bytes", "hotbed_scratch_label"),
+        *("hotbed_objectstore", "hotbed_scratch_path", "hotbed_fsid"),
+    }
+    unknown = {name for name in used if name not in known | inventory and not INNER.match(name)}
+    assert not unknown, f"{role.name}: {sorted(unknown)}"
+
+
+def test_only_builtin_modules(role: Path) -> None:
+    words = {
+        *("name", "when", "register", "changed_when", "failed_when", "no_log", "vars", "loop"),
+        *("notify", "run_once", "environment"),
+    }
+    for task in tasks_of(role):
+        modules = set(task) - words
+        assert len(modules) == 1, task["name"]
+        assert modules.pop().startswith("ansible.builtin."), task["name"]
+
+
+def test_tasks_that_handle_keys_log_nothing(root: Path) -> None:
+    for role in ROLES:
+        for task in tasks_of(root / "playbooks" / "roles" / role):
+            body = yaml.safe_dump(task)
+            if re.search(r"ceph_keys|'keys'|ceph_monitor_command|ceph_register ", body):
+                assert task.get("no_log") is True, task["name"]
+
+
+def test_no_task_asks_which_site_it_is_on(root: Path) -> None:
+    for path in (root / "playbooks").rglob("*.yml"):
+        assert not re.search(r"hotbed_site|\bnspawn\b|chameleon", path.read_text()), path

@@ -1,0 +1,182 @@
+"""Deploys a small Ceph on three nodes of this machine: again, stopped, removed, deployed anew."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from testbed import reach
+from testbed.deploy import LOG, DeployError, RefusedError, deploy, remove, save_spec
+from testbed.lifecycle import start_store, stop_store, wait_healthy
+from testbed.sites.contract import SnapshotSite, Testbed
+from testbed.sites.local import LocalSite
+from testbed.sites.local.names import Places
+from testbed.spec import TestbedSpec
+
+pytestmark = [pytest.mark.local, pytest.mark.timeout(300)]
+
+DISK = {"size": "2GiB", "scratch": "512MiB"}
+SPEC = TestbedSpec.model_validate(
+    {
+        "name": "deploy-test",
+        "groups": [
+            {
+                "name": "admin",
+                "roles": ["admin", "mon", "mgr", "client"],
+                "cpus": 1.5,
+                "memory": "2GiB",
+            },
+            {"name": "osd", "count": 2, "roles": ["osd"], "cpus": 1, "disk": DISK},
+        ],
+        "store": {"pools": [{"name": "bench", "pg_num": 16}]},
+    }
+)
+
+
+def run(testbed: Testbed, node: str, command: str) -> str:
+    return reach.shell_to(testbed, testbed.node(node)).run(["sh", "-c", command]).text
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[LocalSite]:
+    from pathlib import Path
+
+    found = LocalSite(
+        places=Places(Path("/var/lib/hotbed-tests-deploy"), Places.of_environment().cache)
+    )
+    found.release(SPEC.name)
+    yield found
+    found.release(SPEC.name)
+
+
+@pytest.fixture(scope="module")
+def bare(site: LocalSite) -> Testbed:
+    testbed = site.provision(SPEC)
+    save_spec(testbed, SPEC)
+    return testbed
+
+
+@pytest.fixture(scope="module")
+def deployed(site: LocalSite, bare: Testbed) -> Testbed:
+    changed = deploy(bare, SPEC, site=site)
+    assert all(changed[node.name] > 0 for node in bare.nodes)
+    return bare
+
+
+def test_a_device_in_use_is_refused_before_anything_changes(bare: Testbed) -> None:
+    run(bare, "osd1", "mkfs.ext4 -q -F /dev/hotbed/osd && mount /dev/hotbed/osd /mnt")
+    with pytest.raises(RefusedError, match=r"of node osd1 is mounted at /mnt"):
+        deploy(bare, SPEC)
+    run(bare, "osd1", "umount /mnt")
+    with pytest.raises(RefusedError, match=r"of node osd1 holds an ext2/3/4 file system"):
+        deploy(bare, SPEC)
+    run(bare, "osd1", "wipefs -q -a /dev/hotbed/osd")
+    assert run(bare, "osd0", "ls /etc/ceph").split() == ["rbdmap"]
+
+
+def test_deployed_it_serves_and_a_second_run_changes_nothing(
+    site: LocalSite, deployed: Testbed
+) -> None:
+    assert run(deployed, "admin", "ceph health").strip() == "HEALTH_OK"
+    assert deploy(deployed, SPEC, site=site) == dict.fromkeys(("admin", "osd0", "osd1"), 0)
+    log = (deployed.directory / LOG).read_text()
+    secret = run(deployed, "admin", "ceph auth get-key client.admin").strip()
+    osd_secret = run(deployed, "admin", "ceph auth get-key osd.0").strip()
+    everything = subprocess.run(
+        ["grep", "-rlF", "-e", secret, "-e", osd_secret, str(deployed.directory / "ansible")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert everything.stdout == ""
+    assert secret not in log
+
+
+def test_keys_are_needed(deployed: Testbed) -> None:
+    said = run(deployed, "osd0", "timeout 20 ceph --name client.nobody health 2>&1 || echo refused")
+    assert "refused" in said
+
+
+def test_fio_reuses_its_files(deployed: Testbed) -> None:
+    folder = "/var/lib/hotbed/scratch/fio"
+    before = run(deployed, "osd0", f"stat -c '%n %s %i %Y' {folder}/hot.*")
+    assert len(before.splitlines()) == 4
+    fio = (
+        f"fio --name=hot --directory={folder} --numjobs=4 --rw=randread --bs=4k --direct=1 "
+        "--ioengine=libaio --iodepth=16 --time_based --runtime=1 --size=102M --allow_file_create=0"
+    )
+    assert "err= 0" in run(deployed, "osd0", fio)
+    assert run(deployed, "osd0", f"stat -c '%n %s %i %Y' {folder}/hot.*") == before
+
+
+def test_the_admin_node_knows_the_testbed_and_reaches_it(deployed: Testbed) -> None:
+    assert '"ok": true' in run(deployed, "admin", "hotbed-agent units </dev/null")
+
+
+def test_stopped_started_and_back_from_a_snapshot(site: LocalSite, deployed: Testbed) -> None:
+    stop_store(deployed)
+    assert run(deployed, "osd0", "pgrep -c ceph-osd || true").strip() == "0"
+    assert isinstance(site, SnapshotSite)
+    site.snapshot(deployed.name, "deployed")
+    start_store(deployed)
+    run(deployed, "admin", "ceph osd pool create scribble 1 && ceph osd primary-affinity 0 0.5")
+    start = time.monotonic()
+    site.restore(deployed.name, "deployed")
+    wait_healthy(deployed)
+    assert time.monotonic() - start < 15
+    assert run(deployed, "admin", "rados lspools").split() == ["bench"]
+
+
+def test_an_unreachable_node_is_named(deployed: Testbed) -> None:
+    nodes = tuple(
+        dataclasses.replace(node, ssh_port=1) if node.name == "osd1" else node
+        for node in deployed.nodes
+    )
+    with pytest.raises(DeployError, match="node osd1 cannot be reached by ssh"):
+        deploy(dataclasses.replace(deployed, nodes=nodes), SPEC)
+
+
+def test_interrupted_it_ends_its_processes_and_can_go_on(deployed: Testbed) -> None:
+    code = (
+        "import sys; from pathlib import Path; from testbed.sites.local import LocalSite;"
+        "from testbed.sites.local.names import Places; from testbed.deploy import deploy, spec_of;"
+        f"t = LocalSite(places=Places(Path({str(deployed.directory.parents[1])!r}),"
+        f"Places.of_environment().cache)).find({deployed.name!r});"
+        "deploy(t, spec_of(t), lambda phase, share: print(phase, flush=True))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if "ceph: Write ceph.conf" in line:
+            break
+    os.kill(process.pid, signal.SIGINT)
+    process.stdout.read()
+    assert process.wait(timeout=40) != 0
+    mark = str(deployed.directory / "ansible")
+    left = subprocess.run(["pgrep", "-f", mark], capture_output=True, text=True, check=False)
+    assert left.stdout == ""
+
+
+def test_removed_nothing_is_left_and_it_can_be_deployed_again(
+    site: LocalSite, deployed: Testbed
+) -> None:
+    assert sum(remove(deployed, SPEC).values()) == 3
+    for node in ("admin", "osd0", "osd1"):
+        left = run(
+            deployed,
+            node,
+            "ls -d /etc/ceph/* /etc/hotbed /opt/hotbed /var/lib/hotbed /var/lib/ceph/*/ceph-* "
+            "/etc/systemd/system/*hotbed* /etc/systemd/system/ceph-*@.service.d 2>/dev/null; "
+            "pgrep -a ceph; grep -s hotbed /etc/hosts; true",
+        )
+        assert left.split() == ["/etc/ceph/rbdmap"]
+    assert sum(remove(deployed, SPEC).values()) == 0
+    deploy(deployed, SPEC, site=site)
+    assert run(deployed, "admin", "ceph health").strip() == "HEALTH_OK"
