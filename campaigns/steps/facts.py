@@ -7,6 +7,7 @@ from typing import Any
 from campaigns.services import Facts
 from schemas.errors import HotbedError, UserError
 from testbed.agent import bundle
+from testbed.agent.client import agent_client
 from testbed.agent.contract import AGENT_ROOT, Agent
 from testbed.deploy import spec_of
 from testbed.lifecycle import wait_healthy
@@ -19,9 +20,19 @@ SERVES_S = 30.0
 
 
 def read_facts(site: Site, testbed: Testbed, agent: Agent) -> Facts:
-    """Asked of the nodes, through the admin node."""
+    """Asked of the nodes, through the admin node.
+
+    Raises:
+        HotbedError: a node cannot be reached.
+    """
     versions = agent.call("versions", {}, timeout_s=FACTS_S)
     hosts = agent.call("facts", {}, timeout_s=FACTS_S)
+    for host in hosts.values():
+        if "error" in host:
+            raise HotbedError(
+                f"the admin node does not reach the others: {host['error'].rstrip('.')}; repair "
+                f"the testbed with `hotbed up SPEC` and `hotbed deploy {testbed.name}`."
+            )
     signals = sorted({node.signal for node in testbed.with_role("osd")})
     return Facts(
         site=site.kind,
@@ -54,6 +65,7 @@ def deployed(testbed: Testbed) -> bool:
     """Whether the testbed has a store that serves, and our present code on its admin node."""
     try:
         require_current(testbed)
+        agent_client(testbed).strays()  # the admin node reaches the others
         wait_healthy(testbed, timeout_s=SERVES_S)
     except HotbedError:
         return False

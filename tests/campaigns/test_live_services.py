@@ -15,6 +15,7 @@ from campaigns.services import CellSetting, Facts, Services
 from campaigns.steps import clean as clean_step
 from campaigns.steps import disturb, live
 from campaigns.steps import snapshot as snapshot_step
+from campaigns.steps.facts import read_facts
 from campaigns.steps.live import LiveServices
 from campaigns.steps.snapshot import Contents, Snapshots
 from schemas.errors import HotbedError
@@ -343,3 +344,15 @@ def test_a_load_outlives_a_lost_engine_by_minutes_at_most(
     asked = dict(agent.asked)["disturb-start"]
     assert asked["max_s"] == 2 * 2 + 2 * 24 + live.SLACK_S
     assert asked["wait_for_go"]
+
+
+def test_a_node_that_the_admin_node_cannot_reach_is_told_before_anything_starts(
+    site: FakeSite, testbed: Testbed
+) -> None:
+    agent = ScriptedAgent()
+    agent.on_versions = lambda given: {"ceph": "16"}  # type: ignore[attr-defined]
+    agent.on_facts = lambda given: {"osd0": {"error": "no key."}}  # type: ignore[attr-defined]
+    with pytest.raises(HotbedError, match="does not reach the others: no key; .*hotbed deploy dlr"):
+        read_facts(site, testbed, agent)
+    agent.on_facts = lambda given: {"osd0": {"osds": [0, 1]}}  # type: ignore[attr-defined]
+    assert read_facts(site, testbed, agent).osd_count == 2
