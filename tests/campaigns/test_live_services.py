@@ -352,7 +352,9 @@ def test_a_node_that_the_admin_node_cannot_reach_is_told_before_anything_starts(
     agent = ScriptedAgent()
     agent.on_versions = lambda given: {"ceph": "16"}  # type: ignore[attr-defined]
     agent.on_facts = lambda given: {"osd0": {"error": "no key."}}  # type: ignore[attr-defined]
-    with pytest.raises(HotbedError, match="does not reach the others: no key; .*hotbed deploy dlr"):
+    with pytest.raises(
+        HotbedError, match=r"does not reach the others: no key; .*hotbed deploy dlr"
+    ):
         read_facts(site, testbed, agent)
     agent.on_facts = lambda given: {"osd0": {"osds": [0, 1]}}  # type: ignore[attr-defined]
     assert read_facts(site, testbed, agent).osd_count == 2
