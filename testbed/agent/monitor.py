@@ -24,6 +24,7 @@ from testbed.agent.samples import Counters, Rates, parse, rates
 
 TIMEOUT_S = 2.0
 OPEN_TIMEOUT_S = 10.0
+RETRY_S = 15.0  # the longest wait before a node that stays away is tried again
 _READ = 65536
 _LONGEST = 1 << 20  # a channel that sends more without a line's end is not a probe
 
@@ -115,6 +116,9 @@ class _Link:
     buffer: bytes = b""
     last: Counters | None = None
     waiting: bool = False
+    failures: int = 0  # opened in vain, in a row
+    retry_at: float = 0.0
+    why: str = ""  # the last failure
 
 
 @dataclass(frozen=True)
@@ -192,15 +196,16 @@ class Monitor:
         """Send a request, opening the channel where needed; why not, or an empty string."""
         stuck = time.monotonic() - link.opened_at > max(OPEN_TIMEOUT_S, timeout_s)
         if link.channel is not None and not link.greeted and stuck:
-            self._drop(link)
+            self._fail(link, "did not answer since its channel was opened")
+        if link.channel is None and time.monotonic() < link.retry_at:
+            return link.why
         try:
             if link.channel is None:
                 link.channel = self._open(link.node)
                 link.opened_at, link.greeted, link.buffer = time.monotonic(), False, b""
             link.channel.send(b"%d\n" % self._seq)
         except (OSError, HotbedError) as error:
-            self._drop(link)
-            return f"cannot be reached: {error}"
+            return self._fail(link, f"cannot be reached: {error}")
         link.waiting = True
         return ""
 
@@ -215,7 +220,7 @@ class Monitor:
                 if not link.waiting:
                     selector.unregister(key.fileobj)
                 if why:
-                    self._drop(link)
+                    self._fail(link, why)
         return lost
 
     def _receive(self, link: _Link) -> str:
@@ -228,7 +233,7 @@ class Monitor:
             return f"cannot be read: {error}"
         if not data:
             link.waiting = False
-            return "its probe ended: the node is down, or has no python3"
+            return "its probe ended: the node is down, refuses our ssh key or has no python3"
         link.buffer += data
         *lines, link.buffer = link.buffer.split(b"\n")
         for line in lines:
@@ -237,13 +242,22 @@ class Monitor:
             except ValueError as error:
                 link.waiting = False
                 return f"answered garbage: {error}"
-            link.greeted = True
+            link.greeted, link.failures = True, 0
             if counters.seq == self._seq:
                 link.last, link.waiting = counters, False
         if len(link.buffer) > _LONGEST:
             link.waiting = False
             return "answered garbage: a line without end"
         return ""
+
+    def _fail(self, link: _Link, why: str) -> str:
+        """Give a channel up. The first time it is opened again at once; a node that stays away is
+        tried less and less often: eight ssh in vain a second would load the admin node."""
+        self._drop(link)
+        wait = min(RETRY_S, 2.0 ** (link.failures - 1)) if link.failures else 0.0
+        link.retry_at, link.why = time.monotonic() + wait, why
+        link.failures += 1
+        return why
 
     def _drop(self, link: _Link) -> None:
         if link.channel is not None:

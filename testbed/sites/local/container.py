@@ -61,7 +61,7 @@ class Container:
         ssh.chmod(0o700)
         keys = ssh / "authorized_keys"
         owner = authorized.split()[-1]
-        # A node that starts again keeps the keys that were let in since, the admin node's above all.
+        # A node that starts again keeps the keys let in since, the admin node's above all.
         others = [
             line
             for line in (keys.read_text().splitlines() if keys.exists() else ())

@@ -57,6 +57,19 @@ def test_a_node_that_ends_is_named_and_asked_again():
     assert site.opened == {"a": 1, "b": 2}
 
 
+def test_a_node_that_stays_away_is_tried_less_and_less_often(monkeypatch):
+    clock = [100.0]
+    monitor, site, _ = monitor_of(b=lambda seq, turn: b"")
+    monkeypatch.setattr("testbed.agent.monitor.time.monotonic", lambda: clock[0])
+    for _ in range(60):
+        assert "its probe ended" in monitor.start(2.0)["b"]
+        clock[0] += 1
+    assert site.opened["b"] <= 10
+    site.answers["b"] = counters
+    clock[0] += 16
+    assert monitor.start(2.0) == {}
+
+
 def test_a_slow_node_is_named_does_not_hold_up_and_keeps_its_channel():
     def slow(seq, turn):
         time.sleep(0.4 if turn == 2 else 0)
