@@ -6,6 +6,7 @@ full output is kept in ``deploy.log`` there.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from schemas.errors import HotbedError, UserError
+from testbed import ansible_processes
 from testbed.agent import bundle
 from testbed.agent.config import config_to_json
 from testbed.inventory import agent_config, build_inventory
@@ -139,9 +141,18 @@ def spec_of(testbed: Testbed) -> TestbedSpec:
 
 @contextmanager
 def _private_data(testbed: Testbed) -> Iterator[Path]:
-    folder = testbed.directory / "ansible"
+    folder = ansible_processes.ansible_folder(testbed.directory)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    yield folder
+    with (folder / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise UserError(
+                f"testbed {testbed.name} is being deployed by another command: wait for it."
+            ) from error
+        # What a killed command left at work would get in our way.
+        ansible_processes.end(testbed.directory)
+        yield folder
 
 
 @contextmanager
@@ -187,6 +198,7 @@ def _play(
         run = _Run(folder, PLAYBOOKS / playbook, inventory, _environment(folder, sockets))
         status = run.finish(tracker, progress)
     finally:
+        ansible_processes.end(testbed.directory)
         _hang_up(sockets)
         _keep_log(folder, testbed.directory / LOG)
     log = testbed.directory / LOG

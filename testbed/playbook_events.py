@@ -156,13 +156,15 @@ def message_of(result: Mapping[str, Any]) -> str:
 
 def explain(failures: Sequence[Failure]) -> str:
     """One or two sentences: where, at what, why; alike failures of other nodes are counted."""
-    first = failures[0]
-    nodes = list(dict.fromkeys(f.node for f in failures if f.task == first.task))
+    # Nodes fail in any order; people get the same sentence every time.
+    here = sorted((f for f in failures if f.task == failures[0].task), key=lambda f: f.node)
+    first = here[0]
+    nodes = list(dict.fromkeys(f.node for f in here))
     where = f"node {nodes[0]}" + (f" and {len(nodes) - 1} more" if len(nodes) > 1 else "")
     if first.unreachable:
         return f"{where} cannot be reached by ssh: {_sentence(first.message)}"
     task = f"{first.role}: {first.task}" if first.role else first.task
-    others = sum(f.task == first.task and f.message != first.message for f in failures)
+    others = sum(f.message != first.message for f in here)
     more = f" ({others} more {'says' if others == 1 else 'say'} otherwise)" if others else ""
     return f'"{task}" failed on {where}{more}: {_sentence(first.message)}'
 

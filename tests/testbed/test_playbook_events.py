@@ -41,7 +41,7 @@ def test_a_failed_command_is_told_by_node_task_and_its_own_last_words(
     tracker, _ = follow(recorded("failing"), [])
     said = explain(tracker.failures)
     assert said == (
-        '"ceph: Make the OSDs\' stores" failed on node osd0 and 2 more: '
+        '"ceph: Make the OSDs\' stores" failed on node admin and 2 more: '
         "ceph-osd --mkfs failed: (28) No space left on device."
     )
     assert {failure.node for failure in tracker.failures} == {"osd0", "osd1", "admin"}

@@ -8,7 +8,7 @@ import contextlib
 import shutil
 from pathlib import Path
 
-from testbed import reach
+from testbed import ansible_processes, reach
 from testbed.sites.contract import Progress, SiteError
 from testbed.sites.local import network
 from testbed.sites.local.cgroups import Cgroups
@@ -40,6 +40,7 @@ def remove(places: Places, cgroups: Cgroups, name: str, progress: Progress) -> N
     folder = places.testbed(name)
     left: list[str] = []
     for _ in range(_ATTEMPTS):
+        ansible_processes.end(folder)
         reach.hang_up(name, folder, folder / "known_hosts")
         _stop(places, cgroups, name, progress)
         left = leftovers(places, cgroups, name)

@@ -1,0 +1,219 @@
+"""Ansible driven through ansible-runner, for real, on this machine by the connection `local`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import testbed.deploy as module
+from schemas.errors import UserError
+from testbed.agent.contract import AgentConfig
+from testbed.deploy import LOG, DeployError, RefusedError, deploy, save_spec, spec_of
+from testbed.sites.contract import Testbed
+from testbed.spec import TestbedSpec
+
+SPEC = TestbedSpec.model_validate(
+    {
+        "name": "t",
+        "groups": [
+            {"name": "admin", "roles": ["admin", "mon", "mgr", "client"]},
+            {"name": "osd", "count": 2, "roles": ["osd"], "disk": {}},
+        ],
+    }
+)
+INVENTORY = {
+    "all": {
+        "hosts": {"osd0": {}, "osd1": {}},
+        "vars": {"ansible_connection": "local", "ansible_python_interpreter": sys.executable},
+    }
+}
+Play = Callable[..., dict[str, int]]
+
+
+def task(name: str, *argv: str, **more: object) -> dict[str, Any]:
+    return {
+        "name": name,
+        "ansible.builtin.command": {"argv": list(argv)},
+        "changed_when": False,
+        **more,
+    }
+
+
+@pytest.fixture
+def bed(tmp_path: Path) -> Testbed:
+    folder = tmp_path / "bed"
+    folder.mkdir()
+    return Testbed("t", "s", (), folder / "key", folder / "known_hosts", folder, "h")
+
+
+@pytest.fixture
+def play(tmp_path: Path, bed: Testbed, monkeypatch: pytest.MonkeyPatch) -> Play:
+    """Runs tasks, of the role `role` if one is named, on two nodes that are this machine."""
+    books = tmp_path / "playbooks"
+    monkeypatch.setattr(module, "PLAYBOOKS", books)
+
+    def run(
+        *tasks: dict[str, Any], role: str = "", progress: Any = lambda phase, share: None
+    ) -> dict[str, int]:
+        body: dict[str, Any] = {"name": "A play", "hosts": "all", "gather_facts": False}
+        if role:
+            (books / "roles" / role / "tasks").mkdir(parents=True)
+            (books / "roles" / role / "tasks" / "main.yml").write_text(yaml.safe_dump(list(tasks)))
+            body["roles"] = [role]
+        else:
+            body["tasks"] = list(tasks)
+        books.mkdir(exist_ok=True)
+        (books / "x.yml").write_text(yaml.safe_dump([body]))
+        folder = bed.directory / "ansible"
+        folder.mkdir(exist_ok=True)
+        return module._play(bed, folder, "x.yml", INVENTORY, progress)
+
+    return run
+
+
+def test_a_run_tells_how_far_it_is_and_what_it_changed(play: Play, bed: Testbed) -> None:
+    told: list[tuple[str, float]] = []
+    changed = play(
+        task("First", "true", changed_when=True),
+        task("Second", "true"),
+        progress=lambda phase, share: told.append((phase, share)),
+    )
+    assert changed == {"osd0": 1, "osd1": 1}
+    assert ("First", 0.0) in told
+    assert ("Second", 0.5) in told
+    assert told[-1] == ("done", 1.0)
+    log = bed.directory / LOG
+    assert "TASK [Second]" in log.read_text()
+    assert log.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_failure_is_a_sentence_with_the_way_to_the_log(play: Play, bed: Testbed) -> None:
+    with pytest.raises(DeployError) as error:
+        play(task("Start the OSDs", "sh", "-c", "echo no such disk >&2; exit 1"))
+    assert str(error.value) == (
+        f'"Start the OSDs" failed on node osd0 and 1 more: no such disk. '
+        f"Full log: {bed.directory / LOG}"
+    )
+    assert not isinstance(error.value, UserError)
+    assert {failure.node for failure in error.value.failures} == {"osd0", "osd1"}
+
+
+def test_what_validate_refuses_is_the_users_mistake(play: Play) -> None:
+    judge = {
+        "name": "Judge what was found",
+        "ansible.builtin.assert": {"that": "false", "fail_msg": "The OSD device is mounted."},
+    }
+    with pytest.raises(RefusedError) as error:
+        play(judge, role="validate")
+    assert str(error.value) == "The OSD device is mounted."
+    assert isinstance(error.value, UserError)
+
+
+def test_a_broken_playbook_is_told_too(play: Play) -> None:
+    with pytest.raises(DeployError, match=r"Ansible ended failed: .*Full log"):
+        play({"name": "Nonsense", "no.such.module": {}})
+
+
+def test_nothing_goes_to_the_users_home(
+    play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    module_task = {"name": "A module that needs files", "ansible.builtin.ping": {}}
+    play(module_task)
+    # Ansible's folder on the managed machine, which here is this one, is all there may be.
+    assert {path.name for path in home.iterdir()} <= {".ansible"}
+    assert {path.name for path in (home / ".ansible").glob("*")} <= {"tmp"}
+
+
+def test_ctrl_c_ends_ansible_and_its_commands(tmp_path: Path, root: Path) -> None:
+    books = tmp_path / "playbooks"
+    books.mkdir()
+    tasks = [task("Sleep", "sleep", "61.25")]
+    body = {"name": "A play", "hosts": "all", "gather_facts": False, "tasks": tasks}
+    (books / "x.yml").write_text(yaml.safe_dump([body]))
+    code = f"""
+from pathlib import Path
+import testbed.deploy as m
+from testbed.sites.contract import Testbed
+m.PLAYBOOKS = Path({str(books)!r})
+folder = Path({str(tmp_path)!r})
+(folder / "ansible").mkdir()
+bed = Testbed("t", "s", (), folder / "k", folder / "kh", folder, "h")
+m._play(bed, folder / "ansible", "x.yml", {INVENTORY!r}, lambda p, s: print(p, flush=True))
+"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=root,
+    )
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.strip() == "Sleep":
+            break
+    time.sleep(1)
+    start = time.monotonic()
+    os.kill(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=40)
+    assert "KeyboardInterrupt" in errors
+    assert time.monotonic() - start < 20
+    for pattern in (str(tmp_path), "sleep 61.25"):
+        left = subprocess.run(
+            ["pgrep", "-af", pattern], capture_output=True, text=True, check=False
+        )
+        assert left.stdout == ""
+
+
+class Shaper:
+    """A site that shapes disks, as far as `deploy` asks."""
+
+    kind = "fake"
+    capabilities = frozenset[object]()
+
+    def __init__(self) -> None:
+        self.said: list[bool] = []
+
+    def shape(self, name: str, on: bool) -> None:
+        self.said.append(on)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in {"plan", "provision", "status", "find", "names", "extend", "release"}:
+            return lambda *_: None
+        raise AttributeError(name)
+
+
+def test_disks_are_filled_at_full_speed_and_shaped_again_after_a_failure(
+    bed: Testbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Shaper()
+
+    def fail(*_: object) -> dict[str, int]:
+        assert site.said == [False]
+        raise DeployError("no")
+
+    monkeypatch.setattr(module, "_play", fail)
+    monkeypatch.setattr(module, "build_inventory", lambda *_: {})
+    config = AgentConfig("t", "ceph", ())
+    monkeypatch.setattr(module, "agent_config", lambda *_: config)
+    with pytest.raises(DeployError):
+        deploy(bed, SPEC, site=site)  # type: ignore[arg-type]
+    assert site.said == [False, True]
+
+
+def test_the_spec_is_kept_with_the_testbed(bed: Testbed) -> None:
+    with pytest.raises(UserError, match="run `hotbed up SPEC` again"):
+        spec_of(bed)
+    save_spec(bed, SPEC)
+    assert spec_of(bed) == SPEC
