@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 
 from testbed.deploy import deploy, remove, spec_of
-from testbed.lifecycle import DEPLOYED, start_store, stop_store, wait_healthy
+from testbed.lifecycle import DEPLOYED, start_store, stop_store
 from testbed.sites.contract import Progress, Site, SnapshotSite, Testbed, silent
 
 _DEPLOY_SHARE = 0.85  # of the time; the rest is freezing and starting again
@@ -83,7 +83,6 @@ def freeze(site: Site, testbed: Testbed, progress: Progress, *, again: bool) -> 
     site.snapshot(testbed.name, label)
     progress("waiting for Ceph", 0.95)
     start_store(testbed)
-    wait_healthy(testbed)
     return label
 
 
