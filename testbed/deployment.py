@@ -53,10 +53,17 @@ def bring(
     def first(phase: str, share: float) -> None:
         progress(phase, share * (_DEPLOY_SHARE if freezes else 1.0))
 
+    # Left behind by a command that was cut off between the change and the freeze.
+    unfrozen = testbed.directory / "unfrozen"
+    again = unfrozen.exists()
+    unfrozen.touch()
     start = time.monotonic()
     changed = sum(deploy(testbed, spec_of(testbed), first, site=site, wipe=wipe).values())
     deployed = time.monotonic()
-    label = freeze(site, testbed, progress, again=changed > 0) if freezes else None
+    label = None
+    if snapshot and isinstance(site, SnapshotSite):
+        label = freeze(site, testbed, progress, again=again or changed > 0)
+        unfrozen.unlink()
     return Outcome(
         testbed.name,
         "deployed",
@@ -67,9 +74,8 @@ def bring(
     )
 
 
-def freeze(site: Site, testbed: Testbed, progress: Progress, *, again: bool) -> str | None:
+def freeze(site: SnapshotSite, testbed: Testbed, progress: Progress, *, again: bool) -> str | None:
     """Freeze the deployed state under a label that is not taken; None when that was not needed."""
-    assert isinstance(site, SnapshotSite)
     taken = site.snapshots(testbed.name)
     if DEPLOYED in taken and not again:
         return None
