@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from schemas.errors import HotbedError, RemoteError, UserError
-from testbed.agent.config import CONTROL_DIR, load_config, node_of
+from testbed.agent.config import load_config, node_of
 from testbed.agent.contract import AGENT_ROOT, STATE, UNIT_PREFIX, AgentConfig, UnitResult
 from testbed.agent.reach import LocalShell, on_each, use_control_dir, write_atomically
 from testbed.agent.units import LOAD_PREFIX, STOP_S
@@ -307,9 +307,9 @@ def main(arguments: Sequence[str]) -> int:
     from testbed.agent.disturb_verbs import clean_loads, start_on, stop_on
 
     config = load_config()
-    # Connections of our own: systemd kills what is left of a unit, and a shared ssh master that
-    # this unit had started would take everybody else's connections with it.
-    use_control_dir(CONTROL_DIR / "disturb")
+    # systemd kills what is left of a unit: a shared ssh master that this unit had started would
+    # take everybody else's connections with it, and one of its own would keep the unit waiting.
+    use_control_dir(None)
     if list(arguments) == ["clean"]:
         clean_loads(config)
         return 0

@@ -73,12 +73,18 @@ class LocalShell:
         )
 
 
-_control_dir: list[Path] = []
+_control_dir: list[Path | None] = []
 
 
-def use_control_dir(folder: Path) -> None:
-    """From here on this process shares ssh connections in `folder` instead of the common one."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+def use_control_dir(folder: Path | None) -> None:
+    """From here on this process shares ssh connections in `folder` instead of the common one.
+
+    None: each command has a connection of its own. So it must be in a unit that is stopped while
+    somebody waits: a shared connection stays in the unit's control group, and systemd in a
+    container (cgroup v1) does not hear of its end and waits a minute for it.
+    """
+    if folder is not None:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     _control_dir[:] = [folder]
 
 
