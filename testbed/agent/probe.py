@@ -87,9 +87,11 @@ def interfaces_of(address: str) -> list[str]:
 
 
 def stat_files(devices: Mapping[str, str]) -> list[str]:
-    """Stat files of the disks under `devices`, each once; partitions count as their disk."""
-    if "stat" in devices:
-        return [devices["stat"]]
+    """Stat files of the disks under `devices`, each once; partitions count as their disk.
+
+    Found by the device's number when the probe starts: a name under /sys/block that was noted
+    earlier may be another node's disk by now (a loop device is numbered anew at each start).
+    """
     found: list[str] = []
     for path in devices.values():
         try:

@@ -162,8 +162,6 @@ class Nodes:
                 "osd": "/dev/hotbed/osd",
                 "disk": "/dev/hotbed/disk",
             }
-            for device in loops_on(disk.folder):
-                devices["stat"] = f"/sys/block/{Path(device).name}/stat"
         sensed = self.cgroups.pressure_folder(self.group(member.name)) is not None
         return Node(
             name=member.name,

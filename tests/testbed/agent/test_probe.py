@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from types import SimpleNamespace
 
 from testbed.agent import probe
 
@@ -47,10 +48,33 @@ def test_interface_by_address():
     assert "lo" not in probe.interfaces_of("203.0.113.9")
 
 
-def test_stat_file_given_by_the_site_wins():
-    assert probe.stat_files({"stat": "/sys/block/loop9/stat", "osd": "/dev/null"}) == [
-        "/sys/block/loop9/stat"
-    ]
+def test_the_disk_is_found_by_number_and_counted_once(tmp_path, monkeypatch):
+    """Loop devices are numbered anew at each start: a noted name was another node's disk."""
+    disk = tmp_path / "block" / "loop3"
+    for folder in (disk, disk / "loop3p1", disk / "loop3p2"):
+        folder.mkdir(parents=True)
+        (folder / "stat").write_text("")
+    for part in ("loop3p1", "loop3p2"):
+        (disk / part / "partition").write_text("1")
+    numbers = {"/dev/hotbed/scratch": 1, "/dev/hotbed/osd": 2, "/dev/hotbed/disk": 3}
+    folders = {1: disk / "loop3p1", 2: disk / "loop3p2", 3: disk}
+    stat = os.stat
+
+    def numbered(path, **options):
+        known = numbers.get(str(path))
+        return SimpleNamespace(st_rdev=os.makedev(259, known)) if known else stat(path, **options)
+
+    def folder_of(path):
+        return str(folders[int(path.rpartition(":")[2])])
+
+    monkeypatch.setattr(probe.os, "stat", numbered)
+    monkeypatch.setattr(probe.os.path, "realpath", folder_of)
+    found = probe.stat_files({path.rpartition("/")[2]: path for path in numbers})
+    monkeypatch.undo()
+    assert found == [f"{disk}/stat"]
+
+
+def test_a_device_that_is_not_there_has_no_counters():
     assert probe.stat_files({"osd": "/dev/not-there", "scratch": "/dev/null"}) == []
 
 
