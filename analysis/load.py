@@ -57,6 +57,7 @@ class Attempts:
     failed: int
     interrupted: int
     unreadable: tuple[str, ...]
+    outdated: int = 0  # done, but of a cell that the campaign no longer holds in that form
 
 
 def run_folders(campaign: Path) -> Iterator[Path]:
@@ -64,8 +65,20 @@ def run_folders(campaign: Path) -> Iterator[Path]:
     yield from sorted(path.parent for path in campaign.glob("*/attempt-*/run.json"))
 
 
+def _current(campaign: Path) -> frozenset[str] | None:
+    """Run ids of the campaign's cells as last planned; None where no plan is kept."""
+    try:
+        plan = json.loads((campaign / "campaign.json").read_bytes())
+        return frozenset(str(cell["run_id"]) for cell in plan["cells"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 def load_campaign(campaign: Path) -> Attempts:
     """Load `artifacts/<campaign>`; the last attempt that is done counts for each run id.
+
+    A changed controller, workload or spec gives its cells new run ids: runs of the old ones stay
+    in the folder, are counted as outdated and used for nothing.
 
     Raises:
         UserError: when the folder does not exist.
@@ -75,11 +88,16 @@ def load_campaign(campaign: Path) -> Attempts:
     done: dict[str, LoadedRun] = {}
     counts = {"spoiled": 0, "failed": 0, "interrupted": 0}
     unreadable = []
+    current = _current(campaign)
+    outdated = 0
     for folder in run_folders(campaign):
         try:
             run = Run.model_validate_json((folder / "run.json").read_bytes())
             if run.status != "done":
                 counts[run.status] += 1
+                continue
+            if current is not None and run.run_id not in current:
+                outdated += 1
                 continue
             summary = Summary.model_validate_json((folder / "summary.json").read_bytes())
         except (OSError, ValidationError) as error:
@@ -88,7 +106,8 @@ def load_campaign(campaign: Path) -> Attempts:
         earlier = done.get(run.run_id)
         if earlier is None or earlier.run.attempt < run.attempt:
             done[run.run_id] = LoadedRun(run, summary, folder)
-    return Attempts(tuple(done.values()), unreadable=tuple(unreadable), **counts)
+    runs = tuple(done.values())
+    return Attempts(runs, unreadable=tuple(unreadable), outdated=outdated, **counts)
 
 
 def _whole(ops: Sequence[OpSummary], op: str) -> OpSummary | None:

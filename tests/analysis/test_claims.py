@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 
@@ -170,3 +171,17 @@ def test_measured_without_interval_is_noted() -> None:
     result = evaluate(one, Evidence(table([]), []))
     assert result.ci95 is None
     assert "single run" in str(result.note)
+
+
+def test_runs_of_cells_that_have_changed_since_do_not_count(tmp_path: Path) -> None:
+    """A changed controller makes new run ids; the old runs stay in the folder."""
+    campaign = tmp_path / "dlr-quick"
+    parameters = {"op": "seq", "scenario": "none", "controller": "default"}
+    old = write_run(campaign, parameters, 0, 1.0)
+    new = write_run(campaign, parameters, 1, 2.0)
+    cells = [{"run_id": new.parent.name}]
+    (campaign / "campaign.json").write_text(json.dumps({"cells": cells}))
+    attempts = load_campaign(campaign)
+    assert [run.run.run_id for run in attempts.runs] == [new.parent.name]
+    assert attempts.outdated == 1
+    assert old.exists()
