@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import functools
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from testbed import doctor
 from testbed.sites.requirements import LOCAL_SITE
+
+if TYPE_CHECKING:
+    from testbed.sites.contract import Testbed
 
 pytest_plugins = ["pytester"]
 
@@ -42,3 +47,45 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if os.environ.get("CI") == "true":
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def deployed() -> Iterator[Testbed]:
+    """A small Ceph on this machine, the tests' own: one admin node and four OSD nodes.
+
+    It lives under a state folder of its own, so that a testbed you have up is neither used nor
+    touched, and what was left by a run that was killed goes first. Every later call in this
+    process, and in its children, sees only the tests' testbeds.
+    """
+    from testbed import deployment
+    from testbed.deploy import save_spec
+    from testbed.sites import open_site
+    from testbed.spec import TestbedSpec
+
+    disk = {"size": "3GiB", "scratch": "1GiB", "positioning": "4ms", "bandwidth": "100MB/s"}
+    admin = {"roles": ["admin", "mon", "mgr", "client"], "cpus": 1.5, "memory": "2GiB"}
+    spec = TestbedSpec.model_validate(
+        {
+            "name": "tests",
+            "groups": [
+                {"name": "admin", **admin},
+                {"name": "osd", "count": 4, "roles": ["osd"], "cpus": 0.5, "disk": disk},
+            ],
+            "store": {"pools": [{"name": "bench", "pg_num": 32}]},
+        }
+    )
+    before = os.environ.get("HOTBED_STATE")
+    os.environ["HOTBED_STATE"] = "/var/lib/hotbed-tests-deployed"
+    site = open_site("local")
+    try:
+        site.release(spec.name)
+        testbed = site.provision(spec)
+        save_spec(testbed, spec)
+        deployment.bring(site, testbed)
+        yield testbed
+    finally:
+        site.release(spec.name)
+        if before is None:
+            del os.environ["HOTBED_STATE"]
+        else:
+            os.environ["HOTBED_STATE"] = before

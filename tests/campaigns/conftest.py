@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
+from testbed.sites.contract import Testbed
+
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
@@ -36,3 +38,11 @@ def campaign_file(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return write
+
+
+@pytest.fixture
+def live_campaign(tmp_path: Path, deployed: Testbed) -> Callable[..., Path]:
+    """Writes a campaign file for the tests' own Ceph."""
+    from live_campaigns import writer
+
+    return writer(tmp_path, deployed)

@@ -1,7 +1,4 @@
-"""Controllers on a deployed testbed: the service, its journal, and what is left after kill -9.
-
-They take whatever deployed testbed is up and idle; they change it and put it back.
-"""
+"""Controllers on a deployed testbed: the service, its journal, and what is left after kill -9."""
 
 from __future__ import annotations
 
@@ -15,8 +12,7 @@ from controllers import remote
 from controllers.journal import read_journal
 from controllers.replay import replay
 from schemas.errors import HotbedError, StoreError
-from testbed.agent.client import AgentClient, agent_client
-from testbed.choose import choose_ready
+from testbed.agent.client import AgentClient
 from testbed.reach import shell_to
 from testbed.ssh import Shell
 
@@ -27,15 +23,8 @@ UNIT = "hotbed-controller@toggle.service"
 
 
 @pytest.fixture(scope="module")
-def admin() -> Shell:
-    try:
-        _, testbed = choose_ready(None)
-        agent = agent_client(testbed)
-        if agent.units() or remote.status(agent)["running"]:
-            pytest.skip("the testbed is in use")
-    except HotbedError as error:
-        pytest.skip(f"needs one deployed testbed: {error}")
-    return shell_to(testbed, testbed.admin)
+def admin(deployed) -> Shell:
+    return shell_to(deployed, deployed.admin)
 
 
 @pytest.fixture

@@ -1,7 +1,4 @@
-"""The Ceph store on a deployed testbed: affinities, swaps, restore, counters, signals, recorder.
-
-They take whatever deployed testbed is up and idle; they change it and put it back.
-"""
+"""The Ceph store on a deployed testbed: affinities, swaps, restore, counters, signals, recorder."""
 
 from __future__ import annotations
 
@@ -11,26 +8,16 @@ import time
 
 import pytest
 
-from schemas.errors import HotbedError, UserError
+from schemas.errors import UserError
 from testbed.agent.client import AgentClient, agent_client
-from testbed.choose import choose_ready
 from testbed.reach import shell_to
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
-def found():
-    try:
-        _, testbed = choose_ready(None)
-        if agent_client(testbed).call("health")["status"] == "HEALTH_ERR":
-            pytest.skip("the testbed's store is in HEALTH_ERR")
-    except HotbedError as error:
-        pytest.skip(f"needs one deployed testbed: {error}")
-    agent = agent_client(testbed)
-    if agent.units():
-        pytest.skip("the testbed is in use: load units run on it")
-    return testbed
+def found(deployed):
+    return deployed
 
 
 @pytest.fixture

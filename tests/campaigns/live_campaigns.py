@@ -1,0 +1,71 @@
+"""Campaigns on the tests' own Ceph: what the tests of it share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+from tiny_campaigns import TINY
+
+from campaigns.engine import CampaignResult
+from campaigns.progress import Lines
+from campaigns.run_store import RunStore
+from campaigns.session import Request, run
+from controllers import remote
+from schemas.run import Run
+from testbed.agent.client import agent_client
+from testbed.deploy import spec_of
+from testbed.sites.contract import Testbed
+
+ROOT = Path(__file__).resolve().parents[2]
+HOT = {"scenario": "heterogeneity", "hot_nodes": 1}
+
+
+def writer(folder: Path, testbed: Testbed) -> Callable[..., Path]:
+    """Writes campaign files for the testbed into `folder`."""
+    spec = folder / "spec.yaml"
+    spec.write_text(yaml.safe_dump(spec_of(testbed).model_dump(mode="json")))
+
+    def write(*grids: dict[str, Any], **changes: Any) -> Path:
+        path = folder / "campaign.yaml"
+        body = {
+            **{**TINY, "ground": testbed.site, "spec": str(spec), "time_scale": 0.1},
+            # The machine that runs tests is never quiet.
+            "limits": {"outside_cores": 100, "steal": 1, "client_share": 1},
+            "parameters": {"duration_s": 60, "object_size": 1048576},
+            "grids": [
+                {"name": f"g{number}", "figures": ["x"], "repetitions": 1, **grid}
+                for number, grid in enumerate(grids)
+            ],
+            **changes,
+        }
+        path.write_text(yaml.safe_dump(body))
+        return path
+
+    return write
+
+
+def go(path: Path, testbed: Testbed) -> CampaignResult:
+    request = Request(str(path), testbed=testbed.name, artifacts=path.parent / "artifacts")
+    return run(request, progress=Lines())
+
+
+def folders(path: Path) -> dict[Path, Run]:
+    store = RunStore(path.parent / "artifacts" / "tiny")
+    return {
+        store.folder / found.run_id / f"attempt-{found.attempt}": found for found in store.runs()
+    }
+
+
+def assert_clean(testbed: Testbed) -> None:
+    agent = agent_client(testbed)
+    assert not any(agent.units().values())
+    assert not any(agent.strays().values())
+    assert remote.status(agent)["running"] is None
+    assert agent.call("clean", {"caches": False}, timeout_s=200)["put_right"] == []
+
+
+def live_units(agent: Any) -> list[str]:
+    return [unit for units in agent.units().values() for unit in units]

@@ -1,0 +1,127 @@
+"""What breaks under a running cell: an OSD, the monitor, a node's link.
+
+A cell may fail then, with one sentence; it may not hang, leave anything running or leave the store
+changed, and the same campaign must go on once the fault is gone.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from live_campaigns import (
+    HOT,
+    assert_clean,
+    folders,
+    go,
+    live_units,
+)
+
+from campaigns.engine import CampaignResult
+from testbed.agent.client import agent_client
+from testbed.reach import shell_to
+from testbed.sites import open_site
+from testbed.sites.contract import FaultSite, Testbed
+
+pytestmark = [pytest.mark.local, pytest.mark.timeout(600)]
+
+CELL = {"vary": {"op": ["rand"]}, "fixed": {**HOT, "controller": "dlr"}}
+
+
+def strike(path: Path, where: Testbed, fault: Callable[[], None]) -> CampaignResult:
+    """Run the campaign at `path`, and `fault` two seconds into its first benchmark."""
+    done: list[CampaignResult] = []
+    thread = threading.Thread(target=lambda: done.append(go(path, where)))
+    thread.start()
+    agent = agent_client(where)
+    deadline = time.monotonic() + 200
+    while thread.is_alive() and not any("bench" in unit for unit in live_units(agent)):
+        assert time.monotonic() < deadline, "no benchmark was started"
+        time.sleep(0.2)
+    assert thread.is_alive()
+    time.sleep(2)
+    fault()
+    thread.join(timeout=300)
+    assert not thread.is_alive(), "the campaign hangs"
+    return done[0]
+
+
+def check_recovery(path: Path, where: Testbed) -> None:
+    """A failed attempt has a reason of one line; the campaign goes on to its end."""
+    for found in folders(path).values():
+        assert found.status in ("done", "failed", "spoiled")
+        if found.status == "failed":
+            assert found.reason
+            assert "\n" not in found.reason
+            assert "Traceback" not in found.reason
+    result = go(path, where)
+    assert result.ok, result.sentence
+    assert_clean(where)
+
+
+def test_an_osd_killed_under_a_cell(live_campaign: Callable[..., Path], deployed: Testbed) -> None:
+    path = live_campaign(CELL, retries=0)
+    node = shell_to(deployed, deployed.node("osd2"))
+
+    def kill() -> None:
+        node.run(["systemctl", "kill", "--signal=KILL", "ceph-osd@2"])
+
+    strike(path, deployed, kill)
+    node.run(["systemctl", "reset-failed", "ceph-osd@2"], check=False)
+    node.run(["systemctl", "start", "ceph-osd@2"], timeout_s=60)
+    check_recovery(path, deployed)
+
+
+def test_the_monitor_restarted_under_a_cell(
+    live_campaign: Callable[..., Path], deployed: Testbed
+) -> None:
+    path = live_campaign(CELL, retries=0)
+    admin = shell_to(deployed, deployed.admin)
+    result = strike(
+        path, deployed, lambda: admin.run(["systemctl", "restart", "ceph-mon@admin"]) and None
+    )
+    assert result.ok, result.sentence
+    check_recovery(path, deployed)
+
+
+def test_a_link_cut_under_a_cell(live_campaign: Callable[..., Path], deployed: Testbed) -> None:
+    path = live_campaign(CELL, retries=0)
+    site = open_site(deployed.site)
+    assert isinstance(site, FaultSite)
+
+    def cut() -> None:
+        site.link(deployed.name, "osd1", up=False)
+        time.sleep(6)
+        site.link(deployed.name, "osd1", up=True)
+
+    try:
+        strike(path, deployed, cut)
+    finally:
+        site.link(deployed.name, "osd1", up=True)
+    check_recovery(path, deployed)
+
+
+def test_a_slow_disk_shows_in_its_service_times(deployed: Testbed) -> None:
+    """The slow-node fault of the site reaches what fio sees on that node, and ends."""
+    site = open_site(deployed.site)
+    assert isinstance(site, FaultSite)
+    node = shell_to(deployed, deployed.node("osd0"))
+    argv = "fio --name=slow --filename=/dev/hotbed/scratch --readonly --rw=randread --bs=4k"
+    argv += " --direct=1 --ioengine=psync --runtime=3 --time_based --output-format=terse"
+
+    def milliseconds() -> float:
+        line = node.run(["sh", "-c", argv], timeout_s=30).text.splitlines()[-1]
+        return float(line.split(";")[39]) / 1000
+
+    try:
+        site.disk_fault(deployed.name, "osd0", slow=1.0)
+        before = milliseconds()
+        site.disk_fault(deployed.name, "osd0", slow=4.0)
+        during = milliseconds()
+    finally:
+        site.disk_fault(deployed.name, "osd0", slow=1.0)
+    assert 3 < during / before < 5
+    assert milliseconds() < 1.5 * before
