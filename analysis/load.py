@@ -120,6 +120,7 @@ _PARAMETERS = (
     "controller",
     "object_size",
     "concurrency",
+    "duration_s",
     "mix",
     "spread",
     "signal",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from analysis.claims import Claim, Evidence, Measured, NotRun
-from analysis.dlr.compare import OPS, compare, effect_of
+from analysis.dlr.compare import OPS, compare, effect_of, sweep
 from analysis.stats import correlation, mean
 
 Cells = Mapping[str, object]
@@ -177,14 +177,14 @@ def _overhead(evidence: Evidence) -> Measured | NotRun:
 
 def _every_size(evidence: Evidence) -> Measured | NotRun:
     """The smallest gain of DLR over default in sequential reads over object sizes (figure 10)."""
-    sizes = sorted(
-        evidence.table.loc[evidence.table["op"] == "seq", "object_size"].dropna().unique()
-    )
+    rows = evidence.table
+    rows = sweep(rows[(rows["op"] == "seq") & (rows["scenario"] == "heterogeneity")], "object_size")
+    sizes = sorted(rows["object_size"].dropna().unique())
     if len(sizes) < 3:
         return NotRun("fewer than three object sizes")
     found = []
     for size in sizes:
-        extra = {**HETEROGENEITY, "object_size": size}
+        extra = {**HETEROGENEITY, "object_size": size, "duration_s": rows["duration_s"].iloc[0]}
         one = effect_of(
             evidence,
             op="seq",

@@ -22,13 +22,26 @@ STANDARD: Mapping[str, object] = {
 
 
 def select(table: pd.DataFrame, **wanted: object) -> pd.DataFrame:
-    """Rows in the paper's setting with the `wanted` parameters (a key given as None matches
-    empty); what is not named takes `STANDARD`'s value."""
+    """Rows in the paper's setting with the `wanted` parameters.
+
+    What is not named takes `STANDARD`'s value, and of a campaign's runs the longest count unless
+    `duration_s` is named: cells that one figure shortens do not get into another.
+    """
     rows = table
+    if "duration_s" not in wanted and len(rows):
+        longest = rows.groupby("campaign")["duration_s"].transform("max")
+        rows = rows[rows["duration_s"].isna() | (rows["duration_s"] == longest)]
     for name, value in {**STANDARD, **wanted}.items():
-        column = rows[name]
-        rows = rows[column.isna() if value is None else column == value]
+        rows = rows[rows[name] == value]
     return rows
+
+
+def sweep(table: pd.DataFrame, column: str) -> pd.DataFrame:
+    """The rows of the duration at which `column` takes the most values: one figure's cells."""
+    if table.empty:
+        return table
+    values = table.groupby("duration_s")[column].nunique()
+    return table[table["duration_s"] == values.idxmax()] if len(values) else table
 
 
 def metric_of(op: str, what: str) -> str:

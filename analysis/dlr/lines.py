@@ -12,7 +12,7 @@ import pandas as pd
 
 from analysis import style
 from analysis.claims import Evidence
-from analysis.dlr.compare import OP_NAMES, select
+from analysis.dlr.compare import OP_NAMES, select, sweep
 from analysis.figures import Missing
 from analysis.stats import Estimate, mean
 
@@ -156,7 +156,7 @@ def object_sizes(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     """Figure 10: sequential read throughput and latency over object sizes, both scenarios."""
     scenarios = ("heterogeneity", "interference")
     table = evidence.table
-    rows = table[(table["op"] == "seq") & table["scenario"].isin(scenarios)]
+    rows = sweep(table[(table["op"] == "seq") & table["scenario"].isin(scenarios)], "object_size")
     shown = [s for s in scenarios if rows[rows["scenario"] == s]["object_size"].nunique() > 1]
     if not shown:
         return Missing("sequential reads with several object sizes")
@@ -170,9 +170,14 @@ def object_sizes(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 def _by_size(axes: Axes, rows: pd.DataFrame, scenario: str, metric: str) -> None:
     here = rows[rows["scenario"] == scenario]
+    duration = here["duration_s"].iloc[0]
+
+    def rows_of(controller: str, size: int) -> pd.DataFrame:
+        return select(here, controller=controller, object_size=size, duration_s=duration)
+
     for controller in style.in_order([str(c) for c in here["controller"].unique()]):
         mine = [
-            (int(size), select(here, controller=controller, object_size=size)[metric].dropna())
+            (int(size), rows_of(controller, size)[metric].dropna())
             for size in sorted(here["object_size"].unique())
         ]
         mine = [(size, values) for size, values in mine if len(values)]

@@ -38,6 +38,7 @@ def write_run(
     defaults = {
         "object_size": 4 * 2**20,
         "concurrency": 16,
+        "duration_s": 180,
         "signal": "node",
         "mix": None,
         "spread": None,
@@ -145,12 +146,12 @@ def cells() -> Iterator[tuple[dict[str, Any], float, dict[str, float] | None]]:
         for signal, gain in (("osd", 1.05), ("op_r_latency", 1.2)):
             base = {"op": op, "scenario": "heterogeneity", "controller": "dlr", "signal": signal}
             yield base, CALM[op] * HOT[op] * gain, None
-    for exponent in (14, 16, 18, 24):
+    for exponent in (14, 16, 18, 22, 24):
         for scenario in ("heterogeneity", "interference"):
             for controller in ("default", "reweight", "dlr"):
                 parameters = {"op": "seq", "scenario": scenario, "controller": controller}
                 yield (
-                    parameters | {"object_size": 2**exponent},
+                    parameters | {"object_size": 2**exponent, "duration_s": 90},
                     GAIN[controller] * 150 * 2 ** (-abs(exponent - 22) / 3),
                     None,
                 )

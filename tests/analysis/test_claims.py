@@ -185,3 +185,18 @@ def test_runs_of_cells_that_have_changed_since_do_not_count(tmp_path: Path) -> N
     assert [run.run.run_id for run in attempts.runs] == [new.parent.name]
     assert attempts.outdated == 1
     assert old.exists()
+
+
+def test_a_shortened_cell_does_not_get_into_another_figure(tmp_path: Path) -> None:
+    """Figure 10 runs the standard cells too, but for half the time."""
+    campaign = tmp_path / "dlr-full"
+    for block in range(3):
+        for controller, long, short in (("default", 100.0, 50.0), ("dlr", 150.0 + block, 40.0)):
+            cell = {"op": "seq", "scenario": "heterogeneity", "controller": controller}
+            write_run(campaign, cell, block, long)
+            write_run(campaign, cell | {"duration_s": 90}, block, short)
+    evidence, _ = load_evidence([campaign])
+    by_id = {c.id: c for c in STATED}
+    result = evaluate(by_id["dlr-heterogeneity-seq-throughput"], evidence)
+    assert result.measured == pytest.approx(0.51, abs=0.01)
+    assert result.n == 3
