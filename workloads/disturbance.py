@@ -182,6 +182,10 @@ def load_of(
 ) -> Callable[[str, float | None], FioLoad]:
     """How a node's share becomes a fio load.
 
+    The hotspot is the paper's libaio loop; offered loads are blocking reads. With libaio nothing
+    waits before the device's queue is full, so neither %iowait nor io.pressure tells 10 % from
+    90 % (docs/calibration.md), and figures 3 and 4 would have nothing on their axes.
+
     Args:
         file_bytes: size of each of fio's files.
         capacity_iops: random reads a second that each node's disk serves (`measure_capacity`);
@@ -196,7 +200,8 @@ def load_of(
                 f"an offered load on node {node} needs its disk's random-read capacity: measure "
                 "it first."
             )
-        return FioLoad(file_bytes=file_bytes, offered_iops=max(1.0, share * capacity_iops[node]))
+        rate = max(1.0, share * capacity_iops[node])
+        return FioLoad(file_bytes=file_bytes, offered_iops=rate, ioengine="psync")
 
     return load
 

@@ -160,3 +160,12 @@ def test_an_offered_load_without_a_capacity_is_refused() -> None:
 def test_a_plan_shows_itself_in_a_notebook() -> None:
     text = plan(scenario="spread", spread=0.5)._repr_html_()
     assert "osd0" in text and "75%" in text
+
+
+def test_offered_loads_block_and_hotspots_do_not():
+    """libaio below a full queue shows in no signal (docs/calibration.md)."""
+    load = load_of(2**27, dict.fromkeys(NODES, 80.0))
+    assert "--ioengine=libaio" in load(NODES[0], None).argv(10)
+    offered = load(NODES[0], 0.5).argv(10)
+    assert "--ioengine=psync" in offered
+    assert "--rate_iops=10" in offered  # each of four jobs
