@@ -99,12 +99,14 @@ def test_an_engine_killed_in_mid_cell_resumes(
     )
     agent = agent_client(deployed)
     deadline = time.monotonic() + 200
-    while not any("load-bench-rand" in u or "load-bench-seq" in u for u in live_units(agent)):
-        assert time.monotonic() < deadline
-        assert process.poll() is None
-        time.sleep(0.5)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    try:
+        while not any("load-bench-rand" in u or "load-bench-seq" in u for u in live_units(agent)):
+            assert time.monotonic() < deadline
+            assert process.poll() is None
+            time.sleep(0.5)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
     result = go(path, deployed)
     assert result.ok, result.sentence
     statuses = sorted(found.status for found in folders(path).values())
