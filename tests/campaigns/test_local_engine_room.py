@@ -34,7 +34,7 @@ def ip(*arguments: str, check: bool = True) -> None:
 def room(
     deployed: Testbed,
 ) -> Iterator[Callable[[Sequence[str]], subprocess.CompletedProcess[str]]]:
-    """Runs a command in the engine's room (nsenter: `ip netns exec` would hide the control groups)."""
+    """Runs a command in the engine's room. (`ip netns exec` would hide the control groups.)"""
     switch = Places.of_environment().switch(deployed.name)
     host = deployed.admin.address.rpartition(".")[0] + ".250"
     groups = Cgroups(detect(), "hotbed-tests-room")
