@@ -87,7 +87,7 @@ def test_a_run_tells_how_far_it_is_and_what_it_changed(play: Play, bed: Testbed)
         task("Second", "true"),
         progress=lambda phase, share: told.append((phase, share)),
     )
-    assert changed == {"osd0": 1, "osd1": 1}
+    assert {node: count for node, count in changed.items() if count} == {"osd0": 1, "osd1": 1}
     assert ("First", 0.0) in told
     assert ("Second", 0.5) in told
     assert told[-1] == ("done", 1.0)
