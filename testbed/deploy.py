@@ -215,7 +215,7 @@ def _play(
     if status != "successful":
         raise DeployError(f"Ansible ended {status}: {_last_error(log)} Full log: {log}")
     progress("done", 1.0)
-    return {node.name: tracker.changed.get(node.name, 0) for node in testbed.nodes}
+    return dict.fromkeys((node.name for node in testbed.nodes), 0) | tracker.changed
 
 
 class _Run:
