@@ -18,7 +18,6 @@ from testbed.sites.contract import Progress, SiteError, silent
 from testbed.sites.local.tools import ENVIRONMENT, locked, run
 
 SUITE = "bookworm"
-DEFAULT_MIRROR = "http://deb.debian.org/debian"
 BASE = (
     "systemd",
     "systemd-sysv",
@@ -70,7 +69,7 @@ MASKED = (
 _RECIPE = r"""
 set -eu
 mount --make-rprivate /
-debootstrap --variant=minbase --include="$INCLUDE" "$SUITE" "$ROOT" "$MIRROR"
+debootstrap --variant=minbase --include="$INCLUDE" "$SUITE" "$ROOT" ${MIRROR:+"$MIRROR"}
 echo force-unsafe-io > "$ROOT/etc/dpkg/dpkg.cfg.d/hotbed-build"
 printf '#!/bin/sh\nexit 101\n' > "$ROOT/usr/sbin/policy-rc.d"
 chmod 755 "$ROOT/usr/sbin/policy-rc.d"
@@ -156,7 +155,7 @@ def _build(roots: Path, progress: Progress) -> None:
         "DEBIAN_FRONTEND": "noninteractive",
         "ROOT": str(temporary / "root"),
         "SUITE": SUITE,
-        "MIRROR": os.environ.get("HOTBED_DEBIAN_MIRROR", DEFAULT_MIRROR),
+        "MIRROR": os.environ.get("HOTBED_DEBIAN_MIRROR", ""),
         "INCLUDE": ",".join(BASE),
         "PACKAGES": " ".join(PACKAGES),
         "MASKED": " ".join(MASKED),
