@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import signal
 import subprocess
@@ -102,6 +103,14 @@ def test_deployed_it_serves_and_a_second_run_changes_nothing(
 def test_keys_are_needed(deployed: Testbed) -> None:
     said = run(deployed, "osd0", "timeout 20 ceph --name client.nobody health 2>&1 || echo refused")
     assert "refused" in said
+
+
+def test_a_daemons_lives_are_told_apart_by_more_than_its_process_id(deployed: Testbed) -> None:
+    """With the process id alone a restarted OSD that got the same one was never taken in again."""
+    osds = json.loads(run(deployed, "admin", "ceph osd dump --format json"))["osds"]
+    for osd, node in zip(osds, ("osd0", "osd1"), strict=True):
+        nonce = osd["public_addrs"]["addrvec"][0]["nonce"]
+        assert nonce != int(run(deployed, node, "pgrep -x ceph-osd"))
 
 
 def test_fio_reuses_its_files(deployed: Testbed) -> None:
