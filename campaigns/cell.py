@@ -130,6 +130,9 @@ def _measure(
     if parameters.op == "write":
         with phases("restore"):
             services.restore()
+        # A restored store is as it was frozen, its manager's settings included.
+        with phases("clean"):
+            services.clean()
     else:
         with phases("prefill"):
             services.prefill()
