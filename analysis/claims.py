@@ -23,6 +23,9 @@ from analysis.load import LoadedRun
 from analysis.stats import Estimate
 from schemas.claim import ClaimResult, Kind, Verdict
 
+NOTE_SEPARATOR = "; "
+"""Between the parts of a claim's note."""
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -103,7 +106,7 @@ def _note(claim: Claim, measured: Measured, result: Verdict) -> str | None:
         )
     if math.isnan(measured.estimate.low):
         parts.append("a single run has no confidence interval")
-    return "; ".join(parts) or None
+    return NOTE_SEPARATOR.join(parts) or None
 
 
 def evaluate(claim: Claim, evidence: Evidence) -> ClaimResult:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import base64
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
 
-from analysis.claims import Evidence, evaluate
+from analysis.claims import NOTE_SEPARATOR, Evidence, evaluate
 from analysis.figures import Drawn, FigureEntry, Missing
 from analysis.load import Attempts, LoadedRun, load_campaign, table
 from analysis.papers import Paper, paper
@@ -139,6 +140,11 @@ def _page(
     )
     environment.filters["number"] = format_value
     environment.filters["interval"] = format_interval
+    shared = shared_notes(claims)
+    environment.filters["own_notes"] = lambda c: [n for n in notes_of(c) if n not in shared]
+    environment.filters["marks"] = lambda c: [
+        shared.index(n) + 1 for n in notes_of(c) if n in shared
+    ]
     images = {
         figure.entry.id: base64.b64encode(figure.path.read_bytes()).decode()
         for figure in figures
@@ -148,12 +154,24 @@ def _page(
         paper=chosen,
         figures=figures,
         images=images,
+        shared_notes=shared,
         claims=claims,
         campaigns=loaded,
         facts=_facts(evidence),
         stated=[claim for claim in claims if claim.paper_value is not None],
         others=[claim for claim in claims if claim.paper_value is None],
     )
+
+
+def notes_of(claim: ClaimResult) -> list[str]:
+    """A claim's note in its parts."""
+    return claim.note.split(NOTE_SEPARATOR) if claim.note else []
+
+
+def shared_notes(claims: Sequence[ClaimResult]) -> list[str]:
+    """What more than two claims say: the page says it once, below the table."""
+    counts = Counter(note for claim in claims for note in notes_of(claim))
+    return [note for note, count in counts.items() if count > 2]
 
 
 def _facts(evidence: Evidence) -> dict[str, str]:

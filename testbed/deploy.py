@@ -13,7 +13,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -22,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from schemas.errors import HotbedError, UserError
-from testbed import ansible_processes
+from testbed import ansible_processes, reach
 from testbed.agent import bundle
 from testbed.agent.config import config_to_json
 from testbed.inventory import agent_config, build_inventory
@@ -192,8 +191,9 @@ def _play(
 ) -> dict[str, int]:
     tracker = Tracker(playbook_tasks(PLAYBOOKS / playbook))
     progress(tracker.phase, 0.0)
-    # A unix socket's name has 108 bytes at most: not below the testbed's directory.
-    sockets = Path(tempfile.mkdtemp(prefix="hotbed-ssh-"))
+    # Where the testbed's other connections are: what a kill leaves there ends with the testbed.
+    sockets = reach.make_control_dir(testbed) / "ansible"
+    sockets.mkdir(mode=0o700, exist_ok=True)
     try:
         run = _Run(folder, PLAYBOOKS / playbook, inventory, _environment(folder, sockets))
         status = run.finish(tracker, progress)

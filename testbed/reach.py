@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -24,6 +26,16 @@ def control_dir(name: str, directory: Path) -> Path:
     return base / f"hotbed-{os.geteuid()}" / f"{name}-{tag}"
 
 
+def make_control_dir(testbed: Testbed) -> Path:
+    """The testbed's `control_dir`, ours and closed to others; UserError when it is not ours."""
+    folder = control_dir(testbed.name, testbed.directory)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if folder.stat().st_uid != os.geteuid():
+        raise UserError(f"{folder} belongs to another user; remove it or set XDG_RUNTIME_DIR.")
+    folder.chmod(0o700)
+    return folder
+
+
 def target_of(testbed: Testbed, node: Node) -> SshTarget:
     """The ssh target of a node.
 
@@ -34,11 +46,7 @@ def target_of(testbed: Testbed, node: Node) -> SshTarget:
         raise UserError(
             f"testbed {testbed.name!r} belongs to another user: run this as that user (sudo)."
         )
-    folder = control_dir(testbed.name, testbed.directory)
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if folder.stat().st_uid != os.geteuid():
-        raise UserError(f"{folder} belongs to another user; remove it or set XDG_RUNTIME_DIR.")
-    folder.chmod(0o700)
+    folder = make_control_dir(testbed)
     return SshTarget(
         node=node.name,
         address=node.address,
@@ -70,13 +78,9 @@ def hang_up(name: str, directory: Path, known_hosts: Path) -> None:
                     continue
             time.sleep(0.04)
     folder = control_dir(name, directory)
-    for socket in folder.glob("*"):
-        socket.unlink(missing_ok=True)
-    for leftover in (folder, folder.parent):
-        try:
-            leftover.rmdir()
-        except OSError:
-            break
+    shutil.rmtree(folder, ignore_errors=True)
+    with contextlib.suppress(OSError):  # other testbeds' connections
+        folder.parent.rmdir()
 
 
 def _ssh_processes(marks: tuple[bytes, ...]) -> list[int]:

@@ -96,8 +96,12 @@ class SshTarget:
         return options
 
     def command(self, argv: Sequence[str], *, multiplex: bool = True) -> list[str]:
-        """The full local command line that runs `argv` on the node."""
-        remote = shlex.join(argv)
+        """The full local command line that runs `argv` on the node.
+
+        A shell stays in between: of a command that a signal ends ssh itself says 255, which is
+        also its word for a node that does not answer; the shell says 128 and the signal.
+        """
+        remote = f"{shlex.join(argv)}; exit $?"
         return [
             "ssh",
             *self.options(multiplex=multiplex),

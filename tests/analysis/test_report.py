@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from synthetic import write_campaign, write_run
 
-from analysis.report import Report, build
+from analysis.report import Report, build, notes_of, shared_notes
 from schemas.claim import ClaimResult
 from schemas.errors import UserError
 
@@ -40,6 +40,15 @@ def test_the_page_stands_alone(report: Report) -> None:
     assert not re.search(r'(src|href)="(?!data:|#)', page)
     assert page.count("data:image/png;base64") == 18
     assert "heterogeneity-throughput" in page
+
+
+def test_what_several_claims_say_is_said_once(report: Report) -> None:
+    page = report.path.read_text()
+    shared = shared_notes(report.claims)
+    assert any("disks are modelled" in note for note in shared)
+    assert all(page.count(note) == 1 for note in shared)
+    for claim in report.claims:
+        assert all(note in page for note in notes_of(claim))
 
 
 def test_claims_json_is_a_list_of_claims(report: Report) -> None:

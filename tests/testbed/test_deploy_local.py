@@ -152,7 +152,8 @@ def test_an_unreachable_node_is_named(deployed: Testbed) -> None:
         deploy(dataclasses.replace(deployed, nodes=nodes), SPEC)
 
 
-def test_interrupted_it_ends_its_processes_and_can_go_on(deployed: Testbed) -> None:
+def _deploying(deployed: Testbed, task: str) -> subprocess.Popen[str]:
+    """A process that deploys, when it has come to a task that begins so."""
     code = (
         "import sys; from pathlib import Path; from testbed.sites.local import LocalSite;"
         "from testbed.sites.local.names import Places; from testbed.deploy import deploy, spec_of;"
@@ -162,9 +163,23 @@ def test_interrupted_it_ends_its_processes_and_can_go_on(deployed: Testbed) -> N
     )
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
+    said = []
     for line in process.stdout:
-        if "ceph: Write ceph.conf" in line:
-            break
+        said.append(line)
+        if line.startswith(task):
+            return process
+    raise AssertionError(f"it never came to {task!r}: {said}")
+
+
+def _killed_at(deployed: Testbed, task: str) -> None:
+    process = _deploying(deployed, task)
+    process.kill()
+    process.wait(timeout=10)
+
+
+def test_interrupted_it_ends_its_processes_and_can_go_on(deployed: Testbed) -> None:
+    process = _deploying(deployed, "ceph: Write ceph.conf")
+    assert process.stdout is not None
     os.kill(process.pid, signal.SIGINT)
     process.stdout.read()
     assert process.wait(timeout=40) != 0
@@ -187,5 +202,20 @@ def test_removed_nothing_is_left_and_it_can_be_deployed_again(
         )
         assert left.split() == ["/etc/ceph/rbdmap"]
     assert sum(remove(deployed, SPEC).values()) == 0
+    # Killed again and again on its way; the next call takes up where the killed one was.
+    for task in ("base: ", "ceph: Make the OSDs' stores", "agent: "):
+        _killed_at(deployed, task)
     deploy(deployed, SPEC, site=site)
     assert run(deployed, "admin", "ceph health").strip() == "HEALTH_OK"
+
+
+def test_killed_it_goes_with_the_testbed(site: LocalSite, deployed: Testbed) -> None:
+    _killed_at(deployed, "ceph: ")
+    marks = (deployed.directory, reach.control_dir(SPEC.name, deployed.directory))
+    site.release(SPEC.name)
+    for mark in marks:
+        listing = ["pgrep", "-af", str(mark)]
+        left = subprocess.run(listing, capture_output=True, text=True, check=False)
+        assert left.stdout == ""
+        assert not mark.exists()
+    assert site.find(SPEC.name) is None
