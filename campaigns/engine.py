@@ -17,7 +17,10 @@ from campaigns.progress import Progress
 from campaigns.run_store import RunStore
 
 GIVE_UP_AFTER = 3
-"""Cells in a row that came to nothing: the testbed is broken, not the cells."""
+"""Cells in a row that came to nothing: the testbed may be broken, not the cells."""
+
+DOES_NOTHING = "default"
+"""The controller whose cells fail with the testbed alone."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ class _Tally:
     ran: int = 0
     spoiled: int = 0
     failed: int = 0
-    streak: int = 0
+    streak: list[str] = field(default_factory=list)  # controllers of the last cells, all failed
     gave_up: str | None = None
     missing: dict[str, str] = field(default_factory=dict)
 
@@ -96,6 +99,7 @@ class Engine:
         self._clock = clock
         self.estimator = Estimator(plan.campaign.time_scale)
         self._stop = False
+        self._controllers = {cell.parameters.controller for cell in plan.cells}
 
     def pending(self) -> list[Cell]:
         """Cells without a finished run, in the plan's order."""
@@ -115,13 +119,14 @@ class Engine:
                 why = self._make(cell, pending[index:], tally)
                 if why is None:
                     tally.ran += 1
-                    tally.streak = 0
+                    tally.streak.clear()
                     continue
                 tally.missing[cell.run_id] = why
-                tally.streak += 1
-                if tally.streak >= GIVE_UP_AFTER and not self._stop:
+                tally.streak.append(cell.parameters.controller)
+                if self._broken(tally.streak) and not self._stop:
                     tally.gave_up = tally.gave_up or (
-                        f"{tally.streak} cells in a row came to nothing, the last one because {why}"
+                        f"{len(tally.streak)} cells in a row came to nothing, "
+                        f"the last one because {why}"
                     )
         result = self._result(pending, done_before, tally, self._clock() - started)
         self._progress.end(result)
@@ -159,6 +164,20 @@ class Engine:
                 return reason
             budget[outcome.status] -= 1
         return "interrupted"
+
+    def _broken(self, streak: list[str]) -> bool:
+        """Whether failed cells in a row speak against the testbed. Those of a controller that
+        has no finished run speak against the controller, and do not stop the others."""
+        if len(streak) < GIVE_UP_AFTER:
+            return False
+        failing = set(streak)
+        if DOES_NOTHING in failing or failing >= self._controllers:
+            return True
+        return any(
+            self._store.attempts(cell.run_id).done is not None
+            for cell in self._plan.cells
+            if cell.parameters.controller in failing
+        )
 
     def _left_after(self, outcome: Outcome, rest: list[Cell]) -> float:
         return self.estimator.left(rest[1:] if outcome.status == "done" else rest)

@@ -9,6 +9,7 @@ from campaigns.services import CellSetting, Facts, Services
 from schemas.errors import UserError
 from testbed.agent.contract import Agent
 from testbed.sites.contract import Site, Testbed
+from testbed.stores.contract import Needs
 
 
 class LiveGround:
@@ -41,6 +42,12 @@ class LiveGround:
 
         require_current(self.testbed)
         return read_facts(self.site, self.testbed, self.agent)
+
+    def offers(self) -> Needs:
+        """See `Ground.offers`."""
+        from campaigns.steps.facts import read_offers
+
+        return read_offers(self.testbed)
 
     def services(self, setting: CellSetting) -> Services:
         """See `Ground.services`."""

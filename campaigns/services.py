@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from campaigns.cell_parameters import CellParameters
 from schemas.run import Summary
+from testbed.stores.contract import Needs
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,10 @@ class Ground(Protocol):
 
     def facts(self) -> Facts:
         """Versions and hosts, asked of the nodes."""
+
+    def offers(self) -> Needs:
+        """What the ground's store can sense and change (`Store.offers`): which controllers can
+        run here."""
 
     def services(self, setting: CellSetting) -> Services:
         """The steps of one cell."""

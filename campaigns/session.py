@@ -41,9 +41,9 @@ CAMPAIGN_FILE = "campaign.json"
 
 @dataclass(frozen=True)
 class Request:
-    """What the command line asks for."""
+    """What the command line asks for: a campaign by name or file, or one made in memory."""
 
-    campaign: str
+    campaign: str | Campaign
     figure: str | None = None
     testbed: str | None = None
     artifacts: Path = Path("artifacts")
@@ -64,6 +64,7 @@ class Prepared:
     store: RunStore
     ground: Ground | None
     facts: Facts | None
+    controllers_dir: Path | None = None  # absolute
 
 
 @dataclass(frozen=True)
@@ -122,8 +123,7 @@ def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
     Raises:
         UserError: one sentence on the first thing that is wrong.
     """
-    file = find_campaign(request.campaign)
-    campaign = load_campaign(file)
+    file, campaign = _asked(request.campaign)
     spec = load_spec(resolve(campaign.spec, file))
     notebook = resolve(campaign.notebook, file)
     extra = () if request.controllers_dir is None else (request.controllers_dir,)
@@ -157,12 +157,28 @@ def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
         store=store,
         ground=ground,
         facts=facts,
+        controllers_dir=None
+        if request.controllers_dir is None
+        else request.controllers_dir.resolve(),
     )
+
+
+def _asked(campaign: str | Campaign) -> tuple[Path, Campaign]:
+    """The campaign and its file; of one made in memory its name stands for the file: in messages,
+    and for what lies beside it (the current folder)."""
+    if isinstance(campaign, Campaign):
+        return Path(campaign.name), campaign
+    file = find_campaign(campaign)
+    return file, load_campaign(file)
 
 
 def dry_run(request: Request) -> DryRunReport:
     """The cells that would run, the time they would take and what is done. Writes nothing."""
-    prepared = prepare(request, need_ground=False)
+    return dry_run_prepared(prepare(request, need_ground=False))
+
+
+def dry_run_prepared(prepared: Prepared) -> DryRunReport:
+    """See `dry_run`."""
     executor = DryRun()
     Engine(prepared.plan, prepared.store, executor, Silent()).run()
     estimator = Estimator(prepared.campaign.time_scale)
@@ -204,7 +220,16 @@ def run(
         UserError: something is wrong with the file, the testbed or the disk; or another engine
             works on this campaign or testbed.
     """
-    prepared = prepare(request)
+    return run_prepared(prepare(request), progress=progress, command=command)
+
+
+def run_prepared(
+    prepared: Prepared,
+    *,
+    progress: Progress | None = None,
+    command: tuple[str, ...] = PAPERMILL_CELL,
+) -> CampaignResult:
+    """See `run`; the ground must be there (`prepare` with `need_ground`)."""
     ground, facts = prepared.ground, prepared.facts
     assert ground is not None
     assert facts is not None
@@ -223,9 +248,7 @@ def run(
             notebook=prepared.notebook,
             provenance=provenance(facts),
             osd_count=facts.osd_count,
-            controllers_dir=None
-            if request.controllers_dir is None
-            else request.controllers_dir.resolve(),
+            controllers_dir=prepared.controllers_dir,
             command=command,
             held=tuple(lock.handle for lock in locks),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from campaigns.services import Facts
@@ -14,6 +15,7 @@ from testbed.lifecycle import wait_healthy
 from testbed.reach import shell_to
 from testbed.sites.contract import Site, Testbed
 from testbed.spec import TestbedSpec
+from testbed.stores.contract import PRESSURE, Needs
 
 FACTS_S = 60.0
 SERVES_S = 30.0
@@ -42,6 +44,35 @@ def read_facts(site: Site, testbed: Testbed, agent: Agent) -> Facts:
         calibration=calibration(spec_of(testbed)),
         osd_count=sum(len(host.get("osds", ())) for host in hosts.values()),
     )
+
+
+OFFERS = """
+import json, os
+from testbed.agent.config import load_config
+from testbed.agent.sense import open_store
+offers = open_store(load_config(), None).offers()
+print(json.dumps({"senses": sorted(offers.senses), "acts": sorted(offers.acts)}), flush=True)
+os._exit(0)  # a thread that hangs in librados must not keep us
+"""
+"""Asks the store on the admin node what it can sense and change."""
+
+
+def read_offers(testbed: Testbed) -> Needs:
+    """What the testbed's store offers, by its version and clients. Every deployed testbed has
+    sensors for the pressure of its nodes.
+
+    Raises:
+        HotbedError: the admin node or the store does not answer.
+    """
+    command = ["env", f"PYTHONPATH={AGENT_ROOT}", "python3", "-B", "-c", OFFERS]
+    done = shell_to(testbed, testbed.admin).run(command, timeout_s=FACTS_S)
+    try:
+        found = json.loads(done.text)
+        return Needs(frozenset(found["senses"]) | {PRESSURE}, frozenset(found["acts"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise HotbedError(
+            f"testbed {testbed.name} does not tell what its store offers: {done.text[:120]!r}"
+        ) from error
 
 
 def require_current(testbed: Testbed) -> None:

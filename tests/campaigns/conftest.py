@@ -24,8 +24,8 @@ def fake_ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOTBED_FAKE_GROUND", str(HERE / "fake_ground.py"))
     monkeypatch.setenv("HOTBED_FAKE_LOCKS", str(tmp_path))
     monkeypatch.setenv("HOTBED_FAKE_TRACE", str(tmp_path / "trace"))
-    for name in ("HOTBED_FAKE_FAULT", "HOTBED_FAKE_CEPH"):
-        monkeypatch.delenv(name, raising=False)
+    for name in ("FAULT", "CEPH", "CONTROLLERS", "LACKS"):
+        monkeypatch.delenv(f"HOTBED_FAKE_{name}", raising=False)
 
 
 @pytest.fixture

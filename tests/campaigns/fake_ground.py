@@ -3,13 +3,16 @@
 Loaded by file name through HOTBED_FAKE_GROUND, also in a notebook's kernel. What goes wrong is
 asked for by HOTBED_FAKE_FAULT, a JSON object: {"step": name, "how": "raise"|"hang"|"kill"|"full",
 "once": file}, {"load": {...}}, {"left": "sentence"}. Every step is appended to the file that
-HOTBED_FAKE_TRACE names.
+HOTBED_FAKE_TRACE names. HOTBED_FAKE_CONTROLLERS gives controllers an effect, a JSON object:
+{name: {"gain": 1.2, "fails": "sentence", "inert": true}}; with it every run varies a little.
+HOTBED_FAKE_LACKS: a list of what the store does not offer, separated by commas.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import tempfile
 import time
@@ -21,6 +24,8 @@ from typing import Any
 from campaigns.services import CellSetting, Facts, Load
 from schemas.errors import HotbedError
 from schemas.run import OpSummary, Summary
+from testbed.stores.contract import Needs
+from testbed.stores.fake import EVERYTHING
 
 
 def open_ground(testbed: str) -> FakeGround:
@@ -41,6 +46,10 @@ class FakeGround:
             osd_count=8,
         )
 
+    def offers(self) -> Needs:
+        lacks = set(filter(None, os.environ.get("HOTBED_FAKE_LACKS", "").split(",")))
+        return Needs(EVERYTHING.senses - lacks, EVERYTHING.acts - lacks)
+
     def services(self, setting: CellSetting) -> FakeServices:
         return FakeServices(setting)
 
@@ -53,6 +62,9 @@ class FakeServices:
     def __init__(self, setting: CellSetting) -> None:
         self._setting = setting
         self._fault: dict[str, Any] = json.loads(os.environ.get("HOTBED_FAKE_FAULT", "{}"))
+        effects = json.loads(os.environ.get("HOTBED_FAKE_CONTROLLERS", "{}"))
+        self._varied = bool(effects)
+        self._effect: dict[str, Any] = effects.get(setting.parameters.controller, {})
 
     def signal(self) -> str | None:
         return "io_pressure"
@@ -76,8 +88,13 @@ class FakeServices:
     def recorder(self) -> AbstractContextManager[None]:
         return self._scope("recorder")
 
-    def controller(self) -> AbstractContextManager[None]:
-        return self._scope("controller")
+    @contextmanager
+    def controller(self) -> Iterator[None]:
+        with self._scope("controller"):
+            yield
+        if "fails" in self._effect:
+            name = self._setting.parameters.controller
+            raise HotbedError(f"the controller {name} failed: {self._effect['fails']}")
 
     def usage(self) -> AbstractContextManager[None]:
         return self._scope("usage")
@@ -98,16 +115,28 @@ class FakeServices:
     def collect(self) -> Summary:
         self._step("collect")
         (self._setting.folder / "samples.txt").write_text("t_s node metric value\n")
+        speed = self._speed()
         operation = OpSummary(
             op=self._setting.parameters.op,
             seconds=self._setting.duration_s,
             operations=10,
             bytes=10 * self._setting.parameters.object_size,
-            throughput_mb_s=100.0,
-            iops=25.0,
-            latency_mean_s=0.6,
+            throughput_mb_s=100.0 * speed,
+            iops=25.0 * speed,
+            latency_mean_s=0.6 / speed,
         )
-        return Summary(whole=[operation], steady=[operation], pressure_mean={"osd0": 50.0})
+        inert = self._effect.get("inert")
+        return Summary(
+            whole=[operation], steady=[operation], pressure_mean={"osd0": 50.0}, inert=inert
+        )
+
+    def _speed(self) -> float:
+        """1, or what the controller's effect makes of it: blocks differ much, runs little."""
+        if not self._varied:
+            return 1.0
+        shared = random.Random(self._setting.seed).gauss(1, 0.1)
+        own = random.Random(self._setting.run_id).gauss(1, 0.02)
+        return float(self._effect.get("gain", 1.0)) * shared * own
 
     @contextmanager
     def _scope(self, name: str) -> Iterator[None]:

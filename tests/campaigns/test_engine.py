@@ -103,6 +103,28 @@ def test_a_broken_testbed_ends_the_campaign_early(tmp_path: Path) -> None:
     assert not result.ok
 
 
+def _three(names: list[str]) -> Plan:
+    grid = {"name": "g", "figures": ["x"], "vary": {"op": ["seq", "rand"], "controller": names}}
+    return plan_of(tiny(retries=0, grids=[{**grid, "repetitions": 3}]))
+
+
+def test_broken_controllers_do_not_stop_the_others(tmp_path: Path) -> None:
+    plan = _three(["default", "dlr", "dlr-pg", "upmap"])
+    broken = {cell.run_id for cell in plan.cells if cell.parameters.controller != "default"}
+    executor = Scripted(lambda cell, tries: "failed" if cell.run_id in broken else "done")
+    result = engine(plan, executor, tmp_path).run()
+    assert len(executor.made) == len(plan.cells)
+    assert (result.gave_up, result.ran, len(result.missing)) == (None, 6, 18)
+
+
+def test_controllers_that_worked_and_fail_in_a_row_mean_a_broken_testbed(tmp_path: Path) -> None:
+    plan = _three(["dlr", "dlr-pg"])
+    executor = Scripted(lambda cell, tries: "done" if len(executor.made) < 4 else "failed")
+    result = engine(plan, executor, tmp_path).run()
+    assert len(executor.made) == 4 + GIVE_UP_AFTER
+    assert result.gave_up is not None
+
+
 def test_a_full_disk_ends_the_campaign_at_once(tmp_path: Path) -> None:
     executor = Scripted(lambda cell, tries: "failed", fatal=True)
     result = engine(plan_of(tiny(retries=5)), executor, tmp_path).run()
