@@ -1,0 +1,319 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"hotbed/dataplane/service"
+)
+
+// MaxIO is the local testbed's max_sectors_kb, in bytes: what is larger is split.
+const MaxIO = 512 << 10
+
+// DiskSpec describes a disk and the block layer in front of it.
+type DiskSpec struct {
+	// Model is the service time of one request; the same that the queue disk serves.
+	Model service.Model
+	// Depth is the device's queue depth (nr_requests): how many tags there are. Reads and writes
+	// have that many each, unless Shared.
+	Depth int
+	// Shared lets reads and writes draw on the same tags.
+	Shared bool
+	// MaxIO is the largest request in bytes (max_sectors_kb); 0 means the package's MaxIO.
+	MaxIO int64
+}
+
+// Validate reports, in one sentence, the first value that is outside its range.
+func (s DiskSpec) Validate() error {
+	switch {
+	case s.Depth < 1 || s.Depth > 1<<16:
+		return fmt.Errorf("the disk's queue depth is %d, allowed is 1 to %d", s.Depth, 1<<16)
+	case s.MaxIO < 0 || s.MaxIO > 0 && s.MaxIO < 512:
+		return fmt.Errorf("the disk's largest request is %d bytes, allowed is 512 or more", s.MaxIO)
+	}
+	return s.Model.Validate()
+}
+
+// IO is one read or write that a task submits to a disk.
+type IO struct {
+	Write  bool
+	Offset int64
+	Bytes  int64
+	// Sync says that the submitting task sleeps until the I/O has ended (pread, not libaio).
+	Sync bool
+	// Task, if not nil, counts tasks of the submitter's kind that are stalled on I/O: this one is
+	// while it waits for a tag and, if Sync, until the I/O has ended.
+	Task *Occupancy
+	// Admitted, if not nil, is called with the argument of Submit when the last part of an I/O
+	// that had to wait for tags has got its own: the task that submitted it runs again.
+	Admitted Handler
+}
+
+// DiskStats are a disk's counters since its start. Requests are those of the device, after
+// splitting.
+type DiskStats struct {
+	Reads, Writes           int64
+	BytesRead, BytesWritten int64
+	Wait                    time.Duration // sum over requests of start of service - arrival at the device
+	Busy                    time.Duration
+	Queue                   int           // requests at the device, the served one too
+	Blocked                 int           // I/Os that wait for tags
+	QueueArea               float64       // integral of Queue, in seconds
+	Stalled                 time.Duration // for how long at least one task was stalled on I/O
+}
+
+// Disk is a first-come-first-served disk (service.Server, one request at a time) behind a block
+// layer: an I/O larger than MaxIO is split, each part needs a tag while it is at the device, and
+// who finds none waits in order of arrival. A waiting submitter asks for one tag at a time, as a
+// task in the kernel does, so that the parts of a large I/O line up with everybody else's.
+type Disk struct {
+	spec    DiskSpec
+	server  service.Server
+	tags    [2]int // free ones, of reads and writes (shared: all in the first)
+	waiting [2]ring[uint32]
+	device  ring[part] // in order of their end
+	timer   Timer
+	down    bool
+
+	ios  []io
+	free []uint32
+
+	stats DiskStats
+	queue Occupancy
+	tasks Occupancy
+}
+
+// part is a request at the device.
+type part struct {
+	end time.Duration
+	io  uint32
+}
+
+// io is an I/O until its last part has ended.
+type io struct {
+	IO
+	next    int64 // bytes handed to the device
+	left    int32 // parts at the device
+	blocked bool
+	stalled bool // counted in Task
+	h       Handler
+	arg     uint64
+}
+
+// NewDisk returns an idle disk. The spec must be valid.
+func NewDisk(k *Kernel, spec DiskSpec) *Disk {
+	if err := spec.Validate(); err != nil {
+		panic("sim: " + err.Error())
+	}
+	if spec.MaxIO == 0 {
+		spec.MaxIO = MaxIO
+	}
+	d := &Disk{spec: spec, server: *service.NewServer(spec.Model, k.Now())}
+	d.server.Slow = 1
+	d.tags = [2]int{spec.Depth, spec.Depth}
+	return d
+}
+
+// Spec is what the disk was made of.
+func (d *Disk) Spec() DiskSpec { return d.spec }
+
+// Submit hands an I/O to the disk and calls h.Handle(k, arg) when it has ended. It returns true if
+// all of it got tags at once; otherwise its submitter is blocked until IO.Admitted is called. A
+// disk that is down drops the I/O: h is never called, and the result is true.
+func (d *Disk) Submit(k *Kernel, op IO, h Handler, arg uint64) bool {
+	if op.Bytes <= 0 || op.Offset < 0 || op.Offset+op.Bytes > d.spec.Model.Size {
+		panic(fmt.Sprintf("sim: an I/O of %d bytes at %d on a disk of %d", op.Bytes, op.Offset,
+			d.spec.Model.Size))
+	}
+	if d.down {
+		return true
+	}
+	var i uint32
+	if n := len(d.free); n > 0 {
+		i = d.free[n-1]
+		d.free = d.free[:n-1]
+	} else {
+		d.ios = append(d.ios, io{})
+		i = uint32(len(d.ios) - 1)
+	}
+	d.ios[i] = io{IO: op, h: h, arg: arg}
+	if op.Sync {
+		d.stall(k, i)
+	}
+	// Who finds tags takes them, even while others wait for theirs to be handed over: there are
+	// none left then.
+	if d.advance(k, i) {
+		return true
+	}
+	d.ios[i].blocked = true
+	if !op.Sync {
+		d.stall(k, i)
+	}
+	d.waiting[d.bucket(op.Write)].push(i)
+	d.stats.Blocked++
+	return false
+}
+
+// bucket is the tags that a direction draws on.
+func (d *Disk) bucket(write bool) int {
+	if write && !d.spec.Shared {
+		return 1
+	}
+	return 0
+}
+
+// advance hands parts of an I/O to the device as far as there are tags, and says whether that was
+// all of it.
+func (d *Disk) advance(k *Kernel, i uint32) bool {
+	o := &d.ios[i]
+	bucket := d.bucket(o.Write)
+	for o.next < o.Bytes {
+		if d.tags[bucket] == 0 {
+			return false
+		}
+		d.tags[bucket]--
+		d.admit(k, i)
+	}
+	return true
+}
+
+// admit hands the next part of an I/O to the device.
+func (d *Disk) admit(k *Kernel, i uint32) {
+	o, now := &d.ios[i], k.Now()
+	n := min(d.spec.MaxIO, o.Bytes-o.next)
+	start, end := d.server.Arrive(now, o.Offset+o.next, n)
+	o.next += n
+	o.left++
+	d.stats.Wait += start - now
+	if o.Write {
+		d.stats.Writes++
+		d.stats.BytesWritten += n
+	} else {
+		d.stats.Reads++
+		d.stats.BytesRead += n
+	}
+	d.queue.Add(now, 1)
+	d.device.push(part{end, i})
+	if d.device.n == 1 {
+		d.timer = k.At(end, (*diskEnd)(d), 0)
+	}
+}
+
+func (d *Disk) stall(k *Kernel, i uint32) {
+	o := &d.ios[i]
+	o.stalled = true
+	d.tasks.Add(k.Now(), 1)
+	o.Task.Add(k.Now(), 1)
+}
+
+func (d *Disk) unstall(k *Kernel, i uint32) {
+	o := &d.ios[i]
+	o.stalled = false
+	d.tasks.Add(k.Now(), -1)
+	o.Task.Add(k.Now(), -1)
+}
+
+// diskEnd handles the end of the request that is served.
+type diskEnd Disk
+
+func (e *diskEnd) Handle(k *Kernel, _ uint64) {
+	d := (*Disk)(e)
+	i := d.device.pop().io
+	now := k.Now()
+	d.queue.Add(now, -1)
+	if d.device.n > 0 {
+		d.timer = k.At(d.device.first().end, e, 0)
+	}
+	o := &d.ios[i]
+	o.left--
+	bucket := d.bucket(o.Write)
+	d.tags[bucket]++
+	ended := o.left == 0 && o.next == o.Bytes
+	var h Handler
+	var arg uint64
+	if ended {
+		if o.stalled {
+			d.unstall(k, i)
+		}
+		h, arg = o.h, o.arg
+		*o = io{}
+		d.free = append(d.free, i)
+	}
+	d.handOver(k, bucket)
+	if ended {
+		h.Handle(k, arg)
+	}
+}
+
+// handOver gives a free tag to the I/O that has waited longest. If that has more parts it lines up
+// again, behind those who came meanwhile.
+func (d *Disk) handOver(k *Kernel, bucket int) {
+	w := &d.waiting[bucket]
+	if w.n == 0 || d.tags[bucket] == 0 {
+		return
+	}
+	i := w.pop()
+	d.tags[bucket]--
+	d.admit(k, i)
+	o := &d.ios[i]
+	if o.next < o.Bytes {
+		w.push(i)
+		return
+	}
+	d.stats.Blocked--
+	o.blocked = false
+	if o.stalled && !o.Sync {
+		d.unstall(k, i)
+	}
+	if o.Admitted != nil {
+		o.Admitted.Handle(k, o.arg)
+	}
+}
+
+// Slow multiplies the service time of requests that come to the device from now on (a slow-disk
+// fault); 1 is the healthy disk.
+func (d *Disk) Slow(factor float64) {
+	if !(factor > 0) {
+		panic(fmt.Sprintf("sim: a slow factor of %g", factor))
+	}
+	d.server.Slow = factor
+}
+
+// Crash drops every I/O, waiting or served, without calling anybody; new ones are dropped too until
+// Restart.
+func (d *Disk) Crash(k *Kernel) {
+	now := k.Now()
+	k.Cancel(d.timer)
+	d.server.Release(now)
+	d.queue.Add(now, -d.device.n)
+	for i := range d.ios {
+		if d.ios[i].stalled {
+			d.unstall(k, uint32(i))
+		}
+	}
+	d.device.clear()
+	d.waiting[0].clear()
+	d.waiting[1].clear()
+	clear(d.ios)
+	d.ios, d.free = d.ios[:0], d.free[:0]
+	d.tags = [2]int{d.spec.Depth, d.spec.Depth}
+	d.stats.Blocked = 0
+	d.down = true
+}
+
+// Restart makes a crashed disk serve again, with nothing in its queue.
+func (d *Disk) Restart() { d.down = false }
+
+// Down says whether the disk has crashed and not been restarted.
+func (d *Disk) Down() bool { return d.down }
+
+// Stats returns the counters as of now.
+func (d *Disk) Stats(k *Kernel) DiskStats {
+	now := k.Now()
+	s := d.stats
+	s.Busy = d.server.Busy(now)
+	s.Queue = d.queue.Count()
+	s.QueueArea = d.queue.Area(now)
+	s.Stalled = d.tasks.Some(now)
+	return s
+}

@@ -1,0 +1,160 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// LinkSpec describes one direction of a link.
+type LinkSpec struct {
+	// Rate is in bytes per second; +Inf serializes in no time.
+	Rate float64
+	// Delay is the propagation delay.
+	Delay time.Duration
+}
+
+// Validate reports, in one sentence, the first value that is outside its range.
+func (s LinkSpec) Validate() error {
+	if !(s.Rate >= 1) {
+		return fmt.Errorf("the link's rate is %g bytes/s, allowed is 1 or more", s.Rate)
+	}
+	if s.Delay < 0 || s.Delay > time.Hour {
+		return fmt.Errorf("the link's delay is %v, allowed is 0 to 1h", s.Delay)
+	}
+	return nil
+}
+
+// Link carries messages in one direction: one after the other at its rate, then for its propagation
+// delay, in order. Nothing is lost: a partition holds messages back, as a connection does that sends
+// again until it gets through.
+type Link struct {
+	spec    LinkSpec
+	slow    float64       // divides the rate
+	extra   time.Duration // added to the delay
+	free    time.Duration // when the last message is serialized, on the link's clock
+	last    time.Duration // when the last message arrives, on the link's clock
+	transit ring[message]
+	timer   Timer
+	sent    int64 // bytes
+	count   int64
+	work    time.Duration // serialization time accepted
+
+	// The link's own clock stands still while it is cut: it is stood behind virtual time.
+	stood time.Duration
+	cutAt time.Duration
+	cut   bool
+}
+
+type message struct {
+	at  time.Duration // arrival, on the link's clock
+	h   Handler
+	arg uint64
+}
+
+// NewLink returns an idle link. The spec must be valid.
+func NewLink(spec LinkSpec) *Link {
+	if err := spec.Validate(); err != nil {
+		panic("sim: " + err.Error())
+	}
+	return &Link{spec: spec, slow: 1}
+}
+
+// clock is the link's own time.
+func (l *Link) clock(k *Kernel) time.Duration {
+	if l.cut {
+		return l.cutAt - l.stood
+	}
+	return k.Now() - l.stood
+}
+
+// Send puts a message of n bytes on the link; h.Handle(k, arg) is called when it arrives.
+func (l *Link) Send(k *Kernel, n int64, h Handler, arg uint64) {
+	if n < 0 {
+		panic(fmt.Sprintf("sim: a message of %d bytes", n))
+	}
+	took := time.Duration(math.Round(float64(n) * l.slow / l.spec.Rate * 1e9))
+	l.free = max(l.clock(k), l.free) + took
+	l.last = max(l.free+l.spec.Delay+l.extra, l.last)
+	l.sent += n
+	l.count++
+	l.work += took
+	l.transit.push(message{l.last, h, arg})
+	if l.transit.n == 1 && !l.cut {
+		l.timer = k.At(l.last+l.stood, (*linkEnd)(l), 0)
+	}
+}
+
+// linkEnd handles the arrival of the first message in transit.
+type linkEnd Link
+
+func (e *linkEnd) Handle(k *Kernel, _ uint64) {
+	l := (*Link)(e)
+	m := l.transit.pop()
+	if l.transit.n > 0 {
+		l.timer = k.At(l.transit.first().at+l.stood, e, 0)
+	}
+	m.h.Handle(k, m.arg)
+}
+
+// Cut partitions the link: from now on nothing arrives until Heal, which delays everything in
+// transit, and what is sent meanwhile, by the length of the partition.
+func (l *Link) Cut(k *Kernel) {
+	if !l.cut {
+		k.Cancel(l.timer)
+		l.cut, l.cutAt = true, k.Now()
+	}
+}
+
+// Heal ends a partition.
+func (l *Link) Heal(k *Kernel) {
+	if l.cut {
+		l.cut = false
+		l.stood += k.Now() - l.cutAt
+		if l.transit.n > 0 {
+			l.timer = k.At(l.transit.first().at+l.stood, (*linkEnd)(l), 0)
+		}
+	}
+}
+
+// Drop discards every message in transit without calling anybody, as when an end of it crashes.
+func (l *Link) Drop(k *Kernel) {
+	if l.transit.n > 0 && !l.cut {
+		k.Cancel(l.timer)
+	}
+	l.work -= max(0, l.free-l.clock(k))
+	l.free = min(l.free, l.clock(k))
+	l.last = min(l.last, l.clock(k))
+	l.transit.clear()
+}
+
+// Delay adds d to the propagation delay of messages sent from now on (a delay fault); 0 ends it.
+// Messages stay in order.
+func (l *Link) Delay(d time.Duration) {
+	if d < 0 || d > time.Hour {
+		panic(fmt.Sprintf("sim: an added delay of %v", d))
+	}
+	l.extra = d
+}
+
+// Slow divides the rate by factor for messages sent from now on; 1 is the healthy link.
+func (l *Link) Slow(factor float64) {
+	if !(factor > 0) {
+		panic(fmt.Sprintf("sim: a slow factor of %g", factor))
+	}
+	l.slow = factor
+}
+
+// LinkStats are a link's counters since its start.
+type LinkStats struct {
+	Messages int64
+	Bytes    int64
+	Busy     time.Duration // time spent serializing
+	Queue    int           // messages sent that have not arrived
+}
+
+// Stats returns the counters as of now.
+func (l *Link) Stats(k *Kernel) LinkStats {
+	busy := l.work - max(0, l.free-l.clock(k))
+	return LinkStats{Messages: l.count, Bytes: l.sent, Busy: busy, Queue: l.transit.n}
+}

@@ -1,0 +1,40 @@
+package sim
+
+// ring is a first-in-first-out queue in one slice whose memory is used again.
+type ring[T any] struct {
+	items []T // a power of two long
+	head  int
+	n     int
+}
+
+func (r *ring[T]) push(item T) {
+	if r.n == len(r.items) {
+		r.grow()
+	}
+	r.items[(r.head+r.n)&(len(r.items)-1)] = item
+	r.n++
+}
+
+// first is the oldest item, to be read or changed in place; the ring must hold one.
+func (r *ring[T]) first() *T { return &r.items[r.head] }
+
+func (r *ring[T]) pop() T {
+	var none T
+	item := r.items[r.head]
+	r.items[r.head] = none // what it points to may go
+	r.head = (r.head + 1) & (len(r.items) - 1)
+	r.n--
+	return item
+}
+
+func (r *ring[T]) clear() {
+	clear(r.items)
+	r.head, r.n = 0, 0
+}
+
+func (r *ring[T]) grow() {
+	items := make([]T, max(4, 2*len(r.items)))
+	n := copy(items, r.items[r.head:])
+	copy(items[n:], r.items[:r.head])
+	r.items, r.head = items, 0
+}

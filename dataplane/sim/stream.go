@@ -1,0 +1,195 @@
+package sim
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"time"
+)
+
+// Stream is a stream of random numbers: xoshiro256++ (Blackman and Vigna, 2021), seeded from a
+// number and a name. Streams of different names are independent, so that what one part of a model
+// draws does not change what another sees. The same seed and name give the same bits on every
+// machine and, by the golden tests, in every version.
+//
+// A Stream is a plain value of 32 bytes; copying it copies its place.
+type Stream struct{ s [4]uint64 }
+
+// NewStream returns the stream of a seed and a name.
+func NewStream(seed uint64, name string) *Stream {
+	s := StreamOf(seed, name, 0)
+	return &s
+}
+
+// StreamOf returns the stream of a seed, a name and a number (of a client, say), as a value.
+func StreamOf(seed uint64, name string, number uint64) Stream {
+	hash := uint64(14695981039346656037) // FNV-1a
+	for i := range len(name) {
+		hash = (hash ^ uint64(name[i])) * 1099511628211
+	}
+	a, b, c := seed, hash, number
+	var s Stream
+	for i := range s.s {
+		s.s[i] = splitMix(&a) ^ bits.RotateLeft64(splitMix(&b), 21) ^ bits.RotateLeft64(splitMix(&c), 42)
+	}
+	if s.s == [4]uint64{} {
+		s.s[0] = 1 // the one state that stays what it is
+	}
+	for range 8 {
+		s.Uint64()
+	}
+	return s
+}
+
+func splitMix(x *uint64) uint64 {
+	*x += 0x9e3779b97f4a7c15
+	z := *x
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+// Uint64 is uniform over all its values.
+func (s *Stream) Uint64() uint64 {
+	a, b, c, d := s.s[0], s.s[1], s.s[2], s.s[3]
+	out := bits.RotateLeft64(a+d, 23) + a
+	t := b << 17
+	c ^= a
+	d ^= b
+	b ^= c
+	a ^= d
+	c ^= t
+	s.s = [4]uint64{a, b, c, bits.RotateLeft64(d, 45)}
+	return out
+}
+
+// IntN is uniform over 0 <= i < n; n must be positive.
+func (s *Stream) IntN(n int64) int64 {
+	if n <= 0 {
+		panic(fmt.Sprintf("sim: IntN of %d", n))
+	}
+	// Multiply and shift; the low word says whether the draw is one of the few that would make
+	// some results likelier than others.
+	high, low := bits.Mul64(s.Uint64(), uint64(n))
+	if low < uint64(n) {
+		for least := -uint64(n) % uint64(n); low < least; {
+			high, low = bits.Mul64(s.Uint64(), uint64(n))
+		}
+	}
+	return int64(high)
+}
+
+// Uniform is uniform over 0 <= x < 1, in steps of 2^-53.
+func (s *Stream) Uniform() float64 { return float64(s.Uint64()>>11) * 0x1p-53 }
+
+// Bernoulli is true with probability p.
+func (s *Stream) Bernoulli(p float64) bool { return s.Uniform() < p }
+
+// Shuffle puts n things in random order (Fisher and Yates) by swapping two at a time.
+func (s *Stream) Shuffle(n int, swap func(i, j int)) {
+	for i := n - 1; i > 0; i-- {
+		swap(i, int(s.IntN(int64(i+1))))
+	}
+}
+
+// The ziggurat (Marsaglia and Tsang, 2000) covers a decreasing density by 256 layers of equal area;
+// a point of a layer's inner part is under the curve without looking. edge[i] is the width of layer
+// i, height[i] the density there; the lowest layer, 0, holds the tail beyond edge[1].
+const layers = 256
+
+type ziggurat struct{ edge, height [layers + 1]float64 }
+
+// newZiggurat builds the layers of area `area` with the tail from `tail` on, for a density and its
+// inverse.
+func newZiggurat(tail, area float64, density, inverse func(float64) float64) *ziggurat {
+	z := &ziggurat{}
+	z.edge[0] = area / density(tail)
+	z.edge[1] = tail
+	for i := 2; i < layers; i++ {
+		z.edge[i] = inverse(area/z.edge[i-1] + density(z.edge[i-1]))
+	}
+	for i := range z.height {
+		z.height[i] = density(z.edge[i])
+	}
+	return z
+}
+
+const (
+	expTail, expArea       = 7.69711747013104972, 0.0039496598225815571993
+	normalTail, normalArea = 3.6541528853610088, 0.00492867323399141234
+)
+
+var (
+	expLayers = newZiggurat(expTail, expArea,
+		func(x float64) float64 { return exp(-x) },
+		func(y float64) float64 { return -ln(y) })
+	normalLayers = newZiggurat(normalTail, normalArea,
+		func(x float64) float64 { return exp(float64(-0.5 * x * x)) },
+		func(y float64) float64 { return math.Sqrt(-2 * ln(y)) })
+)
+
+// Exp is exponential with mean 1.
+func (s *Stream) Exp() float64 {
+	shift := 0.0
+	for {
+		u := s.Uint64()
+		i := u & (layers - 1)
+		x := float64(float64(u>>11)*0x1p-53) * expLayers.edge[i]
+		if x < expLayers.edge[i+1] {
+			return shift + x
+		}
+		if i == 0 { // the tail of an exponential is one again
+			shift += expTail
+			continue
+		}
+		between := expLayers.height[i+1] - expLayers.height[i]
+		if expLayers.height[i]+float64(s.Uniform()*between) < exp(-x) {
+			return shift + x
+		}
+	}
+}
+
+// Normal is normal with mean 0 and standard deviation 1.
+func (s *Stream) Normal() float64 {
+	for {
+		u := s.Uint64()
+		i := u & (layers - 1)
+		x := float64(float64(u>>11)*0x1p-53) * normalLayers.edge[i]
+		negative := u&layers != 0 // a bit that neither the layer nor x uses
+		if x >= normalLayers.edge[i+1] {
+			if i == 0 {
+				x = s.normalTail()
+			} else {
+				between := normalLayers.height[i+1] - normalLayers.height[i]
+				if normalLayers.height[i]+float64(s.Uniform()*between) >= exp(float64(-0.5*x*x)) {
+					continue
+				}
+			}
+		}
+		if negative {
+			return -x
+		}
+		return x
+	}
+}
+
+// normalTail is the part of a normal beyond the lowest layer (Marsaglia, 1964).
+func (s *Stream) normalTail() float64 {
+	for {
+		x := -ln(1-s.Uniform()) / normalTail
+		y := -ln(1 - s.Uniform())
+		if y+y >= float64(x*x) {
+			return normalTail + x
+		}
+	}
+}
+
+// Seconds rounds a time in seconds to a Duration; what is too long for one is Forever.
+func Seconds(x float64) time.Duration { return nanoseconds(x * 1e9) }
+
+func nanoseconds(x float64) time.Duration {
+	if !(x < math.MaxInt64) {
+		return Forever
+	}
+	return time.Duration(math.Round(x))
+}
