@@ -1,0 +1,209 @@
+package ceph
+
+import "math/bits"
+
+// CRUSH as Ceph runs it since Jewel (tunables chooseleaf_descend_once, chooseleaf_vary_r and
+// chooseleaf_stable 1, choose_total_tries 50; straw2 buckets): a descent from the root to distinct
+// hosts, one OSD on each. Weil et al., "CRUSH: controlled, scalable, decentralized placement of
+// replicated data", SC 2006.
+
+const (
+	chooseTries = 51 // choose_total_tries is one less
+	none        = int32(-1)
+
+	kindOSD  = 0
+	kindHost = 1
+	kindRack = 3
+	kindRoot = 11
+
+	// inWeight is a reweight of 1, and maxAffinity a primary affinity of 1: 16-bit fractions.
+	inWeight    = 0x10000
+	maxAffinity = 0x10000
+)
+
+// bucket is an inner node of the hierarchy: straw2, the item with the longest straw wins.
+type bucket struct {
+	id      int32
+	kind    int
+	items   []int32
+	weights []uint32 // 16.16 fixed point, as CRUSH has them
+	uniform bool     // all weights alike: the straw is as long as the hash is large
+}
+
+// crushMap is the hierarchy: root, racks where there are many hosts, hosts, OSDs.
+type crushMap struct {
+	buckets map[int32]*bucket
+	dense   []*bucket // by -1-id
+}
+
+// newCrush builds a root over hosts with one OSD each, all of the same weight. More than rackSize
+// hosts are put into racks of so many (0: never), since a straw is drawn for every item of a
+// bucket. hosts are the ids of the OSDs' hosts in the order in which they were added.
+func newCrush(hosts []int32, osds []int32, rackSize int, weight uint32) *crushMap {
+	m := &crushMap{buckets: map[int32]*bucket{}}
+	for i, host := range hosts {
+		m.add(host, kindHost, []int32{osds[i]}, []uint32{weight})
+	}
+	children, weights := hosts, make([]uint32, len(hosts))
+	for i := range weights {
+		weights[i] = weight
+	}
+	if rackSize > 0 && len(hosts) > rackSize {
+		children, weights = m.rack(hosts, rackSize, weight)
+	}
+	m.add(-1, kindRoot, children, weights)
+	m.seal()
+	return m
+}
+
+// hostIDs are the ids that Ceph gives to hosts added one after the other: the root has -1.
+func hostIDs(count int) []int32 {
+	ids := make([]int32, count)
+	for i := range ids {
+		ids[i] = int32(-2 - i)
+	}
+	return ids
+}
+
+func (m *crushMap) rack(hosts []int32, size int, weight uint32) ([]int32, []uint32) {
+	count := (len(hosts) + size - 1) / size
+	racks, weights := make([]int32, count), make([]uint32, count)
+	for i := range racks {
+		// Hosts that follow each other are in different racks: racks differ by one host at most.
+		var members []int32
+		for j := i; j < len(hosts); j += count {
+			members = append(members, hosts[j])
+		}
+		racks[i] = int32(-2 - len(hosts) - i)
+		each := make([]uint32, len(members))
+		for j := range each {
+			each[j] = weight
+		}
+		weights[i] = weight * uint32(len(members))
+		m.add(racks[i], kindRack, members, each)
+	}
+	return racks, weights
+}
+
+func (m *crushMap) add(id int32, kind int, items []int32, weights []uint32) {
+	uniform := true
+	for _, w := range weights {
+		uniform = uniform && w == weights[0] && w > 0
+	}
+	m.buckets[id] = &bucket{id, kind, items, weights, uniform}
+}
+
+func (m *crushMap) seal() {
+	least := int32(0)
+	for id := range m.buckets {
+		least = min(least, id)
+	}
+	m.dense = make([]*bucket, -least)
+	for id, b := range m.buckets {
+		m.dense[-1-id] = b
+	}
+}
+
+func (m *crushMap) at(id int32) *bucket { return m.dense[-1-id] }
+
+// choose is bucket_straw2_choose. Among equal weights the logarithm keeps the order of the hashes.
+func (b *bucket) choose(x, r uint32) int32 {
+	best := b.items[0]
+	if b.uniform {
+		high := int64(-1)
+		for _, item := range b.items {
+			if u := int64(hash3(x, uint32(item), r) & 0xffff); u > high {
+				high, best = u, item
+			}
+		}
+		return best
+	}
+	high := int64(0)
+	for i, item := range b.items {
+		draw := int64(-1 << 63)
+		if w := b.weights[i]; w > 0 {
+			draw = logOf(hash3(x, uint32(item), r)&0xffff) / int64(w)
+		}
+		if i == 0 || draw > high {
+			high, best = draw, item
+		}
+	}
+	return best
+}
+
+// place is crush_do_rule of "take default, chooseleaf firstn 0 type host, emit": size distinct
+// hosts and an OSD of each, into out; fewer where it gives up. weights are the OSDs' reweights.
+func (m *crushMap) place(x uint32, size int, weights []uint32, out []int32) []int32 {
+	var hosts [maxSize]int32
+	out = out[:0]
+	root := m.at(-1)
+	for rep := 0; rep < size; rep++ {
+		for failed := 0; failed < chooseTries; failed++ {
+			r := uint32(rep + failed)
+			item := root.choose(x, r)
+			for m.at(item).kind != kindHost {
+				item = m.at(item).choose(x, r)
+			}
+			if contains(hosts[:len(out)], item) {
+				continue
+			}
+			osd := m.at(item).choose(x, r) // stable, vary_r 1: the leaf's own number is r
+			if contains(out, osd) || isOut(weights[osd], x, osd) {
+				continue
+			}
+			hosts[len(out)] = item
+			out = append(out, osd)
+			break
+		}
+	}
+	return out
+}
+
+// isOut rejects an OSD with a reweight below 1 for that share of the inputs, always the same ones.
+func isOut(weight, x uint32, osd int32) bool {
+	switch {
+	case weight >= inWeight:
+		return false
+	case weight == 0:
+		return true
+	}
+	return hash2(x, uint32(osd))&0xffff >= weight
+}
+
+func contains(list []int32, item int32) bool {
+	for _, other := range list {
+		if other == item {
+			return true
+		}
+	}
+	return false
+}
+
+// logTable holds 2^44 (log2(u+1) - 16) for a 16-bit u: Ceph's crush_ln, computed by squaring, in
+// integers, instead of looked up. (Ceph's own table is off by up to 1e-5 of a bit, which can turn a
+// draw among unequal weights in about one of 10^5 cases.)
+var logTable [1 << 16]int64
+
+func init() {
+	for u := range logTable {
+		logTable[u] = log2Fixed(uint64(u)+1) - 16<<44
+	}
+}
+
+func logOf(u uint32) int64 { return logTable[u] }
+
+// log2Fixed is 2^44 log2(v), v from 1 to 2^16.
+func log2Fixed(v uint64) int64 {
+	whole := bits.Len64(v) - 1
+	result := int64(whole) << 44
+	x := v << (62 - whole) // 1 <= x < 2 with 62 fractional bits
+	for bit := 43; bit >= 0; bit-- {
+		high, low := bits.Mul64(x, x) // 124 fractional bits
+		x = high<<2 | low>>62
+		if x>>63 != 0 { // 2 or more
+			x >>= 1
+			result |= 1 << bit
+		}
+	}
+	return result
+}

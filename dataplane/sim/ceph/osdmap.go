@@ -1,0 +1,154 @@
+package ceph
+
+import "slices"
+
+// maxSize is the most replicas of a pool.
+const maxSize = 10
+
+// osdMap is one pool's placement: what the monitors agree on, and what follows from it.
+type osdMap struct {
+	epoch   int
+	pool    int // its number, part of every PG's hash
+	pgNum   int
+	size    int
+	minSize int
+	crush   *crushMap
+
+	reweight []uint32 // by OSD, 16.16
+	affinity []uint32
+	up       []bool
+
+	upmap map[int32][]int32    // pg-upmap: the whole set
+	items map[int32][][2]int32 // pg-upmap-items: from, to
+
+	seeds []uint32 // by PG: Ceph's pps, which CRUSH and affinity hash
+	raw   []int32  // what CRUSH says, size entries a PG, none at the end
+	upSet []int32  // with upmaps, down OSDs and affinity; the primary first
+	dirty bool     // raw is older than the weights
+}
+
+func newOSDMap(crush *crushMap, osds, pool, pgNum, size, minSize int) *osdMap {
+	m := &osdMap{
+		epoch: 1, pool: pool, pgNum: pgNum, size: size, minSize: minSize, crush: crush,
+		reweight: make([]uint32, osds), affinity: make([]uint32, osds), up: make([]bool, osds),
+		upmap: map[int32][]int32{}, items: map[int32][][2]int32{},
+		seeds: make([]uint32, pgNum), raw: make([]int32, pgNum*size),
+		upSet: make([]int32, pgNum*size), dirty: true,
+	}
+	for i := range osds {
+		m.reweight[i], m.affinity[i], m.up[i] = inWeight, maxAffinity, true
+	}
+	for pg := range m.seeds {
+		m.seeds[pg] = hash2(stableMod(uint32(pg), uint32(pgNum)), uint32(pool))
+	}
+	m.compute()
+	return m
+}
+
+// of is a PG's up set.
+func (m *osdMap) of(pg int32) []int32 { return trim(m.upSet[int(pg)*m.size : (int(pg)+1)*m.size]) }
+
+// pgOf is the placement group of an object.
+func (m *osdMap) pgOf(name []byte) int32 { return int32(stableMod(hashName(name), uint32(m.pgNum))) }
+
+func (m *osdMap) pinned(pg int32) bool {
+	_, whole := m.upmap[pg]
+	_, parts := m.items[pg]
+	return whole || parts
+}
+
+// commit makes a new epoch of what was changed and returns the PGs whose up set differs.
+func (m *osdMap) commit() []int32 {
+	before := slices.Clone(m.upSet)
+	m.epoch++
+	m.compute()
+	var changed []int32
+	for pg := range m.pgNum {
+		at := pg * m.size
+		if !slices.Equal(before[at:at+m.size], m.upSet[at:at+m.size]) {
+			changed = append(changed, int32(pg))
+		}
+	}
+	return changed
+}
+
+func (m *osdMap) compute() {
+	var scratch [maxSize]int32
+	for pg := range int32(m.pgNum) {
+		at := int(pg) * m.size
+		raw := m.raw[at : at+m.size]
+		if m.dirty {
+			fill(raw, m.crush.place(m.seeds[pg], m.size, m.reweight, scratch[:]))
+		}
+		up := m.upSet[at : at+m.size]
+		set := append(scratch[:0], trim(raw)...)
+		set = m.applyUpmap(pg, set)
+		set = slices.DeleteFunc(set, func(osd int32) bool { return !m.up[osd] })
+		m.applyAffinity(m.seeds[pg], set)
+		fill(up, set)
+	}
+	m.dirty = false
+}
+
+// applyUpmap is OSDMap::_apply_upmap: a pg-upmap counts unless a member of it is out, and then the
+// pg-upmap-items, each unless its target is out or in the set already.
+func (m *osdMap) applyUpmap(pg int32, set []int32) []int32 {
+	if whole, there := m.upmap[pg]; there {
+		out := slices.ContainsFunc(whole, func(osd int32) bool { return m.reweight[osd] == 0 })
+		if !out {
+			set = append(set[:0], whole...)
+		}
+	}
+	for _, item := range m.items[pg] {
+		from, to := item[0], item[1]
+		if contains(set, to) || m.reweight[to] == 0 {
+			continue
+		}
+		if at := slices.Index(set, from); at >= 0 {
+			set[at] = to
+		}
+	}
+	return set
+}
+
+// applyAffinity is OSDMap::_apply_primary_affinity: an OSD with an affinity below 1 declines its
+// share of its PGs, always the same ones; who declines first serves if all do.
+func (m *osdMap) applyAffinity(seed uint32, set []int32) {
+	chosen := -1
+	for i, osd := range set {
+		a := m.affinity[osd]
+		if a >= maxAffinity || hash2(seed, uint32(osd))>>16 < a {
+			chosen = i
+			break
+		}
+		if chosen < 0 {
+			chosen = i
+		}
+	}
+	if chosen > 0 {
+		primary := set[chosen]
+		copy(set[1:chosen+1], set[:chosen])
+		set[0] = primary
+	}
+}
+
+// fill copies set and marks the rest as empty.
+func fill(into, set []int32) {
+	n := copy(into, set)
+	for ; n < len(into); n++ {
+		into[n] = none
+	}
+}
+
+// trim cuts the empty places off.
+func trim(set []int32) []int32 {
+	for i, osd := range set {
+		if osd == none {
+			return set[:i]
+		}
+	}
+	return set
+}
+
+// affinityOf turns a primary affinity of 0 to 1 into the map's 16-bit fraction, as the monitor does.
+func affinityOf(value float64) uint32 { return uint32(value * maxAffinity) }

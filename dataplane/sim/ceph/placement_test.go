@@ -1,0 +1,192 @@
+package ceph
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const recorded = "../../../tests/data/ceph/16.2.15"
+
+// readJSON reads an answer of a real cluster: three hosts with one OSD each, a pool of 128 PGs.
+func readJSON(t *testing.T, name string, into any) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(recorded, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func pgNumber(t *testing.T, id string) int32 {
+	t.Helper()
+	n, err := strconv.ParseUint(id[strings.Index(id, ".")+1:], 16, 31)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int32(n)
+}
+
+// newTestMap is a pool on hosts of equal weight that were added by number.
+func newTestMap(pool, osds, pgs, size, rackSize int) *osdMap {
+	return newTestMapOn(hostIDs(osds), pool, pgs, size, rackSize)
+}
+
+func newTestMapOn(hosts []int32, pool, pgs, size, rackSize int) *osdMap {
+	osds := make([]int32, len(hosts))
+	for i := range osds {
+		osds[i] = int32(i)
+	}
+	return newOSDMap(newCrush(hosts, osds, rackSize, 224), len(hosts), pool, pgs, size, 1)
+}
+
+func TestPlacementIsThatOfARealCluster(t *testing.T) {
+	var maps []struct {
+		PG string  `json:"raw_pgid"`
+		Up []int32 `json:"up"`
+	}
+	readJSON(t, "pg_maps.json", &maps)
+	m := newTestMapOn([]int32{-2, -5, -7}, 2, 128, 2, 0) // osd_tree.json; between them are shadows
+	if len(maps) != 128 {
+		t.Fatalf("%d PGs were recorded", len(maps))
+	}
+	for _, pg := range maps {
+		if got := m.of(pgNumber(t, pg.PG)); !slices.Equal(got, pg.Up) {
+			t.Errorf("PG %s is on %v, in the real cluster on %v", pg.PG, got, pg.Up)
+		}
+	}
+}
+
+// The primaries of the eight-node testbed (testbed/specs/dlr.yaml), as its runs record them: with
+// all affinities 1, and with those of four OSDs at 0.1.
+func TestPrimariesAreThoseOfTheLocalTestbed(t *testing.T) {
+	// Its hosts are added eight at once: there, the third one came before the second.
+	m := newTestMapOn([]int32{-2, -4, -3, -5, -6, -7, -8, -9}, 1, 128, 2, 0)
+	if got, want := primaries(m), []int{11, 21, 15, 18, 11, 21, 14, 17}; !slices.Equal(got, want) {
+		t.Errorf("primaries %v, want %v", got, want)
+	}
+	for _, osd := range []int{1, 2, 4, 6} {
+		m.affinity[osd] = affinityOf(0.1)
+	}
+	m.commit()
+	if got, want := primaries(m), []int{16, 8, 6, 28, 6, 30, 7, 27}; !slices.Equal(got, want) {
+		t.Errorf("primaries with affinity 0.1: %v, want %v", got, want)
+	}
+}
+
+func primaries(m *osdMap) []int {
+	counts := make([]int, len(m.up))
+	for pg := range int32(m.pgNum) {
+		counts[m.of(pg)[0]]++
+	}
+	return counts
+}
+
+func TestWeightsDecideTheShares(t *testing.T) {
+	m := newCrush(hostIDs(4), []int32{0, 1, 2, 3}, 0, 100)
+	root := m.at(-1)
+	root.weights, root.uniform = []uint32{100, 200, 300, 400}, false
+	counts := make([]float64, 4)
+	weights := []uint32{inWeight, inWeight, inWeight, inWeight}
+	const n = 20000
+	for x := range uint32(n) {
+		counts[m.place(x, 1, weights, nil)[0]]++
+	}
+	for i, count := range counts {
+		want := n * float64(i+1) / 10
+		if math.Abs(count-want) > 5*math.Sqrt(want) {
+			t.Errorf("osd.%d got %v of %d, expected about %v", i, count, n, want)
+		}
+	}
+}
+
+func TestReweightRejectsItsShareAndMovesNothingElse(t *testing.T) {
+	m := newTestMap(1, 16, 4096, 3, 0)
+	before := slices.Clone(m.upSet)
+	m.reweight[5], m.dirty = inWeight/4, true
+	changed := m.commit()
+	held, kept := 0, 0
+	for pg := range m.pgNum {
+		was := before[pg*3 : pg*3+3]
+		if contains(was, 5) {
+			held++
+			if contains(m.of(int32(pg)), 5) {
+				kept++
+			}
+		} else if slices.Contains(changed, int32(pg)) {
+			t.Errorf("PG %x moved from %v to %v", pg, was, m.of(int32(pg)))
+		}
+	}
+	if share := float64(kept) / float64(held); math.Abs(share-0.25) > 0.06 {
+		t.Errorf("an OSD of reweight 0.25 kept %.2f of its PGs", share)
+	}
+}
+
+func TestReplicasAreOnDistinctHostsAlsoInRacks(t *testing.T) {
+	m := newTestMap(1, 200, 2048, 3, 32)
+	counts := make([]int, 200)
+	for pg := range int32(m.pgNum) {
+		set := slices.Clone(m.of(pg))
+		for _, osd := range set {
+			counts[osd]++
+		}
+		slices.Sort(set)
+		if len(slices.Compact(set)) != 3 {
+			t.Fatalf("PG %x is on %v", pg, m.of(pg))
+		}
+	}
+	if least, most := slices.Min(counts), slices.Max(counts); least < 10 || most > 60 {
+		t.Errorf("between %d and %d replicas an OSD, 31 in the mean", least, most)
+	}
+}
+
+func TestUpmapsAndDownOSDs(t *testing.T) {
+	m := newTestMap(2, 8, 128, 2, 0)
+	pg := int32(9)
+	a, b := m.of(pg)[0], m.of(pg)[1]
+	m.upmap[pg] = []int32{b, a}
+	if changed := m.commit(); !slices.Equal(changed, []int32{pg}) || m.of(pg)[0] != b {
+		t.Fatalf("a swap changed %v, the PG is on %v", changed, m.of(pg))
+	}
+	m.affinity[b] = 0
+	m.commit()
+	if m.of(pg)[0] != a {
+		t.Errorf("affinity 0 overrules an upmap's order, yet %v", m.of(pg))
+	}
+	m.reweight[b], m.dirty = 0, true
+	m.commit()
+	if contains(m.of(pg), b) {
+		t.Errorf("an upmap with an OSD that is out counts: %v", m.of(pg))
+	}
+	m.reweight[b], m.affinity[b], m.dirty, m.up[a] = inWeight, maxAffinity, true, false
+	m.commit()
+	if !slices.Equal(m.of(pg), []int32{b}) {
+		t.Errorf("with one OSD down the PG is on %v", m.of(pg))
+	}
+}
+
+func TestLogarithm(t *testing.T) {
+	for _, u := range []uint32{0, 1, 2, 99, 1 << 15, 65534, 65535} {
+		want := (math.Log2(float64(u)+1) - 16) * (1 << 44)
+		if got := float64(logOf(u)); math.Abs(got-want) > 64 {
+			t.Errorf("log of %d is %v, want %v", u, got, want)
+		}
+	}
+}
+
+func TestStableMod(t *testing.T) {
+	for n := uint32(1); n < 40; n++ {
+		for x := range uint32(200) {
+			if got := stableMod(x, n); got >= n {
+				t.Fatalf("%d folds to %d of %d", x, got, n)
+			}
+		}
+	}
+}
