@@ -9,7 +9,7 @@ import (
 // arrivals of rate lambda (1/s) and service moments E[S] (s) and E[S^2] (s^2):
 // W = lambda * E[S^2] / (2 * (1 - rho)), rho = lambda * E[S]. It is +Inf from rho = 1 on.
 func PollaczekKhinchine(lambda, mean, second float64) float64 {
-	rho := lambda * mean
+	rho := float64(lambda * mean)
 	if rho >= 1 {
 		return math.Inf(1)
 	}

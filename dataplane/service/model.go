@@ -67,8 +67,9 @@ func (m Model) Positioning(from, to int64) time.Duration {
 		return 0
 	}
 	d := math.Min(math.Abs(float64(to)-float64(from))/float64(m.Size), 1)
+	// The conversion keeps machines with a fused multiply-add from rounding differently.
 	return time.Duration(math.Round(
-		float64(m.PositioningMean) * (SettleShare + SqrtFactor*math.Sqrt(d))))
+		float64(m.PositioningMean) * (SettleShare + float64(SqrtFactor*math.Sqrt(d)))))
 }
 
 // Transfer is the time to move n bytes at the model's bandwidth.
@@ -85,8 +86,8 @@ func (m Model) Service(from, to, n int64) time.Duration {
 // independent, uniformly random offsets, n small against the size.
 func (m Model) RandomMoments(n int64) (mean, second float64) {
 	pos := m.PositioningMean.Seconds()
-	posSecond := pos * pos * (SettleShare*SettleShare +
-		2*SettleShare*SqrtFactor*MeanRootDistance + SqrtFactor*SqrtFactor*meanDistance)
+	posSecond := float64(pos * pos * (SettleShare*SettleShare +
+		2*SettleShare*SqrtFactor*MeanRootDistance + SqrtFactor*SqrtFactor*meanDistance))
 	t := float64(n) / m.Bandwidth
-	return pos + t, posSecond + 2*pos*t + t*t
+	return pos + t, posSecond + float64(2*pos*t) + float64(t*t)
 }

@@ -127,7 +127,7 @@ func TestACrashDropsEverything(t *testing.T) {
 		s.Stalled != 150*time.Millisecond {
 		t.Errorf("stats %+v", s)
 	}
-	d.Restart()
+	d.Restart(k)
 	d.Submit(k, IO{Bytes: 100e3}, r, 100)
 	k.Run()
 	if len(r.args) != 2 || r.at[1] != 1100*time.Millisecond {

@@ -84,7 +84,7 @@ func NewHyperExponential(mean time.Duration, scv float64) (HyperExponential, err
 			"a hyperexponential of mean %v and squared coefficient of variation %g: allowed are "+
 				"a mean of 0 or more and 1 to 1e6", mean, scv)
 	}
-	p := (1 + math.Sqrt((scv-1)/(scv+1))) / 2
+	p := float64((1 + math.Sqrt((scv-1)/(scv+1))) / 2)
 	half := float64(mean) / 2
 	return HyperExponential{p: p, first: half / p, rest: half / (1 - p)}, nil
 }

@@ -36,7 +36,7 @@ func ln(x float64) float64 {
 		sum = atanhTerms[i] + float64(square*sum)
 	}
 	// s^3 * sum is small against s, and both against a multiple of ln 2: the smallest first.
-	tail := float64(2*s) * float64(square*sum)
+	tail := float64(float64(2*s) * float64(square*sum))
 	return float64(float64(e)*ln2High) + (float64(2*s) + (tail + float64(float64(e)*ln2Low)))
 }
 

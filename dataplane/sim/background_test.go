@@ -1,0 +1,185 @@
+package sim
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"hotbed/dataplane/service"
+)
+
+// platter is the disk of the local testbed.
+func platter() DiskSpec {
+	return DiskSpec{
+		Model: service.Model{PositioningMean: 12700 * time.Microsecond, Bandwidth: 150e6, Size: 6 << 30},
+		Depth: 32,
+	}
+}
+
+// fio is the paper's hotspot: four jobs of 16 random 4 KiB reads in flight, a file each.
+func fio() BackgroundSpec {
+	return BackgroundSpec{Jobs: 4, Depth: 16, Block: 4096, Offset: 1 << 20, Range: 512 << 20}
+}
+
+func TestAClosedBackgroundLoadFillsTheQueue(t *testing.T) {
+	k := New()
+	d := NewDisk(k, platter())
+	task := &Occupancy{}
+	b := NewBackground(fio(), d, task, NewStream(1, "fio"))
+	b.Start(k)
+	k.RunUntil(time.Second)
+	if s := d.Stats(k); s.Queue != 32 || s.Blocked < 1 || s.Blocked > 4 {
+		t.Fatalf("64 reads of four tasks on 32 tags: %+v", s)
+	}
+	b.Latency.Reset()
+	before := d.Stats(k)
+	k.RunUntil(61 * time.Second)
+	s := d.Stats(k)
+	if busy := s.Busy - before.Busy; busy != time.Minute {
+		t.Errorf("busy for %v of a minute", busy)
+	}
+	// Little's law over the device's queue and the tasks that wait for a tag.
+	rate := float64(b.Latency.Count()) / 60
+	number := s.QueueArea - before.QueueArea + task.Area(k.Now())
+	if inside := rate * b.Latency.Mean() * 60; math.Abs(inside/number-1) > 0.03 {
+		t.Errorf("%.1f reads/s of %.4f s are %.0f, counted %.0f", rate, b.Latency.Mean(), inside, number)
+	}
+	if stalled := task.Some(k.Now()); stalled < 55*time.Second {
+		t.Errorf("the load was stalled for %v of 61 s", stalled)
+	}
+}
+
+func TestASynchronousLoadStallsForItsService(t *testing.T) {
+	k := New()
+	d := NewDisk(k, platter())
+	task := &Occupancy{}
+	spec := fio()
+	spec.Jobs, spec.Depth, spec.Sync, spec.Rate = 1, 1, true, 20
+	b := NewBackground(spec, d, task, NewStream(2, "fio"))
+	b.Start(k)
+	k.RunUntil(200 * time.Second)
+	busy, stalled := d.Stats(k).Busy, task.Some(k.Now())
+	if busy != stalled {
+		t.Errorf("one synchronous task: busy %v, stalled %v", busy, stalled)
+	}
+	if n := float64(b.Latency.Count()); math.Abs(n/4000-1) > 0.06 {
+		t.Errorf("%g of about 4000 reads", n)
+	}
+	b.Stop(k)
+	if b.Running() {
+		t.Error("runs on")
+	}
+	before := b.Latency.Count()
+	k.Run()
+	if b.Latency.Count()-before > 1 {
+		t.Error("reads after the stop")
+	}
+}
+
+func TestAnOfferedLoadBelowTheDisksRateIsServedAtItsRate(t *testing.T) {
+	k := New()
+	d := NewDisk(k, platter())
+	spec := fio()
+	spec.Rate = 15 // four times that is 60 of about 125 a second over these short seeks
+	b := NewBackground(spec, d, nil, NewStream(3, "fio"))
+	b.Start(k)
+	k.RunUntil(500 * time.Second)
+	if rate := float64(b.Latency.Count()) / 500; math.Abs(rate/60-1) > 0.03 {
+		t.Errorf("%.1f reads/s, offered 60", rate)
+	}
+}
+
+func TestABackgroundLoadGoesOnAfterACrash(t *testing.T) {
+	k := New()
+	d := NewDisk(k, platter())
+	task := &Occupancy{}
+	b := NewBackground(fio(), d, task, NewStream(4, "fio"))
+	b.Start(k)
+	k.RunUntil(time.Second)
+	d.Crash(k)
+	b.Forget()
+	if task.Count() != 0 {
+		t.Errorf("%d tasks stalled on a dead disk", task.Count())
+	}
+	k.RunUntil(2 * time.Second)
+	ended := b.Latency.Count()
+	d.Restart(k)
+	b.Start(k)
+	b.Start(k) // it is on already
+	k.RunUntil(3 * time.Second)
+	if s := d.Stats(k); b.Latency.Count() == ended || s.Queue != 32 {
+		t.Errorf("after the restart %d reads, stats %+v", b.Latency.Count()-ended, s)
+	}
+}
+
+func TestBadBackgroundLoadsAreRefused(t *testing.T) {
+	for _, change := range []func(*BackgroundSpec){
+		func(s *BackgroundSpec) { s.Jobs = 0 },
+		func(s *BackgroundSpec) { s.Depth = 0 },
+		func(s *BackgroundSpec) { s.Sync = true },
+		func(s *BackgroundSpec) { s.Block = 1 << 40 },
+		func(s *BackgroundSpec) { s.Offset = 6 << 30 },
+		func(s *BackgroundSpec) { s.Rate = -1 },
+		func(s *BackgroundSpec) { s.Rate = math.NaN() },
+	} {
+		spec := fio()
+		change(&spec)
+		if spec.Validate(6<<30) == nil {
+			t.Errorf("accepted %+v", spec)
+		}
+	}
+}
+
+func TestFaultsBeginAndEnd(t *testing.T) {
+	k, r := New(), &recorder{}
+	d := NewDisk(k, plain(8))
+	l := NewLink(LinkSpec{Rate: 1e6, Delay: ms})
+	err := ScheduleFaults(k, []Fault{
+		{At: 100 * ms, For: 100 * ms, Kind: "slow", Target: "disk", Factor: 3},
+		{At: 400 * ms, For: 100 * ms, Kind: "crash", Target: "disk"},
+		{At: 100 * ms, For: 50 * ms, Kind: "partition", Target: "link"},
+		{At: 300 * ms, For: 50 * ms, Kind: "delay", Target: "link", Delay: 7 * ms},
+	}, map[string]any{"disk": d, "link": l})
+	if err != nil {
+		t.Fatal(err)
+	}
+	send := Func(func(k *Kernel, arg uint64) { l.Send(k, 0, r, arg) })
+	read := Func(func(k *Kernel, arg uint64) { d.Submit(k, IO{Bytes: 10e3}, r, arg) })
+	k.At(120*ms, send, 0) // held until 150, then 1
+	k.At(170*ms, read, 1) // 30
+	k.At(250*ms, read, 2) // 10
+	k.At(310*ms, send, 3) // 8
+	k.At(360*ms, send, 4) // 1
+	k.At(395*ms, read, 9) // crashes
+	k.At(450*ms, read, 9) // dropped
+	k.At(510*ms, read, 5) // 10
+	k.Run()
+	wantArrivals(t, r, 151*ms, 200*ms, 260*ms, 318*ms, 361*ms, 520*ms)
+}
+
+func TestBadFaultsAreNamed(t *testing.T) {
+	k := New()
+	k.RunUntil(ms)
+	targets := map[string]any{"disk": NewDisk(k, plain(1))}
+	good := Fault{At: ms, Kind: "slow", Target: "disk", Factor: 2}
+	for want, change := range map[string]func(*Fault){
+		"no \"disc\"":                func(f *Fault) { f.Target = "disc" },
+		"knows no partition":         func(f *Fault) { f.Kind = "partition" },
+		"its kind is \"fire\"":       func(f *Fault) { f.Kind = "fire" },
+		"its factor is -1":           func(f *Fault) { f.Factor = -1 },
+		"its factor is NaN":          func(f *Fault) { f.Factor = math.NaN() },
+		"allowed is 1ms or later":    func(f *Fault) { f.At = 0 },
+		"its delay is -1ns, allowed": func(f *Fault) { f.Kind, f.Delay = "delay", -1 },
+	} {
+		bad := good
+		change(&bad)
+		err := ScheduleFaults(k, []Fault{good, bad}, targets)
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "fault 2") {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	if k.Pending() != 0 {
+		t.Error("something was scheduled all the same")
+	}
+}

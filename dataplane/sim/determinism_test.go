@@ -1,0 +1,112 @@
+package sim
+
+import (
+	"fmt"
+	"hash/fnv"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+)
+
+// everything is a model that uses every part: clients of both kinds read and write on four disks
+// behind links, a processor and a background load each, while disks and links fail. It hashes every
+// end of a request.
+func everything(seed uint64) (hash string, events uint64) {
+	k := New()
+	sum := fnv.New64a()
+	targets := map[string]any{}
+	type server struct {
+		in, out *Link
+		cpu     *Station
+		disk    *Disk
+	}
+	servers := make([]server, 4)
+	for i := range servers {
+		s := &servers[i]
+		s.in = NewLink(LinkSpec{Rate: 125e6, Delay: 50 * time.Microsecond})
+		s.out = NewLink(LinkSpec{Rate: 125e6, Delay: 50 * time.Microsecond})
+		s.cpu = NewStation(2)
+		s.disk = NewDisk(k, platter())
+		targets[fmt.Sprintf("disk-%d", i)], targets[fmt.Sprintf("link-%d", i)] = s.disk, s.out
+		load := fio()
+		load.Rate = 10
+		NewBackground(load, s.disk, nil, NewStream(seed, fmt.Sprintf("fio-%d", i))).Start(k)
+	}
+	draws := NewStream(seed, "requests")
+	target := TargetFunc(func(k *Kernel, id uint64, done Handler) {
+		s := &servers[draws.IntN(4)]
+		op := IO{Write: draws.Bernoulli(0.3), Offset: draws.IntN(5<<30/4096) * 4096,
+			Bytes: 4096 * (1 + draws.IntN(512))}
+		cpu := Seconds(1e-4 * exp(draws.Normal()))
+		s.in.Send(k, 200, Func(func(k *Kernel, id uint64) {
+			s.cpu.Submit(k, cpu, Func(func(k *Kernel, id uint64) {
+				s.disk.Submit(k, op, Func(func(k *Kernel, id uint64) {
+					s.out.Send(k, op.Bytes, Func(func(k *Kernel, id uint64) {
+						fmt.Fprintln(sum, k.Now().Nanoseconds(), id)
+						done.Handle(k, id)
+					}), id)
+				}), id)
+			}), id)
+		}), id)
+	})
+	hyper, err := NewHyperExponential(50*ms, 5)
+	if err != nil {
+		panic(err)
+	}
+	NewClosedLoop(12, Exponential(10*ms), NewStream(seed, "think"), target).Start(k)
+	open := NewOpenLoop(hyper, NewStream(seed, "arrivals"), target)
+	open.Start(k)
+	if err := ScheduleFaults(k, []Fault{
+		{At: 2 * time.Second, For: time.Second, Kind: "slow", Target: "disk-0", Factor: 2.7},
+		{At: 3 * time.Second, For: time.Second, Kind: "partition", Target: "link-1"},
+		{At: 4 * time.Second, For: time.Second, Kind: "delay", Target: "link-2", Delay: 3 * ms},
+		{At: 9 * time.Second, Kind: "crash", Target: "disk-3"},
+	}, targets); err != nil {
+		panic(err)
+	}
+	k.RunUntil(10 * time.Second)
+	fmt.Fprintln(sum, open.Latency.Buckets(), servers[0].disk.Stats(k), servers[1].out.Stats(k))
+	return fmt.Sprintf("%016x", sum.Sum64()), k.Events()
+}
+
+func TestTheSameSeedGivesTheSameBits(t *testing.T) {
+	first, events := everything(1)
+	second, _ := everything(1)
+	other, _ := everything(2)
+	if first != second || first == other {
+		t.Errorf("seed 1 gave %s and %s, seed 2 %s", first, second, other)
+	}
+	if want := "6b09c3ada1be9ead"; first != want {
+		t.Errorf("%d events hash to %s, they hashed to %s", events, first, want)
+	}
+}
+
+// A processor that has a fused multiply-add rounds x*y + z once instead of twice, and Go lets
+// compilers use it. What a compiler makes of this package for such a machine must have none.
+func TestNothingIsFusedOnMachinesThatCould(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles the standard library for another machine")
+	}
+	compiler := filepath.Join(runtime.GOROOT(), "bin", "go")
+	if _, err := os.Stat(compiler); err != nil {
+		t.Skip("no Go toolchain: ", err)
+	}
+	build := exec.Command(compiler, "build", "-gcflags=-S", "./...", "../service")
+	build.Env = append(os.Environ(), "GOARCH=arm64", "CGO_ENABLED=0", "GOFLAGS=")
+	out, err := build.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if !strings.Contains(string(out), "FMULD") {
+		t.Fatal("the listing has no floating-point product at all")
+	}
+	fused := regexp.MustCompile(`(?m)^.*\((\S+\.go:\d+)\)\s+FN?M(?:ADD|SUB)[DS]\s.*$`)
+	for _, match := range fused.FindAllStringSubmatch(string(out), -1) {
+		t.Errorf("%s multiplies and adds at once", match[1])
+	}
+}

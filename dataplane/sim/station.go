@@ -1,0 +1,143 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+)
+
+// Station is a first-come-first-served queue with one or more equal servers: a processor, a daemon's
+// threads. Who submits a job says how long its service takes.
+type Station struct {
+	waiting ring[job]
+	serving []serving // by server
+	idle    []uint32
+	slow    float64
+	down    bool
+
+	jobs    Occupancy // in the station
+	busy    Occupancy // servers at work
+	count   int64
+	wait    time.Duration
+	dropped int64
+}
+
+type job struct {
+	at      time.Duration
+	service time.Duration
+	h       Handler
+	arg     uint64
+}
+
+type serving struct {
+	h     Handler
+	arg   uint64
+	timer Timer
+}
+
+// NewStation returns an idle station.
+func NewStation(servers int) *Station {
+	if servers < 1 {
+		panic(fmt.Sprintf("sim: a station with %d servers", servers))
+	}
+	s := &Station{serving: make([]serving, servers), slow: 1}
+	for i := servers; i > 0; i-- {
+		s.idle = append(s.idle, uint32(i-1))
+	}
+	return s
+}
+
+// Submit queues a job and calls h.Handle(k, arg) when it has been served. A station that is down
+// drops it.
+func (s *Station) Submit(k *Kernel, service time.Duration, h Handler, arg uint64) {
+	if service < 0 {
+		panic(fmt.Sprintf("sim: a service time of %v", service))
+	}
+	if s.down {
+		s.dropped++
+		return
+	}
+	now := k.Now()
+	s.jobs.Add(now, 1)
+	if len(s.idle) == 0 {
+		s.waiting.push(job{now, service, h, arg})
+		return
+	}
+	server := s.idle[len(s.idle)-1]
+	s.idle = s.idle[:len(s.idle)-1]
+	s.busy.Add(now, 1)
+	s.serve(k, server, service, h, arg)
+}
+
+func (s *Station) serve(k *Kernel, server uint32, service time.Duration, h Handler, arg uint64) {
+	if s.slow != 1 {
+		service = nanoseconds(float64(service) * s.slow)
+	}
+	s.count++
+	timer := k.After(service, (*stationEnd)(s), uint64(server))
+	s.serving[server] = serving{h, arg, timer}
+}
+
+// stationEnd handles the end of a service; its argument is the server.
+type stationEnd Station
+
+func (e *stationEnd) Handle(k *Kernel, server uint64) {
+	s := (*Station)(e)
+	now := k.Now()
+	done := s.serving[server]
+	s.jobs.Add(now, -1)
+	if s.waiting.n > 0 {
+		next := s.waiting.pop()
+		s.wait += now - next.at
+		s.serve(k, uint32(server), next.service, next.h, next.arg)
+	} else {
+		s.serving[server] = serving{}
+		s.idle = append(s.idle, uint32(server))
+		s.busy.Add(now, -1)
+	}
+	done.h.Handle(k, done.arg)
+}
+
+// Slow multiplies the service times of jobs that are begun from now on; 1 is the healthy station.
+func (s *Station) Slow(factor float64) {
+	if !(factor > 0) {
+		panic(fmt.Sprintf("sim: a slow factor of %g", factor))
+	}
+	s.slow = factor
+}
+
+// Crash drops every job without calling anybody; new ones are dropped too until Restart.
+func (s *Station) Crash(k *Kernel) {
+	now := k.Now()
+	s.idle = s.idle[:0]
+	for i := len(s.serving); i > 0; i-- {
+		k.Cancel(s.serving[i-1].timer)
+		s.serving[i-1] = serving{}
+		s.idle = append(s.idle, uint32(i-1))
+	}
+	s.dropped += int64(s.jobs.Count())
+	s.jobs.Add(now, -s.jobs.Count())
+	s.busy.Add(now, -s.busy.Count())
+	s.waiting.clear()
+	s.down = true
+}
+
+// Restart makes a crashed station serve again.
+func (s *Station) Restart(*Kernel) { s.down = false }
+
+// StationStats are a station's counters since its start.
+type StationStats struct {
+	Begun   int64         // services
+	Dropped int64         // jobs lost in crashes
+	Wait    time.Duration // sum over services of start - arrival
+	Queue   int           // jobs in the station, the served ones too
+	Area    float64       // integral of Queue, in seconds
+	Busy    float64       // integral of the servers at work, in seconds
+}
+
+// Stats returns the counters as of now.
+func (s *Station) Stats(k *Kernel) StationStats {
+	return StationStats{
+		Begun: s.count, Dropped: s.dropped, Wait: s.wait, Queue: s.jobs.Count(),
+		Area: s.jobs.Area(k.Now()), Busy: s.busy.Area(k.Now()),
+	}
+}

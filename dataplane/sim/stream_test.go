@@ -1,0 +1,263 @@
+package sim
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math"
+	"sort"
+	"testing"
+	"time"
+)
+
+// bitsOf hashes the bits of n draws.
+func bitsOf(n int, draw func() uint64) string {
+	hash := fnv.New64a()
+	var word [8]byte
+	for range n {
+		v := draw()
+		for i := range word {
+			word[i] = byte(v >> (8 * i))
+		}
+		hash.Write(word[:])
+	}
+	return fmt.Sprintf("%016x", hash.Sum64())
+}
+
+func TestGoldenBits(t *testing.T) {
+	hyper, err := NewHyperExponential(time.Millisecond, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	float := math.Float64bits
+	for _, c := range []struct {
+		name, want string
+		draw       func(s *Stream) uint64
+	}{
+		{"uint64", "52dfa5768d8908b4", func(s *Stream) uint64 { return s.Uint64() }},
+		{"intn", "add8b8b7581ad30f", func(s *Stream) uint64 { return uint64(s.IntN(3<<61 + 1)) }},
+		{"uniform", "54033d1ee3318a38", func(s *Stream) uint64 { return float(s.Uniform()) }},
+		{"exp", "e9d6d760f17f9db2", func(s *Stream) uint64 { return float(s.Exp()) }},
+		{"normal", "ed6e037bef12e0f6", func(s *Stream) uint64 { return float(s.Normal()) }},
+		{"hyper", "3c9f96b869769e3a", func(s *Stream) uint64 { return uint64(hyper.Draw(s)) }},
+		{"ln", "171b6b67ce548783", func(s *Stream) uint64 { return float(ln(s.Uniform() + 1e-300)) }},
+		{"exponential", "fbe4dda0fa76b585", func(s *Stream) uint64 { return float(exp(1400*s.Uniform() - 700)) }},
+	} {
+		s := NewStream(42, c.name)
+		if got := bitsOf(100000, func() uint64 { return c.draw(s) }); got != c.want {
+			t.Errorf("%s: the bits changed: %s, they were %s", c.name, got, c.want)
+		}
+	}
+}
+
+func TestStreamsDifferBySeedNameAndNumber(t *testing.T) {
+	seen := map[uint64]string{}
+	for seed := range uint64(20) {
+		for _, name := range []string{"", "a", "b", "ab", "disk-1", "disk-2"} {
+			for number := range uint64(20) {
+				s := StreamOf(seed, name, number)
+				id := fmt.Sprintf("%d %q %d", seed, name, number)
+				first := s.Uint64()
+				if other, twice := seen[first]; twice {
+					t.Fatalf("streams %s and %s begin alike", id, other)
+				}
+				seen[first] = id
+			}
+		}
+	}
+}
+
+func TestNeighbouringStreamsAreUncorrelated(t *testing.T) {
+	const n = 20000
+	for number := range uint64(10) {
+		a, b := StreamOf(1, "client", number), StreamOf(1, "client", number+1)
+		var sum float64
+		for range n {
+			sum += (a.Uniform() - 0.5) * (b.Uniform() - 0.5) * 12
+		}
+		if r := sum / n; math.Abs(r) > 4/math.Sqrt(n) {
+			t.Errorf("streams %d and %d: correlation %.4f", number, number+1, r)
+		}
+	}
+}
+
+func TestLogarithmAndExponential(t *testing.T) {
+	// Units in the last place of what math says, which is itself within one.
+	far := func(got, want float64) float64 {
+		return math.Abs(got-want) / (math.Nextafter(math.Abs(want), math.Inf(1)) - math.Abs(want))
+	}
+	s := NewStream(1, "mathx")
+	for range 200000 {
+		x := math.Float64frombits(s.Uint64()>>12 | uint64(s.IntN(2046)+1)<<52)
+		if e := far(ln(x), math.Log(x)); e > 3 {
+			t.Fatalf("ln(%g) is %g units off", x, e)
+		}
+		near := 1 + (s.Uniform()-0.5)/16
+		if e := far(ln(near), math.Log(near)); e > 3 {
+			t.Fatalf("ln(%g) is %g units off", near, e)
+		}
+		y := 1400*s.Uniform() - 700
+		if e := far(exp(y), math.Exp(y)); e > 3 {
+			t.Fatalf("exp(%g) is %g units off", y, e)
+		}
+	}
+	if ln(1) != 0 || exp(0) != 1 {
+		t.Errorf("ln 1 = %g, exp 0 = %g", ln(1), exp(0))
+	}
+}
+
+// kolmogorov is the largest distance of the sample's distribution from cdf, times sqrt(n).
+func kolmogorov(sample []float64, cdf func(float64) float64) float64 {
+	sort.Float64s(sample)
+	n, d := float64(len(sample)), 0.0
+	for i, x := range sample {
+		f := cdf(x)
+		d = max(d, f-float64(i)/n, float64(i+1)/n-f)
+	}
+	return d * math.Sqrt(n)
+}
+
+func TestDrawsHaveTheirDistributions(t *testing.T) {
+	const n = 300000
+	for name, c := range map[string]struct {
+		draw func(s *Stream) float64
+		cdf  func(x float64) float64
+	}{
+		"uniform": {(*Stream).Uniform, func(x float64) float64 { return x }},
+		"exp":     {(*Stream).Exp, func(x float64) float64 { return 1 - math.Exp(-x) }},
+		"normal":  {(*Stream).Normal, func(x float64) float64 { return math.Erfc(-x/math.Sqrt2) / 2 }},
+		// What only the tail's own code draws, seen alone.
+		"exp tail": {func(s *Stream) float64 {
+			for {
+				if x := s.Exp(); x > 5 {
+					return x - 5
+				}
+			}
+		}, func(x float64) float64 { return 1 - math.Exp(-x) }},
+		"normal tail": {(*Stream).normalTail, func(x float64) float64 {
+			return 1 - math.Erfc(x/math.Sqrt2)/math.Erfc(normalTail/math.Sqrt2)
+		}},
+	} {
+		count := n
+		if name == "exp tail" {
+			count = n / 100 // one draw in 148 is one
+		}
+		s, sample := NewStream(7, name), make([]float64, count)
+		for i := range sample {
+			sample[i] = c.draw(s)
+		}
+		if d := kolmogorov(sample, c.cdf); d > 1.95 { // 1 in 1000
+			t.Errorf("%s: Kolmogorov-Smirnov distance %.2f", name, d)
+		}
+	}
+}
+
+func TestZigguratClosesAtTheTop(t *testing.T) {
+	for name, c := range map[string]struct {
+		z    *ziggurat
+		area float64
+	}{"exp": {expLayers, expArea}, "normal": {normalLayers, normalArea}} {
+		top := c.z.edge[layers-1] * (1 - c.z.height[layers-1])
+		if math.Abs(top/c.area-1) > 1e-9 {
+			t.Errorf("%s: the top layer has area %g, the others %g", name, top, c.area)
+		}
+	}
+}
+
+func TestIntNIsUniform(t *testing.T) {
+	s := NewStream(3, "intn")
+	const n, draws = 10, 200000
+	var counts [n]int
+	for range draws {
+		counts[s.IntN(n)]++
+	}
+	chi := 0.0
+	for _, c := range counts {
+		d := float64(c) - draws/n
+		chi += d * d / (draws / n)
+	}
+	if chi > 27.9 { // 9 degrees of freedom, 1 in 1000
+		t.Errorf("chi square %.1f: %v", chi, counts)
+	}
+	// Of 3*2^61 values one third lies in each third; taking a remainder would prefer the first.
+	var low int
+	for range draws {
+		if s.IntN(3<<61) < 1<<61 {
+			low++
+		}
+	}
+	if p := float64(low) / draws; math.Abs(p-1.0/3) > 0.005 {
+		t.Errorf("the lower third was drawn with probability %.4f", p)
+	}
+}
+
+func TestShuffleMakesPermutationsAllAlike(t *testing.T) {
+	s, seen := NewStream(5, "shuffle"), map[[4]int]int{}
+	for range 24000 {
+		p := [4]int{0, 1, 2, 3}
+		s.Shuffle(4, func(i, j int) { p[i], p[j] = p[j], p[i] })
+		seen[p]++
+	}
+	if len(seen) != 24 {
+		t.Fatalf("%d of 24 permutations", len(seen))
+	}
+	for p, n := range seen {
+		if n < 850 || n > 1150 {
+			t.Errorf("%v: %d of 24000, expected about 1000", p, n)
+		}
+	}
+}
+
+func TestDistributionsHaveTheirMoments(t *testing.T) {
+	hyper, err := NewHyperExponential(2*time.Millisecond, 6)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, err := NewHyperExponential(2*time.Millisecond, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []Distribution{
+		Constant(time.Millisecond), Exponential(3 * time.Millisecond),
+		Uniform{time.Millisecond, 5 * time.Millisecond}, hyper, one,
+	} {
+		s := NewStream(9, "moments")
+		const n = 1000000
+		var sum, squares float64
+		for range n {
+			x := d.Draw(s).Seconds()
+			sum += x
+			squares += x * x
+		}
+		mean, second := d.Moments()
+		if e := sum/n/mean - 1; math.Abs(e) > 0.01 {
+			t.Errorf("%T: mean off by %+.2f %%", d, 100*e)
+		}
+		if e := squares/n/second - 1; math.Abs(e) > 0.03 {
+			t.Errorf("%T: second moment off by %+.2f %%", d, 100*e)
+		}
+	}
+	if mean, second := hyper.Moments(); math.Abs(second/mean/mean-7) > 1e-9 || math.Abs(mean-2e-3) > 1e-12 {
+		t.Errorf("mean %g, squared coefficient of variation %g, want 0.002 and 6", mean,
+			second/mean/mean-1)
+	}
+	if _, err := NewHyperExponential(1, 0.5); err == nil {
+		t.Error("accepted a variation below 1")
+	}
+}
+
+func TestLongTimesAreForever(t *testing.T) {
+	if Seconds(1e300) != Forever || Seconds(math.NaN()) != Forever || Seconds(1.5) != 1500*time.Millisecond {
+		t.Errorf("%v %v %v", Seconds(1e300), Seconds(math.NaN()), Seconds(1.5))
+	}
+}
+
+func BenchmarkExp(b *testing.B) {
+	s := NewStream(1, "bench")
+	var sum float64
+	for range b.N {
+		sum += s.Exp()
+	}
+	if sum < 0 {
+		b.Fatal(sum)
+	}
+}
