@@ -10,8 +10,8 @@ from campaigns.plan import Cell
 CLEAN_S = 3.0
 RESTORE_S = 15.0  # a snapshot brought back up to HEALTH_OK
 STEADY_S = 3.0  # fio up to its steady rate
-COLLECT_S = 2.0
-ENGINE_S = 4.0  # notebook process, kernel, imports
+COLLECT_S = 4.0  # load and controller stopped, files fetched
+ENGINE_S = 5.0  # notebook process, kernel, imports
 TIMEOUT_FACTOR = 3.0
 TIMEOUT_SLACK_S = 180.0
 

@@ -19,6 +19,10 @@ type DiskSpec struct {
 	Depth int
 	// Shared lets reads and writes draw on the same tags.
 	Shared bool
+	// WakeBatch is how many tags must have come free before those who wait for one are woken; the
+	// first then takes as many as it needs. 0 means 1. Linux wakes an eighth of the depth at once,
+	// 8 at most (lib/sbitmap.c), and so keeps the parts of a large I/O together behind a full queue.
+	WakeBatch int
 	// MaxIO is the largest request in bytes (max_sectors_kb); 0 means the package's MaxIO.
 	MaxIO int64
 }
@@ -28,6 +32,9 @@ func (s DiskSpec) Validate() error {
 	switch {
 	case s.Depth < 1 || s.Depth > 1<<16:
 		return fmt.Errorf("the disk's queue depth is %d, allowed is 1 to %d", s.Depth, 1<<16)
+	case s.WakeBatch < 0 || s.WakeBatch > s.Depth:
+		return fmt.Errorf("the disk wakes those who wait after %d tags, allowed is 0 to %d (its depth)",
+			s.WakeBatch, s.Depth)
 	case s.MaxIO < 0 || s.MaxIO > 0 && s.MaxIO < 512:
 		return fmt.Errorf("the disk's largest request is %d bytes, allowed is 512 or more", s.MaxIO)
 	}
@@ -71,6 +78,7 @@ type Disk struct {
 	server  service.Server
 	tags    [2]int // free ones, of reads and writes (shared: all in the first)
 	waiting [2]ring[uint32]
+	freed   [2]int     // tags that came free since the last wake while somebody waited
 	device  ring[part] // in order of their end
 	timer   Timer
 	down    bool
@@ -245,28 +253,33 @@ func (e *diskEnd) Handle(k *Kernel, _ uint64) {
 	}
 }
 
-// handOver gives a free tag to the I/O that has waited longest. If that has more parts it lines up
-// again, behind those who came meanwhile.
+// handOver wakes those who wait, once enough tags have come free, in the order in which they came.
+// One that needs more tags than there are lines up again, behind those who came meanwhile.
 func (d *Disk) handOver(k *Kernel, bucket int) {
 	w := &d.waiting[bucket]
-	if w.n == 0 || d.tags[bucket] == 0 {
+	if w.n == 0 {
+		d.freed[bucket] = 0
 		return
 	}
-	i := w.pop()
-	d.tags[bucket]--
-	d.admit(k, i)
-	o := &d.ios[i]
-	if o.next < o.Bytes {
-		w.push(i)
+	if d.freed[bucket]++; d.freed[bucket] < d.spec.WakeBatch {
 		return
 	}
-	d.stats.Blocked--
-	o.blocked = false
-	if o.stalled && !o.Sync {
-		d.unstall(k, i)
-	}
-	if o.Admitted != nil {
-		o.Admitted.Handle(k, o.arg)
+	d.freed[bucket] = 0
+	for w.n > 0 && d.tags[bucket] > 0 {
+		i := w.pop()
+		if !d.advance(k, i) {
+			w.push(i)
+			continue
+		}
+		o := &d.ios[i]
+		d.stats.Blocked--
+		o.blocked = false
+		if o.stalled && !o.Sync {
+			d.unstall(k, i)
+		}
+		if o.Admitted != nil {
+			o.Admitted.Handle(k, o.arg)
+		}
 	}
 }
 
@@ -294,6 +307,7 @@ func (d *Disk) Crash(k *Kernel) {
 	d.device.clear()
 	d.waiting[0].clear()
 	d.waiting[1].clear()
+	d.freed = [2]int{}
 	clear(d.ios)
 	d.ios, d.free = d.ios[:0], d.free[:0]
 	d.tags = [2]int{d.spec.Depth, d.spec.Depth}
@@ -302,7 +316,7 @@ func (d *Disk) Crash(k *Kernel) {
 }
 
 // Restart makes a crashed disk serve again, with nothing in its queue.
-func (d *Disk) Restart() { d.down = false }
+func (d *Disk) Restart(*Kernel) { d.down = false }
 
 // Down says whether the disk has crashed and not been restarted.
 func (d *Disk) Down() bool { return d.down }

@@ -26,10 +26,13 @@ from testbed.agent.monitor import Monitor, over_ssh
 from testbed.agent.samples import Rates
 from testbed.agent.sense import node_pressure
 from testbed.stores.ceph.connection import Connection, connect
-from testbed.stores.ceph.perf import OsdCounters, read_counters
+from testbed.stores.ceph.perf import OsdCounters
 from testbed.stores.ceph.pgs import PgReader
+from testbed.stores.ceph.polling import Answer, CounterPoller
 
 CLIENT = "client"
+PATIENCE_S = 0.4
+"""How long a sample waits for the slowest OSD: less than the second between two."""
 Values = dict[str, dict[str, float]]
 
 
@@ -63,14 +66,14 @@ def node_metrics(node: AgentNode, rates: Rates, hot: bool) -> dict[str, float]:
     return values
 
 
-def client_metrics(deltas: Mapping[int, OsdCounters], seconds: float) -> dict[str, float]:
-    """What all OSDs together served to clients in `seconds`."""
-    total = list(deltas.values())
+def client_metrics(deltas: Mapping[int, tuple[float, OsdCounters]]) -> dict[str, float]:
+    """What all OSDs together served to clients, from what each counted in how many seconds."""
+    total = [(seconds, c) for seconds, c in deltas.values() if seconds > 0]
     return {
-        "read_mb_s": sum(c.read_bytes for c in total) / seconds / 1e6,
-        "write_mb_s": sum(c.write_bytes for c in total) / seconds / 1e6,
-        "read_iops": sum(c.reads for c in total) / seconds,
-        "write_iops": sum(c.writes for c in total) / seconds,
+        "read_mb_s": sum(c.read_bytes / seconds for seconds, c in total) / 1e6,
+        "write_mb_s": sum(c.write_bytes / seconds for seconds, c in total) / 1e6,
+        "read_iops": sum(c.reads / seconds for seconds, c in total),
+        "write_iops": sum(c.writes / seconds for seconds, c in total),
     }
 
 
@@ -80,22 +83,22 @@ class StoreSampler:
     def __init__(self, connection: Connection, config: AgentConfig) -> None:
         self._connection = connection
         self._reader = PgReader(connection, config.pools, osd_names(config))
-        self._counters: dict[int, OsdCounters] = {}
-        self._at = time.monotonic()
+        self._poller = CounterPoller(connection)
+        self._last: dict[int, Answer] = {}
 
     def sample(self) -> tuple[Values, dict[str, str]]:
         """Values of OSDs and clients since the previous call, and the OSDs that are missing."""
         osd_map = self._reader.osd_map()
         up = [osd.id for osd in osd_map.osds.values() if osd.up]
-        now, counters = time.monotonic(), read_counters(self._connection, up)
+        answers = self._poller.read(up, PATIENCE_S)
         primaries = dict.fromkeys(osd_map.osds, 0)
         for pg in self._reader.pgs(osd_map):
             if pg.primary in primaries:
                 primaries[pg.primary] += 1
         deltas = {
-            osd: value.since(self._counters[osd])
-            for osd, value in counters.items()
-            if osd in self._counters
+            osd: (answer.at - before.at, answer.counters.since(before.counters))
+            for osd, answer in answers.items()
+            if (before := self._last.get(osd)) is not None
         }
         values: Values = {}
         for osd in osd_map.osds.values():
@@ -104,18 +107,18 @@ class StoreSampler:
                 "reweight": osd.reweight,
                 "primaries": float(primaries[osd.id]),
             }
-            latency = deltas[osd.id].read_latency_mean_s if osd.id in deltas else None
+            latency = deltas[osd.id][1].read_latency_mean_s if osd.id in deltas else None
             if latency is not None:
                 metrics["op_r_latency_s"] = latency
             values[f"osd.{osd.id}"] = metrics
-        if deltas and now > self._at:
-            values[CLIENT] = client_metrics(deltas, now - self._at)
+        if deltas:
+            values[CLIENT] = client_metrics(deltas)
+        self._last |= answers
         lost = {
-            f"osd.{osd}": "does not answer" if osd in up else "is down"
+            f"osd.{osd}": "does not answer in time" if osd in up else "is down"
             for osd in osd_map.osds
-            if osd not in counters
+            if osd not in answers
         }
-        self._counters, self._at = counters, now
         return values, lost
 
 

@@ -126,7 +126,7 @@ def open_store(config: AgentConfig, signal: str | None = "node") -> CephStore:
     here, StoreError when the cluster does not answer.
     """
     from testbed.stores.ceph.connection import connect
-    from testbed.stores.ceph.perf import LatencySensor
+    from testbed.stores.ceph.polling import LatencySensor
 
     if config.store != "ceph":
         raise UserError(f"testbed {config.testbed} runs the store {config.store!r}, not ceph.")

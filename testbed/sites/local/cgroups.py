@@ -149,15 +149,25 @@ class Cgroups:
 
     def usage_s(self, group: str = "") -> float:
         """CPU seconds used by the group and everything below, 0 when there is none."""
+        return self._usage_s(Path(self.top, group))
+
+    def machine_usage_s(self) -> float:
+        """CPU seconds of everything on the machine by the same clock, 0 when it cannot be told.
+
+        /proc/stat counts ticks: load that sleeps between them is not seen there.
+        """
+        return self._usage_s(Path())
+
+    def _usage_s(self, group: Path) -> float:
         try:
             if self.hierarchies.unified:
                 assert self.hierarchies.v2 is not None
-                stat = (self.hierarchies.v2 / self.top / group / "cpu.stat").read_text()
+                stat = (self.hierarchies.v2 / group / "cpu.stat").read_text()
                 return int(stat.split("usage_usec", 1)[1].split()[0]) / 1e6
             tree = self.hierarchies.v1.get("cpuacct")
             if tree is None:
                 return 0.0
-            return int((tree / self.top / group / "cpuacct.usage").read_text()) / 1e9
+            return int((tree / group / "cpuacct.usage").read_text()) / 1e9
         except (OSError, IndexError):
             return 0.0
 

@@ -27,7 +27,7 @@ def counters(cgroups: Cgroups, name: str) -> dict[str, float]:
     )
     found = {
         "wall": time.monotonic(),
-        "busy": user + nice + system,
+        "busy": cgroups.machine_usage_s() or user + nice + system,
         "all": user + nice + system + sum(rest[:5]),
         "steal": rest[4],
         "kernel": _kernel_threads(),

@@ -189,7 +189,8 @@ def _bounded(call: Callable[[], T], timeout_s: float) -> T:
 _starting = threading.Lock()  # threading.stack_size is the process's: set and put back as one
 
 
-def _join(work: Callable[[], None], count: int, timeout_s: float) -> None:
+def start_workers(work: Callable[[], None], count: int) -> list[threading.Thread]:
+    """Run `work` in `count` daemon threads with small stacks."""
     threads = [threading.Thread(target=work, daemon=True) for _ in range(count)]
     with _starting:
         before = threading.stack_size(_STACK_BYTES)
@@ -198,6 +199,11 @@ def _join(work: Callable[[], None], count: int, timeout_s: float) -> None:
                 thread.start()
         finally:
             threading.stack_size(before)
+    return threads
+
+
+def _join(work: Callable[[], None], count: int, timeout_s: float) -> None:
+    threads = start_workers(work, count)
     deadline = time.monotonic() + timeout_s
     for thread in threads:
         thread.join(max(0.0, deadline - time.monotonic()))

@@ -93,21 +93,16 @@ def parse_pg_counts(dump: Mapping[str, Any]) -> OsdPgCounts:
     )
 
 
+def perf_dump(connection: Connection, osd: int) -> Mapping[str, Any] | None:
+    """The section ``osd`` of an OSD's `perf dump`, None when it does not answer."""
+    reply = connection.osd(osd, "perf dump", logger="osd")
+    return reply.data if reply.ok and isinstance(reply.data, dict) and "osd" in reply.data else None
+
+
 def perf_dumps(connection: Connection, osds: Sequence[int]) -> dict[int, Mapping[str, Any]]:
-    """The section ``osd`` of each OSD's `perf dump`, asked concurrently; a dead OSD is absent."""
-    replies = connection.together(
-        [partial(connection.osd, osd, "perf dump", logger="osd") for osd in osds]
-    )
-    return {
-        osd: reply.data
-        for osd, reply in zip(osds, replies, strict=True)
-        if reply.ok and isinstance(reply.data, dict) and "osd" in reply.data
-    }
-
-
-def read_counters(connection: Connection, osds: Sequence[int]) -> dict[int, OsdCounters]:
-    """Counters of every OSD that answers."""
-    return {osd: parse_counters(dump) for osd, dump in perf_dumps(connection, osds).items()}
+    """`perf_dump` of each OSD, asked concurrently; a dead one is absent."""
+    dumps = connection.together([partial(perf_dump, connection, osd) for osd in osds])
+    return {osd: dump for osd, dump in zip(osds, dumps, strict=True) if dump is not None}
 
 
 def latency_pressure(latencies: Mapping[int, float]) -> dict[int, float]:
@@ -125,32 +120,3 @@ def latency_pressure(latencies: Mapping[int, float]) -> dict[int, float]:
         osd: 100.0 * (1.0 - base / value) if value > base else 0.0
         for osd, value in latencies.items()
     }
-
-
-class LatencySensor:
-    """The signal ``op_r_latency``: each OSD's mean read latency since the last call, against its
-    peers'. An OSD that served no read in between cannot be judged and is absent."""
-
-    signal = "op_r_latency"
-
-    def __init__(self, connection: Connection, osds: Sequence[int]) -> None:
-        self._connection = connection
-        self._osds = tuple(osds)
-        self.lost: dict[str, str] = {}
-        self._before = read_counters(connection, self._osds)
-
-    def pressure(self) -> dict[int, float]:
-        """Percent by OSD. Raises StoreError when the cluster cannot be asked."""
-        now = read_counters(self._connection, self._osds)
-        self.lost = {f"osd.{osd}": "does not answer" for osd in self._osds if osd not in now}
-        latencies: dict[int, float] = {}
-        for osd, counters in now.items():
-            if osd in self._before:
-                mean = counters.since(self._before[osd]).read_latency_mean_s
-                if mean is not None:
-                    latencies[osd] = mean
-        self._before = now
-        return latency_pressure(latencies)
-
-    def close(self) -> None:
-        """Nothing is held open: the connection is the store's."""

@@ -65,8 +65,11 @@ def test_a_sample_has_every_metric(sampling, raw):
 
 
 def test_client_throughput_is_in_million_bytes():
-    deltas = {0: OsdCounters(reads=3, read_bytes=6_000_000), 1: OsdCounters(write_bytes=2_000_000)}
-    found = client_metrics(deltas, 2.0)
+    deltas = {
+        0: (2.0, OsdCounters(reads=3, read_bytes=6_000_000)),
+        1: (4.0, OsdCounters(write_bytes=4_000_000)),  # it answered late
+    }
+    found = client_metrics(deltas)
     assert (found["read_mb_s"], found["write_mb_s"], found["read_iops"]) == (3, 1, 1.5)
 
 
@@ -97,7 +100,7 @@ def test_a_store_that_comes_back_is_sampled_again(raw, monkeypatch):
 def test_an_osd_that_does_not_answer_is_named(sampling, raw):
     raw.perf.pop(1)
     taken = sampling[0].sample()
-    assert taken.lost["osd.1"] == "does not answer"
+    assert taken.lost["osd.1"] == "does not answer in time"
     raw.osd(1)["up"] = 0
     assert sampling[0].sample().lost["osd.1"] == "is down"
 

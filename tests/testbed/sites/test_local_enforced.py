@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 
@@ -173,3 +174,19 @@ def test_usage_tells_inside_from_outside(site: LocalSite, up: Testbed) -> None:
     outside.wait()
     assert usage.outside_cores > 0.5
     assert sum(usage.node_cores.values()) < 0.5
+
+
+def test_load_that_hides_between_the_kernels_ticks_is_seen(site: LocalSite, up: Testbed) -> None:
+    """A process that is asleep whenever the tick comes used no time, says /proc/stat."""
+    bursts = (
+        "import time\nend = time.monotonic() + 4\nwhile time.monotonic() < end:\n"
+        "    start = time.monotonic()\n    while time.monotonic() - start < 0.0015: pass\n"
+        "    time.sleep(0.0015)\n"
+    )
+    outside = subprocess.Popen([sys.executable, "-c", bursts])
+    time.sleep(0.5)
+    before = site.usage_counters("small")
+    time.sleep(3.0)
+    usage = site.usage_between(before, site.usage_counters("small"))
+    outside.wait()
+    assert usage.outside_cores > 0.35

@@ -163,6 +163,10 @@ def test_usage_is_read_from_either_version(tmp_path: Path) -> None:
     v2 = Cgroups(Hierarchies({}, None, tmp_path, frozenset({"cpu", "memory"})), "hotbed")
     v1 = Cgroups(Hierarchies({"cpuacct": tmp_path}, None, None, frozenset()), "hotbed")
     assert (v2.usage_s("t"), v1.usage_s("t"), v2.usage_s("gone")) == (2.5, 1.5, 0.0)
+    assert (v2.machine_usage_s(), v1.machine_usage_s()) == (0.0, 0.0)
+    (tmp_path / "cpu.stat").write_text("usage_usec 9500000\nuser_usec 1\n")
+    (tmp_path / "cpuacct.usage").write_text("8500000000\n")
+    assert (v2.machine_usage_s(), v1.machine_usage_s()) == (9.5, 8.5)
 
 
 # -- the rest -------------------------------------------------------------------------------------
