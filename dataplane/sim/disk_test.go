@@ -68,6 +68,31 @@ func TestWaitersForTagsTakeTurns(t *testing.T) {
 	}
 }
 
+func TestABatchOfTagsIsHandedOverAtOnce(t *testing.T) {
+	k, r := New(), &recorder{}
+	spec := plain(3)
+	spec.WakeBatch = 2
+	d := NewDisk(k, spec)
+	for i := range uint64(3) {
+		d.Submit(k, IO{Bytes: 100e3}, r, i)
+	}
+	d.Submit(k, IO{Bytes: 200e3}, r, 3) // waits for two tags, until 200 ms
+	d.Submit(k, IO{Bytes: 100e3}, r, 5) // and this behind it, until 300 + 400 ms
+	k.At(250*ms, Func(func(k *Kernel, _ uint64) {
+		if s := d.Stats(k); s.Queue != 3 || s.Blocked != 1 {
+			t.Errorf("at 250 ms %+v", s)
+		}
+	}), 0)
+	k.At(350*ms, Func(func(k *Kernel, _ uint64) {
+		// One tag is free and one more needed to wake anybody: who comes now takes it.
+		if !d.Submit(k, IO{Bytes: 100e3}, r, 4) {
+			t.Error("a free tag was not taken")
+		}
+	}), 0)
+	k.Run()
+	wantArrivals(t, r, 100*ms, 200*ms, 300*ms, 500*ms, 600*ms, 700*ms)
+}
+
 func TestSharedTags(t *testing.T) {
 	k, r := New(), &recorder{}
 	spec := plain(1)
@@ -150,6 +175,7 @@ func TestASlowDisk(t *testing.T) {
 func TestBadDisksAreRefused(t *testing.T) {
 	for _, change := range []func(*DiskSpec){
 		func(s *DiskSpec) { s.Depth = 0 },
+		func(s *DiskSpec) { s.WakeBatch = 2 },
 		func(s *DiskSpec) { s.MaxIO = -1 },
 		func(s *DiskSpec) { s.Model.Bandwidth = 0 },
 	} {
@@ -161,7 +187,7 @@ func TestBadDisksAreRefused(t *testing.T) {
 	}
 }
 
-// trace drives a disk by a program in data and holds it to what any disk must do: every I/O ends
+// checkDisk drives a disk by a program in data and holds it to what any disk must do: every I/O ends
 // once, none before the device could have served it, tags never exceed the depth, the device does
 // not idle while somebody waits, and busy time is the service time of what was served.
 func checkDisk(t *testing.T, data []byte) {
@@ -173,6 +199,7 @@ func checkDisk(t *testing.T, data []byte) {
 		Depth:  int(data[0]%7) + 1,
 		Shared: data[1]%2 == 0,
 	}
+	spec.WakeBatch = int(data[1]>>1) % (spec.Depth + 1)
 	k := New()
 	d := NewDisk(k, spec)
 	ended := map[uint64]time.Duration{}
@@ -214,7 +241,8 @@ func checkDisk(t *testing.T, data []byte) {
 		if !spec.Shared {
 			most *= 2
 		}
-		if s.Queue > most || s.Blocked != len(blocked) || s.Blocked > 0 && s.Queue < spec.Depth {
+		if s.Queue > most || s.Blocked != len(blocked) ||
+			s.Blocked > 0 && s.Queue <= spec.Depth-max(1, spec.WakeBatch) {
 			t.Fatalf("depth %d, blocked %d, stats %+v", spec.Depth, len(blocked), s)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"encoding/binary"
 	"math/rand/v2"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -289,10 +290,21 @@ func benchmarkHold(b *testing.B, n int) {
 	}
 	b.ReportAllocs()
 	b.ResetTimer()
+	used := cpuTime()
 	for range b.N {
 		k.Step()
 	}
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds()/1e6, "Mevents/s")
+	// Of processor time: what others use of the machine does not count.
+	b.ReportMetric(float64(b.N)/(cpuTime()-used).Seconds()/1e6, "Mevents/cpu-s")
+}
+
+// cpuTime is the processor time that this process has used.
+func cpuTime() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		panic(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
 func BenchmarkHold10(b *testing.B)      { benchmarkHold(b, 10) }
