@@ -7,7 +7,7 @@ seconds; samples and journals are read when a figure asks for them.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,11 +74,15 @@ def _current(campaign: Path) -> frozenset[str] | None:
         return None
 
 
-def load_campaign(campaign: Path) -> Attempts:
+def load_campaign(campaign: Path, only: Collection[str] | None = None) -> Attempts:
     """Load `artifacts/<campaign>`; the last attempt that is done counts for each run id.
 
     A changed controller, workload or spec gives its cells new run ids: runs of the old ones stay
     in the folder, are counted as outdated and used for nothing.
+
+    Args:
+        campaign: its folder.
+        only: the run ids that count; by default those of the campaign as last planned.
 
     Raises:
         UserError: when the folder does not exist.
@@ -88,7 +92,7 @@ def load_campaign(campaign: Path) -> Attempts:
     done: dict[str, LoadedRun] = {}
     counts = {"spoiled": 0, "failed": 0, "interrupted": 0}
     unreadable = []
-    current = _current(campaign)
+    current = _current(campaign) if only is None else frozenset(only)
     outdated = 0
     for folder in run_folders(campaign):
         try:
@@ -108,6 +112,21 @@ def load_campaign(campaign: Path) -> Attempts:
             done[run.run_id] = LoadedRun(run, summary, folder)
     runs = tuple(done.values())
     return Attempts(runs, unreadable=tuple(unreadable), outdated=outdated, **counts)
+
+
+def last_attempt(campaign: Path, run_id: str) -> Run | None:
+    """The record of the last attempt at a run, however it ended; None when there is none."""
+    found = None
+    for path in sorted((campaign / run_id).glob("attempt-*/run.json"), key=_attempt):
+        try:
+            found = Run.model_validate_json(path.read_bytes())
+        except (OSError, ValidationError):
+            continue
+    return found
+
+
+def _attempt(record: Path) -> int:
+    return int(record.parent.name.removeprefix("attempt-"))
 
 
 def _whole(ops: Sequence[OpSummary], op: str) -> OpSummary | None:

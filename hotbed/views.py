@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from rich.console import Group
     from rich.table import Table
 
+    from campaigns.session import DryRunReport
     from testbed.sites.contract import Status, Testbed
 
 TestbedOption = Annotated[
@@ -66,3 +68,30 @@ def status_table(name: str, status: Status, testbed: Testbed | None) -> Table | 
     table.caption = f"{status.state}: {status.detail}"
     table.caption_justify = "left"
     return table
+
+
+def dry_run_table(report: DryRunReport) -> Group:
+    """What a campaign would run."""
+    from rich import box
+    from rich.console import Group
+    from rich.markup import escape
+    from rich.table import Table
+
+    from campaigns.estimate import format_s
+
+    table = Table("run", "block", "figures", "cell", "planned", box=box.SIMPLE_HEAD)
+    for cell in report.pending:
+        table.add_row(
+            cell.run_id,
+            str(cell.block),
+            ", ".join(cell.figures),
+            escape(cell.parameters.label()),
+            format_s(report.planned_s[cell.run_id]),
+        )
+    lines = [
+        f"{report.campaign} on testbed {report.testbed}: {report.cells} cells, {report.done} done; "
+        f"about {format_s(report.pending_s)} for the rest (times × {report.time_scale:.4g})"
+    ]
+    lines += [f"  {grid}: {text}" for grid, text in report.power.items()]
+    lines += [f"  note: {note}" for note in report.notes]
+    return Group(table, *lines)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hotbed.options import name_values
 from hotbed.output import JsonFlag, emit
 from hotbed.views import TestbedOption
 
@@ -76,7 +77,7 @@ def _start(group: typer.Typer) -> None:
         started = remote.start(
             _agent(testbed),
             name,
-            parameters=_parameters(parameter or []),
+            parameters=name_values(parameter or [], "theta_i=0.3"),
             seed=seed,
             interval_s=interval,
             signal=signal,
@@ -145,27 +146,6 @@ def _replay(group: typer.Typer) -> None:
         emit(found, as_json, found.sentence)
         if not found.equal:
             raise typer.Exit(1)
-
-
-def _parameters(given: list[str]) -> dict[str, object]:
-    from schemas.errors import UserError
-
-    parameters: dict[str, object] = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise UserError(f"--parameter {text!r}: write NAME=VALUE, such as theta_i=0.3.")
-        parameters[name] = _value(value)
-    return parameters
-
-
-def _value(text: str) -> object:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
 
 
 def _healed(result: Mapping[str, Any]) -> str:

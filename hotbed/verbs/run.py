@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from hotbed.output import JsonFlag, emit
-
-if TYPE_CHECKING:
-    from rich.console import Group
-
-    from campaigns.session import DryRunReport
+from hotbed.views import dry_run_table
 
 
 def register(app: typer.Typer) -> None:
@@ -46,7 +42,7 @@ def register(app: typer.Typer) -> None:
         request = session.Request(campaign, figure, testbed, artifacts, controllers_dir)
         if dry_run:
             report = session.dry_run(request)
-            emit(report.as_json(), as_json, lambda: _table(report))
+            emit(report.as_json(), as_json, lambda: dry_run_table(report))
             return
         result = session.run(request)
         emit(
@@ -56,29 +52,3 @@ def register(app: typer.Typer) -> None:
             raise typer.Exit(130)
         if not result.ok:
             raise typer.Exit(1)
-
-
-def _table(report: DryRunReport) -> Group:
-    from rich import box
-    from rich.console import Group
-    from rich.markup import escape
-    from rich.table import Table
-
-    from campaigns.estimate import format_s
-
-    table = Table("run", "block", "figures", "cell", "planned", box=box.SIMPLE_HEAD)
-    for cell in report.pending:
-        table.add_row(
-            cell.run_id,
-            str(cell.block),
-            ", ".join(cell.figures),
-            escape(cell.parameters.label()),
-            format_s(report.planned_s[cell.run_id]),
-        )
-    lines = [
-        f"{report.campaign} on testbed {report.testbed}: {report.cells} cells, {report.done} done; "
-        f"about {format_s(report.pending_s)} for the rest (times × {report.time_scale:.4g})"
-    ]
-    lines += [f"  {grid}: {text}" for grid, text in report.power.items()]
-    lines += [f"  note: {note}" for note in report.notes]
-    return Group(table, *lines)

@@ -1,0 +1,1 @@
+"""A comparison of controllers: ranking, figure, table, claims."""

@@ -1,0 +1,165 @@
+"""From the runs of a comparison to its figure, table and claims. Never changes a run folder."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from analysis.claims import Evidence
+from analysis.comparison import figure, table
+from analysis.comparison.claims import claims_of
+from analysis.comparison.ranking import Key, Panel, rank
+from analysis.load import last_attempt, load_campaign
+from analysis.load import table as tidy
+from schemas.claim import ClaimResult
+from schemas.comparison import Comparison
+from schemas.errors import HotbedError, UserError
+
+NAME = "comparison"
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """What `build` made, and where: comparison.png and .pdf, .csv and .md, claims.json,
+    comparison.json in `folder`."""
+
+    comparison: Comparison
+    panels: tuple[Panel, ...]
+    claims: tuple[ClaimResult, ...]
+    runs: int
+    folder: Path
+
+    @property
+    def figure(self) -> Path:
+        """The PNG; the PDF lies beside it."""
+        return self.folder / f"{NAME}.png"
+
+    @property
+    def claims_path(self) -> Path:
+        """All claims as JSON."""
+        return self.folder / "claims.json"
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The table as numbers (see `analysis.comparison.table.frame`)."""
+        return table.frame(self.panels)
+
+    @property
+    def sentence(self) -> str:
+        """Which runs it was made from, and on which ground."""
+        comparison = self.comparison
+        ground = comparison.ground + (", simulated" if comparison.ground == "sim" else "")
+        return (
+            f"{self.runs} of {len(comparison.cells)} runs on ground {ground}; "
+            f"times × {comparison.time_scale:.4g}"
+        )
+
+    def _repr_html_(self) -> str:
+        named = table.heads(self.comparison.baseline)
+        head = "".join(f"<th>{html.escape(text)}</th>" for text in named.values())
+        body = ""
+        for panel in self.panels:
+            for standing in panel.standings:
+                row = table.texts(panel, standing)
+                cells = "".join(f"<td>{html.escape(row[column])}</td>" for column in named)
+                body += f"<tr>{cells}</tr>"
+        left_out = "".join(
+            f"<p>left out: {html.escape(why)}</p>" for why in self.comparison.left_out.values()
+        )
+        return (
+            f"<p>{html.escape(self.sentence)}</p><table><thead><tr>{head}</tr></thead>"
+            f"<tbody>{body}</tbody></table>{left_out}"
+        )
+
+
+def read(campaign: Path, comparison: Comparison, out: Path | None = None) -> Ranking:
+    """Rank and judge from the runs that there are; writes nothing.
+
+    Args:
+        campaign: folder of the comparison's runs, `artifacts/compare-<ground>`.
+        comparison: what was to be run.
+        out: where figure, table and claims belong; by default beside the runs.
+
+    Raises:
+        HotbedError: there is not a single finished run.
+    """
+    loaded = load_campaign(campaign, only={cell.run_id for cell in comparison.cells})
+    missing = _missing(campaign, comparison, {loaded.run.run_id for loaded in loaded.runs})
+    if not loaded.runs:
+        first = next(iter(missing.values()))[0]
+        raise HotbedError(f"{campaign}: no run of this comparison is finished ({first}).")
+    rows = tidy(loaded.runs)
+    panels = tuple(
+        rank(
+            rows,
+            scenario=scenario,
+            op=op,
+            baseline=comparison.baseline,
+            controllers=comparison.controllers,
+            missing=missing,
+        )
+        for scenario in comparison.scenarios
+        for op in comparison.ops
+    )
+    claims = claims_of(
+        panels,
+        Evidence(rows, loaded.runs),
+        ground=comparison.ground,
+        time_scale=comparison.time_scale,
+    )
+    target = campaign if out is None else out
+    return Ranking(comparison, panels, tuple(claims), len(loaded.runs), target)
+
+
+def build(campaign: Path, comparison: Comparison, out: Path | None = None) -> Ranking:
+    """`read`, then write figure, table and claims.
+
+    Raises:
+        HotbedError: there is not a single finished run.
+        UserError: `out` cannot be written.
+    """
+    ranking = read(campaign, comparison, out)
+    try:
+        _write_all(ranking)
+    except OSError as error:
+        raise UserError(f"{ranking.folder}: cannot be written ({error.strerror}).") from error
+    return ranking
+
+
+def _write_all(ranking: Ranking) -> None:
+    folder, comparison = ranking.folder, ranking.comparison
+    folder.mkdir(parents=True, exist_ok=True)
+    figure.draw(comparison, ranking.panels, folder, NAME)
+    named = table.markdown(ranking.panels, comparison.baseline)
+    left_out = "".join(f"- left out: {why}\n" for why in comparison.left_out.values())
+    _write(folder / f"{NAME}.md", f"{ranking.sentence}\n\n{named}\n{left_out}")
+    _write(folder / f"{NAME}.csv", ranking.frame.to_csv(index=False))
+    claims = [claim.model_dump(mode="json") for claim in ranking.claims]
+    _write(ranking.claims_path, json.dumps(claims, indent=1) + "\n")
+    _write(folder / f"{NAME}.json", comparison.model_dump_json(indent=1) + "\n")
+
+
+def _missing(campaign: Path, comparison: Comparison, done: Collection[str]) -> dict[Key, list[str]]:
+    """Why planned runs are not there, one reason a run."""
+    found: dict[Key, list[str]] = {}
+    for cell in comparison.cells:
+        if cell.run_id in done:
+            continue
+        last = last_attempt(campaign, cell.run_id)
+        reason = "not run" if last is None else last.reason or last.status
+        if last is not None and last.status == "spoiled":
+            reason = f"spoiled: {reason}"
+        key = (cell.controller, cell.scenario, cell.op)
+        found.setdefault(key, []).append(reason)
+    return found
+
+
+def _write(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.write_text(text)
+    temporary.replace(path)

@@ -1,0 +1,308 @@
+"""`hotbed compare`: a campaign in which every controller meets every other, block by block.
+
+The campaign is made in memory and run by the ordinary engine: its runs lie in
+`artifacts/compare-<ground>/`, are resumed and never overwritten, and one that is there already
+(same cell, same code) is used. One more controller, block or operation runs only what is new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import ValidationError
+
+from campaigns import session
+from campaigns.campaign_file import ROOT
+from campaigns.cell_parameters import CellParameters, parameter_names
+from campaigns.display import result_html
+from campaigns.engine import CampaignResult
+from campaigns.process_executor import PAPERMILL_CELL
+from campaigns.progress import Progress
+from controllers.decide import PolicyError
+from controllers.decider import ChildDecider
+from controllers.registry import Controller, available, create, refuse_unoffered
+from schemas.campaign import Campaign, Limits
+from schemas.comparison import Comparison, PlannedCell
+from schemas.errors import UserError
+from testbed.stores.contract import Needs
+
+ALL = "all"
+GRID = "comparison"
+SPEC = "testbed/specs/dlr.yaml"
+NOTEBOOK = "notebooks/dlr_experiment.ipynb"
+TIME_SCALE = 1 / 6
+SIM_BLOCKS = 6
+BLOCKS = 3
+"""A block on a real testbed takes minutes, on `sim` seconds."""
+
+_VARIED = ("controller", "op", "scenario")
+_OPTIONS = {"op": "--op", "scenario": "--scenario", "controller": "--controllers"}
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What is compared, where and how often. Times are the paper's.
+
+    `controllers`: names, or ``all`` for every one that the ground's store offers what it needs.
+    `parameters`: of every cell (`campaigns.cell_parameters`), where not the default.
+    `blocks`: None takes 6 on the ground sim and 3 elsewhere.
+    """
+
+    controllers: tuple[str, ...] = (ALL,)
+    ground: str = "sim"
+    baseline: str = "default"
+    scenarios: tuple[str, ...] = ("heterogeneity",)
+    ops: tuple[str, ...] = ("seq", "rand")
+    blocks: int | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    time_scale: float = TIME_SCALE
+    seed: int = 1
+    spec: Path | None = None
+    testbed: str | None = None
+    artifacts: Path = Path("artifacts")
+    controllers_dir: Path | None = None
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A comparison that is validated and laid out; nothing has been started or written."""
+
+    comparison: Comparison
+    prepared: session.Prepared
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A comparison after the engine's turn: `folder` holds the runs."""
+
+    comparison: Comparison
+    result: CampaignResult
+    folder: Path
+
+    def _repr_html_(self) -> str:
+        return result_html(self.result)
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """Who takes part, in order, with what each needs; and who does not, and why."""
+
+    needs: Mapping[str, Needs]
+    left_out: Mapping[str, str]
+    by_name: frozenset[str]  # asked for by name, not by `all`
+
+
+def plan(ask: Ask, *, need_ground: bool = True) -> Planned:
+    """Validate everything and lay the comparison out.
+
+    Args:
+        ask: what is asked for.
+        need_ground: whether the testbed must be up; without it every controller is planned.
+
+    Raises:
+        UserError: one sentence on the first thing that is wrong.
+    """
+    chosen = _choose(ask)
+    prepared = _prepare(ask, chosen, need_ground)
+    if prepared.ground is not None:
+        offered = _offered(chosen, prepared.ground.offers(), ask.ground)
+        if len(offered.needs) < len(chosen.needs):
+            chosen = offered
+            prepared = _prepare(ask, chosen, need_ground)
+    campaign = prepared.campaign
+    cells = tuple(
+        PlannedCell(
+            run_id=cell.run_id,
+            controller=cell.parameters.controller,
+            scenario=cell.parameters.scenario,
+            op=cell.parameters.op,
+            block=cell.block,
+        )
+        for cell in prepared.plan.cells
+    )
+    comparison = Comparison(
+        ground=campaign.ground,
+        testbed=prepared.testbed,
+        baseline=next(iter(chosen.needs)),
+        controllers=tuple(chosen.needs),
+        left_out=dict(chosen.left_out),
+        scenarios=tuple(campaign.grids[0].vary["scenario"]),
+        ops=tuple(campaign.grids[0].vary["op"]),
+        blocks=campaign.grids[0].repetitions,
+        seed=campaign.seed,
+        time_scale=campaign.time_scale,
+        parameters=dict(campaign.parameters),
+        cells=cells,
+    )
+    return Planned(comparison, prepared)
+
+
+def dry_run(ask: Ask) -> session.DryRunReport:
+    """The cells that would run, the time they would take and what is done. Writes nothing."""
+    planned = plan(ask, need_ground=False)
+    report = session.dry_run_prepared(planned.prepared)
+    left_out = (f"left out: {why}" for why in planned.comparison.left_out.values())
+    return replace(report, notes=(*report.notes, *left_out))
+
+
+def compare(
+    ask: Ask,
+    *,
+    progress: Progress | None = None,
+    command: tuple[str, ...] = PAPERMILL_CELL,
+) -> Compared:
+    """Run or resume the comparison. A controller that fails fails its own cells.
+
+    Raises:
+        UserError: something is wrong with what is asked, the testbed or the disk; or another
+            engine works on this comparison or testbed.
+    """
+    planned = plan(ask)
+    result = session.run_prepared(planned.prepared, progress=progress, command=command)
+    return Compared(planned.comparison, result, planned.prepared.store.folder)
+
+
+def _prepare(ask: Ask, chosen: _Chosen, need_ground: bool) -> session.Prepared:
+    if len(chosen.needs) < 2:
+        raise UserError(
+            f"there is nothing to compare with {ask.baseline}: name another controller with "
+            "--controllers, or all."
+        )
+    request = session.Request(
+        _campaign(ask, tuple(chosen.needs)),
+        testbed=ask.testbed,
+        artifacts=ask.artifacts,
+        controllers_dir=ask.controllers_dir,
+    )
+    return session.prepare(request, need_ground=need_ground)
+
+
+def _campaign(ask: Ask, controllers: Sequence[str]) -> Campaign:
+    for name in ask.parameters:
+        if name in _VARIED:
+            raise UserError(f"--parameter {name}: give {_OPTIONS[name]} instead.")
+        if name not in CellParameters.model_fields:
+            known = ", ".join(known for known in parameter_names() if known not in _VARIED)
+            raise UserError(f"--parameter {name}: a cell has no such parameter; it has {known}.")
+    scenarios, ops = _list(ask.scenarios, "--scenario"), _list(ask.ops, "--op")
+    blocks = ask.blocks
+    if blocks is None:
+        blocks = SIM_BLOCKS if ask.ground == "sim" else BLOCKS
+    _within("--blocks", blocks, 1, 1000)
+    _within("--seed", ask.seed, 0, 2**32 - 1)
+    _within("--time-scale", ask.time_scale, 0.001, 10)
+    grounds = get_args(Campaign.model_fields["ground"].annotation)
+    if ask.ground not in grounds:
+        known = ", ".join(name for name in grounds if name != "fake")
+        raise UserError(f"--ground {ask.ground}: there is no such ground; there are {known}.")
+    if ask.spec is not None and not ask.spec.is_file():
+        raise UserError(f"--spec {ask.spec}: there is no such file.")
+    body = {
+        "name": f"compare-{ask.ground}",
+        "paper": "dlr",
+        "profile": "full",
+        "ground": ask.ground,
+        "spec": str(ROOT / SPEC if ask.spec is None else ask.spec.resolve()),
+        "notebook": str(ROOT / NOTEBOOK),
+        "time_scale": ask.time_scale,
+        "seed": ask.seed,
+        # What is simulated fails the same way every time.
+        "retries": 0 if ask.ground == "sim" else 1,
+        "limits": ask.limits.model_dump(),
+        "parameters": dict(ask.parameters),
+        "grids": [
+            {
+                "name": GRID,
+                "figures": (GRID,),
+                "vary": {"scenario": scenarios, "op": ops, "controller": list(controllers)},
+                "repetitions": blocks,
+            }
+        ],
+    }
+    try:
+        return Campaign.model_validate(body)
+    except ValidationError as error:  # what a person can get wrong was told above
+        raise UserError(f"compare: {error.errors()[0]['msg']}.") from error
+
+
+def _choose(ask: Ask) -> _Chosen:
+    """Who was asked for, the baseline first; who cannot even be created is told."""
+    dirs = () if ask.controllers_dir is None else (ask.controllers_dir.resolve(),)
+    known = available(dirs)
+    if ask.baseline.strip() == ALL:
+        raise UserError("the baseline is one controller, such as default, not all of them.")
+    by_name = [
+        _known(name, known) for name in (ask.baseline, *ask.controllers) if name.strip() != ALL
+    ]
+    if ALL in (name.strip() for name in ask.controllers):
+        # One's own last: the built-in ones are what they are compared with.
+        everyone = sorted(known, key=lambda name: (known[name].outside, name))
+    elif ask.controllers:
+        everyone = []
+    else:
+        raise UserError("--controllers is empty: name controllers, or all.")
+    needs: dict[str, Needs] = {}
+    left_out: dict[str, str] = {}
+    for name in dict.fromkeys([*by_name, *everyone]):
+        try:
+            needs[name] = _needs(known[name], dirs)
+        except UserError as error:
+            if name in by_name:
+                raise
+            left_out[name] = str(error)
+    return _Chosen(needs, left_out, frozenset(by_name))
+
+
+def _known(name: str, known: Mapping[str, Controller]) -> str:
+    found = name.strip().replace("_", "-")
+    if found not in known:
+        raise UserError(
+            f"there is no controller {name.strip()!r}; there are {', '.join(sorted(known))} "
+            "(more with --controllers-dir)."
+        )
+    return found
+
+
+def _needs(controller: Controller, dirs: Sequence[Path]) -> Needs:
+    """What a controller declares; one from outside is asked in a process of its own, as its code
+    may never return."""
+    if not controller.outside:
+        return create(controller, {}, 0).needs
+    try:
+        decider = ChildDecider(controller.name, {}, 0, dirs)
+    except PolicyError as error:
+        raise UserError(f"controller {controller.name}: {error}") from error
+    decider.close()
+    return decider.needs
+
+
+def _offered(chosen: _Chosen, offers: Needs, ground: str) -> _Chosen:
+    """Those that the store offers what they need; one that was asked for by name is refused."""
+    needs: dict[str, Needs] = {}
+    left_out = dict(chosen.left_out)
+    for name, wanted in chosen.needs.items():
+        try:
+            refuse_unoffered(name, wanted, offers, ground)
+        except UserError as error:
+            if name in chosen.by_name:
+                raise
+            left_out[name] = str(error)
+        else:
+            needs[name] = wanted
+    return _Chosen(needs, left_out, chosen.by_name)
+
+
+def _list(values: Iterable[str], option: str) -> list[str]:
+    found = list(dict.fromkeys(value.strip() for value in values if value.strip()))
+    if not found:
+        raise UserError(f"{option} is empty: name at least one.")
+    return found
+
+
+def _within(option: str, value: float, low: float, high: float) -> None:
+    if not low <= value <= high:  # also refuses what is not a number
+        raise UserError(f"{option} {value:g}: allowed are {low:g} to {high:g}.")

@@ -1,0 +1,73 @@
+"""`hotbed new controller`: a controller of one's own that works, with a test, to start from."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from controllers.registry import available
+from schemas.errors import UserError
+
+TEMPLATE = Path(__file__).parent / "templates" / "controller"
+"""Itself a working controller, called new-controller."""
+
+_NAME = re.compile(r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$")
+_LONGEST = 40
+_RESERVED = {"all", "common"}
+
+
+@dataclass(frozen=True)
+class NewController:
+    """What was written; `directory` is what --controllers-dir takes."""
+
+    name: str
+    directory: Path
+    policy: Path
+    test: Path
+
+
+def new_controller(name: str, directory: Path) -> NewController:
+    """Write `directory`/<name>/policy.py and a test beside the folder.
+
+    Args:
+        name: the controller's; lower-case letters, digits and - (_ is taken for it).
+        directory: where one's controllers are; made when it is not there.
+
+    Raises:
+        UserError: the name is no name or taken, or the folder cannot be written. Nothing is
+            overwritten.
+    """
+    name = name.replace("_", "-")
+    if not _NAME.match(name) or len(name) > _LONGEST:
+        raise UserError(
+            f"{name!r} is no name for a controller: use lower-case letters, digits and -, a "
+            f"letter first, at most {_LONGEST} characters."
+        )
+    if name in _RESERVED or name in available():
+        raise UserError(f"{name!r} is taken by Hotbed itself: choose another name.")
+    folder = directory / name.replace("-", "_")
+    made = NewController(
+        name, directory, folder / "policy.py", directory / f"test_{folder.name}.py"
+    )
+    for path in (folder, made.test):
+        if path.exists():
+            raise UserError(f"{path} exists already and is left as it is: choose another name.")
+    try:
+        folder.mkdir(parents=True)
+        made.policy.write_text(_named(TEMPLATE / "policy.py", name))
+        made.test.write_text(_named(TEMPLATE / "test_policy.py", name))
+    except OSError as error:
+        raise UserError(f"{folder} cannot be written ({error.strerror}).") from error
+    return made
+
+
+def _named(template: Path, name: str) -> str:
+    """The template with every form of its name replaced."""
+    words = name.split("-")
+    return (
+        template.read_text()
+        .replace("new-controller", name)
+        .replace("new_controller", "_".join(words))
+        .replace("NewController", "".join(word.capitalize() for word in words))
+    )

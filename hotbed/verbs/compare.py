@@ -1,0 +1,164 @@
+"""`hotbed compare`: controllers against each other, your own among them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hotbed.options import name_values, names
+from hotbed.output import JsonFlag, emit
+from hotbed.views import dry_run_table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from analysis.comparison.build import Ranking
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+
+    @app.command()
+    def compare(
+        *,
+        controllers: Annotated[
+            list[str] | None,
+            typer.Option(help="Names, separated by commas; all (the default) is all that can run."),
+        ] = None,
+        controllers_dir: Annotated[
+            Path | None, typer.Option(help="A folder of further controllers, such as your own.")
+        ] = None,
+        ground: Annotated[
+            str, typer.Option(help="sim (modelled, no testbed needed), local, or another.")
+        ] = "sim",
+        baseline: Annotated[
+            str, typer.Option(help="What the others are compared with; always takes part.")
+        ] = "default",
+        scenario: Annotated[
+            list[str] | None,
+            typer.Option(help="heterogeneity (the default), interference, none, mix, spread."),
+        ] = None,
+        op: Annotated[
+            list[str] | None, typer.Option(help="seq, rand (both by default), write.")
+        ] = None,
+        blocks: Annotated[
+            int | None, typer.Option(help="Repetitions; 6 on the ground sim, 3 elsewhere.")
+        ] = None,
+        parameter: Annotated[
+            list[str] | None,
+            typer.Option("--parameter", "-p", help="Of every cell: NAME=VALUE; repeat for more."),
+        ] = None,
+        time_scale: Annotated[
+            float, typer.Option(help="Multiplies all of the paper's times; 1 keeps them.")
+        ] = 1 / 6,
+        seed: Annotated[int, typer.Option(help="Draws hot nodes, moves and the order.")] = 1,
+        spec: Annotated[
+            Path | None, typer.Option(help="Another testbed than testbed/specs/dlr.yaml.")
+        ] = None,
+        testbed: Annotated[
+            str | None, typer.Option(help="Another testbed than the spec's name.")
+        ] = None,
+        artifacts: Annotated[Path, typer.Option(help="Where the runs go.")] = Path("artifacts"),
+        out: Annotated[
+            Path | None, typer.Option(help="Where figure, table and claims go; beside the runs.")
+        ] = None,
+        dry_run: Annotated[
+            bool,
+            typer.Option("--dry-run", help="Show the cells, the time and what is done; run none."),
+        ] = False,
+        as_json: JsonFlag = False,
+    ) -> None:
+        """Compare controllers: paired blocks, a ranking with intervals, figure, table, claims.
+
+        The same command resumes; one more controller runs only what is new. Exit 1 when a run is
+        missing in the end.
+        """
+        from campaigns import comparison
+
+        ask = comparison.Ask(
+            controllers=names(controllers or [comparison.ALL]),
+            ground=ground,
+            baseline=baseline,
+            scenarios=names(scenario or ["heterogeneity"]),
+            ops=names(op or ["seq", "rand"]),
+            blocks=blocks,
+            parameters=name_values(parameter or [], "hot_nodes=2"),
+            time_scale=time_scale,
+            seed=seed,
+            spec=spec,
+            testbed=testbed,
+            artifacts=artifacts,
+            controllers_dir=controllers_dir,
+        )
+        if dry_run:
+            report = comparison.dry_run(ask)
+            emit(report.as_json(), as_json, lambda: dry_run_table(report))
+            return
+        made = comparison.compare(ask)
+        result = made.result
+        if result.interrupted:
+            emit({"ok": False, "sentence": result.sentence}, as_json, lambda: None)
+            raise typer.Exit(130)
+        from analysis.comparison.build import build
+
+        ranking = build(made.folder, made.comparison, out)
+        facts = {
+            "ok": result.ok,
+            "sentence": result.sentence,
+            "comparison": made.comparison.model_dump(mode="json", exclude={"cells"}),
+            "ranking": ranking.frame.to_dict("records"),
+            "claims": list(ranking.claims),
+            "figure": ranking.figure.resolve(),
+            "claims_json": ranking.claims_path.resolve(),
+            "runs": made.folder,
+        }
+        emit(facts, as_json, lambda: _table(ranking))
+        if not as_json:
+            for why in made.comparison.left_out.values():
+                print(f"Left out: {why}.")
+            print(f"{result.sentence}\nFigure: {ranking.figure.resolve()}")
+            print(f"Claims: {ranking.claims_path.resolve()}")
+        if not result.ok:
+            raise typer.Exit(1)
+
+
+_COLOURS = {"better": "green", "worse": "red", "inconclusive": "yellow", "failed": "red"}
+
+
+def _table(ranking: Ranking) -> Table:
+    """The ranking for a terminal; what is the same in every row is said once, above."""
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    from analysis.comparison.table import heads, texts
+
+    named = heads(ranking.comparison.baseline)
+    single = {
+        column
+        for column in ("scenario", "op")
+        if len({getattr(panel, column) for panel in ranking.panels}) == 1
+    }
+    shown = [column for column in named if column not in single]
+    panel = ranking.panels[0]
+    about = ", ".join(getattr(panel, column) for column in ("scenario", "op") if column in single)
+    table = Table(
+        *(named[column] for column in shown),
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        title=": ".join(filter(None, (about, ranking.sentence))),
+        title_justify="left",
+    )
+    for panel in ranking.panels:
+        for standing in panel.standings:
+            row = texts(panel, standing)
+            colour = _COLOURS.get(standing.state)
+            cells = {column: escape(row[column]) for column in shown}
+            if colour is not None:
+                cells["verdict"] = f"[{colour}]{row['verdict']}[/]"
+            table.add_row(*cells.values())
+        if panel is not ranking.panels[-1]:
+            table.add_section()
+    return table

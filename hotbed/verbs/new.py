@@ -1,0 +1,46 @@
+"""`hotbed new controller`: a starting point for a controller of one's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hotbed.output import JsonFlag, emit
+
+if TYPE_CHECKING:
+    from campaigns.new_controller import NewController
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    group = typer.Typer(no_args_is_help=True, help="Write a starting point of one's own.")
+    app.add_typer(group, name="new")
+
+    @group.command()
+    def controller(
+        name: Annotated[str, typer.Argument(help="Its name, such as my-controller.")],
+        *,
+        directory: Annotated[
+            Path, typer.Option("--dir", help="Where your controllers are; made if missing.")
+        ] = Path("my-controllers"),
+        as_json: JsonFlag = False,
+    ) -> None:
+        """Write a controller that works, and a test of it; nothing is overwritten."""
+        from campaigns.new_controller import new_controller
+
+        made = new_controller(name, directory)
+        emit(made, as_json, lambda: _next(made))
+
+
+def _next(made: NewController) -> str:
+    return "\n".join(
+        [
+            f"written: {made.policy}",
+            f"         {made.test}",
+            "next:",
+            f"  python -m pytest {made.test}",
+            f"  hotbed compare --controllers {made.name},dlr --controllers-dir {made.directory}",
+        ]
+    )

@@ -1,0 +1,314 @@
+"""A comparison's ranking, figure, table and claims, on runs with known effects."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from synthetic import write_run
+
+from analysis.comparison.build import Ranking, build, read
+from analysis.comparison.ranking import Panel, rank, shows
+from analysis.stats import Estimate, ratio
+from schemas.comparison import Comparison, PlannedCell
+from schemas.errors import HotbedError
+
+BLOCKS = 6
+OPS = ("seq", "rand")
+
+
+def make(
+    artifacts: Path,
+    gains: Mapping[str, float],
+    *,
+    blocks: int = BLOCKS,
+    noise: float = 0.01,
+    inert: tuple[str, ...] = (),
+    failed: Mapping[str, str] | None = None,
+    absent: tuple[tuple[str, int], ...] = (),
+    ground: str = "local",
+    **changes: Any,
+) -> tuple[Path, Comparison]:
+    """Runs of every controller of `gains`, the first being the baseline."""
+    campaign = artifacts / f"compare-{ground}"
+    random = np.random.default_rng(3)
+    cells = []
+    for block in range(blocks):
+        shared = random.normal(1, 0.2)  # blocks differ much more than controllers
+        for op in OPS:
+            for name, gain in gains.items():
+                parameters = {"op": op, "scenario": "heterogeneity", "controller": name}
+                value = 100 * shared * gain * random.normal(1, noise)
+                if (name, block) in absent:
+                    run_id = f"{name}{op}{block}"
+                else:
+                    status = "failed" if name in (failed or {}) else "done"
+                    folder = write_run(
+                        campaign,
+                        parameters,
+                        block,
+                        value,
+                        status=status,
+                        inert=name in inert,
+                        ground=ground,
+                        with_samples=False,
+                    )
+                    run_id = folder.parent.name
+                    if status == "failed":
+                        record = json.loads((folder / "run.json").read_text())
+                        record["reason"] = (failed or {})[name]
+                        (folder / "run.json").write_text(json.dumps(record))
+                cells.append(
+                    PlannedCell(
+                        run_id=run_id,
+                        controller=name,
+                        scenario="heterogeneity",
+                        op=op,
+                        block=block,
+                    )
+                )
+    body = {
+        "ground": ground,
+        "testbed": "dlr",
+        "baseline": next(iter(gains)),
+        "controllers": tuple(gains),
+        "scenarios": ("heterogeneity",),
+        "ops": OPS,
+        "blocks": blocks,
+        "seed": 1,
+        "time_scale": 1 / 6,
+        "cells": tuple(cells),
+        **changes,
+    }
+    return campaign, Comparison.model_validate(body)
+
+
+def made(tmp_path: Path, gains: Mapping[str, float], **changes: Any) -> Ranking:
+    return read(*make(tmp_path, gains, **changes))
+
+
+def test_the_true_order_is_found_with_ties_told(tmp_path: Path) -> None:
+    gains = {"default": 1.0, "mine": 1.3, "dlr": 1.2, "twin": 1.2, "bad": 0.8}
+    ranking = made(tmp_path, gains)
+    for panel in ranking.panels:
+        states = {s.controller: s.state for s in panel.standings}
+        assert states == {
+            "default": "baseline",
+            "mine": "better",
+            "dlr": "better",
+            "twin": "better",
+            "bad": "worse",
+        }
+        assert panel.standings[0].controller == "mine"
+        assert panel.standings[-1].controller == "bad"
+        assert panel.of("mine").places == (1, 1)
+        assert panel.of("dlr").places == panel.of("twin").places == (2, 3)
+        assert (panel.of("dlr").ties, panel.of("twin").ties) == (("twin",), ("dlr",))
+        assert panel.of("default").places == (4, 4)
+        assert panel.of("bad").places == (5, 5)
+        gain = panel.of("mine").gain
+        assert gain is not None
+        assert gain.n == BLOCKS
+        assert gain.low < 1.3 < gain.high
+
+
+def test_blocks_are_paired(tmp_path: Path) -> None:
+    """Blocks vary by 20 %: without pairing, 5 % could not be told with six of them."""
+    panel = made(tmp_path, {"default": 1.0, "mine": 1.05}, noise=0.005).panels[0]
+    standing = panel.of("mine")
+    assert standing.state == "better"
+    assert standing.gain is not None and standing.level is not None
+    assert standing.gain.high - standing.gain.low < 0.03
+    assert standing.level.high - standing.level.low > 10  # the level's interval is not paired
+
+
+def test_the_figure_table_and_claims_name_everybody(tmp_path: Path) -> None:
+    gains = {"default": 1.0, "mine": 1.3, "reweight": 1.0, "broken": 1.0}
+    why = "the controller broken failed: decide() raised ZeroDivisionError"
+    runs, comparison = make(tmp_path, gains, inert=("reweight",), failed={"broken": why})
+    ranking = build(runs, comparison)
+    assert ranking.figure.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert ranking.figure.with_suffix(".pdf").read_bytes()[:5] == b"%PDF-"
+    table = (ranking.folder / "comparison.md").read_text()
+    for name in gains:
+        assert table.count(f"| {name} |") == len(OPS)
+    assert "6 of 6 runs missing: the controller broken failed" in table
+    assert "inert: it changed nothing in all runs" in table
+    with (ranking.folder / "comparison.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert len(rows) == len(gains) * len(OPS)
+    assert {row["controller"]: row["verdict"] for row in rows} == {
+        "default": "baseline",
+        "mine": "better",
+        "reweight": "inert",
+        "broken": "failed",
+    }
+    claims = {c["id"]: c for c in json.loads(ranking.claims_path.read_text())}
+    assert len(claims) == 3 * len(OPS) * 2
+    assert all(c["paper_value"] is None and c["baseline"] == "default" for c in claims.values())
+    best = claims["compare-mine-heterogeneity-seq-throughput"]
+    assert (best["n"], best["ground"]) == (BLOCKS, "local")
+    assert best["verdict"] in ("reproduced", "direction")
+    assert best["ci95"][0] < 0.3 < best["ci95"][1]
+    assert "better" in best["note"]
+    slow = claims["compare-mine-heterogeneity-seq-latency"]
+    assert slow["depends_on"] == [best["id"]]
+    assert slow["measured"] == pytest.approx(1 - 1 / 1.3, abs=0.02)
+    broken = claims["compare-broken-heterogeneity-rand-throughput"]
+    assert (broken["verdict"], broken["measured"]) == ("not run", None)
+    assert "ZeroDivisionError" in broken["note"]
+    inert = claims["compare-reweight-heterogeneity-rand-throughput"]
+    assert inert["verdict"] == "not run"
+    assert "inert" in inert["note"]
+    assert json.loads((ranking.folder / "comparison.json").read_text())["baseline"] == "default"
+
+
+def test_worse_than_the_baseline_is_not_reproduced(tmp_path: Path) -> None:
+    ranking = made(tmp_path, {"default": 1.0, "bad": 0.7})
+    verdicts = {claim.verdict for claim in ranking.claims}
+    assert verdicts == {"not reproduced"}
+    assert all("worse" in (claim.note or "") for claim in ranking.claims)
+
+
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_what_cannot_be_told_is_inconclusive(tmp_path: Path, blocks: int) -> None:
+    gain = 1.4 if blocks == 1 else 1.0
+    ranking = made(tmp_path, {"default": 1.0, "mine": gain}, blocks=blocks, noise=0.05)
+    for panel in ranking.panels:
+        standing = panel.of("mine")
+        assert standing.state == "inconclusive"
+        assert (standing.places, standing.ties) == ((1, 2), ("default",))
+    assert {claim.verdict for claim in ranking.claims} == {"inconclusive"}
+    if blocks == 1:
+        assert all(claim.ci95 is None for claim in ranking.claims)
+
+
+def test_simulated_runs_say_so(tmp_path: Path) -> None:
+    ranking = build(*make(tmp_path, {"default": 1.0, "mine": 1.3}, ground="sim"))
+    assert "simulated" in ranking.sentence
+    assert "simulated" in (ranking.folder / "comparison.md").read_text()
+    assert "simulated" in ranking._repr_html_()
+    assert {claim.ground for claim in ranking.claims} == {"sim"}
+
+
+def test_a_missing_block_is_left_out_of_its_own_pairs_only(tmp_path: Path) -> None:
+    ranking = made(
+        tmp_path, {"default": 1.0, "mine": 1.3, "dlr": 1.2}, absent=(("mine", 2), ("mine", 3))
+    )
+    for panel in ranking.panels:
+        assert (panel.of("mine").n, panel.of("dlr").n) == (4, 6)
+        assert panel.of("mine").notes == ("2 of 6 runs missing: not run",)
+
+
+def test_without_a_baseline_nobody_is_ranked_against_it(tmp_path: Path) -> None:
+    ranking = made(tmp_path, {"default": 1.0, "mine": 1.3}, failed={"default": "it broke"})
+    for panel in ranking.panels:
+        assert {s.state for s in panel.standings} == {"failed"}
+        assert "no block has a run of it and one of default" in panel.of("mine").notes
+    assert {claim.verdict for claim in ranking.claims} == {"not run"}
+
+
+def test_an_inert_baseline_supports_nothing(tmp_path: Path) -> None:
+    ranking = made(tmp_path, {"reweight": 1.0, "mine": 1.3}, inert=("reweight",))
+    assert ranking.panels[0].of("reweight").state == "inert"
+    assert {claim.verdict for claim in ranking.claims} == {"not run"}
+
+
+def test_no_finished_run_is_a_failure_with_its_reason(tmp_path: Path) -> None:
+    campaign, comparison = make(
+        tmp_path, {"default": 1.0, "mine": 1.3}, failed={"default": "it broke", "mine": "x"}
+    )
+    with pytest.raises(HotbedError, match=r"no run of this comparison is finished \(it broke\)"):
+        read(campaign, comparison)
+
+
+def test_runs_of_other_comparisons_in_the_folder_do_not_count(tmp_path: Path) -> None:
+    campaign, comparison = make(tmp_path, {"default": 1.0, "mine": 1.3})
+    other = {"op": "seq", "scenario": "interference", "controller": "mine"}
+    write_run(campaign, other, 0, 9999.0)
+    ranking = build(campaign, comparison, tmp_path / "elsewhere")
+    assert ranking.runs == len(comparison.cells)
+    assert not (campaign / "claims.json").exists()
+    assert (tmp_path / "elsewhere" / "comparison.pdf").exists()
+
+
+values = st.lists(st.floats(0.5, 2.0), min_size=4, max_size=4)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(values, min_size=2, max_size=5), st.permutations(range(5)))
+def test_places_are_ranks_whatever_the_runs(runs: list[list[float]], order: list[int]) -> None:
+    names = [f"c{index}" for index in range(len(runs))]
+    table = pd.DataFrame(
+        {
+            "scenario": "none",
+            "op": "seq",
+            "controller": name,
+            "campaign": "x",
+            "block": block,
+            "inert": False,
+            "throughput_mb_s": value,
+            "latency_s": 1 / value,
+        }
+        for name, row in zip(names, runs, strict=True)
+        for block, value in enumerate(row)
+    )
+    panel = _rank(table, names)
+    for standing in panel.standings:
+        assert standing.places is not None
+        best, worst = standing.places
+        assert 1 <= best <= worst <= len(names)
+        # Who is not told from it is neither ahead of it nor behind it.
+        assert worst - best == len(standing.ties)
+        assert all(standing.controller in panel.of(tie).ties for tie in standing.ties)
+    gains = [s.gain.value for s in panel.standings if s.gain is not None]
+    assert gains == sorted(gains, reverse=True)
+    # Neither the order of asking nor a factor that all runs of a block share matters.
+    asked = ["c0", *(names[index] for index in order if 0 < index < len(names))]
+    factor = table["block"].map(lambda block: 1 + block)
+    scaled = table.assign(throughput_mb_s=table["throughput_mb_s"] * factor)
+    again = _rank(scaled, asked)
+    for name in names:
+        first, second = panel.of(name).gain, again.of(name).gain
+        assert first is not None and second is not None
+        assert first.value == pytest.approx(second.value)
+        assert first.high == pytest.approx(second.high)
+
+
+def _rank(table: pd.DataFrame, names: list[str]) -> Panel:
+    return rank(table, scenario="none", op="seq", baseline="c0", controllers=names, missing={})
+
+
+def test_the_interval_is_t_on_paired_log_ratios(tmp_path: Path) -> None:
+    campaign, comparison = make(tmp_path, {"default": 1.0, "mine": 1.1}, blocks=4, noise=0.03)
+    standing = read(campaign, comparison).panels[0].of("mine")
+    by_block: dict[int, dict[str, float]] = {}
+    for cell in comparison.cells:
+        if cell.op == "seq":
+            path = campaign / cell.run_id / "attempt-1" / "summary.json"
+            value = json.loads(path.read_text())["whole"][0]["throughput_mb_s"]
+            by_block.setdefault(cell.block, {})[cell.controller] = value
+    logs = [math.log(pair["mine"] / pair["default"]) for pair in by_block.values()]
+    mean = sum(logs) / 4
+    half = 3.18245 * math.sqrt(sum((x - mean) ** 2 for x in logs) / 3 / 4)  # t(0.975, 3)
+    assert standing.gain is not None
+    assert standing.gain.value == pytest.approx(math.exp(mean))
+    assert standing.gain.low == pytest.approx(math.exp(mean - half), rel=1e-4)
+    assert standing.gain.high == pytest.approx(math.exp(mean + half), rel=1e-4)
+
+
+def test_what_an_interval_shows() -> None:
+    assert shows(Estimate(1.2, 1.1, 1.3, 3)) == "better"
+    assert shows(Estimate(0.8, 0.7, 0.9, 3)) == "worse"
+    assert shows(Estimate(1.2, 0.9, 1.5, 3)) == "inconclusive"
+    assert shows(ratio([2.0], [1.0])) == "inconclusive"
+    assert shows(None) == "inconclusive"

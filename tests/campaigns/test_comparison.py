@@ -1,0 +1,228 @@
+"""What `hotbed compare` plans and runs, on the fake ground."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_process import QUICK_CELL
+
+from campaigns import comparison
+from campaigns.comparison import Ask, Compared, compare, dry_run, plan
+from campaigns.new_controller import new_controller
+from campaigns.progress import Silent
+from campaigns.run_store import RunStore
+from controllers.registry import available
+from schemas.errors import UserError
+
+BUILT_IN = set(available())
+QUICK: dict[str, Any] = {"duration_s": 5, "interval_s": 1}
+
+
+def ask(tmp_path: Path, **changes: Any) -> Ask:
+    base: dict[str, Any] = {
+        "controllers": ("dlr",),
+        "ground": "fake",
+        "blocks": 2,
+        "ops": ("seq",),
+        "parameters": QUICK,
+        "time_scale": 0.001,
+        "artifacts": tmp_path / "artifacts",
+    }
+    return Ask(**(base | changes))
+
+
+def go(tmp_path: Path, **changes: Any) -> Compared:
+    return compare(ask(tmp_path, **changes), progress=Silent(), command=QUICK_CELL)
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A folder outside the repository with one controller, called mine."""
+    new_controller("mine", tmp_path / "own")
+    return tmp_path / "own"
+
+
+def test_a_block_holds_everybody_once_with_one_seed(tmp_path: Path, own: Path) -> None:
+    planned = plan(ask(tmp_path, controllers=("mine", "dlr"), controllers_dir=own))
+    made = planned.comparison
+    assert made.controllers == ("default", "mine", "dlr")
+    assert (made.baseline, made.blocks, made.left_out) == ("default", 2, {})
+    cells = planned.prepared.plan.cells
+    assert len(made.cells) == len(cells) == 6
+    for block in (0, 1):
+        those = [cell for cell in cells if cell.block == block]
+        assert {cell.parameters.controller for cell in those} == set(made.controllers)
+        assert len({cell.seed for cell in those}) == 1
+    assert {cell.run_id for cell in made.cells} == {cell.run_id for cell in cells}
+    assert not (tmp_path / "artifacts").exists()
+
+
+def test_all_is_every_controller_that_can_run(
+    tmp_path: Path, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everybody = plan(ask(tmp_path, controllers=("all",), controllers_dir=own)).comparison
+    assert set(everybody.controllers) == BUILT_IN | {"mine"}
+    assert everybody.controllers[0] == "default"
+    monkeypatch.setenv("HOTBED_FAKE_LACKS", "pg-upmap,hot")
+    able = plan(ask(tmp_path, controllers=("all",), controllers_dir=own)).comparison
+    assert set(able.controllers) == (BUILT_IN | {"mine"}) - {"dlr-pg", "oracle"}
+    assert set(able.left_out) == {"dlr-pg", "oracle"}
+    assert "cannot change pg-upmap" in able.left_out["dlr-pg"]
+    assert "cannot sense hot" in able.left_out["oracle"]
+
+
+def test_one_asked_for_by_name_is_refused_where_it_cannot_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOTBED_FAKE_LACKS", "pg-upmap")
+    with pytest.raises(UserError, match=r"dlr-pg cannot run .* cannot change pg-upmap"):
+        plan(ask(tmp_path, controllers=("all", "dlr-pg")))
+
+
+BROKEN = {
+    "syntax": ("def create(parameters, seed) return 1", "does not load"),
+    "nothing": ("x = 1", "defines no create"),
+    "raises": ("def create(parameters, seed):\n    raise ValueError('no')", "could not be created"),
+    "dies": ("import os\nos._exit(3)", "ended with code 3"),
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_a_controller_that_cannot_be_created(tmp_path: Path, own: Path, how: str) -> None:
+    text, why = BROKEN[how]
+    (own / "broken").mkdir()
+    (own / "broken" / "policy.py").write_text(text)
+    # By `all` it is left out by name, and the others are compared.
+    made = plan(ask(tmp_path, controllers=("all",), controllers_dir=own)).comparison
+    assert "mine" in made.controllers
+    assert "broken" not in made.controllers
+    assert why in made.left_out["broken"]
+    # By name it is refused.
+    with pytest.raises(UserError, match=why):
+        plan(ask(tmp_path, controllers=("broken",), controllers_dir=own))
+
+
+def test_one_that_never_returns_is_given_up(
+    tmp_path: Path, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controllers.decider.START_LIMIT_S", 3.0)
+    (own / "endless").mkdir()
+    (own / "endless" / "policy.py").write_text("while True:\n    pass\n")
+    made = plan(ask(tmp_path, controllers=("all",), controllers_dir=own)).comparison
+    assert "took more than 3 s" in made.left_out["endless"]
+
+
+def test_one_more_controller_runs_only_what_is_new(tmp_path: Path, own: Path) -> None:
+    first = go(tmp_path)
+    assert (first.result.ok, first.result.ran) == (True, 4)
+    assert first.folder == tmp_path / "artifacts" / "compare-fake"
+    before = contents(first.folder)
+    second = go(tmp_path, controllers=("dlr", "mine"), controllers_dir=own)
+    assert (second.result.already_done, second.result.ran) == (4, 2)
+    after = contents(second.folder)
+    assert before.items() <= after.items(), "what was there has changed"
+    assert go(tmp_path, controllers=("mine", "dlr"), controllers_dir=own).result.ran == 0
+    assert go(tmp_path, blocks=3).result.ran == 2
+    # A changed controller's cells are other cells; nobody else's are.
+    policy = own / "mine" / "policy.py"
+    policy.write_text(policy.read_text().replace("0.3", "0.4"))
+    assert go(tmp_path, controllers=("dlr", "mine"), controllers_dir=own).result.ran == 2
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = (path for path in folder.glob("*/attempt-*/*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def test_a_test_beside_a_controller_is_no_part_of_it(tmp_path: Path, own: Path) -> None:
+    asked = ask(tmp_path, controllers=("mine",), controllers_dir=own)
+    before = [cell.run_id for cell in plan(asked).comparison.cells]
+    (own / "test_mine.py").write_text("# changed\n")
+    assert [cell.run_id for cell in plan(asked).comparison.cells] == before
+
+
+def test_failing_controllers_do_not_stop_the_others(
+    tmp_path: Path, own: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new_controller("other", own)
+    effects = {"mine": {"fails": "decide() took more than 10 s"}, "other": {"fails": "it died"}}
+    monkeypatch.setenv("HOTBED_FAKE_CONTROLLERS", json.dumps(effects))
+    done = go(tmp_path, controllers=("mine", "other"), controllers_dir=own, blocks=4)
+    assert not done.result.ok
+    assert done.result.gave_up is None
+    assert (done.result.ran, len(done.result.missing)) == (4, 8)
+    statuses = Counter(
+        (run.parameters["controller"], run.status) for run in RunStore(done.folder).runs()
+    )
+    # A failed cell is tried once more, and no more.
+    assert statuses == {("default", "done"): 4, ("mine", "failed"): 8, ("other", "failed"): 8}
+
+
+def test_a_dry_run_writes_nothing_and_tells_what_n_resolves(tmp_path: Path, own: Path) -> None:
+    (own / "broken").mkdir()
+    (own / "broken" / "policy.py").write_text("x = 1")
+    report = dry_run(ask(tmp_path, controllers=("all",), controllers_dir=own, blocks=3))
+    assert (report.cells, report.done) == (3 * (len(BUILT_IN) + 1), 0)
+    assert "17.6 %" in report.power["comparison"]
+    assert any("left out: controller broken" in note for note in report.notes)
+    assert not (tmp_path / "artifacts").exists()
+
+
+def test_scenarios_ops_and_parameters_reach_the_cells(tmp_path: Path) -> None:
+    made = plan(
+        ask(
+            tmp_path,
+            scenarios=("heterogeneity", "interference", "heterogeneity"),
+            ops=("rand", "write"),
+            parameters={"hot_nodes": 2, "move_every_s": 30},
+            baseline="reweight",
+        )
+    )
+    assert made.comparison.scenarios == ("heterogeneity", "interference")
+    assert made.comparison.controllers == ("reweight", "dlr")
+    cells = [cell.parameters for cell in made.prepared.plan.cells]
+    assert len(cells) == 2 * 2 * 2 * 2
+    assert {(cell.scenario, cell.op) for cell in cells} == {
+        (scenario, op) for scenario in ("heterogeneity", "interference") for op in ("rand", "write")
+    }
+    assert {(cell.hot_nodes, cell.move_every_s) for cell in cells} == {(2, 30)}
+
+
+def test_sim_has_more_blocks_for_it_is_cheap(tmp_path: Path) -> None:
+    assert dry_run(ask(tmp_path, blocks=None, ground="sim")).cells == 2 * comparison.SIM_BLOCKS
+    assert dry_run(ask(tmp_path, blocks=None, ground="local")).cells == 2 * comparison.BLOCKS
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"controllers": ("dlx",)}, "there is no controller 'dlx'; there are .*dlr-pg"),
+        ({"baseline": "nobody"}, "there is no controller 'nobody'"),
+        ({"baseline": "all"}, "the baseline is one controller"),
+        ({"controllers": ()}, "--controllers is empty"),
+        ({"controllers": ("default",)}, "nothing to compare with default"),
+        ({"controllers_dir": Path("nowhere")}, "nowhere: there is no such directory"),
+        ({"ground": "moon"}, "--ground moon: there is no such ground; there are local, sim"),
+        ({"blocks": 0}, "--blocks 0: allowed are 1 to 1000"),
+        ({"time_scale": float("nan")}, "--time-scale nan: allowed are"),
+        ({"seed": -1}, "--seed -1: allowed are"),
+        ({"ops": ()}, "--op is empty"),
+        ({"ops": ("read",)}, "op: 'read' is not allowed; allowed: write, seq, rand"),
+        ({"scenarios": ("storm",)}, "scenario: 'storm' is not allowed; allowed: none"),
+        ({"scenarios": ("mix",)}, "mix .A to E. belongs to the scenario mix"),
+        ({"parameters": {"op": "seq"}}, "--parameter op: give --op instead"),
+        ({"parameters": {"hot": 3}}, "--parameter hot: a cell has no such parameter; it has"),
+        ({"parameters": {"hot_nodes": 40}}, "hot_nodes: 40 is not allowed; the spec 'dlr' has 8"),
+        ({"parameters": {"duration_s": -1}}, "duration_s: -1 is not allowed"),
+        ({"spec": Path("no.yaml")}, "--spec no.yaml: there is no such file"),
+    ],
+)
+def test_a_mistake_is_one_sentence(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said) as raised:
+        plan(ask(tmp_path, **changes))
+    assert "\n" not in str(raised.value)
+    assert not (tmp_path / "artifacts").exists()

@@ -1,0 +1,94 @@
+"""The starting point that `hotbed new controller` writes: it works, and its test can fail."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from campaigns.new_controller import TEMPLATE, NewController, new_controller
+from controllers.registry import create, find
+from schemas.errors import UserError
+
+
+def test_it_is_a_controller_of_that_name(tmp_path: Path) -> None:
+    made = new_controller("my_first-one", tmp_path / "a" / "b")
+    assert made == NewController(
+        "my-first-one",
+        tmp_path / "a" / "b",
+        tmp_path / "a" / "b" / "my_first_one" / "policy.py",
+        tmp_path / "a" / "b" / "test_my_first_one.py",
+    )
+    policy = create(find("my-first-one", [made.directory]), {"busy": 70}, 1)
+    assert policy.name == "my-first-one"
+    assert policy.parameters() == {"busy": 70.0, "calm": 30.0, "affinity": 0.3}
+    assert type(policy).__name__ == "MyFirstOnePolicy"
+
+
+def test_it_is_short() -> None:
+    lines = (TEMPLATE / "policy.py").read_text().splitlines()
+    code = [line for line in lines[5:] if line.strip()]
+    assert len(code) <= 34
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_its_test_passes_and_fails_when_the_policy_is_wrong(tmp_path: Path, broken: bool) -> None:
+    made = new_controller("mine", tmp_path)
+    if broken:
+        text = made.policy.read_text()
+        made.policy.write_text(text.replace("pressure > self._p.busy", "pressure < self._p.busy"))
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", made.test.name],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == (1 if broken else 0), done.stdout
+    assert ("5 passed" in done.stdout) is not broken
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Mine", "is no name for a controller"),
+        ("", "is no name for a controller"),
+        ("a b", "is no name for a controller"),
+        ("../up", "is no name for a controller"),
+        ("1st", "is no name for a controller"),
+        ("x" * 41, "at most 40"),
+        ("dlr", "taken by Hotbed itself"),
+        ("dlr_pg", "taken by Hotbed itself"),
+        ("all", "taken by Hotbed itself"),
+    ],
+)
+def test_names(tmp_path: Path, name: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        new_controller(name, tmp_path / "own")
+    assert not (tmp_path / "own").exists()
+
+
+@pytest.mark.parametrize("name", ["none", "class", "true"])
+def test_words_of_python_are_names_like_any_other(tmp_path: Path, name: str) -> None:
+    new_controller(name, tmp_path)
+    assert create(find(name, [tmp_path]), {}, 0).name == name
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    made = new_controller("mine", tmp_path)
+    made.policy.write_text("# an evening's work\n")
+    with pytest.raises(UserError, match="exists already"):
+        new_controller("mine", tmp_path)
+    assert made.policy.read_text() == "# an evening's work\n"
+    made.policy.unlink()
+    made.policy.parent.rmdir()
+    with pytest.raises(UserError, match=r"test_mine.py exists already"):
+        new_controller("mine", tmp_path)
+
+
+def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot be written"):
+        new_controller("mine", tmp_path / "file")

@@ -1,0 +1,66 @@
+"""A controller of a student's, in a folder that is no part of the repository."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis import style
+
+SHY = '''"""Gives reads away while its node is busier than the others."""
+
+from controllers.common.affinity import changes, sensed
+from testbed.stores.contract import OSDS, PRESSURE, PRIMARY_AFFINITY, Needs
+
+
+class Shy:
+    name = "shy"
+    needs = Needs(senses=frozenset({PRESSURE, OSDS}), acts=frozenset({PRIMARY_AFFINITY}))
+
+    def parameters(self):
+        return {}
+
+    def initial(self):
+        return {}
+
+    def decide(self, state, observation):
+        seen = sensed(observation)
+        if not seen:
+            return state, []
+        mean = sum(pressure for _, pressure in seen.values()) / len(seen)
+        wanted = {
+            number: 0.2 if pressure > mean + 20 else 1.0
+            for number, (_, pressure) in seen.items()
+        }
+        return state, changes(observation, wanted)
+
+
+def create(parameters, seed):
+    return Shy()
+'''
+
+
+def write_shy(folder: Path) -> Path:
+    """Write the controller `shy` into `folder`; returns what --controllers-dir takes."""
+    assert len([line for line in SHY.splitlines() if line.strip()]) <= 30
+    (folder / "shy").mkdir(parents=True)
+    (folder / "shy" / "policy.py").write_text(SHY)
+    return folder
+
+
+def texts_drawn(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Fills with every text of every figure that is saved from now on."""
+    found: set[str] = set()
+    save = style.save
+
+    def saved(drawn: Any, folder: Path, name: str) -> Path:
+        from matplotlib.text import Text
+
+        path = save(drawn, folder, name)
+        found.update(str(text.get_text()) for text in drawn.findobj(Text))
+        return path
+
+    monkeypatch.setattr(style, "save", saved)
+    return found

@@ -1,0 +1,146 @@
+"""`hotbed compare` and `hotbed new controller`, from the command line to the files."""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from own_controllers import texts_drawn, write_shy
+from typer.testing import CliRunner, Result
+
+from campaigns import comparison
+from campaigns.progress import Silent
+from hotbed import cli
+
+ROOT = Path(__file__).resolve().parents[2]
+FAKES = ROOT / "tests" / "campaigns"
+SHORT = ["-p", "duration_s=5", "-p", "interval_s=1", "--time-scale", "0.001"]
+
+
+@pytest.fixture(autouse=True)
+def fake_ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ground `fake`, on which shy does well and upmap always fails; cells without kernels."""
+    monkeypatch.setenv("HOTBED_FAKE_GROUND", str(FAKES / "fake_ground.py"))
+    monkeypatch.setenv("HOTBED_FAKE_LOCKS", str(tmp_path))
+    effects: dict[str, Any] = {
+        "shy": {"gain": 1.5},
+        "upmap": {"fails": "the balancer is gone"},
+        "reweight": {"inert": True},
+    }
+    monkeypatch.setenv("HOTBED_FAKE_CONTROLLERS", json.dumps(effects))
+    command = (sys.executable, str(FAKES / "quick_cell.py"))
+    quick = partial(comparison.compare, progress=Silent(), command=command)
+    monkeypatch.setattr(comparison, "compare", quick)
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Every text of every figure that is saved."""
+    return texts_drawn(monkeypatch)
+
+
+def invoke(tmp_path: Path, *arguments: str) -> Result:
+    words = ["compare", "--ground", "fake", *SHORT, "--artifacts", str(tmp_path / "artifacts")]
+    return CliRunner().invoke(cli.build(), [*words, *arguments])
+
+
+def test_a_controller_of_one_s_own_is_in_figure_table_and_claims(
+    tmp_path: Path, drawn: set[str]
+) -> None:
+    folder = write_shy(tmp_path / "own")
+    ended = invoke(
+        tmp_path, "--controllers", "shy,reweight", "--controllers-dir", str(folder), "--op", "rand"
+    )
+    assert ended.exit_code == 0, ended.output
+    assert "simulated" not in ended.output
+    made = tmp_path / "artifacts" / "compare-fake"
+    assert "Figure: " + str(made / "comparison.png") in ended.output
+    assert (made / "comparison.png").stat().st_size > 10_000
+    assert {"shy", "reweight", "default"} <= drawn
+    assert any("place 1" in text for text in drawn)
+    (row,) = [
+        line for line in (made / "comparison.md").read_text().splitlines() if "| shy |" in line
+    ]
+    assert "| better |" in row
+    assert "| 1 |" in row
+    claims = {claim["id"]: claim for claim in json.loads((made / "claims.json").read_text())}
+    claim = claims["compare-shy-heterogeneity-rand-throughput"]
+    assert claim["verdict"] in ("reproduced", "direction")
+    assert claim["paper_value"] is None
+    assert (claim["n"], claim["ground"], claim["baseline"]) == (3, "fake", "default")
+    assert claim["ci95"][0] < 0.5 < claim["ci95"][1]
+    assert claims["compare-reweight-heterogeneity-rand-throughput"]["verdict"] == "not run"
+
+
+def test_a_failing_controller_is_shown_and_the_exit_code_says_so(tmp_path: Path) -> None:
+    arguments = ["--controllers", "upmap,dlr", "--op", "rand", "--blocks", "2", "--json"]
+    ended = invoke(tmp_path, *arguments)
+    assert ended.exit_code == 1
+    told = json.loads(ended.stdout)
+    assert told["ok"] is False
+    states = {row["controller"]: row["verdict"] for row in told["ranking"]}
+    assert states == {"default": "baseline", "dlr": "inconclusive", "upmap": "failed"}
+    (notes,) = {row["notes"] for row in told["ranking"] if row["controller"] == "upmap"}
+    assert "the balancer is gone" in notes
+    assert Path(told["figure"]).is_file()
+    assert {claim["verdict"] for claim in told["claims"]} == {"inconclusive", "not run"}
+
+
+def test_out_and_dry_run(tmp_path: Path) -> None:
+    ended = invoke(tmp_path, "--controllers", "dlr", "--blocks", "1", "--dry-run")
+    assert ended.exit_code == 0, ended.output
+    assert "4 cells, 0 done" in ended.output
+    assert not (tmp_path / "artifacts").exists()
+    out = tmp_path / "out"
+    ended = invoke(
+        tmp_path, "--controllers", "dlr", "--blocks", "1", "--op", "seq", "--out", str(out)
+    )
+    assert ended.exit_code == 0, ended.output
+    assert {path.name for path in out.iterdir()} == {
+        *("comparison.png", "comparison.pdf", "comparison.csv", "comparison.md"),
+        *("comparison.json", "claims.json"),
+    }
+    assert not (tmp_path / "artifacts" / "compare-fake" / "claims.json").exists()
+
+
+def test_left_out_ones_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lacking = "pg-upmap,hot,balancer,reweight-by-utilization"
+    monkeypatch.setenv("HOTBED_FAKE_LACKS", lacking)
+    ended = invoke(tmp_path, "--blocks", "1", "--op", "seq")
+    assert ended.exit_code == 0, ended.output
+    for name in ("dlr-pg", "oracle", "upmap", "reweight"):
+        assert f"Left out: controller {name} cannot run" in ended.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--controllers", "nobody"], "there is no controller 'nobody'"),
+        (["--op", "read"], "op: 'read' is not allowed"),
+        (["-p", "hot_nodes"], "--parameter 'hot_nodes': write NAME=VALUE"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_exit_code_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["compare", "--ground", "fake", "--artifacts", str(tmp_path), *arguments])
+    assert stopped.value.code == 2
+    captured = capsys.readouterr()
+    assert said in captured.err
+    assert len(captured.err.strip().splitlines()) == 1
+    assert captured.out == ""
+
+
+def test_new_controller_tells_what_is_next(tmp_path: Path) -> None:
+    arguments = ["new", "controller", "mine", "--dir", str(tmp_path / "own")]
+    ended = CliRunner().invoke(cli.build(), arguments)
+    assert ended.exit_code == 0, ended.output
+    assert (tmp_path / "own" / "mine" / "policy.py").is_file()
+    assert f"--controllers mine,dlr --controllers-dir {tmp_path / 'own'}" in ended.output
+    again = CliRunner().invoke(cli.build(), arguments)
+    assert again.exit_code != 0
