@@ -157,16 +157,17 @@ func (c *Config) disk() sim.DiskSpec {
 		},
 		Depth: c.QueueDepth,
 		// A multi-queue device without a scheduler has one set of tags for both directions.
-		Shared: true,
-		MaxIO:  c.MaxIO,
+		Shared:    true,
+		WakeBatch: max(1, min(8, c.QueueDepth/8)),
+		MaxIO:     c.MaxIO,
 	}
 }
 
-// capacity is how many of fio's reads a second a disk serves to a hotspot alone.
-func (c *Config) capacity() float64 {
+// Capacity is how many of fio's reads a second a disk serves to a hotspot alone.
+func (c *Config) Capacity() float64 {
 	// The root of the distance within a part p of the disk is sqrt(p) times that over all of it.
 	part := math.Sqrt(float64(int64(c.FioJobs)*c.FioBytes) / float64(c.DiskSize))
-	seek := c.Positioning *
-		(service.SettleShare + service.SqrtFactor*service.MeanRootDistance*part)
+	far := float64(service.SqrtFactor * service.MeanRootDistance * part)
+	seek := float64(c.Positioning * (service.SettleShare + far))
 	return 1 / (seek + float64(c.FioBlock)/c.Bandwidth)
 }

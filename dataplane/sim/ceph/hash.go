@@ -28,23 +28,18 @@ func mix(a, b, c uint32) (uint32, uint32, uint32) {
 
 // hash2 is crush_hash32_2.
 func hash2(a, b uint32) uint32 {
-	h := uint32(hashSeed) ^ a ^ b
-	x, y := uint32(hashX), uint32(hashY)
-	a, b, h = mix(a, b, h)
-	x, _, h = mix(x, a, h)
-	_, _, h = mix(b, y, h)
-	_ = x
+	a, b, h := mix(a, b, hashSeed^a^b)
+	_, _, h = mix(hashX, a, h)
+	_, _, h = mix(b, hashY, h)
 	return h
 }
 
 // hash3 is crush_hash32_3.
 func hash3(a, b, c uint32) uint32 {
-	h := uint32(hashSeed) ^ a ^ b ^ c
-	x, y := uint32(hashX), uint32(hashY)
-	a, b, h = mix(a, b, h)
-	c, x, h = mix(c, x, h)
-	y, a, h = mix(y, a, h)
-	b, _, h = mix(b, x, h)
+	a, b, h := mix(a, b, hashSeed^a^b^c)
+	c, x, h := mix(c, hashX, h)
+	y, _, h := mix(hashY, a, h)
+	_, _, h = mix(b, x, h)
 	_, _, h = mix(y, c, h)
 	return h
 }

@@ -1,0 +1,45 @@
+// Command hotbedsim runs a simulation that another program drives over standard input and output.
+//
+//	hotbedsim ceph      a modelled Ceph; testbed/simulated drives it
+//	hotbedsim queue     one queue of given customers, for timing
+//	hotbedsim version   the protocol's version
+//
+// See docs/simulation.md.
+package main
+
+import (
+	"fmt"
+	"os"
+	"runtime/debug"
+
+	"hotbed/dataplane/internal/simbridge"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		usage()
+	}
+	switch os.Args[1] {
+	case "ceph":
+		// The simulation allocates little; collecting less often costs memory that there is.
+		debug.SetGCPercent(200)
+		if err := simbridge.ServeCeph(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintf(os.Stderr, "hotbedsim: %v\n", err)
+			os.Exit(1)
+		}
+	case "queue":
+		if err := simbridge.ServeQueue(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintf(os.Stderr, "hotbedsim: %v\n", err)
+			os.Exit(1)
+		}
+	case "version":
+		fmt.Println(simbridge.Protocol)
+	default:
+		usage()
+	}
+}
+
+func usage() {
+	fmt.Fprintln(os.Stderr, "usage: hotbedsim ceph|queue|version")
+	os.Exit(2)
+}

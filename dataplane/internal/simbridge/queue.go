@@ -1,0 +1,129 @@
+package simbridge
+
+import (
+	"bufio"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"syscall"
+	"time"
+
+	"hotbed/dataplane/sim"
+)
+
+// maxCustomers and maxRepeat bound what ServeQueue is asked for.
+const (
+	maxCustomers = 50_000_000
+	maxRepeat    = 1000
+)
+
+// queueRequest is the line of JSON that ServeQueue reads first.
+type queueRequest struct {
+	Customers int `json:"customers"`
+	Servers   int `json:"servers"`
+	// Repeat is how often the same queue is simulated, for timing.
+	Repeat int `json:"repeat"`
+}
+
+// queueResult is what ServeQueue answers. Processor time is that of the simulations alone, of all
+// threads.
+type queueResult struct {
+	WaitNS int64   `json:"wait_ns"` // sum over customers of the wait in queue
+	EndNS  int64   `json:"end_ns"`  // when the last customer left
+	Events uint64  `json:"events"`  // in one simulation
+	CPUS   float64 `json:"cpu_s"`   // processor time of one simulation, mean over the repeats
+	WallS  float64 `json:"wall_s"`  // the same of the clock on the wall
+}
+
+// ServeQueue simulates one first-come-first-served queue of given customers: it reads a line of
+// JSON, then the customers' interarrival times and then their service times, int64 nanoseconds in
+// little endian, and writes a line of JSON. Another simulator that is given the same customers must
+// report the same waits.
+func ServeQueue(in io.Reader, out io.Writer) error {
+	var request queueRequest
+	reader := bufio.NewReader(in)
+	line, err := reader.ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(line, &request)
+	}
+	if err != nil {
+		return fmt.Errorf("the request is not a line of JSON: %w", err)
+	}
+	switch r := request; {
+	case r.Customers < 1 || r.Customers > maxCustomers:
+		return fmt.Errorf("%d customers, allowed is 1 to %d", r.Customers, maxCustomers)
+	case r.Servers < 1 || r.Servers > 1<<16:
+		return fmt.Errorf("%d servers, allowed is 1 to %d", r.Servers, 1<<16)
+	case r.Repeat < 1 || r.Repeat > maxRepeat:
+		return fmt.Errorf("%d repeats, allowed is 1 to %d", r.Repeat, maxRepeat)
+	}
+	gaps, err := readTimes(reader, request.Customers)
+	if err != nil {
+		return fmt.Errorf("the interarrival times: %w", err)
+	}
+	services, err := readTimes(reader, request.Customers)
+	if err != nil {
+		return fmt.Errorf("the service times: %w", err)
+	}
+	var result queueResult
+	wall, cpu := time.Now(), processorTime()
+	for range request.Repeat {
+		q := &queue{gaps: gaps, services: services, station: sim.NewStation(request.Servers)}
+		k := sim.New()
+		k.After(gaps[0], q, arrival)
+		k.Run()
+		result.WaitNS = int64(q.station.Stats(k).Wait)
+		result.EndNS, result.Events = int64(k.Now()), k.Events()
+	}
+	result.CPUS = (processorTime() - cpu).Seconds() / float64(request.Repeat)
+	result.WallS = time.Since(wall).Seconds() / float64(request.Repeat)
+	return json.NewEncoder(out).Encode(result)
+}
+
+// queue is the source of the customers and where they go.
+type queue struct {
+	gaps, services []time.Duration
+	station        *sim.Station
+	next           int
+}
+
+// What an event of a queue is.
+const (
+	arrival = iota
+	departure
+)
+
+func (q *queue) Handle(k *sim.Kernel, arg uint64) {
+	if arg == departure {
+		return
+	}
+	q.station.Submit(k, q.services[q.next], q, departure)
+	if q.next++; q.next < len(q.gaps) {
+		k.After(q.gaps[q.next], q, arrival)
+	}
+}
+
+func readTimes(in io.Reader, n int) ([]time.Duration, error) {
+	raw := make([]byte, 8*n)
+	if _, err := io.ReadFull(in, raw); err != nil {
+		return nil, err
+	}
+	times := make([]time.Duration, n)
+	for i := range times {
+		times[i] = time.Duration(binary.LittleEndian.Uint64(raw[8*i:]))
+		if times[i] < 0 || times[i] > time.Hour {
+			return nil, fmt.Errorf("number %d is %v, allowed is 0 to 1h", i+1, times[i])
+		}
+	}
+	return times, nil
+}
+
+// processorTime is what this process has used of all processors.
+func processorTime() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		return 0
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}

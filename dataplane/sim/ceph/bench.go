@@ -1,0 +1,247 @@
+package ceph
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"hotbed/dataplane/sim"
+)
+
+// BenchSpec is a benchmark like rados bench: on every client node so many operations in flight, each
+// finished one followed by the next.
+type BenchSpec struct {
+	Op          string  `json:"op"` // write, seq or rand
+	ObjectSize  int64   `json:"object_size"`
+	Concurrency int     `json:"concurrency"`
+	Duration    float64 `json:"duration_s"`
+	Delay       float64 `json:"start_in_s"`
+}
+
+// bench is a benchmark under way.
+type bench struct {
+	spec    BenchSpec
+	read    bool
+	start   time.Duration
+	end     time.Duration // no operation starts from then on
+	random  sim.Stream
+	slots   []slot
+	perNode int
+	next    int64
+	flight  int
+	begun   bool
+	done    bool
+	stopped time.Duration // when the last operation ended
+
+	finished int64
+	total    sim.Histogram
+	second   BenchSecond
+	series   []BenchSecond
+}
+
+// slot is one operation in flight at a client.
+type slot struct {
+	busy   bool
+	try    uint32
+	pg     int32
+	object int64
+	issued time.Duration
+}
+
+// BenchSecond is one second of a benchmark: operations that finished in it, the sum of their
+// latencies, and how many were in flight at its end.
+type BenchSecond struct {
+	Finished int64
+	Latency  time.Duration
+	InFlight int
+}
+
+// Start begins a benchmark after spec.Delay. There must be none under way.
+func (c *Cluster) Start(spec BenchSpec) error {
+	switch {
+	case c.bench != nil && !c.bench.done:
+		return fmt.Errorf("a benchmark is under way")
+	case spec.Op != "write" && spec.Op != "seq" && spec.Op != "rand":
+		return fmt.Errorf("the benchmark is %q, not write, seq or rand", spec.Op)
+	case spec.ObjectSize < 1 || spec.ObjectSize > 1<<28:
+		return fmt.Errorf("objects of %d bytes, allowed is 1 to %d", spec.ObjectSize, 1<<28)
+	case spec.Concurrency < 1 || spec.Concurrency > 1<<20:
+		return fmt.Errorf("%d operations in flight, allowed is 1 to %d", spec.Concurrency, 1<<20)
+	case !(spec.Duration > 0 && spec.Duration <= 1e6):
+		return fmt.Errorf("a duration of %g s, allowed is above 0 to 1e6 s", spec.Duration)
+	case !(spec.Delay >= 0 && spec.Delay <= 1e6):
+		return fmt.Errorf("a start in %g s, allowed is 0 to 1e6 s", spec.Delay)
+	}
+	read := spec.Op != "write"
+	if read && (c.objects.count == 0 || c.objects.bytes != spec.ObjectSize) {
+		return fmt.Errorf("the pool holds %d objects of %d bytes: fill in objects of %d bytes first",
+			c.objects.count, c.objects.bytes, spec.ObjectSize)
+	}
+	c.bench = &bench{
+		spec: spec, read: read,
+		random:  *sim.NewStream(c.cfg.Seed, "ceph/bench/"+spec.Op),
+		slots:   make([]slot, spec.Concurrency*c.cfg.Clients),
+		perNode: spec.Concurrency,
+	}
+	c.k.After(sim.Seconds(spec.Delay), (*onBenchStart)(c), 0)
+	return nil
+}
+
+type onBenchStart Cluster
+
+func (h *onBenchStart) Handle(k *sim.Kernel, _ uint64) {
+	c := (*Cluster)(h)
+	b := c.bench
+	b.begun, b.start = true, k.Now()
+	b.end = b.start + sim.Seconds(b.spec.Duration)
+	c.record.zero(c)
+	for i := range b.slots {
+		b.issue(c, int32(i))
+	}
+	k.After(time.Second, (*onBenchSecond)(c), 0)
+}
+
+type onBenchSecond Cluster
+
+func (h *onBenchSecond) Handle(k *sim.Kernel, _ uint64) {
+	c := (*Cluster)(h)
+	b := c.bench
+	b.second.InFlight = b.flight
+	b.series = append(b.series, b.second)
+	b.second = BenchSecond{}
+	if !b.done {
+		k.After(time.Second, h, 0)
+	}
+}
+
+// node is the client that a slot belongs to.
+func (b *bench) node(slot int32) int { return int(slot) / b.perNode }
+
+// current says whether a client still waits for this very try of its operation.
+func (b *bench) current(p *op) bool {
+	s := &b.slots[p.slot]
+	return s.busy && s.try == p.try
+}
+
+// issue starts a slot's next operation.
+func (b *bench) issue(c *Cluster, i int32) {
+	s := &b.slots[i]
+	s.busy, s.issued = true, c.k.Now()
+	b.flight++
+	switch b.spec.Op {
+	case "seq":
+		s.object = b.next % c.objects.count
+		b.next++
+		s.pg = c.objects.pg[s.object]
+	case "rand":
+		s.object = b.random.IntN(c.objects.count)
+		s.pg = c.objects.pg[s.object]
+	default:
+		s.object = b.next
+		b.next++
+		s.pg = c.osdMap.pgOf(c.newName(b.node(i), s.object))
+	}
+	b.send(c, i)
+}
+
+// newName is the name of an object that a client writes.
+func (c *Cluster) newName(node int, object int64) []byte {
+	name := append(make([]byte, 0, 64), "benchmark_data_client"...)
+	name = strconv.AppendInt(name, int64(node), 10)
+	name = append(name, '_')
+	name = strconv.AppendUint(name, c.cfg.Seed%32768, 10)
+	name = append(name, "_object"...)
+	return strconv.AppendInt(name, object, 10)
+}
+
+// send sends a slot's operation to the primary of its PG; if there is none it waits for one.
+func (b *bench) send(c *Cluster, i int32) {
+	s := &b.slots[i]
+	s.try++
+	osd := c.primary(s.pg)
+	kind := opWrite
+	if b.read {
+		kind = opRead
+	}
+	r, p := c.newOp(kind, s.pg, osd)
+	p.slot, p.try, p.bytes = i, s.try, b.spec.ObjectSize
+	if osd == none {
+		state := &c.pgs[s.pg]
+		state.waiting = append(state.waiting, r)
+		return
+	}
+	b.route(c, r, p)
+}
+
+// route puts an operation on its way to its OSD.
+func (b *bench) route(c *Cluster, r ref, p *op) {
+	o := c.osds[p.osd]
+	if b.read {
+		p.offset = c.place(o, b.slots[p.slot].object, p.bytes)
+		if o.cut {
+			o.held = append(o.held, heldMessage{r, 0, c.cfg.ClientRate})
+			return
+		}
+		c.k.After(sim.Seconds(c.cfg.Delay), (*onArrive)(c), uint64(r))
+		return
+	}
+	p.offset = c.allocate(o, p.bytes)
+	n := &c.clients[b.node(p.slot)]
+	n.outFree = max(n.outFree, c.k.Now()) + sim.Seconds(float64(p.bytes)/c.cfg.ClientRate)
+	c.k.At(n.outFree+sim.Seconds(c.cfg.Delay), (*onWritten)(c), uint64(r))
+}
+
+// complete counts a finished operation and starts the next.
+func (b *bench) complete(c *Cluster, i int32) {
+	now := c.k.Now()
+	s := &b.slots[i]
+	took := now - s.issued
+	s.busy = false
+	b.flight--
+	b.finished++
+	b.total.Add(took)
+	b.second.Finished++
+	b.second.Latency += took
+	if now < b.end {
+		b.issue(c, i)
+		return
+	}
+	if b.flight == 0 {
+		b.done, b.stopped = true, now
+		c.k.Halt()
+	}
+}
+
+// BenchResult is what a benchmark came to. Series has one entry a second from the start.
+type BenchResult struct {
+	Begun, Done bool
+	Start       time.Duration
+	Seconds     float64
+	Finished    int64
+	Bytes       int64
+	Latency     *sim.Histogram
+	Series      []BenchSecond
+}
+
+// Result is the benchmark's, finished or under way; false when there was none.
+func (c *Cluster) Result() (BenchResult, bool) {
+	b := c.bench
+	if b == nil {
+		return BenchResult{}, false
+	}
+	end := c.k.Now()
+	if b.done {
+		end = b.stopped
+	}
+	r := BenchResult{
+		Begun: b.begun, Done: b.done, Start: b.start, Finished: b.finished,
+		Bytes: b.finished * b.spec.ObjectSize, Latency: &b.total, Series: b.series,
+	}
+	if b.begun {
+		r.Seconds = (end - b.start).Seconds()
+	}
+	if b.done && b.second.Finished > 0 {
+		r.Series = append(r.Series[:len(r.Series):len(r.Series)], b.second)
+	}
+	return r, true
+}

@@ -1,0 +1,259 @@
+// Package ceph models a Ceph cluster on the event kernel: where data is placed, the I/O path of
+// reads and replicated writes, map epochs and peering, recovery, and the load of fio beside it.
+// What is modelled how, and how far from a real cluster it is, is in docs/simulation.md.
+package ceph
+
+import (
+	"fmt"
+	"time"
+
+	"hotbed/dataplane/sim"
+)
+
+// Cluster is a modelled cluster, its clients and its disturbances. Not for concurrent use.
+type Cluster struct {
+	k   *sim.Kernel
+	cfg Config
+
+	osdMap  *osdMap
+	acting  []int32 // by PG, size entries: who serves now; differs from up while data moves
+	pgs     []pgState
+	osds    []*osd
+	clients []clientNode
+
+	ops     []op
+	freeOps []uint32
+
+	objects objectSet
+	bench   *bench
+	record  recorder
+	mover   mover
+	monitor monitor
+
+	planned []plannedLoad
+	plan    uint32
+
+	fioRandom  sim.Stream
+	partRandom sim.Stream
+}
+
+// New builds a cluster at rest at time 0: every OSD up and in, every PG active, no objects.
+func New(cfg Config) (*Cluster, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	c := &Cluster{k: sim.New(), cfg: cfg}
+	c.fioRandom = *sim.NewStream(cfg.Seed, "ceph/fio")
+	c.partRandom = *sim.NewStream(cfg.Seed, "ceph/parts")
+	order := make([]int32, cfg.OSDs)
+	for i := range order {
+		order[i] = int32(i)
+		if len(cfg.AddOrder) > 0 {
+			order[i] = int32(cfg.AddOrder[i])
+		}
+	}
+	crush := newCrush(hostIDs(cfg.OSDs), order, cfg.RackHosts, inWeight)
+	c.osdMap = newOSDMap(crush, cfg.OSDs, cfg.Pool, cfg.PGs, cfg.Size, cfg.MinSize)
+	c.acting = append([]int32(nil), c.osdMap.upSet...)
+	c.pgs = make([]pgState, cfg.PGs)
+	for i := range c.pgs {
+		c.pgs[i].active = true
+	}
+	c.osds = make([]*osd, cfg.OSDs)
+	for i := range c.osds {
+		c.osds[i] = newOSD(c, i)
+	}
+	c.clients = make([]clientNode, cfg.Clients)
+	c.countPrimaries()
+	c.monitor.init(c)
+	return c, nil
+}
+
+// Now is the virtual time since the cluster was built.
+func (c *Cluster) Now() time.Duration { return c.k.Now() }
+
+// Events is how many events have run.
+func (c *Cluster) Events() uint64 { return c.k.Events() }
+
+// Advance runs until time t, or until the benchmark ends if that is earlier, and returns the time
+// reached.
+func (c *Cluster) Advance(t time.Duration) time.Duration {
+	if t > c.k.Now() {
+		c.k.RunUntil(t)
+	}
+	return c.k.Now()
+}
+
+// ref names an op: its slot and the slot's generation, so that an event of an op that is gone finds
+// nothing.
+type ref uint64
+
+type opKind uint8
+
+const (
+	opRead    opKind = iota // a client's
+	opWrite                 // a client's, at the primary
+	opReplica               // a write at another member
+	opPeer                  // a member's part of a peering
+	opPull                  // recovery: the read at the primary
+	opPush                  // recovery: the write at the target
+)
+
+// op is an operation at one OSD.
+type op struct {
+	gen       uint32
+	kind      opKind
+	used      bool
+	locked    bool  // holds its PG's lock and a thread, if it is a client's
+	pg, osd   int32 // where
+	slot      int32 // of the client, or the number of a move
+	try       uint32
+	interval  uint32
+	left      int32 // parts at the disk; of a peering: commits to come
+	waits     int32 // commits that a write still needs
+	parent    ref
+	offset    int64
+	bytes     int64
+	submitted int64
+	gap       int64
+	came      time.Duration
+}
+
+func (c *Cluster) newOp(kind opKind, pg, osd int32) (ref, *op) {
+	var i uint32
+	if n := len(c.freeOps); n > 0 {
+		i = c.freeOps[n-1]
+		c.freeOps = c.freeOps[:n-1]
+	} else {
+		c.ops = append(c.ops, op{gen: 1})
+		i = uint32(len(c.ops) - 1)
+	}
+	o := &c.ops[i]
+	*o = op{gen: o.gen, used: true, kind: kind, pg: pg, osd: osd, interval: c.pgs[pg].interval}
+	return ref(o.gen)<<32 | ref(i), o
+}
+
+// at is the op that r names, nil when it is gone.
+func (c *Cluster) at(r ref) *op {
+	o := &c.ops[uint32(r)]
+	if o.gen != uint32(r>>32) {
+		return nil
+	}
+	return o
+}
+
+func (c *Cluster) freeOp(r ref) {
+	o := &c.ops[uint32(r)]
+	o.gen++
+	o.used = false
+	c.freeOps = append(c.freeOps, uint32(r))
+}
+
+// clientNode is a machine that runs a benchmark: its link and the thread that checks what it read.
+type clientNode struct {
+	in      ingress
+	outFree time.Duration
+	cpuFree time.Duration
+}
+
+// ingress is the receiving side of a link: messages one after the other at its rate. A message that
+// came from a sender has been arriving while it was sent, so a link that is no slower than the
+// sender and idle adds nothing.
+type ingress struct {
+	free time.Duration
+	got  int64
+}
+
+// end is when a message of n bytes, whose last byte a link of rate `from` has just sent, has been
+// received at rate `rate`.
+func (in *ingress) end(now time.Duration, n int64, from, rate float64) time.Duration {
+	began := max(0, now-sim.Seconds(float64(n)/from))
+	in.free = max(in.free, began) + sim.Seconds(float64(n)/rate)
+	in.got += n
+	return max(now, in.free)
+}
+
+// objectSet is what was written before: the objects that a read benchmark reads.
+type objectSet struct {
+	count int64
+	bytes int64 // of each
+	pg    []int32
+}
+
+// Fill puts objects into the pool at once, named as rados bench names them, in place of those of an
+// earlier Fill.
+func (c *Cluster) Fill(count, bytes int64, name func(int64) []byte) error {
+	if count < 1 || bytes < 1 {
+		return fmt.Errorf("%d objects of %d bytes cannot be filled in", count, bytes)
+	}
+	if need, room := count*bytes*int64(c.cfg.Size), c.room(); need > room {
+		return fmt.Errorf("%d objects of %d bytes take %d bytes with their replicas, there are %d",
+			count, bytes, need, room)
+	}
+	for pg := range c.pgs {
+		c.store(int32(pg), -c.pgs[pg].bytes, -c.pgs[pg].objects)
+	}
+	c.objects = objectSet{count: count, bytes: bytes, pg: make([]int32, count)}
+	for i := range count {
+		pg := c.osdMap.pgOf(name(i))
+		c.objects.pg[i] = pg
+		c.store(pg, bytes, 1)
+	}
+	for _, o := range c.osds {
+		o.filled, o.writeAt = o.stored, o.stored
+	}
+	return nil
+}
+
+// room is what all disks hold of objects.
+func (c *Cluster) room() int64 { return int64(c.cfg.OSDs) * (c.cfg.DiskSize - c.dataStart()) }
+
+// store adds bytes and objects to a PG and to who keeps it.
+func (c *Cluster) store(pg int32, bytes, objects int64) {
+	c.pgs[pg].bytes += bytes
+	c.pgs[pg].objects += objects
+	for _, member := range c.holders(pg) {
+		c.osds[member].stored += bytes
+	}
+}
+
+const logBytes = 64 << 20 // where an OSD's key-value store writes its log
+
+// dataStart is where an OSD's objects begin on its disk: behind fio's files and the log.
+func (c *Cluster) dataStart() int64 { return min(c.cfg.Scratch+logBytes, c.cfg.DiskSize-1<<19) }
+
+// place is the disk offset of an object: objects lie in the order in which they were written.
+func (c *Cluster) place(o *osd, object, bytes int64) int64 {
+	start := c.dataStart()
+	at := start
+	if c.objects.count > 0 {
+		at += int64(float64(o.filled) * (float64(object) / float64(c.objects.count)))
+	}
+	return c.clamp(at&^4095, bytes)
+}
+
+// clamp keeps an object and the gaps between its parts on the disk.
+func (c *Cluster) clamp(at, bytes int64) int64 {
+	parts := bytes/c.cfg.MaxIO + 1
+	return max(0, min(at, c.cfg.DiskSize-bytes-parts*partGap))
+}
+
+// members is who serves a PG now.
+func (c *Cluster) members(pg int32) []int32 {
+	at := int(pg) * c.cfg.Size
+	return trim(c.acting[at : at+c.cfg.Size])
+}
+
+// primary is the OSD that serves a PG's reads, none when nobody does.
+func (c *Cluster) primary(pg int32) int32 { return c.acting[int(pg)*c.cfg.Size] }
+
+func (c *Cluster) countPrimaries() {
+	for _, o := range c.osds {
+		o.primaries = 0
+	}
+	for pg := range int32(c.cfg.PGs) {
+		if p := c.primary(pg); p != none {
+			c.osds[p].primaries++
+		}
+	}
+}

@@ -1,0 +1,160 @@
+package ceph
+
+import (
+	"fmt"
+	"time"
+
+	"hotbed/dataplane/sim"
+)
+
+// Fault is something that breaks, or is mended, on one node.
+type Fault struct {
+	// Kind is crash (of the daemon; what it did is lost), restart, slow (Factor times longer at the
+	// disk; 1 mends), cut and heal (the node's link) or delay (Seconds more on what the node sends; 0
+	// mends).
+	Kind    string  `json:"kind"`
+	OSD     int     `json:"osd"`
+	Factor  float64 `json:"factor"`
+	Seconds float64 `json:"seconds"`
+}
+
+// bootTime is from the start of a daemon until the monitors mark its OSD up.
+const bootTime = time.Second
+
+// Break carries out a fault now.
+func (c *Cluster) Break(f Fault) error {
+	if !c.hasOSD(f.OSD) {
+		return fmt.Errorf("there is no osd.%d", f.OSD)
+	}
+	o := c.osds[f.OSD]
+	switch f.Kind {
+	case "crash":
+		c.crash(o)
+	case "restart":
+		c.restart(o)
+	case "slow":
+		if !(f.Factor > 0 && f.Factor <= 1000) {
+			return fmt.Errorf("a slow factor of %g, allowed is above 0 to 1000", f.Factor)
+		}
+		o.disk.Slow(f.Factor)
+	case "cut":
+		o.cut = true
+		o.out.Cut(c.k)
+	case "heal":
+		c.heal(o)
+	case "delay":
+		if !(f.Seconds >= 0 && f.Seconds <= 3600) {
+			return fmt.Errorf("a delay of %g s, allowed is 0 to 3600", f.Seconds)
+		}
+		o.out.Delay(sim.Seconds(f.Seconds))
+	default:
+		return fmt.Errorf("there is no fault %q: crash, restart, slow, cut, heal or delay", f.Kind)
+	}
+	return nil
+}
+
+// crash ends a daemon: everything it had under way is gone. Its disk goes on with what it was given.
+func (c *Cluster) crash(o *osd) {
+	if o.down {
+		return
+	}
+	o.down = true
+	o.life++
+	for i := range c.ops {
+		if p := &c.ops[i]; p.used && p.osd == o.id {
+			c.freeOp(ref(p.gen)<<32 | ref(i))
+		}
+	}
+	o.shards = make([]shard, c.cfg.Shards)
+	o.locks = map[int32]*pgLock{}
+	o.kvWaiting, o.kvBatch, o.kvBusy, o.held = nil, nil, false, nil
+	o.out.Drop(c.k)
+	for i := range c.mover.moves {
+		if v := &c.mover.moves[i]; !v.over && (v.from == o.id || v.to == o.id) {
+			c.endMove(int32(i))
+		}
+	}
+	c.k.After(sim.Seconds(c.cfg.DownAfter), (*onDown)(c), uint64(o.life)<<32|uint64(o.id))
+}
+
+// onDown: the monitors have noticed that an OSD is gone.
+type onDown Cluster
+
+func (h *onDown) Handle(k *sim.Kernel, arg uint64) {
+	c := (*Cluster)(h)
+	o := c.osds[uint32(arg)]
+	if !o.down || o.life != uint32(arg>>32) {
+		return
+	}
+	c.osdMap.up[o.id] = false
+	c.publish()
+	if c.cfg.OutAfter > 0 {
+		k.After(sim.Seconds(c.cfg.OutAfter), (*onOut)(c), arg)
+	}
+}
+
+// onOut: an OSD has been down for so long that its data is copied elsewhere.
+type onOut Cluster
+
+func (h *onOut) Handle(_ *sim.Kernel, arg uint64) {
+	c := (*Cluster)(h)
+	o := c.osds[uint32(arg)]
+	if o.down && o.life == uint32(arg>>32) && c.osdMap.reweight[o.id] > 0 {
+		o.outBy = c.osdMap.reweight[o.id]
+		c.osdMap.reweight[o.id], c.osdMap.dirty = 0, true
+		c.publish()
+	}
+}
+
+func (c *Cluster) restart(o *osd) {
+	if o.down {
+		c.k.After(bootTime, (*onBoot)(c), uint64(o.life)<<32|uint64(o.id))
+	}
+}
+
+type onBoot Cluster
+
+func (h *onBoot) Handle(_ *sim.Kernel, arg uint64) {
+	c := (*Cluster)(h)
+	o := c.osds[uint32(arg)]
+	if !o.down || o.life != uint32(arg>>32) {
+		return
+	}
+	o.down = false
+	known := c.osdMap.up[o.id] // it was back before anybody noticed: its PGs peer all the same
+	c.osdMap.up[o.id] = true
+	if o.outBy > 0 { // marked out for being down: in again
+		c.osdMap.reweight[o.id], c.osdMap.dirty, o.outBy = o.outBy, true, 0
+	}
+	c.publish()
+	if known {
+		c.repeer(o)
+	}
+}
+
+// repeer lets all PGs of an OSD peer anew.
+func (c *Cluster) repeer(o *osd) {
+	var touched []int32
+	for pg := range int32(c.cfg.PGs) {
+		if contains(c.members(pg), o.id) {
+			c.peer(pg, none)
+			touched = append(touched, pg)
+		}
+	}
+	c.afterRemap(touched)
+}
+
+func (c *Cluster) heal(o *osd) {
+	if !o.cut {
+		return
+	}
+	o.cut = false
+	o.out.Heal(c.k)
+	held := o.held
+	o.held = nil
+	for _, m := range held {
+		if c.at(m.r) != nil {
+			c.receive(m.r, m.bytes, m.from)
+		}
+	}
+}

@@ -1,0 +1,362 @@
+package ceph
+
+import (
+	"time"
+
+	"hotbed/dataplane/sim"
+)
+
+// partGap is how far a part of a large I/O is from where the head is when it was overtaken: the
+// head has to settle anew, the distance does not matter.
+const partGap = 4096
+
+// osd is one object storage daemon with its node: a disk, a link, and fio's load.
+type osd struct {
+	id   int32
+	disk *sim.Disk
+	out  *sim.Link
+	in   ingress
+	held []heldMessage // messages to a node that is cut off
+
+	shards []shard
+	locks  map[int32]*pgLock
+
+	kvWaiting, kvBatch []ref
+	kvBusy             bool
+	logAt              int64
+
+	stored    int64 // bytes of objects
+	filled    int64 // of them before any benchmark
+	writeAt   int64
+	primaries int
+	down      bool // the daemon does not run
+	cut       bool // its node's link is cut
+	life      uint32
+	outBy     uint32 // its reweight before it was marked out for being down
+
+	stalled sim.Occupancy // the daemon's tasks that wait for I/O
+	fio     load
+
+	reads, writes         int64
+	readBytes, writeBytes int64
+	readTime              time.Duration // sum of op_r_latency
+	netIn                 int64
+	backfills             int // reservations held
+}
+
+// heldMessage waits for a cut link to heal.
+type heldMessage struct {
+	r     ref
+	bytes int64
+	from  float64
+}
+
+// shard is a queue of operations with its threads; a PG always has the same one.
+type shard struct {
+	queue []ref
+	head  int
+	busy  int
+}
+
+// pgLock serializes the operations of a PG at an OSD; who waits for it keeps its thread.
+type pgLock struct {
+	holder  ref
+	waiting []ref
+}
+
+func newOSD(c *Cluster, i int) *osd {
+	o := &osd{
+		id:     int32(i),
+		disk:   sim.NewDisk(c.k, c.cfg.disk()),
+		out:    sim.NewLink(sim.LinkSpec{Rate: c.cfg.NodeRate, Delay: sim.Seconds(c.cfg.Delay)}),
+		shards: make([]shard, c.cfg.Shards),
+		locks:  map[int32]*pgLock{},
+	}
+	return o
+}
+
+// arrive takes a client's or another OSD's operation from the network.
+func (c *Cluster) arrive(r ref) {
+	p := c.at(r)
+	if p == nil {
+		return
+	}
+	o := c.osds[p.osd]
+	if o.down {
+		c.freeOp(r) // lost: the client sends it again when the map has changed
+		return
+	}
+	p.came = c.k.Now()
+	if p.kind == opPush {
+		c.submit(r) // recovery has threads of its own
+		return
+	}
+	state := &c.pgs[p.pg]
+	if p.kind == opReplica {
+		if p.interval != state.interval {
+			c.freeOp(r)
+			return
+		}
+	} else if !c.admit(r, p, state) {
+		return
+	}
+	c.enqueue(o, r, p.pg)
+}
+
+// admit says whether a client's operation may go on; if its PG is peering it waits there, if it is
+// out of date it is gone.
+func (c *Cluster) admit(r ref, p *op, state *pgState) bool {
+	if !c.bench.current(p) || c.primary(p.pg) != p.osd && state.active {
+		c.freeOp(r)
+		return false
+	}
+	if !state.active {
+		state.waiting = append(state.waiting, r)
+		return false
+	}
+	p.interval = state.interval
+	return true
+}
+
+func (c *Cluster) enqueue(o *osd, r ref, pg int32) {
+	s := &o.shards[int(pg)%len(o.shards)]
+	s.queue = append(s.queue, r)
+	c.dispatch(o, s)
+}
+
+// dispatch gives waiting operations to free threads.
+func (c *Cluster) dispatch(o *osd, s *shard) {
+	for s.busy < c.cfg.Threads && s.head < len(s.queue) {
+		r := s.queue[s.head]
+		s.head++
+		if s.head == len(s.queue) {
+			s.queue, s.head = s.queue[:0], 0
+		}
+		if p := c.at(r); p != nil && c.fresh(r, p) {
+			s.busy++
+			c.lock(o, r, p)
+		}
+	}
+}
+
+// fresh says whether a queued operation may still run: its PG may have changed hands since it came.
+func (c *Cluster) fresh(r ref, p *op) bool {
+	state := &c.pgs[p.pg]
+	switch {
+	case p.interval == state.interval:
+		return true
+	case p.kind == opReplica:
+		c.freeOp(r)
+		return false
+	}
+	return c.admit(r, p, state)
+}
+
+func (c *Cluster) lock(o *osd, r ref, p *op) {
+	l := o.locks[p.pg]
+	if l == nil {
+		l = &pgLock{}
+		o.locks[p.pg] = l
+	}
+	if l.holder != 0 {
+		l.waiting = append(l.waiting, r)
+		return
+	}
+	l.holder = r
+	c.begin(r, p)
+}
+
+// begin runs an operation that has its PG's lock.
+func (c *Cluster) begin(r ref, p *op) {
+	p.locked = true
+	took := c.cfg.OpTime + float64(float64(p.bytes)*c.cfg.ByteTime)
+	c.k.After(sim.Seconds(took), (*onCPU)(c), uint64(r))
+}
+
+// release gives the lock and the thread of an operation to the next ones.
+func (c *Cluster) release(p *op) {
+	o, pg := c.osds[p.osd], p.pg
+	p.locked = false
+	l := o.locks[pg]
+	l.holder = 0
+	for len(l.waiting) > 0 && l.holder == 0 {
+		next := l.waiting[0]
+		l.waiting = l.waiting[:copy(l.waiting, l.waiting[1:])]
+		q := c.at(next)
+		switch {
+		case q.kind == opPeer:
+			c.peerReady(next, q)
+		case !c.fresh(next, q):
+			o.shards[int(pg)%len(o.shards)].busy--
+		default:
+			l.holder = next
+			c.begin(next, q)
+		}
+	}
+	s := &o.shards[int(pg)%len(o.shards)]
+	s.busy--
+	c.dispatch(o, s)
+}
+
+// onCPU: an operation's computing is done, its disk I/O begins.
+type onCPU Cluster
+
+func (h *onCPU) Handle(_ *sim.Kernel, arg uint64) {
+	c, r := (*Cluster)(h), ref(arg)
+	p := c.at(r)
+	if p == nil {
+		return
+	}
+	if p.kind == opWrite {
+		c.replicate(r)
+	}
+	c.submit(r)
+}
+
+// submit hands the parts of an operation's I/O to the disk until one has to wait for a tag.
+func (c *Cluster) submit(r ref) {
+	p := c.at(r)
+	o := c.osds[p.osd]
+	write := p.kind != opRead && p.kind != opPull
+	for p.submitted < p.bytes {
+		n := min(c.cfg.MaxIO, p.bytes-p.submitted)
+		if p.submitted > 0 && c.partRandom.Bernoulli(c.cfg.Reorder) {
+			p.gap += partGap
+		}
+		at := p.offset + p.submitted + p.gap
+		p.submitted += n
+		p.left++
+		part := sim.IO{
+			Write: write, Offset: at, Bytes: n, Task: &o.stalled, Admitted: (*onAdmitted)(c),
+		}
+		if !o.disk.Submit(c.k, part, (*onPart)(c), uint64(r)) {
+			return
+		}
+	}
+	if write && p.locked {
+		c.release(p) // the rest of a write needs no thread
+	}
+}
+
+// onAdmitted: a part that had to wait has its tag, the thread goes on with the next.
+type onAdmitted Cluster
+
+func (h *onAdmitted) Handle(_ *sim.Kernel, arg uint64) {
+	c := (*Cluster)(h)
+	if c.at(ref(arg)) != nil {
+		c.submit(ref(arg))
+	}
+}
+
+// onPart: the disk has done a part.
+type onPart Cluster
+
+func (h *onPart) Handle(_ *sim.Kernel, arg uint64) {
+	c, r := (*Cluster)(h), ref(arg)
+	p := c.at(r)
+	if p == nil {
+		return
+	}
+	p.left--
+	if p.left > 0 || p.submitted < p.bytes {
+		return
+	}
+	o := c.osds[p.osd]
+	switch p.kind {
+	case opRead:
+		o.reads++
+		o.readBytes += p.bytes
+		o.readTime += c.k.Now() - p.came
+		c.release(p)
+		o.out.Send(c.k, p.bytes, (*onReply)(c), arg)
+	case opPull:
+		o.out.Send(c.k, p.bytes, (*onForward)(c), arg)
+	default:
+		c.commit(o, r)
+	}
+}
+
+// onReply: a read's data has left the OSD's node.
+type onReply Cluster
+
+func (h *onReply) Handle(k *sim.Kernel, arg uint64) {
+	c, r := (*Cluster)(h), ref(arg)
+	p := c.at(r)
+	if p == nil {
+		return
+	}
+	n := &c.clients[c.bench.node(p.slot)]
+	end := n.in.end(k.Now(), p.bytes, c.cfg.NodeRate, c.cfg.ClientRate)
+	n.cpuFree = max(n.cpuFree, end) + sim.Seconds(float64(p.bytes)*c.cfg.ClientByte)
+	k.At(n.cpuFree, (*onComplete)(c), arg)
+}
+
+// onComplete: the client has its answer.
+type onComplete Cluster
+
+func (h *onComplete) Handle(_ *sim.Kernel, arg uint64) {
+	c, r := (*Cluster)(h), ref(arg)
+	p := c.at(r)
+	if p == nil {
+		return
+	}
+	current, slot := c.bench.current(p), p.slot
+	c.freeOp(r)
+	if current {
+		c.bench.complete(c, slot)
+	}
+}
+
+// commit queues a transaction for an OSD's key-value store, which writes all that wait as one.
+func (c *Cluster) commit(o *osd, r ref) {
+	o.kvWaiting = append(o.kvWaiting, r)
+	if !o.kvBusy {
+		c.commitNext(o)
+	}
+}
+
+func (c *Cluster) commitNext(o *osd) {
+	o.kvBatch, o.kvWaiting = o.kvWaiting, o.kvBatch[:0]
+	bytes := min(int64(len(o.kvBatch))*c.cfg.CommitBytes, c.cfg.MaxIO)
+	room := c.dataStart() - min(c.cfg.Scratch, c.dataStart()-1<<19)
+	if o.logAt+bytes > room {
+		o.logAt = 0
+	}
+	at := c.dataStart() - room + o.logAt
+	o.logAt += bytes
+	o.kvBusy = true
+	part := sim.IO{Write: true, Offset: at, Bytes: bytes, Task: &o.stalled}
+	o.disk.Submit(c.k, part, (*onLogged)(c), uint64(o.life)<<32|uint64(o.id))
+}
+
+// onLogged: a batch of transactions is on disk.
+type onLogged Cluster
+
+func (h *onLogged) Handle(_ *sim.Kernel, arg uint64) {
+	c := (*Cluster)(h)
+	o := c.osds[uint32(arg)]
+	if o.life != uint32(arg>>32) {
+		return
+	}
+	for _, r := range o.kvBatch { // what commits next because of these waits for the next batch
+		if p := c.at(r); p != nil {
+			c.committed(r, p)
+		}
+	}
+	o.kvBusy = false
+	if len(o.kvWaiting) > 0 {
+		c.commitNext(o)
+	}
+}
+
+// committed goes on with what waited for a transaction.
+func (c *Cluster) committed(r ref, p *op) {
+	switch p.kind {
+	case opWrite:
+		c.acknowledge(r)
+	case opReplica, opPush:
+		c.k.After(sim.Seconds(c.cfg.Delay), (*onAck)(c), uint64(r))
+	case opPeer:
+		c.peerCommitted(r, p)
+	}
+}

@@ -1,0 +1,223 @@
+package ceph
+
+import (
+	"slices"
+	"time"
+
+	"hotbed/dataplane/sim"
+)
+
+// pgState is a placement group beside its place in the map.
+//
+// A PG whose acting set changes peers: its members agree in a round of messages and commit that to
+// their disks, a few times over; its old primary first ends what holds the PG's lock. Until all
+// have, its operations wait. Behind a hotspot each commit waits for the disk, which is why the stall
+// of a change is some tenths of a second on idle disks and seconds on busy ones.
+type pgState struct {
+	interval uint32 // counts the acting sets
+	active   bool
+	peers    int32 // members that have not done their part of the peering
+	watched  bool  // the stall of the present step counts it
+	waiting  []ref
+	hold     []int32 // who has all of its data; nil: the acting set
+	bytes    int64
+	objects  int64
+	degraded int64 // objects written while a holder was away
+}
+
+// holders is who has all data of a PG.
+func (c *Cluster) holders(pg int32) []int32 {
+	if hold := c.pgs[pg].hold; hold != nil {
+		return hold
+	}
+	return c.members(pg)
+}
+
+// publish makes an epoch of what was changed in the map and lets the PGs it touches peer. It
+// returns how many these are.
+func (c *Cluster) publish() int {
+	changed := c.osdMap.commit()
+	c.watch(len(changed))
+	for _, pg := range changed {
+		c.remap(pg)
+	}
+	c.afterRemap(changed)
+	return len(changed)
+}
+
+// watch begins to measure the stall of a step.
+func (c *Cluster) watch(count int) {
+	m := &c.monitor
+	for pg := range c.pgs {
+		c.pgs[pg].watched = false
+	}
+	m.watched, m.watchFrom = count, c.k.Now()
+	m.stall, m.stalled = 0, false
+}
+
+// remap gives a PG the acting set that follows from the map: the up set if all of it has the data,
+// else those who have it (Ceph's pg_temp) until the others do.
+func (c *Cluster) remap(pg int32) {
+	state := &c.pgs[pg]
+	state.watched = true
+	up, hold := c.osdMap.of(pg), slices.Clone(c.holders(pg))
+	acting := slices.Clone(up)
+	complete := !slices.ContainsFunc(up, func(osd int32) bool { return !contains(hold, osd) })
+	if !complete {
+		acting = acting[:0]
+		for _, list := range [][]int32{c.members(pg), up, hold} {
+			for _, osd := range list {
+				if len(acting) < c.cfg.Size && c.osdMap.up[osd] && contains(hold, osd) &&
+					!contains(acting, osd) {
+					acting = append(acting, osd)
+				}
+			}
+		}
+	}
+	before := c.members(pg)
+	old := none
+	if len(before) > 0 {
+		old = before[0]
+	}
+	state.hold = hold
+	if complete && len(up) == c.cfg.Size {
+		for _, osd := range hold {
+			if !contains(up, osd) {
+				c.osds[osd].stored -= state.bytes // a stray is deleted
+			}
+		}
+		state.hold = nil
+	}
+	at := int(pg) * c.cfg.Size
+	fill(c.acting[at:at+c.cfg.Size], acting)
+	c.peer(pg, old)
+}
+
+// peer begins the peering of a PG whose primary was `old`.
+func (c *Cluster) peer(pg, old int32) {
+	state := &c.pgs[pg]
+	state.interval++
+	state.active = false
+	state.peers = 0
+	taking := append([]int32(nil), c.members(pg)...)
+	if len(taking) == 0 {
+		return // nobody is there: it waits for the next map
+	}
+	if old != none && !contains(taking, old) && !c.osds[old].down {
+		taking = append(taking, old)
+	}
+	for _, osd := range taking {
+		o := c.osds[osd]
+		if o.down {
+			continue
+		}
+		state.peers++
+		r, p := c.newOp(opPeer, pg, osd)
+		p.left = int32(c.cfg.PeeringCommit)
+		if l := o.locks[pg]; l != nil && l.holder != 0 {
+			l.waiting = slices.Insert(l.waiting, 0, r)
+		} else {
+			c.peerReady(r, p)
+		}
+	}
+}
+
+// peerReady: a member has nothing of the PG under way any more.
+func (c *Cluster) peerReady(r ref, _ *op) {
+	c.k.After(sim.Seconds(c.cfg.Peering), (*onPeer)(c), uint64(r))
+}
+
+type onPeer Cluster
+
+func (h *onPeer) Handle(_ *sim.Kernel, arg uint64) {
+	c, r := (*Cluster)(h), ref(arg)
+	p := c.at(r)
+	if p == nil {
+		return
+	}
+	if p.left > 0 && p.interval == c.pgs[p.pg].interval {
+		c.commit(c.osds[p.osd], r)
+		return
+	}
+	c.peerDone(r, p)
+}
+
+// peerCommitted: a member has committed once.
+func (c *Cluster) peerCommitted(r ref, p *op) {
+	p.left--
+	if p.left > 0 && p.interval == c.pgs[p.pg].interval {
+		c.commit(c.osds[p.osd], r)
+		return
+	}
+	c.peerDone(r, p)
+}
+
+func (c *Cluster) peerDone(r ref, p *op) {
+	pg := p.pg
+	state := &c.pgs[pg]
+	current := p.interval == state.interval
+	c.freeOp(r)
+	if !current {
+		return
+	}
+	state.peers--
+	if state.peers == 0 && len(c.members(pg)) >= c.cfg.MinSize {
+		c.activate(pg)
+	}
+}
+
+// activate lets a PG serve again.
+func (c *Cluster) activate(pg int32) {
+	state := &c.pgs[pg]
+	state.active = true
+	if m := &c.monitor; state.watched {
+		state.watched = false
+		m.watched--
+		if m.watched == 0 {
+			m.stall, m.stalled = c.k.Now()-m.watchFrom, true
+		}
+	}
+	waiting := state.waiting
+	state.waiting = nil
+	primary := c.primary(pg)
+	for _, r := range waiting {
+		p := c.at(r)
+		switch {
+		case p == nil:
+		case !c.bench.current(p):
+			c.freeOp(r)
+		case p.osd != primary: // it waited for any primary
+			p.osd = primary
+			c.bench.route(c, r, p)
+		default:
+			p.interval, p.came = state.interval, c.k.Now()
+			c.enqueue(c.osds[primary], r, pg)
+		}
+	}
+	c.fillUp(pg)
+}
+
+// afterRemap lets the clients send again what the new map sends elsewhere.
+func (c *Cluster) afterRemap(changed []int32) {
+	if len(changed) == 0 {
+		return
+	}
+	c.countPrimaries()
+	b := c.bench
+	if b == nil || !b.begun || b.done {
+		return
+	}
+	touched := make([]bool, len(c.pgs))
+	for _, pg := range changed {
+		touched[pg] = true
+	}
+	for i := range b.slots {
+		if s := &b.slots[i]; s.busy && touched[s.pg] {
+			b.send(c, int32(i))
+		}
+	}
+}
+
+// Stall is the time from the last change of the map until all PGs that it touched served again;
+// false while some do not, or when nothing was touched.
+func (c *Cluster) Stall() (time.Duration, bool) { return c.monitor.stall, c.monitor.stalled }

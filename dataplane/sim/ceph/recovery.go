@@ -1,0 +1,177 @@
+package ceph
+
+import (
+	"slices"
+
+	"hotbed/dataplane/sim"
+)
+
+// mover copies PGs to OSDs that should have them and do not: recovery and backfill. A move needs a
+// reservation at the primary and at the target (osd_max_backfills); then it copies an object every
+// RecoverySleep as long as no more than RecoverActive are under way.
+type mover struct {
+	moves  []move // by number; finished ones stay
+	queued []int32
+	live   int
+	bytes  int64 // copied so far
+}
+
+type move struct {
+	pg, from, to int32
+	left         int64 // objects not begun
+	flight       int
+	each         int64 // bytes of an object
+	running      bool
+	over         bool
+}
+
+// fillUp begins what an active PG lacks: whole copies for new members, and what was written while a
+// member was away.
+func (c *Cluster) fillUp(pg int32) {
+	state := &c.pgs[pg]
+	primary := c.primary(pg)
+	for _, osd := range c.osdMap.of(pg) {
+		switch {
+		case c.moving(pg, osd):
+		case !contains(c.holders(pg), osd):
+			c.queueMove(pg, primary, osd, state.objects)
+		case state.degraded > 0 && osd != primary && len(c.osdMap.of(pg)) == c.cfg.Size:
+			c.queueMove(pg, primary, osd, state.degraded)
+			state.degraded = 0
+		}
+	}
+	c.startMoves()
+}
+
+func (c *Cluster) moving(pg, to int32) bool {
+	return slices.ContainsFunc(c.mover.moves, func(m move) bool {
+		return !m.over && m.pg == pg && m.to == to && m.from == c.primary(pg)
+	})
+}
+
+func (c *Cluster) queueMove(pg, from, to int32, objects int64) {
+	m := &c.mover
+	each := int64(0)
+	if state := &c.pgs[pg]; state.objects > 0 {
+		each = state.bytes / state.objects
+	}
+	m.moves = append(m.moves, move{pg: pg, from: from, to: to, left: objects, each: each})
+	m.queued = append(m.queued, int32(len(m.moves)-1))
+	m.live++
+}
+
+// startMoves begins every queued move for which there are reservations.
+func (c *Cluster) startMoves() {
+	m := &c.mover
+	kept := m.queued[:0]
+	for _, i := range m.queued {
+		v := &m.moves[i]
+		if v.over {
+			continue
+		}
+		from, to := c.osds[v.from], c.osds[v.to]
+		if from.backfills >= c.cfg.MaxBackfills || to.backfills >= c.cfg.MaxBackfills {
+			kept = append(kept, i)
+			continue
+		}
+		from.backfills++
+		to.backfills++
+		v.running = true
+		c.k.After(0, (*onMoveNext)(c), uint64(i))
+	}
+	m.queued = kept
+}
+
+// onMoveNext: a move may begin its next object.
+type onMoveNext Cluster
+
+func (h *onMoveNext) Handle(k *sim.Kernel, arg uint64) {
+	c, i := (*Cluster)(h), int32(arg)
+	v := &c.mover.moves[i]
+	if v.over {
+		return
+	}
+	if c.primary(v.pg) != v.from || !contains(c.osdMap.of(v.pg), v.to) {
+		c.endMove(i) // the PG has changed hands: what is needed now is begun by its next peering
+		return
+	}
+	if v.left == 0 || v.each == 0 {
+		if v.flight == 0 {
+			c.moved(i)
+		}
+		return
+	}
+	if v.flight < c.cfg.RecoverActive {
+		v.left--
+		v.flight++
+		from := c.osds[v.from]
+		r, p := c.newOp(opPull, v.pg, v.from)
+		p.slot, p.bytes = i, v.each
+		p.offset = c.place(from, c.partRandom.IntN(max(1, c.objects.count)), v.each)
+		c.submit(r)
+	}
+	if v.left > 0 {
+		k.After(sim.Seconds(max(c.cfg.RecoverySleep, 1e-3)), h, arg)
+	}
+}
+
+// pushed: an object has been read at the primary and has left its node.
+func (c *Cluster) pushed(r ref) {
+	p := *c.at(r)
+	c.freeOp(r)
+	v := &c.mover.moves[p.slot]
+	if v.over {
+		return
+	}
+	child, q := c.newOp(opPush, v.pg, v.to)
+	q.slot, q.bytes = p.slot, p.bytes
+	q.offset = c.allocate(c.osds[v.to], p.bytes)
+	c.receive(child, p.bytes, c.cfg.NodeRate)
+}
+
+// recovered: an object of a move is on its target's disk.
+func (c *Cluster) recovered(i, _ int32) {
+	v := &c.mover.moves[i]
+	if v.over {
+		return
+	}
+	v.flight--
+	c.mover.bytes += v.each
+	if v.left == 0 && v.flight == 0 {
+		c.moved(i)
+	}
+}
+
+// moved: the target has all; the map may let it serve.
+func (c *Cluster) moved(i int32) {
+	v := c.mover.moves[i]
+	c.endMove(i)
+	state := &c.pgs[v.pg]
+	if contains(c.holders(v.pg), v.to) {
+		return
+	}
+	state.hold = append(slices.Clone(c.holders(v.pg)), v.to)
+	c.osds[v.to].stored += state.bytes
+	up := c.osdMap.of(v.pg)
+	if slices.ContainsFunc(up, func(osd int32) bool { return !contains(state.hold, osd) }) {
+		return // others of the PG are still on their way
+	}
+	c.osdMap.epoch++
+	c.remap(v.pg)
+	c.afterRemap([]int32{v.pg})
+}
+
+// endMove gives a move's reservations back.
+func (c *Cluster) endMove(i int32) {
+	v := &c.mover.moves[i]
+	v.over = true
+	c.mover.live--
+	if v.running {
+		c.osds[v.from].backfills--
+		c.osds[v.to].backfills--
+	}
+	c.startMoves()
+}
+
+// Misplaced is how many moves are under way or waiting.
+func (c *Cluster) Misplaced() int { return c.mover.live }

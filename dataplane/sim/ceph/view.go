@@ -1,0 +1,138 @@
+package ceph
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"hotbed/dataplane/sim"
+)
+
+// OSDView is what the map says of an OSD.
+type OSDView struct {
+	Affinity, Reweight float64
+	Up, In             bool
+}
+
+// OSDs is how many there are.
+func (c *Cluster) OSDs() int { return len(c.osds) }
+
+// PGs is how many the pool has, and its replicas.
+func (c *Cluster) PGs() (count, size int) { return c.cfg.PGs, c.cfg.Size }
+
+// Epoch is the map's.
+func (c *Cluster) Epoch() int { return c.osdMap.epoch }
+
+// OSD is what the map says of one.
+func (c *Cluster) OSD(i int) OSDView {
+	m := c.osdMap
+	return OSDView{
+		Affinity: float64(m.affinity[i]) / maxAffinity,
+		Reweight: float64(m.reweight[i]) / inWeight,
+		Up:       m.up[i],
+		In:       m.reweight[i] > 0,
+	}
+}
+
+// PGView is where a PG is; the sets are to be read only.
+type PGView struct {
+	Up, Acting []int32
+	Upmap      bool
+	Active     bool
+	Bytes      int64
+}
+
+// PG is where the PG with a number is.
+func (c *Cluster) PG(i int) PGView {
+	pg := int32(i)
+	return PGView{
+		Up: c.osdMap.of(pg), Acting: c.members(pg), Upmap: c.osdMap.pinned(pg),
+		Active: c.pgs[i].active, Bytes: c.pgs[i].bytes,
+	}
+}
+
+// Pressure are one node's cumulative signals.
+type Pressure struct {
+	Node, OSD time.Duration // at least one task of the node, of the daemon, waited for I/O
+	Reads     int64
+	ReadTime  time.Duration // sum of the latencies of client reads at the OSD
+}
+
+// Pressure is what a node's signals have come to.
+func (c *Cluster) Pressure(i int) Pressure {
+	o := c.osds[i]
+	return Pressure{
+		Node: o.disk.Stats(c.k).Stalled, OSD: o.stalled.Some(c.k.Now()),
+		Reads: o.reads, ReadTime: o.readTime,
+	}
+}
+
+// Hot says whether fio runs on a node, and how many reads it has done there.
+func (c *Cluster) Hot(i int) (on bool, reads int64) { return c.osds[i].fio.on, c.osds[i].fio.done }
+
+// Saved is everything that a controller may change.
+type Saved struct {
+	Affinity []float64             `json:"primary_affinity"`
+	Reweight []float64             `json:"reweight"`
+	Upmap    map[string][]int32    `json:"pg_upmap"`
+	Items    map[string][][2]int32 `json:"pg_upmap_items"`
+	Balancer string                `json:"balancer"`
+}
+
+// Save is the state of everything that a controller may change.
+func (c *Cluster) Save() Saved {
+	s := Saved{
+		Upmap: map[string][]int32{}, Items: map[string][][2]int32{}, Balancer: "none",
+	}
+	if c.monitor.balancing {
+		s.Balancer = "upmap"
+	}
+	for i := range c.osds {
+		v := c.OSD(i)
+		s.Affinity = append(s.Affinity, v.Affinity)
+		s.Reweight = append(s.Reweight, v.Reweight)
+	}
+	for pg, set := range c.osdMap.upmap {
+		s.Upmap[c.pgID(pg)] = slices.Clone(set)
+	}
+	for pg, items := range c.osdMap.items {
+		s.Items[c.pgID(pg)] = slices.Clone(items)
+	}
+	return s
+}
+
+func (c *Cluster) pgID(pg int32) string { return fmt.Sprintf("%d.%x", c.cfg.Pool, pg) }
+
+// AtRest says whether every OSD is up and in, every PG active and where the map wants it, and
+// nothing is being moved.
+func (c *Cluster) AtRest() bool {
+	for i := range c.osds {
+		if !c.osdMap.up[i] || c.osdMap.reweight[i] == 0 {
+			return false
+		}
+	}
+	for pg := range c.pgs {
+		if !c.pgs[pg].active || c.pgs[pg].hold != nil {
+			return false
+		}
+	}
+	return c.mover.live == 0
+}
+
+// Settle advances until the cluster is at rest, for at most `limit`, and says whether it is.
+func (c *Cluster) Settle(limit time.Duration) bool {
+	end := c.k.Now() + limit
+	for !c.AtRest() && c.k.Now() < end {
+		c.k.RunUntil(min(end, c.k.Now()+100*time.Millisecond))
+	}
+	return c.AtRest()
+}
+
+// Buckets are a histogram's rows: low, high (nanoseconds) and count, one after the other.
+func Buckets(h *sim.Histogram) []int64 {
+	var rows []int64
+	for _, b := range h.Buckets() {
+		rows = append(rows, b.Low, b.High, int64(b.Count))
+	}
+	return rows
+}

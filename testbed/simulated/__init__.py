@@ -1,0 +1,19 @@
+"""Stores modelled on virtual time (dataplane/sim): the senses and changes of a real one, any scale,
+no root. Nothing made here is a measurement; whatever shows it says ``simulated``."""
+
+from testbed.simulated.benchmark import Benchmark, BenchmarkResult, Sample, Second
+from testbed.simulated.clock import SimulatedClock
+from testbed.simulated.parameters import MODEL_VERSION, ModelParameters, load_parameters
+from testbed.simulated.store import SimulatedCeph
+
+__all__ = [
+    "MODEL_VERSION",
+    "Benchmark",
+    "BenchmarkResult",
+    "ModelParameters",
+    "Sample",
+    "Second",
+    "SimulatedCeph",
+    "SimulatedClock",
+    "load_parameters",
+]

@@ -1,0 +1,110 @@
+"""A modelled benchmark and what comes of it, in the terms of rados bench and of a run's samples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+Op = Literal["write", "seq", "rand"]
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Like rados bench: on every client node `concurrency` operations in flight, each finished one
+    followed by the next, for `duration_s` (virtual) seconds; then those under way still end.
+
+    ``seq`` reads the prefilled objects in order, from the first again after the last; ``rand``
+    draws them; ``write`` writes new ones.
+    """
+
+    op: Op
+    object_size: int = 4 * 2**20
+    concurrency: int = 16
+    duration_s: float = 180.0
+
+
+@dataclass(frozen=True)
+class Second:
+    """One second of a benchmark: `t_s` is its end, counted from the benchmark's start (the last one
+    may be shorter). `latency_s` is the mean over the operations that finished in it, None if none
+    did."""
+
+    t_s: float
+    seconds: float
+    operations: int
+    throughput_mb_s: float  # 10^6 bytes per second
+    iops: float
+    latency_s: float | None
+    in_flight: int
+
+
+@dataclass(frozen=True)
+class BenchmarkResult:
+    """A finished benchmark. `started_s` is on the store's clock (`SimulatedCeph.now_s`); `seconds`
+    lasts until the last operation has ended, as rados bench counts. Latencies in seconds, None
+    without operations; `histogram` holds (low_ns, high_ns, count) as latency.parquet does.
+    `fio_reads` is how many reads fio has done on each node since the store was made."""
+
+    benchmark: Benchmark
+    started_s: float
+    seconds: float
+    operations: int
+    bytes: int
+    latency_mean_s: float | None
+    latency_min_s: float | None
+    latency_max_s: float | None
+    histogram: tuple[tuple[int, int, int], ...]
+    series: tuple[Second, ...]
+    fio_reads: Mapping[str, int]
+
+    @property
+    def throughput_mb_s(self) -> float:
+        """10^6 bytes per second."""
+        return self.bytes / self.seconds / 1e6 if self.seconds else 0.0
+
+    @property
+    def iops(self) -> float:
+        """Operations a second."""
+        return self.operations / self.seconds if self.seconds else 0.0
+
+    def quantile_s(self, q: float) -> float | None:
+        """The latency below which a share `q` of the operations lies, within a bucket's width."""
+        rank, seen = q * sum(count for _, _, count in self.histogram), 0
+        for low, high, count in self.histogram:
+            seen += count
+            if seen >= rank:
+                return (low + high) / 2e9
+        return None
+
+
+class Sample(NamedTuple):
+    """A row of samples.parquet. `t_s` counts from the benchmark's start; earlier ones are
+    negative. Without a benchmark it counts from the store's own start."""
+
+    t_s: float
+    node: str
+    metric: str
+    value: float
+
+
+def seconds_of(flat: list[float], benchmark: Benchmark, seconds: float) -> tuple[Second, ...]:
+    """The series from (finished, sum of latencies, in flight) a second."""
+    series: list[Second] = []
+    for index in range(len(flat) // 3):
+        operations, latency, in_flight = flat[3 * index : 3 * index + 3]
+        took = min(1.0, seconds - index)
+        if took <= 0:
+            break
+        series.append(
+            Second(
+                t_s=index + took,
+                seconds=took,
+                operations=int(operations),
+                throughput_mb_s=operations * benchmark.object_size / took / 1e6,
+                iops=operations / took,
+                latency_s=latency / operations if operations else None,
+                in_flight=int(in_flight),
+            )
+        )
+    return tuple(series)

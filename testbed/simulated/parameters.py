@@ -1,0 +1,208 @@
+"""What the model of Ceph is made of beside the testbed's spec: typed constants with their sources.
+
+The spec gives nodes, disks, links and pools; `ModelParameters` what a real machine simply has: the
+time that an OSD computes, how a block layer wakes, what a peering costs. Where each number comes
+from is in docs/simulation.md. All of them are part of a run's provenance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from schemas.errors import UserError
+from testbed.inventory import FIO_JOBS, fio_file_bytes
+from testbed.spec import CephSpec, GroupSpec, TestbedSpec, explain
+
+MODEL_VERSION = "1"
+"""Changes with every change of the model that changes results."""
+
+# What a spec's ceph.conf settings mean for the model.
+_SETTINGS = {
+    "osd_op_num_shards": "op_shards",
+    "osd_op_num_threads_per_shard": "op_threads",
+    "osd_max_backfills": "max_backfills",
+    "osd_recovery_max_active": "recovery_max_active",
+    "osd_recovery_sleep_hdd": "recovery_sleep_s",
+    "mon_osd_down_out_interval": "out_after_s",
+    "paxos_propose_interval": "propose_s",
+}
+
+
+class ModelParameters(BaseModel):
+    """Constants of the modelled Ceph; seconds and bytes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    # the disk's server and the block layer
+    max_io: int = Field(default=512 * 1024, ge=512, le=2**30)
+    reorder: float = Field(default=0.66, ge=0, le=1)
+    # an OSD and a client beside the disk
+    osd_op_s: float = Field(default=0.010, ge=0, le=60)
+    osd_byte_s: float = Field(default=0.0, ge=0, le=1)
+    client_byte_s: float = Field(default=0.5e-9, ge=0, le=1)
+    op_shards: int = Field(default=2, ge=1, le=1024)
+    op_threads: int = Field(default=4, ge=1, le=1024)
+    commit_bytes: int = Field(default=4096, ge=512, le=2**24)
+    # the network
+    network_efficiency: float = Field(default=0.95, gt=0, le=1)
+    delay_s: float = Field(default=1e-4, ge=0, le=60)
+    # monitors and peering
+    propose_s: float = Field(default=0.1, ge=0, le=600)
+    peering_s: float = Field(default=0.1, ge=0, le=600)
+    peering_commits: int = Field(default=3, ge=0, le=100)
+    down_after_s: float = Field(default=1.0, ge=0, le=1e6)
+    out_after_s: float = Field(default=600.0, ge=0, le=1e9)
+    # recovery and the balancer
+    max_backfills: int = Field(default=1, ge=1, le=1000)
+    recovery_max_active: int = Field(default=3, ge=1, le=1000)
+    recovery_sleep_s: float = Field(default=0.1, ge=0, le=600)
+    balancer_every_s: float = Field(default=60.0, ge=0.1, le=1e6)
+    balancer_deviation: int = Field(default=5, ge=1, le=10**6)
+    balancer_moves: int = Field(default=10, ge=1, le=10**6)
+    # the CRUSH map
+    pool_id: int = Field(default=1, ge=1, le=2**31)
+    rack_hosts: int = Field(default=64, ge=0, le=2**20)
+    host_order: tuple[int, ...] = ()
+    # fio's hotspot
+    fio_iodepth: int = Field(default=16, ge=1, le=1024)
+    fio_block: int = Field(default=4096, ge=512, le=2**24)
+    # the benchmark
+    clients: int = Field(default=1, ge=1, le=10**6)
+    prefill_pid: int = Field(default=4242, ge=1, le=2**31)
+    # what is recorded
+    detail_nodes: int = Field(default=64, ge=0, le=10**6)
+
+    def canonical(self) -> dict[str, Any]:
+        """JSON-able, every field present."""
+        return self.model_dump(mode="json")
+
+
+def load_parameters(path: Path) -> ModelParameters:
+    """Model parameters from a YAML file that names those that differ from the defaults.
+
+    Raises:
+        UserError: one sentence when it cannot be read or does not fit.
+    """
+    try:
+        data = yaml.safe_load(path.read_text()) or {}
+        return ModelParameters.model_validate(data)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}); give a file.") from error
+    except yaml.YAMLError as error:
+        raise UserError(f"{path}: is not YAML: {' '.join(str(error).split())}.") from error
+    except ValidationError as error:
+        raise explain(error, str(path)) from error
+
+
+def osd_group(spec: TestbedSpec) -> GroupSpec:
+    """The group of a spec's OSD nodes. The model knows one kind of them.
+
+    Raises:
+        UserError: there is no Ceph, or there are several kinds of OSD nodes.
+    """
+    if not isinstance(spec.store, CephSpec):
+        raise UserError(
+            f"testbed {spec.name}: only a Ceph can be simulated: give it a store of kind ceph."
+        )
+    groups = [group for group in spec.groups if "osd" in group.roles]
+    if len(groups) != 1:
+        raise UserError(
+            f"testbed {spec.name}: {len(groups)} groups have the role osd, and the simulator "
+            "models one kind of OSD node: put them into one group."
+        )
+    return groups[0]
+
+
+def osd_nodes(spec: TestbedSpec) -> tuple[str, ...]:
+    """Names of the OSD nodes; osd.N runs on the N-th."""
+    return osd_group(spec).node_names()
+
+
+def client_node(spec: TestbedSpec) -> str:
+    """The node on which the benchmark runs."""
+    return next(group.node_names()[0] for group in spec.groups if "client" in group.roles)
+
+
+def effective(spec: TestbedSpec, parameters: ModelParameters) -> ModelParameters:
+    """`parameters` with what the spec's own ceph.conf settings say.
+
+    Raises:
+        UserError: a setting has a value that the model does not take.
+    """
+    osd_group(spec)
+    assert spec.store is not None
+    given: dict[str, Any] = {}
+    for section in spec.store.config.values():
+        for name, value in section.items():
+            if name in _SETTINGS:
+                given[_SETTINGS[name]] = value
+    try:
+        return ModelParameters.model_validate({**parameters.model_dump(), **given})
+    except ValidationError as error:
+        raise explain(error, f"testbed {spec.name}: store.config") from error
+
+
+def configuration(spec: TestbedSpec, parameters: ModelParameters, seed: int) -> Mapping[str, Any]:
+    """The simulator's configuration (`ceph.Config` in dataplane/sim/ceph).
+
+    Raises:
+        UserError: the spec cannot be simulated.
+    """
+    group = osd_group(spec)
+    model = effective(spec, parameters)
+    assert group.disk is not None and spec.store is not None
+    disk, pool = group.disk, spec.store.pools[0]
+    client = next(g for g in spec.groups if "client" in g.roles)
+    if len(model.host_order) not in (0, group.count):
+        raise UserError(
+            f"host_order names {len(model.host_order)} hosts and testbed {spec.name} has "
+            f"{group.count} OSD nodes: name each once, or none."
+        )
+    return {
+        "seed": seed,
+        "osds": group.count,
+        "pool": model.pool_id,
+        "pgs": pool.pg_num,
+        "size": pool.size,
+        "min_size": min(pool.min_size, pool.size),
+        "rack_hosts": model.rack_hosts,
+        "add_order": list(model.host_order),
+        "disk_size": disk.size,
+        "scratch": disk.scratch,
+        "positioning_s": disk.positioning,
+        "bandwidth": disk.bandwidth,
+        "queue_depth": disk.queue_depth,
+        "max_io": model.max_io,
+        "reorder": model.reorder,
+        "node_rate": model.network_efficiency * group.network / 8,
+        "client_rate": model.network_efficiency * client.network / 8,
+        "delay_s": model.delay_s,
+        "clients": model.clients,
+        "shards": model.op_shards,
+        "threads": model.op_threads,
+        "op_time_s": model.osd_op_s,
+        "byte_time_s": model.osd_byte_s,
+        "client_byte_s": model.client_byte_s,
+        "commit_bytes": model.commit_bytes,
+        "propose_s": model.propose_s,
+        "peering_s": model.peering_s,
+        "peering_commits": model.peering_commits,
+        "down_after_s": model.down_after_s,
+        "out_after_s": model.out_after_s,
+        "max_backfills": model.max_backfills,
+        "recovery_max_active": model.recovery_max_active,
+        "recovery_sleep_s": model.recovery_sleep_s,
+        "balancer_every_s": model.balancer_every_s,
+        "balancer_deviation": model.balancer_deviation,
+        "balancer_moves": model.balancer_moves,
+        "fio_jobs": FIO_JOBS,
+        "fio_depth": model.fio_iodepth,
+        "fio_file_bytes": fio_file_bytes(disk, group.node_names()[0]),
+        "fio_block": model.fio_block,
+        "detail": model.detail_nodes,
+    }

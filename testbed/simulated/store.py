@@ -1,0 +1,439 @@
+"""`SimulatedCeph`: a modelled Ceph as a controller senses and changes it (testbed/stores/contract).
+
+    spec = load_spec(Path("testbed/specs/dlr.yaml"))
+    with SimulatedCeph(spec, seed=7) as ceph:
+        ceph.prefill(1433, 4 * 2**20)
+        ceph.start_disturbance([(0.0, {"osd1": None, "osd4": None})])
+        ceph.advance(5)
+        ceph.start_recorder()
+        ceph.start_benchmark(Benchmark("rand", duration_s=60), in_s=2 * 20 / 6)
+        Loop(plan, decider=..., store=ceph, journal=..., saved=...,
+             clock=SimulatedClock(ceph)).run()      # ends when the benchmark does
+        result, samples = ceph.result(), ceph.samples()
+
+Everything happens on the simulation's virtual time, which only `advance`, `advance_to`, `act` and
+`settle` move. The same spec, parameters, seed and calls give the same results on every machine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Literal
+
+from schemas.errors import StoreError, UserError
+from testbed.simulated.benchmark import Benchmark, BenchmarkResult, Sample, seconds_of
+from testbed.simulated.parameters import (
+    MODEL_VERSION,
+    ModelParameters,
+    client_node,
+    configuration,
+    effective,
+    osd_nodes,
+)
+from testbed.simulated.process import LIMIT_S, PROTOCOL, SimulatorProcess
+from testbed.simulated.saved import changes, saved_from
+from testbed.simulated.tables import MapTable, sample_rows
+from testbed.spec import TestbedSpec
+from testbed.stores.ceph.perf import latency_pressure
+from testbed.stores.contract import (
+    BALANCER,
+    HOT,
+    OSDS,
+    PG_UPMAP,
+    PGS,
+    PRESSURE,
+    PRIMARY_AFFINITY,
+    REWEIGHT_BY_UTILIZATION,
+    Action,
+    Effect,
+    Needs,
+    Observation,
+    action_to_json,
+)
+
+Signal = Literal["node", "osd", "op_r_latency"]
+SIGNAL_NAMES: Mapping[str, str] = {
+    "node": "io_pressure",
+    "osd": "osd_pressure",
+    "op_r_latency": "op_r_latency",
+}
+"""What a run records for each signal, as on a real testbed (testbed/agent/sense.py)."""
+
+_OFFERS = Needs(
+    senses=frozenset({PRESSURE, OSDS, PGS, HOT}),
+    acts=frozenset({PRIMARY_AFFINITY, REWEIGHT_BY_UTILIZATION, PG_UPMAP, BALANCER}),
+)
+
+Stretches = Iterable[tuple[float, Mapping[str, float | None]]]
+"""(t_s, loads): from `t_s` on, loads by node: a share of what its disk serves, None for the hotspot
+that takes all it gets; as the stretches of a `workloads.disturbance.DisturbancePlan`."""
+
+
+class SimulatedCeph:
+    """A modelled Ceph on the nodes of a testbed's spec, at rest at virtual time 0.
+
+    Implements `testbed.stores.contract.Store`. Not for several threads at once. Close it, or use
+    it as a context manager.
+
+    Args:
+        spec: nodes, disks, links, the first pool, and ceph.conf settings that the model knows.
+        seed: of everything random.
+        parameters: constants of the model.
+        signal: the source of `Observation.pressure`.
+        program, limit_s: see `SimulatorProcess`.
+
+    Raises:
+        UserError: the spec cannot be simulated.
+        StoreError: here and in every method: the simulator refused, died, hung or spoke nonsense.
+    """
+
+    def __init__(
+        self,
+        spec: TestbedSpec,
+        *,
+        seed: int = 0,
+        parameters: ModelParameters | None = None,
+        signal: Signal = "node",
+        program: Path | None = None,
+        limit_s: float = LIMIT_S,
+    ) -> None:
+        if signal not in SIGNAL_NAMES:
+            raise UserError(f"there is no signal {signal!r}: give {', '.join(SIGNAL_NAMES)}.")
+        model = parameters or ModelParameters()
+        config = configuration(spec, model, seed % 2**64)
+        self.spec = spec
+        self.seed = seed
+        self.parameters = effective(spec, model)
+        self.signal_name = SIGNAL_NAMES[signal]
+        self.nodes = osd_nodes(spec)
+        self.client = client_node(spec)
+        self._numbers = {name: number for number, name in enumerate(self.nodes)}
+        self._signal = signal
+        self._now_s = 0.0
+        self._benchmark: Benchmark | None = None
+        self._begins_s: float | None = None
+        self._done = False
+        self._stretches: list[tuple[float, dict[str, float | None]]] = []
+        self._loads: dict[str, float | None] = {}
+        self._map = MapTable(self.nodes, config["pool"], config["pgs"], config["size"])
+        self._process = SimulatorProcess("ceph", program=program, limit_s=limit_s)
+        try:
+            opened = self._process.ask("open", protocol=PROTOCOL, config=config).result
+            self.capacity_iops = float(opened["capacity_iops"])
+            self._signals = self._observe(pgs=False)[0]
+        except BaseException:
+            self._process.close()
+            raise
+        self._sensed_s = 0.0
+
+    def __enter__(self) -> SimulatedCeph:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the simulator; safe to repeat."""
+        self._process.close()
+
+    def versions(self) -> dict[str, str]:
+        """What a run's provenance names in place of a store's version."""
+        return {"hotbedsim": f"model {MODEL_VERSION}, protocol {PROTOCOL}"}
+
+    # --- virtual time ---------------------------------------------------------------------------
+
+    @property
+    def now_s(self) -> float:
+        """Virtual seconds since the store was made."""
+        return self._now_s
+
+    def advance(self, seconds: float) -> bool:
+        """Run for `seconds`; see `advance_to`."""
+        return self.advance_to(self._now_s + seconds)
+
+    def advance_to(self, t_s: float) -> bool:
+        """Run until `t_s`; True, and no further than there, when the benchmark has just ended."""
+        if not math.isfinite(t_s):
+            raise UserError(f"the simulation cannot be advanced to {t_s} s: give a time.")
+        if t_s <= self._now_s:
+            return False
+        before = self._done
+        answer = self._process.ask("advance", to_s=t_s).result
+        # Whole nanoseconds: the time asked for counts as reached when they agree.
+        now = float(answer["now_s"])
+        self._now_s = t_s if abs(now - t_s) < 1e-8 else now
+        self._done = bool(answer["done"])
+        return self._done and not before
+
+    def settle(self, limit_s: float = 3600.0) -> bool:
+        """Run until every OSD is up and in, every PG active and nothing moves; whether it is so."""
+        answer = self._process.ask("settle", for_s=limit_s).result
+        self._now_s = float(answer["now_s"])
+        return bool(answer["at_rest"])
+
+    # --- Store ----------------------------------------------------------------------------------
+
+    def offers(self) -> Needs:
+        """See `Store.offers`."""
+        return _OFFERS
+
+    def sense(self, senses: frozenset[str]) -> Observation:
+        """See `Store.sense`. It takes no virtual time."""
+        refused = senses - _OFFERS.senses
+        if refused:
+            raise StoreError(f"this store cannot sense {', '.join(sorted(refused))}")
+        before, then = self._signals, self._sensed_s
+        self._signals, hot = self._observe(pgs=PGS in senses)
+        interval, self._sensed_s = self._now_s - then, self._now_s
+        return Observation(
+            t_s=self._now_s,
+            interval_s=interval,
+            signal=self.signal_name,
+            pressure=self._pressure(before, interval) if PRESSURE in senses else {},
+            osds=self._map.osds(),
+            pgs=self._map.pgs() if PGS in senses else (),
+            hot=frozenset(i for i, on in enumerate(hot) if on) if HOT in senses else None,
+        )
+
+    def act(self, actions: Sequence[Action]) -> list[Effect]:
+        """See `Store.act`. Consecutive actions of one kind are one step, one map epoch. Virtual
+        time goes on by what a step takes, upmaps' until their PGs serve again."""
+        effects: list[Effect] = []
+        for _, group in groupby(actions, key=lambda action: action.kind):
+            effects += self._act([action_to_json(action) for action in group])
+        return effects
+
+    def save(self) -> Mapping[str, Any]:
+        """See `Store.save`: affinities, weights, upmaps, balancer."""
+        return saved_from(self._process.ask("save").result)
+
+    def restore(self, saved: Mapping[str, Any]) -> list[Effect]:
+        """See `Store.restore`; one effect for each thing put back."""
+        wanted = changes(self.save(), saved)
+        effects = self._act([change.action for change in wanted]) if wanted else []
+        return [
+            Effect(effect.ok, f"{change.words}{'' if effect.ok else ': ' + effect.message}")
+            for change, effect in zip(wanted, effects, strict=True)
+        ]
+
+    # --- load -----------------------------------------------------------------------------------
+
+    def prefill(self, objects: int, object_size: int) -> None:
+        """Put `objects` of `object_size` bytes into the pool, for ``seq`` and ``rand``; those of an
+        earlier prefill are replaced. It takes no virtual time."""
+        self._process.ask(
+            "fill",
+            count=objects,
+            bytes=object_size,
+            host=self.client,
+            pid=self.parameters.prefill_pid,
+        )
+
+    def start_disturbance(self, stretches: Stretches) -> None:
+        """Load nodes by a plan. Its first stretch begins now; the others count from the benchmark's
+        start (`start_benchmark`), as on a real testbed.
+
+        Raises:
+            UserError: a node or a share that there is not.
+        """
+        plan = sorted(((t_s, dict(loads)) for t_s, loads in stretches), key=lambda item: item[0])
+        for t_s, loads in plan:
+            if not (math.isfinite(t_s) and t_s >= 0):
+                raise UserError(f"a stretch of a disturbance begins at {t_s} s: give 0 or more.")
+            for node, share in loads.items():
+                self._number(node)
+                if share is not None and not 0 < share <= 1:
+                    raise UserError(
+                        f"the load of node {node} is {share}: give a share of its disk above 0 to "
+                        "1, or None for a hotspot."
+                    )
+        self.stop_disturbance()
+        self._stretches = plan
+        if plan:
+            self._change(plan[0][1], None)
+            if self._begins_s is not None and not self._done:
+                self._plan_moves()
+
+    def stop_disturbance(self) -> None:
+        """Stop every load and forget the plan."""
+        self._process.ask("forget-loads")
+        self._stretches = []
+        self._loads = dict.fromkeys(self.nodes) if self._loads else {}
+        self._change({}, None)
+
+    def start_benchmark(self, benchmark: Benchmark, *, in_s: float = 0.0) -> None:
+        """Start a benchmark in `in_s` virtual seconds; `advance_to` says when it has ended. What
+        the disturbance's plan has after 0 counts from its start."""
+        self._process.ask(
+            "start",
+            bench={
+                "op": benchmark.op,
+                "object_size": benchmark.object_size,
+                "concurrency": benchmark.concurrency,
+                "duration_s": benchmark.duration_s,
+                "start_in_s": in_s,
+            },
+        )
+        self._benchmark, self._done = benchmark, False
+        self._begins_s = self._now_s + in_s
+        self._plan_moves()
+
+    @property
+    def benchmark_done(self) -> bool:
+        """Whether the last benchmark has ended."""
+        return self._done
+
+    def run_benchmark(self, *, grace_s: float = 30.0) -> BenchmarkResult:
+        """Advance until the benchmark has ended.
+
+        Raises:
+            StoreError: it has not ended `grace_s` after its time (operations hang).
+        """
+        if self._benchmark is None or self._begins_s is None:
+            raise StoreError("no benchmark was started.")
+        limit = self._begins_s + self._benchmark.duration_s + grace_s
+        while not self._done and self._now_s < limit:
+            self.advance_to(limit)
+        if not self._done:
+            raise StoreError(
+                f"the benchmark has not ended {grace_s:g} s after its time: operations wait for "
+                "placement groups that nobody serves."
+            )
+        return self.result()
+
+    def result(self) -> BenchmarkResult:
+        """What the benchmark has come to (so far, while it runs)."""
+        answer = self._process.ask("result")
+        body, blocks = answer.result, answer.blocks
+        assert self._benchmark is not None
+        operations = int(body["operations"])
+        rows = list(blocks["histogram"])
+        return BenchmarkResult(
+            benchmark=self._benchmark,
+            started_s=float(body["start_s"]),
+            seconds=float(body["seconds"]),
+            operations=operations,
+            bytes=int(body["bytes"]),
+            latency_mean_s=body["latency_sum_s"] / operations if operations else None,
+            latency_min_s=body["latency_min_s"] if operations else None,
+            latency_max_s=body["latency_max_s"] if operations else None,
+            histogram=tuple((rows[i], rows[i + 1], rows[i + 2]) for i in range(0, len(rows), 3)),
+            series=seconds_of(list(blocks["series"]), self._benchmark, float(body["seconds"])),
+            fio_reads=dict(zip(self.nodes, blocks["fio_reads"], strict=True)),
+        )
+
+    # --- recording and faults -------------------------------------------------------------------
+
+    def start_recorder(self) -> None:
+        """Take a sample of everything each virtual second from now on."""
+        self._process.ask("record", on=True)
+
+    def stop_recorder(self) -> None:
+        """Take no more samples."""
+        self._process.ask("record", on=False)
+
+    def samples(self) -> list[Sample]:
+        """What the recorder took, and the benchmark's seconds: the rows of samples.parquet with the
+        metrics of testbed/agent/sampler.py (no cpu_cores: the model has no processors to measure).
+
+        Of more than `ModelParameters.detail_nodes` nodes there are no single ones, but the means
+        over those with and without a disturbance, as nodes ``hot`` and ``calm``.
+        """
+        answer = self._process.ask("samples")
+        rows = sample_rows(answer, self.nodes)
+        if self._benchmark is not None:
+            rows += [
+                Sample(second.t_s, "client", metric, value)
+                for second in self.result().series
+                for metric, value in (
+                    ("throughput_mb_s", second.throughput_mb_s),
+                    ("iops", second.iops),
+                    ("latency_s", second.latency_s),
+                    ("in_flight", float(second.in_flight)),
+                )
+                if value is not None
+            ]
+        return rows
+
+    def fault(
+        self,
+        kind: Literal["crash", "restart", "slow", "cut", "heal", "delay"],
+        node: str,
+        *,
+        factor: float = 1.0,
+        seconds: float = 0.0,
+    ) -> None:
+        """Break or mend something on a node now: its OSD's process (crash, restart), its disk (slow
+        by `factor`), its link (cut, heal, `seconds` more delay)."""
+        fault = {"kind": kind, "osd": self._number(node), "factor": factor, "seconds": seconds}
+        self._process.ask("break", fault=fault)
+
+    def statistics(self) -> Mapping[str, float]:
+        """The simulator's own: events, now_s, heap_bytes, system_bytes, moves, epoch, stall_s."""
+        found: Mapping[str, float] = self._process.ask("stats").result
+        return found
+
+    # --- internals ------------------------------------------------------------------------------
+
+    def _number(self, node: str) -> int:
+        if node not in self._numbers:
+            raise UserError(
+                f"testbed {self.spec.name} has no OSD node {node!r}: its nodes are "
+                f"{self.nodes[0]} to {self.nodes[-1]}."
+            )
+        return self._numbers[node]
+
+    def _act(self, actions: list[dict[str, Any]]) -> list[Effect]:
+        answer = self._process.ask("act", actions=actions).result
+        self._now_s = float(answer["now_s"])
+        return [
+            Effect(e["ok"], e["message"], e["seconds"], dict(e["detail"] or {}))
+            for e in answer["effects"]
+        ]
+
+    def _observe(self, *, pgs: bool) -> tuple[Sequence[float], bytes]:
+        answer = self._process.ask("observe", pgs=pgs)
+        self._map.update(answer.blocks, pgs=pgs)
+        return answer.blocks["signals"], bytes(answer.blocks["hot"])
+
+    def _pressure(self, before: Sequence[float], interval: float) -> dict[int, float]:
+        now = self._signals
+        if self._signal == "op_r_latency":
+            means = {
+                osd: (now[4 * osd + 3] - before[4 * osd + 3]) / reads
+                for osd in range(len(self.nodes))
+                if (reads := now[4 * osd + 2] - before[4 * osd + 2]) > 0
+            }
+            return latency_pressure(means)
+        if interval <= 0:
+            return dict.fromkeys(range(len(self.nodes)), 0.0)
+        offset = 0 if self._signal == "node" else 1
+        scale = 100.0 / interval
+        return {
+            osd: min(100.0, max(0.0, scale * (after - then)))
+            for osd, (after, then) in enumerate(zip(now[offset::4], before[offset::4], strict=True))
+        }
+
+    def _plan_moves(self) -> None:
+        assert self._begins_s is not None
+        for t_s, loads in self._stretches:
+            if t_s > 0:
+                self._change(loads, self._begins_s + t_s)
+
+    def _change(self, loads: Mapping[str, float | None], at_s: float | None) -> None:
+        """Go from the loads before to `loads`; a node whose load goes on is left alone."""
+        when = {} if at_s is None else {"at_s": at_s}
+        same = {n for n in loads if n in self._loads and self._loads[n] == loads[n]}
+        gone = [self._numbers[n] for n in self._loads if n not in loads]
+        if gone:
+            self._process.ask("load", nodes=gone, on=False, **when)
+        by_share: dict[float, list[int]] = {}
+        for node, share in loads.items():
+            if node not in same:
+                by_share.setdefault(share or 0.0, []).append(self._numbers[node])
+        for share, nodes in by_share.items():
+            self._process.ask("load", nodes=nodes, on=True, share=share, **when)
+        self._loads = dict(loads)

@@ -1,0 +1,94 @@
+"""The simulator's arrays as the types of the contract, kept between calls: only what changed is
+told, and a policy step on a large cluster costs what it changes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from testbed.simulated.benchmark import Sample
+from testbed.simulated.process import Answer
+from testbed.stores.contract import Osd, Pg
+
+_OF_OSD = frozenset({"osd_pressure", "op_r_latency_s", "primary_affinity", "reweight", "primaries"})
+_CLIENT = ("read_mb_s", "write_mb_s", "read_iops", "write_iops")
+
+
+class MapTable:
+    """The OSD map and the PG map as last told."""
+
+    def __init__(self, nodes: Sequence[str], pool: int, pgs: int, size: int) -> None:
+        self._nodes = tuple(nodes)
+        self._size = size
+        self._osds = [Osd(number, node) for number, node in enumerate(nodes)]
+        self._osd_tuple: tuple[Osd, ...] | None = None
+        self._pgs = [Pg(f"{pool}.{number:x}", (), ()) for number in range(pgs)]
+        self._pg_tuple: tuple[Pg, ...] | None = None
+
+    def osds(self) -> tuple[Osd, ...]:
+        """Every OSD."""
+        if self._osd_tuple is None:
+            self._osd_tuple = tuple(self._osds)
+        return self._osd_tuple
+
+    def pgs(self) -> tuple[Pg, ...]:
+        """Every PG of the pool."""
+        if self._pg_tuple is None:
+            self._pg_tuple = tuple(self._pgs)
+        return self._pg_tuple
+
+    def update(self, blocks: Mapping[str, Sequence[Any]], *, pgs: bool) -> None:
+        """Take over what changed."""
+        ids, weights, flags = blocks["osd_ids"], blocks["osd_weights"], blocks["osd_flags"]
+        for index, osd in enumerate(ids):
+            self._osd_tuple = None
+            self._osds[osd] = Osd(
+                id=osd,
+                node=self._nodes[osd],
+                up=bool(flags[index] & 1),
+                in_=bool(flags[index] & 2),
+                # The map keeps 16 bits; as on a real cluster four decimals are shown.
+                primary_affinity=round(weights[2 * index], 4),
+                reweight=round(weights[2 * index + 1], 4),
+            )
+        if pgs:
+            self._update_pgs(blocks)
+
+    def _update_pgs(self, blocks: Mapping[str, Sequence[Any]]) -> None:
+        sets, flags, sizes = blocks["pg_sets"], blocks["pg_flags"], blocks["pg_bytes"]
+        size = self._size
+        for index, number in enumerate(blocks["pg_ids"]):
+            self._pg_tuple = None
+            at = 2 * size * index
+            self._pgs[number] = Pg(
+                self._pgs[number].id,
+                tuple(osd for osd in sets[at : at + size] if osd >= 0),
+                tuple(osd for osd in sets[at + size : at + 2 * size] if osd >= 0),
+                bool(flags[index] & 1),
+                sizes[index],
+            )
+
+
+def sample_rows(answer: Answer, nodes: Sequence[str]) -> list[Sample]:
+    """The recorder's samples, one row a value; what is not known (NaN) is left out."""
+    body, blocks = answer.result, answer.blocks
+    columns, count, start = body["columns"], body["nodes"], body["bench_start_s"]
+    single = count == len(nodes)
+    names = list(nodes) if single else ["hot", "calm"]
+    values, served = blocks["rows"], blocks["client"]
+    rows: list[Sample] = []
+    at = 0
+    for index, time_s in enumerate(blocks["times"]):
+        t_s = time_s - start
+        for number, name in enumerate(names):
+            owner = f"osd.{number}" if single else name
+            for column in columns:
+                value = values[at]
+                at += 1
+                if not math.isnan(value):
+                    node = owner if column in _OF_OSD else name
+                    rows.append(Sample(t_s, node, column, value))
+        for offset, metric in enumerate(_CLIENT):
+            rows.append(Sample(t_s, "client", metric, served[4 * index + offset]))
+    return rows
