@@ -31,7 +31,7 @@ def register(app: typer.Typer) -> None:
         artifacts: Annotated[Path, typer.Option(help="Where the JSON goes.")] = Path("artifacts"),
         as_json: JsonFlag = False,
     ) -> None:
-        """Measure controller, engine and report overhead; written to artifacts/bench/ too."""
+        """Measure Hotbed's own overhead and speed; written to artifacts/bench/ too."""
         scripts = sorted(BENCHES.glob("bench_*.py"))
         if only is not None:
             known = ", ".join(script.stem.removeprefix("bench_") for script in scripts)
@@ -57,7 +57,8 @@ def register(app: typer.Typer) -> None:
 
 def _run(script: Path) -> list[dict[str, Any]]:
     """A bench prints a JSON list of {name, value, unit, limit (or null), n, note}; a value of
-    null means that it could not be measured here, and `note` why."""
+    null means that it could not be measured here, and `note` why. `limit` is the most that is
+    allowed, or with "at_least": true the least."""
     done = subprocess.run(
         [sys.executable, str(script)],
         stdout=subprocess.PIPE,
@@ -73,7 +74,10 @@ def _run(script: Path) -> list[dict[str, Any]]:
         raise HotbedError(f"{script.name} did not print a result: {error}.") from error
     for result in results:
         value, limit = result.get("value"), result.get("limit")
-        result["within"] = None if value is None or limit is None else value <= limit
+        if value is None or limit is None:
+            result["within"] = None
+        else:
+            result["within"] = value >= limit if result.get("at_least") else value <= limit
     return results
 
 
@@ -85,10 +89,11 @@ def _table(results: list[dict[str, Any]]) -> Table:
     words = {True: "[green]within[/]", False: "[red]beyond[/]", None: ""}
     for result in results:
         value, limit, unit = result.get("value"), result.get("limit"), result.get("unit", "")
+        least = "at least " if result.get("at_least") else ""
         table.add_row(
             result["name"],
             "not measured" if value is None else f"{value:.4g} {unit}",
-            "" if limit is None else f"{limit:g} {unit}",
+            "" if limit is None else f"{least}{limit:g} {unit}",
             str(result.get("n", "")),
             words[result["within"]],
             str(result.get("note") or ""),

@@ -1,0 +1,53 @@
+"""`hotbed bench`: limits of both directions, what could not be measured, the exit code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from hotbed import cli
+from hotbed.verbs import bench as verb
+
+
+def _run(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, *rows: dict[str, Any]
+) -> tuple[int, list[dict[str, Any]]]:
+    benches = folder / "tests" / "bench"
+    benches.mkdir(parents=True)
+    (benches / "bench_made.py").write_text(f"print({json.dumps(json.dumps(rows))})\n")
+    monkeypatch.setattr(verb, "BENCHES", benches)
+    artifacts = folder / "artifacts"
+    done = CliRunner().invoke(cli.build(), ["bench", "--artifacts", str(artifacts), "--json"])
+    (path,) = (artifacts / "bench").glob("*.json")
+    results: list[dict[str, Any]] = json.loads(path.read_text())["results"]
+    return done.exit_code, results
+
+
+def _row(value: float | None, limit: float | None, **more: object) -> dict[str, Any]:
+    return {"name": "a", "value": value, "unit": "s", "limit": limit, "n": 1, "note": "", **more}
+
+
+def test_limits_are_the_most_or_the_least(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, results = _run(
+        tmp_path,
+        monkeypatch,
+        _row(1.0, 2.0),
+        _row(3.0, 2.0, at_least=True),
+        _row(None, 2.0),
+        _row(3.0, None),
+    )
+    assert [result["within"] for result in results] == [True, True, None, None]
+    assert code == 0
+
+
+@pytest.mark.parametrize("row", [_row(3.0, 2.0), _row(1.0, 2.0, at_least=True)])
+def test_beyond_a_limit_fails(
+    row: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, results = _run(tmp_path, monkeypatch, row)
+    assert results[0]["within"] is False
+    assert code == 1
