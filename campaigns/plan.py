@@ -93,11 +93,31 @@ def make_plan(
                     found[key] = Cell(
                         key, parameters, block, seed, 0, (grid.name,), tuple(grid.figures)
                     )
-        # Sorted first: the order must depend on the seed alone, not on the file's lay-out.
-        order = sorted(found)
-        random.Random(seed).shuffle(order)
+        order = block_order(found, seed)
         planned += [replace(found[key], order=place) for place, key in enumerate(order)]
     return Plan(campaign, identity, tuple(planned))
+
+
+def block_order(cells: Mapping[str, Cell], seed: int) -> list[str]:
+    """Run ids in a random order in which cells that need the same objects in the store follow
+    each other: reads of one object size share the objects, writes start from an empty store.
+
+    Cells that are compared with each other are of one such group, so their order is random.
+    """
+    draw = random.Random(seed)
+    groups: dict[str, list[str]] = {}
+    # Sorted first: the order must depend on the seed alone, not on the file's lay-out.
+    for key in sorted(cells):
+        groups.setdefault(_contents(cells[key].parameters), []).append(key)
+    names = sorted(groups)
+    draw.shuffle(names)
+    for name in names:
+        draw.shuffle(groups[name])
+    return [key for name in names for key in groups[name]]
+
+
+def _contents(parameters: CellParameters) -> str:
+    return "empty" if parameters.op == "write" else f"objects of {parameters.object_size}"
 
 
 def _shared(cell: Cell, grid: Grid) -> Cell:

@@ -20,6 +20,14 @@ RUN_PREFIX = "hotbed-prefill"
 SHARE = 0.4  # of the store's usable space at most: the rest is for write cells
 MIN_OBJECTS_PER_SLOT = 8  # fewer objects than that for each concurrent reader is no workload
 _ASK_S = 60.0
+# Also what a killed benchmark left, whose names nothing tells.
+_EMPTY = (
+    'rados -p "$1" ls > objects || exit 1; '
+    'if grep -q "^benchmark_data" objects; then '
+    'rados -p "$1" cleanup --prefix benchmark_data > /dev/null || exit 1; fi; '
+    'for name in $(grep "^$2-[0-9]*$" objects); do rados -p "$1" rm "$name" || exit 1; done; '
+    "rm -f objects"
+)
 _WRITERS = 32
 
 
@@ -131,7 +139,9 @@ def prefill(
 ) -> Prefilled:
     """Make sure that `plan`'s objects are in `pool`; writes only when any is missing.
 
-    The objects' names hold the client's host name, so the readers must run on `client_node`.
+    Before writing, every other benchmark's objects go: the sets of several sizes would not fit
+    beside each other (each takes up to `SHARE` of the store). The objects' names hold the
+    client's host name, so the readers must run on `client_node`.
 
     Raises:
         WorkloadError: they cannot be written within `max_s`.
@@ -139,13 +149,7 @@ def prefill(
     found = _count(agent, client_node, pool, plan)
     if found is not None and found >= plan.objects:
         return Prefilled(found, False, 0.0)
-    if found is not None:
-        _ask(
-            agent,
-            client_node,
-            ["rados", "-p", pool, "cleanup", "--run-name", plan.run_name],
-            max_s,
-        )
+    _ask(agent, client_node, ["sh", "-c", _EMPTY, "empty", pool, RUN_PREFIX], max_s)
     unit = _ask(agent, client_node, fill_argv(pool, plan, max_s, concurrency), max_s + GRACE_S)
     found = _count(agent, client_node, pool, plan)
     if found is None or found < plan.objects:

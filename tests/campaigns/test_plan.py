@@ -52,6 +52,19 @@ def test_the_order_is_random_and_repeatable() -> None:
     assert leads["dlr"] >= 5
 
 
+def test_cells_that_need_the_same_objects_follow_each_other() -> None:
+    vary = {"op": OPS, "object_size": [65536, 4194304], "controller": CONTROLLERS}
+    grid = {**TINY["grids"][0], "vary": vary, "repetitions": 20}
+    plan = plan_of(tiny(grids=[grid]))
+    firsts = set()
+    for block in range(20):
+        cells = [cell.parameters for cell in plan.cells if cell.block == block]
+        needs = ["" if c.op == "write" else c.object_size for c in cells]
+        assert [len(list(same)) for _, same in itertools.groupby(needs)] == [8, 8, 8]
+        firsts.add((cells[0].op, cells[0].object_size, cells[0].controller))
+    assert len(firsts) > 8  # still random, between groups and within
+
+
 def test_grids_share_equal_cells() -> None:
     grid = TINY["grids"][0]
     other = {

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from pathlib import Path
+
 import pytest
 from fake_agent import FakeAgent
 from hypothesis import given
@@ -65,8 +69,8 @@ class Pool:
         self.cleaned = 0
 
     def __call__(self, argv: list[str]) -> tuple[int | None, str, str]:
-        if argv[0] == "rados" and "cleanup" in argv:
-            self.cleaned += 1
+        if argv[3] == "empty":
+            self.cleaned += self.objects > 0
             self.objects = 0
         elif argv[0] == "rados":
             self.fills.append(argv)
@@ -100,6 +104,42 @@ def test_objects_that_went_missing_are_written_again() -> None:
     pool = Pool(objects=499)
     assert prefill(FakeAgent(pool), "client", "bench", PLAN).written
     assert pool.cleaned == 1
+
+
+def test_objects_of_another_size_make_room() -> None:
+    pool = Pool(size=4194304, objects=500)
+    assert prefill(FakeAgent(pool), "client", "bench", PLAN).written
+    assert pool.cleaned == 1
+    assert (pool.size, pool.objects) == (65536, 500)
+
+
+def test_emptying_the_pool_takes_benchmarks_and_nothing_else(tmp_path: Path) -> None:
+    """The real script, with a `rados` that is a folder of files."""
+    pool = tmp_path / "pool"
+    pool.mkdir()
+    for name in ("benchmark_data_a_1_object0", "benchmark_data_b_2_object7", "kept"):
+        (pool / name).touch()
+    (pool / "hotbed-prefill-65536").touch()
+    (pool / "hotbed-prefill-65536-mine").touch()
+    rados = tmp_path / "rados"
+    rados.write_text(
+        "#!/bin/sh\nshift 2\ncase $1 in\n"
+        f"ls) ls {pool};;\nrm) rm {pool}/$2;;\ncleanup) rm {pool}/$3*;;\nesac\n"
+    )
+    rados.chmod(0o755)
+    argv: list[list[str]] = []
+
+    def keep(words: list[str]) -> tuple[int | None, str, str]:
+        argv.append(words)
+        return (0, "", "")
+
+    with pytest.raises(WorkloadError, match="wrote 0 of 500"):
+        prefill(FakeAgent(keep), "client", "bench", PLAN)
+    emptying = next(words for words in argv if "empty" in words)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    for _ in range(2):  # an empty pool is no error
+        subprocess.run(emptying, check=True, cwd=tmp_path, env=environment)
+        assert sorted(path.name for path in pool.iterdir()) == ["hotbed-prefill-65536-mine", "kept"]
 
 
 def test_a_fill_that_ends_early_is_an_error() -> None:
