@@ -21,6 +21,7 @@ from campaigns.display import result_html
 from campaigns.engine import CampaignResult
 from campaigns.process_executor import PAPERMILL_CELL
 from campaigns.progress import Progress
+from campaigns.run_store import RunStore
 from controllers.decide import PolicyError
 from controllers.decider import ChildDecider
 from controllers.registry import Controller, available, create, refuse_unoffered
@@ -82,6 +83,17 @@ class Compared:
     comparison: Comparison
     result: CampaignResult
     folder: Path
+
+    def runs_of(self, controller: str) -> list[Path]:
+        """Folders of the finished runs of `controller`, by block."""
+        store = RunStore(self.folder)
+        cells = [cell for cell in self.comparison.cells if cell.controller == controller]
+        found = [(cell, store.attempts(cell.run_id).done) for cell in cells]
+        return [
+            self.folder / cell.run_id / f"attempt-{attempt}"
+            for cell, attempt in sorted(found, key=lambda pair: pair[0].block)
+            if attempt is not None
+        ]
 
     def _repr_html_(self) -> str:
         return result_html(self.result)
