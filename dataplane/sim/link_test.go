@@ -2,6 +2,7 @@ package sim
 
 import (
 	"math"
+	"math/rand/v2"
 	"testing"
 	"time"
 )
@@ -106,5 +107,77 @@ func TestBadLinksAreRefused(t *testing.T) {
 		if spec.Validate() == nil {
 			t.Errorf("accepted %+v", spec)
 		}
+	}
+}
+
+// checkLink drives a link by a program in data and holds it to what any link must do: messages
+// arrive once, in order, no earlier than rate and delay allow, and never while it is cut.
+func checkLink(t *testing.T, data []byte) {
+	k := New()
+	spec := LinkSpec{Rate: 1e6, Delay: 2 * ms}
+	l := NewLink(spec)
+	var sent, arrived uint64
+	var earliest []time.Duration
+	var bytes int64
+	cut := false
+	var last time.Duration
+	handler := Func(func(k *Kernel, arg uint64) {
+		switch {
+		case cut:
+			t.Fatalf("message %d arrived through a cut link", arg)
+		case arg != arrived:
+			t.Fatalf("message %d arrived, not %d", arg, arrived)
+		case k.Now() < earliest[arg]:
+			t.Fatalf("message %d arrived at %v, not before %v", arg, k.Now(), earliest[arg])
+		case k.Now() < last:
+			t.Fatal("time ran backwards")
+		}
+		arrived, last = arrived+1, k.Now()
+	})
+	for ; len(data) >= 3; data = data[3:] {
+		k.RunUntil(k.Now() + time.Duration(data[0])*50*time.Microsecond)
+		switch data[1] % 8 {
+		case 0:
+			l.Cut(k)
+			cut = true
+		case 1:
+			l.Heal(k)
+			cut = false
+		case 2:
+			l.Delay(time.Duration(data[2]) * 100 * time.Microsecond)
+		default:
+			n := int64(data[2]) * 40
+			bytes += n
+			took := time.Duration(n) * time.Microsecond
+			// Nor before everything sent so far could have been serialized since the start.
+			earliest = append(earliest, max(k.Now()+took, time.Duration(bytes)*time.Microsecond)+spec.Delay)
+			l.Send(k, n, handler, sent)
+			sent++
+		}
+		if s := l.Stats(k); s.Queue != int(sent-arrived) || s.Busy > k.Now() {
+			t.Fatalf("%d sent, %d arrived, stats %+v", sent, arrived, s)
+		}
+	}
+	l.Heal(k)
+	cut = false
+	k.Run()
+	if arrived != sent {
+		t.Fatalf("%d of %d messages arrived", arrived, sent)
+	}
+}
+
+func FuzzLink(f *testing.F) {
+	f.Add([]byte{0, 3, 255, 9, 0, 0, 9, 3, 1, 200, 1, 0})
+	f.Fuzz(checkLink)
+}
+
+func TestLinkProperties(t *testing.T) {
+	rng := rand.New(rand.NewPCG(5, 1))
+	for range 300 {
+		data := make([]byte, 3*rng.IntN(200))
+		for i := range data {
+			data[i] = byte(rng.Uint32())
+		}
+		checkLink(t, data)
 	}
 }
