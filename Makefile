@@ -26,7 +26,7 @@ reproduce: setup ## set up, then DLR against its baselines on a real Ceph: claim
 test: setup lint test-unit test-go test-local ## set up, then every check and test
 
 test-unit: setup ## tests without root, network or testbed (under 2 minutes)
-	$(PYTEST) -m "not local and not slow"
+	$(PYTEST) -n auto --maxprocesses 4 --dist loadfile -m "not local and not slow"
 
 test-go: setup ## the data plane's tests
 	cd dataplane && ../tools/go test ./...
