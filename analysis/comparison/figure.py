@@ -132,7 +132,8 @@ def _words(standing: Standing, blocks: int) -> str:
     text = f"{100 * (gain.value - 1):+.1f} %"
     if standing.state == "inert":
         return f"{text}, inert{few}"
-    return f"{text}, place {places(standing)}{few}"
+    idle = ", no action" if standing.idle else ""
+    return f"{text}, place {places(standing)}{few}{idle}"
 
 
 def _reason(standing: Standing) -> str:

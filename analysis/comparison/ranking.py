@@ -7,10 +7,11 @@ interval holds 95 % by itself; they are not widened for the number of pairs.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import pandas as pd
@@ -18,10 +19,14 @@ import pandas as pd
 from analysis.dlr.compare import compare, metric_of
 from analysis.stats import Estimate, mean
 
+Shown = Literal["better", "worse", "inconclusive"]
 State = Literal["baseline", "better", "worse", "inconclusive", "inert", "failed"]
 """Against the baseline. ``inconclusive``: the interval includes no effect, or there is none (one
 block). ``inert``: it changed nothing in all its runs, which support no claim. ``failed``: no run,
 or none in a block that has the baseline."""
+
+ACTIONS = "controller_actions"
+"""Column of `analysis.load.table`: how many actions a run's controller took."""
 
 Key = tuple[str, str, str]  # controller, scenario, op
 
@@ -33,6 +38,7 @@ class Standing:
     `level` is the mean of its runs (MB/s, for rand IOPS); `gain` and `latency` are ratios to the
     baseline over `n` blocks. `places` are the best and the worst rank that the paired intervals
     leave open; `ties` those it cannot be told from. `notes` say what is missing, and why.
+    `idle`: it took no action in any run, by its own choice.
     """
 
     controller: str
@@ -44,6 +50,7 @@ class Standing:
     places: tuple[int, int] | None = None
     ties: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    idle: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,13 +105,9 @@ def rank(
         for name in controllers
     ]
     ranked = [s for s in standings if s.state not in ("failed", "inert")]
-    pairs = {
-        (a.controller, b.controller): compare(active[a.controller], active[b.controller], metric)
-        for a in ranked
-        for b in ranked
-        if a is not b
-    }
-    placed = [_placed(standing, ranked, pairs) for standing in ranked]
+    names = [standing.controller for standing in ranked]
+    shown = _every_pair({name: active[name] for name in names}, metric)
+    placed = [_placed(standing, names, shown) for standing in ranked]
     placed.sort(key=lambda s: (-s.gain.value if s.gain else 0.0, s.controller))
     order = ("inert", "failed")
     rest = [s for s in standings if s.state in order]
@@ -112,7 +115,7 @@ def rank(
     return Panel(scenario, op, baseline, (*placed, *rest))
 
 
-def shows(estimate: Estimate | None) -> Literal["better", "worse", "inconclusive"]:
+def shows(estimate: Estimate | None) -> Shown:
     """What a ratio with its interval shows."""
     if estimate is None or math.isnan(estimate.low) or estimate.low <= 1 <= estimate.high:
         return "inconclusive"
@@ -151,7 +154,17 @@ def _standing(
         why = f"no block has a run of it and one of {baseline}"
         return Standing(name, "failed", 0, level, notes=(*notes, why))
     state: State = "inert" if inert else shows(gain)
-    return Standing(name, state, gain.n, level, gain, slower, notes=notes)
+    idle = not inert and _idle(active)
+    if idle:
+        notes = (*notes, "took no action in any run")
+    return Standing(name, state, gain.n, level, gain, slower, notes=notes, idle=idle)
+
+
+def _idle(runs: pd.DataFrame) -> bool:
+    """Whether all runs kept count of their controller's actions, and there was none."""
+    if ACTIONS not in runs.columns:
+        return False
+    return bool((runs[ACTIONS] == 0).all())
 
 
 def _notes(inert: int, runs: int, absent: Sequence[str]) -> tuple[str, ...]:
@@ -165,23 +178,29 @@ def _notes(inert: int, runs: int, absent: Sequence[str]) -> tuple[str, ...]:
     return tuple(notes)
 
 
+def _every_pair(runs: Mapping[str, pd.DataFrame], metric: str) -> dict[tuple[str, str], Shown]:
+    """What the blocks show of each controller against each other one."""
+    mirrored: dict[Shown, Shown] = {
+        "better": "worse",
+        "worse": "better",
+        "inconclusive": "inconclusive",
+    }
+    found: dict[tuple[str, str], Shown] = {}
+    for first, second in itertools.combinations(runs, 2):
+        found[first, second] = shows(compare(runs[first], runs[second], metric))
+        found[second, first] = mirrored[found[first, second]]
+    return found
+
+
 def _placed(
-    standing: Standing,
-    ranked: Sequence[Standing],
-    pairs: Mapping[tuple[str, str], Estimate | None],
+    standing: Standing, names: Sequence[str], shown: Mapping[tuple[str, str], Shown]
 ) -> Standing:
-    others = [other.controller for other in ranked if other is not standing]
-    against = {other: shows(pairs[standing.controller, other]) for other in others}
-    ahead = sum(shown == "worse" for shown in against.values())
-    behind = sum(shown == "better" for shown in against.values())
-    return Standing(
-        standing.controller,
-        standing.state,
-        standing.n,
-        standing.level,
-        standing.gain,
-        standing.latency,
-        places=(1 + ahead, len(ranked) - behind),
+    others = [name for name in names if name != standing.controller]
+    against = {other: shown[standing.controller, other] for other in others}
+    ahead = sum(word == "worse" for word in against.values())
+    behind = sum(word == "better" for word in against.values())
+    return replace(
+        standing,
+        places=(1 + ahead, len(names) - behind),
         ties=tuple(other for other in others if against[other] == "inconclusive"),
-        notes=standing.notes,
     )

@@ -6,6 +6,7 @@ import json
 import sys
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from own_controllers import texts_drawn, write_shy
 from typer.testing import CliRunner, Result
 
 from campaigns import comparison
+from campaigns.engine import CampaignResult
 from campaigns.progress import Silent
 from hotbed import cli
 
@@ -105,6 +107,17 @@ def test_out_and_dry_run(tmp_path: Path) -> None:
         *("comparison.json", "claims.json"),
     }
     assert not (tmp_path / "artifacts" / "compare-fake" / "claims.json").exists()
+
+
+def test_interrupted_it_draws_nothing_and_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = CampaignResult("compare-fake", 4, 1, 1, interrupted=True)
+    made = SimpleNamespace(result=result, folder=tmp_path)
+    monkeypatch.setattr(comparison, "compare", lambda ask: made)
+    ended = invoke(tmp_path, "--json")
+    assert ended.exit_code == 130
+    assert "the same command goes on from here" in json.loads(ended.stdout)["sentence"]
 
 
 def test_left_out_ones_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
