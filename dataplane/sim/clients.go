@@ -43,7 +43,7 @@ func NewClosedLoop(n int, think Distribution, stream *Stream, target Target) *Cl
 func (c *ClosedLoop) Start(k *Kernel) {
 	c.running = true
 	for i := range c.issued {
-		k.After(c.think.Draw(c.stream), (*closedSend)(c), uint64(i))
+		k.Post(k.Now()+c.think.Draw(c.stream), (*closedSend)(c), uint64(i))
 	}
 }
 
@@ -68,7 +68,7 @@ func (e *closedDone) Handle(k *Kernel, client uint64) {
 	c.Latency.Add(k.Now() - c.issued[client])
 	// A target may answer within Serve, for ever: even a client that does not think sends its next
 	// request from an event of its own.
-	k.After(c.think.Draw(c.stream), (*closedSend)(c), client)
+	k.Post(k.Now()+c.think.Draw(c.stream), (*closedSend)(c), client)
 }
 
 // OpenLoop sends requests at times that do not depend on how fast they are served. Latency counts

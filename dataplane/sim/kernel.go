@@ -48,7 +48,7 @@ type Kernel struct {
 	buckets [levels * digits]bucket
 	used    [levels * digits / 64]uint64 // which buckets hold something
 
-	events []event  // by slot
+	events []event  // those that can be cancelled, by slot
 	free   []uint32 // unused slots
 
 	pending int // waiting events, without cancelled ones
@@ -67,11 +67,12 @@ const (
 
 // node is an event in the queue.
 type node struct {
-	at   int64
-	slot uint32
+	at  int64
+	arg uint64  // without a handler: the slot of an event that can be cancelled
+	h   Handler // nil: look at the slot
 }
 
-// event is what a node calls; h is nil once it is cancelled.
+// event is what the node of an event that can be cancelled calls; h is nil once it is.
 type event struct {
 	h   Handler
 	arg uint64
@@ -96,15 +97,27 @@ func (k *Kernel) Pending() int { return k.pending }
 // Events is how many events have run.
 func (k *Kernel) Events() uint64 { return k.ran }
 
-// At schedules h.Handle(k, arg) for time t, after what is already scheduled for t. A time in the
-// past is a mistake in a model and panics.
-func (k *Kernel) At(t time.Duration, h Handler, arg uint64) Timer {
+// Post schedules h.Handle(k, arg) for time t, after what is already scheduled for t, for good: it
+// costs less than At, by a memory access that matters where many events wait. A time in the past is
+// a mistake in a model and panics.
+func (k *Kernel) Post(t time.Duration, h Handler, arg uint64) {
+	k.check(t, h)
+	k.pending++
+	k.place(node{int64(t), arg, h})
+}
+
+func (k *Kernel) check(t time.Duration, h Handler) {
 	if int64(t) < k.now {
 		panic(fmt.Sprintf("sim: an event for %v was scheduled at %v", t, k.Now()))
 	}
 	if h == nil {
 		panic("sim: an event without a handler")
 	}
+}
+
+// At schedules h.Handle(k, arg) for time t, as Post does, and returns what Cancel takes it back by.
+func (k *Kernel) At(t time.Duration, h Handler, arg uint64) Timer {
+	k.check(t, h)
 	var slot uint32
 	if n := len(k.free); n > 0 {
 		slot = k.free[n-1]
@@ -115,7 +128,7 @@ func (k *Kernel) At(t time.Duration, h Handler, arg uint64) Timer {
 	e := &k.events[slot]
 	e.h, e.arg = h, arg
 	k.pending++
-	k.place(node{int64(t), slot})
+	k.place(node{int64(t), uint64(slot), nil})
 	return Timer(e.gen)<<32 | Timer(slot)
 }
 
@@ -178,21 +191,28 @@ func (k *Kernel) step(limit int64) bool {
 		if !ok {
 			return false
 		}
-		e := &k.events[n.slot]
-		h, arg := e.h, e.arg
-		e.h = nil
-		e.gen++
-		k.free = append(k.free, n.slot)
-		if h == nil {
-			k.dead--
-			continue
+		if n.h == nil {
+			if n.h, n.arg = k.release(uint32(n.arg)); n.h == nil {
+				k.dead--
+				continue
+			}
 		}
 		k.pending--
 		k.ran++
 		k.now = n.at
-		h.Handle(k, arg)
+		n.h.Handle(k, n.arg)
 		return true
 	}
+}
+
+// release frees a slot and returns what was in it.
+func (k *Kernel) release(slot uint32) (h Handler, arg uint64) {
+	e := &k.events[slot]
+	h, arg = e.h, e.arg
+	e.h = nil
+	e.gen++
+	k.free = append(k.free, slot)
+	return h, arg
 }
 
 // grow adds a slot. Generations start at 1: Timer 0 names nothing.
@@ -307,9 +327,8 @@ func (k *Kernel) sweep() {
 		}
 		kept := b.nodes[:0]
 		for _, n := range b.nodes[b.head:] {
-			if e := &k.events[n.slot]; e.h == nil {
-				e.gen++
-				k.free = append(k.free, n.slot)
+			if n.h == nil && k.events[n.arg].h == nil {
+				k.release(uint32(n.arg))
 			} else {
 				kept = append(kept, n)
 			}

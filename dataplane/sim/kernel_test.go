@@ -150,6 +150,7 @@ func TestAnEventInThePastPanics(t *testing.T) {
 		"After":    func() { k.After(-1, &recorder{}, 0) },
 		"overflow": func() { k.After(Forever, &recorder{}, 0) },
 		"handler":  func() { k.After(1, nil, 0) },
+		"Post":     func() { k.Post(99, &recorder{}, 0) },
 		"RunUntil": func() { k.RunUntil(99) },
 	} {
 		func() {
@@ -209,7 +210,11 @@ func checkQueue(t *testing.T, data []byte) {
 		span := time.Duration(value) << (width % 44) // from ties up to days
 		switch op % 8 {
 		case 0, 1, 2, 3:
-			timers[seq] = k.After(span, handler, seq)
+			if timers[seq] = 0; op&32 != 0 {
+				k.Post(k.Now()+span, handler, seq) // Timer 0 cancels nothing
+			} else {
+				timers[seq] = k.After(span, handler, seq)
+			}
 			heap.Push(ref, reference{{k.Now() + span, seq}})
 			seq++
 		case 4:
@@ -230,7 +235,8 @@ func checkQueue(t *testing.T, data []byte) {
 			}
 		case 6:
 			victim := uint64(value) % (seq + 1)
-			timer, waits := timers[victim]
+			timer := timers[victim]
+			waits := timer != 0
 			if k.Cancel(timer) != waits {
 				t.Fatalf("Cancel of event %d, which waits: %v", victim, waits)
 			}
@@ -272,7 +278,7 @@ func TestQueueProperties(t *testing.T) {
 type hold struct{ delays []time.Duration }
 
 func (h *hold) Handle(k *Kernel, arg uint64) {
-	k.After(h.delays[arg%uint64(len(h.delays))], h, arg*6364136223846793005+1442695040888963407)
+	k.Post(k.Now()+h.delays[arg%uint64(len(h.delays))], h, arg*6364136223846793005+1442695040888963407)
 }
 
 func benchmarkHold(b *testing.B, n int) {
@@ -283,7 +289,7 @@ func benchmarkHold(b *testing.B, n int) {
 	}
 	k := New()
 	for range n {
-		k.After(h.delays[rng.IntN(len(h.delays))], h, rng.Uint64())
+		k.Post(h.delays[rng.IntN(len(h.delays))], h, rng.Uint64())
 	}
 	for range 2 * n { // to the steady state
 		k.Step()

@@ -71,7 +71,7 @@ func ServeQueue(in io.Reader, out io.Writer) error {
 	for range request.Repeat {
 		q := &queue{gaps: gaps, services: services, station: sim.NewStation(request.Servers)}
 		k := sim.New()
-		k.After(gaps[0], q, arrival)
+		k.Post(gaps[0], q, arrival)
 		k.Run()
 		result.WaitNS = int64(q.station.Stats(k).Wait)
 		result.EndNS, result.Events = int64(k.Now()), k.Events()
@@ -100,7 +100,7 @@ func (q *queue) Handle(k *sim.Kernel, arg uint64) {
 	}
 	q.station.Submit(k, q.services[q.next], q, departure)
 	if q.next++; q.next < len(q.gaps) {
-		k.After(q.gaps[q.next], q, arrival)
+		k.Post(k.Now()+q.gaps[q.next], q, arrival)
 	}
 }
 
