@@ -40,11 +40,13 @@ class ModelParameters(BaseModel):
 
     # the disk's server and the block layer
     max_io: int = Field(default=512 * 1024, ge=512, le=2**30)
-    reorder: float = Field(default=0.66, ge=0, le=1)
+    reorder: float = Field(default=0.56, ge=0, le=1)
+    spread: float = Field(default=1.0, ge=0, le=1)
     # an OSD and a client beside the disk
-    osd_op_s: float = Field(default=0.010, ge=0, le=60)
+    osd_op_s: float = Field(default=0.008, ge=0, le=60)
     osd_byte_s: float = Field(default=0.0, ge=0, le=1)
     client_byte_s: float = Field(default=0.5e-9, ge=0, le=1)
+    client_op_s: float = Field(default=0.010, ge=0, le=60)
     op_shards: int = Field(default=2, ge=1, le=1024)
     op_threads: int = Field(default=4, ge=1, le=1024)
     commit_bytes: int = Field(default=4096, ge=512, le=2**24)
@@ -54,7 +56,7 @@ class ModelParameters(BaseModel):
     # monitors and peering
     propose_s: float = Field(default=0.1, ge=0, le=600)
     peering_s: float = Field(default=0.1, ge=0, le=600)
-    peering_commits: int = Field(default=3, ge=0, le=100)
+    peering_commits: int = Field(default=15, ge=0, le=100)
     down_after_s: float = Field(default=1.0, ge=0, le=1e6)
     out_after_s: float = Field(default=600.0, ge=0, le=1e9)
     # recovery and the balancer
@@ -179,6 +181,7 @@ def configuration(spec: TestbedSpec, parameters: ModelParameters, seed: int) -> 
         "queue_depth": disk.queue_depth,
         "max_io": model.max_io,
         "reorder": model.reorder,
+        "spread": model.spread,
         "node_rate": model.network_efficiency * group.network / 8,
         "client_rate": model.network_efficiency * client.network / 8,
         "delay_s": model.delay_s,
@@ -188,6 +191,7 @@ def configuration(spec: TestbedSpec, parameters: ModelParameters, seed: int) -> 
         "op_time_s": model.osd_op_s,
         "byte_time_s": model.osd_byte_s,
         "client_byte_s": model.client_byte_s,
+        "client_op_s": model.client_op_s,
         "commit_bytes": model.commit_bytes,
         "propose_s": model.propose_s,
         "peering_s": model.peering_s,

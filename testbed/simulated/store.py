@@ -62,10 +62,11 @@ SIGNAL_NAMES: Mapping[str, str] = {
 }
 """What a run records for each signal, as on a real testbed (testbed/agent/sense.py)."""
 
-_OFFERS = Needs(
+OFFERS = Needs(
     senses=frozenset({PRESSURE, OSDS, PGS, HOT}),
     acts=frozenset({PRIMARY_AFFINITY, REWEIGHT_BY_UTILIZATION, PG_UPMAP, BALANCER}),
 )
+"""What every simulated Ceph senses and changes."""
 
 Stretches = Iterable[tuple[float, Mapping[str, float | None]]]
 """(t_s, loads): from `t_s` on, loads by node: a share of what its disk serves, None for the hotspot
@@ -178,11 +179,11 @@ class SimulatedCeph:
 
     def offers(self) -> Needs:
         """See `Store.offers`."""
-        return _OFFERS
+        return OFFERS
 
     def sense(self, senses: frozenset[str]) -> Observation:
         """See `Store.sense`. It takes no virtual time."""
-        refused = senses - _OFFERS.senses
+        refused = senses - OFFERS.senses
         if refused:
             raise StoreError(f"this store cannot sense {', '.join(sorted(refused))}")
         before, then = self._signals, self._sensed_s

@@ -227,7 +227,8 @@ func (c *Cluster) place(o *osd, object, bytes int64) int64 {
 	start := c.dataStart()
 	at := start
 	if c.objects.count > 0 {
-		at += int64(float64(o.filled) * (float64(object) / float64(c.objects.count)))
+		over := max(float64(o.filled), float64(c.cfg.Spread*float64(c.cfg.DiskSize-start)))
+		at += int64(over * (float64(object) / float64(c.objects.count)))
 	}
 	return c.clamp(at&^4095, bytes)
 }

@@ -36,6 +36,9 @@ type Config struct {
 	// ended, because the disk's server threads pass each other.
 	Reorder float64 `json:"reorder"`
 
+	// Spread is the part of the store's space over which its objects lie.
+	Spread float64 `json:"spread"`
+
 	NodeRate   float64 `json:"node_rate"`   // link of an OSD's node, payload
 	ClientRate float64 `json:"client_rate"` // link of a client's node, payload
 	Delay      float64 `json:"delay_s"`     // one way
@@ -46,6 +49,7 @@ type Config struct {
 	OpTime        float64 `json:"op_time_s"`       // an operation's time in an OSD beside the disk
 	ByteTime      float64 `json:"byte_time_s"`     // the same for each byte
 	ClientByte    float64 `json:"client_byte_s"`   // a client's time for each byte: it checks what it reads
+	ClientOp      float64 `json:"client_op_s"`     // an operation's time in client and network stack
 	CommitBytes   int64   `json:"commit_bytes"`    // written to the key-value store for a transaction
 	Propose       float64 `json:"propose_s"`       // a monitor command until its epoch is out
 	Peering       float64 `json:"peering_s"`       // messages of one peering
@@ -87,6 +91,7 @@ func (c *Config) check() error {
 		{"scratch", float64(c.Scratch), 0, float64(c.DiskSize - 1<<20)},
 		{"max_io", float64(c.MaxIO), 512, 1 << 30},
 		{"reorder", c.Reorder, 0, 1},
+		{"spread", c.Spread, 0, 1},
 		{"node_rate", c.NodeRate, 1, 1e15},
 		{"client_rate", c.ClientRate, 1, 1e15},
 		{"delay_s", c.Delay, 0, 60},
@@ -96,6 +101,7 @@ func (c *Config) check() error {
 		{"op_time_s", c.OpTime, 0, 60},
 		{"byte_time_s", c.ByteTime, 0, 1},
 		{"client_byte_s", c.ClientByte, 0, 1},
+		{"client_op_s", c.ClientOp, 0, 60},
 		{"commit_bytes", float64(c.CommitBytes), 512, 1 << 24},
 		{"propose_s", c.Propose, 0, 600},
 		{"peering_s", c.Peering, 0, 600},

@@ -288,7 +288,7 @@ func (h *onReply) Handle(k *sim.Kernel, arg uint64) {
 	n := &c.clients[c.bench.node(p.slot)]
 	end := n.in.end(k.Now(), p.bytes, c.cfg.NodeRate, c.cfg.ClientRate)
 	n.cpuFree = max(n.cpuFree, end) + sim.Seconds(float64(p.bytes)*c.cfg.ClientByte)
-	k.At(n.cpuFree, (*onComplete)(c), arg)
+	k.At(n.cpuFree+sim.Seconds(c.cfg.ClientOp), (*onComplete)(c), arg)
 }
 
 // onComplete: the client has its answer.

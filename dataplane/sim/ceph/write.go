@@ -112,5 +112,5 @@ func (c *Cluster) acknowledge(r ref) {
 			c.pgs[p.pg].degraded++
 		}
 	}
-	c.k.After(sim.Seconds(c.cfg.Delay), (*onComplete)(c), uint64(r))
+	c.k.After(sim.Seconds(c.cfg.Delay+c.cfg.ClientOp), (*onComplete)(c), uint64(r))
 }
