@@ -5,7 +5,8 @@ The verdicts (schemas.claim.Verdict):
 - ``reproduced``: the estimate is within tolerance of the paper's value (or beyond it, for
   ``at_least`` and ``at_most``) and the interval excludes no effect.
 - ``direction``: the interval excludes no effect on the paper's side; the size differs, or the
-  ground cannot vouch for sizes (see `size_is_portable`).
+  ground cannot vouch for sizes (see `size_is_portable`). On the ground sim every claim about
+  machines ends here at best: what is simulated shows what a model does.
 - ``inconclusive``: the interval includes no effect.
 - ``not reproduced``: the interval excludes no effect, on the other side.
 - ``not run``: no runs that support it.
@@ -71,13 +72,19 @@ class Claim:
     larger: bool = True
     depends_on: tuple[str, ...] = ()
     size: bool = True  # a size, not only a direction, is claimed
+    machines: bool = True  # about what machines do; False for what an algorithm alone decides
     paper: str = "dlr"
 
 
 def size_is_portable(ground: str) -> bool:
     """Whether a ground vouches for sizes: the calibrated local disk and the simulator do not,
     unless three disk shapes and two node counts agree (design, idea 8)."""
-    return ground not in ("local", "sim", "fake")
+    return not {"local", "sim", "fake"}.intersection(ground.split("+"))
+
+
+def is_simulated(ground: str) -> bool:
+    """Whether any of the runs was simulated (several grounds are joined by ``+``)."""
+    return "sim" in ground.split("+")
 
 
 def verdict(claim: Claim, estimate: Estimate, ground: str) -> Verdict:
@@ -86,6 +93,8 @@ def verdict(claim: Claim, estimate: Estimate, ground: str) -> Verdict:
         return "inconclusive"
     if (estimate.value > claim.no_effect) is not claim.larger:
         return "not reproduced"
+    if claim.machines and is_simulated(ground):
+        return "direction"
     if claim.paper_value is None or not claim.size:
         return "reproduced"
     effect = abs(estimate.value - claim.no_effect)
@@ -100,7 +109,9 @@ def verdict(claim: Claim, estimate: Estimate, ground: str) -> Verdict:
 
 def _note(claim: Claim, measured: Measured, result: Verdict) -> str | None:
     parts = [measured.note] if measured.note else []
-    if result == "direction" and not size_is_portable(measured.ground):
+    if result == "direction" and claim.machines and is_simulated(measured.ground):
+        parts.append("simulated: what is claimed of machines cannot count as reproduced")
+    elif result == "direction" and not size_is_portable(measured.ground):
         parts.append(
             "the disks are modelled and calibrated, so the size cannot count as reproduced here"
         )

@@ -46,6 +46,21 @@ def test_verdicts(estimate: Estimate, ground: str, expected: str) -> None:
     assert verdict(claim(), estimate, ground) == expected
 
 
+@pytest.mark.parametrize("ground", ["sim", "local+sim"])
+def test_what_is_simulated_reproduces_nothing_about_machines(ground: str) -> None:
+    better, worse = Estimate(0.45, 0.44, 0.46, 9), Estimate(-0.45, -0.46, -0.44, 9)
+    for changes in ({}, {"paper_value": None}, {"size": False}):
+        assert verdict(claim(**changes), better, ground) == "direction"
+        assert verdict(claim(**changes), worse, ground) == "not reproduced"
+    assert verdict(claim(size=False), better, "local") == "reproduced"
+    # What an algorithm alone decides needs no machine.
+    assert verdict(claim(size=False, machines=False), better, ground) == "reproduced"
+    told = evaluate(
+        claim(compute=lambda evidence: Measured(better, ground, 1.0)), Evidence(table([]), [])
+    )
+    assert told.note is not None and told.note.startswith("simulated")
+
+
 def test_at_least_accepts_more_and_at_most_accepts_less() -> None:
     more, less = Estimate(2.0, 1.8, 2.2, 3), Estimate(0.05, 0.01, 0.09, 3)
     assert verdict(claim(kind="at_least"), more, "chameleon") == "reproduced"

@@ -213,6 +213,7 @@ def test_simulated_runs_say_so(tmp_path: Path) -> None:
     assert "simulated" in (ranking.folder / "comparison.md").read_text()
     assert "simulated" in ranking._repr_html_()
     assert {claim.ground for claim in ranking.claims} == {"sim"}
+    assert {claim.verdict for claim in ranking.claims} == {"direction"}
 
 
 def test_a_missing_block_is_left_out_of_its_own_pairs_only(tmp_path: Path) -> None:
