@@ -28,12 +28,13 @@ from schemas.run import Run, RunStatus, Summary
 
 @dataclass(frozen=True)
 class CellContext:
-    """Where and as what a cell runs. `sleep` is injected so that tests need not wait."""
+    """Where and as what a cell runs. `sleep` takes the place of `Services.wait`, so that tests
+    need not wait."""
 
     job: Job
     ground: Ground
     folder: Path
-    sleep: Callable[[float], None] = time.sleep
+    sleep: Callable[[float], None] | None = None
 
     @property
     def parameters(self) -> CellParameters:
@@ -144,7 +145,8 @@ def _measure(
         started.enter_context(services.recorder())
         with phases("lead"):
             started.enter_context(services.controller())
-            context.sleep(lead_s(parameters, context.job.time_scale))
+            wait = context.sleep or services.wait
+            wait(lead_s(parameters, context.job.time_scale))
         with phases("workload"), services.usage():
             services.workload()
 

@@ -34,11 +34,12 @@ def open_cell(
 
     Args:
         parameters: the cell's parameters by name (see `cell_parameters.CellParameters`).
-        testbed: name of a testbed that is up and deployed.
+        testbed: name of a testbed that is up and deployed; on the ground sim that of a spec, or
+            its path.
         run_folder: the attempt's folder that the engine made; empty when the notebook is run by
             hand: then a new one below `artifacts`/by-hand is made.
         seed, block, time_scale: the engine's; used when run by hand.
-        ground: where the testbed is, when run by hand.
+        ground: where the testbed is, when run by hand; ``sim`` needs none.
         artifacts: where results go, when run by hand.
 
     Raises:
@@ -49,7 +50,9 @@ def open_cell(
         folder = Path(run_folder)
         job = read_job(folder)
         if job is not None:
-            return CellContext(job, open_ground(job.ground, job.testbed), folder)
+            spec, model = (None if name is None else Path(name) for name in (job.spec, job.model))
+            opened = open_ground(job.ground, job.testbed, spec=spec, model=model)
+            return CellContext(job, opened, folder)
     folder = Path(run_folder) if run_folder else _new_folder(Path(artifacts))
     (folder / "logs").mkdir(parents=True, exist_ok=True)
     job = Job(

@@ -167,14 +167,17 @@ def compare(
     progress: Progress | None = None,
     command: tuple[str, ...] = PAPERMILL_CELL,
 ) -> Compared:
-    """Run or resume the comparison. A controller that fails fails its own cells.
+    """Run or resume the comparison. A controller that fails fails its own cells. Simulated cells
+    run in this process: hundreds take minutes.
 
     Raises:
         UserError: something is wrong with what is asked, the testbed or the disk; or another
             engine works on this comparison or testbed.
     """
     planned = plan(ask)
-    result = session.run_prepared(planned.prepared, progress=progress, command=command)
+    result = session.run_prepared(
+        planned.prepared, progress=progress, command=command, in_process=True
+    )
     return Compared(planned.comparison, result, planned.prepared.store.folder)
 
 

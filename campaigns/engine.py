@@ -97,7 +97,9 @@ class Engine:
         self._executor = executor
         self._progress = progress
         self._clock = clock
-        self.estimator = Estimator(plan.campaign.time_scale)
+        self.estimator = Estimator(
+            plan.campaign.time_scale, simulated=plan.campaign.ground == "sim"
+        )
         self._stop = False
         self._controllers = {cell.parameters.controller for cell in plan.cells}
 

@@ -17,7 +17,7 @@ from schemas.run import SCHEMA_VERSION
 
 _SKIPPED_FOLDERS = {"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"}
 _SKIPPED_SUFFIXES = {".pyc", ".pyo", ".md", ".swp"}
-_IDENTIFYING_TOOLS = ("ceph", "fio", "rados", "swift", "nfs")
+_IDENTIFYING_TOOLS = ("ceph", "fio", "rados", "swift", "nfs", "hotbedsim")
 """Versions that are part of a run's identity; python's and the kernel's are only recorded."""
 
 

@@ -30,6 +30,8 @@ class Job(Model):
     time_scale: float
     testbed: str
     notebook: str
+    spec: str | None = None  # the testbed's file, for a ground that is made of nothing else
+    model: str | None = None  # constants of the ground sim, where not the default
     timeout_s: float
     started_at: str
     limits: Limits = Limits()

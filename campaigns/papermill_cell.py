@@ -60,6 +60,7 @@ def notebook_parameters(job: Job, folder: Path) -> dict[str, Any]:
         "seed": job.seed,
         "block": job.block,
         "time_scale": job.time_scale,
+        "ground": job.ground,
         "testbed": job.testbed,
         "run_folder": str(folder),
     }

@@ -36,6 +36,8 @@ class Setting:
     testbed: str
     notebook: Path
     provenance: Provenance
+    spec: Path | None = None
+    model: Path | None = None
     osd_count: int | None = None
     controllers_dir: Path | None = None
     command: Sequence[str] = PAPERMILL_CELL
@@ -86,7 +88,7 @@ class ProcessExecutor:
             job = self._job(cell, number)
             write_job(partial, job)
             self._ledger.append("started", run_id=cell.run_id, attempt=number)
-            why = self._run(partial, job.timeout_s)
+            why = self.run_attempt(partial, job.timeout_s)
         except OSError as error:
             if not is_full(error):
                 raise
@@ -108,7 +110,6 @@ class ProcessExecutor:
     def _job(self, cell: Cell, attempt: int) -> Job:
         campaign = self._plan.campaign
         limit = self._setting.timeout_s or timeout_s(cell.parameters, campaign.time_scale)
-        folder = self._setting.controllers_dir
         return Job(
             run_id=cell.run_id,
             campaign=campaign.name,
@@ -121,16 +122,18 @@ class ProcessExecutor:
             time_scale=campaign.time_scale,
             testbed=self._setting.testbed,
             notebook=str(self._setting.notebook),
+            spec=_text(self._setting.spec),
+            model=_text(self._setting.model),
             timeout_s=limit,
             started_at=utc_now(),
             limits=campaign.limits,
-            controllers_dir=None if folder is None else str(folder),
+            controllers_dir=_text(self._setting.controllers_dir),
             figures=list(cell.figures),
             osd_count=self._setting.osd_count,
             provenance=self._setting.provenance,
         )
 
-    def _run(self, partial: Path, limit_s: float) -> str | None:
+    def run_attempt(self, partial: Path, limit_s: float) -> str | None:
         """Run the process to its end; why it was ended by us, if it was."""
         with (partial / "logs" / "cell.log").open("wb") as log:
             self._process = subprocess.Popen(
@@ -216,6 +219,10 @@ class ProcessExecutor:
             f"no space is left under {self._store.folder}: free some and give the same command "
             "again, it goes on from here"
         )
+
+
+def _text(path: Path | None) -> str | None:
+    return None if path is None else str(path)
 
 
 def _wait(process: subprocess.Popen[bytes], seconds: float) -> bool:

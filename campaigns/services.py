@@ -23,6 +23,9 @@ class Facts:
     signal: str | None = None
     calibration: Mapping[str, Any] = field(default_factory=dict)
     osd_count: int | None = None
+    folders: Mapping[str, str] | None = None
+    """Digests of the code that can change a result, besides the controllers'; None: the roles and
+    workloads that every deployed testbed uses."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +107,9 @@ class Services(Protocol):
     def controller(self) -> AbstractContextManager[None]:
         """The controller on the admin node; leaving it puts the store back as found."""
 
+    def wait(self, seconds: float) -> None:
+        """Let `seconds` of the ground's own time pass."""
+
     def usage(self) -> AbstractContextManager[None]:
         """Measures `Load` between entering and leaving."""
 
@@ -135,5 +141,6 @@ class Ground(Protocol):
     def services(self, setting: CellSetting) -> Services:
         """The steps of one cell."""
 
-    def lock_path(self) -> Path:
-        """A file that stands for the testbed: one campaign at a time."""
+    def lock_path(self) -> Path | None:
+        """A file that stands for the testbed: one campaign at a time; None where campaigns do not
+        disturb each other."""

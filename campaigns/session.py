@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
+
+from pydantic import ValidationError
 
 from campaigns import power
 from campaigns.campaign_file import ROOT, find_campaign, load_campaign, resolve
@@ -18,6 +20,7 @@ from campaigns.estimate import Estimator
 from campaigns.executors import DryRun
 from campaigns.fingerprint import Identity, digest_paths, identifying_versions
 from campaigns.grounds import open_ground
+from campaigns.in_process_executor import InProcessExecutor
 from campaigns.ledger import Ledger
 from campaigns.lock import Lock
 from campaigns.plan import Cell, Plan, make_plan
@@ -29,7 +32,7 @@ from campaigns.services import Facts, Ground
 from campaigns.validate import select, validate
 from controllers.registry import available, code_hash
 from schemas.campaign import Campaign
-from schemas.errors import HotbedError
+from schemas.errors import HotbedError, UserError
 from testbed.sites.contract import SiteError
 from testbed.spec import TestbedSpec, load_spec
 
@@ -37,6 +40,9 @@ ROLES = ("base", "ceph", "fio", "agent")
 """Roles whose contents can change a result."""
 
 CAMPAIGN_FILE = "campaign.json"
+
+IN_PROCESS = frozenset({"sim"})
+"""Grounds whose cells may run in the engine's own process: nothing of theirs outlives it."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,8 @@ class Request:
     testbed: str | None = None
     artifacts: Path = Path("artifacts")
     controllers_dir: Path | None = None
+    ground: str | None = None  # instead of the campaign's; the results go beside, not among, its
+    model: Path | None = None  # constants of the ground sim
 
 
 @dataclass(frozen=True)
@@ -57,6 +65,7 @@ class Prepared:
     campaign: Campaign
     file: Path
     spec: TestbedSpec
+    spec_file: Path
     notebook: Path
     testbed: str
     plan: Plan  # what is asked for
@@ -65,6 +74,7 @@ class Prepared:
     ground: Ground | None
     facts: Facts | None
     controllers_dir: Path | None = None  # absolute
+    model: Path | None = None  # absolute
 
 
 @dataclass(frozen=True)
@@ -124,7 +134,9 @@ def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
         UserError: one sentence on the first thing that is wrong.
     """
     file, campaign = _asked(request.campaign)
-    spec = load_spec(resolve(campaign.spec, file))
+    campaign = on_ground(campaign, request.ground)
+    spec_file = resolve(campaign.spec, file)
+    spec = load_spec(spec_file)
     notebook = resolve(campaign.notebook, file)
     extra = () if request.controllers_dir is None else (request.controllers_dir,)
     controllers = available(extra)
@@ -132,7 +144,8 @@ def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
     chosen = cells if request.figure is None else select(campaign, cells, request.figure, file)
     testbed = request.testbed or spec.name
     store = RunStore(request.artifacts.resolve() / campaign.name)
-    ground, facts = _ground(campaign, spec, testbed, need_ground)
+    model = None if request.model is None else request.model.resolve()
+    ground, facts = _ground(campaign, spec, (spec_file, model), testbed, need_ground)
     versions = facts.versions if facts is not None else last_versions(store.folder)
     identity = Identity(
         spec_digest=spec.digest(),
@@ -140,7 +153,7 @@ def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
         site=facts.site if facts is not None else spec.site.kind,
         time_scale=campaign.time_scale,
         versions=identifying_versions(versions),
-        folders=used_folders(),
+        folders=used_folders() if facts is None or facts.folders is None else facts.folders,
     )
     used = {parameters.controller for typed in cells.values() for parameters in typed}
     hashes = {name: code_hash(controllers[name]) for name in used}
@@ -150,6 +163,8 @@ def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
         campaign=campaign,
         file=file,
         spec=spec,
+        spec_file=spec_file,
+        model=model,
         notebook=notebook,
         testbed=testbed,
         plan=plan,
@@ -161,6 +176,29 @@ def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
         if request.controllers_dir is None
         else request.controllers_dir.resolve(),
     )
+
+
+def on_ground(campaign: Campaign, ground: str | None) -> Campaign:
+    """`campaign` on another ground than its own, under a name of its own (``dlr-quick-sim``): runs
+    of different grounds lie in different folders.
+
+    Raises:
+        UserError: there is no such ground.
+    """
+    if ground is None or ground == campaign.ground:
+        return campaign
+    body = campaign.model_dump() | {"ground": ground, "name": f"{campaign.name}-{ground}"}
+    try:
+        return Campaign.model_validate(body)
+    except ValidationError as error:
+        known = ", ".join(
+            name for name in get_args(Campaign.model_fields["ground"].annotation) if name != "fake"
+        )
+        if ground not in known.split(", "):
+            raise UserError(
+                f"--ground {ground}: there is no such ground; there are {known}."
+            ) from error
+        raise UserError(f"--ground {ground}: {error.errors()[0]['msg']}.") from error
 
 
 def _asked(campaign: str | Campaign) -> tuple[Path, Campaign]:
@@ -181,7 +219,7 @@ def dry_run_prepared(prepared: Prepared) -> DryRunReport:
     """See `dry_run`."""
     executor = DryRun()
     Engine(prepared.plan, prepared.store, executor, Silent()).run()
-    estimator = Estimator(prepared.campaign.time_scale)
+    estimator = Estimator(prepared.campaign.time_scale, simulated=prepared.campaign.ground == "sim")
     learn(estimator, prepared.plan, prepared.store)
     notes = []
     if prepared.facts is None:
@@ -213,14 +251,22 @@ def run(
     *,
     progress: Progress | None = None,
     command: tuple[str, ...] = PAPERMILL_CELL,
+    in_process: bool = False,
 ) -> CampaignResult:
     """Run or resume a campaign.
+
+    Args:
+        request: what is asked for.
+        progress: who is told of it.
+        command: the process of one cell.
+        in_process: run the cells in this process, without the notebook, where the ground lets
+            them (`sim`): seconds less a cell, the same files but for `notebook.ipynb`.
 
     Raises:
         UserError: something is wrong with the file, the testbed or the disk; or another engine
             works on this campaign or testbed.
     """
-    return run_prepared(prepare(request), progress=progress, command=command)
+    return run_prepared(prepare(request), progress=progress, command=command, in_process=in_process)
 
 
 def run_prepared(
@@ -228,6 +274,7 @@ def run_prepared(
     *,
     progress: Progress | None = None,
     command: tuple[str, ...] = PAPERMILL_CELL,
+    in_process: bool = False,
 ) -> CampaignResult:
     """See `run`; the ground must be there (`prepare` with `need_ground`)."""
     ground, facts = prepared.ground, prepared.facts
@@ -242,24 +289,34 @@ def run_prepared(
                 (prepared.store.folder / ".lock", f"the campaign {prepared.campaign.name}"),
                 (ground.lock_path(), f"the testbed {prepared.testbed}"),
             )
+            if path is not None
         ]
         setting = Setting(
             testbed=prepared.testbed,
             notebook=prepared.notebook,
             provenance=provenance(facts),
+            spec=prepared.spec_file,
+            model=prepared.model,
             osd_count=facts.osd_count,
             controllers_dir=prepared.controllers_dir,
             command=command,
             held=tuple(lock.handle for lock in locks),
         )
-        return _locked(prepared, setting, shown)
+        inside = ground if in_process and prepared.campaign.ground in IN_PROCESS else None
+        return _locked(prepared, setting, shown, inside)
 
 
-def _locked(prepared: Prepared, setting: Setting, shown: Progress) -> CampaignResult:
-    """The campaign, once the locks are ours."""
+def _locked(
+    prepared: Prepared, setting: Setting, shown: Progress, inside: Ground | None
+) -> CampaignResult:
+    """The campaign, once the locks are ours; on the ground `inside` in this process."""
     store, plan = prepared.store, prepared.plan
     ledger = Ledger(store.folder / "ledger.jsonl")
-    executor = ProcessExecutor(plan, store, ledger, setting)
+    executor = (
+        ProcessExecutor(plan, store, ledger, setting)
+        if inside is None
+        else InProcessExecutor(plan, store, ledger, setting, inside)
+    )
     executor.recover()
     engine = Engine(plan, store, executor, shown)
     learn(engine.estimator, plan, store)
@@ -314,10 +371,14 @@ def used_folders() -> dict[str, str]:
 
 
 def _ground(
-    campaign: Campaign, spec: TestbedSpec, testbed: str, needed: bool
+    campaign: Campaign,
+    spec: TestbedSpec,
+    files: tuple[Path, Path | None],
+    testbed: str,
+    needed: bool,
 ) -> tuple[Ground | None, Facts | None]:
     try:
-        ground = open_ground(campaign.ground, testbed, spec.site.kind)
+        ground = open_ground(campaign.ground, testbed, spec.site.kind, *files)
         return ground, ground.facts()
     except (HotbedError, SiteError, OSError):
         if needed:

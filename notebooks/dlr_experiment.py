@@ -15,7 +15,8 @@
 # # One cell of the DLR experiment
 #
 # papermill executes this notebook once for every cell of a campaign (`hotbed run dlr-quick`). Run
-# by hand it makes one run on a testbed that is up and deployed, below `artifacts/by-hand/`.
+# by hand it makes one run on a testbed that is up and deployed, below `artifacts/by-hand/`; with
+# `ground = "sim"` on one that is modelled: nothing has to be up, and the run says `simulated`.
 # Times are the paper's; `time_scale` multiplies them.
 
 # %% tags=["parameters"]
@@ -35,6 +36,7 @@ interval_s = 20.0  # type: float
 seed = 1  # type: int
 block = 0  # type: int
 time_scale = 0.16666666666666666  # type: float
+ground = "local"  # type: str
 testbed = "dlr"  # type: str
 run_folder = ""  # type: str
 
@@ -58,6 +60,7 @@ context = open_cell(
         "signal": signal,
         "interval_s": interval_s,
     },
+    ground=ground,
     testbed=testbed,
     run_folder=run_folder,
     seed=seed,

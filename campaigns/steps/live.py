@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -117,6 +118,10 @@ class LiveServices:
         ended = remote.stop(self._agent, parameters.controller)
         if not ended["was_running"] or ended["code"] != 0:
             raise HotbedError(f"the controller {parameters.controller} failed: {ended['reason']}")
+
+    def wait(self, seconds: float) -> None:
+        """See `Services.wait`."""
+        time.sleep(seconds)
 
     def usage(self) -> AbstractContextManager[None]:
         """See `Services.usage`."""

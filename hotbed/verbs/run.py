@@ -1,4 +1,4 @@
-"""`hotbed run`: run or resume a campaign on a deployed testbed."""
+"""`hotbed run`: run or resume a campaign on a deployed testbed, or on a modelled one."""
 
 from __future__ import annotations
 
@@ -34,17 +34,38 @@ def register(app: typer.Typer) -> None:
         controllers_dir: Annotated[
             Path | None, typer.Option(help="A folder of further controllers.")
         ] = None,
+        ground: Annotated[
+            str | None,
+            typer.Option(
+                help="Another ground than the campaign's, such as sim (modelled: no testbed, root "
+                "or Ceph); results go to artifacts/CAMPAIGN-GROUND."
+            ),
+        ] = None,
+        model: Annotated[
+            Path | None,
+            typer.Option(help="A YAML file of constants for the ground sim (docs/simulation.md)."),
+        ] = None,
+        notebook: Annotated[
+            bool,
+            typer.Option(
+                "--notebook/--no-notebook",
+                help="Execute the notebook for each cell; on the ground sim it can be left out, "
+                "which saves seconds a cell.",
+            ),
+        ] = True,
         as_json: JsonFlag = False,
     ) -> None:
         """Run a campaign; the same command resumes it. Exit 1 when a cell has no run in the end."""
         from campaigns import session
 
-        request = session.Request(campaign, figure, testbed, artifacts, controllers_dir)
+        request = session.Request(
+            campaign, figure, testbed, artifacts, controllers_dir, ground, model
+        )
         if dry_run:
             report = session.dry_run(request)
             emit(report.as_json(), as_json, lambda: dry_run_table(report))
             return
-        result = session.run(request)
+        result = session.run(request, in_process=not notebook)
         emit(
             {"ok": result.ok, "sentence": result.sentence, "result": result}, as_json, lambda: None
         )

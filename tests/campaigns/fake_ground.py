@@ -96,6 +96,9 @@ class FakeServices:
             name = self._setting.parameters.controller
             raise HotbedError(f"the controller {name} failed: {self._effect['fails']}")
 
+    def wait(self, seconds: float) -> None:
+        time.sleep(seconds)
+
     def usage(self) -> AbstractContextManager[None]:
         return self._scope("usage")
 

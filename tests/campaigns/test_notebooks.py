@@ -27,7 +27,7 @@ from campaigns.session import Request, run
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-ENGINE_PARAMETERS = {"seed", "block", "time_scale", "testbed", "run_folder"}
+ENGINE_PARAMETERS = {"seed", "block", "time_scale", "ground", "testbed", "run_folder"}
 
 
 def test_there_are_notebooks_and_each_has_its_pair() -> None:

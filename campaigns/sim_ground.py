@@ -1,0 +1,142 @@
+"""The ground `sim`: a testbed that is modelled on virtual time. It needs no testbed, root or Ceph.
+
+A spec is all that it is made of; every cell gets a modelled store of its own, fresh and at rest, so
+there is nothing to deploy, to clean or to lock, and cells may run beside each other.
+
+    ground = SimGround(load_spec(Path("testbed/specs/dlr.yaml")))
+    ground.services(setting)                     # the steps of one cell
+
+Everything made here says `simulated` (the kind of site in a run's provenance).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from campaigns.campaign_file import ROOT
+from campaigns.fingerprint import digest_paths
+from campaigns.services import CellSetting, Facts, Services
+from campaigns.steps.facts import calibration
+from schemas.errors import UserError
+from testbed.simulated import MODEL_VERSION, ModelParameters, load_parameters
+from testbed.simulated.parameters import configuration, effective, osd_nodes
+from testbed.simulated.process import PROGRAM, PROTOCOL
+from testbed.simulated.store import OFFERS
+from testbed.spec import TestbedSpec, load_spec
+from testbed.stores.contract import Needs
+
+KIND = "sim"
+SITE = "simulated"
+"""What stands for the kind of site in a run's provenance."""
+
+SPECS = ROOT / "testbed" / "specs"
+_CODE = (
+    "dataplane/sim",
+    "dataplane/service",
+    "dataplane/internal/simbridge",
+    "dataplane/cmd/hotbedsim",
+    "testbed/simulated",
+    "campaigns/steps/simulated.py",
+)
+"""What can change a simulated result, besides workloads and controllers."""
+
+
+@dataclass
+class SimGround:
+    """A `Ground`. Two with the same fields are the same; it can be sent to another process.
+
+    Attributes:
+        spec: nodes, disks, links and pools.
+        name: the testbed's; by default the spec's.
+        model: constants of the model beside the spec.
+
+    Raises:
+        UserError: the spec cannot be simulated; no OSD, say.
+    """
+
+    spec: TestbedSpec
+    name: str = ""
+    model: ModelParameters = field(default_factory=ModelParameters)
+
+    def __post_init__(self) -> None:
+        self.name = self.name or self.spec.name
+        configuration(self.spec, self.model, 0)
+
+    def facts(self) -> Facts:
+        """See `Ground.facts`.
+
+        Raises:
+            UserError: the simulator has not been built.
+        """
+        if not PROGRAM.is_file():
+            raise UserError(f"the simulator {PROGRAM} is not there: build it with `make setup`.")
+        host = {"system": platform.system(), "machine": platform.machine()}
+        parameters = effective(self.spec, self.model).canonical()
+        return Facts(
+            site=SITE,
+            versions={"hotbedsim": self._version()},
+            hosts={"simulator": host},
+            signal="io_pressure",
+            calibration={**calibration(self.spec), "simulated": True, "model": parameters},
+            osd_count=len(osd_nodes(self.spec)),
+            folders=code_digests(),
+        )
+
+    def offers(self) -> Needs:
+        """See `Ground.offers`."""
+        return OFFERS
+
+    def services(self, setting: CellSetting) -> Services:
+        """See `Ground.services`."""
+        from campaigns.steps.simulated import SimServices
+
+        return SimServices(self.spec, self.model, setting)
+
+    def lock_path(self) -> Path | None:
+        """See `Ground.lock_path`: there is nothing that two campaigns could disturb."""
+        return None
+
+    def _version(self) -> str:
+        """The model's version; other constants than its own make another one."""
+        text = f"model {MODEL_VERSION}, protocol {PROTOCOL}"
+        if self.model == ModelParameters():
+            return text
+        body = json.dumps(self.model.canonical(), sort_keys=True)
+        return f"{text}, parameters {hashlib.sha256(body.encode()).hexdigest()[:8]}"
+
+
+def open_sim(testbed: str, spec: Path | None = None, model: Path | None = None) -> SimGround:
+    """The ground on the spec in the file `spec`; without one `testbed` names a spec that comes
+    with Hotbed (``dlr``) or is a spec's path. `model` is a file of constants (`load_parameters`).
+
+    Raises:
+        UserError: there is no such spec or model, or it cannot be simulated.
+    """
+    named = Path(testbed)
+    is_path = named.suffix in {".yaml", ".yml"}
+    if spec is None:
+        spec = named if is_path else SPECS / f"{testbed}.yaml"
+        if not spec.is_file():
+            known = ", ".join(sorted(path.stem for path in SPECS.glob("*.yaml")))
+            raise UserError(
+                f"there is no spec {testbed!r} to simulate; there are {known}, or give the path of "
+                "a YAML file."
+            )
+    loaded = load_spec(spec)
+    parameters = ModelParameters() if model is None else load_parameters(model)
+    return SimGround(loaded, loaded.name if is_path else testbed, parameters)
+
+
+def code_digests() -> dict[str, str]:
+    """Digests of the code that makes a simulated result what it is; tests left out."""
+    files = [
+        path
+        for name in _CODE
+        for path in ([ROOT / name] if (ROOT / name).is_file() else (ROOT / name).rglob("*"))
+        if path.suffix in {".go", ".py", ".yaml"} and not path.name.endswith("_test.go")
+    ]
+    return {"simulator": digest_paths(files), "workloads": digest_paths([ROOT / "workloads"])}

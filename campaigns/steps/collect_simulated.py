@@ -1,0 +1,134 @@
+"""From a modelled benchmark to the files of a run folder: those of a live run, and the latencies'
+distribution, which the simulator knows and rados bench does not print."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+
+import pandas as pd
+
+from campaigns.services import CellSetting
+from campaigns.steps.collect import STEADY_AFTER_INTERVALS, controller_summary, is_inert
+from controllers.journal import read_journal
+from schemas.run import OpSummary, Summary
+from testbed.simulated import BenchmarkResult, Sample
+from workloads import collect as tidied
+from workloads.rados_bench import BenchResult, RadosBench, Segment
+from workloads.rados_output import Sample as Second
+
+TENANT = "bench"
+BEYOND = 10  # requests beyond a percentile, or it is not told
+
+
+def collect(
+    setting: CellSetting,
+    result: BenchmarkResult,
+    samples: Sequence[Sample],
+    *,
+    fio_s: Mapping[str, float],
+    statistics: Mapping[str, float],
+) -> Summary:
+    """Write `samples.parquet` and `latency.parquet`; what the run came to.
+
+    Args:
+        setting: the cell; its journal is in its folder already.
+        result: of the benchmark.
+        samples: of the recorder and the benchmark.
+        fio_s: virtual seconds for which each node was loaded.
+        statistics: the simulator's own.
+    """
+    folder = setting.folder
+    sample_table(samples).to_parquet(folder / "samples.parquet", index=False)
+    latency_table(result).to_parquet(folder / "latency.parquet", index=False)
+    journal = read_journal(folder / "journal.jsonl")
+    bench = as_rados_bench(result)
+    from_s = min(STEADY_AFTER_INTERVALS * setting.interval_s, setting.duration_s / 2)
+    reads = {
+        f"hot_iops.{node}": result.fio_reads[node] / seconds
+        for node, seconds in sorted(fio_s.items())
+        if seconds > 0
+    }
+    own = {f"simulated.{name}": statistics[name] for name in ("now_s", "events", "epoch")}
+    return Summary(
+        whole=[with_percentiles(tidied.whole(bench), result)],
+        steady=[tidied.steady(bench, from_s)],
+        pressure_mean=pressure_mean(samples, result.seconds),
+        controller=controller_summary(journal),
+        inert=is_inert(journal),
+        extra=reads | own,
+    )
+
+
+def sample_table(samples: Sequence[Sample]) -> pd.DataFrame:
+    """Columns t_s (float64), node, metric (strings), value (float64), as `workloads.collect.tidy`
+    makes them."""
+    frame = pd.DataFrame(sorted(samples), columns=list(tidied.COLUMNS))
+    return frame.astype({"t_s": "float64", "node": "str", "metric": "str", "value": "float64"})
+
+
+def latency_table(result: BenchmarkResult) -> pd.DataFrame:
+    """The whole run's histogram: one row a bucket, `t_s` 0."""
+    low, high, count = zip(*result.histogram, strict=True) if result.histogram else ((), (), ())
+    rows = len(low)
+    return pd.DataFrame(
+        {
+            "t_s": pd.array([0.0] * rows, dtype="float64"),
+            "op": [result.benchmark.op] * rows,
+            "tenant": [TENANT] * rows,
+            "node": [tidied.CLIENT] * rows,
+            "low_ns": pd.array(low, dtype="int64"),
+            "high_ns": pd.array(high, dtype="int64"),
+            "count": pd.array(count, dtype="int64"),
+        }
+    )
+
+
+def as_rados_bench(result: BenchmarkResult) -> BenchResult:
+    """The result as rados bench's, so that both are summed up by the same code."""
+    benchmark = result.benchmark
+    return BenchResult(
+        bench=RadosBench(
+            op=benchmark.op,
+            object_size=benchmark.object_size,
+            concurrency=benchmark.concurrency,
+            duration_s=benchmark.duration_s,
+            run_name="simulated",
+        ),
+        seconds=result.seconds,
+        operations=result.operations,
+        bytes=result.bytes,
+        latency_mean_s=result.latency_mean_s or 0.0,
+        latency_sd_s=None,
+        latency_max_s=result.latency_max_s or 0.0,
+        latency_min_s=result.latency_min_s or 0.0,
+        incorrect=0,
+        series=tuple(
+            Second(s.t_s, None, s.throughput_mb_s, s.iops, s.latency_s, s.in_flight)
+            for s in result.series
+        ),
+        segments=(Segment(result.started_s, 0.0, result.seconds),),
+        cpu_s=None,
+        raw=(),
+    )
+
+
+def with_percentiles(summary: OpSummary, result: BenchmarkResult) -> OpSummary:
+    """With the median and the 99th percentile, where enough requests lie beyond them."""
+    found = {
+        name: result.quantile_s(q)
+        for name, q in (("latency_p50_s", 0.5), ("latency_p99_s", 0.99))
+        if result.operations * (1 - q) >= BEYOND
+    }
+    return summary.model_copy(update=found)
+
+
+def pressure_mean(samples: Sequence[Sample], seconds: float) -> dict[str, float]:
+    """Mean of each node's signal over the measured time, percent."""
+    values: dict[str, list[float]] = {}
+    for sample in samples:
+        wanted = sample.metric == tidied.PRESSURE and 0 <= sample.t_s <= seconds
+        if wanted and math.isfinite(sample.value):
+            values.setdefault(sample.node, []).append(sample.value)
+    return {node: fmean(found) for node, found in sorted(values.items())}

@@ -1,0 +1,243 @@
+"""`Services` on a modelled store: the same steps in the same order, on virtual time.
+
+Every cell has a simulator of its own that lives as long as its disturbance; what a real testbed has
+to be cleaned of cannot be there. The controller's loop is the real one (controllers/loop.py); its
+clock is the simulation's, so it runs while the benchmark does, in `workload`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from campaigns.durable import write_file
+from campaigns.services import CellSetting, Load
+from campaigns.steps import disturb, fill
+from controllers.decide import Decider, InProcess, PolicyError
+from controllers.decider import ChildDecider
+from controllers.journal import JournalWriter
+from controllers.loop import EXIT_STOPPED, Loop, Plan
+from controllers.registry import code_hash, create, find, refuse_unoffered
+from controllers.saved import Saved
+from controllers.service import DECIDE_LIMIT_S
+from schemas.errors import HotbedError
+from schemas.run import Summary
+from testbed.simulated import (
+    Benchmark,
+    BenchmarkResult,
+    ModelParameters,
+    Sample,
+    SimulatedCeph,
+    SimulatedClock,
+)
+from testbed.simulated.parameters import osd_nodes
+from testbed.simulated.saved import changes
+from testbed.simulated.store import SIGNAL_NAMES
+from testbed.spec import TestbedSpec
+from testbed.stores.contract import Needs
+
+STEADY_S = 5.0
+"""Virtual seconds until a load has been at its rate for good: queues fill in tenths of them."""
+
+GRACE_S = 60.0
+"""Virtual seconds that a benchmark may take beyond its time, for what is in flight."""
+
+
+class SimServices:
+    """See `campaigns.services.Services`."""
+
+    def __init__(self, spec: TestbedSpec, model: ModelParameters, setting: CellSetting) -> None:
+        self._spec = spec
+        self._model = model
+        self._setting = setting
+        self._plan = disturb.plan_of(setting, osd_nodes(spec))
+        self._ceph: SimulatedCeph | None = None
+        self._loop: Callable[[SimulatedClock], Loop] | None = None
+        self._lead_s = 0.0
+        self._result: BenchmarkResult | None = None
+        self._samples: list[Sample] = []
+        self._left: list[str] = []
+        self._statistics: dict[str, float] = {}
+        self._fio_s: dict[str, float] = {}
+
+    def signal(self) -> str | None:
+        """See `Services.signal`."""
+        return SIGNAL_NAMES[self._setting.parameters.signal]
+
+    def clean(self) -> None:
+        """See `Services.clean`: the cell's store does not exist yet."""
+
+    def restore(self) -> bool:
+        """See `Services.restore`: a new store is as good as a snapshot."""
+        return True
+
+    def prefill(self) -> None:
+        """See `Services.prefill`: done when the store is made."""
+
+    def drop_caches(self) -> None:
+        """See `Services.drop_caches`: none are modelled."""
+
+    @contextmanager
+    def disturbance(self) -> Iterator[None]:
+        """See `Services.disturbance`. The store lives within it."""
+        parameters = self._setting.parameters
+        with SimulatedCeph(
+            self._spec,
+            seed=self._setting.seed,
+            parameters=self._model,
+            signal=parameters.signal,
+        ) as ceph:
+            self._ceph = ceph
+            try:
+                if parameters.op != "write":
+                    objects = fill.fill_plan(self._setting, self._spec)
+                    ceph.prefill(objects.objects, objects.object_size)
+                found = ceph.save()
+                began_s = ceph.now_s
+                ceph.start_disturbance((part.t_s, part.loads) for part in self._plan.stretches)
+                ceph.advance(STEADY_S)
+                yield
+                if self._result is not None:
+                    self._left = [change.words for change in changes(ceph.save(), found)]
+                    self._fio_s = self._loaded_s(began_s, ceph.now_s)
+                    self._result = ceph.result()  # with what fio has read by now
+                    self._samples = ceph.samples()
+                    self._statistics = dict(ceph.statistics())
+            finally:
+                self._ceph = None
+
+    @contextmanager
+    def recorder(self) -> Iterator[None]:
+        """See `Services.recorder`."""
+        self._store.start_recorder()
+        yield
+        self._store.stop_recorder()
+
+    @contextmanager
+    def controller(self) -> Iterator[None]:
+        """See `Services.controller`. A controller that failed fails the cell."""
+        name = self._setting.parameters.controller
+        dirs = [] if self._setting.controllers_dir is None else [self._setting.controllers_dir]
+        try:
+            decider, needs, parameters = self._decider(name, dirs)
+        except PolicyError as error:
+            raise HotbedError(f"the controller {name} failed: {error}") from error
+        folder = self._setting.folder
+        try:
+            refuse_unoffered(name, needs, self._store.offers(), "modelled Ceph")
+            plan = Plan(
+                policy=name,
+                needs=needs,
+                parameters=parameters,
+                seed=self._setting.seed,
+                interval_s=self._setting.interval_s,
+                signal=self._setting.parameters.signal,
+                code_hash=code_hash(find(name, dirs)),
+            )
+            with JournalWriter(folder / "journal.jsonl") as journal:
+                self._loop = lambda clock: Loop(
+                    plan,
+                    decider=decider,
+                    store=self._store,
+                    journal=journal,
+                    saved=Saved(folder / "logs" / "saved.json"),
+                    clock=clock,
+                )
+                yield
+        finally:
+            self._loop = None
+            decider.close()
+
+    def wait(self, seconds: float) -> None:
+        """See `Services.wait`: the benchmark begins so much later."""
+        self._lead_s += seconds
+
+    def usage(self) -> AbstractContextManager[None]:
+        """See `Services.usage`: virtual time is nobody's load."""
+        return nullcontext()
+
+    def workload(self) -> None:
+        """See `Services.workload`. The controller, which began earlier, runs with it."""
+        assert self._loop is not None
+        ceph, parameters = self._store, self._setting.parameters
+        seconds = self._setting.duration_s
+        benchmark = Benchmark(
+            op=parameters.op,
+            object_size=parameters.object_size,
+            concurrency=parameters.concurrency,
+            duration_s=seconds,
+        )
+        ceph.start_benchmark(benchmark, in_s=self._lead_s)
+        limit_s = ceph.now_s + self._lead_s + seconds + GRACE_S
+        outcome = self._loop(SimulatedClock(ceph, stop_at_s=limit_s)).run()
+        if outcome.code != EXIT_STOPPED:
+            raise HotbedError(f"the controller {parameters.controller} failed: {outcome.reason}")
+        if not ceph.benchmark_done:
+            raise HotbedError(
+                f"the benchmark had not ended {GRACE_S:g} virtual seconds after its time: "
+                "operations wait for placement groups that nobody serves."
+            )
+        self._result = ceph.result()
+        if not self._result.operations:
+            raise HotbedError(f"no operation ended within {seconds:g} virtual seconds.")
+
+    def load(self) -> Load:
+        """See `Services.load`: nothing to tell."""
+        return Load()
+
+    def not_restored(self) -> list[str]:
+        """See `Services.not_restored`."""
+        return self._left
+
+    def collect(self) -> Summary:
+        """See `Services.collect`."""
+        from campaigns.steps.collect_simulated import collect
+
+        assert self._result is not None
+        self._write_log()
+        return collect(
+            self._setting,
+            self._result,
+            self._samples,
+            fio_s=self._fio_s,
+            statistics=self._statistics,
+        )
+
+    @property
+    def _store(self) -> SimulatedCeph:
+        assert self._ceph is not None, "the store lives within disturbance()"
+        return self._ceph
+
+    def _decider(self, name: str, dirs: list[Path]) -> tuple[Decider, Needs, dict[str, Any]]:
+        """One's own code in a process of its own, as it may hang or exit; ours in this one, which
+        saves a tenth of a second a cell."""
+        given = self._setting.parameters.controller_parameters
+        controller = find(name, dirs)
+        if not controller.outside:
+            policy = create(controller, given, self._setting.seed)
+            return InProcess(policy), policy.needs, dict(policy.parameters())
+        child = ChildDecider(name, given, self._setting.seed, dirs, limit_s=DECIDE_LIMIT_S)
+        return child, child.needs, child.parameters
+
+    def _loaded_s(self, began_s: float, now_s: float) -> dict[str, float]:
+        """For how long each node was loaded; the plan's times count from the benchmark's start."""
+        assert self._result is not None
+        starts = [began_s] + [
+            self._result.started_s + part.t_s for part in self._plan.stretches if part.t_s > 0
+        ]
+        ends = [*starts[1:], now_s]
+        found: dict[str, float] = {}
+        for part, start, end in zip(self._plan.stretches, starts, ends, strict=True):
+            for node in part.loads:
+                found[node] = found.get(node, 0.0) + max(0.0, min(end, now_s) - start)
+        return found
+
+    def _write_log(self) -> None:
+        """The plan of the disturbance, as beside a live run."""
+        stretches = [{"t_s": s.t_s, "loads": dict(s.loads)} for s in self._plan.stretches]
+        body = {"scenario": self._plan.scenario, "simulated": True, "stretches": stretches}
+        file = self._setting.folder / "logs" / "disturbance.json"
+        write_file(file, json.dumps(body, indent=1) + "\n")
