@@ -13,33 +13,6 @@ import (
 // interval of a simulated mean comes from independent replications; a test fails where theory is
 // outside of five standard errors plus what the model is known to differ by.
 
-const replications = 10
-
-// interval is the mean and its standard error over replications.
-func interval(values []float64) (mean, sem float64) {
-	n := float64(len(values))
-	for _, v := range values {
-		mean += v / n
-	}
-	for _, v := range values {
-		sem += (v - mean) * (v - mean) / (n - 1)
-	}
-	return mean, math.Sqrt(sem / n)
-}
-
-// hold compares replications with theory; bias is a relative error that the model may have beside.
-func holdTo(t *testing.T, what string, values []float64, want, bias float64) {
-	t.Helper()
-	mean, sem := interval(values)
-	if math.IsNaN(mean) || math.Abs(mean-want) > 5*sem+bias*want {
-		t.Errorf("%s: %.5g +- %.2g, theory says %.5g (%+.2f %%)", what, mean, sem, want,
-			100*(mean/want-1))
-	}
-	if sem > 0.1*math.Abs(want) {
-		t.Errorf("%s: the standard error %.2g is too large to tell anything about %.5g", what, sem, want)
-	}
-}
-
 // openQueue runs customers through one station and returns their mean response and wait, the
 // station's utilization and mean number of jobs, and the response's 90th percentile, in seconds.
 func openQueue(servers int, between, service Distribution, customers uint64, seed uint64) (
@@ -69,7 +42,8 @@ func openQueue(servers int, between, service Distribution, customers uint64, see
 }
 
 func TestMM1(t *testing.T) {
-	random := NewStream(1, "mm1")
+	random, fam := NewStream(1, "mm1"), newFamily(t)
+	defer fam.over()
 	for trial := range uint64(8) {
 		rho := 0.1 + 0.75*random.Uniform()
 		mean := exp(ln(1e-6) + random.Uniform()*ln(1e6)) // 1 us to 1 s
@@ -84,25 +58,16 @@ func TestMM1(t *testing.T) {
 		}
 		what := fmt.Sprintf("M/M/1, rho %.2f, mean service %.3g s", rho, mean)
 		want := mean / (1 - rho)
-		holdTo(t, what+", response", responses, want, 1e-3) // whole nanoseconds
-		holdTo(t, what+", utilization", utilizations, rho, 1e-3)
-		holdTo(t, what+", number", numbers, rho/(1-rho), 1e-3)
-		holdTo(t, what+", 90th percentile", tails, want*math.Log(10), 1.0/128)
+		fam.hold(what, "response", responses, want, 1e-3) // whole nanoseconds
+		fam.hold(what, "utilization", utilizations, rho, 1e-3)
+		fam.hold(what, "number", numbers, rho/(1-rho), 1e-3)
+		fam.hold(what, "90th percentile", tails, want*math.Log(10), 1.0/128)
 	}
-}
-
-// erlangC is the probability of waiting in an M/M/c queue with offered load a = lambda E[S].
-func erlangC(c int, a float64) float64 {
-	b := 1.0 // Erlang B by its recursion
-	for i := 1; i <= c; i++ {
-		b = a * b / (float64(i) + a*b)
-	}
-	rho := a / float64(c)
-	return b / (1 - rho + rho*b)
 }
 
 func TestMMc(t *testing.T) {
-	random := NewStream(2, "mmc")
+	random, fam := NewStream(2, "mmc"), newFamily(t)
+	defer fam.over()
 	for trial := range uint64(5) {
 		c := 2 + int(random.IntN(15))
 		rho := 0.5 + 0.4*random.Uniform()
@@ -114,12 +79,13 @@ func TestMMc(t *testing.T) {
 			waits = append(waits, wait)
 		}
 		want := erlangC(c, rho*float64(c)) * mean / float64(c) / (1 - rho)
-		holdTo(t, fmt.Sprintf("M/M/%d, rho %.2f, wait", c, rho), waits, want, 1e-3)
+		fam.hold(fmt.Sprintf("M/M/%d, rho %.2f", c, rho), "wait", waits, want, 1e-3)
 	}
 }
 
 func TestMG1(t *testing.T) {
-	random := NewStream(3, "mg1")
+	random, fam := NewStream(3, "mg1"), newFamily(t)
+	defer fam.over()
 	for trial := range uint64(9) {
 		rho := 0.2 + 0.6*random.Uniform()
 		mean := Seconds(exp(ln(1e-5) + random.Uniform()*ln(1e4)))
@@ -145,14 +111,15 @@ func TestMG1(t *testing.T) {
 			waits = append(waits, wait)
 		}
 		want := service.PollaczekKhinchine(lambda, first, second)
-		holdTo(t, fmt.Sprintf("M/G/1, %T, rho %.2f, wait", law, rho), waits, want, 2e-3)
+		fam.hold(fmt.Sprintf("M/G/1, %T, rho %.2f", law, rho), "wait", waits, want, 2e-3)
 	}
 }
 
 // The disk is an M/G/1 queue too: Poisson arrivals of random reads, served by the model. Neighbouring
 // seeks share an offset and are slightly correlated, for which 1 % is allowed (docs/queue-disk.md).
 func TestTheDiskIsMG1(t *testing.T) {
-	random := NewStream(4, "disk")
+	random, fam := NewStream(4, "disk"), newFamily(t)
+	defer fam.over()
 	for trial := range uint64(6) {
 		model := service.Model{
 			PositioningMean: Seconds(exp(ln(1e-4) + random.Uniform()*ln(200))),
@@ -190,29 +157,47 @@ func TestTheDiskIsMG1(t *testing.T) {
 		}
 		what := fmt.Sprintf("disk %v, %.3g MB/s, %d B, rho %.2f", model.PositioningMean,
 			model.Bandwidth/1e6, block, rho)
-		holdTo(t, what+", wait", waits, service.PollaczekKhinchine(lambda, first, second), 0.01)
-		holdTo(t, what+", utilization", utilizations, rho, 2e-3)
+		fam.hold(what, "wait", waits, service.PollaczekKhinchine(lambda, first, second), 0.01)
+		fam.hold(what, "utilization", utilizations, rho, 2e-3)
 	}
 }
 
-// mva is exact mean value analysis (Reiser and Lavenberg, 1980) of a closed network of one class:
-// n customers, mean think time, and single servers with the given demands (visits times mean
-// service) in seconds. It returns the throughput of cycles and each server's mean number.
-func mva(n int, think float64, demands []float64) (throughput float64, numbers []float64) {
-	numbers = make([]float64, len(demands))
-	for i := 1; i <= n; i++ {
-		cycle := think
-		residences := make([]float64, len(demands))
-		for s, d := range demands {
-			residences[s] = d * (1 + numbers[s])
-			cycle += residences[s]
+// The wait of each customer follows from the one before it (Lindley) or, with more servers, from the
+// times at which they come free (Kiefer and Wolfowitz): a station must agree to the nanosecond.
+func TestStationsAgainstTheRecursion(t *testing.T) {
+	random := NewStream(6, "recursion")
+	for range 50 {
+		servers := 1 + int(random.IntN(5))
+		between, service := Exponential(ms), Exponential(Seconds(1e-3*float64(servers)*random.Uniform()))
+		k, st, r := New(), NewStation(servers), &recorder{}
+		free := make([]time.Duration, servers)
+		var at, waits time.Duration
+		left := map[uint64]time.Duration{}
+		for i := range uint64(1000) {
+			at += between.Draw(random)
+			took := service.Draw(random)
+			k.Post(at, Func(func(k *Kernel, arg uint64) { st.Submit(k, took, r, arg) }), i)
+			first := 0
+			for s := range free {
+				if free[s] < free[first] {
+					first = s
+				}
+			}
+			start := max(at, free[first])
+			free[first] = start + took
+			waits += start - at
+			left[i] = free[first]
 		}
-		throughput = float64(i) / cycle
-		for s := range numbers {
-			numbers[s] = throughput * residences[s]
+		k.Run()
+		if got := st.Stats(k).Wait; got != waits {
+			t.Fatalf("%d servers: waits of %v, the recursion says %v", servers, got, waits)
+		}
+		for i, customer := range r.args {
+			if r.at[i] != left[customer] {
+				t.Fatalf("customer %d left at %v, not %v", customer, r.at[i], left[customer])
+			}
 		}
 	}
-	return throughput, numbers
 }
 
 // network is a central-server network: each request visits the first station, then with probability
@@ -253,7 +238,8 @@ func (n *network) Handle(k *Kernel, id uint64) {
 }
 
 func TestClosedNetworksAgainstExactMVA(t *testing.T) {
-	random := NewStream(5, "mva")
+	random, fam := NewStream(5, "mva"), newFamily(t)
+	defer fam.over()
 	for trial := range uint64(8) {
 		others := 1 + int(random.IntN(4))
 		clients := 1 + int(random.IntN(30))
@@ -308,22 +294,10 @@ func TestClosedNetworksAgainstExactMVA(t *testing.T) {
 		x, want := mva(clients, think, demands)
 		what := fmt.Sprintf("network %d: %d clients, think %.3f s, %d stations", trial, clients, think,
 			len(means))
-		holdTo(t, what+", throughput", throughputs, x, 1e-3)
-		holdTo(t, what+", response", responses, float64(clients)/x-think, 1e-3)
+		fam.hold(what, "throughput", throughputs, x, 1e-3)
+		fam.hold(what, "response", responses, float64(clients)/x-think, 1e-3)
 		for i := range want {
-			holdTo(t, fmt.Sprintf("%s, number at %d", what, i), numbers[i], want[i], 1e-3)
+			fam.hold(what, fmt.Sprintf("number at %d", i), numbers[i], want[i], 1e-3)
 		}
-	}
-}
-
-func TestMVAOnKnownNetworks(t *testing.T) {
-	// Two equal servers without thinking: X = n / (d (n + 1)).
-	if x, _ := mva(5, 0, []float64{2, 2}); math.Abs(x-5.0/12) > 1e-12 {
-		t.Errorf("two equal servers: %g", x)
-	}
-	// One server and thinking is the machine repairman: utilization by Erlang's formula.
-	x, _ := mva(3, 1, []float64{1})
-	if want := 1 - 1/(1+3+6+6.0); math.Abs(x-want) > 1e-12 {
-		t.Errorf("machine repairman: %g, want %g", x, want)
 	}
 }

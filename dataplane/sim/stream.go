@@ -30,23 +30,30 @@ func StreamOf(seed uint64, name string, number uint64) Stream {
 	for i := range len(name) {
 		hash = (hash ^ uint64(name[i])) * 1099511628211
 	}
-	a, b, c := seed, hash, number
+	// Each step mixes what came before it: streams whose seeds, names or numbers differ by the same
+	// bits must not have states that do, for the generator is linear.
+	key := splitMix(&seed)
+	key = mix(key ^ hash)
+	key = mix(key + number)
 	var s Stream
 	for i := range s.s {
-		s.s[i] = splitMix(&a) ^ bits.RotateLeft64(splitMix(&b), 21) ^ bits.RotateLeft64(splitMix(&c), 42)
+		s.s[i] = splitMix(&key)
 	}
 	if s.s == [4]uint64{} {
 		s.s[0] = 1 // the one state that stays what it is
 	}
-	for range 8 {
-		s.Uint64()
-	}
 	return s
 }
 
+// splitMix is the generator of that name (Steele, Lea and Flood, 2014), with which xoshiro's authors
+// seed it.
 func splitMix(x *uint64) uint64 {
 	*x += 0x9e3779b97f4a7c15
-	z := *x
+	return mix(*x)
+}
+
+// mix is a bijection that spreads every bit over all others.
+func mix(z uint64) uint64 {
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb
 	return z ^ z>>31
