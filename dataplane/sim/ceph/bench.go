@@ -46,6 +46,7 @@ type slot struct {
 	pg     int32
 	object int64
 	issued time.Duration
+	last   ref // its operation at an OSD
 }
 
 // BenchSecond is one second of a benchmark: operations that finished in it, the sum of their
@@ -158,12 +159,16 @@ func (c *Cluster) newName(node int, object int64) []byte {
 func (b *bench) send(c *Cluster, i int32) {
 	s := &b.slots[i]
 	s.try++
+	if old := c.at(s.last); old != nil && old.committed {
+		c.freeOp(s.last) // a write whose other members have changed
+	}
 	osd := c.primary(s.pg)
 	kind := opWrite
 	if b.read {
 		kind = opRead
 	}
 	r, p := c.newOp(kind, s.pg, osd)
+	s.last = r
 	p.slot, p.try, p.bytes = i, s.try, b.spec.ObjectSize
 	if osd == none {
 		state := &c.pgs[s.pg]

@@ -105,6 +105,7 @@ type op struct {
 	kind      opKind
 	used      bool
 	locked    bool  // holds its PG's lock and a thread, if it is a client's
+	committed bool  // of a write: on the primary's own disk
 	pg, osd   int32 // where
 	slot      int32 // of the client, or the number of a move
 	try       uint32
@@ -135,6 +136,9 @@ func (c *Cluster) newOp(kind opKind, pg, osd int32) (ref, *op) {
 
 // at is the op that r names, nil when it is gone.
 func (c *Cluster) at(r ref) *op {
+	if r == 0 {
+		return nil
+	}
 	o := &c.ops[uint32(r)]
 	if o.gen != uint32(r>>32) {
 		return nil

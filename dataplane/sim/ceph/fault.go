@@ -65,16 +65,27 @@ func (c *Cluster) crash(o *osd) {
 			c.freeOp(ref(p.gen)<<32 | ref(i))
 		}
 	}
+	for i := range c.ops { // what it had sent on and nobody has received is lost too
+		p := &c.ops[i]
+		if p.used && p.kind == opReplica && p.came == 0 && c.at(p.parent) == nil {
+			c.freeOp(ref(p.gen)<<32 | ref(i))
+		}
+	}
 	o.shards = make([]shard, c.cfg.Shards)
 	o.locks = map[int32]*pgLock{}
 	o.kvWaiting, o.kvBatch, o.kvBusy, o.held = nil, nil, false, nil
 	o.out.Drop(c.k)
+	c.dropMoves(o)
+	c.k.After(sim.Seconds(c.cfg.DownAfter), (*onDown)(c), uint64(o.life)<<32|uint64(o.id))
+}
+
+// dropMoves ends every copy from or to an OSD; what is still needed is begun by a peering.
+func (c *Cluster) dropMoves(o *osd) {
 	for i := range c.mover.moves {
 		if v := &c.mover.moves[i]; !v.over && (v.from == o.id || v.to == o.id) {
 			c.endMove(int32(i))
 		}
 	}
-	c.k.After(sim.Seconds(c.cfg.DownAfter), (*onDown)(c), uint64(o.life)<<32|uint64(o.id))
 }
 
 // onDown: the monitors have noticed that an OSD is gone.
@@ -86,8 +97,9 @@ func (h *onDown) Handle(k *sim.Kernel, arg uint64) {
 	if !o.down || o.life != uint32(arg>>32) {
 		return
 	}
+	c.dropMoves(o) // begun before anybody noticed
 	c.osdMap.up[o.id] = false
-	c.publish()
+	c.publishUp()
 	if c.cfg.OutAfter > 0 {
 		k.After(sim.Seconds(c.cfg.OutAfter), (*onOut)(c), arg)
 	}
@@ -120,13 +132,14 @@ func (h *onBoot) Handle(_ *sim.Kernel, arg uint64) {
 	if !o.down || o.life != uint32(arg>>32) {
 		return
 	}
+	c.dropMoves(o)
 	o.down = false
 	known := c.osdMap.up[o.id] // it was back before anybody noticed: its PGs peer all the same
 	c.osdMap.up[o.id] = true
 	if o.outBy > 0 { // marked out for being down: in again
 		c.osdMap.reweight[o.id], c.osdMap.dirty, o.outBy = o.outBy, true, 0
 	}
-	c.publish()
+	c.publishUp()
 	if known {
 		c.repeer(o)
 	}
@@ -136,7 +149,7 @@ func (h *onBoot) Handle(_ *sim.Kernel, arg uint64) {
 func (c *Cluster) repeer(o *osd) {
 	var touched []int32
 	for pg := range int32(c.cfg.PGs) {
-		if contains(c.members(pg), o.id) {
+		if contains(c.members(pg), o.id) || contains(c.osdMap.of(pg), o.id) {
 			c.peer(pg, none)
 			touched = append(touched, pg)
 		}

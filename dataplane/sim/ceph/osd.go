@@ -353,6 +353,11 @@ func (h *onLogged) Handle(_ *sim.Kernel, arg uint64) {
 func (c *Cluster) committed(r ref, p *op) {
 	switch p.kind {
 	case opWrite:
+		p.committed = true
+		if !c.bench.current(p) {
+			c.freeOp(r) // the client has sent it again
+			return
+		}
 		c.acknowledge(r)
 	case opReplica, opPush:
 		c.k.After(sim.Seconds(c.cfg.Delay), (*onAck)(c), uint64(r))

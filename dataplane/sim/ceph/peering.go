@@ -23,6 +23,7 @@ type pgState struct {
 	bytes    int64
 	objects  int64
 	degraded int64 // objects written while a holder was away
+	moves    int32 // copies of it that are queued or under way
 }
 
 // holders is who has all data of a PG.
@@ -35,8 +36,21 @@ func (c *Cluster) holders(pg int32) []int32 {
 
 // publish makes an epoch of what was changed in the map and lets the PGs it touches peer. It
 // returns how many these are.
-func (c *Cluster) publish() int {
+func (c *Cluster) publish() int { return c.publishWith(c.osdMap.commit()) }
+
+// publishUp does it for a change of who is up, which also touches PGs that are served by others than
+// their up set.
+func (c *Cluster) publishUp() {
 	changed := c.osdMap.commit()
+	for pg := range int32(c.cfg.PGs) {
+		if c.pgs[pg].hold != nil && !slices.Contains(changed, pg) {
+			changed = append(changed, pg)
+		}
+	}
+	c.publishWith(changed)
+}
+
+func (c *Cluster) publishWith(changed []int32) int {
 	c.watch(len(changed))
 	for _, pg := range changed {
 		c.remap(pg)

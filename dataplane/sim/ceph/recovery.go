@@ -44,7 +44,7 @@ func (c *Cluster) fillUp(pg int32) {
 }
 
 func (c *Cluster) moving(pg, to int32) bool {
-	return slices.ContainsFunc(c.mover.moves, func(m move) bool {
+	return c.pgs[pg].moves > 0 && slices.ContainsFunc(c.mover.moves, func(m move) bool {
 		return !m.over && m.pg == pg && m.to == to && m.from == c.primary(pg)
 	})
 }
@@ -58,6 +58,7 @@ func (c *Cluster) queueMove(pg, from, to int32, objects int64) {
 	m.moves = append(m.moves, move{pg: pg, from: from, to: to, left: objects, each: each})
 	m.queued = append(m.queued, int32(len(m.moves)-1))
 	m.live++
+	c.pgs[pg].moves++
 }
 
 // startMoves begins every queued move for which there are reservations.
@@ -166,6 +167,7 @@ func (c *Cluster) endMove(i int32) {
 	v := &c.mover.moves[i]
 	v.over = true
 	c.mover.live--
+	c.pgs[v.pg].moves--
 	if v.running {
 		c.osds[v.from].backfills--
 		c.osds[v.to].backfills--

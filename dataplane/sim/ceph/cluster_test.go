@@ -1,0 +1,378 @@
+package ceph
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math"
+	"testing"
+	"time"
+
+	"hotbed/dataplane/sim"
+)
+
+// testConfig is the eight-node testbed (testbed/specs/dlr.yaml) with small numbers elsewhere.
+func testConfig() Config {
+	return Config{
+		Seed: 1, OSDs: 8, Pool: 1, PGs: 128, Size: 2, MinSize: 1, RackHosts: 64,
+		DiskSize: 6 << 30, Scratch: 2560 << 20, Positioning: 0.0127, Bandwidth: 150e6, QueueDepth: 32,
+		MaxIO: 512 << 10, Reorder: 0.5, Spread: 1,
+		NodeRate: 118e6, ClientRate: 475e6, Delay: 1e-4, Clients: 1,
+		Shards: 2, Threads: 4, OpTime: 0.008, ClientByte: 0.5e-9, ClientOp: 0.01,
+		CommitBytes: 4096, Propose: 0.1, Peering: 0.1, PeeringCommit: 3, DownAfter: 1, OutAfter: 30,
+		MaxBackfills: 1, RecoverActive: 3, RecoverySleep: 0.1,
+		BalancerEvery: 60, BalancerDeviation: 1, BalancerMoves: 10,
+		FioJobs: 4, FioDepth: 16, FioBytes: 307 << 20, FioBlock: 4096, Detail: 64,
+	}
+}
+
+func build(t testing.TB, config Config, objects int64) *Cluster {
+	t.Helper()
+	c, err := New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if objects > 0 {
+		err := c.Fill(objects, 4<<20, func(i int64) []byte {
+			return fmt.Appendf(nil, "benchmark_data_admin_1_object%d", i)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
+}
+
+func start(t testing.TB, c *Cluster, op string, concurrency int, seconds float64) {
+	t.Helper()
+	spec := BenchSpec{Op: op, ObjectSize: 4 << 20, Concurrency: concurrency, Duration: seconds}
+	if err := c.Start(spec); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// finish runs the benchmark to its end, which must come within `limit` of virtual time.
+func finish(t testing.TB, c *Cluster, limit time.Duration) BenchResult {
+	t.Helper()
+	end := c.Now() + limit
+	for !c.bench.done && c.Now() < end {
+		c.Advance(end)
+	}
+	r, _ := c.Result()
+	if !r.Done {
+		t.Fatalf("the benchmark has not ended at %v, %d operations in flight", c.Now(), c.bench.flight)
+	}
+	return r
+}
+
+// atRest checks that nothing is left of what went on.
+func atRest(t testing.TB, c *Cluster) {
+	t.Helper()
+	c.until(c.Now()+10*time.Second, func() bool { return false })
+	for i := range c.ops {
+		if p := &c.ops[i]; p.used {
+			t.Errorf("an operation is left: %+v", *p)
+		}
+	}
+	for _, o := range c.osds {
+		for pg, l := range o.locks {
+			if l.holder != 0 || len(l.waiting) > 0 {
+				t.Errorf("osd.%d: PG %x is locked, %d wait", o.id, pg, len(l.waiting))
+			}
+		}
+		for i := range o.shards {
+			if s := &o.shards[i]; s.busy != 0 || s.head != len(s.queue) {
+				t.Errorf("osd.%d: shard %d has %d busy threads, %d in its queue", o.id, i, s.busy,
+					len(s.queue)-s.head)
+			}
+		}
+		if o.kvBusy || len(o.kvWaiting) > 0 || o.backfills != 0 || o.stalled.Count() != 0 {
+			t.Errorf("osd.%d: commits %v %d, reservations %d, %d tasks wait", o.id, o.kvBusy,
+				len(o.kvWaiting), o.backfills, o.stalled.Count())
+		}
+	}
+}
+
+func TestOneReadTakesWhatItsPartsTake(t *testing.T) {
+	config := testConfig()
+	config.Reorder, config.Spread = 0, 0
+	c := build(t, config, 16)
+	start(t, c, "rand", 1, 60)
+	r := finish(t, c, 100*time.Second)
+	// A settling and a short seek, the transfer from the disk, two links, one after the other but for
+	// the client's, the OSD's and the client's own time.
+	bytes := float64(4 << 20)
+	fixed := bytes/150e6 + bytes/118e6 + 2*1e-4 + 0.008 + 0.01 + bytes*0.5e-9
+	least, most := fixed+0.4*0.0127, fixed+0.7*0.0127
+	if mean := r.Latency.Mean(); mean < least || mean > most {
+		t.Errorf("a read takes %.4f s, expected %.4f to %.4f", mean, least, most)
+	}
+	atRest(t, c)
+}
+
+func TestAWriteIsOnAllReplicas(t *testing.T) {
+	c := build(t, testConfig(), 0)
+	start(t, c, "write", 8, 5)
+	r := finish(t, c, 60*time.Second)
+	var stored, written int64
+	for _, o := range c.osds {
+		stored += o.stored
+		written += o.disk.Stats(c.k).BytesWritten
+	}
+	if want := 2 * r.Bytes; stored != want {
+		t.Errorf("%d bytes are stored of %d", stored, want)
+	}
+	if written < 2*r.Bytes {
+		t.Errorf("%d bytes were written for %d", written, 2*r.Bytes)
+	}
+	atRest(t, c)
+}
+
+func TestTheSameSeedGivesTheSameBits(t *testing.T) {
+	run := func(seed uint64) uint64 {
+		config := testConfig()
+		config.Seed = seed
+		c := build(t, config, 200)
+		c.SetLoad(2, true, 0)
+		c.SetLoad(3, true, 0.5)
+		c.Record()
+		start(t, c, "rand", 16, 6)
+		c.Advance(2 * time.Second)
+		c.Act([]Action{{Action: "SetPrimaryAffinity", OSD: 2, Value: 0.1}})
+		r := finish(t, c, 60*time.Second)
+		sum := fnv.New64a()
+		_, rows, _, _ := c.Samples()
+		fmt.Fprint(sum, r.Finished, r.Latency.Sum(), c.Events(), rows)
+		return sum.Sum64()
+	}
+	first := run(1)
+	if again := run(1); again != first {
+		t.Errorf("%x, then %x", first, again)
+	}
+	if run(2) == first {
+		t.Error("another seed gives the same")
+	}
+}
+
+func TestAHotspotSlowsItsNodeAndShows(t *testing.T) {
+	c := build(t, testConfig(), 400)
+	c.SetLoad(5, true, 0)
+	c.Record()
+	start(t, c, "rand", 16, 20)
+	finish(t, c, 60*time.Second)
+	hot, calm := c.osds[5], c.osds[0]
+	latency := func(o *osd) float64 { return o.readTime.Seconds() / float64(o.reads) }
+	if latency(hot) < 3*latency(calm) {
+		t.Errorf("reads take %.3f s on the hot node, %.3f s on a calm one", latency(hot), latency(calm))
+	}
+	if p := c.Pressure(5); p.Node.Seconds() < 0.95*c.Now().Seconds() {
+		t.Errorf("the hot node waits %.1f of %.1f s", p.Node.Seconds(), c.Now().Seconds())
+	}
+	if p := c.Pressure(0); p.Node.Seconds() > 0.2*c.Now().Seconds() {
+		t.Errorf("a calm node waits %.1f of %.1f s", p.Node.Seconds(), c.Now().Seconds())
+	}
+}
+
+func TestAnOfferedLoadTakesItsShareOfTheDisk(t *testing.T) {
+	for _, share := range []float64{0.1, 0.5, 0.75} {
+		c := build(t, testConfig(), 0)
+		c.SetLoad(1, true, share)
+		c.Advance(200 * time.Second)
+		busy := c.osds[1].disk.Stats(c.k).Busy.Seconds() / c.Now().Seconds()
+		if math.Abs(busy-share) > 0.05 {
+			t.Errorf("a load of %.2f keeps the disk busy %.3f of the time", share, busy)
+		}
+		c.SetLoad(1, false, 0)
+		c.Advance(c.Now() + time.Second)
+		if c.osds[1].disk.Stats(c.k).Queue != 0 {
+			t.Error("the load goes on")
+		}
+	}
+}
+
+func TestAffinityMovesReadsAwayAndStallsForAWhile(t *testing.T) {
+	c := build(t, testConfig(), 400)
+	start(t, c, "rand", 16, 30)
+	c.Advance(5 * time.Second)
+	effects := c.Act([]Action{{Action: "SetPrimaryAffinity", OSD: 1, Value: 0}})
+	if !effects[0].OK || c.Epoch() != 2 {
+		t.Fatalf("%+v, epoch %d", effects, c.Epoch())
+	}
+	c.until(c.Now()+10*time.Second, func() bool { return c.monitor.watched == 0 })
+	stall, known := c.Stall()
+	if !known || stall < 100*time.Millisecond || stall > 3*time.Second {
+		t.Errorf("a stall of %v, %v", stall, known)
+	}
+	before := c.osds[1].reads
+	finish(t, c, 60*time.Second)
+	if after := c.osds[1].reads; after-before > 8 || c.osds[1].primaries != 0 {
+		t.Errorf("osd.1 served %d reads more and leads %d PGs", after-before, c.osds[1].primaries)
+	}
+	if c.pgs[0].interval > 1 {
+		t.Error("a PG peered more than once")
+	}
+	atRest(t, c)
+}
+
+func TestAMovedReplicaIsCopiedWithinTheLimits(t *testing.T) {
+	c := build(t, testConfig(), 800)
+	pg := int32(9)
+	up := c.osdMap.of(pg)
+	target := int32(0)
+	for contains(up, target) {
+		target++
+	}
+	objects := c.pgs[pg].objects
+	effects := c.Act([]Action{{Action: "MoveReplica", PG: c.pgID(pg), Source: int(up[1]),
+		Target: int(target)}})
+	if !effects[0].OK || effects[0].Detail["bytes_moved"] != float64(c.pgs[pg].bytes) {
+		t.Fatalf("%+v", effects)
+	}
+	if contains(c.members(pg), target) || !contains(c.osdMap.of(pg), target) {
+		t.Fatalf("before the copy up is %v and acting %v", c.osdMap.of(pg), c.members(pg))
+	}
+	began := c.Now()
+	if !c.Settle(time.Hour) {
+		t.Fatal("it never ends")
+	}
+	if !contains(c.members(pg), target) || c.pgs[pg].hold != nil {
+		t.Errorf("after the copy acting is %v", c.members(pg))
+	}
+	least := time.Duration(objects-1) * 100 * time.Millisecond
+	if took := c.Now() - began; took < least || took > 3*least+10*time.Second {
+		t.Errorf("%d objects took %v", objects, took)
+	}
+	if got := c.mover.bytes; got != c.pgs[pg].bytes {
+		t.Errorf("%d bytes were copied of %d", got, c.pgs[pg].bytes)
+	}
+	atRest(t, c)
+}
+
+func TestStoredBytesFollowTheReplicas(t *testing.T) {
+	c := build(t, testConfig(), 800)
+	c.Act([]Action{{Action: "SetReweight", OSD: 3, Value: 0.3}})
+	c.Settle(time.Hour)
+	want := make([]int64, 8)
+	for pg := range int32(128) {
+		for _, osd := range c.members(pg) {
+			want[osd] += c.pgs[pg].bytes
+		}
+	}
+	for i, o := range c.osds {
+		if o.stored != want[i] {
+			t.Errorf("osd.%d stores %d bytes, its PGs have %d", i, o.stored, want[i])
+		}
+	}
+}
+
+func TestACrashIsSurvivedAndMended(t *testing.T) {
+	for _, op := range []string{"rand", "write"} {
+		c := build(t, testConfig(), 400)
+		start(t, c, op, 16, 30)
+		c.Advance(5 * time.Second)
+		if err := c.Break(Fault{Kind: "crash", OSD: 2}); err != nil {
+			t.Fatal(err)
+		}
+		c.Advance(10 * time.Second)
+		if c.osdMap.up[2] || c.osds[2].primaries != 0 {
+			t.Errorf("osd.2 is up %v and leads %d PGs", c.osdMap.up[2], c.osds[2].primaries)
+		}
+		if err := c.Break(Fault{Kind: "restart", OSD: 2}); err != nil {
+			t.Fatal(err)
+		}
+		r := finish(t, c, 200*time.Second)
+		if r.Finished < 100 {
+			t.Errorf("%s: %d operations", op, r.Finished)
+		}
+		if !c.Settle(time.Hour) || c.osds[2].primaries == 0 {
+			t.Errorf("%s: not mended", op)
+		}
+		atRest(t, c)
+	}
+}
+
+func TestAnOSDThatStaysDownIsMarkedOutAndItsDataCopied(t *testing.T) {
+	config := testConfig()
+	config.OutAfter = 5
+	c := build(t, config, 200)
+	if err := c.Break(Fault{Kind: "crash", OSD: 2}); err != nil {
+		t.Fatal(err)
+	}
+	c.Advance(10 * time.Minute)
+	for pg := range int32(128) {
+		if m := c.members(pg); len(m) != 2 || contains(m, 2) {
+			t.Fatalf("PG %x is on %v", pg, m)
+		}
+	}
+	atRest(t, c)
+}
+
+// Whatever happens to the map and the nodes meanwhile, no operation is lost and all comes to rest.
+func FuzzNothingIsLost(f *testing.F) {
+	for _, seed := range []uint64{0, 1, 2, 3, 4, 5, 61} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		random := sim.NewStream(seed, "fuzz")
+		config := testConfig()
+		config.Seed, config.PeeringCommit = seed, int(random.IntN(4))
+		config.OSDs, config.PGs, config.Size = 4+int(random.IntN(6)), 32, 1+int(random.IntN(3))
+		config.MinSize = 1
+		c := build(t, config, 100)
+		start(t, c, []string{"rand", "write", "seq"}[random.IntN(3)], 12, 30)
+		for range 40 {
+			c.Advance(c.Now() + sim.Seconds(random.Uniform()))
+			disturb(c, random)
+		}
+		for i := range c.osds {
+			for _, kind := range []string{"heal", "restart"} {
+				if err := c.Break(Fault{Kind: kind, OSD: i}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c.SetLoad(i, false, 0)
+			c.Act([]Action{{Action: "SetReweight", OSD: i, Value: 1}})
+		}
+		c.Act([]Action{{Action: "SetBalancer", Mode: "none"}})
+		for pg := range int32(config.PGs) { // one made while an OSD was down pins too few
+			c.Act([]Action{{Action: "ClearUpmap", PG: c.pgID(pg)}})
+		}
+		finish(t, c, 10*time.Minute)
+		if !c.Settle(2 * time.Hour) {
+			t.Errorf("not at rest: %d moves, %+v", c.mover.live, c.Save())
+		}
+		atRest(t, c)
+	})
+}
+
+// disturb does something random to a cluster.
+func disturb(c *Cluster, random *sim.Stream) {
+	osd, other := int(random.IntN(int64(c.cfg.OSDs))), int(random.IntN(int64(c.cfg.OSDs)))
+	pg := c.pgID(int32(random.IntN(int64(c.cfg.PGs))))
+	action := Action{
+		OSD: osd, Source: osd, Target: other, PG: pg, Value: random.Uniform(), Oload: 105,
+		MaxChange: 0.2, MaxOSDs: 4, Mode: "upmap",
+	}
+	switch random.IntN(12) {
+	case 0, 1:
+		action.Action = "SetPrimaryAffinity"
+	case 2:
+		action.Action = "SwapPrimary"
+	case 3:
+		action.Action = "MoveReplica"
+	case 4:
+		action.Action = "ClearUpmap"
+	case 5:
+		action.Action = "ReweightByUtilization"
+	case 6:
+		action.Action = "SetBalancer"
+	case 7:
+		c.SetLoad(osd, random.Bernoulli(0.5), float64(random.IntN(2))*0.5)
+		return
+	default:
+		kinds := []string{"crash", "restart", "cut", "heal", "slow", "delay"}
+		_ = c.Break(Fault{Kind: kinds[random.IntN(6)], OSD: osd, Factor: 1 + random.Uniform(),
+			Seconds: random.Uniform() / 100})
+		return
+	}
+	c.Act([]Action{action})
+}
