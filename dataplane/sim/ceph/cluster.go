@@ -33,7 +33,6 @@ type Cluster struct {
 	planned []plannedLoad
 	plan    uint32
 
-	fioRandom  sim.Stream
 	partRandom sim.Stream
 }
 
@@ -43,7 +42,6 @@ func New(cfg Config) (*Cluster, error) {
 		return nil, err
 	}
 	c := &Cluster{k: sim.New(), cfg: cfg}
-	c.fioRandom = *sim.NewStream(cfg.Seed, "ceph/fio")
 	c.partRandom = *sim.NewStream(cfg.Seed, "ceph/parts")
 	order := make([]int32, cfg.OSDs)
 	for i := range order {

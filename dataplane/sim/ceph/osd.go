@@ -72,6 +72,7 @@ func newOSD(c *Cluster, i int) *osd {
 		shards: make([]shard, c.cfg.Shards),
 		locks:  map[int32]*pgLock{},
 	}
+	o.fio.random = sim.StreamOf(c.cfg.Seed, "ceph/fio", uint64(i))
 	return o
 }
 

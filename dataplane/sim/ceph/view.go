@@ -68,7 +68,9 @@ func (c *Cluster) Pressure(i int) Pressure {
 }
 
 // Hot says whether fio runs on a node, and how many reads it has done there.
-func (c *Cluster) Hot(i int) (on bool, reads int64) { return c.osds[i].fio.on, c.osds[i].fio.done }
+func (c *Cluster) Hot(i int) (on bool, reads int64) {
+	return c.osds[i].fio.on, c.osds[i].fio.done()
+}
 
 // Saved is everything that a controller may change.
 type Saved struct {
