@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.simulated import SimulatedCeph
+from testbed.spec import TestbedSpec, load_spec
+
+SPECS = Path(__file__).resolve().parents[3] / "testbed" / "specs"
+Make = Callable[..., SimulatedCeph]
+
+
+@pytest.fixture(scope="session")
+def spec() -> TestbedSpec:
+    """The eight-node testbed's."""
+    return load_spec(SPECS / "dlr.yaml")
+
+
+@pytest.fixture
+def make(spec: TestbedSpec) -> Iterator[Make]:
+    """Makes modelled clusters (of the spec `on`) and closes them."""
+    with ExitStack() as stack:
+
+        def one(*, on: TestbedSpec = spec, objects: int = 0, **options: Any) -> SimulatedCeph:
+            ceph = stack.enter_context(SimulatedCeph(on, **options))
+            if objects:
+                ceph.prefill(objects, 4 * 2**20)
+            return ceph
+
+        yield one

@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from schemas.errors import StoreError, UserError
+from testbed.simulated import (
+    Benchmark,
+    BenchmarkResult,
+    ModelParameters,
+    SimulatedCeph,
+    load_parameters,
+)
+from testbed.simulated.parameters import osd_nodes
+from testbed.spec import TestbedSpec
+from testbed.stores.contract import (
+    HOT,
+    OSDS,
+    PGS,
+    PRESSURE,
+    ClearUpmap,
+    MoveReplica,
+    ReweightByUtilization,
+    SetBalancer,
+    SetPrimaryAffinity,
+    SwapPrimary,
+)
+
+Make = Callable[..., SimulatedCeph]
+EVERYTHING = frozenset({PRESSURE, OSDS, PGS, HOT})
+PLACEMENT = Path(__file__).resolve().parents[3] / "testbed" / "simulated" / "local-dlr.yaml"
+
+
+def resized(spec: TestbedSpec, osds: int, pgs: int) -> TestbedSpec:
+    """`spec` with another number of OSD nodes and PGs."""
+    data = spec.model_dump()
+    data["groups"][1]["count"] = osds
+    data["store"]["pools"][0]["pg_num"] = pgs
+    return TestbedSpec.model_validate(data)
+
+
+def test_a_new_cluster_is_at_rest(make: Make) -> None:
+    ceph = make()
+    seen = ceph.sense(EVERYTHING)
+    assert [osd.node for osd in seen.osds] == [f"osd{number}" for number in range(8)]
+    assert all(osd.up and osd.in_ and osd.primary_affinity == 1 for osd in seen.osds)
+    assert len(seen.pgs) == 128
+    assert all(pg.up == pg.acting and len(set(pg.up)) == 2 and not pg.upmap for pg in seen.pgs)
+    assert seen.hot == frozenset()
+    assert seen.signal == "io_pressure"
+    assert ceph.settle() and ceph.now_s == 0
+
+
+def test_the_local_testbeds_own_placement(make: Make) -> None:
+    """The primaries that every run of campaign dlr-quick has recorded there."""
+    ceph = make(parameters=load_parameters(PLACEMENT))
+    counts = Counter(pg.primary for pg in ceph.sense(EVERYTHING).pgs)
+    assert [counts[osd] for osd in range(8)] == [11, 21, 15, 18, 11, 21, 14, 17]
+    ceph.act([SetPrimaryAffinity(osd, 0.1) for osd in (1, 2, 4, 6)])
+    counts = Counter(pg.primary for pg in ceph.sense(EVERYTHING).pgs)
+    assert [counts[osd] for osd in range(8)] == [16, 8, 6, 28, 6, 30, 7, 27]
+
+
+def test_pressure_tells_the_disturbed_nodes(make: Make) -> None:
+    ceph = make()
+    ceph.start_disturbance([(0.0, {"osd2": None, "osd5": 0.25})])
+    ceph.advance(1)
+    ceph.sense(EVERYTHING)
+    ceph.advance(20)
+    seen = ceph.sense(EVERYTHING)
+    assert seen.interval_s == pytest.approx(20)
+    assert seen.hot == {2, 5}
+    assert seen.pressure[2] > 95
+    assert seen.pressure[5] == pytest.approx(25, abs=10)
+    assert all(seen.pressure[osd] < 1 for osd in (0, 1, 3, 4, 6, 7))
+    ceph.stop_disturbance()
+    ceph.advance(1)
+    ceph.sense(EVERYTHING)
+    ceph.advance(5)
+    assert max(ceph.sense(EVERYTHING).pressure.values()) < 1
+
+
+def test_a_move_counts_from_the_benchmarks_start(make: Make) -> None:
+    ceph = make(objects=100)
+    ceph.start_disturbance(
+        [(0.0, {"osd1": None, "osd2": None}), (5.0, {"osd2": None, "osd3": None})]
+    )
+    ceph.advance(3)
+    ceph.start_benchmark(Benchmark("rand", duration_s=10), in_s=2)
+    ceph.advance_to(9.9)
+    assert ceph.sense(EVERYTHING).hot == {1, 2}
+    ceph.advance_to(10.1)
+    assert ceph.sense(EVERYTHING).hot == {2, 3}
+    result = ceph.run_benchmark()
+    assert result.started_s == pytest.approx(5)
+    assert result.fio_reads["osd1"] > 0 < result.fio_reads["osd3"]
+    assert result.fio_reads["osd0"] == 0
+
+
+def test_a_benchmarks_numbers_agree(make: Make) -> None:
+    ceph = make(objects=200)
+    ceph.start_recorder()
+    ceph.start_benchmark(Benchmark("seq", duration_s=8))
+    result = ceph.run_benchmark()
+    assert ceph.benchmark_done
+    assert sum(second.operations for second in result.series) == result.operations
+    assert result.bytes == result.operations * 4 * 2**20
+    assert sum(count for _, _, count in result.histogram) == result.operations
+    assert 8 <= result.seconds < 10
+    assert result.series[-1].t_s == pytest.approx(result.seconds)
+    # Little's law: a closed loop of 16.
+    assert result.latency_mean_s is not None
+    assert result.iops * result.latency_mean_s == pytest.approx(16, rel=0.1)
+    assert result.latency_min_s is not None and result.latency_max_s is not None
+    median = result.quantile_s(0.5)
+    assert median is not None and result.latency_min_s < median < result.latency_max_s
+    metrics = {(sample.node, sample.metric) for sample in ceph.samples()}
+    for metric in ("pressure", "disk_read_mb_s", "disk_util", "disk_queue", "net_tx_mb_s", "hot"):
+        assert ("osd0", metric) in metrics
+    for metric in ("primary_affinity", "reweight", "primaries", "op_r_latency_s", "osd_pressure"):
+        assert ("osd.0", metric) in metrics
+    for metric in ("throughput_mb_s", "iops", "latency_s", "in_flight", "read_mb_s"):
+        assert ("client", metric) in metrics
+
+
+def _run(make: Make, seed: int) -> tuple[BenchmarkResult, list[object]]:
+    ceph = make(objects=200, seed=seed)
+    ceph.start_disturbance([(0.0, {"osd1": None})])
+    ceph.start_recorder()
+    ceph.start_benchmark(Benchmark("rand", duration_s=5))
+    ceph.act([SetPrimaryAffinity(1, 0.2)])
+    return ceph.run_benchmark(), list(ceph.samples())
+
+
+def test_the_same_seed_gives_the_same_run(make: Make) -> None:
+    assert _run(make, 3) == _run(make, 3)
+    assert _run(make, 3) != _run(make, 4)
+
+
+def test_changes_and_what_is_refused(make: Make) -> None:
+    ceph = make(objects=100)
+    pg = ceph.sense(EVERYTHING).pgs[7]
+    first, second = pg.up
+    effects = ceph.act([SwapPrimary(pg.id, second)])
+    assert effects[0].ok and effects[0].detail["epochs"] == 1 and effects[0].detail["stall_s"] > 0
+    swapped = ceph.sense(EVERYTHING).pgs[7]
+    assert swapped.up == (second, first) and swapped.upmap
+    assert ceph.act([ClearUpmap(pg.id)])[0].ok
+    assert ceph.sense(EVERYTHING).pgs[7] == pg
+    outside = next(osd for osd in range(8) if osd not in pg.up)
+    refused = ceph.act(
+        [
+            SetPrimaryAffinity(8, 0.5),
+            SetPrimaryAffinity(1, 1.5),
+            SetPrimaryAffinity(1, float(1)),
+            SwapPrimary(pg.id, outside),
+            SwapPrimary("9.0", 0),
+            MoveReplica(pg.id, outside, first),
+            SetBalancer("crush-compat"),
+        ]
+    )
+    assert [effect.ok for effect in refused] == [False, False, True, False, False, False, False]
+    assert all(effect.message for effect in refused)
+
+
+def test_a_moved_replica_is_copied(make: Make) -> None:
+    ceph = make(objects=400)
+    pg = ceph.sense(EVERYTHING).pgs[0]
+    target = next(osd for osd in range(8) if osd not in pg.up)
+    effect = ceph.act([MoveReplica(pg.id, pg.up[1], target)])[0]
+    assert effect.ok and effect.detail["bytes_moved"] == pg.bytes > 0
+    moving = ceph.sense(EVERYTHING).pgs[0]
+    assert moving.up == (pg.up[0], target) and moving.acting == pg.up
+    assert ceph.settle()
+    assert ceph.sense(EVERYTHING).pgs[0].acting == (pg.up[0], target)
+
+
+def test_what_was_saved_is_put_back(make: Make) -> None:
+    ceph = make(objects=1433)
+    before = ceph.sense(EVERYTHING).pgs
+    saved = json.loads(json.dumps(ceph.save()))
+    ceph.act([SetPrimaryAffinity(osd, 0.3) for osd in range(4)])
+    ceph.act([SwapPrimary(pg.id, pg.up[1]) for pg in before[:20]])
+    effect = ceph.act([ReweightByUtilization(101, 0.2, 4)])[0]
+    assert effect.ok and effect.detail["weights_changed"] > 0 < effect.detail["bytes_moved"]
+    ceph.act([SetBalancer("upmap")])
+    effects = ceph.restore(saved)
+    assert effects and all(effect.ok and effect.message for effect in effects)
+    assert ceph.save() == saved
+    assert ceph.restore(saved) == []
+    assert ceph.settle()
+    assert [pg.up for pg in ceph.sense(EVERYTHING).pgs] == [pg.up for pg in before]
+    with pytest.raises(StoreError, match="not saved by this version"):
+        ceph.restore({"version": 0})
+
+
+@pytest.mark.parametrize("signal", ["osd", "op_r_latency"])
+def test_the_other_signals(make: Make, signal: str) -> None:
+    ceph = make(objects=400, signal=signal)
+    ceph.start_disturbance([(0.0, {"osd1": None, "osd5": None})])
+    ceph.start_benchmark(Benchmark("rand", duration_s=30))
+    ceph.advance(5)
+    ceph.sense(EVERYTHING)
+    ceph.advance(20)
+    pressure = ceph.sense(EVERYTHING).pressure
+    calm = [value for osd, value in pressure.items() if osd not in (1, 5)]
+    assert min(pressure[1], pressure[5]) > max(50.0 if signal == "op_r_latency" else 20.0, *calm)
+
+
+def test_a_crash_is_survived(make: Make) -> None:
+    ceph = make(objects=200)
+    ceph.start_benchmark(Benchmark("rand", duration_s=20))
+    ceph.advance(2)
+    ceph.fault("crash", "osd3")
+    ceph.advance(5)
+    seen = ceph.sense(EVERYTHING)
+    assert not seen.osds[3].up
+    assert all(3 not in pg.acting for pg in seen.pgs)
+    ceph.fault("restart", "osd3")
+    assert ceph.run_benchmark().operations > 100
+    assert ceph.settle()
+    assert ceph.sense(EVERYTHING).osds[3].up
+
+
+def test_many_nodes_are_recorded_as_two_groups(make: Make, spec: TestbedSpec) -> None:
+    ceph = make(on=resized(spec, 80, 512), objects=400, parameters=ModelParameters(detail_nodes=20))
+    ceph.start_disturbance([(0.0, {f"osd{number}": None for number in range(10)})])
+    ceph.start_recorder()
+    ceph.advance(5)
+    last = {(s.node, s.metric): s.value for s in ceph.samples() if s.t_s > 4}
+    assert {node for node, _ in last} == {"hot", "calm", "client"}
+    assert last[("hot", "pressure")] > 90 and last[("calm", "pressure")] < 5
+
+
+def test_a_spec_that_cannot_be_simulated(make: Make, spec: TestbedSpec) -> None:
+    data = spec.model_dump()
+    data["store"] = None
+    with pytest.raises(UserError, match="only a Ceph"):
+        make(on=TestbedSpec.model_validate(data))
+    two = spec.model_dump()
+    two["groups"] = [*two["groups"], {**two["groups"][1], "name": "ssd"}]
+    with pytest.raises(UserError, match="2 groups have the role osd"):
+        make(on=TestbedSpec.model_validate(two))
+    with pytest.raises(UserError, match="no OSD node 'osd9'"):
+        make().start_disturbance([(0.0, {"osd9": None})])
+    with pytest.raises(UserError, match="above 0 to 1"):
+        make().start_disturbance([(0.0, {"osd1": -1.0})])
+    assert osd_nodes(spec)[-1] == "osd7"
+
+
+def test_bad_requests_are_one_sentence(make: Make) -> None:
+    ceph = make()
+    with pytest.raises(StoreError, match="fill in objects"):
+        ceph.start_benchmark(Benchmark("rand"))
+    with pytest.raises(StoreError, match=r"take .* bytes"):
+        ceph.prefill(10**6, 4 * 2**20)
+    with pytest.raises(StoreError, match="duration"):
+        ceph.start_benchmark(Benchmark("write", duration_s=-1))
+    with pytest.raises(StoreError, match="cannot sense"):
+        ceph.sense(frozenset({"smell"}))
+    assert ceph.sense(EVERYTHING).osds  # it is alive after all of them
