@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,30 +51,56 @@ def in_order(controllers: Sequence[str]) -> list[str]:
     return known + sorted(set(controllers) - set(known))
 
 
+_MARK_INCHES = 0.24  # the strip below a marked figure
+_MARK: ContextVar[str | None] = ContextVar("mark", default=None)
+
+
+@contextmanager
+def marked(text: str | None) -> Iterator[None]:
+    """Every figure saved within it carries `text` in its corner: ``simulated``, say."""
+    token = _MARK.set(text)
+    try:
+        yield
+    finally:
+        _MARK.reset(token)
+
+
 @contextmanager
 def figure(
     rows: int = 1, columns: int = 1, *, width: float = 6.4, height: float = 3.8
 ) -> Iterator[tuple[Figure, list[Axes]]]:
-    """A styled figure with `rows` x `columns` axes (row by row); closed on leaving."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
+    """A styled figure with `rows` x `columns` axes (row by row). It is none of pyplot's, so that
+    drawing a report in a notebook leaves the notebook's own figures alone."""
     import seaborn as sns
+    from matplotlib.figure import Figure
 
     with sns.axes_style("whitegrid"), sns.plotting_context("paper", font_scale=1.05):
-        drawn, axes = plt.subplots(
-            rows, columns, figsize=(width, height), squeeze=False, layout="constrained"
-        )
-        try:
-            yield drawn, list(axes.flat)
-        finally:
-            plt.close(drawn)
+        drawn = Figure(figsize=(width, height), layout="constrained")
+        axes = drawn.subplots(rows, columns, squeeze=False)
+        yield drawn, list(axes.flat)
 
 
 def save(drawn: Figure, folder: Path, name: str) -> Path:
     """Write `name`.png (160 dpi) and `name`.pdf; returns the PNG's path."""
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
     folder.mkdir(parents=True, exist_ok=True)
+    mark = _MARK.get()
+    if mark is not None:
+        engine = drawn.get_layout_engine()
+        strip = _MARK_INCHES / drawn.get_figheight()
+        if isinstance(engine, ConstrainedLayoutEngine):
+            engine.set(rect=(0, strip, 1, 1 - strip))
+        drawn.text(
+            0.99,
+            strip / 2,
+            mark,
+            ha="right",
+            va="center",
+            fontsize="small",
+            color="white",
+            bbox={"facecolor": "#882255", "edgecolor": "none", "boxstyle": "round,pad=0.25"},
+        )
     png = folder / f"{name}.png"
     drawn.savefig(png, dpi=160)
     drawn.savefig(folder / f"{name}.pdf", metadata={"CreationDate": None})

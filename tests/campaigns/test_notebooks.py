@@ -32,7 +32,7 @@ ENGINE_PARAMETERS = {"seed", "block", "time_scale", "ground", "testbed", "run_fo
 
 def test_there_are_notebooks_and_each_has_its_pair() -> None:
     names = {path.stem for path in NOTEBOOKS}
-    assert names >= {"tour", "dlr_experiment", "dlr_figures"}
+    assert names >= {"tour", "dlr_experiment", "dlr_figures", "compare_controllers"}
     assert {path.stem for path in (ROOT / "notebooks").glob("*.py")} == names
 
 
@@ -159,6 +159,38 @@ def test_the_figures_notebook_draws_from_runs(
     shown = json.dumps([cell.get("outputs", []) for cell in executed.cells])
     assert "image/png" in shown
     assert "verdict" in shown
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_student_is_walked_from_a_policy_to_its_claims(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import papermill
+
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    executed = papermill.execute_notebook(
+        str(ROOT / "notebooks" / "compare_controllers.ipynb"),
+        str(tmp_path / "out.ipynb"),
+        parameters={"name": "mine-alone", "duration_s": 90.0},
+        kernel_name="python3",
+        progress_bar=False,
+        cwd=str(tmp_path),
+    )
+    code = [cell for cell in executed.cells if cell.cell_type == "code"]
+    assert all(cell.execution_count for cell in code)
+    shown = json.dumps([cell.get("outputs", []) for cell in executed.cells])
+    assert shown.count("image/png") == 2  # the ranking, and a run's throughput
+    assert "mine-alone raises random read IOPS against default" in shown
+    assert "9 of 9 runs" in shown
+    assert "simulated" in shown
+    # What the student wrote is where it was said, with its test beside it.
+    assert (tmp_path / "my-controllers" / "mine_alone" / "policy.py").is_file()
+    assert (tmp_path / "my-controllers" / "test_mine_alone.py").is_file()
+    results = tmp_path / "artifacts" / "compare-sim"
+    claims = json.loads((results / "claims.json").read_text())
+    assert {claim["ground"] for claim in claims} == {"sim"}
+    assert len(list(results.glob("*/attempt-1/journal.jsonl"))) == 9
 
 
 @pytest.mark.local
