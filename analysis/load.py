@@ -18,6 +18,9 @@ from pydantic import ValidationError
 from schemas.errors import UserError
 from schemas.run import OpSummary, Run, Summary
 
+SIM = "sim"
+"""The ground on which everything is simulated."""
+
 
 @dataclass(frozen=True)
 class LoadedRun:
@@ -72,6 +75,20 @@ def _current(campaign: Path) -> frozenset[str] | None:
         return frozenset(str(cell["run_id"]) for cell in plan["cells"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def ground_of(campaign: Path) -> str | None:
+    """The ground of a campaign's runs: a campaign folder has one. None where nothing tells."""
+    try:
+        return str(json.loads((campaign / "campaign.json").read_bytes())["campaign"]["ground"])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    for record in campaign.glob("*/attempt-*/run.json"):
+        try:
+            return Run.model_validate_json(record.read_bytes()).ground
+        except (OSError, ValidationError):
+            continue
+    return None
 
 
 def load_campaign(campaign: Path, only: Collection[str] | None = None) -> Attempts:

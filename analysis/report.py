@@ -15,9 +15,10 @@ from pathlib import Path
 
 import pandas as pd
 
+from analysis import style
 from analysis.claims import NOTE_SEPARATOR, Evidence, evaluate
 from analysis.figures import Drawn, FigureEntry, Missing
-from analysis.load import Attempts, LoadedRun, load_campaign, table
+from analysis.load import SIM, Attempts, LoadedRun, ground_of, load_campaign, table
 from analysis.papers import Paper, paper
 from schemas.claim import ClaimResult
 from schemas.errors import UserError
@@ -45,32 +46,85 @@ class Report:
         )
 
 
-def _campaign_folders(artifacts: Path, name: str) -> tuple[Paper, list[Path], Path]:
+def _campaign_folders(
+    artifacts: Path, name: str, ground: str | None
+) -> tuple[Paper, list[Path], Path]:
     """Which campaigns feed the report `name`: a campaign's own name, or a paper's short name for
-    all its campaigns."""
+    all its campaigns on one ground; and where the report goes."""
     short, _, profile = name.partition("-")
     chosen = paper(short)
-    if profile:
+    if profile and (profile != SIM or _has_runs(artifacts / name)):
+        if ground not in (None, ground_of(artifacts / name)):
+            raise UserError(f"{artifacts / name}: its runs are not of ground {ground}.")
         return chosen, [artifacts / name], artifacts / name
-    found = sorted(p for p in artifacts.glob(f"{short}-*") if any(p.glob("*/attempt-*/run.json")))
+    found = {
+        folder: ground_of(folder)
+        for folder in sorted(artifacts.glob(f"{short}-*"))
+        if _has_runs(folder)
+    }
     if not found:
         raise UserError(
             f"{artifacts}: no runs of {short} there; run a campaign first, "
             f"for example: hotbed run {short}-quick."
         )
-    return chosen, found, artifacts / short
+    wanted = _one_ground(artifacts, short, set(found.values()), profile or ground)
+    folders = [folder for folder, its in found.items() if its == wanted]
+    alone = set(found.values()) <= {wanted, SIM} and wanted != SIM
+    return chosen, folders, artifacts / (short if alone else f"{short}-{wanted}")
+
+
+def _has_runs(folder: Path) -> bool:
+    return any(folder.glob("*/attempt-*/run.json"))
+
+
+def _one_ground(
+    artifacts: Path, short: str, there: set[str | None], wanted: str | None
+) -> str | None:
+    """The ground of a report over several campaigns. Evidence of different grounds is never
+    pooled; what was measured goes before what was simulated."""
+    if wanted is not None:
+        if wanted not in there:
+            known = ", ".join(sorted(str(ground) for ground in there))
+            raise UserError(
+                f"{artifacts}: no runs of {short} on ground {wanted} there, only on {known}."
+            )
+        return wanted
+    real = there - {SIM}
+    if len(real) > 1:
+        known = ", ".join(sorted(str(ground) for ground in there))
+        raise UserError(
+            f"{artifacts}: runs of {short} on several grounds ({known}), which are never pooled: "
+            "name one with --ground."
+        )
+    return next(iter(real or there))
 
 
 def load_evidence(folders: Sequence[Path]) -> tuple[Evidence, list[tuple[str, Attempts]]]:
-    """Runs of several campaigns as one evidence, and each campaign's attempts."""
+    """Runs of several campaigns as one evidence, and each campaign's attempts.
+
+    Raises:
+        UserError: a folder is missing, or the runs are of several grounds.
+    """
     loaded = [(folder.name, load_campaign(folder)) for folder in folders]
     runs: list[LoadedRun] = [run for _, attempts in loaded for run in attempts.runs]
+    grounds = sorted({run.run.ground for run in runs})
+    if len(grounds) > 1:
+        raise UserError(
+            f"{folders[0]}: the runs are of several grounds ({', '.join(grounds)}), and those are "
+            "never pooled: keep them in folders of their own."
+        )
     return Evidence(table(runs), runs), loaded
+
+
+def is_simulated(evidence: Evidence) -> bool:
+    """Whether the runs are of ground sim."""
+    return any(run.run.ground == SIM for run in evidence.runs)
 
 
 def draw(entry: FigureEntry, evidence: Evidence, folder: Path, prefix: str) -> Drawn:
     """Draw one figure or say what is missing."""
-    made = entry.draw(evidence, folder, f"{prefix}-fig{entry.id}")
+    with style.marked("simulated" if is_simulated(evidence) else None):
+        made = entry.draw(evidence, folder, f"{prefix}-fig{entry.id}")
     if isinstance(made, Missing):
         return Drawn(entry, None, made.runs)
     return Drawn(entry, made, None)
@@ -87,19 +141,22 @@ def build(
     name: str = "dlr",
     *,
     only: str | None = None,
+    ground: str | None = None,
     progress: Progress = lambda phase, share: None,
 ) -> Report:
-    """Make the report `name`: a campaign such as ``dlr-quick``, or ``dlr`` for all its campaigns.
+    """Make the report `name`: a campaign such as ``dlr-quick``, or ``dlr`` for all its campaigns
+    on one ground. Those on ground sim have a report of their own, ``dlr-sim``.
 
     Args:
         artifacts: the folder of campaigns.
         only: draw this figure alone (its id, or a number for all its parts).
+        ground: which one, where there are several.
         progress: told of each figure.
 
     Raises:
         UserError: no such paper, campaign or figure, or no run in it.
     """
-    chosen, folders, target = _campaign_folders(artifacts, name)
+    chosen, folders, target = _campaign_folders(artifacts, name, ground)
     evidence, loaded = load_evidence(folders)
     if not evidence.runs:
         raise UserError(f"{folders[0]}: no finished run there; see hotbed run {name} --dry-run.")
@@ -158,6 +215,7 @@ def _page(
         claims=claims,
         campaigns=loaded,
         facts=_facts(evidence),
+        simulated=is_simulated(evidence),
         stated=[claim for claim in claims if claim.paper_value is not None],
         others=[claim for claim in claims if claim.paper_value is None],
     )

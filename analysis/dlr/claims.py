@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from analysis.claims import Claim, Evidence, Measured, NotRun
 from analysis.dlr.compare import OPS, compare, effect_of, sweep
+from analysis.load import SIM
 from analysis.stats import correlation, mean
 
 Cells = Mapping[str, object]
@@ -167,6 +168,8 @@ def _overhead(evidence: Evidence) -> Measured | NotRun:
     needed = ["controller_sense_s", "controller_decide_s", "controller_act_s"]
     if rows.empty or not set(needed) <= set(rows.columns):
         return NotRun("no journal of a DLR run")
+    if (rows["ground"] == SIM).any():
+        return NotRun("on virtual time no time passes while a controller senses and decides")
     times = rows[needed].sum(axis=1).dropna()
     if times.empty:
         return NotRun("no journal of a DLR run")

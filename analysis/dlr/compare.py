@@ -51,7 +51,7 @@ def metric_of(op: str, what: str) -> str:
     return "iops" if op == "rand" else "throughput_mb_s"
 
 
-_PAIR = ["campaign", "block"]
+_PAIR = ["ground", "campaign", "block"]
 
 
 def paired(treated: pd.DataFrame, baseline: pd.DataFrame, metric: str) -> pd.DataFrame:

@@ -23,10 +23,17 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def report(
         name: Annotated[
-            str, typer.Argument(help="A paper (dlr: all its campaigns) or a campaign (dlr-quick).")
+            str,
+            typer.Argument(
+                help="A paper (dlr: all its campaigns on a real ground; dlr-sim: the simulated "
+                "ones) or a campaign (dlr-quick)."
+            ),
         ],
         figure: Annotated[
             str | None, typer.Option(help="Draw this figure alone, such as 6a or 6.")
+        ] = None,
+        ground: Annotated[
+            str | None, typer.Option(help="The ground of the runs, where there are several.")
         ] = None,
         artifacts: Annotated[Path, typer.Option(help="Where the runs are.")] = Path("artifacts"),
         as_json: JsonFlag = False,
@@ -34,7 +41,7 @@ def register(app: typer.Typer) -> None:
         """Regenerate a paper's figures with a verdict on every claim."""
         from analysis.report import build
 
-        made = build(artifacts, name, only=figure)
+        made = build(artifacts, name, only=figure, ground=ground)
         facts = {
             "report": made.path,
             "claims_json": made.claims_path,

@@ -1,0 +1,366 @@
+"""How far the model is from real runs: cells that ran on both grounds with the same seed.
+
+The same seed means the same hot nodes and moves, so a cell's error is told from pairs of runs: the
+geometric mean of simulated/measured, minus 1, with a t interval on the log-ratios over seeds. That
+is a test of the model and supports no claim about controllers: evidence of the two grounds is never
+paired or pooled for those (analysis/report.py). No run folder is changed.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from analysis.dlr.compare import OP_NAMES, OPS, metric_of
+from analysis.load import SIM, LoadedRun, ground_of, load_campaign
+from analysis.stats import Estimate, mean, ratio
+from analysis.style import in_order
+from schemas.errors import UserError
+
+SCENARIOS = {"heterogeneity": "6", "interference": "8"}
+"""The paper's figures of controllers, by scenario."""
+
+_UNITS = {"throughput_mb_s": "MB/s", "iops": "IOPS", "latency_s": "s"}
+BASELINE = "default"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell on both grounds, over the seeds that both have run.
+
+    Attributes:
+        setting: what else differs from the paper's setting, in words; empty for the paper's.
+        measured, simulated: means over runs with intervals, in the metric's unit.
+        error: relative, simulated/measured - 1.
+        effect_measured, effect_simulated: ratio to default Ceph of the same seeds; None for
+            default itself and where no seed has both.
+    """
+
+    scenario: str
+    op: str
+    controller: str
+    setting: str
+    metric: str
+    measured: Estimate
+    simulated: Estimate
+    error: Estimate
+    effect_measured: Estimate | None = None
+    effect_simulated: Estimate | None = None
+
+    @property
+    def unit(self) -> str:
+        """The metric's unit."""
+        return _UNITS[self.metric]
+
+    @property
+    def word(self) -> str:
+        """Whether a difference between model and measurement is shown."""
+        if math.isnan(self.error.low):
+            return "one pair: no interval"
+        if self.error.low <= 0 <= self.error.high:
+            return "no difference shown"
+        return "model too high" if self.error.value > 0 else "model too low"
+
+    @property
+    def agreement(self) -> str:
+        """Whether both grounds tell the controller's effect on throughput the same way."""
+        if self.effect_measured is None or self.effect_simulated is None:
+            return ""
+        signs = [_sign(effect) for effect in (self.effect_measured, self.effect_simulated)]
+        if 0 in signs:
+            return "cannot tell"
+        return "same direction" if signs[0] == signs[1] else "opposite"
+
+
+def _sign(effect: Estimate) -> int:
+    """1 or -1 where the interval excludes no effect, else 0."""
+    if math.isnan(effect.low) or effect.low <= 1 <= effect.high:
+        return 0
+    return 1 if effect.value > 1 else -1
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Every cell of both grounds; `folder` holds figures and tables once written."""
+
+    real: str
+    cells: tuple[Cell, ...]
+    pairs: int
+    figures: tuple[Path, ...] = ()
+    folder: Path | None = None
+
+    @property
+    def sentence(self) -> str:
+        """What it comes to."""
+        told = [c for c in self.cells if c.metric != "latency_s" and not c.setting]
+        if not told:
+            return f"no cell of figures 6 and 8 ran on both {self.real} and sim with one seed."
+        errors = sorted(abs(c.error.value) for c in told)
+        agreeing = [c.agreement for c in told if c.agreement]
+        return (
+            f"{len(told)} cells in the paper's setting over {self.pairs} pairs of runs: the model's"
+            f" throughput is off by {errors[len(errors) // 2]:.0%} in the median and "
+            f"{errors[-1]:.0%} at most; of {len(agreeing)} effects of controllers "
+            f"{agreeing.count('same direction')} point the same way, "
+            f"{agreeing.count('opposite')} the opposite way, "
+            f"{agreeing.count('cannot tell')} cannot be told."
+        )
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row a cell and metric, for tables and programs."""
+        return [
+            {
+                "scenario": c.scenario,
+                "op": c.op,
+                "controller": c.controller,
+                "setting": c.setting,
+                "metric": c.metric,
+                "n": c.error.n,
+                self.real: c.measured.value,
+                "simulated": c.simulated.value,
+                "error": c.error.value,
+                "error_low": _finite(c.error.low),
+                "error_high": _finite(c.error.high),
+                "finding": c.word,
+                f"effect_{self.real}": c.effect_measured and c.effect_measured.value,
+                "effect_simulated": c.effect_simulated and c.effect_simulated.value,
+                "effects": c.agreement,
+            }
+            for c in self.cells
+        ]
+
+    def markdown(self) -> str:
+        """The table for a document: throughput, and latency beside it."""
+        lines = [
+            f"| scenario | operation | controller | n | {self.real} | simulated | error "
+            "[95 % interval] | of latency | effect "
+            f"{self.real} / simulated |",
+            "|---|---|---|---|---|---|---|---|---|",
+        ]
+        latency = {_key(c): c for c in self.cells if c.metric == "latency_s"}
+        for c in self.cells:
+            if c.metric == "latency_s":
+                continue
+            beside = latency.get(_key(c))
+            effects = ""
+            if c.effect_measured is not None and c.effect_simulated is not None:
+                effects = (
+                    f"{c.effect_measured.value:.2f} / {c.effect_simulated.value:.2f}, {c.agreement}"
+                )
+            name = f"{c.controller} ({c.setting})" if c.setting else c.controller
+            lines.append(
+                f"| {c.scenario} | {OP_NAMES[c.op]} | {name} | {c.error.n} | "
+                f"{c.measured.value:.1f} {c.unit} | {c.simulated.value:.1f} | "
+                f"{error_text(c.error)} | {'' if beside is None else error_text(beside.error)} | "
+                f"{effects} |"
+            )
+        return "\n".join(lines) + "\n"
+
+    def _repr_html_(self) -> str:
+        import pandas as pd
+
+        frame = pd.DataFrame(self.rows())
+        return f"<p>{self.sentence}</p>" + str(
+            frame.to_html(index=False, float_format="{:.3g}".format)
+        )
+
+
+def error_text(error: Estimate) -> str:
+    """``+12 % [-3, +29]``."""
+    text = f"{100 * error.value:+.0f} %"
+    if math.isnan(error.low):
+        return text
+    return f"{text} [{100 * error.low:+.0f}, {100 * error.high:+.0f}]"
+
+
+def validate(artifacts: Sequence[Path], *, real: str = "local") -> Validation:
+    """Compare every cell that the folders hold of both grounds.
+
+    Args:
+        artifacts: folders of campaigns; each campaign tells its ground.
+        real: the ground that the model is held against.
+
+    Raises:
+        UserError: there is nothing of one of the grounds, or no cell of both with one seed.
+    """
+    found: dict[str, list[LoadedRun]] = {real: [], SIM: []}
+    for folder in artifacts:
+        if not folder.is_dir():
+            raise UserError(f"{folder}: there is no such folder of campaigns.")
+        for campaign in sorted(path for path in folder.iterdir() if path.is_dir()):
+            ground = ground_of(campaign)
+            if ground in found:
+                found[ground] += load_campaign(campaign).runs
+    for ground, runs in found.items():
+        if not runs:
+            raise UserError(
+                f"{', '.join(map(str, artifacts))}: no finished run of ground {ground} there: run "
+                f"the same campaign on {real} and with --ground sim."
+            )
+    pairs = _pairs(found[real], found[SIM])
+    if not pairs:
+        raise UserError(
+            f"no cell ran on both {real} and sim with the same parameters and seed: run the same "
+            "campaign on both."
+        )
+    return Validation(real, tuple(_cells(pairs)), len(pairs))
+
+
+def build(artifacts: Sequence[Path], out: Path, *, real: str = "local") -> Validation:
+    """`validate`, then write figures, validation.md, .csv and .json into `out`."""
+    from analysis.validation_figure import draw
+
+    made = validate(artifacts, real=real)
+    out.mkdir(parents=True, exist_ok=True)
+    drawn = [draw(made, scenario, out) for scenario in SCENARIOS]
+    rows = made.rows()
+    table = io.StringIO()
+    writer = csv.DictWriter(table, fieldnames=list(rows[0]))
+    writer.writeheader()
+    writer.writerows(rows)
+    (out / "validation.csv").write_text(table.getvalue())
+    (out / "validation.md").write_text(f"{made.sentence}\n\n{made.markdown()}")
+    body = {"sentence": made.sentence, "cells": rows}
+    (out / "validation.json").write_text(json.dumps(body, indent=1) + "\n")
+    figures = tuple(path for path in drawn if path is not None)
+    return Validation(made.real, made.cells, made.pairs, figures, out)
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """The means of a cell's runs of one seed on both grounds."""
+
+    parameters: dict[str, Any]
+    seed: int
+    measured: dict[str, float]
+    simulated: dict[str, float]
+
+
+def _pairs(real: Iterable[LoadedRun], simulated: Iterable[LoadedRun]) -> list[_Pair]:
+    sides = [_by_cell(runs) for runs in (real, simulated)]
+    return [
+        _Pair(runs[0].run.parameters, runs[0].run.seed, _means(runs), _means(sides[1][key]))
+        for key, runs in sorted(sides[0].items())
+        if key in sides[1]
+    ]
+
+
+def _by_cell(runs: Iterable[LoadedRun]) -> dict[str, list[LoadedRun]]:
+    """Runs by everything that makes them the same experiment."""
+    found: dict[str, list[LoadedRun]] = {}
+    for loaded in runs:
+        run = loaded.run
+        same = [run.parameters, run.seed, round(run.time_scale, 9), run.osd_count]
+        found.setdefault(json.dumps(same, sort_keys=True), []).append(loaded)
+    return found
+
+
+def _means(runs: Sequence[LoadedRun]) -> dict[str, float]:
+    wholes = [
+        summary
+        for loaded in runs
+        for summary in loaded.summary.whole
+        if summary.op == loaded.run.parameters["op"]
+    ]
+    columns = {
+        "throughput_mb_s": [summary.throughput_mb_s for summary in wholes],
+        "iops": [summary.iops for summary in wholes],
+        "latency_s": [summary.latency_mean_s for summary in wholes],
+    }
+    return {
+        name: fmean(value for value in values if value is not None)
+        for name, values in columns.items()
+        if any(values)
+    }
+
+
+def _cells(pairs: Sequence[_Pair]) -> Iterable[Cell]:
+    groups: dict[tuple[str, str, str, str], list[_Pair]] = {}
+    for pair in pairs:
+        groups.setdefault(_place(pair), []).append(pair)
+    controllers = in_order(list({key[3] for key in groups}))
+    order = sorted(groups, key=lambda k: (k[0], k[2], OPS.index(k[1]), controllers.index(k[3])))
+    for key in order:
+        scenario, op, setting, controller = key
+        base = groups.get((scenario, op, setting, BASELINE), [])
+        for metric in (metric_of(op, "throughput"), "latency_s"):
+            mine = [p for p in groups[key] if metric in p.measured and metric in p.simulated]
+            if not mine:
+                continue
+            measured = [p.measured[metric] for p in mine]
+            simulated = [p.simulated[metric] for p in mine]
+            effects = (
+                (None, None)
+                if controller == BASELINE or metric == "latency_s"
+                else _effects(mine, base, metric)
+            )
+            yield Cell(
+                scenario,
+                op,
+                controller,
+                setting,
+                metric,
+                mean(measured),
+                mean(simulated),
+                ratio(simulated, measured).map(lambda value: value - 1),
+                *effects,
+            )
+
+
+def _place(pair: _Pair) -> tuple[str, str, str, str]:
+    p = pair.parameters
+    return str(p["scenario"]), str(p["op"]), _setting(p), str(p["controller"])
+
+
+def _key(cell: Cell) -> tuple[str, str, str, str]:
+    return cell.scenario, cell.op, cell.setting, cell.controller
+
+
+def _setting(parameters: dict[str, Any]) -> str:
+    """What differs from the paper's setting, in words. Durations do not make another cell: each
+    pair has the same one on both grounds."""
+    parts = []
+    if parameters.get("object_size") != 4 * 2**20:
+        parts.append(f"{int(parameters['object_size']) // 1024} KiB")
+    if parameters.get("concurrency") != 16:
+        parts.append(f"{parameters['concurrency']} in flight")
+    if parameters.get("signal") != "node":
+        parts.append(f"signal {parameters['signal']}")
+    for name in ("mix", "spread"):
+        if parameters.get(name) is not None:
+            parts.append(f"{name} {parameters[name]}")
+    if parameters.get("hot_nodes") != 4:
+        parts.append(f"{parameters['hot_nodes']} hot nodes")
+    given = parameters.get("controller_parameters") or {}
+    parts += [f"{name} {value}" for name, value in sorted(given.items())]
+    return ", ".join(parts)
+
+
+def _effects(
+    mine: Sequence[_Pair], base: Sequence[_Pair], metric: str
+) -> tuple[Estimate | None, Estimate | None]:
+    """The controller's ratio to default Ceph on each ground, over the same seeds."""
+    baseline = {_block(pair): pair for pair in base if metric in pair.measured}
+    both = [(pair, baseline[_block(pair)]) for pair in mine if _block(pair) in baseline]
+    if not both:
+        return None, None
+    return (
+        ratio([p.measured[metric] for p, _ in both], [b.measured[metric] for _, b in both]),
+        ratio([p.simulated[metric] for p, _ in both], [b.simulated[metric] for _, b in both]),
+    )
+
+
+def _block(pair: _Pair) -> tuple[int, str]:
+    rest = {k: v for k, v in pair.parameters.items() if not k.startswith("controller")}
+    return pair.seed, json.dumps(rest, sort_keys=True)
+
+
+def _finite(value: float) -> float | None:
+    return None if math.isnan(value) else value

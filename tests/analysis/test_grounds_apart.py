@@ -1,0 +1,88 @@
+"""Evidence of different grounds is never paired or pooled, and what is simulated says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from matplotlib.text import Text
+from synthetic import write_run
+
+from analysis import style
+from analysis.dlr.compare import paired
+from analysis.load import table
+from analysis.report import build, load_evidence
+from schemas.errors import UserError
+
+
+def some(artifacts: Path, name: str, ground: str, gain: float = 1.3) -> Path:
+    for block in range(3):
+        for controller, factor in (("default", 1.0), ("dlr", gain)):
+            cell = {"op": "seq", "scenario": "heterogeneity", "controller": controller}
+            write_run(artifacts / name, cell, block, (100 + block) * factor, ground=ground)
+    return artifacts / name
+
+
+def test_a_paper_s_report_leaves_simulated_runs_to_one_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts: set[str] = set()
+    save = style.save
+
+    def saved(drawn: Any, folder: Path, name: str) -> Path:
+        path = save(drawn, folder, name)
+        texts.update(str(text.get_text()) for text in drawn.findobj(Text))
+        return path
+
+    monkeypatch.setattr(style, "save", saved)
+    some(tmp_path, "dlr-quick", "local", 1.3)
+    some(tmp_path, "dlr-quick-sim", "sim", 2.0)
+    real = build(tmp_path, "dlr", only="6a")
+    assert real.path == tmp_path / "dlr" / "report.html"
+    assert real.runs == 6
+    assert {claim.ground for claim in real.claims} == {"local", None}
+    assert "Simulated." not in real.path.read_text()
+    assert "simulated" not in texts
+    simulated = build(tmp_path, "dlr-sim", only="6a")
+    assert simulated.path == tmp_path / "dlr-sim" / "report.html"
+    assert simulated.runs == 6
+    assert {claim.ground for claim in simulated.claims} == {"sim", None}
+    assert "Simulated." in simulated.path.read_text()
+    assert "simulated" in texts
+    assert {claim.verdict for claim in simulated.claims} <= {
+        *("direction", "inconclusive", "not reproduced", "not run")
+    }
+    assert build(tmp_path, "dlr", ground="sim", only="6a").path == simulated.path
+    assert build(tmp_path, "dlr-quick-sim", only="6a").runs == 6
+    with pytest.raises(UserError, match="no runs of dlr on ground chameleon"):
+        build(tmp_path, "dlr", ground="chameleon")
+
+
+def test_several_real_grounds_ask_for_a_choice(tmp_path: Path) -> None:
+    some(tmp_path, "dlr-quick", "local")
+    some(tmp_path, "dlr-paper", "chameleon")
+    with pytest.raises(UserError, match=r"several grounds .chameleon, local.*--ground"):
+        build(tmp_path, "dlr")
+    made = build(tmp_path, "dlr", ground="chameleon", only="6a")
+    assert made.path.parent.name == "dlr-chameleon"
+    assert {claim.ground for claim in made.claims} == {"chameleon", None}
+
+
+def test_runs_of_two_grounds_in_one_folder_are_refused(tmp_path: Path) -> None:
+    folder = some(tmp_path, "dlr-quick", "local")
+    cell = {"op": "rand", "scenario": "heterogeneity", "controller": "dlr"}
+    write_run(folder, cell, 0, 100.0, ground="sim")
+    with pytest.raises(UserError, match="several grounds"):
+        load_evidence([folder])
+
+
+def test_pairs_are_of_one_ground(tmp_path: Path) -> None:
+    cell = {"op": "seq", "scenario": "heterogeneity", "controller": "dlr"}
+    write_run(tmp_path / "a", cell, 0, 100.0)
+    write_run(tmp_path / "b", cell | {"controller": "default"}, 0, 90.0, ground="sim")
+    runs = [*load_evidence([tmp_path / "a"])[0].runs, *load_evidence([tmp_path / "b"])[0].runs]
+    rows = table(runs)
+    rows["campaign"] = "same"
+    treated, base = rows[rows["ground"] == "local"], rows[rows["ground"] == "sim"]
+    assert paired(treated, base, "throughput_mb_s").empty

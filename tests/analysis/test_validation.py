@@ -1,0 +1,92 @@
+"""The model beside real runs, from synthetic runs with a chosen error."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from synthetic import write_run
+
+from analysis.validation import build, validate
+from schemas.errors import UserError
+
+CELLS = [("seq", "default", 100.0), ("seq", "dlr", 130.0), ("rand", "default", 90.0)]
+NOISE = (0.99, 1.0, 1.01)
+
+
+def both(artifacts: Path, *, model: float = 1.2, blocks: int = 3) -> None:
+    """Runs on local and, `model` times as fast, on sim."""
+    for block in range(blocks):
+        for op, controller, speed in CELLS:
+            parameters = {
+                **{"op": op, "scenario": "heterogeneity", "controller": controller},
+                "hot_nodes": 4,
+            }
+            shared = speed * (1 + 0.3 * block)  # blocks differ much: their hot nodes do
+            for campaign, ground, factor in (
+                ("dlr-quick", "local", NOISE[block]),
+                ("dlr-quick-sim", "sim", model),
+            ):
+                value = shared * factor
+                write_run(artifacts / campaign, parameters, block, value, ground=ground)
+
+
+def test_the_model_s_error_is_told_from_pairs_of_one_seed(tmp_path: Path) -> None:
+    both(tmp_path)
+    made = validate([tmp_path])
+    assert made.pairs == 9
+    cells = {(c.op, c.controller): c for c in made.cells if c.metric != "latency_s"}
+    assert set(cells) == {(op, controller) for op, controller, _ in CELLS}
+    for cell in cells.values():
+        assert cell.error.value == pytest.approx(0.2, abs=0.01)
+        assert 0.1 < cell.error.low < cell.error.high < 0.3
+        assert cell.word == "model too high"
+    dlr = cells["seq", "dlr"]
+    assert dlr.effect_measured is not None
+    assert dlr.effect_measured.value == pytest.approx(1.3)
+    assert dlr.agreement == "same direction"
+    assert cells["rand", "default"].metric == "iops"
+    latency = next(c for c in made.cells if c.metric == "latency_s")
+    assert latency.error.value == pytest.approx(1 / 1.2 - 1, abs=0.01)
+
+
+def test_figures_and_tables_are_written(tmp_path: Path) -> None:
+    both(tmp_path, model=0.9)
+    made = build([tmp_path], tmp_path / "validation")
+    assert [path.name for path in made.figures] == ["fig6-sim-local.png"]
+    assert made.figures[0].stat().st_size > 10_000
+    assert made.figures[0].with_suffix(".pdf").is_file()
+    body = json.loads((tmp_path / "validation" / "validation.json").read_text())
+    assert "off by 10%" in body["sentence"]
+    assert len(body["cells"]) == 6
+    table = (tmp_path / "validation" / "validation.md").read_text()
+    assert "| heterogeneity | Sequential read | dlr | 3 |" in table
+    assert "simulated" in made._repr_html_()
+
+
+def test_one_pair_has_no_interval(tmp_path: Path) -> None:
+    both(tmp_path, blocks=1)
+    made = validate([tmp_path])
+    assert all(math.isnan(cell.error.low) for cell in made.cells)
+    assert {cell.word for cell in made.cells} == {"one pair: no interval"}
+    assert {cell.agreement for cell in made.cells} == {"", "cannot tell"}
+
+
+def test_other_parameters_or_seeds_are_no_pair(tmp_path: Path) -> None:
+    parameters = {"op": "seq", "scenario": "heterogeneity", "controller": "dlr"}
+    write_run(tmp_path / "dlr-quick", parameters, 0, 100.0)
+    write_run(tmp_path / "dlr-quick-sim", parameters, 1, 100.0, ground="sim")
+    write_run(tmp_path / "dlr-quick-sim", parameters | {"duration_s": 90}, 0, 100.0, ground="sim")
+    with pytest.raises(UserError, match="no cell ran on both local and sim"):
+        validate([tmp_path])
+
+
+def test_what_is_missing_is_named(tmp_path: Path) -> None:
+    parameters = {"op": "seq", "scenario": "heterogeneity", "controller": "dlr"}
+    write_run(tmp_path / "dlr-quick", parameters, 0, 100.0)
+    with pytest.raises(UserError, match="no finished run of ground sim"):
+        validate([tmp_path])
+    with pytest.raises(UserError, match="no such folder"):
+        validate([tmp_path / "nowhere"])
