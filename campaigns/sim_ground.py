@@ -81,7 +81,12 @@ class SimGround:
             versions={"hotbedsim": self._version()},
             hosts={"simulator": host},
             signal="io_pressure",
-            calibration={**calibration(self.spec), "simulated": True, "model": parameters},
+            calibration={
+                **calibration(self.spec),
+                "simulated": True,
+                "model": parameters,
+                "program": hashlib.sha256(PROGRAM.read_bytes()).hexdigest()[:16],
+            },
             osd_count=len(osd_nodes(self.spec)),
             folders=code_digests(),
         )

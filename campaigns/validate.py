@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
 from campaigns.cell_parameters import CellParameters, check, parameter_names
 from campaigns.plan import raw_cells
+from controllers.decide import PolicyError
+from controllers.decider import ChildDecider
 from controllers.registry import Controller, create
 from schemas.campaign import Campaign, Grid
 from schemas.errors import UserError
@@ -26,13 +29,14 @@ def validate(
         UserError: file, grid, key and what is allowed.
     """
     cells: dict[str, list[CellParameters]] = {}
+    accepted: set[str] = set()
     for grid in campaign.grids:
         where = f"{file}: grid {grid.name}"
         _check_exclude(grid, where)
         typed = [check(raw, where) for raw in raw_cells(campaign, grid)]
         if not typed:
             raise UserError(f"{where}: exclude leaves no cell.")
-        typed = [_with_controller(parameters, controllers, where) for parameters in typed]
+        typed = [_with_controller(parameters, controllers, where, accepted) for parameters in typed]
         if spec is not None:
             for parameters in typed:
                 _check_against(parameters, spec, where)
@@ -82,20 +86,36 @@ def _check_exclude(grid: Grid, where: str) -> None:
 
 
 def _with_controller(
-    parameters: CellParameters, known: Mapping[str, Controller], where: str
+    parameters: CellParameters, known: Mapping[str, Controller], where: str, accepted: set[str]
 ) -> CellParameters:
-    """`parameters` with the controller's own name, once it has accepted its parameters."""
+    """`parameters` with the controller's own name, once it has accepted its parameters;
+    `accepted` keeps which have been asked."""
     name = parameters.controller.replace("_", "-")
     if name not in known:
         raise UserError(
             f"{where}: controller: there is no controller {parameters.controller!r}; there are "
             f"{', '.join(sorted(known)) or 'none'} (more with --controllers-dir)."
         )
-    try:
-        create(known[name], parameters.controller_parameters, 0)
-    except UserError as error:
-        raise UserError(f"{where}: controller_parameters: {error}") from error
+    asked = json.dumps([name, parameters.controller_parameters], sort_keys=True)
+    if asked not in accepted:
+        try:
+            _create(known[name], parameters.controller_parameters)
+        except UserError as error:
+            raise UserError(f"{where}: controller_parameters: {error}") from error
+        accepted.add(asked)
     return parameters.model_copy(update={"controller": name})
+
+
+def _create(controller: Controller, parameters: Mapping[str, object]) -> None:
+    """See whether the controller can be made. One's own code runs in a process of its own: it may
+    never return."""
+    if not controller.outside:
+        create(controller, parameters, 0)
+        return
+    try:
+        ChildDecider(controller.name, parameters, 0, [controller.folder]).close()
+    except PolicyError as error:
+        raise UserError(f"controller {controller.name}: {error}") from error
 
 
 def _check_against(parameters: CellParameters, spec: TestbedSpec, where: str) -> None:

@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 import yaml
 
-from campaigns import session
+from campaigns import engine, session
+from campaigns.engine import CampaignResult
 from campaigns.progress import Silent
 from campaigns.run_store import RunStore
 from campaigns.session import Request
@@ -19,7 +20,7 @@ from controllers.journal import read_journal
 from controllers.replay import replay
 from schemas.errors import StoreError, UserError
 from schemas.run import Run, Summary
-from testbed.simulated import ModelParameters
+from testbed.simulated import ModelParameters, SimulatedClock
 from testbed.simulated.process import PROGRAM
 from testbed.spec import load_spec
 
@@ -41,7 +42,7 @@ def grid(**changes: Any) -> list[dict[str, Any]]:
     return [body | changes]
 
 
-def run(file: Path, **more: Any) -> tuple[session.CampaignResult, list[Run], Path]:
+def run(file: Path, **more: Any) -> tuple[CampaignResult, list[Run], Path]:
     """Run the campaign in `file` in this process; result, records, folder."""
     artifacts = file.parent / "artifacts"
     result = session.run(
@@ -250,15 +251,14 @@ def test_an_interrupted_cell_is_marked_and_its_simulator_ends(
 
     stores: list[Any] = []
     engines: list[Any] = []
-    clock, engine = simulated.SimulatedClock, session.Engine
 
     def stopping(store: Any, **named: Any) -> Any:
         stores.append(store)
         engines[-1].stop()  # as a Ctrl-C while the simulator runs
-        return clock(store, **named)
+        return SimulatedClock(store, **named)
 
     def remembered(*arguments: Any, **named: Any) -> Any:
-        engines.append(engine(*arguments, **named))
+        engines.append(engine.Engine(*arguments, **named))
         return engines[-1]
 
     monkeypatch.setattr(simulated, "SimulatedClock", stopping)
@@ -269,3 +269,17 @@ def test_an_interrupted_cell_is_marked_and_its_simulator_ends(
     assert len(stores) == 1
     with pytest.raises(StoreError, match="closed"):
         stores[0].advance(1)
+
+
+def test_code_that_never_returns_is_refused_before_anything_starts(
+    tmp_path: Path, campaign_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("controllers.decider.START_LIMIT_S", 2.0)
+    folder = tmp_path / "own" / "stuck"
+    folder.mkdir(parents=True)
+    (folder / "policy.py").write_text("while True: pass\n")
+    fixed = {"scenario": "heterogeneity", "controller": "stuck"}
+    file = campaign_file(**SIM, parameters={}, grids=grid(vary={"op": ["seq"]}, fixed=fixed))
+    with pytest.raises(UserError, match=r"stuck: the policy's start took more than 2 s"):
+        session.prepare(Request(str(file), controllers_dir=tmp_path / "own"))
+    assert not (tmp_path / "artifacts").exists()
