@@ -37,6 +37,7 @@ class RunView:
         rows = [
             ("run", f"{run.campaign} / {run.run_id} / attempt {run.attempt}"),
             ("cell", f"{parameters.label()} (block {run.block}, seed {run.seed})"),
+            ("ground", f"{run.ground}, site {run.provenance.site}"),
             ("status", run.status + (f": {run.reason}" if run.reason else "")),
             ("time scale", f"{run.time_scale:g}"),
             ("phases", ", ".join(f"{k} {format_s(v)}" for k, v in run.phases_s.items())),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ import pytest
 import yaml
 
 from campaigns import engine, session
+from campaigns.cell import run_cell
+from campaigns.cell_context import close_cell, open_cell
 from campaigns.engine import CampaignResult
 from campaigns.progress import Silent
 from campaigns.run_store import RunStore
@@ -283,3 +286,41 @@ def test_code_that_never_returns_is_refused_before_anything_starts(
     with pytest.raises(UserError, match=r"stuck: the policy's start took more than 2 s"):
         session.prepare(Request(str(file), controllers_dir=tmp_path / "own"))
     assert not (tmp_path / "artifacts").exists()
+
+
+@built
+def test_the_notebook_runs_a_simulated_cell_too(campaign_file: Callable[..., Path]) -> None:
+    file = campaign_file(
+        **SIM, parameters={}, grids=grid(vary={"controller": ["dlr"], "op": ["rand"]})
+    )
+    artifacts = file.parent / "artifacts"
+    result = session.run(Request(str(file), artifacts=artifacts), progress=Silent())
+    assert result.ok, result.sentence
+    (found,) = RunStore(artifacts / "tiny").runs()
+    folder = artifacts / "tiny" / found.run_id / "attempt-1"
+    executed = json.loads((folder / "notebook.ipynb").read_text())
+    assert "simulated" in json.dumps(executed)
+    (folder.parent).rename(artifacts / "by-notebook")
+    again = session.run(Request(str(file), artifacts=artifacts), progress=Silent(), in_process=True)
+    assert again.ok
+    for name in ("summary.json", "journal.jsonl", "samples.parquet"):
+        one = artifacts / "by-notebook" / "attempt-1" / name
+        assert one.read_bytes() == (folder / name).read_bytes(), name
+
+
+@built
+def test_a_cell_by_hand_is_simulated_from_a_spec_s_name(tmp_path: Path) -> None:
+    context = open_cell(
+        {"op": "rand", "scenario": "none", "duration_s": 30, "controller": "default"},
+        testbed="dlr",
+        ground="sim",
+        artifacts=tmp_path,
+        time_scale=0.1,
+    )
+    made = run_cell(None, context)
+    assert (made.status, made.ground, made.provenance.site) == ("done", "sim", "simulated")
+    assert made.provenance.versions["hotbedsim"].startswith("model ")
+    folder = close_cell(context)
+    assert (folder / "samples.parquet").is_file()
+    with pytest.raises(UserError, match="no spec 'moon' to simulate; there are dlr, dlr-paper"):
+        open_cell({"op": "rand"}, testbed="moon", ground="sim", artifacts=tmp_path)
