@@ -47,6 +47,7 @@ class ModelParameters(BaseModel):
     osd_byte_s: float = Field(default=0.0, ge=0, le=1)
     client_byte_s: float = Field(default=0.5e-9, ge=0, le=1)
     client_op_s: float = Field(default=0.010, ge=0, le=60)
+    client_bytes: int = Field(default=100 * 2**20, ge=1, le=2**50)
     op_shards: int = Field(default=2, ge=1, le=1024)
     op_threads: int = Field(default=4, ge=1, le=1024)
     commit_bytes: int = Field(default=4096, ge=512, le=2**24)
@@ -192,6 +193,7 @@ def configuration(spec: TestbedSpec, parameters: ModelParameters, seed: int) -> 
         "byte_time_s": model.osd_byte_s,
         "client_byte_s": model.client_byte_s,
         "client_op_s": model.client_op_s,
+        "client_bytes": model.client_bytes,
         "commit_bytes": model.commit_bytes,
         "propose_s": model.propose_s,
         "peering_s": model.peering_s,

@@ -46,7 +46,9 @@ type slot struct {
 	pg     int32
 	object int64
 	issued time.Duration
-	last   ref // its operation at an OSD
+
+	departed bool // its operation was sent
+	last     ref  // its operation at an OSD
 }
 
 // BenchSecond is one second of a benchmark: operations that finished in it, the sum of their
@@ -142,6 +144,18 @@ func (b *bench) issue(c *Cluster, i int32) {
 		b.next++
 		s.pg = c.osdMap.pgOf(c.newName(b.node(i), s.object))
 	}
+	n := &c.clients[b.node(i)]
+	if n.flight > 0 && n.flight+b.spec.ObjectSize > c.cfg.ClientBytes {
+		n.waiting = append(n.waiting, i)
+		return
+	}
+	b.depart(c, i)
+}
+
+// depart sends a slot's operation for the first time.
+func (b *bench) depart(c *Cluster, i int32) {
+	c.clients[b.node(i)].flight += b.spec.ObjectSize
+	b.slots[i].departed = true
 	b.send(c, i)
 }
 
@@ -201,8 +215,14 @@ func (b *bench) complete(c *Cluster, i int32) {
 	now := c.k.Now()
 	s := &b.slots[i]
 	took := now - s.issued
-	s.busy = false
+	s.busy, s.departed = false, false
 	b.flight--
+	n := &c.clients[b.node(i)]
+	if n.flight -= b.spec.ObjectSize; len(n.waiting) > 0 {
+		next := n.waiting[0]
+		n.waiting = n.waiting[:copy(n.waiting, n.waiting[1:])]
+		b.depart(c, next)
+	}
 	b.finished++
 	b.total.Add(took)
 	b.second.Finished++

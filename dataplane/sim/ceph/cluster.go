@@ -34,6 +34,7 @@ type Cluster struct {
 	plan    uint32
 
 	partRandom sim.Stream
+	peerRandom sim.Stream
 }
 
 // New builds a cluster at rest at time 0: every OSD up and in, every PG active, no objects.
@@ -43,6 +44,7 @@ func New(cfg Config) (*Cluster, error) {
 	}
 	c := &Cluster{k: sim.New(), cfg: cfg}
 	c.partRandom = *sim.NewStream(cfg.Seed, "ceph/parts")
+	c.peerRandom = *sim.NewStream(cfg.Seed, "ceph/peering")
 	order := make([]int32, cfg.OSDs)
 	for i := range order {
 		order[i] = int32(i)
@@ -155,6 +157,8 @@ func (c *Cluster) freeOp(r ref) {
 type clientNode struct {
 	in      ingress
 	outFree time.Duration
+	flight  int64   // bytes of its operations under way
+	waiting []int32 // slots whose operation would be too much
 	cpuFree time.Duration
 }
 

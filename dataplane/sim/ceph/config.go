@@ -50,10 +50,11 @@ type Config struct {
 	ByteTime      float64 `json:"byte_time_s"`     // the same for each byte
 	ClientByte    float64 `json:"client_byte_s"`   // a client's time for each byte: it checks what it reads
 	ClientOp      float64 `json:"client_op_s"`     // an operation's time in client and network stack
+	ClientBytes   int64   `json:"client_bytes"`    // a client has so many in flight at most (objecter_inflight_op_bytes)
 	CommitBytes   int64   `json:"commit_bytes"`    // written to the key-value store for a transaction
 	Propose       float64 `json:"propose_s"`       // a monitor command until its epoch is out
 	Peering       float64 `json:"peering_s"`       // messages of one peering
-	PeeringCommit int     `json:"peering_commits"` // transactions one after the other in a peering
+	PeeringCommit int     `json:"peering_commits"` // most transactions one after the other in a peering
 	DownAfter     float64 `json:"down_after_s"`    // a crash until the monitors mark the OSD down
 	OutAfter      float64 `json:"out_after_s"`     // down until out; 0: never
 
@@ -102,6 +103,7 @@ func (c *Config) check() error {
 		{"byte_time_s", c.ByteTime, 0, 1},
 		{"client_byte_s", c.ClientByte, 0, 1},
 		{"client_op_s", c.ClientOp, 0, 60},
+		{"client_bytes", float64(c.ClientBytes), 1, 1 << 50},
 		{"commit_bytes", float64(c.CommitBytes), 512, 1 << 24},
 		{"propose_s", c.Propose, 0, 600},
 		{"peering_s", c.Peering, 0, 600},

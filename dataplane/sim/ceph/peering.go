@@ -10,8 +10,8 @@ import (
 // pgState is a placement group beside its place in the map.
 //
 // A PG whose acting set changes peers: its members agree in a round of messages and commit that to
-// their disks, a few times over; its old primary first ends what holds the PG's lock. Until all
-// have, its operations wait. Behind a hotspot each commit waits for the disk, which is why the stall
+// their disks, some more often than others; its old primary first ends what holds the PG's lock.
+// Until all have, its operations wait. Behind a hotspot each commit waits for the disk, which is why the stall
 // of a change is some tenths of a second on idle disks and seconds on busy ones.
 type pgState struct {
 	interval uint32 // counts the acting sets
@@ -127,7 +127,9 @@ func (c *Cluster) peer(pg, old int32) {
 		}
 		state.peers++
 		r, p := c.newOp(opPeer, pg, osd)
-		p.left = int32(c.cfg.PeeringCommit)
+		if most := int64(c.cfg.PeeringCommit); most > 0 {
+			p.left = int32(1 + c.peerRandom.IntN(most))
+		}
 		if l := o.locks[pg]; l != nil && l.holder != 0 {
 			l.waiting = slices.Insert(l.waiting, 0, r)
 		} else {
@@ -226,7 +228,7 @@ func (c *Cluster) afterRemap(changed []int32) {
 		touched[pg] = true
 	}
 	for i := range b.slots {
-		if s := &b.slots[i]; s.busy && touched[s.pg] {
+		if s := &b.slots[i]; s.departed && touched[s.pg] {
 			b.send(c, int32(i))
 		}
 	}
