@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,10 +12,12 @@ import pytest
 from own_controllers import texts_drawn, write_shy
 from typer.testing import CliRunner, Result
 
-from campaigns import comparison
+from campaigns import comparison, session
 from campaigns.engine import CampaignResult
 from campaigns.progress import Silent
 from hotbed import cli
+
+pytestmark = pytest.mark.timeout(300)  # what draws imports much, slowly on a busy machine
 
 ROOT = Path(__file__).resolve().parents[2]
 FAKES = ROOT / "tests" / "campaigns"
@@ -25,7 +26,8 @@ SHORT = ["-p", "duration_s=5", "-p", "interval_s=1", "--time-scale", "0.001"]
 
 @pytest.fixture(autouse=True)
 def fake_ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The ground `fake`, on which shy does well and upmap always fails; cells without kernels."""
+    """The ground `fake`, on which shy does well and upmap always fails; its cells run in
+    this process, as simulated ones do."""
     monkeypatch.setenv("HOTBED_FAKE_GROUND", str(FAKES / "fake_ground.py"))
     monkeypatch.setenv("HOTBED_FAKE_LOCKS", str(tmp_path))
     effects: dict[str, Any] = {
@@ -34,9 +36,8 @@ def fake_ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         "reweight": {"inert": True},
     }
     monkeypatch.setenv("HOTBED_FAKE_CONTROLLERS", json.dumps(effects))
-    command = (sys.executable, str(FAKES / "quick_cell.py"))
-    quick = partial(comparison.compare, progress=Silent(), command=command)
-    monkeypatch.setattr(comparison, "compare", quick)
+    monkeypatch.setattr(session, "IN_PROCESS", frozenset({"fake"}))
+    monkeypatch.setattr(comparison, "compare", partial(comparison.compare, progress=Silent()))
 
 
 @pytest.fixture
