@@ -51,13 +51,14 @@ class ModelParameters(BaseModel):
     op_shards: int = Field(default=2, ge=1, le=1024)
     op_threads: int = Field(default=4, ge=1, le=1024)
     commit_bytes: int = Field(default=4096, ge=512, le=2**24)
+    commit_writes: int = Field(default=3, ge=1, le=100)
     # the network
     network_efficiency: float = Field(default=0.95, gt=0, le=1)
     delay_s: float = Field(default=1e-4, ge=0, le=60)
     # monitors and peering
     propose_s: float = Field(default=0.1, ge=0, le=600)
     peering_s: float = Field(default=0.1, ge=0, le=600)
-    peering_commits: int = Field(default=15, ge=0, le=100)
+    peering_commits: int = Field(default=5, ge=0, le=100)
     down_after_s: float = Field(default=1.0, ge=0, le=1e6)
     out_after_s: float = Field(default=600.0, ge=0, le=1e9)
     # recovery and the balancer
@@ -195,6 +196,7 @@ def configuration(spec: TestbedSpec, parameters: ModelParameters, seed: int) -> 
         "client_op_s": model.client_op_s,
         "client_bytes": model.client_bytes,
         "commit_bytes": model.commit_bytes,
+        "commit_writes": model.commit_writes,
         "propose_s": model.propose_s,
         "peering_s": model.peering_s,
         "peering_commits": model.peering_commits,

@@ -18,7 +18,7 @@ func testConfig() Config {
 		MaxIO: 512 << 10, Reorder: 0.5, Spread: 1,
 		NodeRate: 118e6, ClientRate: 475e6, Delay: 1e-4, Clients: 1,
 		Shards: 2, Threads: 4, OpTime: 0.008, ClientByte: 0.5e-9, ClientOp: 0.01,
-		ClientBytes: 100 << 20, CommitBytes: 4096, Propose: 0.1, Peering: 0.1, PeeringCommit: 3, DownAfter: 1, OutAfter: 30,
+		ClientBytes: 100 << 20, CommitBytes: 4096, CommitWrites: 1, Propose: 0.1, Peering: 0.1, PeeringCommit: 3, DownAfter: 1, OutAfter: 30,
 		MaxBackfills: 1, RecoverActive: 3, RecoverySleep: 0.1,
 		BalancerEvery: 60, BalancerDeviation: 1, BalancerMoves: 10,
 		FioJobs: 4, FioDepth: 16, FioBytes: 307 << 20, FioBlock: 4096, Detail: 64,

@@ -52,6 +52,7 @@ type Config struct {
 	ClientOp      float64 `json:"client_op_s"`     // an operation's time in client and network stack
 	ClientBytes   int64   `json:"client_bytes"`    // a client has so many in flight at most (objecter_inflight_op_bytes)
 	CommitBytes   int64   `json:"commit_bytes"`    // written to the key-value store for a transaction
+	CommitWrites  int     `json:"commit_writes"`   // one after the other
 	Propose       float64 `json:"propose_s"`       // a monitor command until its epoch is out
 	Peering       float64 `json:"peering_s"`       // messages of one peering
 	PeeringCommit int     `json:"peering_commits"` // most transactions one after the other in a peering
@@ -105,6 +106,7 @@ func (c *Config) check() error {
 		{"client_op_s", c.ClientOp, 0, 60},
 		{"client_bytes", float64(c.ClientBytes), 1, 1 << 50},
 		{"commit_bytes", float64(c.CommitBytes), 512, 1 << 24},
+		{"commit_writes", float64(c.CommitWrites), 1, 100},
 		{"propose_s", c.Propose, 0, 600},
 		{"peering_s", c.Peering, 0, 600},
 		{"peering_commits", float64(c.PeeringCommit), 0, 100},

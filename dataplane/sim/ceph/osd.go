@@ -23,6 +23,7 @@ type osd struct {
 
 	kvWaiting, kvBatch []ref
 	kvBusy             bool
+	kvLeft             int // writes until the batch is committed
 	logAt              int64
 
 	stored    int64 // bytes of objects
@@ -318,6 +319,15 @@ func (c *Cluster) commit(o *osd, r ref) {
 
 func (c *Cluster) commitNext(o *osd) {
 	o.kvBatch, o.kvWaiting = o.kvWaiting, o.kvBatch[:0]
+	o.kvBusy = true
+	o.kvLeft = c.cfg.CommitWrites
+	c.log(o)
+}
+
+// log writes to the log of an OSD's key-value store; a commit takes several writes, one after the
+// other.
+func (c *Cluster) log(o *osd) {
+	o.kvLeft--
 	bytes := min(int64(len(o.kvBatch))*c.cfg.CommitBytes, c.cfg.MaxIO)
 	room := c.dataStart() - min(c.cfg.Scratch, c.dataStart()-1<<19)
 	if o.logAt+bytes > room {
@@ -325,7 +335,6 @@ func (c *Cluster) commitNext(o *osd) {
 	}
 	at := c.dataStart() - room + o.logAt
 	o.logAt += bytes
-	o.kvBusy = true
 	part := sim.IO{Write: true, Offset: at, Bytes: bytes, Task: &o.stalled}
 	o.disk.Submit(c.k, part, (*onLogged)(c), uint64(o.life)<<32|uint64(o.id))
 }
@@ -337,6 +346,10 @@ func (h *onLogged) Handle(_ *sim.Kernel, arg uint64) {
 	c := (*Cluster)(h)
 	o := c.osds[uint32(arg)]
 	if o.life != uint32(arg>>32) {
+		return
+	}
+	if o.kvLeft > 0 {
+		c.log(o)
 		return
 	}
 	for _, r := range o.kvBatch { // what commits next because of these waits for the next batch
