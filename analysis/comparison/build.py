@@ -7,6 +7,7 @@ import json
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -46,8 +47,13 @@ class Ranking:
 
     @property
     def frame(self) -> pd.DataFrame:
-        """The table as numbers (see `analysis.comparison.table.frame`)."""
+        """The table as numbers."""
         return table.frame(self.panels)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The same, a mapping a row (see `analysis.comparison.table.rows`)."""
+        return table.rows(self.panels)
 
     @property
     def sentence(self) -> str:

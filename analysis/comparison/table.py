@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import pandas as pd
 
@@ -12,24 +13,27 @@ from analysis.stats import Estimate
 
 UNIT = {"rand": "IOPS", "seq": "MB/s", "write": "MB/s"}
 
-COLUMNS = ("scenario", "op", "places", "controller", "level", "gain", "interval", "latency", "n")
-"""What the table for people shows before `verdict`, `ties` and `notes`."""
-
 
 def frame(panels: Sequence[Panel]) -> pd.DataFrame:
+    """`rows` as a table."""
+    whole = {"best_place": "Int64", "worst_place": "Int64"}  # integers that may be missing
+    return pd.DataFrame(rows(panels)).astype(whole)
+
+
+def rows(panels: Sequence[Panel]) -> list[dict[str, Any]]:
     """One row a controller, scenario and op, in the panels' order; numbers, None where unknown.
 
-    Columns: scenario, op, controller, verdict, best_place, worst_place, level and level_unit,
+    Keys: scenario, op, controller, verdict, best_place, worst_place, level and level_unit,
     change, change_low, change_high (throughput against the baseline, a share), latency_change,
     latency_change_low, latency_change_high, n, ties, notes.
     """
-    rows = []
+    found: list[dict[str, Any]] = []
     for panel in panels:
         for standing in panel.standings:
             best, worst = standing.places or (None, None)
             change = _ends(standing.gain)
             slower = _ends(standing.latency)
-            rows.append(
+            found.append(
                 {
                     "scenario": panel.scenario,
                     "op": panel.op,
@@ -50,7 +54,7 @@ def frame(panels: Sequence[Panel]) -> pd.DataFrame:
                     "notes": "; ".join(standing.notes),
                 }
             )
-    return pd.DataFrame(rows)
+    return found
 
 
 def texts(panel: Panel, standing: Standing) -> dict[str, str]:

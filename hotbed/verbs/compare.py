@@ -108,7 +108,7 @@ def register(app: typer.Typer) -> None:
             "ok": result.ok,
             "sentence": result.sentence,
             "comparison": made.comparison.model_dump(mode="json", exclude={"cells"}),
-            "ranking": ranking.frame.to_dict("records"),
+            "ranking": ranking.rows,
             "claims": list(ranking.claims),
             "figure": ranking.figure.resolve(),
             "claims_json": ranking.claims_path.resolve(),

@@ -152,6 +152,8 @@ def test_the_figure_table_and_claims_name_everybody(tmp_path: Path) -> None:
         "reweight": "inert",
         "broken": "failed",
     }
+    assert {row["controller"]: row["best_place"] for row in rows}["broken"] == ""
+    assert {row["controller"]: row["best_place"] for row in rows}["mine"] == "1"
     claims = {c["id"]: c for c in json.loads(ranking.claims_path.read_text())}
     assert len(claims) == 3 * len(OPS) * 2
     assert all(c["paper_value"] is None and c["baseline"] == "default" for c in claims.values())

@@ -87,6 +87,8 @@ def test_a_failing_controller_is_shown_and_the_exit_code_says_so(tmp_path: Path)
     assert told["ok"] is False
     states = {row["controller"]: row["verdict"] for row in told["ranking"]}
     assert states == {"default": "baseline", "dlr": "inconclusive", "upmap": "failed"}
+    places = {row["controller"]: row["best_place"] for row in told["ranking"]}
+    assert places == {"default": 1, "dlr": 1, "upmap": None}
     (notes,) = {row["notes"] for row in told["ranking"] if row["controller"] == "upmap"}
     assert "the balancer is gone" in notes
     assert Path(told["figure"]).is_file()
