@@ -17,7 +17,7 @@ from workloads.errors import WorkloadError
 from workloads.rados_bench import GRACE_S, UNIT
 
 RUN_PREFIX = "hotbed-prefill"
-SHARE = 0.4  # of the store's usable space at most: the rest is for write cells
+SHARE = 0.25  # of the usable space at most: write cells need the rest, and OSDs fill unevenly
 MIN_OBJECTS_PER_SLOT = 8  # fewer objects than that for each concurrent reader is no workload
 _ASK_S = 60.0
 # Also what a killed benchmark left, whose names nothing tells.

@@ -56,7 +56,7 @@ def test_a_plan_fits_and_lasts_as_long_as_it_says(size: int, duration: float, us
 
 
 def test_a_store_that_is_too_small_is_refused_with_numbers() -> None:
-    with pytest.raises(WorkloadError, match=r"128 objects of 16777216 bytes .* hold 25"):
+    with pytest.raises(WorkloadError, match=r"128 objects of 16777216 bytes .* hold 16"):
         plan_prefill(object_size=2**24, duration_s=30, max_iops=10, usable=2**30)
 
 
