@@ -319,6 +319,7 @@ func FuzzNothingIsLost(f *testing.F) {
 		random := sim.NewStream(seed, "fuzz")
 		config := testConfig()
 		config.Seed, config.PeeringCommit = seed, int(random.IntN(4))
+		config.CommitWrites = 1 + int(random.IntN(3))
 		config.OSDs, config.PGs, config.Size = 4+int(random.IntN(6)), 32, 1+int(random.IntN(3))
 		config.MinSize = 1
 		c := build(t, config, 100)
