@@ -271,6 +271,7 @@ def test_places_are_ranks_whatever_the_runs(runs: list[list[float]], order: list
             "scenario": "none",
             "op": "seq",
             "controller": name,
+            "ground": "local",
             "campaign": "x",
             "block": block,
             "inert": False,
