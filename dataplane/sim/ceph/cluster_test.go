@@ -381,3 +381,44 @@ func disturb(c *Cluster, random *sim.Stream) {
 	}
 	c.Act([]Action{action})
 }
+
+func TestAClientsBytesInFlightAreLimited(t *testing.T) {
+	config := testConfig()
+	config.ClientBytes = 5 * 4 << 20
+	c := build(t, config, 200)
+	start(t, c, "rand", 16, 10)
+	most := int64(0)
+	for c.Now() < 9*time.Second {
+		c.Advance(c.Now() + 50*time.Millisecond)
+		flight := int64(0)
+		for i := range c.ops {
+			if c.ops[i].used {
+				flight++
+			}
+		}
+		most = max(most, flight)
+	}
+	if most != 5 {
+		t.Errorf("up to %d operations were under way, 5 fit", most)
+	}
+	r := finish(t, c, 60*time.Second)
+	if in := r.Series[5].InFlight; in != 16 {
+		t.Errorf("the benchmark counts %d in flight", in)
+	}
+	atRest(t, c)
+}
+
+func TestACommitTakesSeveralWrites(t *testing.T) {
+	mean := func(writes int) float64 {
+		config := testConfig()
+		config.CommitWrites = writes
+		c := build(t, config, 0)
+		start(t, c, "write", 1, 20)
+		return finish(t, c, 60*time.Second).Latency.Mean()
+	}
+	one, three := mean(1), mean(3)
+	// Two more writes that continue where the log was left, on a disk whose head is there already.
+	if more := three - one; more <= 0 || more > 0.03 {
+		t.Errorf("a write takes %.4f s with one, %.4f s with three writes a commit", one, three)
+	}
+}
