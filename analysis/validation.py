@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 from analysis.dlr.compare import OP_NAMES, OPS, metric_of
@@ -102,15 +102,21 @@ class Validation:
         told = [c for c in self.cells if c.metric != "latency_s" and not c.setting]
         if not told:
             return f"no cell of figures 6 and 8 ran on both {self.real} and sim with one seed."
-        errors = sorted(abs(c.error.value) for c in told)
-        agreeing = [c.agreement for c in told if c.agreement]
+        effects = [c.agreement for c in told if c.agreement]
+        off = []
+        for op in OPS:
+            errors = [abs(c.error.value) for c in told if c.op == op]
+            if errors:
+                name = OP_NAMES[op].lower()
+                off.append(
+                    f"{name} by {median(errors):.0%} in the median, {max(errors):.0%} at most"
+                )
         return (
-            f"{len(told)} cells in the paper's setting over {self.pairs} pairs of runs: the model's"
-            f" throughput is off by {errors[len(errors) // 2]:.0%} in the median and "
-            f"{errors[-1]:.0%} at most; of {len(agreeing)} effects of controllers "
-            f"{agreeing.count('same direction')} point the same way, "
-            f"{agreeing.count('opposite')} the opposite way, "
-            f"{agreeing.count('cannot tell')} cannot be told."
+            f"{len(told)} cells in the paper's setting, {self.pairs} pairs of runs in all: the "
+            f"model's throughput is off in {'; '.join(off)}; of {len(effects)} effects of "
+            f"controllers {effects.count('same direction')} point the same way, "
+            f"{effects.count('opposite')} the opposite way, "
+            f"{effects.count('cannot tell')} cannot be told."
         )
 
     def rows(self) -> list[dict[str, Any]]:

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+_MOST = 200.0  # percent: what two pairs cannot tell needs no room
+_CELL = 0.85  # inches a cell: its error and interval stand below it
+
+
 def draw(made: Validation, scenario: str, folder: Path) -> Path | None:
     """Write figure 6 or 8 as `fig6-sim-<ground>`.png and .pdf; None without a cell of it.
 
@@ -30,11 +34,13 @@ def draw(made: Validation, scenario: str, folder: Path) -> Path | None:
     ops = [op for op in OPS if any(c.op == op for c in cells)]
     if not ops:
         return None
-    width = max(4.2 * len(ops), 7.0)
-    with style.figure(2, len(ops), width=width, height=5.8) as (drawn, axes):
+    counts = [sum(c.op == op for c in cells) for op in ops]
+    width = max(_CELL * sum(counts) + len(ops), 7.0)
+    with style.figure(2, len(ops), width=width, height=6.2) as (drawn, axes):
         grid = axes[0].get_gridspec()
         assert grid is not None
         grid.set_height_ratios([3, 2])
+        grid.set_width_ratios([max(count, 2) for count in counts])
         for column, op in enumerate(ops):
             mine = [c for c in cells if c.op == op]
             _bars(axes[column], mine, made.real, first=column == 0)
@@ -63,13 +69,14 @@ def _bars(axes: Axes, cells: Sequence[Cell], real: str, *, first: bool) -> None:
                 alpha=1.0 if side == 0 else 0.55,
                 hatch=hatch,
                 edgecolor="white",
-                yerr=np.array(estimate.error).reshape(2, 1),
+                yerr=None if estimate.n < 2 else np.array(estimate.error).reshape(2, 1),
                 capsize=2.5,
                 label=name if first and index == 0 else None,
             )
     axes.set_xticks(range(len(cells)), [cell.controller for cell in cells])
-    axes.set_ylim(0, None)
-    axes.margins(y=0.2)
+    # Two runs have an interval of ten times the mean: the bars are what is to be seen.
+    highest = max(max(cell.measured.value, cell.simulated.value) for cell in cells)
+    axes.set_ylim(0, 1.6 * highest)
     axes.set_title(OP_NAMES[cells[0].op])
     axes.set_ylabel(cells[0].unit)
     if first:
@@ -82,14 +89,16 @@ def _errors(axes: Axes, cells: Sequence[Cell]) -> None:
         axes.errorbar(
             [index],
             [100 * cell.error.value],
-            yerr=np.array([[100 * low], [100 * high]]),
+            yerr=None if cell.error.n < 2 else np.array([[100 * low], [100 * high]]),
             fmt="o",
             capsize=4,
             color=style.colour(cell.controller),
         )
     axes.axhline(0, color="black", linewidth=0.8)
-    names = [f"{cell.controller}\n{error_text(cell.error)}" for cell in cells]
+    names = [f"{cell.controller}\n{error_text(cell.error)}".replace(" [", "\n[") for cell in cells]
     axes.set_xticks(range(len(cells)), names, fontsize="small")
     axes.set_xlim(-0.5, len(cells) - 0.5)
     axes.margins(y=0.25)
+    bottom, top = axes.get_ylim()
+    axes.set_ylim(max(bottom, -100), min(top, _MOST))
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:+.0f} %")

@@ -59,7 +59,7 @@ def test_figures_and_tables_are_written(tmp_path: Path) -> None:
     assert made.figures[0].stat().st_size > 10_000
     assert made.figures[0].with_suffix(".pdf").is_file()
     body = json.loads((tmp_path / "validation" / "validation.json").read_text())
-    assert "off by 10%" in body["sentence"]
+    assert "sequential read by 10% in the median" in body["sentence"]
     assert len(body["cells"]) == 6
     table = (tmp_path / "validation" / "validation.md").read_text()
     assert "| heterogeneity | Sequential read | dlr | 3 |" in table
