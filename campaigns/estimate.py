@@ -8,7 +8,7 @@ from campaigns.cell_parameters import CONTROLLER_LEAD_INTERVALS, CellParameters
 from campaigns.plan import Cell
 
 CLEAN_S = 3.0
-RESTORE_S = 15.0  # a snapshot brought back up to HEALTH_OK
+RESTORE_S = 20.0  # a filled snapshot brought back up to HEALTH_OK
 STEADY_S = 3.0  # fio up to its steady rate
 COLLECT_S = 4.0  # load and controller stopped, files fetched
 ENGINE_S = 5.0  # notebook process, kernel, imports

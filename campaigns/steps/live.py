@@ -54,6 +54,8 @@ class LiveServices:
         """See `Services.clean`."""
         clean.stop_everything(self._agent)
         clean.refuse_strays(self._agent)
+        if self._setting.parameters.op == "write" and self._snapshots.fresh_undoes():
+            return  # the restore of a write cell follows; the next call cleans what it brought
         self._snapshots.undo_writes()
         clean.put_right(self._agent)
 

@@ -55,6 +55,15 @@ class Snapshots:
         the site cannot."""
         return self.contents().written is not None and self._restore()
 
+    def fresh_undoes(self) -> bool:
+        """Whether there are writes that `fresh` is going to put back: no need to do so twice."""
+        site = self._site
+        return (
+            self.contents().written is not None
+            and isinstance(site, SnapshotSite)
+            and self._newest(site) is not None
+        )
+
     def fresh(self) -> bool:
         """A store that has just started from a frozen state; False when the site cannot."""
         site = self._site

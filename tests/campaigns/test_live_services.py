@@ -314,6 +314,31 @@ def test_a_write_cell_starts_from_the_newest_frozen_state_and_is_undone(
     assert store == ["restore deployed"] * 2
 
 
+def services_of(made: CellContext) -> Services:
+    return made.ground.services(made.setting(made.parameters))
+
+
+def test_writes_are_put_back_once_however_many_write_cells_follow(
+    tmp_path: Path, site: FakeSite, testbed: Testbed, store: list[str]
+) -> None:
+    site.snapshot(testbed.name, "deployed")
+    for number in (1, 2, 3):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        agent = ScriptedAgent()
+        agent.began = bench_start()
+        services = services_of(context(folder, site, testbed, agent, op="write"))
+        services.clean()
+        assert len(store) == number - 1
+        assert services.restore()
+        services.clean()
+        assert store == ["restore deployed"] * number
+        Snapshots(site, testbed).mark_written(f"run-{number}")
+    reader = services_of(context(tmp_path, site, testbed, ScriptedAgent()))
+    reader.clean()
+    assert store == ["restore deployed"] * 4
+
+
 def test_objects_to_read_are_frozen_once_before_the_first_write_cell(
     site: FakeSite, testbed: Testbed, store: list[str]
 ) -> None:
