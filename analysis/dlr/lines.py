@@ -77,7 +77,7 @@ def load_mix(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         other = axes.twinx()
         other.grid(False)
         _error_bars(other, places, speed, colour="#0072B2", text="throughput", fmt="o-")
-        other.set_ylim(0, None)
+        other.set_ylim(0, 1.3 * max(e.value + e.error[1] for e in speed))
         other.set_ylabel("Sequential read (MB/s)")
         axes.set_xticks(
             places, [f"{mix}\n{_OFFERED[mix]} offered" if local else mix for mix in mixes]
@@ -109,18 +109,18 @@ def load_spread(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             color="#0072B2",
             capsize=3,
         )
-        for value, place, height in zip(spreads, x, y, strict=True):
+        for number, (value, place, height) in enumerate(zip(spreads, x, y, strict=True)):
             axes.annotate(
                 f"{50 * (1 - value):.0f} / {50 * (1 + value):.0f} %",
                 (place.value, height.value),
-                xytext=(5, 6),
+                xytext=(4, -15 if number % 2 else 7),  # neighbours may lie close together
                 textcoords="offset points",
                 fontsize="small",
             )
         axes.set_xlabel(f"Standard deviation over nodes (percentage points)\nof {_signal(rows)}")
         axes.set_ylabel("Sequential read (MB/s)")
-        axes.set_ylim(0, None)
-        axes.margins(x=0.15, y=0.15)
+        axes.set_ylim(0, 1.15 * max(e.value + e.error[1] for e in y))
+        axes.margins(x=0.15)
         axes.set_title("Spread of load over nodes, mean offered load held at 50 %")
         return style.save(drawn, folder, name)
 

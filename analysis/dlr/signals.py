@@ -35,7 +35,7 @@ def by_signal(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     signals = [signal for signal in NAMES if any(key[1] == signal for key in found)]
     if len(signals) < 2:
         return Missing("DLR runs steered by the OSD's own pressure and by op_r_latency")
-    ops = [op for op in OPS if any(key[0] == op for key in found)]
+    ops = [op for op in OPS if sum(key[0] == op for key in found) > 1]
     width = 0.8 / len(signals)
     with style.figure(width=7.2) as (drawn, (axes,)):
         for place, signal in enumerate(signals):
