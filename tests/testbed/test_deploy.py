@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import yaml
 
 import testbed.deploy as module
 from schemas.errors import UserError
+from testbed import reach
 from testbed.agent.contract import AgentConfig
 from testbed.deploy import LOG, DeployError, RefusedError, deploy, save_spec, spec_of
 from testbed.sites.contract import Testbed
@@ -46,6 +47,15 @@ def task(name: str, *argv: str, **more: object) -> dict[str, Any]:
         "changed_when": False,
         **more,
     }
+
+
+@pytest.fixture(autouse=True)
+def no_connections_left(tmp_path: Path) -> Iterator[None]:
+    """Takes away what a site's release would: a testbed's folder of connections under /run."""
+    yield
+    for folder in (tmp_path / "bed", tmp_path):
+        reach.hang_up("t", folder, folder / "known_hosts")
+        assert not reach.control_dir("t", folder).exists()
 
 
 @pytest.fixture
