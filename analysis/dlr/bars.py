@@ -141,8 +141,10 @@ def normalized(
         axes.set_xticks(range(len(ops)), [OP_NAMES[op] for op in ops])
         axes.set_ylabel(f"{'Throughput' if what == 'throughput' else 'Latency'} / default Ceph")
         better = "higher" if what == "throughput" else "lower"
-        n = max(estimate.n for estimate, _ in found.values())
-        axes.set_title(f"{scenario.capitalize()}: {what} by controller ({better} is better, n={n})")
+        counts = [estimate.n for estimate, _ in found.values()]
+        least, most = min(counts), max(counts)
+        n = f"n={most}" if least == most else f"n={least} to {most}"
+        axes.set_title(f"{scenario.capitalize()}: {what} by controller ({better} is better, {n})")
         axes.margins(y=0.25)
         axes.legend(loc="upper center", ncols=3, fontsize="small")
         return style.save(drawn, folder, name)
