@@ -191,7 +191,8 @@ def _checked(bench: RadosBench, unit: UnitResult, max_s: float) -> BenchOutput:
     if unit.exit_code is None:
         raise WorkloadError(
             f"rados bench {bench.op} on node {unit.node} did not end within {max_s:g} s and was "
-            f"stopped: are all OSDs up? Its last line: {said[-1][:200]}"
+            "stopped: are all OSDs up, and is none full (`ceph health detail` tells)? "
+            f"Its last line: {said[-1][:200]}"
         )
     if unit.exit_code != 0:
         raise WorkloadError(
