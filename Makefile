@@ -33,7 +33,7 @@ test-go: setup ## the data plane's tests
 
 test-local: setup ## tests on a testbed on this machine (root), and the slow ones
 	cd dataplane && $(if $(SUDO),../$(SUDO)) env HOTBED_LOCAL=1 ../tools/go test -count=1 ./cmd/queuedisk
-	$(SUDO) $(PYTEST) -m "local or slow"
+	$(SUDO) $(PYTEST) -m "local or slow" --durations=25 --durations-min=5
 
 lint: setup ## ruff, mypy, gofmt, go vet, staticcheck, ansible-lint
 	@tools/lint.sh
