@@ -45,6 +45,11 @@ NEWER_THAN_AGENT = {
     "itertools": {"batched"},
 }
 
+# Ursa plans for millions of partitions: arrays and solvers. The role that installs it on an admin
+# node brings the distribution's python3-numpy; numba and the solvers are optional there.
+ARRAYS = Path("controllers/ursa")
+ARRAY_LIBRARIES = {"numpy", "scipy", "numba", "highspy"}
+
 SITES = "testbed/sites"
 SITE_CONTRACT = {"testbed.sites", "testbed.sites.contract", "testbed.sites.requirements"}
 ASKS_SITE = re.compile(r"(^|[._])(site|site_kind|site\.kind)$")
@@ -126,6 +131,8 @@ def _agent_violations(path: Path) -> list[str]:
         elif top in MAY_IMPORT:
             if not {module, full} & SHIPPED_MODULES:
                 found.append(f"{where}: {full} does not run on the agent side")
+        elif top in ARRAY_LIBRARIES and ARRAYS in path.parents:
+            pass
         elif top not in sys.stdlib_module_names:
             found.append(f"{where}: {top} is not in the standard library")
         newer = NEWER_THAN_AGENT.get(module, set())
@@ -247,6 +254,8 @@ BREAKS = {
     "imports": ("analysis/x.py", "import testbed.spec"),
     "relative": ("testbed/sites/x.py", "from ...campaigns import engine"),
     "third party": ("controllers/x.py", "import pydantic"),
+    "arrays": ("controllers/dlr/x.py", "import numpy"),
+    "not an array": ("controllers/ursa/x.py", "import pandas"),
     "not agent": ("testbed/stores/x.py", "from testbed.spec import TestbedSpec"),
     "engine's side": ("controllers/x.py", "from testbed.agent.client import agent_client"),
     "rados": ("controllers/x.py", "def f():\n    import rados"),

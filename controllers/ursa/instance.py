@@ -1,0 +1,88 @@
+"""What Ursa plans for: where every replica is, what it costs in load, and how far nodes are.
+
+An object is one replica of one partition. Column k of `replica_node` is the k-th replica; column 0
+is the primary when the instance begins (which column is primary later is `state.State.primary`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int32 = NDArray[np.int32]
+Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Euclidean:
+    """Nodes in the plane; the cost of a move is the straight distance (section 5.1, step 2).
+
+    Attributes:
+        node_xy: [N, 2], in the unit that costs are told in.
+    """
+
+    node_xy: Float32
+
+
+@dataclass(frozen=True, eq=False)
+class Racks:
+    """Nodes in racks; the cost of a move depends on the two racks alone.
+
+    Attributes:
+        rack: [N], the rack of each node, 0 to R - 1.
+        rack_distance: [R, R], cost of a move from rack (row) to rack (column); the diagonal is the
+            cost within a rack.
+    """
+
+    rack: Int32
+    rack_distance: Float32
+
+
+Distance = Euclidean | Racks
+
+
+@dataclass(frozen=True, eq=False)
+class Instance:
+    """One load-balancing problem (definition 1), checked by `io.validate` when it was read.
+
+    Attributes:
+        replica_node: [P, l] in C order, node of each replica; no node twice in a row.
+        primary_load: [P], load of the replica that is primary, at least 0.
+        secondary_load: [P], load of each other replica, at least 0.
+        capacity: [N], threshold of each node: it is hot when its load is *greater* (constraint C1).
+        fault_domain: [N], at least 0; two replicas of a partition are never moved into one domain
+            (constraint C2).
+        distance: what a move costs.
+    """
+
+    replica_node: Int32
+    primary_load: Float32
+    secondary_load: Float32
+    capacity: Float32
+    fault_domain: Int32
+    distance: Distance
+
+    @property
+    def partitions(self) -> int:
+        """P."""
+        return int(self.replica_node.shape[0])
+
+    @property
+    def replicas(self) -> int:
+        """l, replicas of each partition."""
+        return int(self.replica_node.shape[1])
+
+    @property
+    def nodes(self) -> int:
+        """N."""
+        return int(self.capacity.shape[0])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the input arrays."""
+        arrays = [self.replica_node, self.primary_load, self.secondary_load, self.capacity]
+        arrays += [self.fault_domain, *vars(self.distance).values()]
+        return sum(int(array.nbytes) for array in arrays)

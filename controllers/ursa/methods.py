@@ -1,0 +1,53 @@
+"""The methods by name: what decides where objects go, and whether it also decides which leave.
+
+A *placer* is ``place(instance, state, selection, request) -> Placement``: the selection is
+highest-load-first, `state` is after the swaps and still counts the selected objects where they are.
+A *mover* is ``moves(instance, state, request) -> Moves`` and chooses the objects by itself. Both
+leave instance and state as they are, keep C1 and C2 whatever happens, and move nothing farther
+than `Request.max_move_cost`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from controllers.ursa.results import Timer
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a method is asked for, beside the instance.
+
+    Attributes:
+        seed: of everything that is drawn by chance.
+        max_move_cost: no single move costs more; None for no limit.
+        timer: phases are told to it; `timer.left()` is what is left of the time limit, at whose
+            end the best that was found is returned.
+    """
+
+    timer: Timer
+    seed: int = 0
+    max_move_cost: float | None = None
+
+
+@dataclass(frozen=True)
+class Method:
+    """Where a method is found (imported when it is used: solvers take long to load)."""
+
+    kind: Literal["placer", "mover"]
+    module: str
+    function: str
+    summary: str
+
+    def load(self) -> Any:
+        """The function."""
+        return getattr(
+            importlib.import_module(f"controllers.ursa.place.{self.module}"), self.function
+        )
+
+
+METHODS: dict[str, Method] = {
+    "greedy": Method("placer", "greedy", "place", "each object to its nearest fitting node"),
+}
