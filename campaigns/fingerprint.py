@@ -16,6 +16,8 @@ from typing import Any
 from schemas.run import SCHEMA_VERSION
 
 _SKIPPED_FOLDERS = {"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"}
+# Request traces (workloads/traces): no run on a store's testbed replays one.
+_SKIPPED_FOLDERS |= {"traces"}
 _SKIPPED_SUFFIXES = {".pyc", ".pyo", ".md", ".swp"}
 _IDENTIFYING_TOOLS = ("ceph", "fio", "rados", "swift", "nfs", "hotbedsim")
 """Versions that are part of a run's identity; python's and the kernel's are only recorded."""

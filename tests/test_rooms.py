@@ -45,9 +45,14 @@ NEWER_THAN_AGENT = {
     "itertools": {"batched"},
 }
 
-# Ursa plans for millions of partitions: arrays and solvers. The role that installs it on an admin
-# node brings the distribution's python3-numpy; numba and the solvers are optional there.
-ARRAYS = Path("controllers/ursa")
+# Planners work on arrays: Ursa plans for millions of partitions, PriorityMeister for traces of
+# millions of requests. The role that installs one on an admin node brings the distribution's
+# python3-numpy; numba and the solvers are optional there.
+ARRAYS = {
+    Path("controllers/jit.py"),
+    Path("controllers/ursa"),
+    Path("controllers/prioritymeister"),
+}
 ARRAY_LIBRARIES = {"numpy", "scipy", "numba", "highspy"}
 
 SITES = "testbed/sites"
@@ -131,7 +136,7 @@ def _agent_violations(path: Path) -> list[str]:
         elif top in MAY_IMPORT:
             if not {module, full} & SHIPPED_MODULES:
                 found.append(f"{where}: {full} does not run on the agent side")
-        elif top in ARRAY_LIBRARIES and ARRAYS in path.parents:
+        elif top in ARRAY_LIBRARIES and ARRAYS & {path, *path.parents}:
             pass
         elif top not in sys.stdlib_module_names:
             found.append(f"{where}: {top} is not in the standard library")

@@ -1,0 +1,45 @@
+"""Compiled loops where numba is installed, the same functions as plain Python where it is not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar, cast
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+try:
+    from numba import njit as _njit
+
+    COMPILED = True
+except ImportError:  # an admin node has the distribution's numpy only
+    COMPILED = False
+
+THREADS = max(1, min(os.cpu_count() or 1, 16))
+
+
+def njit(function: F) -> F:
+    """Compile `function` on first use (kept on disk from then on) and let go of the GIL in it.
+
+    `error_model="numpy"` leaves out the check for a division by zero; fast-math stays off, so
+    that sums are the same everywhere.
+    """
+    if not COMPILED:
+        return function
+    return cast(F, _njit(cache=True, nogil=True, error_model="numpy")(function))
+
+
+def in_threads(function: Callable[[int], None], chunks: int) -> None:
+    """Call ``function(0) ... function(chunks - 1)``, side by side where that helps.
+
+    The split into chunks is the caller's, so that results do not depend on how many threads this
+    machine has.
+    """
+    if not COMPILED or THREADS == 1 or chunks == 1:
+        for chunk in range(chunks):
+            function(chunk)
+        return
+    with ThreadPoolExecutor(min(THREADS, chunks)) as pool:
+        for done in [pool.submit(function, chunk) for chunk in range(chunks)]:
+            done.result()
