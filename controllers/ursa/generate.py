@@ -1,0 +1,239 @@
+"""Synthetic instances after section 5.1: power-law loads, uniform nodes, skewed capacities.
+
+1. Every partition's load is Pareto with the given tail exponent (P(load > x) = x^-tail); a
+   secondary carries a part of it (one half: two reads to one write).
+2. Nodes lie uniformly in the unit square. With racks they are cut into compact racks of equal size
+   and these into clusters, and a move costs as the tree's level that it crosses.
+3. Replicas lie on nodes drawn uniformly, no two of a partition in one fault domain.
+4. Capacities follow from the ratio of load to capacity: truncated lognormal, heavier in hot discs.
+   The threshold that is stored is 0.7 of the capacity, as the paper calls nodes above 0.7 hot.
+
+All is drawn in blocks of rows, each from a stream of its own, so that little memory is needed and
+the same seed gives the same instance (to the last digit of the machine's power function).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from controllers.ursa.instance import Distance, Euclidean, Float32, Float64, Instance, Int32, Racks
+from controllers.ursa.state import initial_state
+from schemas.errors import UserError
+
+ROWS = 1 << 20
+LOADS, PLACES, NODES, RATIOS, DISCS = range(5)  # streams
+MAX_REDRAWS = 1000
+TREE_COSTS = (1.0, 5.0, 20.0)
+"""Cost of a move within a rack, within a cluster of racks, and between clusters."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Parameters of an instance.
+
+    Attributes:
+        nodes, partitions, replicas: N, P and l.
+        tail: exponent of the loads' power law, above 0.
+        primary_factor: load of a primary over that of a secondary.
+        ratio_median, ratio_sigma, ratio_max: of the lognormal load/capacity of a node, and where
+            it is cut off.
+        threshold: ratio above which a node is hot; `capacity` in the file is this part of the
+            node's capacity.
+        discs, disc_area: number of hot discs, and the part of the square that they cover together.
+        disc_median, disc_sigma: of the ratio within a hot disc; cut off at `ratio_max` too.
+        racks: 0 for distances in the plane, else the number of racks.
+        domain: what a fault domain is.
+    """
+
+    nodes: int
+    partitions: int
+    replicas: int = 3
+    tail: float = 1.5
+    primary_factor: float = 2.0
+    ratio_median: float = 0.3
+    ratio_sigma: float = 0.6
+    ratio_max: float = 1.0
+    threshold: float = 0.7
+    discs: int = 0
+    disc_area: float = 0.06
+    disc_median: float = 0.8
+    disc_sigma: float = 0.3
+    racks: int = 0
+    domain: Literal["node", "rack"] = "node"
+
+
+KINDS: dict[str, dict[str, float | int]] = {
+    "s1": {},
+    "s2": {"ratio_median": 0.55, "ratio_sigma": 0.25, "ratio_max": 1.5},
+    "s3": {"discs": 10},
+}
+"""What a kind changes: s1 is like the paper's data, s2 is tight, s3 has its hot nodes together."""
+
+
+def shape(kind: str, nodes: int, partitions: int, **changes: object) -> Shape:
+    """The parameters of a kind, with `changes` that are not None."""
+    if kind not in KINDS:
+        raise UserError(f"kind {kind!r}: known are {', '.join(KINDS)}.")
+    made = Shape(nodes, partitions, **KINDS[kind])  # type: ignore[arg-type]
+    given = {name: value for name, value in changes.items() if value is not None}
+    return checked(replace(made, **given))  # type: ignore[arg-type]
+
+
+def checked(wanted: Shape) -> Shape:
+    """`wanted`, when an instance can be made so; UserError otherwise."""
+    least = {"nodes": 1, "partitions": 0, "replicas": 1, "discs": 0, "racks": 0}
+    for name, bound in least.items():
+        if getattr(wanted, name) < bound:
+            raise UserError(f"{name} {getattr(wanted, name)}: at least {bound} is needed.")
+    if wanted.nodes > 2**31 - 1 or wanted.partitions > 2**31 - 1 or wanted.replicas > 127:
+        raise UserError("nodes and partitions are 32-bit ids, replicas at most 127: ask for fewer.")
+    _check_distributions(wanted)
+    if wanted.domain not in ("node", "rack"):
+        raise UserError(f"fault domain {wanted.domain!r}: it is node or rack.")
+    if wanted.domain == "rack" and wanted.racks == 0:
+        raise UserError("fault domains are racks, but there are no racks: give their number.")
+    if wanted.racks > wanted.nodes:
+        raise UserError(f"{wanted.racks} racks for {wanted.nodes} nodes: at most one rack a node.")
+    domains = wanted.racks if wanted.domain == "rack" else wanted.nodes
+    if wanted.replicas > domains:
+        raise UserError(
+            f"{wanted.replicas} replicas of a partition do not fit into {domains} fault domains: "
+            "ask for fewer replicas or more nodes."
+        )
+    return wanted
+
+
+def _check_distributions(wanted: Shape) -> None:
+    for name in ("tail", "ratio_median", "ratio_max", "threshold", "disc_median"):
+        if not 0 < getattr(wanted, name) < np.inf:
+            raise UserError(f"{name} {getattr(wanted, name)}: it must be above 0.")
+    for name in ("ratio_sigma", "disc_sigma"):
+        if not 0 <= getattr(wanted, name) < np.inf:
+            raise UserError(f"{name} {getattr(wanted, name)}: it must be at least 0.")
+    if not 1 <= wanted.primary_factor < np.inf:
+        raise UserError(f"primary_factor {wanted.primary_factor}: it must be at least 1.")
+    if not 0 <= wanted.disc_area <= 1:
+        raise UserError(f"disc_area {wanted.disc_area}: it is a part of the square, 0 to 1.")
+
+
+def generate(wanted: Shape, seed: int) -> Instance:
+    """An instance of that shape; the same seed gives the same one."""
+    checked(wanted)
+    xy = _rng(seed, NODES).random((wanted.nodes, 2), dtype=np.float32)
+    distance: Distance = Euclidean(xy)
+    domain: Int32 = np.arange(wanted.nodes, dtype=np.int32)
+    if wanted.racks:
+        distance = _racks(xy, wanted.racks)
+        if wanted.domain == "rack":
+            domain = distance.rack
+    primary = np.empty(wanted.partitions, np.float32)
+    for block, rows in _blocks(wanted.partitions):
+        draws = 1.0 - _rng(seed, LOADS, block).random(rows.stop - rows.start)
+        primary[rows] = draws ** (-1.0 / wanted.tail)
+    secondary = (primary / np.float32(wanted.primary_factor)).astype(np.float32)
+    made = Instance(
+        replica_node=_places(wanted, domain, seed),
+        primary_load=primary,
+        secondary_load=secondary,
+        capacity=np.zeros(wanted.nodes, np.float32),
+        fault_domain=domain,
+        distance=distance,
+    )
+    ratio = _ratios(wanted, xy, seed)
+    load = initial_state(made).load
+    # A node that happens to hold nothing gets the capacity of an average one.
+    load = np.where(load > 0, load, load.mean() if len(load) and load.any() else 1.0)
+    return replace(made, capacity=(wanted.threshold * load / ratio).astype(np.float32))
+
+
+def _rng(seed: int, *stream: int) -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=stream)))
+
+
+def _blocks(rows: int) -> Iterator[tuple[int, slice]]:
+    for block, first in enumerate(range(0, rows, ROWS)):
+        yield block, slice(first, min(first + ROWS, rows))
+
+
+def _places(wanted: Shape, domain: Int32, seed: int) -> Int32:
+    """[P, l] nodes drawn uniformly; rows with a fault domain twice are drawn again."""
+    found = np.empty((wanted.partitions, wanted.replicas), np.int32)
+    for block, rows in _blocks(wanted.partitions):
+        rng = _rng(seed, PLACES, block)
+        part = found[rows]
+        again = np.arange(len(part))
+        for _ in range(MAX_REDRAWS):
+            if len(again) == 0:
+                break
+            part[again] = rng.integers(
+                wanted.nodes, size=(len(again), wanted.replicas), dtype=np.int32
+            )
+            again = again[_domain_twice(domain[part[again]])]
+        # So few domains that chance does not find distinct ones: permute them.
+        for row in again:
+            part[row] = _distinct(rng, domain, wanted.replicas)
+    return found
+
+
+def _domain_twice(domains: Int32) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    twice = np.zeros(len(domains), dtype=np.bool_)
+    for first in range(domains.shape[1]):
+        for second in range(first):
+            twice |= domains[:, first] == domains[:, second]
+    return twice
+
+
+def _distinct(rng: np.random.Generator, domain: Int32, replicas: int) -> Int32:
+    nodes = rng.permutation(len(domain)).astype(np.int32)
+    _, first = np.unique(domain[nodes], return_index=True)
+    return nodes[np.sort(first)[:replicas]]
+
+
+def _racks(xy: Float32, racks: int) -> Racks:
+    """Strips of the square are clusters, their pieces racks: what is near is in one rack."""
+    nodes = len(xy)
+    clusters = max(1, round(np.sqrt(racks)))
+    cluster_of_rack = np.arange(racks) * clusters // racks
+    racks_in = np.bincount(cluster_of_rack, minlength=clusters)
+    ends = np.round(np.cumsum(racks_in) / racks * nodes).astype(int)
+    rack = np.empty(nodes, np.int32)
+    start = first_rack = 0
+    by_x = np.argsort(xy[:, 0], kind="stable")
+    for end, count in zip(ends, racks_in, strict=True):
+        strip = by_x[start:end]
+        strip = strip[np.argsort(xy[strip, 1], kind="stable")]
+        rack[strip] = first_rack + np.arange(len(strip)) * count // max(1, len(strip))
+        start, first_rack = end, first_rack + count
+    same_cluster = cluster_of_rack[:, None] == cluster_of_rack[None, :]
+    table = np.where(same_cluster, TREE_COSTS[1], TREE_COSTS[2])
+    np.fill_diagonal(table, TREE_COSTS[0])
+    return Racks(rack, table.astype(np.float32))
+
+
+def _ratios(wanted: Shape, xy: Float32, seed: int) -> Float64:
+    """[N], load over capacity: lognormal, cut off at `ratio_max`."""
+    from scipy.special import ndtr, ndtri
+
+    draws = _rng(seed, RATIOS).random(wanted.nodes)
+
+    def ratio(median: float, sigma: float) -> Float64:
+        if sigma == 0:
+            return np.full(wanted.nodes, min(median, wanted.ratio_max))
+        most = ndtr(np.log(wanted.ratio_max / median) / sigma)
+        return np.asarray(median * np.exp(sigma * ndtri(np.maximum(draws, 1e-12) * most)))
+
+    made = ratio(wanted.ratio_median, wanted.ratio_sigma)
+    if wanted.discs:
+        radius = np.sqrt(wanted.disc_area / wanted.discs / np.pi)
+        # Whole discs within the square, so that they cover the area that was asked for.
+        margin = min(radius, 0.5)
+        centres = margin + _rng(seed, DISCS).random((wanted.discs, 2)) * (1 - 2 * margin)
+        inside = np.zeros(wanted.nodes, dtype=np.bool_)
+        for centre in centres:
+            inside |= ((xy - centre) ** 2).sum(axis=1) <= radius**2
+        made = np.where(inside, ratio(wanted.disc_median, wanted.disc_sigma), made)
+    return made

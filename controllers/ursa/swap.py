@@ -1,0 +1,195 @@
+"""The swap phase: roles change before data moves (section 3, first paragraphs).
+
+"We can iteratively swap the primaries in the hottest node and the secondaries in the cold node
+until no swap operation is applicable." The hottest node is the one whose load is highest against
+its threshold. It gives away the primary whose role is heaviest (primary minus secondary load), to
+the secondary with the most room, until it is cold: so the fewest roles change. A swap that would
+make the receiving node hot is not applicable.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controllers.ursa.gather import UInt64, group_by_node, heaviest_first, objects_on
+from controllers.ursa.instance import Float32, Float64, Instance, Int32
+from controllers.ursa.jit import njit
+from controllers.ursa.state import State
+
+
+@dataclass(frozen=True, eq=False)
+class Swaps:
+    """Swaps in the order of application.
+
+    Attributes:
+        partition: [S].
+        replica: [S], the column that becomes primary, int8.
+    """
+
+    partition: Int32
+    replica: NDArray[np.int8]
+
+    def __len__(self) -> int:
+        return len(self.partition)
+
+
+def swap_phase(instance: Instance, state: State, *, success: float = 1.0, seed: int = 0) -> Swaps:
+    """Swap roles until no swap is applicable; `state` is changed.
+
+    Args:
+        instance: the problem.
+        state: loads and primaries, changed in place.
+        success: part of the replicas whose swap succeeds. The paper's evaluation takes 0.9: a
+            secondary that is out of date cannot become primary, and is found to be so by trying.
+        seed: which replicas are out of date: a property of the replica, not of the order.
+    """
+    hot = np.flatnonzero(state.hot(instance)).astype(np.int32)
+    if len(hot) == 0 or instance.replicas == 1:
+        return Swaps(np.empty(0, np.int32), np.empty(0, np.int8))
+    partition, column, slot = objects_on(instance, hot, primaries=state.primary)
+    start, grouped = group_by_node(slot, len(hot))
+    partition, column = partition[grouped], column[grouped]
+    columns, nodes = _secondaries(instance.replica_node, partition, column)
+    if success < 1.0:
+        nodes[~_up_to_date(partition, columns, success, seed)] = -1
+    # In float64: the difference of two float32 need not be one.
+    shed = instance.primary_load[partition].astype(np.float64)
+    shed -= instance.secondary_load[partition]
+    order = heaviest_first(shed.astype(np.float32), start)
+    used = np.zeros(len(partition), dtype=np.bool_)
+    count, entry, which = _swap(hot, start, order, shed, nodes, instance.capacity, state.load, used)
+    entry, which = entry[:count], which[:count]
+    swaps = Swaps(partition[entry], columns[entry, which])
+    state.primary[swaps.partition] = swaps.replica
+    return swaps
+
+
+def _secondaries(
+    replica_node: Int32, partition: Int32, primary: NDArray[np.int8]
+) -> tuple[NDArray[np.int8], Int32]:
+    """[G, l-1] columns of the secondaries of each candidate, and their nodes."""
+    others = np.arange(replica_node.shape[1] - 1, dtype=np.int8)[None, :]
+    columns = (others + (others >= primary[:, None])).astype(np.int8)
+    return columns, replica_node[partition[:, None], columns]
+
+
+def _up_to_date(
+    partition: Int32, columns: NDArray[np.int8], success: float, seed: int
+) -> NDArray[np.bool_]:
+    """[G, l-1], whether the secondary is up to date: a hash (splitmix64) of seed and object."""
+    offset = np.uint64(seed * 0x9E3779B97F4A7C15 % 2**64)
+    bits: UInt64 = partition.astype(np.uint64)[:, None] * np.uint64(128) + columns.astype(np.uint64)
+    bits = bits + offset
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        bits = (bits ^ (bits >> np.uint64(shift))) * np.uint64(factor)
+    bits = bits ^ (bits >> np.uint64(31))
+    return np.asarray((bits >> np.uint64(11)).astype(np.float64) * 2.0**-53 < success)
+
+
+@njit
+def _swap(
+    hot: Int32,
+    start: NDArray[np.int64],
+    order: UInt64,
+    shed: Float64,
+    nodes: Int32,
+    capacity: Float32,
+    load: Float64,
+    used: NDArray[np.bool_],
+) -> tuple[int, NDArray[np.int64], NDArray[np.int8]]:
+    """Rounds of swaps until one has none: a node that became cold has room for others' roles."""
+    entry = np.empty(len(order), np.int64)
+    which = np.empty(len(order), np.int8)
+    heap = np.empty(len(hot), np.int64)
+    heat = np.empty(len(hot))
+    pointer = np.empty(len(hot), np.int64)
+    count = 0
+    before = -1
+    while count > before:
+        before = count
+        pointer[:] = start[:-1]
+        size = _fill_heap(hot, capacity, load, heap, heat)
+        while size > 0:
+            h = heap[0]
+            node = hot[h]
+            best = -1
+            while best < 0 and pointer[h] < start[h + 1]:
+                g = np.int64(order[pointer[h]] & np.uint64(0xFFFFFFFF))
+                if shed[g] <= 0:  # so are all that follow
+                    break
+                pointer[h] += 1
+                if not used[g]:
+                    best = _receiver(nodes[g], shed[g], capacity, load)
+            if best >= 0:
+                load[node] -= shed[g]
+                load[nodes[g, best]] += shed[g]
+                used[g] = True
+                entry[count] = g
+                which[count] = best
+                count += 1
+            if best >= 0 and load[node] > capacity[node]:
+                heat[h] = _heat(load[node], capacity[node])
+            else:
+                size -= 1
+                heap[0] = heap[size]
+            _sift(heap, heat, 0, size)
+    return count, entry, which
+
+
+@njit
+def _receiver(nodes: Int32, shed: float, capacity: Float32, load: Float64) -> int:
+    """Which of the secondaries' nodes has most room left after it took `shed`; -1 for none."""
+    best = -1
+    most = -1.0
+    for j in range(len(nodes)):
+        if nodes[j] >= 0:
+            after = load[nodes[j]] + shed
+            room = capacity[nodes[j]] - after
+            # Not room >= 0: a difference may round to 0 what a comparison tells apart.
+            if after <= capacity[nodes[j]] and room > most:
+                best = j
+                most = room
+    return best
+
+
+@njit
+def _fill_heap(
+    hot: Int32, capacity: Float32, load: Float64, heap: NDArray[np.int64], heat: Float64
+) -> int:
+    size = 0
+    for h in range(len(hot)):
+        if load[hot[h]] > capacity[hot[h]]:
+            heat[h] = _heat(load[hot[h]], capacity[hot[h]])
+            heap[size] = h
+            size += 1
+    for at in range(size // 2 - 1, -1, -1):
+        _sift(heap, heat, at, size)
+    return size
+
+
+@njit
+def _heat(load: float, capacity: float) -> float:
+    return load / capacity if capacity > 0 else np.inf
+
+
+@njit
+def _sift(heap: NDArray[np.int64], heat: Float64, at: int, size: int) -> None:
+    """Restore the heap below `at`: the hottest first, between equals the lower index."""
+    while 2 * at + 1 < size:
+        child = 2 * at + 1
+        if child + 1 < size and _before(heap, heat, child + 1, child):
+            child += 1
+        if not _before(heap, heat, child, at):
+            return
+        heap[at], heap[child] = heap[child], heap[at]
+        at = child
+
+
+@njit
+def _before(heap: NDArray[np.int64], heat: Float64, a: int, b: int) -> bool:
+    if heat[heap[a]] != heat[heap[b]]:
+        return bool(heat[heap[a]] > heat[heap[b]])
+    return bool(heap[a] < heap[b])
