@@ -1,0 +1,176 @@
+"""Algorithm 1 of the paper, as it is written: what ALP's speed and cost are measured against.
+
+`MergeObjects`, `FindTargetNodes` and `SolveLP` keep their names. Each of the two techniques of
+section 3.2 can be left out, which makes the four variants of figure 9: one programme for all
+(NONE) or one for each group of hot nodes whose search regions overlap (DC), solved with whole
+numbers (ILP) or relaxed and rounded by score (LP).
+
+Where the paper is silent: the radius begins with the one that holds a rack's 40 nodes on average
+and grows by the same; a hot node whose objects are all placed is done; when rounding leaves objects
+over and places none, the radius grows as if the programme had been infeasible; when the radius
+holds every node and nothing more is placed, what is left goes to the nearest node with room, or
+stays where it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from controllers.ursa.distance import Nearest, between
+from controllers.ursa.instance import Euclidean, Float64, Instance, Int32
+from controllers.ursa.methods import Request
+from controllers.ursa.place import kernels
+from controllers.ursa.place.firstfit import first_fit
+from controllers.ursa.place.highs import solve
+from controllers.ursa.place.nearest import Lists
+from controllers.ursa.place.problem import Ints, Problem, assignment_problem
+from controllers.ursa.place.relaxation import components, farthest_move
+from controllers.ursa.place.rounding import standing
+from controllers.ursa.place.windows import assignment_model
+from controllers.ursa.results import UNPLACED, Placement, Selection, Timer
+from controllers.ursa.state import State
+
+RACK_NODES = 40
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Which of the speed-ups are used; the paper's ALP uses both.
+
+    Attributes:
+        divide: solve groups of hot nodes with overlapping regions on their own (DC).
+        relax: solve the linear relaxation and round it (LP).
+        first_radius, step: r_0 and delta r; None for the radius that holds 40 nodes on average.
+    """
+
+    divide: bool = True
+    relax: bool = True
+    first_radius: float | None = None
+    step: float | None = None
+
+
+def place(instance: Instance, state: State, selection: Selection, request: Request) -> Placement:
+    """Algorithm 1 with both speed-ups (DC+LP); a placer, see `controllers.ursa.methods`."""
+    return run(instance, state, selection, request, Variant())
+
+
+def run(
+    instance: Instance, state: State, selection: Selection, request: Request, variant: Variant
+) -> Placement:
+    """Algorithm 1 in the given variant; `notes` has the last radius and the programmes solved."""
+    problem = assignment_problem(instance, state, selection, request.max_move_cost)
+    move_to = np.full(len(problem), UNPLACED, dtype=np.int32)
+    used = np.zeros(problem.nodes)
+    typical = _rack_radius(problem)
+    radius = typical if variant.first_radius is None else variant.first_radius
+    step = typical if variant.step is None else variant.step
+    last = min(problem.reach, farthest_move(problem))
+    solved = 0
+    while (move_to == UNPLACED).any() and request.timer.left() > 0:
+        left = np.flatnonzero(move_to == UNPLACED)
+        found, target = find_target_nodes(problem, left, min(radius, last))
+        groups = merge_objects(problem, left, found, target, variant.divide)
+        for group in groups:
+            pairs = np.isin(found, group)
+            x = solve_lp(
+                problem, group, found[pairs], target[pairs], used, variant.relax, request.timer
+            )
+            solved += 1
+            if x is not None:
+                round_by_score(problem, found[pairs], target[pairs], x, move_to, used)
+        stuck = int((move_to[left] == UNPLACED).sum())
+        if stuck == len(left) and radius >= last:
+            first_fit(problem, Lists(problem), move_to, used)
+            break
+        if stuck:
+            radius += step
+    now = standing(problem, move_to)
+    return Placement(now.move_to, notes={"radius": float(min(radius, last)), "programmes": solved})
+
+
+def find_target_nodes(problem: Problem, objects: Ints, radius: float) -> tuple[Ints, Int32]:
+    """(object, node) pairs within the radius of the object's node: R(i, r), (9), (10), (12)."""
+    everywhere = Nearest(problem.distance, np.arange(problem.nodes, dtype=np.int32))
+    sources, which = np.unique(problem.source[objects], return_inverse=True)
+    within = everywhere.within(sources, radius)
+    sizes = np.array([len(nodes) for nodes in within], dtype=np.int64)
+    found = np.repeat(objects, sizes[which])
+    target = np.concatenate([np.empty(0, np.int32), *(within[source] for source in which)])
+    ok = (target != problem.source[found]) & (problem.room[target] >= 0)
+    for column in range(problem.taken.shape[1]):
+        ok &= problem.taken[found, column] != problem.domain[target]
+    return found[ok], target[ok].astype(np.int32)
+
+
+def merge_objects(
+    problem: Problem, objects: Ints, found: Ints, target: Int32, divide: bool
+) -> list[Ints]:
+    """The selected objects by group of hot nodes that could want the same target: S'_k."""
+    if not divide:
+        return [objects]
+    sources = problem.source[found]
+    label, _ = components(sources, target, problem.nodes, problem.nodes)
+    group = label[problem.source[objects]]
+    order = np.argsort(group, kind="stable")
+    cuts = np.flatnonzero(np.diff(group[order])) + 1
+    return np.split(objects[order], cuts) if len(objects) else []
+
+
+def solve_lp(
+    problem: Problem,
+    objects: Ints,
+    found: Ints,
+    target: Int32,
+    used: Float64,
+    relax: bool,
+    timer: Timer,
+) -> Float64 | None:
+    """[pairs] the X of (7) to (12), fractions or (13) whole numbers; None when infeasible."""
+    if len(np.unique(found)) < len(objects):
+        return None
+    position = np.full(len(problem), -1, dtype=np.int64)
+    position[objects] = np.arange(len(objects))
+    cost = between(problem.distance, problem.source[found], target)
+    nodes = np.unique(target)
+    model = assignment_model(
+        problem, objects, position[found], target, cost, (problem.room - used)[nodes]
+    )
+    model.integer = not relax
+    result = solve(model, seconds=timer.left())
+    return result.x
+
+
+def round_by_score(
+    problem: Problem, found: Ints, target: Int32, x: Float64, move_to: Int32, used: Float64
+) -> None:
+    """Lines 8 to 13: each object to the target of the highest score that fits; in place."""
+    positive = np.flatnonzero(x > 1e-9)
+    order = positive[np.lexsort((target[positive], -x[positive], found[positive]))]
+    kernels.in_score_order(
+        found[order],
+        target[order].astype(np.int64),
+        problem.weight,
+        problem.room,
+        problem.domain,
+        problem.taken,
+        problem.sibling,
+        problem.sibling_first,
+        problem.sibling_end,
+        move_to,
+        used,
+    )
+
+
+def _rack_radius(problem: Problem) -> float:
+    """The radius whose circle holds 40 nodes on average; of racks, the cheapest cost there is."""
+    metric = problem.distance
+    if isinstance(metric, Euclidean):
+        spread = np.ptp(metric.node_xy.astype(np.float64), axis=0)
+        area = float(spread[0] * spread[1])
+        side = area if area > 0 else float(spread.max(initial=0.0)) ** 2
+        return float(np.sqrt(RACK_NODES * side / (np.pi * problem.nodes))) or 1.0
+    costs = np.unique(metric.rack_distance)
+    gaps = np.diff(np.r_[0.0, costs[costs > 0]])
+    return float(gaps.min(initial=np.inf)) if len(gaps) else 1.0

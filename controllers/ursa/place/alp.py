@@ -1,0 +1,79 @@
+"""ALP: the approximate linear programme of section 3.2, faster and closer to the optimum.
+
+Kept from the paper: phase 1's selection, the relaxation of (7) to (13), score-ordered rounding and
+the division into groups that do not touch. Changed: nothing is solved for objects whose nearest
+node has room for all that want it, targets are generated until the relaxation over all nodes is
+proven optimal (instead of a radius that grows until it is feasible), and what rounding loses is
+won back by exchanges and by integer programmes over small groups.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from controllers.ursa.instance import Instance
+from controllers.ursa.methods import Request
+from controllers.ursa.place.firstfit import first_fit, take_back
+from controllers.ursa.place.nearest import Lists
+from controllers.ursa.place.problem import Problem, assignment_problem
+from controllers.ursa.place.relaxation import Relaxation, relax
+from controllers.ursa.place.rounding import (
+    CHOICES,
+    Standing,
+    by_score,
+    choices,
+    improve,
+    insert,
+    standing,
+)
+from controllers.ursa.place.windows import QUICK, polish
+from controllers.ursa.results import UNPLACED, Placement, Selection, Timer
+from controllers.ursa.state import State
+
+
+def place(instance: Instance, state: State, selection: Selection, request: Request) -> Placement:
+    """Where each selected object goes; a placer, see `controllers.ursa.methods`.
+
+    `lower_bound` is the certified value of the relaxation; None when no placement of the whole
+    selection exists (or none was found).
+    """
+    problem = assignment_problem(instance, state, selection, request.max_move_cost)
+    relaxed, lists = relaxation(problem, request.timer)
+    move_to = assign(problem, lists, relaxed, request.timer).move_to
+    whole = relaxed.fits and bool((move_to != UNPLACED).all())
+    return Placement(
+        move_to,
+        lower_bound=relaxed.bound if whole else None,
+        notes={
+            "active_objects": int(relaxed.active.sum()),
+            "columns": len(relaxed.columns.key),
+            "lp_rounds": relaxed.rounds,
+        },
+    )
+
+
+def relaxation(problem: Problem, timer: Timer) -> tuple[Relaxation, Lists]:
+    """The relaxation of `problem` from a first fit, and the candidates looked at."""
+    lists = Lists(problem)
+    start = np.full(len(problem), UNPLACED, dtype=np.int32)
+    first_fit(problem, lists, start, np.zeros(problem.nodes))
+    return relax(problem, lists, start, timer), lists
+
+
+def assign(problem: Problem, lists: Lists, relaxed: Relaxation, timer: Timer) -> Standing:
+    """Targets from the relaxation; where its fractions lead nowhere, from the first fit."""
+    options = choices(problem, lists, relaxed, CHOICES)
+    now = by_score(problem, relaxed)
+    left = np.flatnonzero((now.move_to == UNPLACED) & np.isfinite(relaxed.near))
+    left = left[np.argsort(-problem.weight[left], kind="stable")]
+    insert(problem, options, now, left)
+    first_fit(problem, lists, now.move_to, now.used, left)
+    if int((now.move_to == UNPLACED).sum()) > int((relaxed.start == UNPLACED).sum()):
+        now.move_to = relaxed.start.copy()
+    now = standing(problem, now.move_to)
+    improve(problem, options, now)
+    polish(problem, options, now, relaxed.price, QUICK, timer)
+    if take_back(problem, now.move_to).any():
+        now = standing(problem, now.move_to)
+        first_fit(problem, lists, now.move_to, now.used)
+    return standing(problem, now.move_to)

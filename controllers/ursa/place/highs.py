@@ -1,0 +1,169 @@
+"""HiGHS, asked the same way every time: one thread, a fixed seed, quiet.
+
+Nothing here trusts a solver's tolerances: who uses a solution checks loads exactly, and a bound is
+recomputed from the prices (`bound`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controllers.ursa.instance import Float64, Int32
+
+INFINITE = float("inf")
+SEED = 1
+
+
+@dataclass
+class Model:
+    """Minimise ``cost @ x`` with ``lower <= A x <= upper``, ``0 <= x <= bound``; A by columns.
+
+    Attributes:
+        cost, bound: [columns].
+        start: [columns + 1], where each column begins in `row` and `value`.
+        lower, upper: [rows].
+        integer: every x is a whole number.
+    """
+
+    cost: Float64
+    start: Int32
+    row: Int32
+    value: Float64
+    lower: Float64
+    upper: Float64
+    bound: Float64 | None = None
+    integer: bool = False
+
+    @property
+    def columns(self) -> int:
+        """Number of variables."""
+        return len(self.cost)
+
+
+@dataclass(frozen=True)
+class Solution:
+    """What came back.
+
+    Attributes:
+        status: "optimal", "infeasible", or "stopped" at a limit, with or without a solution.
+        x: [columns], None without a solution.
+        price: [rows], what one more unit of a full row would save (of a covering row: what one
+            unit less would); at least 0. Zeros for integer models.
+        bound: no solution costs less.
+    """
+
+    status: str
+    x: Float64 | None
+    price: Float64 = field(default_factory=lambda: np.zeros(0))
+    bound: float = -INFINITE
+
+
+def add_row(
+    model: Model, columns: NDArray[np.integer], value: Float64 | float, lower: float, upper: float
+) -> None:
+    """Add ``lower <= sum of value * x[columns] <= upper`` to `model`."""
+    order = np.argsort(columns, kind="stable")
+    columns = np.asarray(columns)[order]
+    values = np.broadcast_to(np.asarray(value, float), len(columns))[order]
+    count = np.bincount(columns, minlength=model.columns)
+    at = model.start[1:][columns]
+    model.row = np.insert(model.row, at, len(model.lower)).astype(np.int32)
+    model.value = np.insert(model.value, at, values)
+    model.start = (model.start + np.r_[0, np.cumsum(count)]).astype(np.int32)
+    model.lower = np.r_[model.lower, lower]
+    model.upper = np.r_[model.upper, upper]
+
+
+def by_columns(
+    columns: int, *entries: tuple[NDArray[np.integer], NDArray[np.integer], Float64 | float]
+) -> tuple[Int32, Int32, Float64]:
+    """(start, row, value) of the sum of ``(row, column, value)`` entries; no pair twice."""
+    row = np.concatenate([np.asarray(e[0]) for e in entries])
+    column = np.concatenate([np.asarray(e[1]) for e in entries])
+    value = np.concatenate([np.broadcast_to(np.asarray(e[2], float), len(e[0])) for e in entries])
+    order = np.argsort(column, kind="stable")
+    start = np.zeros(columns + 1, dtype=np.int32)
+    np.cumsum(np.bincount(column, minlength=columns), out=start[1:])
+    return start, row[order].astype(np.int32), value[order]
+
+
+def solve(
+    model: Model,
+    *,
+    seconds: float = INFINITE,
+    nodes: int | None = None,
+    gap: float = 0.0,
+    first: Float64 | None = None,
+) -> Solution:
+    """Solve `model`.
+
+    Args:
+        model: what to solve.
+        seconds: stop then (results then depend on the machine's speed).
+        nodes: branch-and-bound nodes at most: a limit that gives the same result everywhere.
+        gap: relative gap that is good enough for an integer model.
+        first: [columns], an integer solution to begin from.
+    """
+    import highspy
+
+    solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
+    for name, value in {
+        "output_flag": False,
+        "threads": 1,
+        "random_seed": SEED,
+        "mip_rel_gap": gap,
+        "mip_abs_gap": 0.0 if gap == 0 else 1e-9,
+    }.items():
+        solver.setOptionValue(name, value)
+    if seconds != INFINITE:
+        solver.setOptionValue("time_limit", max(0.0, seconds))
+    if nodes is not None:
+        solver.setOptionValue("mip_max_nodes", nodes)
+    solver.passModel(_lp(highspy, model))
+    if first is not None:
+        hint = highspy.HighsSolution()
+        hint.col_value = first.tolist()
+        solver.setSolution(hint)
+    solver.run()
+    return _solution(highspy, solver, model)
+
+
+def _lp(highspy: Any, model: Model) -> Any:
+    lp = highspy.HighsLp()
+    lp.num_col_ = model.columns
+    lp.num_row_ = len(model.lower)
+    lp.col_cost_ = model.cost
+    lp.col_lower_ = np.zeros(model.columns)
+    lp.col_upper_ = np.ones(model.columns) if model.bound is None else model.bound
+    lp.row_lower_ = model.lower
+    lp.row_upper_ = model.upper
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+    lp.a_matrix_.start_ = model.start
+    lp.a_matrix_.index_ = model.row
+    lp.a_matrix_.value_ = model.value
+    if model.integer:
+        lp.integrality_ = [highspy.HighsVarType.kInteger] * model.columns
+    return lp
+
+
+def _solution(highspy: Any, solver: Any, model: Model) -> Solution:
+    status = solver.getModelStatus()
+    kinds = highspy.HighsModelStatus
+    info = solver.getInfo()
+    if status in {kinds.kInfeasible, kinds.kUnboundedOrInfeasible}:
+        return Solution("infeasible", None)
+    has_solution = info.primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    found = solver.getSolution()
+    x = np.array(found.col_value) if has_solution and model.columns else None
+    if model.columns == 0:
+        x = np.zeros(0)
+    name = "optimal" if status in {kinds.kOptimal, kinds.kModelEmpty} else "stopped"
+    if model.integer:
+        return Solution(name, x, bound=float(info.mip_dual_bound))
+    bound = float(info.objective_function_value) if name == "optimal" else -INFINITE
+    price = np.abs(np.array(found.row_dual)) if found.dual_valid else np.zeros(len(model.lower))
+    return Solution(name, x, price=price, bound=bound)

@@ -1,0 +1,327 @@
+"""The linear relaxation of (7) to (13) over *all* target nodes, solved on the few that matter.
+
+Every object begins on the nearest node with room. Only where objects had to step aside is there
+anything to decide: those objects and the ones in their way form the **active set**; whoever is on
+a node that turns out to have a price joins. Targets come by column generation: a node's price and
+the distance bound what any node farther out could offer, so that the search ends with a proof.
+Constraint (11) is left to the rounding; dropping it keeps the bound valid.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_matrix
+from scipy.sparse.csgraph import connected_components
+
+from controllers.ursa.distance import between
+from controllers.ursa.instance import Float64, Int32
+from controllers.ursa.jit import in_threads
+from controllers.ursa.place.highs import INFINITE, Model, by_columns, solve
+from controllers.ursa.place.nearest import Lists, nearest_fit
+from controllers.ursa.place.problem import Bools, Ints, Problem
+from controllers.ursa.results import UNPLACED, Timer
+
+ROUNDS = 100
+FIRST_COLUMNS = 6
+NEW_COLUMNS = 8
+BATCH_COLUMNS = 4000
+PRICED_AT_ONCE = 20_000
+TOLERANCE = 1e-7
+
+
+@dataclass(eq=False)
+class Relaxation:
+    """Where the linear programme stands.
+
+    Attributes:
+        start: [M], where objects were to begin with; inactive ones stay there.
+        near: [M], cost of each object's nearest fitting node; infinite where none fits.
+        price: [N], what a unit of load on a full node costs; at least 0.
+        worth: [M], least cost plus priced load over all nodes: u_i of the dual.
+        active: [M].
+        columns: the pairs in the programme and their values.
+        bound: certified lower bound of placing all objects (`bound.certify`).
+        fits: the programme places every object in full.
+        rounds: how often it was solved.
+    """
+
+    start: Int32
+    near: Float64
+    price: Float64
+    worth: Float64
+    active: Bools
+    columns: Columns
+    bound: float
+    fits: bool
+    rounds: int
+
+
+class Columns:
+    """(object, node) pairs of the programme, sorted, with cost and value."""
+
+    def __init__(self, nodes: int) -> None:
+        self._nodes = nodes
+        self.key: Ints = np.zeros(0, dtype=np.int64)
+        self.cost: Float64 = np.zeros(0)
+        self.x: Float64 = np.zeros(0)
+
+    @property
+    def object(self) -> Ints:
+        """[columns]."""
+        return self.key // self._nodes
+
+    @property
+    def node(self) -> Ints:
+        """[columns]."""
+        return self.key % self._nodes
+
+    def add(self, objects: NDArray[np.integer], nodes: NDArray[np.integer], cost: Float64) -> Ints:
+        """Add the pairs that are not there yet; returns the objects that gained one."""
+        key, at = np.unique(objects.astype(np.int64) * self._nodes + nodes, return_index=True)
+        new = ~np.isin(key, self.key, assume_unique=True)
+        keys = np.concatenate([self.key, key[new]])
+        order = np.argsort(keys, kind="stable")
+        self.key = keys[order]
+        self.cost = np.concatenate([self.cost, cost[at[new]]])[order]
+        self.x = np.concatenate([self.x, np.zeros(int(new.sum()))])[order]
+        return np.unique(key[new] // self._nodes)
+
+
+def relax(problem: Problem, lists: Lists, start: Int32, timer: Timer) -> Relaxation:
+    """Solve the relaxation.
+
+    Args:
+        problem: what is placed.
+        lists: candidates by the whole room; widened as far as the proof needs.
+        start: [M], a placement that fits (`firstfit.first_fit`), UNPLACED where it found none.
+        timer: when no time is left, what there is by then: its bound is lower, and valid.
+    """
+    near_node, near = nearest_fit(problem, lists, np.arange(len(problem)))
+    begin = np.where(start == UNPLACED, near_node, start)
+    state = Relaxation(
+        start=start,
+        near=near,
+        price=np.zeros(problem.nodes),
+        worth=near.copy(),
+        active=np.zeros(len(problem), dtype=np.bool_),
+        columns=Columns(problem.nodes),
+        bound=-INFINITE,
+        fits=bool((near_node >= 0).all()),
+        rounds=0,
+    )
+    placeable = near_node >= 0
+    cost = np.full(len(problem), np.inf)
+    cost[placeable] = between(problem.distance, problem.source[placeable], begin[placeable])
+    _displaced(problem, lists, state, placeable & ((start == UNPLACED) | (cost > near)), cost)
+    solver = _Programme(problem, state, _penalty(problem, near))
+    changed = _join(problem, lists, state, np.flatnonzero(state.active), begin, cost)
+    while len(changed) and state.rounds < ROUNDS and timer.left() > 0:
+        state.rounds += 1
+        solver.solve(changed, timer)
+        woken = placeable & ~state.active & (start != UNPLACED)
+        woken[woken] = state.price[start[woken]] > 0
+        state.active |= woken
+        joined = _join(problem, lists, state, np.flatnonzero(woken), begin, cost)
+        changed = np.union1d(joined, _priced_out(problem, lists, state))
+    state.fits = state.fits and solver.unplaced() == 0
+    state.bound = certify(problem, lists, state)
+    return state
+
+
+def certify(problem: Problem, lists: Lists, state: Relaxation) -> float:
+    """A lower bound from prices alone, whatever solver they came from (Lagrangian duality).
+
+    For any prices >= 0, no placement costs less than the sum over objects of the least
+    ``cost + load * price`` over the nodes it may go to, less the sum of ``price * room``. A node
+    that a list lacks costs at least as much as the list's last. `worth` is refreshed.
+    """
+    active = np.flatnonzero(state.active)
+    state.worth = state.near.copy()
+    for part in _parts(active):
+        objects, nodes, cost = lists.candidates(part)
+        least = _least(objects, cost + problem.weight[objects] * state.price[nodes], len(problem))
+        state.worth[part] = np.minimum(least[part], lists.last()[lists.group[part]])
+    priced = np.flatnonzero(state.price > 0)
+    finite = state.worth[np.isfinite(state.worth)]
+    return float(finite.sum() - (state.price[priced] * problem.room[priced]).sum())
+
+
+def _displaced(
+    problem: Problem, lists: Lists, state: Relaxation, displaced: Bools, cost: Float64
+) -> None:
+    objects, nodes, costs = lists.candidates(np.flatnonzero(displaced))
+    contested = np.zeros(problem.nodes, dtype=np.bool_)
+    contested[nodes[costs < cost[objects]]] = True
+    state.active |= displaced
+    placed = state.start != UNPLACED
+    state.active[placed] |= contested[state.start[placed]]
+
+
+def _join(
+    problem: Problem, lists: Lists, state: Relaxation, objects: Ints, begin: Int32, cost: Float64
+) -> Ints:
+    if not len(objects):
+        return objects
+    found, nodes, costs = lists.candidates(objects)
+    rank = ranks(found)
+    first = rank < FIRST_COLUMNS
+    return state.columns.add(
+        np.concatenate([found[first], objects]),
+        np.concatenate([nodes[first], begin[objects]]),
+        np.concatenate([costs[first], cost[objects]]),
+    )
+
+
+def _priced_out(problem: Problem, lists: Lists, state: Relaxation) -> Ints:
+    """Widen lists whose last node could still be worth it and add pairs of negative cost."""
+    columns = state.columns
+    active = np.flatnonzero(state.active)
+    owner = columns.object
+    value = columns.cost + problem.weight[owner] * state.price[columns.node]
+    worth = _least(owner, value, len(problem))
+    eps = TOLERANCE * _scale(state.near)
+    while True:
+        groups = lists.group[active]
+        short = np.unique(groups[lists.last()[groups] < worth[active] - eps])
+        for length in np.unique(lists.length[short]):
+            lists.widen(short[lists.length[short] == length], max(8, 2 * int(length)))
+        changed = [_add_better(problem, lists, state, part, worth, eps) for part in _parts(active)]
+        if not len(short) or any(map(len, changed)):
+            return np.unique(np.concatenate(changed))
+
+
+def _add_better(
+    problem: Problem, lists: Lists, state: Relaxation, part: Ints, worth: Float64, eps: float
+) -> Ints:
+    found, nodes, costs = lists.candidates(part)
+    reduced = costs + problem.weight[found] * state.price[nodes] - worth[found]
+    better = np.flatnonzero(reduced < -eps)
+    better = better[np.lexsort((reduced[better], found[better]))]
+    better = better[ranks(found[better]) < NEW_COLUMNS]
+    return state.columns.add(found[better], nodes[better], costs[better])
+
+
+def _parts(objects: Ints) -> list[Ints]:
+    return np.array_split(objects, 1 + len(objects) // PRICED_AT_ONCE)
+
+
+class _Programme:
+    """The restricted linear programme, solved by connected component."""
+
+    def __init__(self, problem: Problem, state: Relaxation, penalty: float) -> None:
+        self._problem = problem
+        self._state = state
+        self._penalty = penalty
+        self._scale = _scale(state.near)
+        self._unplaced = np.zeros(len(problem))
+
+    def unplaced(self) -> int:
+        """Objects that the programme does not place in full."""
+        return int((self._unplaced > 1e-6).sum())
+
+    def solve(self, changed: Ints, timer: Timer) -> None:
+        """Solve the components that hold one of `changed` objects."""
+        problem, state, columns = self._problem, self._state, self._state.columns
+        label, count = components(columns.object, columns.node, len(problem), problem.nodes)
+        dirty = np.zeros(count, dtype=np.bool_)
+        dirty[label[changed]] = True
+        mine = np.flatnonzero(dirty[label[columns.object]])
+        mine = mine[np.argsort(label[columns.object[mine]], kind="stable")]
+        batches = batched(label[columns.object[mine]], BATCH_COLUMNS)
+        pieces = [mine[batches == b] for b in range(int(batches.max(initial=-1)) + 1)]
+        resting = (state.start != UNPLACED) & ~state.active
+        used = np.bincount(state.start[resting], problem.weight[resting], minlength=problem.nodes)
+        room = np.maximum(problem.room - used, 0.0)
+        in_threads(lambda piece: self._solve(pieces[piece], room, timer), len(pieces))
+
+    def _solve(self, at: Ints, room: Float64, timer: Timer) -> None:
+        problem, state = self._problem, self._state
+        objects, row = np.unique(state.columns.object[at], return_inverse=True)
+        nodes, place = np.unique(state.columns.node[at], return_inverse=True)
+        weight = problem.weight[state.columns.object[at]]
+        unit = np.zeros(len(nodes))
+        np.maximum.at(unit, place, weight)
+        unit[unit == 0] = 1.0
+        m, n, pairs = len(objects), len(nodes), len(at)
+        start, index, value = by_columns(
+            pairs + m,
+            (row, np.arange(pairs), 1.0),
+            (m + place, np.arange(pairs), weight / unit[place]),
+            (np.arange(m), pairs + np.arange(m), 1.0),
+        )
+        found = solve(
+            Model(
+                cost=np.concatenate([state.columns.cost[at], np.full(m, self._penalty)])
+                / self._scale,
+                start=start,
+                row=index,
+                value=value,
+                lower=np.concatenate([np.ones(m), np.full(n, -INFINITE)]),
+                upper=np.concatenate([np.ones(m), room[nodes] / unit]),
+            ),
+            seconds=timer.left(),
+        )
+        if found.x is None or found.status != "optimal":
+            return
+        state.columns.x[at] = found.x[:pairs]
+        self._unplaced[objects] = found.x[pairs:]
+        price = found.price[m:] * self._scale / unit
+        state.price[nodes] = np.where(price > 1e-12 * self._scale / unit, price, 0.0)
+
+
+def components(
+    objects: NDArray[np.integer], nodes: NDArray[np.integer], m: int, n: int
+) -> tuple[Int32, int]:
+    """([m] component of each object, their number), of objects that share nodes."""
+    graph = coo_matrix((np.ones(len(objects), np.int8), (objects, m + nodes)), (m + n, m + n))
+    count, label = connected_components(graph, directed=False)
+    return label[:m], int(count)
+
+
+def batched(label: NDArray[np.integer], size: int) -> Ints:
+    """[columns], the batch of each column; a component (a run of `label`) is in one batch."""
+    if not len(label):
+        return np.zeros(0, dtype=np.int64)
+    first = np.flatnonzero(np.r_[True, label[1:] != label[:-1]])
+    batch = np.unique(first // size, return_inverse=True)[1]
+    return np.repeat(batch, np.diff(np.r_[first, len(label)]))
+
+
+def _scale(near: Float64) -> float:
+    finite = near[np.isfinite(near) & (near > 0)]
+    return float(finite.mean()) if len(finite) else 1.0
+
+
+def _penalty(problem: Problem, near: Float64) -> float:
+    """More than any move can cost, so that an object is left out only when it has to be."""
+    farthest = farthest_move(problem)
+    return 4 * min(farthest, problem.reach) + _scale(near)
+
+
+def farthest_move(problem: Problem) -> float:
+    """A bound on the cost of any move."""
+    metric = problem.distance
+    if hasattr(metric, "node_xy"):
+        xy = metric.node_xy.astype(np.float64)
+        return float(np.hypot(*np.ptp(xy, axis=0)))
+    return float(metric.rack_distance.max(initial=0.0))
+
+
+def _least(owner: NDArray[np.integer], value: Float64, m: int) -> Float64:
+    """[m], the least value of each owner (sorted); infinite for one without any."""
+    least = np.full(m, np.inf)
+    if len(owner):
+        first = np.flatnonzero(np.r_[True, owner[1:] != owner[:-1]])
+        least[owner[first]] = np.minimum.reduceat(value, first)
+    return least
+
+
+def ranks(owner: NDArray[np.integer]) -> Ints:
+    """[len(owner)], position of each element within its run of equal owners."""
+    if not len(owner):
+        return np.zeros(0, dtype=np.int64)
+    first = np.flatnonzero(np.r_[True, owner[1:] != owner[:-1]])
+    return np.arange(len(owner)) - np.repeat(first, np.diff(np.r_[first, len(owner)]))
