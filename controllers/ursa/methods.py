@@ -34,12 +34,16 @@ class Request:
 
 @dataclass(frozen=True)
 class Method:
-    """Where a method is found (imported when it is used: solvers take long to load)."""
+    """Where a method is found (imported when it is used: solvers take long to load).
+
+    `prune`: moves that turn out not to be needed are left out of its plans.
+    """
 
     kind: Literal["placer", "mover"]
     module: str
     function: str
     summary: str
+    prune: bool = True
 
     def load(self) -> Any:
         """The function."""
@@ -49,5 +53,14 @@ class Method:
 
 
 METHODS: dict[str, Method] = {
+    "alp": Method("placer", "alp", "place", "linear programme, rounded and improved: the best"),
+    "algorithm1": Method("placer", "algorithm1", "place", "the paper's Algorithm 1 as written"),
+    "ilp": Method("placer", "ilp", "place", "the two-phase ILP, (7) to (13), to its optimum"),
+    "opt": Method("mover", "opt", "moves", "the exact model, (1) to (6), of small instances"),
+    "joint": Method("mover", "joint", "moves", "chooses together what leaves and where it goes"),
+    "htoc": Method("mover", "htoc", "moves", "hottest to coldest, a baseline of the paper"),
+    "sa": Method(
+        "mover", "sa", "moves", "simulated annealing, a baseline of the paper", prune=False
+    ),
     "greedy": Method("placer", "greedy", "place", "each object to its nearest fitting node"),
 }

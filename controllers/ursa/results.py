@@ -17,7 +17,8 @@ UNPLACED = -1
 class Timer:
     """Seconds of each phase and what is left of the time limit, on the clock that is given.
 
-    Algorithms read no clock: they are handed a timer, whose clock stands still in tests.
+    Algorithms read no clock: they are handed a timer, whose clock stands still in tests. A phase
+    within a phase is named with a dot, such as ``place.lp``, and is not counted twice.
     """
 
     def __init__(self, clock: Callable[[], float], limit_s: float | None = None) -> None:
@@ -34,6 +35,10 @@ class Timer:
             yield
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + self._clock() - start
+
+    def total(self) -> float:
+        """Seconds of all phases."""
+        return sum(seconds for name, seconds in self.seconds.items() if "." not in name)
 
     def left(self) -> float:
         """Seconds left (0 when over); infinite without a limit."""

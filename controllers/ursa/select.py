@@ -77,9 +77,11 @@ def _needed(loads: Float64, kept: float, capacity: float, *, trim: bool) -> NDAr
     """
     remaining = np.concatenate([np.cumsum(loads[::-1])[::-1], [0.0]]) + kept
     fits = remaining <= capacity
-    count = int(np.argmax(fits)) if fits.any() else len(loads)
+    if not fits.any():
+        return np.empty(0, np.int64)  # what has to stay is too much: moving others is in vain
+    count = int(np.argmax(fits))
     take = np.arange(count)
-    if trim and count and fits[count]:
+    if trim and count:
         # Without the others, how far down the list may the last one be?
         last = np.flatnonzero(remaining[count - 1] - loads[count - 1 :] <= capacity)
         if len(last):

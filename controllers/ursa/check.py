@@ -1,0 +1,227 @@
+"""Verify a plan on its own: nothing here is shared with what makes plans.
+
+Swaps are applied in their order, then the moves. Loads, distances and hot nodes are computed from
+the instance by other means than the planner's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controllers.ursa.instance import Euclidean, Instance
+from controllers.ursa.results import Plan
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+ROWS = 1 << 20
+ROUNDING = 1e-12  # part of a node's capacity that differently ordered sums may differ by
+COST_ROUNDING = 1e-6  # part of the cost that a plan states
+SHOWN = 10  # violations of one kind that are spelt out
+
+
+@dataclass
+class Report:
+    """What was found.
+
+    Attributes:
+        valid: nothing is violated (a plan may leave nodes hot that it names in `still_hot`).
+        violations: one sentence each, at most SHOWN of a kind.
+        violations_total: how many there are.
+        hot_before, hot_after_swaps, hot_after: numbers of hot nodes; None where the plan cannot be
+            applied so far.
+        still_hot: hot nodes after the plan.
+        swaps, moves, cost: of the plan; cost is the sum of the distances moved.
+    """
+
+    valid: bool = True
+    violations: list[str] = field(default_factory=list)
+    violations_total: int = 0
+    hot_before: int | None = None
+    hot_after_swaps: int | None = None
+    hot_after: int | None = None
+    still_hot: list[int] = field(default_factory=list)
+    swaps: int = 0
+    moves: int = 0
+    cost: float | None = None
+
+    def violated(self, sentences: list[str], count: int | None = None) -> None:
+        """Add violations of one kind."""
+        total = len(sentences) if count is None else count
+        self.violations += sentences[:SHOWN]
+        self.violations_total += total
+        self.valid = self.violations_total == 0
+
+
+def check(instance: Instance, plan: Plan, stated_cost: float | None = None) -> Report:
+    """Apply `plan` to `instance` and say what it violates.
+
+    C1: no node is hot afterwards, but for those that the plan names in `still_hot`, which must have
+    been hot before; no swap makes the node that it loads hot. C2: no two replicas of a partition
+    end up on one node or in one fault domain (unless they were in one before). Ids are within
+    range, no object moves twice or to where it is, a swap names a secondary, and a stated cost is
+    the cost.
+    """
+    report = Report(swaps=len(plan.swap_partition), moves=len(plan.move_partition))
+    columns = np.zeros(instance.partitions, np.int64)
+    before = _loads(instance, instance.replica_node, columns)
+    hot_before = _hot(before, instance)
+    report.hot_before = int(hot_before.sum())
+    if not _ids(instance, plan, report):
+        return report
+    _swaps(instance, plan, before, columns, report)
+    report.hot_after_swaps = int(
+        _hot(_loads(instance, instance.replica_node, columns), instance).sum()
+    )
+    final = _moves(instance, plan, report)
+    hot = _hot(_loads(instance, final, columns), instance)
+    report.hot_after = int(hot.sum())
+    report.still_hot = np.flatnonzero(hot).tolist()
+    _c1(plan, hot_before, hot, report)
+    source = instance.replica_node[plan.move_partition, plan.move_replica]
+    report.cost = float(_distance(instance, source, plan.move_to).sum())
+    if stated_cost is not None and not np.isclose(stated_cost, report.cost, rtol=COST_ROUNDING):
+        report.violated([f"the plan states a cost of {stated_cost}; it is {report.cost}"])
+    return report
+
+
+def _ids(instance: Instance, plan: Plan, report: Report) -> bool:
+    limits = {
+        "swap_partition": instance.partitions,
+        "swap_replica": instance.replicas,
+        "move_partition": instance.partitions,
+        "move_replica": instance.replicas,
+        "move_to": instance.nodes,
+        "still_hot": instance.nodes,
+    }
+    for name, limit in limits.items():
+        array = getattr(plan, name)
+        bad = np.flatnonzero((array < 0) | (array >= limit))
+        report.violated(
+            [f"{name}[{i}] is {array[i]}; it must be 0 to {limit - 1}" for i in bad[:SHOWN]],
+            len(bad),
+        )
+    return report.valid
+
+
+def _swaps(instance: Instance, plan: Plan, load: Floats, columns: Ints, report: Report) -> None:
+    """Apply the swaps to `columns`, the primary of each partition, and check each of them."""
+    partition = plan.swap_partition.astype(np.int64)
+    new = plan.swap_replica.astype(np.int64)
+    # The primary before each swap: column 0, or what the partition's previous swap named.
+    order = np.argsort(partition, kind="stable")
+    old = np.zeros(len(new), np.int64)
+    again = partition[order][1:] == partition[order][:-1]
+    old[order[1:][again]] = new[order[:-1][again]]
+    idle = np.flatnonzero(old == new)
+    report.violated(
+        [
+            f"swap {i}: replica {new[i]} of partition {partition[i]} is primary already"
+            for i in idle[:SHOWN]
+        ],
+        len(idle),
+    )
+    shed = instance.primary_load[partition].astype(np.float64)
+    shed -= instance.secondary_load[partition]
+    giver = instance.replica_node[partition, old].astype(np.int64)
+    taker = instance.replica_node[partition, new].astype(np.int64)
+    # Every node's load over time: its changes one after the other, summed.
+    node = np.concatenate([giver, taker])
+    when = np.tile(np.arange(len(partition)), 2)
+    change = np.concatenate([-shed, shed])
+    order = np.lexsort((when, node))
+    node, when, change = node[order], when[order], change[order]
+    total = np.cumsum(change)
+    first = np.concatenate([[True], node[1:] != node[:-1]]) if len(node) else np.empty(0, bool)
+    base = (total - change)[first][np.cumsum(first) - 1] if len(node) else total
+    after = load[node] + (total - base)
+    # One long sum over all nodes rounds more than a node's own.
+    slack = 1e-9 * np.maximum(instance.capacity[node], load[node])
+    heats = np.flatnonzero((change > 0) & (after > instance.capacity[node] + slack))
+    report.violated(
+        [f"swap {when[i]} makes node {node[i]} hot or hotter" for i in heats[:SHOWN]], len(heats)
+    )
+    columns[partition] = new  # of several for one partition the last one stays
+
+
+def _moves(instance: Instance, plan: Plan, report: Report) -> NDArray[np.int32]:
+    """[P, l], where replicas are in the end; checks objects and C2."""
+    partition = plan.move_partition.astype(np.int64)
+    replica = plan.move_replica.astype(np.int64)
+    objects = partition * instance.replicas + replica
+    _, first, times = np.unique(objects, return_index=True, return_counts=True)
+    twice = first[times > 1]
+    report.violated(
+        [f"replica {replica[i]} of partition {partition[i]} moves twice" for i in twice[:SHOWN]],
+        len(twice),
+    )
+    idle = np.flatnonzero(instance.replica_node[partition, replica] == plan.move_to)
+    report.violated(
+        [
+            f"replica {replica[i]} of partition {partition[i]} is on node {plan.move_to[i]} already"
+            for i in idle[:SHOWN]
+        ],
+        len(idle),
+    )
+    final = instance.replica_node.copy()
+    final[partition, replica] = plan.move_to
+    touched = np.unique(partition)
+    was, now = instance.replica_node[touched], final[touched]
+    for a in range(instance.replicas):
+        for b in range(a):
+            together = instance.fault_domain[now[:, a]] == instance.fault_domain[now[:, b]]
+            before = instance.fault_domain[was[:, a]] == instance.fault_domain[was[:, b]]
+            bad = np.flatnonzero((together & ~before) | (now[:, a] == now[:, b]))
+            report.violated(
+                [
+                    f"C2: replicas {b} and {a} of partition {touched[i]} end on nodes {now[i, b]} "
+                    f"and {now[i, a]}, in one fault domain"
+                    for i in bad[:SHOWN]
+                ],
+                len(bad),
+            )
+    return final
+
+
+def _c1(plan: Plan, hot_before: Bools, hot: Bools, report: Report) -> None:
+    made_hot = np.flatnonzero(hot & ~hot_before)
+    report.violated(
+        [f"C1: node {i} was not hot and is now" for i in made_hot[:SHOWN]], len(made_hot)
+    )
+    named = np.zeros(len(hot), dtype=np.bool_)
+    named[plan.still_hot] = True
+    left = np.flatnonzero(hot & hot_before & ~named)
+    report.violated(
+        [f"C1: node {i} is still hot, and the plan does not say so" for i in left[:SHOWN]],
+        len(left),
+    )
+
+
+def _loads(instance: Instance, where: NDArray[np.int32], columns: Ints) -> Floats:
+    """[N] float64: each partition's primary load at its primary, the other at the others."""
+    load = np.zeros(instance.nodes)
+    for first in range(0, instance.partitions, ROWS):
+        rows = slice(first, first + ROWS)
+        for column in range(instance.replicas):
+            weight = np.where(
+                columns[rows] == column, instance.primary_load[rows], instance.secondary_load[rows]
+            )
+            load += np.bincount(where[rows, column], weight, instance.nodes)
+    return load
+
+
+def _hot(load: Floats, instance: Instance) -> Bools:
+    return load > instance.capacity.astype(np.float64) * (1.0 + ROUNDING)
+
+
+def _distance(instance: Instance, source: NDArray[np.int32], to: NDArray[np.int32]) -> Floats:
+    if isinstance(instance.distance, Euclidean):
+        step = instance.distance.node_xy[source].astype(np.float64)
+        step -= instance.distance.node_xy[to]
+        return np.asarray(np.linalg.norm(step, axis=1))
+    rack = instance.distance.rack
+    return instance.distance.rack_distance[rack[source], rack[to]].astype(np.float64)

@@ -1,0 +1,182 @@
+"""From an instance to a plan: loads, swaps, selection, placement, and what is said about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controllers.ursa import finish
+from controllers.ursa.finish import MoveList
+from controllers.ursa.instance import Instance, Int32
+from controllers.ursa.methods import METHODS, Method, Request
+from controllers.ursa.results import UNPLACED, Moves, Placement, Plan, Selection, Timer
+from controllers.ursa.select import highest_load_first, object_id
+from controllers.ursa.state import State, initial_state
+from controllers.ursa.swap import swap_phase
+from schemas.errors import UserError
+
+Placer = Callable[[Instance, State, Selection, Request], Placement]
+
+MAX_REPAIRS = 16
+
+
+def plan(
+    instance: Instance,
+    method: str,
+    *,
+    timer: Timer,
+    seed: int = 0,
+    max_move_cost: float | None = None,
+    success: float = 1.0,
+) -> Plan:
+    """Decide which roles change and which objects move so that no node stays hot.
+
+    Args:
+        instance: checked (see `io`).
+        method: a name of `methods.METHODS`.
+        timer: takes the times of the phases, and holds the time limit.
+        seed: of everything that is drawn by chance; the same seed gives the same plan unless the
+            time limit ends the work.
+        max_move_cost: no single move costs more.
+        success: part of the secondaries that can become primary (0.9 in the paper's evaluation).
+
+    Returns:
+        The plan with its summary; `peak_rss_mib` is added by who runs it (`run.plan_file`).
+
+    Raises:
+        UserError: an unknown method or a parameter out of range.
+    """
+    if max_move_cost is not None and not 0 <= max_move_cost < np.inf:
+        raise UserError(f"max-move-cost {max_move_cost}: it must be a number of at least 0.")
+    if not 0 <= success <= 1:
+        raise UserError(f"swap success {success}: it is a probability, 0 to 1.")
+    if seed < 0:
+        raise UserError(f"seed {seed}: it must be at least 0.")
+    chosen = _method(method)
+    decide = chosen.load()
+    request = Request(timer=timer, seed=seed, max_move_cost=max_move_cost)
+    with timer.phase("aggregate"):
+        state = initial_state(instance)
+        hot_before = int(state.hot(instance).sum())
+    with timer.phase("swap"):
+        swaps = swap_phase(instance, state, success=success, seed=seed)
+        hot_after_swaps = int(state.hot(instance).sum())
+    bound: float | None = 0.0
+    notes: dict[str, object] = {}
+    if hot_after_swaps == 0:
+        moves = _no_moves()
+    elif chosen.kind == "placer":
+        moves, bound, notes = _place(instance, state, decide, request)
+    else:
+        with timer.phase("place"):
+            found: Moves = decide(instance, state, request)
+        moves = finish.move_list(instance, state, found)
+        bound, notes = found.lower_bound, found.notes
+    with timer.phase("finish"):
+        if chosen.prune:
+            moves = finish.without_vain(instance, state, moves)
+        moves = finish.in_order(instance, state, moves)
+        still_hot = np.flatnonzero(finish.hot_after(instance, state, moves)).astype(np.int32)
+    cost = float(moves.cost.sum())
+    summary: dict[str, object] = {
+        "method": method,
+        "seed": seed,
+        "hot_before": hot_before,
+        "hot_after_swaps": hot_after_swaps,
+        "hot_after": len(still_hot),
+        "swaps": len(swaps),
+        "moves": len(moves),
+        "cost": cost,
+        "lower_bound": bound,
+        "gap": _gap(cost, bound, len(still_hot)),
+        "still_hot": still_hot.tolist(),
+        "decision_seconds": timer.seconds | {"total": timer.total()},
+        "notes": notes,
+    }
+    return Plan(
+        swap_partition=swaps.partition,
+        swap_replica=swaps.replica.astype(np.int32),
+        move_partition=moves.partition,
+        move_replica=moves.replica.astype(np.int32),
+        move_to=moves.to,
+        still_hot=still_hot,
+        summary=summary,
+    )
+
+
+def _method(name: str) -> Method:
+    try:
+        return METHODS[name]
+    except KeyError:
+        raise UserError(f"method {name!r}: known are {', '.join(METHODS)}.") from None
+
+
+def _place(
+    instance: Instance, state: State, place: Placer, request: Request
+) -> tuple[MoveList, float | None, dict[str, object]]:
+    """Select and place; what fits nowhere stays, and other objects of its node go instead.
+
+    Returns:
+        Moves, the lower bound (None when it is not of the objects that move), notes.
+    """
+    timer = request.timer
+    with timer.phase("select"):
+        selection = highest_load_first(instance, state)
+    with timer.phase("place"):
+        placement = place(instance, state, selection, request)
+    moves = finish.placed_moves(instance, selection, placement)
+    if not (placement.move_to == UNPLACED).any():
+        return moves, placement.lower_bound, dict(placement.notes)
+    unplaced = [_unplaced_ids(instance, selection, placement)]
+    repairs = 0
+    while repairs < MAX_REPAIRS:
+        moves = finish.without_heating(instance, state, moves)
+        rest = State(state.primary, finish.load_after(instance, state, moves))
+        with timer.phase("select"):
+            stay = np.concatenate([*unplaced, _partition_ids(instance, moves.partition)])
+            selection = highest_load_first(instance, rest, np.sort(stay))
+        if len(selection) == 0:
+            break
+        with timer.phase("place"):
+            placement = place(instance, rest, selection, request)
+        repairs += 1
+        moves = moves + finish.placed_moves(instance, selection, placement)
+        unplaced.append(_unplaced_ids(instance, selection, placement))
+    moves = finish.without_heating(instance, state, moves)
+    objects = int(sum(len(ids) for ids in unplaced))
+    return moves, None, {**placement.notes, "fits_nowhere": objects, "repairs": repairs}
+
+
+def _unplaced_ids(
+    instance: Instance, selection: Selection, placement: Placement
+) -> NDArray[np.int64]:
+    left = placement.move_to == UNPLACED
+    return object_id(instance, selection.partition[left], selection.replica[left])
+
+
+def _partition_ids(instance: Instance, partition: Int32) -> NDArray[np.int64]:
+    """Every object of partitions of which one has moved: placers see where replicas were."""
+    columns = np.arange(instance.replicas)
+    return object_id(instance, partition[:, None], columns[None, :]).ravel()
+
+
+def _no_moves() -> MoveList:
+    return MoveList(
+        partition=np.empty(0, np.int32),
+        replica=np.empty(0, np.int8),
+        source=np.empty(0, np.int32),
+        to=np.empty(0, np.int32),
+        load=np.empty(0),
+        cost=np.empty(0),
+    )
+
+
+def _gap(cost: float, bound: float | None, still_hot: int) -> float | None:
+    """How far the cost is above the bound, as a part of it; None when that says nothing."""
+    if bound is None or still_hot:
+        return None
+    if bound <= 0:
+        return 0.0 if cost == 0 else None
+    return cost / bound - 1

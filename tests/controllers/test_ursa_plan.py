@@ -1,0 +1,237 @@
+"""Plans of Ursa on small instances: swaps, selection, and every method through the checker."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from ursa_instances import ADVERSARIAL, instance, instances, same, timer
+
+from controllers.ursa.check import check
+from controllers.ursa.generate import generate, shape
+from controllers.ursa.instance import Instance
+from controllers.ursa.methods import METHODS
+from controllers.ursa.plan import plan
+from controllers.ursa.results import Plan
+from controllers.ursa.run import warm_instances
+from controllers.ursa.select import highest_load_first, random_objects
+from controllers.ursa.state import initial_state
+from controllers.ursa.swap import swap_phase
+from schemas.errors import UserError
+
+# The first example of a process waits for compiled loops.
+relaxed = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+
+
+def loads(case: Instance, primary: np.ndarray | None = None) -> np.ndarray:
+    """Loads, the plain way."""
+    total = np.zeros(case.nodes)
+    for p, row in enumerate(case.replica_node):
+        for k, node in enumerate(row):
+            is_primary = k == (0 if primary is None else primary[p])
+            total[node] += (case.primary_load if is_primary else case.secondary_load)[p]
+    return total
+
+
+@given(instances())
+@relaxed
+def test_loads_are_summed(case: Instance) -> None:
+    assert np.allclose(initial_state(case).load, loads(case), rtol=1e-12)
+
+
+def test_loads_in_chunks_are_those_in_one() -> None:
+    case = generate(shape("s1", 50, 70_000), seed=3)
+    expected = np.bincount(case.replica_node[:, 0], case.primary_load, 50)
+    for column in (1, 2):
+        expected += np.bincount(case.replica_node[:, column], case.secondary_load, 50)
+    assert np.allclose(initial_state(case).load, expected, rtol=1e-12)
+
+
+@given(instances(), st.sampled_from([0.0, 0.5, 0.9, 1.0]), st.integers(0, 100))
+@relaxed
+def test_swaps_until_none_is_applicable(case: Instance, success: float, seed: int) -> None:
+    state = initial_state(case)
+    hot_before = state.hot(case)
+    swaps = swap_phase(case, state, success=success, seed=seed)
+    primary = np.zeros(case.partitions, int)
+    load = loads(case)
+    for p, k in zip(swaps.partition, swaps.replica, strict=True):
+        shed = float(case.primary_load[p]) - float(case.secondary_load[p])
+        giver, taker = case.replica_node[p, primary[p]], case.replica_node[p, k]
+        assert load[giver] > case.capacity[giver] * (1 - 1e-9), "a swap that was not needed"
+        load[giver] -= shed
+        load[taker] += shed
+        assert load[taker] <= case.capacity[taker] * (1 + 1e-9), "a swap that heats"
+        primary[p] = k
+    assert np.array_equal(primary, state.primary)
+    assert np.allclose(load, state.load)
+    assert not (state.hot(case) & ~hot_before).any()
+    if success == 0.0:
+        assert len(swaps) == 0
+    if success == 1.0:
+        for node in np.flatnonzero(state.hot(case)):
+            for p in np.flatnonzero(case.replica_node[np.arange(len(primary)), primary] == node):
+                shed = float(case.primary_load[p]) - float(case.secondary_load[p])
+                for other in case.replica_node[p]:
+                    fits = state.load[other] + shed <= case.capacity[other]
+                    assert shed <= 0 or other == node or not fits, "a swap is still applicable"
+
+
+def test_swap_success_is_a_part_of_the_replicas() -> None:
+    case = generate(shape("s2", 100, 20_000), seed=1)
+    # Room for all: so every hot node's primaries are tried until it is cold.
+    counts = []
+    for success in (1.0, 0.9, 0.3):
+        state = initial_state(case)
+        before = state.hot(case).sum()
+        swap_phase(case, state, success=success, seed=5)
+        counts.append(int(state.hot(case).sum()))
+        assert state.hot(case).sum() < before
+    assert counts[0] <= counts[1] < counts[2]
+
+
+@given(instances())
+@relaxed
+def test_selection_is_the_fewest_and_none_in_vain(case: Instance) -> None:
+    state = initial_state(case)
+    chosen = highest_load_first(case, state)
+    assert np.all(chosen.load > 0)
+    objects = list(zip(chosen.partition.tolist(), chosen.replica.tolist(), strict=True))
+    assert len(set(objects)) == len(objects)
+    assert np.array_equal(case.replica_node[chosen.partition, chosen.replica], chosen.node)
+    assert set(chosen.node.tolist()) == set(np.flatnonzero(state.hot(case)).tolist())
+    for node in np.unique(chosen.node):
+        mine = np.sort(chosen.load[chosen.node == node])
+        over = state.load[node] - case.capacity[node]
+        slack = 1e-9 * state.load[node]
+        assert mine.sum() >= over - slack
+        assert mine.sum() - mine[0] < over + slack, "the lightest need not go"
+        roles = np.where(np.arange(case.replicas) == 0, 1, 0)[None, :]
+        each = np.where(roles == 1, case.primary_load[:, None], case.secondary_load[:, None])
+        heaviest = np.sort(each[case.replica_node == node])[::-1].astype(float)
+        assert heaviest[: len(mine) - 1].sum() < over + slack, "fewer would do"
+
+
+@given(instances(), st.integers(0, 5))
+@relaxed
+def test_random_selection_relieves_too(case: Instance, seed: int) -> None:
+    state = initial_state(case)
+    chosen = random_objects(case, state, seed)
+    for node in np.flatnonzero(state.hot(case)):
+        gone = chosen.load[chosen.node == node].sum()
+        assert state.load[node] - gone <= case.capacity[node] + 1e-9 * state.load[node]
+
+
+def plans(case: Instance, method: str, **more: float) -> Plan:
+    """A plan on a clock of its own."""
+    return plan(case, method, timer=timer(), **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@given(case=instances(), success=st.sampled_from([1.0, 0.9]))
+@relaxed
+def test_every_method_keeps_the_constraints(method: str, case: Instance, success: float) -> None:
+    made = plans(case, method, success=success)
+    report = check(case, made, made.summary["cost"])  # type: ignore[arg-type]
+    assert report.valid, report.violations
+    assert report.hot_before == made.summary["hot_before"]
+    assert report.hot_after_swaps == made.summary["hot_after_swaps"]
+    assert report.hot_after == made.summary["hot_after"] == len(made.still_hot)
+    assert report.still_hot == made.still_hot.tolist() == made.summary["still_hot"]
+    bound, gap = made.summary["lower_bound"], made.summary["gap"]
+    if isinstance(bound, float) and not len(made.still_hot):
+        assert float(made.summary["cost"]) >= bound * (1 - 1e-6) - 1e-9  # type: ignore[arg-type]
+    assert gap is None or float(gap) >= -1e-6  # type: ignore[arg-type]
+    assert same(made, plans(case, method, success=success)), "another plan for the same seed"
+    if METHODS[method].prune and not len(made.still_hot):
+        _none_in_vain(case, made)
+
+
+def _none_in_vain(case: Instance, made: Plan) -> None:
+    primary = np.zeros(case.partitions, int)
+    primary[made.swap_partition] = made.swap_replica
+    final = case.replica_node.copy()
+    final[made.move_partition, made.move_replica] = made.move_to
+    load = loads(replace(case, replica_node=final), primary)
+    _, index, times = np.unique(made.move_partition, return_inverse=True, return_counts=True)
+    for m, (p, k) in enumerate(zip(made.move_partition, made.move_replica, strict=True)):
+        weight = (case.primary_load if primary[p] == k else case.secondary_load)[p]
+        source = case.replica_node[p, k]
+        if times[index[m]] == 1:
+            back = load[source] + weight
+            assert back > case.capacity[source] * (1 - 1e-9), "a move that was not needed"
+
+
+@pytest.mark.parametrize(("method", "name"), list(product(METHODS, ADVERSARIAL)))
+def test_adversarial_instances(method: str, name: str) -> None:
+    make, fewest_hot = ADVERSARIAL[name]
+    case = make()
+    made = plans(case, method)
+    report = check(case, made)
+    assert report.valid, report.violations
+    assert len(made.still_hot) >= fewest_hot
+    if METHODS[method].kind == "placer":
+        assert len(made.still_hot) == fewest_hot
+
+
+@pytest.mark.parametrize("method", [m for m in METHODS if METHODS[m].kind == "placer"])
+@given(case=instances(), limit=st.sampled_from([0.0, 0.1, 0.3, 5.0]))
+@relaxed
+def test_no_move_is_farther_than_allowed(method: str, case: Instance, limit: float) -> None:
+    made = plans(case, method, max_move_cost=limit)
+    report = check(case, made)
+    assert report.valid, report.violations
+    for m in range(len(made.move_to)):
+        one = replace(
+            made,
+            **{
+                name: getattr(made, name)[m : m + 1]
+                for name in ("move_partition", "move_replica", "move_to")
+            },
+        )
+        cost = check(case, one).cost
+        assert cost is not None
+        assert cost <= limit * (1 + 1e-12)
+
+
+def test_moves_come_in_an_order_that_can_be_applied() -> None:
+    """Node 0 has to be relieved before anything fits on it."""
+    case = generate(shape("s2", 60, 6000, ratio_median=0.6, ratio_sigma=0.5), seed=1)
+    made = plans(case, "greedy")
+    primary = np.zeros(case.partitions, int)
+    primary[made.swap_partition] = made.swap_replica
+    load = loads(case, primary)
+    hot = load > case.capacity
+    into_hot = 0
+    for p, k, to in zip(made.move_partition, made.move_replica, made.move_to, strict=True):
+        weight = (case.primary_load if primary[p] == k else case.secondary_load)[p]
+        into_hot += int(hot[to])
+        load[to] += weight
+        load[case.replica_node[p, k]] -= weight
+        assert load[to] <= case.capacity[to] * (1 + 1e-9)
+    assert len(made.move_to) > 20
+
+
+def test_warm_up_reaches_every_phase() -> None:
+    for case in warm_instances():
+        made = plans(case, "greedy", success=0.9)
+        assert made.summary["swaps"]
+        assert made.summary["moves"]
+        assert not len(made.still_hot)
+
+
+def test_parameters_out_of_range_are_told() -> None:
+    case = instance([[0]], [1], [1])
+    for method, more, says in (
+        ("best", {}, "known are"),
+        ("greedy", {"max_move_cost": -1.0}, "max-move-cost"),
+        ("greedy", {"max_move_cost": float("nan")}, "max-move-cost"),
+        ("greedy", {"success": 1.5}, "probability"),
+        ("greedy", {"seed": -1}, "seed"),
+    ):
+        with pytest.raises(UserError, match=says):
+            plans(case, method, **more)

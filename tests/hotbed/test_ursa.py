@@ -1,0 +1,441 @@
+"""`hotbed ursa` at the command line: plans, checks, malformed files in one sentence, exit codes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hotbed import cli
+
+Arrays = dict[str, Any]
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str, str]:
+    """Exit code, standard output, standard error."""
+    with pytest.raises(SystemExit) as stopped:
+        cli.main([str(word) for word in words])
+    captured = capsys.readouterr()
+    return int(stopped.value.code or 0), captured.out, captured.err
+
+
+def answer(capsys: pytest.CaptureFixture[str], *words: object, code: int = 0) -> dict[str, Any]:
+    """The JSON of a verb that ends with `code`."""
+    ended, out, err = run(capsys, "ursa", *words, "--json")
+    assert ended == code, err
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+def arrays(**changes: Any) -> Arrays:
+    """Six nodes on a line; node 0 is hot and swaps do not suffice."""
+    made: Arrays = {
+        "replica_node": np.array([[0, 1, 2], [0, 2, 3], [0, 3, 4], [5, 4, 1]], np.int32),
+        "primary_load": np.array([8, 6, 4, 2], np.float32),
+        "secondary_load": np.array([4, 3, 2, 1], np.float32),
+        "capacity": np.array([6, 12, 12, 12, 12, 12], np.float32),
+        "fault_domain": np.arange(6, dtype=np.int32),
+        "node_xy": np.array([[n, 0] for n in range(6)], np.float32),
+    }
+    made |= changes
+    return {name: array for name, array in made.items() if array is not None}
+
+
+def write(path: Path, **changes: Any) -> Path:
+    """An instance file."""
+    np.savez(path, **arrays(**changes))
+    return path
+
+
+def test_plan_and_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, out = write(tmp_path / "a.npz"), tmp_path / "plans" / "plan.npz"
+    summary = answer(capsys, "plan", path, "--method", "greedy", "--out", out)
+    assert summary["hot_before"] == 1
+    assert summary["hot_after_swaps"] == 1
+    assert summary["hot_after"] == 0
+    assert summary["swaps"] == 3
+    assert summary["moves"] == 1
+    assert summary["method"] == "greedy"
+    assert summary["still_hot"] == []
+    assert summary["peak_rss_mib"] > 10
+    seconds = summary["decision_seconds"]
+    assert seconds["total"] == pytest.approx(
+        sum(v for k, v in seconds.items() if k != "total" and "." not in k)
+    )
+    assert {"aggregate", "swap", "select", "place"} <= set(seconds)
+    assert {"lower_bound", "gap", "cost"} <= set(summary)
+    with np.load(out) as plan:
+        assert set(plan.files) >= {
+            *("swap_partition", "swap_replica", "move_partition", "move_replica", "move_to")
+        }
+        assert all(plan[name].dtype == np.int32 for name in plan.files if name != "cost")
+        assert len(plan["swap_partition"]) == 3
+    report = answer(capsys, "check", path, out)
+    assert report["valid"] is True
+    assert report["cost"] == pytest.approx(summary["cost"])
+    for name in ("hot_before", "hot_after_swaps", "hot_after", "swaps", "moves"):
+        assert report[name] == summary[name]
+
+
+def test_tables_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, out = write(tmp_path / "a.npz"), tmp_path / "plan.npz"
+    code, text, _ = run(capsys, "ursa", "plan", path, "--method", "greedy", "--out", out)
+    assert code == 0
+    assert "hot after swaps" in text
+    assert f"Written: {out}" in text
+    code, text, _ = run(capsys, "ursa", "check", path, out)
+    assert code == 0
+    assert "valid" in text
+
+
+def test_what_is_infeasible_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tight = np.array([6, 0, 0, 0, 0, 0], np.float32)
+    path, out = write(tmp_path / "a.npz", capacity=tight), tmp_path / "plan.npz"
+    summary = answer(capsys, "plan", path, "--method", "greedy", "--out", out, code=3)
+    assert summary["hot_after"] == 6
+    assert summary["still_hot"] == [0, 1, 2, 3, 4, 5]
+    assert summary["gap"] is None
+    code, text, _ = run(capsys, "ursa", "plan", path, "--method", "greedy")
+    assert code == 3
+    assert "6 of the nodes stay hot: 0, 1, 2, 3, 4, 5" in text
+    assert answer(capsys, "check", path, out)["hot_after"] == 6
+    # Without the plan's word for it, nodes that stay hot are violations.
+    with np.load(out) as plan:
+        silent = {name: plan[name] for name in plan.files if name != "still_hot"}
+    np.savez(out, **silent)
+    report = answer(capsys, "check", path, out, code=1)
+    assert report["violations_total"] == 6
+    assert "still hot" in report["violations"][0]
+
+
+BAD: dict[str, tuple[Callable[[], Arrays], str]] = {
+    "missing array": (lambda: arrays(capacity=None), "lacks capacity"),
+    "two missing": (lambda: arrays(capacity=None, primary_load=None), "primary_load and capacity"),
+    "no distance": (lambda: arrays(node_xy=None), "no distances"),
+    "both distances": (
+        lambda: arrays(rack=np.zeros(6, np.int32), rack_distance=np.zeros((1, 1), np.float32)),
+        "give either node_xy",
+    ),
+    "rack alone": (
+        lambda: arrays(node_xy=None, rack=np.zeros(6, np.int32)),
+        "has rack: give either",
+    ),
+    "one dimension": (lambda: arrays(replica_node=np.arange(4, dtype=np.int32)), "two dimensions"),
+    "no columns": (lambda: arrays(replica_node=np.empty((4, 0), np.int32)), "0 columns"),
+    "no nodes": (lambda: arrays(capacity=np.empty(0, np.float32)), "capacity is empty"),
+    "loads of others": (
+        lambda: arrays(primary_load=np.ones(3, np.float32)),
+        "primary_load has 3 entries; it must have 4",
+    ),
+    "domains of others": (
+        lambda: arrays(fault_domain=np.arange(5, dtype=np.int32)),
+        "fault_domain has 5 entries; it must have 6",
+    ),
+    "points of others": (
+        lambda: arrays(node_xy=np.zeros((5, 2), np.float32)),
+        "it must be (6, 2)",
+    ),
+    "points in space": (lambda: arrays(node_xy=np.zeros((6, 3), np.float32)), "(6, 2)"),
+    "a node twice": (
+        lambda: arrays(replica_node=np.array([[0, 1, 2], [3, 4, 3]] * 2, np.int32)),
+        "node 3 twice in partition 1",
+    ),
+    "an id too large": (
+        lambda: arrays(replica_node=np.array([[0, 1, 2], [3, 4, 6]] * 2, np.int32)),
+        "replica_node[1, 2] is 6; it must be 0 to 5",
+    ),
+    "a negative id": (
+        lambda: arrays(replica_node=np.array([[0, 1, -1]] * 4, np.int32)),
+        "replica_node[0, 2] is -1",
+    ),
+    "a negative domain": (
+        lambda: arrays(fault_domain=np.array([0, 1, 2, 3, 4, -5], np.int32)),
+        "fault_domain[5] is -5",
+    ),
+    "NaN": (
+        lambda: arrays(primary_load=np.array([1, np.nan, 1, 1], np.float32)),
+        "primary_load[1] is nan; it must be finite",
+    ),
+    "infinite": (
+        lambda: arrays(capacity=np.array([1, 1, 1, 1, 1, np.inf], np.float32)),
+        "capacity[5] is inf",
+    ),
+    "negative load": (
+        lambda: arrays(secondary_load=np.array([1, 1, 1, -1], np.float32)),
+        "secondary_load[3] is -1.0; it must be at least 0",
+    ),
+    "negative capacity": (
+        lambda: arrays(capacity=np.array([-1, 1, 1, 1, 1, 1], np.float32)),
+        "capacity[0] is -1.0",
+    ),
+    "a point at NaN": (
+        lambda: arrays(node_xy=np.full((6, 2), np.nan, np.float32)),
+        "node_xy[0, 0] is nan",
+    ),
+    "broken ids": (lambda: arrays(replica_node=np.full((4, 3), 0.5)), "type float64"),
+    "ids as text": (lambda: arrays(fault_domain=np.array(list("abcdef"))), "type <U1"),
+    "ids beyond int32": (
+        lambda: arrays(replica_node=np.full((4, 3), 2**40)),
+        "beyond int32",
+    ),
+    "truth for loads": (lambda: arrays(primary_load=np.ones(4, np.bool_)), "type bool"),
+    "loads that float32 cannot hold": (
+        lambda: arrays(primary_load=np.full(4, 0.1)),
+        "store it as float32",
+    ),
+    "loads beyond float32": (lambda: arrays(primary_load=np.full(4, 1e300)), "float32"),
+    "objects": (lambda: arrays(capacity=np.array([None] * 6)), "cannot be read"),
+    "a rack too many": (
+        lambda: arrays(
+            node_xy=None,
+            rack=np.array([0, 1, 2, 0, 1, 2], np.int32),
+            rack_distance=np.zeros((2, 2), np.float32),
+        ),
+        "rack[2] is 2; it must be 0 to 1",
+    ),
+    "an oblong table": (
+        lambda: arrays(
+            node_xy=None,
+            rack=np.zeros(6, np.int32),
+            rack_distance=np.zeros((2, 3), np.float32),
+        ),
+        "square",
+    ),
+    "a negative distance": (
+        lambda: arrays(
+            node_xy=None,
+            rack=np.zeros(6, np.int32),
+            rack_distance=np.full((1, 1), -1, np.float32),
+        ),
+        "rack_distance[0, 0] is -1.0",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_malformed_instance_gets_one_sentence(
+    case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make, says = BAD[case]
+    path = tmp_path / "bad.npz"
+    np.savez(path, **make())
+    code, out, err = run(capsys, "ursa", "plan", path)
+    assert code == 2
+    assert out == ""
+    assert says in err
+    assert err.startswith("hotbed: ")
+    assert len(err.strip().splitlines()) == 1
+
+
+def _files(folder: Path) -> dict[str, Path]:
+    whole = write(folder / "whole.npz").read_bytes()
+    files = {
+        "text": b"replica_node = 1\n",
+        "empty": b"",
+        "cut": whole[: len(whole) // 2],
+        "damaged": whole[:300] + bytes(b ^ 0xFF for b in whole[300:340]) + whole[340:],
+    }
+    for name, data in files.items():
+        (folder / f"{name}.npz").write_bytes(data)
+    np.save(folder / "array.npy", np.zeros(3))
+    paths = {name: folder / f"{name}.npz" for name in files}
+    return paths | {"no file": folder / "no.npz", "folder": folder, "npy": folder / "array.npy"}
+
+
+def test_what_is_no_archive_gets_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = write(tmp_path / "good.npz")
+    for name, path in _files(tmp_path).items():
+        for words in (["plan", path], ["check", path, path], ["check", good, path]):
+            code, _, err = run(capsys, "ursa", *words)
+            assert code == 2, name
+            assert len(err.strip().splitlines()) == 1, err
+            assert str(path) in err
+
+
+def test_other_types_that_hold_the_same_are_taken(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain = answer(capsys, "plan", write(tmp_path / "a.npz"), "--method", "greedy")
+    wide = {
+        name: array.astype(np.int64 if array.dtype.kind == "i" else np.float64)
+        for name, array in arrays().items()
+    }
+    wide["replica_node"] = np.asfortranarray(wide["replica_node"])
+    np.savez_compressed(tmp_path / "b.npz", something_else=np.zeros(3), **wide)
+    taken = answer(capsys, "plan", tmp_path / "b.npz", "--method", "greedy")
+    for name in ("swaps", "moves", "cost", "hot_after"):
+        assert taken[name] == plain[name]
+
+
+def test_racks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    racks = {
+        "rack": np.array([0, 0, 0, 1, 1, 1], np.int32),
+        "rack_distance": np.array([[1, 10], [10, 1]], np.float32),
+    }
+    path, out = write(tmp_path / "a.npz", node_xy=None, **racks), tmp_path / "plan.npz"
+    summary = answer(capsys, "plan", path, "--method", "greedy", "--out", out)
+    assert summary["cost"] in (1.0, 10.0)
+    assert answer(capsys, "check", path, out)["valid"] is True
+
+
+def _plan(**changes: Any) -> Arrays:
+    """Valid for `arrays()`: three swaps, and what is then node 0's heaviest to node 5."""
+    made = {
+        "swap_partition": [0, 1, 2],
+        "swap_replica": [1, 1, 1],
+        "move_partition": [0],
+        "move_replica": [0],
+        "move_to": [5],
+    } | changes
+    return {k: np.array(v, np.int32) for k, v in made.items() if v is not None}
+
+
+WRONG: dict[str, tuple[Arrays, str]] = {
+    "partition out of range": ({"move_partition": [4]}, "move_partition[0] is 4"),
+    "replica out of range": ({"move_replica": [-1]}, "move_replica[0] is -1"),
+    "node out of range": ({"move_to": [6]}, "move_to[0] is 6"),
+    "swap out of range": ({"swap_replica": [1, 1, 3]}, "swap_replica[2] is 3"),
+    "primary already": ({"swap_replica": [1, 0, 1]}, "is primary already"),
+    "onto its own node": ({"move_to": [0]}, "is on node 0 already"),
+    "onto another replica": ({"move_to": [1]}, "C2"),
+    "twice": (
+        {"move_partition": [0, 0], "move_replica": [0, 0], "move_to": [5, 3]},
+        "moves twice",
+    ),
+    "not enough": (
+        {"move_partition": [], "move_replica": [], "move_to": []},
+        "node 0 is still hot",
+    ),
+    "swaps missing": ({"swap_partition": [], "swap_replica": []}, "node 0 is still hot"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_check_finds_what_is_wrong(
+    case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out = write(tmp_path / "a.npz"), tmp_path / "plan.npz"
+    np.savez(out, **_plan())
+    assert answer(capsys, "check", path, out)["valid"] is True
+    changes, says = WRONG[case]
+    np.savez(out, **_plan(**changes))
+    report = answer(capsys, "check", path, out, code=1)
+    assert report["valid"] is False
+    assert report["violations_total"] >= 1
+    assert says in " ".join(report["violations"])
+
+
+def test_check_finds_heated_nodes_and_wrong_costs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cool = np.array([6, 7, 12, 12, 12, 3], np.float32)
+    path, out = write(tmp_path / "a.npz", capacity=cool), tmp_path / "plan.npz"
+    np.savez(out, cost=np.float64(1), **_plan())
+    text = " ".join(answer(capsys, "check", path, out, code=1)["violations"])
+    assert "swap 0 makes node 1 hot" in text
+    assert "node 5 was not hot and is now" in text
+    assert "states a cost of 1.0; it is 5.0" in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"move_to": None}, "lacks move_to"),
+        ({"move_to": [5, 5]}, "move_to has 2 entries"),
+        ({"swap_replica": [1]}, "swap_replica has 1 entries"),
+        ({"swap_partition": [[0, 1, 2]]}, "one dimension"),
+    ],
+)
+def test_a_malformed_plan_gets_one_sentence(
+    changes: Arrays, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, out = write(tmp_path / "a.npz"), tmp_path / "plan.npz"
+    np.savez(out, **_plan(**changes))
+    code, _, err = run(capsys, "ursa", "check", path, out)
+    assert code == 2
+    assert says in err
+    assert len(err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--method", "best"], "known are greedy"),
+        (["--time-limit", "0"], "time-limit"),
+        (["--max-move-cost", "-1"], "max-move-cost"),
+        (["--seed", "-1"], "seed"),
+        (["--swap-success", "2"], "probability"),
+        (["--method", "greedy", "--out", "/dev/null/plan.npz"], "cannot be written"),
+    ],
+)
+def test_wrong_options_get_one_sentence(
+    words: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = run(capsys, "ursa", "plan", write(tmp_path / "a.npz"), *words)
+    assert code == 2
+    assert says in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_generate_plan_check(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["--nodes", "60", "--partitions", "6K", "--seed", "1", "--kind", "s2"]
+    facts = answer(capsys, "generate", *words)
+    path = Path(facts["path"])
+    assert path == tmp_path / "ursa-s2-60-6K-1.npz"
+    assert (facts["nodes"], facts["partitions"]) == (60, 6000)
+    again = answer(capsys, "generate", *words, "--out", tmp_path / "again.npz")
+    with np.load(path) as first, np.load(again["path"]) as second:
+        assert all(np.array_equal(first[name], second[name]) for name in first.files)
+    plans = []
+    for name in ("one.npz", "two.npz"):
+        summary = answer(
+            capsys,
+            "plan",
+            path,
+            "--method",
+            "greedy",
+            "--seed",
+            "3",
+            "--out",
+            name,
+            "--swap-success",
+            "0.9",
+        )
+        assert summary["hot_before"] == facts["hot"]
+        plans.append(Path(name).read_bytes())
+        report = answer(capsys, "check", path, name)
+        assert report["valid"] is True
+    with np.load("one.npz") as first, np.load("two.npz") as second:
+        assert all(np.array_equal(first[name], second[name]) for name in first.files)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--nodes", "ten", "--partitions", "10"], "nodes 'ten'"),
+        (["--nodes", "1.5", "--partitions", "10"], "nodes '1.5'"),
+        (["--nodes", "2", "--partitions", "10"], "do not fit"),
+        (["--nodes", "0", "--partitions", "10"], "nodes 0"),
+        (["--nodes", "10", "--partitions", "10", "--kind", "s9"], "known are s1"),
+        (["--nodes", "10", "--partitions", "10", "--tail", "0"], "tail"),
+        (["--nodes", "10", "--partitions", "10", "--domain", "rack"], "no racks"),
+        (["--nodes", "10", "--partitions", "10", "--racks", "11"], "11 racks"),
+        (["--nodes", "10", "--partitions", "10", "--seed", "-1"], "seed"),
+    ],
+)
+def test_what_cannot_be_generated_gets_one_sentence(
+    words: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, err = run(capsys, "ursa", "generate", *words, "--out", tmp_path / "a.npz")
+    assert code == 2
+    assert says in err
+    assert len(err.strip().splitlines()) == 1
