@@ -1,0 +1,148 @@
+"""Traces, profiles and topologies brought together: what `hotbed pm` prints."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from campaigns.prioritymeister.topology import Topology, Workload
+from controllers.prioritymeister.curve import Curve
+from controllers.prioritymeister.demand import Demand, measure
+from controllers.prioritymeister.estimators import STAGES, Costs
+from controllers.prioritymeister.limiters import Limiters, choose
+from controllers.prioritymeister.plan import Plan, Tenant, make_plan
+from controllers.prioritymeister.profiles import load_profile
+from schemas.errors import UserError
+from workloads.traces.reader import Report, TraceReader
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Curves:
+    """The r-b curve asked for: corners, or the exact burst of each rate."""
+
+    rates: tuple[float, ...]
+    bursts: tuple[float, ...]
+
+
+def curve_of(demand: Demand, stage: str, rates: Sequence[float] = ()) -> Curves:
+    """The corners of a measured trace's curve, or the bursts of `rates`."""
+    curve: Curve = demand.curves[stage]
+    if rates:
+        return Curves(tuple(rates), tuple(curve.burst(list(rates)).tolist()))
+    found_rates, bursts = curve.corners()
+    return Curves(tuple(found_rates.tolist()), tuple(bursts.tolist()))
+
+
+def parse_rates(text: str | None) -> tuple[float, ...]:
+    """Rates as given on the command line, separated by commas.
+
+    Raises:
+        UserError: one is not a number of 0 or more.
+    """
+    found = []
+    for part in filter(None, (text or "").split(",")):
+        try:
+            rate = float(part)
+        except ValueError:
+            rate = math.nan
+        if not 0 <= rate < math.inf:
+            raise UserError(f"--rates: {part.strip()!r} is not a rate; write numbers of 0 or more.")
+        found.append(rate)
+    if text is not None and not found:
+        raise UserError("--rates is empty: write numbers separated by commas, or leave it out.")
+    return tuple(found)
+
+
+def costs_of(profile: Path | None, stage: str) -> Costs:
+    """Estimators of a stage; UserError when there is no such stage, or it needs a profile."""
+    costs = Costs(None) if profile is None else load_profile(profile)
+    try:
+        costs.estimator(stage)
+    except UserError as error:
+        raise UserError(f"{error}.") from error
+    return costs
+
+
+def measure_trace(
+    reader: TraceReader, costs: Costs, stages: Sequence[str] = STAGES, *, curves: bool = True
+) -> tuple[Demand, Report]:
+    """Read a trace once; UserError names its file."""
+    try:
+        demand = measure(reader, costs, stages, curves=curves)
+    except UserError as error:
+        if str(reader.path) in str(error):
+            raise
+        raise UserError(f"{reader.path}: {error}.") from error
+    return demand, reader.report
+
+
+def plan_of(topology: Topology, file: Path, tell: Tell = lambda _: None) -> Plan:
+    """Read every trace and profile that a topology names, and plan.
+
+    Args:
+        topology: checked.
+        file: where it was read from: names in it are relative to its folder.
+        tell: called with what a person should know (malformed rows that were left out).
+
+    Raises:
+        UserError: a file is wrong, or a queue is loaded above 100 %.
+    """
+    base = file.resolve().parent
+    profiles: dict[str, Costs] = {}
+    known: dict[tuple[object, ...], tuple[Demand, Report]] = {}
+    tenants = []
+    for workload in topology.workloads:
+        device = topology.hosts[workload.server].devices[topology.device_of(workload)]
+        if device.profile not in profiles:
+            profiles[device.profile] = load_profile(base / device.profile)
+        key = (workload.trace, workload.format, workload.disk, device.profile)
+        if key not in known:
+            path = base / workload.trace
+            reader = TraceReader(path, format=workload.format, disk=workload.disk)
+            known[key] = measure_trace(reader, profiles[device.profile])
+            if known[key][1].malformed:
+                tell(known[key][1].sentence(path))
+        tenants.append(tenant_of(topology, workload, known[key][0], device.speed))
+    try:
+        return make_plan(
+            tenants,
+            topology.queues(),
+            network_levels=topology.network_levels,
+            blocking=topology.blocking,
+        )
+    except UserError as error:
+        raise UserError(f"{file}: {error}.") from error
+
+
+def tenant_of(topology: Topology, workload: Workload, demand: Demand, speed: float = 1.0) -> Tenant:
+    """A workload with its token buckets.
+
+    A throughput SLO's trace that comes at one instant is taken to come once in its time.
+    """
+    limiters, largest = {}, {}
+    span = workload.duration or demand.seconds or workload.slo.completion
+    for stage in STAGES:
+        curve = demand.curves[stage]
+        if not span:
+            raise UserError(
+                f"workload {workload.name}: all requests of {workload.trace} come at one instant, "
+                "so that it has no mean rate: add duration, the time that the trace stands for."
+            )
+        found = choose(curve, topology.buckets, curve.total / span)
+        faster = speed if stage == "storage" else 1.0
+        limiters[stage] = Limiters(found.rates / faster, found.bursts / faster, found.error)
+        largest[stage] = demand.largest[stage] / faster
+    tenant = Tenant(
+        name=workload.name,
+        slo_s=workload.slo.latency or 0.0,
+        routes=topology.routes(workload),
+        limiters=limiters,
+        largest=largest,
+    )
+    if workload.slo.completion is None:
+        return tenant
+    return replace(tenant, slo_s=workload.slo.completion, throughput=True, spent_s=demand.seconds)

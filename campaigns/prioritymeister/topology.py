@@ -1,0 +1,248 @@
+"""The topology of a plan: hosts, links, devices, and workloads with SLOs, from one YAML file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from schemas.errors import UserError
+from testbed.quantities import BitsPerSecond, Seconds
+
+SWITCH = "switch"
+"""The name of the switch where a topology names none."""
+_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Slo(_Strict):
+    """One of both: `latency`, the longest that a request may take; `completion`, the time in which
+    all of the trace is to be done (a throughput SLO, section 3.2)."""
+
+    latency: Seconds | None = Field(default=None, gt=0)
+    completion: Seconds | None = Field(default=None, gt=0)
+
+    @model_validator(mode="after")
+    def _one(self) -> Slo:
+        if (self.latency is None) == (self.completion is None):
+            raise ValueError("an SLO has either latency or completion, one of both")
+        return self
+
+
+class Device(_Strict):
+    """A storage device: a profile's file, beside the topology file, and how many times as fast as
+    profiled it is."""
+
+    profile: str
+    speed: float = Field(default=1.0, gt=0)
+
+
+class Host(_Strict):
+    """A machine with a full-duplex link to a switch, and what stores data in it.
+
+    `link` is the rate of both directions; `egress` and `ingress` replace it in one.
+    """
+
+    link: BitsPerSecond = Field(default=1e9, gt=0)
+    egress: BitsPerSecond | None = Field(default=None, gt=0)
+    ingress: BitsPerSecond | None = Field(default=None, gt=0)
+    switch: str | None = None
+    devices: dict[str, Device] = Field(default_factory=dict)
+
+    @field_validator("devices", mode="before")
+    @classmethod
+    def _short(cls, devices: object) -> object:
+        """`ssd0: profile.json` stands for `ssd0: {profile: profile.json}`."""
+        if not isinstance(devices, dict):
+            return devices
+        return {k: {"profile": v} if isinstance(v, str) else v for k, v in devices.items()}
+
+
+class Trunk(_Strict):
+    """A full-duplex link between two switches."""
+
+    between: tuple[str, str]
+    link: BitsPerSecond = Field(gt=0)
+
+
+class Workload(_Strict):
+    """Whose requests these are, how they look, and what they are promised.
+
+    `trace` is a file beside the topology file, `format` as of the trace reader, `disk` one of a
+    trace of several; `duration` replaces the time between its first and last arrival as what its
+    mean rate is taken over. `route` names the switches from client to server, where that is not
+    one switch.
+    """
+
+    name: str
+    client: str
+    server: str
+    device: str | None = None
+    trace: str
+    format: str = "auto"
+    disk: int | None = Field(default=None, ge=0)
+    duration: Seconds | None = Field(default=None, gt=0)
+    slo: Slo
+    route: tuple[str, ...] | None = Field(default=None, min_length=1)
+
+    @field_validator("name")
+    @classmethod
+    def _plain_name(cls, name: str) -> str:
+        if not _NAME.match(name):
+            raise ValueError("a name is 1 to 63 letters, digits, dots, - or _")
+        return name
+
+
+class Topology(_Strict):
+    """All of it; `buckets` is how many token buckets a workload has at a stage at most."""
+
+    hosts: dict[str, Host] = Field(min_length=1)
+    trunks: tuple[Trunk, ...] = ()
+    workloads: tuple[Workload, ...] = Field(min_length=1)
+    network_levels: int | None = Field(default=7, ge=1, le=64)
+    buckets: int = Field(default=8, ge=1, le=64)
+    blocking: bool = False
+
+    @model_validator(mode="after")
+    def _whole(self) -> Topology:
+        names = [w.name for w in self.workloads]
+        twice = sorted({n for n in names if names.count(n) > 1}) if len(names) > 1 else []
+        if twice:
+            raise ValueError(f"two workloads are called {twice[0]}: names must differ")
+        for trunk in self.trunks:
+            _known(trunk.between, self.switches(), f"trunk {'-'.join(trunk.between)}", "switch")
+        for workload in self.workloads:
+            self._check(workload)
+        return self
+
+    def switches(self) -> frozenset[str]:
+        """All switches that hosts are on."""
+        return frozenset(host.switch or SWITCH for host in self.hosts.values())
+
+    def device_of(self, workload: Workload) -> str:
+        """The device's name at its server."""
+        return workload.device or next(iter(self.hosts[workload.server].devices))
+
+    def queues(self) -> dict[str, float]:
+        """Bandwidth of every queue: bytes per second of a link's direction, 1 of a device."""
+        found: dict[str, float] = {}
+        for name, host in self.hosts.items():
+            switch = host.switch or SWITCH
+            found[f"{name}->{switch}"] = (host.egress or host.link) / 8
+            found[f"{switch}->{name}"] = (host.ingress or host.link) / 8
+            found |= {f"{name}:{device}": 1.0 for device in host.devices}
+        for trunk in self.trunks:
+            a, b = trunk.between
+            found[f"{a}->{b}"] = found[f"{b}->{a}"] = trunk.link / 8
+        return found
+
+    def routes(self, workload: Workload) -> dict[str, tuple[str, ...]]:
+        """The queues that a workload's requests pass at each stage."""
+        switches = workload.route or (self.hosts[workload.client].switch or SWITCH,)
+        nodes = (workload.client, *switches, workload.server)
+        there = tuple(f"{a}->{b}" for a, b in pairwise(nodes))
+        back = tuple(f"{b}->{a}" for a, b in pairwise(nodes))[::-1]
+        device = f"{workload.server}:{self.device_of(workload)}"
+        return {"network-in": there, "storage": (device,), "network-out": back}
+
+    def _check(self, workload: Workload) -> None:
+        where = f"workload {workload.name}"
+        _known((workload.client,), self.hosts, f"{where}: client", "host")
+        _known((workload.server,), self.hosts, f"{where}: server", "host")
+        devices = self.hosts[workload.server].devices
+        if not devices:
+            raise ValueError(f"{where}: server {workload.server} has no device: give it one")
+        if workload.device is not None:
+            _known((workload.device,), devices, f"{where}: server {workload.server}", "device")
+        elif len(devices) > 1:
+            raise ValueError(
+                f"{where}: server {workload.server} has several devices: choose one of "
+                f"{', '.join(sorted(devices))} as device"
+            )
+        if workload.client == workload.server:
+            raise ValueError(
+                f"{where}: its path is cyclic, it leaves host {workload.client} and comes back to "
+                "it: name another client or server"
+            )
+        self._check_route(workload, where)
+
+    def _check_route(self, workload: Workload, where: str) -> None:
+        first = self.hosts[workload.client].switch or SWITCH
+        last = self.hosts[workload.server].switch or SWITCH
+        route = workload.route or (first,)
+        _known(route, self.switches(), f"{where}: route", "switch")
+        again = [name for place, name in enumerate(route) if name in route[:place]]
+        if again:
+            raise ValueError(
+                f"{where}: its path is cyclic, it passes switch {again[0]} twice: "
+                f"{' -> '.join(route)}"
+            )
+        if (route[0], route[-1]) != (first, last):
+            raise ValueError(
+                f"{where}: its route must begin at the client's switch {first} and end at the "
+                f"server's switch {last}; write route: [{first}, ..., {last}]"
+            )
+        trunks = {frozenset(trunk.between) for trunk in self.trunks}
+        for pair in pairwise(route):
+            if frozenset(pair) not in trunks:
+                raise ValueError(f"{where}: there is no trunk between {pair[0]} and {pair[1]}")
+
+
+def _known(
+    names: tuple[str, ...], known: Mapping[str, object] | frozenset[str], where: str, kind: str
+) -> None:
+    for name in names:
+        if name not in known:
+            raise ValueError(
+                f"{where}: there is no {kind} {name!r}; known are {', '.join(sorted(known))}"
+            )
+
+
+def load_topology(path: Path) -> Topology:
+    """Read and check a topology file; no trace is opened yet.
+
+    Raises:
+        UserError: one sentence: file, place, what is wrong.
+    """
+    try:
+        data = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: is not YAML: {' '.join(str(error).split())}.") from error
+    if not isinstance(data, dict):
+        raise UserError(f"{path}: a topology is a mapping with hosts and workloads.")
+    try:
+        return Topology.model_validate(data)
+    except ValidationError as error:
+        raise UserError(_explain(error, path, data)) from error
+
+
+def _explain(error: ValidationError, path: Path, data: Mapping[str, Any]) -> str:
+    first = error.errors()[0]
+    steps = list(first["loc"])
+    message = str(first["msg"]).removeprefix("Value error, ")
+    message = message[:1].lower() + message[1:]
+    place = ".".join(str(step) for step in steps)
+    if len(steps) > 1 and steps[0] == "workloads" and isinstance(steps[1], int):
+        entry = data["workloads"][steps[1]]
+        name = entry.get("name") if isinstance(entry, dict) else None
+        place = ".".join([f"workload {name or steps[1]}", *(str(step) for step in steps[2:])])
+        if first["type"] == "missing" and steps[2:] == ["slo"]:
+            return (
+                f"{path}: workload {name or steps[1]} has no SLO: write slo: {{latency: 50ms}} or "
+                "slo: {completion: 10min}."
+            )
+    if first["type"] == "missing":
+        return f"{path}: {place} is missing."
+    if first["type"] == "extra_forbidden":
+        return f"{path}: {place} is not known: is it misspelt?"
+    return f"{path}: {place + ': ' if place else ''}{message}."

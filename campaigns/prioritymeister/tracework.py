@@ -1,0 +1,134 @@
+"""Table 2's columns of any trace, and stand-ins for its workloads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from campaigns.prioritymeister.study import measure_trace
+from controllers.prioritymeister import profiles
+from controllers.prioritymeister.estimators import Costs
+from controllers.prioritymeister.profiles import load_profile
+from schemas.errors import UserError
+from testbed.quantities import parse_bits_per_s
+from workloads.traces import standins
+from workloads.traces.reader import Report, TraceReader
+from workloads.traces.requests import save
+
+REFERENCE = Path(profiles.__file__).with_name("disk7200.json")
+"""A 7200 RPM disk like those of the paper's testbed, for stand-ins where no profile is given."""
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """A row of Table 2. Loads are shares: of the device, and of the link in the direction that
+    carries more; None where there is no profile, or all requests come at one instant."""
+
+    trace: str
+    format: str
+    requests: int
+    malformed: int
+    seconds: float
+    read_share: float
+    mean_bytes: float
+    storage_load: float | None
+    network_load: float | None
+    network_in_load: float | None
+    network_out_load: float | None
+    scv: float | None
+
+
+@dataclass(frozen=True)
+class MadeTrace:
+    """A stand-in that was written: the loads and C_A^2 that it has."""
+
+    workload: str
+    file: str
+    requests: int
+    size: int
+    sequential_share: float
+    seconds: float
+    storage_load: float | None
+    network_load: float | None
+    scv: float | None
+
+
+def link_rate(text: str) -> float:
+    """Bytes per second of ``1Gbit``; UserError when it is no rate."""
+    try:
+        rate = parse_bits_per_s(text) / 8
+    except ValueError as error:
+        raise UserError(f"--link: {error}.") from error
+    if not rate > 0:
+        raise UserError(f"--link {text}: a link's rate is above 0.")
+    return rate
+
+
+def statistics(reader: TraceReader, profile: Path | None, link: str) -> tuple[Statistics, Report]:
+    """Read a trace once, in bounded memory.
+
+    Raises:
+        UserError: the file, the profile or the link is wrong.
+    """
+    rate = link_rate(link)
+    costs = Costs(None) if profile is None else load_profile(profile)
+    network = ("network-in", "network-out")
+    stages = network if costs.storage is None else ("storage", *network)
+    demand, report = measure_trace(reader, costs, stages, curves=False)
+    loads = [demand.load(stage, rate) for stage in network]
+    storage = None if costs.storage is None else demand.load("storage")
+    found = Statistics(
+        trace=str(reader.path),
+        format=report.format,
+        requests=demand.requests,
+        malformed=report.malformed,
+        seconds=demand.seconds,
+        read_share=demand.reads / demand.requests,
+        mean_bytes=demand.bytes / demand.requests,
+        storage_load=storage,
+        network_load=max((load for load in loads if load is not None), default=None),
+        network_in_load=loads[0],
+        network_out_load=loads[1],
+        scv=demand.scv,
+    )
+    return found, report
+
+
+def make_standin(
+    label: str, out: Path, profile: Path | None, link: str, *, seconds: float, seed: int
+) -> MadeTrace:
+    """Write a stand-in for a workload of Table 2.
+
+    Raises:
+        UserError: there is no such workload, the file exists, or this device cannot be loaded so.
+    """
+    if out.exists():
+        raise UserError(f"{out} exists: choose another name, nothing is overwritten.")
+    rate = link_rate(link)
+    if not 1 <= seconds <= 1e7:
+        raise UserError(f"--seconds {seconds:g}: a trace lasts 1 to 10,000,000 seconds.")
+    costs = load_profile(profile or REFERENCE)
+    try:
+        made = standins.make(
+            label,
+            lambda block: costs.estimator("storage").work(block),
+            lambda block: costs.estimator("network-out").work(block),
+            rate,
+            seconds=seconds,
+            seed=seed,
+        )
+    except UserError as error:
+        raise UserError(f"{error}.") from error
+    save([made.block], out)
+    found, _ = statistics(TraceReader(out), profile or REFERENCE, link)
+    return MadeTrace(
+        workload=label,
+        file=str(out),
+        requests=found.requests,
+        size=made.size,
+        sequential_share=made.sequential_share,
+        seconds=found.seconds,
+        storage_load=found.storage_load,
+        network_load=found.network_load,
+        scv=found.scv,
+    )

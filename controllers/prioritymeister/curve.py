@@ -1,0 +1,149 @@
+"""The exact r-b curve of a trace (section 4.1, figure 4a): the burst that each rate needs.
+
+``b(r) = max over i <= j of (work of requests i to j) - r * (t_j - t_i)``
+
+is the fill of an unbounded token bucket of rate r that the trace is replayed through, at its
+fullest. It is convex, piecewise linear and falls with r; all of it is computed at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from controllers.prioritymeister import hulls
+from schemas.errors import UserError
+
+Floats = npt.NDArray[np.float64]
+
+_COARSE = 64  # requests per step of the first, coarse look at a trace
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The r-b curve of work that arrived over `seconds`.
+
+    `duration` and `work` [k] are the windows that some rate finds worst, shortest first, from
+    duration 0 (the most work that arrives at one instant) to one with the work of all of the
+    trace. `mean_rate` is total work by `seconds` (first to last arrival); infinite for one instant.
+    """
+
+    duration: Floats
+    work: Floats
+    total: float
+    seconds: float
+    requests: int
+
+    @property
+    def mean_rate(self) -> float:
+        return self.total / self.seconds if self.seconds > 0 else float("inf")
+
+    def corners(self) -> tuple[Floats, Floats]:
+        """(rates, bursts) of all corners, rates rising from 0, where the burst is all the work.
+
+        Between two corners the curve is straight; beyond the last the burst stays what it is
+        there: what arrives at one instant.
+        """
+        rates = np.diff(self.work) / np.diff(self.duration)
+        bursts = self.work[:-1] - rates * self.duration[:-1]
+        return np.append(0.0, rates[::-1]), np.append(self.work[-1], bursts[::-1])
+
+    def burst(self, rates: npt.ArrayLike) -> Floats:
+        """The exact burst of each rate (0 or more)."""
+        asked = np.asarray(rates, dtype=np.float64)
+        slopes = np.diff(self.work) / np.diff(self.duration)  # falling
+        window = np.searchsorted(-slopes, -asked, side="left")
+        found: Floats = self.work[window] - asked * self.duration[window]
+        return found
+
+
+class CurveBuilder:
+    """Takes a trace block by block, in order of time, and keeps only hulls of it."""
+
+    def __init__(self) -> None:
+        self._hull = (np.zeros(1), np.zeros(1))
+        self._starts = (np.empty(0), np.empty(0))  # lower hull: times, work before
+        self._total = 0.0
+        self._first = self._last = 0.0
+        self._requests = 0
+
+    def add(self, times: npt.ArrayLike, work: npt.ArrayLike) -> None:
+        """Requests that follow those given before.
+
+        Args:
+            times: seconds [n], never falling.
+            work: of each, 0 or more.
+
+        Raises:
+            ValueError: times fall or work is negative.
+        """
+        t = np.ascontiguousarray(times, dtype=np.float64)
+        w = np.ascontiguousarray(work, dtype=np.float64)
+        if t.shape != w.shape or t.ndim != 1:
+            raise ValueError("one work per time")
+        t, w = t[w != 0], w[w != 0]
+        if not len(t):
+            return
+        if (w < 0).any() or not np.isfinite(w).all():
+            raise ValueError("work must be 0 or more, and finite")
+        if (np.diff(t) < 0).any() or (self._requests and t[0] < self._last):
+            raise ValueError("times must not fall")
+        before = self._total + np.concatenate(([0.0], np.cumsum(w)))
+        start_p, end_p = before[:-1].copy(), before[1:].copy()
+        hull = hulls.merged(*self._hull, np.zeros(1), np.array([w.max()]))
+        firsts = np.arange(0, len(t), _COARSE)
+        lasts = np.append(firsts[1:], len(t)) - 1
+        # Whole stretches first: their hull rules out most windows before they are looked at.
+        coarse = hulls.windows(t[firsts], start_p[firsts], t[lasts], end_p[lasts], *hull)
+        fine = hulls.windows(t, start_p, t, end_p, coarse[0], coarse[1])
+        hull, starts = (fine[0], fine[1]), fine[2]
+        if self._requests:
+            hull = self._joined(t, end_p, hull)
+        self._hull = hull
+        self._keep(t[starts], start_p[starts])
+        self._first = self._first if self._requests else float(t[0])
+        self._last = float(t[-1])
+        self._total = float(before[-1])
+        self._requests += len(t)
+
+    def _joined(
+        self, t: Floats, end_p: Floats, hull: tuple[Floats, Floats]
+    ) -> tuple[Floats, Floats]:
+        """The hull with windows from what came before into this block."""
+        ends = hulls.upper(t, end_p)
+        earlier = np.arange(len(self._starts[0]))
+        return hulls.across(*self._starts, earlier, t, end_p, ends, *hull)
+
+    def _keep(self, times: Floats, before: Floats) -> None:
+        t = np.concatenate((self._starts[0], times))
+        p = np.concatenate((self._starts[1], before))
+        kept = hulls.lower(t, p)
+        self._starts = (t[kept], p[kept])
+
+    def curve(self) -> Curve:
+        """The curve of all that was added; UserError when that was nothing."""
+        if not self._requests:
+            raise UserError("the trace has no request with work: there is no curve to compute")
+        seconds = self._last - self._first
+        return Curve(*self._hull, self._total, seconds, self._requests)
+
+
+def rb_curve(times: npt.ArrayLike, work: npt.ArrayLike) -> Curve:
+    """The curve of a whole trace; requests may come in any order.
+
+    Args:
+        times: seconds [n].
+        work: of each request, 0 or more.
+
+    Raises:
+        UserError: no request has any work.
+    """
+    t, w = np.asarray(times, np.float64), np.asarray(work, np.float64)
+    if (np.diff(t) < 0).any():
+        order = np.argsort(t, kind="stable")
+        t, w = t[order], w[order]
+    builder = CurveBuilder()
+    builder.add(t, w)
+    return builder.curve()

@@ -1,0 +1,238 @@
+"""What a request costs each stage (section 4.2): seconds of a device, bytes on the network.
+
+An estimator takes a trace block by block and may remember where the last requests went.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from schemas.errors import UserError
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+STAGES = ("network-in", "storage", "network-out")
+"""The order in which a request meets them; "in" and "out" are the server's."""
+
+
+class Requests(Protocol):
+    """Requests in the order of their arrival, arrays of one length [n].
+
+    `time_ns` counts from any zero; `offset` is -1 where a trace does not tell it.
+    """
+
+    @property
+    def time_ns(self) -> Integers: ...
+    @property
+    def size(self) -> Integers: ...
+    @property
+    def read(self) -> Mask: ...
+    @property
+    def offset(self) -> Integers: ...
+
+
+class Estimator(Protocol):
+    """Work of each request of a block [n]; blocks of one trace are given in order."""
+
+    def work(self, requests: Requests) -> Floats: ...
+
+
+class Storage(Protocol):
+    """A device's profile; each trace is estimated by a fresh estimator."""
+
+    def estimator(self) -> Estimator: ...
+
+
+@dataclass(frozen=True)
+class NetworkCost:
+    """Bytes on the wire of a request: ``constant + factor * size``, one pair for the direction
+    that carries the data and one for the other."""
+
+    data_constant: float = 200.0
+    data_factor: float = 1.1
+    other_constant: float = 200.0
+    other_factor: float = 0.025
+
+    def bytes_in(self, size: npt.NDArray[np.generic], read: Mask) -> Floats:
+        """Towards the server: a write carries its data."""
+        return self._bytes(size, ~np.asarray(read, np.bool_))
+
+    def bytes_out(self, size: npt.NDArray[np.generic], read: Mask) -> Floats:
+        """From the server: a read's answer carries its data."""
+        return self._bytes(size, np.asarray(read, np.bool_))
+
+    def _bytes(self, size: npt.NDArray[np.generic], data: Mask) -> Floats:
+        given = np.asarray(size, np.float64)
+        with_data = self.data_constant + self.data_factor * given
+        return np.where(data, with_data, self.other_constant + self.other_factor * given)
+
+
+@dataclass(frozen=True)
+class NetworkEstimator:
+    """Bytes of a trace's requests in one direction."""
+
+    cost: NetworkCost
+    inwards: bool
+
+    def work(self, requests: Requests) -> Floats:
+        bytes_of = self.cost.bytes_in if self.inwards else self.cost.bytes_out
+        return bytes_of(requests.size, requests.read)
+
+
+@dataclass(frozen=True)
+class SizeProfile:
+    """A device whose bandwidth depends on kind and size: ``work = size / bandwidth(kind, size)``.
+
+    Bandwidth (bytes per second) is interpolated between the sizes [k] of the table, and is that of
+    the first or last outside of it.
+    """
+
+    sizes: Floats
+    read: Floats
+    write: Floats
+
+    def estimator(self) -> Estimator:
+        return self
+
+    def work(self, requests: Requests) -> Floats:
+        size = np.asarray(requests.size, np.float64)
+        bandwidth = np.where(
+            requests.read,
+            np.interp(size, self.sizes, self.read),
+            np.interp(size, self.sizes, self.write),
+        )
+        return size / bandwidth
+
+
+@dataclass(frozen=True)
+class ConstantProfile:
+    """Figure 10's less accurate estimator: the same base time for every request."""
+
+    base: float
+    read: float
+    write: float
+
+    def estimator(self) -> Estimator:
+        return self
+
+    def work(self, requests: Requests) -> Floats:
+        size = np.asarray(requests.size, np.float64)
+        return self.base + size / np.where(requests.read, self.read, self.write)
+
+
+@dataclass(frozen=True)
+class Table:
+    """`base` (seconds) and `bandwidth` (bytes per second) by offset and distance [o, d].
+
+    Values are interpolated in both directions, and are those of the edge outside of the table.
+    """
+
+    offsets: Floats
+    distances: Floats
+    base: Floats
+    bandwidth: Floats
+
+    def at(self, grid: Floats, offset: Floats, distance: Floats) -> Floats:
+        row, down = _between(self.offsets, offset)
+        column, right = _between(self.distances, distance)
+        next_row = np.minimum(row + 1, len(self.offsets) - 1)
+        next_column = np.minimum(column + 1, len(self.distances) - 1)
+        upper = grid[row, column] * (1 - right) + grid[row, next_column] * right
+        lower = grid[next_row, column] * (1 - right) + grid[next_row, next_column] * right
+        found: Floats = upper * (1 - down) + lower * down
+        return found
+
+
+@dataclass(frozen=True)
+class DistanceProfile:
+    """The paper's tables: ``work = base + size / bandwidth``, both by kind, offset and distance.
+
+    Distance is the request's offset less that of the request before, with its sign. A request that
+    begins where one of the last `history` requests ended is sequential: its base time is 0. The
+    first request of a trace comes from the largest distance.
+    """
+
+    read: Table
+    write: Table
+    history: int = 8
+
+    def estimator(self) -> Estimator:
+        return _DistanceEstimator(self)
+
+
+class _DistanceEstimator:
+    def __init__(self, profile: DistanceProfile) -> None:
+        self._profile = profile
+        self._ends = np.full(profile.history, -1, np.int64)
+        self._last: int | None = None
+
+    def work(self, requests: Requests) -> Floats:
+        offset = np.asarray(requests.offset, np.int64)
+        if (offset < 0).any():
+            raise UserError(
+                "this profile goes by offset and distance, and the trace tells no offsets: "
+                "use a profile by size"
+            )
+        if not len(offset):
+            return np.empty(0)
+        size = np.asarray(requests.size, np.int64)
+        before = np.append(offset[0] if self._last is None else self._last, offset[:-1])
+        distance = (offset - before).astype(np.float64)
+        if self._last is None:
+            distance[0] = np.inf
+        ends = np.concatenate((self._ends, offset + size))
+        sequential = np.zeros(len(offset), np.bool_)
+        for back in range(1, self._profile.history + 1):
+            place = len(self._ends) - back
+            sequential |= offset == ends[place : place + len(offset)]
+        self._ends, self._last = ends[len(ends) - len(self._ends) :], int(offset[-1])
+        where = offset.astype(np.float64)
+        costs = []
+        for table in (self._profile.read, self._profile.write):
+            base = np.where(sequential, 0.0, table.at(table.base, where, distance))
+            costs.append(base + size / table.at(table.bandwidth, where, distance))
+        return np.where(requests.read, costs[0], costs[1])
+
+
+def _between(points: Floats, value: Floats) -> tuple[Integers, Floats]:
+    """The point at or below each value, and how far it is on the way to the next."""
+    if len(points) == 1:
+        return np.zeros(len(value), np.int64), np.zeros(len(value))
+    held = np.clip(value, points[0], points[-1])
+    index = np.clip(np.searchsorted(points, held, side="right") - 1, 0, len(points) - 2)
+    share: Floats = (held - points[index]) / (points[index + 1] - points[index])
+    return index.astype(np.int64), share
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What it takes to estimate every stage: a device's profile and the network's."""
+
+    storage: Storage | None
+    network: NetworkCost = NetworkCost()
+
+    def estimator(self, stage: str) -> Estimator:
+        """A fresh estimator of a stage.
+
+        Raises:
+            UserError: there is no such stage, or the storage stage has no profile.
+        """
+        if stage not in STAGES:
+            raise UserError(f"stage {stage!r}: there are {', '.join(STAGES)}")
+        if stage != "storage":
+            return NetworkEstimator(self.network, inwards=stage == "network-in")
+        if self.storage is None:
+            raise UserError("the storage stage needs a device's profile: give --profile FILE")
+        return self.storage.estimator()
+
+
+def estimate(estimator: Estimator, blocks: Sequence[Requests]) -> Floats:
+    """Work of all requests of a trace given in blocks."""
+    return np.concatenate([estimator.work(block) for block in blocks] or [np.empty(0)])

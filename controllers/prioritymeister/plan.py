@@ -1,0 +1,251 @@
+"""The plan: from workloads, their token buckets and the machines to priorities and bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from controllers.prioritymeister.estimators import STAGES
+from controllers.prioritymeister.limiters import Limiters
+from controllers.prioritymeister.prioritizer import Goal, Stop, levels, prioritize
+from controllers.prioritymeister.system import Flow, System
+from schemas.errors import UserError
+
+Floats = npt.NDArray[np.float64]
+
+LEVELS = 7
+"""Priorities of a port of the paper's switch (section 5.4)."""
+FRAME = 1538.0
+"""Bytes that a full Ethernet frame keeps a link busy: what a lower priority may finish."""
+_STORAGE, _NETWORK = 0, 1
+
+
+@dataclass(frozen=True)
+class Tenant:
+    """A workload as the planner sees it.
+
+    `routes` names the queues that it passes at each stage; `limiters` and `largest` (the most work
+    of one request) are in the units of the stage. Of a throughput SLO, `spent_s` is the length of
+    the trace, and `slo_s` the time in which all of it is to be done.
+    """
+
+    name: str
+    slo_s: float
+    routes: Mapping[str, tuple[str, ...]]
+    limiters: Mapping[str, Limiters]
+    largest: Mapping[str, float]
+    throughput: bool = False
+    spent_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class StagePlan:
+    """A workload at a stage: what its enforcer is told, and what may come of it.
+
+    `priority` counts from 1, the first, among the workloads of the stage; `level` is the network's
+    (None at a device). `pairs` are (rate, burst) of the token buckets, `error` how far
+    they may lie above the exact arrival curve, as a share. `bound` is in seconds, the paper's;
+    `bound_blocking` counts requests and packets of lower priority that are not interrupted.
+    """
+
+    stage: str
+    queues: tuple[str, ...]
+    priority: int
+    level: int | None
+    pairs: tuple[tuple[float, float], ...]
+    error: float
+    bound: float
+    bound_blocking: float
+
+
+@dataclass(frozen=True)
+class WorkloadPlan:
+    """A workload: its SLO and bound in seconds, both of a latency, or both of the whole trace."""
+
+    name: str
+    slo_kind: str
+    slo: float
+    bound: float
+    bound_blocking: float
+    met: bool
+    stages: tuple[StagePlan, ...]
+
+
+@dataclass(frozen=True)
+class QueueLoad:
+    """A queue: bandwidth in its work per second, and the share that mean rates take of it."""
+
+    queue: str
+    bandwidth: float
+    load: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that enforcers are told, and the proof that goes with it."""
+
+    met: bool
+    workloads: tuple[WorkloadPlan, ...]
+    queues: tuple[QueueLoad, ...]
+
+
+def make_plan(
+    tenants: Sequence[Tenant],
+    queues: Mapping[str, float],
+    *,
+    network_levels: int | None = LEVELS,
+    blocking: bool = False,
+) -> Plan:
+    """Priorities, levels and bounds of all workloads.
+
+    Args:
+        tenants: workloads; names differ.
+        queues: bandwidth of every queue in its work per second (1 of a device).
+        network_levels: priorities of the network; None for as many as there are workloads.
+        blocking: hold SLOs against the bound that counts blocking.
+
+    Raises:
+        UserError: a queue is loaded above 100 %, or paths form a cycle.
+    """
+    model = _Model(tenants, queues)
+    model.check_loads()
+    order = prioritize(model.systems, model.goals, blocking=blocking)
+    network = model.systems[_NETWORK]
+    level = model.network_levels(order.ranks[_NETWORK], network_levels, blocking=blocking)
+    ranks = [order.ranks[_STORAGE], level]
+    places = [_places(order.ranks[s], model.stage_of[s]) for s in (_STORAGE, _NETWORK)]
+    plans = []
+    for tenant, goal in zip(tenants, model.goals, strict=True):
+        stages = []
+        for stop in goal.stops:
+            system, rank = model.systems[stop.system], ranks[stop.system]
+            others = rank <= rank[stop.flow]
+            limits = tenant.limiters[stop.stage]
+            pairs = zip(limits.rates.tolist(), limits.bursts.tolist(), strict=True)
+            stages.append(
+                StagePlan(
+                    stage=stop.stage,
+                    queues=tuple(tenant.routes[stop.stage]),
+                    priority=int(places[stop.system][stop.flow]),
+                    level=int(level[stop.flow]) + 1 if system is network else None,
+                    pairs=tuple(pairs),
+                    error=limits.error,
+                    bound=system.bound(stop.flow, others),
+                    bound_blocking=system.bound(stop.flow, others, blocking=True),
+                )
+            )
+        plans.append(_workload(tenant, tuple(stages), blocking=blocking))
+    return Plan(all(p.met for p in plans), tuple(plans), model.loads())
+
+
+def _workload(tenant: Tenant, stages: tuple[StagePlan, ...], *, blocking: bool) -> WorkloadPlan:
+    bound = tenant.spent_s + sum(stage.bound for stage in stages)
+    whole = tenant.spent_s + sum(stage.bound_blocking for stage in stages)
+    return WorkloadPlan(
+        name=tenant.name,
+        slo_kind="throughput" if tenant.throughput else "latency",
+        slo=tenant.slo_s,
+        bound=bound,
+        bound_blocking=whole,
+        met=(whole if blocking else bound) <= tenant.slo_s,
+        stages=stages,
+    )
+
+
+def _places(ranks: npt.NDArray[np.int64], stages: Sequence[str]) -> npt.NDArray[np.int64]:
+    """Priorities from 1 within each stage."""
+    found = np.zeros(len(ranks), np.int64)
+    for stage in set(stages):
+        flows = [f for f, s in enumerate(stages) if s == stage]
+        for place, flow in enumerate(sorted(flows, key=lambda f: ranks[f]), start=1):
+            found[flow] = place
+    return found
+
+
+class _Model:
+    """The two systems of queues, and which flow is whose."""
+
+    def __init__(self, tenants: Sequence[Tenant], queues: Mapping[str, float]) -> None:
+        self._tenants = tenants
+        index: list[dict[str, int]] = [{}, {}]
+        flows: list[list[Flow]] = [[], []]
+        self.stage_of: list[list[str]] = [[], []]
+        self._owner: list[list[int]] = [[], []]
+        self.goals: list[Goal] = []
+        for place, tenant in enumerate(tenants):
+            stops = []
+            for stage in STAGES:
+                route = tenant.routes.get(stage, ())
+                if not route:
+                    continue
+                side = _STORAGE if stage == "storage" else _NETWORK
+                path = tuple(index[side].setdefault(name, len(index[side])) for name in route)
+                limits = tenant.limiters[stage]
+                piece = tenant.largest[stage]
+                piece = piece if side == _STORAGE else min(piece, FRAME)
+                stops.append(Stop(stage, side, len(flows[side])))
+                flows[side].append(Flow(path, limits.rates, limits.bursts, piece))
+                self.stage_of[side].append(stage)
+                self._owner[side].append(place)
+            self.goals.append(Goal(tenant.slo_s, tuple(stops), tenant.spent_s))
+        self._names = [list(names) for names in index]
+        self._queues = queues
+        self.systems = [
+            System([queues[name] for name in names], flow, names)
+            for names, flow in zip(self._names, flows, strict=True)
+        ]
+
+    def loads(self) -> tuple[QueueLoad, ...]:
+        """Of all queues that a workload passes."""
+        return tuple(
+            QueueLoad(name, self._queues[name], system.load(queue))
+            for names, system in zip(self._names, self.systems, strict=True)
+            for queue, name in enumerate(names)
+        )
+
+    def check_loads(self) -> None:
+        """UserError for the fullest queue above 100 %."""
+        worst = max(self.loads(), key=lambda q: q.load, default=None)
+        if worst is None or worst.load <= 1:
+            return
+        who = [
+            t.name
+            for t in self._tenants
+            if any(worst.queue in route for route in t.routes.values())
+        ]
+        shown = ", ".join(who[:5]) + (f" and {len(who) - 5} more" if len(who) > 5 else "")
+        raise UserError(
+            f"queue {worst.queue} is loaded to {100 * worst.load:.1f} % by the mean rates of "
+            f"{shown}: at most 100 % can be planned for; move a workload away or give it more "
+            "bandwidth"
+        )
+
+    def network_levels(
+        self, ranks: npt.NDArray[np.int64], count: int | None, *, blocking: bool
+    ) -> npt.NDArray[np.int64]:
+        """Levels of the network's flows; with `count` None each has its own.
+
+        Directions that meet at no queue are cut apart from each other.
+        """
+        system = self.systems[_NETWORK]
+        slos = np.array([self._tenants[w].slo_s for w in self._owner[_NETWORK]])
+        found = np.full(len(system.flows), -1, np.int64)
+        for flows in self._apart():
+            most = len(flows) if count is None else count
+            part = levels(system, flows, ranks, slos, most, blocking=blocking)
+            found[flows] = part[flows]
+        return found
+
+    def _apart(self) -> list[list[int]]:
+        stages = self.stage_of[_NETWORK]
+        flows = {s: [f for f, name in enumerate(stages) if name == s] for s in set(stages)}
+        passed = [
+            {queue for f in members for queue in self.systems[_NETWORK].flows[f].path}
+            for members in flows.values()
+        ]
+        if len(passed) == 2 and passed[0] & passed[1]:
+            return [list(range(len(stages)))]
+        return [flows[s] for s in sorted(flows)]

@@ -1,0 +1,309 @@
+"""Queues, the flows through them, and the worst-case latency of each (section 4.4).
+
+A flow enters at the first queue of its path, limited there by its arrival curve; a queue serves by
+strict priority at its bandwidth. The bound is that of the paper's linear program in closed form:
+
+* one queue: the horizontal distance from the flow's arrival curve to ``[B t - sum of others]+``;
+* more: what others bring to a queue after another is that queue's output
+  ``max_u [A(t + u) - [B u - rest(u)]+]``; the services of all queues less their others' arrivals
+  are put in series, and those who share the flow's whole path are subtracted once.
+
+Whoever is not of lower priority than the flow counts as an other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from controllers.prioritymeister import curves
+from schemas.errors import UserError
+
+Floats = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+Path = tuple[int, ...]
+
+_REMEMBERED = 2000  # curves kept, of those that the next question may need again
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A workload at a stage: the queues it passes in turn, and its token buckets.
+
+    `largest` is the most work that is served in one piece: of a request at a device, of a packet
+    on a link.
+    """
+
+    path: Path
+    rates: Floats
+    bursts: Floats
+    largest: float = 0.0
+
+
+@dataclass
+class System:
+    """All queues and flows of the storage stage, or of the network.
+
+    Args:
+        bandwidth: work per second of each queue; 1 of a device, whose work is in seconds.
+        flows: in any order.
+        names: of the queues, for messages.
+
+    Raises:
+        UserError: paths form a cycle: then no bound of this kind exists.
+    """
+
+    bandwidth: Sequence[float]
+    flows: Sequence[Flow]
+    names: Sequence[str] = ()
+    _arrivals: list[curves.Arrival] = field(init=False, repr=False)
+    _members: dict[Path, _Bundle] = field(init=False, repr=False)
+    _feeders: list[dict[int, list[Path]]] = field(init=False, repr=False)
+    _relevant: list[npt.NDArray[np.int64]] = field(init=False, repr=False)
+    _through: list[npt.NDArray[np.int64]] = field(init=False, repr=False)
+    _long: bool = field(init=False, repr=False)
+    _known: dict[object, object] = field(init=False, repr=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._arrivals = [curves.arrival(flow.rates, flow.bursts) for flow in self.flows]
+        by_path: dict[Path, list[int]] = {}
+        for index, flow in enumerate(self.flows):
+            by_path.setdefault(flow.path, []).append(index)
+        self._members = {p: _Bundle.of(m, self._arrivals) for p, m in by_path.items()}
+        # Of each queue: paths by the queue they come from; -1 for those that enter here.
+        self._feeders = [{} for _ in self.bandwidth]
+        for path in self._members:
+            for before, queue in zip((-1, *path), path, strict=False):
+                self._feeders[queue].setdefault(before, []).append(path)
+        self._through = [
+            np.array([i for i, f in enumerate(self.flows) if q in f.path], np.int64)
+            for q in range(len(self.bandwidth))
+        ]
+        self._long = any(len(path) > 2 for path in self._members)
+        order = self._sorted()
+        relevant: dict[int, set[int]] = {}
+        for queue in order:
+            found = {
+                m for paths in self._feeders[queue].values() for p in paths for m in by_path[p]
+            }
+            for before in self._feeders[queue]:
+                found |= relevant.get(before, set())
+            relevant[queue] = found
+        self._relevant = [
+            np.array(sorted(relevant.get(q, ())), np.int64) for q in range(len(self.bandwidth))
+        ]
+
+    def _sorted(self) -> list[int]:
+        """Queues so that each comes after those that feed it."""
+        after: dict[int, set[int]] = {q: set() for q in range(len(self.bandwidth))}
+        for queue, feeders in enumerate(self._feeders):
+            after[queue] = {f for f in feeders if f >= 0}
+        order: list[int] = []
+        while after:
+            free = [q for q, needs in after.items() if not needs & after.keys()]
+            if not free:
+                raise UserError(f"paths form a cycle of queues: {self._cycle(after)}")
+            order += free
+            for queue in free:
+                del after[queue]
+        return order
+
+    def _cycle(self, after: dict[int, set[int]]) -> str:
+        walk = [min(after)]
+        while True:
+            step = min(after[walk[-1]] & after.keys())
+            if step in walk:
+                names = [self.names[q] if self.names else str(q) for q in [step, *walk[::-1]]]
+                return " -> ".join(names[: names.index(names[0], 1) + 1])
+            walk.append(step)
+
+    def load(self, queue: int) -> float:
+        """Share of a queue's bandwidth that the slowest buckets of its flows reserve."""
+        flows = (flow for flow in self.flows if queue in flow.path)
+        return sum(float(flow.rates.min()) for flow in flows) / self.bandwidth[queue]
+
+    def queue_flows(self, queue: int) -> npt.NDArray[np.int64]:
+        """Indices of the flows through a queue."""
+        return self._through[queue]
+
+    def bound(self, flow: int, others: Mask, *, blocking: bool = False) -> float:
+        """Seconds from a flow's arrival until it is served, at the very worst.
+
+        Args:
+            flow: index of the flow.
+            others: [flows] those of higher or the same priority; the flow itself does not count.
+            blocking: count also that a piece of lower priority in service is not interrupted, and
+                that a piece is passed on when all of it has come.
+
+        Returns:
+            infinite when a queue cannot carry those that `others` holds.
+        """
+        path = self.flows[flow].path
+        along = others
+        if self._long and not others[flow]:
+            # Beyond two queues the flow meets again those that it may have held up before.
+            along = others.copy()
+            along[flow] = True
+        base = self._base(path, along, flow, blocking)
+        if base is None:
+            return float("inf")
+        sharing = self._members[path].total(others, flow)
+        service = curves.left_over(base[0], base[1], *sharing)
+        return float(curves.delay(*self._arrivals[flow], *service))
+
+    def _base(self, path: Path, others: Mask, flow: int, blocking: bool) -> curves.Service | None:
+        """Service along `path` before those of that very path: the same for all of them."""
+        seen = np.concatenate([self._relevant[queue] for queue in path])
+        key = (path, others[seen].tobytes(), flow if blocking else -1)
+        if key not in self._known:
+            if len(self._known) > _REMEMBERED:
+                self._known.clear()
+            self._known[key] = self._compute_base(path, others, flow, blocking)
+        found: curves.Service | None = self._known[key]  # type: ignore[assignment]
+        return found
+
+    def _compute_base(
+        self, path: Path, others: Mask, flow: int, blocking: bool
+    ) -> curves.Service | None:
+        base: curves.Service | None = None
+        for queue in path:
+            burst, x, slope = self._inputs(queue, others, path, blocking)
+            if burst == np.inf:
+                return None
+            if blocking:
+                burst += self._blocked(queue, others, flow)
+                if queue != path[-1]:
+                    burst += self._largest(queue, others, flow)
+            line = (np.zeros(1), np.array([float(self.bandwidth[queue])]))
+            service = curves.left_over(*line, burst, x, slope)
+            base = service if base is None else curves.in_series(*base, *service)
+        return base
+
+    def _blocked(self, queue: int, others: Mask, flow: int) -> float:
+        """The largest piece of lower priority at a queue."""
+        lower = (self.flows[k].largest for k in self._through[queue] if not others[k] and k != flow)
+        return max(lower, default=0.0)
+
+    def _largest(self, queue: int, others: Mask, flow: int) -> float:
+        """The largest piece of a flow or of its others at a queue."""
+        there = (k for k in self._through[queue] if others[k] or k == flow)
+        return max((self.flows[k].largest for k in there), default=0.0)
+
+    def _inputs(self, queue: int, others: Mask, without: Path, blocking: bool) -> curves.Arrival:
+        """What others bring to a queue, those of path `without` left out."""
+        seen = self._relevant[queue]
+        key = (queue, others[seen].tobytes(), blocking)
+        tagged = self._known.get(key)
+        if tagged is None:
+            tagged = _Tagged.of(self._groups(queue, others, blocking))
+            self._known[key] = tagged
+        assert isinstance(tagged, _Tagged)
+        mixed = [g for g in tagged.groups if without in g and len(g) > 1]
+        found = tagged.total(without)
+        for group in mixed:  # longer paths: the group's output without that path
+            rest = [p for p in group if p != without]
+            before = next(
+                f for f, g in self._feeders[queue].items() if f >= 0 and set(rest) <= set(g)
+            )
+            found = curves.added([found, self._output(before, rest, others, blocking)])
+        return found
+
+    def _groups(
+        self, queue: int, others: Mask, blocking: bool
+    ) -> list[tuple[tuple[Path, ...], curves.Arrival]]:
+        """Arrivals at a queue: of each path that enters here, and of each queue that feeds it."""
+        found: list[tuple[tuple[Path, ...], curves.Arrival]] = []
+        for before, paths in self._feeders[queue].items():
+            if before < 0:
+                found += [((p,), self._members[p].total(others, -1)) for p in paths]
+            else:
+                found.append((tuple(paths), self._output(before, paths, others, blocking)))
+        return found
+
+    def _output(
+        self, queue: int, paths: Sequence[Path], others: Mask, blocking: bool
+    ) -> curves.Arrival:
+        """What those of `paths` bring to their next queue after `queue`."""
+        seen = self._relevant[queue]
+        key = (queue, tuple(paths), others[seen].tobytes(), blocking)
+        if key not in self._known:
+            self._known[key] = self._compute_output(queue, paths, others, blocking)
+        found: curves.Arrival = self._known[key]  # type: ignore[assignment]
+        return found
+
+    def _compute_output(
+        self, queue: int, paths: Sequence[Path], others: Mask, blocking: bool
+    ) -> curves.Arrival:
+        chosen: list[curves.Arrival] = []
+        rest: list[curves.Arrival] = []
+        for before, through in self._feeders[queue].items():
+            ours = [p for p in through if p in paths]
+            theirs = [p for p in through if p not in paths]
+            for part, into in ((ours, chosen), (theirs, rest)):
+                if part and before < 0:
+                    into += [self._members[p].total(others, -1) for p in part]
+                elif part:
+                    into.append(self._output(before, part, others, blocking))
+        burst, x, slope = curves.added(rest)
+        if blocking:
+            burst += self._blocked(queue, others, -1)
+        line = (np.zeros(1), np.array([float(self.bandwidth[queue])]))
+        out = curves.through(*curves.added(chosen), *curves.left_over(*line, burst, x, slope))
+        if blocking:
+            return (out[0] + self._largest(queue, others, -1), out[1], out[2])
+        return out
+
+
+@dataclass(frozen=True)
+class _Bundle:
+    """The flows of one path: their curves' corners in one sorted list, so that sums are quick."""
+
+    members: npt.NDArray[np.int64]
+    place: dict[int, int]
+    x: Floats
+    drop: Floats
+    owner: npt.NDArray[np.int64]
+    burst: Floats
+    slope: Floats
+
+    @classmethod
+    def of(cls, members: list[int], arrivals: Sequence[curves.Arrival]) -> _Bundle:
+        parts = [arrivals[m] for m in members]
+        first = np.array([part[2][0] for part in parts])
+        return cls(
+            np.array(members, np.int64),
+            {member: place for place, member in enumerate(members)},
+            *curves.falls(parts),
+            np.array([float(part[0]) for part in parts]),
+            first,
+        )
+
+    def total(self, active: Mask, skip: int) -> curves.Arrival:
+        """The sum of those that are active, `skip` (an index of a flow) left out."""
+        chosen = active[self.members]
+        out = self.place.get(skip, -1)
+        return curves.total(self.x, self.drop, self.owner, self.burst, self.slope, chosen, out)
+
+
+@dataclass(frozen=True)
+class _Tagged:
+    """Arrivals at a queue by group of paths, summed without any one of them quickly."""
+
+    groups: list[tuple[Path, ...]]
+    place: dict[Path, int]
+    parts: tuple[Floats, Floats, npt.NDArray[np.int64], Floats, Floats]
+
+    @classmethod
+    def of(cls, groups: list[tuple[tuple[Path, ...], curves.Arrival]]) -> _Tagged:
+        place = {path: k for k, (paths, _) in enumerate(groups) for path in paths}
+        given = [arrival for _, arrival in groups]
+        burst = np.array([float(part[0]) for part in given])
+        slope = np.array([part[2][0] for part in given])
+        return cls([paths for paths, _ in groups], place, (*curves.falls(given), burst, slope))
+
+    def total(self, without: Path) -> curves.Arrival:
+        active = np.ones(len(self.groups), np.bool_)
+        return curves.total(*self.parts, active, self.place.get(without, -1))

@@ -1,0 +1,217 @@
+"""`hotbed pm`: PriorityMeister's traces, r-b curves, device profiles and plans."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hotbed.output import JsonFlag, emit
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from controllers.prioritymeister.plan import Plan
+    from workloads.traces.reader import TraceReader
+
+TraceFile = Annotated[Path, typer.Argument(help="A trace, or a gzip of one.")]
+Format = Annotated[
+    str, typer.Option("--format", help="auto, plain, msr or microsoft.", show_default=True)
+]
+Disk = Annotated[int | None, typer.Option(help="Keep the requests of this disk of the trace.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first malformed row.")]
+Profile = Annotated[
+    Path | None, typer.Option(help="The device's profile (docs/prioritymeister.md).")
+]
+Completion = Annotated[
+    bool,
+    typer.Option("--completion", help="Microsoft: TimeStamp is the arrival, not its end."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs."""
+    group = typer.Typer(no_args_is_help=True, help="PriorityMeister: tail latencies by plan.")
+    app.add_typer(group, name="pm")
+    traces = typer.Typer(no_args_is_help=True, help="Look at traces, or make some.")
+    group.add_typer(traces, name="trace")
+    for verb in (_curve, _plan, _profile):
+        verb(group)
+    for verb in (_stats, _standin):
+        verb(traces)
+
+
+def _reader(
+    trace: Path, form: str, disk: int | None, strict: bool, completion: bool
+) -> TraceReader:
+    from workloads.traces.reader import TraceReader
+
+    return TraceReader(
+        trace,
+        format=form,
+        disk=disk,
+        on_error="stop" if strict else "skip",
+        completion=completion,
+    )
+
+
+def _tell(text: str) -> None:
+    if text:
+        typer.echo(f"hotbed: {text}.", err=True)
+
+
+def _curve(group: typer.Typer) -> None:
+    @group.command()
+    def curve(
+        trace: TraceFile,
+        stage: Annotated[str, typer.Option(help="storage, network-in or network-out.")],
+        profile: Profile = None,
+        rates: Annotated[
+            str | None, typer.Option(help="Print the burst of these rates: R1,R2,...")
+        ] = None,
+        form: Format = "auto",
+        disk: Disk = None,
+        strict: Strict = False,
+        completion: Completion = False,
+        as_json: JsonFlag = False,
+    ) -> None:
+        """The exact r-b curve: which burst a token bucket of each rate needs (figure 4a).
+
+        Storage in seconds of work and seconds per second, the network in bytes and bytes per
+        second. Without --rates the corners: the curve is straight in between, and constant beyond
+        the last.
+        """
+        from campaigns.prioritymeister.study import costs_of, curve_of, measure_trace, parse_rates
+
+        asked = parse_rates(rates)
+        costs = costs_of(profile, stage)
+        demand, report = measure_trace(
+            _reader(trace, form, disk, strict, completion), costs, [stage]
+        )
+        _tell(report.sentence(trace))
+        found = curve_of(demand, stage, asked)
+
+        def table() -> Table:
+            from rich.table import Table
+
+            unit = "s" if stage == "storage" else "B"
+            rows = Table(f"rate [{unit}/s]", f"burst [{unit}]")
+            for rate, burst in zip(found.rates, found.bursts, strict=True):
+                rows.add_row(f"{rate:.9g}", f"{burst:.9g}")
+            return rows
+
+        emit(found, as_json, table)
+
+
+def _stats(group: typer.Typer) -> None:
+    @group.command()
+    def stats(
+        files: Annotated[list[Path], typer.Argument(help="Traces.")],
+        profile: Profile = None,
+        link: Annotated[str, typer.Option(help="The link that network load is a share of.")] = (
+            "1Gbit"
+        ),
+        form: Format = "auto",
+        disk: Disk = None,
+        strict: Strict = False,
+        completion: Completion = False,
+        as_json: JsonFlag = False,
+    ) -> None:
+        """The columns of Table 2: estimated loads, and how bursty arrivals are (C_A^2)."""
+        from campaigns.prioritymeister.tracework import statistics
+
+        found = []
+        for file in files:
+            row, report = statistics(_reader(file, form, disk, strict, completion), profile, link)
+            _tell(report.sentence(file))
+            found.append(row)
+
+        def table() -> Table:
+            from rich.table import Table
+
+            view = Table("trace", "requests", "seconds", "storage load", "network load", "C_A²")
+            for row in found:
+                loads = [_percent(row.storage_load), _percent(row.network_load)]
+                scv = "" if row.scv is None else f"{row.scv:.3g}"
+                view.add_row(row.trace, str(row.requests), f"{row.seconds:.6g}", *loads, scv)
+            return view
+
+        emit(found[0] if len(found) == 1 else found, as_json, table)
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{100 * share:.3g} %"
+
+
+def _standin(group: typer.Typer) -> None:
+    @group.command()
+    def standin(
+        label: Annotated[str, typer.Argument(help="A workload of Table 2, A to L.")],
+        out: Annotated[Path, typer.Argument(help="New file; .gz compresses it.")],
+        profile: Profile = None,
+        link: Annotated[str, typer.Option(help="The link that network load is a share of.")] = (
+            "1Gbit"
+        ),
+        seconds: Annotated[float, typer.Option(help="Length of the trace.")] = 600.0,
+        seed: Annotated[int, typer.Option(help="The same seed gives the same trace.")] = 1,
+        as_json: JsonFlag = False,
+    ) -> None:
+        """Make a trace with the loads and the burstiness of a workload of Table 2."""
+        from campaigns.prioritymeister.tracework import make_standin
+
+        made = make_standin(label, out, profile, link, seconds=seconds, seed=seed)
+        emit(made, as_json, lambda: f"{out}: {made.requests} requests of {made.size} bytes")
+
+
+def _profile(group: typer.Typer) -> None:
+    @group.command()
+    def profile(
+        device: Annotated[Path, typer.Argument(help="A block device, or a large file.")],
+        out: Annotated[Path, typer.Option(help="New file for the profile.")] = Path("profile.json"),
+        kind: Annotated[str, typer.Option(help="by-size, or by-distance for disks.")] = "by-size",
+        depth: Annotated[int, typer.Option(help="Requests in flight, by-size.")] = 32,
+        seconds: Annotated[float, typer.Option(help="Of each measurement.")] = 2.0,
+        overwrite: Annotated[
+            bool, typer.Option("--overwrite", help="Measure writes: destroys what is stored.")
+        ] = False,
+        as_json: JsonFlag = False,
+    ) -> None:
+        """Measure with fio what requests cost a device; reads alone unless --overwrite is given."""
+        from campaigns.prioritymeister.profiling import profile_device
+
+        made = profile_device(
+            device, out, kind=kind, depth=depth, seconds=seconds, writes=overwrite, tell=_tell
+        )
+        emit(made, as_json, lambda: f"Written: {out}")
+
+
+def _plan(group: typer.Typer) -> None:
+    @group.command()
+    def plan(
+        topology: Annotated[Path, typer.Argument(help="Hosts, devices and workloads, YAML.")],
+        as_json: JsonFlag = False,
+    ) -> None:
+        """Priorities and token buckets for every workload, and the latency that they prove."""
+        from campaigns.prioritymeister.study import plan_of
+        from campaigns.prioritymeister.topology import load_topology
+
+        made = plan_of(load_topology(topology), topology, _tell)
+        emit(made, as_json, lambda: _plan_table(made))
+
+
+def _plan_table(plan: Plan) -> Table:
+    from rich.table import Table
+
+    view = Table("workload", "stage", "priority", "level", "rate, burst", "bound", "SLO", "met")
+    for workload in plan.workloads:
+        met = "yes" if workload.met else "no"
+        view.add_row(
+            workload.name, "", "", "", "", f"{workload.bound:.4g} s", f"{workload.slo:.4g} s", met
+        )
+        for stage in workload.stages:
+            pairs = "; ".join(f"{rate:.4g}, {burst:.4g}" for rate, burst in stage.pairs)
+            level = "" if stage.level is None else str(stage.level)
+            cells: list[Any] = [stage.stage, str(stage.priority), level, pairs]
+            view.add_row("", *cells, f"{stage.bound:.4g} s", "", "")
+    return view

@@ -1,0 +1,218 @@
+"""PriorityMeister's planner: the r-b curve against a sweep of rates, plans against the paper's LP.
+
+Times are of this process on a processor, so that other load on the machine does not count.
+HOTBED_BENCH_SMALL=1 takes fewer traces, workloads and linear programs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from controllers.jit import COMPILED, njit
+from controllers.prioritymeister import lp, plan, system
+from controllers.prioritymeister.curve import rb_curve
+from controllers.prioritymeister.estimators import estimate
+from controllers.prioritymeister.limiters import Limiters
+from controllers.prioritymeister.profiles import load_profile
+from workloads.traces import arrivals
+from workloads.traces.reader import load
+
+Floats = npt.NDArray[np.float64]
+
+TRACES = Path(__file__).resolve().parents[3] / "shared" / "traces" / "workloadcompactor"
+SMALL = bool(os.environ.get("HOTBED_BENCH_SMALL"))
+RATES = 1000
+REPEATS = 3
+
+
+@njit
+def sweep(times: Floats, work: Floats, rates: Floats) -> Floats:
+    """Section 4.1 as it is written: the trace is replayed through a bucket of each rate."""
+    bursts = np.empty(len(rates))
+    for i in range(len(rates)):
+        fill = peak = 0.0
+        last = times[0]
+        for k in range(len(times)):
+            fill = max(0.0, fill - rates[i] * (times[k] - last)) + work[k]
+            peak = max(peak, fill)
+            last = times[k]
+        bursts[i] = peak
+    return bursts
+
+
+def took(call: Callable[[], object], repeats: int = REPEATS) -> float:
+    """The least processor time of several calls, in seconds."""
+    spans = []
+    for _ in range(repeats):
+        start = time.process_time()
+        call()
+        spans.append(time.process_time() - start)
+    return min(spans)
+
+
+def traces() -> tuple[list[tuple[Floats, Floats]], str]:
+    """(times, work) of traces, and where they are from."""
+    found = []
+    if TRACES.is_dir():
+        storage = load_profile(TRACES / "profileSSD.txt")
+        paths = sorted(TRACES.glob("trace*.gz"))
+        for path in paths[:: 12 if SMALL else 1]:
+            block, _ = load(path)
+            work = estimate(storage.estimator("storage"), [block])
+            found.append(((block.time_ns - block.time_ns[0]) * 1e-9, work))
+        return found, "WorkloadCompactor's traces"
+    for c2 in (1.3, 14.0, 145.0):
+        count = 10_000 if SMALL else 100_000
+        times = arrivals.hyperexponential(100.0, c2, count, seed=1)
+        random = np.random.default_rng(1)
+        found.append((times, random.choice([1e-3, 4e-3], count)))
+    return found, "made traces (../shared/traces is not there)"
+
+
+def curves() -> list[dict[str, Any]]:
+    """The exact curve of every trace against a sweep of 1000 rates."""
+    given, source = traces()
+    rb_curve(*given[0])
+    sweep(*given[0], np.ones(2))
+    exact, swept, worst, requests = [], [], 0.0, 0
+    for times, work in given:
+        mean = work.sum() / (times[-1] - times[0])
+        rates = np.linspace(1.0, min(mean, 0.999), RATES)
+        bursts = sweep(times, work, rates)
+        swept.append(took(lambda t=times, w=work, r=rates: sweep(t, w, r), 1))  # type: ignore[misc]
+        exact.append(took(lambda t=times, w=work, r=rates: rb_curve(t, w).burst(r)))  # type: ignore[misc]
+        found = rb_curve(times, work).burst(rates)
+        worst = max(worst, float(np.max(np.abs(found / bursts - 1))))
+        requests += len(times)
+    each = [a / b for a, b in zip(swept, exact, strict=True)]
+    note = f"{source}: {requests} requests, {1e3 * sum(exact):.3g} ms against {sum(swept):.3g} s"
+    note += f"; a trace {min(each):.0f} to {max(each):.0f} times"
+    return [
+        {
+            "name": "r-b curve, times faster than a sweep",
+            "value": sum(swept) / sum(exact),
+            "unit": "times",
+            "limit": 200,
+            "at_least": True,
+            "n": len(given),
+            "note": note,
+        },
+        {
+            "name": "r-b curve, largest relative difference",
+            "value": worst,
+            "unit": "",
+            "limit": 1e-6,
+            "n": len(given) * RATES,
+            "note": "",
+        },
+    ]
+
+
+def tenants(count: int, buckets: int, seed: int) -> tuple[list[plan.Tenant], dict[str, float]]:
+    """Workloads of a quarter as many clients on a twentieth as many servers, SLOs of all kinds."""
+    random = np.random.default_rng(seed)
+    servers, clients = max(1, count // 20), max(1, count // 4)
+    queues = {f"s{s}:d": 1.0 for s in range(servers)}
+    for host in [*(f"s{s}" for s in range(servers)), *(f"c{c}" for c in range(clients))]:
+        queues |= {f"{host}->sw": 125e6, f"sw->{host}": 125e6}
+    made = []
+    for k in range(count):
+        server, client = f"s{k % servers}", f"c{k % clients}"
+        routes = {
+            "network-in": (f"{client}->sw", f"sw->{server}"),
+            "storage": (f"{server}:d",),
+            "network-out": (f"{server}->sw", f"sw->{client}"),
+        }
+        shapes = {}
+        for stage, scale in (("network-in", 125e6), ("storage", 1.0), ("network-out", 125e6)):
+            steps = np.cumprod(np.append(1.0, random.uniform(1.2, 3, buckets - 1)))
+            rates = scale * 0.8 * servers / count * random.uniform(0.5, 1) * steps[::-1]
+            bursts = scale * random.uniform(1e-3, 5e-3) * steps
+            shapes[stage] = Limiters(rates, bursts, 0.0)
+        slo = float(random.choice([0.05, 0.3, 1.0, 5.0])) * random.uniform(0.5, 2)
+        made.append(plan.Tenant(f"w{k}", slo, routes, shapes, dict.fromkeys(shapes, 1.0)))
+    return made, queues
+
+
+def plans() -> list[dict[str, Any]]:
+    """A whole plan, and its bounds one by one against linear programs."""
+    count, programs = (40, 6) if SMALL else (200, 30)
+    given, queues = tenants(count, 8, seed=1)
+    plan.make_plan(*tenants(8, 3, seed=2))
+    asked: list[tuple[system.System, int, npt.NDArray[np.bool_]]] = []
+    bound = system.System.bound
+
+    def recorded(
+        self: system.System, flow: int, others: npt.NDArray[np.bool_], *, blocking: bool = False
+    ) -> float:
+        if not blocking:
+            asked.append((self, flow, others.copy()))
+        return bound(self, flow, others, blocking=blocking)
+
+    system.System.bound = recorded  # type: ignore[method-assign]
+    try:
+        made = plan.make_plan(given, queues)
+    finally:
+        system.System.bound = bound  # type: ignore[method-assign]
+    span = took(lambda: plan.make_plan(given, queues), 1)
+    random = np.random.default_rng(3)
+    chosen = [asked[k] for k in random.choice(len(asked), min(programs, len(asked)), replace=False)]
+    spans, ratios = [], []
+    for where, flow, others in chosen:
+        start = time.process_time()
+        exact = lp.bound(where, flow, others)
+        spans.append(time.process_time() - start)
+        if np.isfinite(exact):
+            ratios.append(bound(where, flow, others) / exact - 1)
+    met = sum(w.met for w in made.workloads)
+    note = f"{met} of {count} SLOs met, {len(asked)} bounds"
+    return [
+        {
+            "name": f"plan of {count} workloads, 8 buckets, 3 stages",
+            "value": span,
+            "unit": "s",
+            "limit": 2.0,
+            "n": 1,
+            "note": note,
+        },
+        {
+            "name": "plan, times faster than with the LP",
+            "value": statistics.mean(spans) * len(asked) / span,
+            "unit": "times",
+            "limit": 50,
+            "at_least": True,
+            "n": len(spans),
+            "note": f"{1e3 * statistics.mean(spans):.3g} ms a program",
+        },
+        {
+            "name": "bounds, least excess over the LP",
+            "value": min(ratios),
+            "unit": "",
+            "limit": -1e-7,
+            "at_least": True,
+            "n": len(ratios),
+            "note": f"largest {max(ratios):.2g}",
+        },
+    ]
+
+
+def main() -> None:
+    """Print the results."""
+    if not COMPILED:
+        note = "numba is not installed"
+        print(json.dumps([{"name": "PriorityMeister's planner", "value": None, "note": note}]))
+        return
+    print(json.dumps(curves() + plans()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""The r-b curve against all windows of a trace, and against a token bucket that it is replayed
+through."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controllers.prioritymeister.curve import Curve, CurveBuilder, rb_curve
+from schemas.errors import UserError
+
+Floats = npt.NDArray[np.float64]
+
+
+def by_windows(times: Floats, work: Floats, rate: float) -> float:
+    """The definition: every window, one by one."""
+    return max(
+        float(work[i : j + 1].sum() - rate * (times[j] - times[i]))
+        for i in range(len(times))
+        for j in range(i, len(times))
+    )
+
+
+def by_bucket(times: Floats, work: Floats, rate: float) -> float:
+    """Section 4.1: the fill of an unbounded bucket at its fullest."""
+    fill = peak = 0.0
+    last = times[0]
+    for t, w in zip(times, work, strict=True):
+        fill = max(0.0, fill - rate * (t - last)) + w
+        peak, last = max(peak, fill), t
+    return float(peak)
+
+
+def by_accumulation(times: Floats, work: Floats, rate: float) -> float:
+    """The same in two lines of numpy, for long traces."""
+    after = np.cumsum(work)
+    starts = np.maximum.accumulate(rate * times - (after - work))
+    return float(np.max(after - rate * times + starts))
+
+
+def exact(curve: Curve, times: Floats, work: Floats, rates: Floats) -> None:
+    bursts = curve.burst(rates)
+    expected = [by_accumulation(times, work, rate) for rate in rates]
+    np.testing.assert_allclose(bursts, expected, rtol=1e-9)
+
+
+TRACES = st.lists(st.tuples(st.integers(0, 12), st.integers(1, 9)), min_size=1, max_size=30).map(
+    lambda rows: np.array(rows, dtype=np.float64)
+)
+
+
+@given(TRACES, st.floats(0, 40))
+@settings(max_examples=150, deadline=None)
+def test_burst_is_the_worst_window(rows: Floats, rate: float) -> None:
+    times, work = np.cumsum(rows[:, 0]), rows[:, 1]
+    curve = rb_curve(times, work)
+    found = float(curve.burst(rate))
+    assert found == pytest.approx(by_windows(times, work, rate), rel=1e-12)
+    assert found == pytest.approx(by_bucket(times, work, rate), rel=1e-12)
+
+
+@given(TRACES)
+@settings(max_examples=100, deadline=None)
+def test_corners_hold_the_whole_curve(rows: Floats) -> None:
+    times, work = np.cumsum(rows[:, 0]), rows[:, 1]
+    rates, bursts = rb_curve(times, work).corners()
+    assert rates[0] == 0
+    assert bursts[0] == pytest.approx(work.sum())
+    assert (np.diff(rates) > 0).all()
+    assert (np.diff(bursts) < 0).all()
+    for rate in np.concatenate((rates, rates + 0.37, rates * 0.9)):
+        between = float(np.interp(rate, rates, bursts))
+        assert between == pytest.approx(by_windows(times, work, float(rate)), rel=1e-9)
+
+
+@given(TRACES, st.lists(st.integers(1, 29), max_size=4))
+@settings(max_examples=100, deadline=None)
+def test_blocks_make_the_same_curve(rows: Floats, cuts: list[int]) -> None:
+    times, work = np.cumsum(rows[:, 0]), rows[:, 1]
+    builder = CurveBuilder()
+    edges = [0, *sorted(c for c in set(cuts) if c < len(times)), len(times)]
+    for low, high in itertools.pairwise(edges):
+        builder.add(times[low:high], work[low:high])
+    whole, parts = rb_curve(times, work), builder.curve()
+    rates = np.linspace(0, 40, 90)
+    np.testing.assert_allclose(parts.burst(rates), whole.burst(rates), rtol=1e-12)
+    assert parts.seconds == whole.seconds
+    assert parts.requests == whole.requests
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_long_bursty_traces(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    n = 5000
+    gaps = random.exponential(1.0, n) * np.where(random.random(n) < 0.02, 40, 0.1)
+    times = np.round(np.cumsum(gaps), 2)  # several at one instant
+    work = random.choice([0.1, 0.4, 2.0], n, p=[0.7, 0.25, 0.05])
+    curve = rb_curve(times, work)
+    exact(curve, times, work, np.concatenate(([0.0], np.geomspace(1e-3, 1e3, 300))))
+    builder = CurveBuilder()
+    for low in range(0, n, 700):
+        builder.add(times[low : low + 700], work[low : low + 700])
+    np.testing.assert_allclose(
+        builder.curve().burst(np.geomspace(1e-3, 1e3, 99)),
+        curve.burst(np.geomspace(1e-3, 1e3, 99)),
+        rtol=1e-9,
+    )
+
+
+def test_a_slowing_trace_has_a_corner_a_request() -> None:
+    times = np.arange(200.0) ** 2  # every window from the start is the worst of some rate
+    rates, _ = rb_curve(times, np.ones(200)).corners()
+    assert len(rates) == 200
+
+
+def test_order_does_not_matter_and_one_request_is_a_curve() -> None:
+    shuffled = rb_curve([5.0, 1.0, 3.0], [1.0, 2.0, 3.0])
+    assert shuffled.burst([0.0, 1.0]).tolist() == [6.0, 3.0]
+    one = rb_curve([7.0], [2.5])
+    assert [part.tolist() for part in one.corners()] == [[0.0], [2.5]]
+    assert one.burst([0.0, 100.0]).tolist() == [2.5, 2.5]
+    assert one.mean_rate == float("inf")
+
+
+def test_nothing_is_no_curve_and_disorder_is_seen() -> None:
+    with pytest.raises(UserError, match="no request"):
+        rb_curve([], [])
+    builder = CurveBuilder()
+    builder.add([1.0, 2.0], [1.0, 1.0])
+    with pytest.raises(ValueError, match="fall"):
+        builder.add([1.5], [1.0])

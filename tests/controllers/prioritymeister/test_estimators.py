@@ -1,0 +1,184 @@
+"""Estimators against the formulas of the facts and of section 4.2; profiles' checks."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from controllers.prioritymeister.curve import rb_curve
+from controllers.prioritymeister.demand import measure
+from controllers.prioritymeister.estimators import Costs, NetworkCost
+from controllers.prioritymeister.profiles import load_profile, parse_profile
+from schemas.errors import UserError
+
+BY_SIZE = {
+    "type": "storageSSD",
+    "readMPL": 48,
+    "bandwidthTable": [
+        {"requestSize": 1024, "readBandwidth": 1e6, "writeBandwidth": 5e5},
+        {"requestSize": 3072, "readBandwidth": 3e6, "writeBandwidth": 1e6},
+        {"requestSize": 4096, "readBandwidth": 2e6, "writeBandwidth": 2e6},
+    ],
+}
+TABLE = {
+    "offsets": [0, 1000],
+    "distances": [-100, 0, 100],
+    "base": [[0.010, 0.002, 0.010], [0.020, 0.004, 0.020]],
+    "bandwidth": [[1e6] * 3, [5e5] * 3],
+}
+BY_DISTANCE = {"type": "storageTable", "history": 2, "read": TABLE, "write": TABLE}
+
+
+@dataclass(frozen=True)
+class Block:
+    time_ns: npt.NDArray[np.int64]
+    size: npt.NDArray[np.int64]
+    read: npt.NDArray[np.bool_]
+    offset: npt.NDArray[np.int64]
+
+
+def block(
+    size: list[int],
+    read: bool | list[bool] = True,
+    offset: list[int] | None = None,
+    times: list[int] | None = None,
+) -> Block:
+    n = len(size)
+    return Block(
+        np.array(times or list(range(n)), np.int64),
+        np.array(size, np.int64),
+        np.array([read] * n if isinstance(read, bool) else read),
+        np.array(offset or [-1] * n, np.int64),
+    )
+
+
+def storage(document: dict[str, Any], requests: Block) -> list[float]:
+    work: list[float] = parse_profile(document).estimator("storage").work(requests).tolist()
+    return work
+
+
+def test_by_size_is_size_by_interpolated_bandwidth() -> None:
+    sizes = [512, 1024, 2048, 3584, 4096, 9000]
+    bandwidths = [1e6, 1e6, 2e6, 2.5e6, 2e6, 2e6]
+    found = storage(BY_SIZE, block(sizes))
+    assert found == pytest.approx([s / b for s, b in zip(sizes, bandwidths, strict=True)])
+    assert storage(BY_SIZE, block([2048], read=False)) == pytest.approx([2048 / 7.5e5])
+
+
+def test_network_carries_data_one_way() -> None:
+    costs = Costs(None)
+    mixed = block([1000, 1000], [True, False])
+    assert costs.estimator("network-in").work(mixed).tolist() == [225.0, 1300.0]
+    assert costs.estimator("network-out").work(mixed).tolist() == [1300.0, 225.0]
+    other = parse_profile(BY_SIZE | {"network": {"dataConstant": 0, "dataFactor": 2}})
+    assert other.network == NetworkCost(data_constant=0.0, data_factor=2.0)
+
+
+def test_constant_profile_has_one_base_time() -> None:
+    profile = {"type": "storageConstant", "base": 0.01, "readBandwidth": 1e6, "writeBandwidth": 5e5}
+    assert storage(profile, block([1000, 1000], [True, False])) == pytest.approx([0.011, 0.012])
+
+
+def test_by_distance_interpolates_and_knows_sequential_requests() -> None:
+    offsets = [0, 50, 60, 160, 70, 1000]
+    sizes = [10, 10, 10, 10, 10, 1000]
+    found = storage(BY_DISTANCE, block(sizes, offset=offsets))
+    expected = [
+        0.010 + 10 / 1e6,  # the first comes from the largest distance
+        (0.006 * 0.95 + 0.012 * 0.05) + 10 / (1e6 - 5e5 * 0.05),
+        10 / (1e6 - 5e5 * 0.06),  # begins where the one before ended
+        (0.010 * 0.84 + 0.020 * 0.16) + 10 / (1e6 - 5e5 * 0.16),
+        10 / (1e6 - 5e5 * 0.07),  # begins where the last but one ended
+        0.020 + 1000 / 5e5,
+    ]
+    assert found == pytest.approx(expected)
+
+
+def test_blocks_of_a_trace_are_estimated_as_one() -> None:
+    random = np.random.default_rng(1)
+    offset = (random.integers(0, 40, 200) * 10).tolist()
+    whole = block([10] * 200, random.random(200).round().astype(bool).tolist(), offset)
+    estimator = parse_profile(BY_DISTANCE).estimator("storage")
+    parts = [
+        Block(*(getattr(whole, name)[i : i + 7] for name in ("time_ns", "size", "read", "offset")))
+        for i in range(0, 200, 7)
+    ]
+    found = np.concatenate([estimator.work(part) for part in parts])
+    assert found.tolist() == pytest.approx(storage(BY_DISTANCE, whole))
+
+
+def test_by_distance_needs_offsets() -> None:
+    with pytest.raises(UserError, match="tells no offsets"):
+        storage(BY_DISTANCE, block([512]))
+
+
+@pytest.mark.parametrize(
+    ("document", "reason"),
+    [
+        ([], "not a JSON object"),
+        ({"type": "disk"}, "type is 'disk'"),
+        ({"type": "storageSSD"}, "bandwidthTable is missing"),
+        ({"type": "storageSSD", "bandwidthTable": [3]}, r"bandwidthTable\[0\] is not an object"),
+        (
+            {"type": "storageSSD", "bandwidthTable": [BY_SIZE["bandwidthTable"][0]] * 2},
+            "requestSize twice",
+        ),
+        (
+            {"type": "storageSSD", "bandwidthTable": [{"requestSize": 1, "readBandwidth": 0}]},
+            "readBandwidth is 0; write a number above 0",
+        ),
+        ({"type": "storageConstant", "base": -1}, "base is -1"),
+        (BY_SIZE | {"network": {"factor": 1}}, "network has 'factor'"),
+        (BY_DISTANCE | {"history": 0}, "history is 0"),
+        (BY_DISTANCE | {"write": None}, "write is missing"),
+        (BY_DISTANCE | {"read": TABLE | {"offsets": [1, 1]}}, "offsets must rise"),
+        (BY_DISTANCE | {"read": TABLE | {"base": [[1, 2, 3]]}}, "a row for each of 2 offsets"),
+    ],
+)
+def test_a_wrong_profile_is_told(document: object, reason: str) -> None:
+    with pytest.raises(UserError, match=reason):
+        parse_profile(document)
+
+
+def test_profile_files(tmp_path: Path) -> None:
+    path = tmp_path / "p.json"
+    with pytest.raises(UserError, match="cannot be read"):
+        load_profile(path)
+    path.write_text("{")
+    with pytest.raises(UserError, match="is not JSON"):
+        load_profile(path)
+    path.write_text(json.dumps(BY_SIZE))
+    with pytest.raises(UserError, match="there are network-in, storage, network-out"):
+        load_profile(path).estimator("disk")
+    with pytest.raises(UserError, match="give --profile"):
+        Costs(None).estimator("storage")
+
+
+def test_a_trace_is_measured_once_for_all_stages() -> None:
+    times = [0, 1_000_000_000, 1_500_000_000, 4_000_000_000]
+    requests = block([1024, 4096, 1024, 1024], [True, True, False, True], times=times)
+    costs = parse_profile(BY_SIZE)
+    halves = [
+        Block(*(getattr(requests, name)[part] for name in ("time_ns", "size", "read", "offset")))
+        for part in (slice(0, 1), slice(1, 4))
+    ]
+    found = measure(halves, costs)
+    gaps = np.array([1.0, 0.5, 2.5])
+    assert (found.requests, found.reads, found.bytes) == (4, 3, 7168)
+    assert (found.seconds, found.largest_bytes) == (4.0, 4096)
+    assert found.scv == pytest.approx(gaps.var() / gaps.mean() ** 2)
+    work = storage(BY_SIZE, requests)
+    assert found.load("storage") == pytest.approx(sum(work) / 4)
+    assert found.largest["storage"] == pytest.approx(max(work))
+    rates = np.linspace(0, 1, 30)
+    expected = rb_curve(np.array(times) / 1e9, work).burst(rates)
+    np.testing.assert_allclose(found.curves["storage"].burst(rates), expected, rtol=1e-12)
+    assert measure(halves, costs, ["storage"], curves=False).curves == {}
+    with pytest.raises(UserError, match="no request"):
+        measure([], costs)

@@ -1,0 +1,183 @@
+"""The prioritizer against exhaustive search; levels against all ways to cut an order."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from controllers.prioritymeister.limiters import Limiters
+from controllers.prioritymeister.plan import Plan, Tenant, make_plan
+from controllers.prioritymeister.prioritizer import Goal, Stop, levels, prioritize
+from controllers.prioritymeister.system import Flow, System
+from schemas.errors import UserError
+
+
+def one_queue(rates: list[float], bursts: list[float]) -> System:
+    flows = [Flow((0,), np.array([r]), np.array([b])) for r, b in zip(rates, bursts, strict=True)]
+    return System([1.0], flows)
+
+
+def random_case(seed: int) -> tuple[System, list[Goal]]:
+    random = np.random.default_rng(seed)
+    n = int(random.integers(2, 6))
+    rates = random.uniform(0.1, 1, n)
+    rates *= 0.8 / rates.sum()
+    system = one_queue(rates.tolist(), random.uniform(0.1, 2, n).tolist())
+    slos = random.uniform(0.5, 12, n)
+    return system, [Goal(float(s), (Stop("storage", 0, k),)) for k, s in enumerate(slos)]
+
+
+def feasible(system: System, goals: list[Goal]) -> bool:
+    """Some order of all meets all SLOs."""
+    for order in itertools.permutations(range(len(goals))):
+        above = np.zeros(len(goals), bool)
+        for w in order:
+            if system.bound(w, above) > goals[w].slo_s:
+                break
+            above[w] = True
+        else:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_greedy_finds_an_order_where_there_is_one(seed: int) -> None:
+    system, goals = random_case(seed)
+    order = prioritize([system], goals)
+    assert bool(order.met.all()) == feasible(system, goals)
+    ranks = order.ranks[0]
+    assert sorted(ranks.tolist()) == list(range(len(goals)))
+    for w, goal in enumerate(goals):
+        bound = system.bound(w, ranks < ranks[w])
+        assert (bound <= goal.slo_s) == bool(order.met[w])
+
+
+def test_stages_may_have_different_priorities() -> None:
+    """Two workloads meet at both stages; each can afford to be second at one of them only."""
+    storage = one_queue([0.1, 0.1], [1.0, 4.0])
+    network = one_queue([0.1, 0.1], [4.0, 1.0])
+    # Alone 1 + 4 and 4 + 1; second it is 5 / 0.9 at a stage.
+    goals = [
+        Goal(6.8, (Stop("storage", 0, 0), Stop("network-in", 1, 0))),
+        Goal(7.0, (Stop("storage", 0, 1), Stop("network-in", 1, 1))),
+    ]
+    for same in ([0, 1], [1, 0]):  # one order for both stages cannot do it
+        last = same[1]
+        both = np.ones(2, bool)
+        assert storage.bound(last, both) + network.bound(last, both) > goals[last].slo_s
+    order = prioritize([storage, network], goals)
+    first = [int(ranks.argmin()) for ranks in order.ranks]
+    assert first[0] != first[1]
+
+
+def test_throughput_slos_count_the_length_of_the_trace() -> None:
+    system = one_queue([0.1, 0.1], [1.0, 1.0])
+    goals = [
+        Goal(101.5, (Stop("storage", 0, 0),), spent_s=100.0),
+        Goal(3.0, (Stop("storage", 0, 1),)),
+    ]
+    order = prioritize([system], goals)
+    assert order.met.all()
+    assert order.ranks[0][0] < order.ranks[0][1]
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_levels_are_the_best_cut_of_the_order(seed: int, count: int) -> None:
+    random = np.random.default_rng(seed)
+    n = 6
+    rates = random.uniform(0.1, 1, n)
+    system = one_queue((rates * 0.8 / rates.sum()).tolist(), random.uniform(0.1, 2, n).tolist())
+    ranks, slos = random.permutation(n), random.uniform(0.5, 9, n)
+
+    def cost(level: np.ndarray[tuple[int], np.dtype[np.int64]]) -> float:
+        return sum(system.bound(f, level <= level[f]) / slos[f] for f in range(n))
+
+    found = levels(system, range(n), ranks, slos, count)
+    assert len(set(found.tolist())) == count
+    order = np.argsort(ranks)
+    assert (np.diff(found[order]) >= 0).all()
+    tried = []
+    for cuts in itertools.combinations(range(1, n), count - 1):
+        level = np.zeros(n, np.int64)
+        for cut in cuts:
+            level[order[cut:]] += 1
+        tried.append(cost(level))
+    assert cost(found) == pytest.approx(min(tried))
+
+
+def test_few_flows_keep_their_order() -> None:
+    system = one_queue([0.1] * 3, [1.0] * 3)
+    found = levels(system, [0, 2], np.array([5, 0, 3]), np.ones(3), 7)
+    assert found.tolist() == [1, -1, 0]
+
+
+def tenant(name: str, slo: float, burst: float = 1.0, rate: float = 0.1) -> Tenant:
+    limits = {
+        "storage": Limiters(np.array([rate]), np.array([burst]), 0.0),
+        "network-in": Limiters(np.array([100.0]), np.array([1000.0]), 0.1),
+        "network-out": Limiters(np.array([100.0]), np.array([2000.0]), 0.2),
+    }
+    routes = {
+        "network-in": (f"{name}->sw", "sw->s"),
+        "storage": ("s:d",),
+        "network-out": ("s->sw", f"sw->{name}"),
+    }
+    return Tenant(
+        name, slo, routes, limits, {"storage": 0.5, "network-in": 9e3, "network-out": 9.0}
+    )
+
+
+def planned(count: int, **options: object) -> Plan:
+    tenants = [tenant(f"c{k}", slo=1000.0 - k) for k in range(count)]
+    queues = {"s:d": 1.0, "s->sw": 1e4, "sw->s": 1e4}
+    queues |= {f"c{k}->sw": 1e4 for k in range(count)} | {f"sw->c{k}": 1e4 for k in range(count)}
+    return make_plan(tenants, queues, **options)  # type: ignore[arg-type]
+
+
+def test_a_plan_tells_everything_of_every_stage() -> None:
+    plan = planned(3)
+    assert plan.met
+    assert [w.name for w in plan.workloads] == ["c0", "c1", "c2"]
+    for workload in plan.workloads:
+        assert [s.stage for s in workload.stages] == ["network-in", "storage", "network-out"]
+        assert workload.bound == pytest.approx(sum(s.bound for s in workload.stages))
+        assert workload.bound_blocking > workload.bound
+        assert workload.met == (workload.bound <= workload.slo)
+    storage = [w.stages[1] for w in plan.workloads]
+    assert sorted(s.priority for s in storage) == [1, 2, 3]
+    assert storage[0].priority == 3  # the loosest SLO goes last
+    assert all(s.level is None for s in storage)
+    assert [s.pairs for s in storage] == [((0.1, 1.0),)] * 3
+    highest = next(s for s in storage if s.priority == 1)
+    assert highest.bound == pytest.approx(1.0)
+    assert {q.queue for q in plan.queues} >= {"s:d", "s->sw", "sw->s", "c0->sw", "sw->c2"}
+
+
+def test_more_workloads_than_levels_share_them() -> None:
+    plan = planned(9, network_levels=3)
+    for stage in (0, 2):
+        found = [w.stages[stage].level for w in plan.workloads]
+        assert set(found) == {1, 2, 3}
+    free = planned(9, network_levels=None)
+    assert sorted(w.stages[0].level or 0 for w in free.workloads) == list(range(1, 10))
+    for tight, loose in zip(plan.workloads, free.workloads, strict=True):
+        assert tight.bound >= loose.bound - 1e-12
+
+
+def test_load_above_100_percent_is_told() -> None:
+    with pytest.raises(UserError, match=r"queue s:d is loaded to 110.0 % by .*c0, c1"):
+        planned(11)
+    assert planned(10).queues  # exactly 100 %
+
+
+def test_blocking_is_held_against_the_slo_where_asked() -> None:
+    tenants = [tenant("a", slo=1.3), tenant("b", slo=1000.0)]
+    queues = {"s:d": 1.0, "s->sw": 1e6, "sw->s": 1e6}
+    queues |= {q: 1e6 for n in "ab" for q in (f"{n}->sw", f"sw->{n}")}
+    assert make_plan(tenants, queues).met
+    strict = make_plan(tenants, queues, blocking=True)
+    assert not strict.met
+    assert not strict.workloads[0].met

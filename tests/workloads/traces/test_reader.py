@@ -1,0 +1,222 @@
+"""Trace loaders on excerpts in each format, on damage of every kind, and fuzzed."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from schemas.errors import UserError
+from workloads.traces.reader import TraceReader, load
+from workloads.traces.requests import RequestBlock, save
+
+PLAIN = "100,0x00001000,DiskWrite\n250,0x200,DiskRead\n\n900,ff,DiskRead\n"
+
+# Columns as of an older and of a newer file; times, pointers and names are made up.
+DATA = Path(__file__).resolve().parents[2] / "data" / "traces"
+OLD = (DATA / "microsoft-old.csv").read_text()
+NEW = (DATA / "microsoft-new.csv").read_text()
+MSR = """128166372010000000,web,0,Write,2654453760,4096,54086
+128166372011000000,web,1,Write,3154132992,4096,51785
+128166372012500000,web,0,Read,3154124800,512,39055
+"""
+
+
+def written(folder: Path, text: str | bytes, name: str = "trace.csv") -> Path:
+    path = folder / name
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def rows(block: RequestBlock) -> list[tuple[int, int, bool, int]]:
+    columns = (block.time_ns, block.size, block.read, block.offset)
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def test_plain(tmp_path: Path) -> None:
+    block, report = load(written(tmp_path, PLAIN))
+    assert rows(block) == [(100, 4096, False, -1), (250, 512, True, -1), (900, 255, True, -1)]
+    assert (report.format, report.lines, report.requests, report.malformed) == ("plain", 4, 3, 0)
+    assert report.sentence(tmp_path) == ""
+
+
+def test_microsoft_maps_columns_by_the_header(tmp_path: Path) -> None:
+    block, report = load(written(tmp_path, OLD))
+    # Arrival is TimeStamp less ElapsedTime; the Init row announces the same request.
+    assert rows(block) == [
+        (1_000_000, 4096, True, 0x1B0130000),
+        (5_400_000, 8192, False, 4096),
+    ]
+    assert report.format == "microsoft"
+    block, _ = load(written(tmp_path, NEW))
+    assert rows(block) == [((8612 - 283) * 1000, 4096, True, 0x18F0B8000)]
+    block, _ = load(written(tmp_path, OLD), completion=True, disk=0)
+    assert rows(block) == [(5_000_000, 4096, True, 0x1B0130000)]
+
+
+def test_msr_counts_from_its_first_row(tmp_path: Path) -> None:
+    header = "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n"
+    for text in (MSR, header + MSR):
+        block, report = load(written(tmp_path, text))
+        assert report.format == "msr"
+        assert block.time_ns.tolist() == [0, 100_000_000, 250_000_000]
+        assert rows(block)[2] == (250_000_000, 512, True, 3154124800)
+    block, _ = load(written(tmp_path, MSR), disk=1)
+    assert rows(block) == [(100_000_000, 4096, False, 3154132992)]
+
+
+def test_gzip_is_known_by_its_bytes(tmp_path: Path) -> None:
+    packed = gzip.compress(PLAIN.encode())
+    assert len(load(written(tmp_path, packed, "trace.csv"))[0]) == 3
+    with pytest.raises(UserError, match=r"ends or breaks at line"):
+        load(written(tmp_path, packed[:-9]))
+    with pytest.raises(UserError, match=r"ends or breaks at line"):
+        load(written(tmp_path, packed[:20] + b"\xff\xff" + packed[22:]))
+
+
+BAD = [
+    ("x,0x10,DiskRead", "time 'x' is not a number"),
+    ("5,zz,DiskRead", "size 'zz' is not a number"),
+    ("5,0x10,DiskErase", "kind 'DiskErase'"),
+    ("5,0x10", "has 2 columns"),
+    ("-5,0x10,DiskRead", "out of range"),
+    ("99999999999999999999,0x10,DiskRead", "out of range"),
+]
+
+
+@pytest.mark.parametrize(("bad", "reason"), BAD)
+def test_malformed_rows_are_counted_with_their_line_or_stop(
+    tmp_path: Path, bad: str, reason: str
+) -> None:
+    path = written(tmp_path, f"1,0x10,DiskRead\n{bad}\n7,0x10,DiskRead\n{bad}\n")
+    block, report = load(path)
+    assert block.time_ns.tolist() == [1, 7]
+    assert report.malformed == 2
+    assert [line for line, _ in report.examples] == [2, 4]
+    assert reason in report.sentence(path)
+    assert "2 malformed rows left out; the first is line 2" in report.sentence(path)
+    with pytest.raises(UserError, match=r"line 2 ") as told:
+        load(path, on_error="stop")
+    assert reason in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "reason"),
+    [
+        ("", {}, "format is not known"),
+        ("hello\nworld\n", {}, "format is not known"),
+        (PLAIN, {"format": "xml"}, "known are plain, msr, microsoft"),
+        (PLAIN, {"disk": 1}, "does not tell disks"),
+        (PLAIN, {"format": "microsoft"}, "no EndHeader"),
+        (OLD.replace("IOSize", "Size"), {}, "no column IOSize"),
+        ("x" * 70_000, {}, "has no end"),
+    ],
+)
+def test_what_is_no_trace_is_told(
+    tmp_path: Path, text: str, options: dict[str, object], reason: str
+) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(UserError, match=reason) as told:
+        load(path, **options)
+    assert str(path) in str(told.value)
+
+
+def test_a_missing_file_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot be read"):
+        load(tmp_path / "none.csv")
+
+
+def test_a_row_without_a_header_for_its_event_is_malformed(tmp_path: Path) -> None:
+    text = NEW + "DiskWrite, 9000, a (1), 1, 1, 0x1, 0x0, 0x1000, 1, 0\n"
+    _, report = load(written(tmp_path, text))
+    assert report.malformed == 1
+    assert "columns of DiskWrite" in report.examples[0][1]
+
+
+def test_blocks_bound_memory_and_rows_find_their_place(tmp_path: Path) -> None:
+    random = np.random.default_rng(3)
+    times = np.arange(1000) * 10
+    late = times + random.integers(0, 300, 1000)  # up to 30 places away
+    text = "".join(f"{t},0x10,DiskRead\n" for t in late)
+    reader = TraceReader(written(tmp_path, text), block=64)
+    blocks = list(reader)
+    assert max(len(block) for block in blocks) <= 64
+    assert np.concatenate([b.time_ns for b in blocks]).tolist() == sorted(late.tolist())
+    assert reader.report.reordered > 0
+
+
+def test_disorder_beyond_a_block_is_told(tmp_path: Path) -> None:
+    text = "".join(f"{t},0x10,DiskRead\n" for t in [*range(1000, 1200), 5, *range(1200, 1400)])
+    with pytest.raises(UserError, match="sort the file by time"):
+        list(TraceReader(written(tmp_path, text), block=16))
+
+
+BLOCKS = st.lists(
+    st.tuples(st.integers(0, 2**61), st.integers(0, 2**40), st.booleans(), st.integers(-1, 2**50)),
+    min_size=1,
+    max_size=20,
+)
+
+
+@given(BLOCKS, st.booleans())
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_what_is_saved_is_loaded(
+    tmp_path: Path, given_rows: list[tuple[int, int, bool, int]], packed: bool
+) -> None:
+    block = RequestBlock.of(given_rows).by_time()
+    path = tmp_path / ("a.csv.gz" if packed else "a.csv")
+    assert save([block], path) == len(given_rows)
+    assert rows(load(path)[0]) == rows(block)
+
+
+@given(
+    st.one_of(
+        st.binary(max_size=300),
+        st.text(max_size=300).map(str.encode),
+        st.lists(
+            st.sampled_from(
+                b"DiskRead DiskWrite EndHeader BeginHeader TimeStamp IOSize ByteOffset".split()
+                + b"ElapsedTime Read 0x10 7 -1".split()
+                + [b"\n", b",", b" "]
+            ),
+            max_size=60,
+        ).map(b"".join),
+    ),
+    st.sampled_from(["auto", "plain", "msr", "microsoft"]),
+    st.sampled_from(["skip", "stop"]),
+    st.booleans(),
+)
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_bytes_break_a_loader(
+    tmp_path: Path, content: bytes, form: str, on_error: str, packed: bool
+) -> None:
+    path = written(tmp_path, gzip.compress(content) if packed else content)
+    try:
+        block, report = load(path, format=form, on_error=on_error)
+    except UserError as error:
+        assert str(path) in str(error)
+        return
+    assert len(block) == report.requests
+    assert (np.diff(block.time_ns) >= 0).all()
+    assert (block.size >= 0).all()
+
+
+@given(st.lists(st.sampled_from([*MSR.splitlines(), "", "x", "1,2"]), max_size=30), st.data())
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_every_line_is_a_request_or_counted(
+    tmp_path: Path, lines: list[str], data: st.DataObject
+) -> None:
+    path = written(tmp_path, "\n".join([MSR.splitlines()[0], *lines]))
+    size = data.draw(st.integers(1, 8))
+    reader = TraceReader(path, format="msr", block=size)
+    try:
+        count = sum(len(block) for block in reader)
+    except UserError as error:
+        assert "sort the file" in str(error)
+        return
+    empty = sum(not line for line in lines)
+    assert count + reader.report.malformed == len(lines) + 1 - empty

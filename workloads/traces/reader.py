@@ -1,0 +1,220 @@
+"""Reads traces of any size line by line; keeps a block of requests at a time."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from operator import itemgetter
+from pathlib import Path
+from typing import IO, Literal
+
+from schemas.errors import UserError
+from workloads.traces.formats import Malformed, Parser, Row, detect, make_parser
+from workloads.traces.requests import RequestBlock
+
+BLOCK = 1 << 16
+"""Requests in a block, and how far a request may lie from its place in the order of arrivals."""
+_LOOK = 200  # lines at the start that tell the format
+_SHOWN = 20  # malformed rows that are kept
+_LONGEST = 1 << 16  # characters of a line; a file without line ends is no trace
+
+
+@dataclass
+class Report:
+    """What was read. `malformed` counts bad rows; `examples` holds the first of them as
+    (line, reason). `reordered` counts places where a row is earlier than the
+    one before it."""
+
+    format: str = ""
+    lines: int = 0
+    requests: int = 0
+    malformed: int = 0
+    reordered: int = 0
+    examples: list[tuple[int, str]] = field(default_factory=list)
+
+    def sentence(self, path: Path) -> str:
+        """What was left out, in one sentence; empty when nothing was."""
+        if not self.malformed:
+            return ""
+        line, reason = self.examples[0]
+        rows = "1 malformed row" if self.malformed == 1 else f"{self.malformed} malformed rows"
+        return f"{path}: {rows} left out; the first is line {line}: {reason}"
+
+
+class TraceReader:
+    """Blocks of a trace's requests in order of arrival; `report` is complete after the last.
+
+    Args:
+        path: the file; gzip is recognised by its first bytes.
+        format: ``auto``, ``plain``, ``msr`` or ``microsoft``.
+        on_error: ``skip`` malformed rows, counted, or ``stop`` at the first.
+        disk: keep one disk's requests (msr and microsoft).
+        completion: take a Microsoft row's TimeStamp as the arrival.
+        progress: called with the bytes read so far, about once per block.
+        block: requests in a block.
+
+    Raises:
+        UserError: while iterating: the file cannot be read, is of no known format, is truncated
+            gzip, is out of order by more than a block, or has a malformed row and `on_error` is
+            ``stop``; the message names file and line.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        format: str = "auto",
+        on_error: Literal["skip", "stop"] = "skip",
+        disk: int | None = None,
+        completion: bool = False,
+        progress: Callable[[int], None] | None = None,
+        block: int = BLOCK,
+    ) -> None:
+        self.path = path
+        self.report = Report()
+        self._format = format
+        self._stop = on_error == "stop"
+        self._disk, self._completion = disk, completion
+        self._progress = progress
+        self._block = block
+        self._written: int | None = None
+
+    def __iter__(self) -> Iterator[RequestBlock]:
+        self.report = Report()
+        self._written = None
+        rows: list[Row] = []
+        for row in self._rows():
+            rows.append(row)
+            if len(rows) == 2 * self._block:
+                self._sort(rows)
+                yield self._made(rows[: self._block])
+                del rows[: self._block]
+        self._sort(rows)
+        for begin in range(0, len(rows), self._block):
+            yield self._made(rows[begin : begin + self._block])
+
+    def _made(self, rows: list[Row]) -> RequestBlock:
+        self.report.requests += len(rows)
+        self._written = rows[-1][0]
+        return RequestBlock.of(rows)
+
+    def _sort(self, rows: list[Row]) -> None:
+        """By arrival; what was read last may still move before what was read a block earlier."""
+        falls = sum(b[0] < a[0] for a, b in pairwise(rows))
+        if not falls:
+            return
+        self.report.reordered += falls
+        rows.sort(key=itemgetter(0))
+        if self._written is not None and rows[0][0] < self._written:
+            early = (self._written - rows[0][0]) / 1e9
+            self._refuse(
+                f"or one shortly before is {early:.6g} s early, more than {self._block} requests "
+                "from its place: sort the file by time"
+            )
+
+    def _rows(self) -> Iterator[Row]:
+        try:
+            with self._open() as file:
+                yield from self._parsed(file)
+        except (OSError, EOFError, zlib.error) as error:
+            if isinstance(error, OSError) and error.strerror:
+                raise UserError(f"{self.path}: cannot be read ({error.strerror}).") from error
+            line = self.report.lines + 1
+            raise UserError(
+                f"{self.path}: the gzip file ends or breaks at line {line} ({error})."
+            ) from error
+
+    def _open(self) -> IO[bytes]:
+        file = self.path.open("rb")
+        if file.peek(2)[:2] == b"\x1f\x8b":
+            return gzip.open(file)  # type: ignore[return-value]
+        return file
+
+    def _parsed(self, file: IO[bytes]) -> Iterator[Row]:
+        parser: Parser | None = None
+        begin: list[str] = []
+        if self._format != "auto":
+            parser = self._parser(self._format)
+        for line in self._lines(file):
+            if parser is not None:
+                yield from self._row(parser, line)
+                continue
+            begin.append(line)
+            if len(begin) == _LOOK:
+                parser = self._parser(self._detected(begin))
+                yield from self._first(parser, begin)
+        if parser is None:
+            parser = self._parser(self._detected(begin))
+            yield from self._first(parser, begin)
+        self._named(parser.finish)
+
+    def _lines(self, file: IO[bytes]) -> Iterator[str]:
+        read = 0
+        while raw := file.readline(_LONGEST):
+            read += len(raw)
+            if self._progress is not None and not self.report.lines % self._block:
+                self._progress(read)
+            if len(raw) == _LONGEST:
+                raise UserError(f"{self.path}: line {self.report.lines + 1} has no end: no trace.")
+            if self._format == "auto" and not self.report.format:
+                yield raw.decode("utf-8", "replace")
+                continue
+            self.report.lines += 1
+            yield raw.decode("utf-8", "replace")
+
+    def _first(self, parser: Parser, begin: list[str]) -> Iterator[Row]:
+        for line in begin:
+            self.report.lines += 1
+            yield from self._row(parser, line)
+
+    def _detected(self, begin: list[str]) -> str:
+        return str(self._named(lambda: detect(begin)))
+
+    def _parser(self, name: str) -> Parser:
+        self.report.format = name
+        parser = self._named(
+            lambda: make_parser(name, disk=self._disk, completion=self._completion)
+        )
+        assert isinstance(parser, Parser)
+        return parser
+
+    def _named(self, call: Callable[[], object]) -> object:
+        """`call()`, its complaint with the file's name."""
+        try:
+            return call()
+        except UserError as error:
+            raise UserError(f"{self.path}: {error}.") from error
+
+    def _row(self, parser: Parser, line: str) -> Iterator[Row]:
+        text = line.strip()
+        if not text:
+            return
+        try:
+            row = parser.row(text)
+        except Malformed as error:
+            self._malformed(str(error))
+            return
+        except UserError as error:
+            self._refuse(str(error))
+        if row is not None:
+            yield row
+
+    def _malformed(self, reason: str) -> None:
+        if self._stop:
+            self._refuse(reason)
+        self.report.malformed += 1
+        if len(self.report.examples) < _SHOWN:
+            self.report.examples.append((self.report.lines, reason))
+
+    def _refuse(self, reason: str) -> None:
+        raise UserError(f"{self.path}: line {self.report.lines} {reason}.")
+
+
+def load(path: Path, **options: object) -> tuple[RequestBlock, Report]:
+    """A whole trace, and what was read; options as of `TraceReader`. Takes 25 bytes a request."""
+    reader = TraceReader(path, **options)  # type: ignore[arg-type]
+    blocks = list(reader)
+    return RequestBlock.joined(blocks), reader.report
