@@ -1,0 +1,56 @@
+"""Ursa's bench at a small size: every row that `hotbed bench` shows at the large one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCH = Path(__file__).resolve().parents[1] / "bench" / "bench_ursa.py"
+
+
+@pytest.mark.slow
+def test_rows_of_a_small_instance() -> None:
+    words = ["--size", "100", "20K", "--kinds", "s2", "--methods", "htoc", "--no-scaling"]
+    done = subprocess.run(
+        [sys.executable, str(BENCH), *words], stdout=subprocess.PIPE, text=True, check=True
+    )
+    rows = {row["name"]: row for row in json.loads(done.stdout.splitlines()[-1])}
+    name = "ursa alp s2 100-20K"
+    assert set(rows) == {
+        f"{name}, decision",
+        f"{name}, memory beyond the input",
+        f"{name}, nodes still hot",
+        f"{name}, cost above the bound",
+        "ursa htoc s2 100-20K, cost over alp's",
+    }
+    assert rows[f"{name}, decision"]["n"] == 3
+    assert rows[f"{name}, decision"]["value"] > 0
+    assert rows[f"{name}, decision"]["limit"] is None, "limits are of the large size"
+    assert rows[f"{name}, nodes still hot"]["value"] == 0
+    assert rows[f"{name}, cost above the bound"]["value"] >= -1e-6
+    assert 1 <= rows["ursa htoc s2 100-20K, cost over alp's"]["value"] < 1e6
+
+
+@pytest.mark.slow
+def test_what_fails_is_a_row_without_a_value() -> None:
+    words = ["--size", "100", "20K", "--kinds", "s1", "--methods", "--no-scaling"]
+    code = (
+        "import runpy, sys; sys.argv = ['b', *sys.argv[1:]];"
+        f"module = runpy.run_path({str(BENCH)!r});"
+        "module['main'].__globals__['decide'] = lambda *_: {'error': 'it broke'};"
+        "module['main']()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        cwd=BENCH.parents[2],
+    )
+    (row,) = json.loads(done.stdout.splitlines()[-1])
+    assert row["value"] is None
+    assert row["note"] == "it broke"
