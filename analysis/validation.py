@@ -111,10 +111,12 @@ class Validation:
                 off.append(
                     f"{name} by {median(errors):.0%} in the median, {max(errors):.0%} at most"
                 )
+        least, most = min(c.error.n for c in told), max(c.error.n for c in told)
+        n = f"{least}" if least == most else f"{least} to {most}"
         return (
-            f"{len(told)} cells in the paper's setting, {self.pairs} pairs of runs in all: the "
-            f"model's throughput is off in {'; '.join(off)}; of {len(effects)} effects of "
-            f"controllers {effects.count('same direction')} point the same way, "
+            f"{len(told)} cells in the paper's setting, n = {n} pairs of runs a cell, {self.pairs} "
+            f"pairs in all: the model's throughput is off in {'; '.join(off)}; of {len(effects)} "
+            f"effects of controllers {effects.count('same direction')} point the same way, "
             f"{effects.count('opposite')} the opposite way, "
             f"{effects.count('cannot tell')} cannot be told."
         )
@@ -190,7 +192,7 @@ def validate(artifacts: Sequence[Path], *, real: str = "local") -> Validation:
     """Compare every cell that the folders hold of both grounds.
 
     Args:
-        artifacts: folders of campaigns; each campaign tells its ground.
+        artifacts: folders of campaigns, or campaigns; each campaign tells its ground.
         real: the ground that the model is held against.
 
     Raises:
@@ -200,7 +202,7 @@ def validate(artifacts: Sequence[Path], *, real: str = "local") -> Validation:
     for folder in artifacts:
         if not folder.is_dir():
             raise UserError(f"{folder}: there is no such folder of campaigns.")
-        for campaign in sorted(path for path in folder.iterdir() if path.is_dir()):
+        for campaign in _campaigns(folder):
             ground = ground_of(campaign)
             if ground in found:
                 found[ground] += load_campaign(campaign).runs
@@ -217,6 +219,13 @@ def validate(artifacts: Sequence[Path], *, real: str = "local") -> Validation:
             "campaign on both."
         )
     return Validation(real, tuple(_cells(pairs)), len(pairs))
+
+
+def _campaigns(folder: Path) -> list[Path]:
+    """The campaigns in a folder, or the folder itself if it is one."""
+    if (folder / "campaign.json").is_file():
+        return [folder]
+    return sorted(path for path in folder.iterdir() if path.is_dir())
 
 
 def build(artifacts: Sequence[Path], out: Path, *, real: str = "local") -> Validation:
@@ -263,7 +272,9 @@ def _by_cell(runs: Iterable[LoadedRun]) -> dict[str, list[LoadedRun]]:
     found: dict[str, list[LoadedRun]] = {}
     for loaded in runs:
         run = loaded.run
-        same = [run.parameters, run.seed, round(run.time_scale, 9), run.osd_count]
+        # What a parameter that is not set was called depends on when the run was made.
+        given = {name: value for name, value in run.parameters.items() if value is not None}
+        same = [given, run.seed, round(run.time_scale, 9), run.osd_count]
         found.setdefault(json.dumps(same, sort_keys=True), []).append(loaded)
     return found
 

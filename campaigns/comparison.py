@@ -50,6 +50,7 @@ class Ask:
     `controllers`: names, or ``all`` for every one that the ground's store offers what it needs.
     `parameters`: of every cell (`campaigns.cell_parameters`), where not the default.
     `blocks`: None takes 6 on the ground sim and 3 elsewhere.
+    `model`: a file of constants of the ground sim.
     """
 
     controllers: tuple[str, ...] = (ALL,)
@@ -65,6 +66,7 @@ class Ask:
     testbed: str | None = None
     artifacts: Path = Path("artifacts")
     controllers_dir: Path | None = None
+    model: Path | None = None
     limits: Limits = field(default_factory=Limits)
 
 
@@ -192,6 +194,7 @@ def _prepare(ask: Ask, chosen: _Chosen, need_ground: bool) -> session.Prepared:
         testbed=ask.testbed,
         artifacts=ask.artifacts,
         controllers_dir=ask.controllers_dir,
+        model=ask.model,
     )
     return session.prepare(request, need_ground=need_ground)
 

@@ -60,6 +60,10 @@ def register(app: typer.Typer) -> None:
         testbed: Annotated[
             str | None, typer.Option(help="Another testbed than the spec's name.")
         ] = None,
+        model: Annotated[
+            Path | None,
+            typer.Option(help="A YAML file of constants for the ground sim (docs/simulation.md)."),
+        ] = None,
         artifacts: Annotated[Path, typer.Option(help="Where the runs go.")] = Path("artifacts"),
         out: Annotated[
             Path | None, typer.Option(help="Where figure, table and claims go; beside the runs.")
@@ -91,6 +95,7 @@ def register(app: typer.Typer) -> None:
             testbed=testbed,
             artifacts=artifacts,
             controllers_dir=controllers_dir,
+            model=model,
         )
         if dry_run:
             report = comparison.dry_run(ask)

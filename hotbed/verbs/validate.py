@@ -23,7 +23,10 @@ def register(app: typer.Typer) -> None:
         *,
         artifacts: Annotated[
             list[Path] | None,
-            typer.Option(help="Where the runs of both grounds are; repeat for several folders."),
+            typer.Option(
+                help="A folder of campaigns (./artifacts by default) or one campaign's; repeat for "
+                "several, such as one with the runs of each ground."
+            ),
         ] = None,
         ground: Annotated[
             str, typer.Option(help="The real ground that the model is held against.")

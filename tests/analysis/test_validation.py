@@ -66,6 +66,27 @@ def test_figures_and_tables_are_written(tmp_path: Path) -> None:
     assert "simulated" in made._repr_html_()
 
 
+def test_a_folder_of_campaigns_or_a_campaign_and_n_of_every_cell(tmp_path: Path) -> None:
+    both(tmp_path)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    local = (tmp_path / "dlr-quick").rename(elsewhere / "dlr-quick")
+    (local / "campaign.json").write_text(json.dumps({"campaign": {"ground": "local"}}))
+    made = validate([tmp_path, elsewhere])
+    assert "3 cells in the paper's setting, n = 3 pairs of runs a cell, 9 pairs" in made.sentence
+    assert {row["n"] for row in made.rows()} == {3}
+    assert validate([local, tmp_path]).rows() == made.rows()
+
+
+def test_a_parameter_that_is_not_set_parts_no_pair(tmp_path: Path) -> None:
+    both(tmp_path)
+    for record in tmp_path.glob("dlr-quick-sim/*/attempt-*/run.json"):
+        body = json.loads(record.read_text())
+        body["parameters"]["osds"] = None
+        record.write_text(json.dumps(body))
+    assert validate([tmp_path]).pairs == 9
+
+
 def test_one_pair_has_no_interval(tmp_path: Path) -> None:
     both(tmp_path, blocks=1)
     made = validate([tmp_path])

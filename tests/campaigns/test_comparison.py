@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +205,15 @@ def test_sim_has_more_blocks_for_it_is_cheap(tmp_path: Path) -> None:
     assert dry_run(local).cells == 2 * comparison.BLOCKS
 
 
+def test_another_model_makes_other_runs(tmp_path: Path) -> None:
+    model = tmp_path / "model.yaml"
+    model.write_text("reorder: 0.82\n")
+    asked = ask(tmp_path, ground="sim")
+    plans = [plan(asked), plan(replace(asked, model=model))]
+    first, second = ({cell.run_id for cell in planned.prepared.plan.cells} for planned in plans)
+    assert len(first) == len(second) and not first & second
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -226,6 +236,8 @@ def test_sim_has_more_blocks_for_it_is_cheap(tmp_path: Path) -> None:
         ({"parameters": {"hot_nodes": 40}}, "hot_nodes: 40 is not allowed; the spec 'dlr' has 8"),
         ({"parameters": {"duration_s": -1}}, "duration_s: -1 is not allowed"),
         ({"spec": Path("no.yaml")}, "--spec no.yaml: there is no such file"),
+        ({"ground": "sim", "model": Path("no.yaml")}, "no.yaml: cannot be read"),
+        ({"model": Path("no.yaml")}, "a model belongs to the ground sim, not to fake"),
     ],
 )
 def test_a_mistake_is_one_sentence(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
