@@ -219,10 +219,12 @@ fi
 
 build_dataplane() {
     mkdir -p dataplane/bin
-    local name
+    local name sources=hotbed/dataplane/internal/simbridge.Sources
+    sources=$sources=$(tools/simulator-sources)
     for name in dataplane/cmd/*/; do
         name=$(basename "$name")
-        (cd dataplane && CGO_ENABLED=0 ../tools/go build -trimpath -o "bin/$name.new" "./cmd/$name")
+        (cd dataplane && CGO_ENABLED=0 ../tools/go build -trimpath -ldflags "-X $sources" \
+            -o "bin/$name.new" "./cmd/$name")
         mv "dataplane/bin/$name.new" "dataplane/bin/$name"
     done
 }
@@ -235,7 +237,7 @@ all_built() {
 }
 
 dataplane_hash=$(find dataplane -name bin -prune -o -type f ! -name '*_test.go' -print |
-    hash_of "$go" "$("$go" env GOVERSION)")
+    hash_of "$go" "$("$go" env GOVERSION)" "$(cat tools/simulator-sources)")
 if ! fresh dataplane "$dataplane_hash" || ! all_built; then
     stamped dataplane "$dataplane_hash" "data plane (Go)" build_dataplane
 fi

@@ -92,9 +92,9 @@ class SimServices:
         ) as ceph:
             self._ceph = ceph
             try:
-                if parameters.op != "write":
-                    objects = fill.fill_plan(self._setting, self._spec)
-                    ceph.prefill(objects.objects, objects.object_size)
+                # For writes too: the snapshot that a live cell is restored from holds them.
+                objects = fill.fill_plan(self._setting, self._spec)
+                ceph.prefill(objects.objects, objects.object_size)
                 found = ceph.save()
                 began_s = ceph.now_s
                 ceph.start_disturbance((part.t_s, part.loads) for part in self._plan.stretches)

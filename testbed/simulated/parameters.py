@@ -18,7 +18,7 @@ from schemas.errors import UserError
 from testbed.inventory import FIO_JOBS, fio_file_bytes
 from testbed.spec import CephSpec, GroupSpec, TestbedSpec, explain
 
-MODEL_VERSION = "1"
+MODEL_VERSION = "2"
 """Changes with every change of the model that changes results."""
 
 # What a spec's ceph.conf settings mean for the model.
@@ -30,6 +30,7 @@ _SETTINGS = {
     "osd_recovery_sleep_hdd": "recovery_sleep_s",
     "mon_osd_down_out_interval": "out_after_s",
     "paxos_propose_interval": "propose_s",
+    "mgr_stats_period": "stats_s",
 }
 
 
@@ -52,6 +53,9 @@ class ModelParameters(BaseModel):
     op_threads: int = Field(default=4, ge=1, le=1024)
     commit_bytes: int = Field(default=4096, ge=512, le=2**24)
     commit_writes: int = Field(default=3, ge=1, le=100)
+    # what a store takes for itself, and how often the manager hears what is used
+    store_bytes: int = Field(default=340 * 2**20, ge=0, le=2**40)
+    stats_s: float = Field(default=2.0, ge=0, le=3600)
     # the network
     network_efficiency: float = Field(default=0.95, gt=0, le=1)
     delay_s: float = Field(default=1e-4, ge=0, le=60)
@@ -197,6 +201,8 @@ def configuration(spec: TestbedSpec, parameters: ModelParameters, seed: int) -> 
         "client_bytes": model.client_bytes,
         "commit_bytes": model.commit_bytes,
         "commit_writes": model.commit_writes,
+        "store_bytes": min(model.store_bytes, disk.size),
+        "stats_s": model.stats_s,
         "propose_s": model.propose_s,
         "peering_s": model.peering_s,
         "peering_commits": model.peering_commits,

@@ -18,13 +18,15 @@ Everything happens on the simulation's virtual time, which only `advance`, `adva
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
 from schemas.errors import StoreError, UserError
+from testbed.simulated import sources
 from testbed.simulated.benchmark import Benchmark, BenchmarkResult, Sample, seconds_of
+from testbed.simulated.loads import Loads, NodeNumbers, Stretches
 from testbed.simulated.parameters import (
     MODEL_VERSION,
     ModelParameters,
@@ -33,7 +35,7 @@ from testbed.simulated.parameters import (
     effective,
     osd_nodes,
 )
-from testbed.simulated.process import LIMIT_S, PROTOCOL, SimulatorProcess
+from testbed.simulated.process import LIMIT_S, PROGRAM, PROTOCOL, SimulatorProcess
 from testbed.simulated.saved import changes, saved_from
 from testbed.simulated.tables import MapTable, sample_rows
 from testbed.spec import TestbedSpec
@@ -68,10 +70,6 @@ OFFERS = Needs(
 )
 """What every simulated Ceph senses and changes."""
 
-Stretches = Iterable[tuple[float, Mapping[str, float | None]]]
-"""(t_s, loads): from `t_s` on, loads by node: a share of what its disk serves, None for the hotspot
-that takes all it gets; as the stretches of a `workloads.disturbance.DisturbancePlan`."""
-
 
 class SimulatedCeph:
     """A modelled Ceph on the nodes of a testbed's spec, at rest at virtual time 0.
@@ -84,7 +82,8 @@ class SimulatedCeph:
         seed: of everything random.
         parameters: constants of the model.
         signal: the source of `Observation.pressure`.
-        program, limit_s: see `SimulatorProcess`.
+        program, limit_s: see `SimulatorProcess`; a program of one's own is not asked what it was
+            built from.
 
     Raises:
         UserError: the spec cannot be simulated.
@@ -111,18 +110,19 @@ class SimulatedCeph:
         self.signal_name = SIGNAL_NAMES[signal]
         self.nodes = osd_nodes(spec)
         self.client = client_node(spec)
-        self._numbers = {name: number for number, name in enumerate(self.nodes)}
+        self._numbers = NodeNumbers(spec.name, self.nodes)
         self._signal = signal
         self._now_s = 0.0
         self._benchmark: Benchmark | None = None
         self._begins_s: float | None = None
         self._done = False
-        self._stretches: list[tuple[float, dict[str, float | None]]] = []
-        self._loads: dict[str, float | None] = {}
         self._map = MapTable(self.nodes, config["pool"], config["pgs"], config["size"])
         self._process = SimulatorProcess("ceph", program=program, limit_s=limit_s)
+        self._fio = Loads(self._process, self._numbers)
         try:
             opened = self._process.ask("open", protocol=PROTOCOL, config=config).result
+            if program is None:
+                sources.check(opened.get("sources", ""), PROGRAM)
             self.capacity_iops = float(opened["capacity_iops"])
             self._signals = self._observe(pgs=False)[0]
         except BaseException:
@@ -240,30 +240,12 @@ class SimulatedCeph:
         Raises:
             UserError: a node or a share that there is not.
         """
-        plan = sorted(((t_s, dict(loads)) for t_s, loads in stretches), key=lambda item: item[0])
-        for t_s, loads in plan:
-            if not (math.isfinite(t_s) and t_s >= 0):
-                raise UserError(f"a stretch of a disturbance begins at {t_s} s: give 0 or more.")
-            for node, share in loads.items():
-                self._number(node)
-                if share is not None and not 0 < share <= 1:
-                    raise UserError(
-                        f"the load of node {node} is {share}: give a share of its disk above 0 to "
-                        "1, or None for a hotspot."
-                    )
-        self.stop_disturbance()
-        self._stretches = plan
-        if plan:
-            self._change(plan[0][1], None)
-            if self._begins_s is not None and not self._done:
-                self._plan_moves()
+        running = self._begins_s is not None and not self._done
+        self._fio.start(stretches, self._begins_s if running else None)
 
     def stop_disturbance(self) -> None:
         """Stop every load and forget the plan."""
-        self._process.ask("forget-loads")
-        self._stretches = []
-        self._loads = dict.fromkeys(self.nodes) if self._loads else {}
-        self._change({}, None)
+        self._fio.stop()
 
     def start_benchmark(self, benchmark: Benchmark, *, in_s: float = 0.0) -> None:
         """Start a benchmark in `in_s` virtual seconds; `advance_to` says when it has ended. What
@@ -280,7 +262,7 @@ class SimulatedCeph:
         )
         self._benchmark, self._done = benchmark, False
         self._begins_s = self._now_s + in_s
-        self._plan_moves()
+        self._fio.begin(self._begins_s)
 
     @property
     def benchmark_done(self) -> bool:
@@ -369,7 +351,7 @@ class SimulatedCeph:
     ) -> None:
         """Break or mend something on a node now: its OSD's process (crash, restart), its disk (slow
         by `factor`), its link (cut, heal, `seconds` more delay)."""
-        fault = {"kind": kind, "osd": self._number(node), "factor": factor, "seconds": seconds}
+        fault = {"kind": kind, "osd": self._numbers[node], "factor": factor, "seconds": seconds}
         self._process.ask("break", fault=fault)
 
     def statistics(self) -> Mapping[str, float]:
@@ -378,14 +360,6 @@ class SimulatedCeph:
         return found
 
     # --- internals ------------------------------------------------------------------------------
-
-    def _number(self, node: str) -> int:
-        if node not in self._numbers:
-            raise UserError(
-                f"testbed {self.spec.name} has no OSD node {node!r}: its nodes are "
-                f"{self.nodes[0]} to {self.nodes[-1]}."
-            )
-        return self._numbers[node]
 
     def _act(self, actions: list[dict[str, Any]]) -> list[Effect]:
         answer = self._process.ask("act", actions=actions).result
@@ -417,24 +391,3 @@ class SimulatedCeph:
             osd: min(100.0, max(0.0, scale * (after - then)))
             for osd, (after, then) in enumerate(zip(now[offset::4], before[offset::4], strict=True))
         }
-
-    def _plan_moves(self) -> None:
-        assert self._begins_s is not None
-        for t_s, loads in self._stretches:
-            if t_s > 0:
-                self._change(loads, self._begins_s + t_s)
-
-    def _change(self, loads: Mapping[str, float | None], at_s: float | None) -> None:
-        """Go from the loads before to `loads`; a node whose load goes on is left alone."""
-        when = {} if at_s is None else {"at_s": at_s}
-        same = {n for n in loads if n in self._loads and self._loads[n] == loads[n]}
-        gone = [self._numbers[n] for n in self._loads if n not in loads]
-        if gone:
-            self._process.ask("load", nodes=gone, on=False, **when)
-        by_share: dict[float, list[int]] = {}
-        for node, share in loads.items():
-            if node not in same:
-                by_share.setdefault(share or 0.0, []).append(self._numbers[node])
-        for share, nodes in by_share.items():
-            self._process.ask("load", nodes=nodes, on=True, share=share, **when)
-        self._loads = dict(loads)

@@ -2,7 +2,7 @@
 //
 //	hotbedsim ceph      a modelled Ceph; testbed/simulated drives it
 //	hotbedsim queue     one queue of given customers, for timing
-//	hotbedsim version   the protocol's version
+//	hotbedsim version   the protocol's version and the digest of the sources
 //
 // See docs/simulation.md.
 package main
@@ -33,7 +33,7 @@ func main() {
 			os.Exit(1)
 		}
 	case "version":
-		fmt.Println(simbridge.Protocol)
+		fmt.Println(simbridge.Protocol, simbridge.Sources)
 	default:
 		usage()
 	}

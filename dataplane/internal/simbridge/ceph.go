@@ -17,6 +17,10 @@ import (
 // Protocol is the version of the messages; a driver of another one is refused.
 const Protocol = 1
 
+// Sources is the digest of the sources that the program was built from (tools/simulator-sources),
+// set when it is linked.
+var Sources string
+
 // request is any of the driver's messages; which fields count depends on Op.
 type request struct {
 	Op string `json:"op"`
@@ -159,7 +163,8 @@ func (s *cephServer) open(req *request, r *reply) error {
 	*s = cephServer{cluster: cluster, config: config}
 	s.osds = make([]ceph.OSDView, config.OSDs)
 	s.pgs = make([]pgTold, config.PGs)
-	r.Result = map[string]any{"capacity_iops": config.Capacity(), "columns": ceph.Columns}
+	r.Result = map[string]any{"capacity_iops": config.Capacity(), "columns": ceph.Columns,
+		"sources": Sources}
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 // reweightByUtilization is Ceph's (mon/PGMap.cc, reweight::by_utilization): OSDs in the order of
 // their distance from the mean utilization; one above oload percent of the mean gets a lower weight,
 // one below the mean a higher one if it is below 1; no more than maxOSDs, each by maxChange at most.
+// What is used is raw: objects and what the store takes for itself (used.go).
 func (c *Cluster) reweightByUtilization(a Action) Effect {
 	if a.Oload <= 100 {
 		return refused("oload is %d, it must be above 100", a.Oload)
@@ -21,15 +22,15 @@ func (c *Cluster) reweightByUtilization(a Action) Effect {
 		id  int
 		use float64
 	}
-	total := float64(c.cfg.DiskSize - c.dataStart())
+	total := float64(c.cfg.DiskSize - c.cfg.Scratch)
 	uses := make([]osdUse, len(c.osds))
 	mean := 0.0
 	for i, o := range c.osds {
-		uses[i] = osdUse{i, float64(o.stored) / total}
+		uses[i] = osdUse{i, float64(c.toldUsed(o)) / total}
 		mean += uses[i].use / float64(len(c.osds))
 	}
-	if mean*total < 100<<20 { // mon_reweight_min_bytes_per_osd
-		return Effect{OK: true, already: true, Message: "no change", Detail: none}
+	if used := mean * total; used < leastUsed {
+		return refused("OSDs use %.0f bytes each, reweighting begins at %d", used, leastUsed)
 	}
 	slices.SortStableFunc(uses, func(x, y osdUse) int {
 		dx, dy := math.Abs(x.use-mean), math.Abs(y.use-mean)

@@ -33,8 +33,9 @@ type Cluster struct {
 	planned []plannedLoad
 	plan    uint32
 
-	partRandom sim.Stream
-	peerRandom sim.Stream
+	partRandom  sim.Stream
+	peerRandom  sim.Stream
+	queueRandom sim.Stream
 }
 
 // New builds a cluster at rest at time 0: every OSD up and in, every PG active, no objects.
@@ -44,6 +45,7 @@ func New(cfg Config) (*Cluster, error) {
 	}
 	c := &Cluster{k: sim.New(), cfg: cfg}
 	c.partRandom = *sim.NewStream(cfg.Seed, "ceph/parts")
+	c.queueRandom = *sim.NewStream(cfg.Seed, "ceph/queue")
 	c.peerRandom = *sim.NewStream(cfg.Seed, "ceph/peering")
 	order := make([]int32, cfg.OSDs)
 	for i := range order {
@@ -119,6 +121,9 @@ type op struct {
 	gap       int64
 	came      time.Duration
 }
+
+// recovers says whether an op is part of a copy.
+func (o *op) recovers() bool { return o.kind == opPull || o.kind == opPush }
 
 func (c *Cluster) newOp(kind opKind, pg, osd int32) (ref, *op) {
 	var i uint32
@@ -206,7 +211,7 @@ func (c *Cluster) Fill(count, bytes int64, name func(int64) []byte) error {
 		c.store(pg, bytes, 1)
 	}
 	for _, o := range c.osds {
-		o.filled, o.writeAt = o.stored, o.stored
+		o.filled, o.writeAt, o.told = o.stored, o.stored, o.stored
 	}
 	return nil
 }
@@ -219,7 +224,7 @@ func (c *Cluster) store(pg int32, bytes, objects int64) {
 	c.pgs[pg].bytes += bytes
 	c.pgs[pg].objects += objects
 	for _, member := range c.holders(pg) {
-		c.osds[member].stored += bytes
+		c.keep(c.osds[member], bytes)
 	}
 }
 

@@ -6,8 +6,6 @@ import (
 	"math"
 	"testing"
 	"time"
-
-	"hotbed/dataplane/sim"
 )
 
 // testConfig is the eight-node testbed (testbed/specs/dlr.yaml) with small numbers elsewhere.
@@ -20,6 +18,7 @@ func testConfig() Config {
 		Shards: 2, Threads: 4, OpTime: 0.008, ClientByte: 0.5e-9, ClientOp: 0.01,
 		ClientBytes: 100 << 20, CommitBytes: 4096, CommitWrites: 1, Propose: 0.1, Peering: 0.1, PeeringCommit: 3, DownAfter: 1, OutAfter: 30,
 		MaxBackfills: 1, RecoverActive: 3, RecoverySleep: 0.1,
+		StoreBytes: 340 << 20, StatsEvery: 2,
 		BalancerEvery: 60, BalancerDeviation: 1, BalancerMoves: 10,
 		FioJobs: 4, FioDepth: 16, FioBytes: 307 << 20, FioBlock: 4096, Detail: 64,
 	}
@@ -80,9 +79,9 @@ func atRest(t testing.TB, c *Cluster) {
 			}
 		}
 		for i := range o.shards {
-			if s := &o.shards[i]; s.busy != 0 || s.head != len(s.queue) {
-				t.Errorf("osd.%d: shard %d has %d busy threads, %d in its queue", o.id, i, s.busy,
-					len(s.queue)-s.head)
+			if s := &o.shards[i]; s.busy != 0 || s.clients.len()+s.recovery.len() != 0 {
+				t.Errorf("osd.%d: shard %d has %d busy threads, %d and %d in its queues", o.id, i,
+					s.busy, s.clients.len(), s.recovery.len())
 			}
 		}
 		if o.kvBusy || len(o.kvWaiting) > 0 || o.backfills != 0 || o.stalled.Count() != 0 {
@@ -191,195 +190,6 @@ func TestAnOfferedLoadTakesItsShareOfTheDisk(t *testing.T) {
 			t.Error("the load goes on")
 		}
 	}
-}
-
-func TestAffinityMovesReadsAwayAndStallsForAWhile(t *testing.T) {
-	c := build(t, testConfig(), 400)
-	start(t, c, "rand", 16, 30)
-	c.Advance(5 * time.Second)
-	effects := c.Act([]Action{{Action: "SetPrimaryAffinity", OSD: 1, Value: 0}})
-	if !effects[0].OK || c.Epoch() != 2 {
-		t.Fatalf("%+v, epoch %d", effects, c.Epoch())
-	}
-	c.until(c.Now()+10*time.Second, func() bool { return c.monitor.watched == 0 })
-	stall, known := c.Stall()
-	if !known || stall < 100*time.Millisecond || stall > 3*time.Second {
-		t.Errorf("a stall of %v, %v", stall, known)
-	}
-	before := c.osds[1].reads
-	finish(t, c, 60*time.Second)
-	if after := c.osds[1].reads; after-before > 8 || c.osds[1].primaries != 0 {
-		t.Errorf("osd.1 served %d reads more and leads %d PGs", after-before, c.osds[1].primaries)
-	}
-	if c.pgs[0].interval > 1 {
-		t.Error("a PG peered more than once")
-	}
-	atRest(t, c)
-}
-
-func TestAMovedReplicaIsCopiedWithinTheLimits(t *testing.T) {
-	c := build(t, testConfig(), 800)
-	pg := int32(9)
-	up := c.osdMap.of(pg)
-	target := int32(0)
-	for contains(up, target) {
-		target++
-	}
-	objects := c.pgs[pg].objects
-	effects := c.Act([]Action{{Action: "MoveReplica", PG: c.pgID(pg), Source: int(up[1]),
-		Target: int(target)}})
-	if !effects[0].OK || effects[0].Detail["bytes_moved"] != float64(c.pgs[pg].bytes) {
-		t.Fatalf("%+v", effects)
-	}
-	if contains(c.members(pg), target) || !contains(c.osdMap.of(pg), target) {
-		t.Fatalf("before the copy up is %v and acting %v", c.osdMap.of(pg), c.members(pg))
-	}
-	began := c.Now()
-	if !c.Settle(time.Hour) {
-		t.Fatal("it never ends")
-	}
-	if !contains(c.members(pg), target) || c.pgs[pg].hold != nil {
-		t.Errorf("after the copy acting is %v", c.members(pg))
-	}
-	least := time.Duration(objects-1) * 100 * time.Millisecond
-	if took := c.Now() - began; took < least || took > 3*least+10*time.Second {
-		t.Errorf("%d objects took %v", objects, took)
-	}
-	if got := c.mover.bytes; got != c.pgs[pg].bytes {
-		t.Errorf("%d bytes were copied of %d", got, c.pgs[pg].bytes)
-	}
-	atRest(t, c)
-}
-
-func TestStoredBytesFollowTheReplicas(t *testing.T) {
-	c := build(t, testConfig(), 800)
-	c.Act([]Action{{Action: "SetReweight", OSD: 3, Value: 0.3}})
-	c.Settle(time.Hour)
-	want := make([]int64, 8)
-	for pg := range int32(128) {
-		for _, osd := range c.members(pg) {
-			want[osd] += c.pgs[pg].bytes
-		}
-	}
-	for i, o := range c.osds {
-		if o.stored != want[i] {
-			t.Errorf("osd.%d stores %d bytes, its PGs have %d", i, o.stored, want[i])
-		}
-	}
-}
-
-func TestACrashIsSurvivedAndMended(t *testing.T) {
-	for _, op := range []string{"rand", "write"} {
-		c := build(t, testConfig(), 400)
-		start(t, c, op, 16, 30)
-		c.Advance(5 * time.Second)
-		if err := c.Break(Fault{Kind: "crash", OSD: 2}); err != nil {
-			t.Fatal(err)
-		}
-		c.Advance(10 * time.Second)
-		if c.osdMap.up[2] || c.osds[2].primaries != 0 {
-			t.Errorf("osd.2 is up %v and leads %d PGs", c.osdMap.up[2], c.osds[2].primaries)
-		}
-		if err := c.Break(Fault{Kind: "restart", OSD: 2}); err != nil {
-			t.Fatal(err)
-		}
-		r := finish(t, c, 200*time.Second)
-		if r.Finished < 100 {
-			t.Errorf("%s: %d operations", op, r.Finished)
-		}
-		if !c.Settle(time.Hour) || c.osds[2].primaries == 0 {
-			t.Errorf("%s: not mended", op)
-		}
-		atRest(t, c)
-	}
-}
-
-func TestAnOSDThatStaysDownIsMarkedOutAndItsDataCopied(t *testing.T) {
-	config := testConfig()
-	config.OutAfter = 5
-	c := build(t, config, 200)
-	if err := c.Break(Fault{Kind: "crash", OSD: 2}); err != nil {
-		t.Fatal(err)
-	}
-	c.Advance(10 * time.Minute)
-	for pg := range int32(128) {
-		if m := c.members(pg); len(m) != 2 || contains(m, 2) {
-			t.Fatalf("PG %x is on %v", pg, m)
-		}
-	}
-	atRest(t, c)
-}
-
-// Whatever happens to the map and the nodes meanwhile, no operation is lost and all comes to rest.
-func FuzzNothingIsLost(f *testing.F) {
-	for _, seed := range []uint64{0, 1, 2, 3, 4, 5, 61} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, seed uint64) {
-		random := sim.NewStream(seed, "fuzz")
-		config := testConfig()
-		config.Seed, config.PeeringCommit = seed, int(random.IntN(4))
-		config.CommitWrites = 1 + int(random.IntN(3))
-		config.OSDs, config.PGs, config.Size = 4+int(random.IntN(6)), 32, 1+int(random.IntN(3))
-		config.MinSize = 1
-		c := build(t, config, 100)
-		start(t, c, []string{"rand", "write", "seq"}[random.IntN(3)], 12, 30)
-		for range 40 {
-			c.Advance(c.Now() + sim.Seconds(random.Uniform()))
-			disturb(c, random)
-		}
-		for i := range c.osds {
-			for _, kind := range []string{"heal", "restart"} {
-				if err := c.Break(Fault{Kind: kind, OSD: i}); err != nil {
-					t.Fatal(err)
-				}
-			}
-			c.SetLoad(i, false, 0)
-			c.Act([]Action{{Action: "SetReweight", OSD: i, Value: 1}})
-		}
-		c.Act([]Action{{Action: "SetBalancer", Mode: "none"}})
-		for pg := range int32(config.PGs) { // one made while an OSD was down pins too few
-			c.Act([]Action{{Action: "ClearUpmap", PG: c.pgID(pg)}})
-		}
-		finish(t, c, 10*time.Minute)
-		if !c.Settle(2 * time.Hour) {
-			t.Errorf("not at rest: %d moves, %+v", c.mover.live, c.Save())
-		}
-		atRest(t, c)
-	})
-}
-
-// disturb does something random to a cluster.
-func disturb(c *Cluster, random *sim.Stream) {
-	osd, other := int(random.IntN(int64(c.cfg.OSDs))), int(random.IntN(int64(c.cfg.OSDs)))
-	pg := c.pgID(int32(random.IntN(int64(c.cfg.PGs))))
-	action := Action{
-		OSD: osd, Source: osd, Target: other, PG: pg, Value: random.Uniform(), Oload: 105,
-		MaxChange: 0.2, MaxOSDs: 4, Mode: "upmap",
-	}
-	switch random.IntN(12) {
-	case 0, 1:
-		action.Action = "SetPrimaryAffinity"
-	case 2:
-		action.Action = "SwapPrimary"
-	case 3:
-		action.Action = "MoveReplica"
-	case 4:
-		action.Action = "ClearUpmap"
-	case 5:
-		action.Action = "ReweightByUtilization"
-	case 6:
-		action.Action = "SetBalancer"
-	case 7:
-		c.SetLoad(osd, random.Bernoulli(0.5), float64(random.IntN(2))*0.5)
-		return
-	default:
-		kinds := []string{"crash", "restart", "cut", "heal", "slow", "delay"}
-		_ = c.Break(Fault{Kind: kinds[random.IntN(6)], OSD: osd, Factor: 1 + random.Uniform(),
-			Seconds: random.Uniform() / 100})
-		return
-	}
-	c.Act([]Action{action})
 }
 
 func TestAClientsBytesInFlightAreLimited(t *testing.T) {

@@ -51,6 +51,8 @@ type Config struct {
 	ClientByte    float64 `json:"client_byte_s"`   // a client's time for each byte: it checks what it reads
 	ClientOp      float64 `json:"client_op_s"`     // an operation's time in client and network stack
 	ClientBytes   int64   `json:"client_bytes"`    // a client has so many in flight at most (objecter_inflight_op_bytes)
+	StoreBytes    int64   `json:"store_bytes"`     // of a disk that a store takes for itself
+	StatsEvery    float64 `json:"stats_s"`         // OSDs tell the manager their fill (mgr_stats_period)
 	CommitBytes   int64   `json:"commit_bytes"`    // written to the key-value store for a transaction
 	CommitWrites  int     `json:"commit_writes"`   // one after the other
 	Propose       float64 `json:"propose_s"`       // a monitor command until its epoch is out
@@ -105,6 +107,8 @@ func (c *Config) check() error {
 		{"client_byte_s", c.ClientByte, 0, 1},
 		{"client_op_s", c.ClientOp, 0, 60},
 		{"client_bytes", float64(c.ClientBytes), 1, 1 << 50},
+		{"store_bytes", float64(c.StoreBytes), 0, float64(c.DiskSize)},
+		{"stats_s", c.StatsEvery, 0, 3600},
 		{"commit_bytes", float64(c.CommitBytes), 512, 1 << 24},
 		{"commit_writes", float64(c.CommitWrites), 1, 100},
 		{"propose_s", c.Propose, 0, 600},

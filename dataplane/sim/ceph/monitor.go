@@ -56,27 +56,28 @@ type Effect struct {
 }
 
 // Act carries out actions of one kind at once, as one epoch, and advances the clock by what it
-// takes: a command its proposal, a step of upmaps until its PGs serve again.
+// takes: a command its proposal, a step of upmaps until its PGs serve again. The stall of a step of
+// affinities is told with the next step of affinities or upmaps, which waits for it.
 func (c *Cluster) Act(actions []Action) []Effect {
 	effects := make([]Effect, len(actions))
 	if len(actions) == 0 {
 		return effects
 	}
-	previous := c.previousStall()
+	affinities, swaps := kinds(actions)
+	previous := -1.0
+	if affinities || swaps {
+		previous = c.previousStall()
+	}
 	began := c.k.Now()
 	epoch := c.osdMap.epoch
-	swaps, sent := false, false
+	sent := false
 	for i, a := range actions {
 		effects[i] = c.apply(a)
 		sent = sent || effects[i].OK && !effects[i].already
-		switch a.Action {
-		case "SwapPrimary", "MoveReplica", "ClearUpmap":
-			swaps = true
-		}
 	}
 	if sent {
 		c.until(began+sim.Seconds(c.cfg.Propose), func() bool { return false })
-		if c.publish() > 0 {
+		if c.publish() > 0 && affinities {
 			c.monitor.told = false
 		}
 	}
@@ -107,6 +108,19 @@ func (c *Cluster) Act(actions []Action) []Effect {
 		effects[0].Detail[key] = value
 	}
 	return effects
+}
+
+// kinds says whether there are affinities, and upmaps, among actions.
+func kinds(actions []Action) (affinities, swaps bool) {
+	for _, a := range actions {
+		switch a.Action {
+		case "SetPrimaryAffinity":
+			affinities = true
+		case "SwapPrimary", "MoveReplica", "ClearUpmap":
+			swaps = true
+		}
+	}
+	return affinities, swaps
 }
 
 // until runs until time t or until done holds, event by event, also past the end of a benchmark.

@@ -27,6 +27,8 @@ type osd struct {
 	logAt              int64
 
 	stored    int64 // bytes of objects
+	told      int64 // of them the manager knew when they changed
+	toldIn    int64 // in which interval of the statistics that was
 	filled    int64 // of them before any benchmark
 	writeAt   int64
 	primaries int
@@ -52,12 +54,34 @@ type heldMessage struct {
 	from  float64
 }
 
-// shard is a queue of operations with its threads; a PG always has the same one.
+// shard is a queue of operations with its threads; a PG always has the same one. While others wait,
+// recovery gets a thread as Ceph's weighted priority queue draws it.
 type shard struct {
+	clients, recovery fifo
+	busy              int
+}
+
+// fifo is operations in the order of their arrival.
+type fifo struct {
 	queue []ref
 	head  int
-	busy  int
 }
+
+func (f *fifo) push(r ref) { f.queue = append(f.queue, r) }
+
+func (f *fifo) len() int { return len(f.queue) - f.head }
+
+func (f *fifo) pop() ref {
+	r := f.queue[f.head]
+	f.head++
+	if f.head == len(f.queue) {
+		f.queue, f.head = f.queue[:0], 0
+	}
+	return r
+}
+
+// recoveryShare is osd_recovery_priority over its sum with osd_client_op_priority.
+const recoveryShare = 5. / (5 + 63)
 
 // pgLock serializes the operations of a PG at an OSD; who waits for it keeps its thread.
 type pgLock struct {
@@ -89,18 +113,18 @@ func (c *Cluster) arrive(r ref) {
 		return
 	}
 	p.came = c.k.Now()
-	if p.kind == opPush {
-		c.submit(r) // recovery has threads of its own
-		return
-	}
 	state := &c.pgs[p.pg]
-	if p.kind == opReplica {
+	switch p.kind {
+	case opPush:
+	case opReplica:
 		if p.interval != state.interval {
 			c.freeOp(r)
 			return
 		}
-	} else if !c.admit(r, p, state) {
-		return
+	default:
+		if !c.admit(r, p, state) {
+			return
+		}
 	}
 	c.enqueue(o, r, p.pg)
 }
@@ -122,18 +146,22 @@ func (c *Cluster) admit(r ref, p *op, state *pgState) bool {
 
 func (c *Cluster) enqueue(o *osd, r ref, pg int32) {
 	s := &o.shards[int(pg)%len(o.shards)]
-	s.queue = append(s.queue, r)
+	if c.at(r).recovers() {
+		s.recovery.push(r)
+	} else {
+		s.clients.push(r)
+	}
 	c.dispatch(o, s)
 }
 
 // dispatch gives waiting operations to free threads.
 func (c *Cluster) dispatch(o *osd, s *shard) {
-	for s.busy < c.cfg.Threads && s.head < len(s.queue) {
-		r := s.queue[s.head]
-		s.head++
-		if s.head == len(s.queue) {
-			s.queue, s.head = s.queue[:0], 0
+	for s.busy < c.cfg.Threads && s.clients.len()+s.recovery.len() > 0 {
+		from := &s.clients
+		if s.recovery.len() > 0 && (from.len() == 0 || c.queueRandom.Bernoulli(recoveryShare)) {
+			from = &s.recovery
 		}
+		r := from.pop()
 		if p := c.at(r); p != nil && c.fresh(r, p) {
 			s.busy++
 			c.lock(o, r, p)
@@ -145,7 +173,7 @@ func (c *Cluster) dispatch(o *osd, s *shard) {
 func (c *Cluster) fresh(r ref, p *op) bool {
 	state := &c.pgs[p.pg]
 	switch {
-	case p.interval == state.interval:
+	case p.interval == state.interval || p.recovers():
 		return true
 	case p.kind == opReplica:
 		c.freeOp(r)
@@ -272,7 +300,7 @@ func (h *onPart) Handle(_ *sim.Kernel, arg uint64) {
 		c.release(p)
 		o.out.Send(c.k, p.bytes, (*onReply)(c), arg)
 	case opPull:
-		o.out.Send(c.k, p.bytes, (*onForward)(c), arg)
+		c.pulled(r, p)
 	default:
 		c.commit(o, r)
 	}

@@ -13,11 +13,15 @@ import (
 // their disks, some more often than others; its old primary first ends what holds the PG's lock.
 // Until all have, its operations wait. Behind a hotspot each commit waits for the disk, which is why the stall
 // of a change is some tenths of a second on idle disks and seconds on busy ones.
+//
+// When a member of the new set has no data, the set has to peer to find out, and then asks the
+// monitors for one that has (Ceph's pg_temp): a second epoch, and a second peering.
 type pgState struct {
 	interval uint32 // counts the acting sets
 	active   bool
 	peers    int32 // members that have not done their part of the peering
 	watched  bool  // the stall of the present step counts it
+	temp     bool  // once peered, it asks for another acting set
 	waiting  []ref
 	hold     []int32 // who has all of its data; nil: the acting set
 	bytes    int64
@@ -88,6 +92,7 @@ func (c *Cluster) remap(pg int32) {
 			}
 		}
 	}
+	state.temp = !complete && state.hold == nil
 	before := c.members(pg)
 	old := none
 	if len(before) > 0 {
@@ -97,7 +102,7 @@ func (c *Cluster) remap(pg int32) {
 	if complete && len(up) == c.cfg.Size {
 		for _, osd := range hold {
 			if !contains(up, osd) {
-				c.osds[osd].stored -= state.bytes // a stray is deleted
+				c.keep(c.osds[osd], -state.bytes) // a stray is deleted
 			}
 		}
 		state.hold = nil
@@ -119,6 +124,13 @@ func (c *Cluster) peer(pg, old int32) {
 	}
 	if old != none && !contains(taking, old) && !c.osds[old].down {
 		taking = append(taking, old)
+	}
+	if state.temp {
+		for _, osd := range c.osdMap.of(pg) {
+			if !contains(taking, osd) {
+				taking = append(taking, osd)
+			}
+		}
 	}
 	for _, osd := range taking {
 		o := c.osds[osd]
@@ -177,8 +189,24 @@ func (c *Cluster) peerDone(r ref, p *op) {
 		return
 	}
 	state.peers--
-	if state.peers == 0 && len(c.members(pg)) >= c.cfg.MinSize {
+	switch {
+	case state.peers > 0 || len(c.members(pg)) < c.cfg.MinSize:
+	case state.temp:
+		state.temp = false
+		arg := uint64(state.interval)<<32 | uint64(pg)
+		c.k.After(sim.Seconds(c.cfg.Propose), (*onTemp)(c), arg)
+	default:
 		c.activate(pg)
+	}
+}
+
+// onTemp: the acting set that a PG has asked for is in the map.
+type onTemp Cluster
+
+func (h *onTemp) Handle(_ *sim.Kernel, arg uint64) {
+	c, pg := (*Cluster)(h), int32(uint32(arg))
+	if c.pgs[pg].interval == uint32(arg>>32) {
+		c.peer(pg, none)
 	}
 }
 

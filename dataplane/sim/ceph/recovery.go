@@ -2,13 +2,16 @@ package ceph
 
 import (
 	"slices"
+	"time"
 
 	"hotbed/dataplane/sim"
 )
 
 // mover copies PGs to OSDs that should have them and do not: recovery and backfill. A move needs a
-// reservation at the primary and at the target (osd_max_backfills); then it copies an object every
-// RecoverySleep as long as no more than RecoverActive are under way.
+// reservation at the primary and at the target (osd_max_backfills); then it copies object by object:
+// when one has been read at the primary, the next follows after RecoverySleep, as long as no more
+// than RecoverActive are under way. Since Luminous reads and writes of recovery run in the threads
+// of an OSD's shards, with the lock of their PG and with little priority over client operations.
 type mover struct {
 	moves  []move // by number; finished ones stay
 	queued []int32
@@ -102,21 +105,34 @@ func (h *onMoveNext) Handle(k *sim.Kernel, arg uint64) {
 		}
 		return
 	}
-	if v.flight < c.cfg.RecoverActive {
-		v.left--
-		v.flight++
-		from := c.osds[v.from]
-		r, p := c.newOp(opPull, v.pg, v.from)
-		p.slot, p.bytes = i, v.each
-		p.offset = c.place(from, c.partRandom.IntN(max(1, c.objects.count)), v.each)
-		c.submit(r)
+	if v.left == 0 {
+		return // what is under way ends it
 	}
-	if v.left > 0 {
-		k.After(sim.Seconds(max(c.cfg.RecoverySleep, 1e-3)), h, arg)
+	if v.flight >= c.cfg.RecoverActive {
+		k.After(c.recoverySleep(), h, arg)
+		return
 	}
+	v.left--
+	v.flight++
+	from := c.osds[v.from]
+	r, p := c.newOp(opPull, v.pg, v.from)
+	p.slot, p.bytes = i, v.each
+	p.offset = c.place(from, c.partRandom.IntN(max(1, c.objects.count)), v.each)
+	c.enqueue(from, r, v.pg)
 }
 
-// pushed: an object has been read at the primary and has left its node.
+func (c *Cluster) recoverySleep() time.Duration {
+	return sim.Seconds(max(c.cfg.RecoverySleep, 1e-3))
+}
+
+// pulled: an object has been read at the primary.
+func (c *Cluster) pulled(r ref, p *op) {
+	c.release(p)
+	c.k.After(c.recoverySleep(), (*onMoveNext)(c), uint64(p.slot))
+	c.osds[p.osd].out.Send(c.k, p.bytes, (*onForward)(c), uint64(r))
+}
+
+// pushed: an object has left its primary's node.
 func (c *Cluster) pushed(r ref) {
 	p := *c.at(r)
 	c.freeOp(r)
@@ -152,7 +168,7 @@ func (c *Cluster) moved(i int32) {
 		return
 	}
 	state.hold = append(slices.Clone(c.holders(v.pg)), v.to)
-	c.osds[v.to].stored += state.bytes
+	c.keep(c.osds[v.to], state.bytes)
 	up := c.osdMap.of(v.pg)
 	if slices.ContainsFunc(up, func(osd int32) bool { return !contains(state.hold, osd) }) {
 		return // others of the PG are still on their way

@@ -1,0 +1,122 @@
+package ceph
+
+import (
+	"testing"
+	"time"
+
+	"hotbed/dataplane/sim"
+)
+
+func TestACrashIsSurvivedAndMended(t *testing.T) {
+	for _, op := range []string{"rand", "write"} {
+		c := build(t, testConfig(), 400)
+		start(t, c, op, 16, 30)
+		c.Advance(5 * time.Second)
+		if err := c.Break(Fault{Kind: "crash", OSD: 2}); err != nil {
+			t.Fatal(err)
+		}
+		c.Advance(10 * time.Second)
+		if c.osdMap.up[2] || c.osds[2].primaries != 0 {
+			t.Errorf("osd.2 is up %v and leads %d PGs", c.osdMap.up[2], c.osds[2].primaries)
+		}
+		if err := c.Break(Fault{Kind: "restart", OSD: 2}); err != nil {
+			t.Fatal(err)
+		}
+		r := finish(t, c, 200*time.Second)
+		if r.Finished < 100 {
+			t.Errorf("%s: %d operations", op, r.Finished)
+		}
+		if !c.Settle(time.Hour) || c.osds[2].primaries == 0 {
+			t.Errorf("%s: not mended", op)
+		}
+		atRest(t, c)
+	}
+}
+
+func TestAnOSDThatStaysDownIsMarkedOutAndItsDataCopied(t *testing.T) {
+	config := testConfig()
+	config.OutAfter = 5
+	c := build(t, config, 200)
+	if err := c.Break(Fault{Kind: "crash", OSD: 2}); err != nil {
+		t.Fatal(err)
+	}
+	c.Advance(10 * time.Minute)
+	for pg := range int32(128) {
+		if m := c.members(pg); len(m) != 2 || contains(m, 2) {
+			t.Fatalf("PG %x is on %v", pg, m)
+		}
+	}
+	atRest(t, c)
+}
+
+// Whatever happens to the map and the nodes meanwhile, no operation is lost and all comes to rest.
+func FuzzNothingIsLost(f *testing.F) {
+	for _, seed := range []uint64{0, 1, 2, 3, 4, 5, 61} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		random := sim.NewStream(seed, "fuzz")
+		config := testConfig()
+		config.Seed, config.PeeringCommit = seed, int(random.IntN(4))
+		config.CommitWrites = 1 + int(random.IntN(3))
+		config.OSDs, config.PGs, config.Size = 4+int(random.IntN(6)), 32, 1+int(random.IntN(3))
+		config.MinSize = 1
+		c := build(t, config, 100)
+		start(t, c, []string{"rand", "write", "seq"}[random.IntN(3)], 12, 30)
+		for range 40 {
+			c.Advance(c.Now() + sim.Seconds(random.Uniform()))
+			disturb(c, random)
+		}
+		for i := range c.osds {
+			for _, kind := range []string{"heal", "restart"} {
+				if err := c.Break(Fault{Kind: kind, OSD: i}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c.SetLoad(i, false, 0)
+			c.Act([]Action{{Action: "SetReweight", OSD: i, Value: 1}})
+		}
+		c.Act([]Action{{Action: "SetBalancer", Mode: "none"}})
+		for pg := range int32(config.PGs) { // one made while an OSD was down pins too few
+			c.Act([]Action{{Action: "ClearUpmap", PG: c.pgID(pg)}})
+		}
+		finish(t, c, 10*time.Minute)
+		if !c.Settle(2 * time.Hour) {
+			t.Errorf("not at rest: %d moves, %+v", c.mover.live, c.Save())
+		}
+		atRest(t, c)
+	})
+}
+
+// disturb does something random to a cluster.
+func disturb(c *Cluster, random *sim.Stream) {
+	osd, other := int(random.IntN(int64(c.cfg.OSDs))), int(random.IntN(int64(c.cfg.OSDs)))
+	pg := c.pgID(int32(random.IntN(int64(c.cfg.PGs))))
+	action := Action{
+		OSD: osd, Source: osd, Target: other, PG: pg, Value: random.Uniform(), Oload: 105,
+		MaxChange: 0.2, MaxOSDs: 4, Mode: "upmap",
+	}
+	switch random.IntN(12) {
+	case 0, 1:
+		action.Action = "SetPrimaryAffinity"
+	case 2:
+		action.Action = "SwapPrimary"
+	case 3:
+		action.Action = "MoveReplica"
+	case 4:
+		action.Action = "ClearUpmap"
+	case 5:
+		action.Action = "ReweightByUtilization"
+	case 6:
+		action.Action = "SetBalancer"
+	case 7:
+		c.SetLoad(osd, random.Bernoulli(0.5), float64(random.IntN(2))*0.5)
+		return
+	default:
+		kinds := []string{"crash", "restart", "cut", "heal", "slow", "delay"}
+		_ = c.Break(Fault{Kind: kinds[random.IntN(6)], OSD: osd, Factor: 1 + random.Uniform(),
+			Seconds: random.Uniform() / 100})
+		return
+	}
+	c.Act([]Action{action})
+}

@@ -1,0 +1,102 @@
+"""fio on the nodes of a modelled store, by the plan of a disturbance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+from schemas.errors import UserError
+from testbed.simulated.process import SimulatorProcess
+
+Stretches = Iterable[tuple[float, Mapping[str, float | None]]]
+"""(t_s, loads): from `t_s` on, loads by node: a share of what its disk serves, None for the hotspot
+that takes all it gets; as the stretches of a `workloads.disturbance.DisturbancePlan`."""
+
+
+class NodeNumbers:
+    """Names of OSD nodes as the simulator's numbers; `testbed` for messages."""
+
+    def __init__(self, testbed: str, nodes: tuple[str, ...]) -> None:
+        self._testbed = testbed
+        self._nodes = nodes
+        self._numbers = {name: number for number, name in enumerate(nodes)}
+
+    def __getitem__(self, node: str) -> int:
+        """Raises UserError for a node that there is not."""
+        if node not in self._numbers:
+            raise UserError(
+                f"testbed {self._testbed} has no OSD node {node!r}: its nodes are "
+                f"{self._nodes[0]} to {self._nodes[-1]}."
+            )
+        return self._numbers[node]
+
+    def names(self) -> tuple[str, ...]:
+        """Every node."""
+        return self._nodes
+
+
+class Loads:
+    """The loads of one store: what runs now, and what a plan has for later."""
+
+    def __init__(self, process: SimulatorProcess, numbers: NodeNumbers) -> None:
+        self._process = process
+        self._numbers = numbers
+        self._plan: list[tuple[float, dict[str, float | None]]] = []
+        self._loads: dict[str, float | None] = {}
+
+    def start(self, stretches: Stretches, begins_s: float | None) -> None:
+        """Begin the plan's first stretch now, in place of what runs, and the others counted from
+        `begins_s`, a benchmark's start, if that is known.
+
+        Raises:
+            UserError: a node, a share or a time that there is not.
+        """
+        plan = sorted(((t_s, dict(loads)) for t_s, loads in stretches), key=lambda item: item[0])
+        for t_s, loads in plan:
+            self._check(t_s, loads)
+        self.stop()
+        self._plan = plan
+        if plan:
+            self._change(plan[0][1], None)
+            if begins_s is not None:
+                self.begin(begins_s)
+
+    def stop(self) -> None:
+        """Stop every load and forget the plan."""
+        self._process.ask("forget-loads")
+        self._plan = []
+        # What a plan had for later may have begun since: every node is told to stop.
+        self._loads = dict.fromkeys(self._numbers.names()) if self._loads else {}
+        self._change({}, None)
+
+    def begin(self, begins_s: float) -> None:
+        """What the plan has after 0 counts from `begins_s` on."""
+        for t_s, loads in self._plan:
+            if t_s > 0:
+                self._change(loads, begins_s + t_s)
+
+    def _check(self, t_s: float, loads: Mapping[str, float | None]) -> None:
+        if not (math.isfinite(t_s) and t_s >= 0):
+            raise UserError(f"a stretch of a disturbance begins at {t_s} s: give 0 or more.")
+        for node, share in loads.items():
+            _ = self._numbers[node]
+            if share is not None and not 0 < share <= 1:
+                raise UserError(
+                    f"the load of node {node} is {share}: give a share of its disk above 0 to 1, "
+                    "or None for a hotspot."
+                )
+
+    def _change(self, loads: Mapping[str, float | None], at_s: float | None) -> None:
+        """Go from the loads before to `loads`; a node whose load goes on is left alone."""
+        when = {} if at_s is None else {"at_s": at_s}
+        same = {n for n in loads if n in self._loads and self._loads[n] == loads[n]}
+        gone = [self._numbers[n] for n in self._loads if n not in loads]
+        if gone:
+            self._process.ask("load", nodes=gone, on=False, **when)
+        by_share: dict[float, list[int]] = {}
+        for node, share in loads.items():
+            if node not in same:
+                by_share.setdefault(share or 0.0, []).append(self._numbers[node])
+        for share, nodes in by_share.items():
+            self._process.ask("load", nodes=nodes, on=True, share=share, **when)
+        self._loads = dict(loads)

@@ -1,0 +1,59 @@
+"""Which sources the simulator was built from, and which there are now.
+
+A run's identity holds the sources of the model (campaigns/sim_ground.py); a program that was built
+from others would be recorded as what it is not. `make setup` builds the digest of
+``tools/simulator-sources`` into it, which is computed here the same way.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from pathlib import Path
+
+from schemas.errors import StoreError
+
+DATAPLANE = Path(__file__).resolve().parents[2] / "dataplane"
+_PARTS = ("go.mod", "service", "sim", "internal/simbridge", "cmd/hotbedsim")
+
+
+def digest(dataplane: Path = DATAPLANE) -> str:
+    """SHA-256 (hex) over the lines that sha256sum prints for every source of the simulator, in the
+    order of their paths in `dataplane`; tests left out."""
+    names = sorted(
+        (path.relative_to(dataplane).as_posix() for path in _sources(dataplane)), key=str.encode
+    )
+    lines = (
+        f"{hashlib.sha256((dataplane / name).read_bytes()).hexdigest()}  {name}\n" for name in names
+    )
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def check(built_from: str, program: Path) -> None:
+    """See that the simulator was built from the sources that there are.
+
+    Args:
+        built_from: what it says of itself; empty if it was built without its digest.
+        program: which one.
+
+    Raises:
+        StoreError: it was not.
+    """
+    if built_from != _digest():
+        raise StoreError(
+            f"the simulator {program} was built from other sources than {DATAPLANE} holds: run "
+            "`make setup`."
+        )
+
+
+@cache
+def _digest() -> str:
+    return digest()
+
+
+def _sources(dataplane: Path) -> list[Path]:
+    found: list[Path] = []
+    for part in _PARTS:
+        path = dataplane / part
+        found += [path] if path.is_file() else path.rglob("*.go")
+    return [path for path in found if not path.name.endswith("_test.go")]

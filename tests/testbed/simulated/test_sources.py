@@ -1,0 +1,51 @@
+"""A simulator that was built from other sources than there are is refused: a run's identity holds
+the sources."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from schemas.errors import StoreError
+from testbed.simulated import SimulatedCeph, sources
+from testbed.simulated.process import PROGRAM
+from testbed.spec import TestbedSpec
+
+TOOL = sources.DATAPLANE.parent / "tools" / "simulator-sources"
+
+
+def small_tree(folder: Path) -> Path:
+    for name in ("go.mod", "sim/a.go", "sim/ceph/b.go", "sim/a_test.go", "bin/x", "cmd/other/m.go"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"// {name}\n")
+    return folder
+
+
+def test_the_digest_is_the_tools() -> None:
+    said = subprocess.run([TOOL], capture_output=True, text=True, check=True).stdout.strip()
+    assert sources.digest() == said and len(said) == 64
+
+
+def test_every_source_counts_and_nothing_else(tmp_path: Path) -> None:
+    tree = small_tree(tmp_path)
+    before = sources.digest(tree)
+    for name in ("sim/a_test.go", "bin/x", "cmd/other/m.go"):
+        (tree / name).write_text("changed")
+    assert sources.digest(tree) == before
+    (tree / "sim/ceph/b.go").write_text("changed")
+    changed = sources.digest(tree)
+    assert changed != before
+    (tree / "sim/ceph/b.go").rename(tree / "sim/ceph/c.go")
+    assert sources.digest(tree) not in (before, changed)
+
+
+def test_another_build_is_refused(spec: TestbedSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "_digest", lambda: "0" * 64)
+    with pytest.raises(StoreError, match=r"other sources than .* holds: run `make setup`"):
+        SimulatedCeph(spec)
+    with pytest.raises(StoreError, match="other sources"):
+        sources.check("", PROGRAM)  # built without saying
+    sources.check("0" * 64, PROGRAM)
+    SimulatedCeph(spec, program=PROGRAM).close()  # one's own is not asked
