@@ -62,7 +62,7 @@ class Problem:
 
     def allowed(self, objects: NDArray[np.integer], nodes: NDArray[np.integer]) -> Bools:
         """Whether each object fits on the node beside it, were all other objects elsewhere."""
-        ok = self.weight[objects] <= self.room[nodes]
+        ok: Bools = self.weight[objects] <= self.room[nodes]
         ok &= self.source[objects] != nodes
         domain = self.domain[nodes]
         for column in range(self.taken.shape[1]):
@@ -78,8 +78,7 @@ class Problem:
     def crowded(self, move_to: Int32) -> Bools:
         """[N], nodes that `move_to` puts more on than they have room for."""
         used = self.load_of(move_to)
-        over: Bools = (used > 0) & (used > self.room)
-        return over
+        return (used > 0) & (used > self.room)
 
     def with_room(self, room: Float64) -> Problem:
         """The same objects with other room on the nodes."""

@@ -1,0 +1,181 @@
+"""Choosing together which objects leave and where they go: the paper's last future work.
+
+"When using the greedy highest-load-first strategy, we may pick a very hot object that can only be
+migrated to a cold node far away, whereas we could pick several relatively less hot objects
+incurring lower migration cost." The plan of ALP for the greedy selection is where this begins; the
+joint relaxation's prices then name the moves worth a thought, and integer programmes over groups of
+hot nodes that compete for the same room choose among them. The plan never gets dearer.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from controllers.ursa.distance import between
+from controllers.ursa.instance import Float64, Instance, Int32
+from controllers.ursa.methods import Request
+from controllers.ursa.place import alp
+from controllers.ursa.place.joint_bound import Joint, Market, joined, joint_bound
+from controllers.ursa.place.moves_model import Chosen, Ground, Pairs, choose
+from controllers.ursa.place.problem import Bools, Ints
+from controllers.ursa.place.relaxation import components, ranks
+from controllers.ursa.results import UNPLACED, Moves, Timer
+from controllers.ursa.select import highest_load_first
+from controllers.ursa.state import State
+
+PASSES = 3
+PIECE_SOURCES = 12
+PIECE_COLUMNS = 2500
+PIECE_NODES = 500
+GOOD_ENOUGH = 1e-5
+
+
+def moves(instance: Instance, state: State, request: Request) -> Moves:
+    """The moves; a mover, see `controllers.ursa.methods`.
+
+    `lower_bound` is over every choice of objects that leave hot nodes. `notes` tell the cost of
+    highest-load-first and what was saved against it.
+    """
+    begin = greedy_moves(instance, state, request)
+    if begin is None:
+        return _partial(instance, state, request)
+    market = Market(instance, state, evict=False, reach=_reach(request))
+    joint = joint_bound(market, begin, request.timer)
+    best = improve(instance, state, joint, begin, request.timer)
+    before, after = float(begin.cost.sum()), float(best.cost.sum())
+    return as_moves(
+        instance,
+        best,
+        joint.bound,
+        {
+            "highest_load_first_cost": before,
+            "saved": 1 - after / before if before > 0 else 0.0,
+            "bound_converged": joint.converged,
+            "lp_rounds": joint.rounds,
+        },
+    )
+
+
+def greedy_moves(instance: Instance, state: State, request: Request) -> Pairs | None:
+    """ALP's moves for highest-load-first; None when these leave a node hot."""
+    selection = highest_load_first(instance, state)
+    placed = alp.place(instance, state, selection, request).move_to
+    if (placed == UNPLACED).any():
+        return None
+    number = selection.partition.astype(np.int64) * instance.replicas + selection.replica
+    cost = between(instance.distance, selection.node, placed)
+    pairs = Pairs(number, selection.node, placed, selection.load, cost)
+    return None if _hot_after(instance, state, pairs).any() else pairs
+
+
+def improve(instance: Instance, state: State, joint: Joint, begin: Pairs, timer: Timer) -> Pairs:
+    """Choose anew for groups of hot nodes, all else as it is, until nothing gets cheaper."""
+    best = begin
+    n = instance.nodes
+    label, _ = components(joint.pairs.source, joint.pairs.target, n, n)
+    for turn in range(PASSES):
+        before = float(best.cost.sum())
+        for group in _groups(instance, joint, label, turn):
+            if timer.left() <= 0:
+                return best
+            best = _choose_anew(instance, state, joint, best, group, timer)
+        if float(best.cost.sum()) >= before * (1 - 1e-9):
+            break
+    return best
+
+
+def as_moves(
+    instance: Instance, pairs: Pairs, bound: float | None, notes: dict[str, object]
+) -> Moves:
+    """The result of a mover."""
+    partition, replica = np.divmod(pairs.object, instance.replicas)
+    return Moves(partition.astype(np.int32), replica.astype(np.int8), pairs.target, bound, notes)
+
+
+def _choose_anew(
+    instance: Instance, state: State, joint: Joint, best: Pairs, group: Ints, timer: Timer
+) -> Pairs:
+    ours = np.isin(best.source, group)
+    fixed = best.where(~ours)
+    place, load = _apply(instance, state, fixed)
+    pairs = _candidates(joint, best.where(ours), group, instance.nodes)
+    now = np.isin(_key(pairs, instance.nodes), _key(best.where(ours), instance.nodes))
+    ground = Ground(instance, place, load)
+    chosen: Chosen = choose(
+        ground,
+        pairs,
+        timer,
+        first=np.flatnonzero(now),
+        nodes=PIECE_NODES,
+        gap=GOOD_ENOUGH,
+    )
+    if chosen.taken is None:
+        return best
+    found = pairs.where(chosen.taken)
+    if found.cost.sum() >= best.cost[ours].sum() * (1 - 1e-12):
+        return best
+    after = joined([fixed, found])
+    return best if _hot_after(instance, state, after).any() else after
+
+
+def _candidates(joint: Joint, own: Pairs, group: Ints, nodes: int) -> Pairs:
+    """The moves from `group` of least reduced cost, and those that are made now."""
+    mine = np.flatnonzero(np.isin(joint.pairs.source, group))
+    mine = mine[np.argsort(joint.reduced[mine], kind="stable")][:PIECE_COLUMNS]
+    more = joint.pairs.where(np.sort(mine))
+    more = more.where(~np.isin(_key(more, nodes), _key(own, nodes)))
+    return joined([own, more])
+
+
+def _groups(instance: Instance, joint: Joint, label: Int32, turn: int) -> list[Ints]:
+    """Hot nodes in groups that share targets, differently cut at every turn."""
+    sources = np.unique(joint.pairs.source)
+    if not len(sources):
+        return []
+    near = _nearest_target(joint, sources)
+    order = np.lexsort((near if turn % 2 else sources, label[sources]))
+    sources = sources[order]
+    position = ranks(label[sources]) + (turn * PIECE_SOURCES) // 2
+    cut = np.r_[
+        True,
+        (label[sources][1:] != label[sources][:-1])
+        | (position[1:] // PIECE_SOURCES != position[:-1] // PIECE_SOURCES),
+    ]
+    return np.split(sources.astype(np.int64), np.flatnonzero(cut)[1:])
+
+
+def _nearest_target(joint: Joint, sources: Int32) -> Int32:
+    """[sources], the node that each would use first: neighbours have it in common."""
+    order = np.lexsort((joint.pairs.cost, joint.pairs.source))
+    first = order[ranks(joint.pairs.source[order]) == 0]
+    return np.asarray(joint.pairs.target[first])
+
+
+def _apply(instance: Instance, state: State, pairs: Pairs) -> tuple[Int32, Float64]:
+    place = instance.replica_node.copy()
+    place.ravel()[pairs.object] = pairs.target
+    load = state.load.copy()
+    np.subtract.at(load, pairs.source, pairs.load)
+    np.add.at(load, pairs.target, pairs.load)
+    return place, load
+
+
+def _hot_after(instance: Instance, state: State, pairs: Pairs) -> Bools:
+    _, load = _apply(instance, state, pairs)
+    return np.asarray(load > instance.capacity)
+
+
+def _partial(instance: Instance, state: State, request: Request) -> Moves:
+    """Highest-load-first as far as it can be placed."""
+    selection = highest_load_first(instance, state)
+    placed = alp.place(instance, state, selection, request).move_to
+    ok = placed != UNPLACED
+    return Moves(selection.partition[ok], selection.replica[ok], placed[ok])
+
+
+def _key(pairs: Pairs, nodes: int) -> Ints:
+    return pairs.object * nodes + pairs.target
+
+
+def _reach(request: Request) -> float:
+    return np.inf if request.max_move_cost is None else request.max_move_cost

@@ -1,0 +1,204 @@
+"""SA, simulated annealing: the other baseline of section 5.1.
+
+"SA randomly moves the objects into other nodes to minimize the load variance", with "eight
+parameters to tune", at most 10K migrations and 30 minutes. The paper names two of the eight; the
+`Annealing` below is ours, tuned on instances of the kinds S1 to S3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controllers.ursa.distance import between
+from controllers.ursa.instance import Float64, Instance, Int32
+from controllers.ursa.jit import njit
+from controllers.ursa.methods import Request
+from controllers.ursa.results import Moves
+from controllers.ursa.state import State
+
+BLOCK = 1 << 14
+
+
+@dataclass(frozen=True)
+class Annealing:
+    """The eight parameters.
+
+    Attributes:
+        hot_share: part of the proposals that take an object from a hot node; the others take any.
+        start_accept: chance of accepting the average worsening at the start; sets the temperature.
+        cooling: factor on the temperature after each step.
+        step_proposals: proposals at one temperature, but at most 20 an object.
+        end_temperature: stop below this part of the first temperature.
+        patience: stop after this many proposals without one accepted.
+        max_migrations: stop when so many moves have been accepted (the paper: 10K).
+        max_seconds: stop then (the paper: 30 minutes), or at the time limit if that is sooner.
+    """
+
+    hot_share: float = 0.5
+    start_accept: float = 0.05
+    cooling: float = 0.95
+    step_proposals: int = 1 << 14
+    end_temperature: float = 1e-4
+    patience: int = 20 << 14
+    max_migrations: int = 10_000
+    max_seconds: float = 1800.0
+
+
+def moves(instance: Instance, state: State, request: Request) -> Moves:
+    """Moves of the annealing with its usual parameters; a mover, see `controllers.ursa.methods`."""
+    return anneal(instance, state, request, Annealing())
+
+
+def anneal(instance: Instance, state: State, request: Request, chosen: Annealing) -> Moves:
+    """Move objects at random to lower the variance of the nodes' loads.
+
+    No proposal is taken that breaks C2, makes a node hot or costs more than allowed. An object may
+    move several times: its migration is from where it was at first to where it ends.
+    """
+    walk = _Walk(instance, state, request)
+    temperature = walk.first_temperature(chosen.start_accept)
+    lowest = temperature * chosen.end_temperature
+    proposals = min(chosen.step_proposals, 20 * instance.replica_node.size)
+    quiet = 0
+    while temperature > lowest and quiet < chosen.patience:
+        if walk.accepted >= chosen.max_migrations or request.timer.left() <= 0:
+            break
+        before = walk.accepted
+        with request.timer.phase("place.anneal"):
+            for block in _blocks(proposals):
+                walk.step(block, chosen.hot_share, temperature, chosen.max_migrations)
+        if request.timer.seconds["place.anneal"] > chosen.max_seconds:
+            break
+        quiet = 0 if walk.accepted > before else quiet + proposals
+        temperature *= chosen.cooling
+    return walk.result()
+
+
+def _blocks(proposals: int) -> list[int]:
+    return [min(BLOCK, proposals - done) for done in range(0, proposals, BLOCK)]
+
+
+class _Walk:
+    """Where the objects are, and the proposals drawn for them."""
+
+    def __init__(self, instance: Instance, state: State, request: Request) -> None:
+        self._instance = instance
+        self._state = state
+        self._rng = np.random.Generator(np.random.PCG64(request.seed))
+        self._reach = np.inf if request.max_move_cost is None else request.max_move_cost
+        self._place = instance.replica_node.copy()
+        self._load = state.load.copy()
+        hot = state.hot(instance)
+        self._on_hot = np.flatnonzero(hot[instance.replica_node.ravel()])
+        self.accepted = 0
+
+    def first_temperature(self, accept: float) -> float:
+        """The temperature at which the average worsening is accepted with that chance."""
+        objects, targets, _ = self._draw(BLOCK, 0.0)
+        if not len(objects):
+            return 0.0
+        worse = self._change(objects, targets)
+        worse = worse[worse > 0]
+        return float(worse.mean() / -np.log(accept)) if len(worse) else 1.0
+
+    def step(self, proposals: int, hot_share: float, temperature: float, most: int) -> None:
+        """Draw proposals and take those that are allowed and accepted."""
+        objects, targets, chance = self._draw(proposals, hot_share)
+        near = np.ones(len(objects), dtype=np.bool_)
+        if self._reach != np.inf:
+            source = self._instance.replica_node.ravel()[objects]
+            near = between(self._instance.distance, source, targets) <= self._reach
+        self.accepted = _walk(
+            objects[near],
+            targets[near],
+            -np.log(chance[near]) * temperature,
+            self._place,
+            self._state.primary,
+            self._instance.primary_load,
+            self._instance.secondary_load,
+            self._instance.capacity,
+            self._instance.fault_domain,
+            self._load,
+            self.accepted,
+            most,
+        )
+
+    def result(self) -> Moves:
+        """What has moved, compared with the beginning."""
+        partition, replica = np.nonzero(self._place != self._instance.replica_node)
+        return Moves(
+            partition.astype(np.int32),
+            replica.astype(np.int8),
+            self._place[partition, replica],
+            notes={"accepted": self.accepted},
+        )
+
+    def _draw(
+        self, count: int, hot_share: float
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], Float64]:
+        everything = self._instance.replica_node.size
+        if not everything:
+            count = 0
+        objects = self._rng.integers(max(everything, 1), size=count)
+        if len(self._on_hot):
+            from_hot = self._rng.random(count) < hot_share
+            at = self._rng.integers(len(self._on_hot), size=count)
+            objects = np.where(from_hot, self._on_hot[at], objects)
+        targets = self._rng.integers(self._instance.nodes, size=count)
+        return objects, targets, 1.0 - self._rng.random(count)
+
+    def _change(self, objects: NDArray[np.int64], targets: NDArray[np.int64]) -> Float64:
+        """What each proposal on its own adds to the sum of squared loads."""
+        partition, replica = np.divmod(objects, self._instance.replicas)
+        primary = self._state.primary[partition] == replica
+        load = np.where(
+            primary,
+            self._instance.primary_load[partition],
+            self._instance.secondary_load[partition],
+        ).astype(np.float64)
+        source = self._place[partition, replica]
+        return 2 * load * (self._load[targets] - self._load[source] + load)
+
+
+@njit
+def _walk(
+    objects: NDArray[np.int64],
+    targets: NDArray[np.int64],
+    tolerated: Float64,
+    place: Int32,
+    primary: NDArray[np.int8],
+    primary_load: NDArray[np.float32],
+    secondary_load: NDArray[np.float32],
+    capacity: NDArray[np.float32],
+    domain: Int32,
+    load: Float64,
+    accepted: int,
+    most: int,
+) -> int:
+    replicas = place.shape[1]
+    for at in range(len(objects)):
+        if accepted >= most:
+            break
+        partition, replica = objects[at] // replicas, objects[at] % replicas
+        source, target = place[partition, replica], targets[at]
+        weight = float(
+            primary_load[partition] if primary[partition] == replica else secondary_load[partition]
+        )
+        if source == target or weight <= 0 or load[target] + weight > capacity[target]:
+            continue
+        # Metropolis: the sum of squares may grow by less than -T ln(u).
+        if 2 * weight * (load[target] - load[source] + weight) >= tolerated[at]:
+            continue
+        apart = True
+        for other in range(replicas):
+            if other != replica and domain[place[partition, other]] == domain[target]:
+                apart = False
+        if apart:
+            load[source] -= weight
+            load[target] += weight
+            place[partition, replica] = target
+            accepted += 1
+    return accepted

@@ -1,0 +1,235 @@
+"""Methods that choose the objects by themselves, against exhaustive search and by hand."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from ursa_instances import instance, instances, timer
+
+from controllers.ursa.distance import between
+from controllers.ursa.generate import generate, shape
+from controllers.ursa.instance import Instance
+from controllers.ursa.methods import Request
+from controllers.ursa.place import htoc, joint, opt, sa
+from controllers.ursa.place.joint_bound import Market, Prices, certify, joint_bound
+from controllers.ursa.results import Moves
+from controllers.ursa.state import State, initial_state, object_load
+from controllers.ursa.swap import swap_phase
+
+relaxed = settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow])
+FEW = 700
+
+
+def request(limit_s: float | None = None, seed: int = 0) -> Request:
+    return Request(timer=timer(limit_s), seed=seed)
+
+
+def after(case: Instance, state: State, made: Moves) -> tuple[np.ndarray, np.ndarray, float]:
+    """(placement, loads, cost) once the moves are done."""
+    place = case.replica_node.copy()
+    source = place[made.partition, made.replica]
+    weight = object_load(case, state, made.partition, made.replica)
+    load = state.load.copy()
+    np.subtract.at(load, source, weight)
+    np.add.at(load, made.to, weight)
+    place[made.partition, made.replica] = made.to
+    return place, load, float(between(case.distance, source, made.to).sum())
+
+
+def violations(case: Instance, place: np.ndarray) -> int:
+    """Objects that have moved into a domain with another replica of their partition: (5), C2."""
+    bad = 0
+    for row, old in zip(place, case.replica_node, strict=True):
+        domains = case.fault_domain[row].tolist()
+        bad += sum(
+            domains.count(d) > 1 for d, a, b in zip(domains, row, old, strict=True) if a != b
+        )
+    return bad
+
+
+def exhaustive(case: Instance, state: State, only_hot: bool = False) -> tuple[int, float]:
+    """(fewest hot nodes, least cost with so few) over all placements: equations (1) to (6)."""
+    movable = np.flatnonzero(state.hot(case)[case.replica_node.ravel()] | (not only_hot))
+    replicas = case.replicas
+    weight = object_load(
+        case, state, (movable // replicas).astype(np.int32), (movable % replicas).astype(np.int8)
+    )
+    source = case.replica_node.ravel()[movable]
+    was_hot = state.hot(case)
+    best = (case.nodes + 1, np.inf)
+    for targets in product(range(case.nodes), repeat=len(movable)):
+        to = np.array(targets, dtype=np.int32)
+        load = state.load.copy()
+        np.subtract.at(load, source, weight)
+        np.add.at(load, to, weight)
+        hot = load > case.capacity
+        if (hot & ~was_hot).any() or (load[hot] > state.load[hot] + 1e-9).any():
+            continue
+        moved = to != source
+        cost = float(between(case.distance, source[moved], to[moved]).sum())
+        if (int(hot.sum()), cost) < best:
+            place = case.replica_node.copy()
+            place.ravel()[movable] = to
+            if violations(case, place) == 0:
+                best = (int(hot.sum()), cost)
+    return best
+
+
+@given(instances(max_nodes=4, max_partitions=5))
+@relaxed
+def test_opt_finds_the_optimum(case: Instance) -> None:
+    if case.nodes**case.replica_node.size > FEW:
+        return
+    state = initial_state(case)
+    made = opt.moves(case, state, request())
+    place, load, cost = after(case, state, made)
+    hot, least = exhaustive(case, state)
+    assert made.notes["optimal"]
+    assert violations(case, place) == 0
+    assert int((load > case.capacity).sum()) == hot
+    assert cost == pytest.approx(least, abs=1e-6)
+    if hot == 0:
+        assert made.lower_bound == pytest.approx(least, abs=1e-6)
+
+
+@given(instances(max_nodes=4, max_partitions=5), st.booleans(), st.integers(0, 2**31))
+@relaxed
+def test_joint_bounds_hold_for_any_prices(case: Instance, evict: bool, seed: int) -> None:
+    if case.nodes**case.replica_node.size > FEW:
+        return
+    state = initial_state(case)
+    hot, least = exhaustive(case, state, only_hot=not evict)
+    rng = np.random.Generator(np.random.PCG64(seed))
+    load, cover = rng.exponential(1.0, (2, case.nodes)) * (rng.random((2, case.nodes)) < 0.7)
+    price = Prices(load, cover)
+    market = Market(case, state, evict=evict)
+    if hot == 0 and (evict or _apart_all_along(case)):
+        assert certify(market, price) <= least + 1e-9
+        begin = joint.greedy_moves(case, state, request())
+        if begin is not None:
+            assert joint_bound(market, begin, timer()).bound <= least + 1e-9
+
+
+def _apart_all_along(case: Instance) -> bool:
+    """Whether no move can take the place of another replica that has just left."""
+    return case.replicas == 1
+
+
+@given(instances())
+@relaxed
+def test_movers_keep_the_constraints(case: Instance) -> None:
+    state = initial_state(case)
+    was_hot = state.hot(case)
+    before = state.copy()
+    for method in (opt, joint, htoc, sa):
+        made = method.moves(case, state, request())
+        place, load, cost = after(case, state, made)
+        assert violations(case, place) == 0
+        assert not ((load > case.capacity) & ~was_hot).any()
+        key = made.partition * case.replicas + made.replica
+        assert len(np.unique(key)) == len(key)
+        assert (case.replica_node[made.partition, made.replica] != made.to).all()
+        if made.lower_bound is not None and not (load > case.capacity).any():
+            assert cost >= made.lower_bound - 1e-9
+    assert np.array_equal(before.load, state.load)
+    assert np.array_equal(before.primary, state.primary)
+
+
+def far_or_near() -> Instance:
+    """A node has to shed 6: its heaviest object fits 50 away only, three others fit next to it."""
+    xy = [(0, 0), (1, 0), (0, 1), (-1, 0), (50, 0)]
+    return instance(
+        [[0], [0], [0], [0], [0]], [10, 2, 2, 2, 2], [12, 2, 2, 2, 99], secondary=[0] * 5, xy=xy
+    )
+
+
+def test_joint_takes_several_near_objects_for_one_far() -> None:
+    """The paper's own example of what a joint optimisation would avoid (section 7)."""
+    case = far_or_near()
+    made = joint.moves(case, initial_state(case), request())
+    assert made.notes["highest_load_first_cost"] == 50.0
+    assert sorted(made.to.tolist()) == [1, 2, 3]
+    assert made.notes["saved"] == pytest.approx(0.94)
+    assert made.lower_bound == pytest.approx(3.0, rel=1e-5)
+    exact = opt.moves(case, initial_state(case), request())
+    assert sorted(exact.to.tolist()) == [1, 2, 3]
+
+
+def test_joint_is_never_dearer_and_its_bound_is_below() -> None:
+    case = generate(shape("s2", 60, 6_000), seed=3)
+    state = initial_state(case)
+    swap_phase(case, state)
+    made = joint.moves(case, state, request())
+    _, load, cost = after(case, state, made)
+    before = made.notes["highest_load_first_cost"]
+    assert isinstance(before, float)
+    assert not (load > case.capacity).any()
+    assert 0 < cost <= before
+    assert made.lower_bound is not None
+    assert 0.5 * cost < made.lower_bound <= cost
+    again = joint.moves(case, state, request())
+    assert np.array_equal(made.to, again.to)
+
+
+def test_opt_makes_a_larger_instance_small_without_losing_the_optimum(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    case = generate(shape("s2", 12, 150), seed=8)
+    state = initial_state(case)
+    whole = opt.moves(case, state, request())
+    monkeypatch.setattr(opt, "MAX_PAIRS", case.replica_node.size * 11 - 1)
+    reduced = opt.moves(case, state, request())
+    assert whole.notes["optimal"]
+    assert reduced.notes["optimal"]
+    assert "moves_left_to_choose" in reduced.notes
+    assert after(case, state, reduced)[2] == pytest.approx(after(case, state, whole)[2], rel=1e-6)
+
+
+def test_htoc_moves_the_hottest_object_of_the_hottest_node_to_the_coldest() -> None:
+    case = instance(
+        [[0], [0], [1], [1], [2], [3]], [6, 5, 9, 8, 1, 2], [6, 10, 20, 20], secondary=[0] * 6
+    )
+    made = htoc.moves(case, initial_state(case), request())
+    moved = zip(made.partition.tolist(), made.to.tolist(), strict=True)
+    # Node 0 is at 11/6, node 1 at 17/10; node 2 is the coldest, then node 3.
+    assert list(moved) == [(0, 2), (2, 3)]
+
+
+def test_htoc_passes_over_what_fits_nowhere() -> None:
+    case = instance([[0], [0], [0]], [100, 3, 2], [102, 6, 2], secondary=[0] * 3)
+    made = htoc.moves(case, initial_state(case), request())
+    assert made.partition.tolist() == [1]
+    assert made.to.tolist() == [1]
+
+
+def test_annealing_lowers_the_variance() -> None:
+    case = generate(shape("s2", 40, 2_000), seed=1)
+    state = initial_state(case)
+    made = sa.anneal(case, state, request(), sa.Annealing(step_proposals=2_000, cooling=0.7))
+    _, load, _ = after(case, state, made)
+    assert load.std() < 0.7 * state.load.std()
+    assert len(made.to) > 50
+
+
+def test_annealing_keeps_its_limits() -> None:
+    case = generate(shape("s2", 40, 2_000), seed=1)
+    state = initial_state(case)
+    few = sa.anneal(case, state, request(), sa.Annealing(max_migrations=7))
+    assert few.notes == {"accepted": 7}
+    assert len(few.to) <= 7
+    late = sa.anneal(case, state, request(), sa.Annealing(max_seconds=0.0, step_proposals=100))
+    assert len(late.to) <= 100
+    assert len(sa.moves(case, state, request(limit_s=0.0)).to) == 0
+
+
+def test_annealing_repeats_with_its_seed() -> None:
+    case = generate(shape("s2", 40, 2_000), seed=1)
+    state = initial_state(case)
+    short = sa.Annealing(max_migrations=100)
+    first, second, other = (sa.anneal(case, state, request(seed=s), short) for s in (1, 1, 2))
+    assert np.array_equal(first.to, second.to)
+    assert not (len(first.to) == len(other.to) and np.array_equal(first.to, other.to))

@@ -1,0 +1,311 @@
+"""Ursa's solvers against exhaustive search, plain linear programmes and hand-made instances."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy.optimize import linprog
+from ursa_instances import instance, instances, timer
+
+from controllers.ursa.distance import between
+from controllers.ursa.generate import generate, shape
+from controllers.ursa.instance import Instance
+from controllers.ursa.methods import Request
+from controllers.ursa.place import algorithm1, alp, ilp
+from controllers.ursa.place.nearest import Lists
+from controllers.ursa.place.problem import Problem, assignment_problem
+from controllers.ursa.place.relaxation import certify
+from controllers.ursa.results import UNPLACED, Placement, Selection
+from controllers.ursa.select import highest_load_first
+from controllers.ursa.state import State, initial_state
+from controllers.ursa.swap import swap_phase
+
+relaxed = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+
+FEW = 700
+VARIANTS = [
+    algorithm1.Variant(divide, relax) for divide in (False, True) for relax in (True, False)
+]
+
+
+def request(limit_s: float | None = None, **more: float) -> Request:
+    return Request(timer=timer(limit_s), **more)  # type: ignore[arg-type]
+
+
+def selected(case: Instance) -> tuple[State, Selection]:
+    state = initial_state(case)
+    return state, highest_load_first(case, state)
+
+
+def fits(case: Instance, state: State, selection: Selection, move_to: np.ndarray) -> bool:
+    """(8), (11) and (12) in plain words, for the objects that are placed; the others stay."""
+    load = state.load.copy()
+    placed = move_to != UNPLACED
+    np.subtract.at(load, selection.node[placed], selection.load[placed])
+    np.add.at(load, move_to[placed], selection.load[placed])
+    given = np.unique(move_to[placed])
+    if (load[given] > case.capacity[given]).any():
+        return False
+    for i in np.flatnonzero(placed):
+        p, k = selection.partition[i], selection.replica[i]
+        own = case.fault_domain[move_to[i]]
+        others = [case.fault_domain[n] for c, n in enumerate(case.replica_node[p]) if c != k]
+        mates = (selection.partition == p) & placed & (np.arange(len(selection)) != i)
+        if (
+            own in others
+            or own in case.fault_domain[move_to[mates]]
+            or move_to[i] == selection.node[i]
+        ):
+            return False
+    return True
+
+
+def cost_of(case: Instance, selection: Selection, move_to: np.ndarray) -> float:
+    placed = move_to != UNPLACED
+    return float(between(case.distance, selection.node[placed], move_to[placed]).sum())
+
+
+def exhaustive(case: Instance, state: State, selection: Selection) -> float:
+    """Least cost of placing the whole selection; infinite when that cannot be done."""
+    least = np.inf
+    for targets in product(range(case.nodes), repeat=len(selection)):
+        move_to = np.array(targets, dtype=np.int32)
+        cost = cost_of(case, selection, move_to)
+        if cost < least and fits(case, state, selection, move_to):
+            least = cost
+    return least
+
+
+def plain_relaxation(problem: Problem) -> float:
+    """The relaxation over every pair at once."""
+    objects, nodes = np.divmod(np.arange(len(problem) * problem.nodes), problem.nodes)
+    ok = problem.allowed(objects, nodes)
+    objects, nodes = objects[ok], nodes[ok]
+    if len(np.unique(objects)) < len(problem):
+        return np.inf
+    cost = between(problem.distance, problem.source[objects], nodes)
+    once = np.zeros((len(problem), len(cost)))
+    once[objects, np.arange(len(cost))] = 1
+    load = np.zeros((problem.nodes, len(cost)))
+    load[nodes, np.arange(len(cost))] = problem.weight[objects]
+    solved = linprog(
+        cost, load, np.maximum(problem.room, 0), once, np.ones(len(problem)), bounds=(0, 1)
+    )
+    return float(solved.fun) if solved.success else np.inf
+
+
+@given(instances(max_nodes=4, max_partitions=6))
+@relaxed
+def test_the_ilp_finds_the_optimum(case: Instance) -> None:
+    state, selection = selected(case)
+    if case.nodes ** len(selection) > FEW:
+        return
+    least = exhaustive(case, state, selection)
+    placement = ilp.place(case, state, selection, request())
+    assert placement.notes["optimal"]
+    assert fits(case, state, selection, placement.move_to)
+    if np.isfinite(least):
+        assert cost_of(case, selection, placement.move_to) == pytest.approx(least, abs=1e-9)
+        assert placement.lower_bound is not None
+        assert placement.lower_bound <= least + 1e-9
+    else:
+        assert (placement.move_to == UNPLACED).any()
+        assert len(relieved(selection, placement)) == most_relieved(case, state, selection)
+
+
+def relieved(selection: Selection, placement: Placement) -> np.ndarray:
+    """Hot nodes all of whose selected objects are placed."""
+    stays = np.unique(selection.node[placement.move_to == UNPLACED])
+    return np.setdiff1d(selection.node, stays)
+
+
+def most_relieved(case: Instance, state: State, selection: Selection) -> int:
+    """The most hot nodes that can be relieved when the others keep everything and get nothing."""
+    hot = np.unique(selection.node)
+    most = 0
+    for kept in product([False, True], repeat=len(hot)):
+        going = ~np.isin(selection.node, hot[np.array(kept)])
+        if len(hot) - sum(kept) <= most:
+            continue
+        part = Selection(*(v[going] for v in vars(selection).values()))
+        for targets in product(range(case.nodes), repeat=len(part)):
+            move_to = np.array(targets, dtype=np.int32)
+            onto_kept = np.isin(move_to, hot[np.array(kept)]).any()
+            if not onto_kept and fits(case, state, part, move_to):
+                most = len(hot) - sum(kept)
+                break
+    return most
+
+
+@given(instances())
+@relaxed
+def test_the_bound_is_the_relaxations_value(case: Instance) -> None:
+    state, selection = selected(case)
+    problem = assignment_problem(case, state, selection, None)
+    found, _ = alp.relaxation(problem, timer())
+    expected = plain_relaxation(problem) if len(problem) else 0.0
+    assert found.fits == np.isfinite(expected)
+    if found.fits:
+        assert found.bound == pytest.approx(expected, rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("racks", [0, 12])
+def test_the_bound_on_a_crowd_of_hot_nodes(racks: int) -> None:
+    case = generate(shape("s3", 120, 12_000, racks=racks, discs=1, disc_area=0.3), seed=4)
+    state, selection = selected(case)
+    problem = assignment_problem(case, state, selection, None)
+    found, lists = alp.relaxation(problem, timer())
+    assert found.active.sum() > 10
+    assert found.rounds > 1
+    assert found.bound == pytest.approx(plain_relaxation(problem), rel=1e-6)
+    assert not lists.complete.all()
+    now = alp.assign(problem, lists, found, timer())
+    assert (now.move_to != UNPLACED).all()
+    assert fits(case, state, selection, now.move_to)
+    assert now.cost.sum() < 1.1 * found.bound
+
+
+@given(instances(max_nodes=4, max_partitions=6), st.integers(0, 2**31))
+@relaxed
+def test_any_prices_give_a_valid_bound(case: Instance, seed: int) -> None:
+    state, selection = selected(case)
+    if case.nodes ** len(selection) > FEW:
+        return
+    problem = assignment_problem(case, state, selection, None)
+    found, lists = alp.relaxation(problem, timer())
+    rng = np.random.Generator(np.random.PCG64(seed))
+    found.price = rng.exponential(1.0, case.nodes) * (rng.random(case.nodes) < 0.7)
+    found.active[:] = True
+    assert certify(problem, lists, found) <= exhaustive(case, state, selection) + 1e-9
+
+
+@pytest.mark.parametrize("limit", [None, 0.0])
+@given(case=instances(), reach=st.sampled_from([None, 0.5, 3.0]))
+@relaxed
+def test_placers_keep_the_constraints(
+    limit: float | None, case: Instance, reach: float | None
+) -> None:
+    state, selection = selected(case)
+    asked = Request(timer=timer(limit), max_move_cost=reach)
+    placements = [
+        alp.place(case, state, selection, asked),
+        ilp.place(case, state, selection, asked),
+    ]
+    placements += [algorithm1.run(case, state, selection, asked, v) for v in VARIANTS]
+    for placement in placements:
+        placed = placement.move_to != UNPLACED
+        room = state.load.copy()
+        np.subtract.at(room, selection.node, selection.load)
+        np.add.at(room, placement.move_to[placed], selection.load[placed])
+        given = np.unique(placement.move_to[placed])
+        assert (room[given] <= case.capacity[given]).all()
+        costs = between(case.distance, selection.node[placed], placement.move_to[placed])
+        assert reach is None or (costs <= reach).all()
+        if placed.all() and placement.lower_bound is not None:
+            assert costs.sum() >= placement.lower_bound - 1e-9
+
+
+def test_loads_fit_to_the_last_digit() -> None:
+    """Two objects that a solver's tolerance would put on a node together: a 16-millionth over."""
+    half = 0.5 + 2.0**-24
+    case = instance([[0], [0], [0]], [1.0, 0.5, half], [1.0, 1.0, 1.0], xy=[(0, 0), (1, 0), (9, 0)])
+    state = initial_state(case)
+    selection = Selection(
+        np.array([1, 2], np.int32),
+        np.zeros(2, np.int8),
+        np.zeros(2, np.int32),
+        case.primary_load[1:].astype(np.float64),
+    )
+    for place in (alp.place, ilp.place, algorithm1.place):
+        placement = place(case, state, selection, request())
+        assert sorted(placement.move_to) == [1, 2]
+
+
+def test_an_object_makes_way_when_that_is_cheaper() -> None:
+    """The light object is nearest to what only the heavy one's only node can hold."""
+    case = instance(
+        [[0], [1]],
+        [4.0, 3.0],
+        [1.0, 1.0, 4.0, 3.0],
+        xy=[(0, 0), (5, 0), (5.5, 0), (7, 0)],
+    )
+    state, selection = selected(case)
+    placement = alp.place(case, state, selection, request())
+    assert placement.move_to.tolist() == [2, 3]
+    assert placement.lower_bound == pytest.approx(7.5, rel=1e-5)
+
+
+@pytest.mark.parametrize("method", [alp, ilp, algorithm1])
+def test_same_input_same_placement(method: object) -> None:
+    case = generate(shape("s2", 60, 6_000), seed=2)
+    state, selection = selected(case)
+    place = method.place  # type: ignore[attr-defined]
+    before = state.copy()
+    first = place(case, state, selection, request())
+    second = place(case, state, selection, request())
+    assert np.array_equal(first.move_to, second.move_to)
+    assert np.array_equal(before.load, state.load)
+    assert np.array_equal(before.primary, state.primary)
+
+
+def test_algorithm1_grows_the_radius_until_there_is_room() -> None:
+    case = instance([[0], [0], [1], [2]], [3, 2, 4, 4], [3, 4, 4, 9])
+    state, selection = selected(case)
+    variant = algorithm1.Variant(first_radius=1.0, step=1.0)
+    placement = algorithm1.run(case, state, selection, request(), variant)
+    assert placement.move_to.tolist() == [3]
+    assert placement.notes == {"radius": 3.0, "programmes": 3}
+
+
+def test_algorithm1_merges_objects_whose_regions_overlap() -> None:
+    xy = [(0, 0), (1, 0), (2, 0), (10, 0), (11, 0)]
+    case = instance([[0], [0], [2], [2], [3], [3]], [2] * 6, [2, 9, 2, 2, 9], xy=xy)
+    state, selection = selected(case)
+    problem = assignment_problem(case, state, selection, None)
+    objects = np.arange(3)
+    found, target = algorithm1.find_target_nodes(problem, objects, 1.0)
+    assert list(zip(found.tolist(), target.tolist(), strict=True)) == [(0, 1), (1, 1), (2, 4)]
+    groups = algorithm1.merge_objects(problem, objects, found, target, divide=True)
+    assert [group.tolist() for group in groups] == [[0, 1], [2]]
+    assert len(algorithm1.merge_objects(problem, objects, found, target, divide=False)) == 1
+
+
+def test_the_four_variants_of_figure_9_cost_almost_the_same() -> None:
+    case = generate(shape("s2", 200, 30_000), seed=1)
+    state = initial_state(case)
+    swap_phase(case, state)
+    selection = highest_load_first(case, state)
+    assert len(selection) > 5
+    costs = []
+    for variant in VARIANTS:
+        placement = algorithm1.run(case, state, selection, request(), variant)
+        assert (placement.move_to != UNPLACED).all()
+        costs.append(cost_of(case, selection, placement.move_to))
+    best = cost_of(case, selection, ilp.place(case, state, selection, request()).move_to)
+    assert min(costs) >= best - 1e-9
+    assert max(costs) <= 1.1 * best
+
+
+def test_lists_hold_the_nearest_nodes_with_room() -> None:
+    case = generate(shape("s2", 80, 4_000), seed=5)
+    state, selection = selected(case)
+    problem = assignment_problem(case, state, selection, 0.4)
+    lists = Lists(problem)
+    lists.widen(np.arange(len(lists)), 5)
+    lists.widen(np.arange(len(lists)), 12)
+    every = np.arange(problem.nodes)
+    for i in range(len(problem)):
+        group = lists.group[i]
+        _, nodes, costs = lists.candidates(np.array([i]))
+        ok = every[problem.allowed(np.full(problem.nodes, i), every)]
+        all_costs = np.sort(between(problem.distance, problem.source[i], ok))
+        all_costs = all_costs[all_costs <= 0.4]
+        assert np.allclose(costs, all_costs[: len(costs)])
+        assert (np.diff(costs) >= 0).all()
+        assert len(nodes) == len(set(nodes.tolist()))
+        below = all_costs < lists.last()[group]
+        assert len(costs) >= below.sum()
