@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from controllers.ursa.gather import group_by_node, heaviest_first, objects_on
+from controllers.ursa.gather import heaviest_first, objects_on, places
 from controllers.ursa.instance import Float64, Instance
 from controllers.ursa.results import Selection
 from controllers.ursa.state import State, object_load
@@ -46,18 +46,20 @@ def _select(
     rng: np.random.Generator | None,
 ) -> Selection:
     hot = np.flatnonzero(state.hot(instance)).astype(np.int32)
-    partition, replica, slot = objects_on(instance, hot)
-    load = object_load(instance, state, partition, replica)
-    start, order = group_by_node(slot, len(hot))
-    partition, replica, slot, load = partition[order], replica[order], slot[order], load[order]
+    gathered, column, slot = objects_on(instance, hot)
+    start, place = places(slot, len(hot))
+    partition, replica = np.empty_like(gathered), np.empty_like(column)
+    load = np.empty(len(gathered), np.float64)
+    partition[place], replica[place] = gathered, column
+    load[place] = object_load(instance, state, gathered, column)
     free = load > 0
     if stay is not None and len(stay):
         free &= ~np.isin(object_id(instance, partition, replica), stay)
     if rng is None:
-        keys = heaviest_first(load.astype(np.float32), start)
-        order = (keys & np.uint64(0xFFFFFFFF)).astype(np.int64)
+        order = heaviest_first(load.astype(np.float32), start)
     else:
-        order = np.lexsort((rng.random(len(load)), slot))
+        owner = np.repeat(np.arange(len(hot)), np.diff(start))
+        order = np.lexsort((rng.random(len(load)), owner))
     chosen: list[NDArray[np.int64]] = []
     for index, node in enumerate(hot):
         group = order[start[index] : start[index + 1]]
@@ -66,7 +68,8 @@ def _select(
         take = _needed(load[group], kept, float(instance.capacity[node]), trim=rng is None)
         chosen.append(group[take])
     picked = np.concatenate([np.empty(0, np.int64), *chosen])
-    return Selection(partition[picked], replica[picked], hot[slot[picked]], load[picked])
+    counts = np.array([len(part) for part in chosen], dtype=np.int64)
+    return Selection(partition[picked], replica[picked], np.repeat(hot, counts), load[picked])
 
 
 def _needed(loads: Float64, kept: float, capacity: float, *, trim: bool) -> NDArray[np.int64]:

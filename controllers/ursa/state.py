@@ -36,10 +36,15 @@ class State:
         return State(self.primary.copy(), self.load.copy())
 
 
+def chunks_of(rows: int) -> int:
+    """Into how many parts work on so many rows is split, whatever the machine."""
+    return 1 if rows < SMALL else CHUNKS
+
+
 def initial_state(instance: Instance) -> State:
     """Column 0 is primary everywhere; loads in one pass over the replicas, in parallel."""
     partitions, nodes = instance.partitions, instance.nodes
-    chunks = 1 if partitions < SMALL else CHUNKS
+    chunks = chunks_of(partitions)
     partial = np.zeros((chunks, nodes))
     bounds = np.linspace(0, partitions, chunks + 1).astype(np.int64)
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from controllers.ursa.gather import UInt64, group_by_node, heaviest_first, objects_on
+from controllers.ursa.gather import UInt64, heaviest_first, objects_on, places
 from controllers.ursa.instance import Float32, Float64, Instance, Int32
-from controllers.ursa.jit import njit
-from controllers.ursa.state import State
+from controllers.ursa.jit import in_threads, njit
+from controllers.ursa.state import State, chunks_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,31 +49,117 @@ def swap_phase(instance: Instance, state: State, *, success: float = 1.0, seed: 
     hot = np.flatnonzero(state.hot(instance)).astype(np.int32)
     if len(hot) == 0 or instance.replicas == 1:
         return Swaps(np.empty(0, np.int32), np.empty(0, np.int8))
-    partition, column, slot = objects_on(instance, hot, primaries=state.primary)
-    start, grouped = group_by_node(slot, len(hot))
-    partition, column = partition[grouped], column[grouped]
-    columns, nodes = _secondaries(instance.replica_node, partition, column)
+    found = _candidates(instance, state, hot)
     if success < 1.0:
-        nodes[~_up_to_date(partition, columns, success, seed)] = -1
-    # In float64: the difference of two float32 need not be one.
-    shed = instance.primary_load[partition].astype(np.float64)
-    shed -= instance.secondary_load[partition]
-    order = heaviest_first(shed.astype(np.float32), start)
-    used = np.zeros(len(partition), dtype=np.bool_)
-    count, entry, which = _swap(hot, start, order, shed, nodes, instance.capacity, state.load, used)
+        late = ~_up_to_date(found.partition, found.columns(), success, seed)
+        found.nodes[late] = -1
+    count, entry, which = _swap(
+        hot, found.start, found.shed, found.nodes, instance.capacity, state.load
+    )
     entry, which = entry[:count], which[:count]
-    swaps = Swaps(partition[entry], columns[entry, which])
+    # The j-th of the other columns is column j, or j + 1 from the primary on.
+    column = which + (which >= found.primary[entry])
+    swaps = Swaps(found.partition[entry], column.astype(np.int8))
     state.primary[swaps.partition] = swaps.replica
     return swaps
 
 
-def _secondaries(
-    replica_node: Int32, partition: Int32, primary: NDArray[np.int8]
-) -> tuple[NDArray[np.int8], Int32]:
-    """[G, l-1] columns of the secondaries of each candidate, and their nodes."""
-    others = np.arange(replica_node.shape[1] - 1, dtype=np.int8)[None, :]
-    columns = (others + (others >= primary[:, None])).astype(np.int8)
-    return columns, replica_node[partition[:, None], columns]
+@dataclass(frozen=True, eq=False)
+class _Candidates:
+    """Primaries on hot nodes, grouped by node, in each group by descending `shed`.
+
+    Attributes:
+        start: [H + 1], where each hot node's begin.
+        partition, primary: [G], and the column that is primary.
+        shed: [G] float64, primary minus secondary load (a difference of two float32 need not be
+            one).
+        nodes: [G, l-1], nodes of the secondaries, by ascending column; -1 for one out of date.
+    """
+
+    start: NDArray[np.int64]
+    partition: Int32
+    primary: NDArray[np.int8]
+    shed: Float64
+    nodes: Int32
+
+    def columns(self) -> NDArray[np.int8]:
+        """[G, l-1], columns of the secondaries."""
+        others = np.arange(self.nodes.shape[1], dtype=np.int8)[None, :]
+        return (others + (others >= self.primary[:, None])).astype(np.int8)
+
+
+def _candidates(instance: Instance, state: State, hot: Int32) -> _Candidates:
+    partition, column, slot = objects_on(instance, hot, primaries=state.primary)
+    start, place = places(slot, len(hot))
+    count, others = len(partition), instance.replicas - 1
+    grouped = _empty(start, count, others)
+
+    def fill(chunk: int) -> None:
+        _fill(
+            bounds[chunk],
+            bounds[chunk + 1],
+            partition,
+            column,
+            place,
+            instance.replica_node,
+            instance.primary_load,
+            instance.secondary_load,
+            grouped.partition,
+            grouped.primary,
+            grouped.shed,
+            grouped.nodes,
+        )
+
+    chunks = chunks_of(count)
+    bounds = np.linspace(0, count, chunks + 1).astype(np.int64)
+    in_threads(fill, chunks)
+    order = heaviest_first(grouped.shed.astype(np.float32), start)
+    # In the order in which they will be tried: the swaps then read what lies side by side.
+    return _Candidates(
+        start,
+        grouped.partition[order],
+        grouped.primary[order],
+        grouped.shed[order],
+        grouped.nodes[order],
+    )
+
+
+def _empty(start: NDArray[np.int64], count: int, others: int) -> _Candidates:
+    return _Candidates(
+        start,
+        np.empty(count, np.int32),
+        np.empty(count, np.int8),
+        np.empty(count),
+        np.empty((count, others), np.int32),
+    )
+
+
+@njit
+def _fill(
+    first: int,
+    end: int,
+    partition: Int32,
+    column: NDArray[np.int8],
+    place: NDArray[np.int64],
+    replica_node: Int32,
+    primary_load: Float32,
+    secondary_load: Float32,
+    to_partition: Int32,
+    to_primary: NDArray[np.int8],
+    to_shed: Float64,
+    to_nodes: Int32,
+) -> None:
+    for i in range(first, end):
+        p = partition[i]
+        g = place[i]
+        to_partition[g] = p
+        to_primary[g] = column[i]
+        to_shed[g] = np.float64(primary_load[p]) - np.float64(secondary_load[p])
+        j = 0
+        for k in range(replica_node.shape[1]):
+            if k != column[i]:
+                to_nodes[g, j] = replica_node[p, k]
+                j += 1
 
 
 def _up_to_date(
@@ -93,16 +179,15 @@ def _up_to_date(
 def _swap(
     hot: Int32,
     start: NDArray[np.int64],
-    order: UInt64,
     shed: Float64,
     nodes: Int32,
     capacity: Float32,
     load: Float64,
-    used: NDArray[np.bool_],
 ) -> tuple[int, NDArray[np.int64], NDArray[np.int8]]:
     """Rounds of swaps until one has none: a node that became cold has room for others' roles."""
-    entry = np.empty(len(order), np.int64)
-    which = np.empty(len(order), np.int8)
+    entry = np.empty(len(shed), np.int64)
+    which = np.empty(len(shed), np.int8)
+    used = np.zeros(len(shed), np.bool_)
     heap = np.empty(len(hot), np.int64)
     heat = np.empty(len(hot))
     pointer = np.empty(len(hot), np.int64)
@@ -116,13 +201,14 @@ def _swap(
             h = heap[0]
             node = hot[h]
             best = -1
-            while best < 0 and pointer[h] < start[h + 1]:
-                g = np.int64(order[pointer[h]] & np.uint64(0xFFFFFFFF))
-                if shed[g] <= 0:  # so are all that follow
-                    break
-                pointer[h] += 1
+            g = pointer[h]
+            while g < start[h + 1] and shed[g] > 0:
                 if not used[g]:
                     best = _receiver(nodes[g], shed[g], capacity, load)
+                    if best >= 0:
+                        break
+                g += 1
+            pointer[h] = g + 1
             if best >= 0:
                 load[node] -= shed[g]
                 load[nodes[g, best]] += shed[g]

