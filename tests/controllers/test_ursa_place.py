@@ -163,10 +163,11 @@ def test_the_bound_on_a_crowd_of_hot_nodes(racks: int) -> None:
     assert found.rounds > 1
     assert found.bound == pytest.approx(plain_relaxation(problem), rel=1e-6)
     assert not lists.complete.all()
-    now = alp.assign(problem, lists, found, timer())
-    assert (now.move_to != UNPLACED).all()
-    assert fits(case, state, selection, now.move_to)
-    assert now.cost.sum() < 1.1 * found.bound
+    move_to, proof = alp.assign(problem, lists, found, timer())
+    assert (move_to != UNPLACED).all()
+    assert fits(case, state, selection, move_to)
+    cost = cost_of(case, selection, move_to)
+    assert found.bound <= proof.bound <= cost * (1 + 1e-12) < 1.1 * found.bound
 
 
 @given(instances(max_nodes=4, max_partitions=6), st.integers(0, 2**31))
@@ -237,6 +238,40 @@ def test_an_object_makes_way_when_that_is_cheaper() -> None:
     placement = alp.place(case, state, selection, request())
     assert placement.move_to.tolist() == [2, 3]
     assert placement.lower_bound == pytest.approx(7.5, rel=1e-5)
+    assert placement.notes["optimal"]
+
+
+@given(instances(max_nodes=5, max_partitions=12))
+@relaxed
+def test_what_alp_calls_optimal_is(case: Instance) -> None:
+    state, selection = selected(case)
+    placement = alp.place(case, state, selection, request())
+    exact = ilp.place(case, state, selection, request())
+    if (exact.move_to == UNPLACED).any() or (placement.move_to == UNPLACED).any():
+        return
+    least = cost_of(case, selection, exact.move_to)
+    cost = cost_of(case, selection, placement.move_to)
+    assert placement.lower_bound is not None
+    assert placement.lower_bound <= least + 1e-9
+    assert not placement.notes["optimal"] or cost == pytest.approx(least, abs=1e-6)
+
+
+def test_pieces_prove_what_one_programme_proves() -> None:
+    """Many pieces with losses of their own against one integer programme over everything."""
+    for seed in range(4):
+        case = generate(shape("s2", 150, 9_000), seed=seed)
+        state = initial_state(case)
+        swap_phase(case, state)
+        selection = highest_load_first(case, state)
+        placement = alp.place(case, state, selection, request())
+        whole = algorithm1.Variant(divide=False, relax=False, first_radius=2.0)
+        exact = algorithm1.run(case, state, selection, request(), whole)
+        least = cost_of(case, selection, exact.move_to)
+        assert (exact.move_to != UNPLACED).all()
+        assert placement.lower_bound is not None
+        assert placement.lower_bound <= least + 1e-9
+        if placement.notes["optimal"]:
+            assert cost_of(case, selection, placement.move_to) == pytest.approx(least, rel=1e-6)
 
 
 @pytest.mark.parametrize("method", [alp, ilp, algorithm1])

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from controllers.ursa.instance import Instance
+from controllers.ursa.instance import Instance, Int32
 from controllers.ursa.methods import Request
 from controllers.ursa.place.firstfit import first_fit, take_back
 from controllers.ursa.place.nearest import Lists
@@ -26,7 +26,7 @@ from controllers.ursa.place.rounding import (
     insert,
     standing,
 )
-from controllers.ursa.place.windows import QUICK, polish
+from controllers.ursa.place.windows import QUICK, Proof, polish
 from controllers.ursa.results import UNPLACED, Placement, Selection, Timer
 from controllers.ursa.state import State
 
@@ -34,17 +34,19 @@ from controllers.ursa.state import State
 def place(instance: Instance, state: State, selection: Selection, request: Request) -> Placement:
     """Where each selected object goes; a placer, see `controllers.ursa.methods`.
 
-    `lower_bound` is the certified value of the relaxation; None when no placement of the whole
-    selection exists (or none was found).
+    `lower_bound` is certified: the relaxation's value, raised by what the integer programmes prove
+    (`notes["lp_bound"]` is without that); None when not all of the selection could be placed.
     """
     problem = assignment_problem(instance, state, selection, request.max_move_cost)
     relaxed, lists = relaxation(problem, request.timer)
-    move_to = assign(problem, lists, relaxed, request.timer).move_to
+    move_to, proof = assign(problem, lists, relaxed, request.timer)
     whole = relaxed.fits and bool((move_to != UNPLACED).all())
     return Placement(
         move_to,
-        lower_bound=relaxed.bound if whole else None,
+        lower_bound=proof.bound if whole else None,
         notes={
+            "lp_bound": relaxed.bound if whole else None,
+            "optimal": proof.optimal and whole,
             "active_objects": int(relaxed.active.sum()),
             "columns": len(relaxed.columns.key),
             "lp_rounds": relaxed.rounds,
@@ -60,7 +62,22 @@ def relaxation(problem: Problem, timer: Timer) -> tuple[Relaxation, Lists]:
     return relax(problem, lists, start, timer), lists
 
 
-def assign(problem: Problem, lists: Lists, relaxed: Relaxation, timer: Timer) -> Standing:
+def assign(
+    problem: Problem, lists: Lists, relaxed: Relaxation, timer: Timer
+) -> tuple[Int32, Proof]:
+    """([M] targets, what is proven of them)."""
+    now = rounded(problem, lists, relaxed)
+    proof = Proof(relaxed.bound, optimal=False)
+    if not (now.move_to == UNPLACED).any():
+        proof = polish(problem, lists, relaxed, now, QUICK, timer)
+    if take_back(problem, now.move_to).any():
+        now = standing(problem, now.move_to)
+        first_fit(problem, lists, now.move_to, now.used)
+        proof = Proof(proof.bound, optimal=False)
+    return now.move_to, proof
+
+
+def rounded(problem: Problem, lists: Lists, relaxed: Relaxation) -> Standing:
     """Targets from the relaxation; where its fractions lead nowhere, from the first fit."""
     options = choices(problem, lists, relaxed, CHOICES)
     now = by_score(problem, relaxed)
@@ -72,8 +89,4 @@ def assign(problem: Problem, lists: Lists, relaxed: Relaxation, timer: Timer) ->
         now.move_to = relaxed.start.copy()
     now = standing(problem, now.move_to)
     improve(problem, options, now)
-    polish(problem, options, now, relaxed.price, QUICK, timer)
-    if take_back(problem, now.move_to).any():
-        now = standing(problem, now.move_to)
-        first_fit(problem, lists, now.move_to, now.used)
-    return standing(problem, now.move_to)
+    return now

@@ -78,14 +78,26 @@ class Lists:
         self.node = np.concatenate(nodes).astype(np.int32)
         self.cost = np.concatenate(costs)
 
-    def candidates(self, objects: NDArray[np.integer]) -> tuple[Ints, Int32, Float64]:
-        """(object, node, cost) of each allowed pair in the lists, by object, then ascending."""
+    def candidates(
+        self, objects: NDArray[np.integer], farthest: Float64 | None = None
+    ) -> tuple[Ints, Int32, Float64]:
+        """(object, node, cost) of each allowed pair in the lists, by object, then ascending.
+
+        With `farthest` [G] only pairs that cost at most that.
+        """
         groups = self.group[objects]
-        owner, position = ragged(self.start[groups], self.length[groups])
+        length = self.length if farthest is None else self._within(farthest)
+        owner, position = ragged(self.start[groups], length[groups])
         found = np.asarray(objects, dtype=np.int64)[owner]
         nodes = self.node[position]
         ok = self._problem.allowed(found, nodes)
         return found[ok], nodes[ok], self.cost[position[ok]]
+
+    def _within(self, farthest: Float64) -> Ints:
+        """[G], how many of each list cost at most `farthest`."""
+        group, position = ragged(self.start, self.length)
+        near = self.cost[position] <= farthest[group]
+        return np.bincount(group[near], minlength=len(self))
 
     def _searcher(self, octave: int) -> Nearest:
         if octave not in self._search:

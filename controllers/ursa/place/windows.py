@@ -1,9 +1,13 @@
-"""Integer programmes over pieces of the active set that do not touch, from a placement that fits.
+"""Integer programmes over pieces of the problem that do not touch, and what they prove.
 
 By the relaxation's prices every placement costs its bound, plus the reduced cost of every target
 taken, plus the priced room left idle. What a piece loses against its part of the bound is therefore
-the most that the reduced cost of any target in a better placement can be: all others are left out,
-and if no other limit is set the result is the optimum.
+the most that the reduced cost of any target in a better placement of it can be.
+
+Pieces are the connected components of all pairs of reduced cost at most tau. A pair that joins two
+pieces costs more than tau and can win back at most what the bounds of these two pieces have been
+raised by. So as long as no piece's bound is raised by more than tau / 2, the sum of the pieces'
+bounds is a bound for the whole, and pieces that are solved make up an optimum.
 """
 
 from __future__ import annotations
@@ -14,13 +18,16 @@ import numpy as np
 
 from controllers.ursa.instance import Float64, Int32
 from controllers.ursa.place.highs import INFINITE, Model, add_row, by_columns, solve
+from controllers.ursa.place.nearest import Lists
 from controllers.ursa.place.problem import Bools, Ints, Problem, ragged
-from controllers.ursa.place.relaxation import components
+from controllers.ursa.place.relaxation import Relaxation, components
 from controllers.ursa.place.rounding import Choices, Standing
 from controllers.ursa.results import UNPLACED, Timer
 
 MIN_LOSS = 1e-9
 MAX_CUTS = 50
+MAX_PAIRS = 6_000_000
+WIDENINGS = 6
 
 
 @dataclass(frozen=True)
@@ -42,44 +49,148 @@ QUICK = Effort(columns=3000, nodes=200, gap=1e-5)
 EXACT = Effort(columns=INFINITE, nodes=None, gap=0.0)
 
 
+@dataclass(frozen=True)
+class Proof:
+    """What the pieces prove: a lower bound of placing all objects, and whether it is reached."""
+
+    bound: float
+    optimal: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """Components of the pairs of reduced cost at most `tau`.
+
+    Attributes:
+        options: these pairs, and those of the placement that it began with.
+        tau: the limit.
+        label: [M], the piece of each object.
+        slack: [pieces], what the placement costs above the piece's part of the bound.
+        size: [pieces], pairs that a better placement of the piece could hold.
+    """
+
+    options: Choices
+    tau: float
+    label: Int32
+    slack: Float64
+    size: Ints
+
+
 def polish(
     problem: Problem,
-    options: Choices,
-    standing: Standing,
-    price: Float64,
+    lists: Lists,
+    relaxed: Relaxation,
+    now: Standing,
     effort: Effort,
     timer: Timer,
-) -> bool:
-    """Solve each piece; `standing` is changed where something better is found.
+) -> Proof:
+    """Solve each piece; `now`, which places every object, is changed where something is better.
 
     Args:
-        problem, options: what is placed, and where it may go.
-        standing: where to begin.
-        price: [N], of the relaxation.
+        problem: what is placed.
+        lists: candidates, widened where pieces reach farther.
+        relaxed: prices and bound.
+        now: where to begin.
         effort: limits.
         timer: nothing is begun when no time is left.
-
-    Returns:
-        Whether every piece was solved, so that nothing better exists within `options`.
     """
+    pieces = _pieces(problem, lists, relaxed, now, effort, timer)
+    if pieces is None:
+        return Proof(relaxed.bound, optimal=False)
+    order = np.argsort(pieces.label, kind="stable")
+    begin = np.searchsorted(pieces.label[order], np.arange(len(pieces.slack) + 1))
+    bound, optimal = relaxed.bound, True
+    for piece in np.flatnonzero(pieces.slack > MIN_LOSS):
+        slack = float(pieces.slack[piece])
+        raised = 0.0
+        if timer.left() > 0 and pieces.size[piece] <= effort.columns:
+            objects = order[begin[piece] : begin[piece + 1]]
+            saved, least = solve_piece(problem, pieces.options, now, objects, slack, effort, timer)
+            raised = slack - least
+            optimal &= saved >= least - MIN_LOSS
+        else:
+            optimal = False
+        bound += min(raised, pieces.tau / 2)
+        optimal &= raised <= pieces.tau / 2
+    return Proof(min(bound, float(now.cost.sum())), optimal)
+
+
+def _pieces(
+    problem: Problem,
+    lists: Lists,
+    relaxed: Relaxation,
+    now: Standing,
+    effort: Effort,
+    timer: Timer,
+) -> Pieces | None:
+    tau, found = MIN_LOSS, None
+    for _ in range(WIDENINGS):
+        options = worthwhile(problem, lists, relaxed, now, tau, timer)
+        if options is None:
+            return found
+        found = _components(problem, relaxed, now, options, tau)
+        small = found.size <= effort.columns
+        needed = 2 * float(found.slack[small].max(initial=0.0))
+        if needed <= tau:
+            return found
+        tau = needed * (1 + 1e-9)
+    return found
+
+
+def worthwhile(
+    problem: Problem,
+    lists: Lists,
+    relaxed: Relaxation,
+    now: Standing,
+    tau: float,
+    timer: Timer,
+) -> Choices | None:
+    """Every pair of reduced cost at most `tau`, and those of `now`; None when they are too many."""
+    farthest = np.zeros(len(lists))
+    np.maximum.at(farthest, lists.group, relaxed.worth + tau)
+    groups = np.arange(len(lists))
+    while True:
+        groups = groups[lists.last()[groups] <= farthest[groups]]
+        if not len(groups):
+            break
+        if len(lists.node) > MAX_PAIRS or timer.left() <= 0:
+            return None
+        for length in np.unique(lists.length[groups]):
+            lists.widen(groups[lists.length[groups] == length], max(8, 2 * int(length)))
+    found, node, cost = lists.candidates(np.arange(len(problem)), farthest)
+    reduced = cost + problem.weight[found] * relaxed.price[node] - relaxed.worth[found]
+    here = node == now.move_to[found]
+    keep = np.flatnonzero((reduced <= tau) | here)
+    missing = np.ones(len(problem), dtype=np.bool_)
+    missing[found[here]] = False
+    away = np.flatnonzero(missing)
+    more = now.cost[away] + problem.weight[away] * relaxed.price[now.move_to[away]]
+    owner = np.concatenate([found[keep], away])
+    order = np.argsort(owner, kind="stable") if len(away) else np.arange(len(owner))
+    count = np.bincount(owner, minlength=len(problem))
+    end = np.cumsum(count)
+    return Choices(
+        end - count,
+        end,
+        np.concatenate([node[keep], now.move_to[away]])[order],
+        np.concatenate([cost[keep], now.cost[away]])[order],
+        np.concatenate([reduced[keep], more - relaxed.worth[away]])[order],
+    )
+
+
+def _components(
+    problem: Problem, relaxed: Relaxation, now: Standing, options: Choices, tau: float
+) -> Pieces:
     owner, at = ragged(options.first, options.end - options.first)
-    label, count = components(owner, options.node[at], len(problem), problem.nodes)
-    if effort is EXACT:
-        label, count = _joined(label, problem.partition)
-    loss = _losses(problem, options, standing, price, label, count)
-    keep = options.reduced[at] <= loss[label[owner]] * (1 + 1e-9) + MIN_LOSS
+    label, _ = components(owner, options.node[at], len(problem), problem.nodes)
+    label, count = _joined(label, problem.partition)
+    nodes, first = np.unique(options.node[at], return_index=True)
+    idle = relaxed.price[nodes] * problem.room[nodes]
+    slack = np.bincount(label, now.cost - relaxed.worth, minlength=count)
+    slack += np.bincount(label[owner[first]], idle, minlength=count)
+    keep = options.reduced[at] <= slack[label[owner]] * (1 + 1e-9) + MIN_LOSS
     size = np.bincount(label[owner[keep]], minlength=count)
-    order = np.argsort(label, kind="stable")
-    begin = np.searchsorted(label[order], np.arange(count + 1))
-    solved = True
-    for piece in np.flatnonzero(loss > MIN_LOSS):
-        small = size[piece] <= effort.columns
-        if timer.left() <= 0 or not small:
-            solved = False
-            continue
-        objects = order[begin[piece] : begin[piece + 1]]
-        solved &= solve_piece(problem, options, standing, objects, loss[piece], effort, timer)
-    return solved
+    return Pieces(options, tau, label, np.asarray(slack), size)
 
 
 def solve_piece(
@@ -87,10 +198,10 @@ def solve_piece(
     options: Choices,
     standing: Standing,
     objects: Ints,
-    loss: float,
+    slack: float,
     effort: Effort,
     timer: Timer,
-) -> bool:
+) -> tuple[float, float]:
     """Place `objects` anew, all others staying, where that is cheaper.
 
     A solver's tolerance may let a node be over-full by a millionth. The set of objects that is too
@@ -98,23 +209,24 @@ def solve_piece(
     last digit.
 
     Returns:
-        Whether the programme was solved to its end.
+        (what was saved, what can be saved at most).
     """
     move_to = standing.move_to
     row, at = ragged(options.first[objects], options.end[objects] - options.first[objects])
     target = options.node[at]
-    keep = (options.reduced[at] <= loss * (1 + 1e-9) + MIN_LOSS) | (target == move_to[objects[row]])
+    keep = (options.reduced[at] <= slack * (1 + 1e-9) + MIN_LOSS) | (
+        target == move_to[objects[row]]
+    )
     keep &= _clear_of_others(problem, move_to, objects, objects[row], target)
     row, at, target = row[keep], at[keep], target[keep]
     now = target == move_to[objects[row]]
-    if int(now.sum()) != len(objects):
-        return False
     nodes, place = np.unique(target, return_inverse=True)
     weight = problem.weight[objects[row]]
     inside = np.bincount(place[now], weight[now], minlength=len(nodes))
     room = problem.room[nodes] - (standing.used[nodes] - inside)
     scale = float(options.cost[at].max(initial=0.0)) or 1.0
     model = assignment_model(problem, objects, row, target, options.cost[at] / scale, room)
+    before = float(standing.cost[objects].sum())
     for _ in range(MAX_CUTS):
         found = solve(
             model,
@@ -123,21 +235,21 @@ def solve_piece(
             gap=effort.gap,
             first=now.astype(np.float64),
         )
+        least = min(before - found.bound * scale, slack)
         if found.x is None:
-            return False
+            return 0.0, slack
         taken = np.flatnonzero(found.x > 0.5)
-        if len(taken) != len(objects):
-            return False
         load = np.bincount(place[taken], weight[taken], minlength=len(nodes))
         full = np.flatnonzero((load > 0) & (load > room))
         if not len(full):
             who, cost = objects[row[taken]], options.cost[at[taken]]
+            saved = max(before - float(cost.sum()), 0.0)
             _take_over(problem, standing, who, target[taken], cost)
-            return found.status == "optimal"
+            return saved, max(least, saved)
         for j in full:
             cover = taken[place[taken] == j]
             add_row(model, cover, 1.0, -INFINITE, len(cover) - 1.0)
-    return False
+    return 0.0, slack
 
 
 def assignment_model(
@@ -214,26 +326,6 @@ def _joined(label: Int32, partition: Int32) -> tuple[Int32, int]:
     merged, _ = components(label, inverse, count, int(inverse.max(initial=-1)) + 1)
     _, renamed = np.unique(merged[label], return_inverse=True)
     return renamed.astype(np.int32), int(renamed.max(initial=-1)) + 1
-
-
-def _losses(
-    problem: Problem,
-    options: Choices,
-    standing: Standing,
-    price: Float64,
-    label: Int32,
-    count: int,
-) -> Float64:
-    """[components], cost above the relaxation's bound; 0 for one with an unplaced object."""
-    owner, at = ragged(options.first, options.end - options.first)
-    mine = options.node[at] == standing.move_to[owner]
-    loss = np.bincount(label[owner[mine]], np.maximum(options.reduced[at[mine]], 0), count)
-    nodes, first = np.unique(options.node[at], return_index=True)
-    idle = price[nodes] * np.maximum(problem.room[nodes] - standing.used[nodes], 0)
-    loss += np.bincount(label[owner[first]], idle, minlength=count)
-    alone = (standing.move_to == UNPLACED) & (options.end > options.first)
-    loss[label[alone]] = 0.0
-    return np.asarray(loss)
 
 
 def _take_over(problem: Problem, standing: Standing, who: Ints, to: Int32, cost: Float64) -> None:
