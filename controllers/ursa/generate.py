@@ -38,6 +38,8 @@ class Shape:
     Attributes:
         nodes, partitions, replicas: N, P and l.
         tail: exponent of the loads' power law, above 0.
+        load_max: load of the heaviest partition that there can be over the lightest's; infinite
+            for a power law that is not cut off.
         primary_factor: load of a primary over that of a secondary.
         ratio_median, ratio_sigma, ratio_max: of the lognormal load/capacity of a node, and where
             it is cut off.
@@ -53,6 +55,7 @@ class Shape:
     partitions: int
     replicas: int = 3
     tail: float = 1.5
+    load_max: float = np.inf
     primary_factor: float = 2.0
     ratio_median: float = 0.3
     ratio_sigma: float = 0.6
@@ -114,6 +117,8 @@ def _check_distributions(wanted: Shape) -> None:
     for name in ("ratio_sigma", "disc_sigma"):
         if not 0 <= getattr(wanted, name) < np.inf:
             raise UserError(f"{name} {getattr(wanted, name)}: it must be at least 0.")
+    if not wanted.load_max > 1:
+        raise UserError(f"load_max {wanted.load_max}: it must be above 1.")
     if not 1 <= wanted.primary_factor < np.inf:
         raise UserError(f"primary_factor {wanted.primary_factor}: it must be at least 1.")
     if not 0 <= wanted.disc_area <= 1:
@@ -131,8 +136,10 @@ def generate(wanted: Shape, seed: int) -> Instance:
         if wanted.domain == "rack":
             domain = distance.rack
     primary = np.empty(wanted.partitions, np.float32)
+    least = wanted.load_max**-wanted.tail
     for block, rows in _blocks(wanted.partitions):
-        draws = 1.0 - _rng(seed, LOADS, block).random(rows.stop - rows.start)
+        # From least, where the load would be `load_max`, to 1, where it is 1.
+        draws = 1.0 - (1.0 - least) * _rng(seed, LOADS, block).random(rows.stop - rows.start)
         primary[rows] = draws ** (-1.0 / wanted.tail)
     secondary = (primary / np.float32(wanted.primary_factor)).astype(np.float32)
     made = Instance(

@@ -115,13 +115,25 @@ def _candidates(instance: Instance, state: State, hot: Int32) -> _Candidates:
     in_threads(fill, chunks)
     order = heaviest_first(grouped.shed.astype(np.float32), start)
     # In the order in which they will be tried: the swaps then read what lies side by side.
-    return _Candidates(
-        start,
-        grouped.partition[order],
-        grouped.primary[order],
-        grouped.shed[order],
-        grouped.nodes[order],
-    )
+    tried = _empty(start, count, others)
+
+    def arrange(chunk: int) -> None:
+        _arrange(
+            bounds[chunk],
+            bounds[chunk + 1],
+            order,
+            grouped.partition,
+            grouped.primary,
+            grouped.shed,
+            grouped.nodes,
+            tried.partition,
+            tried.primary,
+            tried.shed,
+            tried.nodes,
+        )
+
+    in_threads(arrange, chunks)
+    return tried
 
 
 def _empty(start: NDArray[np.int64], count: int, others: int) -> _Candidates:
@@ -160,6 +172,29 @@ def _fill(
             if k != column[i]:
                 to_nodes[g, j] = replica_node[p, k]
                 j += 1
+
+
+@njit
+def _arrange(
+    first: int,
+    end: int,
+    order: NDArray[np.int64],
+    partition: Int32,
+    primary: NDArray[np.int8],
+    shed: Float64,
+    nodes: Int32,
+    to_partition: Int32,
+    to_primary: NDArray[np.int8],
+    to_shed: Float64,
+    to_nodes: Int32,
+) -> None:
+    for i in range(first, end):
+        g = order[i]
+        to_partition[i] = partition[g]
+        to_primary[i] = primary[g]
+        to_shed[i] = shed[g]
+        for j in range(nodes.shape[1]):
+            to_nodes[i, j] = nodes[g, j]
 
 
 def _up_to_date(

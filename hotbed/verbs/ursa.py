@@ -116,6 +116,9 @@ def _generate(group: typer.Typer) -> None:
         tail: Annotated[
             float | None, typer.Option(help="Exponent of the loads' power law; 1.5.")
         ] = None,
+        load_max: Annotated[
+            float | None, typer.Option(help="Heaviest load over the lightest; not cut off.")
+        ] = None,
         primary_factor: Annotated[
             float | None, typer.Option(help="Load of a primary over a secondary's; 2.")
         ] = None,
@@ -152,6 +155,7 @@ def _generate(group: typer.Typer) -> None:
             seed=seed,
             replicas=replicas,
             tail=tail,
+            load_max=load_max,
             primary_factor=primary_factor,
             ratio_median=ratio_median,
             ratio_sigma=ratio_sigma,

@@ -30,7 +30,7 @@ LIMITS = {
     "s3": {"s": 1.5, "gap": 0.4, "joint": None},
 }
 MEMORY_MIB = 1024.0
-OTHERS = {"joint": 60.0, "algorithm1": 600.0, "htoc": 60.0, "sa": 60.0}
+OTHERS = {"ilp": 60.0, "joint": 60.0, "algorithm1": 600.0, "htoc": 60.0, "sa": 60.0}
 """Methods beside ALP in the same run, and the seconds that each is given."""
 SIZES = (("100", "100K"), ("300", "300K"), ("1K", "1M"), ("3K", "3M"), SIZE)
 

@@ -366,7 +366,7 @@ def test_a_malformed_plan_gets_one_sentence(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--method", "best"], "known are greedy"),
+        (["--method", "best"], "known are alp, "),
         (["--time-limit", "0"], "time-limit"),
         (["--max-move-cost", "-1"], "max-move-cost"),
         (["--seed", "-1"], "seed"),
@@ -427,6 +427,7 @@ def test_generate_plan_check(
         (["--nodes", "0", "--partitions", "10"], "nodes 0"),
         (["--nodes", "10", "--partitions", "10", "--kind", "s9"], "known are s1"),
         (["--nodes", "10", "--partitions", "10", "--tail", "0"], "tail"),
+        (["--nodes", "10", "--partitions", "10", "--load-max", "1"], "load_max"),
         (["--nodes", "10", "--partitions", "10", "--domain", "rack"], "no racks"),
         (["--nodes", "10", "--partitions", "10", "--racks", "11"], "11 racks"),
         (["--nodes", "10", "--partitions", "10", "--seed", "-1"], "seed"),
