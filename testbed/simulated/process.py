@@ -67,6 +67,11 @@ class SimulatorProcess:
                 "`make setup`."
             ) from error
 
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
     def ask(self, op: str, **fields: Any) -> Answer:
         """Send a request and wait for its answer.
 

@@ -140,6 +140,11 @@ class SimulatedCeph:
         """End the simulator; safe to repeat."""
         self._process.close()
 
+    @property
+    def simulator_pid(self) -> int:
+        """The simulator's process id, for who measures it."""
+        return self._process.pid
+
     def versions(self) -> dict[str, str]:
         """What a run's provenance names in place of a store's version."""
         return {"hotbedsim": f"model {MODEL_VERSION}, protocol {PROTOCOL}"}

@@ -12,6 +12,9 @@ from testbed.simulated.process import Answer
 from testbed.stores.contract import Osd, Pg
 
 _OF_OSD = frozenset({"osd_pressure", "op_r_latency_s", "primary_affinity", "reweight", "primaries"})
+NONE = -1
+"""Fills a set that has fewer OSDs than the pool has replicas, at its end."""
+
 _CLIENT = ("read_mb_s", "write_mb_s", "read_iops", "write_iops")
 
 
@@ -56,18 +59,25 @@ class MapTable:
             self._update_pgs(blocks)
 
     def _update_pgs(self, blocks: Mapping[str, Sequence[Any]]) -> None:
-        sets, flags, sizes = blocks["pg_sets"], blocks["pg_flags"], blocks["pg_bytes"]
-        size = self._size
-        for index, number in enumerate(blocks["pg_ids"]):
-            self._pg_tuple = None
-            at = 2 * size * index
-            self._pgs[number] = Pg(
-                self._pgs[number].id,
-                tuple(osd for osd in sets[at : at + size] if osd >= 0),
-                tuple(osd for osd in sets[at + size : at + 2 * size] if osd >= 0),
-                bool(flags[index] & 1),
-                sizes[index],
-            )
+        numbers = blocks["pg_ids"]
+        if not numbers:
+            return
+        self._pg_tuple = None
+        size, sets = self._size, tuple(blocks["pg_sets"])
+        rows = zip(
+            numbers,
+            range(0, len(sets), 2 * size),
+            blocks["pg_flags"],
+            blocks["pg_bytes"],
+            strict=True,
+        )
+        for number, at, flags, stored in rows:
+            up, acting = sets[at : at + size], sets[at + size : at + 2 * size]
+            if NONE in up:
+                up = up[: up.index(NONE)]
+            if NONE in acting:
+                acting = acting[: acting.index(NONE)]
+            self._pgs[number] = Pg(self._pgs[number].id, up, acting, bool(flags & 1), stored)
 
 
 def sample_rows(answer: Answer, nodes: Sequence[str]) -> list[Sample]:

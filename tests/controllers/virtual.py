@@ -1,4 +1,4 @@
-"""A clock that jumps instead of waiting, and a loop on it."""
+"""A loop on a clock that jumps instead of waiting."""
 
 from __future__ import annotations
 
@@ -11,31 +11,38 @@ from controllers.journal import Journal, JournalWriter, read_journal
 from controllers.loop import Loop, Outcome, Plan
 from controllers.registry import Controller, code_hash
 from controllers.saved import Saved
+from testbed.simulated import SimulatedClock
 from testbed.stores.contract import Needs, Store
 
 
-class VirtualClock:
-    """Starts at 0; `stop_at` is when it asks the loop to stop."""
+class Idle:
+    """A simulation in which nothing happens but time."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def advance_to(self, t_s: float) -> bool:
+        self.now_s = t_s
+        return False
+
+
+class VirtualClock(SimulatedClock):
+    """The simulation's own clock, over a simulation of nothing: it jumps instead of waiting.
+
+    Starts at 0; `stop_at` is when it asks the loop to stop. `now` can be set, for a store that is
+    slow."""
 
     def __init__(self, stop_at: float = float("inf")) -> None:
-        self.now = 0.0
-        self.stop_at = stop_at
-        self.waits: list[float] = []
+        self._idle = Idle()
+        super().__init__(self._idle, stop_at_s=stop_at)
 
-    def monotonic(self) -> float:
-        return self.now
+    @property
+    def now(self) -> float:
+        return self._idle.now_s
 
-    def wall(self) -> float:
-        return 1_700_000_000 + self.now
-
-    def wait(self, seconds: float) -> bool:
-        self.waits.append(seconds)
-        end = self.now + max(0.0, seconds)
-        if end > self.stop_at > self.now:
-            self.now = self.stop_at
-            return True
-        self.now = end
-        return self.now >= self.stop_at
+    @now.setter
+    def now(self, t_s: float) -> None:
+        self._idle.now_s = t_s
 
 
 def run_loop(

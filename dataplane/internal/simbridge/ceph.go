@@ -59,8 +59,9 @@ type cephServer struct {
 	cluster *ceph.Cluster
 	config  ceph.Config
 
-	osds []ceph.OSDView // as last told
-	pgs  []pgTold
+	osds    []ceph.OSDView // as last told
+	pgs     []pgTold
+	toldPGs bool // all of them, once
 }
 
 type pgTold struct {
@@ -254,12 +255,20 @@ func flag(on bool, bit byte) byte {
 }
 
 func (s *cephServer) observePGs(req *request, r *reply) {
-	_, size := s.cluster.PGs()
+	count, size := s.cluster.PGs()
+	which := s.cluster.TakeChanges()
+	if req.Full || !s.toldPGs {
+		which = make([]int32, count)
+		for i := range which {
+			which[i] = int32(i)
+		}
+		s.toldPGs = true
+	}
 	var ids, sets []int32
 	var flags []byte
 	var bytes []int64
-	for i := range s.pgs {
-		v := s.cluster.PG(i)
+	for _, i := range which {
+		v := s.cluster.PG(int(i))
 		told := pgTold{known: true, flags: flag(v.Upmap, 1) | flag(v.Active, 2), bytes: v.Bytes}
 		put(told.sets[:size], v.Up)
 		put(told.sets[size:2*size], v.Acting)
@@ -267,7 +276,7 @@ func (s *cephServer) observePGs(req *request, r *reply) {
 			continue
 		}
 		s.pgs[i] = told
-		ids = append(ids, int32(i))
+		ids = append(ids, i)
 		sets = append(sets, told.sets[:2*size]...)
 		flags = append(flags, told.flags)
 		bytes = append(bytes, told.bytes)

@@ -100,6 +100,7 @@ func (c *Cluster) bytesMovedBy(weights []uint32) float64 {
 		}
 	}
 	copy(m.upSet, before) // the epoch that makes it so is still to come
+	m.all = true
 	return float64(bytes)
 }
 
@@ -157,6 +158,7 @@ func (c *Cluster) balance() int {
 			break
 		}
 		m.items[pg] = append(m.items[pg], [2]int32{int32(full), to})
+		c.pin(pg)
 		counts[full]--
 		counts[to]++
 		byOSD[full] = slices.DeleteFunc(byOSD[full], func(other int32) bool { return other == pg })

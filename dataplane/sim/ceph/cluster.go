@@ -16,6 +16,8 @@ type Cluster struct {
 	cfg Config
 
 	osdMap  *osdMap
+	noted   []bool  // by PG: its view has changed since it was last taken
+	changes []int32 // those PGs
 	acting  []int32 // by PG, size entries: who serves now; differs from up while data moves
 	pgs     []pgState
 	osds    []*osd
@@ -58,6 +60,7 @@ func New(cfg Config) (*Cluster, error) {
 	c.osdMap = newOSDMap(crush, cfg.OSDs, cfg.Pool, cfg.PGs, cfg.Size, cfg.MinSize)
 	c.acting = append([]int32(nil), c.osdMap.upSet...)
 	c.pgs = make([]pgState, cfg.PGs)
+	c.noted = make([]bool, cfg.PGs)
 	for i := range c.pgs {
 		c.pgs[i].active = true
 	}
@@ -66,7 +69,9 @@ func New(cfg Config) (*Cluster, error) {
 		c.osds[i] = newOSD(c, i)
 	}
 	c.clients = make([]clientNode, cfg.Clients)
-	c.countPrimaries()
+	for pg := range int32(cfg.PGs) {
+		c.lead(c.primary(pg), 1)
+	}
 	c.monitor.init(c)
 	return c, nil
 }
@@ -221,6 +226,7 @@ func (c *Cluster) room() int64 { return int64(c.cfg.OSDs) * (c.cfg.DiskSize - c.
 
 // store adds bytes and objects to a PG and to who keeps it.
 func (c *Cluster) store(pg int32, bytes, objects int64) {
+	c.note(pg)
 	c.pgs[pg].bytes += bytes
 	c.pgs[pg].objects += objects
 	for _, member := range c.holders(pg) {
@@ -259,13 +265,9 @@ func (c *Cluster) members(pg int32) []int32 {
 // primary is the OSD that serves a PG's reads, none when nobody does.
 func (c *Cluster) primary(pg int32) int32 { return c.acting[int(pg)*c.cfg.Size] }
 
-func (c *Cluster) countPrimaries() {
-	for _, o := range c.osds {
-		o.primaries = 0
-	}
-	for pg := range int32(c.cfg.PGs) {
-		if p := c.primary(pg); p != none {
-			c.osds[p].primaries++
-		}
+// lead counts primaries of an OSD.
+func (c *Cluster) lead(osd int32, count int) {
+	if osd != none {
+		c.osds[osd].primaries += count
 	}
 }

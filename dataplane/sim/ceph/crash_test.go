@@ -1,6 +1,8 @@
 package ceph
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -63,9 +65,11 @@ func FuzzNothingIsLost(f *testing.F) {
 		config.MinSize = 1
 		c := build(t, config, 100)
 		start(t, c, []string{"rand", "write", "seq"}[random.IntN(3)], 12, 30)
+		seen := make([]string, config.PGs)
 		for range 40 {
 			c.Advance(c.Now() + sim.Seconds(random.Uniform()))
 			disturb(c, random)
+			allIsKept(t, c, seen)
 		}
 		for i := range c.osds {
 			for _, kind := range []string{"heal", "restart"} {
@@ -86,6 +90,38 @@ func FuzzNothingIsLost(f *testing.F) {
 		}
 		atRest(t, c)
 	})
+}
+
+// allIsKept checks what is kept up to date change by change against what it follows from.
+func allIsKept(t *testing.T, c *Cluster, seen []string) {
+	t.Helper()
+	m := c.osdMap
+	if !m.dirty && !m.all && !slices.Contains(m.pinnew, true) && !slices.Contains(m.turned, true) {
+		kept := slices.Clone(m.upSet)
+		m.compute()
+		if !slices.Equal(kept, m.upSet) {
+			t.Error("the up sets are not those of the map")
+		}
+	}
+	leads := make([]int, len(c.osds))
+	for pg := range int32(c.cfg.PGs) {
+		if osd := c.primary(pg); osd != none {
+			leads[osd]++
+		}
+	}
+	for i, o := range c.osds {
+		if o.primaries != leads[i] {
+			t.Errorf("osd.%d is said to lead %d PGs and leads %d", i, o.primaries, leads[i])
+		}
+	}
+	noted := c.TakeChanges()
+	for pg := range c.cfg.PGs {
+		now, was := fmt.Sprint(c.PG(pg)), seen[pg]
+		if now != was && was != "" && !slices.Contains(noted, int32(pg)) {
+			t.Errorf("PG %x went unnoted from %s to %s", pg, was, now)
+		}
+		seen[pg] = now
+	}
 }
 
 // disturb does something random to a cluster.

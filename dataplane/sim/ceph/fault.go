@@ -98,7 +98,7 @@ func (h *onDown) Handle(k *sim.Kernel, arg uint64) {
 		return
 	}
 	c.dropMoves(o) // begun before anybody noticed
-	c.osdMap.up[o.id] = false
+	c.osdMap.up[o.id], c.osdMap.all = false, true
 	c.publishUp()
 	if c.cfg.OutAfter > 0 {
 		k.After(sim.Seconds(c.cfg.OutAfter), (*onOut)(c), arg)
@@ -135,7 +135,7 @@ func (h *onBoot) Handle(_ *sim.Kernel, arg uint64) {
 	c.dropMoves(o)
 	o.down = false
 	known := c.osdMap.up[o.id] // it was back before anybody noticed: its PGs peer all the same
-	c.osdMap.up[o.id] = true
+	c.osdMap.up[o.id], c.osdMap.all = true, true
 	if o.outBy > 0 { // marked out for being down: in again
 		c.osdMap.reweight[o.id], c.osdMap.dirty, o.outBy = o.outBy, true, 0
 	}

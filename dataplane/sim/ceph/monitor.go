@@ -17,7 +17,8 @@ const stallLimit = 15 * time.Second
 type monitor struct {
 	balancing bool
 
-	watched   int // PGs of the last step that do not serve yet
+	watched   int     // PGs of the last step that do not serve yet
+	watching  []int32 // all PGs of the last step
 	watchFrom time.Duration
 	stall     time.Duration
 	stalled   bool
@@ -186,7 +187,7 @@ func (c *Cluster) setAffinity(a Action) Effect {
 	if c.osdMap.affinity[a.OSD] == value {
 		return already("primary affinity of osd.%d is %g already", a.OSD, a.Value)
 	}
-	c.osdMap.affinity[a.OSD] = value
+	c.osdMap.setAffinity(a.OSD, value)
 	return Effect{OK: true, Message: fmt.Sprintf("set osd.%d primary-affinity to %g", a.OSD, a.Value)}
 }
 
@@ -225,6 +226,7 @@ func (c *Cluster) setUpmap(a Action) Effect {
 		}
 		delete(m.upmap, pg)
 		delete(m.items, pg)
+		c.pin(pg)
 		return Effect{OK: true}
 	case "SwapPrimary":
 		if !c.hasOSD(a.OSD) || !contains(up, int32(a.OSD)) {
@@ -240,6 +242,7 @@ func (c *Cluster) setUpmap(a Action) Effect {
 			}
 		}
 		m.upmap[pg] = order
+		c.pin(pg)
 		return Effect{OK: true}
 	}
 	return c.moveReplica(a, pg, up)
@@ -258,6 +261,7 @@ func (c *Cluster) moveReplica(a Action, pg int32, up []int32) Effect {
 	order := slices.Clone(up)
 	order[slices.Index(order, int32(a.Source))] = int32(a.Target)
 	m.upmap[pg] = order
+	c.pin(pg)
 	bytes := float64(c.pgs[pg].bytes)
 	return Effect{OK: true, Detail: map[string]float64{"bytes_moved": bytes}}
 }
@@ -294,6 +298,7 @@ func (c *Cluster) putUpmap(a Action) Effect {
 	default:
 		m.upmap[pg] = slices.Clone(a.OSDs)
 	}
+	c.pin(pg)
 	return Effect{OK: true}
 }
 

@@ -25,6 +25,14 @@ type osdMap struct {
 	raw   []int32  // what CRUSH says, size entries a PG, none at the end
 	upSet []int32  // with upmaps, down OSDs and affinity; the primary first
 	dirty bool     // raw is older than the weights
+
+	// What the next epoch changes besides: all up sets, those with an OSD of another affinity, those
+	// of single PGs.
+	all    bool
+	turned []bool // by OSD
+	pinnew []bool // by PG
+
+	scratch [maxSize]int32
 }
 
 func newOSDMap(crush *crushMap, osds, pool, pgNum, size, minSize int) *osdMap {
@@ -34,6 +42,7 @@ func newOSDMap(crush *crushMap, osds, pool, pgNum, size, minSize int) *osdMap {
 		upmap: map[int32][]int32{}, items: map[int32][][2]int32{},
 		seeds: make([]uint32, pgNum), raw: make([]int32, pgNum*size),
 		upSet: make([]int32, pgNum*size), dirty: true,
+		turned: make([]bool, osds), pinnew: make([]bool, pgNum),
 	}
 	for i := range osds {
 		m.reweight[i], m.affinity[i], m.up[i] = inWeight, maxAffinity, true
@@ -42,6 +51,7 @@ func newOSDMap(crush *crushMap, osds, pool, pgNum, size, minSize int) *osdMap {
 		m.seeds[pg] = hash2(stableMod(uint32(pg), uint32(pgNum)), uint32(pool))
 	}
 	m.compute()
+	m.all = false
 	return m
 }
 
@@ -57,37 +67,75 @@ func (m *osdMap) pinned(pg int32) bool {
 	return whole || parts
 }
 
+// setAffinity is for the next epoch, as pin is.
+func (m *osdMap) setAffinity(osd int, value uint32) {
+	m.affinity[osd], m.turned[osd] = value, true
+}
+
+// pin says that the upmaps of a PG were changed.
+func (m *osdMap) pin(pg int32) { m.pinnew[pg] = true }
+
 // commit makes a new epoch of what was changed and returns the PGs whose up set differs.
 func (m *osdMap) commit() []int32 {
-	before := slices.Clone(m.upSet)
 	m.epoch++
-	m.compute()
 	var changed []int32
-	for pg := range m.pgNum {
-		at := pg * m.size
-		if !slices.Equal(before[at:at+m.size], m.upSet[at:at+m.size]) {
-			changed = append(changed, int32(pg))
+	var scratch [maxSize]int32
+	m.place()
+	for pg := range int32(m.pgNum) {
+		up := m.upSet[int(pg)*m.size : (int(pg)+1)*m.size]
+		if !m.all && !m.pinnew[pg] && !m.isTurned(up) {
+			continue
+		}
+		row := scratch[:m.size]
+		fill(row, m.upOf(pg))
+		if !slices.Equal(row, up) {
+			copy(up, row)
+			changed = append(changed, pg)
 		}
 	}
+	m.all = false
+	clear(m.turned)
+	clear(m.pinnew)
 	return changed
 }
 
-func (m *osdMap) compute() {
+func (m *osdMap) isTurned(up []int32) bool {
+	for _, osd := range up {
+		if osd != none && m.turned[osd] {
+			return true
+		}
+	}
+	return false
+}
+
+// place asks CRUSH anew if the weights were changed.
+func (m *osdMap) place() {
+	if !m.dirty {
+		return
+	}
 	var scratch [maxSize]int32
 	for pg := range int32(m.pgNum) {
-		at := int(pg) * m.size
-		raw := m.raw[at : at+m.size]
-		if m.dirty {
-			fill(raw, m.crush.place(m.seeds[pg], m.size, m.reweight, scratch[:]))
-		}
-		up := m.upSet[at : at+m.size]
-		set := append(scratch[:0], trim(raw)...)
-		set = m.applyUpmap(pg, set)
-		set = slices.DeleteFunc(set, func(osd int32) bool { return !m.up[osd] })
-		m.applyAffinity(m.seeds[pg], set)
-		fill(up, set)
+		raw := m.raw[int(pg)*m.size : (int(pg)+1)*m.size]
+		fill(raw, m.crush.place(m.seeds[pg], m.size, m.reweight, scratch[:]))
 	}
-	m.dirty = false
+	m.dirty, m.all = false, true
+}
+
+// compute makes all up sets anew, outside an epoch.
+func (m *osdMap) compute() {
+	m.place()
+	for pg := range int32(m.pgNum) {
+		fill(m.upSet[int(pg)*m.size:(int(pg)+1)*m.size], m.upOf(pg))
+	}
+}
+
+// upOf is the up set that follows from the map's parts, in memory that the next call takes again.
+func (m *osdMap) upOf(pg int32) []int32 {
+	set := append(m.scratch[:0], trim(m.raw[int(pg)*m.size:(int(pg)+1)*m.size])...)
+	set = m.applyUpmap(pg, set)
+	set = slices.DeleteFunc(set, func(osd int32) bool { return !m.up[osd] })
+	m.applyAffinity(m.seeds[pg], set)
+	return set
 }
 
 // applyUpmap is OSDMap::_apply_upmap: a pg-upmap counts unless a member of it is out, and then the

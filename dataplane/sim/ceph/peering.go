@@ -55,7 +55,7 @@ func (c *Cluster) publishUp() {
 }
 
 func (c *Cluster) publishWith(changed []int32) int {
-	c.watch(len(changed))
+	c.watch(changed)
 	for _, pg := range changed {
 		c.remap(pg)
 	}
@@ -64,12 +64,16 @@ func (c *Cluster) publishWith(changed []int32) int {
 }
 
 // watch begins to measure the stall of a step.
-func (c *Cluster) watch(count int) {
+func (c *Cluster) watch(changed []int32) {
 	m := &c.monitor
-	for pg := range c.pgs {
+	for _, pg := range m.watching {
 		c.pgs[pg].watched = false
 	}
-	m.watched, m.watchFrom = count, c.k.Now()
+	for _, pg := range changed {
+		c.pgs[pg].watched = true
+	}
+	m.watching = changed
+	m.watched, m.watchFrom = len(changed), c.k.Now()
 	m.stall, m.stalled = 0, false
 }
 
@@ -77,7 +81,7 @@ func (c *Cluster) watch(count int) {
 // else those who have it (Ceph's pg_temp) until the others do.
 func (c *Cluster) remap(pg int32) {
 	state := &c.pgs[pg]
-	state.watched = true
+	c.note(pg)
 	up, hold := c.osdMap.of(pg), slices.Clone(c.holders(pg))
 	acting := slices.Clone(up)
 	complete := !slices.ContainsFunc(up, func(osd int32) bool { return !contains(hold, osd) })
@@ -109,6 +113,8 @@ func (c *Cluster) remap(pg int32) {
 	}
 	at := int(pg) * c.cfg.Size
 	fill(c.acting[at:at+c.cfg.Size], acting)
+	c.lead(old, -1)
+	c.lead(c.primary(pg), 1)
 	c.peer(pg, old)
 }
 
@@ -116,6 +122,7 @@ func (c *Cluster) remap(pg int32) {
 func (c *Cluster) peer(pg, old int32) {
 	state := &c.pgs[pg]
 	state.interval++
+	c.note(pg)
 	state.active = false
 	state.peers = 0
 	taking := append([]int32(nil), c.members(pg)...)
@@ -213,6 +220,7 @@ func (h *onTemp) Handle(_ *sim.Kernel, arg uint64) {
 // activate lets a PG serve again.
 func (c *Cluster) activate(pg int32) {
 	state := &c.pgs[pg]
+	c.note(pg)
 	state.active = true
 	if m := &c.monitor; state.watched {
 		state.watched = false
@@ -246,7 +254,6 @@ func (c *Cluster) afterRemap(changed []int32) {
 	if len(changed) == 0 {
 		return
 	}
-	c.countPrimaries()
 	b := c.bench
 	if b == nil || !b.begun || b.done {
 		return

@@ -73,7 +73,7 @@ func TestPrimariesAreThoseOfTheLocalTestbed(t *testing.T) {
 		t.Errorf("primaries %v, want %v", got, want)
 	}
 	for _, osd := range []int{1, 2, 4, 6} {
-		m.affinity[osd] = affinityOf(0.1)
+		m.setAffinity(osd, affinityOf(0.1))
 	}
 	m.commit()
 	if got, want := primaries(m), []int{16, 8, 6, 28, 6, 30, 7, 27}; !slices.Equal(got, want) {
@@ -152,10 +152,11 @@ func TestUpmapsAndDownOSDs(t *testing.T) {
 	pg := int32(9)
 	a, b := m.of(pg)[0], m.of(pg)[1]
 	m.upmap[pg] = []int32{b, a}
+	m.pin(pg)
 	if changed := m.commit(); !slices.Equal(changed, []int32{pg}) || m.of(pg)[0] != b {
 		t.Fatalf("a swap changed %v, the PG is on %v", changed, m.of(pg))
 	}
-	m.affinity[b] = 0
+	m.setAffinity(int(b), 0)
 	m.commit()
 	if m.of(pg)[0] != a {
 		t.Errorf("affinity 0 overrules an upmap's order, yet %v", m.of(pg))

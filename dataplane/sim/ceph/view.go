@@ -51,6 +51,32 @@ func (c *Cluster) PG(i int) PGView {
 	}
 }
 
+// note remembers that what PG tells of a PG may have changed.
+func (c *Cluster) note(pg int32) {
+	if !c.noted[pg] {
+		c.noted[pg] = true
+		c.changes = append(c.changes, pg)
+	}
+}
+
+// pin says that the upmaps of a PG were changed.
+func (c *Cluster) pin(pg int32) {
+	c.osdMap.pin(pg)
+	c.note(pg)
+}
+
+// TakeChanges are the PGs of which PG may tell something else than at the last call, in the order of
+// their numbers.
+func (c *Cluster) TakeChanges() []int32 {
+	changes := c.changes
+	c.changes = nil
+	for _, pg := range changes {
+		c.noted[pg] = false
+	}
+	slices.Sort(changes)
+	return changes
+}
+
 // Pressure are one node's cumulative signals.
 type Pressure struct {
 	Node, OSD time.Duration // at least one task of the node, of the daemon, waited for I/O

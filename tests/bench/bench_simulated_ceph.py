@@ -1,0 +1,190 @@
+"""The modelled Ceph at scale: how long, how much memory, and what a policy's step costs.
+
+Half the nodes are hotspots and every OSD has 16 operations in flight, reads of 4 MiB. A limit
+counts for its own number of OSDs; other numbers show no limit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import resource
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+from schemas.errors import StoreError
+from testbed.simulated import Benchmark, ModelParameters, SimulatedCeph
+from testbed.simulated.process import PROGRAM
+from testbed.spec import TestbedSpec, load_spec
+from testbed.stores.contract import OSDS, PGS, PRESSURE, SetPrimaryAffinity
+
+SPEC = Path(__file__).resolve().parents[2] / "testbed" / "specs" / "dlr.yaml"
+IN_FLIGHT = 16  # for each OSD
+PGS_PER_OSD = 50  # Ceph's rule: a hundred, replicas counted
+MOST_PGS = 65_536
+OBJECTS_PER_OSD = 112  # of 4 MiB: with two replicas a quarter of the store
+SENSES = frozenset({PRESSURE, OSDS, PGS})
+CHANGED = 10  # OSDs whose affinity a step changes
+BETWEEN_S = 5.0  # virtual seconds: a step's placement groups have peered by then
+
+
+def spec_of(osds: int) -> TestbedSpec:
+    """The eight-node testbed's nodes, `osds` of them."""
+    spec = load_spec(SPEC)
+    assert spec.store is not None
+    pool = spec.store.pools[0].model_copy(update={"pg_num": min(MOST_PGS, _pgs(osds))})
+    groups = tuple(
+        group.model_copy(update={"count": osds}) if "osd" in group.roles else group
+        for group in spec.groups
+    )
+    store = spec.store.model_copy(update={"pools": (pool,)})
+    return spec.model_copy(update={"groups": groups, "store": store})
+
+
+def _pgs(osds: int) -> int:
+    """The nearest power of two."""
+    return 1 << round(math.log2(PGS_PER_OSD * osds))
+
+
+def opened(osds: int, *, loaded: bool) -> SimulatedCeph:
+    """A store with objects; if `loaded` with hotspots on half of its nodes."""
+    model = ModelParameters(clients=osds)  # clients of 16 operations: none is at its limit of bytes
+    ceph = SimulatedCeph(spec_of(osds), seed=1, parameters=model)
+    ceph.prefill(OBJECTS_PER_OSD * osds, 4 * 2**20)
+    if loaded:
+        ceph.start_disturbance([(0.0, dict.fromkeys(ceph.nodes[: osds // 2]))])
+    return ceph
+
+
+def processor_s(pid: int) -> float:
+    """Processor time that a process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def running_s(pid: int) -> float:
+    """The same, fine enough for a step: the time that its threads have run."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
+
+
+def peak_gib(pid: int) -> float:
+    """The most memory that a process has had resident."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 2**20
+    raise StoreError(f"process {pid} does not tell its memory.")
+
+
+def machine() -> str:
+    """What else the machine does."""
+    load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
+    return f"{os.cpu_count()} cores, load average before {load}"
+
+
+def speed(osds: int, seconds: float) -> dict[str, Any]:
+    """Wall seconds for a benchmark of so many virtual seconds."""
+    about = machine()
+    began = time.perf_counter()
+    with opened(osds, loaded=True) as ceph:
+        built = time.perf_counter() - began
+        ceph.start_benchmark(Benchmark("rand", concurrency=IN_FLIGHT, duration_s=seconds))
+        result = ceph.run_benchmark(grace_s=60.0)
+        took = time.perf_counter() - began
+        events = ceph.statistics()["events"]
+        cpu, memory = processor_s(ceph.simulator_pid), peak_gib(ceph.simulator_pid)
+    note = (
+        f"wall time, {built:.1f} s of it to build; {cpu:.1f} s of processor time, "
+        f"{events / 1e6:.1f} million events, {result.operations} reads, {memory:.2f} GiB; {about}"
+    )
+    name = f"modelled Ceph, {osds} OSDs, {IN_FLIGHT * osds} in flight, {seconds:g} virtual seconds"
+    limit = 60.0 if (osds, seconds) == (1000, 180.0) else None
+    return {"name": name, "value": took, "unit": "s", "limit": limit, "n": 1, "note": note}
+
+
+def memory(osds: int, seconds: float) -> dict[str, Any]:
+    """Peak memory of the simulator, the whole map of placement groups told once."""
+    about = machine()
+    with opened(osds, loaded=True) as ceph:
+        ceph.start_benchmark(Benchmark("rand", concurrency=IN_FLIGHT, duration_s=seconds))
+        ceph.advance(seconds / 2)
+        pgs = len(ceph.sense(SENSES).pgs)
+        result = ceph.run_benchmark(grace_s=60.0)
+        peak = peak_gib(ceph.simulator_pid)
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    note = (
+        f"peak resident, after {seconds:g} virtual seconds, {result.operations} reads and a map of "
+        f"{pgs} placement groups; Python beside it {own:.2f} GiB; {about}"
+    )
+    name = f"modelled Ceph, {osds} OSDs, {IN_FLIGHT * osds} in flight, memory"
+    limit = 3.0 if osds == 10_000 else None
+    return {"name": name, "value": peak, "unit": "GiB", "limit": limit, "n": 1, "note": note}
+
+
+def step(osds: int, steps: int) -> list[dict[str, Any]]:
+    """Sense and act of a policy's step, on a store at rest: no simulated load is in it."""
+    about = machine()
+    senses, acts, works = [], [], []
+    with opened(osds, loaded=False) as ceph:
+        pid = ceph.simulator_pid
+        for number in range(steps + 1):
+            worked = time.process_time() + running_s(pid)
+            began = time.perf_counter()
+            seen = ceph.sense(SENSES)
+            sensed = time.perf_counter()
+            changed = [(number * CHANGED + i) % osds for i in range(min(CHANGED, osds))]
+            value = 0.5 if seen.osds[changed[0]].primary_affinity == 1 else 1.0
+            effects = ceph.act([SetPrimaryAffinity(osd, value) for osd in changed])
+            ended = time.perf_counter()
+            works.append(1e3 * (time.process_time() + running_s(pid) - worked))
+            if not all(effect.ok for effect in effects):
+                raise StoreError(f"a step failed: {effects}")
+            senses.append(1e3 * (sensed - began))
+            acts.append(1e3 * (ended - sensed))
+            ceph.advance(BETWEEN_S)
+    both = [a + b for a, b in zip(senses[1:], acts[1:], strict=True)]
+    sense, act, work = (statistics.median(values[1:]) for values in (senses, acts, works))
+    note = (
+        f"median (sense {sense:.2f}, act {act:.2f}); largest {max(both):.1f} ms; processor time of "
+        f"both programs {work:.2f} ms in the median, {max(works[1:]):.1f} ms at most; first step, "
+        f"which tells the whole map, {senses[0] + acts[0]:.0f} ms; sense with {len(seen.pgs)} "
+        f"placement groups, {len(changed)} affinities changed, deciding left out; {about}"
+    )
+    name = f"modelled Ceph, {osds} OSDs, a policy's step over the bridge"
+    limit = 5.0 if osds == 1000 else None
+    value = statistics.median(both)
+    row = {"name": name, "value": value, "unit": "ms", "limit": limit, "n": steps}
+    return [{**row, "note": note}]
+
+
+def main() -> None:
+    """Print the rows as JSON."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--speed", type=int, default=1000, help="OSDs; 0 leaves the row out")
+    parser.add_argument("--seconds", type=float, default=180.0, help="virtual")
+    parser.add_argument("--memory", type=int, default=10_000)
+    parser.add_argument("--memory-seconds", type=float, default=10.0, help="virtual")
+    parser.add_argument("--step", type=int, default=1000)
+    parser.add_argument("--steps", type=int, default=50)
+    asked = parser.parse_args()
+    rows: list[dict[str, Any]] = []
+    if not PROGRAM.exists():
+        note = f"{PROGRAM} is not built: make setup"
+        row = {"name": "modelled Ceph", "value": None, "unit": "s", "limit": None, "n": 0}
+        print(json.dumps([{**row, "note": note}]))
+        return
+    if asked.step:
+        rows += step(asked.step, asked.steps)
+    if asked.speed:
+        rows.append(speed(asked.speed, asked.seconds))
+    if asked.memory:
+        rows.append(memory(asked.memory, asked.memory_seconds))
+    print(json.dumps(rows))
+
+
+if __name__ == "__main__":
+    main()
