@@ -1,4 +1,5 @@
-"""A catalogue entry of a figure, and what a drawing function returns when runs are missing."""
+"""A catalogue entry of a figure, what a drawing function returns when runs are missing, and tables
+that stand beside figures."""
 
 from __future__ import annotations
 
@@ -14,6 +15,20 @@ class Missing:
     """Why a figure could not be drawn: which runs there would have to be."""
 
     runs: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of a report: texts, a row a tuple as long as `heads`."""
+
+    id: str
+    title: str
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def as_json(self) -> list[dict[str, str]]:
+        """A mapping a row."""
+        return [dict(zip(self.heads, row, strict=True)) for row in self.rows]
 
 
 @dataclass(frozen=True)

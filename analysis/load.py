@@ -91,6 +91,14 @@ def ground_of(campaign: Path) -> str | None:
     return None
 
 
+def paper_of(campaign: Path) -> str | None:
+    """What a campaign's file says it is of; None where no file is kept."""
+    try:
+        return str(json.loads((campaign / "campaign.json").read_bytes())["campaign"]["paper"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 def load_campaign(campaign: Path, only: Collection[str] | None = None) -> Attempts:
     """Load `artifacts/<campaign>`; the last attempt that is done counts for each run id.
 
@@ -160,16 +168,33 @@ _PARAMETERS = (
     "mix",
     "spread",
     "signal",
+    "move_every_s",
 )
+
+
+def is_sized(run: Run) -> bool:
+    """Whether the run's store was made in a size of its own (ground sim): such runs belong to the
+    figures over sizes and to no other."""
+    return run.parameters.get("osds") is not None
+
+
+def _hot_share(run: Run) -> float | None:
+    """Share of the nodes that were disturbed at a time, where the scenario has hot nodes."""
+    share, count = run.parameters.get("hot_share"), run.parameters.get("hot_nodes")
+    if run.parameters.get("scenario") not in ("heterogeneity", "interference"):
+        return None
+    if share is None and count and run.osd_count:
+        return float(count) / run.osd_count
+    return None if share is None else float(share)
 
 
 def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
     """One row a run.
 
     Columns: run_id, campaign, block, ground, time_scale, the cell parameters, ``variant`` (the
-    controller's parameters as text), throughput_mb_s, iops, latency_s, latency_max_s, the same
-    with ``steady_``, pressure_mean and pressure_sd (over nodes, percent), inert, signal_used, n
-    (OSDs) and ``index`` into `runs`.
+    controller's parameters as text), hot_share, throughput_mb_s, iops, latency_s, latency_max_s,
+    the same with ``steady_``, pressure_mean and pressure_sd (over nodes, percent), inert,
+    signal_used, osds and ``index`` into `runs`.
     """
     rows = []
     for index, loaded in enumerate(runs):
@@ -188,6 +213,7 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
             "variant": json.dumps(parameters.get("controller_parameters") or {}, sort_keys=True),
         }
         row |= {name: parameters.get(name) for name in _PARAMETERS}
+        row["hot_share"] = _hot_share(run)
         for prefix, ops in (("", summary.whole), ("steady_", summary.steady)):
             op = _whole(ops, str(parameters.get("op")))
             row[f"{prefix}throughput_mb_s"] = op.throughput_mb_s if op else None
@@ -200,5 +226,5 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
         row |= {f"controller_{name}": value for name, value in summary.controller.items()}
         rows.append(row)
     columns = ["index", "run_id", "campaign", "block", "ground", "time_scale", "osds", "inert"]
-    columns += ["signal_used", "variant", *_PARAMETERS]
+    columns += ["signal_used", "variant", *_PARAMETERS, "hot_share"]
     return pd.DataFrame(rows) if rows else pd.DataFrame(columns=columns)

@@ -17,9 +17,18 @@ import pandas as pd
 
 from analysis import style
 from analysis.claims import NOTE_SEPARATOR, Evidence, evaluate
-from analysis.figures import Drawn, FigureEntry, Missing
-from analysis.load import SIM, Attempts, LoadedRun, ground_of, load_campaign, table
-from analysis.papers import Paper, paper
+from analysis.figures import Drawn, FigureEntry, Missing, Table
+from analysis.load import (
+    SIM,
+    Attempts,
+    LoadedRun,
+    ground_of,
+    is_sized,
+    load_campaign,
+    paper_of,
+    table,
+)
+from analysis.papers import SHORT_NAMES, Paper, paper
 from schemas.claim import ClaimResult
 from schemas.errors import UserError
 
@@ -35,6 +44,7 @@ class Report:
     claims: tuple[ClaimResult, ...]
     figures: tuple[Drawn, ...]
     runs: int
+    tables: tuple[Table, ...] = ()
 
     def _repr_html_(self) -> str:
         drawn = sum(figure.path is not None for figure in self.figures)
@@ -52,15 +62,15 @@ def _campaign_folders(
     """Which campaigns feed the report `name`: a campaign's own name, or a paper's short name for
     all its campaigns on one ground; and where the report goes."""
     short, _, profile = name.partition("-")
-    chosen = paper(short)
     if profile and (profile != SIM or _has_runs(artifacts / name)):
         if ground not in (None, ground_of(artifacts / name)):
             raise UserError(f"{artifacts / name}: its runs are not of ground {ground}.")
-        return chosen, [artifacts / name], artifacts / name
+        return paper(_paper(artifacts / name, short)), [artifacts / name], artifacts / name
+    chosen = paper(short)
     found = {
         folder: ground_of(folder)
         for folder in sorted(artifacts.glob(f"{short}-*"))
-        if _has_runs(folder)
+        if _has_runs(folder) and _paper(folder, short) == short
     }
     if not found:
         raise UserError(
@@ -71,6 +81,12 @@ def _campaign_folders(
     folders = [folder for folder, its in found.items() if its == wanted]
     alone = set(found.values()) <= {wanted, SIM} and wanted != SIM
     return chosen, folders, artifacts / (short if alone else f"{short}-{wanted}")
+
+
+def _paper(campaign: Path, short: str) -> str:
+    """Whose figures a campaign feeds; `short` where it does not say, or names nobody we know."""
+    named = paper_of(campaign)
+    return named if named in SHORT_NAMES else short
 
 
 def _has_runs(folder: Path) -> bool:
@@ -99,14 +115,19 @@ def _one_ground(
     return next(iter(real or there))
 
 
-def load_evidence(folders: Sequence[Path]) -> tuple[Evidence, list[tuple[str, Attempts]]]:
-    """Runs of several campaigns as one evidence, and each campaign's attempts.
+def load_evidence(
+    folders: Sequence[Path], *, sized: bool = False
+) -> tuple[Evidence, list[tuple[str, Attempts]]]:
+    """Runs of several campaigns as one evidence, and each campaign's attempts. Runs of stores made
+    in a size of their own stand for themselves: `sized` takes them alone, else they are left out.
 
     Raises:
         UserError: a folder is missing, or the runs are of several grounds.
     """
     loaded = [(folder.name, load_campaign(folder)) for folder in folders]
-    runs: list[LoadedRun] = [run for _, attempts in loaded for run in attempts.runs]
+    runs: list[LoadedRun] = [
+        run for _, attempts in loaded for run in attempts.runs if is_sized(run.run) is sized
+    ]
     grounds = sorted({run.run.ground for run in runs})
     if len(grounds) > 1:
         raise UserError(
@@ -157,7 +178,7 @@ def build(
         UserError: no such paper, campaign or figure, or no run in it.
     """
     chosen, folders, target = _campaign_folders(artifacts, name, ground)
-    evidence, loaded = load_evidence(folders)
+    evidence, loaded = load_evidence(folders, sized=chosen.sized)
     if not evidence.runs:
         raise UserError(f"{folders[0]}: no finished run there; see hotbed run {name} --dry-run.")
     entries = chosen.figures
@@ -174,18 +195,23 @@ def build(
     claims = tuple(evaluate(claim, evidence) for claim in chosen.claims)
     claims_path = target / "claims.json"
     _write(claims_path, json.dumps([c.model_dump(mode="json") for c in claims], indent=1) + "\n")
+    tables = tuple(chosen.tables(evidence.table))
+    for made in tables:
+        pd.DataFrame(made.as_json()).to_csv(target / f"{made.id}.csv", index=False)
     path = target / "report.html"
-    _write(path, _page(chosen, evidence, loaded, figures, claims))
+    _write(path, _page(chosen, evidence, loaded, figures=figures, claims=claims, tables=tables))
     progress("report", 1.0)
-    return Report(path, claims_path, claims, tuple(figures), len(evidence.runs))
+    return Report(path, claims_path, claims, tuple(figures), len(evidence.runs), tables)
 
 
 def _page(
     chosen: Paper,
     evidence: Evidence,
     loaded: Sequence[tuple[str, Attempts]],
+    *,
     figures: Sequence[Drawn],
     claims: Sequence[ClaimResult],
+    tables: Sequence[Table],
 ) -> str:
     from jinja2 import Environment, FileSystemLoader, select_autoescape
 
@@ -210,6 +236,7 @@ def _page(
     return environment.get_template("report.html.j2").render(
         paper=chosen,
         figures=figures,
+        tables=tables,
         images=images,
         shared_notes=shared,
         claims=claims,

@@ -92,7 +92,8 @@ def run_cell(parameters: CellParameters | Mapping[str, Any] | None, context: Cel
         if not job.provenance.hosts:  # run by hand: no engine has asked
             with phases("facts"):
                 facts = context.ground.facts()
-            known = {"provenance": provenance(facts), "osd_count": facts.osd_count}
+            osds = typed.osds or facts.osd_count
+            known = {"provenance": provenance(facts), "osd_count": osds}
             job = job.model_copy(update=known)
         services = context.ground.services(context.setting(typed))
         sensed = job.provenance.model_copy(update={"signal": services.signal()})

@@ -23,6 +23,9 @@ CONTROLLER_LEAD_INTERVALS = 2
 """The controller runs this many control intervals before the benchmark starts."""
 
 
+SIZE_PARAMETERS = ("osds", "hot_share")
+
+
 class CellParameters(BaseModel):
     """One cell. Times are the paper's: the engine multiplies them by the campaign's time_scale.
 
@@ -45,6 +48,9 @@ class CellParameters(BaseModel):
     spread: float | None = Field(default=None, ge=0, le=1)
     signal: Signal = "node"
     interval_s: float = Field(default=20, gt=0, le=3600)
+    # On the ground sim alone: a store of another size than the spec's.
+    osds: int | None = Field(default=None, ge=2, le=10_000)
+    hot_share: float | None = Field(default=None, gt=0, le=1)
 
     @model_validator(mode="after")
     def _together(self) -> CellParameters:
@@ -52,11 +58,25 @@ class CellParameters(BaseModel):
             raise ValueError("mix (A to E) belongs to the scenario mix, and to it alone")
         if (self.scenario == "spread") != (self.spread is not None):
             raise ValueError("spread (0 to 1) belongs to the scenario spread, and to it alone")
+        if self.hot_share is not None and "hot_nodes" in self.model_fields_set:
+            raise ValueError("hot_nodes and hot_share both say how many are hot: keep one of them")
         return self
 
     def canonical(self) -> dict[str, Any]:
-        """JSON-able, every field present: what is hashed, stored and given to the notebook."""
-        return self.model_dump(mode="json")
+        """JSON-able, every field present: what is hashed, stored and given to the notebook. What
+        only a store of another size has is left out elsewhere: ids of its runs stay as they are.
+        """
+        given = self.model_dump(mode="json")
+        absent = [name for name in SIZE_PARAMETERS if given[name] is None]
+        if self.hot_share is not None:
+            absent.append("hot_nodes")
+        return {name: value for name, value in given.items() if name not in absent}
+
+    def hot_count(self, nodes: int) -> int:
+        """How many of `nodes` OSD nodes are disturbed at a time: of a share at least one."""
+        if self.hot_share is None:
+            return self.hot_nodes
+        return max(1, round(self.hot_share * nodes))
 
     def label(self) -> str:
         """A short text for people: ``seq heterogeneity dlr``."""
@@ -69,6 +89,12 @@ class CellParameters(BaseModel):
             parts.append(f"{self.object_size // 1024}KiB")
         if self.signal != "node":
             parts.append(f"signal={self.signal}")
+        if self.osds is not None:
+            parts.append(f"{self.osds} OSDs")
+        if self.hot_share is not None:
+            parts.append(f"{100 * self.hot_share:g} % hot")
+        if self.osds is not None and self.scenario == "interference":
+            parts.append(f"moving every {self.move_every_s:g} s")
         parts += [f"{key}={value}" for key, value in sorted(self.controller_parameters.items())]
         return " ".join(parts)
 
@@ -126,5 +152,6 @@ def _allowed(key: str) -> str:
             value = getattr(rule, attribute, None)
             if value is not None:
                 bounds.append(f"{word} {value:g}")
-    kind = "a whole number" if field.annotation is int else "a number"
+    whole = field.annotation in (int, int | None)
+    kind = "a whole number" if whole else "a number"
     return f"allowed: {kind} {' and '.join(bounds)}".rstrip()

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import signal
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
 
 from campaigns.estimate import Estimator
-from campaigns.executors import Executor, Outcome
+from campaigns.executors import Executor, OneByOne, Outcome, ParallelExecutor
 from campaigns.plan import Cell, Plan
 from campaigns.progress import Progress
 from campaigns.run_store import RunStore
+from schemas.campaign import Campaign
 
 GIVE_UP_AFTER = 3
 """Cells in a row that came to nothing: the testbed may be broken, not the cells."""
@@ -78,6 +79,17 @@ class _Tally:
     streak: list[str] = field(default_factory=list)  # controllers of the last cells, all failed
     gave_up: str | None = None
     missing: dict[str, str] = field(default_factory=dict)
+    budgets: dict[str, Counter[str]] = field(default_factory=dict)  # by run id
+
+    def budget(self, cell: Cell, campaign: Campaign) -> Counter[str]:
+        """How many more attempts at `cell` there may be, by how the last one ended."""
+        whole = Counter[str]({"failed": campaign.retries, "spoiled": campaign.spoiled_retries})
+        return self.budgets.setdefault(cell.run_id, whole)
+
+
+def pending(plan: Plan, store: RunStore) -> list[Cell]:
+    """Cells of a plan without a finished run, in its order."""
+    return [cell for cell in plan.cells if store.attempts(cell.run_id).done is None]
 
 
 class Engine:
@@ -87,14 +99,14 @@ class Engine:
         self,
         plan: Plan,
         store: RunStore,
-        executor: Executor,
+        executor: Executor | ParallelExecutor,
         progress: Progress,
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._plan = plan
         self._store = store
-        self._executor = executor
+        self._executor = executor if isinstance(executor, ParallelExecutor) else OneByOne(executor)
         self._progress = progress
         self._clock = clock
         self.estimator = Estimator(
@@ -105,7 +117,7 @@ class Engine:
 
     def pending(self) -> list[Cell]:
         """Cells without a finished run, in the plan's order."""
-        return [cell for cell in self._plan.cells if self._store.attempts(cell.run_id).done is None]
+        return pending(self._plan, self._store)
 
     def run(self) -> CampaignResult:
         """Make every pending cell; a failed or spoiled one again as the campaign file says."""
@@ -113,29 +125,16 @@ class Engine:
         pending = self.pending()
         done_before = len(self._plan.cells) - len(pending)
         tally = _Tally()
-        self._progress.begin(self._plan, done_before, self.estimator.left(pending))
+        left = self.estimator.left(pending, self._executor.width)
+        self._progress.begin(self._plan, done_before, left)
         with self._signals():
-            for index, cell in enumerate(pending):
-                if self._stop or tally.gave_up:
-                    break
-                why = self._make(cell, pending[index:], tally)
-                if why is None:
-                    tally.ran += 1
-                    tally.streak.clear()
-                    continue
-                tally.missing[cell.run_id] = why
-                tally.streak.append(cell.parameters.controller)
-                if self._broken(tally.streak) and not self._stop:
-                    tally.gave_up = tally.gave_up or (
-                        f"{len(tally.streak)} cells in a row came to nothing, "
-                        f"the last one because {why}"
-                    )
+            self._work(pending, tally)
         result = self._result(pending, done_before, tally, self._clock() - started)
         self._progress.end(result)
         return result
 
     def stop(self) -> None:
-        """Stop cleanly: the running attempt is ended and marked; a second call kills it."""
+        """Stop cleanly: what runs is ended and marked; a second call kills it."""
         if self._stop:
             self._progress.message("stopping at once; `hotbed control stop` cleans up by hand")
             self._executor.kill()
@@ -144,28 +143,54 @@ class Engine:
         self._progress.message("stopping: the running cell puts the testbed back (again to kill)")
         self._executor.interrupt()
 
-    def _make(self, cell: Cell, rest: list[Cell], tally: _Tally) -> str | None:
-        """Attempts at one cell until one is done; otherwise why there is none."""
-        campaign = self._plan.campaign
-        budget = Counter({"failed": campaign.retries, "spoiled": campaign.spoiled_retries})
-        while not self._stop:
-            self._progress.cell_started(cell, self.estimator.planned(cell))
-            outcome = self._executor.execute(cell)
+    def _work(self, pending: Sequence[Cell], tally: _Tally) -> None:
+        """Attempts at every cell, as many beside each other as the executor takes."""
+        waiting, running = deque(pending), dict[str, Cell]()
+        while True:
+            while waiting and len(running) < self._executor.width and not self._ending(tally):
+                cell = waiting.popleft()
+                running[cell.run_id] = cell
+                self._progress.cell_started(cell, self.estimator.planned(cell))
+                self._executor.start(cell)
+            if not running:
+                return
+            cell, outcome = self._executor.finished()
+            del running[cell.run_id]
             if outcome.status == "done":
                 self.estimator.observe(cell, outcome.seconds)
-            self._progress.cell_ended(cell, outcome, self._left_after(outcome, rest))
-            if outcome.status == "done":
-                return None
-            tally.spoiled += outcome.status == "spoiled"
-            tally.failed += outcome.status == "failed"
-            reason = outcome.reason or outcome.status
-            if outcome.fatal:
-                tally.gave_up = reason
-                return reason
-            if outcome.status == "interrupted" or budget[outcome.status] == 0:
-                return reason
+            again = [] if outcome.status == "done" else [cell]
+            left = self.estimator.left([*again, *waiting, *running.values()], self._executor.width)
+            self._progress.cell_ended(cell, outcome, left)
+            if self._count(cell, outcome, tally):
+                waiting.appendleft(cell)
+
+    def _ending(self, tally: _Tally) -> bool:
+        return self._stop or tally.gave_up is not None
+
+    def _count(self, cell: Cell, outcome: Outcome, tally: _Tally) -> bool:
+        """Take an attempt's outcome into account; whether another one is to be made."""
+        if outcome.status == "done":
+            tally.ran += 1
+            tally.streak.clear()
+            return False
+        tally.spoiled += outcome.status == "spoiled"
+        tally.failed += outcome.status == "failed"
+        why = outcome.reason or outcome.status
+        budget = tally.budget(cell, self._plan.campaign)
+        if outcome.fatal:
+            tally.gave_up = tally.gave_up or why
+        elif outcome.status != "interrupted" and budget[outcome.status] > 0:
             budget[outcome.status] -= 1
-        return "interrupted"
+            if not self._ending(tally):
+                return True
+            why = "interrupted" if self._stop else why
+        tally.missing[cell.run_id] = why
+        tally.streak.append(cell.parameters.controller)
+        if self._broken(tally.streak) and not self._stop:
+            tally.gave_up = tally.gave_up or (
+                f"{len(tally.streak)} cells in a row came to nothing, the last one because {why}"
+            )
+        return False
 
     def _broken(self, streak: list[str]) -> bool:
         """Whether failed cells in a row speak against the testbed. Those of a controller that
@@ -180,9 +205,6 @@ class Engine:
             for cell in self._plan.cells
             if cell.parameters.controller in failing
         )
-
-    def _left_after(self, outcome: Outcome, rest: list[Cell]) -> float:
-        return self.estimator.left(rest[1:] if outcome.status == "done" else rest)
 
     def _result(
         self, pending: list[Cell], done_before: int, tally: _Tally, seconds: float

@@ -13,6 +13,8 @@ STEADY_S = 3.0  # fio up to its steady rate
 COLLECT_S = 4.0  # load and controller stopped, files fetched
 ENGINE_S = 5.0  # notebook process, kernel, imports
 SIMULATED_S = 1.0  # of a small testbed's minute; the cells that are done correct it
+SIZED_CELL_S = 1.0  # of a simulated cell of its own size, beside
+OSD_MINUTE_S = 0.008  # a processor's seconds for one OSD's virtual minute
 TIMEOUT_FACTOR = 3.0
 TIMEOUT_SLACK_S = 180.0
 
@@ -55,6 +57,9 @@ class Estimator:
         """Planned seconds of one cell."""
         if self._simulated:
             minutes = cell.parameters.duration_s * self._time_scale / 60
+            if cell.parameters.osds is not None:
+                minutes += lead_s(cell.parameters, self._time_scale) / 60
+                return SIZED_CELL_S + OSD_MINUTE_S * cell.parameters.osds * minutes
             return ENGINE_S + SIMULATED_S * minutes
         return planned_s(cell.parameters, self._time_scale)
 
@@ -63,11 +68,12 @@ class Estimator:
         self._planned += self.planned(cell)
         self._actual += seconds
 
-    def left(self, cells: Iterable[Cell]) -> float:
-        """Seconds that `cells` will take."""
-        planned = sum(self.planned(cell) for cell in cells)
+    def left(self, cells: Iterable[Cell], width: int = 1) -> float:
+        """Seconds that `cells` will take, `width` at a time."""
+        each = [self.planned(cell) for cell in cells]
         ratio = self._actual / self._planned if self._planned > 0 else 1.0
-        return planned * ratio
+        # However many run beside each other, the longest takes its time.
+        return max(sum(each) / max(1, width), max(each, default=0.0)) * ratio
 
 
 def format_s(seconds: float) -> str:

@@ -46,6 +46,15 @@ class Setting:
     timeout_s: float | None = None  # instead of the estimate's
 
 
+@dataclass(frozen=True)
+class Begun:
+    """An attempt that has its folder and its job."""
+
+    cell: Cell
+    job: Job
+    folder: Path
+
+
 class ProcessExecutor:
     """An `Executor`. The attempt's folder is committed whatever happens to its process."""
 
@@ -79,21 +88,33 @@ class ProcessExecutor:
 
     def execute(self, cell: Cell) -> Outcome:
         """See `Executor.execute`."""
+        started = time.monotonic()
+        try:
+            begun = self.begin(cell)
+            if isinstance(begun, Outcome):
+                return begun
+            why = self.run_attempt(begun.folder, begun.job.timeout_s)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            return self._full()
+        return self.conclude(begun, why, time.monotonic() - started)
+
+    def begin(self, cell: Cell) -> Begun | Outcome:
+        """The next attempt's folder and job; the outcome when the disk is full."""
         if nearly_full(self._store.folder):
             return self._full()
-        started = time.monotonic()
         try:
             self._reserve.take()
             number, partial = self._store.begin(cell.run_id)
             job = self._job(cell, number)
             write_job(partial, job)
             self._ledger.append("started", run_id=cell.run_id, attempt=number)
-            why = self.run_attempt(partial, job.timeout_s)
         except OSError as error:
             if not is_full(error):
                 raise
             return self._full()
-        return self._conclude(cell, job, partial, why, time.monotonic() - started)
+        return Begun(cell, job, partial)
 
     def interrupt(self) -> None:
         """See `Executor.interrupt`."""
@@ -129,7 +150,7 @@ class ProcessExecutor:
             limits=campaign.limits,
             controllers_dir=_text(self._setting.controllers_dir),
             figures=list(cell.figures),
-            osd_count=self._setting.osd_count,
+            osd_count=cell.parameters.osds or self._setting.osd_count,
             provenance=self._setting.provenance,
         )
 
@@ -164,10 +185,9 @@ class ProcessExecutor:
             self._process = None
         return why
 
-    def _conclude(
-        self, cell: Cell, job: Job, partial: Path, why: str | None, seconds: float
-    ) -> Outcome:
+    def conclude(self, begun: Begun, why: str | None, seconds: float) -> Outcome:
         """Write what is missing of the attempt's record, and commit it."""
+        cell, job, partial = begun.cell, begun.job, begun.folder
         run = self._record(job, partial, why)
         full = nearly_full(partial) or _says_full(run.reason)
         try:

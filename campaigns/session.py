@@ -13,23 +13,21 @@ from pydantic import ValidationError
 
 from campaigns import power
 from campaigns.campaign_file import ROOT, find_campaign, load_campaign, resolve
-from campaigns.disk import Reserve, require_room
-from campaigns.durable import write_file
+from campaigns.carry_out import CAMPAIGN_FILE, carry_out, learn
 from campaigns.engine import CampaignResult, Engine
 from campaigns.estimate import Estimator
 from campaigns.executors import DryRun
 from campaigns.fingerprint import Identity, digest_paths, identifying_versions
 from campaigns.grounds import open_ground
-from campaigns.in_process_executor import InProcessExecutor
-from campaigns.ledger import Ledger
 from campaigns.lock import Lock
 from campaigns.plan import Cell, Plan, make_plan
-from campaigns.process_executor import PAPERMILL_CELL, ProcessExecutor, Setting
+from campaigns.process_executor import PAPERMILL_CELL, Setting
 from campaigns.progress import Progress, Silent, suitable
 from campaigns.provenance import provenance
 from campaigns.run_store import RunStore
 from campaigns.services import Facts, Ground
 from campaigns.validate import select, validate
+from campaigns.workers import Workers
 from controllers.registry import available, code_hash
 from schemas.campaign import Campaign
 from schemas.errors import HotbedError, UserError
@@ -38,8 +36,6 @@ from testbed.spec import TestbedSpec, load_spec
 
 ROLES = ("base", "ceph", "fio", "agent")
 """Roles whose contents can change a result."""
-
-CAMPAIGN_FILE = "campaign.json"
 
 IN_PROCESS = frozenset({"sim"})
 """Grounds whose cells may run in the engine's own process: nothing of theirs outlives it."""
@@ -210,17 +206,20 @@ def _asked(campaign: str | Campaign) -> tuple[Path, Campaign]:
     return file, load_campaign(file)
 
 
-def dry_run(request: Request) -> DryRunReport:
+def dry_run(request: Request, *, workers: Workers | None = None) -> DryRunReport:
     """The cells that would run, the time they would take and what is done. Writes nothing."""
-    return dry_run_prepared(prepare(request, need_ground=False))
+    return dry_run_prepared(prepare(request, need_ground=False), workers=workers)
 
 
-def dry_run_prepared(prepared: Prepared) -> DryRunReport:
+def dry_run_prepared(prepared: Prepared, *, workers: Workers | None = None) -> DryRunReport:
     """See `dry_run`."""
     executor = DryRun()
     Engine(prepared.plan, prepared.store, executor, Silent()).run()
     estimator = Estimator(prepared.campaign.time_scale, simulated=prepared.campaign.ground == "sim")
     learn(estimator, prepared.plan, prepared.store)
+    if workers is not None:
+        _inside(prepared.campaign, True, workers)
+    width = 1 if workers is None else max(1, workers.processes)
     notes = []
     if prepared.facts is None:
         known = "those of the last run" if prepared.plan.identity.versions else "none"
@@ -228,6 +227,8 @@ def dry_run_prepared(prepared: Prepared) -> DryRunReport:
             f"testbed {prepared.testbed!r} is not up: run ids assume store versions as known "
             f"({known}), so what counts as done may change"
         )
+    if workers is not None and workers.scheduler is not None:
+        notes.append(f"the time is that of one worker; {workers.scheduler} may have many")
     return DryRunReport(
         campaign=prepared.campaign.name,
         testbed=prepared.testbed,
@@ -235,7 +236,7 @@ def dry_run_prepared(prepared: Prepared) -> DryRunReport:
         cells=len(prepared.plan.cells),
         done=len(prepared.plan.cells) - len(executor.cells),
         pending=tuple(executor.cells),
-        pending_s=estimator.left(executor.cells),
+        pending_s=estimator.left(executor.cells, width),
         power={
             grid.name: power.sentence(grid.repetitions)
             for grid in prepared.campaign.grids
@@ -252,6 +253,7 @@ def run(
     progress: Progress | None = None,
     command: tuple[str, ...] = PAPERMILL_CELL,
     in_process: bool = False,
+    workers: Workers | None = None,
 ) -> CampaignResult:
     """Run or resume a campaign.
 
@@ -261,12 +263,19 @@ def run(
         command: the process of one cell.
         in_process: run the cells in this process, without the notebook, where the ground lets
             them (`sim`): seconds less a cell, the same files but for `notebook.ipynb`.
+        workers: run them so, but beside each other on Dask workers; the same results.
 
     Raises:
         UserError: something is wrong with the file, the testbed or the disk; or another engine
             works on this campaign or testbed.
     """
-    return run_prepared(prepare(request), progress=progress, command=command, in_process=in_process)
+    return run_prepared(
+        prepare(request),
+        progress=progress,
+        command=command,
+        in_process=in_process,
+        workers=workers,
+    )
 
 
 def run_prepared(
@@ -275,11 +284,13 @@ def run_prepared(
     progress: Progress | None = None,
     command: tuple[str, ...] = PAPERMILL_CELL,
     in_process: bool = False,
+    workers: Workers | None = None,
 ) -> CampaignResult:
     """See `run`; the ground must be there (`prepare` with `need_ground`)."""
     ground, facts = prepared.ground, prepared.facts
     assert ground is not None
     assert facts is not None
+    inside = ground if _inside(prepared.campaign, in_process, workers) else None
     shown = progress or suitable()
     prepared.store.prepare()
     with ExitStack() as stack:
@@ -302,56 +313,21 @@ def run_prepared(
             command=command,
             held=tuple(lock.handle for lock in locks),
         )
-        inside = ground if in_process and prepared.campaign.ground in IN_PROCESS else None
-        return _locked(prepared, setting, shown, inside)
+        return carry_out(prepared, setting, shown, inside=inside, workers=workers)
 
 
-def _locked(
-    prepared: Prepared, setting: Setting, shown: Progress, inside: Ground | None
-) -> CampaignResult:
-    """The campaign, once the locks are ours; on the ground `inside` in this process."""
-    store, plan = prepared.store, prepared.plan
-    ledger = Ledger(store.folder / "ledger.jsonl")
-    executor = (
-        ProcessExecutor(plan, store, ledger, setting)
-        if inside is None
-        else InProcessExecutor(plan, store, ledger, setting, inside)
-    )
-    executor.recover()
-    engine = Engine(plan, store, executor, shown)
-    learn(engine.estimator, plan, store)
-    pending = engine.pending()
-    require_room(store.folder, len(pending), finished_folders(store))
-    Reserve(store.folder).take()
-    write_file(store.folder / CAMPAIGN_FILE, _description(prepared))
-    ledger.append("campaign-started", cells=len(plan.cells), pending=len(pending))
-    result = engine.run()
-    try:
-        ledger.append("campaign-ended", ok=result.ok, sentence=result.sentence)
-    finally:
-        Reserve(store.folder).release()
-    return result
+def _inside(campaign: Campaign, in_process: bool, workers: Workers | None) -> bool:
+    """Whether the cells run without processes of their own.
 
-
-def learn(estimator: Estimator, plan: Plan, store: RunStore) -> None:
-    """Correct the estimate by the runs that are there."""
-    cells = {cell.run_id: cell for cell in plan.cells}
-    for run in store.runs():
-        if run.status == "done" and run.run_id in cells:
-            estimator.observe(cells[run.run_id], elapsed_s(run.started_at, run.ended_at))
-
-
-def elapsed_s(started_at: str, ended_at: str) -> float:
-    """Seconds between two ISO times."""
-    import datetime
-
-    start = datetime.datetime.fromisoformat(started_at)
-    return (datetime.datetime.fromisoformat(ended_at) - start).total_seconds()
-
-
-def finished_folders(store: RunStore, most: int = 50) -> list[Path]:
-    """Folders of some finished attempts, to learn their size from."""
-    return list(store.folder.glob("*/attempt-*"))[:most] if store.folder.is_dir() else []
+    Raises:
+        UserError: workers were asked for and the ground has real machines.
+    """
+    if workers is not None and campaign.ground not in IN_PROCESS:
+        raise UserError(
+            f"{campaign.name}: on the ground {campaign.ground} cells run one after another on one "
+            "testbed: --workers and --scheduler are for simulated ones (--ground sim)."
+        )
+    return (in_process or workers is not None) and campaign.ground in IN_PROCESS
 
 
 def last_versions(folder: Path) -> Mapping[str, str]:
@@ -384,26 +360,3 @@ def _ground(
         if needed:
             raise
         return None, None
-
-
-def _description(prepared: Prepared) -> str:
-    """What is kept of a campaign beside its runs: `cells` are all that it holds as of now, so
-    that runs of an earlier code or file can be told from them."""
-    identity = prepared.plan.identity
-    body = {
-        "campaign": prepared.campaign.model_dump(mode="json"),
-        "testbed": prepared.testbed,
-        "identity": {
-            "spec_digest": identity.spec_digest,
-            "ground": identity.ground,
-            "site": identity.site,
-            "time_scale": identity.time_scale,
-            "versions": dict(identity.versions),
-            "folders": dict(identity.folders),
-        },
-        "cells": [
-            {"run_id": cell.run_id, "grids": cell.grids, "figures": cell.figures}
-            for cell in prepared.whole.cells
-        ],
-    }
-    return json.dumps(body, indent=2) + "\n"

@@ -1,6 +1,7 @@
 """The ground `sim`: a testbed that is modelled on virtual time. It needs no testbed, root or Ceph.
 
-A spec is all that it is made of; every cell gets a modelled store of its own, fresh and at rest, so
+A spec is all that it is made of, and of a cell that names another number of OSDs a store of that
+size of the same nodes; every cell gets a modelled store of its own, fresh and at rest, so
 there is nothing to deploy, to clean or to lock, and cells may run beside each other.
 
     ground = SimGround(load_spec(Path("testbed/specs/dlr.yaml")))
@@ -22,7 +23,7 @@ from campaigns.fingerprint import digest_paths
 from campaigns.services import CellSetting, Facts, Services
 from campaigns.steps.facts import calibration
 from schemas.errors import UserError
-from testbed.simulated import MODEL_VERSION, ModelParameters, load_parameters
+from testbed.simulated import MODEL_VERSION, ModelParameters, load_parameters, scaled
 from testbed.simulated.parameters import configuration, effective, osd_nodes
 from testbed.simulated.process import PROGRAM, PROTOCOL
 from testbed.simulated.store import OFFERS
@@ -99,7 +100,9 @@ class SimGround:
         """See `Ground.services`."""
         from campaigns.steps.simulated import SimServices
 
-        return SimServices(self.spec, self.model, setting)
+        osds = setting.parameters.osds
+        spec = self.spec if osds is None else scaled(self.spec, osds)
+        return SimServices(spec, self.model, setting)
 
     def lock_path(self) -> Path | None:
         """See `Ground.lock_path`: there is nothing that two campaigns could disturb."""

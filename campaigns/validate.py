@@ -13,7 +13,11 @@ from controllers.decider import ChildDecider
 from controllers.registry import Controller, create
 from schemas.campaign import Campaign, Grid
 from schemas.errors import UserError
+from testbed.simulated import scaled
 from testbed.spec import TestbedSpec
+
+SIZED_GROUND = "sim"
+"""The ground on which a cell may say how many OSDs its store has."""
 
 
 def validate(
@@ -37,9 +41,14 @@ def validate(
         if not typed:
             raise UserError(f"{where}: exclude leaves no cell.")
         typed = [_with_controller(parameters, controllers, where, accepted) for parameters in typed]
-        if spec is not None:
-            for parameters in typed:
+        for parameters in typed:
+            _check_size(parameters, campaign.ground, where)
+            if spec is not None:
                 _check_against(parameters, spec, where)
+        sizes = {parameters.osds for parameters in typed if parameters.osds is not None}
+        if spec is not None:
+            for osds in sorted(sizes):
+                _check_scaled(spec, osds, where)
         cells[grid.name] = typed
     return cells
 
@@ -118,10 +127,29 @@ def _create(controller: Controller, parameters: Mapping[str, object]) -> None:
         raise UserError(f"controller {controller.name}: {error}") from error
 
 
-def _check_against(parameters: CellParameters, spec: TestbedSpec, where: str) -> None:
-    osd_nodes = sum(group.count for group in spec.groups if "osd" in group.roles)
-    if parameters.hot_nodes > osd_nodes:
+def _check_size(parameters: CellParameters, ground: str, where: str) -> None:
+    if parameters.osds is not None and ground != SIZED_GROUND:
         raise UserError(
-            f"{where}: hot_nodes: {parameters.hot_nodes} is not allowed; the spec {spec.name!r} "
-            f"has {osd_nodes} OSD nodes."
+            f"{where}: osds: on the ground {ground} a store has the OSDs of its testbed; leave it "
+            f"out, or run the campaign on {SIZED_GROUND}, which makes stores of any size."
         )
+
+
+def _check_against(parameters: CellParameters, spec: TestbedSpec, where: str) -> None:
+    osd_nodes = parameters.osds or _osd_nodes(spec)
+    if parameters.hot_count(osd_nodes) > osd_nodes:
+        where_from = "the cell" if parameters.osds else f"the spec {spec.name!r}"
+        has = f"{where_from} has {osd_nodes} OSD nodes"
+        raise UserError(f"{where}: hot_nodes: {parameters.hot_nodes} is not allowed; {has}.")
+
+
+def _check_scaled(spec: TestbedSpec, osds: int, where: str) -> None:
+    try:
+        scaled(spec, osds)
+    except UserError as error:
+        raise UserError(f"{where}: osds: {error}") from error
+
+
+def _osd_nodes(spec: TestbedSpec) -> int:
+    """OSD nodes of a spec."""
+    return sum(group.count for group in spec.groups if "osd" in group.roles)

@@ -2,9 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
 
 from schemas.errors import UserError
+
+if TYPE_CHECKING:
+    from campaigns.workers import Workers
+
+Number = TypeVar("Number", int, float)
+
+WorkersOption = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        help="Simulated cells beside each other, in so many processes of this machine.",
+    ),
+]
+SchedulerOption = Annotated[
+    str | None,
+    typer.Option(
+        "--scheduler",
+        help="Simulated cells on the workers of a Dask cluster: its scheduler's address, such as "
+        "tcp://10.0.0.1:8786.",
+    ),
+]
+
+
+def workers_of(count: int | None, scheduler: str | None) -> Workers:
+    """Who computes, from `WorkersOption` and `SchedulerOption`; by default this machine's
+    processors.
+
+    Raises:
+        UserError: both are given, or one makes no sense.
+    """
+    from campaigns.workers import Workers
+
+    return Workers(scheduler, count)
 
 
 def name_values(given: Iterable[str], example: str) -> dict[str, object]:
@@ -25,6 +61,26 @@ def name_values(given: Iterable[str], example: str) -> dict[str, object]:
 def names(given: Iterable[str]) -> tuple[str, ...]:
     """Names separated by commas, in options that may be repeated."""
     return tuple(name.strip() for text in given for name in text.split(",") if name.strip())
+
+
+def numbers(
+    option: str, given: Iterable[str] | None, kind: type[Number]
+) -> Sequence[Number] | None:
+    """Numbers separated by commas, in an option that may be repeated; None where it was not given.
+
+    Raises:
+        UserError: one is no number of that kind.
+    """
+    if given is None:
+        return None
+    found: list[Number] = []
+    for text in names(given):
+        try:
+            found.append(kind(text))
+        except ValueError:
+            what = "whole number" if kind is int else "number"
+            raise UserError(f"{option}: {text!r} is no {what}.") from None
+    return found
 
 
 def _value(text: str) -> object:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from analysis.dlr import bars, lines, signals, timelines
+from analysis.dlr import bars, lines, scale_figure, signals, timelines
 from analysis.figures import FigureEntry
 
 _BARS = "Mean of runs with 95 % confidence intervals; the diamond is what the paper states."
@@ -139,5 +139,34 @@ FIGURES: tuple[FigureEntry, ...] = (
         _PAIRED,
         signals.by_signal,
         "signals",
+    ),
+)
+
+_GAIN = (
+    "Paired by block, geometric mean of ratios with 95 % confidence intervals. Filled: the "
+    "interval excludes no effect. Triangles on the zero line: there its lower end crosses zero."
+)
+
+SCALE_FIGURES: tuple[FigureEntry, ...] = (
+    FigureEntry(
+        "osds",
+        "Gain against the number of OSDs",
+        f"{_GAIN} Two operations in flight to an OSD, placement groups by Ceph's rule.",
+        partial(scale_figure.gain, axis_id="osds"),
+        "osds",
+    ),
+    FigureEntry(
+        "hot",
+        "Gain against the share of hot nodes",
+        _GAIN,
+        partial(scale_figure.gain, axis_id="hot"),
+        "hot",
+    ),
+    FigureEntry(
+        "move",
+        "Gain against how often the hotspots move",
+        f"{_GAIN} The control interval is 20 s; runs last at least two moves.",
+        partial(scale_figure.gain, axis_id="move"),
+        "move",
     ),
 )

@@ -29,6 +29,7 @@ def collect(
     *,
     fio_s: Mapping[str, float],
     statistics: Mapping[str, float],
+    detail_nodes: int,
 ) -> Summary:
     """Write `samples.parquet` and `latency.parquet`; what the run came to.
 
@@ -38,6 +39,7 @@ def collect(
         samples: of the recorder and the benchmark.
         fio_s: virtual seconds for which each node was loaded.
         statistics: the simulator's own.
+        detail_nodes: of more nodes than these only means are kept.
     """
     folder = setting.folder
     sample_table(samples).to_parquet(folder / "samples.parquet", index=False)
@@ -50,6 +52,8 @@ def collect(
         for node, seconds in sorted(fio_s.items())
         if seconds > 0
     }
+    if len(result.fio_reads) > detail_nodes and reads:
+        reads = {"hot_iops": fmean(reads.values())}
     own = {f"simulated.{name}": statistics[name] for name in ("now_s", "events", "epoch")}
     return Summary(
         whole=[with_percentiles(tidied.whole(bench), result)],

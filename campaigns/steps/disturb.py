@@ -32,7 +32,7 @@ def plan_of(setting: CellSetting, nodes: tuple[str, ...]) -> DisturbancePlan:
         nodes,
         seed=setting.seed,
         duration_s=setting.duration_s,
-        hot_nodes=parameters.hot_nodes,
+        hot_nodes=parameters.hot_count(len(nodes)),
         move_every_s=setting.move_every_s,
         mix=parameters.mix,
         spread=parameters.spread,

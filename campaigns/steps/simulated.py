@@ -204,6 +204,7 @@ class SimServices:
             self._samples,
             fio_s=self._fio_s,
             statistics=self._statistics,
+            detail_nodes=self._model.detail_nodes,
         )
 
     @property

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from hotbed.options import SchedulerOption, WorkersOption, workers_of
 from hotbed.output import JsonFlag, emit
 from hotbed.views import dry_run_table
 
@@ -17,7 +18,10 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def run(
         campaign: Annotated[
-            str, typer.Argument(help="A campaign (dlr-quick, dlr-full, dlr-paper) or a YAML file.")
+            str,
+            typer.Argument(
+                help="A campaign (dlr-quick, dlr-full, dlr-paper, dlr-scale) or a YAML file."
+            ),
         ],
         *,
         figure: Annotated[
@@ -53,6 +57,8 @@ def register(app: typer.Typer) -> None:
                 "which saves seconds a cell.",
             ),
         ] = True,
+        workers: WorkersOption = None,
+        scheduler: SchedulerOption = None,
         as_json: JsonFlag = False,
     ) -> None:
         """Run a campaign; the same command resumes it. Exit 1 when a cell has no run in the end."""
@@ -61,11 +67,14 @@ def register(app: typer.Typer) -> None:
         request = session.Request(
             campaign, figure, testbed, artifacts, controllers_dir, ground, model
         )
+        helpers = None
+        if workers is not None or scheduler is not None:
+            helpers = workers_of(workers, scheduler)
         if dry_run:
-            report = session.dry_run(request)
+            report = session.dry_run(request, workers=helpers)
             emit(report.as_json(), as_json, lambda: dry_run_table(report))
             return
-        result = session.run(request, in_process=not notebook)
+        result = session.run(request, in_process=not notebook, workers=helpers)
         emit(
             {"ok": result.ok, "sentence": result.sentence, "result": result}, as_json, lambda: None
         )

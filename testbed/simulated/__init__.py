@@ -4,6 +4,7 @@ no root. Nothing made here is a measurement; whatever shows it says ``simulated`
 from testbed.simulated.benchmark import Benchmark, BenchmarkResult, Sample, Second
 from testbed.simulated.clock import SimulatedClock
 from testbed.simulated.parameters import MODEL_VERSION, ModelParameters, load_parameters
+from testbed.simulated.scale import placement_groups, scaled
 from testbed.simulated.store import SimulatedCeph
 
 __all__ = [
@@ -16,4 +17,6 @@ __all__ = [
     "SimulatedCeph",
     "SimulatedClock",
     "load_parameters",
+    "placement_groups",
+    "scaled",
 ]

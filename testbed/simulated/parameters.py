@@ -79,7 +79,7 @@ class ModelParameters(BaseModel):
     # fio's hotspot
     fio_iodepth: int = Field(default=16, ge=1, le=1024)
     fio_block: int = Field(default=4096, ge=512, le=2**24)
-    # the benchmark
+    # the benchmark: clients on each of the spec's client nodes
     clients: int = Field(default=1, ge=1, le=10**6)
     prefill_pid: int = Field(default=4242, ge=1, le=2**31)
     # what is recorded
@@ -191,7 +191,7 @@ def configuration(spec: TestbedSpec, parameters: ModelParameters, seed: int) -> 
         "node_rate": model.network_efficiency * group.network / 8,
         "client_rate": model.network_efficiency * client.network / 8,
         "delay_s": model.delay_s,
-        "clients": model.clients,
+        "clients": model.clients * client.count,
         "shards": model.op_shards,
         "threads": model.op_threads,
         "op_time_s": model.osd_op_s,

@@ -60,7 +60,7 @@ def write_run(
             "started_at": "2026-01-01T00:00:00Z",
             "ended_at": "2026-01-01T00:00:30Z",
             "phases_s": {"workload": 30.0},
-            "osd_count": 8,
+            "osd_count": full.get("osds") or 8,
             "provenance": Provenance(
                 commit=None,
                 dirty=None,

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from campaigns import engine, session
+from campaigns import carry_out, engine, session
 from campaigns.cell import run_cell
 from campaigns.cell_context import close_cell, open_cell
 from campaigns.engine import CampaignResult
@@ -265,7 +265,7 @@ def test_an_interrupted_cell_is_marked_and_its_simulator_ends(
         return engines[-1]
 
     monkeypatch.setattr(simulated, "SimulatedClock", stopping)
-    monkeypatch.setattr(session, "Engine", remembered)
+    monkeypatch.setattr(carry_out, "Engine", remembered)
     result, (found,), _ = run(campaign_file(**SIM, parameters={}, grids=grid()))
     assert result.interrupted
     assert (found.status, found.reason) == ("interrupted", "interrupted")

@@ -1,0 +1,259 @@
+"""Gain over default Ceph along an axis (number of OSDs, share of hot nodes, how often the hotspots
+move), and where it ends: where the lower end of its 95 % interval crosses zero.
+
+Between two points of an axis that were run the lower end is taken to be straight over the axis's
+logarithm. That places a crossing; it adds no evidence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from analysis.dlr.compare import STANDARD, compare, metric_of
+from analysis.figures import Table
+from analysis.stats import Estimate
+
+BASELINE = "default"
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis: the column of `analysis.load.table`, the scenario in which it is varied, how its
+    values are written, and what stays the same along a curve."""
+
+    id: str
+    column: str
+    scenario: str
+    name: str
+    write: Callable[[float], str]
+    fixed: tuple[str, ...]
+
+
+def _osds(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.2g} %"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.3g} s"
+
+
+OSDS = Axis("osds", "osds", "heterogeneity", "OSDs", _osds, ("hot_share", "duration_s"))
+HOT = Axis("hot", "hot_share", "heterogeneity", "share of hot nodes", _share, ("osds",))
+MOVE = Axis(
+    "move", "move_every_s", "interference", "hotspots move every", _seconds, ("osds", "hot_share")
+)
+AXES = (OSDS, HOT, MOVE)
+
+
+@dataclass(frozen=True)
+class Point:
+    """The gain at one place of an axis: a share, with its interval over blocks."""
+
+    x: float
+    gain: Estimate
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A part of an axis; `from_start` and `to_end`: it begins or ends with what was run."""
+
+    low: float
+    high: float
+    from_start: bool
+    to_end: bool
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One controller along an axis: `points` by x; without any it was inert in every run."""
+
+    axis: Axis
+    op: str
+    osds: float | None
+    hot_share: float | None
+    controller: str
+    points: tuple[Point, ...]
+
+    @property
+    def helps(self) -> tuple[Stretch, ...]:
+        """Where the interval is above zero."""
+        return stretches([(point.x, point.gain.low) for point in self.points])
+
+    @property
+    def harms(self) -> tuple[Stretch, ...]:
+        """Where the interval is below zero."""
+        return stretches([(point.x, -point.gain.high) for point in self.points])
+
+
+def stretches(ends: Sequence[tuple[float, float]]) -> tuple[Stretch, ...]:
+    """The parts of an axis where a value is above zero.
+
+    Args:
+        ends: (x, value) by x, x above zero; NaN (no interval) counts as not above.
+    """
+    found: list[Stretch] = []
+    start: float | None = None
+    previous: tuple[float, float] | None = None
+    for x, value in ends:
+        above = value > 0
+        if above and start is None:
+            start = x if previous is None else _crossing(previous, (x, value))
+        elif not above and start is not None:
+            assert previous is not None
+            end = _crossing(previous, (x, value))
+            found.append(Stretch(start, end, start == ends[0][0], to_end=False))
+            start = None
+        previous = (x, value)
+    if start is not None:
+        found.append(Stretch(start, ends[-1][0], start == ends[0][0], to_end=True))
+    return tuple(found)
+
+
+def _crossing(first: tuple[float, float], second: tuple[float, float]) -> float:
+    """Where the line between two points, over the logarithm of x, is zero. Where one end is not
+    known: at the point that is above, for nothing is shown beyond it."""
+    (x0, y0), (x1, y1) = first, second
+    if math.isnan(y0):
+        return x1
+    if math.isnan(y1):
+        return x0
+    share = y0 / (y0 - y1)
+    return math.exp(math.log(x0) + share * (math.log(x1) - math.log(x0)))
+
+
+def curves(table: pd.DataFrame, axis: Axis) -> list[Curve]:
+    """Every controller's gain along `axis`, by op and by what stays the same; where an axis was
+    run in several settings (durations, say), the one with the most values counts."""
+    rows = table[table["scenario"] == axis.scenario]
+    for name in ("object_size", "signal", "variant"):
+        rows = rows[rows[name] == STANDARD[name]]
+    found: list[Curve] = []
+    for setting, here in _settings(rows, axis):
+        names = [str(name) for name in here["controller"].unique() if name != BASELINE]
+        for name in sorted(names):
+            points = _points(here, axis, name)
+            inert = bool(here[here["controller"] == name]["inert"].all())
+            if points or inert:
+                found.append(
+                    Curve(
+                        axis,
+                        str(setting["op"]),
+                        None if axis is OSDS else float(setting["osds"]),
+                        None if axis is HOT else float(setting["hot_share"]),
+                        name,
+                        points,
+                    )
+                )
+    return found
+
+
+def _settings(rows: pd.DataFrame, axis: Axis) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
+    """What stays the same along a curve, and its runs; only where the axis has several values."""
+    if rows.empty:
+        return
+    if axis is OSDS:  # one curve an op: the share of hot nodes that most sizes were run with
+        rows = pd.concat([_widest(part, axis) for _, part in rows.groupby("op")])
+    keys = ["op", *(name for name in axis.fixed if name != "duration_s")]
+    for values, part in rows.groupby(keys):
+        if part[axis.column].nunique() > 1:
+            yield dict(zip(keys, values, strict=True)), _longest(part, axis)
+
+
+def _widest(rows: pd.DataFrame, axis: Axis) -> pd.DataFrame:
+    groups = [part for _, part in rows.groupby(list(axis.fixed))]
+    return max(groups, key=lambda part: (part[axis.column].nunique(), len(part)))
+
+
+def _longest(rows: pd.DataFrame, axis: Axis) -> pd.DataFrame:
+    """Of the runs at each value of the axis, those of the longest duration."""
+    most = rows.groupby(axis.column)["duration_s"].transform("max")
+    return rows[rows["duration_s"] == most]
+
+
+def _points(rows: pd.DataFrame, axis: Axis, controller: str) -> tuple[Point, ...]:
+    active = rows[~rows["inert"].astype(bool)]
+    metric = metric_of(str(rows["op"].iloc[0]), "throughput")
+    points = []
+    for x in sorted({float(value) for value in active[axis.column]}):
+        here = active[active[axis.column] == x]
+        gain = compare(
+            here[here["controller"] == controller], here[here["controller"] == BASELINE], metric
+        )
+        if gain is not None:
+            points.append(Point(x, gain.map(lambda ratio: ratio - 1)))
+    return tuple(points)
+
+
+def cells(
+    table: pd.DataFrame, controller: str, *, op: str, osds: int, hot_share: float
+) -> pd.DataFrame:
+    """Runs of a controller on `osds` OSDs with hotspots that stay, of the longest duration."""
+    rows = table[(table["scenario"] == OSDS.scenario) & (table["op"] == op)]
+    rows = rows[(rows["osds"] == osds) & (rows["hot_share"] == hot_share)]
+    rows = rows[(rows["controller"] == controller) & ~rows["inert"].astype(bool)]
+    for name in ("object_size", "signal", "variant"):
+        rows = rows[rows[name] == STANDARD[name]]
+    return _longest(rows, OSDS)
+
+
+def words(curve: Curve, parts: Sequence[Stretch]) -> str:
+    """Stretches of a curve in words: ``up to 12 %``, ``from 34 s``, ``3 % to 20 %``."""
+    write = curve.axis.write
+    texts = []
+    for part in parts:
+        if part.from_start and part.to_end:
+            texts.append(f"everywhere, {write(part.low)} to {write(part.high)}")
+        elif part.from_start:
+            texts.append(f"up to {write(part.high)}")
+        elif part.to_end:
+            texts.append(f"from {write(part.low)}")
+        else:
+            texts.append(f"{write(part.low)} to {write(part.high)}")
+    return "; ".join(texts) or "nowhere"
+
+
+def tables(table: pd.DataFrame) -> list[Table]:
+    """Where each controller stops helping, a table an axis that has runs."""
+    made = []
+    for axis in AXES:
+        found = curves(table, axis)
+        if found:
+            rows = [_row(curve) for curve in found]
+            title = f"Where each stops helping: {axis.name}"
+            made.append(Table(f"stops-{axis.id}", title, _HEADS, tuple(rows)))
+    return made
+
+
+_HEADS = ("op", "OSDs", "hot nodes", "controller", "helps", "harms", "largest gain", "least", "n")
+
+
+def _row(curve: Curve) -> tuple[str, ...]:
+    setting = (
+        curve.op,
+        "axis" if curve.osds is None else _osds(curve.osds),
+        "axis" if curve.hot_share is None else _share(curve.hot_share),
+        curve.controller,
+    )
+    if not curve.points:
+        return (*setting, "inert: it changed nothing", "–", "–", "–", "–")
+    best = max(curve.points, key=lambda point: point.gain.value)
+    least = min(curve.points, key=lambda point: point.gain.value)
+    counts = [point.gain.n for point in curve.points]
+    n = str(max(counts)) if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
+    return (
+        *setting,
+        words(curve, curve.helps),
+        words(curve, curve.harms),
+        f"{100 * best.gain.value:+.0f} % at {curve.axis.write(best.x)}",
+        f"{100 * least.gain.value:+.0f} % at {curve.axis.write(least.x)}",
+        n,
+    )

@@ -1,0 +1,130 @@
+"""Figures over sizes: gain over default Ceph against OSDs, hot nodes, how often hotspots move."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from analysis import style
+from analysis.claims import Evidence
+from analysis.dlr.compare import OP_NAMES
+from analysis.dlr.scale import AXES, Axis, Curve, curves
+from analysis.figures import Missing
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+
+_PANEL = 5.2  # inches
+_DODGE = 0.02  # of the axis's length, between neighbouring controllers
+_ROOM = 1.6  # what intervals may take of the axis, relative to what the points take
+_LABELS = {
+    "osds": "OSDs",
+    "hot": "Share of hot nodes",
+    "move": "Seconds between two moves of the hotspots",
+}
+
+
+def gain(evidence: Evidence, folder: Path, name: str, axis_id: str) -> Path | Missing:
+    """Gain along an axis: a panel for each op and size, a line a controller. Filled: the interval
+    excludes no effect. A triangle on the zero line: there a controller starts or stops helping."""
+    axis = next(axis for axis in AXES if axis.id == axis_id)
+    found = [curve for curve in curves(evidence.table, axis) if curve.points]
+    if not found:
+        return Missing(
+            f"runs of default Ceph and another controller at several values of {axis.column}"
+        )
+    panels: dict[tuple[str, float, float], list[Curve]] = {}
+    for curve in found:
+        panels.setdefault((curve.op, curve.osds or 0, curve.hot_share or 0), []).append(curve)
+    names = style.in_order(list({curve.controller for curve in found}))
+    with style.figure(1, len(panels), width=max(6.4, _PANEL * len(panels)), height=4.4) as (
+        drawn,
+        axes,
+    ):
+        for panel, mine in zip(axes, panels.values(), strict=True):
+            _panel(panel, axis, mine, names)
+        axes[0].set_ylabel("Throughput over default Ceph")
+        handles: dict[str, Artist] = {}
+        for panel in axes:
+            for handle, text in zip(*panel.get_legend_handles_labels(), strict=True):
+                handles.setdefault(text, handle)
+        order = [style.label(name) for name in names if style.label(name) in handles]
+        drawn.legend(
+            handles=[handles[text] for text in order],
+            labels=order,
+            loc="outside lower center",
+            ncols=min(4, len(order)),
+            fontsize="small",
+        )
+        return style.save(drawn, folder, name)
+
+
+def _panel(panel: Axes, axis: Axis, mine: Sequence[Curve], names: Sequence[str]) -> None:
+    xs = sorted({point.x for curve in mine for point in curve.points})
+    span = np.log(xs[-1] / xs[0])
+    panel.set_xscale("log")
+    panel.axhline(0, color="black", linewidth=0.8)
+    for curve in sorted(mine, key=lambda curve: names.index(curve.controller)):
+        shift = (names.index(curve.controller) - (len(names) - 1) / 2) * _DODGE * span
+        _line(panel, curve, float(np.exp(shift)))
+    values = [point.gain.value for curve in mine for point in curve.points]
+    low, high = min(0.0, *values), max(0.0, *values)
+    room = _ROOM * max(high - low, 0.05)
+    ends = [point.gain for curve in mine for point in curve.points]
+    least = min([low, *(e.low for e in ends if not np.isnan(e.low))])
+    most = max([high, *(e.high for e in ends if not np.isnan(e.high))])
+    panel.set_ylim(max(least, low - room / 2) - 0.02, min(most, high + room / 2) + 0.02)
+    panel.set_xticks(xs, [axis.write(x) for x in xs], rotation=35 if len(xs) > 5 else 0)
+    panel.minorticks_off()
+    panel.yaxis.set_major_formatter(lambda value, _: f"{100 * value:+.0f} %" if value else "0")
+    panel.set_xlabel(_LABELS[axis.id])
+    panel.set_title(_title(mine[0]), loc="left")
+
+
+def _line(panel: Axes, curve: Curve, shift: float) -> None:
+    x = np.array([point.x * shift for point in curve.points])
+    y = np.array([point.gain.value for point in curve.points])
+    error = np.array([point.gain.error for point in curve.points]).T
+    colour = style.colour(curve.controller)
+    panel.errorbar(
+        x,
+        y,
+        yerr=error,
+        fmt="-",
+        color=colour,
+        linewidth=1.6,
+        elinewidth=1.1,
+        capsize=2.5,
+        label=style.label(curve.controller),
+    )
+    shown = np.array([point.gain.low > 0 or point.gain.high < 0 for point in curve.points])
+    for filled in (True, False):
+        which = shown if filled else ~shown
+        panel.plot(
+            x[which],
+            y[which],
+            "o",
+            markersize=5.5,
+            markerfacecolor=colour if filled else "white",
+            markeredgecolor=colour,
+            markeredgewidth=1.4,
+        )
+    for part in curve.helps:
+        for end, inside in ((part.low, part.from_start), (part.high, part.to_end)):
+            if not inside:
+                panel.plot([end], [0], "^", markersize=7, color=colour, zorder=4, clip_on=False)
+
+
+def _title(curve: Curve) -> str:
+    parts = [OP_NAMES[curve.op]]
+    if curve.osds is not None:
+        parts.append(f"{curve.osds:,.0f} OSDs")
+    if curve.hot_share is not None:
+        parts.append(f"{100 * curve.hot_share:g} % hot")
+    counts = [point.gain.n for point in curve.points]
+    n = f"n={max(counts)}" if min(counts) == max(counts) else f"n={min(counts)} to {max(counts)}"
+    return f"{', '.join(parts)} ({n})"

@@ -1,0 +1,116 @@
+"""A prepared campaign, once its locks are held: recover, choose who makes the attempts, run."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from campaigns.disk import Reserve, require_room
+from campaigns.durable import write_file
+from campaigns.engine import CampaignResult, Engine, pending
+from campaigns.estimate import Estimator
+from campaigns.executors import Executor, ParallelExecutor
+from campaigns.in_process_executor import InProcessExecutor
+from campaigns.ledger import Ledger
+from campaigns.plan import Plan
+from campaigns.process_executor import ProcessExecutor, Setting
+from campaigns.progress import Progress
+from campaigns.run_store import RunStore
+from campaigns.services import Ground
+from campaigns.workers import Workers
+
+if TYPE_CHECKING:
+    from campaigns.session import Prepared
+
+CAMPAIGN_FILE = "campaign.json"
+
+
+def carry_out(
+    prepared: Prepared,
+    setting: Setting,
+    shown: Progress,
+    *,
+    inside: Ground | None,
+    workers: Workers | None,
+) -> CampaignResult:
+    """Make every cell that is still to be made.
+
+    Args:
+        prepared: the campaign; whoever calls holds its locks.
+        setting: what its attempts share.
+        shown: who is told of it.
+        inside: the ground on which cells run in this process, not in one of their own each.
+        workers: who makes such cells beside each other.
+    """
+    store, plan = prepared.store, prepared.plan
+    ledger = Ledger(store.folder / "ledger.jsonl")
+    processes = ProcessExecutor(plan, store, ledger, setting)
+    processes.recover()
+    missing = pending(plan, store)
+    require_room(store.folder, len(missing), finished_folders(store))
+    with ExitStack() as stack:
+        executor: Executor | ParallelExecutor = processes
+        if inside is not None and workers is not None and missing:
+            from campaigns.dask_cluster import open_cluster
+            from campaigns.dask_executor import DaskExecutor
+
+            client = stack.enter_context(open_cluster(workers))
+            executor = DaskExecutor(plan, store, ledger, setting, ground=inside, client=client)
+        elif inside is not None:
+            executor = InProcessExecutor(plan, store, ledger, setting, inside)
+        engine = Engine(plan, store, executor, shown)
+        learn(engine.estimator, plan, store)
+        Reserve(store.folder).take()
+        write_file(store.folder / CAMPAIGN_FILE, _description(prepared))
+        ledger.append("campaign-started", cells=len(plan.cells), pending=len(missing))
+        result = engine.run()
+    try:
+        ledger.append("campaign-ended", ok=result.ok, sentence=result.sentence)
+    finally:
+        Reserve(store.folder).release()
+    return result
+
+
+def learn(estimator: Estimator, plan: Plan, store: RunStore) -> None:
+    """Correct the estimate by the runs that are there."""
+    cells = {cell.run_id: cell for cell in plan.cells}
+    for run in store.runs():
+        if run.status == "done" and run.run_id in cells:
+            estimator.observe(cells[run.run_id], elapsed_s(run.started_at, run.ended_at))
+
+
+def elapsed_s(started_at: str, ended_at: str) -> float:
+    """Seconds between two ISO times."""
+    start = datetime.datetime.fromisoformat(started_at)
+    return (datetime.datetime.fromisoformat(ended_at) - start).total_seconds()
+
+
+def finished_folders(store: RunStore, most: int = 50) -> list[Path]:
+    """Folders of some finished attempts, to learn their size from."""
+    return list(store.folder.glob("*/attempt-*"))[:most] if store.folder.is_dir() else []
+
+
+def _description(prepared: Prepared) -> str:
+    """What is kept of a campaign beside its runs: `cells` are all that it holds as of now, so
+    that runs of an earlier code or file can be told from them."""
+    identity = prepared.plan.identity
+    body = {
+        "campaign": prepared.campaign.model_dump(mode="json"),
+        "testbed": prepared.testbed,
+        "identity": {
+            "spec_digest": identity.spec_digest,
+            "ground": identity.ground,
+            "site": identity.site,
+            "time_scale": identity.time_scale,
+            "versions": dict(identity.versions),
+            "folders": dict(identity.folders),
+        },
+        "cells": [
+            {"run_id": cell.run_id, "grids": cell.grids, "figures": cell.figures}
+            for cell in prepared.whole.cells
+        ],
+    }
+    return json.dumps(body, indent=2) + "\n"

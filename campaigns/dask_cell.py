@@ -1,0 +1,125 @@
+"""What runs on a Dask worker: one simulated cell, from its job to the files of its folder.
+
+Nothing is shared with the worker but this code: the ground, the job and the files of a controller
+of one's own come with the task, and what the cell wrote goes back with the result.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from campaigns.cell import CellContext, run_cell
+from campaigns.job import ERROR_FILE, Job
+from campaigns.run_store import utc_now
+from campaigns.services import Ground
+from campaigns.worker_code import Code, difference, here
+from controllers.registry import code_hash, find
+from schemas.errors import HotbedError
+
+_LEVEL = 1  # journals of large stores are megabytes of JSON: the fastest is enough
+
+
+class WrongWorker(HotbedError):
+    """A worker whose results need not be ours."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A cell to be made.
+
+    Attributes:
+        job: the attempt's, as JSON.
+        ground: a ground that can be sent to another process.
+        controller: files of the controller's folder by relative path where it is not one of
+            Hotbed's own, and the folder's name.
+        policy: digest of the controller's code, what it shares with others included.
+        code: what else the results must be computed with.
+    """
+
+    job: str
+    ground: Ground
+    controller: tuple[str, Mapping[str, bytes]] | None
+    policy: str
+    code: Code
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a cell left: its folder's files, packed, by relative path; and how long it took."""
+
+    files: Mapping[str, bytes]
+    seconds: float
+
+    def unpack(self, folder: Path) -> None:
+        """Write the files into `folder`."""
+        for name, packed in self.files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(zlib.decompress(packed))
+
+
+def run_task(task: Task) -> Made:
+    """Make the cell in a folder of its own; what it raised is in the file `error.json`.
+
+    Raises:
+        WrongWorker: this worker computes with something else.
+    """
+    why = difference(task.code, here())
+    if why is not None:
+        raise WrongWorker(f"this worker {why}")
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="hotbed-cell-") as name:
+        folder = Path(name) / "attempt"
+        (folder / "logs").mkdir(parents=True)
+        own = None if task.controller is None else _unpack(Path(name) / "own", *task.controller)
+        job = Job.model_validate_json(task.job).model_copy(
+            update={
+                "started_at": utc_now(),
+                "controllers_dir": None if own is None else str(own),
+            }
+        )
+        context = CellContext(job, task.ground, folder)
+        _refuse_other_policy(context.parameters.controller, own, task.policy)
+        try:
+            run_cell(None, context)
+        except (Exception, SystemExit) as error:
+            body = {"kind": type(error).__name__, "message": str(error) or type(error).__name__}
+            (folder / ERROR_FILE).write_text(json.dumps(body) + "\n")
+        files = {
+            path.relative_to(folder).as_posix(): zlib.compress(path.read_bytes(), _LEVEL)
+            for path in sorted(folder.rglob("*"))
+            if path.is_file()
+        }
+    return Made(files, time.monotonic() - started)
+
+
+def _refuse_other_policy(name: str, own: Path | None, digest: str) -> None:
+    if code_hash(find(name, [] if own is None else [own])) != digest:
+        raise WrongWorker(
+            f"this worker has another version of the controller {name}: install this one there "
+            "and restart it"
+        )
+
+
+def pack_folder(folder: Path) -> tuple[str, dict[str, bytes]]:
+    """A controller's folder as `Task.controller`; what Python has compiled is left out."""
+    files = {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    return folder.name, files
+
+
+def _unpack(target: Path, name: str, files: Mapping[str, bytes]) -> Path:
+    for relative, content in files.items():
+        path = target / name / relative
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return target

@@ -1,0 +1,200 @@
+"""Makes attempts on Dask workers, as many beside each other as there are: for simulated cells.
+
+Folders, ledger and records are made here, by the engine's one process; a worker gets a task and
+gives back files (campaigns/dask_cell.py). A worker that dies has its cell made again by another
+one, by Dask, three times at most; what a cell itself raised is its failure, as everywhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import time
+from asyncio import CancelledError
+from collections import deque
+from dataclasses import dataclass, replace
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from campaigns.dask_cell import Made, Task, WrongWorker, pack_folder, run_task
+from campaigns.disk import is_full
+from campaigns.executors import Outcome
+from campaigns.job import ERROR_FILE
+from campaigns.ledger import Ledger
+from campaigns.plan import Cell, Plan
+from campaigns.process_executor import Begun, ProcessExecutor, Setting
+from campaigns.run_store import RunStore
+from campaigns.services import Ground
+from campaigns.worker_code import here
+from controllers.registry import code_hash, find
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+_Files = tuple[str, dict[str, bytes]]  # a folder's name, and its files by relative path
+
+WIDTH_S = 5.0
+"""Seconds for which a count of the workers is believed."""
+
+ALONE_S = 120.0
+"""Seconds without a worker after which nobody waits for one any more; to start again one that has
+died takes some."""
+
+
+@dataclass(frozen=True)
+class _Underway:
+    begun: Begun
+    future: Future[Any]
+    started: float
+
+
+class DaskExecutor(ProcessExecutor):
+    """A `ParallelExecutor`; everything but the workers' part happens in the caller's thread."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        store: RunStore,
+        ledger: Ledger,
+        setting: Setting,
+        *,
+        ground: Ground,
+        client: Client,
+    ) -> None:
+        super().__init__(plan, store, ledger, setting)
+        self._ground = ground
+        self._client = client
+        self._underway: dict[str, _Underway] = {}  # by run id
+        self._ended: SimpleQueue[str | None] = SimpleQueue()  # run ids; None: look at the flags
+        self._told: deque[tuple[Cell, Outcome]] = deque()
+        self._packed: dict[str, tuple[_Files | None, str]] = {}
+        self._width, self._counted = 1, -math.inf
+        self._seen = time.monotonic()  # a worker, last
+
+    @property
+    def width(self) -> int:
+        """One more than the workers have threads, so that none of them waits for us."""
+        if time.monotonic() - self._counted > WIDTH_S and not self._interrupted:
+            with contextlib.suppress(OSError, TimeoutError):  # then the futures tell
+                self._width = 1 + sum(self._client.nthreads().values())
+            self._counted = time.monotonic()
+        return self._width
+
+    def start(self, cell: Cell) -> None:
+        """See `ParallelExecutor.start`."""
+        begun = self.begin(cell)
+        if isinstance(begun, Outcome):
+            self._told.append((cell, begun))
+            return
+        controller, policy = self._controller(cell)
+        task = Task(begun.job.model_dump_json(), self._ground, controller, policy, here())
+        key = f"hotbed-{cell.run_id}-{begun.job.attempt}-{time.monotonic_ns()}"
+        future = self._client.submit(run_task, task, key=key, pure=False)
+        self._underway[cell.run_id] = _Underway(begun, future, time.monotonic())
+        future.add_done_callback(lambda _: self._ended.put(cell.run_id))
+
+    def finished(self) -> tuple[Cell, Outcome]:
+        """See `ParallelExecutor.finished`."""
+        while not self._told:
+            run_id = self._next()
+            if self._interrupted:
+                self._give_up("KeyboardInterrupt", "interrupted")
+            elif run_id is not None and run_id in self._underway:
+                attempt = self._underway.pop(run_id)
+                self._told.append((attempt.begun.cell, self._taken(attempt)))
+            elif self._alone_s() > ALONE_S:
+                why = (
+                    f"no Dask worker has been there for {ALONE_S:g} s: start some; the same "
+                    "command goes on from here."
+                )
+                self._give_up("ConnectionError", why, fatal=True)
+        return self._told.popleft()
+
+    def _next(self) -> str | None:
+        """The run that ends next; None after a while without one, or when it is to end."""
+        if self._interrupted:
+            return None
+        try:
+            return self._ended.get(timeout=WIDTH_S)
+        except Empty:
+            return None
+
+    def _alone_s(self) -> float:
+        """For how long there has been no worker."""
+        if self.width > 1:
+            self._seen = time.monotonic()
+        return time.monotonic() - self._seen
+
+    def interrupt(self) -> None:
+        """See `Executor.interrupt`. A worker of a cluster ends the cell it is at; nobody takes its
+        result. (Those of this machine end with the cluster.)"""
+        self._interrupted = True
+        self._ended.put(None)
+
+    def kill(self) -> None:
+        """See `Executor.kill`."""
+        self._killed = True
+        self.interrupt()
+
+    def _controller(self, cell: Cell) -> tuple[_Files | None, str]:
+        """The files of a controller from outside (none for one of ours, which workers have), and
+        the digest of its code."""
+        name, folder = cell.parameters.controller, self._setting.controllers_dir
+        if name not in self._packed:
+            found = find(name, [] if folder is None else [folder])
+            files = pack_folder(found.folder) if found.outside else None
+            self._packed[name] = files, code_hash(found)
+        return self._packed[name]
+
+    def _give_up(self, kind: str, why: str, *, fatal: bool = False) -> None:
+        """Every attempt under way ends without a result."""
+        attempts, self._underway = list(self._underway.values()), {}
+        if not self._killed:
+            with contextlib.suppress(Exception):  # the scheduler may be gone
+                self._client.cancel([attempt.future for attempt in attempts], force=True)
+        for attempt in attempts:
+            outcome = self._without(attempt, kind, why, fatal=fatal)
+            self._told.append((attempt.begun.cell, outcome))
+
+    def _taken(self, attempt: _Underway) -> Outcome:
+        """How an attempt ended, its files in its folder."""
+        from distributed import KilledWorker
+        from distributed.client import FutureCancelledError
+
+        try:
+            made: Made = attempt.future.result()
+        except WrongWorker as error:
+            return self._without(attempt, "WrongWorker", f"{error}.", fatal=True)
+        except KilledWorker as error:
+            why = (
+                f"its worker died, and so did {error.allowed_failures} others that were given the "
+                "cell: look at their memory and logs."
+            )
+            return self._without(attempt, "KilledWorker", why)
+        except (FutureCancelledError, CancelledError, OSError) as error:
+            why = (
+                f"the connection to the Dask scheduler was lost ({type(error).__name__}): the "
+                "same command goes on from here."
+            )
+            return self._without(attempt, "ConnectionError", why, fatal=True)
+        except Exception as error:  # what Dask itself makes of a task
+            text = " ".join(str(error).split())[:300]
+            return self._without(attempt, type(error).__name__, f"the worker failed: {text}")
+        try:
+            made.unpack(attempt.begun.folder)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            return self._without(attempt, "OSError", str(error))
+        return self.conclude(attempt.begun, None, made.seconds)
+
+    def _without(
+        self, attempt: _Underway, kind: str, message: str, *, fatal: bool = False
+    ) -> Outcome:
+        """An attempt that brought nothing."""
+        error = json.dumps({"kind": kind, "message": message}) + "\n"
+        with contextlib.suppress(OSError):  # a full disk: the outcome says so
+            (attempt.begun.folder / ERROR_FILE).write_text(error)
+        outcome = self.conclude(attempt.begun, None, time.monotonic() - attempt.started)
+        return replace(outcome, fatal=outcome.fatal or fatal)

@@ -1,0 +1,154 @@
+"""`hotbed scale`: the sweeps of the campaign dlr-scale, along the axes that one asks for.
+
+They are the campaign's own grids with other values on their axes, run by the ordinary engine in the
+campaign's own folder: a cell that is there already is used, whoever asked for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from campaigns import session
+from campaigns.campaign_file import find_campaign, load_campaign
+from campaigns.comparison import ALL
+from controllers.registry import available
+from schemas.campaign import Campaign, Grid
+from schemas.errors import UserError
+
+CAMPAIGN = "dlr-scale"
+QUICK = "dlr-scale-quick"
+BASELINE = "default"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What is swept; None leaves an axis as the campaign has it.
+
+    Attributes:
+        osds: numbers of OSDs.
+        hot: shares of the nodes that are hot, above 0 to 1.
+        move: seconds after which the hotspots move.
+        controllers: names, or ``all``; default Ceph always takes part.
+        ops: write, seq, rand.
+        blocks: repetitions of every cell.
+        figure: osds, hot or move alone.
+        quick: the small sweep of minutes.
+    """
+
+    osds: Sequence[int] | None = None
+    hot: Sequence[float] | None = None
+    move: Sequence[float] | None = None
+    controllers: Sequence[str] | None = None
+    ops: Sequence[str] | None = None
+    blocks: int | None = None
+    figure: str | None = None
+    quick: bool = False
+    artifacts: Path = Path("artifacts")
+    controllers_dir: Path | None = None
+
+
+def request(ask: Ask) -> session.Request:
+    """The campaign as asked for, ready for `session.run` or `session.dry_run`.
+
+    Raises:
+        UserError: an axis is empty, or a value of the wrong kind. (What a cell may be is told by
+            `session.prepare`.)
+    """
+    campaign = load_campaign(find_campaign(QUICK if ask.quick else CAMPAIGN))
+    return session.Request(
+        vary(campaign, ask),
+        figure=ask.figure,
+        artifacts=ask.artifacts,
+        controllers_dir=ask.controllers_dir,
+    )
+
+
+def vary(campaign: Campaign, ask: Ask) -> Campaign:
+    """`campaign` with the values of `ask` on the axes of its grids.
+
+    A grid keeps those of its own values that are asked for; one that no grid of a figure has joins
+    the one with the nearest value, whose duration and blocks suit it best. A grid without a value
+    left is left out. Controllers, ops and blocks are those of every grid.
+    """
+    grids = list(campaign.grids)
+    for option, name, wanted in (
+        ("--osds", "osds", ask.osds),
+        ("--hot", "hot_share", ask.hot),
+        ("--move", "move_every_s", ask.move),
+    ):
+        if wanted is not None:
+            grids = _along(grids, name, _values(option, wanted))
+    changes: dict[str, Any] = {}
+    if ask.controllers is not None:
+        changes["controller"] = _controllers(ask)
+    if ask.ops is not None:
+        changes["op"] = _values("--op", ask.ops)
+    if ask.blocks is not None and not 1 <= ask.blocks <= 1000:
+        raise UserError(f"--blocks {ask.blocks}: allowed are 1 to 1000.")
+    grids = [_changed(grid, changes, ask.blocks) for grid in grids]
+    try:
+        return Campaign.model_validate(
+            campaign.model_dump() | {"grids": [grid.model_dump() for grid in grids]}
+        )
+    except ValidationError as error:
+        raise UserError(f"{campaign.name}: {error.errors()[0]['msg']}.") from error
+
+
+def _along(grids: Sequence[Grid], name: str, wanted: Sequence[float]) -> list[Grid]:
+    """Grids with `wanted` on the axis `name`."""
+    kept: dict[str, list[float]] = {}
+    for figure in dict.fromkeys(figure for grid in grids for figure in grid.figures):
+        having = [grid for grid in grids if figure in grid.figures and name in grid.vary]
+        for value in wanted:
+            owner = [grid for grid in having if value in grid.vary[name]]
+            if not owner and having:
+                owner = [min(having, key=lambda grid: _distance(grid.vary[name], value))]
+            for grid in owner:
+                kept.setdefault(grid.name, []).append(value)
+    return [
+        _with(grid, {name: list(dict.fromkeys(kept[grid.name]))}) if name in grid.vary else grid
+        for grid in grids
+        if name not in grid.vary or grid.name in kept
+    ]
+
+
+def _distance(values: Sequence[float], value: float) -> float:
+    """How far `value` is from the nearest of `values`, as a ratio."""
+    if not (value > 0 and math.isfinite(value)):
+        return 0.0  # not allowed anyway: the cell says so
+    return min(abs(math.log(value / own)) for own in values)
+
+
+def _changed(grid: Grid, changes: dict[str, Any], blocks: int | None) -> Grid:
+    changed = _with(grid, changes)
+    return changed if blocks is None else changed.model_copy(update={"repetitions": blocks})
+
+
+def _with(grid: Grid, values: dict[str, Any]) -> Grid:
+    fixed = {name: value for name, value in grid.fixed.items() if name not in values}
+    return grid.model_copy(update={"vary": {**grid.vary, **values}, "fixed": fixed})
+
+
+def _controllers(ask: Ask) -> list[str]:
+    """Those asked for, default Ceph first; `all` is every one that there is."""
+    dirs = () if ask.controllers_dir is None else (ask.controllers_dir.resolve(),)
+    assert ask.controllers is not None
+    names: list[str] = [BASELINE]
+    for name in _values("--controllers", [n.strip().replace("_", "-") for n in ask.controllers]):
+        names += sorted(available(dirs)) if name == ALL else [name]
+    return list(dict.fromkeys(names))
+
+
+def _values(option: str, given: Sequence[T]) -> list[T]:
+    found = list(dict.fromkeys(given))
+    if not found:
+        raise UserError(f"{option} is empty: name at least one.")
+    return found

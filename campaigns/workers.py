@@ -1,0 +1,46 @@
+"""Who computes simulated cells: processes of this machine, or the workers of a Dask cluster."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+
+from schemas.errors import UserError
+
+MOST_LOCAL = 1024
+_ADDRESS = re.compile(r"^(tcp|tls)://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):[0-9]{1,5}$")
+
+
+@dataclass(frozen=True)
+class Workers:
+    """`scheduler` is the address of a Dask scheduler; without one `count` processes of this machine
+    do the work, by default one for each of its processors.
+
+    Raises:
+        UserError: the address is none, or the count.
+    """
+
+    scheduler: str | None = None
+    count: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.scheduler is not None and self.count is not None:
+            raise UserError(
+                "--workers is the number of processes on this machine, and --scheduler asks a "
+                "cluster instead: give one of them."
+            )
+        if self.scheduler is not None and not _ADDRESS.match(self.scheduler):
+            raise UserError(
+                f"--scheduler {self.scheduler}: give the address of a Dask scheduler, such as "
+                "tcp://10.0.0.1:8786 (or tls://)."
+            )
+        if self.count is not None and not 1 <= self.count <= MOST_LOCAL:
+            raise UserError(f"--workers {self.count}: allowed are 1 to {MOST_LOCAL}.")
+
+    @property
+    def processes(self) -> int:
+        """Processes on this machine; 0 where a cluster does the work."""
+        if self.scheduler is not None:
+            return 0
+        return self.count or len(os.sched_getaffinity(0))

@@ -1,0 +1,129 @@
+"""`hotbed scale`: DLR and the others on large simulated stores, and where each stops helping."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hotbed.options import SchedulerOption, WorkersOption, names, numbers, workers_of
+from hotbed.output import JsonFlag, emit
+from hotbed.views import dry_run_table
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+    from analysis.report import Report
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+
+    @app.command()
+    def scale(
+        *,
+        osds: Annotated[
+            list[str] | None, typer.Option(help="Numbers of OSDs, such as 100,1000.")
+        ] = None,
+        hot: Annotated[
+            list[str] | None, typer.Option(help="Shares of hot nodes, such as 0.01,0.1,0.5.")
+        ] = None,
+        move: Annotated[
+            list[str] | None,
+            typer.Option(help="Seconds after which the hotspots move, such as 5,60,600."),
+        ] = None,
+        controllers: Annotated[
+            list[str] | None, typer.Option(help="Names, separated by commas; all is every one.")
+        ] = None,
+        controllers_dir: Annotated[
+            Path | None, typer.Option(help="A folder of further controllers, such as your own.")
+        ] = None,
+        op: Annotated[
+            list[str] | None, typer.Option(help="rand (the default), seq, write.")
+        ] = None,
+        blocks: Annotated[int | None, typer.Option(help="Repetitions of every cell.")] = None,
+        figure: Annotated[
+            str | None, typer.Option(help="Only the sweep of this figure: osds, hot or move.")
+        ] = None,
+        quick: Annotated[
+            bool, typer.Option("--quick", help="A small sweep of minutes: up to 128 OSDs.")
+        ] = False,
+        workers: WorkersOption = None,
+        scheduler: SchedulerOption = None,
+        artifacts: Annotated[Path, typer.Option(help="Where the runs go.")] = Path("artifacts"),
+        dry_run: Annotated[
+            bool,
+            typer.Option("--dry-run", help="Show the cells, the time and what is done; run none."),
+        ] = False,
+        as_json: JsonFlag = False,
+    ) -> None:
+        """Sweep simulated stores: gain against OSDs, share of hot nodes, how often hotspots move.
+
+        Without axes it is the campaign dlr-scale. The same command resumes; cells that are there
+        are used. Exit 1 when a run is missing in the end.
+        """
+        from campaigns import scale as sweep
+        from campaigns import session
+
+        request = sweep.request(
+            sweep.Ask(
+                osds=numbers("--osds", osds, int),
+                hot=numbers("--hot", hot, float),
+                move=numbers("--move", move, float),
+                controllers=None if controllers is None else names(controllers),
+                ops=None if op is None else names(op),
+                blocks=blocks,
+                figure=figure,
+                quick=quick,
+                artifacts=artifacts,
+                controllers_dir=controllers_dir,
+            )
+        )
+        helpers = workers_of(workers, scheduler)
+        if dry_run:
+            report = session.dry_run(request, workers=helpers)
+            emit(report.as_json(), as_json, lambda: dry_run_table(report))
+            return
+        result = session.run(request, in_process=True, workers=helpers)
+        if result.interrupted:
+            emit({"ok": False, "sentence": result.sentence}, as_json, lambda: None)
+            raise typer.Exit(130)
+        if not result.ran and not result.already_done:
+            emit({"ok": False, "sentence": result.sentence}, as_json, lambda: None)
+            raise typer.Exit(1)
+        from analysis.report import build
+
+        made = build(artifacts, result.campaign)
+        facts = {
+            "ok": result.ok,
+            "sentence": result.sentence,
+            "report": made.path.resolve(),
+            "figures": {f.entry.id: f.path for f in made.figures if f.path is not None},
+            "tables": {table.id: table.as_json() for table in made.tables},
+            "claims_json": made.claims_path.resolve(),
+            "claims": list(made.claims),
+        }
+        emit(facts, as_json, lambda: _tables(made))
+        if not as_json:
+            print(f"{result.sentence}\nReport: {made.path.resolve()}")
+        if not result.ok:
+            raise typer.Exit(1)
+
+
+def _tables(made: Report) -> Group:
+    """The report's tables and its claims, for a terminal."""
+    from rich import box
+    from rich.console import Group
+    from rich.markup import escape
+    from rich.table import Table
+
+    from hotbed.verbs.report import claims_table
+
+    shown: list[Table] = []
+    for found in made.tables:
+        table = Table(*found.heads, box=box.SIMPLE_HEAD, title=found.title, title_justify="left")
+        for row in found.rows:
+            table.add_row(*(escape(text) for text in row))
+        shown.append(table)
+    return Group(*shown, claims_table(made.claims))

@@ -1,0 +1,37 @@
+"""A simulated ground that kills the process which computes a cell. Workers import it by name."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from campaigns.services import CellSetting, Services
+from campaigns.sim_ground import SimGround
+
+
+@dataclass
+class DeadlyGround(SimGround):
+    """Kills the worker that makes the cell of `controller`, so long as the file `lives` has lines;
+    one is taken from it each time. With the file `slow` there, a cell waits for it to go."""
+
+    lives: str = ""
+    controller: str = "dlr"
+    slow: str = ""
+
+    def services(self, setting: CellSetting) -> Services:
+        """See `Ground.services`."""
+        file = Path(self.lives)
+        if setting.parameters.controller == self.controller and file.is_file():
+            left = file.read_text().splitlines()
+            if left:
+                file.write_text("".join(f"{line}\n" for line in left[1:]))
+                os.kill(os.getpid(), signal.SIGKILL)
+        if self.slow:
+            Path(self.slow).with_suffix(".reached").touch()
+            deadline = time.monotonic() + 60
+            while Path(self.slow).exists() and time.monotonic() < deadline:
+                time.sleep(0.05)
+        return super().services(setting)

@@ -1,0 +1,401 @@
+"""Sweeps on Dask: the same results wherever they are computed, and what happens to workers."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from deadly_ground import DeadlyGround
+
+from campaigns import session, worker_code
+from campaigns.dask_cluster import open_cluster, refuse_others
+from campaigns.dask_executor import DaskExecutor
+from campaigns.engine import CampaignResult, Engine
+from campaigns.ledger import Ledger
+from campaigns.new_controller import new_controller
+from campaigns.process_executor import Setting
+from campaigns.progress import Silent
+from campaigns.provenance import provenance
+from campaigns.run_store import RunStore
+from campaigns.session import Request
+from campaigns.worker_code import Code, difference, here
+from campaigns.workers import Workers
+from schemas.errors import StoreError, UserError
+from testbed.simulated.process import PROGRAM
+from testbed.spec import load_spec
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = [
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(not PROGRAM.is_file(), reason="the simulator is not built"),
+]
+SAME = ("summary.json", "journal.jsonl", "samples.parquet", "latency.parquet")
+SWEEP: dict[str, Any] = {
+    "ground": "sim",
+    "name": "sweep",
+    "paper": "dlr-scale",
+    "time_scale": 1,
+    "parameters": {"op": "rand", "duration_s": 6, "interval_s": 3, "hot_share": 0.25},
+    "grids": [
+        {
+            "name": "osds",
+            "figures": ["osds"],
+            "vary": {"osds": [8, 20], "controller": ["default", "dlr"]},
+            "fixed": {"scenario": "heterogeneity"},
+            "repetitions": 1,
+        }
+    ],
+}
+ONE = [SWEEP["grids"][0] | {"vary": {"osds": [8], "controller": ["default", "dlr"]}}]
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """The address of a scheduler with two workers, as a cluster's is."""
+    from distributed import LocalCluster
+
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    with LocalCluster(
+        n_workers=2,
+        threads_per_worker=1,
+        host="127.0.0.1",
+        dashboard_address="127.0.0.1:0",
+        silence_logs=logging.CRITICAL,
+        memory_limit=0,
+    ) as cluster:
+        yield cluster.scheduler_address
+
+
+@pytest.fixture
+def sweep(campaign_file: Callable[..., Path]) -> Path:
+    return campaign_file(**SWEEP)
+
+
+def run(file: Path, where: str, **how: Any) -> tuple[CampaignResult, Path]:
+    """Run the sweep into a folder of its own."""
+    artifacts = file.parent / where
+    dirs = how.pop("controllers_dir", None)
+    asked = Request(str(file), artifacts=artifacts, controllers_dir=dirs)
+    return session.run(asked, progress=Silent(), **how), artifacts / "sweep"
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """What a campaign's runs came to, by cell and file."""
+    found = {}
+    for record in folder.glob("*/attempt-1/run.json"):
+        cell = json.loads(record.read_text())["parameters"]
+        for name in SAME:
+            file = f"{cell['controller']} on {cell['osds']}: {name}"
+            found[file] = (record.parent / name).read_bytes()
+    return found
+
+
+def test_results_are_the_same_to_the_bit_wherever_they_are_computed(
+    sweep: Path, address: str
+) -> None:
+    found = {}
+    for where, how in (
+        ("process", {"in_process": True}),
+        ("local", {"workers": Workers(count=1)}),
+        ("cluster", {"workers": Workers(scheduler=address)}),
+    ):
+        result, folder = run(sweep, where, **how)
+        assert result.ok, result.sentence
+        found[where] = contents(folder)
+        records = [json.loads(path.read_text()) for path in folder.glob("*/attempt-1/run.json")]
+        assert {record["osd_count"] for record in records} == {8, 20}
+        assert all(record["provenance"]["site"] == "simulated" for record in records)
+        assert not list(folder.glob("*/.attempt-*"))
+    assert len(found["process"]) == 4 * len(SAME)
+    for file, content in found["process"].items():
+        assert content == found["local"][file], file
+        assert content == found["cluster"][file], file
+
+
+def test_what_is_done_is_not_done_again(sweep: Path, address: str) -> None:
+    first, _ = run(sweep, "once", in_process=True)
+    again, _ = run(sweep, "once", workers=Workers(scheduler=address))
+    assert (first.ran, again.ran, again.already_done) == (4, 0, 4)
+
+
+def test_a_controller_of_one_s_own_needs_not_be_on_the_workers(
+    campaign_file: Callable[..., Path], tmp_path: Path, address: str
+) -> None:
+    new_controller("mine", tmp_path / "own")
+    grid = ONE[0] | {"vary": {"osds": [8], "controller": ["mine"]}}
+    file = campaign_file(**SWEEP | {"grids": [grid]})
+    how: dict[str, Any] = {"controllers_dir": tmp_path / "own"}
+    here_result, here_folder = run(file, "here", in_process=True, **how)
+    there, folder = run(file, "there", workers=Workers(scheduler=address), **how)
+    assert here_result.ok and there.ok, there.sentence
+    assert contents(folder) == contents(here_folder)
+
+
+def deadly(
+    file: Path, address: str, folder: Path, **ground: str
+) -> tuple[Engine, DaskExecutor, RunStore, Any]:
+    """An engine with workers whose cells are deadly or slow; and what closes them."""
+    prepared = session.prepare(Request(str(file), artifacts=folder))
+    assert prepared.facts is not None
+    made = DeadlyGround(load_spec(prepared.spec_file), **ground)  # type: ignore[arg-type]
+    setting = Setting("dlr", prepared.notebook, provenance(prepared.facts), prepared.spec_file)
+    prepared.store.prepare()
+    cluster = open_cluster(Workers(scheduler=address))
+    client = cluster.__enter__()
+    ledger = Ledger(prepared.store.folder / "ledger.jsonl")
+    executor = DaskExecutor(
+        prepared.plan, prepared.store, ledger, setting, ground=made, client=client
+    )
+    engine = Engine(prepared.plan, prepared.store, executor, Silent())
+    return engine, executor, prepared.store, cluster
+
+
+def test_the_cell_of_a_worker_that_dies_is_made_by_another(
+    campaign_file: Callable[..., Path], tmp_path: Path, address: str
+) -> None:
+    file, lives = campaign_file(**SWEEP | {"grids": ONE}), tmp_path / "lives"
+    lives.write_text("once\n")
+    engine, _, store, cluster = deadly(file, address, tmp_path / "a", lives=str(lives))
+    try:
+        result = engine.run()
+    finally:
+        cluster.__exit__(None, None, None)
+    assert lives.read_text() == ""
+    assert result.ok, result.sentence
+    assert (result.ran, result.failed_attempts) == (2, 0)
+    assert {run.attempt for run in store.runs()} == {1}
+
+
+@pytest.mark.slow
+def test_a_cell_that_kills_every_worker_fails_alone(
+    campaign_file: Callable[..., Path], tmp_path: Path, address: str
+) -> None:
+    file, lives = campaign_file(**SWEEP | {"grids": ONE, "retries": 0}), tmp_path / "lives"
+    lives.write_text("again\n" * 20)
+    engine, _, store, cluster = deadly(file, address, tmp_path / "a", lives=str(lives))
+    try:
+        result = engine.run()
+    finally:
+        cluster.__exit__(None, None, None)
+    statuses = {run.parameters["controller"]: run for run in store.runs()}
+    assert statuses["default"].status == "done"
+    assert statuses["dlr"].status == "failed"
+    assert "its worker died, and so did 3 others" in str(statuses["dlr"].reason)
+    assert (result.ran, len(result.missing)) == (1, 1)
+
+
+def test_ctrl_c_marks_what_runs_and_the_same_command_goes_on(
+    campaign_file: Callable[..., Path], tmp_path: Path, address: str
+) -> None:
+    file, slow = campaign_file(**SWEEP | {"grids": ONE}), tmp_path / "slow"
+    slow.touch()
+    engine, _, store, cluster = deadly(file, address, tmp_path / "a", slow=str(slow))
+
+    def stop() -> None:
+        while not slow.with_suffix(".reached").exists():
+            time.sleep(0.05)
+        engine.stop()
+
+    stopper = threading.Thread(target=stop)
+    try:
+        stopper.start()
+        result = engine.run()
+        stopper.join()
+    finally:
+        slow.unlink()
+        cluster.__exit__(None, None, None)
+    assert result.interrupted
+    assert {(run.status, run.reason) for run in store.runs()} == {("interrupted", "interrupted")}
+    asked = Request(str(file), artifacts=tmp_path / "a")
+    again = session.run(asked, progress=Silent(), workers=Workers(scheduler=address))
+    assert (again.ok, again.ran) == (True, 2)
+
+
+def test_a_cluster_that_has_lost_its_workers_is_not_waited_for(
+    campaign_file: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Lost:
+        """A client of a cluster whose workers are gone."""
+
+        def nthreads(self) -> dict[str, int]:
+            return {}
+
+        def submit(self, *_: Any, **__: Any) -> Any:
+            return SimpleNamespace(add_done_callback=lambda _: None)
+
+        def cancel(self, *_: Any, **__: Any) -> None: ...
+
+    monkeypatch.setattr("campaigns.dask_executor.ALONE_S", 0.2)
+    monkeypatch.setattr("campaigns.dask_executor.WIDTH_S", 0.05)
+    file = campaign_file(**SWEEP | {"grids": ONE})
+    prepared = session.prepare(Request(str(file), artifacts=tmp_path / "a"))
+    assert prepared.facts is not None and prepared.ground is not None
+    prepared.store.prepare()
+    executor = DaskExecutor(
+        prepared.plan,
+        prepared.store,
+        Ledger(prepared.store.folder / "ledger.jsonl"),
+        Setting("dlr", prepared.notebook, provenance(prepared.facts)),
+        ground=prepared.ground,
+        client=Lost(),  # type: ignore[arg-type]
+    )
+    result = Engine(prepared.plan, prepared.store, executor, Silent()).run()
+    assert result.gave_up is not None
+    assert result.gave_up.startswith("no Dask worker has been there for 0.2 s")
+    assert {run.status for run in prepared.store.runs()} == {"failed"}
+
+
+def test_a_scheduler_that_is_not_there_is_one_sentence(
+    sweep: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("campaigns.dask_cluster.CONNECT_S", 1.0)
+    with pytest.raises(UserError, match="nobody answers there as a Dask scheduler") as raised:
+        run(sweep, "nowhere", workers=Workers(scheduler="tcp://127.0.0.1:1"))
+    assert "\n" not in str(raised.value)
+    assert not list((sweep.parent / "nowhere").glob("*/*/attempt-*"))
+
+
+def test_a_scheduler_without_workers_is_one_sentence(
+    sweep: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from distributed import LocalCluster
+
+    monkeypatch.setattr("campaigns.dask_cluster.WORKERS_S", 0.5)
+    with (
+        LocalCluster(
+            n_workers=0,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+            silence_logs=logging.CRITICAL,
+        ) as cluster,
+        pytest.raises(UserError, match="the scheduler has no worker"),
+    ):
+        run(sweep, "idle", workers=Workers(scheduler=cluster.scheduler_address))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"scheduler": "10.0.0.1:8786"}, "give the address of a Dask scheduler"),
+        ({"scheduler": "http://x:1"}, "give the address of a Dask scheduler"),
+        ({"scheduler": "tcp://x:1", "count": 2}, "give one of them"),
+        ({"count": 0}, "--workers 0: allowed are 1 to 1024"),
+    ],
+)
+def test_workers_that_cannot_be_are_one_sentence(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        Workers(**given)
+
+
+def test_real_testbeds_have_no_workers(campaign_file: Callable[..., Path]) -> None:
+    with pytest.raises(UserError, match="cells run one after another on one testbed"):
+        session.dry_run(Request(str(campaign_file())), workers=Workers(count=2))
+
+
+OURS = Code("3.11", {"pandas": "2.2"}, "sources", "simulator", None, "probe")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"sources": "other"}, "another version of Hotbed's code"),
+        ({"simulator": "other"}, "another version of Hotbed's code"),
+        ({"problem": "has no simulator", "probe": None}, "has no simulator"),
+        ({"probe": "other"}, "computes something else than ours"),
+        ({"python": "3.12"}, "runs Python 3.12, and here it is 3.11"),
+        ({"libraries": {"pandas": "2.3"}}, "has pandas 2.3, and here it is 2.2"),
+    ],
+)
+def test_a_worker_that_computes_with_something_else_is_refused(
+    changes: dict[str, Any], said: str
+) -> None:
+    theirs = replace(OURS, **changes)
+
+    class Client:
+        def run(self, *_: Any, **__: Any) -> dict[str, Any]:
+            return {"tcp://10.0.0.2:1": OURS, "tcp://10.0.0.3:1": theirs}
+
+    with pytest.raises(UserError, match=said) as raised:
+        refuse_others(Client(), OURS)  # type: ignore[arg-type]
+    assert str(raised.value).startswith("the worker tcp://10.0.0.3:1 ")
+    assert "\n" not in str(raised.value)
+
+
+def test_the_same_code_is_the_same() -> None:
+    assert difference(OURS, replace(OURS, libraries={"pandas": "2.2", "other": "1"})) is None
+    assert here().problem is None
+    assert difference(here(), here()) is None
+
+
+def test_a_simulator_of_other_sources_is_told_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> str:
+        raise StoreError("the simulator was built from other sources.")
+
+    monkeypatch.setattr(worker_code, "_probe", broken)
+    monkeypatch.setattr(worker_code, "PROGRAM", ROOT / "README.md")
+    found = worker_code.here.__wrapped__()
+    assert found.problem == "cannot use its simulator: the simulator was built from other sources"
+    with pytest.raises(UserError, match="this machine cannot use its simulator"):
+        refuse_others(None, found)  # type: ignore[arg-type]
+    monkeypatch.setattr(worker_code, "PROGRAM", ROOT / "nothing")
+    assert "run `make setup` there" in str(worker_code.here.__wrapped__().problem)
+
+
+def test_a_worker_without_hotbed_is_one_sentence() -> None:
+    class Client:
+        def run(self, *_: Any, **__: Any) -> dict[str, Any]:
+            return {"tcp://10.0.0.2:1": ModuleNotFoundError("No module named 'campaigns'")}
+
+    with pytest.raises(UserError, match="has no Hotbed, or another one"):
+        refuse_others(Client(), OURS)  # type: ignore[arg-type]
+
+
+def test_a_late_worker_with_other_code_ends_the_sweep(
+    campaign_file: Callable[..., Path],
+    tmp_path: Path,
+    address: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file = campaign_file(**SWEEP | {"grids": ONE})
+    engine, _, store, cluster = deadly(file, address, tmp_path / "a")
+    monkeypatch.setattr("campaigns.dask_executor.here", lambda: replace(here(), sources="other"))
+    try:
+        result = engine.run()
+    finally:
+        cluster.__exit__(None, None, None)
+    assert result.gave_up is not None
+    assert result.gave_up.startswith("this worker has another version of Hotbed's code")
+    assert {run.status for run in store.runs()} == {"failed"}
+
+
+def test_our_own_workers_listen_to_this_machine_alone() -> None:
+    before = listening()
+    with open_cluster(Workers(count=1)) as client:
+        assert client.scheduler is not None
+        assert client.scheduler.address.startswith("tls://127.0.0.1:")
+        opened = listening() - before
+        assert opened
+        assert {host for host, _ in opened} == {"127.0.0.1"}, opened
+    assert not listening() - before
+
+
+def listening() -> set[tuple[str, int]]:
+    """Addresses on which this process and those below it listen."""
+    import psutil
+
+    processes = [psutil.Process(os.getpid()), *psutil.Process().children(recursive=True)]
+    return {
+        (connection.laddr.ip, connection.laddr.port)
+        for process in processes
+        for connection in process.net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    }

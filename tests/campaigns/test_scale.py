@@ -1,0 +1,184 @@
+"""Cells of stores of any size, and the sweeps of `hotbed scale`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny_campaigns import TINY
+
+from campaigns import session
+from campaigns.campaign_file import find_campaign, load_campaign
+from campaigns.cell_parameters import SIZE_PARAMETERS, CellParameters, check
+from campaigns.plan import raw_cells
+from campaigns.scale import CAMPAIGN, QUICK, Ask, request, vary
+from campaigns.session import Request
+from schemas.errors import UserError
+
+GRID: dict[str, Any] = {
+    "name": "osds",
+    "figures": ["osds"],
+    "vary": {"osds": [8, 20], "controller": ["default", "dlr"]},
+    "fixed": {"op": "rand", "scenario": "heterogeneity", "hot_share": 0.25},
+    "repetitions": 1,
+}
+
+
+def axis(ask: Ask, figure: str, name: str) -> dict[float, int]:
+    """Values of an axis in the grids of a figure, with their blocks."""
+    campaign = vary(load_campaign(find_campaign(CAMPAIGN)), ask)
+    return {
+        value: grid.repetitions
+        for grid in campaign.grids
+        if figure in grid.figures
+        for value in grid.vary[name]
+    }
+
+
+def test_cells_without_a_size_are_what_they_were() -> None:
+    """Their ids hash this: a run made before there were sizes is still the same run."""
+    canonical = CellParameters(op="seq").canonical()
+    assert not set(SIZE_PARAMETERS) & set(canonical)
+    assert canonical["hot_nodes"] == 4
+    sized = CellParameters(op="seq", osds=100, hot_share=0.1)
+    assert "hot_nodes" not in sized.canonical()
+    assert check(sized.canonical(), "again") == sized
+
+
+@settings(deadline=None)
+@given(share=st.floats(0.001, 1), nodes=st.integers(1, 10_000))
+def test_a_share_is_at_least_one_node_and_never_too_many(share: float, nodes: int) -> None:
+    count = CellParameters(op="seq", hot_share=share).hot_count(nodes)
+    assert 1 <= count <= nodes
+    assert count == 1 or abs(count - share * nodes) <= 0.5 + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"osds": 1}, "osds: 1 is not allowed; allowed: a whole number at least 2"),
+        ({"osds": 20_000}, "at most 10000"),
+        ({"osds": 8.5}, "osds: 8.5 is not allowed; allowed: a whole number"),
+        ({"hot_share": 0}, "hot_share: 0 is not allowed; allowed: a number above 0 and at most 1"),
+        ({"hot_share": float("nan")}, "hot_share: nan is not allowed"),
+        ({"hot_share": 1.5}, "hot_share: 1.5 is not allowed"),
+        ({"hot_share": 0.5, "hot_nodes": 3}, "keep one of them"),
+        ({"hot_share": None, "osds": 3}, "cell has 3 OSD nodes"),
+    ],
+)
+def test_a_size_that_cannot_be_is_one_sentence(
+    campaign_file: Callable[..., Path], changes: dict[str, Any], said: str
+) -> None:
+    grid = {**GRID, "vary": {"controller": ["dlr"]}, "fixed": {**GRID["fixed"], **changes}}
+    file = campaign_file(ground="sim", parameters={}, grids=[grid])
+    with pytest.raises(UserError, match=said):
+        session.prepare(Request(str(file)), need_ground=False)
+
+
+def test_only_the_simulator_makes_stores_of_any_size(campaign_file: Callable[..., Path]) -> None:
+    file = campaign_file(ground="local", parameters={}, grids=[GRID])
+    with pytest.raises(UserError, match="on the ground local a store has the OSDs of its testbed"):
+        session.prepare(Request(str(file)), need_ground=False)
+    assert session.prepare(Request(str(file), ground="sim"), need_ground=False).plan.cells
+
+
+@pytest.mark.parametrize("name", [CAMPAIGN, QUICK])
+def test_the_sweeps_are_campaigns(name: str, tmp_path: Path) -> None:
+    report = session.dry_run(Request(name, artifacts=tmp_path))
+    assert report.campaign == name
+    assert {figure for cell in report.pending for figure in cell.figures} == {"osds", "hot", "move"}
+    for cell in report.pending:
+        assert cell.parameters.osds
+        moves = cell.parameters.duration_s / cell.parameters.move_every_s
+        assert cell.parameters.scenario != "interference" or moves >= 2
+    # Every block of every setting holds default Ceph, with the seed of the others.
+    settings_of: dict[str, set[str]] = {}
+    for cell in report.pending:
+        rest = {k: v for k, v in cell.parameters.canonical().items() if k != "controller"}
+        settings_of.setdefault(f"{cell.block} {cell.seed} {rest}", set()).add(
+            cell.parameters.controller
+        )
+    assert all("default" in names and len(names) > 1 for names in settings_of.values())
+
+
+def test_the_issue_s_ranges_are_in_the_sweep() -> None:
+    assert set(axis(Ask(), "osds", "osds")) == {100, 1000, 10_000}
+    shares = axis(Ask(), "hot", "hot_share")
+    assert (min(shares), max(shares)) == (0.01, 0.5)
+    moves = axis(Ask(), "move", "move_every_s")
+    assert (min(moves), max(moves)) == (5, 600)
+
+
+def test_an_axis_keeps_what_it_has_and_takes_what_it_has_not() -> None:
+    assert set(axis(Ask(osds=[100]), "osds", "osds")) == {100}
+    campaign = vary(load_campaign(find_campaign(CAMPAIGN)), Ask(osds=[9000, 100, 120]))
+    grids = {grid.name: grid for grid in campaign.grids}
+    assert grids["osds"].vary["osds"] == [100, 120]
+    assert grids["osds-10000"].vary["osds"] == [9000]  # the nearest in ratio
+    assert grids["hot-1000"].vary["osds"] == [9000]
+    moves = vary(load_campaign(find_campaign(CAMPAIGN)), Ask(move=[7, 400]))
+    by_name = {grid.name: grid for grid in moves.grids}
+    assert by_name["move"].vary["move_every_s"] == [7]
+    assert by_name["move-rarely"].vary["move_every_s"] == [400]
+    assert by_name["osds"].vary["osds"] == [100, 1000]
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    osds=st.lists(st.integers(2, 10_000), min_size=1, max_size=5),
+    hot=st.lists(st.floats(0.01, 1), min_size=1, max_size=5),
+)
+def test_every_value_asked_for_is_run_once(osds: list[int], hot: list[float]) -> None:
+    campaign = vary(load_campaign(find_campaign(CAMPAIGN)), Ask(osds=osds, hot=hot))
+    for figure in ("osds", "hot", "move"):
+        grids = [grid for grid in campaign.grids if figure in grid.figures]
+        cells = [cell for grid in grids for cell in raw_cells(campaign, grid)]
+        assert {cell["osds"] for cell in cells} <= set(osds)
+    runs = [
+        cell
+        for grid in campaign.grids
+        if "osds" in grid.figures
+        for cell in raw_cells(campaign, grid)
+    ]
+    assert {cell["osds"] for cell in runs} == set(osds)
+    keys = [(cell["osds"], cell["controller"]) for cell in runs]
+    assert len(set(keys)) == len(keys)
+
+
+def test_controllers_ops_and_blocks_are_those_of_every_grid() -> None:
+    ask = Ask(controllers=["dlr_pg"], ops=["seq"], blocks=2)
+    campaign = vary(load_campaign(find_campaign(CAMPAIGN)), ask)
+    for grid in campaign.grids:
+        assert grid.vary["controller"] == ["default", "dlr-pg"]
+        assert (grid.vary["op"], grid.repetitions) == (["seq"], 2)
+    everybody = vary(load_campaign(find_campaign(CAMPAIGN)), Ask(controllers=["all"]))
+    assert everybody.grids[0].vary["controller"][0] == "default"
+    assert {"dlr", "dlr-pg", "oracle"} <= set(everybody.grids[0].vary["controller"])
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (Ask(osds=[]), "--osds is empty"),
+        (Ask(blocks=0), "--blocks 0: allowed are 1 to 1000"),
+        (Ask(osds=[0]), "osds: 0 is not allowed"),
+        (Ask(hot=[2.0]), "hot_share: 2.0 is not allowed"),
+        (Ask(move=[-5.0]), "move_every_s: -5.0 is not allowed"),
+        (Ask(move=[math.inf]), "move_every_s: inf is not allowed"),
+        (Ask(controllers=["nobody"]), "there is no controller 'nobody'"),
+        (Ask(figure="6"), "has no figure '6'; it has osds, hot, move"),
+        (Ask(ops=["erase"]), "op: 'erase' is not allowed"),
+    ],
+)
+def test_a_sweep_that_cannot_be_is_one_sentence(ask: Ask, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        session.prepare(request(ask), need_ground=False)
+
+
+def test_tiny_has_no_size() -> None:
+    assert not set(SIZE_PARAMETERS) & set(TINY["parameters"])

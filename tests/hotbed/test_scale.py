@@ -1,0 +1,79 @@
+"""`hotbed scale`, from the command line to figures, tables and claims."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from own_controllers import texts_drawn, write_shy
+from typer.testing import CliRunner, Result
+
+from hotbed import cli
+from schemas.errors import UserError
+from testbed.simulated.process import PROGRAM
+
+pytestmark = pytest.mark.timeout(600)
+built = pytest.mark.skipif(not PROGRAM.is_file(), reason="the simulator is not built")
+
+
+def scale(tmp_path: Path, *arguments: str) -> Result:
+    words = ["scale", "--artifacts", str(tmp_path / "artifacts"), *arguments]
+    return CliRunner().invoke(cli.build(), words)
+
+
+def test_the_dry_run_shows_cells_and_time(tmp_path: Path) -> None:
+    ended = scale(tmp_path, "--dry-run", "--json", "--workers", "2")
+    assert ended.exit_code == 0, ended.output
+    report = json.loads(ended.output)
+    assert report["campaign"] == "dlr-scale"
+    assert report["cells"] == len(report["pending"]) > 300
+    assert {cell["parameters"]["osds"] for cell in report["pending"]} == {100, 1000, 10_000}
+    one = json.loads(scale(tmp_path, "--dry-run", "--json", "--workers", "1").output)
+    assert report["pending_s"] == pytest.approx(one["pending_s"] / 2, rel=0.01)
+    assert report["pending_s"] <= 1800
+    few = scale(tmp_path, "--dry-run", "--figure", "hot", "--osds", "50", "--hot", "0.1,0.2")
+    assert "50 OSDs 10 % hot" in few.output
+    assert "artifacts" not in {path.name for path in tmp_path.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--osds", "many"], "--osds: 'many' is no whole number"),
+        (["--hot", "5%"], "--hot: '5%' is no number"),
+        (["--hot", "5"], "hot_share: 5.0 is not allowed; allowed: a number above 0 and at most 1"),
+        (["--move", ","], "--move is empty"),
+        (["--workers", "2", "--scheduler", "tcp://x:1"], "give one of them"),
+        (["--scheduler", "x"], "give the address of a Dask scheduler"),
+    ],
+)
+def test_a_mistake_is_one_sentence(tmp_path: Path, words: list[str], said: str) -> None:
+    ended = scale(tmp_path, "--dry-run", *words)
+    assert isinstance(ended.exception, UserError)
+    assert said in str(ended.exception)
+    assert "\n" not in str(ended.exception)
+
+
+@built
+def test_a_small_sweep_with_a_controller_of_one_s_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = texts_drawn(monkeypatch)
+    folder = write_shy(tmp_path / "own")
+    words = ["--quick", "--figure", "osds", "--osds", "8,16", "--blocks", "2", "--workers", "1"]
+    words += ["--controllers", "dlr,shy", "--controllers-dir", str(folder)]
+    ended = scale(tmp_path, *words, "--json")
+    assert ended.exit_code == 0, ended.output
+    facts = json.loads(ended.stdout)
+    assert facts["ok"]
+    assert {row["controller"] for row in facts["tables"]["stops-osds"]} == {"dlr", "shy"}
+    assert set(facts["figures"]) == {"osds"}
+    assert Path(facts["figures"]["osds"]).stat().st_size > 10_000
+    assert {"simulated", "shy", "DLR", "16"} <= drawn
+    made = tmp_path / "artifacts" / "dlr-scale-quick"
+    assert "<b>Simulated.</b>" in (made / "report.html").read_text()
+    assert {claim["paper_value"] for claim in facts["claims"]} == {None}
+    again = scale(tmp_path, *words)
+    assert "12 of 12 runs done (12 of them before)" in again.output
+    assert "Where each stops helping: OSDs" in again.output
