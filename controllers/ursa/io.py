@@ -9,7 +9,6 @@ import contextlib
 import os
 import tempfile
 import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -268,12 +267,16 @@ def _arrays(path: Path, wanted: set[str]) -> dict[str, NDArray[Any]]:
         raise UserError(f"{path}: this is no .npz archive (numpy.savez writes them).")
     try:
         with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files if name in wanted}
+            found = {name: archive[name] for name in archive.files if name in wanted}
     except MemoryError:
         raise UserError(f"{path}: its arrays do not fit into memory.") from None
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error, KeyError) as error:
+    except Exception as error:  # damaged archives make zipfile, zlib and numpy raise many kinds
         reason = " ".join(str(error).split()) or type(error).__name__
         raise UserError(f"{path} cannot be read: {reason.rstrip('.')}.") from None
+    for name, array in found.items():
+        if not isinstance(array, np.ndarray):
+            raise UserError(f"{path}: {name} is no array (numpy.savez writes them).")
+    return found
 
 
 def _save(path: Path, arrays: Mapping[str, Any]) -> None:

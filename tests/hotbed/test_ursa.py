@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from controllers.ursa.io import load_instance
 from hotbed import cli
+from schemas.errors import UserError
 
 Arrays = dict[str, Any]
 
@@ -256,6 +259,34 @@ def test_what_is_no_archive_gets_one_sentence(
             assert code == 2, name
             assert len(err.strip().splitlines()) == 1, err
             assert str(path) in err
+
+
+def test_damaged_files_never_end_in_a_traceback(tmp_path: Path) -> None:
+    whole = write(tmp_path / "whole.npz").read_bytes()
+    path = tmp_path / "damaged.npz"
+    rng = np.random.Generator(np.random.PCG64(1))
+    refused = 0
+    for _ in range(400):
+        data = np.frombuffer(whole, np.uint8).copy()
+        data[rng.integers(len(data), size=rng.integers(1, 5))] = rng.integers(256)
+        path.write_bytes(data.tobytes())
+        try:
+            load_instance(path)
+        except UserError as error:
+            refused += 1
+            assert len(str(error).splitlines()) == 1
+    assert refused > 200
+
+
+def test_a_member_that_is_no_array_gets_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "a.npz", capacity=None)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("capacity", "6, 12, 12")
+    code, _, err = run(capsys, "ursa", "plan", path)
+    assert code == 2
+    assert "capacity is no array" in err
 
 
 def test_other_types_that_hold_the_same_are_taken(
