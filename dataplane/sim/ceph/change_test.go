@@ -85,7 +85,7 @@ func TestStoredBytesFollowTheReplicas(t *testing.T) {
 // and how many bytes it said to move. The order in which the hosts came into the CRUSH map and the
 // process that wrote the objects follow from the recorded primaries and bytes, and fit no others.
 func TestReweightDecidesAsRealClustersDid(t *testing.T) {
-	byNumber := []int{0, 1, 2, 3, 4, 5, 6, 7}
+	byNumber, third := []int{0, 1, 2, 3, 4, 5, 6, 7}, []int{0, 1, 3, 5, 4, 2, 6, 7}
 	for _, d := range []struct {
 		order   []int
 		pid     int
@@ -100,8 +100,11 @@ func TestReweightDecidesAsRealClustersDid(t *testing.T) {
 		{byNumber, 11661, 5734, 1 << 20, "no change", 0},
 		{byNumber, 23309, 8305, 256 << 10, "no change", 0},
 		{byNumber, 34155, 1433, 4 << 20, "osd.5 1.0000 to 0.9500", 71303168},
+		{third, 14551, 3584, 1 << 20, "no change", 0},
+		{third, 26472, 8305, 256 << 10, "no change", 0},
+		{third, 38378, 896, 4 << 20, "osd.3 1.0000 to 0.9500", 67108864},
 		{
-			[]int{0, 1, 3, 5, 4, 2, 6, 7}, 595, 224, 16 << 20,
+			third, 595, 224, 16 << 20,
 			"osd.2 1.0000 to 0.9500, osd.7 1.0000 to 0.9500", 335544320,
 		},
 	} {
