@@ -18,6 +18,8 @@ from schemas.errors import UserError
 
 Floats = npt.NDArray[np.float64]
 
+_Hull = tuple[Floats, Floats]
+
 _COARSE = 64  # requests per step of the first, coarse look at a trace
 
 
@@ -83,40 +85,44 @@ class CurveBuilder:
         w = np.ascontiguousarray(work, dtype=np.float64)
         if t.shape != w.shape or t.ndim != 1:
             raise ValueError("one work per time")
-        t, w = t[w != 0], w[w != 0]
+        if not w.all():
+            t, w = t[w != 0], w[w != 0]
         if not len(t):
             return
-        if (w < 0).any() or not np.isfinite(w).all():
+        if w.min() < 0 or not np.isfinite(w.sum()):
             raise ValueError("work must be 0 or more, and finite")
-        if (np.diff(t) < 0).any() or (self._requests and t[0] < self._last):
+        if (t[1:] < t[:-1]).any() or (self._requests and t[0] < self._last):
             raise ValueError("times must not fall")
-        before = self._total + np.concatenate(([0.0], np.cumsum(w)))
-        start_p, end_p = before[:-1].copy(), before[1:].copy()
-        hull = hulls.merged(*self._hull, np.zeros(1), np.array([w.max()]))
-        firsts = np.arange(0, len(t), _COARSE)
-        lasts = np.append(firsts[1:], len(t)) - 1
-        # Whole stretches first: their hull rules out most windows before they are looked at.
-        coarse = hulls.windows(t[firsts], start_p[firsts], t[lasts], end_p[lasts], *hull)
-        fine = hulls.windows(t, start_p, t, end_p, coarse[0], coarse[1])
-        hull, starts = (fine[0], fine[1]), fine[2]
+        before = np.empty(len(t) + 1)
+        before[0] = self._total
+        np.cumsum(w, out=before[1:])
+        before[1:] += self._total
+        hull, starts = self._extended(t, before[:-1], before[1:], float(w.max()))
         if self._requests:
-            hull = self._joined(t, end_p, hull)
+            earlier = np.arange(len(self._starts[0]))
+            ends = hulls.upper(t, before[1:])
+            hull = hulls.across(*self._starts, earlier, t, before[1:], ends, *hull)
         self._hull = hull
-        self._keep(t[starts], start_p[starts])
+        self._keep(t[starts], before[starts])
         self._first = self._first if self._requests else float(t[0])
         self._last = float(t[-1])
         self._total = float(before[-1])
         self._requests += len(t)
 
-    def _joined(
-        self, t: Floats, end_p: Floats, hull: tuple[Floats, Floats]
-    ) -> tuple[Floats, Floats]:
-        """The hull with windows from what came before into this block."""
-        ends = hulls.upper(t, end_p)
-        earlier = np.arange(len(self._starts[0]))
-        return hulls.across(*self._starts, earlier, t, end_p, ends, *hull)
+    def _extended(
+        self, t: Floats, start: Floats, end: Floats, largest: float
+    ) -> tuple[_Hull, hulls.Indices]:
+        """The hull with all windows of a block, and the lower hull of the block's starts."""
+        firsts = np.arange(0, len(t), _COARSE)
+        lasts = np.append(firsts[1:], len(t)) - 1
+        hull = hulls.merged(*self._hull, np.zeros(1), np.array([largest]))
+        # Whole stretches first: their hull rules out most windows before they are looked at.
+        coarse = hulls.windows(t[firsts], start[firsts], t[lasts], end[lasts], *hull)
+        fine = hulls.windows(t, start, t, end, coarse[0], coarse[1])
+        return (fine[0], fine[1]), fine[2]
 
     def _keep(self, times: Floats, before: Floats) -> None:
+        """Remember what later blocks may need: the lower hull of all starts."""
         t = np.concatenate((self._starts[0], times))
         p = np.concatenate((self._starts[1], before))
         kept = hulls.lower(t, p)

@@ -16,7 +16,7 @@ from controllers.jit import njit
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
-LEAF = 16  # requests whose windows are tried one by one
+LEAF = 8  # requests whose windows are tried one by one
 
 
 @njit
@@ -48,21 +48,26 @@ def _push_lower(x: Floats, y: Floats, chain: Indices, start: int, end: int, k: i
 
 
 @njit
-def height(hull_d: Floats, hull_w: Floats, d: float) -> float:
-    """The hull's work at duration `d` (0 or more); that of its last point beyond it."""
-    low, high = 0, len(hull_d)
+def _piece(hull_d: Floats, d: float) -> int:
+    """The last point of a hull at or before duration `d` (0 or more; the hull begins at 0)."""
+    low, high = 1, len(hull_d)
     while low < high:
         middle = (low + high) // 2
         if hull_d[middle] <= d:
             low = middle + 1
         else:
             high = middle
-    if low == 0:
-        return 0.0
-    if low == len(hull_d):
-        return hull_w[low - 1]  # type: ignore[no-any-return]
-    share = (d - hull_d[low - 1]) / (hull_d[low] - hull_d[low - 1])
-    return hull_w[low - 1] + share * (hull_w[low] - hull_w[low - 1])  # type: ignore[no-any-return]
+    return low - 1
+
+
+@njit
+def _above(hull_d: Floats, hull_w: Floats, k: int, d: float, w: float) -> bool:
+    """Whether window (d, w) lies above a hull whose piece at `d` begins at point `k`."""
+    more = w - hull_w[k]
+    if more <= 0 or k + 1 == len(hull_d):
+        return bool(more > 0)
+    rise = hull_w[k + 1] - hull_w[k]
+    return bool(more * (hull_d[k + 1] - hull_d[k]) > rise * (d - hull_d[k]))
 
 
 @njit
@@ -115,10 +120,13 @@ def across(
     found_d = np.empty(len(starts) + len(ends))
     found_w = np.empty(len(starts) + len(ends))
     found = 0
+    k = _piece(hull_d, end_t[ends[0]] - start_t[starts[i]])
     while True:
         s, e = starts[i], ends[j]
         d, w = end_t[e] - start_t[s], end_p[e] - start_p[s]
-        if w > height(hull_d, hull_w, d):
+        while k + 1 < len(hull_d) and hull_d[k + 1] <= d:
+            k += 1
+        if _above(hull_d, hull_w, k, d, w):
             found_d[found], found_w[found] = d, w
             found += 1
         if i == 0 and j == len(ends) - 1:
@@ -152,18 +160,23 @@ def _leaf(
     hull_w: Floats,
 ) -> tuple[Floats, Floats]:
     """The hull with all windows within [low, high), tried one by one."""
-    shortest = end_t[low] - start_t[low]
-    for i in range(low + 1, high):
-        shortest = min(shortest, end_t[i] - start_t[i - 1], end_t[i] - start_t[i])
-    if end_p[high - 1] - start_p[low] <= height(hull_d, hull_w, shortest):
+    instant = hull_w[0]
+    if end_p[high - 1] - start_p[low] <= instant:
         return hull_d, hull_w
     one_d, one_w = np.empty(1), np.empty(1)
     for i in range(low, high):
+        k = 0
         for j in range(i, high):
-            d, w = end_t[j] - start_t[i], end_p[j] - start_p[i]
-            if w > height(hull_d, hull_w, d):
+            w = end_p[j] - start_p[i]
+            if w <= instant:
+                continue
+            d = end_t[j] - start_t[i]
+            while k + 1 < len(hull_d) and hull_d[k + 1] <= d:
+                k += 1
+            if _above(hull_d, hull_w, k, d, w):
                 one_d[0], one_w[0] = d, w
                 hull_d, hull_w = merged(hull_d, hull_w, one_d, one_w)
+                k = 0
     return hull_d, hull_w
 
 
@@ -202,7 +215,8 @@ def windows(
             low, middle = left * LEAF, right * LEAF
             high = min(n, (right + step) * LEAF)
             gap = end_t[middle] - start_t[middle - 1]
-            if end_p[high - 1] - start_p[low] > height(hull_d, hull_w, gap):
+            most = end_p[high - 1] - start_p[low]
+            if _above(hull_d, hull_w, _piece(hull_d, gap), gap, most):
                 hull_d, hull_w = across(
                     start_t,
                     start_p,

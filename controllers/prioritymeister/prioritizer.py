@@ -62,55 +62,58 @@ def prioritize(
     """
     undecided = [np.ones(len(system.flows), np.bool_) for system in systems]
     ranks = [np.zeros(len(system.flows), np.int64) for system in systems]
-    settled: list[dict[Stop, float]] = [{} for _ in goals]
+    affected = [system.affected() for system in systems]
+    owner = {(s.system, s.flow): w for w, goal in enumerate(goals) for s in goal.stops}
+    latency: dict[Stop, float] = {}  # as decided, or when lowest of the undecided
     met = np.zeros(len(goals), np.bool_)
-    # Loose SLOs first: who can wait longest is most likely to go last.
-    queue = sorted(range(len(goals)), key=lambda w: -(goals[w].slo_s - goals[w].spent_s))
     step = sum(len(goal.stops) for goal in goals)
+    # Loose SLOs first: who can wait longest is most likely to go last.
+    todo = sorted(range(len(goals)), key=lambda w: goals[w].slo_s - goals[w].spent_s)
+    failed: set[int] = set()
 
-    def latencies(w: int) -> dict[Stop, float]:
-        """Of each stage of a workload: as decided, or when lowest of the undecided."""
-        return {
-            stop: settled[w][stop]
-            if stop in settled[w]
-            else systems[stop.system].bound(stop.flow, undecided[stop.system], blocking=blocking)
-            for stop in goals[w].stops
-        }
+    def is_open(stop: Stop) -> bool:
+        return bool(undecided[stop.system][stop.flow])
 
-    def settle(w: int, stop: Stop, latency: float) -> None:
+    def settle(stop: Stop) -> None:
+        """Give a stop the lowest priority; those it leaves the way may now meet their SLOs."""
         nonlocal step
         step -= 1
-        settled[w][stop] = latency
         undecided[stop.system][stop.flow] = False
         ranks[stop.system][stop.flow] = step
+        for flow in affected[stop.system][stop.flow]:
+            w = owner[stop.system, flow]
+            for other in goals[w].stops:
+                if (other.system, other.flow) == (stop.system, flow) and is_open(other):
+                    latency.pop(other, None)
+                    if w in failed:
+                        failed.remove(w)
+                        todo.append(w)
 
-    failed: dict[int, dict[Stop, float]] = {}  # since somebody was last decided
-    while queue:
-        w = queue.pop(0)
-        found = latencies(w)
-        if goals[w].spent_s + sum(found.values()) <= goals[w].slo_s:
-            for stop in goals[w].stops[::-1]:
-                if stop not in settled[w]:
-                    settle(w, stop, found[stop])
+    while todo or failed:
+        if todo:
+            w = todo.pop()
+            for stop in goals[w].stops:
+                if stop not in latency:
+                    system, others = systems[stop.system], undecided[stop.system]
+                    latency[stop] = system.bound(stop.flow, others, blocking=blocking)
+            if _violation(goals[w], latency) > 0:
+                failed.add(w)
+                continue
             met[w] = True
-            failed = {}
+            for stop in goals[w].stops[::-1]:
+                if is_open(stop):
+                    settle(stop)
             continue
-        failed[w] = found
-        queue.append(w)
-        if len(failed) < len(queue):
-            continue
-        w = min(failed, key=lambda k: _violation(goals[k], failed[k]))
-        open_stops = [stop for stop in goals[w].stops if stop not in settled[w]]
-        stop = min(open_stops, key=lambda s: failed[w][s])
-        settle(w, stop, failed[w][stop])
+        w = min(failed, key=lambda k: (_violation(goals[k], latency), k))
+        open_stops = [stop for stop in goals[w].stops if is_open(stop)]
         if len(open_stops) == 1:
-            queue.remove(w)
-        failed = {}
+            failed.remove(w)
+        settle(min(open_stops, key=lambda stop: latency[stop]))
     return Order(ranks, met)
 
 
 def _violation(goal: Goal, latencies: dict[Stop, float]) -> float:
-    return goal.spent_s + sum(min(v, _HOPELESS) for v in latencies.values()) - goal.slo_s
+    return goal.spent_s + sum(min(latencies[s], _HOPELESS) for s in goal.stops) - goal.slo_s
 
 
 def levels(

@@ -129,6 +129,15 @@ class System:
         """Indices of the flows through a queue."""
         return self._through[queue]
 
+    def affected(self) -> list[list[int]]:
+        """Of each flow: the flows whose bounds depend on its priority, itself left out."""
+        found: list[list[int]] = [[] for _ in self.flows]
+        for flow, each in enumerate(self.flows):
+            seen = {int(k) for queue in each.path for k in self._relevant[queue]}
+            for other in seen - {flow}:
+                found[other].append(flow)
+        return found
+
     def bound(self, flow: int, others: Mask, *, blocking: bool = False) -> float:
         """Seconds from a flow's arrival until it is served, at the very worst.
 

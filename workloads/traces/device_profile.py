@@ -116,7 +116,12 @@ class ProfilePlan:
     def job_file(self, target: str) -> str:
         """A fio job file that measures everything, one after the other."""
         lines = ["[global]", f"filename={target}", "direct=1", "ioengine=libaio", "time_based=1"]
-        lines += [f"runtime={self.seconds:g}", "randrepeat=1", "norandommap=1", "stonewall"]
+        lines += [
+            f"runtime={round(1000 * self.seconds)}ms",
+            "randrepeat=1",
+            "norandommap=1",
+            "stonewall",
+        ]
         lines += ["allow_file_create=0", "group_reporting=0"]
         for m in self.measurements:
             order = m.kind if m.sequential else f"rand{m.kind}"

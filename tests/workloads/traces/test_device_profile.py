@@ -1,0 +1,93 @@
+"""Device profiles from fio's own output (fio 3.33 on a file in memory, 0.1 s a measurement)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas.errors import UserError
+from workloads.errors import WorkloadError
+from workloads.traces.device_profile import SIZES, ProfilePlan, build
+
+DATA = Path(__file__).resolve().parents[2] / "data" / "fio-profile"
+CAPACITY = 64 << 20
+
+
+def recorded(kind: str) -> str:
+    return (DATA / f"{kind}.json").read_text()
+
+
+def jobs(kind: str) -> dict[str, Any]:
+    text = recorded(kind)
+    return {job["jobname"]: job for job in json.loads(text[text.index("{") :])["jobs"]}
+
+
+def plan(kind: str, **options: Any) -> ProfilePlan:
+    return ProfilePlan(kind, CAPACITY, depth=4, seconds=0.1, **options)
+
+
+def test_by_size_is_the_bandwidth_of_each_size() -> None:
+    profile = build(plan("by-size"), recorded("by-size"))
+    given = jobs("by-size")
+    assert profile["type"] == "storageSSD"
+    assert [row["requestSize"] for row in profile["bandwidthTable"]] == list(SIZES)
+    for row in profile["bandwidthTable"]:
+        job = given[f"read-rand-{row['requestSize']}-0-{CAPACITY}"]
+        assert row["readBandwidth"] == job["read"]["bw_bytes"] > 0
+        assert row["writeBandwidth"] == row["readBandwidth"]  # writes were not measured
+
+
+def test_by_distance_is_latency_less_transfer_at_each_place() -> None:
+    made = plan("by-distance", writes=True)
+    profile = build(made, recorded("by-distance"))
+    given = jobs("by-distance")
+    assert profile["type"] == "storageTable"
+    for kind in ("read", "write"):
+        table = profile[kind]
+        assert table["offsets"] == made.places()
+        assert table["distances"] == sorted(table["distances"])
+        place = table["offsets"][2]
+        zone = table["offsets"][1]
+        bandwidth = given[f"{kind}-seq-1048576-{place}-{zone}"][kind]["bw_bytes"]
+        assert table["bandwidth"][2][0] == bandwidth
+        near = given[f"{kind}-rand-4096-{place}-1048576"][kind]["lat_ns"]["mean"] / 1e9
+        column = table["distances"].index((1 << 20) / 3)
+        assert table["base"][2][column] == pytest.approx(max(0, near - 4096 / bandwidth))
+        far = given[f"{kind}-rand-4096-0-{CAPACITY}"][kind]["lat_ns"]["mean"] / 1e9
+        assert table["base"][2][-1] == pytest.approx(max(0, far - 4096 / bandwidth))
+        assert table["base"][2] == table["base"][2][::-1]  # back as far as forth
+
+
+def test_every_measurement_is_a_job_of_the_file() -> None:
+    made = plan("by-distance", writes=True)
+    text = made.job_file("/dev/none")
+    assert "runtime=100ms" in text
+    for measurement in made.measurements:
+        assert f"[{measurement.name}]" in text
+        assert measurement.begin + measurement.span <= CAPACITY
+    assert "rw=randwrite" not in plan("by-size").job_file("/dev/none")
+    assert made.total_s == pytest.approx(0.1 * len(made.measurements))
+
+
+def test_what_fio_left_out_or_failed_is_told() -> None:
+    with pytest.raises(WorkloadError, match="no JSON"):
+        build(plan("by-size"), "fio: no such device\n")
+    with pytest.raises(WorkloadError, match=r"did not report the measurement read-rand-512"):
+        build(plan("by-size"), recorded("by-distance"))
+    text = recorded("by-size")
+    broken = json.loads(text[text.index("{") :])
+    broken["jobs"][3]["error"] = 5
+    with pytest.raises(WorkloadError, match=r"failed \(error 5\)"):
+        build(plan("by-size"), json.dumps(broken))
+
+
+def test_plans_that_cannot_be_are_told() -> None:
+    with pytest.raises(UserError, match="at least 64 MiB"):
+        ProfilePlan("by-size", 1000)
+    with pytest.raises(UserError, match="known are by-size and by-distance"):
+        ProfilePlan("by-magic", CAPACITY)
+    with pytest.raises(UserError, match="depth must be"):
+        ProfilePlan("by-size", CAPACITY, depth=0)
