@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ from controllers.ursa.generate import generate, shape
 from controllers.ursa.instance import Instance
 from controllers.ursa.methods import Request
 from controllers.ursa.place import htoc, joint, opt, sa
+from controllers.ursa.place.cover_bound import cover_bound, least_cover
 from controllers.ursa.place.joint_bound import Market, Prices, certify, joint_bound
 from controllers.ursa.results import Moves
 from controllers.ursa.state import State, initial_state, object_load
@@ -70,6 +71,8 @@ def exhaustive(case: Instance, state: State, only_hot: bool = False) -> tuple[in
         if (hot & ~was_hot).any() or (load[hot] > state.load[hot] + 1e-9).any():
             continue
         moved = to != source
+        if only_hot and was_hot[to[moved]].any():
+            continue
         cost = float(between(case.distance, source[moved], to[moved]).sum())
         if (int(hot.sum()), cost) < best:
             place = case.replica_node.copy()
@@ -109,9 +112,49 @@ def test_joint_bounds_hold_for_any_prices(case: Instance, evict: bool, seed: int
     market = Market(case, state, evict=evict)
     if hot == 0 and (evict or _apart_all_along(case)):
         assert certify(market, price) <= least + 1e-9
+        if not evict:
+            assert cover_bound(market, load, 2 * least + 1, timer()) <= least + 1e-9
         begin = joint.greedy_moves(case, state, request())
         if begin is not None:
             assert joint_bound(market, begin, timer()).bound <= least + 1e-9
+
+
+@given(st.integers(0, 2**31), st.integers(1, 9), st.booleans())
+@relaxed
+def test_the_least_cover_is_a_bound_and_nearly_reached(seed: int, items: int, whole: bool) -> None:
+    rng = np.random.Generator(np.random.PCG64(seed))
+    load, cost = 0.1 + rng.pareto(1.2, items), rng.random(items)
+    if whole:
+        load, cost = np.ceil(load), np.ceil(4 * cost)
+    demand = float(rng.uniform(0, 1.2) * load.sum())
+    least = min(
+        (
+            float(cost[list(chosen)].sum())
+            for size in range(items + 1)
+            for chosen in combinations(range(items), size)
+            if load[list(chosen)].sum() >= demand
+        ),
+        default=np.inf,
+    )
+    bound, cover = least_cover(load, cost, demand)
+    assert bound <= least + 1e-9
+    assert bound >= least * (1 - 1e-3) or not np.isfinite(least)
+    if np.isfinite(least):
+        assert load[cover].sum() >= demand * (1 - 1e-6)
+
+
+def test_the_bound_on_leaving_hot_nodes_is_nearly_reached() -> None:
+    case = generate(shape("s1", 300, 60_000), seed=1)
+    state = initial_state(case)
+    swap_phase(case, state)
+    begin = joint.greedy_moves(case, state, request())
+    assert begin is not None
+    assert len(begin) > 3
+    found = joint.search(case, state, begin, request())
+    cost = float(found.hot_only.cost.sum())
+    assert cost <= begin.cost.sum()
+    assert 0.9 * cost < found.hot_only_bound <= cost * (1 + 1e-9)
+    assert found.best.cost.sum() <= cost
 
 
 def _apart_all_along(case: Instance) -> bool:

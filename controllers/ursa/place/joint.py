@@ -4,10 +4,13 @@
 migrated to a cold node far away, whereas we could pick several relatively less hot objects
 incurring lower migration cost." The plan of ALP for the greedy selection is where this begins; the
 joint relaxation's prices then name the moves worth a thought, and integer programmes over groups of
-hot nodes that compete for the same room choose among them. The plan never gets dearer.
+nodes that compete for the same room choose among them: first among objects of hot nodes, then also
+among objects that make room on a near node by leaving it. The plan never gets dearer.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,6 +18,7 @@ from controllers.ursa.distance import between
 from controllers.ursa.instance import Float64, Instance, Int32
 from controllers.ursa.methods import Request
 from controllers.ursa.place import alp
+from controllers.ursa.place.cover_bound import cover_bound
 from controllers.ursa.place.joint_bound import Joint, Market, joined, joint_bound
 from controllers.ursa.place.moves_model import Chosen, Ground, Pairs, choose
 from controllers.ursa.place.problem import Bools, Ints
@@ -33,27 +37,57 @@ GOOD_ENOUGH = 1e-5
 def moves(instance: Instance, state: State, request: Request) -> Moves:
     """The moves; a mover, see `controllers.ursa.methods`.
 
-    `lower_bound` is over every choice of objects that leave hot nodes. `notes` tell the cost of
-    highest-load-first and what was saved against it.
+    `lower_bound` is over every choice of objects. `notes` tell the cost of highest-load-first, of
+    the best choice of objects that leave hot nodes, a bound on any such choice, and what was saved
+    against highest-load-first.
     """
     begin = greedy_moves(instance, state, request)
     if begin is None:
         return _partial(instance, state, request)
-    market = Market(instance, state, evict=False, reach=_reach(request))
-    joint = joint_bound(market, begin, request.timer)
-    best = improve(instance, state, joint, begin, request.timer)
-    before, after = float(begin.cost.sum()), float(best.cost.sum())
+    found = search(instance, state, begin, request)
+    before, after = float(begin.cost.sum()), float(found.best.cost.sum())
     return as_moves(
         instance,
-        best,
-        joint.bound,
+        found.best,
+        min(found.joint.bound, after),
         {
             "highest_load_first_cost": before,
+            "hot_nodes_only_cost": float(found.hot_only.cost.sum()),
+            "hot_nodes_only_bound": found.hot_only_bound,
             "saved": 1 - after / before if before > 0 else 0.0,
-            "bound_converged": joint.converged,
-            "lp_rounds": joint.rounds,
+            "bound_converged": found.joint.converged,
         },
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What `search` came to.
+
+    Attributes:
+        hot_only, hot_only_bound: the best moves of objects from hot nodes, and a bound on all moves
+            of such to nodes that are not hot.
+        best: the best moves of any objects.
+        market, joint: their relaxation.
+    """
+
+    hot_only: Pairs
+    hot_only_bound: float
+    best: Pairs
+    market: Market
+    joint: Joint
+
+
+def search(instance: Instance, state: State, begin: Pairs, request: Request) -> Found:
+    """Better moves than `begin`, which leave no node hot."""
+    near = Market(instance, state, evict=False, reach=_reach(request))
+    first = joint_bound(near, begin, request.timer)
+    hot_only = improve(instance, state, first, begin, request.timer)
+    bound = cover_bound(near, first.price.load, float(hot_only.cost.sum()), request.timer)
+    market = Market(instance, state, evict=True, reach=_reach(request))
+    joint = joint_bound(market, hot_only, request.timer)
+    best = improve(instance, state, joint, hot_only, request.timer)
+    return Found(hot_only, max(first.bound, bound), best, market, joint)
 
 
 def greedy_moves(instance: Instance, state: State, request: Request) -> Pairs | None:

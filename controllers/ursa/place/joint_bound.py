@@ -101,8 +101,8 @@ class Market:
     Attributes:
         instance, state: the problem, after the swaps.
         evict: whether objects may leave nodes that are not hot (the exact model), or only hot ones
-            (the paper's phase 1). Without it a node takes no object that it has no room for, and
-            none beside another replica where that one is now.
+            (the paper's phase 1). Without it a hot node takes nothing, and a node takes no object
+            that it has no room for, and none beside another replica where that one is now.
         reach: no move costs more.
     """
 
@@ -116,11 +116,27 @@ class Market:
     def __post_init__(self) -> None:
         self.hot: Bools = self.state.hot(self.instance)
         capacity = self.instance.capacity.astype(np.float64)
-        free = np.where(self.hot, capacity, capacity - self.state.load)
+        free = np.where(self.hot, -1.0, capacity - self.state.load)
         self.excess: Float64 = np.where(self.hot, self.state.load - capacity, 0.0)
         self.takes: Float64 = capacity if self.evict else free
         every = np.arange(self.instance.nodes, dtype=np.int32)
         self._nearest = Nearest(self.instance.distance, every)
+
+    def fits(self, mine: Objects, nodes: Int32, who: Ints | None = None) -> Bools:
+        """[objects, nodes], whether a node may take an object."""
+        load = mine.load if who is None else mine.load[who]
+        taken = mine.taken if who is None else mine.taken[who]
+        ok: Bools = load[:, None] <= self.takes[nodes][None, :]
+        if not self.evict:
+            domain = self.instance.fault_domain[nodes]
+            for column in range(taken.shape[1]):
+                ok &= taken[:, column][:, None] != domain[None, :]
+        return ok
+
+    def near(self, node: int) -> float:
+        """The cost of the nearest other node; infinite when there is none in reach."""
+        _, costs, _ = self.targets(node, 0.0)
+        return float(costs[0]) if len(costs) else INFINITE
 
     def objects(self, nodes: NDArray[np.integer]) -> list[Objects]:
         """Of each node."""
@@ -176,11 +192,7 @@ class Market:
         who = np.flatnonzero(paid > costs.min(initial=INFINITE))
         load = mine.load[who]
         net = costs[None, :] + load[:, None] * price.load[nodes][None, :] - paid[who][:, None]
-        net[load[:, None] > self.takes[nodes][None, :]] = INFINITE
-        if not self.evict:
-            domain = self.instance.fault_domain[nodes]
-            for column in range(mine.taken.shape[1]):
-                net[mine.taken[who, column][:, None] == domain[None, :]] = INFINITE
+        net[~self.fits(mine, nodes, who)] = INFINITE
         return who, nodes, costs, net
 
 

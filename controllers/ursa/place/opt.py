@@ -12,8 +12,8 @@ import numpy as np
 from controllers.ursa.distance import between
 from controllers.ursa.instance import Instance
 from controllers.ursa.methods import Request
-from controllers.ursa.place.joint import as_moves, greedy_moves, improve
-from controllers.ursa.place.joint_bound import Joint, Market, joined, joint_bound
+from controllers.ursa.place.joint import as_moves, greedy_moves, search
+from controllers.ursa.place.joint_bound import Joint, Market, joined
 from controllers.ursa.place.moves_model import Ground, Pairs, choose, choose_partly
 from controllers.ursa.results import Moves
 from controllers.ursa.state import State, object_load
@@ -74,12 +74,8 @@ def _larger(instance: Instance, state: State, request: Request, ground: Ground) 
     begin = greedy_moves(instance, state, request)
     if begin is None:
         return as_moves(instance, joined([]), None, {"optimal": False})
-    reach = np.inf if request.max_move_cost is None else request.max_move_cost
-    near = Market(instance, state, evict=False, reach=reach)
-    start = joint_bound(near, begin, request.timer)
-    best = improve(instance, state, start, begin, request.timer)
-    market = Market(instance, state, evict=True, reach=reach)
-    joint = joint_bound(market, best, request.timer)
+    found = search(instance, state, begin, request)
+    best, market, joint = found.best, found.market, found.joint
     slack = max(float(best.cost.sum()) - joint.bound, 0.0) * (1 + 1e-6) + 1e-12
     pairs = _survivors(market, joint, best, slack)
     if pairs is None:
