@@ -80,42 +80,68 @@ def measure_trace(
     return demand, reader.report
 
 
+class Measured:
+    """Traces at the devices of a topology, each read once.
+
+    Args:
+        base: folder that names of files are relative to.
+        tell: called with what a person should know (malformed rows that were left out).
+    """
+
+    def __init__(self, base: Path, tell: Tell = lambda _: None) -> None:
+        self._base = base
+        self._tell = tell
+        self._profiles: dict[str, Costs] = {}
+        self._known: dict[tuple[object, ...], Demand] = {}
+
+    def tenant(self, topology: Topology, workload: Workload) -> Tenant:
+        """A workload of a topology, placed; UserError when a file is wrong."""
+        device = topology.device_of(workload)
+        if device.profile not in self._profiles:
+            self._profiles[device.profile] = load_profile(self._base / device.profile)
+        key = (workload.trace, workload.format, workload.disk, device.profile)
+        if key not in self._known:
+            path = self._base / workload.trace
+            reader = TraceReader(path, format=workload.format, disk=workload.disk)
+            self._known[key], report = measure_trace(reader, self._profiles[device.profile])
+            if report.malformed:
+                self._tell(report.sentence(path))
+        return tenant_of(topology, workload, self._known[key], device.speed)
+
+
 def plan_of(topology: Topology, file: Path, tell: Tell = lambda _: None) -> Plan:
     """Read every trace and profile that a topology names, and plan.
 
     Args:
         topology: checked.
         file: where it was read from: names in it are relative to its folder.
-        tell: called with what a person should know (malformed rows that were left out).
+        tell: see `Measured`.
 
     Raises:
-        UserError: a file is wrong, or a queue is loaded above 100 %.
+        UserError: a file is wrong, a workload has no server, or a queue is loaded above 100 %.
     """
-    base = file.resolve().parent
-    profiles: dict[str, Costs] = {}
-    known: dict[tuple[object, ...], tuple[Demand, Report]] = {}
-    tenants = []
-    for workload in topology.workloads:
-        device = topology.hosts[workload.server].devices[topology.device_of(workload)]
-        if device.profile not in profiles:
-            profiles[device.profile] = load_profile(base / device.profile)
-        key = (workload.trace, workload.format, workload.disk, device.profile)
-        if key not in known:
-            path = base / workload.trace
-            reader = TraceReader(path, format=workload.format, disk=workload.disk)
-            known[key] = measure_trace(reader, profiles[device.profile])
-            if known[key][1].malformed:
-                tell(known[key][1].sentence(path))
-        tenants.append(tenant_of(topology, workload, known[key][0], device.speed))
-    try:
-        return make_plan(
-            tenants,
-            topology.queues(),
-            network_levels=topology.network_levels,
-            blocking=topology.blocking,
+    homeless = [w.name for w in topology.workloads if w.server is None]
+    if homeless:
+        raise UserError(
+            f"{file}: workload {homeless[0]} has no server: name one, or let hotbed pm place "
+            "choose it."
         )
+    measured = Measured(file.resolve().parent, tell)
+    tenants = [measured.tenant(topology, workload) for workload in topology.workloads]
+    try:
+        return planned(topology, tenants)
     except UserError as error:
         raise UserError(f"{file}: {error}.") from error
+
+
+def planned(topology: Topology, tenants: Sequence[Tenant]) -> Plan:
+    """The plan of some workloads on a topology's machines."""
+    return make_plan(
+        tenants,
+        topology.queues(),
+        network_levels=topology.network_levels,
+        blocking=topology.blocking,
+    )
 
 
 def tenant_of(topology: Topology, workload: Workload, demand: Demand, speed: float = 1.0) -> Tenant:

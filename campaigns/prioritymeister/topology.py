@@ -76,6 +76,8 @@ class Trunk(_Strict):
 class Workload(_Strict):
     """Whose requests these are, how they look, and what they are promised.
 
+    Without `server` it is still to be placed (`hotbed pm place`).
+
     `trace` is a file beside the topology file, `format` as of the trace reader, `disk` one of a
     trace of several; `duration` replaces the time between its first and last arrival as what its
     mean rate is taken over. `route` names the switches from client to server, where that is not
@@ -84,7 +86,7 @@ class Workload(_Strict):
 
     name: str
     client: str
-    server: str
+    server: str | None = None
     device: str | None = None
     trace: str
     format: str = "auto"
@@ -120,16 +122,24 @@ class Topology(_Strict):
         for trunk in self.trunks:
             _known(trunk.between, self.switches(), f"trunk {'-'.join(trunk.between)}", "switch")
         for workload in self.workloads:
-            self._check(workload)
+            self.check(workload)
         return self
 
     def switches(self) -> frozenset[str]:
         """All switches that hosts are on."""
         return frozenset(host.switch or SWITCH for host in self.hosts.values())
 
-    def device_of(self, workload: Workload) -> str:
+    def _server(self, workload: Workload) -> tuple[str, Host]:
+        assert workload.server is not None, "asked for before it was placed"
+        return workload.server, self.hosts[workload.server]
+
+    def device_name(self, workload: Workload) -> str:
         """The device's name at its server."""
-        return workload.device or next(iter(self.hosts[workload.server].devices))
+        return workload.device or next(iter(self._server(workload)[1].devices))
+
+    def device_of(self, workload: Workload) -> Device:
+        """The device of a workload that has a server."""
+        return self._server(workload)[1].devices[self.device_name(workload)]
 
     def queues(self) -> dict[str, float]:
         """Bandwidth of every queue: bytes per second of a link's direction, 1 of a device."""
@@ -147,15 +157,19 @@ class Topology(_Strict):
     def routes(self, workload: Workload) -> dict[str, tuple[str, ...]]:
         """The queues that a workload's requests pass at each stage."""
         switches = workload.route or (self.hosts[workload.client].switch or SWITCH,)
-        nodes = (workload.client, *switches, workload.server)
+        server = self._server(workload)[0]
+        nodes = (workload.client, *switches, server)
         there = tuple(f"{a}->{b}" for a, b in pairwise(nodes))
         back = tuple(f"{b}->{a}" for a, b in pairwise(nodes))[::-1]
-        device = f"{workload.server}:{self.device_of(workload)}"
+        device = f"{server}:{self.device_name(workload)}"
         return {"network-in": there, "storage": (device,), "network-out": back}
 
-    def _check(self, workload: Workload) -> None:
+    def check(self, workload: Workload) -> None:
+        """ValueError for what a workload names and this topology does not have."""
         where = f"workload {workload.name}"
         _known((workload.client,), self.hosts, f"{where}: client", "host")
+        if workload.server is None:
+            return
         _known((workload.server,), self.hosts, f"{where}: server", "host")
         devices = self.hosts[workload.server].devices
         if not devices:
@@ -172,11 +186,11 @@ class Topology(_Strict):
                 f"{where}: its path is cyclic, it leaves host {workload.client} and comes back to "
                 "it: name another client or server"
             )
-        self._check_route(workload, where)
+        self._check_route(workload, workload.server, where)
 
-    def _check_route(self, workload: Workload, where: str) -> None:
+    def _check_route(self, workload: Workload, server: str, where: str) -> None:
         first = self.hosts[workload.client].switch or SWITCH
-        last = self.hosts[workload.server].switch or SWITCH
+        last = self.hosts[server].switch or SWITCH
         route = workload.route or (first,)
         _known(route, self.switches(), f"{where}: route", "switch")
         again = [name for place, name in enumerate(route) if name in route[:place]]

@@ -36,7 +36,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="pm")
     traces = typer.Typer(no_args_is_help=True, help="Look at traces, or make some.")
     group.add_typer(traces, name="trace")
-    for verb in (_curve, _plan, _profile):
+    for verb in (_curve, _plan, _place, _profile):
         verb(group)
     for verb in (_stats, _standin):
         verb(traces)
@@ -198,6 +198,38 @@ def _plan(group: typer.Typer) -> None:
 
         made = plan_of(load_topology(topology), topology, _tell)
         emit(made, as_json, lambda: _plan_table(made))
+
+
+def _place(group: typer.Typer) -> None:
+    @group.command()
+    def place(
+        topology: Annotated[Path, typer.Argument(help="As of plan; servers may be left out.")],
+        as_json: JsonFlag = False,
+    ) -> None:
+        """Choose a server for each workload that has none: the first where all SLOs still hold.
+
+        Exits with 1 when a workload fits nowhere: with one workload without a server, and one
+        server, this is the admission test.
+        """
+        from campaigns.prioritymeister.placement import place as first_fit
+        from campaigns.prioritymeister.topology import load_topology
+        from hotbed.progress import progress
+
+        with progress("place") as report:
+            found = first_fit(load_topology(topology), topology, _tell, report)
+
+        def table() -> Table:
+            from rich.table import Table
+
+            view = Table("workload", "server", "device", "")
+            for one in found.places:
+                how = "given" if one.given else "placed" if one.server else "fits nowhere"
+                view.add_row(one.workload, one.server or "", one.device or "", how)
+            return view
+
+        emit(found, as_json, table)
+        if not found.placed:
+            raise typer.Exit(1)
 
 
 def _plan_table(plan: Plan) -> Table:

@@ -255,6 +255,50 @@ def test_mistakes_of_curve(traced: Path, arguments: list[str], reason: str) -> N
         run("curve", str(traced / "t.csv"), *arguments)
 
 
+def test_place_is_first_fit_and_keeps_every_slo(tmp_path: Path) -> None:
+    document = topology(tmp_path)
+    both = document["workloads"][:2]
+    alone = [plan(tmp_path, document | {"workloads": [w]})["workloads"][0]["bound"] for w in both]
+    shared = [w["bound"] for w in plan(tmp_path, document | {"workloads": both})["workloads"]]
+    slo = (max(alone) + max(shared)) / 2  # two on one device are too many
+    document["hosts"]["s1"] = {"devices": {"ssd": "ssd.json"}}
+    for workload in document["workloads"]:
+        del workload["server"]
+        workload["slo"] = {"latency": slo}
+    path = tmp_path / "topology.yaml"
+    path.write_text(yaml.safe_dump(document))
+    with pytest.raises(UserError, match="workload w0 has no server"):
+        run("plan", str(path))
+    done = CliRunner().invoke(cli.build(), ["pm", "place", str(path), "--json"])
+    placed = json.loads(done.stdout)
+    servers = [one["server"] for one in placed["places"]]
+    assert servers[:2] == ["s0", "s1"]
+    assert placed["placed"] == (None not in servers)
+    assert done.exit_code == int(not placed["placed"])
+    assert placed["plan"]["met"]
+    assert len(placed["plan"]["workloads"]) == sum(server is not None for server in servers)
+
+
+def test_place_admits_what_fits_and_refuses_what_does_not(tmp_path: Path) -> None:
+    document = topology(tmp_path)
+    del document["workloads"][2]["server"]
+    path = tmp_path / "topology.yaml"
+    path.write_text(yaml.safe_dump(document))
+    admitted = run("place", str(path))
+    assert admitted["places"][2] == {
+        "workload": "w2",
+        "server": "s0",
+        "device": "ssd",
+        "given": False,
+    }
+    document["workloads"][2]["slo"] = {"latency": "1us"}
+    path.write_text(yaml.safe_dump(document))
+    done = CliRunner().invoke(cli.build(), ["pm", "place", str(path), "--json"])
+    assert done.exit_code == 1
+    assert json.loads(done.stdout)["places"][2]["server"] is None
+    assert json.loads(done.stdout)["plan"]["met"]
+
+
 def test_a_profile_is_not_measured_on_what_is_no_device(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="neither a block device nor a file"):
         run("profile", str(tmp_path), "--out", str(tmp_path / "p.json"))

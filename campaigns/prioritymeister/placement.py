@@ -1,0 +1,103 @@
+"""Can a workload be added, and where: the admission test, and first-fit placement on servers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from campaigns.prioritymeister.study import Measured, Tell, planned
+from campaigns.prioritymeister.topology import Topology, Workload
+from controllers.prioritymeister.plan import Plan, Tenant
+from schemas.errors import UserError
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a workload is: its server and device, or neither where none can take it."""
+
+    workload: str
+    server: str | None
+    device: str | None
+    given: bool
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where every workload is, and the plan of those that have a place."""
+
+    placed: bool
+    places: tuple[Place, ...]
+    plan: Plan | None
+
+
+def place(
+    topology: Topology,
+    file: Path,
+    tell: Tell = lambda _: None,
+    progress: Callable[[str, float], None] = lambda _name, _share: None,
+) -> Placement:
+    """Workloads in the order of the file, each on the first device where all SLOs hold.
+
+    Those that have a server stay there. A workload is admitted to a device when, with it, every
+    workload placed so far meets its SLO by its bound; if no device can take it, it has no place,
+    and those after it are tried without it.
+
+    Args:
+        topology: checked.
+        file: where it was read from.
+        tell: see `Measured`.
+        progress: called with a workload's name and the share of workloads that is done.
+
+    Raises:
+        UserError: a file is wrong, or the workloads that have a server do not meet their SLOs.
+    """
+    measured = Measured(file.resolve().parent, tell)
+    tenants = [measured.tenant(topology, w) for w in topology.workloads if w.server is not None]
+    plan = _fitting(topology, tenants) if tenants else None
+    if tenants and plan is None:
+        raise UserError(
+            f"{file}: the workloads that have a server do not all meet their SLOs: "
+            "see hotbed pm plan, with those alone."
+        )
+    places = []
+    for done, workload in enumerate(topology.workloads):
+        progress(workload.name, done / len(topology.workloads))
+        if workload.server is not None:
+            device = topology.device_name(workload)
+            places.append(Place(workload.name, workload.server, device, given=True))
+            continue
+        found = Place(workload.name, None, None, given=False)
+        for candidate in _candidates(topology, workload):
+            tenant = measured.tenant(topology, candidate)
+            more = _fitting(topology, [*tenants, tenant])
+            if more is not None:
+                tenants.append(tenant)
+                plan = more
+                found = Place(workload.name, candidate.server, candidate.device, given=False)
+                break
+        places.append(found)
+    return Placement(all(p.server is not None for p in places), tuple(places), plan)
+
+
+def _fitting(topology: Topology, tenants: list[Tenant]) -> Plan | None:
+    """The plan when all SLOs hold, else None."""
+    try:
+        plan = planned(topology, tenants)
+    except UserError:  # loaded above 100 %
+        return None
+    return plan if plan.met else None
+
+
+def _candidates(topology: Topology, workload: Workload) -> Iterator[Workload]:
+    """The workload on every device that it can reach, in the order of the file."""
+    for name, host in topology.hosts.items():
+        for device in host.devices:
+            if workload.device not in {None, device}:
+                continue
+            candidate = workload.model_copy(update={"server": name, "device": device})
+            try:
+                topology.check(candidate)
+            except ValueError:  # on another switch, or the client itself
+                continue
+            yield candidate
