@@ -30,6 +30,10 @@ LIMITS = {
     "s3": {"s": 1.5, "gap": 0.4, "joint": None},
 }
 MEMORY_MIB = 1024.0
+LIGHT_TAIL = 3.0
+"""The heaviest load over the lightest in a second instance of each kind: hot nodes then have to
+give away many objects instead of a few heavy ones, which is the harder case for ALP."""
+GRACE_S = 300.0
 OTHERS = {"ilp": 60.0, "joint": 60.0, "algorithm1": 600.0, "htoc": 60.0, "sa": 60.0}
 """Methods beside ALP in the same run, and the seconds that each is given."""
 SIZES = (("100", "100K"), ("300", "300K"), ("1K", "1M"), ("3K", "3M"), SIZE)
@@ -55,12 +59,16 @@ def child(path: Path, method: str, repeat: int, limit_s: float | None) -> None:
 def decide(path: Path, method: str, repeat: int = 1, limit_s: float | None = None) -> Row:
     """The summary of `method`, from a process of its own; {"error"} when it failed."""
     words = [sys.executable, __file__, "--child", str(path), method, str(repeat)]
-    done = subprocess.run(
-        words + ([] if limit_s is None else [str(limit_s)]),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            words + ([] if limit_s is None else [str(limit_s)]),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=GRACE_S + 2 * (limit_s or GRACE_S),
+        )
+    except subprocess.TimeoutExpired as error:
+        return {"error": f"had not decided after {error.timeout:.0f} s"}
     try:
         summary: Row = json.loads(done.stdout.splitlines()[-1])
     except (ValueError, IndexError):
@@ -132,17 +140,24 @@ def beside(kind: str, size: str, ours: Row, found: Row, limits: dict[str, float 
 def measure(folder: Path, kind: str, size: tuple[str, str], methods: list[str]) -> list[Row]:
     """All rows of one kind of data."""
     text = "-".join(size)
-    limits = LIMITS[kind] if size == SIZE else {}
+    limits: dict[str, float | None] = dict(LIMITS[kind]) if size == SIZE else {}
     path = folder / f"{kind}.npz"
     say(f"{kind} {text}: generating")
     generate_file(path, kind=kind, nodes=size[0], partitions=size[1], seed=SEED)
     say(f"{kind} {text}: alp")
     ours = decide(path, "alp", REPEAT)
-    rows = alp(kind, text, ours, dict(limits))
+    rows = alp(kind, text, ours, limits)
     for method in methods if "error" not in ours else []:
         say(f"{kind} {text}: {method}")
         found = {"method": method} | decide(path, method, 1, OTHERS[method])
-        rows.append(beside(kind, text, ours, found, dict(limits)))
+        rows.append(beside(kind, text, ours, found, limits))
+    say(f"{kind} {text}: alp, loads at most {LIGHT_TAIL:g} to 1")
+    generate_file(
+        path, kind=kind, nodes=size[0], partitions=size[1], seed=SEED, load_max=LIGHT_TAIL
+    )
+    rows += alp(
+        f"{kind} (loads at most {LIGHT_TAIL:g}:1)", text, decide(path, "alp", REPEAT), limits
+    )
     path.unlink()
     return rows
 
