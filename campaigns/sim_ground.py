@@ -23,7 +23,7 @@ from campaigns.fingerprint import digest_paths
 from campaigns.services import CellSetting, Facts, Services
 from campaigns.steps.facts import calibration
 from schemas.errors import UserError
-from testbed.simulated import MODEL_VERSION, ModelParameters, load_parameters, scaled
+from testbed.simulated import MODEL_VERSION, ModelParameters, load_parameters, scaled, sources
 from testbed.simulated.parameters import configuration, effective, osd_nodes
 from testbed.simulated.process import PROGRAM, PROTOCOL
 from testbed.simulated.store import OFFERS
@@ -72,9 +72,11 @@ class SimGround:
 
         Raises:
             UserError: the simulator has not been built.
+            StoreError: it was built from other sources than there are.
         """
         if not PROGRAM.is_file():
             raise UserError(f"the simulator {PROGRAM} is not there: build it with `make setup`.")
+        sources.check(sources.built_from(PROGRAM), PROGRAM)
         host = {"system": platform.system(), "machine": platform.machine()}
         parameters = effective(self.spec, self.model).canonical()
         return Facts(

@@ -8,6 +8,7 @@ from others would be recorded as what it is not. `make setup` builds the digest 
 from __future__ import annotations
 
 import hashlib
+import subprocess
 from functools import cache
 from pathlib import Path
 
@@ -44,6 +45,23 @@ def check(built_from: str, program: Path) -> None:
             f"the simulator {program} was built from other sources than {DATAPLANE} holds: run "
             "`make setup`."
         )
+
+
+def built_from(program: Path) -> str:
+    """What a simulator that is not running says it was built from.
+
+    Raises:
+        StoreError: it does not say.
+    """
+    try:
+        said = subprocess.run(
+            [program, "version"], capture_output=True, text=True, timeout=20, check=True
+        ).stdout.split()
+    except (OSError, subprocess.SubprocessError) as error:
+        raise StoreError(
+            f"the simulator {program} does not tell its version: run `make setup`."
+        ) from error
+    return said[1] if len(said) > 1 else ""
 
 
 @cache

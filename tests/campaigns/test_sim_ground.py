@@ -23,7 +23,7 @@ from controllers.journal import read_journal
 from controllers.replay import replay
 from schemas.errors import StoreError, UserError
 from schemas.run import Run, Summary
-from testbed.simulated import ModelParameters, SimulatedClock
+from testbed.simulated import ModelParameters, SimulatedClock, sources
 from testbed.simulated.process import PROGRAM
 from testbed.spec import load_spec
 
@@ -127,6 +127,15 @@ def test_dlr_quick_and_full_can_be_simulated() -> None:
         assert report.campaign == f"{name}-sim"
         assert report.cells > 30
         assert not any("is not up" in note for note in report.notes)
+
+
+@built
+def test_a_simulator_of_other_sources_is_refused_before_anything_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sources, "_digest", lambda: "0" * 64)
+    with pytest.raises(StoreError, match=r"built from other sources than .*: run `make setup`"):
+        open_sim("dlr").facts()
 
 
 def test_other_constants_are_another_simulator(tmp_path: Path) -> None:

@@ -49,3 +49,14 @@ def test_another_build_is_refused(spec: TestbedSpec, monkeypatch: pytest.MonkeyP
         sources.check("", PROGRAM)  # built without saying
     sources.check("0" * 64, PROGRAM)
     SimulatedCeph(spec, program=PROGRAM).close()  # one's own is not asked
+
+
+def test_a_program_tells_what_it_was_built_from(tmp_path: Path) -> None:
+    assert sources.built_from(PROGRAM) == sources.digest()
+    silent = tmp_path / "hotbedsim"
+    silent.write_text("#!/bin/sh\necho 1\n")
+    silent.chmod(0o755)
+    assert sources.built_from(silent) == ""
+    silent.write_text("#!/bin/sh\nexit 3\n")
+    with pytest.raises(StoreError, match="does not tell its version"):
+        sources.built_from(silent)
