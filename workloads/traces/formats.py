@@ -14,6 +14,7 @@ _LIMIT = 1 << 62  # what an array can hold, with room for differences
 _NS_PER_US = 1000
 _NS_PER_TICK = 100  # FILETIME
 _KINDS = {"read": True, "write": False}
+_PLAIN = {"DiskRead": True, "DiskWrite": False}
 
 
 class Malformed(ValueError):
@@ -54,9 +55,11 @@ class Plain(Parser):
 
     def row(self, line: str) -> Row | None:
         fields = line.split(",")
-        if len(fields) not in {3, 4}:
+        if len(fields) != 3 and len(fields) != 4:
             raise Malformed(f"has {len(fields)} columns, not ns,hex size,DiskRead|DiskWrite")
-        kind = _KINDS.get(fields[2].strip().removeprefix("Disk").lower())
+        kind = _PLAIN.get(fields[2])
+        if kind is None:
+            kind = _KINDS.get(fields[2].strip().removeprefix("Disk").lower())
         if kind is None:
             raise Malformed(f"kind {fields[2].strip()[:40]!r} is not DiskRead or DiskWrite")
         offset = _whole(fields[3], "offset", 16) if len(fields) == 4 else UNKNOWN_OFFSET

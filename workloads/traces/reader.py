@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO, Literal, NoReturn
+
+import numpy as np
 
 from schemas.errors import UserError
 from workloads.traces.formats import Malformed, Parser, Row, detect, make_parser
@@ -19,6 +21,7 @@ BLOCK = 1 << 16
 """Requests in a block, and how far a request may lie from its place in the order of arrivals."""
 _LOOK = 200  # lines at the start that tell the format
 _SHOWN = 20  # malformed rows that are kept
+_CHUNK = 1 << 18  # bytes read at a time
 _LONGEST = 1 << 16  # characters of a line; a file without line ends is no trace
 
 
@@ -53,7 +56,7 @@ class TraceReader:
         on_error: ``skip`` malformed rows, counted, or ``stop`` at the first.
         disk: keep one disk's requests (msr and microsoft).
         completion: take a Microsoft row's TimeStamp as the arrival.
-        progress: called with the bytes read so far, about once per block.
+        progress: called with the bytes read so far, unpacked, now and then.
         block: requests in a block.
 
     Raises:
@@ -103,7 +106,8 @@ class TraceReader:
 
     def _sort(self, rows: list[Row]) -> None:
         """By arrival; what was read last may still move before what was read a block earlier."""
-        falls = sum(b[0] < a[0] for a, b in pairwise(rows))
+        times = np.fromiter((row[0] for row in rows), np.int64, len(rows))
+        falls = int(np.count_nonzero(times[1:] < times[:-1]))
         if not falls:
             return
         self.report.reordered += falls
@@ -134,41 +138,43 @@ class TraceReader:
         return file
 
     def _parsed(self, file: IO[bytes]) -> Iterator[Row]:
-        parser: Parser | None = None
-        begin: list[str] = []
-        if self._format != "auto":
-            parser = self._parser(self._format)
-        for line in self._lines(file):
-            if parser is not None:
-                yield from self._row(parser, line)
+        lines = self._lines(file)
+        name, begin = self._format, []
+        if name == "auto":
+            begin = list(itertools.islice(lines, _LOOK))
+            name = self._detected(begin)
+        parser = self._parser(name)
+        take, report = parser.row, self.report
+        for line in itertools.chain(begin, lines):
+            report.lines += 1
+            text = line.strip()
+            if not text:
                 continue
-            begin.append(line)
-            if len(begin) == _LOOK:
-                parser = self._parser(self._detected(begin))
-                yield from self._first(parser, begin)
-        if parser is None:
-            parser = self._parser(self._detected(begin))
-            yield from self._first(parser, begin)
+            try:
+                row = take(text)
+            except Malformed as error:
+                self._malformed(str(error))
+                continue
+            except UserError as error:
+                self._refuse(str(error))
+            if row is not None:
+                yield row
         self._named(parser.finish)
 
     def _lines(self, file: IO[bytes]) -> Iterator[str]:
-        read = 0
-        while raw := file.readline(_LONGEST):
-            read += len(raw)
-            if self._progress is not None and not self.report.lines % self._block:
+        """Lines, without reading far ahead: a file without line ends must not fill the memory."""
+        read, rest = 0, b""
+        while chunk := file.read(_CHUNK):
+            read += len(chunk)
+            if self._progress is not None:
                 self._progress(read)
-            if len(raw) == _LONGEST:
+            *pieces, rest = (rest + chunk).split(b"\n")
+            for piece in pieces:
+                yield piece.decode("utf-8", "replace")
+            if len(rest) > _LONGEST:
                 raise UserError(f"{self.path}: line {self.report.lines + 1} has no end: no trace.")
-            if self._format == "auto" and not self.report.format:
-                yield raw.decode("utf-8", "replace")
-                continue
-            self.report.lines += 1
-            yield raw.decode("utf-8", "replace")
-
-    def _first(self, parser: Parser, begin: list[str]) -> Iterator[Row]:
-        for line in begin:
-            self.report.lines += 1
-            yield from self._row(parser, line)
+        if rest:
+            yield rest.decode("utf-8", "replace")
 
     def _detected(self, begin: list[str]) -> str:
         return str(self._named(lambda: detect(begin)))
@@ -188,20 +194,6 @@ class TraceReader:
         except UserError as error:
             raise UserError(f"{self.path}: {error}.") from error
 
-    def _row(self, parser: Parser, line: str) -> Iterator[Row]:
-        text = line.strip()
-        if not text:
-            return
-        try:
-            row = parser.row(text)
-        except Malformed as error:
-            self._malformed(str(error))
-            return
-        except UserError as error:
-            self._refuse(str(error))
-        if row is not None:
-            yield row
-
     def _malformed(self, reason: str) -> None:
         if self._stop:
             self._refuse(reason)
@@ -209,7 +201,7 @@ class TraceReader:
         if len(self.report.examples) < _SHOWN:
             self.report.examples.append((self.report.lines, reason))
 
-    def _refuse(self, reason: str) -> None:
+    def _refuse(self, reason: str) -> NoReturn:
         raise UserError(f"{self.path}: line {self.report.lines} {reason}.")
 
 

@@ -35,9 +35,13 @@ class RequestBlock:
     @classmethod
     def of(cls, rows: Sequence[tuple[int, int, bool, int]]) -> RequestBlock:
         """From rows (time_ns, size, read, offset)."""
-        table = np.array(rows, dtype=np.int64).reshape(-1, 4)
-        time, size, read, offset = (np.ascontiguousarray(column) for column in table.T)
-        return cls(time, size, read.astype(np.bool_), offset)
+        time, size, read, offset = zip(*rows, strict=True) if rows else ((), (), (), ())
+        return cls(
+            np.array(time, np.int64),
+            np.array(size, np.int64),
+            np.array(read, np.bool_),
+            np.array(offset, np.int64),
+        )
 
     @classmethod
     def joined(cls, blocks: Iterable[RequestBlock]) -> RequestBlock:
