@@ -74,7 +74,7 @@ def run_task(task: Task) -> Made:
     if why is not None:
         raise WrongWorker(f"this worker {why}")
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="hotbed-cell-") as name:
+    with tempfile.TemporaryDirectory(prefix="hotbed-cell-", dir=_scratch()) as name:
         folder = Path(name) / "attempt"
         (folder / "logs").mkdir(parents=True)
         own = None if task.controller is None else _unpack(Path(name) / "own", *task.controller)
@@ -97,6 +97,16 @@ def run_task(task: Task) -> Made:
             if path.is_file()
         }
     return Made(files, time.monotonic() - started)
+
+
+def _scratch() -> str | None:
+    """The worker's own folder, which goes with it also when it is killed."""
+    from distributed import get_worker
+
+    try:
+        return str(get_worker().local_directory)
+    except ValueError:  # called by hand
+        return None
 
 
 def _refuse_other_policy(name: str, own: Path | None, digest: str) -> None:

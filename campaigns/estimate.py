@@ -14,7 +14,7 @@ COLLECT_S = 4.0  # load and controller stopped, files fetched
 ENGINE_S = 5.0  # notebook process, kernel, imports
 SIMULATED_S = 1.0  # of a small testbed's minute; the cells that are done correct it
 SIZED_CELL_S = 1.0  # of a simulated cell of its own size, beside
-OSD_MINUTE_S = 0.008  # a processor's seconds for one OSD's virtual minute
+OSD_MINUTE_S = 0.009  # a processor's seconds for one OSD's virtual minute
 TIMEOUT_FACTOR = 3.0
 TIMEOUT_SLACK_S = 180.0
 

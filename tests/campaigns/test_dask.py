@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -170,6 +171,7 @@ def test_the_cell_of_a_worker_that_dies_is_made_by_another(
     finally:
         cluster.__exit__(None, None, None)
     assert lives.read_text() == ""
+    assert not list(Path(tempfile.gettempdir()).glob("hotbed-cell-*"))
     assert result.ok, result.sentence
     assert (result.ran, result.failed_attempts) == (2, 0)
     assert {run.attempt for run in store.runs()} == {1}
