@@ -1,8 +1,9 @@
 """Candidate targets in order of distance, for many objects at once and as many as are asked for.
 
-Objects of one node whose loads lie in the same octave share a list: of the nodes that have room
-for the octave's least load, the nearest first. In a crowd of full nodes such a list begins where
-there is room, so that it stays short. R(i, r) of equations (9) and (10) is a prefix of it.
+Objects of one node whose loads are alike share a list: of the nodes that have room for the least of
+these loads, the nearest first. In a crowd of full nodes such a list begins where there is room, so
+that it stays short. Loads are alike when they lie in one octave, or in octaves that almost the same
+nodes have room for. R(i, r) of equations (9) and (10) is a prefix of it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from controllers.ursa.instance import Float64, Int32
 from controllers.ursa.place.problem import Ints, Problem, ragged
 
 FIRST_LIST = 8
+MOST_ALIKE = 0.75
 
 
 class Lists:
@@ -31,9 +33,8 @@ class Lists:
         """Empty lists for `objects` (all of the problem's when left out)."""
         self._problem = problem
         chosen = np.arange(len(problem)) if objects is None else np.asarray(objects)
-        octave = np.full(len(problem), -1, dtype=np.int64)
-        octave[chosen] = _octaves(problem.weight[chosen])
-        self._octaves, rank = np.unique(octave[chosen], return_inverse=True)
+        alike = _alike(_octaves(problem.weight[chosen]), problem.room)
+        self._octaves, rank = np.unique(alike, return_inverse=True)
         key = problem.source[chosen].astype(np.int64) * max(1, len(self._octaves)) + rank
         keys, group = np.unique(key, return_inverse=True)
         self.group = np.full(len(problem), -1, dtype=np.int64)
@@ -139,6 +140,19 @@ def _octaves(weight: Float64) -> Ints:
     exponent = np.frexp(weight)[1].astype(np.int64) - 1
     exponent[weight <= 0] = -2000
     return exponent
+
+
+def _alike(octave: Ints, room: Float64) -> Ints:
+    """For each octave the lowest below it that at most a third more nodes have room for."""
+    octaves, inverse = np.unique(octave, return_inverse=True)
+    ordered = np.sort(room)
+    stands_for, count, lowest = octaves.copy(), np.inf, 0
+    for at, this in enumerate(octaves):
+        enough = len(room) - int(np.searchsorted(ordered, _least(this)))
+        if at == 0 or enough < MOST_ALIKE * count:
+            lowest, count = this, enough
+        stands_for[at] = lowest
+    return stands_for[inverse]
 
 
 def _least(octave: int) -> float:
