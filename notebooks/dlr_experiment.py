@@ -5,6 +5,8 @@
 #     text_representation:
 #       extension: .py
 #       format_name: percent
+#       format_version: '1.3'
+#       jupytext_version: 1.19.6
 #   kernelspec:
 #     display_name: Python 3
 #     language: python
@@ -33,6 +35,8 @@ mix = None  # type: str
 spread = None  # type: float
 signal = "node"  # type: str
 interval_s = 20.0  # type: float
+osds = None  # type: int
+hot_share = None  # type: float
 seed = 1  # type: int
 block = 0  # type: int
 time_scale = 0.16666666666666666  # type: float
@@ -53,7 +57,9 @@ context = open_cell(
         "object_size": object_size,
         "concurrency": concurrency,
         "duration_s": duration_s,
-        "hot_nodes": hot_nodes,
+        # On the ground sim: a store of another size, and a share of it hot instead of a number.
+        **({"hot_nodes": hot_nodes} if hot_share is None else {"hot_share": hot_share}),
+        "osds": osds,
         "move_every_s": move_every_s,
         "mix": mix,
         "spread": spread,
