@@ -27,6 +27,7 @@ from schemas.errors import UserError
 ROWS = 1 << 20
 LOADS, PLACES, NODES, RATIOS, DISCS = range(5)  # streams
 MAX_REDRAWS = 1000
+DISC_TRIES = 100
 TREE_COSTS = (1.0, 5.0, 20.0)
 """Cost of a move within a rack, within a cluster of racks, and between clusters."""
 
@@ -236,11 +237,21 @@ def _ratios(wanted: Shape, xy: Float32, seed: int) -> Float64:
     made = ratio(wanted.ratio_median, wanted.ratio_sigma)
     if wanted.discs:
         radius = np.sqrt(wanted.disc_area / wanted.discs / np.pi)
-        # Whole discs within the square, so that they cover the area that was asked for.
-        margin = min(radius, 0.5)
-        centres = margin + _rng(seed, DISCS).random((wanted.discs, 2)) * (1 - 2 * margin)
         inside = np.zeros(wanted.nodes, dtype=np.bool_)
-        for centre in centres:
+        for centre in _centres(wanted.discs, radius, _rng(seed, DISCS)):
             inside |= ((xy - centre) ** 2).sum(axis=1) <= radius**2
         made = np.where(inside, ratio(wanted.disc_median, wanted.disc_sigma), made)
     return made
+
+
+def _centres(discs: int, radius: float, rng: np.random.Generator) -> list[Float64]:
+    """Centres of discs that lie within the square and, where there is room, apart."""
+    margin = min(radius, 0.5)
+    found: list[Float64] = []
+    while len(found) < discs:
+        for _ in range(DISC_TRIES):
+            centre = margin + rng.random(2) * (1 - 2 * margin)
+            if all(((centre - other) ** 2).sum() >= 4 * radius**2 for other in found):
+                break
+        found.append(centre)
+    return found
