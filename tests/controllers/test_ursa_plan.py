@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from dataclasses import replace
 from functools import cache
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +21,7 @@ from controllers.ursa.generate import generate, shape
 from controllers.ursa.instance import Instance
 from controllers.ursa.methods import METHODS
 from controllers.ursa.plan import plan
-from controllers.ursa.results import Plan
+from controllers.ursa.results import Plan, Timer
 from controllers.ursa.run import warm_instances, warm_up
 from controllers.ursa.select import highest_load_first, random_objects
 from controllers.ursa.state import initial_state
@@ -249,3 +253,33 @@ def test_parameters_out_of_range_are_told() -> None:
     ):
         with pytest.raises(UserError, match=says):
             plans(case, method, **more)
+
+
+WITHOUT_NUMBA = """
+import sys
+sys.modules["numba"] = None
+from controllers.jit import COMPILED
+assert not COMPILED
+from controllers.ursa.plan import plan
+from controllers.ursa.results import Timer
+from controllers.ursa.run import warm_instances
+for case in warm_instances():
+    made = plan(case, "alp", timer=Timer(lambda: 0.0), success=0.9, seed=4)
+    print([array.tolist() for key, array in vars(made).items() if key != "summary"])
+"""
+
+
+def test_the_same_plan_without_compiled_loops() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error::RuntimeWarning", "-c", WITHOUT_NUMBA],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).resolve().parents[2],
+    )
+    assert done.returncode == 0, done.stderr
+    for case, line in zip(warm_instances(), done.stdout.splitlines(), strict=True):
+        made = plan(case, "alp", timer=Timer(lambda: 0.0), success=0.9, seed=4)
+        assert json.loads(line) == [
+            array.tolist() for key, array in vars(made).items() if key != "summary"
+        ]
