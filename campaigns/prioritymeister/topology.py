@@ -250,7 +250,8 @@ def _explain(error: ValidationError, path: Path, data: Mapping[str, Any]) -> str
         entry = data["workloads"][steps[1]]
         name = entry.get("name") if isinstance(entry, dict) else None
         place = ".".join([f"workload {name or steps[1]}", *(str(step) for step in steps[2:])])
-        if first["type"] == "missing" and steps[2:] == ["slo"]:
+        absent = isinstance(entry, dict) and entry.get("slo") is None
+        if steps[2:] == ["slo"] and absent:
             return (
                 f"{path}: workload {name or steps[1]} has no SLO: write slo: {{latency: 50ms}} or "
                 "slo: {completion: 10min}."

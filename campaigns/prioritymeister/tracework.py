@@ -11,7 +11,7 @@ from controllers.prioritymeister.estimators import Costs
 from controllers.prioritymeister.profiles import load_profile
 from schemas.errors import UserError
 from testbed.quantities import parse_bits_per_s
-from workloads.traces import standins
+from workloads.traces import arrivals, standins
 from workloads.traces.reader import Report, TraceReader
 from workloads.traces.requests import save
 
@@ -92,6 +92,58 @@ def statistics(reader: TraceReader, profile: Path | None, link: str) -> tuple[St
         scv=demand.scv,
     )
     return found, report
+
+
+def make_trace(
+    process: str,
+    out: Path,
+    *,
+    rate: float,
+    count: int,
+    c2: float,
+    burst_s: float,
+    size: int,
+    read_share: float,
+    sequential_share: float,
+    seed: int,
+) -> Statistics:
+    """Write requests of one size that arrive by a process; see `workloads.traces.arrivals`.
+
+    Args:
+        process: ``poisson``, ``hyperexponential``, ``interrupted`` or ``copy``, which reads or
+            writes (`read_share` 0.5 or more, or less) `count` requests, `rate` a second, in a row.
+        out: a new file.
+
+    Raises:
+        UserError: there is no such process, the file exists, or a number is out of range.
+    """
+    if out.exists():
+        raise UserError(f"{out} exists: choose another name, nothing is overwritten.")
+    shares = (read_share, sequential_share)
+    if not all(0 <= share <= 1 for share in shares):
+        raise UserError(f"--read-share and --sequential-share are 0 to 1, not {shares}.")
+    try:
+        if process == "copy":
+            block = arrivals.file_copy(count * size, size, rate * size, write=read_share < 0.5)
+        else:
+            times = {
+                "poisson": lambda: arrivals.poisson(rate, count, seed),
+                "hyperexponential": lambda: arrivals.hyperexponential(rate, c2, count, seed),
+                "interrupted": lambda: arrivals.interrupted_poisson(rate, c2, burst_s, count, seed),
+            }
+            if process not in times:
+                raise UserError(f"process {process!r}: known are {', '.join(times)}, copy")
+            block = arrivals.requests(
+                times[process](),
+                size=size,
+                read_share=read_share,
+                sequential_share=sequential_share,
+                seed=seed,
+            )
+    except UserError as error:
+        raise UserError(f"{error}.") from error
+    save([block], out)
+    return statistics(TraceReader(out), None, "1Gbit")[0]
 
 
 def make_standin(

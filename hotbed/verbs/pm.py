@@ -38,7 +38,7 @@ def register(app: typer.Typer) -> None:
     group.add_typer(traces, name="trace")
     for verb in (_curve, _plan, _place, _profile):
         verb(group)
-    for verb in (_stats, _standin):
+    for verb in (_stats, _standin, _generate):
         verb(traces)
 
 
@@ -162,6 +162,47 @@ def _standin(group: typer.Typer) -> None:
 
         made = make_standin(label, out, profile, link, seconds=seconds, seed=seed)
         emit(made, as_json, lambda: f"{out}: {made.requests} requests of {made.size} bytes")
+
+
+def _generate(group: typer.Typer) -> None:
+    @group.command()
+    def generate(
+        process: Annotated[
+            str, typer.Argument(help="poisson, hyperexponential, interrupted or copy.")
+        ],
+        out: Annotated[Path, typer.Argument(help="New file; .gz compresses it.")],
+        rate: Annotated[float, typer.Option(help="Arrivals per second.")] = 100.0,
+        count: Annotated[int, typer.Option(help="Requests.")] = 10_000,
+        c2: Annotated[float, typer.Option(help="Squared coefficient of variation.")] = 14.0,
+        burst: Annotated[str, typer.Option(help="Mean length of a burst, interrupted.")] = "1s",
+        size: Annotated[str, typer.Option(help="Of each request.")] = "4KiB",
+        read_share: Annotated[float, typer.Option(help="0 to 1.")] = 0.6,
+        sequential_share: Annotated[float, typer.Option(help="0 to 1.")] = 0.0,
+        seed: Annotated[int, typer.Option(help="The same seed gives the same trace.")] = 1,
+        as_json: JsonFlag = False,
+    ) -> None:
+        """Make a trace of a given burstiness."""
+        from campaigns.prioritymeister.tracework import make_trace
+        from schemas.errors import UserError
+        from testbed.quantities import parse_bytes, parse_seconds
+
+        try:
+            bytes_each, burst_s = parse_bytes(size), parse_seconds(burst)
+        except ValueError as error:
+            raise UserError(f"{error}.") from error
+        made = make_trace(
+            process,
+            out,
+            rate=rate,
+            count=count,
+            c2=c2,
+            burst_s=burst_s,
+            size=bytes_each,
+            read_share=read_share,
+            sequential_share=sequential_share,
+            seed=seed,
+        )
+        emit(made, as_json, lambda: f"{out}: {made.requests} requests, {made.seconds:.6g} s")
 
 
 def _profile(group: typer.Typer) -> None:

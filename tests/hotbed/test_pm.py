@@ -127,6 +127,34 @@ def test_stand_ins_are_written_once(tmp_path: Path) -> None:
         run("trace", "standin", "G", str(out))
 
 
+@pytest.mark.parametrize("process", ["poisson", "hyperexponential", "interrupted", "copy"])
+def test_traces_of_every_process_are_made(tmp_path: Path, process: str) -> None:
+    out = tmp_path / "made.csv"
+    made = run("trace", "generate", process, str(out), "--count", "3000", "--rate", "30")
+    assert made["requests"] == 3000
+    assert made["seconds"] == pytest.approx(100, rel=0.5)
+    assert made["mean_bytes"] == 4096
+    with pytest.raises(UserError, match="exists"):
+        run("trace", "generate", process, str(out))
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["fractal"], "known are poisson, hyperexponential, interrupted, copy"),
+        (["poisson", "--rate", "0"], "must be above 0"),
+        (["poisson", "--size", "7"], "a multiple of 512"),
+        (["poisson", "--size", "7 acres"], "is not a size"),
+        (["poisson", "--read-share", "2"], "0 to 1"),
+        (["hyperexponential", "--c2", "0.5"], "at least 1"),
+    ],
+)
+def test_traces_that_cannot_be_are_told(tmp_path: Path, options: list[str], reason: str) -> None:
+    process, *rest = options
+    with pytest.raises(UserError, match=reason):
+        run("trace", "generate", process, str(tmp_path / "t.csv"), *rest)
+
+
 def test_plan_tells_priorities_pairs_bounds_and_slos(tmp_path: Path) -> None:
     found = plan(tmp_path, topology(tmp_path))
     assert found["met"]
@@ -171,9 +199,11 @@ def changed(document: dict[str, Any], *path: Any) -> dict[str, Any]:
     if value is None:
         del place[last]
     else:
-        place[last] = value
+        place[last] = None if value == NOTHING else value
     return document
 
+
+NOTHING = "null, not absent"
 
 BAD = [
     (("workloads", 0, "client", "nobody"), "workload w0: client: there is no host 'nobody'"),
@@ -181,6 +211,7 @@ BAD = [
     (("workloads", 1, "server", "c0"), "workload w1: server c0 has no device"),
     (("workloads", 2, "device", "hdd"), "there is no device 'hdd'; known are ssd"),
     (("workloads", 2, "slo", None), "workload w2 has no SLO"),
+    (("workloads", 2, "slo", NOTHING), "workload w2 has no SLO"),
     (("workloads", 2, "slo", {}), "either latency or completion"),
     (("workloads", 2, "slo", {"latency": "5 parsec"}), "workload w2.slo.latency"),
     (("workloads", 2, "slo", {"latency": -1}), "workload w2.slo.latency"),
