@@ -141,8 +141,10 @@ def curves(table: pd.DataFrame, axis: Axis) -> list[Curve]:
         names = [str(name) for name in here["controller"].unique() if name != BASELINE]
         for name in sorted(names):
             points = _points(here, axis, name)
-            inert = bool(here[here["controller"] == name]["inert"].all())
-            if points or inert:
+            its = here[here["controller"] == name]
+            if its[axis.column].nunique() < 2:
+                continue  # a cell that it shares with another figure
+            if points or bool(its["inert"].all()):
                 found.append(
                     Curve(
                         axis,
@@ -210,7 +212,9 @@ def words(curve: Curve, parts: Sequence[Stretch]) -> str:
     write = curve.axis.write
     texts = []
     for part in parts:
-        if part.from_start and part.to_end:
+        if part.low == part.high:
+            texts.append(f"at {write(part.low)}")
+        elif part.from_start and part.to_end:
             texts.append(f"everywhere, {write(part.low)} to {write(part.high)}")
         elif part.from_start:
             texts.append(f"up to {write(part.high)}")

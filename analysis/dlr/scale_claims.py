@@ -102,6 +102,7 @@ def _claim(
     )
 
 
+_NAMES = {"dlr": "DLR", "dlr-pg": "dlr-pg"}
 _QUARTER = "a quarter of the nodes hot"
 
 CLAIMS: tuple[Claim, ...] = (
@@ -148,7 +149,8 @@ CLAIMS: tuple[Claim, ...] = (
         _claim(
             f"{controller}-move-{every}",
             "move",
-            f"{controller} raises random read IOPS on 100 OSDs while hotspots move every {every} s",
+            f"{_NAMES[controller]} raises random read IOPS on 100 OSDs while hotspots move every "
+            f"{every} s",
             _gain(MOVE, every, controller, osds=100),
         )
         for controller in ("dlr", "dlr-pg")

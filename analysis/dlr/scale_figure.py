@@ -56,7 +56,7 @@ def gain(evidence: Evidence, folder: Path, name: str, axis_id: str) -> Path | Mi
         drawn.legend(
             handles=[handles[text] for text in order],
             labels=order,
-            loc="outside lower center",
+            loc="outside upper center",
             ncols=min(4, len(order)),
             fontsize="small",
         )

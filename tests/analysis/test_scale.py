@@ -146,6 +146,18 @@ def test_where_dlr_stops_helping_is_found(swept: Path) -> None:
     swap = next(curve for curve in curves(rows, HOT) if curve.controller == "dlr-pg")
     assert words(swap, swap.helps) == "everywhere, 1 % to 50 %"
     assert words(swap, swap.harms) == "nowhere"
+    assert words(swap, stretches([(0.1, math.nan), (0.2, 1), (0.4, math.nan)])) == "at 20 %"
+
+
+def test_a_single_cell_is_no_curve(tmp_path: Path) -> None:
+    folder = sweep(tmp_path)
+    for block in range(3):
+        cell = {"op": "rand", "scenario": "heterogeneity", "controller": "upmap"}
+        cell |= {"osds": 100, "hot_share": 0.05, "duration_s": 60}
+        write_run(folder, cell, block, 1000, ground="sim", with_samples=False)
+    for axis in AXES:
+        found = curves(table(load_campaign(folder).runs), axis)
+        assert "upmap" not in {curve.controller for curve in found}
 
 
 def test_durations_and_sizes_are_not_mixed(swept: Path, tmp_path: Path) -> None:
