@@ -99,6 +99,13 @@ def without_heating(instance: Instance, state: State, moves: MoveList) -> MoveLi
 
 def without_vain(instance: Instance, state: State, moves: MoveList) -> MoveList:
     """Leave out moves, the costliest first, without which their node is cold all the same."""
+    # What is left out lightens a target, which may have to be relieved by less in its turn.
+    while len(fewer := _less_vain(instance, state, moves)) < len(moves):
+        moves = fewer
+    return moves
+
+
+def _less_vain(instance: Instance, state: State, moves: MoveList) -> MoveList:
     after = load_after(instance, state, moves)
     _, index, times = np.unique(moves.partition, return_inverse=True, return_counts=True)
     # Where another replica of the partition moves too, it may have come into the place left.

@@ -16,12 +16,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ursa_instances import ADVERSARIAL, instance, instances, same, timer
 
+from controllers.ursa import finish
 from controllers.ursa.check import check
 from controllers.ursa.generate import generate, shape
 from controllers.ursa.instance import Instance
 from controllers.ursa.methods import METHODS
 from controllers.ursa.plan import plan
-from controllers.ursa.results import Plan, Timer
+from controllers.ursa.results import Moves, Plan, Timer
 from controllers.ursa.run import warm_instances, warm_up
 from controllers.ursa.select import highest_load_first, random_objects
 from controllers.ursa.state import initial_state
@@ -232,6 +233,16 @@ def test_moves_come_in_an_order_that_can_be_applied() -> None:
         load[case.replica_node[p, k]] -= weight
         assert load[to] <= case.capacity[to] * (1 + 1e-9)
     assert len(made.move_to) > 20
+
+
+def test_a_move_needed_only_for_another_one_in_vain_is_left_out() -> None:
+    case = instance([[0], [1], [2]], [1, 2, 0], [1, 2, 9])
+    state = initial_state(case)
+    moves = Moves(*(np.array(a, np.int32) for a in ([0, 1], [0, 0], [1, 2])))
+    listed = finish.move_list(case, state, moves)
+    assert len(listed) == 2
+    # Node 1 has to give away its object only as long as node 0's comes.
+    assert len(finish.without_vain(case, state, listed)) == 0
 
 
 def test_warm_up_reaches_every_phase() -> None:
