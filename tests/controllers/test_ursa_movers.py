@@ -202,6 +202,13 @@ def test_joint_takes_several_near_objects_for_one_far() -> None:
     assert sorted(exact.to.tolist()) == [1, 2, 3]
 
 
+def test_joint_passes_over_what_fits_nowhere() -> None:
+    case = instance([[0], [0], [0]], [100, 3, 2], [102, 6, 2], secondary=[0] * 3)
+    made = joint.moves(case, initial_state(case), request())
+    assert made.partition.tolist() == [1]
+    assert made.to.tolist() == [1]
+
+
 def test_joint_is_never_dearer_and_its_bound_is_below() -> None:
     case = generate(shape("s2", 60, 6_000), seed=3)
     state = initial_state(case)

@@ -17,7 +17,7 @@ from controllers.ursa.place.joint_bound import Market
 from controllers.ursa.place.problem import Ints
 from controllers.ursa.results import Timer
 
-STEPS = 12
+STEPS = 6
 KNAPSACK_NODES = 200
 KNAPSACK_GAP = 1e-4
 SAFETY = 1e-12
@@ -39,6 +39,8 @@ def cover_bound(market: Market, price: Float64, cost: float, timer: Timer) -> fl
     for step in range(STEPS):
         total, used = 0.0, np.zeros(market.instance.nodes)
         for node in hot:
+            if timer.left() <= 0:
+                return min(best, cost)
             total += _relieve(market, int(node), price, used)
         bound = total - float((price * room).sum())
         best = max(best, bound)

@@ -1,7 +1,8 @@
 """HiGHS, asked the same way every time: one thread, a fixed seed, quiet.
 
-Nothing here trusts a solver's tolerances: who uses a solution checks loads exactly, and a bound is
-recomputed from the prices (`bound`).
+Who uses a solution checks loads exactly, whatever the solver's tolerances, and the bound of a
+linear programme is recomputed from its prices (`relaxation.certify`, `joint_bound.certify`). What
+an integer programme proves is the solver's own dual bound.
 """
 
 from __future__ import annotations

@@ -24,10 +24,11 @@ from controllers.ursa.place.moves_model import Chosen, Ground, Pairs, choose
 from controllers.ursa.place.problem import Bools, Ints
 from controllers.ursa.place.relaxation import components, ranks
 from controllers.ursa.results import UNPLACED, Moves, Timer
-from controllers.ursa.select import highest_load_first
+from controllers.ursa.select import highest_load_first, object_id
 from controllers.ursa.state import State
 
 PASSES = 3
+RESELECTIONS = 16
 PIECE_SOURCES = 12
 PIECE_COLUMNS = 2500
 PIECE_NODES = 500
@@ -43,13 +44,13 @@ def moves(instance: Instance, state: State, request: Request) -> Moves:
     """
     begin = greedy_moves(instance, state, request)
     if begin is None:
-        return _partial(instance, state, request)
+        return partial_moves(instance, state, request)
     found = search(instance, state, begin, request)
     before, after = float(begin.cost.sum()), float(found.best.cost.sum())
     return as_moves(
         instance,
         found.best,
-        min(found.joint.bound, after),
+        min(found.joint.bound, after) if found.joint.bound > 0 or after == 0 else None,
         {
             "highest_load_first_cost": before,
             "hot_nodes_only_cost": float(found.hot_only.cost.sum()),
@@ -91,28 +92,42 @@ def search(instance: Instance, state: State, begin: Pairs, request: Request) -> 
 
 
 def greedy_moves(instance: Instance, state: State, request: Request) -> Pairs | None:
-    """ALP's moves for highest-load-first; None when these leave a node hot."""
-    selection = highest_load_first(instance, state)
-    placed = alp.place(instance, state, selection, request).move_to
-    if (placed == UNPLACED).any():
-        return None
-    number = selection.partition.astype(np.int64) * instance.replicas + selection.replica
-    cost = between(instance.distance, selection.node, placed)
-    pairs = Pairs(number, selection.node, placed, selection.load, cost)
-    return None if _hot_after(instance, state, pairs).any() else pairs
+    """ALP's moves for highest-load-first; None when these leave a node hot.
+
+    Objects that fit nowhere are passed over, and the selection is made anew without them.
+    """
+    begin = _without_misfits(instance, state, request)
+    return None if _hot_after(instance, state, begin).any() else begin
+
+
+def _without_misfits(instance: Instance, state: State, request: Request) -> Pairs:
+    stay = np.empty(0, dtype=np.int64)
+    for _ in range(RESELECTIONS):
+        selection = highest_load_first(instance, state, stay)
+        placed = alp.place(instance, state, selection, request).move_to
+        number = object_id(instance, selection.partition, selection.replica)
+        misfits = number[placed == UNPLACED]
+        if not len(misfits):
+            break
+        stay = np.union1d(stay, misfits)
+    ok = placed != UNPLACED
+    cost = between(instance.distance, selection.node[ok], placed[ok])
+    return Pairs(number[ok], selection.node[ok], placed[ok], selection.load[ok], cost)
 
 
 def improve(instance: Instance, state: State, joint: Joint, begin: Pairs, timer: Timer) -> Pairs:
     """Choose anew for groups of hot nodes, all else as it is, until nothing gets cheaper."""
     best = begin
     n = instance.nodes
+    place = instance.replica_node.copy()
+    place.ravel()[best.object] = best.target
     label, _ = components(joint.pairs.source, joint.pairs.target, n, n)
     for turn in range(PASSES):
         before = float(best.cost.sum())
         for group in _groups(instance, joint, label, turn):
             if timer.left() <= 0:
                 return best
-            best = _choose_anew(instance, state, joint, best, group, timer)
+            best = _choose_anew(instance, state, joint, place, best, group, timer)
         if float(best.cost.sum()) >= before * (1 - 1e-9):
             break
     return best
@@ -127,14 +142,36 @@ def as_moves(
 
 
 def _choose_anew(
-    instance: Instance, state: State, joint: Joint, best: Pairs, group: Ints, timer: Timer
+    instance: Instance,
+    state: State,
+    joint: Joint,
+    place: Int32,
+    best: Pairs,
+    group: Ints,
+    timer: Timer,
 ) -> Pairs:
+    """Better moves, or `best`; `place` is [P, l] after the moves, before and after the call."""
     ours = np.isin(best.source, group)
-    fixed = best.where(~ours)
-    place, load = _apply(instance, state, fixed)
-    pairs = _candidates(joint, best.where(ours), group, instance.nodes)
-    now = np.isin(_key(pairs, instance.nodes), _key(best.where(ours), instance.nodes))
-    ground = Ground(instance, place, load)
+    fixed, own = best.where(~ours), best.where(ours)
+    place.ravel()[own.object] = own.source
+    after = _chosen_anew(instance, state, joint, place, fixed, own, group, timer)
+    place.ravel()[after.object] = after.target
+    return joined([fixed, after])
+
+
+def _chosen_anew(
+    instance: Instance,
+    state: State,
+    joint: Joint,
+    place: Int32,
+    fixed: Pairs,
+    own: Pairs,
+    group: Ints,
+    timer: Timer,
+) -> Pairs:
+    pairs = _candidates(joint, own, group, instance.nodes)
+    now = np.isin(_key(pairs, instance.nodes), _key(own, instance.nodes))
+    ground = Ground(instance, place, _load_after(state, fixed))
     chosen: Chosen = choose(
         ground,
         pairs,
@@ -144,12 +181,12 @@ def _choose_anew(
         gap=GOOD_ENOUGH,
     )
     if chosen.taken is None:
-        return best
+        return own
     found = pairs.where(chosen.taken)
-    if found.cost.sum() >= best.cost[ours].sum() * (1 - 1e-12):
-        return best
-    after = joined([fixed, found])
-    return best if _hot_after(instance, state, after).any() else after
+    if found.cost.sum() >= own.cost.sum() * (1 - 1e-12):
+        return own
+    hot = _hot_after(instance, state, joined([fixed, found]))
+    return own if hot.any() else found
 
 
 def _candidates(joint: Joint, own: Pairs, group: Ints, nodes: int) -> Pairs:
@@ -185,26 +222,20 @@ def _nearest_target(joint: Joint, sources: Int32) -> Int32:
     return np.asarray(joint.pairs.target[first])
 
 
-def _apply(instance: Instance, state: State, pairs: Pairs) -> tuple[Int32, Float64]:
-    place = instance.replica_node.copy()
-    place.ravel()[pairs.object] = pairs.target
+def _load_after(state: State, pairs: Pairs) -> Float64:
     load = state.load.copy()
     np.subtract.at(load, pairs.source, pairs.load)
     np.add.at(load, pairs.target, pairs.load)
-    return place, load
+    return load
 
 
 def _hot_after(instance: Instance, state: State, pairs: Pairs) -> Bools:
-    _, load = _apply(instance, state, pairs)
-    return np.asarray(load > instance.capacity)
+    return np.asarray(_load_after(state, pairs) > instance.capacity)
 
 
-def _partial(instance: Instance, state: State, request: Request) -> Moves:
+def partial_moves(instance: Instance, state: State, request: Request) -> Moves:
     """Highest-load-first as far as it can be placed."""
-    selection = highest_load_first(instance, state)
-    placed = alp.place(instance, state, selection, request).move_to
-    ok = placed != UNPLACED
-    return Moves(selection.partition[ok], selection.replica[ok], placed[ok])
+    return as_moves(instance, _without_misfits(instance, state, request), None, {})
 
 
 def _key(pairs: Pairs, nodes: int) -> Ints:

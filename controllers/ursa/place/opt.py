@@ -12,7 +12,7 @@ import numpy as np
 from controllers.ursa.distance import between
 from controllers.ursa.instance import Instance
 from controllers.ursa.methods import Request
-from controllers.ursa.place.joint import as_moves, greedy_moves, search
+from controllers.ursa.place.joint import as_moves, greedy_moves, partial_moves, search
 from controllers.ursa.place.joint_bound import Joint, Market, joined
 from controllers.ursa.place.moves_model import Ground, Pairs, choose, choose_partly
 from controllers.ursa.results import Moves
@@ -73,7 +73,9 @@ def _shared_already(instance: Instance, pairs: Pairs) -> np.ndarray:
 def _larger(instance: Instance, state: State, request: Request, ground: Ground) -> Moves:
     begin = greedy_moves(instance, state, request)
     if begin is None:
-        return as_moves(instance, joined([]), None, {"optimal": False})
+        partial = partial_moves(instance, state, request)
+        partial.notes["optimal"] = False
+        return partial
     found = search(instance, state, begin, request)
     best, market, joint = found.best, found.market, found.joint
     slack = max(float(best.cost.sum()) - joint.bound, 0.0) * (1 + 1e-6) + 1e-12

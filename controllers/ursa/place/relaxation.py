@@ -43,7 +43,7 @@ class Relaxation:
         worth: [M], least cost plus priced load over all nodes: u_i of the dual.
         active: [M].
         columns: the pairs in the programme and their values.
-        bound: certified lower bound of placing all objects (`bound.certify`).
+        bound: certified lower bound of placing all objects (`certify`).
         fits: the programme places every object in full.
         rounds: how often it was solved.
     """
