@@ -11,7 +11,7 @@ PYTEST := $(BIN)/python -m pytest
 SUDO := $(if $(filter 0,$(shell id -u)),,tools/as-root)
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help setup reproduce test test-unit test-go test-local lint bench lock clean
+.PHONY: help setup reproduce test test-unit test-go test-slow test-local lint bench lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r target text; do \
@@ -23,7 +23,7 @@ setup: ## Debian packages, .venv from the lock file, Go, the data plane; quick w
 reproduce: setup ## set up, then DLR against its baselines on a real Ceph: claims table and report
 	@$(SUDO) $(BIN)/hotbed reproduce
 
-test: setup lint test-unit test-go test-local ## set up, then every check and test
+test: setup lint test-unit test-go test-slow test-local ## set up, then every check and test
 
 test-unit: setup ## tests without root, network or testbed (under 2 minutes)
 	$(PYTEST) -n auto --maxprocesses 4 --dist loadfile -m "not local and not slow"
@@ -31,9 +31,12 @@ test-unit: setup ## tests without root, network or testbed (under 2 minutes)
 test-go: setup ## the data plane's tests
 	cd dataplane && ../tools/go test ./...
 
-test-local: setup ## tests on a testbed on this machine (root), and the slow ones
+test-slow: setup ## tests without root or testbed that take longer
+	$(PYTEST) -n auto --maxprocesses 4 --dist loadfile -m "slow and not local"
+
+test-local: setup ## tests on a testbed on this machine (root)
 	cd dataplane && $(if $(SUDO),../$(SUDO)) env HOTBED_LOCAL=1 ../tools/go test -count=1 ./cmd/queuedisk
-	$(SUDO) $(PYTEST) -m "local or slow" --durations=25 --durations-min=5
+	$(SUDO) $(PYTEST) -m local --durations=25 --durations-min=5
 
 lint: setup ## ruff, mypy, gofmt, go vet, staticcheck, ansible-lint
 	@tools/lint.sh

@@ -2,7 +2,9 @@
 
 Folders, ledger and records are made here, by the engine's one process; a worker gets a task and
 gives back files (campaigns/dask_cell.py). A worker that dies has its cell made again by another
-one, by Dask, three times at most; what a cell itself raised is its failure, as everywhere.
+one, by Dask, three times at most. Dask counts a death against every cell that the worker had been
+given, also one that only waited there: so who is given up is tried once more with no other cell
+beside it. What a cell itself raised is its failure, as everywhere.
 """
 
 from __future__ import annotations
@@ -45,8 +47,10 @@ died takes some."""
 @dataclass(frozen=True)
 class _Underway:
     begun: Begun
+    task: Task
     future: Future[Any]
     started: float
+    alone: bool = False  # no other cell is under way
 
 
 class DaskExecutor(ProcessExecutor):
@@ -66,6 +70,7 @@ class DaskExecutor(ProcessExecutor):
         self._ground = ground
         self._client = client
         self._underway: dict[str, _Underway] = {}  # by run id
+        self._suspects: deque[_Underway] = deque()  # given up while others were under way
         self._ended: SimpleQueue[str | None] = SimpleQueue()  # run ids; None: look at the flags
         self._told: deque[tuple[Cell, Outcome]] = deque()
         self._packed: dict[str, tuple[_Files | None, str]] = {}
@@ -89,20 +94,30 @@ class DaskExecutor(ProcessExecutor):
             return
         controller, policy = self._controller(cell)
         task = Task(begun.job.model_dump_json(), self._ground, controller, policy, here())
-        key = f"hotbed-{cell.run_id}-{begun.job.attempt}-{time.monotonic_ns()}"
+        self._submit(begun, task)
+
+    def _submit(self, begun: Begun, task: Task, *, alone: bool = False) -> None:
+        run_id = begun.cell.run_id
+        key = f"hotbed-{run_id}-{begun.job.attempt}-{time.monotonic_ns()}"
         future = self._client.submit(run_task, task, key=key, pure=False)
-        self._underway[cell.run_id] = _Underway(begun, future, time.monotonic())
-        future.add_done_callback(lambda _: self._ended.put(cell.run_id))
+        self._underway[run_id] = _Underway(begun, task, future, time.monotonic(), alone)
+        future.add_done_callback(lambda _: self._ended.put(run_id))
 
     def finished(self) -> tuple[Cell, Outcome]:
         """See `ParallelExecutor.finished`."""
         while not self._told:
+            if self._suspects and not self._underway:  # nothing is started while we are in here
+                suspect = self._suspects.popleft()
+                self._submit(suspect.begun, suspect.task, alone=True)
             run_id = self._next()
             if self._interrupted:
                 self._give_up("KeyboardInterrupt", "interrupted")
             elif run_id is not None and run_id in self._underway:
                 attempt = self._underway.pop(run_id)
-                self._told.append((attempt.begun.cell, self._taken(attempt)))
+                if _died_beside_others(attempt):
+                    self._suspects.append(attempt)
+                else:
+                    self._told.append((attempt.begun.cell, self._taken(attempt)))
             elif self._alone_s() > ALONE_S:
                 why = (
                     f"no Dask worker has been there for {ALONE_S:g} s: start some; the same "
@@ -149,7 +164,8 @@ class DaskExecutor(ProcessExecutor):
 
     def _give_up(self, kind: str, why: str, *, fatal: bool = False) -> None:
         """Every attempt under way ends without a result."""
-        attempts, self._underway = list(self._underway.values()), {}
+        attempts, self._underway = [*self._underway.values(), *self._suspects], {}
+        self._suspects.clear()
         if not self._killed:
             with contextlib.suppress(Exception):  # the scheduler may be gone
                 self._client.cancel([attempt.future for attempt in attempts], force=True)
@@ -198,3 +214,12 @@ class DaskExecutor(ProcessExecutor):
             (attempt.begun.folder / ERROR_FILE).write_text(error)
         outcome = self.conclude(attempt.begun, None, time.monotonic() - attempt.started)
         return replace(outcome, fatal=outcome.fatal or fatal)
+
+
+def _died_beside_others(attempt: _Underway) -> bool:
+    """Whether the workers' deaths may have been another cell's doing."""
+    from distributed import KilledWorker
+
+    if attempt.alone or attempt.future.status != "error":
+        return False
+    return isinstance(attempt.future.exception(), KilledWorker)

@@ -36,6 +36,7 @@ from testbed.spec import load_spec
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [
+    pytest.mark.slow,  # each starts a cluster
     pytest.mark.timeout(600),
     pytest.mark.skipif(not PROGRAM.is_file(), reason="the simulator is not built"),
 ]

@@ -22,6 +22,7 @@ from controllers.ursa.state import State, initial_state, object_load
 from controllers.ursa.swap import swap_phase
 
 relaxed = settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow])
+pytestmark = pytest.mark.slow  # compiling and solving take their time
 FEW = 700
 
 

@@ -26,6 +26,7 @@ from controllers.ursa.swap import swap_phase
 
 relaxed = settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 
+pytestmark = pytest.mark.slow  # compiling and solving take their time
 FEW = 700
 VARIANTS = [
     algorithm1.Variant(divide, relax) for divide in (False, True) for relax in (True, False)

@@ -56,6 +56,7 @@ def test_a_mistake_is_one_sentence(tmp_path: Path, words: list[str], said: str) 
 
 
 @built
+@pytest.mark.slow
 def test_a_small_sweep_with_a_controller_of_one_s_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
