@@ -9,6 +9,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -63,11 +64,18 @@ ONE = [SWEEP["grids"][0] | {"vary": {"osds": [8], "controller": ["default", "dlr
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     """The address of a scheduler with two workers, as a cluster's is."""
+    with cluster_of(2) as found:
+        yield found
+
+
+@contextmanager
+def cluster_of(workers: int) -> Iterator[str]:
+    """The address of a cluster's scheduler."""
     from distributed import LocalCluster
 
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     with LocalCluster(
-        n_workers=2,
+        n_workers=workers,
         threads_per_worker=1,
         host="127.0.0.1",
         dashboard_address="127.0.0.1:0",
@@ -178,7 +186,25 @@ def test_the_cell_of_a_worker_that_dies_is_made_by_another(
     assert {run.attempt for run in store.runs()} == {1}
 
 
-@pytest.mark.slow
+def test_who_waited_on_a_dying_worker_is_made_alone(
+    campaign_file: Callable[..., Path], tmp_path: Path
+) -> None:
+    """With one worker, who comes second has been given to it when the first one kills it."""
+    file, lives = campaign_file(**SWEEP | {"grids": ONE}), tmp_path / "lives"
+    lives.write_text("again\n" * 20)
+    with cluster_of(1) as one:
+        engine, executor, _, cluster = deadly(file, one, tmp_path / "a", lives=str(lives))
+        try:
+            cells = {cell.parameters.controller: cell for cell in engine.pending()}
+            executor.start(cells["dlr"])
+            executor.start(cells["default"])
+            ended = [executor.finished() for _ in cells]
+        finally:
+            cluster.__exit__(None, None, None)
+    statuses = {cell.parameters.controller: outcome.status for cell, outcome in ended}
+    assert statuses == {"default": "done", "dlr": "failed"}
+
+
 def test_a_cell_that_kills_every_worker_fails_alone(
     campaign_file: Callable[..., Path], tmp_path: Path, address: str
 ) -> None:
