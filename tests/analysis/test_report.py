@@ -13,6 +13,8 @@ from analysis.report import Report, build, notes_of, shared_notes
 from schemas.claim import ClaimResult
 from schemas.errors import UserError
 
+pytestmark = pytest.mark.slow  # draws every figure
+
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Report:

@@ -29,6 +29,8 @@ from controllers.ursa.state import initial_state
 from controllers.ursa.swap import swap_phase
 from schemas.errors import UserError
 
+pytestmark = pytest.mark.slow  # compiling and solving take their time
+
 # The first example of a process waits for compiled loops.
 relaxed = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 
