@@ -77,6 +77,7 @@ def test_a_campaign_runs_the_experiment_through_papermill(
     assert "block 0, seed" in json.dumps(code[-1].outputs)
 
 
+@pytest.mark.slow
 def test_a_failing_notebook_fails_the_cell_with_its_own_words(
     campaign_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,6 +90,7 @@ def test_a_failing_notebook_fails_the_cell_with_its_own_words(
     assert (failed.status, failed.reason) == ("failed", "the fake step workload failed as asked.")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_interrupted_kernel_puts_the_testbed_back(
     tmp_path: Path, number: signal.Signals

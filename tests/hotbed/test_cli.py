@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -93,30 +92,19 @@ def test_every_verb_registers_and_explains_itself() -> None:
         assert command.help, f"hotbed {name} has no help"
 
 
-def test_help_starts_quickly_and_imports_nothing_heavy() -> None:
+def test_the_command_line_imports_nothing_heavy() -> None:
+    """What makes `hotbed --help` quick; how quick is `hotbed bench`'s business, not a test's."""
     code = (
         "import sys, hotbed.cli\n"
         "hotbed.cli.build()\n"
         "print([m for m in ('pandas', 'numpy', 'matplotlib', 'papermill', 'scipy', 'pyarrow',"
-        " 'ansible_runner', 'nbformat') if m in sys.modules])"
+        " 'ansible_runner', 'nbformat', 'numba', 'highspy', 'dask', 'distributed')"
+        " if m in sys.modules])"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout.strip() == "[]"
-    # CPU time of the child, so that a busy machine does not fail the test.
-    before = os.times()
-    subprocess.run(
-        [sys.executable, "-m", "hotbed.cli", "--help"],
-        stdout=subprocess.DEVNULL,
-        check=True,
-        timeout=60,
-    )
-    after = os.times()
-    used = (after.children_user - before.children_user) + (
-        after.children_system - before.children_system
-    )
-    assert used < 0.7
 
 
 class _Model(BaseModel):

@@ -17,6 +17,8 @@ from controllers.prioritymeister.limiters import choose
 from controllers.prioritymeister.system import Flow, System
 from schemas.errors import UserError
 
+pytestmark = pytest.mark.slow  # linear programmes
+
 Random = np.random.Generator
 
 

@@ -72,14 +72,14 @@ def test_a_node_that_stays_away_is_tried_less_and_less_often(monkeypatch):
 
 def test_a_slow_node_is_named_does_not_hold_up_and_keeps_its_channel():
     def slow(seq, turn):
-        time.sleep(0.4 if turn == 2 else 0)
+        time.sleep(1.2 if turn == 2 else 0)
         return counters(seq, turn)
 
     monitor, site, _ = monitor_of(a=counters, b=slow)
     monitor.start(2.0)
     started = time.monotonic()
     reading = monitor.read(0.2)
-    assert time.monotonic() - started < 0.35
+    assert time.monotonic() - started < 1.0
     assert reading.lost == {"b": "did not answer within 0.2 s"}
     again = monitor.read(2.0)
     # The late answer was told from the new one by its number: the rate spans both intervals.
