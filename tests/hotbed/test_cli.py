@@ -93,7 +93,7 @@ def test_every_verb_registers_and_explains_itself() -> None:
 
 
 def test_the_command_line_imports_nothing_heavy() -> None:
-    """What makes `hotbed --help` quick; how quick is `hotbed bench`'s business, not a test's."""
+    """What keeps `hotbed --help` quick on any machine."""
     code = (
         "import sys, hotbed.cli\n"
         "hotbed.cli.build()\n"
