@@ -10,7 +10,9 @@ than `Request.max_move_cost`.
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 from controllers.ursa.results import Timer
@@ -36,7 +38,8 @@ class Request:
 class Method:
     """Where a method is found (imported when it is used: solvers take long to load).
 
-    `prune`: moves that turn out not to be needed are left out of its plans.
+    `prune`: moves that turn out not to be needed are left out of its plans. `arguments`: further
+    ones of the function, such as a variant of Algorithm 1.
     """
 
     kind: Literal["placer", "mover"]
@@ -44,12 +47,14 @@ class Method:
     function: str
     summary: str
     prune: bool = True
+    arguments: Mapping[str, object] = field(default_factory=dict)
 
     def load(self) -> Any:
         """The function."""
-        return getattr(
+        found = getattr(
             importlib.import_module(f"controllers.ursa.place.{self.module}"), self.function
         )
+        return partial(found, **self.arguments) if self.arguments else found
 
 
 METHODS: dict[str, Method] = {

@@ -18,29 +18,33 @@ from controllers.ursa.swap import swap_phase
 from schemas.errors import UserError
 
 Placer = Callable[[Instance, State, Selection, Request], Placement]
+Selector = Callable[[Instance, State], Selection]
 
 MAX_REPAIRS = 16
 
 
 def plan(
     instance: Instance,
-    method: str,
+    method: str | Method,
     *,
     timer: Timer,
     seed: int = 0,
     max_move_cost: float | None = None,
     success: float = 1.0,
+    select: Selector = highest_load_first,
 ) -> Plan:
     """Decide which roles change and which objects move so that no node stays hot.
 
     Args:
         instance: checked (see `io`).
-        method: a name of `methods.METHODS`.
+        method: a name of `methods.METHODS`, or one that is not listed there.
         timer: takes the times of the phases, and holds the time limit.
         seed: of everything that is drawn by chance; the same seed gives the same plan unless the
             time limit ends the work.
         max_move_cost: no single move costs more.
         success: part of the secondaries that can become primary (0.9 in the paper's evaluation).
+        select: the objects that leave, for methods that do not choose them (figure 8 compares two
+            ways). What fits nowhere is replaced highest-load-first whatever it is.
 
     Returns:
         The plan with its summary; `peak_rss_mib` is added by who runs it (`run.plan_file`).
@@ -54,7 +58,7 @@ def plan(
         raise UserError(f"swap success {success}: it is a probability, 0 to 1.")
     if seed < 0:
         raise UserError(f"seed {seed}: it must be at least 0.")
-    chosen = _method(method)
+    chosen = method if isinstance(method, Method) else _method(method)
     decide = chosen.load()
     request = Request(timer=timer, seed=seed, max_move_cost=max_move_cost)
     with timer.phase("aggregate"):
@@ -68,7 +72,7 @@ def plan(
     if hot_after_swaps == 0:
         moves = _no_moves()
     elif chosen.kind == "placer":
-        moves, bound, notes = _place(instance, state, decide, request)
+        moves, bound, notes = _place(instance, state, select, decide, request)
     else:
         with timer.phase("place"):
             found: Moves = decide(instance, state, request)
@@ -81,7 +85,7 @@ def plan(
         still_hot = np.flatnonzero(finish.hot_after(instance, state, moves)).astype(np.int32)
     cost = float(moves.cost.sum())
     summary: dict[str, object] = {
-        "method": method,
+        "method": method if isinstance(method, str) else method.summary,
         "seed": seed,
         "hot_before": hot_before,
         "hot_after_swaps": hot_after_swaps,
@@ -114,7 +118,7 @@ def _method(name: str) -> Method:
 
 
 def _place(
-    instance: Instance, state: State, place: Placer, request: Request
+    instance: Instance, state: State, select: Selector, place: Placer, request: Request
 ) -> tuple[MoveList, float | None, dict[str, object]]:
     """Select and place; what fits nowhere stays, and other objects of its node go instead.
 
@@ -123,7 +127,7 @@ def _place(
     """
     timer = request.timer
     with timer.phase("select"):
-        selection = highest_load_first(instance, state)
+        selection = select(instance, state)
     with timer.phase("place"):
         placement = place(instance, state, selection, request)
     moves = finish.placed_moves(instance, selection, placement)

@@ -11,8 +11,10 @@ from pathlib import Path
 from controllers.ursa.generate import generate, shape
 from controllers.ursa.instance import Instance
 from controllers.ursa.io import load_instance, save_instance
-from controllers.ursa.plan import plan
+from controllers.ursa.methods import Method
+from controllers.ursa.plan import Selector, plan
 from controllers.ursa.results import Plan, Timer
+from controllers.ursa.select import highest_load_first
 from controllers.ursa.state import initial_state
 from schemas.errors import UserError
 
@@ -47,14 +49,18 @@ def plan_file(
 
 def plan_instance(
     instance: Instance,
-    method: str,
+    method: str | Method,
     *,
     time_limit_s: float | None = None,
     seed: int = 0,
     max_move_cost: float | None = None,
     success: float = 1.0,
+    select: Selector = highest_load_first,
 ) -> Plan:
-    """Plan for an instance in memory, with compiled loops and solvers loaded beforehand."""
+    """Plan for an instance in memory, with compiled loops and solvers loaded beforehand.
+
+    Parameters as of `plan.plan`.
+    """
     warm_up(method, max_move_cost)
     made = plan(
         instance,
@@ -63,6 +69,7 @@ def plan_instance(
         seed=seed,
         max_move_cost=max_move_cost,
         success=success,
+        select=select,
     )
     made.summary["peak_rss_mib"] = peak_rss_mib()
     made.summary["input_mib"] = instance.nbytes / 2**20
@@ -109,7 +116,7 @@ def _number(name: str, text: str) -> int:
     return int(value)
 
 
-def warm_up(method: str, max_move_cost: float | None = None) -> None:
+def warm_up(method: str | Method, max_move_cost: float | None = None) -> None:
     """Plan for small instances, so that every loop is compiled and every solver is loaded."""
     for small in warm_instances():
         timer = Timer(time.perf_counter, WARM_LIMIT_S)
