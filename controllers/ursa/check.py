@@ -1,12 +1,13 @@
 """Verify a plan on its own: nothing here is shared with what makes plans.
 
 Swaps are applied in their order, then the moves. Loads, distances and hot nodes are computed from
-the instance by other means than the planner's.
+the instance by other means than the planner's. Loads are [D, N] here, one row for each dimension.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,27 +62,28 @@ def check(instance: Instance, plan: Plan, stated_cost: float | None = None) -> R
     """Apply `plan` to `instance` and say what it violates.
 
     C1: no node is hot afterwards, but for those that the plan names in `still_hot`, which must have
-    been hot before; no swap makes the node that it loads hot. C2: no two replicas of a partition
-    end up on one node or in one fault domain (unless they were in one before). Ids are within
-    range, no object moves twice or to where it is, a swap names a secondary, and a stated cost is
-    the cost.
+    been hot before, and in the same dimensions; no swap makes a node hot that it loads. C2: no two
+    replicas of a partition end up on one node or in one fault domain of any level (unless they
+    were in one before). Replicas of a group change roles and move together. Ids are within range,
+    no object moves twice or to where it is, a swap names a secondary, and a stated cost is the
+    cost.
     """
     report = Report(swaps=len(plan.swap_partition), moves=len(plan.move_partition))
     columns = np.zeros(instance.partitions, np.int64)
     before = _loads(instance, instance.replica_node, columns)
     hot_before = _hot(before, instance)
-    report.hot_before = int(hot_before.sum())
+    report.hot_before = int(hot_before.any(axis=0).sum())
     if not _ids(instance, plan, report):
         return report
     _swaps(instance, plan, before, columns, report)
-    report.hot_after_swaps = int(
-        _hot(_loads(instance, instance.replica_node, columns), instance).sum()
-    )
+    swapped = _hot(_loads(instance, instance.replica_node, columns), instance)
+    report.hot_after_swaps = int(swapped.any(axis=0).sum())
     final = _moves(instance, plan, report)
     hot = _hot(_loads(instance, final, columns), instance)
-    report.hot_after = int(hot.sum())
-    report.still_hot = np.flatnonzero(hot).tolist()
-    _c1(plan, hot_before, hot, report)
+    report.hot_after = int(hot.any(axis=0).sum())
+    report.still_hot = np.flatnonzero(hot.any(axis=0)).tolist()
+    _c1(instance, plan, hot_before, hot, report)
+    _together(instance, final, columns, report)
     source = instance.replica_node[plan.move_partition, plan.move_replica]
     report.cost = float(_distance(instance, source, plan.move_to).sum())
     if stated_cost is not None and not np.isclose(stated_cost, report.cost, rtol=COST_ROUNDING):
@@ -125,26 +127,31 @@ def _swaps(instance: Instance, plan: Plan, load: Floats, columns: Ints, report: 
         ],
         len(idle),
     )
-    shed = instance.primary_load[partition].astype(np.float64)
-    shed -= instance.secondary_load[partition]
     giver = instance.replica_node[partition, old].astype(np.int64)
     taker = instance.replica_node[partition, new].astype(np.int64)
     # Every node's load over time: its changes one after the other, summed.
     node = np.concatenate([giver, taker])
     when = np.tile(np.arange(len(partition)), 2)
-    change = np.concatenate([-shed, shed])
     order = np.lexsort((when, node))
-    node, when, change = node[order], when[order], change[order]
-    total = np.cumsum(change)
+    node, when = node[order], when[order]
     first = np.concatenate([[True], node[1:] != node[:-1]]) if len(node) else np.empty(0, bool)
-    base = (total - change)[first][np.cumsum(first) - 1] if len(node) else total
-    after = load[node] + (total - base)
-    # One long sum over all nodes rounds more than a node's own.
-    slack = 1e-9 * np.maximum(instance.capacity[node], load[node])
-    heats = np.flatnonzero((change > 0) & (after > instance.capacity[node] + slack))
-    report.violated(
-        [f"swap {when[i]} makes node {node[i]} hot or hotter" for i in heats[:SHOWN]], len(heats)
-    )
+    for d, capacity in enumerate(_rows(instance.capacity)):
+        shed = _rows(instance.primary_load)[d][partition].astype(np.float64)
+        shed -= _rows(instance.secondary_load)[d][partition]
+        change = np.concatenate([-shed, shed])[order]
+        total = np.cumsum(change)
+        base = (total - change)[first][np.cumsum(first) - 1] if len(node) else total
+        after = load[d, node] + (total - base)
+        # One long sum over all nodes rounds more than a node's own.
+        slack = 1e-9 * np.maximum(capacity[node], load[d, node])
+        heats = np.flatnonzero((change > 0) & (after > capacity[node] + slack))
+        report.violated(
+            [
+                f"swap {when[i]} makes node {node[i]} hot or hotter{_of(instance, d)}"
+                for i in heats[:SHOWN]
+            ],
+            len(heats),
+        )
     columns[partition] = new  # of several for one partition the last one stays
 
 
@@ -173,9 +180,12 @@ def _moves(instance: Instance, plan: Plan, report: Report) -> NDArray[np.int32]:
     was, now = instance.replica_node[touched], final[touched]
     for a in range(instance.replicas):
         for b in range(a):
-            together = instance.fault_domain[now[:, a]] == instance.fault_domain[now[:, b]]
-            before = instance.fault_domain[was[:, a]] == instance.fault_domain[was[:, b]]
-            bad = np.flatnonzero((together & ~before) | (now[:, a] == now[:, b]))
+            wrong = now[:, a] == now[:, b]
+            for domain in _rows(instance.fault_domain):
+                together = domain[now[:, a]] == domain[now[:, b]]
+                before = domain[was[:, a]] == domain[was[:, b]]
+                wrong |= together & ~before
+            bad = np.flatnonzero(wrong)
             report.violated(
                 [
                     f"C2: replicas {b} and {a} of partition {touched[i]} end on nodes {now[i, b]} "
@@ -187,35 +197,70 @@ def _moves(instance: Instance, plan: Plan, report: Report) -> NDArray[np.int32]:
     return final
 
 
-def _c1(plan: Plan, hot_before: Bools, hot: Bools, report: Report) -> None:
-    made_hot = np.flatnonzero(hot & ~hot_before)
-    report.violated(
-        [f"C1: node {i} was not hot and is now" for i in made_hot[:SHOWN]], len(made_hot)
-    )
-    named = np.zeros(len(hot), dtype=np.bool_)
+def _c1(instance: Instance, plan: Plan, hot_before: Bools, hot: Bools, report: Report) -> None:
+    named = np.zeros(instance.nodes, dtype=np.bool_)
     named[plan.still_hot] = True
-    left = np.flatnonzero(hot & hot_before & ~named)
+    for d in range(instance.dimensions):
+        made_hot = np.flatnonzero(hot[d] & ~hot_before[d])
+        report.violated(
+            [f"C1: node {i} was not hot and is now{_of(instance, d)}" for i in made_hot[:SHOWN]],
+            len(made_hot),
+        )
+    left = np.flatnonzero((hot & hot_before).any(axis=0) & ~named)
     report.violated(
         [f"C1: node {i} is still hot, and the plan does not say so" for i in left[:SHOWN]],
         len(left),
     )
 
 
+def _together(instance: Instance, final: NDArray[np.int32], columns: Ints, report: Report) -> None:
+    """Partitions of a group end on the same nodes, with the same roles."""
+    if instance.group is None:
+        return
+    order = np.argsort(instance.group, kind="stable")
+    same = instance.group[order][1:] == instance.group[order][:-1]
+    a, b = order[:-1][same], order[1:][same]
+    bad = np.flatnonzero((final[a] != final[b]).any(axis=1) | (columns[a] != columns[b]))
+    report.violated(
+        [
+            f"partitions {a[i]} and {b[i]} of group {instance.group[a[i]]} do not stay together"
+            for i in bad[:SHOWN]
+        ],
+        len(bad),
+    )
+
+
 def _loads(instance: Instance, where: NDArray[np.int32], columns: Ints) -> Floats:
-    """[N] float64: each partition's primary load at its primary, the other at the others."""
-    load = np.zeros(instance.nodes)
+    """[D, N] float64: each partition's primary load at its primary, the other at the others."""
+    load = np.zeros((instance.dimensions, instance.nodes))
     for first in range(0, instance.partitions, ROWS):
         rows = slice(first, first + ROWS)
         for column in range(instance.replicas):
-            weight = np.where(
-                columns[rows] == column, instance.primary_load[rows], instance.secondary_load[rows]
-            )
-            load += np.bincount(where[rows, column], weight, instance.nodes)
+            primary = columns[rows] == column
+            for d in range(instance.dimensions):
+                weight = np.where(
+                    primary,
+                    _rows(instance.primary_load)[d][rows],
+                    _rows(instance.secondary_load)[d][rows],
+                )
+                load[d] += np.bincount(where[rows, column], weight, instance.nodes)
     return load
 
 
+def _rows(array: NDArray[Any]) -> NDArray[Any]:
+    """[columns, length] of an array that has columns or none."""
+    return array[None] if array.ndim == 1 else array.T
+
+
+def _of(instance: Instance, d: int) -> str:
+    """What is said of a dimension, where there are several."""
+    if instance.dimensions == 1:
+        return ""
+    return f" in {instance.dimension[d]}" if instance.dimension else f" in dimension {d}"
+
+
 def _hot(load: Floats, instance: Instance) -> Bools:
-    return load > instance.capacity.astype(np.float64) * (1.0 + ROUNDING)
+    return np.asarray(load > _rows(instance.capacity).astype(np.float64) * (1.0 + ROUNDING))
 
 
 def _distance(instance: Instance, source: NDArray[np.int32], to: NDArray[np.int32]) -> Floats:

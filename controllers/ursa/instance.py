@@ -46,16 +46,23 @@ Distance = Euclidean | Racks
 
 @dataclass(frozen=True, eq=False)
 class Instance:
-    """One load-balancing problem (definition 1), checked by `io.validate` when it was read.
+    """One load-balancing problem (definition 1), checked by `io.instance_from` when it was read.
+
+    With loads of D dimensions, D above 1, the three arrays of loads have a column for each; with
+    nested fault domains theirs has a column for each level. Only `general` plans for these.
 
     Attributes:
         replica_node: [P, l] in C order, node of each replica; no node twice in a row.
-        primary_load: [P], load of the replica that is primary, at least 0.
-        secondary_load: [P], load of each other replica, at least 0.
-        capacity: [N], threshold of each node: it is hot when its load is *greater* (constraint C1).
-        fault_domain: [N], at least 0; two replicas of a partition are never moved into one domain
-            (constraint C2).
+        primary_load: [P] or [P, D], load of the replica that is primary, at least 0.
+        secondary_load: [P] or [P, D], load of each other replica, at least 0.
+        capacity: [N] or [N, D], threshold of each node: it is hot when its load is *greater*
+            (constraint C1), in any dimension.
+        fault_domain: [N] or [N, levels], at least 0, column 0 the outermost; two replicas of a
+            partition are never moved into one domain (constraint C2).
         distance: what a move costs.
+        dimension: names of the dimensions; empty when they have none.
+        group: [P], or None: partitions of one group lie on the same nodes and move together.
+        size: [P], bytes of each replica of the partition (`bytes` in the file), or None.
     """
 
     replica_node: Int32
@@ -64,6 +71,9 @@ class Instance:
     capacity: Float32
     fault_domain: Int32
     distance: Distance
+    dimension: tuple[str, ...] = ()
+    group: Int32 | None = None
+    size: Float32 | None = None
 
     @property
     def partitions(self) -> int:
@@ -81,8 +91,24 @@ class Instance:
         return int(self.capacity.shape[0])
 
     @property
+    def dimensions(self) -> int:
+        """D, dimensions of the load."""
+        return 1 if self.capacity.ndim == 1 else int(self.capacity.shape[1])
+
+    @property
+    def levels(self) -> int:
+        """Levels of fault domains."""
+        return 1 if self.fault_domain.ndim == 1 else int(self.fault_domain.shape[1])
+
+    @property
+    def plain(self) -> bool:
+        """What the paper's model covers: one dimension, one level, single partitions."""
+        return self.dimensions == 1 and self.levels == 1 and self.group is None
+
+    @property
     def nbytes(self) -> int:
         """Bytes of the input arrays."""
         arrays = [self.replica_node, self.primary_load, self.secondary_load, self.capacity]
         arrays += [self.fault_domain, *vars(self.distance).values()]
+        arrays += [array for array in (self.group, self.size) if array is not None]
         return sum(int(array.nbytes) for array in arrays)

@@ -9,23 +9,23 @@ import contextlib
 import os
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from controllers.ursa.instance import Distance, Euclidean, Float32, Instance, Int32, Racks
+from controllers.ursa import optional
+from controllers.ursa.checks import ONE_OR_TWO, Checks
+from controllers.ursa.instance import Distance, Euclidean, Instance, Racks
 from controllers.ursa.results import Plan
 from schemas.errors import UserError
 
-ROWS = 1 << 20  # rows that are checked at a time
 MAX_REPLICAS = 127  # a column is an int8
 REQUIRED = ("replica_node", "primary_load", "secondary_load", "capacity", "fault_domain")
 DISTANCES = ("node_xy", "rack", "rack_distance")
 PLAN_ARRAYS = ("swap_partition", "swap_replica", "move_partition", "move_replica", "move_to")
-DIMENSIONS = {1: "one dimension", 2: "two dimensions"}
 
 
 def load_instance(path: Path) -> Instance:
@@ -34,7 +34,7 @@ def load_instance(path: Path) -> Instance:
     Raises:
         UserError: the file is no .npz archive, or what it holds is no instance.
     """
-    return instance_from(_arrays(path, {*REQUIRED, *DISTANCES}), str(path))
+    return instance_from(_arrays(path, {*REQUIRED, *DISTANCES, *optional.ARRAYS}), str(path))
 
 
 def instance_from(arrays: Mapping[str, NDArray[Any]], where: str) -> Instance:
@@ -45,7 +45,7 @@ def instance_from(arrays: Mapping[str, NDArray[Any]], where: str) -> Instance:
             f"{where} lacks {_listed(missing)}: an instance holds {', '.join(REQUIRED)}, and "
             "node_xy or rack with rack_distance."
         )
-    check = _Checks(where)
+    check = Checks(where)
     replica_node = check.ids("replica_node", arrays["replica_node"], 2)
     partitions, replicas = replica_node.shape
     if not 1 <= replicas <= MAX_REPLICAS:
@@ -53,16 +53,16 @@ def instance_from(arrays: Mapping[str, NDArray[Any]], where: str) -> Instance:
             f"{where}: replica_node has {replicas} columns; a partition has 1 to {MAX_REPLICAS} "
             "replicas."
         )
-    capacity = check.amounts("capacity", arrays["capacity"], 1)
+    capacity = check.amounts("capacity", arrays["capacity"], ONE_OR_TWO)
     nodes = len(capacity)
     if nodes == 0:
         raise UserError(f"{where}: capacity is empty; there must be at least one node.")
     made = Instance(
         replica_node=replica_node,
-        primary_load=check.amounts("primary_load", arrays["primary_load"], 1),
-        secondary_load=check.amounts("secondary_load", arrays["secondary_load"], 1),
+        primary_load=check.amounts("primary_load", arrays["primary_load"], ONE_OR_TWO),
+        secondary_load=check.amounts("secondary_load", arrays["secondary_load"], ONE_OR_TWO),
         capacity=capacity,
-        fault_domain=check.ids("fault_domain", arrays["fault_domain"], 1),
+        fault_domain=check.ids("fault_domain", arrays["fault_domain"], ONE_OR_TWO),
         distance=_distance(check, arrays, nodes),
     )
     for name, array in (("primary", made.primary_load), ("secondary", made.secondary_load)):
@@ -71,13 +71,13 @@ def instance_from(arrays: Mapping[str, NDArray[Any]], where: str) -> Instance:
     check.below("replica_node", made.replica_node, nodes, "nodes")
     check.not_negative("fault_domain", made.fault_domain)
     check.distinct(made.replica_node)
-    return made
+    return optional.added(made, check, arrays)
 
 
 def save_instance(instance: Instance, path: Path) -> None:
     """Write the arrays that `load_instance` reads; the file appears whole or not at all."""
     arrays = {name: getattr(instance, name) for name in REQUIRED} | vars(instance.distance)
-    _save(path, arrays)
+    _save(path, arrays | optional.arrays_of(instance))
 
 
 def load_plan(path: Path) -> tuple[Plan, float | None]:
@@ -95,7 +95,7 @@ def load_plan(path: Path) -> tuple[Plan, float | None]:
     missing = [name for name in PLAN_ARRAYS if name not in arrays]
     if missing:
         raise UserError(f"{where} lacks {_listed(missing)}: a plan holds {', '.join(PLAN_ARRAYS)}.")
-    check = _Checks(where)
+    check = Checks(where)
     found = [check.ids(name, arrays[name], 1) for name in PLAN_ARRAYS]
     swap_partition, swap_replica, move_partition, move_replica, move_to = found
     check.length("swap_replica", swap_replica, len(swap_partition), "swap_partition has as many")
@@ -123,7 +123,7 @@ def save_plan(plan: Plan, path: Path) -> None:
     _save(path, arrays)
 
 
-def _distance(check: _Checks, arrays: Mapping[str, NDArray[Any]], nodes: int) -> Distance:
+def _distance(check: Checks, arrays: Mapping[str, NDArray[Any]], nodes: int) -> Distance:
     given = [name for name in DISTANCES if name in arrays]
     if given == ["node_xy"]:
         xy = check.numbers("node_xy", arrays["node_xy"], 2)
@@ -148,110 +148,6 @@ def _distance(check: _Checks, arrays: Mapping[str, NDArray[Any]], nodes: int) ->
         f"{check.where} has {_listed(given) if given else 'no distances'}: give either node_xy, "
         "or rack and rack_distance."
     )
-
-
-class _Checks:
-    """Checks that are made array by array, in blocks of rows: little memory beside the input."""
-
-    def __init__(self, where: str) -> None:
-        self.where = where
-
-    def ids(self, name: str, array: NDArray[Any], dimensions: int) -> Int32:
-        """`array` as int32; UserError when it holds anything but such whole numbers."""
-        self._shape(name, array, dimensions)
-        if array.dtype.kind not in "iu":
-            raise UserError(f"{self.where}: {name} has type {array.dtype}; it must be int32.")
-        if array.dtype != np.int32:
-            for rows in _blocks(array):
-                part = array[rows]
-                if part.size and (part.max() > 2**31 - 1 or part.min() < -(2**31)):
-                    raise UserError(f"{self.where}: {name} holds numbers beyond int32.")
-        return np.ascontiguousarray(array, dtype=np.int32)
-
-    def numbers(self, name: str, array: NDArray[Any], dimensions: int) -> Float32:
-        """`array` as float32; UserError when that changes a value, or one is not finite."""
-        self._shape(name, array, dimensions)
-        if array.dtype.kind not in "fiu":
-            raise UserError(f"{self.where}: {name} has type {array.dtype}; it must be float32.")
-        if array.dtype != np.float32:
-            for rows in _blocks(array):
-                part = array[rows]
-                with np.errstate(over="ignore", invalid="ignore"):
-                    same = (part.astype(np.float32) == part) | (part != part)  # noqa: PLR0124
-                if not same.all():
-                    raise UserError(
-                        f"{self.where}: {name} has type {array.dtype} and values that float32 "
-                        "cannot hold exactly; store it as float32."
-                    )
-        made = np.ascontiguousarray(array, dtype=np.float32)
-        for rows in _blocks(made):
-            if not (finite := np.isfinite(made[rows])).all():
-                self._complain(name, made, rows, ~finite, "finite")
-        return made
-
-    def amounts(self, name: str, array: NDArray[Any], dimensions: int) -> Float32:
-        """`numbers` that are at least 0."""
-        made = self.numbers(name, array, dimensions)
-        for rows in _blocks(made):
-            if (negative := made[rows] < 0).any():
-                self._complain(name, made, rows, negative, "at least 0")
-        return made
-
-    def length(self, name: str, array: NDArray[Any], wanted: int, why: str) -> None:
-        """UserError when `array` has another number of rows."""
-        if len(array) != wanted:
-            raise UserError(
-                f"{self.where}: {name} has {len(array)} entries; it must have {wanted} ({why})."
-            )
-
-    def below(self, name: str, array: Int32, count: int, what: str) -> None:
-        """UserError when an id is not 0 to `count` - 1."""
-        for rows in _blocks(array):
-            part = array[rows]
-            # As unsigned numbers the negative ones are the largest: one comparison.
-            if (outside := part.view(np.uint32) >= count).any():
-                allowed = f"0 to {count - 1} (there are {count} {what})"
-                self._complain(name, array, rows, outside, allowed)
-
-    def not_negative(self, name: str, array: Int32) -> None:
-        """UserError when an id is negative."""
-        if (negative := array < 0).any():
-            self._complain(name, array, slice(0, len(array)), negative, "at least 0")
-
-    def distinct(self, replica_node: Int32) -> None:
-        """UserError when a partition has two replicas on one node."""
-        for rows in _blocks(replica_node):
-            part = replica_node[rows]
-            for second in range(1, part.shape[1]):
-                for first in range(second):
-                    same = part[:, first] == part[:, second]
-                    if same.any():
-                        row = int(np.argmax(same))
-                        raise UserError(
-                            f"{self.where}: replica_node has node {part[row, first]} twice in "
-                            f"partition {rows.start + row}; replicas must be on different nodes."
-                        )
-
-    def _shape(self, name: str, array: NDArray[Any], dimensions: int) -> None:
-        if array.ndim != dimensions:
-            raise UserError(
-                f"{self.where}: {name} has shape {array.shape}; it must have "
-                f"{DIMENSIONS[dimensions]}."
-            )
-
-    def _complain(
-        self, name: str, array: NDArray[Any], rows: slice, bad: NDArray[np.bool_], allowed: str
-    ) -> None:
-        place = np.argwhere(bad)[0]
-        value = array[rows][tuple(place)]
-        place[0] += rows.start
-        index = ", ".join(str(i) for i in place)
-        raise UserError(f"{self.where}: {name}[{index}] is {value}; it must be {allowed}.")
-
-
-def _blocks(array: NDArray[Any]) -> Iterator[slice]:
-    for first in range(0, len(array), ROWS):
-        yield slice(first, min(first + ROWS, len(array)))
 
 
 def _listed(names: list[str]) -> str:

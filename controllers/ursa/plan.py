@@ -52,6 +52,10 @@ def plan(
     Raises:
         UserError: an unknown method or a parameter out of range.
     """
+    if not instance.plain:
+        raise UserError(
+            "loads of several dimensions, nested fault domains and groups are not planned for yet."
+        )
     if max_move_cost is not None and not 0 <= max_move_cost < np.inf:
         raise UserError(f"max-move-cost {max_move_cost}: it must be a number of at least 0.")
     if not 0 <= success <= 1:
