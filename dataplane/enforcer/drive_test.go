@@ -1,0 +1,179 @@
+package enforcer
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+const ms = time.Millisecond
+
+// job is a request of a test: of which workload, when, and how much.
+type job struct {
+	workload int
+	at       time.Duration
+	cost     float64
+}
+
+// served is what became of a job.
+type served struct {
+	job
+	id         int
+	dispatched time.Duration
+	done       time.Duration
+	inProfile  bool
+}
+
+// change is something that a test does at a time.
+type change struct {
+	at time.Duration
+	do func(now time.Duration, e *Enforcer)
+}
+
+// drive runs jobs, sorted by time, through an enforcer in front of a device that works on one request
+// at a time, in the order of dispatch, for as long as the request costs. It fails the test when a
+// request is lost or the depth is exceeded. The result is in the order of dispatch.
+func drive(t *testing.T, e *Enforcer, jobs []job, changes ...change) []served {
+	t.Helper()
+	var out []served
+	index := map[*Request]int{}
+	free, wake := time.Duration(0), Forever
+	var running []*Request // first come, first served
+	ends := map[*Request]time.Duration{}
+	next := 0
+	for now := time.Duration(0); ; {
+		for now == Forever || len(out) < len(jobs) || len(running) > 0 {
+			r, at := e.Next(now)
+			if r == nil {
+				wake = at
+				if at <= now {
+					t.Fatalf("at %v the enforcer asked to be woken at %v", now, at)
+				}
+				break
+			}
+			id := r.Data.(int)
+			index[r] = len(out)
+			out = append(out, served{job: jobs[id], id: id, dispatched: now, inProfile: r.InProfile()})
+			free = max(free, now) + time.Duration(math.Round(r.Cost*1e9))
+			ends[r] = free
+			running = append(running, r)
+			if d := e.Parameters().Depth; d > 0 && len(running) > d {
+				t.Fatalf("%d requests are outstanding, %d may be", len(running), d)
+			}
+		}
+		at := wake
+		if next < len(jobs) {
+			at = min(at, jobs[next].at)
+		}
+		if len(running) > 0 {
+			at = min(at, ends[running[0]])
+		}
+		if len(changes) > 0 {
+			at = min(at, changes[0].at)
+		}
+		if at == Forever {
+			break
+		}
+		now = max(now, at)
+		for len(running) > 0 && ends[running[0]] <= now {
+			r := running[0]
+			running = running[1:]
+			out[index[r]].done = now
+			e.Done(now, r)
+		}
+		for len(changes) > 0 && changes[0].at <= now {
+			changes[0].do(now, e)
+			changes = changes[1:]
+		}
+		for next < len(jobs) && jobs[next].at <= now {
+			e.Arrive(now, &Request{Workload: jobs[next].workload, Cost: jobs[next].cost, Data: next})
+			next++
+		}
+	}
+	if len(out) != len(jobs) || e.Queued() != 0 || e.Outstanding() != 0 {
+		t.Fatalf("%d of %d requests were served, %d wait, %d are outstanding", len(out), len(jobs),
+			e.Queued(), e.Outstanding())
+	}
+	return out
+}
+
+func mustNew(t testing.TB, p Parameters) *Enforcer {
+	t.Helper()
+	e, err := New(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// order is the ids of what was served.
+func order(s []served) []int {
+	out := make([]int, len(s))
+	for i, one := range s {
+		out[i] = one.id
+	}
+	return out
+}
+
+func wantOrder(t *testing.T, got []served, want ...int) {
+	t.Helper()
+	if !slices.Equal(order(got), want) {
+		t.Errorf("served in the order %v, want %v", order(got), want)
+	}
+}
+
+func wantDispatch(t *testing.T, got []served, want ...time.Duration) {
+	t.Helper()
+	times := make([]time.Duration, len(got))
+	for _, one := range got {
+		times[one.id] = one.dispatched
+	}
+	for i := range want {
+		if d := times[i] - want[i]; d < -time.Microsecond || d > time.Microsecond {
+			t.Errorf("dispatched at %v, want %v", times, want)
+			return
+		}
+	}
+}
+
+// randomParameters are parameters of a policy with everything drawn.
+func randomParameters(random *rand.Rand, policy Policy, workloads int) Parameters {
+	p := Parameters{Policy: policy, Depth: 1 + random.IntN(6), Mode: Hold}
+	if random.IntN(2) == 0 {
+		p.Mode = BestEffort
+	}
+	p.Cake.Interval = Span(50 * ms)
+	for i := range workloads {
+		w := Workload{Name: string(rune('a' + i)), Priority: random.IntN(3),
+			SLO: Span(random.IntN(4)) * Span(10*ms), Weight: math.Exp(2 * random.NormFloat64())}
+		for range random.IntN(4) {
+			w.Pairs = append(w.Pairs, [2]float64{0.05 + random.Float64(), 0.02 * random.Float64()})
+		}
+		if random.IntN(2) == 0 {
+			w.Reservation = random.Float64() / float64(workloads)
+			w.Limit = w.Reservation + random.Float64()
+		}
+		w.BestEffort = random.IntN(8) == 0
+		p.Workloads = append(p.Workloads, w)
+	}
+	return p
+}
+
+// randomJobs are bursts of requests at a mean load of about one device.
+func randomJobs(random *rand.Rand, workloads, count int) []job {
+	jobs := make([]job, 0, count)
+	now := time.Duration(0)
+	for range count {
+		if random.IntN(3) == 0 {
+			now += time.Duration(random.ExpFloat64() * float64(9*ms))
+		}
+		cost := 0.006 * random.Float64()
+		if random.IntN(10) == 0 {
+			cost = 0
+		}
+		jobs = append(jobs, job{random.IntN(workloads), now, cost})
+	}
+	return jobs
+}

@@ -1,0 +1,52 @@
+package enforcer
+
+import (
+	"math"
+	"time"
+)
+
+// ordered serves the request with the least key, the one that came first among equals: edf by
+// deadline, byslo by SLO, none by arrival alone. A workload without an SLO has an infinite one.
+type ordered struct {
+	flows []*flow
+	kind  Policy
+}
+
+func (o *ordered) adopt(_ time.Duration, e *Enforcer, _ bool) {
+	o.flows, o.kind = e.flows, e.parameters.Policy
+}
+
+// key is what the first request of a flow is ordered by. It goes by the SLO in force.
+func (o *ordered) key(f *flow) time.Duration {
+	if o.kind == None {
+		return 0
+	}
+	slo := time.Duration(f.spec.SLO)
+	switch {
+	case slo == 0:
+		return math.MaxInt64
+	case o.kind == BySLO:
+		return slo
+	}
+	return f.head.arrived + slo
+}
+
+func (o *ordered) pick(time.Duration) (*flow, time.Duration) {
+	var best *flow
+	var least time.Duration
+	for _, f := range o.flows {
+		if f.head == nil {
+			continue
+		}
+		key := o.key(f)
+		if best == nil || key < least || (key == least && f.head.order < best.head.order) {
+			best, least = f, key
+		}
+	}
+	return best, Forever
+}
+
+func (o *ordered) arrived(time.Duration, *flow, *Request)    {}
+func (o *ordered) dispatched(time.Duration, *flow, *Request) {}
+func (o *ordered) removed(time.Duration, *flow, *Request)    {}
+func (o *ordered) done(time.Duration, *flow, *Request)       {}

@@ -1,0 +1,252 @@
+package enforcer
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"time"
+)
+
+// Policy is the name of a policy.
+type Policy string
+
+// The policies (section 5.3 of the paper, and mClock).
+const (
+	PM     Policy = "pm"     // priorities and chains of token buckets
+	PS     Policy = "ps"     // proportional share: start-time fair queueing with depth, SFQ(D)
+	Cake   Policy = "cake"   // SFQ(D), weights adapted to the workloads' SLOs
+	EDF    Policy = "edf"    // earliest deadline first, deadline = arrival + SLO
+	BySLO  Policy = "byslo"  // strict priority, smallest SLO first
+	MClock Policy = "mclock" // reservations, limits and weights
+	None   Policy = "none"   // first come, first served
+)
+
+// Policies are all of them.
+var Policies = []Policy{PM, PS, Cake, EDF, BySLO, MClock, None}
+
+// family is what policies share their state with.
+var family = map[Policy]string{PM: "pm", PS: "share", Cake: "share", EDF: "order", BySLO: "order",
+	None: "order", MClock: "mclock"}
+
+var policies = map[Policy]func() policy{
+	PM:     func() policy { return &prioritized{} },
+	PS:     func() policy { return &share{} },
+	Cake:   func() policy { return &share{} },
+	EDF:    func() policy { return &ordered{} },
+	BySLO:  func() policy { return &ordered{} },
+	None:   func() policy { return &ordered{} },
+	MClock: func() policy { return &mclock{} },
+}
+
+// Mode says what pm does with a request whose buckets have no room.
+type Mode string
+
+// The modes of pm.
+const (
+	// Hold lets it wait until all of its buckets have room (section 3.1).
+	Hold Mode = "hold"
+	// BestEffort serves it, but after all requests in profile, as the paper's successors do.
+	BestEffort Mode = "best-effort"
+)
+
+// MaxDepth is the most requests that may be outstanding.
+const MaxDepth = 1 << 16
+
+// Span is a time in JSON: seconds as a number, or text such as "50ms".
+type Span time.Duration
+
+// UnmarshalJSON reads either form.
+func (s *Span) UnmarshalJSON(text []byte) error {
+	var seconds float64
+	if err := json.Unmarshal(text, &seconds); err == nil {
+		if !(math.Abs(seconds) < 1e9) {
+			return fmt.Errorf("%s is not a time; write seconds, or text such as \"50ms\"", text)
+		}
+		*s = Span(math.Round(seconds * 1e9))
+		return nil
+	}
+	var word string
+	if err := json.Unmarshal(text, &word); err == nil {
+		if d, err := time.ParseDuration(word); err == nil {
+			*s = Span(d)
+			return nil
+		}
+	}
+	return fmt.Errorf("%s is not a time; write seconds, or text such as \"50ms\"", text)
+}
+
+// MarshalJSON writes seconds.
+func (s Span) MarshalJSON() ([]byte, error) { return json.Marshal(time.Duration(s).Seconds()) }
+
+// Workload is what the policies know of a workload. A policy looks at its own fields only.
+type Workload struct {
+	Name string `json:"name"`
+	// Priority (pm): lower numbers are served first; those of one priority by first come.
+	Priority int `json:"priority,omitempty"`
+	// Pairs (pm): token buckets [rate, burst], in seconds of the device per second and seconds of
+	// the device; a request has to fit into all of them. None: no limit.
+	Pairs [][2]float64 `json:"pairs,omitempty"`
+	// SLO (edf, byslo, cake): 0 is none, such as of a workload that wants throughput.
+	SLO Span `json:"slo,omitempty"`
+	// Weight (ps, cake, mclock): 0 stands for 1.
+	Weight float64 `json:"weight,omitempty"`
+	// Reservation and Limit (mclock): seconds of the device per second, 0 for none.
+	Reservation float64 `json:"reservation,omitempty"`
+	Limit       float64 `json:"limit,omitempty"`
+	// BestEffort (pm): never in profile: served when nothing in profile waits.
+	BestEffort bool `json:"best_effort,omitempty"`
+}
+
+// CakeParameters are those of Cake as the paper describes its variant (5.3): a weight for each
+// workload. Every Interval perf = SLO / latency at Percentile; below 1 the weight is multiplied by
+// min(1+Step, 1/perf), above Upper by max(1-Step, Upper/perf). Weights are normalised to a sum of 1,
+// none below Floor.
+type CakeParameters struct {
+	Interval   Span    `json:"interval,omitempty"`   // 10 s
+	Percentile float64 `json:"percentile,omitempty"` // 0.99
+	Step       float64 `json:"step,omitempty"`       // 0.1
+	Upper      float64 `json:"upper,omitempty"`      // 1.2
+	Floor      float64 `json:"floor,omitempty"`      // 0.01, or half an even share if that is less
+}
+
+// Parameters are what an enforcer goes by.
+type Parameters struct {
+	Policy Policy `json:"policy"`
+	// Mode (pm): hold when empty.
+	Mode Mode `json:"mode,omitempty"`
+	// Depth is how many requests may be outstanding; 0 is any number.
+	Depth     int            `json:"depth"`
+	Cake      CakeParameters `json:"cake"`
+	Workloads []Workload     `json:"workloads"`
+}
+
+// DecodeStrict reads JSON into out and refuses fields that it does not have.
+func DecodeStrict(text []byte, out any) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(out); err != nil {
+		return fmt.Errorf("%s", strings.TrimPrefix(err.Error(), "json: "))
+	}
+	if _, err := decoder.Token(); err != io.EOF {
+		return fmt.Errorf("there is more after the JSON document")
+	}
+	return nil
+}
+
+// ParseParameters reads them from JSON; the error is one sentence.
+func ParseParameters(text []byte) (Parameters, error) {
+	var p Parameters
+	if err := DecodeStrict(text, &p); err != nil {
+		return p, fmt.Errorf("the parameters cannot be read: %w", err)
+	}
+	return p.checked()
+}
+
+// Validate says in one sentence what is wrong, nil when nothing is.
+func (p Parameters) Validate() error {
+	_, err := p.checked()
+	return err
+}
+
+func known(p Policy) bool { _, ok := policies[p]; return ok }
+
+// checked returns a copy with defaults filled in.
+func (p Parameters) checked() (Parameters, error) {
+	if !known(p.Policy) {
+		return p, fmt.Errorf("policy is %q; there are %q", p.Policy, Policies)
+	}
+	if p.Mode == "" {
+		p.Mode = Hold
+	}
+	switch {
+	case p.Mode != Hold && p.Mode != BestEffort:
+		return p, fmt.Errorf("mode is %q; there are %q and %q", p.Mode, Hold, BestEffort)
+	case p.Depth < 0 || p.Depth > MaxDepth:
+		return p, fmt.Errorf("depth is %d; allowed is 0 (no limit) to %d", p.Depth, MaxDepth)
+	case len(p.Workloads) == 0:
+		return p, fmt.Errorf("there are no workloads; name at least one")
+	}
+	seen := map[string]bool{}
+	workloads := make([]Workload, len(p.Workloads))
+	for i, w := range p.Workloads {
+		if err := w.check(); err != nil {
+			return p, err
+		}
+		if seen[w.Name] {
+			return p, fmt.Errorf("workload %q is there twice; names must differ", w.Name)
+		}
+		seen[w.Name] = true
+		if w.Weight == 0 {
+			w.Weight = 1
+		}
+		w.Pairs = append([][2]float64(nil), w.Pairs...)
+		workloads[i] = w
+	}
+	p.Workloads = workloads
+	return p, p.Cake.fill(len(workloads))
+}
+
+func (w Workload) check() error {
+	if w.Name == "" {
+		return fmt.Errorf("a workload has no name; give each one")
+	}
+	for _, value := range []struct {
+		what string
+		v    float64
+	}{{"weight", w.Weight}, {"reservation", w.Reservation}, {"limit", w.Limit},
+		{"slo", time.Duration(w.SLO).Seconds()}} {
+		if !(value.v >= 0 && value.v <= 1e9) {
+			return fmt.Errorf("workload %q: %s is %g; write a number from 0 to 1e9", w.Name, value.what,
+				value.v)
+		}
+	}
+	if w.Weight != 0 && w.Weight < 1e-9 {
+		return fmt.Errorf("workload %q: weight is %g; write at least 1e-9", w.Name, w.Weight)
+	}
+	if w.Limit > 0 && w.Limit < w.Reservation {
+		return fmt.Errorf("workload %q: limit %g is below reservation %g", w.Name, w.Limit, w.Reservation)
+	}
+	for i, pair := range w.Pairs {
+		if !(pair[0] > 0 && pair[0] <= 1e12) || !(pair[1] >= 0 && pair[1] <= 1e12) {
+			return fmt.Errorf("workload %q: pairs[%d] is [%g, %g]; write [rate, burst] with a rate above 0 "+
+				"and a burst of at least 0", w.Name, i, pair[0], pair[1])
+		}
+	}
+	return nil
+}
+
+// fill sets what was left out; n is the number of workloads.
+func (c *CakeParameters) fill(n int) error {
+	if c.Interval == 0 {
+		c.Interval = Span(10 * time.Second)
+	}
+	if c.Percentile == 0 {
+		c.Percentile = 0.99
+	}
+	if c.Step == 0 {
+		c.Step = 0.1
+	}
+	if c.Upper == 0 {
+		c.Upper = 1.2
+	}
+	if c.Floor == 0 {
+		c.Floor = math.Min(0.01, 0.5/float64(n))
+	}
+	switch {
+	case c.Interval < Span(time.Millisecond):
+		return fmt.Errorf("cake: interval is %v; write at least 1ms", time.Duration(c.Interval))
+	case !(c.Percentile > 0 && c.Percentile <= 1):
+		return fmt.Errorf("cake: percentile is %g; write a share above 0 and up to 1", c.Percentile)
+	case !(c.Step > 0 && c.Step < 1):
+		return fmt.Errorf("cake: step is %g; write a share between 0 and 1", c.Step)
+	case !(c.Upper >= 1):
+		return fmt.Errorf("cake: upper is %g; write at least 1", c.Upper)
+	case !(c.Floor > 0 && c.Floor*float64(n) <= 1):
+		return fmt.Errorf("cake: floor is %g; write a share above 0 that %d workloads can all have",
+			c.Floor, n)
+	}
+	return nil
+}

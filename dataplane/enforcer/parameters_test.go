@@ -1,0 +1,153 @@
+package enforcer
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+const whole = `{"policy": "pm", "mode": "best-effort", "depth": 8, "workloads": [
+	{"name": "web", "priority": 1, "pairs": [[0.5, 0.02], [0.1, 0.3]], "slo": "50ms"},
+	{"name": "copy", "priority": 2, "slo": 0.25, "weight": 2, "reservation": 0.1, "limit": 0.5,
+	 "best_effort": true}]}`
+
+func TestParametersAreReadFromJSON(t *testing.T) {
+	p, err := ParseParameters([]byte(whole))
+	if err != nil {
+		t.Fatal(err)
+	}
+	web, copied := p.Workloads[0], p.Workloads[1]
+	if p.Policy != PM || p.Mode != BestEffort || p.Depth != 8 || web.SLO != Span(50*time.Millisecond) ||
+		web.Pairs[1] != [2]float64{0.1, 0.3} || web.Weight != 1 || copied.SLO != Span(250*ms) ||
+		!copied.BestEffort || p.Cake.Interval != Span(10*time.Second) {
+		t.Errorf("read %+v", p)
+	}
+	text, err := json.Marshal(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := ParseParameters(text); err != nil || !reflect.DeepEqual(p, again) {
+		t.Errorf("written and read again: %+v, %v", again, err)
+	}
+}
+
+func TestBadParametersGetASentence(t *testing.T) {
+	for text, want := range map[string]string{
+		`[]`:                                  "cannot be read",
+		`{"policy": "pm"`:                     "cannot be read",
+		`{"policy": "pm"} x`:                  "more after",
+		`{"policy": "pm", "burst": 1}`:        `unknown field "burst"`,
+		`{"policy": "fifo"}`:                  `policy is "fifo"`,
+		`{"policy": "pm"}`:                    "no workloads",
+		`{"policy": "pm", "depth": -1}`:       "depth is -1",
+		`{"policy": "pm", "mode": "no"}`:      `mode is "no"`,
+		`{"policy": "pm", "workloads": [{}]}`: "no name",
+		`{"policy": "pm", "workloads": [{"name": "a"}, {"name": "a"}]}`:                           "twice",
+		`{"policy": "pm", "workloads": [{"name": "a", "pairs": [[0, 1]]}]}`:                       "pairs[0]",
+		`{"policy": "pm", "workloads": [{"name": "a", "slo": "soon"}]}`:                           "is not a time",
+		`{"policy": "pm", "workloads": [{"name": "a", "slo": -1}]}`:                               "slo is -1",
+		`{"policy": "pm", "workloads": [{"name": "a", "weight": 1e-12}]}`:                         "weight is 1e-12",
+		`{"policy": "mclock", "workloads": [{"name": "a", "reservation": 1, "limit": 0.5}]}`:      "limit 0.5",
+		`{"policy": "cake", "cake": {"upper": 0.5}, "workloads": [{"name": "a"}]}`:                "upper is 0.5",
+		`{"policy": "cake", "cake": {"floor": 0.6}, "workloads": [{"name": "a"}, {"name": "b"}]}`: "floor",
+		`{"policy": "cake", "cake": {"step": 1}, "workloads": [{"name": "a"}]}`:                   "step is 1",
+		`{"policy": "cake", "cake": {"percentile": 2}, "workloads": [{"name": "a"}]}`:             "percentile is 2",
+		`{"policy": "cake", "cake": {"interval": "1us"}, "workloads": [{"name": "a"}]}`:           "interval",
+	} {
+		_, err := ParseParameters([]byte(text))
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v; want a sentence with %q", text, err, want)
+		}
+	}
+}
+
+func TestARefusedChangeChangesNothing(t *testing.T) {
+	e := mustNew(t, Parameters{Policy: None, Depth: 3, Workloads: []Workload{{Name: "a"}}})
+	if err := e.SetParameters(0, Parameters{Policy: PM}); err == nil {
+		t.Fatal("parameters without workloads were taken")
+	}
+	if p := e.Parameters(); p.Policy != None || p.Depth != 3 || len(p.Workloads) != 1 {
+		t.Errorf("now the parameters are %+v", p)
+	}
+}
+
+func TestAChangeOfPairsKeepsWhatBucketsHold(t *testing.T) {
+	with := func(pairs ...[2]float64) Parameters {
+		return Parameters{Policy: PM, Workloads: []Workload{{Name: "a", Pairs: pairs}}}
+	}
+	fills := func(e *Enforcer) []float64 {
+		var out []float64
+		for _, b := range e.flows[0].shaper.buckets {
+			out = append(out, b.fill)
+		}
+		return out
+	}
+	e := mustNew(t, with([2]float64{0.5, 0.1}, [2]float64{0.1, 1}))
+	e.Arrive(0, &Request{Cost: 0.06})
+	if r, _ := e.Next(0); r == nil {
+		t.Fatal("the first request found no room")
+	}
+	for _, step := range []struct {
+		at    time.Duration
+		pairs [][2]float64
+		want  []float64
+	}{
+		{40 * ms, [][2]float64{{0.5, 0.1}, {0.1, 1}}, []float64{0.04, 0.056}},
+		// 0.3 lies above 0.1: it holds no more than that one; a burst of 0.03 no more than itself.
+		{40 * ms, [][2]float64{{0.5, 0.1}, {0.3, 0.5}, {0.2, 0.03}}, []float64{0.04, 0.056, 0.03}},
+		// nothing is slower than 0.05: what the slowest (0.2, with 0.03) holds.
+		{40 * ms, [][2]float64{{0.05, 9}}, []float64{0.03}},
+		{40 * ms, nil, nil},
+		{40 * ms, [][2]float64{{0.05, 9}}, []float64{0}},
+	} {
+		if err := e.SetParameters(step.at, with(step.pairs...)); err != nil {
+			t.Fatal(err)
+		}
+		got := fills(e)
+		for i, want := range step.want {
+			if d := got[i] - want; d > 1e-12 || d < -1e-12 {
+				t.Errorf("pairs %v hold %v, want %v", step.pairs, got, step.want)
+			}
+		}
+	}
+}
+
+func TestWorkloadsThatAreTakenOutAreBestEffort(t *testing.T) {
+	e := mustNew(t, Parameters{Policy: PM, Depth: 1, Workloads: []Workload{
+		{Name: "gone", Priority: 1, Pairs: [][2]float64{{1e-6, 1e-6}}}, {Name: "stays", Priority: 2}}})
+	only := Parameters{Policy: PM, Depth: 1, Workloads: []Workload{{Name: "stays", Priority: 2}}}
+	got := drive(t, e, []job{{0, 0, 0.01}, {0, 0, 0.01}, {0, 0, 0.01}, {1, 0, 0.01}, {1, 0, 0.01}},
+		change{5 * ms, func(now time.Duration, e *Enforcer) {
+			if err := e.SetParameters(now, only); err != nil {
+				t.Error(err)
+			}
+		}})
+	wantOrder(t, got, 0, 3, 4, 1, 2)
+	if len(e.flows) != 1 {
+		t.Errorf("%d queues are left, want 1", len(e.flows))
+	}
+}
+
+func TestANewWeightCountsForWhatWaits(t *testing.T) {
+	p := Parameters{Policy: PS, Depth: 1, Workloads: []Workload{{Name: "a"}, {Name: "b"}}}
+	heavy := p
+	heavy.Workloads = []Workload{{Name: "a"}, {Name: "b", Weight: 4}}
+	var jobs []job
+	for range 10 {
+		jobs = append(jobs, job{0, 0, 0.01}, job{1, 0, 0.01})
+	}
+	got := drive(t, mustNew(t, p), jobs, change{45 * ms, func(now time.Duration, e *Enforcer) {
+		if err := e.SetParameters(now, heavy); err != nil {
+			t.Error(err)
+		}
+	}})
+	b := 0
+	for _, one := range got[5:12] {
+		b += one.workload
+	}
+	if b < 5 {
+		t.Errorf("of 7 requests after the change %d were of the workload with weight 4 of 5", b)
+	}
+}

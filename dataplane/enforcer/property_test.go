@@ -1,0 +1,317 @@
+package enforcer
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+const trials = 80
+
+// each runs a trial for many seeds.
+func each(t *testing.T, trial func(t *testing.T, random *rand.Rand)) {
+	t.Helper()
+	for seed := range uint64(trials) {
+		trial(t, rand.New(rand.NewPCG(seed, 5)))
+		if t.Failed() {
+			t.Fatalf("with seed %d", seed)
+		}
+	}
+}
+
+func TestEveryPolicyServesEverythingOnceInTheOrderOfItsWorkload(t *testing.T) {
+	each(t, func(t *testing.T, random *rand.Rand) {
+		for _, policy := range Policies {
+			workloads := 1 + random.IntN(5)
+			e := mustNew(t, randomParameters(random, policy, workloads))
+			seen := map[int]bool{}
+			last := make([]int, workloads)
+			for _, one := range drive(t, e, randomJobs(random, workloads, 80)) {
+				if seen[one.id] || one.id < last[one.workload] || one.dispatched < one.at {
+					t.Errorf("%s: job %d was served twice, before it came or out of order", policy, one.id)
+				}
+				seen[one.id], last[one.workload] = true, one.id
+			}
+		}
+	})
+}
+
+func TestTheSameInputGivesTheSameOrder(t *testing.T) {
+	each(t, func(t *testing.T, random *rand.Rand) {
+		for _, policy := range Policies {
+			p := randomParameters(random, policy, 4)
+			jobs := randomJobs(random, 4, 60)
+			first := drive(t, mustNew(t, p), jobs)
+			if second := drive(t, mustNew(t, p), jobs); !slices.Equal(first, second) {
+				t.Errorf("%s: served in the order %v and %v", policy, order(first), order(second))
+			}
+		}
+	})
+}
+
+// conserves says whether a policy never leaves the device idle while something waits.
+func conserves(p Parameters) bool {
+	switch p.Policy {
+	case PM:
+		return p.Mode == BestEffort
+	case MClock:
+		return !slices.ContainsFunc(p.Workloads, func(w Workload) bool { return w.Limit > 0 })
+	}
+	return true
+}
+
+func TestWorkIsConserved(t *testing.T) {
+	each(t, func(t *testing.T, random *rand.Rand) {
+		for _, policy := range Policies {
+			p := randomParameters(random, policy, 4)
+			if !conserves(p) {
+				continue
+			}
+			jobs := randomJobs(random, 4, 80)
+			// A device with one request at a time is done at the time that the work alone gives.
+			end := time.Duration(0)
+			for _, one := range jobs {
+				end = max(end, one.at) + time.Duration(math.Round(one.cost*1e9))
+			}
+			got := time.Duration(0)
+			for _, one := range drive(t, mustNew(t, p), jobs) {
+				got = max(got, one.done)
+			}
+			if d := got - end; d < -time.Microsecond || d > time.Microsecond {
+				t.Errorf("%s %s: all was done at %v, with the device never idle at %v", policy, p.Mode, got, end)
+			}
+		}
+	})
+}
+
+// admitted checks that the work of requests that passed a workload's buckets is within r t + b in
+// every window, or within r t + the largest cost where that is above b.
+func admitted(t *testing.T, pairs [][2]float64, at []time.Duration, cost []float64) {
+	t.Helper()
+	for _, pair := range pairs {
+		for i := range at {
+			sum := 0.0
+			burst := pair[1]
+			for j := i; j < len(at); j++ {
+				sum += cost[j]
+				burst = math.Max(burst, cost[j])
+				if most := pair[0]*(at[j]-at[i]).Seconds() + burst; sum > most+1e-8 {
+					t.Errorf("pair %v: %g s of work passed in %v, at most %g may", pair, sum, at[j]-at[i], most)
+					return
+				}
+			}
+		}
+	}
+}
+
+func TestBucketsNeverLetMoreThanRateAndBurstPass(t *testing.T) {
+	each(t, func(t *testing.T, random *rand.Rand) {
+		p := randomParameters(random, PM, 3)
+		p.Mode, p.Depth = Hold, 0 // what passes is dispatched at once
+		for i := range p.Workloads {
+			p.Workloads[i].BestEffort = false
+		}
+		at, cost := make([][]time.Duration, 3), make([][]float64, 3)
+		for _, one := range drive(t, mustNew(t, p), randomJobs(random, 3, 120)) {
+			at[one.workload] = append(at[one.workload], one.dispatched)
+			cost[one.workload] = append(cost[one.workload], one.cost)
+		}
+		for i, w := range p.Workloads {
+			admitted(t, w.Pairs, at[i], cost[i])
+		}
+	})
+}
+
+func TestWhenARequestPassesDoesNotDependOnOthers(t *testing.T) {
+	each(t, func(t *testing.T, random *rand.Rand) {
+		p := randomParameters(random, PM, 3)
+		p.Mode, p.Depth = Hold, 1
+		p.Workloads[1].BestEffort = false
+		jobs := randomJobs(random, 3, 60)
+		passed := func(workloads ...int) map[int]bool {
+			held := map[int]bool{}
+			e := mustNew(t, p)
+			now := time.Duration(0)
+			for id, one := range jobs {
+				if slices.Contains(workloads, one.workload) {
+					now = one.at
+					before := e.Stats()[one.workload].Held
+					e.Arrive(now, &Request{Workload: one.workload, Cost: one.cost})
+					held[id] = e.Stats()[one.workload].Held > before
+					for r, _ := e.Next(now); r != nil; r, _ = e.Next(now) {
+						e.Done(now, r)
+					}
+				}
+			}
+			return held
+		}
+		alone, together := passed(1), passed(0, 1, 2)
+		for id, held := range alone {
+			if together[id] != held {
+				t.Errorf("job %d was held: %v alone, %v with others", id, held, together[id])
+			}
+		}
+	})
+}
+
+// In every interval in which two workloads both wait, what each got by its weight differs by no more
+// than a largest request of each, by its weight (Goyal, Vin and Cheng, SIGCOMM 1996, theorem 1).
+func TestPSIsFairAndStarvesNobody(t *testing.T) {
+	each(t, func(t *testing.T, random *rand.Rand) {
+		p := randomParameters(random, PS, 3)
+		e := mustNew(t, p)
+		var jobs []job
+		for range 50 {
+			for w := range 3 {
+				jobs = append(jobs, job{w, 0, 0.001 + 0.01*random.Float64()})
+			}
+		}
+		got := drive(t, e, jobs)
+		left := []int{50, 50, 50}
+		var all [][3]float64 // what each had by its weight, before each dispatch
+		var sum [3]float64
+		for _, one := range got {
+			if slices.Min(left) == 0 {
+				break
+			}
+			all = append(all, sum)
+			sum[one.workload] += one.cost / p.Workloads[one.workload].Weight
+			left[one.workload]--
+		}
+		for a := range 3 {
+			for b := range a {
+				most := 0.011/p.Workloads[a].Weight + 0.011/p.Workloads[b].Weight
+				for i := range all {
+					for j := i; j < len(all); j++ {
+						gap := (all[j][a] - all[i][a]) - (all[j][b] - all[i][b])
+						if math.Abs(gap) > most+1e-9 {
+							t.Errorf("workloads %d and %d are %g apart, at most %g is fair", a, b, gap, most)
+							return
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+func TestRequestsThatCostNothingStarveNobodyInPS(t *testing.T) {
+	e := mustNew(t, Parameters{Policy: PS, Depth: 1, Workloads: []Workload{{Name: "free"}, {Name: "b"}}})
+	e.Arrive(0, &Request{Workload: 0})
+	waits := &Request{Workload: 1, Cost: 0.001}
+	first := &Request{Workload: 1, Cost: 0.001}
+	e.Arrive(0, first)
+	e.Arrive(0, waits)
+	for range 2_000_000 {
+		e.Arrive(0, &Request{Workload: 0})
+		r, _ := e.Next(0)
+		if r == waits {
+			return
+		}
+		e.Done(0, r)
+	}
+	t.Error("2,000,000 requests that cost nothing went before one that had come earlier")
+}
+
+func TestRequestsCanBeTakenBack(t *testing.T) {
+	each(t, func(t *testing.T, random *rand.Rand) {
+		for _, policy := range Policies {
+			p := randomParameters(random, policy, 3)
+			e := mustNew(t, p)
+			var all []*Request
+			outcome := map[*Request]string{}
+			now := time.Duration(0)
+			for range 300 {
+				now += time.Duration(random.IntN(4)) * ms
+				switch random.IntN(3) {
+				case 0:
+					r := &Request{Workload: random.IntN(3), Cost: 0.003 * random.Float64()}
+					e.Arrive(now, r)
+					all = append(all, r)
+				case 1:
+					if r, _ := e.Next(now); r != nil {
+						if outcome[r] != "" {
+							t.Fatalf("%s: a request that was %s was dispatched", policy, outcome[r])
+						}
+						outcome[r] = "dispatched"
+						if random.IntN(2) == 0 {
+							e.Done(now, r)
+							outcome[r] = "done"
+						}
+					}
+				case 2:
+					if len(all) > 0 {
+						r := all[random.IntN(len(all))]
+						if got := e.Remove(now, r); got != (outcome[r] == "") {
+							t.Fatalf("%s: Remove of a request that was %q says %v", policy, outcome[r], got)
+						} else if got {
+							outcome[r] = "removed"
+						}
+					}
+				}
+			}
+			for _, r := range all {
+				if outcome[r] == "dispatched" {
+					e.Done(now, r)
+					outcome[r] = "done"
+				}
+			}
+			for now += time.Hour * 1e4; e.Queued() > 0; {
+				r, wake := e.Next(now)
+				if r == nil {
+					now = max(now+1, wake)
+					continue
+				}
+				outcome[r] = "done"
+				e.Done(now, r)
+			}
+			for _, r := range all {
+				if outcome[r] != "done" && outcome[r] != "removed" {
+					t.Errorf("%s: a request was lost", policy)
+				}
+			}
+		}
+	})
+}
+
+func TestParametersChangeUnderLoadWithoutLosingRequests(t *testing.T) {
+	each(t, func(t *testing.T, random *rand.Rand) {
+		jobs := randomJobs(random, 2, 80)
+		var changes []change
+		for at := time.Duration(0); at < 200*ms; at += time.Duration(1+random.IntN(20)) * ms {
+			p := randomParameters(random, Policies[random.IntN(len(Policies))], 2+random.IntN(3))
+			for i := range p.Workloads { // by other names now and then, and in another order
+				p.Workloads[i].Name = fmt.Sprint((i + random.IntN(2)) % len(p.Workloads))
+			}
+			changes = append(changes, change{at, func(now time.Duration, e *Enforcer) {
+				if p.Validate() == nil {
+					if err := e.SetParameters(now, p); err != nil {
+						t.Error(err)
+					}
+				}
+			}})
+		}
+		p := randomParameters(random, Policies[random.IntN(len(Policies))], 2)
+		p.Depth = 3
+		last := change{time.Hour, func(now time.Duration, e *Enforcer) {
+			if err := e.SetParameters(now, p); err != nil {
+				t.Error(err)
+			}
+		}}
+		first := mustNew(t, p)
+		for i := range changes {
+			changes[i].at = max(changes[i].at, 1)
+		}
+		got := drive(t, first, jobs, append(changes, last)...)
+		seen := map[int]bool{}
+		for _, one := range got {
+			seen[one.id] = true
+		}
+		if len(seen) != len(jobs) {
+			t.Errorf("%d of %d requests were served", len(seen), len(jobs))
+		}
+	})
+}
