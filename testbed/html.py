@@ -31,7 +31,7 @@ def _cells(node: Node) -> str:
         ", ".join(sorted(node.roles)),
         "" if node.cpus is None else f"{node.cpus:g}",
         "" if node.memory_bytes is None else format_bytes(node.memory_bytes),
-        ", ".join(use for use in sorted(node.devices) if use in {"osd", "scratch"}),
+        ", ".join(use for use in sorted(node.devices) if use.startswith(("osd", "scratch"))),
         node.signal,
     )
     return "".join(f'<td style="text-align:left">{escape(value)}</td>' for value in values)

@@ -6,6 +6,7 @@ the control plane. docs/deployment.md lists the variables, for inventories writt
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections.abc import Mapping
 from typing import Any
@@ -37,9 +38,14 @@ def cluster_id(testbed: Testbed) -> str:
     return str(uuid.uuid5(_NAMESPACE, f"{testbed.site}/{testbed.name}"))
 
 
-def osd_ids(testbed: Testbed) -> dict[str, int]:
-    """OSD number by node: the nodes with the role osd, counted in the spec's order."""
-    return {node.name: number for number, node in enumerate(testbed.with_role("osd"))}
+def osd_ids(testbed: Testbed) -> dict[str, tuple[int, ...]]:
+    """OSD numbers by node, one a device: counted over the nodes with the role osd in the spec's
+    order, and over the devices of each."""
+    numbers = itertools.count()
+    return {
+        node.name: tuple(itertools.islice(numbers, len(node.osd_devices)))
+        for node in testbed.with_role("osd")
+    }
 
 
 def fio_file_bytes(disk: DiskSpec, node: str) -> int:
@@ -70,7 +76,7 @@ def agent_config(testbed: Testbed, spec: TestbedSpec) -> AgentConfig:
             signal=node.signal,
             pressure_file=node.pressure_file,
             devices=dict(node.devices),
-            osds=(numbers[node.name],) if node.name in numbers else (),
+            osds=numbers.get(node.name, ()),
             ssh_port=node.ssh_port,
         )
         for node in testbed.nodes
@@ -107,22 +113,35 @@ def host_variables(testbed: Testbed, node: Node, disk: DiskSpec | None) -> dict[
         variables["hotbed_memory_bytes"] = node.memory_bytes
     if "osd" not in node.roles:
         return variables
-    if "osd" not in node.devices:
+    if not node.osd_devices:
         raise UserError(
             f"node {node.name} has the role osd but its site names no device for the store: "
             "give it one in the site's options."
         )
-    number = osd_ids(testbed)[node.name]
-    identity = uuid.uuid5(uuid.UUID(cluster_id(testbed)), node.name)
-    variables["hotbed_osd"] = {"id": number, "uuid": str(identity)}
-    variables["hotbed_osd_device"] = node.devices["osd"]
+    variables["hotbed_osds"] = _osds(testbed, node)
+    if node.rack is not None:
+        variables["hotbed_rack"] = node.rack
+    if disk is not None:
+        variables["validate_osd_min_bytes"] = int((disk.size - disk.scratch) * _SIZE_SLACK)
+        variables["hotbed_fio_file_bytes"] = fio_file_bytes(disk, node.name) if disk.scratch else 0
     if "scratch" in node.devices:
         variables["hotbed_scratch_device"] = node.devices["scratch"]
-    if disk is not None:
-        variables["hotbed_fio_file_bytes"] = fio_file_bytes(disk, node.name)
-        variables["validate_osd_min_bytes"] = int((disk.size - disk.scratch) * _SIZE_SLACK)
-        variables["validate_scratch_min_bytes"] = int(disk.scratch * _SIZE_SLACK)
+        if disk is not None:
+            variables["validate_scratch_min_bytes"] = int(disk.scratch * _SIZE_SLACK)
     return variables
+
+
+def _osds(testbed: Testbed, node: Node) -> list[dict[str, Any]]:
+    """Number, lasting identity and device of each of a node's OSDs."""
+    cluster = uuid.UUID(cluster_id(testbed))
+    # The first keeps the identity of a node's only OSD: testbeds of before go on.
+    names = [node.name, *(f"{node.name}/{place}" for place in range(1, len(node.osd_devices)))]
+    return [
+        {"id": number, "uuid": str(uuid.uuid5(cluster, name)), "device": device}
+        for number, name, device in zip(
+            osd_ids(testbed)[node.name], names, node.osd_devices, strict=True
+        )
+    ]
 
 
 def ssh_arguments(testbed: Testbed) -> str:
@@ -160,6 +179,7 @@ def build_inventory(
         "hotbed_objectstore": store.objectstore,
         "hotbed_scratch_path": SCRATCH_PATH,
         "hotbed_scratch_label": SCRATCH_LABEL,
+        "ceph_failure_domain": store.failure_domain,
         "ceph_pools": [pool.model_dump() for pool in store.pools],
         "ceph_settings": {section: dict(values) for section, values in store.config.items()},
         **(extra or {}),

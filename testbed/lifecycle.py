@@ -57,7 +57,7 @@ def wait_healthy(testbed: Testbed, *, timeout_s: float = HEALTH_S) -> float:
         StoreError: not in time; the message says what is missing.
         RemoteError: the admin node cannot be reached.
     """
-    osds = len(testbed.with_role("osd"))
+    osds = testbed.osds
     script = (
         f"cd {AGENT_ROOT} && PYTHONDONTWRITEBYTECODE=1 exec "
         f"python3 -m testbed.stores.ceph_wait {osds} {timeout_s:g}"

@@ -8,13 +8,21 @@ import hashlib
 import json
 import re
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from schemas.errors import UserError
-from testbed.quantities import BitsPerSecond, Bytes, BytesPerSecond, Seconds
+from testbed.quantities import BitsPerSecond, Bytes, BytesPerSecond, Seconds, parse_bits_per_s
 
 _NAME = re.compile(r"^[a-z][a-z0-9-]{0,19}$")
 Role = Literal["admin", "mon", "mgr", "osd", "rgw", "client"]
@@ -29,14 +37,14 @@ class Strict(BaseModel):
 class DiskSpec(Strict):
     """One disk of a node.
 
-    `size` holds a raw part for the store and a `scratch` part for files (fio's). `positioning` is
-    the mean time to a random offset and `bandwidth` the transfer rate of the local site's queue
-    disk; `queue_depth` is the device's nr_requests. Real machines have their own disks: there the
-    last three are ignored and `size` is a minimum.
+    `size` holds a raw part for the store and a `scratch` part for files (fio's); 0: no files, the
+    whole disk is the store's. `positioning` is the mean time to a random offset and `bandwidth` the
+    transfer rate of the local site's queue disk; `queue_depth` is the device's nr_requests. Real
+    machines have their own disks: there the last three are ignored and `size` is a minimum.
     """
 
     size: Bytes = Field(default=12 * 2**30, ge=2**30)
-    scratch: Bytes = Field(default=3 * 2**30, ge=2**28)
+    scratch: Bytes = Field(default=3 * 2**30, ge=0)
     positioning: Seconds = Field(default=0.004, ge=0, le=1)
     bandwidth: BytesPerSecond = Field(default=60e6, ge=1e6)
     queue_depth: int = Field(default=32, ge=4, le=1024)
@@ -45,11 +53,17 @@ class DiskSpec(Strict):
     def _fits(self) -> DiskSpec:
         if self.scratch > self.size - 2**29:
             raise ValueError("scratch must leave at least 512 MiB of the disk's size to the store")
+        if 0 < self.scratch < 2**28:
+            raise ValueError("scratch must be 0 (no files) or at least 256 MiB")
         return self
 
 
 class GroupSpec(Strict):
-    """`count` alike nodes, named <group>0, <group>1, ... (<group> alone when count is 1)."""
+    """`count` alike nodes, named <group>0, <group>1, ... (<group> alone when count is 1).
+
+    A node has `disks` disks as `disk` says, each a store daemon's own. Files (scratch) are kept on
+    nodes with one disk only: fio and its OSD are to meet on the same one.
+    """
 
     name: str
     count: int = Field(default=1, ge=1, le=10_000)
@@ -58,6 +72,7 @@ class GroupSpec(Strict):
     memory: Bytes = Field(default=2**30, ge=2**27)
     network: BitsPerSecond = Field(default=1e9, ge=1e6)
     disk: DiskSpec | None = None
+    disks: int = Field(default=1, ge=1, le=24)
 
     @field_validator("name")
     @classmethod
@@ -70,6 +85,11 @@ class GroupSpec(Strict):
     def _osd_has_disk(self) -> GroupSpec:
         if "osd" in self.roles and self.disk is None:
             raise ValueError(f"group {self.name!r} has the role osd and so needs a disk block")
+        if self.disks > 1 and (self.disk is None or self.disk.scratch):
+            raise ValueError(
+                f"group {self.name!r} has {self.disks} disks a node, which only a store may use: "
+                "give it a disk block with scratch 0"
+            )
         return self
 
     def node_names(self) -> tuple[str, ...]:
@@ -77,6 +97,38 @@ class GroupSpec(Strict):
         if self.count == 1:
             return (self.name,)
         return tuple(f"{self.name}{index}" for index in range(self.count))
+
+
+class RackSpec(Strict):
+    """Which node is in which rack, and how narrow the way out of a rack is.
+
+    Either `count` racks (rack0, rack1, ...) that share the nodes with the role osd evenly and in
+    order, or `members`, the nodes by rack. Nodes in no rack are at the core, as a client at the
+    other end of the building is. With `uplink` all traffic of a rack with other racks and the core
+    shares a link of this rate each way (Ursa's scenario Controlled); without it the network is flat
+    (Random), and racks are only what the store knows of. Real machines have a network of their own:
+    there `uplink` is ignored.
+    """
+
+    count: int | None = Field(default=None, ge=1, le=1000)
+    members: dict[str, tuple[str, ...]] | None = None
+    uplink: Annotated[
+        float | None, BeforeValidator(lambda text: None if text is None else parse_bits_per_s(text))
+    ] = Field(default=None, ge=1e6)
+
+    @model_validator(mode="after")
+    def _either(self) -> RackSpec:
+        if (self.count is None) == (self.members is None):
+            raise ValueError("give either count (of racks) or members (nodes by rack)")
+        for rack, nodes in (self.members or {}).items():
+            if not _NAME.match(rack):
+                raise ValueError(
+                    f"rack {rack!r}: a name is 1 to 20 lower-case letters, digits or -, "
+                    "a letter first"
+                )
+            if not nodes:
+                raise ValueError(f"rack {rack!r} has no node")
+        return self
 
 
 class SiteSpec(Strict):
@@ -100,12 +152,14 @@ class CephSpec(Strict):
 
     `objectstore` filestore keeps objects as files on the scratch file system beside fio's, where
     reweight-by-utilization sees the space that fio's files take, as in the paper.
+    `failure_domain`: no two replicas of a placement group share a host, or a rack.
     """
 
     kind: Literal["ceph"] = "ceph"
     pools: tuple[PoolSpec, ...] = (PoolSpec(name="bench"),)
     config: dict[str, dict[str, str | int | float | bool]] = Field(default_factory=dict)
     objectstore: Literal["bluestore", "filestore"] = "bluestore"
+    failure_domain: Literal["host", "rack"] = "host"
 
 
 class TestbedSpec(Strict):
@@ -117,6 +171,7 @@ class TestbedSpec(Strict):
     site: SiteSpec = SiteSpec()
     groups: tuple[GroupSpec, ...] = Field(min_length=1)
     store: CephSpec | None = CephSpec()
+    racks: RackSpec | None = None
 
     @field_validator("name")
     @classmethod
@@ -127,7 +182,7 @@ class TestbedSpec(Strict):
 
     @model_validator(mode="after")
     def _roles(self) -> TestbedSpec:
-        names = [name for group in self.groups for name in group.node_names()]
+        names = self.node_names()
         if len(set(names)) != len(names):
             raise ValueError("two nodes would have the same name: give groups distinct names")
         admins = [g for g in self.groups if "admin" in g.roles]
@@ -137,18 +192,102 @@ class TestbedSpec(Strict):
             for role in ("mon", "mgr", "osd", "client"):
                 if not any(role in group.roles for group in self.groups):
                     raise ValueError(f"store {self.store.kind} needs a node with the role {role}")
-            hosts = sum(group.count for group in self.groups if "osd" in group.roles)
-            for pool in self.store.pools:
-                if pool.size > hosts:
-                    raise ValueError(
-                        f"pool {pool.name!r} keeps {pool.size} replicas on {hosts} nodes"
-                    )
         return self
 
+    @model_validator(mode="after")
+    def _racks_hold_nodes(self) -> TestbedSpec:
+        if self.racks is None:
+            return self
+        if self.racks.count is not None:
+            osd_nodes = len(self._osd_names())
+            if self.racks.count > osd_nodes:
+                raise ValueError(
+                    f"racks.count is {self.racks.count} with {osd_nodes} nodes of role osd: "
+                    "a rack must get one at least"
+                )
+            return self
+        known, seen = set(self.node_names()), dict[str, str]()
+        for rack, nodes in (self.racks.members or {}).items():
+            for node in nodes:
+                if node not in known:
+                    raise ValueError(f"rack {rack!r} names node {node!r}, which no group makes")
+                if node in seen:
+                    raise ValueError(f"node {node!r} is in rack {seen[node]!r} and in {rack!r}")
+                seen[node] = rack
+        return self
+
+    @model_validator(mode="after")
+    def _store_fits(self) -> TestbedSpec:
+        if self.store is None:
+            return self
+        hosts = self._osd_names()
+        for group in self.groups:
+            lacks_files = group.disk is not None and not group.disk.scratch
+            if self.store.objectstore == "filestore" and "osd" in group.roles and lacks_files:
+                raise ValueError(
+                    f"objectstore filestore keeps objects on scratch, and group {group.name!r} has "
+                    "none: give disk.scratch a size"
+                )
+        racks = self.rack_of()
+        homeless = [host for host in hosts if host not in racks]
+        domains, what = len(hosts), "nodes"
+        if self.store.failure_domain == "rack":
+            if homeless:
+                raise ValueError(
+                    f"failure_domain rack needs a rack for every node of role osd, and "
+                    f"{homeless[0]!r} has none"
+                )
+            domains, what = len({racks[host] for host in hosts}), "racks"
+        for pool in self.store.pools:
+            if pool.size > domains:
+                raise ValueError(
+                    f"pool {pool.name!r} keeps {pool.size} replicas on {domains} {what}"
+                )
+        return self
+
+    def node_names(self) -> tuple[str, ...]:
+        """Names of all nodes, in order."""
+        return tuple(name for group in self.groups for name in group.node_names())
+
+    def _osd_names(self) -> tuple[str, ...]:
+        return tuple(n for group in self.groups if "osd" in group.roles for n in group.node_names())
+
+    def osd_disks(self) -> tuple[DiskSpec, ...]:
+        """The disk of every OSD, in the order of their numbers."""
+        return tuple(
+            group.disk
+            for group in self.groups
+            if "osd" in group.roles and group.disk is not None
+            for _ in range(group.count * group.disks)
+        )
+
+    def rack_of(self) -> dict[str, str]:
+        """Rack by node, racks in order; nodes at the core are left out."""
+        if self.racks is None:
+            return {}
+        if self.racks.members is not None:
+            return {node: rack for rack, nodes in self.racks.members.items() for node in nodes}
+        assert self.racks.count is not None
+        nodes, count = self._osd_names(), self.racks.count
+        return {node: f"rack{place * count // len(nodes)}" for place, node in enumerate(nodes)}
+
     def digest(self) -> str:
-        """SHA-256 (hex) of everything in the spec but its name and site options."""
+        """SHA-256 (hex) of everything in the spec but its name and site options.
+
+        What a spec does not use of later additions is left out: results stay those of their spec.
+        """
         body = self.model_dump(mode="json", exclude={"name", "site"})
+        _leave_out(body, "racks", None)
+        for group in body["groups"]:
+            _leave_out(group, "disks", 1)
+        if body["store"] is not None:
+            _leave_out(body["store"], "failure_domain", "host")
         return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def _leave_out(body: dict[str, Any], key: str, default: object) -> None:
+    if body.get(key) == default:
+        del body[key]
 
 
 def explain(error: ValidationError, where: str) -> UserError:

@@ -19,13 +19,8 @@ from workloads.prefill import (
 
 
 def osd_disks(spec: TestbedSpec) -> list[DiskSpec]:
-    """The disk of every OSD node."""
-    return [
-        group.disk
-        for group in spec.groups
-        if "osd" in group.roles and group.disk is not None
-        for _ in range(group.count)
-    ]
+    """The disk of every OSD."""
+    return list(spec.osd_disks())
 
 
 def fill_plan(setting: CellSetting, spec: TestbedSpec) -> PrefillPlan:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from schemas.errors import UserError
 from testbed.inventory import FIO_JOBS, fio_file_bytes
-from testbed.spec import CephSpec, GroupSpec, TestbedSpec, explain
+from testbed.spec import CephSpec, DiskSpec, GroupSpec, TestbedSpec, explain
 
 MODEL_VERSION = "2"
 """Changes with every change of the model that changes results."""
@@ -123,6 +123,11 @@ def osd_group(spec: TestbedSpec) -> GroupSpec:
             f"testbed {spec.name}: {len(groups)} groups have the role osd, and the simulator "
             "models one kind of OSD node: put them into one group."
         )
+    if groups[0].disks > 1:
+        raise UserError(
+            f"testbed {spec.name}: its OSD nodes have {groups[0].disks} disks each, and the "
+            "simulator models one OSD a node: give them one disk, and more of them."
+        )
     return groups[0]
 
 
@@ -153,6 +158,11 @@ def effective(spec: TestbedSpec, parameters: ModelParameters) -> ModelParameters
         return ModelParameters.model_validate({**parameters.model_dump(), **given})
     except ValidationError as error:
         raise explain(error, f"testbed {spec.name}: store.config") from error
+
+
+def _fio_bytes(disk: DiskSpec, node: str, least: int) -> int:
+    # Without scratch there are no files to read; the model wants a size all the same.
+    return fio_file_bytes(disk, node) if disk.scratch else least
 
 
 def configuration(spec: TestbedSpec, parameters: ModelParameters, seed: int) -> Mapping[str, Any]:
@@ -216,7 +226,7 @@ def configuration(spec: TestbedSpec, parameters: ModelParameters, seed: int) -> 
         "balancer_moves": model.balancer_moves,
         "fio_jobs": FIO_JOBS,
         "fio_depth": model.fio_iodepth,
-        "fio_file_bytes": fio_file_bytes(disk, group.node_names()[0]),
+        "fio_file_bytes": _fio_bytes(disk, group.node_names()[0], model.fio_block),
         "fio_block": model.fio_block,
         "detail": model.detail_nodes,
     }

@@ -7,6 +7,7 @@ signal, shares) or an optional capability named in `Site.capabilities`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -49,7 +50,8 @@ class Node:
     """One machine of a testbed, as everything above the sites sees it.
 
     `devices` maps a use to a path on the node: ``osd`` (a raw device that a store may wipe),
-    ``scratch`` (a device for files such as fio's, on the same disk as ``osd``).
+    ``scratch`` (a device for files such as fio's, on the same disk as ``osd``), and ``osd1``,
+    ``osd2``, ... where the node has more disks. `rack` is None for a node in none.
     `signal` names how pressure on the node's disk is sensed: ``iowait`` (%iowait of /proc/stat)
     or ``io_pressure`` (the share of time in which some task waited for I/O, from `pressure_file`).
     """
@@ -65,6 +67,13 @@ class Node:
     pressure_file: str | None = None
     cpus: float | None = None
     memory_bytes: int | None = None
+    rack: str | None = None
+
+    @property
+    def osd_devices(self) -> tuple[str, ...]:
+        """Paths of the store's devices, in the order of the disks."""
+        uses = (use for use in self.devices if re.fullmatch(r"osd\d*", use))
+        return tuple(self.devices[use] for use in sorted(uses, key=lambda use: int(use[3:] or 0)))
 
     def _repr_html_(self) -> str:
         """For Jupyter."""
@@ -97,6 +106,11 @@ class Testbed:
     def with_role(self, role: str) -> tuple[Node, ...]:
         """Every node that has `role`, in the spec's order."""
         return tuple(node for node in self.nodes if role in node.roles)
+
+    @property
+    def osds(self) -> int:
+        """How many OSDs a store has here: one a device of every node with the role."""
+        return sum(len(node.osd_devices) for node in self.with_role("osd"))
 
     @property
     def admin(self) -> Node:

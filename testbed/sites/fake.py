@@ -26,7 +26,7 @@ from testbed.sites.contract import (
     Usage,
     silent,
 )
-from testbed.spec import TestbedSpec
+from testbed.spec import GroupSpec, TestbedSpec
 
 
 @dataclass
@@ -84,7 +84,7 @@ class FakeSite:
         return Cost(
             node_hours=nodes * (self._lease_s or 0.0) / 3600,
             nodes=nodes,
-            disk_bytes=sum(group.count * group.disk.size for group in spec.groups if group.disk),
+            disk_bytes=sum(g.count * g.disks * g.disk.size for g in spec.groups if g.disk),
             memory_bytes=sum(group.count * group.memory for group in spec.groups),
             detail="in memory",
         )
@@ -220,15 +220,17 @@ class FakeSite:
     def _describe(self, kept: _Kept) -> Testbed:
         folder = self._directory / kept.spec.name
         members = [(group, name) for group in kept.spec.groups for name in group.node_names()]
+        racks = kept.spec.rack_of()
         nodes = tuple(
             Node(
                 name=name,
                 address=f"2001:db8:{kept.number:x}::{index:x}",
                 roles=frozenset(group.roles),
                 group=group.name,
-                devices={"osd": "/dev/fake2", "scratch": "/dev/fake1"} if group.disk else {},
+                devices=_devices(group),
                 cpus=group.cpus,
                 memory_bytes=group.memory,
+                rack=racks.get(name),
             )
             for index, (group, name) in enumerate(members, start=1)
         )
@@ -241,3 +243,12 @@ class FakeSite:
             directory=folder,
             spec_hash=kept.spec.digest(),
         )
+
+
+def _devices(group: GroupSpec) -> dict[str, str]:
+    if group.disk is None:
+        return {}
+    devices = {"scratch": "/dev/fake1"} if group.disk.scratch else {}
+    for number in range(group.disks):
+        devices[f"osd{number or ''}"] = f"/dev/fake{number + 2}"
+    return devices

@@ -20,6 +20,9 @@ class Monitors:
         self.osds: dict[int, str] = {}
         self.keys: dict[str, str] = {}
         self.hosts: dict[str, list[int]] = {}
+        self.racks: dict[str, str] = {}  # rack, or "", of every host
+        self.rack_names: list[str] = []
+        self.rules: list[tuple[str, str]] = [("replicated_rule", "host")]
         self.weights: dict[int, float] = {}
         self.config: dict[str, str] = {}
         self.pools: dict[str, dict[str, Any]] = {}
@@ -64,16 +67,42 @@ class Monitors:
         return self.keys.setdefault(command["entity"], "made")
 
     def osd_tree(self, command: dict[str, Any], data: bytes) -> object:
-        nodes = [{"name": "default", "type": "root", "children": [-2]}]
-        nodes += [{"name": h, "type": "host", "children": c} for h, c in self.hosts.items()]
+        ids = {name: -2 - n for n, name in enumerate([*self.rack_names, *self.hosts])}
+        nodes = [{"id": -1, "name": "default", "type": "root", "children": [-2]}]
+        for rack in self.rack_names:
+            children = [ids[host] for host in self.hosts if self.racks[host] == rack]
+            nodes.append({"id": ids[rack], "name": rack, "type": "rack", "children": children})
+        for host, osds in self.hosts.items():
+            nodes.append({"id": ids[host], "name": host, "type": "host", "children": osds})
         return {"nodes": nodes}
 
     def osd_crush_add(self, command: dict[str, Any], data: bytes) -> object:
-        host = next(arg[5:] for arg in command["args"] if arg.startswith("host="))
-        assert "root=default" in command["args"]
+        where = dict(arg.split("=") for arg in command["args"])
+        assert where["root"] == "default"
+        host, rack = where["host"], where.get("rack", "")
+        # As Ceph: a host that is there stays where it is.
+        self.racks.setdefault(host, rack)
+        assert rack == "" or rack in self.rack_names
         self.hosts.setdefault(host, []).append(command["id"])
         self.weights[command["id"]] = command["weight"]
         return ""
+
+    def osd_crush_add_bucket(self, command: dict[str, Any], data: bytes) -> object:
+        assert (command["type"], command["args"]) == ("rack", ["root=default"])
+        self.rack_names.append(command["name"])
+        return ""
+
+    def osd_crush_move(self, command: dict[str, Any], data: bytes) -> object:
+        self.racks[command["name"]] = dict(a.split("=") for a in command["args"]).get("rack", "")
+        return ""
+
+    def osd_crush_rule_create_replicated(self, command: dict[str, Any], data: bytes) -> object:
+        rule = (command["name"], command["type"])
+        self.rules += [] if rule in self.rules else [rule]
+        return ""
+
+    def osd_crush_rule_dump(self, command: dict[str, Any], data: bytes) -> object:
+        return [{"rule_id": n, "rule_name": name} for n, (name, _) in enumerate(self.rules)]
 
     def config_dump(self, command: dict[str, Any], data: bytes) -> object:
         return [{"section": "mgr", "name": n, "value": v} for n, v in self.config.items()]
@@ -92,11 +121,13 @@ class Monitors:
 
     def osd_pool_create(self, command: dict[str, Any], data: bytes) -> object:
         body = {"pg_num": command["pg_num"], "size": 3, "min_size": 2, "pg_autoscale_mode": "warn"}
-        self.pools[command["pool"]] = {**body, "application_metadata": {}}
+        self.pools[command["pool"]] = {**body, "crush_rule": 0, "application_metadata": {}}
         return ""
 
     def osd_pool_set(self, command: dict[str, Any], data: bytes) -> object:
         value = command["val"]
+        if command["var"] == "crush_rule":
+            value = str([name for name, _ in self.rules].index(value))
         self.pools[command["pool"]][command["var"]] = int(value) if value.isdigit() else value
         return ""
 
@@ -107,15 +138,22 @@ class Monitors:
 
 WANTED = {
     "step": "register",
-    "osds": {f"osd{n}": {"id": n, "uuid": f"uuid-{n}"} for n in range(3)},
-    "bytes": {"osd0": 2**40, "osd1": 2**39, "osd2": 5 * 2**30},
+    "osds": {f"osd{n}": [{"id": n, "uuid": f"uuid-{n}"}] for n in range(3)},
+    "racks": {f"osd{n}": "" for n in range(3)},
+    "bytes": {"osd0": [2**40], "osd1": [2**39], "osd2": [5 * 2**30]},
     "mgr": ["admin"],
     "client.rgw": [],
     "modules": {"mgr/balancer/active": "false"},
     "min_client": "luminous",
 }
 POOL = {"name": "bench", "pg_num": 128, "size": 2, "min_size": 1}
-POOLS = {"step": "pools", "pools": [POOL], "osd_count": 0, "timeout_s": 0}
+POOLS = {
+    "step": "pools",
+    "pools": [POOL],
+    "failure_domain": "host",
+    "osd_count": 0,
+    "timeout_s": 0,
+}
 
 
 @pytest.fixture
@@ -130,7 +168,7 @@ def test_register_makes_osds_places_and_keys(cluster_script: ModuleType) -> None
     assert monitors.hosts == {"osd0": [0], "osd1": [1], "osd2": [2]}
     assert monitors.weights == {0: 1.0, 1: 0.5, 2: 0.00488}
     assert monitors.min_client == "luminous"
-    assert done["keys"]["osd2"]["osd"] == monitors.keys["osd.2"]
+    assert done["keys"]["osd2"] == {"osd.2": monitors.keys["osd.2"]}
     assert done["keys"]["admin"] == {"mgr.admin": "made"}
     assert "osd.1 registered" in done["changed"]
 
@@ -145,6 +183,41 @@ def test_register_again_changes_nothing_and_gives_the_same_keys(
     assert second["changed"] == []
     assert second["keys"] == first["keys"]
     assert not {"osd new", "osd crush add", "config set"} & set(monitors.seen)
+
+
+def test_hosts_with_several_osds_are_placed_in_their_racks(cluster_script: ModuleType) -> None:
+    monitors = Monitors()
+    cluster = cluster_script.Cluster(monitors)
+    wanted = {
+        **WANTED,
+        "osds": {
+            f"osd{host}": [{"id": 3 * host + n, "uuid": f"u-{host}-{n}"} for n in range(3)]
+            for host in range(4)
+        },
+        "racks": {f"osd{host}": f"rack{host // 2}" for host in range(4)},
+        "bytes": {f"osd{host}": [2**40] * 3 for host in range(4)},
+    }
+    done = cluster_script.register(cluster, wanted)
+    assert monitors.hosts["osd2"] == [6, 7, 8]
+    assert monitors.racks == wanted["racks"]
+    assert set(done["keys"]["osd3"]) == {"osd.9", "osd.10", "osd.11"}
+    assert cluster_script.register(cluster, wanted)["changed"] == []
+    # Somebody carries a machine to the other end of the room, and another one out of its rack.
+    moved = {**wanted, "racks": {**wanted["racks"], "osd1": "rack7", "osd2": ""}}
+    changed = cluster_script.register(cluster, moved)["changed"]
+    assert sorted(changed) == ["osd1 moved to rack7", "osd2 moved to no rack"]
+    assert monitors.racks == moved["racks"]
+
+
+def test_replicas_go_to_different_racks_if_that_is_asked(cluster_script: ModuleType) -> None:
+    monitors = Monitors()
+    cluster = cluster_script.Cluster(monitors)
+    cluster_script.pools(cluster, POOLS)
+    assert monitors.pools["bench"]["crush_rule"] == 0
+    racks = {**POOLS, "failure_domain": "rack"}
+    assert cluster_script.pools(cluster, racks)["changed"] == ["pool bench: placed by hotbed-rack"]
+    assert monitors.rules[monitors.pools["bench"]["crush_rule"]] == ("hotbed-rack", "rack")
+    assert cluster_script.pools(cluster, racks)["changed"] == []
 
 
 def test_an_osd_of_another_life_is_refused_by_name(cluster_script: ModuleType) -> None:

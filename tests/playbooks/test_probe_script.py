@@ -26,8 +26,8 @@ def wanted() -> dict[str, Any]:
         "ceph_majors": [16, 17, 18],
         "filestore_last_major": None,
         "wipe": False,
-        "osd": {"id": 3, "uuid": MINE},
-        "osd_device": "/dev/x2",
+        "objectstore": "bluestore",
+        "osds": [{"id": 3, "uuid": MINE, "device": "/dev/x2"}],
         "osd_min_bytes": 2**30,
         "scratch_device": "/dev/x1",
         "scratch_min_bytes": 2**28,
@@ -88,17 +88,17 @@ def test_only_an_empty_device_or_our_own_is_taken(
     probe: ModuleType, wanted: dict[str, Any], head: bytes, said: str | None
 ) -> None:
     probe.Device = FakeDevice(head)
-    size, problem = probe.check_osd(wanted)
-    assert size == 2**32
-    assert problem is None if said is None else said in problem
-    assert probe.check_osd({**wanted, "wipe": True})[1] is None
+    sizes, problems = probe.check_osds(wanted)
+    assert sizes == [2**32]
+    assert problems == [] if said is None else said in problems[0]
+    assert probe.check_osds({**wanted, "wipe": True})[1] == []
 
 
 def test_a_device_too_small_is_told_in_numbers(probe: ModuleType, wanted: dict[str, Any]) -> None:
     probe.Device = FakeDevice(bytes(70000), size=2**29)
-    assert probe.check_osd(wanted)[1] == (
+    assert probe.check_osds(wanted)[1] == [
         "The OSD device /dev/x2 of node osd3 holds 0.5 GiB; at least 1.0 GiB are needed."
-    )
+    ]
 
 
 def test_our_scratch_file_system_is_known_by_its_label(
@@ -114,9 +114,17 @@ def test_our_scratch_file_system_is_known_by_its_label(
 
 
 def test_an_osd_without_device_is_told(probe: ModuleType, wanted: dict[str, Any]) -> None:
-    _, problem = probe.check_osd({**wanted, "osd_device": ""})
-    assert problem.startswith("Node osd3 has the role osd but no device")
-    assert probe.check_osd({**wanted, "osd": None}) == (0, None)
+    probe.Device = FakeDevice(bytes(70000))
+    more = [*wanted["osds"], {"id": 4, "uuid": "u"}]
+    sizes, problems = probe.check_osds({**wanted, "osds": more})
+    assert sizes == [2**32, 0]
+    assert problems == ["Node osd3 has no device for osd.4: give it one in hotbed_osds."]
+    assert probe.check_osds({**wanted, "osds": []}) == ([], [])
+
+
+def test_filestore_has_one_osd_a_node(probe: ModuleType, wanted: dict[str, Any]) -> None:
+    more = {**wanted, "osds": wanted["osds"] * 2, "objectstore": "filestore"}
+    assert probe.check_osds(more)[1] == ["Node osd3 has 2 OSDs; with FileStore it can have one."]
 
 
 def test_missing_and_plain_paths_are_told(probe: ModuleType, tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_every_variable_used_has_an_origin(role: Path) -> None:
     word = rf"(?<![\w./'-])(?:(?:{prefixes})_[a-z_]+|hotbed_[a-z_]+)\b(?!\s*:)"
     used = set(re.findall(word, text))
     inventory = {
-        *("hotbed_address", "hotbed_osd", "hotbed_osd_device", "hotbed_scratch_device"),
+        *("hotbed_address", "hotbed_osds", "hotbed_rack", "hotbed_scratch_device"),
         *("hotbed_fio_file_bytes", "hotbed_memory_bytes", "hotbed_scratch_label"),
         *("hotbed_objectstore", "hotbed_scratch_path", "hotbed_fsid"),
     }

@@ -11,6 +11,7 @@ from schemas.errors import UserError
 from testbed.agent.config import config_from_json, config_to_json
 from testbed.inventory import agent_config, build_inventory, fio_file_bytes, osd_ids
 from testbed.sites.contract import Node, Testbed
+from testbed.sites.fake import FakeSite
 from testbed.spec import DiskSpec, TestbedSpec
 
 DISK = {"size": "8GiB", "scratch": "2560MiB"}
@@ -65,14 +66,40 @@ def test_every_osd_has_its_device_number_and_lasting_identity() -> None:
     hosts = build_inventory(make_testbed(spec), spec)["all"]["hosts"]
     again = build_inventory(make_testbed(spec), spec)["all"]["hosts"]
     other = build_inventory(make_testbed(spec, "u"), spec)["all"]["hosts"]
-    found = [hosts[f"osd{number}"]["hotbed_osd"] for number in range(3)]
+    found = [hosts[f"osd{number}"]["hotbed_osds"][0] for number in range(3)]
     assert [osd["id"] for osd in found] == [0, 1, 2]
     assert len({uuid.UUID(osd["uuid"]) for osd in found}) == 3
     assert hosts == again
-    assert other["osd0"]["hotbed_osd"]["uuid"] != found[0]["uuid"]
-    assert hosts["osd1"]["hotbed_osd_device"] == "/dev/x2"
+    assert other["osd0"]["hotbed_osds"][0]["uuid"] != found[0]["uuid"]
+    assert found[1]["device"] == "/dev/x2"
     assert hosts["osd1"]["hotbed_scratch_device"] == "/dev/x1"
-    assert "hotbed_osd" not in hosts["admin"]
+    assert "hotbed_osds" not in hosts["admin"]
+
+
+def test_a_node_with_several_disks_has_an_osd_on_each() -> None:
+    disk = {"size": "4GiB", "scratch": 0}
+    groups = [
+        {"name": "admin", "roles": ["admin", "mon", "mgr", "client"]},
+        {"name": "osd", "count": 4, "roles": ["osd"], "disk": disk, "disks": 12},
+    ]
+    spec = make_spec(groups=groups, racks={"count": 2}, store={"failure_domain": "rack"})
+    testbed = FakeSite().provision(spec)
+    assert testbed.osds == 48
+    assert osd_ids(testbed)["osd1"] == tuple(range(12, 24))
+    inventory = build_inventory(testbed, spec)["all"]
+    found = [osd for n in range(4) for osd in inventory["hosts"][f"osd{n}"]["hotbed_osds"]]
+    assert [osd["id"] for osd in found] == list(range(48))
+    assert len({osd["uuid"] for osd in found}) == 48
+    # In the order of the disks, not of their names as text.
+    assert [osd["device"] for osd in found[:12]] == [f"/dev/fake{n + 2}" for n in range(12)]
+    racks = [inventory["hosts"][f"osd{n}"]["hotbed_rack"] for n in range(4)]
+    assert racks == ["rack0", "rack0", "rack1", "rack1"]
+    assert "hotbed_rack" not in inventory["hosts"]["admin"]
+    assert inventory["vars"]["ceph_failure_domain"] == "rack"
+    # The whole disk is the store's: there is no place for fio's files, and none are laid out.
+    assert inventory["hosts"]["osd0"]["hotbed_fio_file_bytes"] == 0
+    assert "hotbed_scratch_device" not in inventory["hosts"]["osd0"]
+    assert [node.osds for node in agent_config(testbed, spec).nodes][2] == tuple(range(12, 24))
 
 
 def test_ssh_checks_host_keys_and_reads_nothing_of_the_users() -> None:
@@ -131,7 +158,7 @@ def test_the_admin_node_learns_nodes_and_osd_numbers() -> None:
     spec = make_spec()
     testbed = make_testbed(spec)
     config = agent_config(testbed, spec)
-    assert osd_ids(testbed) == {"osd0": 0, "osd1": 1, "osd2": 2}
+    assert osd_ids(testbed) == {"osd0": (0,), "osd1": (1,), "osd2": (2,)}
     assert [node.osds for node in config.nodes] == [(), (0,), (1,), (2,)]
     assert config.pools == ("bench",)
     assert config_from_json(config_to_json(config)) == config

@@ -1,7 +1,7 @@
 """A node's disk: a queue disk served through FUSE, a loop device on it, two partitions.
 
-Partition 1 is for files (``scratch``), partition 2 raw for the store (``osd``). Everything that
-uses either shares the disk's one queue.
+Partition 1 is for files (``scratch``), partition 2 raw for the store (``osd``); without scratch
+there is one, the store's. Everything that uses either shares the disk's one queue.
 """
 
 from __future__ import annotations
@@ -25,6 +25,23 @@ MOST_QUEUE_DEPTH = 128
 """The loop driver's own queue: nr_requests may not exceed it."""
 _MAX_SECTORS_KB = 512
 _ALIGNMENT = 2**20
+
+
+def folder_name(number: int) -> str:
+    """Name of a node's disk number 0, 1, ...: in the node's folder, and in each of its layers."""
+    return "disk" if number == 0 else f"disk{number}"
+
+
+def folders(node: Path) -> list[Path]:
+    """The folders of all disks in a node's folder, also of a half-made one's."""
+    return sorted(path for path in node.glob("disk*") if path.is_dir())
+
+
+def uses(spec: DiskSpec, number: int) -> dict[str, str]:
+    """Devices that disk `number` gives its node: use to the path on the node."""
+    names = ("disk", "scratch", "osd") if spec.scratch else ("disk", "osd")
+    suffix = "" if number == 0 else str(number)
+    return {f"{name}{suffix}": f"/dev/hotbed/{name}{suffix}" for name in names}
 
 
 @dataclass(frozen=True)
@@ -63,9 +80,19 @@ class Disk:
         if not self._partitioned(device):
             self._partition(device)
         run("partx", "-a", device)
-        if not wait_until(lambda: Path(f"{device}p2").is_block_device(), 5.0):
+        last = self._parts(device)[-1]
+        if not wait_until(lambda: Path(last).is_block_device(), 5.0):
             raise SiteError(f"the partitions of {device} did not appear", retry_after_s=1.0)
         return device
+
+    def binds(self, device: str, number: int) -> dict[str, str]:
+        """Where the loop device and its partitions are on the node: host's path to node's path."""
+        return dict(
+            zip([device, *self._parts(device)], uses(self.spec, number).values(), strict=True)
+        )
+
+    def _parts(self, device: str) -> list[str]:
+        return [f"{device}p{part}" for part in range(1, 3 if self.spec.scratch else 2)]
 
     def _serve(self, layers: Sequence[Path], procs: Sequence[Path]) -> None:
         self.control.unlink(missing_ok=True)
@@ -109,10 +136,10 @@ class Disk:
 
     def _partition(self, device: str) -> None:
         first = self.spec.scratch // _ALIGNMENT
-        table = (
-            f"label: gpt\nunit: sectors\n"
-            f"start=1MiB, size={first}MiB, name=scratch\nname=osd, start={first + 1}MiB\n"
-        )
+        table = "label: gpt\nunit: sectors\n"
+        if first:
+            table += f"start=1MiB, size={first}MiB, name=scratch\n"
+        table += f"name=osd, start={first + 1}MiB\n"
         run("sfdisk", "--quiet", "--no-reread", "--no-tell-kernel", device, text=table)
 
     def command(self, request: Mapping[str, object], timeout_s: float = 5.0) -> dict[str, object]:

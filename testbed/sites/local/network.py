@@ -18,7 +18,8 @@ from testbed.sites.local.tools import run
 HOST = 1
 FIRST_NODE = 10
 MOST_NODES = 240
-_BRIDGE = "br0"
+CORE = "br0"
+"""The bridge of nodes in no rack, and of all where the network is flat."""
 _UP = "up0"
 
 
@@ -59,39 +60,42 @@ def make_switch(places: Places, name: str, subnet: int) -> None:
     if switch not in namespaces(places, name):
         run("ip", "netns", "add", switch)
     inside = {link["ifname"] for link in json.loads(run("ip", "-n", switch, "-j", "link"))}
-    if _BRIDGE not in inside:
-        _batch(
+    if CORE not in inside:
+        batch(
             switch,
-            f"link add {_BRIDGE} type bridge forward_delay 0",
-            f"link set {_BRIDGE} up",
+            f"link add {CORE} type bridge forward_delay 0",
+            f"link set {CORE} up",
             "link set lo up",
         )
     if uplink not in uplinks(places):
         run("ip", "link", "add", uplink, "type", "veth", "peer", "name", _UP, "netns", switch)
-    _batch(switch, f"link set {_UP} master {_BRIDGE} up")
+    batch(switch, f"link set {_UP} master {CORE} up")
     run("ip", "addr", "replace", f"10.77.{subnet}.{HOST}/24", "dev", uplink)
     run("ip", "link", "set", uplink, "up")
 
 
-def make_link(places: Places, name: str, node: str, where: str, bits_per_s: float) -> None:
+def make_link(
+    places: Places, name: str, node: str, where: str, bits_per_s: float, *, bridge: str = CORE
+) -> None:
     """Make a node's namespace and its link, anew when something of it is there.
 
     Args:
         where: the node's address.
         bits_per_s: rate of the link, enforced on both of its ends.
+        bridge: what the link goes to: the core or a rack's (see `racks`).
     """
     netns, switch, port = places.netns(name, node), places.switch(name), places.port(node)
     drop_link(places, name, node)
     run("ip", "netns", "add", netns)
     run("ip", "-n", netns, "link", "add", "eth0", "type", "veth", "peer", port, "netns", switch)
-    _batch(
+    batch(
         netns,
         f"link set eth0 address {hardware_address(name, node)}",
         f"addr add {where}/24 dev eth0",
         "link set eth0 up",
         "link set lo up",
     )
-    _batch(switch, f"link set {port} master {_BRIDGE} up")
+    batch(switch, f"link set {port} master {bridge} up")
     set_rate(places, name, node, bits_per_s)
 
 
@@ -117,10 +121,15 @@ def set_rate(places: Places, name: str, node: str, bits_per_s: float | None) -> 
         (places.netns(name, node), "eth0"),
         (places.switch(name), places.port(node)),
     ):
-        if bits_per_s is None:
-            run("tc", "-n", netns, "qdisc", "del", "dev", device, "root", check=False)
-            continue
-        run("tc", "-n", netns, "qdisc", "replace", "dev", device, "root", *token_bucket(bits_per_s))
+        shape(netns, device, bits_per_s)
+
+
+def shape(netns: str, device: str, bits_per_s: float | None) -> None:
+    """Limit what leaves by a device of a namespace; None: no limit."""
+    if bits_per_s is None:
+        run("tc", "-n", netns, "qdisc", "del", "dev", device, "root", check=False)
+        return
+    run("tc", "-n", netns, "qdisc", "replace", "dev", device, "root", *token_bucket(bits_per_s))
 
 
 def token_bucket(bits_per_s: float) -> list[str]:
@@ -142,7 +151,8 @@ def remove(places: Places, name: str) -> None:
         run("ip", "netns", "del", netns, check=False)
 
 
-def _batch(netns: str, *commands: str) -> None:
+def batch(netns: str, *commands: str) -> None:
+    """Commands of `ip` in a namespace, at one call; the first that fails ends them."""
     run("ip", "-n", netns, "-batch", "-", text="\n".join(commands) + "\n")
 
 

@@ -12,10 +12,10 @@ from threading import Event
 from typing import TypeVar
 
 from testbed.sites.contract import Node, SiteError
-from testbed.sites.local import keys, network
+from testbed.sites.local import keys, network, racks
 from testbed.sites.local.cgroups import Cgroups
 from testbed.sites.local.container import PRESSURE_FOLDER, Container
-from testbed.sites.local.disk import Disk, loops_on
+from testbed.sites.local.disk import Disk, folder_name, folders, loops_on, uses
 from testbed.sites.local.names import Places
 from testbed.sites.local.process import read_pid, stop
 from testbed.sites.local.record import Member, Record
@@ -73,39 +73,43 @@ class Nodes:
     def container(self, node: str) -> Container:
         return Container(self.of(node), node, self.places.machine(self.name, node))
 
-    def disk(self, member: Member) -> Disk | None:
-        """The node's disk, None when its group has none."""
-        if member.group.disk is None:
-            return None
-        return Disk(self.of(member.name) / "disk", member.group.disk)
+    def disks(self, member: Member) -> list[Disk]:
+        """The node's disks, in order; none when its group has none."""
+        spec = member.group.disk
+        if spec is None:
+            return []
+        folder = self.of(member.name)
+        return [Disk(folder / folder_name(n), spec) for n in range(member.group.disks)]
 
     def alive(self, member: Member) -> bool:
         """Whether the node's processes, disk and namespace are there."""
         pid = read_pid(self.container(member.name).pid_file)
         if pid is None or pid not in self.cgroups.pids(self.group(member.name)):
             return False
-        disk = self.disk(member)
-        if disk is not None and not disk.running():
+        if not all(disk.running() for disk in self.disks(member)):
             return False
         return Path("/run/netns", self.places.netns(self.name, member.name)).exists()
 
     def start(self, record: Record, member: Member, image: Path) -> None:
         """Start a node that is not running, from whatever its last life left behind."""
         self.clear(member.name)
-        folder, container, disk = self.of(member.name), self.container(member.name), None
+        folder, container = self.of(member.name), self.container(member.name)
         layers = [folder / "layers" / str(layer) for layer in record.chain]
         layers[-1].mkdir(parents=True, exist_ok=True)
         netns = self.places.netns(self.name, member.name)
-        network.make_link(self.places, self.name, member.name, member.address, member.group.network)
+        network.make_link(
+            self.places,
+            self.name,
+            member.name,
+            member.address,
+            member.group.network,
+            bridge=racks.bridge_of(record.spec, member.name),
+        )
         binds: dict[str, str] = {}
-        if (disk := self.disk(member)) is not None:
+        for number, disk in enumerate(self.disks(member)):
             procs = self.cgroups.create(f"{self.name}/{DISKS}")
-            device = disk.start([layer / "disk" for layer in layers], procs)
-            binds = {
-                device: "/dev/hotbed/disk",
-                f"{device}p1": "/dev/hotbed/scratch",
-                f"{device}p2": "/dev/hotbed/osd",
-            }
+            device = disk.start([layer / folder_name(number) for layer in layers], procs)
+            binds |= disk.binds(device, number)
         container.mount([image, *(layer / "upper" for layer in layers[:-1])], layers[-1])
         host_key = folder / "host_key"
         keys.make(host_key, member.name)
@@ -131,14 +135,16 @@ class Nodes:
     def clear(self, node: str) -> None:
         """Kill a node and remove all that runs or is mounted for it; its layers and keys stay."""
         folder, group = self.of(node), self.group(node)
-        disk = Disk(folder / "disk", _ANY_DISK)
+        disks = [Disk(path, _ANY_DISK) for path in folders(folder)]
         if not self.cgroups.kill(group, timeout_s=4.0):
-            # Something waits for the disk and cannot die: without the disk it gets an error.
-            disk.stop()
+            # Something waits for a disk and cannot die: without the disk it gets an error.
+            for disk in disks:
+                disk.stop()
             if not self.cgroups.kill(group, timeout_s=4.0):
                 raise SiteError(f"processes of node {node} do not end", retry_after_s=5.0)
         self.container(node).unmount()
-        disk.stop()
+        for disk in disks:
+            disk.stop()
         if loops_on(folder):
             raise SiteError(f"the disk of node {node} is still in use", retry_after_s=5.0)
         network.drop_link(self.places, self.name, node)
@@ -155,13 +161,8 @@ class Nodes:
     def describe(self, member: Member) -> Node:
         """The node as the rooms above see it."""
         devices: dict[str, str] = {}
-        disk = self.disk(member)
-        if disk is not None:
-            devices = {
-                "scratch": "/dev/hotbed/scratch",
-                "osd": "/dev/hotbed/osd",
-                "disk": "/dev/hotbed/disk",
-            }
+        for number, disk in enumerate(self.disks(member)):
+            devices |= uses(disk.spec, number)
         sensed = self.cgroups.pressure_folder(self.group(member.name)) is not None
         return Node(
             name=member.name,
@@ -173,6 +174,7 @@ class Nodes:
             pressure_file=f"{PRESSURE_FOLDER}/io.pressure" if sensed else None,
             cpus=member.group.cpus,
             memory_bytes=member.group.memory,
+            rack=member.rack,
         )
 
 

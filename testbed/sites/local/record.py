@@ -37,10 +37,11 @@ class Record:
 
     def members(self) -> Iterator[Member]:
         """Every node, in the spec's order."""
-        index = 0
+        index, racks = 0, self.spec.rack_of()
         for group in self.spec.groups:
             for name in group.node_names():
-                yield Member(name, group, network.address(self.subnet, index))
+                address = network.address(self.subnet, index)
+                yield Member(name, group, address, racks.get(name))
                 index += 1
 
     def frozen(self, label: str) -> Record:
@@ -67,11 +68,12 @@ class Record:
 
 @dataclass(frozen=True)
 class Member:
-    """A node to be: its name, its group in the spec and its address."""
+    """A node to be: its name, its group in the spec, its address, and its rack if it is in one."""
 
     name: str
     group: GroupSpec
     address: str
+    rack: str | None = None
 
 
 def load(folder: Path) -> Record | None:

@@ -12,7 +12,7 @@ from testbed import ansible_processes, reach
 from testbed.sites.contract import Progress, SiteError
 from testbed.sites.local import network
 from testbed.sites.local.cgroups import Cgroups
-from testbed.sites.local.disk import Disk, loops_on, unmount
+from testbed.sites.local.disk import Disk, folders, loops_on, unmount
 from testbed.sites.local.names import Places
 from testbed.sites.local.nodes import DISKS, at_once
 from testbed.sites.local.tools import mounts_under
@@ -57,7 +57,7 @@ def remove(places: Places, cgroups: Cgroups, name: str, progress: Progress) -> N
 
 def _stop(places: Places, cgroups: Cgroups, name: str, progress: Progress) -> None:
     folder = places.testbed(name)
-    disks = [Disk(path, _ANY_DISK) for path in folder.glob("nodes/*/disk")]
+    disks = [Disk(path, _ANY_DISK) for node in folder.glob("nodes/*") for path in folders(node)]
     progress("nodes", 0.0)
     # A file system that is unmounted by dying nodes is written back: at full speed, please.
     at_once(_unshape, disks)

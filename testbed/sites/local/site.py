@@ -23,7 +23,7 @@ from testbed.sites.contract import (
     Usage,
     silent,
 )
-from testbed.sites.local import image, keys, network, record, removal, usage
+from testbed.sites.local import image, keys, network, racks, record, removal, usage
 from testbed.sites.local.cgroups import Cgroups, detect
 from testbed.sites.local.disk import MOST_QUEUE_DEPTH, Disk
 from testbed.sites.local.names import Places
@@ -73,7 +73,7 @@ class LocalSite:
                     f"{group.disk.queue_depth}; the local site's disks take 4 to "
                     f"{MOST_QUEUE_DEPTH}."
                 )
-        disks = sum(group.count * group.disk.size for group in spec.groups if group.disk)
+        disks = sum(g.count * g.disks * g.disk.size for g in spec.groups if g.disk)
         return Cost(
             node_hours=0.0,
             nodes=nodes,
@@ -182,6 +182,8 @@ class LocalSite:
         for member in known.members():
             rate = member.group.network if on else None
             network.set_rate(self.places, name, member.name, rate)
+        uplink = known.spec.racks.uplink if known.spec.racks else None
+        racks.set_rate(self.places, name, known.spec, uplink if on else None)
 
     def link(self, name: str, node: str, up: bool) -> None:
         """See `FaultSite.link`."""
@@ -189,17 +191,12 @@ class LocalSite:
 
     def disk_fault(self, name: str, node: str, *, slow: float = 1.0, error: bool = False) -> None:
         """See `FaultSite.disk_fault`."""
-        disk = self._nodes(name).disk(self._member(name, node))
-        if disk is None:
-            raise UserError(f"testbed {name}: node {node} has no disk of its own.")
-        disk.command({"op": "fault", "slow": slow, "error": error})
+        for disk in self._disks_of(name, node):
+            disk.command({"op": "fault", "slow": slow, "error": error})
 
     def disk_stats(self, name: str, node: str) -> Mapping[str, object]:
-        """Counters of the node's queue disk, as its control socket gives them."""
-        disk = self._nodes(name).disk(self._member(name, node))
-        if disk is None:
-            raise UserError(f"testbed {name}: node {node} has no disk of its own.")
-        return disk.command({"op": "stats"})
+        """Counters of the node's (first) queue disk, as its control socket gives them."""
+        return self._disks_of(name, node)[0].command({"op": "stats"})
 
     def usage_counters(self, name: str) -> Mapping[str, float]:
         """See `UsageSite.usage_counters`."""
@@ -219,7 +216,13 @@ class LocalSite:
 
     def _disks(self, known: Record) -> list[Disk]:
         nodes = self._nodes(known.spec.name)
-        return [disk for m in known.members() if (disk := nodes.disk(m)) is not None]
+        return [disk for member in known.members() for disk in nodes.disks(member)]
+
+    def _disks_of(self, name: str, node: str) -> list[Disk]:
+        disks = self._nodes(name).disks(self._member(name, node))
+        if not disks:
+            raise UserError(f"testbed {name}: node {node} has no disk of its own.")
+        return disks
 
     def _known(self, name: str) -> Record:
         known = record.load(self.places.testbed(name))
@@ -256,6 +259,7 @@ class LocalSite:
         record.save(folder, replace(known, ready=False))
         keys.make(folder / keys.LOGIN, f"hotbed-{name}")
         network.make_switch(self.places, name, known.subnet)
+        racks.make(self.places, name, known.spec)
         started = 0
 
         def start(member: Member) -> None:

@@ -78,13 +78,14 @@ def osd_key(cluster: Cluster, host: str, osd: dict, existing: dict) -> tuple[str
     return key, f"osd.{number} registered"
 
 
-def place(cluster: Cluster, host: str, number: int, size: int, placed: set) -> str | None:
-    """Put OSD `number` of `size` bytes under its host in the CRUSH map unless it is there."""
+def place(cluster: Cluster, where: tuple, number: int, size: int, placed: set) -> str | None:
+    """Put OSD `number` of `size` bytes under its host and rack ("": none) in the CRUSH map."""
+    host, rack = where
     if (host, number) in placed:
         return None
     weight = max(round(size / 2**40, 5), 1e-5)  # TiB, as everywhere in Ceph
-    where = [f"host={host}", "root=default"]
-    cluster.call("osd crush add", id=number, weight=weight, args=where)
+    buckets = [f"host={host}", *([f"rack={rack}"] if rack else []), "root=default"]
+    cluster.call("osd crush add", id=number, weight=weight, args=buckets)
     return f"osd.{number} placed on {host}"
 
 
@@ -96,6 +97,34 @@ def places(tree: dict) -> set:
         if node["type"] == "host"
         for child in node["children"]
     }
+
+
+def rack_by_host(tree: dict) -> dict:
+    """Rack of every host of an `osd tree`; "" for one that is in none."""
+    names = {node["id"]: node["name"] for node in tree["nodes"] if node["type"] == "host"}
+    racks = {
+        names[child]: node["name"]
+        for node in tree["nodes"]
+        if node["type"] == "rack"
+        for child in node["children"]
+        if child in names
+    }
+    return {host: racks.get(host, "") for host in names.values()}
+
+
+def move_hosts(cluster: Cluster, wanted: dict) -> list:
+    """Bring every host that is there to its rack; `wanted` is rack ("": none) by host."""
+    tree = cluster.ask("osd tree")
+    have = {node["name"] for node in tree["nodes"] if node["type"] == "rack"}
+    for rack in sorted(set(wanted.values()) - have - {""}):
+        cluster.call("osd crush add-bucket", name=rack, type="rack", args=["root=default"])
+    changed = []
+    for host, rack in rack_by_host(tree).items():
+        if host in wanted and wanted[host] != rack:
+            buckets = [*([f"rack={wanted[host]}"] if wanted[host] else []), "root=default"]
+            cluster.call("osd crush move", name=host, args=buckets)
+            changed.append(f"{host} moved to {wanted[host] or 'no rack'}")
+    return changed
 
 
 def daemon_keys(cluster: Cluster, parameters: dict, known: set) -> tuple[dict, list]:
@@ -125,18 +154,28 @@ def set_modules(cluster: Cluster, settings: dict) -> list:
 
 def register(cluster: Cluster, parameters: dict) -> dict:
     """OSDs, keys and CRUSH places, before any of the daemons runs."""
-    osds = parameters["osds"]
+    osds = [
+        (host, number, osd)
+        for host, found in parameters["osds"].items()
+        for number, osd in enumerate(found)
+    ]
     existing = {row["osd"]: row["uuid"] for row in cluster.ask("osd dump")["osds"]}
     known = {row["entity"] for row in cluster.ask("auth ls")["auth_dump"]}
-    made = together(lambda host: osd_key(cluster, host, osds[host], existing), list(osds))
+    made = together(lambda one: osd_key(cluster, one[0], one[2], existing), osds)
+    racks = parameters["racks"]
+    rehoused = move_hosts(cluster, racks)
     placed = places(cluster.ask("osd tree"))
     sizes = parameters["bytes"]
     moved = together(
-        lambda host: place(cluster, host, osds[host]["id"], sizes[host], placed), list(osds)
+        lambda one: place(
+            cluster, (one[0], racks[one[0]]), one[2]["id"], sizes[one[0]][one[1]], placed
+        ),
+        osds,
     )
     keys, changed = daemon_keys(cluster, parameters, known)
-    for host, (key, _) in zip(osds, made, strict=True):
-        keys.setdefault(host, {})["osd"] = key
+    for (host, _, osd), (key, _) in zip(osds, made, strict=True):
+        keys.setdefault(host, {})[f"osd.{osd['id']}"] = key
+    changed += rehoused
     changed += [what for _, what in made if what] + [what for what in moved if what]
     changed += set_modules(cluster, parameters["modules"])
     if cluster.ask("osd dump")["require_min_compat_client"] != parameters["min_client"]:
@@ -153,7 +192,21 @@ def pool_command(cluster: Cluster, prefix: str, **arguments: object) -> None:
     cluster.call(prefix, yes_i_really_mean_it=True, **arguments)
 
 
-def make_pool(cluster: Cluster, wanted: dict, existing: dict) -> list:
+def placing_rule(cluster: Cluster, failure_domain: str) -> tuple[str, int] | None:
+    """Name and number of the rule that spreads replicas over racks, made if need be; None for
+    hosts, which is what Ceph's own rule does."""
+    if failure_domain == "host":
+        return None
+    name = f"hotbed-{failure_domain}"
+    # Safe to repeat: the same rule again is accepted.
+    cluster.call("osd crush rule create-replicated", name=name, root="default", type=failure_domain)
+    rules = cluster.ask("osd crush rule dump")
+    return name, next(rule["rule_id"] for rule in rules if rule["rule_name"] == name)
+
+
+def make_pool(
+    cluster: Cluster, wanted: dict, existing: dict, rule: tuple[str, int] | None = None
+) -> list:
     """Create a pool, or bring one to its wanted numbers."""
     name = wanted["name"]
     changed = []
@@ -165,6 +218,9 @@ def make_pool(cluster: Cluster, wanted: dict, existing: dict) -> list:
         )
         changed.append(f"pool {name} made")
         have = {"pg_num": number, "pg_autoscale_mode": ""}
+    if rule is not None and have.get("crush_rule") != rule[1]:
+        cluster.call("osd pool set", pool=name, var="crush_rule", val=rule[0])
+        changed.append(f"pool {name}: placed by {rule[0]}")
     numbers = {key: wanted[key] for key in ("pg_num", "size", "min_size")}
     for variable, value in {**numbers, "pg_autoscale_mode": "off"}.items():
         if have.get(variable) == value:
@@ -200,9 +256,10 @@ def pools(cluster: Cluster, parameters: dict) -> dict:
     """Pools, once the OSDs are up (each PG is then made once, at its place)."""
     wait_for_osds(cluster, parameters["osd_count"], parameters["timeout_s"])
     existing = {row["pool_name"]: row for row in cluster.ask("osd pool ls", detail="detail")}
+    rule = placing_rule(cluster, parameters["failure_domain"])
     changed = []
     for wanted in parameters["pools"]:
-        changed += make_pool(cluster, wanted, existing)
+        changed += make_pool(cluster, wanted, existing, rule)
     return {"changed": changed, "keys": {}}
 
 

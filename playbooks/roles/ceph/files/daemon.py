@@ -1,7 +1,7 @@
-"""Starts one Ceph daemon by Debian's own systemd unit, now and at every boot.
+"""Starts a node's Ceph daemons of one kind by Debian's own units, now and at every boot.
 
-Run on the daemon's node as ``python3 - PARAMETERS`` with a JSON object: kind (mon, mgr, osd,
-radosgw), instance, dropin (text of the unit's drop-in). A daemon that is older than ceph.conf is
+Run on the daemons' node as ``python3 - PARAMETERS`` with a JSON object: kind (mon, mgr, osd,
+radosgw), instances, dropin (text of the units' drop-in). A daemon that is older than ceph.conf is
 restarted. One call in place of half a dozen tasks on every node. Prints {"changed": [what, ...]}.
 """
 
@@ -74,18 +74,20 @@ def main() -> None:
     """See the module's text."""
     parameters = json.loads(sys.argv[1])
     kind = parameters["kind"]
-    unit = f"ceph-{kind}@{parameters['instance']}.service"
+    units = [f"ceph-{kind}@{instance}.service" for instance in parameters["instances"]]
     changed = []
     if write_dropin(kind, parameters["dropin"]):
         changed.append("drop-in")
-    changed += enable(["ceph.target", f"ceph-{kind}.target", unit])
-    # `failed` stays until it is reset, and would hide that the start worked.
-    running = systemctl("is-active", unit).strip() == "active"
-    if not running or outdated(unit):
+    changed += enable(["ceph.target", f"ceph-{kind}.target", *units])
+    running = {unit for unit in units if systemctl("is-active", unit).strip() == "active"}
+    again = [unit for unit in units if unit not in running or outdated(unit)]
+    if again:
+        # `failed` stays until it is reset, and would hide that the start worked.
         systemctl("reset-failed")
-        systemctl("restart", unit)
-        changed.append(f"{unit} {'restarted' if running else 'started'}")
-        wait(unit)
+        systemctl("restart", *again)
+        changed += [f"{unit} {'restarted' if unit in running else 'started'}" for unit in again]
+        for unit in again:
+            wait(unit)
     json.dump({"changed": changed}, sys.stdout)
 
 

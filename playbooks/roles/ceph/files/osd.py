@@ -1,8 +1,8 @@
-"""Makes one OSD's store on its raw device (BlueStore) or folder (FileStore), without LVM.
+"""Makes a node's OSDs' stores on raw devices (BlueStore) or in a folder (FileStore), without LVM.
 
-Run on the OSD's node as ``python3 -c SCRIPT PARAMETERS``. PARAMETERS is a JSON object: id, uuid,
-objectstore, and device (BlueStore) or directory (FileStore). Standard input holds the OSD's key.
-Prints {"changed": bool}.
+Run on the OSDs' node as ``python3 -c SCRIPT PARAMETERS``. PARAMETERS is a JSON object: osds (each
+with id, uuid and, for BlueStore, device), objectstore, and directory (FileStore). Standard input
+holds keys by entity (``osd.3``) as JSON. Prints {"changed": bool}.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def make_folder(parameters: dict) -> Path:
 
 
 def make_store(parameters: dict, key: str) -> None:
-    """ceph-osd --mkfs into an empty folder."""
+    """ceph-osd --mkfs of one OSD into an empty folder."""
     number = str(parameters["id"])
     folder = make_folder(parameters)
     write_keyring(folder, parameters["id"], key)
@@ -88,21 +88,29 @@ def make_store(parameters: dict, key: str) -> None:
     (folder / "hotbed-made").write_text(parameters["uuid"])
 
 
-def main() -> None:
-    """See the module's text."""
-    parameters = json.loads(sys.argv[1])
-    key = sys.stdin.read().strip()
-    if not key:
-        fail("the key of the OSD did not arrive")
+def make(parameters: dict, key: str) -> bool:
+    """One OSD's store, unless it is there; tells whether anything changed."""
     folder = Path(f"/var/lib/ceph/osd/ceph-{parameters['id']}")
     made = folder / "hotbed-made"
     # The mark comes last: a store whose making was cut off is made anew.
     if made.exists() and made.read_text() == parameters["uuid"]:
-        changed = write_keyring(folder, parameters["id"], key)
-    else:
-        make_store(parameters, key)
-        changed = True
-    json.dump({"changed": changed}, sys.stdout)
+        return write_keyring(folder, parameters["id"], key)
+    make_store(parameters, key)
+    return True
+
+
+def main() -> None:
+    """See the module's text."""
+    parameters = json.loads(sys.argv[1])
+    keys = json.loads(sys.stdin.read() or "{}")
+    common = {name: parameters[name] for name in ("objectstore", "directory")}
+    changed = []
+    for osd in parameters["osds"]:
+        key = keys.get(f"osd.{osd['id']}")
+        if not key:
+            fail(f"the key of osd.{osd['id']} did not arrive")
+        changed.append(make({**common, **osd}, key))
+    json.dump({"changed": any(changed)}, sys.stdout)
 
 
 if __name__ == "__main__":

@@ -111,10 +111,10 @@ def unmount(wanted: dict) -> list[str]:
 
 
 def is_ours(head: bytes, wanted: dict) -> bool:
-    """Whether a device's head carries our OSD or our scratch file system."""
+    """Whether a device's head carries an OSD or a scratch file system of ours."""
     if head.startswith(BLUESTORE):
-        osd = wanted["osd"] or {}
-        return head[:128].split(b"\n")[1][:36].decode(errors="replace") == osd.get("uuid")
+        uuid = head[:128].split(b"\n")[1][:36].decode(errors="replace")
+        return uuid in {osd["uuid"] for osd in wanted["osds"]}
     label = head[1144:1160].rstrip(b"\0").decode(errors="replace")
     return head[1080:1082] == b"\x53\xef" and label == wanted["scratch_label"]
 
@@ -161,7 +161,8 @@ def main() -> None:
     changed = stop_units(wanted)
     changed += remove_files()
     changed += unmount(wanted)
-    changed += wipe(wanted["osd_device"], wanted)
+    for osd in wanted["osds"]:
+        changed += wipe(osd.get("device", ""), wanted)
     changed += wipe(wanted["scratch_device"], wanted)
     if Path("/var/lib/hotbed").exists():
         shutil.rmtree("/var/lib/hotbed")

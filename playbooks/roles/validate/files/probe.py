@@ -147,23 +147,31 @@ def wipe_hint(path: str) -> str:
     return f"if it may go, run `wipefs -a {path}` there or deploy with wiping allowed"
 
 
-def check_osd(wanted: dict) -> tuple[int, str | None]:
-    """Size of the store's device, and a sentence when it cannot be taken."""
-    if wanted["osd"] is None:
-        return 0, None
-    node, path = wanted["node"], wanted["osd_device"]
+def check_osd(wanted: dict, osd: dict) -> tuple[int, str | None]:
+    """Size of an OSD's device, and a sentence when it cannot be taken."""
+    node, path = wanted["node"], osd.get("device", "")
     if not path:
-        return 0, f"Node {node} has the role osd but no device for it: set hotbed_osd_device."
-    block = Path(f"/var/lib/ceph/osd/ceph-{wanted['osd']['id']}/block")
+        number = osd["id"]
+        return 0, f"Node {node} has no device for osd.{number}: give it one in hotbed_osds."
+    block = Path(f"/var/lib/ceph/osd/ceph-{osd['id']}/block")
     ours = os.path.realpath(block) == os.path.realpath(path)
     device = Device(node, "OSD", path, None, ours)
     where = f"OSD device {path} of node {node}"
     problem = device.problem or check_size(where, device.bytes, wanted["osd_min_bytes"])
     found = signature(device.head)
-    ours = found == "a BlueStore" and bluestore_uuid(device.head) == wanted["osd"]["uuid"]
+    ours = found == "a BlueStore" and bluestore_uuid(device.head) == osd["uuid"]
     if problem is None and found is not None and not ours and not wanted["wipe"]:
         problem = f"The {where} holds {found}: {wipe_hint(path)}."
     return device.bytes, problem
+
+
+def check_osds(wanted: dict) -> tuple[list[int], list[str]]:
+    """Sizes of all OSDs' devices, and sentences on those that cannot be taken."""
+    node, osds = wanted["node"], wanted["osds"]
+    if wanted["objectstore"] == "filestore" and len(osds) > 1:
+        return [0], [f"Node {node} has {len(osds)} OSDs; with FileStore it can have one."]
+    found = [check_osd(wanted, osd) for osd in osds]
+    return [size for size, _ in found], [problem for _, problem in found if problem]
 
 
 def check_scratch(wanted: dict) -> tuple[dict, str | None]:
@@ -285,8 +293,8 @@ def probe(wanted: dict) -> dict:
         problems.append(f"Node {wanted['node']} does not run systemd.")
     missing, number, sentences = check_packages(wanted)
     problems += sentences
-    osd_bytes, problem = check_osd(wanted)
-    problems.append(problem)
+    osd_bytes, sentences = check_osds(wanted)
+    problems += sentences
     scratch, problem = check_scratch(wanted)
     problems.append(problem)
     problems.append(other_cluster(wanted))
@@ -295,6 +303,7 @@ def probe(wanted: dict) -> dict:
         "missing_packages": missing,
         "ceph_major": number,
         "osd_bytes": osd_bytes,
+        "filestore_bytes": [scratch["bytes"]],
         "scratch": scratch,
         "time_kept": time_kept(),
     }
