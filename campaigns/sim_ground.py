@@ -42,6 +42,7 @@ _CODE = (
     "dataplane/cmd/hotbedsim",
     "testbed/simulated",
     "campaigns/steps/simulated.py",
+    "campaigns/steps/collect_simulated.py",
 )
 """What can change a simulated result, besides workloads and controllers."""
 

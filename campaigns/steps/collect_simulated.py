@@ -1,10 +1,17 @@
 """From a modelled benchmark to the files of a run folder: those of a live run, and the latencies'
-distribution, which the simulator knows and rados bench does not print."""
+distribution, which the simulator knows and rados bench does not print.
+
+On the testbed's own size throughput counts as rados bench counts it, until the last operation has
+ended: such a run stands beside real ones. A store of a size of its own has thousands of operations
+in flight, and the slowest end long after the rest: there throughput is what was served within the
+benchmark's own time (`in_own_time`).
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean
 
 import pandas as pd
@@ -46,6 +53,8 @@ def collect(
     latency_table(result).to_parquet(folder / "latency.parquet", index=False)
     journal = read_journal(folder / "journal.jsonl")
     bench = as_rados_bench(result)
+    if setting.parameters.osds is not None:
+        bench = in_own_time(bench, result.in_time)
     from_s = min(STEADY_AFTER_INTERVALS * setting.interval_s, setting.duration_s / 2)
     reads = {
         f"hot_iops.{node}": result.fio_reads[node] / seconds
@@ -58,7 +67,7 @@ def collect(
     return Summary(
         whole=[with_percentiles(tidied.whole(bench), result)],
         steady=[tidied.steady(bench, from_s)],
-        pressure_mean=pressure_mean(samples, result.seconds),
+        pressure_mean=pressure_mean(samples, bench.seconds),
         controller=controller_summary(journal),
         inert=is_inert(journal),
         extra=reads | own,
@@ -115,6 +124,25 @@ def as_rados_bench(result: BenchmarkResult) -> BenchResult:
         segments=(Segment(result.started_s, 0.0, result.seconds),),
         cpu_s=None,
         raw=(),
+    )
+
+
+def in_own_time(bench: BenchResult, operations: int) -> BenchResult:
+    """`bench` with the throughput of its own duration: `operations` are those that finished in it.
+
+    Latencies stay those of every operation: without the late ones they would be too short. The
+    series ends with the last second that began within the duration.
+    """
+    duration_s = bench.bench.duration_s
+    # A second's time is its end, and the last one is shorter.
+    seconds = math.ceil(duration_s - 1e-6)
+    return replace(
+        bench,
+        seconds=duration_s,
+        operations=operations,
+        bytes=operations * bench.bench.object_size,
+        series=tuple(second for second in bench.series if second.t_s <= seconds),
+        segments=tuple(replace(part, seconds=duration_s) for part in bench.segments),
     )
 
 

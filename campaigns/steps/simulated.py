@@ -181,7 +181,8 @@ class SimServices:
                 "operations wait for placement groups that nobody serves."
             )
         self._result = ceph.result()
-        if not self._result.operations:
+        ended = self._result.operations if parameters.osds is None else self._result.in_time
+        if not ended:
             raise HotbedError(f"no operation ended within {seconds:g} virtual seconds.")
 
     def load(self) -> Load:

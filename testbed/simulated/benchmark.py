@@ -42,14 +42,16 @@ class Second:
 @dataclass(frozen=True)
 class BenchmarkResult:
     """A finished benchmark. `started_s` is on the store's clock (`SimulatedCeph.now_s`); `seconds`
-    lasts until the last operation has ended, as rados bench counts. Latencies in seconds, None
-    without operations; `histogram` holds (low_ns, high_ns, count) as latency.parquet does.
-    `fio_reads` is how many reads fio has done on each node since the store was made."""
+    lasts until the last operation has ended, as rados bench counts. `in_time` of the operations
+    finished within the benchmark's own time. Latencies in seconds, None without operations;
+    `histogram` holds (low_ns, high_ns, count) as latency.parquet does. `fio_reads` is how many
+    reads fio has done on each node since the store was made."""
 
     benchmark: Benchmark
     started_s: float
     seconds: float
     operations: int
+    in_time: int
     bytes: int
     latency_mean_s: float | None
     latency_min_s: float | None

@@ -304,6 +304,7 @@ class SimulatedCeph:
             started_s=float(body["start_s"]),
             seconds=float(body["seconds"]),
             operations=operations,
+            in_time=int(body["in_time"]),
             bytes=int(body["bytes"]),
             latency_mean_s=body["latency_sum_s"] / operations if operations else None,
             latency_min_s=body["latency_min_s"] if operations else None,

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"sync/atomic"
 
 	"hotbed/dataplane/internal/simbridge"
 )
@@ -23,7 +24,9 @@ func main() {
 	case "ceph":
 		// The simulation allocates little; collecting less often costs memory that there is.
 		debug.SetGCPercent(200)
-		if err := simbridge.ServeCeph(os.Stdin, os.Stdout); err != nil {
+		var busy atomic.Bool
+		go leaveWithDriver(int(os.Stdin.Fd()), &busy, func() { os.Exit(3) })
+		if err := simbridge.ServeCeph(os.Stdin, os.Stdout, &busy); err != nil {
 			fmt.Fprintf(os.Stderr, "hotbedsim: %v\n", err)
 			os.Exit(1)
 		}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"runtime"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"hotbed/dataplane/sim"
@@ -71,8 +72,9 @@ type pgTold struct {
 	bytes int64
 }
 
-// ServeCeph answers requests about a modelled Ceph until the driver closes its end.
-func ServeCeph(input io.Reader, output io.Writer) error {
+// ServeCeph answers requests about a modelled Ceph until the driver closes its end. busy is true
+// while an answer is being computed.
+func ServeCeph(input io.Reader, output io.Writer, busy *atomic.Bool) error {
 	in, out := bufio.NewReaderSize(input, 1<<16), bufio.NewWriterSize(output, 1<<16)
 	s := &cephServer{}
 	for {
@@ -83,6 +85,7 @@ func ServeCeph(input io.Reader, output io.Writer) error {
 		if err != nil {
 			return err
 		}
+		busy.Store(true)
 		var req request
 		r := &reply{}
 		if err := json.Unmarshal(header, &req); err != nil {
@@ -92,6 +95,7 @@ func ServeCeph(input io.Reader, output io.Writer) error {
 		} else {
 			r.OK = true
 		}
+		busy.Store(false)
 		if err := writeFrame(out, r); err != nil {
 			return err
 		}
@@ -328,7 +332,7 @@ func (s *cephServer) result(r *reply) error {
 	}
 	r.Result = map[string]any{
 		"begun": b.Begun, "done": b.Done, "start_s": b.Start.Seconds(), "seconds": b.Seconds,
-		"operations": b.Finished, "bytes": b.Bytes,
+		"operations": b.Finished, "in_time": b.InTime, "bytes": b.Bytes,
 		"latency_sum_s": b.Latency.Sum().Seconds(), "latency_min_s": b.Latency.Min().Seconds(),
 		"latency_max_s": b.Latency.Max().Seconds(),
 	}

@@ -34,6 +34,7 @@ type bench struct {
 	stopped time.Duration // when the last operation ended
 
 	finished int64
+	inTime   int64 // of these before or at its end
 	total    sim.Histogram
 	second   BenchSecond
 	series   []BenchSecond
@@ -224,6 +225,9 @@ func (b *bench) complete(c *Cluster, i int32) {
 		b.depart(c, next)
 	}
 	b.finished++
+	if now <= b.end {
+		b.inTime++
+	}
 	b.total.Add(took)
 	b.second.Finished++
 	b.second.Latency += took
@@ -237,12 +241,15 @@ func (b *bench) complete(c *Cluster, i int32) {
 	}
 }
 
-// BenchResult is what a benchmark came to. Series has one entry a second from the start.
+// BenchResult is what a benchmark came to. Seconds lasts until the last operation has ended; InTime
+// are the operations that finished within the benchmark's own time. Series has one entry a second
+// from the start.
 type BenchResult struct {
 	Begun, Done bool
 	Start       time.Duration
 	Seconds     float64
 	Finished    int64
+	InTime      int64
 	Bytes       int64
 	Latency     *sim.Histogram
 	Series      []BenchSecond
@@ -260,7 +267,7 @@ func (c *Cluster) Result() (BenchResult, bool) {
 	}
 	r := BenchResult{
 		Begun: b.begun, Done: b.done, Start: b.start, Finished: b.finished,
-		Bytes: b.finished * b.spec.ObjectSize, Latency: &b.total, Series: b.series,
+		InTime: b.inTime, Bytes: b.finished * b.spec.ObjectSize, Latency: &b.total, Series: b.series,
 	}
 	if b.begun {
 		r.Seconds = (end - b.start).Seconds()

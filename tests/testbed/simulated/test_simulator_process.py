@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import struct
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +17,20 @@ from schemas.errors import StoreError
 from testbed.simulated import SimulatedCeph
 from testbed.simulated.process import SimulatorProcess
 from testbed.spec import TestbedSpec
+
+ROOT = Path(__file__).resolve().parents[3]
+DRIVER = """
+from pathlib import Path
+from testbed.simulated import Benchmark, SimulatedCeph
+from testbed.spec import load_spec
+
+ceph = SimulatedCeph(load_spec(Path("testbed/specs/dlr.yaml")))
+ceph.prefill(400, 4 * 2**20)
+ceph.start_benchmark(Benchmark("rand", duration_s=1e6))
+print(ceph.simulator_pid, flush=True)
+ceph.advance(1e6)
+"""
+"""Asks for what takes a processor most of an hour."""
 
 
 def fake(folder: Path, body: str) -> Path:
@@ -74,3 +93,41 @@ def test_a_cut_off_request_ends_the_simulator() -> None:
     pipe.close()
     assert process._process.wait(10) == 1
     process.close()
+
+
+def processor_s(pid: int) -> float | None:
+    """Seconds of processor time of a process; None once it has ended, reaped or not."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return None if fields[0] in "ZX" else int(fields[11]) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_it_does_not_outlive_a_driver_that_is_killed() -> None:
+    driver = subprocess.Popen(
+        [sys.executable, "-c", DRIVER],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert driver.stdout is not None
+    with driver, driver.stdout:
+        simulator = int(driver.stdout.readline())
+        before = processor_s(simulator)
+        assert before is not None
+        while (processor_s(simulator) or 0.0) < before + 0.2:  # it is in the middle of the advance
+            assert driver.poll() is None
+            time.sleep(0.05)
+        driver.kill()
+    deadline = time.monotonic() + 120  # left alone it would compute for the rest of the hour
+    try:
+        while processor_s(simulator) is not None:
+            assert time.monotonic() < deadline, "the simulator goes on for nobody"
+            time.sleep(0.05)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(simulator, signal.SIGKILL)

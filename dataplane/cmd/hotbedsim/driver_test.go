@@ -1,0 +1,54 @@
+package main
+
+import (
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// watched starts leaveWithDriver on a pipe: the driver's end, and what tells that it has left.
+func watched(t *testing.T, busy *atomic.Bool) (driver *os.File, left chan struct{}) {
+	t.Helper()
+	pipe, driver, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = pipe.Close(); _ = driver.Close() })
+	left = make(chan struct{})
+	go leaveWithDriver(int(pipe.Fd()), busy, func() { close(left) })
+	return driver, left
+}
+
+func TestWhoComputesForNobodyLeaves(t *testing.T) {
+	var busy atomic.Bool
+	busy.Store(true)
+	driver, left := watched(t, &busy)
+	if _, err := driver.Write([]byte("a request that nobody has read yet")); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-left:
+		t.Fatal("it left while the driver was there")
+	case <-time.After(5 * lookEvery):
+	}
+	if err := driver.Close(); err != nil {
+		t.Fatal(err)
+	}
+	<-left
+}
+
+func TestTheEndOfTheInputIsReadAsSuch(t *testing.T) {
+	var busy atomic.Bool
+	driver, left := watched(t, &busy)
+	if err := driver.Close(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-left:
+		t.Fatal("it left although it had nothing to compute")
+	case <-time.After(5 * lookEvery):
+	}
+	busy.Store(true) // what was asked before the driver went has nobody to go to either
+	<-left
+}
