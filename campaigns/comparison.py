@@ -22,6 +22,7 @@ from campaigns.engine import CampaignResult
 from campaigns.process_executor import PAPERMILL_CELL
 from campaigns.progress import Progress
 from campaigns.run_store import RunStore
+from campaigns.workers import Workers
 from controllers.decide import PolicyError
 from controllers.decider import ChildDecider
 from controllers.registry import Controller, available, create, refuse_unoffered
@@ -155,10 +156,10 @@ def plan(ask: Ask, *, need_ground: bool = True) -> Planned:
     return Planned(comparison, prepared)
 
 
-def dry_run(ask: Ask) -> session.DryRunReport:
+def dry_run(ask: Ask, *, workers: Workers | None = None) -> session.DryRunReport:
     """The cells that would run, the time they would take and what is done. Writes nothing."""
     planned = plan(ask, need_ground=False)
-    report = session.dry_run_prepared(planned.prepared)
+    report = session.dry_run_prepared(planned.prepared, workers=workers)
     left_out = (f"left out: {why}" for why in planned.comparison.left_out.values())
     return replace(report, notes=(*report.notes, *left_out))
 
@@ -168,17 +169,19 @@ def compare(
     *,
     progress: Progress | None = None,
     command: tuple[str, ...] = PAPERMILL_CELL,
+    workers: Workers | None = None,
 ) -> Compared:
     """Run or resume the comparison. A controller that fails fails its own cells. Simulated cells
-    run in this process: hundreds take minutes.
+    run in this process, hundreds take minutes; or, with `workers`, beside each other on those:
+    the results are the same.
 
     Raises:
-        UserError: something is wrong with what is asked, the testbed or the disk; or another
-            engine works on this comparison or testbed.
+        UserError: something is wrong with what is asked, the testbed, the workers or the disk; or
+            another engine works on this comparison or testbed.
     """
     planned = plan(ask)
     result = session.run_prepared(
-        planned.prepared, progress=progress, command=command, in_process=True
+        planned.prepared, progress=progress, command=command, in_process=True, workers=workers
     )
     return Compared(planned.comparison, result, planned.prepared.store.folder)
 

@@ -43,6 +43,15 @@ def workers_of(count: int | None, scheduler: str | None) -> Workers:
     return Workers(scheduler, count)
 
 
+def workers_asked(count: int | None, scheduler: str | None) -> Workers | None:
+    """See `workers_of`; None when neither is given: cells run one after another.
+
+    Raises:
+        UserError: both are given, or one makes no sense.
+    """
+    return None if count is None and scheduler is None else workers_of(count, scheduler)
+
+
 def name_values(given: Iterable[str], example: str) -> dict[str, object]:
     """``--parameter NAME=VALUE`` repeated, as a mapping; whole numbers and numbers become such.
 

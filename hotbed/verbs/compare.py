@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hotbed.options import name_values, names
+from hotbed.options import SchedulerOption, WorkersOption, name_values, names, workers_asked
 from hotbed.output import JsonFlag, emit
 from hotbed.views import dry_run_table
 
@@ -64,6 +64,8 @@ def register(app: typer.Typer) -> None:
             Path | None,
             typer.Option(help="A YAML file of constants for the ground sim (docs/simulation.md)."),
         ] = None,
+        workers: WorkersOption = None,
+        scheduler: SchedulerOption = None,
         artifacts: Annotated[Path, typer.Option(help="Where the runs go.")] = Path("artifacts"),
         out: Annotated[
             Path | None, typer.Option(help="Where figure, table and claims go; beside the runs.")
@@ -97,11 +99,12 @@ def register(app: typer.Typer) -> None:
             controllers_dir=controllers_dir,
             model=model,
         )
+        helpers = workers_asked(workers, scheduler)
         if dry_run:
-            report = comparison.dry_run(ask)
+            report = comparison.dry_run(ask, workers=helpers)
             emit(report.as_json(), as_json, lambda: dry_run_table(report))
             return
-        made = comparison.compare(ask)
+        made = comparison.compare(ask, workers=helpers)
         result = made.result
         if result.interrupted:
             emit({"ok": False, "sentence": result.sentence}, as_json, lambda: None)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from hotbed.options import SchedulerOption, WorkersOption, workers_of
+from hotbed.options import SchedulerOption, WorkersOption, workers_asked
 from hotbed.output import JsonFlag, emit
 from hotbed.views import dry_run_table
 
@@ -67,9 +67,7 @@ def register(app: typer.Typer) -> None:
         request = session.Request(
             campaign, figure, testbed, artifacts, controllers_dir, ground, model
         )
-        helpers = None
-        if workers is not None or scheduler is not None:
-            helpers = workers_of(workers, scheduler)
+        helpers = workers_asked(workers, scheduler)
         if dry_run:
             report = session.dry_run(request, workers=helpers)
             emit(report.as_json(), as_json, lambda: dry_run_table(report))

@@ -117,7 +117,7 @@ def test_interrupted_it_draws_nothing_and_says_how_to_go_on(
 ) -> None:
     result = CampaignResult("compare-fake", 4, 1, 1, interrupted=True)
     made = SimpleNamespace(result=result, folder=tmp_path)
-    monkeypatch.setattr(comparison, "compare", lambda ask: made)
+    monkeypatch.setattr(comparison, "compare", lambda ask, **_: made)
     ended = invoke(tmp_path, "--json")
     assert ended.exit_code == 130
     assert "the same command goes on from here" in json.loads(ended.stdout)["sentence"]
@@ -138,6 +138,9 @@ def test_left_out_ones_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (["--controllers", "nobody"], "there is no controller 'nobody'"),
         (["--op", "read"], "op: 'read' is not allowed"),
         (["-p", "hot_nodes"], "--parameter 'hot_nodes': write NAME=VALUE"),
+        (["--workers", "0"], "--workers 0: allowed are 1 to 1024"),
+        (["--scheduler", "here"], "give the address of a Dask scheduler"),
+        (["--workers", "2", "--scheduler", "tcp://x:1"], "give one of them"),
     ],
 )
 def test_a_mistake_is_one_sentence_and_exit_code_2(

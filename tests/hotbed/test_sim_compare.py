@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from typer.testing import CliRunner, Result
 from controllers.journal import read_journal
 from controllers.replay import replay
 from hotbed import cli
+from schemas.errors import UserError
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -101,3 +104,62 @@ def test_all_meet_on_sim(tmp_path: Path) -> None:
     assert told["comparison"]["left_out"] == {}
     built_in = {"default", "dlr", "dlr-auto", "dlr-pg", "oracle", "reweight", "upmap"}
     assert built_in | {"shy"} <= set(told["comparison"]["controllers"])
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    """The address of a scheduler with one worker, as a cluster's is."""
+    from distributed import LocalCluster
+
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    with LocalCluster(
+        n_workers=1,
+        threads_per_worker=1,
+        host="127.0.0.1",
+        dashboard_address="127.0.0.1:0",
+        silence_logs=logging.CRITICAL,
+        memory_limit=0,
+    ) as cluster:
+        yield cluster.scheduler_address
+
+
+def made(artifacts: Path) -> dict[str, bytes]:
+    """What a comparison came to: the runs by cell and file, the table and the claims."""
+    folder = artifacts / "compare-sim"
+    names = ("summary.json", "journal.jsonl", "samples.parquet", "latency.parquet")
+    found = {
+        f"{record.parent.parent.name}: {name}": (record.parent / name).read_bytes()
+        for record in folder.glob("*/attempt-1/run.json")
+        for name in names
+    }
+    tables = ("comparison.csv", "comparison.md", "claims.json")
+    return found | {name: (folder / name).read_bytes() for name in tables}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_it_is_the_same_wherever_it_is_computed(tmp_path: Path, address: str) -> None:
+    write_shy(tmp_path / "own")
+    found = {}
+    for where, options in {
+        "process": [],
+        "workers": ["--workers", "2"],
+        "cluster": ["--scheduler", address],
+    }.items():
+        words = ["--controllers", "shy,dlr-pg", "--blocks", "2", "--json", *options]
+        ended = compare(tmp_path, *words, "--artifacts", str(tmp_path / where))
+        assert ended.exit_code == 0, ended.output
+        assert json.loads(ended.stdout)["sentence"].startswith("compare-sim: 6 of 6 runs done")
+        found[where] = made(tmp_path / where)
+    assert len(found["process"]) == 6 * 4 + 3
+    for name, content in found["process"].items():
+        assert content == found["workers"][name], name
+        assert content == found["cluster"][name], name
+
+
+def test_a_testbed_has_no_workers(tmp_path: Path) -> None:
+    words = ["--controllers", "dlr", "--controllers-dir", str(tmp_path), "--ground", "local"]
+    words += ["--testbed", "no-such-testbed", "--workers", "2", "--dry-run"]
+    ended = compare(tmp_path, *words)
+    assert isinstance(ended.exception, UserError)
+    assert "--workers and --scheduler are for simulated ones" in str(ended.exception)
