@@ -8,7 +8,7 @@ admin node.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol, TypeAlias
 
 # What a policy may ask to see (`Needs.senses`) ...
@@ -16,6 +16,7 @@ PRESSURE = "pressure"  # Observation.pressure: the signal of every OSD's node, p
 OSDS = "osds"  # Observation.osds: the OSD tree with weights and affinities
 PGS = "pgs"  # Observation.pgs: the PG map with acting sets and primaries
 HOT = "hot"  # Observation.hot: the disturbance's ground truth, for the oracle alone
+ACTIVITY = "activity"  # Observation.activity: client operations of each PG and OSD
 # ... and to change (`Needs.acts`).
 PRIMARY_AFFINITY = "primary-affinity"
 REWEIGHT_BY_UTILIZATION = "reweight-by-utilization"
@@ -25,7 +26,8 @@ BALANCER = "balancer"
 
 @dataclass(frozen=True)
 class Osd:
-    """One object storage daemon, its node and its place in the OSD map."""
+    """One object storage daemon, its node and its place in the OSD map; `rack` is the CRUSH
+    bucket of that type above it, "" where there is none."""
 
     id: int
     node: str
@@ -34,6 +36,7 @@ class Osd:
     primary_affinity: float = 1.0
     reweight: float = 1.0
     crush_weight: float = 1.0
+    rack: str = ""
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,29 @@ class Pg:
 
 
 @dataclass(frozen=True)
+class OpRates:
+    """Operations a second. Of a PG: its clients'. Of an OSD: reads and writes that it carries out
+    for clients or for another OSD's replica, recovery left out."""
+
+    reads: float = 0.0
+    writes: float = 0.0
+
+
+@dataclass(frozen=True)
+class Activity:
+    """Who works how much, and what is on its way.
+
+    A PG or OSD that could not be sensed is absent. `unclean` are PGs that are not known to be
+    active+clean where the map wants them: a PG that has just been moved counts until its primary
+    has reported itself clean in its new place.
+    """
+
+    pgs: Mapping[str, OpRates] = field(default_factory=dict)
+    osds: Mapping[int, OpRates] = field(default_factory=dict)
+    unclean: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Observation:
     """What was sensed in one control interval, the mean over the interval where it is a rate.
 
@@ -68,6 +94,7 @@ class Observation:
     osds: tuple[Osd, ...] = ()
     pgs: tuple[Pg, ...] = ()
     hot: frozenset[int] | None = None
+    activity: Activity | None = None
 
 
 @dataclass(frozen=True)
@@ -100,7 +127,8 @@ class ClearUpmap:
 
 @dataclass(frozen=True)
 class MoveReplica:
-    """A pg-upmap with `source` replaced by `target`: data moves."""
+    """`ceph osd pg-upmap-items`: `source` is replaced by `target`, and data moves (a PG that a
+    pg-upmap pins already gets another such with `target` in the place of `source`)."""
 
     pg: str
     source: int
@@ -203,10 +231,30 @@ def action_from_json(data: Mapping[str, Any]) -> Action:
 
 def observation_to_json(observation: Observation) -> dict[str, Any]:
     """An observation as JSON-able data (OSD numbers become strings, as JSON keys are)."""
-    data = asdict(observation)
+    data = asdict(replace(observation, activity=None))
     data["pressure"] = {str(osd): value for osd, value in observation.pressure.items()}
     data["hot"] = None if observation.hot is None else sorted(observation.hot)
+    del data["activity"]
+    if observation.activity is not None:
+        data["activity"] = _activity_to_json(observation.activity)
     return data
+
+
+def _activity_to_json(activity: Activity) -> dict[str, Any]:
+    """A pair of rates for each PG and OSD: a thousand PGs are journalled every step."""
+    return {
+        "pgs": {pg: [rates.reads, rates.writes] for pg, rates in activity.pgs.items()},
+        "osds": {str(osd): [rates.reads, rates.writes] for osd, rates in activity.osds.items()},
+        "unclean": list(activity.unclean),
+    }
+
+
+def _activity_from_json(data: Mapping[str, Any]) -> Activity:
+    return Activity(
+        pgs={pg: OpRates(*rates) for pg, rates in data["pgs"].items()},
+        osds={int(osd): OpRates(*rates) for osd, rates in data["osds"].items()},
+        unclean=tuple(data["unclean"]),
+    )
 
 
 def observation_from_json(data: Mapping[str, Any]) -> Observation:
@@ -222,4 +270,5 @@ def observation_from_json(data: Mapping[str, Any]) -> Observation:
             for pg in data["pgs"]
         ),
         hot=None if data["hot"] is None else frozenset(data["hot"]),
+        activity=_activity_from_json(data["activity"]) if data.get("activity") else None,
     )

@@ -20,6 +20,7 @@ from typing import Any
 
 from schemas.errors import StoreError
 from testbed.stores.contract import (
+    ACTIVITY,
     BALANCER,
     HOT,
     OSDS,
@@ -29,11 +30,13 @@ from testbed.stores.contract import (
     PRIMARY_AFFINITY,
     REWEIGHT_BY_UTILIZATION,
     Action,
+    Activity,
     ClearUpmap,
     Effect,
     MoveReplica,
     Needs,
     Observation,
+    OpRates,
     Osd,
     Pg,
     ReweightByUtilization,
@@ -43,7 +46,7 @@ from testbed.stores.contract import (
 )
 
 EVERYTHING = Needs(
-    senses=frozenset({PRESSURE, OSDS, PGS, HOT}),
+    senses=frozenset({PRESSURE, OSDS, PGS, HOT, ACTIVITY}),
     acts=frozenset({PRIMARY_AFFINITY, REWEIGHT_BY_UTILIZATION, PG_UPMAP, BALANCER}),
 )
 
@@ -81,6 +84,9 @@ class FakeStore:
         fail_senses, fail_acts: numbers (from 0) of the calls that raise StoreError.
         hang_s: seconds by which every sense is late.
         path: keep the OSD map in this file, so that it outlives the process.
+        racks: OSDs are put into so many racks in turn; 0 for none.
+        rates: of each PG's clients; what is absent is idle.
+        recovery: how many senses it takes until a PG that was moved is clean.
     """
 
     def __init__(
@@ -98,8 +104,14 @@ class FakeStore:
         offers: Needs = EVERYTHING,
         interval_s: float = 20.0,
         path: Path | None = None,
+        racks: int = 0,
+        rates: Mapping[str, OpRates] | None = None,
+        recovery: int = 0,
     ) -> None:
-        self.osds = {i: Osd(i, f"node{i}") for i in range(osd_count)}
+        self.osds = {
+            i: Osd(i, f"node{i}", rack=f"rack{i % racks}" if racks else "")
+            for i in range(osd_count)
+        }
         self.crush = place(range(osd_count), pg_count, size, seed)
         self.upmaps: dict[str, tuple[int, ...]] = {}
         self.balancer = "none"
@@ -107,6 +119,10 @@ class FakeStore:
         self.senses = 0
         self.acts = 0
         self.fail_restores = 0  # this many restores fail before one works
+        self.rates = dict(rates or {})
+        self.sizes: dict[str, int] = {}  # bytes by PG; 0 where absent
+        self._recovery = recovery
+        self._moving: dict[str, int] = {}  # PG -> senses until it is clean
         self._pressures = pressures or (lambda _: dict.fromkeys(self.osds, 5.0))
         self._hot = hot
         self._fail_senses = fail_senses
@@ -136,7 +152,21 @@ class FakeStore:
             osds=tuple(self.osds.values()) if OSDS in senses else (),
             pgs=self.pgs() if PGS in senses else (),
             hot=self._hot(number) if HOT in senses and self._hot else None,
+            activity=self.activity() if ACTIVITY in senses else None,
         )
+
+    def activity(self) -> Activity:
+        """Loads under the present map; one sense nearer to the end of recovery."""
+        reads, writes = dict.fromkeys(self.osds, 0.0), dict.fromkeys(self.osds, 0.0)
+        for pg in self.pgs():
+            rate = self.rates.get(pg.id, OpRates())
+            reads[pg.primary] += rate.reads
+            for osd in pg.acting:
+                writes[osd] += rate.writes
+        unclean = tuple(sorted(self._moving))
+        self._moving = {pg: left - 1 for pg, left in self._moving.items() if left > 1}
+        osds = {osd: OpRates(reads[osd], writes[osd]) for osd in self.osds}
+        return Activity(dict(self.rates), osds, unclean)
 
     def pgs(self) -> tuple[Pg, ...]:
         """The PG map now."""
@@ -144,7 +174,8 @@ class FakeStore:
         result = []
         for pg, crush in self.crush.items():
             up = acting_set(pg, self.upmaps.get(pg, crush), affinity)
-            result.append(Pg(pg, up, up, pg in self.upmaps))
+            size = self.sizes.get(pg, 0)
+            result.append(Pg(pg, up, up, pg in self.upmaps, size))
         return tuple(result)
 
     def primaries(self) -> dict[int, int]:
@@ -179,6 +210,8 @@ class FakeStore:
             up = self.upmaps.get(action.pg, self.crush[action.pg])
             moved = (action.target if osd == action.source else osd for osd in up)
             self.upmaps[action.pg] = tuple(moved)
+            if self._recovery:
+                self._moving[action.pg] = self._recovery
         elif isinstance(action, ReweightByUtilization):
             # All OSDs are equally full: there is nothing to change, as under a fio hotspot.
             return Effect(True, "no change", detail={"weights_changed": 0, "bytes_moved": 0})

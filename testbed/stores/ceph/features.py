@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from testbed.stores.contract import (
+    ACTIVITY,
     BALANCER,
     OSDS,
     PG_UPMAP,
@@ -74,7 +75,7 @@ class Features:
             acts |= {PG_UPMAP, BALANCER}
         if self.upmap_primary:
             acts.add(PG_UPMAP_PRIMARY)
-        return Needs(senses=frozenset({PRESSURE, OSDS, PGS}), acts=frozenset(acts))
+        return Needs(senses=frozenset({PRESSURE, OSDS, PGS, ACTIVITY}), acts=frozenset(acts))
 
 
 def release(name: str) -> int:

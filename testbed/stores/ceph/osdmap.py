@@ -50,7 +50,7 @@ def parse_osd_map(
     Args:
         nodes: which node an OSD is on; where it does not say, the CRUSH host.
     """
-    hosts, weights = _places(tree)
+    hosts, racks, weights = _places(tree)
     names = dict(nodes or {})
     osds: dict[int, Osd] = {}
     for item in dump["osds"]:
@@ -63,6 +63,7 @@ def parse_osd_map(
             primary_affinity=_short(item["primary_affinity"]),
             reweight=_short(item["weight"]),
             crush_weight=weights.get(number, 0.0),
+            rack=racks.get(number, ""),
         )
     return OsdMap(
         epoch=int(dump["epoch"]),
@@ -99,13 +100,27 @@ def _pool(data: Mapping[str, Any]) -> Pool:
     )
 
 
-def _places(tree: Mapping[str, Any]) -> tuple[dict[int, str], dict[int, float]]:
-    """CRUSH host and CRUSH weight by OSD."""
+def _places(tree: Mapping[str, Any]) -> tuple[dict[int, str], dict[int, str], dict[int, float]]:
+    """CRUSH host, CRUSH rack (where there is one above it) and CRUSH weight by OSD."""
+    items = {int(item["id"]): item for item in tree["nodes"]}
     hosts: dict[int, str] = {}
+    racks: dict[int, str] = {}
     weights: dict[int, float] = {}
-    for item in tree["nodes"]:
+    for item in items.values():
         if item["type"] == "host":
-            hosts |= {int(child): str(item["name"]) for child in item["children"] if child >= 0}
+            hosts |= dict.fromkeys(_osds_below(item, items), str(item["name"]))
+        elif item["type"] == "rack":
+            racks |= dict.fromkeys(_osds_below(item, items), str(item["name"]))
         elif item["type"] == "osd":
             weights[int(item["id"])] = float(item["crush_weight"])
-    return hosts, weights
+    return hosts, racks, weights
+
+
+def _osds_below(bucket: Mapping[str, Any], items: Mapping[int, Mapping[str, Any]]) -> list[int]:
+    found: list[int] = []
+    for child in bucket.get("children", ()):
+        if child >= 0:
+            found.append(int(child))
+        elif child in items:
+            found += _osds_below(items[child], items)
+    return found

@@ -18,7 +18,9 @@ LATENCY_FLOOR_S = 0.005
 
 @dataclass(frozen=True)
 class OsdCounters:
-    """Cumulative counters of one OSD since it started: client operations, bytes and seconds."""
+    """Cumulative counters of one OSD since it started: client operations, bytes and seconds.
+
+    `replica_writes` are those that it carried out for another OSD's PG (subop_w)."""
 
     reads: int = 0
     read_bytes: int = 0
@@ -30,6 +32,7 @@ class OsdCounters:
     write_latency_s: float = 0.0
     queue_latency_n: int = 0
     queue_latency_s: float = 0.0
+    replica_writes: int = 0
 
     def since(self, before: OsdCounters) -> OsdCounters:
         """The difference; an OSD that restarted in between counts from its start."""
@@ -80,6 +83,7 @@ def parse_counters(dump: Mapping[str, Any]) -> OsdCounters:
         write_latency_s=float(write["sum"]),
         queue_latency_n=int(queue.get("avgcount", 0)),
         queue_latency_s=float(queue.get("sum", 0.0)),
+        replica_writes=int(osd.get("subop_w", 0)),
     )
 
 

@@ -44,6 +44,7 @@ class Command:
     pg: str = ""
     primary: int | None = None  # who must lead `pg` afterwards, where that is known
     bytes: int = 0
+    moves: bool = False  # data moves: until then its old members serve
 
 
 class Steps:
@@ -87,7 +88,9 @@ class Steps:
         start = time.monotonic()
         effects = self._send(commands)
         after = self._reader.osd_map()
-        touched = {c.pg for c, e in zip(commands, effects, strict=True) if e.ok and not c.already}
+        done = [c for c, e in zip(commands, effects, strict=True) if e.ok and not c.already]
+        # A PG of which data moves is served by its old members until that has been done.
+        touched = {command.pg for command in done if not command.moves}
         mapped = {pg.id: pg for pg in self._reader.pgs(after) if pg.id in touched}
         wanted = changed_primaries(pgs.values(), mapped.values())
         if wanted:
@@ -233,8 +236,30 @@ def _move(action: MoveReplica, osd_map: OsdMap, pg: Pg) -> Command:
     others = [osd for osd in pg.up if osd != action.source]
     if target.node in {osd_map.osds[osd].node for osd in others}:
         return Command(refused=f"node {target.node} holds another replica of {pg.id}")
-    order = [action.target if osd == action.source else osd for osd in pg.up]
-    return Command("osd pg-upmap", {"pgid": pg.id, "id": order}, pg=pg.id, bytes=pg.bytes)
+    if pg.id in osd_map.pg_upmap:
+        # Its whole vector is given: items would be applied to it besides, and outlive it.
+        prefix = "osd pg-upmap"
+        flat = [action.target if osd == action.source else osd for osd in pg.up]
+    else:
+        pairs = moved_pairs(osd_map.pg_upmap_items.get(pg.id, ()), action.source, action.target)
+        prefix = "osd pg-upmap-items" if pairs else "osd rm-pg-upmap-items"
+        flat = [osd for pair in pairs for osd in pair]
+    arguments: dict[str, Any] = {"pgid": pg.id} | ({"id": flat} if flat else {})
+    return Command(prefix, arguments, pg=pg.id, bytes=pg.bytes, moves=True)
+
+
+def moved_pairs(
+    pairs: Sequence[tuple[int, int]], source: int, target: int
+) -> list[tuple[int, int]]:
+    """The pairs of pg-upmap-items after a further move.
+
+    They are from what CRUSH says: of a then b and b then c comes a then c, and nothing of a there
+    and back.
+    """
+    moved = [(first, target if last == source else last) for first, last in pairs]
+    if source not in [last for _, last in pairs]:
+        moved.append((source, target))
+    return [(first, last) for first, last in moved if first != last]
 
 
 def _clear(osd_map: OsdMap, pg: Pg) -> Command:

@@ -9,12 +9,14 @@ from functools import partial
 from typing import Any, Protocol, cast
 
 from schemas.errors import StoreError
+from testbed.stores.ceph.activity import ActivitySensor
 from testbed.stores.ceph.connection import Connection
 from testbed.stores.ceph.features import Features, parse_features
 from testbed.stores.ceph.pgs import PgReader
 from testbed.stores.ceph.saved import restore, save
 from testbed.stores.ceph.steps import Steps, grouped
 from testbed.stores.contract import (
+    ACTIVITY,
     BALANCER,
     HOT,
     PG_UPMAP,
@@ -76,6 +78,7 @@ class CephStore:
         self.reader = PgReader(connection, pools, nodes)
         self._sensor = sensor
         self._hot = hot
+        self._activity: ActivitySensor | None = None
         self.features = self._features()
         self._steps = Steps(connection, self.reader, upmap_primary=self.features.upmap_primary)
         self._started = self._sensed = time.monotonic()
@@ -106,7 +109,12 @@ class CephStore:
         if PRESSURE in senses and self._sensor is not None:
             pressure, signal = self._sensor.pressure(), self._sensor.signal
         osd_map = self.reader.osd_map()
-        pgs = self.reader.pgs(osd_map, with_bytes=True) if PGS in senses else ()
+        mapped = ACTIVITY in senses or PGS in senses
+        pgs = self.reader.pgs(osd_map, with_bytes=PGS in senses) if mapped else ()
+        activity = None
+        if ACTIVITY in senses:
+            self._activity = self._activity or ActivitySensor(self.connection)
+            activity = self._activity.read([osd.id for osd in osd_map.osds.values() if osd.up], pgs)
         interval, self._sensed = now - self._sensed, now
         return Observation(
             t_s=now - self._started,
@@ -114,8 +122,9 @@ class CephStore:
             signal=signal,
             pressure=pressure,
             osds=tuple(osd_map.osds.values()),
-            pgs=pgs,
+            pgs=pgs if PGS in senses else (),
             hot=self._hot() if HOT in senses and self._hot is not None else None,
+            activity=activity,
         )
 
     def act(self, actions: Sequence[Action]) -> list[Effect]:

@@ -39,6 +39,10 @@ class FakeRados:
         self.perf = {osd: recorded(f"perf_dump_osd.{osd}.json") for osd in range(3)}
         self.sizes = dict.fromkeys(self.maps, 4 << 20)
         self.states: dict[str, str] = {}
+        self.fresh = "2024-05-01T10:00:00.000000+0000"  # when every primary last told the manager
+        self.reads: dict[str, int] = {}
+        self.writes: dict[str, int] = {}
+        self.reported: dict[str, list[int]] = {}  # up sets as last told, where they are late
         self.calls: list[tuple[str, dict[str, Any]]] = []
         self.in_flight = self.most_in_flight = 0
         self.before: Callable[[str], None] = lambda prefix: None
@@ -170,7 +174,21 @@ class FakeRados:
         return {"state": self.states.get(pgid, "active+clean"), "up": up, "acting": up}
 
     def mgr_pg_dump(self, dumpcontents: list[str]) -> Any:
-        stats = [{"pgid": p, "stat_sum": {"num_bytes": b}} for p, b in self.sizes.items()]
+        stats = [
+            {
+                "pgid": p,
+                "state": self.states.get(p, "active+clean"),
+                "last_fresh": self.fresh,
+                "up": self.reported.get(p, self.up(p)),
+                "acting": self.reported.get(p, self.up(p)),
+                "stat_sum": {
+                    "num_bytes": size,
+                    "num_read": self.reads.get(p, 0),
+                    "num_write": self.writes.get(p, 0),
+                },
+            }
+            for p, size in self.sizes.items()
+        ]
         return {"pg_ready": True, "pg_stats": stats}
 
     def mgr_balancer_status(self) -> Any:

@@ -15,6 +15,7 @@ from testbed.stores.ceph import CephStore, Connection
 from testbed.stores.ceph.connection import together
 from testbed.stores.ceph.pools import removing
 from testbed.stores.ceph.saved import differences, pristine
+from testbed.stores.ceph.steps import moved_pairs
 from testbed.stores.contract import (
     OSDS,
     PGS,
@@ -139,6 +140,55 @@ def test_move_replica_keeps_replicas_on_different_nodes(raw):
     (effect,) = store.act([MoveReplica("2.0", 1, 2)])
     assert effect.ok
     assert effect.detail["bytes_moved"] == 4 << 20
+
+
+def test_moves_are_upmap_items_and_add_up(raw):
+    store = CephStore(Connection(raw), pools=["bench"])
+    first, second = store.sense(ALL).pgs[0].up
+    (effect,) = store.act([MoveReplica("2.0", second, 2)])
+    assert effect.ok
+    assert raw.sent("osd pg-upmap-items") == [{"pgid": "2.0", "id": [second, 2]}]
+    assert set(store.sense(ALL).pgs[0].up) == {first, 2}
+    (effect,) = store.act([MoveReplica("2.0", first, second)])
+    assert effect.ok
+    assert raw.sent("osd pg-upmap-items")[-1] == {"pgid": "2.0", "id": [second, 2, first, second]}
+    assert not raw.sent("osd pg-upmap")
+
+
+def test_a_move_back_takes_the_upmap_items_away(raw):
+    store = CephStore(Connection(raw), pools=["bench"])
+    _, second = store.sense(ALL).pgs[0].up
+    store.act([MoveReplica("2.0", second, 2)])
+    (effect,) = store.act([MoveReplica("2.0", 2, second)])
+    assert effect.ok
+    assert raw.sent("osd rm-pg-upmap-items") == [{"pgid": "2.0"}]
+    assert raw.dump["pg_upmap_items"] == []
+
+
+def test_a_move_of_a_swapped_group_gives_its_whole_vector_anew(raw):
+    store = CephStore(Connection(raw), pools=["bench"])
+    first, second = store.sense(ALL).pgs[0].up
+    store.act([SwapPrimary("2.0", second)])
+    (effect,) = store.act([MoveReplica("2.0", first, 2)])
+    assert effect.ok
+    assert raw.sent("osd pg-upmap")[-1] == {"pgid": "2.0", "id": [second, 2]}
+    assert not raw.sent("osd pg-upmap-items")
+
+
+PAIRS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=6)
+
+
+@given(PAIRS)
+def test_pairs_of_upmap_items_lead_where_the_moves_led(moves):
+    crush = up = [0, 1, 2]
+    pairs: list[tuple[int, int]] = []
+    for source, target in moves:
+        if source in up and target not in up:
+            up = [target if osd == source else osd for osd in up]
+            pairs = moved_pairs(pairs, source, target)
+    assert len({first for first, _ in pairs}) == len(pairs)
+    assert {first for first, _ in pairs} <= set(crush)
+    assert set(up) == {dict(pairs).get(osd, osd) for osd in crush}
 
 
 def test_reweight_counts_weights_and_bytes(store, raw):
