@@ -36,7 +36,7 @@ def in_threads(function: Callable[[int], None], chunks: int) -> None:
     The split into chunks is the caller's, so that results do not depend on how many threads this
     machine has.
     """
-    if not COMPILED or THREADS == 1 or chunks == 1:
+    if not COMPILED or THREADS == 1 or chunks <= 1:
         for chunk in range(chunks):
             function(chunk)
         return

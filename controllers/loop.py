@@ -78,7 +78,8 @@ class Plan:
     """What the loop runs: the policy's particulars for the header, and its limits.
 
     `failures` is how many steps in a row may fail before the loop ends. `steps` ends it after so
-    many (None: never).
+    many (None: never). Of the `parameters` one means something to the loop: a policy that has
+    ``restore_on_stop`` and says false leaves the store as it is when it is stopped in order.
     """
 
     policy: str
@@ -272,6 +273,8 @@ class Loop:
 
     def _finish(self, code: int, reason: str) -> Outcome:
         restored: list[Effect] = []
+        if code == EXIT_STOPPED and self._plan.parameters.get("restore_on_stop") is False:
+            self._saved.forget()
         try:
             restored = self._saved.put_back(self._store, self._pause)
         except Exception as error:

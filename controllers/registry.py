@@ -7,6 +7,7 @@ with ``_`` for ``-``: ``dlr-pg`` lives in ``dlr_pg``.
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import importlib
 import importlib.util
@@ -117,9 +118,11 @@ def refuse_unoffered(name: str, needs: Needs, offers: Needs, store: str) -> None
 
 
 def code_hash(controller: Controller) -> str:
-    """SHA-256 over the controller's files and over what the built-in folder `common` holds."""
+    """SHA-256 over the controller's files, over what the built-in folder `common` holds, and over
+    the folders of other built-in controllers that it imports from."""
     digest = hashlib.sha256()
-    for label, folder in (("controller", controller.folder), ("common", COMMON)):
+    others = [(f"uses {folder.name}", folder) for folder in _used(controller.folder)]
+    for label, folder in (("controller", controller.folder), ("common", COMMON), *others):
         for path in sorted(folder.rglob("*")):
             relative = path.relative_to(folder)
             if not path.is_file() or _generated(relative):
@@ -128,6 +131,25 @@ def code_hash(controller: Controller) -> str:
             digest.update(f"{label}/{relative.as_posix()}\0{len(content)}\0".encode())
             digest.update(content)
     return digest.hexdigest()
+
+
+def _used(folder: Path) -> list[Path]:
+    """Folders of other built-in controllers that the files of `folder` import from directly."""
+    names: set[str] = set()
+    for path in sorted(folder.rglob("*.py")):
+        try:
+            tree = ast.parse(path.read_bytes())
+        except (SyntaxError, ValueError):
+            continue  # loading it will tell
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and not node.level and node.module:
+                names.add(node.module)
+            elif isinstance(node, ast.Import):
+                names.update(alias.name for alias in node.names)
+    parts = (name.split(".") for name in names)
+    packages = sorted({part[1] for part in parts if part[0] == "controllers" and len(part) > 1})
+    folders = [BUILT_IN / package for package in packages]
+    return [f for f in folders if (f / "policy.py").is_file() and f != folder]
 
 
 def _generated(path: Path) -> bool:

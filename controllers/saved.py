@@ -44,6 +44,10 @@ class Saved:
         finally:
             os.close(directory)
 
+    def forget(self) -> None:
+        """The store is to stay as it is: nothing waits to be put back any more."""
+        self.path.unlink(missing_ok=True)
+
     def put_back(self, store: Store, pause: Callable[[float], object]) -> list[Effect]:
         """Restore `store` from the file and remove the file; nothing when there is none.
 

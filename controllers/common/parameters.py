@@ -34,6 +34,11 @@ def choice(default: str, allowed: Sequence[str], doc: str) -> Any:
     return field(default=default, metadata={"type": str, "allowed": tuple(allowed), "doc": doc})
 
 
+def flag(default: bool, doc: str) -> Any:
+    """True or false; in text also yes and no, on and off."""
+    return field(default=default, metadata={"type": bool, "doc": doc})
+
+
 def read(cls: type[_T], controller: str, given: Mapping[str, object]) -> _T:
     """`given` over the defaults of `cls`.
 
@@ -63,6 +68,8 @@ def mapping(parameters: Any) -> dict[str, object]:
 def _checked(controller: str, declared: Field[Any], value: object) -> object:
     meta = declared.metadata
     where = f"controller {controller}: parameter {declared.name!r}"
+    if meta.get("type") is bool:
+        return _truth(where, value)
     if meta.get("type") is str:
         if value not in meta["allowed"]:
             raise UserError(f"{where} is {value!r}; allowed: {', '.join(meta['allowed'])}")
@@ -75,3 +82,13 @@ def _checked(controller: str, declared: Field[Any], value: object) -> object:
         raise UserError(f"{where} is {value!r}; allowed: {meta['low']} to {meta['high']}")
     result: float | int = meta["type"](value)
     return result
+
+
+def _truth(where: str, value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    words = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+    known = words.get(str(value).lower())
+    if known is None:
+        raise UserError(f"{where} is {value!r}; allowed: true, false")
+    return known

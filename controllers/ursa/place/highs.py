@@ -1,5 +1,7 @@
 """HiGHS, asked the same way every time: one thread, a fixed seed, quiet.
 
+Through highspy where that is installed, else through scipy (`scipy_highs`).
+
 Who uses a solution checks loads exactly, whatever the solver's tolerances, and the bound of a
 linear programme is recomputed from its prices (`relaxation.certify`, `joint_bound.certify`). What
 an integer programme proves is the solver's own dual bound.
@@ -14,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controllers.ursa.instance import Float64, Int32
+from controllers.ursa.place import scipy_highs
 
 INFINITE = float("inf")
 SEED = 1
@@ -109,8 +112,10 @@ def solve(
         gap: relative gap that is good enough for an integer model.
         first: [columns], an integer solution to begin from.
     """
-    import highspy
-
+    try:
+        import highspy
+    except ImportError:
+        return scipy_highs.solve(model, seconds=seconds, nodes=nodes, gap=gap)
     solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
     for name, value in {
         "output_flag": False,

@@ -1,0 +1,303 @@
+"""`ursa` and `htoc` on a running store: what they do, in which order, and what they leave alone."""
+
+from __future__ import annotations
+
+import pytest
+from ursa_stores import loads, steer, steering, written
+from virtual import run_loop
+
+from controllers.journal import read_journal
+from controllers.registry import code_hash, find
+from controllers.replay import replay
+from schemas.errors import UserError
+from testbed.stores.contract import MoveReplica, OpRates, Pg, SwapPrimary
+from testbed.stores.fake import FakeStore
+
+pytestmark = pytest.mark.slow  # the planner is compiled
+
+RACKS = 3
+
+
+def writing(seed: int = 1, **more: object) -> FakeStore:
+    """Twelve OSDs in three racks, three replicas; the PGs of OSDs 0 and 1 are written to most."""
+    store = FakeStore(12, 96, 3, seed=seed, racks=RACKS, **more)
+    written(store, hot=(0, 1), rate=1.0, cold=0.4)
+    return store
+
+
+def threshold(store: FakeStore, factor: float = 1.1) -> float:
+    """A capacity with which some OSDs are hot and all can be relieved."""
+    now = loads(store, steering().parameters())
+    return factor * sum(now.values()) / len(now)
+
+
+@pytest.mark.parametrize("name", ["ursa", "htoc"])
+def test_every_hot_osd_is_relieved_by_moves_alone_when_only_writes_load_it(name):
+    store = writing()
+    capacity = threshold(store)
+    policy = steering(name, capacity=capacity, threshold=1.0, max_moves=1000)
+    before = loads(store, policy.parameters())
+    assert max(before.values()) > capacity * 1.05
+    told = steer(policy, store, 4)
+    after = loads(store, policy.parameters())
+    assert max(after.values()) <= capacity * 1.05
+    done = [action for _, _, actions in told for action in actions]
+    assert done
+    assert all(isinstance(action, MoveReplica) for action in done)
+
+
+def test_ursa_moves_nearer_than_htoc():
+    cost = {}
+    for name in ("ursa", "htoc"):
+        store = writing()
+        policy = steering(name, capacity=threshold(store), threshold=1.0, max_moves=1000)
+        decision = next(s["decision"] for _, s, _ in steer(policy, store, 2) if s["decision"])
+        cost[name] = decision["cost"]
+        assert not decision["still_hot"]
+    assert cost["ursa"] < cost["htoc"]
+
+
+def test_the_plan_is_as_good_as_its_bound():
+    store = writing()
+    policy = steering(capacity=threshold(store), threshold=1.0, max_moves=1000)
+    decision = next(s["decision"] for _, s, _ in steer(policy, store, 2) if s["decision"])
+    assert decision["lower_bound"] <= decision["cost"] + 1e-3
+    assert decision["cost"] <= 1.02 * decision["lower_bound"]
+
+
+def test_reads_are_relieved_by_swaps_alone():
+    store = FakeStore(8, 64, 2, seed=3)
+    for pg, osds in store.crush.items():
+        store.rates[pg] = OpRates(reads=3.0 if osds[0] in (0, 1) else 1.0)
+    capacity = threshold(store, 1.4)
+    policy = steering(capacity=capacity, threshold=1.0)
+    done = [action for _, _, actions in steer(policy, store, 3) for action in actions]
+    assert done
+    assert all(isinstance(action, SwapPrimary) for action in done)
+    assert max(loads(store, policy.parameters()).values()) <= capacity * 1.05
+
+
+def test_nothing_is_done_when_nothing_is_hot():
+    store = writing()
+    policy = steering(capacity=1e6)
+    assert not any(actions for _, _, actions in steer(policy, store, 5))
+
+
+def test_the_mean_is_taken_before_anything_is_decided():
+    store = writing()
+    policy = steering(capacity=threshold(store), threshold=1.0, observe_s=50)
+    told = steer(policy, store, 3)  # 20 s each
+    assert [bool(actions) for _, _, actions in told] == [False, False, True]
+
+
+def test_a_dry_run_journals_what_would_be_done_and_does_nothing():
+    store = writing()
+    policy = steering(capacity=threshold(store), threshold=1.0, dry_run=True)
+    told = steer(policy, store, 3)
+    assert not any(actions for _, _, actions in told)
+    state = told[-1][1]
+    assert state["decision"]["moves"]
+    assert state["queue"] == []
+    assert store.upmaps == {}
+
+
+def test_no_decision_before_what_was_moved_is_clean():
+    store = writing(recovery=3)
+    policy = steering(capacity=threshold(store), threshold=1.0, max_moves=1000)
+    told = steer(policy, store, 20)
+    first = next(i for i, (_, _, actions) in enumerate(told) if actions)
+    for seen, state, actions in told[first + 1 :]:
+        assert seen.activity is not None
+        if seen.activity.unclean:
+            assert state["window"]["seconds"] == 0
+            assert not {action.pg for action in actions} & set(seen.activity.unclean)
+    checks = [state["check"] for _, state, _ in told if state["check"]]
+    assert len(checks) == 1
+    assert checks[0]["worst"] < 0.01  # the store's loads follow the map
+
+
+def test_what_was_predicted_is_held_against_what_is_measured():
+    store = writing()
+    policy = steering(capacity=threshold(store), threshold=1.0, max_moves=1000)
+    told = steer(policy, store, 1)
+    assert told[0][2]
+    for pg in store.rates:
+        store.rates[pg] = OpRates(writes=2 * store.rates[pg].writes)
+    state = told[0][1] | {"queue": []}  # a group that moves twice waits in between
+    seen = store.sense(policy.needs.senses)
+    after, _ = policy.decide(state, seen)
+    assert after["check"]["worst"] > 0.5
+
+
+def test_moves_are_given_out_within_the_budget():
+    store = writing(recovery=2)
+    store.sizes = dict.fromkeys(store.crush, 10_000_000)
+    policy = steering(capacity=threshold(store), threshold=1.0, max_moves=2, max_recovery_mb=25.0)
+    told = steer(policy, store, 30)
+    most = 0
+    for seen, _, actions in told:
+        assert seen.activity is not None
+        assert len(actions) <= 2
+        under_way = set(seen.activity.unclean) | {action.pg for action in actions}
+        if actions:
+            assert len(under_way) * 10 <= 25
+        most = max(most, len(under_way))
+    assert most == 2
+    assert max(loads(store, policy.parameters()).values()) <= threshold(store) * 1.05
+
+
+def test_one_move_is_allowed_however_large():
+    store = writing()
+    store.sizes = dict.fromkeys(store.crush, 10**12)
+    policy = steering(capacity=threshold(store), threshold=1.0, max_recovery_mb=1.0)
+    assert [len(actions) for _, _, actions in steer(policy, store, 2)] == [1, 1]
+
+
+def test_groups_that_somebody_else_pinned_are_left_alone():
+    store = writing()
+    pinned = {pg for pg, osds in store.crush.items() if 0 in osds}
+    store.upmaps = {pg: store.crush[pg] for pg in pinned}
+    policy = steering(capacity=threshold(store), threshold=1.0, max_moves=1000)
+    done = [action for _, _, actions in steer(policy, store, 4) for action in actions]
+    assert done
+    assert not {action.pg for action in done} & pinned
+
+
+def test_replicas_stay_in_different_racks_when_racks_are_the_fault_domain():
+    store = FakeStore(12, 96, 3, racks=4)
+    racks = {osd.id: osd.rack for osd in store.osds.values()}
+    store.crush = {  # one replica a rack to begin with
+        pg: tuple(4 * ((n + i) % 3) + (n // 2 + i) % 4 for i in range(3))
+        for n, pg in enumerate(store.crush)
+    }
+    written(store, hot=(0, 1), rate=1.0, cold=0.4)
+    policy = steering(capacity=threshold(store), threshold=1.0, max_moves=1000, fault_domain="rack")
+    assert any(actions for _, _, actions in steer(policy, store, 4))
+    for pg in store.pgs():
+        assert len({racks[osd] for osd in pg.up}) == 3
+
+
+def test_load_that_no_group_explains_is_not_moved_but_counted():
+    store = writing()
+    policy = steering(capacity=threshold(store), threshold=1.0)
+    seen = store.sense(policy.needs.senses)
+    assert seen.activity is not None
+    busy = dict(seen.activity.osds)
+    cold = min(busy, key=lambda osd: busy[osd].writes)
+    busy[cold] = OpRates(writes=10 * threshold(store))
+    told = seen.__class__(
+        0,
+        20,
+        osds=seen.osds,
+        pgs=seen.pgs,
+        activity=seen.activity.__class__(seen.activity.pgs, busy, ()),
+    )
+    _, actions = policy.decide(policy.initial(), told)
+    assert actions
+    assert not any(isinstance(a, MoveReplica) and a.target == cold for a in actions)
+
+
+def test_an_osd_that_went_down_takes_nothing_that_was_decided_for_it():
+    store = writing()
+    policy = steering(capacity=threshold(store), threshold=1.0, max_moves=1)
+    told = steer(policy, store, 1)
+    state = told[0][1]
+    target = state["queue"][0][3]
+    seen = store.sense(policy.needs.senses)
+    osds = tuple(
+        osd if osd.id != target else osd.__class__(osd.id, osd.node, up=False) for osd in seen.osds
+    )
+    gone = seen.__class__(0, 20, osds=osds, pgs=seen.pgs, activity=seen.activity)
+    after, actions = policy.decide(state, gone)
+    assert not any(
+        isinstance(action, MoveReplica) and action.target == target for action in actions
+    )
+    assert not any(item[3] == target for item in after["queue"])
+    assert after["expected"] is None
+
+
+def test_without_any_group_nothing_happens():
+    store = FakeStore(4, 0, 2)
+    assert not any(actions for _, _, actions in steer(steering(), store, 2))
+
+
+def test_a_group_that_serves_elsewhere_than_where_it_belongs_is_load_that_stays():
+    store = writing()
+    policy = steering(capacity=threshold(store), threshold=1.0, max_moves=1000)
+    seen = store.sense(policy.needs.senses)
+    odd = seen.pgs[0]
+    elsewhere = tuple(sorted(set(store.osds) - set(odd.up)))[:3]
+    pgs = (Pg(odd.id, odd.up, elsewhere), *seen.pgs[1:])
+    told = seen.__class__(0, 20, osds=seen.osds, pgs=pgs, activity=seen.activity)
+    _, actions = policy.decide(policy.initial(), told)
+    assert not any(action.pg == odd.id for action in actions)
+
+
+@pytest.mark.parametrize("name", ["ursa", "htoc"])
+def test_a_journal_replays_and_the_store_is_put_back(tmp_path, name):
+    store = writing(recovery=1)
+    policy = steering(name, capacity=threshold(store), threshold=1.0, max_moves=5)
+    outcome, journal = run_loop(tmp_path, store, policy, steps=10)
+    assert outcome.code == 0
+    assert any(step["actions"] for step in journal.steps)
+    assert store.upmaps == {}
+    found = replay(read_journal(tmp_path / "journal.jsonl"))
+    assert found.equal, found.sentence()
+    assert found.decisions == 10
+
+
+def test_on_request_the_store_is_left_as_it_was_steered(tmp_path):
+    store = writing()
+    policy = steering(
+        capacity=threshold(store), threshold=1.0, max_moves=1000, restore_on_stop=False
+    )
+    outcome, journal = run_loop(tmp_path, store, policy, steps=3)
+    assert outcome.code == 0
+    assert store.upmaps
+    assert not (tmp_path / "saved.json").exists()
+    assert journal.footer is not None
+    assert journal.footer["restored"] == []
+
+
+def test_after_a_failure_the_store_is_put_back_whatever_was_asked_for(tmp_path):
+    store = writing(fail_senses=frozenset({2, 3, 4}))
+    policy = steering(
+        capacity=threshold(store), threshold=1.0, max_moves=1000, restore_on_stop=False
+    )
+    outcome, _ = run_loop(tmp_path, store, policy, steps=8)
+    assert outcome.code == 1
+    assert store.upmaps == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"capacity": -1}, "capacity"),
+        ({"threshold": 0}, "threshold"),
+        ({"fault_domain": "room"}, "allowed: host, rack"),
+        ({"dry_run": "maybe"}, "allowed: true, false"),
+        ({"speed": 1}, "unknown parameter 'speed'"),
+    ],
+)
+@pytest.mark.parametrize("name", ["ursa", "htoc"])
+def test_bad_parameters_are_told_in_one_sentence(name, given, words):
+    with pytest.raises(UserError) as told:
+        steering(name, **given)
+    assert f"controller {name}" in str(told.value)
+    assert words in str(told.value)
+
+
+def test_truth_is_taken_from_the_command_lines_words():
+    assert steering(dry_run="yes").parameters()["dry_run"] is True
+    assert steering(dry_run="false").parameters()["dry_run"] is False
+
+
+def test_htoc_is_other_code_when_the_planner_is(tmp_path, monkeypatch):
+    from controllers import registry
+
+    before = code_hash(find("htoc"))
+    copy = tmp_path / "ursa"
+    copy.mkdir()
+    (copy / "policy.py").write_text("changed = True\n")
+    monkeypatch.setattr(registry, "_used", lambda _: [copy])
+    assert code_hash(find("htoc")) != before
