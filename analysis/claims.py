@@ -10,6 +10,10 @@ The verdicts (schemas.claim.Verdict):
 - ``inconclusive``: the interval includes no effect.
 - ``not reproduced``: the interval excludes no effect, on the other side.
 - ``not run``: no runs that support it.
+
+A claim that two things are the same has the kind ``within``: it is reproduced when the whole
+interval is within tolerance of the paper's value, not reproduced when none of it is, else
+inconclusive.
 """
 
 from __future__ import annotations
@@ -57,7 +61,8 @@ class NotRun:
 class Claim:
     """One number or comparison. `no_effect` is the value at which there is no effect (1 for a
     ratio, 0 for a relative change); `larger` tells on which side of it the statement lies.
-    `tolerance` is relative to the effect's size |paper_value - no_effect|."""
+    `tolerance` is relative to the effect's size |paper_value - no_effect|; of the kind ``within``
+    to the paper's value."""
 
     id: str
     figure: str
@@ -89,6 +94,8 @@ def is_simulated(ground: str) -> bool:
 
 def verdict(claim: Claim, estimate: Estimate, ground: str) -> Verdict:
     """The verdict on one estimate."""
+    if claim.kind == "within":
+        return _same(claim, estimate, ground)
     if math.isnan(estimate.low) or estimate.low <= claim.no_effect <= estimate.high:
         return "inconclusive"
     if (estimate.value > claim.no_effect) is not claim.larger:
@@ -104,14 +111,29 @@ def verdict(claim: Claim, estimate: Estimate, ground: str) -> Verdict:
         "at_least": effect >= (1 - claim.tolerance) * stated,
         "at_most": effect <= (1 + claim.tolerance) * stated,
     }[claim.kind]
-    return "reproduced" if close and size_is_portable(ground) else "direction"
+    vouched = not claim.machines or size_is_portable(ground)
+    return "reproduced" if close and vouched else "direction"
+
+
+def _same(claim: Claim, estimate: Estimate, ground: str) -> Verdict:
+    """The verdict on a claim of equality."""
+    assert claim.paper_value is not None, claim.id
+    room = claim.tolerance * abs(claim.paper_value)
+    low, high = claim.paper_value - room, claim.paper_value + room
+    if math.isnan(estimate.low):
+        return "inconclusive"
+    if estimate.high < low or estimate.low > high:
+        return "not reproduced"
+    if not low <= estimate.low <= estimate.high <= high:
+        return "inconclusive"
+    return "direction" if claim.machines and is_simulated(ground) else "reproduced"
 
 
 def _note(claim: Claim, measured: Measured, result: Verdict) -> str | None:
     parts = [measured.note] if measured.note else []
     if result == "direction" and claim.machines and is_simulated(measured.ground):
         parts.append("simulated: what is claimed of machines cannot count as reproduced")
-    elif result == "direction" and not size_is_portable(measured.ground):
+    elif result == "direction" and claim.machines and not size_is_portable(measured.ground):
         parts.append(
             "the disks are modelled and calibrated, so the size cannot count as reproduced here"
         )

@@ -40,6 +40,7 @@ class FigureEntry:
     caption: str
     draw: Callable[[Evidence, Path, str], Path | Missing]
     campaign: str  # the grid selector: hotbed run <paper>-full --figure <campaign>
+    command: str | None = None  # what makes its runs, where the paper's command does not
 
 
 @dataclass(frozen=True)

@@ -9,28 +9,70 @@ import pandas as pd
 
 from analysis.claims import Claim
 from analysis.figures import FigureEntry, Table
+from analysis.load import LoadedRun, is_sized, table
 from schemas.errors import UserError
+from schemas.run import Run
+
+
+def _is_plain(run: Run) -> bool:
+    return not is_sized(run)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Claims and figures that are made of runs of one kind.
+
+    `takes` tells these runs, which are of one ground; `tabulate` makes their table, and `tables`
+    what stands beside the figures.
+    """
+
+    claims: tuple[Claim, ...]
+    figures: tuple[FigureEntry, ...]
+    takes: Callable[[Run], bool] = _is_plain
+    tabulate: Callable[[Sequence[LoadedRun]], pd.DataFrame] = table
+    tables: Callable[[pd.DataFrame], Sequence[Table]] = lambda _: ()
 
 
 @dataclass(frozen=True)
 class Paper:
     """A paper's claims and figures, or those of a sweep beyond it.
 
-    `command` makes the runs of a figure; `sized`: the runs are those of stores made in any size
-    (`analysis.load.is_sized`), which nothing else is made of; `tables`: from the table of runs.
+    Attributes:
+        command: makes the runs of a figure; `sim_option`: ``--ground sim`` makes simulated ones.
+        by_part: each part has a ground of its own, so that one report holds several, none of
+            them pooled.
+        banner: what is said above a report of simulated runs, instead of the usual; HTML.
+        table_note: what is said below the tables; HTML.
     """
 
     short: str
     title: str
-    claims: tuple[Claim, ...]
-    figures: tuple[FigureEntry, ...]
+    parts: tuple[Part, ...]
     command: str
-    sized: bool = False
-    tables: Callable[[pd.DataFrame], Sequence[Table]] = lambda _: ()
+    sim_option: bool = True
+    by_part: bool = False
+    banner: str | None = None
+    table_note: str | None = None
+
+    @property
+    def figures(self) -> tuple[FigureEntry, ...]:
+        """Of all parts, in the paper's order."""
+        return tuple(entry for _, entry in self.figures_by_part())
+
+    def figures_by_part(self) -> list[tuple[Part, FigureEntry]]:
+        """Every figure with the part that it belongs to, in the paper's order."""
+        found = [(part, entry) for part in self.parts for entry in part.figures]
+        return found if len(self.parts) == 1 else sorted(found, key=lambda one: _number(one[1]))
+
+
+def _number(entry: FigureEntry) -> float:
+    digits = "".join(letter for letter in entry.id.partition("-")[0] if letter.isdigit())
+    return int(digits) if digits else float("inf")
 
 
 SCALE = "dlr-scale"
-SHORT_NAMES = ("dlr", SCALE)
+URSA = "ursa"
+SHORT_NAMES = ("dlr", SCALE, URSA)
 
 
 def paper(short: str) -> Paper:
@@ -40,7 +82,8 @@ def paper(short: str) -> Paper:
         from analysis.dlr.claims import CLAIMS
 
         title = "Taming Performance Hotspots in Cloud Storage with Dynamic Load Redistribution"
-        return Paper("dlr", title, CLAIMS, FIGURES, "hotbed run dlr-full --figure {figure}")
+        command = "hotbed run dlr-full --figure {figure}"
+        return Paper("dlr", title, (Part(CLAIMS, FIGURES),), command)
     if short == SCALE:
         from analysis.dlr.catalogue import SCALE_FIGURES
         from analysis.dlr.scale import tables
@@ -49,11 +92,23 @@ def paper(short: str) -> Paper:
         return Paper(
             SCALE,
             "DLR at scale: where it stops helping",
-            SCALE_CLAIMS,
-            SCALE_FIGURES,
+            (Part(SCALE_CLAIMS, SCALE_FIGURES, takes=is_sized, tables=tables),),
             "hotbed scale --figure {figure}",
-            sized=True,
-            tables=tables,
+            sim_option=False,
+            table_note="helps, harms: where the 95 % interval lies above, below zero. Between two "
+            "places that were run its ends are\ntaken to be straight over the axis's logarithm.",
+        )
+    if short == URSA:
+        from analysis.ursa.catalogue import BANNER, PARTS
+
+        return Paper(
+            URSA,
+            "Scalable Load Balancing in Cluster Storage Systems (Ursa)",
+            PARTS,
+            "hotbed run ursa-full --figure {figure}",
+            sim_option=False,
+            by_part=True,
+            banner=BANNER,
         )
     known = ", ".join(SHORT_NAMES)
     raise UserError(f"report {short}: no such paper; the ones with a report are: {known}.")

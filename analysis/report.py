@@ -23,12 +23,10 @@ from analysis.load import (
     Attempts,
     LoadedRun,
     ground_of,
-    is_sized,
     load_campaign,
     paper_of,
-    table,
 )
-from analysis.papers import SHORT_NAMES, Paper, paper
+from analysis.papers import SHORT_NAMES, Paper, Part, paper
 from schemas.claim import ClaimResult
 from schemas.errors import UserError
 
@@ -77,6 +75,8 @@ def _campaign_folders(
             f"{artifacts}: no runs of {short} there; run a campaign first, "
             f"for example: hotbed run {short}-quick."
         )
+    if chosen.by_part and not (profile or ground):
+        return chosen, list(found), artifacts / short
     wanted = _one_ground(artifacts, short, set(found.values()), profile or ground)
     folders = [folder for folder, its in found.items() if its == wanted]
     alone = set(found.values()) <= {wanted, SIM} and wanted != SIM
@@ -116,25 +116,34 @@ def _one_ground(
 
 
 def load_evidence(
-    folders: Sequence[Path], *, sized: bool = False
+    folders: Sequence[Path], part: Part | None = None
 ) -> tuple[Evidence, list[tuple[str, Attempts]]]:
-    """Runs of several campaigns as one evidence, and each campaign's attempts. Runs of stores made
-    in a size of their own stand for themselves: `sized` takes them alone, else they are left out.
+    """Runs of several campaigns as one evidence, and each campaign's attempts.
+
+    Args:
+        folders: the campaigns'.
+        part: which runs are taken; those of the DLR paper where it is not given (runs of stores
+            made in a size of their own stand for themselves).
 
     Raises:
         UserError: a folder is missing, or the runs are of several grounds.
     """
     loaded = [(folder.name, load_campaign(folder)) for folder in folders]
+    return _evidence(part or Part((), ()), loaded, folders[0]), loaded
+
+
+def _evidence(part: Part, loaded: Sequence[tuple[str, Attempts]], first: Path) -> Evidence:
+    """The runs that a part is made of."""
     runs: list[LoadedRun] = [
-        run for _, attempts in loaded for run in attempts.runs if is_sized(run.run) is sized
+        run for _, attempts in loaded for run in attempts.runs if part.takes(run.run)
     ]
     grounds = sorted({run.run.ground for run in runs})
     if len(grounds) > 1:
         raise UserError(
-            f"{folders[0]}: the runs are of several grounds ({', '.join(grounds)}), and those are "
+            f"{first}: the runs are of several grounds ({', '.join(grounds)}), and those are "
             "never pooled: keep them in folders of their own."
         )
-    return Evidence(table(runs), runs), loaded
+    return Evidence(part.tabulate(runs), runs)
 
 
 def is_simulated(evidence: Evidence) -> bool:
@@ -178,35 +187,43 @@ def build(
         UserError: no such paper, campaign or figure, or no run in it.
     """
     chosen, folders, target = _campaign_folders(artifacts, name, ground)
-    evidence, loaded = load_evidence(folders, sized=chosen.sized)
-    if not evidence.runs:
+    loaded = [(folder.name, load_campaign(folder)) for folder in folders]
+    evidence = [_evidence(part, loaded, folders[0]) for part in chosen.parts]
+    runs = [run for its in evidence for run in its.runs]
+    if not runs:
         raise UserError(f"{folders[0]}: no finished run there; see hotbed run {name} --dry-run.")
-    entries = chosen.figures
+    entries = chosen.figures_by_part()
     if only is not None:
-        entries = tuple(e for e in entries if only in (e.id, e.id.rstrip("abcd")))
+        entries = [one for one in entries if only in (one[1].id, one[1].id.rstrip("abcd"))]
         if not entries:
             known = ", ".join(entry.id for entry in chosen.figures)
             raise UserError(f"figure {only}: {chosen.short} has no such figure; known: {known}.")
+    its = dict(zip(map(id, chosen.parts), evidence, strict=True))
     figures = []
-    for index, entry in enumerate(entries):
+    for index, (part, entry) in enumerate(entries):
         progress(f"figure {entry.id}", index / len(entries))
-        figures.append(draw(entry, evidence, target / "figures", chosen.short))
+        figures.append(draw(entry, its[id(part)], target / "figures", chosen.short))
     progress("claims", 0.95)
-    claims = tuple(evaluate(claim, evidence) for claim in chosen.claims)
+    claims = tuple(evaluate(claim, its[id(part)]) for part in chosen.parts for claim in part.claims)
     claims_path = target / "claims.json"
     _write(claims_path, json.dumps([c.model_dump(mode="json") for c in claims], indent=1) + "\n")
-    tables = tuple(chosen.tables(evidence.table))
+    tables = tuple(
+        made
+        for part in chosen.parts
+        if its[id(part)].runs
+        for made in part.tables(its[id(part)].table)
+    )
     for made in tables:
         pd.DataFrame(made.as_json()).to_csv(target / f"{made.id}.csv", index=False)
     path = target / "report.html"
-    _write(path, _page(chosen, evidence, loaded, figures=figures, claims=claims, tables=tables))
+    _write(path, _page(chosen, runs, loaded, figures=figures, claims=claims, tables=tables))
     progress("report", 1.0)
-    return Report(path, claims_path, claims, tuple(figures), len(evidence.runs), tables)
+    return Report(path, claims_path, claims, tuple(figures), len(runs), tables)
 
 
 def _page(
     chosen: Paper,
-    evidence: Evidence,
+    runs: Sequence[LoadedRun],
     loaded: Sequence[tuple[str, Attempts]],
     *,
     figures: Sequence[Drawn],
@@ -241,8 +258,8 @@ def _page(
         shared_notes=shared,
         claims=claims,
         campaigns=loaded,
-        facts=_facts(evidence),
-        simulated=is_simulated(evidence),
+        facts=_facts(runs),
+        simulated=any(run.run.ground == SIM for run in runs),
         stated=[claim for claim in claims if claim.paper_value is not None],
         others=[claim for claim in claims if claim.paper_value is None],
     )
@@ -259,15 +276,21 @@ def shared_notes(claims: Sequence[ClaimResult]) -> list[str]:
     return [note for note, count in counts.items() if count > 2]
 
 
-def _facts(evidence: Evidence) -> dict[str, str]:
+def _facts(loaded_runs: Sequence[LoadedRun]) -> dict[str, str]:
     """What a reader must know of the runs: where, with what, how scaled."""
-    runs = [loaded.run for loaded in evidence.runs]
+    runs = [loaded.run for loaded in loaded_runs]
     versions: dict[str, set[str]] = {}
     for run in runs:
         for tool, version in run.provenance.versions.items():
             versions.setdefault(tool, set()).add(version)
     calibrations = {json.dumps(r.provenance.calibration, sort_keys=True) for r in runs}
-    return {
+    planners = {
+        f"{host['processor']}, {host['cpus']} processors"
+        for run in runs
+        for host in run.provenance.hosts.values()
+        if "processor" in host
+    }
+    facts = {
         "Runs": str(len(runs)),
         "Ground": ", ".join(sorted({run.ground for run in runs})),
         "Site": ", ".join(sorted({run.provenance.site for run in runs})),
@@ -287,7 +310,10 @@ def _facts(evidence: Evidence) -> dict[str, str]:
         ),
         "From": min(run.started_at for run in runs),
         "To": max(run.ended_at for run in runs),
+        "Planned on": "; ".join(sorted(planners)),
     }
+    absent = {"OSDs": "None", "Signal": "None", "Planned on": ""}  # planners have no store
+    return {name: text for name, text in facts.items() if absent.get(name) != text}
 
 
 def format_value(value: float | None, unit: str) -> str:
@@ -298,7 +324,7 @@ def format_value(value: float | None, unit: str) -> str:
         return f"{100 * value:.1f} %"
     if unit == "ratio":
         return f"{value:.2f}x"
-    return f"{value:.2f}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.2f}"
 
 
 def format_interval(interval: tuple[float, float] | None, unit: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from schemas.campaign import Campaign
+from schemas.campaign import Campaign, PlannerCampaign
 from schemas.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -54,7 +54,8 @@ def load_campaign(path: Path) -> Campaign:
     if not isinstance(data, dict):
         raise UserError(f"{path}: a campaign is a mapping with name, ground, spec and grids.")
     try:
-        return Campaign.model_validate(data)
+        kind = PlannerCampaign if "planner" in data else Campaign
+        return kind.model_validate(data)
     except ValidationError as error:
         raise UserError(_explain(error, path, data)) from error
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import datetime
 import json
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from campaigns.disk import Reserve, require_room
 from campaigns.durable import write_file
@@ -21,15 +22,34 @@ from campaigns.progress import Progress
 from campaigns.run_store import RunStore
 from campaigns.services import Ground
 from campaigns.workers import Workers
-
-if TYPE_CHECKING:
-    from campaigns.session import Prepared
+from schemas.campaign import Campaign
 
 CAMPAIGN_FILE = "campaign.json"
+LEDGER_FILE = "ledger.jsonl"
+
+
+class Laid(Protocol):
+    """A campaign that is validated and planned: `plan` is what is asked for, `whole` what the file
+    holds."""
+
+    @property
+    def campaign(self) -> Campaign: ...
+
+    @property
+    def testbed(self) -> str: ...
+
+    @property
+    def plan(self) -> Plan: ...
+
+    @property
+    def whole(self) -> Plan: ...
+
+    @property
+    def store(self) -> RunStore: ...
 
 
 def carry_out(
-    prepared: Prepared,
+    prepared: Laid,
     setting: Setting,
     shown: Progress,
     *,
@@ -46,25 +66,50 @@ def carry_out(
         workers: who makes such cells beside each other.
     """
     store, plan = prepared.store, prepared.plan
-    ledger = Ledger(store.folder / "ledger.jsonl")
+    ledger = Ledger(store.folder / LEDGER_FILE)
     processes = ProcessExecutor(plan, store, ledger, setting)
+
+    def choose(stack: ExitStack, missing: bool) -> Executor | ParallelExecutor:
+        if inside is None:
+            return processes
+        if workers is None or not missing:
+            return InProcessExecutor(plan, store, ledger, setting, inside)
+        from campaigns.dask_cluster import open_cluster
+        from campaigns.dask_executor import DaskExecutor
+
+        client = stack.enter_context(open_cluster(workers))
+        return DaskExecutor(plan, store, ledger, setting, ground=inside, client=client)
+
+    return make_cells(prepared, processes, ledger, shown, choose)
+
+
+def make_cells(
+    laid: Laid,
+    processes: ProcessExecutor,
+    ledger: Ledger,
+    shown: Progress,
+    choose: Callable[[ExitStack, bool], Executor | ParallelExecutor],
+) -> CampaignResult:
+    """Recover what a dead engine left, and make every cell that is still to be made.
+
+    Args:
+        laid: the campaign; whoever calls holds its locks.
+        processes: closes what was left.
+        ledger: its record.
+        shown: who is told of it.
+        choose: opens who makes the attempts, told whether there are any to make; what it enters
+            is left in the end.
+    """
+    store, plan = laid.store, laid.plan
     processes.recover()
     missing = pending(plan, store)
     require_room(store.folder, len(missing), finished_folders(store))
     with ExitStack() as stack:
-        executor: Executor | ParallelExecutor = processes
-        if inside is not None and workers is not None and missing:
-            from campaigns.dask_cluster import open_cluster
-            from campaigns.dask_executor import DaskExecutor
-
-            client = stack.enter_context(open_cluster(workers))
-            executor = DaskExecutor(plan, store, ledger, setting, ground=inside, client=client)
-        elif inside is not None:
-            executor = InProcessExecutor(plan, store, ledger, setting, inside)
+        executor = choose(stack, bool(missing))
         engine = Engine(plan, store, executor, shown)
         learn(engine.estimator, plan, store)
         Reserve(store.folder).take()
-        write_file(store.folder / CAMPAIGN_FILE, _description(prepared))
+        write_file(store.folder / CAMPAIGN_FILE, _description(laid))
         ledger.append("campaign-started", cells=len(plan.cells), pending=len(missing))
         result = engine.run()
     try:
@@ -93,13 +138,13 @@ def finished_folders(store: RunStore, most: int = 50) -> list[Path]:
     return list(store.folder.glob("*/attempt-*"))[:most] if store.folder.is_dir() else []
 
 
-def _description(prepared: Prepared) -> str:
+def _description(laid: Laid) -> str:
     """What is kept of a campaign beside its runs: `cells` are all that it holds as of now, so
     that runs of an earlier code or file can be told from them."""
-    identity = prepared.plan.identity
+    identity = laid.plan.identity
     body = {
-        "campaign": prepared.campaign.model_dump(mode="json"),
-        "testbed": prepared.testbed,
+        "campaign": laid.campaign.model_dump(mode="json"),
+        "testbed": laid.testbed,
         "identity": {
             "spec_digest": identity.spec_digest,
             "ground": identity.ground,
@@ -110,7 +155,7 @@ def _description(prepared: Prepared) -> str:
         },
         "cells": [
             {"run_id": cell.run_id, "grids": cell.grids, "figures": cell.figures}
-            for cell in prepared.whole.cells
+            for cell in laid.whole.cells
         ],
     }
     return json.dumps(body, indent=2) + "\n"

@@ -78,6 +78,10 @@ class CellParameters(BaseModel):
             return self.hot_nodes
         return max(1, round(self.hot_share * nodes))
 
+    def contents(self) -> str:
+        """The objects that the cell needs in the store: cells that share them follow each other."""
+        return "empty" if self.op == "write" else f"objects of {self.object_size}"
+
     def label(self) -> str:
         """A short text for people: ``seq heterogeneity dlr``."""
         parts = [self.op, self.scenario, self.controller]

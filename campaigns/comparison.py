@@ -19,6 +19,7 @@ from campaigns.campaign_file import ROOT
 from campaigns.cell_parameters import CellParameters, parameter_names
 from campaigns.display import result_html
 from campaigns.engine import CampaignResult
+from campaigns.estimate import experiment
 from campaigns.process_executor import PAPERMILL_CELL
 from campaigns.progress import Progress
 from campaigns.run_store import RunStore
@@ -133,8 +134,8 @@ def plan(ask: Ask, *, need_ground: bool = True) -> Planned:
         PlannedCell(
             run_id=cell.run_id,
             controller=cell.parameters.controller,
-            scenario=cell.parameters.scenario,
-            op=cell.parameters.op,
+            scenario=experiment(cell).scenario,
+            op=experiment(cell).op,
             block=cell.block,
         )
         for cell in prepared.plan.cells

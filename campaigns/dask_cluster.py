@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from campaigns.worker_code import Code, difference, here
+from campaigns.worker_code import difference, here
 from campaigns.workers import Workers
 from schemas.errors import UserError
 
@@ -21,8 +22,21 @@ WORKERS_S = 30.0
 """Seconds until a cluster must have a worker."""
 
 
+@dataclass(frozen=True)
+class Sameness:
+    """How workers whose results need not be ours are told: `here` is what a process computes with
+    (it has a `problem` where it cannot compute), `difference` the end of a sentence about a worker
+    that has another one."""
+
+    here: Callable[[], Any]
+    difference: Callable[[Any, Any], str | None]
+
+
+SIMULATIONS = Sameness(here, difference)
+
+
 @contextmanager
-def open_cluster(workers: Workers) -> Iterator[Client]:
+def open_cluster(workers: Workers, same: Sameness = SIMULATIONS) -> Iterator[Client]:
     """A client of the workers; those of this machine end with it.
 
     Processes of this machine are one thread each, listen on 127.0.0.1 alone, have no dashboard, and
@@ -38,7 +52,7 @@ def open_cluster(workers: Workers) -> Iterator[Client]:
             client = _local(workers.processes, stack)
         else:
             client = _remote(workers.scheduler, stack)
-        refuse_others(client, here())
+        refuse_others(client, same.here(), same)
         yield client
 
 
@@ -89,7 +103,7 @@ def _remote(address: str, stack: ExitStack) -> Client:
     return client
 
 
-def refuse_others(client: Client, ours: Code) -> None:
+def refuse_others(client: Client, ours: Any, same: Sameness = SIMULATIONS) -> None:
     """Refuse workers that compute with something else than we do.
 
     Raises:
@@ -97,9 +111,9 @@ def refuse_others(client: Client, ours: Code) -> None:
     """
     if ours.problem is not None:
         raise UserError(f"this machine {ours.problem}.")
-    found = client.run(here, on_error="return")
+    found = client.run(same.here, on_error="return")
     for address, theirs in sorted(found.items()):
-        why = difference(ours, theirs) if isinstance(theirs, Code) else _no_code(theirs)
+        why = same.difference(ours, theirs) if isinstance(theirs, type(ours)) else _no_code(theirs)
         if why is not None:
             raise UserError(f"the worker {address} {why}.")
 

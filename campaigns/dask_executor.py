@@ -15,6 +15,7 @@ import math
 import time
 from asyncio import CancelledError
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -47,7 +48,7 @@ died takes some."""
 @dataclass(frozen=True)
 class _Underway:
     begun: Begun
-    task: Task
+    task: Any
     future: Future[Any]
     started: float
     alone: bool = False  # no other cell is under way
@@ -63,7 +64,7 @@ class DaskExecutor(ProcessExecutor):
         ledger: Ledger,
         setting: Setting,
         *,
-        ground: Ground,
+        ground: Ground | None,
         client: Client,
     ) -> None:
         super().__init__(plan, store, ledger, setting)
@@ -92,14 +93,22 @@ class DaskExecutor(ProcessExecutor):
         if isinstance(begun, Outcome):
             self._told.append((cell, begun))
             return
-        controller, policy = self._controller(cell)
-        task = Task(begun.job.model_dump_json(), self._ground, controller, policy, here())
-        self._submit(begun, task)
+        self._submit(begun, self.task(begun))
 
-    def _submit(self, begun: Begun, task: Task, *, alone: bool = False) -> None:
+    def task(self, begun: Begun) -> Any:
+        """What a worker is given; `work` is what it does with it."""
+        assert self._ground is not None
+        controller, policy = self._controller(begun.cell)
+        return Task(begun.job.model_dump_json(), self._ground, controller, policy, here())
+
+    def work(self) -> Callable[[Any], Made]:
+        """The function that makes the cell of a task on a worker."""
+        return run_task
+
+    def _submit(self, begun: Begun, task: Any, *, alone: bool = False) -> None:
         run_id = begun.cell.run_id
         key = f"hotbed-{run_id}-{begun.job.attempt}-{time.monotonic_ns()}"
-        future = self._client.submit(run_task, task, key=key, pure=False)
+        future = self._client.submit(self.work(), task, key=key, pure=False)
         self._underway[run_id] = _Underway(begun, task, future, time.monotonic(), alone)
         future.add_done_callback(lambda _: self._ended.put(run_id))
 

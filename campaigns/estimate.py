@@ -43,6 +43,19 @@ def timeout_s(parameters: CellParameters, time_scale: float) -> float:
     return TIMEOUT_FACTOR * planned_s(parameters, time_scale) + TIMEOUT_SLACK_S
 
 
+def experiment(cell: Cell) -> CellParameters:
+    """The parameters of a cell of the experiment on a store."""
+    assert isinstance(cell.parameters, CellParameters), cell.parameters
+    return cell.parameters
+
+
+def cell_timeout_s(cell: Cell, time_scale: float) -> float:
+    """See `timeout_s`."""
+    if cell.planned_s is not None:
+        return TIMEOUT_FACTOR * cell.planned_s + TIMEOUT_SLACK_S
+    return timeout_s(experiment(cell), time_scale)
+
+
 class Estimator:
     """Time left, from the plan and from the cells finished so far."""
 
@@ -55,13 +68,16 @@ class Estimator:
 
     def planned(self, cell: Cell) -> float:
         """Planned seconds of one cell."""
+        if cell.planned_s is not None:
+            return cell.planned_s
+        parameters = experiment(cell)
         if self._simulated:
-            minutes = cell.parameters.duration_s * self._time_scale / 60
-            if cell.parameters.osds is not None:
-                minutes += lead_s(cell.parameters, self._time_scale) / 60
-                return SIZED_CELL_S + OSD_MINUTE_S * cell.parameters.osds * minutes
+            minutes = parameters.duration_s * self._time_scale / 60
+            if parameters.osds is not None:
+                minutes += lead_s(parameters, self._time_scale) / 60
+                return SIZED_CELL_S + OSD_MINUTE_S * parameters.osds * minutes
             return ENGINE_S + SIMULATED_S * minutes
-        return planned_s(cell.parameters, self._time_scale)
+        return planned_s(parameters, self._time_scale)
 
     def observe(self, cell: Cell, seconds: float) -> None:
         """A cell took `seconds`."""

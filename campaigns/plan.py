@@ -5,26 +5,48 @@ from __future__ import annotations
 import hashlib
 import itertools
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
-from campaigns.cell_parameters import CellParameters
 from campaigns.fingerprint import Identity, run_id
 from schemas.campaign import Campaign, Grid
 
 
+class Parameters(Protocol):
+    """What the engine needs to know of a cell's parameters, whatever the experiment is."""
+
+    @property
+    def controller(self) -> str:
+        """Whose doing the result is: a controller, or a planner's method."""
+
+    @property
+    def osds(self) -> int | None:
+        """OSDs of the cell's store, where it has a size of its own."""
+
+    def canonical(self) -> dict[str, Any]:
+        """JSON-able, every field present: what is hashed, stored and handed on."""
+
+    def label(self) -> str:
+        """A short text for people."""
+
+    def contents(self) -> str:
+        """What cells share that follow each other in a block, such as the objects in a store."""
+
+
 @dataclass(frozen=True)
 class Cell:
-    """One run to be made. Two grids that ask for the same cell share it."""
+    """One run to be made. Two grids that ask for the same cell share it. `planned_s`: seconds that
+    it should take, where its parameters do not tell by the experiment's rules (`estimate`)."""
 
     run_id: str
-    parameters: CellParameters
+    parameters: Parameters
     block: int
     seed: int
     order: int  # place in the block's random order, from 0
     grids: tuple[str, ...]
     figures: tuple[str, ...]
+    planned_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -59,9 +81,10 @@ def block_seed(campaign_seed: int, block: int) -> int:
 
 def make_plan(
     campaign: Campaign,
-    cells: Mapping[str, Sequence[CellParameters]],
+    cells: Mapping[str, Sequence[Parameters]],
     identity: Identity,
     controllers: Mapping[str, str],
+    planned_s: Callable[[Any], float] | None = None,
 ) -> Plan:
     """Lay validated cells out in randomized blocks.
 
@@ -70,6 +93,7 @@ def make_plan(
         cells: typed cells by grid name (`validate.validate`), only of the grids wanted.
         identity: what all cells share.
         controllers: digest of each controller's folder by name.
+        planned_s: seconds of a cell by its parameters, see `Cell`.
     """
     grids = [grid for grid in campaign.grids if grid.name in cells]
     planned: list[Cell] = []
@@ -91,7 +115,14 @@ def make_plan(
                     found[key] = _shared(found[key], grid)
                 else:
                     found[key] = Cell(
-                        key, parameters, block, seed, 0, (grid.name,), tuple(grid.figures)
+                        key,
+                        parameters,
+                        block,
+                        seed,
+                        0,
+                        (grid.name,),
+                        tuple(grid.figures),
+                        None if planned_s is None else planned_s(parameters),
                     )
         order = block_order(found, seed)
         planned += [replace(found[key], order=place) for place, key in enumerate(order)]
@@ -108,16 +139,12 @@ def block_order(cells: Mapping[str, Cell], seed: int) -> list[str]:
     groups: dict[str, list[str]] = {}
     # Sorted first: the order must depend on the seed alone, not on the file's lay-out.
     for key in sorted(cells):
-        groups.setdefault(_contents(cells[key].parameters), []).append(key)
+        groups.setdefault(cells[key].parameters.contents(), []).append(key)
     names = sorted(groups)
     draw.shuffle(names)
     for name in names:
         draw.shuffle(groups[name])
     return [key for name in names for key in groups[name]]
-
-
-def _contents(parameters: CellParameters) -> str:
-    return "empty" if parameters.op == "write" else f"objects of {parameters.object_size}"
 
 
 def _shared(cell: Cell, grid: Grid) -> Cell:

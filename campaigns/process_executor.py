@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from campaigns.disk import Reserve, is_full, nearly_full
-from campaigns.estimate import timeout_s
+from campaigns.estimate import cell_timeout_s
 from campaigns.executors import Outcome
 from campaigns.job import ERROR_FILE, Job, read_job, write_job
 from campaigns.ledger import Ledger
@@ -130,7 +130,7 @@ class ProcessExecutor:
 
     def _job(self, cell: Cell, attempt: int) -> Job:
         campaign = self._plan.campaign
-        limit = self._setting.timeout_s or timeout_s(cell.parameters, campaign.time_scale)
+        limit = self._setting.timeout_s or cell_timeout_s(cell, campaign.time_scale)
         return Job(
             run_id=cell.run_id,
             campaign=campaign.name,

@@ -29,7 +29,7 @@ from campaigns.services import Facts, Ground
 from campaigns.validate import select, validate
 from campaigns.workers import Workers
 from controllers.registry import available, code_hash
-from schemas.campaign import Campaign
+from schemas.campaign import Campaign, PlannerCampaign
 from schemas.errors import HotbedError, UserError
 from testbed.sites.contract import SiteError
 from testbed.spec import TestbedSpec, load_spec
@@ -129,7 +129,7 @@ def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
     Raises:
         UserError: one sentence on the first thing that is wrong.
     """
-    file, campaign = _asked(request.campaign)
+    file, campaign = asked(request.campaign)
     campaign = on_ground(campaign, request.ground)
     spec_file = resolve(campaign.spec, file)
     spec = load_spec(spec_file)
@@ -197,7 +197,7 @@ def on_ground(campaign: Campaign, ground: str | None) -> Campaign:
         raise UserError(f"--ground {ground}: {error.errors()[0]['msg']}.") from error
 
 
-def _asked(campaign: str | Campaign) -> tuple[Path, Campaign]:
+def asked(campaign: str | Campaign) -> tuple[Path, Campaign]:
     """The campaign and its file; of one made in memory its name stands for the file: in messages,
     and for what lies beside it (the current folder)."""
     if isinstance(campaign, Campaign):
@@ -208,6 +208,10 @@ def _asked(campaign: str | Campaign) -> tuple[Path, Campaign]:
 
 def dry_run(request: Request, *, workers: Workers | None = None) -> DryRunReport:
     """The cells that would run, the time they would take and what is done. Writes nothing."""
+    if isinstance(asked(request.campaign)[1], PlannerCampaign):
+        from campaigns.ursa import session as planner
+
+        return planner.dry_run(request, workers=workers)
     return dry_run_prepared(prepare(request, need_ground=False), workers=workers)
 
 
@@ -269,6 +273,10 @@ def run(
         UserError: something is wrong with the file, the testbed or the disk; or another engine
             works on this campaign or testbed.
     """
+    if isinstance(asked(request.campaign)[1], PlannerCampaign):
+        from campaigns.ursa import session as planner
+
+        return planner.run(request, progress=progress, workers=workers)
     return run_prepared(
         prepare(request),
         progress=progress,

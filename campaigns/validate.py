@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from campaigns.cell_parameters import CellParameters, check, parameter_names
 from campaigns.plan import raw_cells
@@ -15,6 +16,8 @@ from schemas.campaign import Campaign, Grid
 from schemas.errors import UserError
 from testbed.simulated import scaled
 from testbed.spec import TestbedSpec
+
+P = TypeVar("P")
 
 SIZED_GROUND = "sim"
 """The ground on which a cell may say how many OSDs its store has."""
@@ -59,8 +62,8 @@ def figures_of(campaign: Campaign) -> list[str]:
 
 
 def select(
-    campaign: Campaign, cells: Mapping[str, list[CellParameters]], figure: str, file: Path
-) -> dict[str, list[CellParameters]]:
+    campaign: Campaign, cells: Mapping[str, list[P]], figure: str, file: Path
+) -> dict[str, list[P]]:
     """The cells of the grids that feed `figure` (``6`` means 6a to 6c), or of the grid so named.
 
     Raises:

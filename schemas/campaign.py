@@ -80,3 +80,14 @@ class Campaign(Strict):
         if len(set(names)) != len(names):
             raise ValueError("two grids have the same name")
         return self
+
+
+class PlannerCampaign(Campaign):
+    """A campaign whose cells make an instance and plan for it: no testbed, no notebook, and times
+    are those of the processor that plans. The file says ``planner: ursa``."""
+
+    planner: Literal["ursa"]
+    ground: Literal["sim"] = "sim"
+    spec: str = Field(default="", max_length=0)
+    notebook: str = Field(default="", max_length=0)
+    time_scale: float = Field(default=1, ge=1, le=1)

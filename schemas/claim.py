@@ -8,7 +8,7 @@ from pydantic import Field
 
 from schemas.run import Model
 
-Kind = Literal["at_least", "about", "at_most"]
+Kind = Literal["at_least", "about", "at_most", "within"]
 Verdict = Literal["reproduced", "direction", "inconclusive", "not reproduced", "not run"]
 
 

@@ -1,0 +1,1 @@
+"""The Ursa paper's figures and claims."""

@@ -1,0 +1,167 @@
+"""Runs of open-loop writes on a store as a table (section 5.2): one row a run.
+
+Runs are paired by block: its cells share the hot nodes and the load. n counts blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from analysis.load import SIM, LoadedRun
+from analysis.stats import Estimate, ratio
+from schemas.run import Run
+
+OP = "open"
+STABLE_S = 1.0
+"""Response times below this are stable, in the paper and here."""
+
+CONTROLLED, RANDOM = "Controlled", "Random"
+NETWORKS = (RANDOM, CONTROLLED)
+
+COLUMNS = (
+    "index",
+    "run_id",
+    "campaign",
+    "block",
+    "seed",
+    "ground",
+    "time_scale",
+    "spec",
+    "network",
+    "size",
+    "osds",
+    "scenario",
+    "controller",
+    "rate",
+    "object_size",
+    "threshold",
+    "duration_s",
+    "called_s",
+    "settled_s",
+    "settled_mean_s",
+    "censored_s",
+    "censored_mean_s",
+    "latency_mean_s",
+    "latency_p99_s",
+    "latency_max_s",
+    "outstanding",
+    "moves",
+    "first_moves",
+    "cost",
+    "hot",
+)
+_FROM_EXTRA = (
+    "called_s",
+    "settled_s",
+    "settled_mean_s",
+    "outstanding",
+    "moves",
+    "first_moves",
+    "cost",
+    "hot",
+)
+
+
+def takes(run: Run) -> bool:
+    """Whether it is such a run, of a store that there is."""
+    return run.parameters.get("op") == OP and run.ground != SIM
+
+
+def takes_simulated(run: Run) -> bool:
+    """Whether it is such a run, of a modelled store."""
+    return run.parameters.get("op") == OP and run.ground == SIM
+
+
+def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
+    """Columns: `COLUMNS`.
+
+    ``size`` is the paper's way to name it, OSDs-PGs. ``censored_s`` is the settling time, or, of a
+    run that never settled, all that was seen of it: a lower bound. ``moves`` and ``cost`` are of
+    all decisions of a controller that plans (`ursa`, `htoc`), NaN for the others.
+    """
+    rows = [_row(index, loaded) for index, loaded in enumerate(runs)]
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def _row(index: int, loaded: LoadedRun) -> dict[str, Any]:
+    run, summary = loaded.run, loaded.summary
+    parameters, calibration = run.parameters, run.provenance.calibration
+    osds = run.osd_count or 0
+    row: dict[str, Any] = {
+        "index": index,
+        "run_id": run.run_id,
+        "campaign": run.campaign,
+        "block": run.block,
+        "seed": run.seed,
+        "ground": run.ground,
+        "time_scale": run.time_scale,
+        "spec": calibration.get("spec"),
+        "network": _network(calibration),
+        "osds": osds,
+        "size": f"{osds}-{_groups(calibration)}",
+        "scenario": parameters.get("scenario"),
+        "controller": parameters.get("controller"),
+        "rate": float(parameters.get("rate") or 0.0),
+        "object_size": parameters.get("object_size"),
+        "threshold": (parameters.get("controller_parameters") or {}).get("threshold"),
+        "duration_s": float(parameters.get("duration_s", 0.0)) * run.time_scale,
+    }
+    row |= {name: summary.extra.get(name) for name in _FROM_EXTRA}
+    rest = row["duration_s"] - (row["called_s"] or 0.0)
+    for name in ("settled_s", "settled_mean_s"):
+        censored = row[name] if row[name] is not None else rest
+        row[name.replace("settled", "censored")] = censored
+    for op in summary.whole:
+        row |= {
+            "latency_mean_s": op.latency_mean_s,
+            "latency_p99_s": op.latency_p99_s,
+            "latency_max_s": op.latency_max_s,
+        }
+    return row
+
+
+def _network(calibration: dict[str, Any]) -> str:
+    racks = calibration.get("racks") or {}
+    return CONTROLLED if racks.get("uplink") else RANDOM
+
+
+def _groups(calibration: dict[str, Any]) -> int:
+    return sum(int(pool.get("pg_num", 0)) for pool in calibration.get("pools") or ())
+
+
+def rebalancing(rows: pd.DataFrame, *, network: str | None = None) -> pd.DataFrame:
+    """Runs of the skewed load."""
+    found = rows[rows["scenario"] == "skew"]
+    return found if network is None else found[found["network"] == network]
+
+
+def sizes(rows: pd.DataFrame) -> list[str]:
+    """Sizes that there are runs of, the smallest first."""
+    known = rows[["osds", "size"]].drop_duplicates().sort_values(["osds", "size"])
+    return [str(size) for size in known["size"]]
+
+
+def pairs(rows: pd.DataFrame, treated: str, baseline: str, column: str) -> pd.DataFrame:
+    """A column of two controllers by block, where both have it: ``treated``, ``baseline``.
+
+    Rows must be of one network and size. Of several runs of a block (in several campaigns) each
+    campaign's are paired among themselves.
+    """
+    keys = ["campaign", "block"]
+    both = []
+    for name, controller in (("treated", treated), ("baseline", baseline)):
+        mine = rows[rows["controller"] == controller].drop_duplicates(keys, keep="last")
+        both.append(mine.set_index(keys)[column].astype(float).rename(name))
+    return pd.concat(both, axis=1, join="inner").dropna()
+
+
+def quotient(rows: pd.DataFrame, treated: str, baseline: str, column: str) -> Estimate | None:
+    """Geometric mean of treated/baseline over blocks; None without a pair of positive values."""
+    found = pairs(rows, treated, baseline, column)
+    found = found[(found["treated"] > 0) & (found["baseline"] > 0)]
+    if found.empty:
+        return None
+    return ratio(found["treated"].tolist(), found["baseline"].tolist())

@@ -1,0 +1,127 @@
+"""Panels of Ursa's figures: a value against the size of the instance, a line a method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from analysis.stats import Estimate
+from analysis.ursa.runs import COLOURS, LABELS
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+DODGE = 0.09  # of the distance between two sizes, between neighbouring lines
+MARKERS = "osD^vP"
+LIMITED = "some ended by their time limit"
+
+Estimator = Callable[[pd.DataFrame, str], Estimate | None]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a panel: estimates by size, and the sizes at which a time limit ended some."""
+
+    name: str
+    points: dict[str, Estimate]
+    limited: frozenset[str] = field(default_factory=frozenset)
+    style: str = "-"
+    label: str | None = None
+
+    @property
+    def text(self) -> str:
+        """What the legend calls it."""
+        return self.label or LABELS.get(self.name, self.name)
+
+
+def line(
+    name: str,
+    rows: pd.DataFrame,
+    column: str,
+    estimate: Estimator,
+    *,
+    style: str = "-",
+    label: str | None = None,
+) -> Line:
+    """A column of some runs by size."""
+    points, limited = {}, set()
+    for size, here in rows.groupby("size"):
+        found = estimate(here, column)
+        if found is not None:
+            points[str(size)] = found
+            if "limited" in here.columns and bool((here["limited"] > 0).any()):
+                limited.add(str(size))
+    return Line(name, points, frozenset(limited), style, label)
+
+
+def draw(axes: Axes, order: Sequence[str], lines: Sequence[Line], *, log: bool = True) -> None:
+    """Draw lines over the sizes in `order`, side by side so that intervals can be told apart."""
+    shown = [one for one in lines if one.points]
+    for index, one in enumerate(shown):
+        at = [place for place, size in enumerate(order) if size in one.points]
+        found = [one.points[order[place]] for place in at]
+        x = np.array(at) + (index - (len(shown) - 1) / 2) * DODGE
+        axes.errorbar(
+            x,
+            [estimate.value for estimate in found],
+            yerr=np.array([estimate.error for estimate in found]).T.reshape(2, -1),
+            fmt=MARKERS[index % len(MARKERS)],
+            linestyle=one.style,
+            color=COLOURS.get(one.name, "#444444"),
+            markersize=5,
+            linewidth=1.3,
+            elinewidth=1.0,
+            capsize=2.5,
+            label=one.text,
+        )
+        limits = [place for place, size in enumerate(at) if order[size] in one.limited]
+        if limits:
+            axes.plot(
+                x[limits],
+                [found[place].value for place in limits],
+                "o",
+                markersize=11,
+                markerfacecolor="none",
+                markeredgecolor="black",
+                label=LIMITED,
+                zorder=5,
+            )
+    if log:
+        axes.set_yscale("log")
+    axes.set_xticks(range(len(order)), order, rotation=20 if len(order) > 3 else 0)
+    axes.set_xlim(-0.4, len(order) - 0.6)
+    axes.set_xlabel("nodes-partitions")
+
+
+def counts(lines: Sequence[Line]) -> str:
+    """``n = 3 instances a point`` of some lines."""
+    found = sorted({estimate.n for one in lines for estimate in one.points.values()})
+    if not found:
+        return "n = 0"
+    return f"n = {found[0]}" if found[0] == found[-1] else f"n = {found[0]} to {found[-1]}"
+
+
+def stated_line(axes: Axes, value: float, text: str) -> None:
+    """What the paper states of all sizes, as a dashed line."""
+    axes.axhline(value, color="black", linestyle="--", linewidth=1.0, label=text)
+
+
+def legend(drawn: Figure, axes: Sequence[Axes], columns: int = 3) -> None:
+    """One legend above all panels, each text once."""
+    handles: dict[str, Artist] = {}
+    for panel in axes:
+        for handle, text in zip(*panel.get_legend_handles_labels(), strict=True):
+            handles.setdefault(text, handle)
+    drawn.legend(
+        handles=list(handles.values()),
+        labels=list(handles),
+        loc="outside upper center",
+        ncols=min(columns, max(1, len(handles))),
+        fontsize="small",
+    )

@@ -1,0 +1,167 @@
+"""The planner's runs as a table, and how they are paired: by instance.
+
+An instance is told by its kind, its size and its seed; every method of a block planned for the
+same one. n counts instances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from analysis.load import SIM, LoadedRun
+from analysis.stats import Estimate, mean, ratio
+from schemas.run import Run
+from schemas.sizes import size_name
+
+STANDARD = {"tail": 1.5, "load_max": None, "racks": 0, "replicas": 3, "max_move_cost": None}
+"""What the paper's instances have in common; cells that differ feed no figure of the paper."""
+
+INPUTS = "inputs"
+ALGORITHM = "algorithm1"
+OURS = "alp"
+
+_CELL = ("kind", "nodes", "partitions", "method", "selection", "program", "divide")
+_OTHER = ("first_radius", "radius_step", "swap_success", "time_limit_s", *STANDARD)
+COLUMNS = ("index", "run_id", "campaign", "block", "seed", "ground", "size", "series")
+
+KINDS = {"s1": "S1, like the paper's", "s2": "S2, tight", "s3": "S3, clustered"}
+COLOURS = {
+    "alp": "#0072B2",
+    "algorithm1": "#56B4E9",
+    "htoc": "#E69F00",
+    "sa": "#CC79A7",
+    "opt": "#009E73",
+    "none": "#777777",
+    "highest": "#0072B2",
+    "random": "#D55E00",
+    "NONE+ILP": "#882255",
+    "DC+ILP": "#CC79A7",
+    "NONE+LP": "#E69F00",
+    "DC+LP": "#56B4E9",
+    "s1": "#0072B2",
+    "s2": "#D55E00",
+    "s3": "#009E73",
+}
+LABELS = {
+    "alp": "ALP (Hotbed's)",
+    "algorithm1": "ALP (Algorithm 1 as written)",
+    "htoc": "HtoC",
+    "sa": "SA",
+    "opt": "OPT",
+    "none": "NONE (before)",
+    "highest": "highest load first",
+    "random": "random",
+    **KINDS,
+}
+
+
+def takes(run: Run) -> bool:
+    """Whether it is a planner's run for a generated instance."""
+    return run.ground == SIM and {"method", "partitions"} <= set(run.parameters)
+
+
+def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
+    """One row a run, of instances like the paper's.
+
+    Columns: `COLUMNS`, the cell's parameters, and every number of the summary. ``series`` is the
+    variant of Algorithm 1 (``DC+LP``). Of runs that differ in their time limit alone, such as those
+    of a quick and a full campaign, the one with the longer limit counts: an instance is one, in
+    whatever campaign it was planned for.
+    """
+    rows = []
+    for index, loaded in enumerate(runs):
+        run, parameters = loaded.run, loaded.run.parameters
+        if any(parameters.get(name) != value for name, value in STANDARD.items()):
+            continue
+        row: dict[str, Any] = {
+            "index": index,
+            "run_id": run.run_id,
+            "campaign": run.campaign,
+            "block": run.block,
+            "seed": run.seed,
+            "ground": run.ground,
+            "size": size_name(parameters["nodes"], parameters["partitions"]),
+            "series": _series(parameters),
+        }
+        row |= {name: parameters.get(name) for name in (*_CELL, *_OTHER)}
+        rows.append(row | loaded.summary.extra)
+    if not rows:
+        return pd.DataFrame(columns=[*COLUMNS, *_CELL, *_OTHER])
+    found = pd.DataFrame(rows)
+    # Sorted by run id too: which of several equal ones counts must not depend on folders.
+    found = found.sort_values(["time_limit_s", "run_id"], kind="stable")
+    keys = [*_CELL, "first_radius", "radius_step", "swap_success", "seed"]
+    return found.drop_duplicates(keys, keep="last").sort_values("index").reset_index(drop=True)
+
+
+def _series(parameters: dict[str, Any]) -> str | None:
+    if parameters.get("method") != ALGORITHM:
+        return None
+    return f"{parameters.get('divide')}+{parameters.get('program')}".upper()
+
+
+def cells(
+    rows: pd.DataFrame,
+    method: str,
+    *,
+    kind: str | None = None,
+    size: str | None = None,
+    selection: str = "highest",
+    series: str = "DC+LP",
+) -> pd.DataFrame:
+    """The runs of a method as the paper has it: highest-load-first, Algorithm 1 as DC+LP with its
+    usual radii."""
+    found = rows[(rows["method"] == method) & (rows["selection"] == selection)]
+    if method == ALGORITHM:
+        found = found[found["series"] == series]
+        found = found[found["first_radius"].isna() & found["radius_step"].isna()]
+    if kind is not None:
+        found = found[found["kind"] == kind]
+    if size is not None:
+        found = found[found["size"] == size]
+    return found
+
+
+def sizes(rows: pd.DataFrame) -> list[str]:
+    """Sizes that there are runs of, the smallest first."""
+    known = rows[["nodes", "partitions", "size"]].drop_duplicates()
+    return [str(name) for name in known.sort_values(["nodes", "partitions"])["size"]]
+
+
+def paired(treated: pd.DataFrame, baseline: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Both values of the same instances, where both are positive: ``treated``, ``baseline``. (Where
+    swaps leave nothing to move, costs are zero and say nothing.)"""
+    keys = ["kind", "size", "seed"]
+    if column not in treated.columns or treated.empty or baseline.empty:
+        return pd.DataFrame(columns=["treated", "baseline"])
+    left = treated.set_index(keys)[column].rename("treated")
+    right = baseline.set_index(keys)[column].rename("baseline")
+    both = pd.concat([left, right], axis=1, join="inner").dropna()
+    return both[(both["treated"] > 0) & (both["baseline"] > 0)]
+
+
+def quotient(
+    treated: pd.DataFrame, baseline: pd.DataFrame, column: str, *, comparisons: int = 1
+) -> Estimate | None:
+    """Geometric mean of treated/baseline over instances; None without a pair."""
+    both = paired(treated, baseline, column)
+    if both.empty:
+        return None
+    return ratio(both["treated"].tolist(), both["baseline"].tolist(), comparisons=comparisons)
+
+
+def average(rows: pd.DataFrame, column: str) -> Estimate | None:
+    """Arithmetic mean over instances with a t interval."""
+    values = rows[column].dropna().tolist() if column in rows.columns else []
+    return mean(values) if values else None
+
+
+def geometric(rows: pd.DataFrame, column: str) -> Estimate | None:
+    """Geometric mean over instances with a t interval of the logarithms, which suits an axis of
+    magnitudes; zeros (nothing had to move) are left out."""
+    values = rows[column].dropna() if column in rows.columns else pd.Series(dtype=float)
+    values = values[values > 0]
+    return ratio(values.tolist(), [1.0] * len(values)) if len(values) else None

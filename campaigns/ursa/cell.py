@@ -1,0 +1,164 @@
+"""What runs on a Dask worker: one cell, from its job to the files of its folder.
+
+Instances are kept by the worker: cells that share one follow each other in a block.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import time
+import zlib
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from campaigns.cell import Phases
+from campaigns.dask_cell import Made, WrongWorker
+from campaigns.job import ERROR_FILE, Job
+from campaigns.run_store import RUN_FILE, utc_now
+from campaigns.ursa.code import Code, difference, here
+from campaigns.ursa.measure import describe, described_values, make_instance, plan_and_check
+from campaigns.ursa.parameters import INPUTS, UrsaParameters, check
+from controllers.ursa.instance import Instance
+from controllers.ursa.jit import COMPILED, THREADS
+from schemas.run import Summary
+
+KEPT_MIB = 1024.0
+"""Instances that a worker keeps beside the last one."""
+
+PLAN_FILE = "plan.json"
+INPUTS_FILE = "inputs.json"
+HOST = "planner"
+
+
+@dataclass(frozen=True)
+class Task:
+    """A cell to be made: the attempt's job as JSON, and what it must be computed with."""
+
+    job: str
+    code: Code
+
+
+def run_task(task: Task) -> Made:
+    """Make the cell; what it raised is in the file `error.json`.
+
+    Raises:
+        WrongWorker: this worker computes with something else.
+    """
+    why = difference(task.code, here())
+    if why is not None:
+        raise WrongWorker(f"this worker {why}")
+    started = time.monotonic()
+    job = Job.model_validate_json(task.job).model_copy(update={"started_at": utc_now()})
+    try:
+        files = make(job)
+    except Exception as error:
+        body = {"kind": type(error).__name__, "message": str(error) or type(error).__name__}
+        files = {ERROR_FILE: json.dumps(body) + "\n"}
+    packed = {name: zlib.compress(text.encode(), 1) for name, text in files.items()}
+    return Made(packed, time.monotonic() - started)
+
+
+def make(job: Job) -> dict[str, str]:
+    """The files of a cell's folder, as texts by name; `run.json` among them."""
+    parameters = check(job.parameters, f"run {job.run_id}")
+    phases = Phases()
+    with phases("generate"):
+        instance = KEPT.get(parameters, job.seed)
+    forget_peak()
+    files: dict[str, str] = {}
+    if parameters.method == INPUTS:
+        with phases("describe"):
+            described = describe(instance)
+        values = described_values(instance, described)
+        files[INPUTS_FILE] = json.dumps(described) + "\n"
+    else:
+        outcome = plan_and_check(parameters, instance, job.seed, phases)
+        values = outcome.values
+        files[PLAN_FILE] = json.dumps(_shortened(outcome.plan), indent=1, default=float) + "\n"
+    peak = peak_mib()
+    if peak is not None:
+        values["peak_rss_mib"] = peak
+    summary = Summary(whole=[], steady=[], pressure_mean={}, extra=values)
+    files["summary.json"] = summary.model_dump_json(indent=2) + "\n"
+    where = job.provenance.model_copy(update={"hosts": {HOST: host()}})
+    record = job.model_copy(update={"provenance": where}).record("done", None, phases.seconds)
+    files[RUN_FILE] = record.model_dump_json(indent=2) + "\n"
+    return files
+
+
+class Kept:
+    """The instances that this process made last."""
+
+    def __init__(self) -> None:
+        self._made: OrderedDict[tuple[str, int], Instance] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, parameters: UrsaParameters, seed: int) -> Instance:
+        """The instance of a cell; a plan leaves it as it is."""
+        key = parameters.contents(), seed
+        with self._lock:
+            if key not in self._made:
+                self._make_room(parameters.input_mib)
+                self._made[key] = make_instance(parameters, seed)
+            self._made.move_to_end(key)
+            return self._made[key]
+
+    def _make_room(self, mib: float) -> None:
+        """Drop what was used longest ago until the next one fits beside the others."""
+        while self._made and self._held_mib() + mib > KEPT_MIB:
+            self._made.popitem(last=False)
+
+    def _held_mib(self) -> float:
+        return sum(instance.nbytes for instance in self._made.values()) / 2**20
+
+
+KEPT = Kept()
+
+
+def host() -> dict[str, Any]:
+    """What this machine is: seconds are its own."""
+    return {
+        "processor": _processor(),
+        "cpus": len(os.sched_getaffinity(0)),
+        "threads": THREADS,
+        "compiled": COMPILED,
+        "system": platform.system(),
+        "machine": platform.machine(),
+    }
+
+
+def forget_peak() -> None:
+    """Let the kernel count this process's most memory anew; where it cannot, all of it counts."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak_mib() -> float | None:
+    """The most memory that this process has held since `forget_peak`, MiB; None if unknown."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 1024
+    return None
+
+
+def _processor() -> str:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or "unknown"
+
+
+def _shortened(plan: Mapping[str, object]) -> dict[str, object]:
+    """The plan's summary; of many nodes that stay hot the first hundred are named."""
+    still_hot = plan["still_hot"]
+    assert isinstance(still_hot, list)
+    return {**plan, "still_hot": still_hot[:100]}

@@ -1,0 +1,45 @@
+"""Sizes of data sets as the Ursa paper writes them: ``10K-10M`` is 10,000 nodes, 10,000,000
+partitions."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)([KMkm]?)")
+_FACTORS = {"": 1, "k": 1000, "m": 1_000_000}
+
+
+def count_of(text: str) -> int:
+    """A whole number that may end in K or M: ``300``, ``0.1M``.
+
+    Raises:
+        ValueError: it is none; says what one looks like.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    value = Decimal(match[1]) * _FACTORS[match[2].lower()] if match else None
+    if value is None or value != int(value):
+        raise ValueError(f"{text!r} is no whole number such as 300, 10K or 0.1M")
+    return int(value)
+
+
+def counts_of(size: str) -> tuple[int, int]:
+    """(nodes, partitions) of a size such as ``0.1K-0.1M``.
+
+    Raises:
+        ValueError: it is none; says what one looks like.
+    """
+    nodes, dash, partitions = size.partition("-")
+    if not dash:
+        raise ValueError(f"{size!r} is no size such as 0.1K-0.1M (nodes-partitions)")
+    return count_of(nodes), count_of(partitions)
+
+
+def size_name(nodes: int, partitions: int) -> str:
+    """As the paper writes it: ``0.1K-0.1M``, ``10K-10M``, ``150-150K``, ``30-900``."""
+    whose = str(nodes) if nodes % 100 or not nodes else f"{nodes / 1000:g}K"
+    if partitions and partitions % 100_000 == 0:
+        return f"{whose}-{partitions / 1_000_000:g}M"
+    if partitions and partitions % 1000 == 0:
+        return f"{whose}-{partitions // 1000}K"
+    return f"{whose}-{partitions}"
