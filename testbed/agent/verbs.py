@@ -12,6 +12,7 @@ VERBS: dict[str, str] = {
     "unit-start": "testbed.agent.units:unit_start",
     "unit-wait": "testbed.agent.units:unit_wait",
     "unit-stop": "testbed.agent.units:unit_stop",
+    "open-loop-start": "testbed.agent.openloop_verbs:start",
     "units": "testbed.agent.units:units",
     "strays": "testbed.agent.units:strays",
     # A disturbance plan: loads that start and stop at planned times.
@@ -27,6 +28,7 @@ VERBS: dict[str, str] = {
     "caches": "testbed.agent.clean:caches",
     "pool-create": "testbed.agent.pools:pool_create",
     "pool-delete": "testbed.agent.pools:pool_delete",
+    "placement": "testbed.agent.placement:placement",
     # What runs where.
     "versions": "testbed.agent.facts:versions",
     "facts": "testbed.agent.facts:facts",

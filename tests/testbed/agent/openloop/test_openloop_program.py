@@ -1,0 +1,188 @@
+"""The open-loop program as it goes to a client node, run for real over a stand-in for librados."""
+
+from __future__ import annotations
+
+import errno
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas.errors import RemoteError, StoreError, UserError
+from testbed.agent import openloop_verbs, units
+from testbed.agent.contract import AgentConfig, AgentNode
+from testbed.agent.openloop.plan import Plan
+from testbed.stores.ceph.pool_objects import PoolObjects, confirm, object_names, pool_of
+from workloads.open_loop import parse_open_loop
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from fake_systemd import FakeSystemdShell
+
+PLAN = Plan(
+    pool="bench",
+    object_bytes=100,
+    duration_s=1.0,
+    seed=1,
+    rates={"1.0": 30.0, "1.5": 10.0},
+    objects_per_pg=2,
+    drain_s=0.5,
+)
+CONFIG = AgentConfig("t", "ceph", (AgentNode("osd0", "10.0.0.1", ("admin",), "iowait"),))
+FAKE_RADOS = """
+import json, threading
+class Error(OSError): pass
+class Completion:
+    def get_return_value(self): return 0
+class Ioctx:
+    def aio_write_full(self, name, data, oncomplete):
+        assert len(data) == 100
+        threading.Timer(0.01, oncomplete, [Completion()]).start()
+class Rados:
+    def __init__(self, conffile, name, conf): pass
+    def connect(self, timeout): pass
+    def open_ioctx(self, pool): return Ioctx()
+    def mon_command(self, text, data, timeout):
+        command = json.loads(text)
+        if command["prefix"] == "osd dump":
+            return 0, json.dumps({"pools": [
+                {"pool": 1, "pool_name": "bench", "pg_num": 8, "object_hash": 2}]}).encode(), ""
+        from testbed.agent.openloop.names import pg_of
+        return 0, json.dumps({"pgid": pg_of(command["object"], 1, 8)}).encode(), ""
+"""
+
+
+class Shell(FakeSystemdShell):
+    """With files, and with librados' stand-in where python3 looks first."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        (self.programs / "rados.py").write_text(FAKE_RADOS)
+        self._env["PYTHONPATH"] = str(self.programs)
+
+    def put(self, data: bytes, path: str, *, mode: int = 0o644) -> None:
+        subprocess.run(
+            ["cp", "/dev/stdin", path.replace("/var/lib/hotbed", str(self.state))],
+            input=data,
+            check=True,
+        )
+
+
+@pytest.fixture
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
+    with Shell(tmp_path) as shell:
+        monkeypatch.setattr(openloop_verbs, "reach", lambda config, node: shell)
+        yield shell
+
+
+def payload(plan: Plan = PLAN, **more: Any) -> dict[str, Any]:
+    ask = {"node": "osd0", "name": "load-open-loop", "plan": plan.to_json()}
+    return {**ask, "max_s": 30, "wait_s": 20, **more}
+
+
+@pytest.mark.slow
+def test_the_program_runs_alone_and_what_it_prints_is_read(shell: Shell) -> None:
+    started = openloop_verbs.start(CONFIG, payload())["started_wall"]
+    with pytest.raises(UserError, match="already running"):
+        openloop_verbs.start(CONFIG, payload())
+    unit = units.wait(shell, "load-open-loop", timeout_s=20)
+    assert (unit.exit_code, unit.stderr) == (0, "")
+    result = parse_open_loop(unit.stdout)
+    assert result.started_wall == started
+    assert result.done == result.intended > 0
+    assert result.outstanding == result.failed == result.held == 0
+    assert set(result.pgs) == {"1.0", "1.5"}
+    assert result.p50_s is not None and result.p50_s >= 0.01
+    assert sum(row["done"] for row in result.series) == result.done
+    assert result.cpu_s is not None and result.cpu_s > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("plan", "said"),
+    [
+        ({"pool": "none"}, "there is no pool 'none'; there are: bench"),
+        ({"rates": {"1.8": 1.0}}, "PG 1.8 is none of pool 1, whose PGs are 1.0 to 1.7"),
+    ],
+)
+def test_what_cannot_be_written_is_told_and_leaves_no_unit(
+    shell: Shell, plan: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(UserError, match=said):
+        openloop_verbs.start(CONFIG, payload(Plan(**{**PLAN.to_json(), **plan})))
+    assert units.live(shell) == []
+
+
+def test_a_payload_that_lacks_something_is_refused() -> None:
+    with pytest.raises(UserError, match="needs 'plan'"):
+        openloop_verbs.start(CONFIG, {"node": "osd0", "name": "x"})
+    with pytest.raises(UserError, match="unknown field"):
+        openloop_verbs.start(CONFIG, payload() | {"plan": {**PLAN.to_json(), "x": 1}})
+
+
+def test_a_start_that_takes_too_long_is_given_up(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(openloop_verbs, "_MAIN", b"import time; time.sleep(60)")
+    with pytest.raises(RemoteError, match="did not start within 0 s"):
+        openloop_verbs.start(CONFIG, payload(wait_s=0))
+    assert units.live(shell) == []
+
+
+# -- the way to the store -------------------------------------------------------------------------
+
+
+class Ioctx:
+    """Answers at once with what `codes` says, the last one for ever."""
+
+    def __init__(self, *codes: int) -> None:
+        self.codes = list(codes)
+        self.names: list[str] = []
+
+    def aio_write_full(self, object_name: str, to_write: bytes, oncomplete: Any) -> None:
+        code = self.codes.pop(0) if len(self.codes) > 1 else self.codes[0]
+        if code > 0:
+            raise OSError(code, "not sent")
+        self.names.append(object_name)
+
+        class Completion:
+            def get_return_value(self) -> int:
+                return code
+
+        oncomplete(Completion())
+
+
+def test_every_object_is_written_once_before_the_start() -> None:
+    ioctx = Ioctx(0)
+    names = object_names(PLAN, 1, 8)
+    PoolObjects(ioctx, names, b"x").fill()
+    assert ioctx.names == [name for each in names.values() for name in each]
+
+
+@pytest.mark.parametrize("codes", [(0, -errno.ENOSPC, 0), (0, errno.ENOSPC, 0)])
+def test_a_prefill_that_fails_is_told(codes: tuple[int, ...]) -> None:
+    with pytest.raises(StoreError, match=r"1 of 4 objects cannot be written \(errno 28: No space"):
+        PoolObjects(Ioctx(*codes), object_names(PLAN, 1, 8), b"x").fill()
+
+
+def test_the_cluster_is_asked_where_objects_are() -> None:
+    asked = []
+
+    def ask(prefix: str, **arguments: Any) -> Any:
+        asked.append(arguments["object"])
+        return {"pgid": "1.7"}
+
+    with pytest.raises(StoreError, match="hashes names in another way"):
+        confirm(ask, "bench", ["hotbed-ol-0"], 1, 4)
+    assert asked == ["hotbed-ol-0"]
+
+
+def test_pools_are_found_and_another_hash_is_refused() -> None:
+    pool = {"pool": 3, "pool_name": "p", "pg_num": 100, "object_hash": 2}
+    assert pool_of({"pools": [pool]}, "p") == (3, 100)
+    with pytest.raises(UserError, match="rjenkins"):
+        pool_of({"pools": [{**pool, "object_hash": 1}]}, "p")
+    assert json.loads(json.dumps(PLAN.to_json()))["rates"] == PLAN.rates

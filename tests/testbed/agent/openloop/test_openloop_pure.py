@@ -1,0 +1,213 @@
+"""The open-loop writer's pure parts: histogram, names, schedule, plan."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas.errors import UserError
+from testbed.agent.openloop.histogram import Histogram, bounds_us, bucket_of, merged
+from testbed.agent.openloop.names import name_hash, names_for, pg_of, stable_mod
+from testbed.agent.openloop.plan import Plan, plan_from_json
+from testbed.agent.openloop.schedule import arrivals
+
+PLAN = Plan(pool="bench", object_bytes=4096, duration_s=10.0, seed=1, rates={"1.0": 5.0})
+TIMES = st.lists(st.floats(0, 5000), min_size=1, max_size=80)
+
+
+# -- histogram ------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 2**45))
+@settings(deadline=None)
+def test_a_bucket_holds_its_values_and_is_narrow(value: int) -> None:
+    low, high = bounds_us(bucket_of(value))
+    assert low <= value < high
+    assert high - low <= max(1, value / 128)
+
+
+@given(st.integers(0, 2**30))
+@settings(deadline=None)
+def test_buckets_follow_each_other(value: int) -> None:
+    assert bucket_of(value + 1) - bucket_of(value) in (0, 1)
+
+
+@given(TIMES, st.floats(0.001, 1.0))
+@settings(deadline=None)
+def test_quantiles_are_right_to_a_bucket(values: list[float], share: float) -> None:
+    found = Histogram()
+    for value in values:
+        found.add(value)
+    exact = sorted(values)[max(1, math.ceil(share * len(values) - 1e-9)) - 1]
+    quantile = found.quantile_s(share)
+    assert quantile is not None
+    assert abs(quantile - exact) <= exact / 128 + 1e-6
+    assert found.min_s <= quantile <= found.max_s == max(values)
+    assert found.mean_s == pytest.approx(sum(values) / len(values))
+
+
+@given(TIMES, TIMES)
+@settings(deadline=None, max_examples=40)
+def test_merging_is_counting_together(first: list[float], second: list[float]) -> None:
+    parts = [Histogram(), Histogram()]
+    whole = Histogram()
+    for part, values in zip(parts, (first, second), strict=True):
+        for value in values:
+            part.add(value)
+            whole.add(value)
+    found = merged(Histogram.from_json(json.loads(json.dumps(part.to_json()))) for part in parts)
+    assert (found.counts, found.total) == (whole.counts, whole.total)
+    assert (found.min_s, found.max_s) == (whole.min_s, whole.max_s)
+    assert found.sum_s == pytest.approx(whole.sum_s)
+
+
+def test_nothing_counted_has_no_quantile() -> None:
+    empty = Histogram.from_json(Histogram().to_json())
+    assert (empty.mean_s, empty.quantile_s(0.5), empty.total) == (None, None, 0)
+    with pytest.raises(ValueError, match="not a histogram"):
+        Histogram.from_json({"counts": 3})
+
+
+# -- names ----------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 5000))
+@settings(deadline=None)
+def test_stable_mod_moves_a_value_only_to_the_new_group(value: int, count: int) -> None:
+    now, then = stable_mod(value, count), stable_mod(value, count + 1)
+    assert 0 <= now < count
+    assert then in (now, count)
+
+
+@given(st.binary(max_size=60))
+@settings(deadline=None)
+def test_a_hash_is_a_word(name: bytes) -> None:
+    assert 0 <= name_hash(name) < 2**32
+
+
+@given(
+    st.integers(1, 200).flatmap(
+        lambda n: st.tuples(st.just(n), st.sets(st.integers(0, n - 1), min_size=1, max_size=9))
+    ),
+    st.integers(1, 4),
+)
+@settings(deadline=None, max_examples=30)
+def test_names_are_of_their_group_and_no_others(pgs: tuple[int, set[int]], count: int) -> None:
+    pg_num, wanted = pgs
+    pgids = [f"7.{number:x}" for number in wanted]
+    found = names_for(pgids, 7, pg_num, count)
+    assert list(found) == pgids
+    names = [name for each in found.values() for name in each]
+    assert len(set(names)) == len(names) == count * len(pgids)
+    for pgid, each in found.items():
+        assert {pg_of(name, 7, pg_num) for name in each} == {pgid}
+
+
+def test_names_do_not_depend_on_what_else_is_written() -> None:
+    assert (
+        names_for(["2.1f"], 2, 100, 3)["2.1f"]
+        == (names_for(["2.0", "2.1f", "2.63"], 2, 100, 3)["2.1f"])
+    )
+
+
+@pytest.mark.parametrize("pgid", ["3.0", "2.64"])
+def test_a_group_of_another_pool_is_refused(pgid: str) -> None:
+    with pytest.raises(
+        ValueError, match=rf"PG {pgid} is none of pool 2, whose PGs are 2.0 to 2.63"
+    ):
+        names_for([pgid], 2, 100, 1)
+
+
+# -- schedule -------------------------------------------------------------------------------------
+
+RATES = st.dictionaries(
+    st.integers(0, 50).map(lambda number: f"1.{number:x}"), st.floats(0, 20), min_size=1, max_size=6
+)
+
+
+@given(RATES, st.integers(0, 99), st.sampled_from(["poisson", "constant"]))
+@settings(deadline=None, max_examples=30)
+def test_arrivals_come_in_order_and_in_time(rates: dict[str, float], seed: int, kind: str) -> None:
+    found = list(arrivals(rates, 5.0, seed, kind, 4))
+    times = [at for at, _, _ in found]
+    assert times == sorted(times)
+    assert all(0 <= at < 5.0 for at in times)
+    assert {pgid for _, pgid, _ in found} <= {pgid for pgid, rate in rates.items() if rate > 0}
+    assert {number for _, _, number in found} <= set(range(4))
+    assert found == list(arrivals(rates, 5.0, seed, kind, 4))
+    if kind == "constant":
+        for pgid, rate in rates.items():
+            count = sum(1 for _, other, _ in found if other == pgid)
+            assert abs(count - 5.0 * rate) <= 1
+
+
+@given(RATES, st.floats(0.1, 20))
+@settings(deadline=None, max_examples=30)
+def test_another_groups_rate_moves_no_arrival(rates: dict[str, float], rate: float) -> None:
+    mine = next(iter(rates))
+    others = {**rates, **{pgid: rate for pgid in rates if pgid != mine}, "1.ff": rate}
+
+    def of(which: dict[str, float]) -> list[Any]:
+        return [each for each in arrivals(which, 5.0, 3, "poisson", 4) if each[1] == mine]
+
+    assert of(rates) == of(others)
+
+
+def test_poisson_arrivals_have_the_rate_and_the_spread_of_poisson() -> None:
+    # One fixed seed: the same numbers for ever. 20,000 arrivals expected, sd 141.
+    found = [at for at, _, _ in arrivals({"1.0": 200.0}, 100.0, 5, "poisson", 1)]
+    assert abs(len(found) - 20_000) < 600
+    counts = [0] * 1000
+    for at in found:
+        counts[int(at * 10)] += 1
+    mean = sum(counts) / 1000
+    variance = sum((count - mean) ** 2 for count in counts) / 1000
+    assert 0.85 < variance / mean < 1.15
+
+
+# -- plan -----------------------------------------------------------------------------------------
+
+
+def test_a_plan_survives_the_way_to_the_node() -> None:
+    assert plan_from_json(json.loads(json.dumps(PLAN.to_json()))) == PLAN
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"rates": {}}, "one PG or more"),
+        ({"rates": {"1.0": 0.0}}, "every PG has rate 0"),
+        ({"rates": {"1.0": -1.0}}, "PG 1.0 must get 0 to 1e6"),
+        ({"rates": {"1.0": float("nan")}}, "PG 1.0 must get"),
+        ({"rates": {"x": 1.0}}, "'x' is no PG id"),
+        ({"rates": {"1.0": "fast"}}, "rates of PG 1.0 must be of type float"),
+        ({"rates": [1]}, "rates must map PG ids"),
+        ({"duration_s": 0}, "duration_s must be above 0"),
+        ({"object_bytes": 0}, "object_bytes must be 1 to"),
+        ({"object_bytes": "4k"}, "object_bytes must be of type int"),
+        ({"arrivals": "bursty"}, "must be 'poisson' or 'constant'"),
+        ({"max_in_flight": 10**6}, "at most 262144 here"),
+        ({"objects_per_pg": 0}, "objects_per_pg must be"),
+        ({"drain_s": -1}, "drain_s must be"),
+        ({"pool": ""}, "must name a pool"),
+        ({"rate": 3}, "unknown field 'rate'; there are: arrivals,"),
+        ({"prefill": 1}, "prefill must be of type bool"),
+    ],
+)
+def test_a_wrong_plan_is_told_in_a_sentence(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        plan_from_json(PLAN.to_json() | change)
+
+
+def test_what_is_missing_is_named() -> None:
+    body = PLAN.to_json()
+    del body["seed"]
+    with pytest.raises(UserError, match="lacks 'seed'"):
+        plan_from_json(body)
+    with pytest.raises(UserError, match="must be a JSON object"):
+        plan_from_json([1])
