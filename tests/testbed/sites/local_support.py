@@ -35,11 +35,33 @@ groups:
     disk: {size: 1GiB, scratch: 384MiB, positioning: 4ms, bandwidth: 40MB/s, queue_depth: 16}
 """
 
+RACKED = """
+name: racked
+store: null
+racks: {count: 2, uplink: 40Mbit}
+groups:
+  - {name: admin, roles: [admin, client], cpus: 1.0, memory: 512MiB, network: 1Gbit}
+  - name: osd
+    count: 3
+    roles: [osd]
+    cpus: 0.5
+    memory: 512MiB
+    network: 1Gbit
+    disk: {size: 1GiB, scratch: 0, positioning: 4ms, bandwidth: 40MB/s, queue_depth: 16}
+    disks: 2
+"""
+
 
 def small_spec() -> TestbedSpec:
     import yaml
 
     return TestbedSpec.model_validate(yaml.safe_load(SMALL))
+
+
+def racked_spec() -> TestbedSpec:
+    import yaml
+
+    return TestbedSpec.model_validate(yaml.safe_load(RACKED))
 
 
 def places() -> Places:

@@ -17,6 +17,7 @@ import pytest
 
 from testbed.sites.local import image
 from tests.testbed.sites.local_support import (
+    RACKED,
     SMALL,
     STATE,
     everything_on_the_machine,
@@ -70,7 +71,9 @@ def kill_after(process: subprocess.Popen[bytes], delay_s: float) -> None:
     process.communicate(timeout=30)
 
 
-def test_kill_9_at_any_moment_of_up(spec_file: Path) -> None:
+@pytest.mark.parametrize(("text", "nodes"), [(SMALL, 3), (RACKED, 4)], ids=["small", "racked"])
+def test_kill_9_at_any_moment_of_up(spec_file: Path, text: str, nodes: int) -> None:
+    spec_file.write_text(text)
     image.ensure(places().cache)
     for part in range(KILLS):
         delay_s = LONGEST_S * (part + random.random()) / KILLS
@@ -79,7 +82,7 @@ def test_kill_9_at_any_moment_of_up(spec_file: Path) -> None:
         finish(start("down", "--all"))
         assert time.monotonic() - begin < 10.0
         assert everything_on_the_machine() == [], f"killed after {delay_s:.3f} s"
-    assert len(json.loads(finish(start("up", spec_file, "--json")))["nodes"]) == 3
+    assert len(json.loads(finish(start("up", spec_file, "--json")))["nodes"]) == nodes
     finish(start("exec", "all", "--", "true"))
     finish(start("down"))
     finish(start("down", "--all"))
