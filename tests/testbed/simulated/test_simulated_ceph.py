@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -263,3 +264,39 @@ def test_bad_requests_are_one_sentence(make: Make) -> None:
     with pytest.raises(StoreError, match="cannot sense"):
         ceph.sense(frozenset({"smell"}))
     assert ceph.sense(EVERYTHING).osds  # it is alive after all of them
+    for fault, said in (
+        ({"kind": "slow", "node": "osd1", "factor": -1.0}, "a slow factor of -1"),
+        ({"kind": "slow", "node": "osd1", "factor": math.nan}, "cannot be asked to break"),
+        ({"kind": "delay", "node": "osd1", "seconds": 1e9}, r"a delay of 1e\+09 s"),
+        ({"kind": "explode", "node": "osd1"}, "there is no fault"),
+    ):
+        with pytest.raises(StoreError, match=said) as raised:
+            ceph.fault(**fault)  # type: ignore[arg-type]
+        assert "\n" not in str(raised.value)
+    with pytest.raises(UserError, match="no OSD node 'osd9'"):
+        ceph.fault("crash", "osd9")
+    assert ceph.sense(EVERYTHING).osds  # and of these
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("osd_op_s: -0.1", "osd_op_s"),
+        ("osd_op_s: .nan", "osd_op_s"),
+        ("peering_s: .inf", "peering_s"),
+        ("fio_iodepth: 0", "fio_iodepth"),
+        ("clients: 2.5", "clients"),
+        ("speed: 3", "speed"),
+        ("- 1", "model.yaml"),
+        ("osd_op_s: [", "is not YAML"),
+        ("host_order: [1, 2]", "host_order names 2 hosts"),
+    ],
+)
+def test_a_model_that_cannot_be_is_one_sentence(
+    tmp_path: Path, make: Make, text: str, said: str
+) -> None:
+    file = tmp_path / "model.yaml"
+    file.write_text(text)
+    with pytest.raises(UserError, match=said) as raised:
+        make(parameters=load_parameters(file))
+    assert "\n" not in str(raised.value)

@@ -1,0 +1,106 @@
+package ceph
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+)
+
+func breakIt(t *testing.T, c *Cluster, f Fault) {
+	t.Helper()
+	if err := c.Break(f); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestASlowDiskShowsAndIsMended(t *testing.T) {
+	c := build(t, testConfig(), 400)
+	start(t, c, "rand", 8, 300)
+	o := c.osds[2]
+	mean := func() float64 { // of a read at osd.2 in the next 60 s
+		reads, took := o.reads, o.readTime
+		c.Advance(c.Now() + time.Minute)
+		return (o.readTime - took).Seconds() / float64(o.reads-reads)
+	}
+	healthy := mean()
+	breakIt(t, c, Fault{Kind: "slow", OSD: 2, Factor: 6})
+	slow := mean()
+	breakIt(t, c, Fault{Kind: "slow", OSD: 2, Factor: 1})
+	c.Advance(c.Now() + 10*time.Second)
+	mended := mean()
+	if slow < 4*healthy || mended > 1.5*healthy {
+		t.Errorf("a read takes %.3f s, on a disk six times slower %.3f, then %.3f", healthy, slow, mended)
+	}
+	finish(t, c, 10*time.Minute)
+	atRest(t, c)
+}
+
+func TestWhoIsCutOffIsWaitedFor(t *testing.T) {
+	for _, op := range []string{"rand", "write"} {
+		c := build(t, testConfig(), 400)
+		start(t, c, op, 16, 120)
+		c.Advance(10 * time.Second)
+		breakIt(t, c, Fault{Kind: "cut", OSD: 3})
+		// A loop is closed: sooner or later each of its operations waits for osd.3.
+		c.Advance(60 * time.Second)
+		stuck := c.bench.finished
+		c.Advance(100 * time.Second)
+		if c.bench.finished != stuck || c.bench.flight != 16 {
+			t.Errorf("%s: %d operations ended, %d are in flight", op, c.bench.finished-stuck,
+				c.bench.flight)
+		}
+		breakIt(t, c, Fault{Kind: "heal", OSD: 3})
+		c.Advance(c.Now() + 10*time.Second)
+		if c.bench.finished < stuck+16 {
+			t.Errorf("%s: %d operations ended after the partition", op, c.bench.finished-stuck)
+		}
+		finish(t, c, 10*time.Minute)
+		atRest(t, c)
+	}
+}
+
+func TestADelayIsThatOfEveryAnswer(t *testing.T) {
+	const more = 0.25
+	mean := func(delayed bool) float64 {
+		c := build(t, testConfig(), 100)
+		for i := range c.osds {
+			if delayed {
+				breakIt(t, c, Fault{Kind: "delay", OSD: i, Seconds: more})
+			}
+		}
+		start(t, c, "rand", 1, 60)
+		r := finish(t, c, 10*time.Minute)
+		atRest(t, c)
+		return r.Latency.Mean()
+	}
+	if found := mean(true) - mean(false); math.Abs(found-more) > 0.01 {
+		t.Errorf("answers that are delayed by %g s come %.3f s later", more, found)
+	}
+}
+
+func TestBadFaultsOfANodeAreNamed(t *testing.T) {
+	c := build(t, testConfig(), 0)
+	for _, test := range []struct {
+		fault Fault
+		says  string
+	}{
+		{Fault{Kind: "crash", OSD: 8}, "there is no osd.8"},
+		{Fault{Kind: "crash", OSD: -1}, "there is no osd.-1"},
+		{Fault{Kind: "explode"}, `there is no fault "explode"`},
+		{Fault{Kind: "slow"}, "a slow factor of 0"},
+		{Fault{Kind: "slow", Factor: -2}, "a slow factor of -2"},
+		{Fault{Kind: "slow", Factor: math.NaN()}, "a slow factor of NaN"},
+		{Fault{Kind: "slow", Factor: math.Inf(1)}, "a slow factor of +Inf"},
+		{Fault{Kind: "delay", Seconds: -1}, "a delay of -1 s"},
+		{Fault{Kind: "delay", Seconds: math.NaN()}, "a delay of NaN s"},
+		{Fault{Kind: "delay", Seconds: 1e9}, "a delay of 1e+09 s"},
+	} {
+		err := c.Break(test.fault)
+		if err == nil || !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%+v: %v, want %s", test.fault, err, test.says)
+		}
+	}
+	c.Advance(time.Minute)
+	atRest(t, c)
+}
