@@ -9,7 +9,6 @@ import (
 	"math"
 	"net"
 	"os"
-	"syscall"
 	"time"
 )
 
@@ -100,24 +99,6 @@ func (r request) fields() error {
 		return fmt.Errorf("op %q needs one of %q", r.Op, allowed)
 	}
 	return nil
-}
-
-// listenControl opens the control socket, mode 0600 from its first moment. A socket file that a
-// killed process left behind is replaced, one that is answered is not.
-func listenControl(path string) (net.Listener, error) {
-	if conn, err := net.Dial("unix", path); err == nil {
-		_ = conn.Close()
-		return nil, fmt.Errorf("the control socket %s belongs to a queue disk that is running", path)
-	} else if errors.Is(err, syscall.ECONNREFUSED) {
-		_ = os.Remove(path)
-	}
-	old := syscall.Umask(0o177)
-	listener, err := net.Listen("unix", path)
-	syscall.Umask(old)
-	if err != nil {
-		return nil, fmt.Errorf("the control socket %s cannot be opened: %w", path, err)
-	}
-	return listener, nil
 }
 
 // serveControl answers every connection, line by line, until the listener is closed.

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"hotbed/dataplane/internal/unixsocket"
 )
 
 func TestControlRequests(t *testing.T) {
@@ -46,7 +48,7 @@ func TestControlRequests(t *testing.T) {
 func TestControlSocket(t *testing.T) {
 	s := shaper(t, time.Millisecond)
 	path := filepath.Join(t.TempDir(), "control")
-	listener, err := listenControl(path)
+	listener, err := unixsocket.Listen(path, "a queue disk")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +64,7 @@ func TestControlSocket(t *testing.T) {
 	if err := Ask(path, `{"op":"shape"}`, nil); err == nil || !strings.Contains(err.Error(), "needs") {
 		t.Errorf("a bad request: %v", err)
 	}
-	if _, err := listenControl(path); err == nil || !strings.Contains(err.Error(), "running") {
+	if _, err := unixsocket.Listen(path, "a queue disk"); err == nil || !strings.Contains(err.Error(), "running") {
 		t.Errorf("a socket in use: %v", err)
 	}
 	_ = listener.Close()

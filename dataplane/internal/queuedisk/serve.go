@@ -13,6 +13,7 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"hotbed/dataplane/internal/unixsocket"
 	"hotbed/dataplane/layers"
 	"hotbed/dataplane/service"
 )
@@ -69,7 +70,7 @@ func Serve(ctx context.Context, c Config) error {
 // announce opens the control socket, writes the PID file and waits for the end.
 func announce(ctx context.Context, c Config, shaper *Shaper, server *fuse.Server) error {
 	if c.Control != "" {
-		listener, err := listenControl(c.Control)
+		listener, err := unixsocket.Listen(c.Control, "a queue disk")
 		if err != nil {
 			return err
 		}
