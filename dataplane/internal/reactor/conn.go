@@ -1,0 +1,276 @@
+package reactor
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Conn is a TCP connection of a loop. What cannot be sent at once is kept and sent when it can; its
+// owner bounds how much that is.
+type Conn struct {
+	loop   *Loop
+	fd     int
+	out    []byte // to be sent, from sent on
+	sent   int
+	events uint32 // what is waited for
+	failed error
+	closed bool
+}
+
+// direct is from how many bytes on a message is not copied in front of others.
+const direct = 16 << 10
+
+// NewConn takes over a connected or connecting socket; h is called as the loop says.
+func NewConn(l *Loop, fd int, events uint32, h Handler) (*Conn, error) {
+	if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {
+		return nil, os.NewSyscallError("setsockopt", err)
+	}
+	c := &Conn{loop: l, fd: fd, events: events}
+	return c, l.Add(fd, events, h)
+}
+
+// Dial begins to connect; the connection is there, or has failed, when it becomes writable (see
+// Connected). A local address binds it.
+func Dial(l *Loop, to netip.AddrPort, local netip.Addr, h Handler) (*Conn, error) {
+	family := unix.AF_INET
+	if to.Addr().Is6() {
+		family = unix.AF_INET6
+	}
+	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socket", err)
+	}
+	if local.IsValid() {
+		if err := unix.Bind(fd, sockaddr(netip.AddrPortFrom(local, 0))); err != nil {
+			_ = unix.Close(fd)
+			return nil, os.NewSyscallError("bind", err)
+		}
+	}
+	if err := unix.Connect(fd, sockaddr(to)); err != nil && err != unix.EINPROGRESS {
+		_ = unix.Close(fd)
+		return nil, os.NewSyscallError("connect", err)
+	}
+	c, err := NewConn(l, fd, Writable, h)
+	if err != nil {
+		_ = unix.Close(fd)
+	}
+	return c, err
+}
+
+func sockaddr(a netip.AddrPort) unix.Sockaddr {
+	if a.Addr().Is4() {
+		return &unix.SockaddrInet4{Port: int(a.Port()), Addr: a.Addr().As4()}
+	}
+	return &unix.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16()}
+}
+
+// Connected says whether a dialled connection that became writable is there, or why not.
+func (c *Conn) Connected() error {
+	code, err := unix.GetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_ERROR)
+	if err == nil && code != 0 {
+		err = unix.Errno(code)
+	}
+	return err
+}
+
+// Wait changes whether it is told that there is something to read. Whether it can send is its own
+// business.
+func (c *Conn) Wait(readable bool) {
+	events := c.events &^ Readable
+	if readable {
+		events |= Readable
+	}
+	c.wait(events)
+}
+
+func (c *Conn) wait(events uint32) {
+	if events != c.events && !c.closed {
+		c.events = events
+		_ = c.loop.Wait(c.fd, events)
+	}
+}
+
+// Read reads what is there: 0 bytes when there is nothing, io.EOF at the end.
+func (c *Conn) Read(into []byte) (int, error) {
+	if c.closed {
+		return 0, io.EOF
+	}
+	for {
+		n, err := unix.Read(c.fd, into)
+		switch {
+		case err == unix.EINTR:
+		case err == unix.EAGAIN:
+			return 0, nil
+		case err != nil:
+			return 0, os.NewSyscallError("read", err)
+		case n == 0:
+			return 0, io.EOF
+		default:
+			return n, nil
+		}
+	}
+}
+
+// Queue keeps a copy of bytes to be sent by the next Flush, all but what is large: that goes at once.
+func (c *Conn) Queue(bytes []byte) {
+	if len(bytes) >= direct {
+		c.Send(bytes)
+		return
+	}
+	c.out = append(c.out, bytes...)
+}
+
+// Send sends bytes now, after what is queued, and keeps a copy of what cannot be sent.
+func (c *Conn) Send(bytes []byte) {
+	if c.Pending() > 0 {
+		c.Flush()
+	}
+	if c.Pending() == 0 && c.failed == nil {
+		n := c.write(bytes)
+		bytes = bytes[n:]
+	}
+	if c.failed == nil && len(bytes) > 0 {
+		c.out = append(c.out, bytes...)
+		c.wait(c.events | Writable)
+	}
+}
+
+// Flush sends what is queued, as far as that is possible without waiting. It is also what to call
+// when the connection becomes writable.
+func (c *Conn) Flush() {
+	if c.closed || c.failed != nil {
+		return
+	}
+	if c.Pending() > 0 {
+		c.sent += c.write(c.out[c.sent:])
+	}
+	switch {
+	case c.Pending() == 0:
+		c.out, c.sent = c.out[:0], 0
+		if cap(c.out) > 1<<20 {
+			c.out = nil
+		}
+		c.wait(c.events &^ Writable)
+	case c.sent > len(c.out)/2:
+		c.out, c.sent = c.out[:copy(c.out, c.out[c.sent:])], 0
+		fallthrough
+	default:
+		c.wait(c.events | Writable)
+	}
+}
+
+func (c *Conn) write(bytes []byte) (sent int) {
+	for sent < len(bytes) && !c.closed {
+		n, err := unix.Write(c.fd, bytes[sent:])
+		switch {
+		case err == unix.EINTR:
+		case err == unix.EAGAIN:
+			return sent
+		case err != nil:
+			c.failed = os.NewSyscallError("write", err)
+			return sent
+		default:
+			sent += n
+		}
+	}
+	return sent
+}
+
+// Pending is how many bytes wait to be sent.
+func (c *Conn) Pending() int { return len(c.out) - c.sent }
+
+// Failed is why nothing can be sent any more.
+func (c *Conn) Failed() error { return c.failed }
+
+// Close closes it, at once. What was not sent is lost.
+func (c *Conn) Close() {
+	if !c.closed {
+		c.closed = true
+		c.out, c.sent = nil, 0
+		c.loop.Close(c.fd)
+	}
+}
+
+// Listener accepts connections and gives them to Accept.
+type Listener struct {
+	loop   *Loop
+	fd     int
+	paused bool
+	Accept func(fd int, from netip.AddrPort)
+	// Address is where it listens, with the port that it got when it asked for any.
+	Address netip.AddrPort
+}
+
+// Listen opens a listening socket; the error is one sentence.
+func Listen(l *Loop, at netip.AddrPort, accept func(fd int, from netip.AddrPort)) (*Listener, error) {
+	family := unix.AF_INET
+	if at.Addr().Is6() {
+		family = unix.AF_INET6
+	}
+	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socket", err)
+	}
+	err = errors.Join(unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1),
+		unix.Bind(fd, sockaddr(at)))
+	if err == nil {
+		err = unix.Listen(fd, 1024)
+	}
+	listener := &Listener{loop: l, fd: fd, Accept: accept}
+	if err == nil {
+		var bound unix.Sockaddr
+		if bound, err = unix.Getsockname(fd); err == nil {
+			listener.Address = address(bound)
+			err = l.Add(fd, Readable, listener)
+		}
+	}
+	if err != nil {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("cannot listen at %s: %w", at, err)
+	}
+	return listener, nil
+}
+
+func address(s unix.Sockaddr) netip.AddrPort {
+	switch s := s.(type) {
+	case *unix.SockaddrInet4:
+		return netip.AddrPortFrom(netip.AddrFrom4(s.Addr), uint16(s.Port))
+	case *unix.SockaddrInet6:
+		return netip.AddrPortFrom(netip.AddrFrom16(s.Addr).Unmap(), uint16(s.Port))
+	}
+	return netip.AddrPort{}
+}
+
+// Ready accepts all that wait. Without file descriptors left it pauses until Resume.
+func (s *Listener) Ready(uint32) {
+	for {
+		fd, from, err := unix.Accept4(s.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+		switch err {
+		case nil:
+			s.Accept(fd, address(from))
+		case unix.EINTR, unix.ECONNABORTED:
+		case unix.EAGAIN:
+			return
+		default:
+			s.paused = true
+			_ = s.loop.Wait(s.fd, 0)
+			return
+		}
+	}
+}
+
+// Resume goes on after a pause; call it now and then.
+func (s *Listener) Resume() {
+	if s.paused {
+		s.paused = false
+		_ = s.loop.Wait(s.fd, Readable)
+	}
+}
+
+// Close stops listening.
+func (s *Listener) Close() { s.loop.Close(s.fd) }

@@ -1,0 +1,162 @@
+package sunrpc
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+const (
+	lastFragment = 1 << 31
+	markBytes    = 4
+	// manyFragments is how many a record may have: those of one byte each would be a way to make a
+	// reader work.
+	manyFragments = 1024
+)
+
+// Reader cuts a stream into records. Bytes are read into Space and told with Filled; Next gives the
+// records that are whole.
+type Reader struct {
+	// Most is how long a record may be, in bytes without marks.
+	Most int
+
+	buffer     []byte
+	start, end int    // what of the buffer is filled and not taken
+	whole      []byte // the earlier fragments of the record at the start, with room for a mark
+	fragments  int
+}
+
+const firstSpace = 64 << 10
+
+// Space is where the next bytes go; it is never empty. It grows with what has come, not with what a
+// mark announces.
+func (r *Reader) Space() []byte {
+	have := r.end - r.start
+	if have == 0 {
+		r.start, r.end = 0, 0
+	}
+	if r.end == len(r.buffer) {
+		to := r.buffer
+		if have > len(to)/2 || len(to) == 0 {
+			to = make([]byte, max(firstSpace, 2*have))
+		}
+		r.end = copy(to, r.buffer[r.start:r.end])
+		r.start, r.buffer = 0, to
+	}
+	return r.buffer[r.end:]
+}
+
+// Filled says that n bytes have been read into Space.
+func (r *Reader) Filled(n int) { r.end += n }
+
+// Buffered is how many bytes wait for the rest of their record.
+func (r *Reader) Buffered() int { return r.end - r.start + len(r.whole) }
+
+// Next gives the next record in two forms: with a mark, as one fragment, and without. Both are valid
+// until the next call of Next or Space. Nil when no record is whole. A record that is too long is an
+// error, and then the stream is of no further use.
+func (r *Reader) Next() (marked, record []byte, err error) {
+	for r.end-r.start >= markBytes {
+		mark := binary.BigEndian.Uint32(r.buffer[r.start:])
+		length, last := int(mark&^lastFragment), mark&lastFragment != 0
+		if r.fragments == 0 {
+			r.whole = r.whole[:0]
+		}
+		if have := max(len(r.whole)-markBytes, 0); length > r.Most-have {
+			return nil, nil, fmt.Errorf("a record is longer than %d bytes", r.Most)
+		}
+		if r.end-r.start < markBytes+length {
+			return nil, nil, nil
+		}
+		fragment := r.buffer[r.start : r.start+markBytes+length]
+		if last && r.fragments == 0 {
+			r.start += len(fragment)
+			return fragment, fragment[markBytes:], nil
+		}
+		if r.fragments++; r.fragments > manyFragments {
+			return nil, nil, fmt.Errorf("a record has more than %d fragments", manyFragments)
+		}
+		if len(r.whole) == 0 {
+			r.whole = append(r.whole, 0, 0, 0, 0)
+		}
+		r.whole = append(r.whole, fragment[markBytes:]...)
+		r.start += len(fragment)
+		if last {
+			r.fragments = 0
+			SealRecord(r.whole, 0, 0)
+			return r.whole, r.whole[markBytes:], nil
+		}
+	}
+	return nil, nil, nil
+}
+
+// Follower follows a stream of replies that is passed on as it is, and tells where records end. It
+// keeps nothing of them but their xid.
+type Follower struct {
+	mark      [markBytes]byte
+	marked    int // bytes of the mark that are there
+	left      int // bytes of the fragment to come
+	last      bool
+	xid       uint32
+	xidBytes  int
+	inRecord  bool
+	Malformed bool // a record ended before its xid
+}
+
+// Follow takes the next bytes of the stream and calls ended with the xid of each record whose last
+// byte is among them.
+func (f *Follower) Follow(bytes []byte, ended func(xid uint32)) {
+	for len(bytes) > 0 {
+		if f.marked < markBytes {
+			n := copy(f.mark[f.marked:], bytes)
+			f.marked += n
+			bytes = bytes[n:]
+			if f.marked < markBytes {
+				return
+			}
+			mark := binary.BigEndian.Uint32(f.mark[:])
+			f.left, f.last = int(mark&^lastFragment), mark&lastFragment != 0
+			if !f.inRecord {
+				f.inRecord, f.xid, f.xidBytes = true, 0, 0
+			}
+		}
+		n := min(f.left, len(bytes))
+		for i := 0; i < n && f.xidBytes < 4; i++ {
+			f.xid = f.xid<<8 | uint32(bytes[i])
+			f.xidBytes++
+		}
+		f.left -= n
+		bytes = bytes[n:]
+		if f.left > 0 {
+			return
+		}
+		f.marked = 0
+		if f.last {
+			f.inRecord = false
+			if f.xidBytes < 4 {
+				f.Malformed = true
+				return
+			}
+			ended(f.xid)
+		}
+	}
+}
+
+// BetweenRecords says whether all that was followed so far were whole records.
+func (f *Follower) BetweenRecords() bool { return !f.inRecord && f.marked == 0 }
+
+// Fragments cuts a record into fragments of at most `most` bytes, with their marks.
+func Fragments(record []byte, most int) []byte {
+	var out []byte
+	for {
+		n := min(most, len(record))
+		mark := uint32(n)
+		if n == len(record) {
+			mark |= lastFragment
+		}
+		out = binary.BigEndian.AppendUint32(out, mark)
+		out = append(out, record[:n]...)
+		if record = record[n:]; len(record) == 0 {
+			return out
+		}
+	}
+}
