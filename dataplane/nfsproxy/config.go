@@ -1,0 +1,275 @@
+// Package nfsproxy stands before an NFS version 3 server (section 4.5 of PriorityMeister): it passes
+// every call on, queued by the enforcer, at most Depth of them at the server at a time.
+//
+// See docs/prioritymeister.md, "Data plane".
+package nfsproxy
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"regexp"
+	"slices"
+	"time"
+
+	"hotbed/dataplane/enforcer"
+	"hotbed/dataplane/internal/units"
+)
+
+// Service is an address to listen at and the server's that its connections are passed on to.
+type Service struct {
+	Listen string `json:"listen"`
+	Server string `json:"server"`
+}
+
+// Config is what a proxy is started with. Only the parameters can be changed while it runs.
+type Config struct {
+	NFS Service `json:"nfs"`
+	// Mount is passed on as it is; leave it out where clients need no mount protocol.
+	Mount *Service `json:"mount,omitempty"`
+	// Control is the path of the control socket.
+	Control string `json:"control"`
+	// Metrics is an address at which metrics alone can be read; empty for none.
+	Metrics string `json:"metrics,omitempty"`
+	// Profile is the file with the device's profile.
+	Profile string `json:"profile"`
+	// ClientMemory bounds what the calls of a client, and the replies that it has not taken, may
+	// take, such as "32MiB": beyond it the client's calls are left in its connection.
+	ClientMemory string `json:"client_memory,omitempty"`
+	// MaxRecord is the longest call, such as "2MiB".
+	MaxRecord string `json:"max_record,omitempty"`
+	// ReplyTimeout is after how long a call without a reply no longer counts as outstanding.
+	ReplyTimeout enforcer.Span `json:"reply_timeout,omitempty"`
+	Parameters   Parameters    `json:"parameters"`
+
+	clientMemory, maxRecord int
+	nfs, nfsServer          netip.AddrPort
+	mount, mountServer      netip.AddrPort
+	metrics                 netip.AddrPort
+}
+
+// Unknown says what becomes of clients that no workload names.
+type Unknown string
+
+// What can.
+const (
+	// UnknownBestEffort serves them when nothing in profile waits (pm), last (edf, byslo), or with a
+	// tenth of the smallest weight (ps, cake, mclock).
+	UnknownBestEffort Unknown = "best-effort"
+	// UnknownRefuse closes their connections.
+	UnknownRefuse Unknown = "refuse"
+)
+
+// UnknownWorkload is the name under which unknown clients are counted.
+const UnknownWorkload = "unknown"
+
+// Workload is one with its clients: addresses, or prefixes such as 10.0.0.0/24. The longest wins.
+type Workload struct {
+	enforcer.Workload
+	Clients []string `json:"clients"`
+}
+
+// Parameters are what can be changed while the proxy runs.
+type Parameters struct {
+	enforcer.Parameters
+	Workloads []Workload `json:"workloads"` // in place of the enforcer's
+	Unknown   Unknown    `json:"unknown,omitempty"`
+	// OtherCost is what a call other than READ and WRITE is charged; 100 microseconds by default.
+	OtherCost *enforcer.Span `json:"other_cost,omitempty"`
+}
+
+// clients finds the workload of an address.
+type clients []struct {
+	prefix   netip.Prefix
+	workload int
+}
+
+func (c clients) of(address netip.Addr) (workload int, known bool) {
+	address = address.Unmap()
+	for _, one := range c {
+		if one.prefix.Contains(address) {
+			return one.workload, true
+		}
+	}
+	return 0, false
+}
+
+var goodName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+// checked fills in defaults, and returns what the enforcer gets and the table of clients. The
+// workload of unknown clients is the enforcer's last.
+func (p *Parameters) checked() (enforcer.Parameters, clients, error) {
+	out := p.Parameters
+	if p.Unknown == "" {
+		p.Unknown = UnknownBestEffort
+	}
+	if p.Unknown != UnknownBestEffort && p.Unknown != UnknownRefuse {
+		return out, nil, fmt.Errorf("unknown is %q; there are %q and %q", p.Unknown, UnknownBestEffort,
+			UnknownRefuse)
+	}
+	if p.OtherCost == nil {
+		span := enforcer.Span(100 * time.Microsecond)
+		p.OtherCost = &span
+	}
+	if *p.OtherCost < 0 || *p.OtherCost > enforcer.Span(time.Minute) {
+		return out, nil, fmt.Errorf("other_cost is %v; write a time from 0 to 1m",
+			time.Duration(*p.OtherCost))
+	}
+	out.Workloads = nil
+	least := 1.0
+	var table clients
+	seen := map[netip.Prefix]string{}
+	for i, w := range p.Workloads {
+		if !goodName.MatchString(w.Name) || w.Name == UnknownWorkload {
+			return out, nil, fmt.Errorf("workload %q: write a name of letters, digits, dots, dashes and "+
+				"underscores, other than %q", w.Name, UnknownWorkload)
+		}
+		if len(w.Clients) == 0 {
+			return out, nil, fmt.Errorf("workload %q has no clients; write their addresses", w.Name)
+		}
+		for _, text := range w.Clients {
+			prefix, err := parsePrefix(text)
+			if err != nil {
+				return out, nil, fmt.Errorf("workload %q: client %q is neither an address nor a prefix such "+
+					"as 10.0.0.0/24", w.Name, text)
+			}
+			if other, twice := seen[prefix]; twice {
+				return out, nil, fmt.Errorf("client %s is of the workloads %q and %q; name it once", text,
+					other, w.Name)
+			}
+			seen[prefix] = w.Name
+			table = append(table, struct {
+				prefix   netip.Prefix
+				workload int
+			}{prefix, i})
+		}
+		if w.Weight > 0 {
+			least = min(least, w.Weight)
+		}
+		out.Workloads = append(out.Workloads, w.Workload)
+	}
+	slices.SortStableFunc(table, func(a, b struct {
+		prefix   netip.Prefix
+		workload int
+	}) int {
+		return cmp.Compare(b.prefix.Bits(), a.prefix.Bits())
+	})
+	out.Workloads = append(out.Workloads, enforcer.Workload{Name: UnknownWorkload, BestEffort: true,
+		Weight: max(least/10, 1e-9)})
+	return out, table, out.Validate()
+}
+
+func parsePrefix(text string) (netip.Prefix, error) {
+	if address, err := netip.ParseAddr(text); err == nil {
+		address = address.Unmap()
+		return netip.PrefixFrom(address, address.BitLen()), nil
+	}
+	prefix, err := netip.ParsePrefix(text)
+	return prefix.Masked(), err
+}
+
+// ParseParameters reads parameters from JSON; the error is one sentence.
+func ParseParameters(text []byte) (Parameters, error) {
+	var p Parameters
+	if err := enforcer.DecodeStrict(text, &p); err != nil {
+		return p, fmt.Errorf("the parameters cannot be read: %w", err)
+	}
+	_, _, err := p.checked()
+	return p, err
+}
+
+// LoadConfig reads and checks a configuration file; the error is one sentence.
+func LoadConfig(path string) (Config, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		var where *fs.PathError
+		if errors.As(err, &where) {
+			err = where.Err
+		}
+		return Config{}, fmt.Errorf("configuration %s: cannot be read (%w)", path, err)
+	}
+	c, err := ParseConfig(text)
+	if err != nil {
+		return c, fmt.Errorf("configuration %s: %w", path, err)
+	}
+	return c, nil
+}
+
+// ParseConfig reads a configuration from JSON; the error is one sentence.
+func ParseConfig(text []byte) (Config, error) {
+	var c Config
+	if err := enforcer.DecodeStrict(text, &c); err != nil {
+		return c, fmt.Errorf("it cannot be read: %w", err)
+	}
+	return c, c.check()
+}
+
+func (c *Config) check() error {
+	if c.ClientMemory == "" {
+		c.ClientMemory = "32MiB"
+	}
+	if c.MaxRecord == "" {
+		c.MaxRecord = "2MiB"
+	}
+	if c.ReplyTimeout == 0 {
+		c.ReplyTimeout = enforcer.Span(time.Minute)
+	}
+	for _, one := range []struct {
+		what, text string
+		to         *netip.AddrPort
+	}{{"nfs.listen", c.NFS.Listen, &c.nfs}, {"nfs.server", c.NFS.Server, &c.nfsServer}} {
+		if err := parseAddress(one.what, one.text, one.to); err != nil {
+			return err
+		}
+	}
+	if c.Mount != nil {
+		if err := parseAddress("mount.listen", c.Mount.Listen, &c.mount); err != nil {
+			return err
+		}
+		if err := parseAddress("mount.server", c.Mount.Server, &c.mountServer); err != nil {
+			return err
+		}
+	}
+	if c.Metrics != "" {
+		if err := parseAddress("metrics", c.Metrics, &c.metrics); err != nil {
+			return err
+		}
+	}
+	for _, one := range []struct {
+		what, text string
+		least      int64
+		to         *int
+	}{{"client_memory", c.ClientMemory, 64 << 10, &c.clientMemory},
+		{"max_record", c.MaxRecord, 4 << 10, &c.maxRecord}} {
+		size, err := units.Bytes(one.text)
+		if err != nil {
+			return fmt.Errorf("%s: %w", one.what, err)
+		}
+		if size < one.least || size > 1<<30 {
+			return fmt.Errorf("%s is %s; write a size from %d bytes to 1GiB", one.what, one.text, one.least)
+		}
+		*one.to = int(size)
+	}
+	switch {
+	case c.Control == "":
+		return fmt.Errorf("control is missing; write the path of the control socket")
+	case c.Profile == "":
+		return fmt.Errorf("profile is missing; write the file with the device's profile")
+	case c.ReplyTimeout < enforcer.Span(time.Second):
+		return fmt.Errorf("reply_timeout is %v; write at least 1s", time.Duration(c.ReplyTimeout))
+	}
+	_, _, err := c.Parameters.checked()
+	return err
+}
+
+func parseAddress(what, text string, to *netip.AddrPort) error {
+	address, err := netip.ParseAddrPort(text)
+	if err != nil {
+		return fmt.Errorf("%s is %q; write an address and a port such as 10.0.0.1:2049", what, text)
+	}
+	*to = address
+	return nil
+}

@@ -1,0 +1,194 @@
+package nfsproxy
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"hotbed/dataplane/enforcer"
+	"hotbed/dataplane/internal/unixsocket"
+)
+
+// Control answers HTTP for a proxy: everything on its socket, and metrics alone at an address.
+//
+//	GET  /parameters       what is in force
+//	PUT  /parameters       puts others into force; connections and queued calls stay
+//	GET  /status           counts as JSON
+//	POST /trace?folder=F   records a trace of each workload into a folder
+//	DELETE /trace          ends that
+//	GET  /metrics          for Prometheus
+//
+// A refused request is answered with status 400 and {"error": one sentence}.
+type Control struct {
+	servers   []*http.Server
+	listeners []net.Listener
+}
+
+// largestBody is how long a request's body may be.
+const largestBody = 4 << 20
+
+// NewControl opens the control socket and, if configured, the address for metrics, and answers there.
+func NewControl(p *Proxy) (*Control, error) {
+	c := &Control{}
+	listener, err := unixsocket.Listen(p.config.Control, "a proxy")
+	if err != nil {
+		return nil, err
+	}
+	c.serve(listener, p.routes())
+	if p.config.Metrics != "" {
+		listener, err := net.Listen("tcp", p.config.Metrics)
+		if err != nil {
+			c.Close()
+			return nil, fmt.Errorf("metrics: cannot listen at %s: %w", p.config.Metrics, err)
+		}
+		page := http.NewServeMux()
+		page.HandleFunc("GET /metrics", p.serveMetrics)
+		c.serve(listener, page)
+	}
+	return c, nil
+}
+
+func (c *Control) serve(listener net.Listener, handler http.Handler) {
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute}
+	c.servers = append(c.servers, server)
+	c.listeners = append(c.listeners, listener)
+	go func() { _ = server.Serve(listener) }()
+}
+
+// Addresses are those that it listens at.
+func (c *Control) Addresses() []net.Addr {
+	var out []net.Addr
+	for _, listener := range c.listeners {
+		out = append(out, listener.Addr())
+	}
+	return out
+}
+
+// Close ends it. Close it before the proxy.
+func (c *Control) Close() {
+	for _, server := range c.servers {
+		_ = server.Close()
+	}
+}
+
+func (p *Proxy) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /metrics", p.serveMetrics)
+	mux.HandleFunc("GET /parameters", func(w http.ResponseWriter, _ *http.Request) {
+		var parameters Parameters
+		p.do(func() { parameters = p.parameters })
+		reply(w, parameters)
+	})
+	mux.HandleFunc("PUT /parameters", func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, largestBody))
+		if err != nil {
+			refuse(w, err)
+			return
+		}
+		parameters, err := ParseParameters(body)
+		if err == nil {
+			p.do(func() { err = p.apply(parameters) })
+		}
+		if err != nil {
+			refuse(w, err)
+			return
+		}
+		reply(w, map[string]bool{"ok": true})
+	})
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
+		var status Status
+		p.do(func() { status = p.status() })
+		reply(w, status)
+	})
+	mux.HandleFunc("POST /trace", func(w http.ResponseWriter, r *http.Request) {
+		folder := r.URL.Query().Get("folder")
+		var err error
+		if info, wrong := os.Stat(folder); wrong != nil || !info.IsDir() {
+			err = fmt.Errorf("folder is %q; write the path of a folder that is there", folder)
+		} else {
+			p.do(func() { err = p.startRecording(folder) })
+		}
+		if err != nil {
+			refuse(w, err)
+			return
+		}
+		reply(w, map[string]bool{"ok": true})
+	})
+	mux.HandleFunc("DELETE /trace", func(w http.ResponseWriter, _ *http.Request) {
+		finish := func() error { return errors.New("no trace is being recorded") }
+		p.do(func() {
+			if p.traces != nil {
+				finish = p.detachRecording()
+			}
+		})
+		if err := finish(); err != nil {
+			refuse(w, err)
+			return
+		}
+		reply(w, map[string]bool{"ok": true})
+	})
+	return mux
+}
+
+func (p *Proxy) serveMetrics(w http.ResponseWriter, _ *http.Request) {
+	var page []byte
+	p.do(func() { page = p.metrics() })
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	_, _ = w.Write(page)
+}
+
+func reply(w http.ResponseWriter, document any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(document)
+}
+
+func refuse(w http.ResponseWriter, err error) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusBadRequest)
+	_ = json.NewEncoder(w).Encode(map[string]string{"error": err.Error()})
+}
+
+// Status is what GET /status answers.
+type Status struct {
+	PID         int              `json:"pid"`
+	Policy      enforcer.Policy  `json:"policy"`
+	Clients     int              `json:"clients"`
+	Queued      int              `json:"queued"`
+	Outstanding int              `json:"outstanding"`
+	Refused     uint64           `json:"refused"`
+	Lost        uint64           `json:"lost"`
+	TimedOut    uint64           `json:"timed_out"`
+	Recording   bool             `json:"recording"`
+	Workloads   []WorkloadStatus `json:"workloads"`
+}
+
+// WorkloadStatus is a workload's part of it.
+type WorkloadStatus struct {
+	Name         string  `json:"name"`
+	Queued       int     `json:"queued"`
+	Outstanding  int     `json:"outstanding"`
+	Requests     uint64  `json:"requests"`
+	Held         uint64  `json:"held"`
+	OutOfProfile uint64  `json:"out_of_profile"`
+	Work         float64 `json:"work_seconds"`
+	Waited       float64 `json:"waited_seconds"`
+	Weight       float64 `json:"weight"`
+}
+
+func (p *Proxy) status() Status {
+	s := Status{PID: os.Getpid(), Policy: p.parameters.Policy, Clients: len(p.sessions),
+		Queued: p.enforcer.Queued(), Outstanding: p.enforcer.Outstanding(), Refused: p.counts.refused,
+		Lost: p.counts.lost, TimedOut: p.counts.timedOut, Recording: p.traces != nil}
+	for i, w := range p.enforcer.Stats() {
+		s.Workloads = append(s.Workloads, WorkloadStatus{Name: p.workloads[i].name, Queued: w.Queued,
+			Outstanding: w.Outstanding, Requests: w.Done, Held: w.Held, OutOfProfile: w.OutOfProfile,
+			Work: w.Work, Waited: w.Waited.Seconds(), Weight: w.Weight})
+	}
+	return s
+}

@@ -1,0 +1,177 @@
+package nfsproxy
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"hotbed/dataplane/internal/memnfs"
+)
+
+func TestMetricsAreInPrometheusFormat(t *testing.T) {
+	r := newRig(t, &memnfs.Server{}, `{"policy": "pm", "depth": 2}`)
+	r.works(2)
+	_, page := r.ask("GET", "/metrics", "")
+	line := regexp.MustCompile(`^hotbed_nfsproxy_[a-z_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? [0-9.e+-]+$`)
+	typed := map[string]bool{}
+	for _, text := range strings.Split(strings.TrimSpace(page), "\n") {
+		if strings.HasPrefix(text, "# TYPE ") {
+			typed[strings.Fields(text)[2]] = true
+		} else if !strings.HasPrefix(text, "# HELP ") && !line.MatchString(text) {
+			t.Errorf("a line is %q", text)
+		} else if !strings.HasPrefix(text, "#") {
+			name := regexp.MustCompile(`^[a-z_]+`).FindString(text)
+			base := regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(name, "")
+			if !typed[name] && !typed[base] {
+				t.Errorf("%s has no type", name)
+			}
+		}
+	}
+	for _, want := range []string{
+		`hotbed_nfsproxy_requests_total{workload="a",kind="read"} 1`,
+		`hotbed_nfsproxy_requests_total{workload="a",kind="write"} 1`,
+		`hotbed_nfsproxy_bytes_total{workload="a",kind="write"} 7`,
+		`hotbed_nfsproxy_response_seconds_count{workload="a"} 3`,
+		`hotbed_nfsproxy_info{policy="pm",mode="hold",depth="2"} 1`,
+	} {
+		if !strings.Contains(page, want+"\n") {
+			t.Errorf("there is no line %s", want)
+		}
+	}
+	answer, err := http.Get("http://" + r.control.Addresses()[1].String() + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if text, _ := io.ReadAll(answer.Body); !strings.Contains(string(text), "hotbed_nfsproxy_clients") {
+		t.Errorf("at the address for metrics: %s", text)
+	}
+	if other, err := http.Get("http://" + r.control.Addresses()[1].String() + "/parameters"); err != nil ||
+		other.StatusCode != http.StatusNotFound {
+		t.Errorf("parameters can be had without the control socket: %v, %v", other, err)
+	}
+}
+
+func TestTheControlSocketIsTheOwners(t *testing.T) {
+	r := newRig(t, &memnfs.Server{}, `{"policy": "pm"}`)
+	info, err := os.Stat(filepath.Join(r.folder, "control"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	if _, err := NewControl(r.proxy); err == nil || !strings.Contains(err.Error(), "running") {
+		t.Errorf("a second proxy on one socket: %v", err)
+	}
+}
+
+func TestRefusedParametersChangeNothing(t *testing.T) {
+	r := newRig(t, &memnfs.Server{}, `{"policy": "pm", "depth": 5}`)
+	for body, want := range map[string]string{
+		`{`: "cannot be read",
+		`{"policy": "pm", "workloads": [{"name": "a"}]}`:                                             "no clients",
+		`{"policy": "pm", "workloads": [{"name": "a b", "clients": ["10.0.0.1"]}]}`:                  "write a name",
+		`{"policy": "pm", "workloads": [{"name": "unknown", "clients": ["10.0.0.1"]}]}`:              "write a name",
+		`{"policy": "pm", "workloads": [{"name": "a", "clients": ["host"]}]}`:                        "neither an address",
+		`{"policy": "pm", "unknown": "drop"}`:                                                        "unknown is",
+		`{"policy": "pm", "other_cost": -1}`:                                                         "other_cost",
+		`{"policy": "lottery"}`:                                                                      "policy is",
+		`{"policy": "pm", "workloads": [{"name": "a", "clients": ["10.0.0.1", "10.0.0.1"]}]}`:        "name it once",
+		`{"policy": "pm", "workloads": [{"name": "a", "clients": ["10.0.0.1"], "pairs": [[0, 0]]}]}`: "pairs[0]",
+	} {
+		code, answer := r.ask("PUT", "/parameters", body)
+		if code != http.StatusBadRequest || !strings.Contains(answer, want) {
+			t.Errorf("%s: %d %s; want 400 and %q", body, code, answer, want)
+		}
+	}
+	if _, text := r.ask("GET", "/parameters", ""); !strings.Contains(text, `"depth":5`) {
+		t.Errorf("the parameters are %s", text)
+	}
+	if _, text := r.ask("GET", "/status", ""); !strings.Contains(text, `"policy":"pm"`) {
+		t.Errorf("the status is %s", text)
+	}
+}
+
+func TestTheParametersThatAreGivenOutCanBePutBack(t *testing.T) {
+	r := newRig(t, &memnfs.Server{}, everyPolicy[1])
+	_, text := r.ask("GET", "/parameters", "")
+	if code, answer := r.ask("PUT", "/parameters", text); code != http.StatusOK {
+		t.Errorf("%s: %d %s", text, code, answer)
+	}
+}
+
+func TestTracesAreRecorded(t *testing.T) {
+	r := newRig(t, &memnfs.Server{}, `{"policy": "pm", "depth": 2}`)
+	folder := t.TempDir()
+	if code, answer := r.ask("POST", "/trace?folder=/nowhere", ""); code != http.StatusBadRequest {
+		t.Errorf("into no folder: %d %s", code, answer)
+	}
+	if code, answer := r.ask("POST", "/trace?folder="+folder, ""); code != http.StatusOK {
+		t.Fatalf("%d %s", code, answer)
+	}
+	c, root := r.client(2)
+	handle, err := c.Create(root, "one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := c.Create(root, "two")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Write(handle, 8192, make([]byte, 4096))
+	_, _ = c.Read(other, 16, 512)
+	_, _ = c.Read(handle, 8192, 100)
+	if code, answer := r.ask("POST", "/trace?folder="+folder, ""); code != http.StatusBadRequest {
+		t.Errorf("twice: %d %s", code, answer)
+	}
+	if code, answer := r.ask("DELETE", "/trace", ""); code != http.StatusOK {
+		t.Fatalf("%d %s", code, answer)
+	}
+	text, err := os.ReadFile(filepath.Join(folder, "a.csv"))
+	want := `^\d+,1000,DiskWrite,2000\n\d+,200,DiskRead,10000000010\n\d+,64,DiskRead,2000\n$`
+	if err != nil || !regexp.MustCompile(want).Match(text) {
+		t.Errorf("the trace is %q, %v", text, err)
+	}
+	if code, answer := r.ask("POST", "/trace?folder="+folder, ""); code != http.StatusBadRequest ||
+		!strings.Contains(answer, "already") {
+		t.Errorf("over an old trace: %d %s", code, answer)
+	}
+	if code, _ := r.ask("DELETE", "/trace", ""); code != http.StatusBadRequest {
+		t.Error("a trace that is not recorded was ended")
+	}
+	_ = c.Write(handle, 0, make([]byte, 10))
+	if again, _ := os.ReadFile(filepath.Join(folder, "a.csv")); string(again) != string(text) {
+		t.Error("an ended trace grew")
+	}
+}
+
+func TestBadConfigurationsGetASentence(t *testing.T) {
+	const rest = `"control": "/c", "profile": "/p", "parameters": {"policy": "none"}}`
+	good := `{"nfs": {"listen": "10.0.0.1:2049", "server": "127.0.0.1:2049"}, `
+	if _, err := ParseConfig([]byte(good + rest)); err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{
+		`{}`:                                   "nfs.listen is",
+		`{"nfs": {"listen": "10.0.0.1:2049"}}`: "nfs.server is",
+		good + `"mount": {}, ` + rest:          "mount.listen is",
+		good + `"metrics": "x", ` + rest:       "metrics is",
+		good + `"client_memory": "1", ` + rest: "client_memory is",
+		good + `"max_record": "x", ` + rest:    "max_record",
+		good + `"reply_timeout": 0.1, ` + rest: "reply_timeout is",
+		good + `"listen": 1, ` + rest:          "unknown field",
+		good + `"profile": "/p"}`:              "control is missing",
+		good + `"control": "/c"}`:              "profile is missing",
+		good + `"control": "/c", "profile": "/p", "parameters": {"policy": "x"}}`: "policy is",
+	} {
+		_, err := ParseConfig([]byte(text))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want a sentence with %q", text, err, want)
+		}
+	}
+	if _, err := LoadConfig("/nowhere"); err == nil || !strings.Contains(err.Error(), "cannot be read") {
+		t.Errorf("a missing file: %v", err)
+	}
+}

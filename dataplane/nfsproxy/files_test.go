@@ -1,0 +1,280 @@
+package nfsproxy
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"hotbed/dataplane/internal/memnfs"
+	"hotbed/dataplane/internal/nfs3"
+	"hotbed/dataplane/internal/nfsclient"
+	"hotbed/dataplane/internal/sunrpc"
+)
+
+// exercise writes, truncates, renames, removes and reads files at random, compares all that it reads
+// with what should be there, and at the end every file byte for byte.
+func exercise(c *nfsclient.Client, root []byte, name string, random *rand.Rand, steps int) error {
+	type file struct {
+		name   string
+		handle []byte
+		data   []byte
+	}
+	var files []*file
+	made := 0
+	for range steps {
+		var err error
+		var f *file
+		if len(files) > 0 {
+			f = files[random.IntN(len(files))]
+		}
+		switch kind := random.IntN(12); {
+		case f == nil || (kind == 0 && len(files) < 4):
+			f = &file{name: fmt.Sprintf("%s-%d", name, made)}
+			made++
+			f.handle, err = c.Create(root, f.name)
+			files = append(files, f)
+		case kind <= 5:
+			offset, data := random.IntN(200_000), make([]byte, 1+random.IntN(70_000))
+			for i := range data {
+				data[i] = byte(random.Uint32())
+			}
+			err = c.Write(f.handle, int64(offset), data)
+			if end := offset + len(data); end > len(f.data) {
+				f.data = append(f.data, make([]byte, end-len(f.data))...)
+			}
+			copy(f.data[offset:], data)
+		case kind == 6:
+			size := random.IntN(250_000)
+			err = c.Truncate(f.handle, int64(size))
+			if size < len(f.data) {
+				f.data = f.data[:size:size]
+			}
+			f.data = append(f.data, make([]byte, size-len(f.data))...)
+		case kind == 7:
+			old := f.name
+			f.name = fmt.Sprintf("%s-%d", name, made)
+			made++
+			err = c.Rename(root, old, root, f.name)
+		case kind == 8 && len(files) > 2:
+			err = c.Remove(root, f.name)
+			if _, gone := c.Read(f.handle, 0, 1); err == nil && gone == nil {
+				err = errors.New("a removed file can be read")
+			}
+			for i, other := range files {
+				if other == f {
+					files = append(files[:i], files[i+1:]...)
+					break
+				}
+			}
+		default:
+			offset := random.IntN(len(f.data) + 1)
+			count := 1 + random.IntN(70_000)
+			var got []byte
+			got, err = c.Read(f.handle, int64(offset), count)
+			if want := f.data[offset:min(offset+count, len(f.data))]; err == nil && !bytes.Equal(got, want) {
+				err = fmt.Errorf("%s: %d bytes at %d are not those that were written", f.name, count, offset)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, f := range files {
+		handle, size, err := c.Lookup(root, f.name)
+		if err != nil {
+			return err
+		}
+		if size != int64(len(f.data)) {
+			return fmt.Errorf("%s has %d bytes, not %d", f.name, size, len(f.data))
+		}
+		for offset := 0; offset < len(f.data); offset += 50_000 {
+			got, err := c.Read(handle, int64(offset), 50_000)
+			if err != nil {
+				return err
+			}
+			if !bytes.Equal(got, f.data[offset:min(offset+50_000, len(f.data))]) {
+				return fmt.Errorf("%s differs from %d on", f.name, offset)
+			}
+		}
+	}
+	return nil
+}
+
+// load keeps reads in flight until it is told to stop.
+func load(t *testing.T, c *nfsclient.Client, handle []byte, stop chan struct{}, all *sync.WaitGroup) {
+	for range 8 {
+		all.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if data, err := c.Read(handle, 0, 65536); err != nil || len(data) != 65536 {
+					t.Errorf("load: %d bytes, %v", len(data), err)
+					return
+				}
+			}
+		})
+	}
+}
+
+var everyPolicy = []string{
+	`{"policy": "none", "depth": 4}`,
+	`{"policy": "pm", "depth": 4, "workloads": [{"priority": 2, "pairs": [[5, 0.5], [2, 1]]}, {"priority": 1}]}`,
+	`{"policy": "pm", "mode": "best-effort", "depth": 2, "workloads": [{"pairs": [[0.01, 0.001]]}, {}]}`,
+	`{"policy": "ps", "depth": 3, "workloads": [{"weight": 2}, {}]}`,
+	`{"policy": "cake", "depth": 3, "cake": {"interval": "20ms"}, "workloads": [{"slo": "1ms"}, {}]}`,
+	`{"policy": "edf", "depth": 1, "workloads": [{"slo": "1ms"}, {"slo": "1s"}]}`,
+	`{"policy": "byslo", "depth": 0, "workloads": [{"slo": "1ms"}, {}]}`,
+	`{"policy": "mclock", "depth": 2, "workloads": [{"reservation": 0.5, "limit": 5}, {"weight": 3}]}`,
+}
+
+func TestFilesAreTheSameThroughTheProxyUnderLoad(t *testing.T) {
+	for _, policy := range everyPolicy {
+		t.Run(policy, func(t *testing.T) {
+			r := newRig(t, &memnfs.Server{}, policy)
+			handle := r.file("load", 65536)
+			c, _ := r.client(3)
+			stop := make(chan struct{})
+			var all, exercises sync.WaitGroup
+			load(t, c, handle, stop, &all)
+			for i, host := range []int{2, 2, 9} {
+				c, root := r.client(host)
+				exercises.Go(func() {
+					if err := exercise(c, root, fmt.Sprint("f", i), rand.New(rand.NewPCG(uint64(i), 1)), 60); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			exercises.Wait()
+			close(stop)
+			all.Wait()
+		})
+	}
+}
+
+func TestFilesAreTheSameWhenRepliesComeInPiecesAndOutOfOrder(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	var mutex sync.Mutex
+	server := &memnfs.Server{Fragment: 1021, Delay: func(sunrpc.Call) time.Duration {
+		mutex.Lock()
+		defer mutex.Unlock()
+		return time.Duration(random.IntN(2000)) * time.Microsecond
+	}}
+	r := newRig(t, server, `{"policy": "ps", "depth": 16}`)
+	var all sync.WaitGroup
+	c, root := r.client(2)
+	for i := range 8 { // on one connection
+		all.Go(func() {
+			if err := exercise(c, root, fmt.Sprint("f", i), rand.New(rand.NewPCG(uint64(i), 3)), 40); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestParametersChangeUnderLoad(t *testing.T) {
+	r := newRig(t, &memnfs.Server{}, everyPolicy[0])
+	handle := r.file("load", 65536)
+	stop := make(chan struct{})
+	var all sync.WaitGroup
+	for _, host := range []int{2, 3, 9} {
+		c, root := r.client(host)
+		load(t, c, handle, stop, &all)
+		all.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(host), 5))
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if err := exercise(c, root, fmt.Sprint(host, "-", i, "-"), random, 15); err != nil {
+					t.Errorf("from %d: %v", host, err)
+					return
+				}
+			}
+		})
+	}
+	for range 5 {
+		for _, policy := range everyPolicy {
+			r.put(parameters(policy))
+		}
+		swapped := parameters(everyPolicy[1])
+		swapped.Workloads[0].Clients, swapped.Workloads[1].Clients = swapped.Workloads[1].Clients,
+			swapped.Workloads[0].Clients
+		r.put(swapped)
+		one := parameters(`{"policy": "ps", "depth": 5, "unknown": "refuse", "workloads": [{}]}`)
+		r.put(one)
+	}
+	close(stop)
+	all.Wait()
+	r.eventually("nothing is left", func(s Status) bool { return s.Queued == 0 && s.Outstanding == 0 })
+	if s := r.status(); s.Lost != 0 {
+		t.Errorf("%d connections were lost", s.Lost)
+	}
+}
+
+func TestNoMoreThanDepthAreAtTheServer(t *testing.T) {
+	g := newGate()
+	r := newRig(t, &memnfs.Server{Delay: g.delay}, `{"policy": "none", "depth": 3}`)
+	handle := r.file("f", 4096)
+	for host := 2; host < 7; host++ { // the gate stops a connection's second call
+		conn := r.raw(host)
+		if _, err := conn.Write(readCall(1, handle, 0, 100)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.eventually("two of five wait", func(s Status) bool { return s.Queued == 2 && s.Outstanding == 3 })
+	if n := g.count(); n > 3 {
+		t.Errorf("%d calls are at the server", n)
+	}
+	close(g.open)
+	r.eventually("all are answered", func(s Status) bool { return s.Queued == 0 && s.Outstanding == 0 })
+	if n := g.count(); n != 5 {
+		t.Errorf("%d calls came to the server", n)
+	}
+}
+
+func TestPriorityIsKept(t *testing.T) {
+	g := newGate()
+	r := newRig(t, &memnfs.Server{Delay: g.delay},
+		`{"policy": "pm", "depth": 1, "workloads": [{"priority": 2}, {"priority": 1}]}`)
+	handle := r.file("f", 1<<20)
+	low, high := r.raw(2), r.raw(3)
+	for i := range 10 {
+		_, _ = low.Write(readCall(uint32(i), handle, i, 8))
+	}
+	r.eventually("nine wait", func(s Status) bool { return s.Queued == 9 && s.Outstanding == 1 })
+	_, _ = high.Write(readCall(100, handle, 100, 8))
+	r.eventually("ten wait", func(s Status) bool { return s.Queued == 10 })
+	close(g.open)
+	replies(t, low, 10)
+	replies(t, high, 1)
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	if xid := g.seen[1].XID; xid != 100 {
+		t.Errorf("call %d went second, not that of the higher priority", xid)
+	}
+}
+
+func TestTheMountProtocolPassesUnqueued(t *testing.T) {
+	r := newRig(t, &memnfs.Server{}, `{"policy": "pm", "depth": 1}`)
+	c, _ := r.client(2)
+	if _, err := c.Mount("/other"); err == nil {
+		t.Error("an export that is not there was mounted")
+	}
+	var status nfsclient.StatusError
+	if _, err := c.Mount("/other"); !errors.As(err, &status) || status.Status != nfs3.ErrNoEntry {
+		t.Errorf("it was answered with %v", err)
+	}
+	if s := r.status(); s.Workloads[0].Requests != 0 {
+		t.Errorf("%d calls of the mount protocol were queued", s.Workloads[0].Requests)
+	}
+}

@@ -1,0 +1,296 @@
+package nfsproxy
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"hotbed/dataplane/enforcer"
+	"hotbed/dataplane/internal/memnfs"
+	"hotbed/dataplane/internal/nfs3"
+	"hotbed/dataplane/internal/nfsclient"
+	"hotbed/dataplane/internal/sunrpc"
+)
+
+const profile = `{"type": "storageConstant", "base": 0.001, "readBandwidth": 1e8, "writeBandwidth": 5e7}`
+
+// rig is a server in memory, a proxy before it, and the proxy's control socket. Clients of workload
+// "a" come from 127.0.0.2, of "b" from 127.0.0.3; all others are unknown.
+type rig struct {
+	t       *testing.T
+	server  *memnfs.Server
+	proxy   *Proxy
+	control *Control
+	folder  string
+	log     syncedBuffer
+}
+
+type syncedBuffer struct {
+	mutex sync.Mutex
+	text  strings.Builder
+}
+
+func (b *syncedBuffer) Write(p []byte) (int, error) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *syncedBuffer) String() string {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	return b.text.String()
+}
+
+// newRig starts one; the parameters are JSON without the workloads' names and clients.
+func newRig(t *testing.T, server *memnfs.Server, policy string, change ...func(*Config)) *rig {
+	t.Helper()
+	r := &rig{t: t, server: server, folder: t.TempDir()}
+	if server.FS == nil {
+		server.FS = memnfs.NewFS()
+	}
+	if err := server.Listen("127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(r.folder, "profile.json")
+	if err := os.WriteFile(path, []byte(profile), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c := Config{NFS: Service{Listen: "127.0.0.1:0", Server: server.Address()},
+		Mount:   &Service{Listen: "127.0.0.1:0", Server: server.Address()},
+		Control: filepath.Join(r.folder, "control"), Metrics: "127.0.0.1:0", Profile: path,
+		Parameters: parameters(policy)}
+	for _, f := range change {
+		f(&c)
+	}
+	if err := c.check(); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if r.proxy, err = New(c, &r.log); err != nil {
+		t.Fatal(err)
+	}
+	if r.control, err = NewControl(r.proxy); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- r.proxy.Run() }()
+	t.Cleanup(func() {
+		r.control.Close()
+		r.proxy.Stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		r.server.Close()
+	})
+	return r
+}
+
+func parameters(text string) Parameters {
+	var p Parameters
+	if err := enforcer.DecodeStrict([]byte(text), &p); err != nil {
+		panic(err)
+	}
+	if len(p.Workloads) == 0 {
+		p.Workloads = make([]Workload, 2)
+	}
+	for i := range p.Workloads {
+		p.Workloads[i].Name = string(rune('a' + i))
+		p.Workloads[i].Clients = []string{fmt.Sprintf("127.0.0.%d", 2+i)}
+	}
+	return p
+}
+
+func source(host int) netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 0, byte(host)}) }
+
+// client connects from 127.0.0.host and mounts the export, through the proxy.
+func (r *rig) client(host int) (*nfsclient.Client, []byte) {
+	r.t.Helper()
+	at := r.proxy.Addresses()
+	mount, err := nfsclient.Dial(at[1].String(), source(host))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer mount.Close()
+	root, err := mount.Mount(memnfs.Export)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	c, err := nfsclient.Dial(at[0].String(), source(host))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(c.Close)
+	return c, root
+}
+
+// raw connects from 127.0.0.host to the proxy's NFS port.
+func (r *rig) raw(host int) net.Conn {
+	r.t.Helper()
+	dialer := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(source(host), 0))}
+	conn, err := dialer.Dial("tcp", r.proxy.Addresses()[0].String())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// file makes a file of so many bytes on the server, directly.
+func (r *rig) file(name string, size int) []byte {
+	r.t.Helper()
+	c, err := nfsclient.Dial(r.server.Address(), netip.Addr{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer c.Close()
+	root, err := c.Mount(memnfs.Export)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	handle, err := c.Create(root, name)
+	if err == nil {
+		err = c.Truncate(handle, int64(size))
+	}
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return handle
+}
+
+// readCall is a whole record that asks for bytes of a file.
+func readCall(xid uint32, handle []byte, offset, count int) []byte {
+	e := sunrpc.AppendCall(nil, xid, nfs3.Program, nfs3.Version, nfs3.ProcRead)
+	e.Opaque(handle)
+	e.Uint64(uint64(offset))
+	e.Uint32(uint32(count))
+	sunrpc.SealRecord(e.Bytes, 0, 0)
+	return e.Bytes
+}
+
+// replies reads so many replies and returns their xids and how long they were.
+func replies(t *testing.T, conn net.Conn, count int) (xids []uint32, bytes int) {
+	t.Helper()
+	_ = conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+	reader := sunrpc.Reader{Most: 4 << 20}
+	for len(xids) < count {
+		n, err := conn.Read(reader.Space())
+		if err != nil {
+			t.Fatalf("after %d of %d replies: %v", len(xids), count, err)
+		}
+		reader.Filled(n)
+		for {
+			_, record, err := reader.Next()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if record == nil {
+				break
+			}
+			xid, _, err := sunrpc.ParseReply(record)
+			if err != nil {
+				t.Fatal(err)
+			}
+			xids = append(xids, xid)
+			bytes += len(record)
+		}
+	}
+	return xids, bytes
+}
+
+// closed says whether the other side closes a connection.
+func closed(conn net.Conn) bool {
+	_ = conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+	_, err := io.Copy(io.Discard, conn)
+	netErr, timeout := err.(net.Error)
+	return !timeout || !netErr.Timeout()
+}
+
+func (r *rig) status() Status {
+	var s Status
+	r.proxy.do(func() { s = r.proxy.status() })
+	return s
+}
+
+// eventually waits until something is so.
+func (r *rig) eventually(what string, so func(Status) bool) {
+	r.t.Helper()
+	for range 6000 {
+		if so(r.status()) {
+			return
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	r.t.Fatalf("it never came that %s; now %+v", what, r.status())
+}
+
+// ask makes a request on the control socket.
+func (r *rig) ask(method, path, body string) (int, string) {
+	r.t.Helper()
+	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(r.folder, "control"))
+	}}}
+	defer client.CloseIdleConnections()
+	request, err := http.NewRequest(method, "http://proxy"+path, strings.NewReader(body))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return answer.StatusCode, string(text)
+}
+
+// put changes the parameters by the control socket.
+func (r *rig) put(p Parameters) {
+	r.t.Helper()
+	text, err := json.Marshal(p)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if code, answer := r.ask("PUT", "/parameters", string(text)); code != 200 {
+		r.t.Fatalf("PUT /parameters: %d %s", code, answer)
+	}
+}
+
+// gate holds calls at the server back until it is opened.
+type gate struct {
+	mutex sync.Mutex
+	open  chan struct{}
+	seen  []sunrpc.Call
+}
+
+func newGate() *gate { return &gate{open: make(chan struct{})} }
+
+// delay is what a server's Delay is set to; only reads and writes are held back.
+func (g *gate) delay(c sunrpc.Call) time.Duration {
+	if c.Program == nfs3.Program && (c.Procedure == nfs3.ProcRead || c.Procedure == nfs3.ProcWrite) {
+		g.mutex.Lock()
+		g.seen = append(g.seen, c)
+		g.mutex.Unlock()
+		<-g.open
+	}
+	return 0
+}
+
+func (g *gate) count() int {
+	g.mutex.Lock()
+	defer g.mutex.Unlock()
+	return len(g.seen)
+}

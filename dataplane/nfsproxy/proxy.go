@@ -1,0 +1,264 @@
+package nfsproxy
+
+import (
+	"fmt"
+	"io"
+	"net/netip"
+	"time"
+
+	"hotbed/dataplane/enforcer"
+	"hotbed/dataplane/estimator"
+	"hotbed/dataplane/internal/reactor"
+)
+
+// workload is what the proxy keeps of a workload beside the enforcer.
+type workload struct {
+	name      string
+	estimator *estimator.Estimator
+	files     files
+	counts    workloadCounts
+	recorder  *recorder
+}
+
+// Proxy is a running proxy. All of it belongs to one thread; others ask it with do.
+type Proxy struct {
+	config     Config
+	profile    *estimator.Profile
+	loop       *reactor.Loop
+	listeners  []*reactor.Listener
+	logger     io.Writer
+	parameters Parameters
+	clients    clients
+	enforcer   *enforcer.Enforcer
+	workloads  []*workload // those of the parameters, then that of unknown clients
+	sessions   map[*session]bool
+	dirty      []*session // with calls that are to be sent to the server
+	pool       pool
+	scratch    []byte
+	now        time.Duration
+	wake       time.Duration
+	// outstanding are the calls at the server that the enforcer counts, oldest first.
+	outstanding calls
+	counts      counts
+	recording   time.Duration // since when traces are recorded, 0 for not at all
+	traceFolder string
+	traces      *traceWriter
+	ended       chan struct{} // closed when Run has
+}
+
+// scratchBytes is how much of the server's replies is read at once.
+const scratchBytes = 256 << 10
+
+// New opens the sockets of a proxy; messages go to logger, one a line.
+func New(c Config, logger io.Writer) (*Proxy, error) {
+	profile, err := estimator.Load(c.Profile)
+	if err != nil {
+		return nil, err
+	}
+	loop, err := reactor.New()
+	if err != nil {
+		return nil, err
+	}
+	p := &Proxy{config: c, profile: profile, loop: loop, logger: logger, sessions: map[*session]bool{},
+		scratch: make([]byte, scratchBytes), wake: enforcer.Forever, ended: make(chan struct{})}
+	if err := p.apply(c.Parameters); err != nil {
+		p.close()
+		return nil, err
+	}
+	services := [][2]netip.AddrPort{{c.nfs, c.nfsServer}}
+	if c.Mount != nil {
+		services = append(services, [2]netip.AddrPort{c.mount, c.mountServer})
+	}
+	for _, service := range services {
+		listener, err := reactor.Listen(loop, service[0], func(fd int, from netip.AddrPort) {
+			p.accept(fd, from, service[1])
+		})
+		if err != nil {
+			p.close()
+			return nil, err
+		}
+		p.listeners = append(p.listeners, listener)
+	}
+	loop.Alarm = func() { p.clock(); p.dispatch() }
+	loop.After = p.flush
+	loop.Tick = p.tick
+	return p, nil
+}
+
+// Addresses are where it listens: for NFS, then for the mount protocol.
+func (p *Proxy) Addresses() []netip.AddrPort {
+	var out []netip.AddrPort
+	for _, listener := range p.listeners {
+		out = append(out, listener.Address)
+	}
+	return out
+}
+
+// Run serves until Stop is called.
+func (p *Proxy) Run() error {
+	err := p.loop.Run()
+	close(p.ended)
+	p.close()
+	return err
+}
+
+// Stop ends Run.
+func (p *Proxy) Stop() { p.loop.Stop() }
+
+func (p *Proxy) close() {
+	for s := range p.sessions {
+		s.gone = true
+		s.forgetWaiting()
+		s.end()
+	}
+	for _, listener := range p.listeners {
+		listener.Close()
+	}
+	if err := p.detachRecording()(); err != nil {
+		p.log("the trace is not whole: %v", err)
+	}
+	p.loop.End()
+}
+
+func (p *Proxy) log(format string, args ...any) {
+	_, _ = fmt.Fprintf(p.logger, "nfsproxy: "+format+"\n", args...)
+}
+
+func (p *Proxy) clock() { p.now = max(p.loop.Now(), 1) }
+
+// apply puts parameters into force. On an error nothing has changed.
+func (p *Proxy) apply(given Parameters) error {
+	inner, table, err := given.checked()
+	if err != nil {
+		return err
+	}
+	p.clock()
+	if p.enforcer == nil {
+		p.enforcer, err = enforcer.New(inner)
+	} else {
+		err = p.enforcer.SetParameters(p.now, inner)
+	}
+	if err != nil {
+		return err
+	}
+	old := map[string]*workload{}
+	for _, w := range p.workloads {
+		old[w.name] = w
+	}
+	p.workloads = nil
+	for _, spec := range inner.Workloads {
+		w := old[spec.Name]
+		if w == nil {
+			w = &workload{name: spec.Name, estimator: p.profile.Estimator(), files: files{}}
+		}
+		p.workloads = append(p.workloads, w)
+	}
+	p.parameters, p.clients = given, table
+	for s := range p.sessions {
+		s.reclassify()
+	}
+	p.record()
+	p.dispatch()
+	return nil
+}
+
+// dispatch sends what the enforcer lets go.
+func (p *Proxy) dispatch() {
+	for {
+		request, wake := p.enforcer.Next(p.now)
+		if request == nil {
+			p.wake = wake
+			return
+		}
+		c := request.Data.(*call)
+		c.session.waiting.remove(c)
+		p.outstanding.push(c)
+		p.send(c)
+		c.workload.counts.waited.add(p.now - request.Arrived())
+	}
+}
+
+// send hands a call's bytes to the connection to the server.
+func (p *Proxy) send(c *call) {
+	c.sentAt = p.now
+	s := c.session
+	s.server.Queue(c.bytes)
+	p.pool.disown(c)
+	if !s.dirty {
+		s.dirty = true
+		p.dirty = append(p.dirty, s)
+	}
+}
+
+// answered is called when a call's reply has come.
+func (p *Proxy) answered(c *call) {
+	if c.queued {
+		p.outstanding.remove(c)
+		p.enforcer.Done(p.now, &c.request)
+		c.workload.counts.done(c.kind, c.size, p.now-c.request.Arrived(), p.now-c.sentAt)
+	}
+	c.session.forget(c)
+}
+
+// flush sends what was queued in this round, and sets the alarm.
+func (p *Proxy) flush() {
+	for i := 0; i < len(p.dirty); i++ { // losing one may make others dirty
+		s := p.dirty[i]
+		s.dirty = false
+		if s.closed {
+			continue
+		}
+		if s.ready {
+			s.server.Flush()
+		}
+		if err := s.server.Failed(); err != nil {
+			s.lose(err)
+		}
+	}
+	p.dirty = p.dirty[:0]
+	p.loop.WakeAt(p.wake)
+}
+
+// tick looks after what has waited too long.
+func (p *Proxy) tick() {
+	p.clock()
+	for _, listener := range p.listeners {
+		listener.Resume()
+	}
+	for c := p.outstanding.first; c != nil; c = p.outstanding.first {
+		if p.now-c.sentAt < time.Duration(p.config.ReplyTimeout) {
+			break
+		}
+		p.counts.timedOut++
+		s := c.session
+		p.log("client %s: no reply to a call for %v; it no longer counts", s.from,
+			time.Duration(p.config.ReplyTimeout))
+		p.outstanding.remove(c)
+		p.enforcer.Done(p.now, &c.request)
+		s.drop(c)
+		s.forget(c)
+		if s.gone && len(s.pending) == 0 {
+			s.end()
+		}
+	}
+	p.dispatch()
+	if p.traces != nil {
+		for _, w := range p.workloads {
+			p.counts.traceRowsLost += w.recorder.flush(p.traces)
+		}
+	}
+}
+
+// do has the proxy's thread call f and waits for it; once Run has ended f may not be called.
+func (p *Proxy) do(f func()) {
+	done := make(chan struct{})
+	p.loop.Do(func() {
+		p.clock()
+		f()
+		close(done)
+	})
+	select {
+	case <-done:
+	case <-p.ended:
+	}
+}

@@ -1,0 +1,172 @@
+package nfsproxy
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// recorder keeps rows of a workload's trace until there are enough to write: the format "plain" of
+// docs/prioritymeister.md, with offsets.
+type recorder struct {
+	rows []byte
+	n    uint64
+	file *os.File
+}
+
+const recorderBytes = 64 << 10
+
+// row notes a request that came at a time since recording began.
+func (r *recorder) row(at time.Duration, read bool, size, offset int64) {
+	r.rows = strconv.AppendInt(r.rows, int64(at), 10)
+	r.rows = append(r.rows, ',')
+	r.rows = strconv.AppendInt(r.rows, size, 16)
+	if read {
+		r.rows = append(r.rows, ",DiskRead,"...)
+	} else {
+		r.rows = append(r.rows, ",DiskWrite,"...)
+	}
+	r.rows = strconv.AppendInt(r.rows, offset, 16)
+	r.rows = append(r.rows, '\n')
+	r.n++
+}
+
+// flush hands the rows to the writer and says how many were lost because it is behind.
+func (r *recorder) flush(to *traceWriter) (lost uint64) {
+	if r == nil || r.n == 0 {
+		return 0
+	}
+	select {
+	case to.chunks <- chunk{r.file, r.rows}:
+		r.rows = make([]byte, 0, recorderBytes)
+	default:
+		lost = r.n
+		r.rows = r.rows[:0]
+	}
+	r.n = 0
+	return lost
+}
+
+// traceWriter writes rows, so that the proxy's thread never waits for a disk.
+type traceWriter struct {
+	chunks chan chunk
+	done   sync.WaitGroup
+	mutex  sync.Mutex
+	err    error
+}
+
+type chunk struct {
+	file *os.File
+	rows []byte
+}
+
+func newTraceWriter() *traceWriter {
+	w := &traceWriter{chunks: make(chan chunk, 256)}
+	w.done.Go(func() {
+		files := map[*os.File]*bufio.Writer{}
+		for c := range w.chunks {
+			out := files[c.file]
+			if out == nil {
+				out = bufio.NewWriter(c.file)
+				files[c.file] = out
+			}
+			if _, err := out.Write(c.rows); err != nil {
+				w.fail(err)
+			}
+		}
+		for file, out := range files {
+			w.fail(errors.Join(out.Flush(), file.Close()))
+		}
+	})
+	return w
+}
+
+func (w *traceWriter) fail(err error) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	w.err = errors.Join(w.err, err)
+}
+
+// startRecording begins a trace for each workload in a folder. Files that are there are not
+// overwritten. Call it on the proxy's thread.
+func (p *Proxy) startRecording(folder string) error {
+	if p.traces != nil {
+		return fmt.Errorf("traces are being recorded already, in %s; stop that first", p.traceFolder)
+	}
+	p.traceFolder = folder
+	for _, w := range p.workloads {
+		if err := w.record(folder); err != nil {
+			p.forgetRecorders()
+			return err
+		}
+	}
+	p.traces, p.recording = newTraceWriter(), p.now
+	return nil
+}
+
+// record lets workloads that came since record too.
+func (p *Proxy) record() {
+	if p.traces == nil {
+		return
+	}
+	for _, w := range p.workloads {
+		if w.recorder == nil {
+			if err := w.record(p.traceFolder); err != nil {
+				p.log("%v", err)
+			}
+		}
+	}
+}
+
+func (w *workload) record(folder string) error {
+	path := filepath.Join(folder, w.name+".csv")
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	if errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("the trace %s is there already; choose another folder", path)
+	}
+	if err != nil {
+		return fmt.Errorf("the trace cannot be written: %w", err)
+	}
+	w.recorder = &recorder{file: file}
+	return nil
+}
+
+func (p *Proxy) forgetRecorders() {
+	for _, w := range p.workloads {
+		if w.recorder != nil {
+			_ = w.recorder.file.Close()
+			_ = os.Remove(w.recorder.file.Name())
+			w.recorder = nil
+		}
+	}
+}
+
+// detachRecording ends recording. What it returns writes what is left and says whether all of it
+// could be written; it may wait for the disk.
+func (p *Proxy) detachRecording() (finish func() error) {
+	w := p.traces
+	if w == nil {
+		return func() error { return nil }
+	}
+	var left []chunk
+	for _, one := range p.workloads {
+		if one.recorder != nil {
+			left = append(left, chunk{one.recorder.file, one.recorder.rows})
+			one.recorder = nil
+		}
+	}
+	p.traces, p.recording = nil, 0
+	return func() error {
+		for _, c := range left {
+			w.chunks <- c
+		}
+		close(w.chunks)
+		w.done.Wait()
+		return w.err
+	}
+}

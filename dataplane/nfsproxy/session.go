@@ -1,0 +1,352 @@
+package nfsproxy
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"hotbed/dataplane/internal/reactor"
+	"hotbed/dataplane/internal/sunrpc"
+)
+
+// session is a client's connection and the connection to the server that belongs to it. With one for
+// each, replies find their way by the connection that they come on, and xids need no rewriting.
+type session struct {
+	proxy    *Proxy
+	from     netip.AddrPort
+	workload int // index in the enforcer's parameters
+	client   *reactor.Conn
+	server   *reactor.Conn
+	reader   sunrpc.Reader
+	replies  sunrpc.Follower
+	pending  map[uint32]*call // by xid: waiting or at the server
+	waiting  calls            // not sent to the server
+	ended    func(xid uint32) // replied, as a value
+	reserved int              // bytes of the client's memory that are spoken for
+	ready    bool             // the server's connection is there
+	paused   bool             // no more calls are taken for now
+	gone     bool             // the client is
+	closed   bool
+	dirty    bool // in the proxy's list of those with something to send
+}
+
+// accept takes a new client in.
+func (p *Proxy) accept(fd int, from netip.AddrPort, server netip.AddrPort) {
+	workload, known := p.clients.of(from.Addr())
+	if !known {
+		if p.parameters.Unknown == UnknownRefuse {
+			p.counts.refused++
+			_ = unix.Close(fd)
+			return
+		}
+		workload = len(p.workloads) - 1
+	}
+	s := &session{proxy: p, from: from, workload: workload, pending: map[uint32]*call{},
+		reader: sunrpc.Reader{Most: p.config.maxRecord}}
+	s.ended = s.replied
+	var err error
+	// Nothing is read from the client before the server is there.
+	if s.client, err = reactor.NewConn(p.loop, fd, 0, clientSide{s}); err != nil {
+		_ = unix.Close(fd)
+		return
+	}
+	p.sessions[s] = true
+	p.counts.accepted++
+	if s.server, err = reactor.Dial(p.loop, server, netip.Addr{}, serverSide{s}); err != nil {
+		s.lose(fmt.Errorf("no connection to the server: %w", err))
+	}
+}
+
+type clientSide struct{ *session }
+type serverSide struct{ *session }
+
+// Ready is called when the client sent something, can take more, or is gone.
+func (c clientSide) Ready(events uint32) {
+	s := c.session
+	if events&reactor.Writable != 0 {
+		s.client.Flush()
+		s.resume()
+	}
+	if events&(reactor.Readable|reactor.Broken) != 0 && !s.gone && (s.ready || events&reactor.Broken != 0) {
+		s.receive()
+	}
+}
+
+// Ready is called when the server answered, can take more, is there, or is gone.
+func (c serverSide) Ready(events uint32) {
+	s := c.session
+	if s.closed {
+		return
+	}
+	if !s.ready {
+		if err := s.server.Connected(); err != nil {
+			s.lose(fmt.Errorf("no connection to the server: %w", err))
+			return
+		}
+		s.ready = true
+		s.server.Flush()
+		s.server.Wait(true)
+		s.client.Wait(true)
+		return
+	}
+	if events&reactor.Writable != 0 {
+		s.server.Flush()
+	}
+	if events&(reactor.Readable|reactor.Broken) != 0 {
+		s.answer()
+	}
+}
+
+// receive reads calls of the client.
+func (s *session) receive() {
+	p := s.proxy
+	n, err := s.client.Read(s.reader.Space())
+	if err != nil {
+		s.leave(err)
+		return
+	}
+	s.reader.Filled(n)
+	p.clock()
+	s.take()
+}
+
+// take lets calls in that have been read, as far as there is memory for them.
+func (s *session) take() {
+	p := s.proxy
+	for !s.gone && !s.closed {
+		if s.reserved+s.client.Pending() >= p.config.clientMemory {
+			s.pause()
+			return
+		}
+		marked, record, err := s.reader.Next()
+		if err != nil {
+			s.refuse(err)
+			return
+		}
+		if record == nil {
+			return
+		}
+		header, err := sunrpc.ParseCall(record)
+		if err != nil && !errors.Is(err, sunrpc.ErrNotACall) {
+			s.refuse(err)
+			return
+		}
+		if err != nil {
+			continue // a reply to a call that nobody made
+		}
+		c := p.pool.call()
+		c.session, c.bytes = s, marked
+		p.describe(c, header)
+		s.admit(c)
+	}
+}
+
+// admit queues a call, or passes it on at once.
+func (s *session) admit(c *call) {
+	p := s.proxy
+	s.reserved += c.reserve
+	c.twin = s.pending[c.xid]
+	s.pending[c.xid] = c
+	if !c.queued {
+		p.counts.passed++
+		p.send(c)
+		return
+	}
+	s.waiting.push(c)
+	p.enforcer.Arrive(p.now, &c.request)
+	p.dispatch()
+	if c.sentAt == 0 {
+		p.pool.keep(c)
+	}
+}
+
+// pause leaves further calls where they are: the client's own connection fills up.
+func (s *session) pause() {
+	if !s.paused {
+		s.paused = true
+		s.proxy.counts.paused++
+		s.client.Wait(false)
+	}
+}
+
+// resume takes calls again when there is memory.
+func (s *session) resume() {
+	if s.closed || s.gone {
+		return
+	}
+	if err := s.client.Failed(); err != nil {
+		s.leave(err)
+		return
+	}
+	if s.paused && s.reserved+s.client.Pending() < s.proxy.config.clientMemory {
+		s.paused = false
+		s.client.Wait(true)
+		s.take()
+	}
+}
+
+// answer reads what the server sends and passes it on as it is.
+func (s *session) answer() {
+	p := s.proxy
+	n, err := s.server.Read(p.scratch)
+	if err != nil {
+		s.lose(err)
+		return
+	}
+	if n == 0 {
+		return
+	}
+	bytes := p.scratch[:n]
+	if !s.gone {
+		s.client.Send(bytes)
+	}
+	p.clock()
+	s.replies.Follow(bytes, s.ended)
+	if s.replies.Malformed {
+		s.lose(errors.New("the server sent a record without an xid"))
+		return
+	}
+	p.dispatch()
+	if s.gone {
+		if len(s.pending) == 0 {
+			s.end()
+		}
+		return
+	}
+	s.resume()
+}
+
+// replied is called when the reply to a call is complete.
+func (s *session) replied(xid uint32) {
+	c := s.pending[xid]
+	// Of calls with one xid the one that was sent first is answered.
+	var sent *call
+	for ; c != nil; c = c.twin {
+		if c.sentAt > 0 {
+			sent = c
+		}
+	}
+	if sent == nil {
+		s.proxy.counts.unmatched++
+		return
+	}
+	s.drop(sent)
+	s.proxy.answered(sent)
+}
+
+// forget gives back what a call held. It is in no list any more.
+func (s *session) forget(c *call) {
+	s.reserved -= c.reserve
+	s.proxy.pool.free(c)
+}
+
+// refuse ends a session whose client does not speak RPC.
+func (s *session) refuse(err error) {
+	s.proxy.counts.malformed++
+	s.proxy.log("client %s: %v; the connection is closed", s.from, err)
+	s.leave(err)
+}
+
+// leave is called when the client is gone. What it has waiting is forgotten; what is at the server
+// stays outstanding until the server has answered, for the device works on it.
+func (s *session) leave(err error) {
+	if s.gone || s.closed {
+		return
+	}
+	s.gone = true
+	p := s.proxy
+	p.clock()
+	if !errors.Is(err, io.EOF) {
+		p.counts.broken++
+	}
+	s.client.Close()
+	s.forgetWaiting()
+	if len(s.pending) == 0 || !s.ready {
+		s.end()
+	}
+}
+
+func (s *session) forgetWaiting() {
+	p := s.proxy
+	for c := s.waiting.first; c != nil; c = s.waiting.first {
+		s.waiting.remove(c)
+		p.enforcer.Remove(p.now, &c.request)
+		p.counts.abandoned++
+		s.drop(c)
+		s.forget(c)
+	}
+}
+
+// drop takes a call out of those that pend.
+func (s *session) drop(c *call) {
+	at := s.pending[c.xid]
+	if at == c {
+		if c.twin == nil {
+			delete(s.pending, c.xid)
+		} else {
+			s.pending[c.xid] = c.twin
+		}
+		return
+	}
+	for ; at != nil; at = at.twin {
+		if at.twin == c {
+			at.twin = c.twin
+			return
+		}
+	}
+}
+
+// lose is called when the server's connection is gone: the client's is closed too, and the client
+// connects and sends its calls again, as it does when it talks to the server itself.
+func (s *session) lose(err error) {
+	if s.closed {
+		return
+	}
+	p := s.proxy
+	p.clock()
+	p.counts.lost++
+	if !s.gone {
+		p.log("client %s: the server is gone (%v); the connection is closed", s.from, err)
+		s.gone = true
+		s.client.Close()
+	}
+	s.forgetWaiting()
+	s.end()
+	p.dispatch()
+}
+
+// end closes what is left. Calls at the server no longer count.
+func (s *session) end() {
+	s.closed = true
+	p := s.proxy
+	for _, c := range s.pending {
+		for c != nil {
+			next := c.twin
+			if c.queued {
+				p.outstanding.remove(c)
+				p.enforcer.Done(p.now, &c.request)
+			}
+			p.counts.abandoned++
+			s.forget(c)
+			c = next
+		}
+	}
+	s.pending = nil
+	if s.server != nil {
+		s.server.Close()
+	}
+	s.client.Close()
+	delete(p.sessions, s)
+}
+
+// reclassify finds the workload of the session anew.
+func (s *session) reclassify() {
+	workload, known := s.proxy.clients.of(s.from.Addr())
+	if !known {
+		workload = len(s.proxy.workloads) - 1
+	}
+	s.workload = workload
+}
