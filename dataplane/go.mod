@@ -6,3 +6,5 @@ require (
 	github.com/hanwen/go-fuse/v2 v2.12.1
 	golang.org/x/sys v0.28.0
 )
+
+require github.com/HdrHistogram/hdrhistogram-go v1.2.0

@@ -14,6 +14,8 @@ type Server struct {
 	FS *FS
 	// Delay, when set, is how long a call waits before it is served. Calls then overtake each other.
 	Delay func(sunrpc.Call) time.Duration
+	// Hold, when set, is a channel for a call: the call is served when it is closed. Nil is at once.
+	Hold func(sunrpc.Call) <-chan struct{}
 	// Fragment, when above 0, is the most bytes of a fragment of a reply.
 	Fragment int
 
@@ -105,12 +107,12 @@ func (s *Server) serve(conn net.Conn) {
 			if err != nil {
 				return
 			}
-			if s.Delay == nil {
+			if s.Delay == nil && s.Hold == nil {
 				out = s.answer(out, call)
 				continue
 			}
 			call.Arguments = append([]byte(nil), call.Arguments...)
-			time.AfterFunc(s.Delay(call), func() {
+			s.later(call, func() {
 				reply := s.answer(nil, call)
 				writing.Lock()
 				defer writing.Unlock()
@@ -124,6 +126,24 @@ func (s *Server) serve(conn net.Conn) {
 			out = out[:0]
 		}
 	}
+}
+
+// later serves a call when it may be.
+func (s *Server) later(c sunrpc.Call, serve func()) {
+	if s.Hold != nil {
+		if held := s.Hold(c); held != nil {
+			go func() {
+				<-held
+				serve()
+			}()
+			return
+		}
+	}
+	delay := time.Duration(0)
+	if s.Delay != nil {
+		delay = s.Delay(c)
+	}
+	time.AfterFunc(delay, serve)
 }
 
 // answer appends the reply to a call.

@@ -1,0 +1,289 @@
+// Command replay sends a trace to an NFS version 3 server and prints how long requests took, as JSON.
+//
+//	replay prepare --server HOST:PORT --export /e --file f --size 1GiB   make and fill the file
+//	replay run     --server HOST:PORT --export /e --file f --trace T     a trace, open or closed loop
+//	replay load    --server HOST:PORT --export /e --file f --size 4KiB --depth 16 --duration 10s
+//
+// See docs/prioritymeister.md, "Data plane".
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/signal"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"hotbed/dataplane/internal/nfs3"
+	"hotbed/dataplane/internal/replay"
+	"hotbed/dataplane/internal/units"
+)
+
+// usageError is a mistake on the command line: one sentence, exit status 2.
+type usageError struct{ error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+var verbs = map[string]func(context.Context, []string) error{"prepare": prepare, "run": run, "load": load}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	runtime.GOMAXPROCS(max(4, runtime.GOMAXPROCS(0))) // the thread that sends waits in system calls
+	err := usagef("say what to do: prepare, run or load; `replay run --help` lists the flags of run")
+	if len(os.Args) > 1 {
+		if verb := verbs[os.Args[1]]; verb != nil {
+			err = verb(ctx, os.Args[2:])
+		}
+	}
+	var usage usageError
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+	case errors.As(err, &usage):
+		fmt.Fprintf(os.Stderr, "replay: %v\n", err)
+		os.Exit(2)
+	default:
+		fmt.Fprintf(os.Stderr, "replay: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// targetFlags name the file on the server.
+type targetFlags struct{ server, mount, local, export, file string }
+
+func (t *targetFlags) register(flags *flag.FlagSet) {
+	flags.StringVar(&t.server, "server", "", "`ADDRESS:PORT` of the NFS server")
+	flags.StringVar(&t.mount, "mount", "", "`ADDRESS:PORT` of its mount protocol; the same when left out")
+	flags.StringVar(&t.local, "local", "", "`ADDRESS` to come from")
+	flags.StringVar(&t.export, "export", "/", "`PATH` that the server exports")
+	flags.StringVar(&t.file, "file", "", "`NAME` of a file in it")
+}
+
+func (t *targetFlags) target() (replay.Target, error) {
+	out := replay.Target{Export: t.export, File: t.file}
+	var err error
+	if out.Server, err = netip.ParseAddrPort(t.server); err != nil {
+		return out, usagef("--server is %q; write an address and a port such as 10.0.0.1:2049", t.server)
+	}
+	out.Mount = out.Server
+	if t.mount != "" {
+		if out.Mount, err = netip.ParseAddrPort(t.mount); err != nil {
+			return out, usagef("--mount is %q; write an address and a port such as 10.0.0.1:20048", t.mount)
+		}
+	}
+	if t.local != "" {
+		if out.Local, err = netip.ParseAddr(t.local); err != nil {
+			return out, usagef("--local is %q; write an address such as 10.0.0.2", t.local)
+		}
+	}
+	if t.file == "" || strings.Contains(t.file, "/") || len(t.file) > nfs3.MaxName {
+		return out, usagef("--file is %q; write the name of a file in the export's root", t.file)
+	}
+	return out, nil
+}
+
+func parse(flags *flag.FlagSet, args []string) error {
+	flags.SetOutput(new(strings.Builder)) // one sentence, not the flag package's page
+	err := flags.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		flags.SetOutput(os.Stdout)
+		fmt.Printf("usage: %s [flags]\n", flags.Name())
+		flags.PrintDefaults()
+		return err
+	}
+	if err != nil {
+		return usagef("%v; `%s --help` lists the flags", err, flags.Name())
+	}
+	if flags.NArg() > 0 {
+		return usagef("unexpected argument %q; `%s --help` lists the flags", flags.Arg(0), flags.Name())
+	}
+	return nil
+}
+
+// terminal is standard error if a person looks at it.
+func terminal() *os.File {
+	if info, err := os.Stderr.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+		return os.Stderr
+	}
+	return nil
+}
+
+func prepare(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("replay prepare", flag.ContinueOnError)
+	var t targetFlags
+	t.register(flags)
+	size := flags.String("size", "1GiB", "`BYTES` that the file is to have at least")
+	seed := flags.Uint64("seed", 1, "of its contents")
+	if err := parse(flags, args); err != nil {
+		return err
+	}
+	target, err := t.target()
+	if err != nil {
+		return err
+	}
+	bytes, err := units.Bytes(*size)
+	if err != nil {
+		return usagef("--size: %w", err)
+	}
+	start := time.Now()
+	return target.Prepare(ctx, bytes, *seed, func(done int64) {
+		if out := terminal(); out != nil {
+			left := time.Since(start).Seconds() * float64(bytes-done) / float64(max(done, 1))
+			fmt.Fprintf(out, "\rprepare: %d of %d MiB, %.0f s left ", done>>20, bytes>>20, left)
+		}
+	})
+}
+
+// optionFlags are what run and load have in common.
+type optionFlags struct {
+	connections        int
+	transfer, stable   string
+	slo, drain, length time.Duration
+	log                string
+	seed               uint64
+}
+
+func (o *optionFlags) register(flags *flag.FlagSet) {
+	flags.IntVar(&o.connections, "connections", 1, "`N` connections to the server")
+	flags.StringVar(&o.transfer, "transfer", "1MiB", "most `BYTES` of one READ or WRITE")
+	flags.StringVar(&o.stable, "stable", "file-sync", "`HOW` writes are made: file-sync, data-sync or unstable")
+	flags.DurationVar(&o.slo, "slo", 0, "`TIME` above which a request counts as a miss")
+	flags.DurationVar(&o.drain, "drain", time.Minute, "`TIME` without any reply after which it gives up")
+	flags.DurationVar(&o.length, "duration", 0, "`TIME` after which no more requests are sent")
+	flags.StringVar(&o.log, "log", "", "`FILE` for a line (ns, latency in ns, read or write, bytes) a request")
+	flags.Uint64Var(&o.seed, "seed", 1, "of offsets that are not told")
+}
+
+var stabilities = map[string]uint32{"unstable": nfs3.Unstable, "data-sync": nfs3.DataSync,
+	"file-sync": nfs3.FileSync}
+
+func (o *optionFlags) options(t replay.Target) (replay.Options, error) {
+	out := replay.Options{Server: t.Server, Local: t.Local, Connections: o.connections, Seed: o.seed,
+		SLO: o.slo, Drain: o.drain, Duration: o.length, Speed: 1}
+	if file := terminal(); file != nil {
+		out.Progress = file
+	}
+	transfer, err := units.Bytes(o.transfer)
+	stable, known := stabilities[o.stable]
+	switch {
+	case err != nil:
+		return out, usagef("--transfer: %w", err)
+	case transfer < 512 || transfer > 1<<20:
+		return out, usagef("--transfer is %s; write a size from 512B to 1MiB", o.transfer)
+	case !known:
+		return out, usagef("--stable is %q; there are file-sync, data-sync and unstable", o.stable)
+	case o.connections < 1 || o.connections > 1024:
+		return out, usagef("--connections is %d; write 1 to 1024", o.connections)
+	case o.slo < 0 || o.drain <= 0 || o.length < 0:
+		return out, usagef("--slo, --drain and --duration are times that are not negative")
+	}
+	out.Transfer, out.Stable = int(transfer), stable
+	return out, nil
+}
+
+// play finds the file, replays and prints.
+func (o *optionFlags) play(ctx context.Context, t replay.Target, options replay.Options,
+	requests []replay.Request, report replay.TraceReport) (err error) {
+	if options.Handle, options.FileSize, err = t.Find(); err != nil {
+		return err
+	}
+	if options.FileSize < 4096 {
+		return fmt.Errorf("%s has %d bytes: prepare it first", t, options.FileSize)
+	}
+	finish, err := o.openLog(&options)
+	if err != nil {
+		return err
+	}
+	result, err := replay.Run(ctx, options, requests)
+	if options.Progress != nil {
+		_, _ = fmt.Fprint(options.Progress, "\r\033[K")
+	}
+	result.Trace = report
+	return errors.Join(err, json.NewEncoder(os.Stdout).Encode(result), finish())
+}
+
+func run(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("replay run", flag.ContinueOnError)
+	var t targetFlags
+	var o optionFlags
+	t.register(flags)
+	o.register(flags)
+	trace := flags.String("trace", "", "`FILE` in the format plain: ns,hex size,DiskRead|DiskWrite[,hex offset]")
+	strict := flags.Bool("strict", false, "refuse a trace with a malformed row")
+	speed := flags.Float64("speed", 1, "`FACTOR`: 2 is twice as fast as the trace")
+	start := flags.Float64("start-at", 0, "Unix `TIME` at which the first request is due")
+	closed := flags.Int("closed", 0, "keep `N` requests in flight whatever the trace's times are")
+	repeat := flags.Bool("repeat", false, "closed: begin again at the trace's end, for --duration")
+	if err := parse(flags, args); err != nil {
+		return err
+	}
+	target, err := t.target()
+	if err != nil {
+		return err
+	}
+	options, err := o.options(target)
+	switch {
+	case err != nil:
+		return err
+	case *trace == "":
+		return usagef("--trace is missing: name a trace's file")
+	case !(*speed > 0 && *speed <= 1e6):
+		return usagef("--speed is %g; write a number above 0", *speed)
+	case *closed < 0 || *closed > 1<<16:
+		return usagef("--closed is %d; write 1 to %d", *closed, 1<<16)
+	case *repeat && (*closed == 0 || o.length == 0):
+		return usagef("--repeat needs --closed and --duration")
+	}
+	options.Speed, options.Closed, options.Repeat = *speed, *closed, *repeat
+	if *start > 0 {
+		options.Start = time.Unix(0, int64(*start*1e9))
+	}
+	requests, report, err := replay.LoadTrace(*trace, *strict)
+	if err != nil {
+		return usageError{err}
+	}
+	return o.play(ctx, target, options, requests, report)
+}
+
+func load(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("replay load", flag.ContinueOnError)
+	var t targetFlags
+	var o optionFlags
+	t.register(flags)
+	o.register(flags)
+	size := flags.String("size", "4KiB", "`BYTES` of a request")
+	depth := flags.Int("depth", 1, "`N` requests in flight")
+	write := flags.Bool("write", false, "write rather than read")
+	if err := parse(flags, args); err != nil {
+		return err
+	}
+	target, err := t.target()
+	if err != nil {
+		return err
+	}
+	options, err := o.options(target)
+	if err != nil {
+		return err
+	}
+	bytes, err := units.Bytes(*size)
+	switch {
+	case err != nil:
+		return usagef("--size: %w", err)
+	case bytes < 1 || bytes > 1<<30:
+		return usagef("--size is %s; write a size up to 1GiB", *size)
+	case *depth < 1 || *depth > 1<<16:
+		return usagef("--depth is %d; write 1 to %d", *depth, 1<<16)
+	case o.length == 0:
+		return usagef("--duration is missing: say how long, such as 10s")
+	}
+	options.Closed, options.Repeat = *depth, true
+	requests := []replay.Request{{Offset: -1, Size: bytes, Read: !*write}}
+	return o.play(ctx, target, options, requests, replay.TraceReport{})
+}

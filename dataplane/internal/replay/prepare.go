@@ -1,0 +1,136 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"hotbed/dataplane/internal/nfs3"
+	"hotbed/dataplane/internal/nfsclient"
+)
+
+// Target is a file on a server.
+type Target struct {
+	Server netip.AddrPort // NFS
+	Mount  netip.AddrPort // the mount protocol
+	Local  netip.Addr     // the address to come from, if valid
+	Export string
+	File   string // in the export's root
+}
+
+func (t Target) String() string { return t.Export + "/" + t.File }
+
+// open connects and mounts.
+func (t Target) open() (c *nfsclient.Client, root []byte, err error) {
+	m, err := nfsclient.Dial(t.Mount.String(), t.Local)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the mount protocol: %w", err)
+	}
+	defer m.Close()
+	if root, err = m.Mount(t.Export); err != nil {
+		return nil, nil, err
+	}
+	c, err = nfsclient.Dial(t.Server.String(), t.Local)
+	return c, root, err
+}
+
+// Find returns the file's handle and size.
+func (t Target) Find() (handle []byte, size int64, err error) {
+	c, root, err := t.open()
+	if err != nil {
+		return nil, 0, err
+	}
+	defer c.Close()
+	return c.Lookup(root, t.File)
+}
+
+const (
+	prepareBlock   = 256 << 10
+	prepareWriters = 8
+)
+
+// Prepare makes the file at least so long, and fills what it writes with bytes that do not repeat,
+// so that every read of it is one of the device. A file that is long enough is left as it is.
+func (t Target) Prepare(ctx context.Context, size int64, seed uint64, progress func(done int64)) error {
+	c, root, err := t.open()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	var have int64
+	handle, have, err := c.Lookup(root, t.File)
+	var status nfsclient.StatusError
+	if errors.As(err, &status) && status.Status == nfs3.ErrNoEntry {
+		handle, err = c.Create(root, t.File)
+	}
+	if err != nil || have >= size {
+		return err
+	}
+	var next, done atomic.Int64
+	next.Store(have)
+	var writers sync.WaitGroup
+	failed := make(chan error, prepareWriters)
+	for range prepareWriters {
+		writers.Go(func() {
+			block := make([]byte, prepareBlock)
+			for len(failed) == 0 {
+				at := next.Add(prepareBlock) - prepareBlock
+				if at >= size {
+					return
+				}
+				if ctx.Err() != nil {
+					failed <- errors.New("interrupted")
+					return
+				}
+				part := block[:min(prepareBlock, size-at)]
+				fill(part, seed, uint64(at))
+				if err := c.Write(handle, at, part); err != nil {
+					failed <- err
+					return
+				}
+				done.Add(int64(len(part)))
+			}
+		})
+	}
+	stop := make(chan struct{})
+	var shown sync.WaitGroup
+	shown.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(time.Second):
+				progress(have + done.Load())
+			}
+		}
+	})
+	writers.Wait()
+	close(stop)
+	shown.Wait()
+	select {
+	case err := <-failed:
+		return err
+	default:
+		return nil
+	}
+}
+
+// fill writes pseudo-random bytes that go by a seed and a place.
+func fill(block []byte, seed, place uint64) {
+	random := rand.NewPCG(seed, place)
+	for len(block) >= 8 {
+		v := random.Uint64()
+		for i := range 8 {
+			block[i] = byte(v >> (8 * i))
+		}
+		block = block[8:]
+	}
+	for i := range block {
+		block[i] = byte(random.Uint64())
+	}
+}

@@ -1,0 +1,275 @@
+package replay
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"hotbed/dataplane/internal/memnfs"
+	"hotbed/dataplane/internal/nfs3"
+	"hotbed/dataplane/internal/sunrpc"
+)
+
+const ms = time.Millisecond
+
+// prepared is a server with a file of 1 MiB, and options to replay on it.
+func prepared(t *testing.T, server *memnfs.Server) Options {
+	t.Helper()
+	server.FS = memnfs.NewFS()
+	if err := server.Listen("127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	at := netip.MustParseAddrPort(server.Address())
+	target := Target{Server: at, Mount: at, Export: memnfs.Export, File: "f"}
+	if err := target.Prepare(context.Background(), 1<<20, 1, func(int64) {}); err != nil {
+		t.Fatal(err)
+	}
+	handle, size, err := target.Find()
+	if err != nil || size != 1<<20 {
+		t.Fatalf("%d bytes, %v", size, err)
+	}
+	return Options{Server: at, Handle: handle, FileSize: size, Transfer: 64 << 10, Speed: 1,
+		Stable: nfs3.FileSync, Drain: 10 * time.Second}
+}
+
+func run(t *testing.T, o Options, trace []Request) Result {
+	t.Helper()
+	r, err := Run(context.Background(), o, trace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Errors) != 0 {
+		t.Fatalf("errors: %v", r.Errors)
+	}
+	return r
+}
+
+// spread is a trace of so many requests, one every 200 microseconds, every third a write.
+func spread(n int) []Request {
+	var trace []Request
+	for i := range n {
+		trace = append(trace, Request{At: time.Duration(i) * 200 * time.Microsecond, Offset: int64(i) * 4096,
+			Size: 4096, Read: i%3 != 0})
+	}
+	return trace
+}
+
+func TestEveryRequestIsSentAndCounted(t *testing.T) {
+	server := &memnfs.Server{}
+	o := prepared(t, server)
+	o.SLO = time.Hour
+	var logged int
+	o.Log = func(at, latency time.Duration, read bool, size int64) {
+		if read != (int(at/(200*time.Microsecond))%3 != 0) || size != 4096 || latency <= 0 {
+			t.Errorf("logged %v %v %v %d", at, latency, read, size)
+		}
+		logged++
+	}
+	r := run(t, o, spread(300))
+	if r.Whole.Requests != 300 || r.Whole.Reads.Count != 200 || r.Whole.Writes.Count != 100 ||
+		r.Bytes != 300*4096 || r.SendLag.Count != 300 || logged != 300 || *r.Whole.Misses != 0 {
+		t.Errorf("%+v, %d logged", r, logged)
+	}
+	if r.SecondHalf.Requests != 150 {
+		t.Errorf("%d requests are in the second half", r.SecondHalf.Requests)
+	}
+	var sum int64
+	for _, b := range r.Whole.All.Buckets {
+		sum += b[2]
+	}
+	if sum != 300 || r.Whole.All.P50 > r.Whole.All.P99 || r.Whole.All.P99 > r.Whole.All.Max {
+		t.Errorf("%d in buckets, %+v", sum, r.Whole.All)
+	}
+}
+
+func TestArrivalsNeverWaitAndLatencyCountsFromTheTracesTime(t *testing.T) {
+	const count = 100
+	all := make(chan struct{})
+	var mutex sync.Mutex
+	seen := 0
+	server := &memnfs.Server{}
+	o := prepared(t, server)
+	// Nothing is answered before every request has come.
+	server.Hold = func(sunrpc.Call) <-chan struct{} {
+		mutex.Lock()
+		defer mutex.Unlock()
+		if seen++; seen == count {
+			close(all)
+		}
+		return all
+	}
+	trace := make([]Request, count)
+	for i := range trace {
+		trace[i] = Request{At: time.Duration(i) * ms, Size: 4096, Read: true, Offset: unknownOffset}
+	}
+	o.SLO = 1
+	o.Log = func(at, latency time.Duration, _ bool, _ int64) {
+		// The last one is not sent before its time, 99 ms after the first.
+		if at+latency < (count-1)*ms {
+			t.Errorf("the request of %v took %v", at, latency)
+		}
+	}
+	if r := run(t, o, trace); r.MaxOutstanding != count || *r.Whole.Misses != count {
+		t.Errorf("%d requests were outstanding at once, %d missed their SLO, want all %d of both",
+			r.MaxOutstanding, *r.Whole.Misses, count)
+	}
+}
+
+func TestLargeRequestsAreSeveralTransfers(t *testing.T) {
+	server := &memnfs.Server{}
+	o := prepared(t, server)
+	r := run(t, o, []Request{{Size: 300_001, Read: true, Offset: 0}, {Size: 200_003, Offset: 4096}})
+	if r.Whole.Requests != 2 || r.Bytes != 500_004 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestOffsetsBeyondTheFileAreFoldedIntoIt(t *testing.T) {
+	o := prepared(t, &memnfs.Server{})
+	r := run(t, o, []Request{{Size: 4096, Read: true, Offset: 1 << 50}, {Size: 1 << 40, Read: true},
+		{Size: 1000, Read: true, Offset: 1<<20 - 1000}, {Size: 0, Read: true, Offset: 5}})
+	if r.Whole.Requests != 4 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestClosedLoopKeepsSoManyInFlight(t *testing.T) {
+	server := &memnfs.Server{}
+	o := prepared(t, server)
+	var mutex sync.Mutex
+	server.Delay = func(sunrpc.Call) time.Duration { mutex.Lock(); defer mutex.Unlock(); return ms }
+	o.Closed = 4
+	trace := spread(100)
+	for i := range trace {
+		trace[i].At *= 1e6 // the trace's times do not count
+	}
+	r := run(t, o, trace)
+	if r.Mode != "closed" || r.Whole.Requests != 100 || r.MaxOutstanding != 4 || r.SecondHalf.Requests != 50 ||
+		r.SendLag.Count != 0 {
+		t.Errorf("%+v", r)
+	}
+	o.Repeat, o.Duration = true, 300*ms
+	if r := run(t, o, trace[:3]); r.Whole.Requests <= 3 || r.MaxOutstanding > 4 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestSpeedAndDuration(t *testing.T) {
+	o := prepared(t, &memnfs.Server{})
+	o.Speed = 1e6
+	trace := []Request{{Size: 1, Read: true}, {At: 1000 * time.Second, Size: 1, Read: true},
+		{At: 1e6 * time.Second, Size: 1, Read: true}}
+	o.Duration = 500 * ms
+	r := run(t, o, trace)
+	if r.Whole.Requests != 2 {
+		t.Errorf("%d requests came in the first half second at a million times the speed", r.Whole.Requests)
+	}
+}
+
+func TestErrorsOfTheServerAreCounted(t *testing.T) {
+	o := prepared(t, &memnfs.Server{})
+	o.Handle = append([]byte(nil), o.Handle...)
+	o.Handle[15] = 99
+	r, err := Run(context.Background(), o, spread(10))
+	if err != nil || r.Errors["NFS status 70"] != 10 {
+		t.Errorf("%v, %v", r.Errors, err)
+	}
+}
+
+func TestALostServerIsOneSentence(t *testing.T) {
+	server := &memnfs.Server{}
+	o := prepared(t, server)
+	var once sync.Once
+	server.Delay = func(sunrpc.Call) time.Duration {
+		once.Do(func() { go server.Close() })
+		return time.Hour
+	}
+	if _, err := Run(context.Background(), o, spread(100_000)); err == nil || !strings.Contains(err.Error(), "was lost") {
+		t.Errorf("the server went: %v", err)
+	}
+	if _, err := Run(context.Background(), o, spread(10)); err == nil || !strings.Contains(err.Error(), "cannot connect") {
+		t.Errorf("no server: %v", err)
+	}
+}
+
+func TestItCanBeInterrupted(t *testing.T) {
+	o := prepared(t, &memnfs.Server{})
+	ctx, cancel := context.WithCancel(context.Background())
+	o.Log = func(time.Duration, time.Duration, bool, int64) { cancel() }
+	r, err := Run(ctx, o, spread(1_000_000))
+	if err == nil || err.Error() != "interrupted" || r.Whole.Requests == 0 {
+		t.Errorf("%v, %d requests", err, r.Whole.Requests)
+	}
+}
+
+func TestAServerThatDoesNotAnswer(t *testing.T) {
+	server := &memnfs.Server{}
+	o := prepared(t, server)
+	server.Delay = func(sunrpc.Call) time.Duration { return time.Hour }
+	o.Drain = 100 * ms
+	r, err := Run(context.Background(), o, spread(5))
+	if err == nil || !strings.Contains(err.Error(), "5 requests have no reply") || r.Errors["not answered"] != 5 {
+		t.Errorf("%v, %v", err, r.Errors)
+	}
+}
+
+func TestTracesAreRead(t *testing.T) {
+	const text = "5000,1000,DiskRead\n6000,0x200,DiskWrite,1f0000\nnonsense\n5500,10, Read ,0\n1,2\n"
+	path := filepath.Join(t.TempDir(), "t.csv")
+	var packed bytes.Buffer
+	zip := gzip.NewWriter(&packed)
+	_, _ = zip.Write([]byte(text))
+	_ = zip.Close()
+	for _, content := range [][]byte{[]byte(text), packed.Bytes()} {
+		if err := os.WriteFile(path, content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		got, report, err := LoadTrace(path, false)
+		want := []Request{{0, -1, 4096, true}, {500, 0, 16, true}, {1000, 0x1f0000, 512, false}}
+		if err != nil || fmt.Sprint(got) != fmt.Sprint(want) || report.Malformed != 2 ||
+			!strings.HasPrefix(report.First, "line 3: ") {
+			t.Errorf("%v, %+v, %v", got, report, err)
+		}
+		if _, _, err := LoadTrace(path, true); err == nil || !strings.Contains(err.Error(), "line 3: ") {
+			t.Errorf("strict: %v", err)
+		}
+	}
+	for content, want := range map[string]string{"": "no request in it", "\x1f\x8bx": "t.csv: "} {
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := LoadTrace(path, false); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", content, err)
+		}
+	}
+	if _, _, err := LoadTrace(path+"x", false); err == nil || !strings.Contains(err.Error(), "cannot be read") {
+		t.Errorf("a missing file: %v", err)
+	}
+}
+
+func FuzzTrace(f *testing.F) {
+	f.Add("5000,1000,DiskRead\n6000,200,DiskWrite,1f0000\n")
+	f.Add("1,0xffffffffffffffff,DiskRead\n-1,1,read\n\n# x\n,,,\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		requests, _, err := parseTrace(strings.NewReader(text), false)
+		if err != nil {
+			return
+		}
+		last := time.Duration(0)
+		for _, r := range requests {
+			if r.At < last || r.Size < 0 || r.Offset < -1 {
+				t.Fatalf("%+v after %v", r, last)
+			}
+			last = r.At
+		}
+	})
+}
