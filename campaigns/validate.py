@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from campaigns.cell_parameters import CellParameters, check, parameter_names
 from campaigns.plan import raw_cells
+from campaigns.sized_parameters import refuse_unknown, with_size
 from controllers.decide import PolicyError
 from controllers.decider import ChildDecider
 from controllers.registry import Controller, create
@@ -35,12 +36,13 @@ def validate(
     Raises:
         UserError: file, grid, key and what is allowed.
     """
+    refuse_unknown(campaign, file, controllers)
     cells: dict[str, list[CellParameters]] = {}
     accepted: set[str] = set()
     for grid in campaign.grids:
         where = f"{file}: grid {grid.name}"
         _check_exclude(grid, where)
-        typed = [check(raw, where) for raw in raw_cells(campaign, grid)]
+        typed = [with_size(check(raw, where), campaign) for raw in raw_cells(campaign, grid)]
         if not typed:
             raise UserError(f"{where}: exclude leaves no cell.")
         typed = [_with_controller(parameters, controllers, where, accepted) for parameters in typed]

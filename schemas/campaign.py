@@ -65,6 +65,8 @@ class Campaign(Strict):
     spoiled_retries: int = Field(default=2, ge=0, le=10)
     limits: Limits = Limits()
     parameters: dict[str, Any] = Field(default_factory=dict)
+    # By controller and parameter: so much for each OSD of a cell that says how many its store has.
+    controller_parameters_per_osd: dict[str, dict[str, int | float]] = Field(default_factory=dict)
     grids: list[Grid] = Field(min_length=1)
 
     @field_validator("name")

@@ -15,6 +15,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.dlr.compare import STANDARD, compare, metric_of
+from analysis.dlr.scale_variants import told, usual
 from analysis.figures import Table
 from analysis.stats import Estimate
 
@@ -74,7 +75,8 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Curve:
-    """One controller along an axis: `points` by x; without any it was inert in every run."""
+    """One controller along an axis: `points` by x; without any it was inert in every run.
+    `parameters`: those that are not its defaults, for people."""
 
     axis: Axis
     op: str
@@ -82,6 +84,7 @@ class Curve:
     hot_share: float | None
     controller: str
     points: tuple[Point, ...]
+    parameters: str = "–"
 
     @property
     def helps(self) -> tuple[Stretch, ...]:
@@ -134,8 +137,9 @@ def curves(table: pd.DataFrame, axis: Axis) -> list[Curve]:
     """Every controller's gain along `axis`, by op and by what stays the same; where an axis was
     run in several settings (durations, say), the one with the most values counts."""
     rows = table[table["scenario"] == axis.scenario]
-    for name in ("object_size", "signal", "variant"):
+    for name in ("object_size", "signal"):
         rows = rows[rows[name] == STANDARD[name]]
+    rows = usual(rows)
     found: list[Curve] = []
     for setting, here in _settings(rows, axis):
         names = [str(name) for name in here["controller"].unique() if name != BASELINE]
@@ -153,6 +157,7 @@ def curves(table: pd.DataFrame, axis: Axis) -> list[Curve]:
                         None if axis is HOT else float(setting["hot_share"]),
                         name,
                         points,
+                        told(its),
                     )
                 )
     return found
@@ -202,9 +207,9 @@ def cells(
     rows = table[(table["scenario"] == OSDS.scenario) & (table["op"] == op)]
     rows = rows[(rows["osds"] == osds) & (rows["hot_share"] == hot_share)]
     rows = rows[(rows["controller"] == controller) & ~rows["inert"].astype(bool)]
-    for name in ("object_size", "signal", "variant"):
+    for name in ("object_size", "signal"):
         rows = rows[rows[name] == STANDARD[name]]
-    return _longest(rows, OSDS)
+    return _longest(usual(rows), OSDS)
 
 
 def words(curve: Curve, parts: Sequence[Stretch]) -> str:
@@ -237,7 +242,10 @@ def tables(table: pd.DataFrame) -> list[Table]:
     return made
 
 
-_HEADS = ("op", "OSDs", "hot nodes", "controller", "helps", "harms", "largest gain", "least", "n")
+_HEADS = (
+    *("op", "OSDs", "hot nodes", "controller", "parameters", "helps", "harms"),
+    *("largest gain", "least", "n"),
+)
 
 
 def _row(curve: Curve) -> tuple[str, ...]:
@@ -246,6 +254,7 @@ def _row(curve: Curve) -> tuple[str, ...]:
         "axis" if curve.osds is None else _osds(curve.osds),
         "axis" if curve.hot_share is None else _share(curve.hot_share),
         curve.controller,
+        curve.parameters,
     )
     if not curve.points:
         return (*setting, "inert: it changed nothing", "–", "–", "–", "–")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,6 +19,7 @@ from synthetic import write_campaign, write_run
 from analysis import style
 from analysis.dlr.scale import AXES, HOT, MOVE, OSDS, curves, stretches, tables, words
 from analysis.dlr.scale_claims import CLAIMS
+from analysis.dlr.scale_variants import told, usual
 from analysis.load import load_campaign, table
 from analysis.report import build
 from schemas.errors import UserError
@@ -172,6 +174,57 @@ def test_durations_and_sizes_are_not_mixed(swept: Path, tmp_path: Path) -> None:
     for axis in (OSDS, HOT):
         for curve in curves(table(load_campaign(folder).runs), axis):
             assert all(point.gain.value < 2 for point in curve.points)
+
+
+def variant_rows(*variants: tuple[int, str, int]) -> pd.DataFrame:
+    """So many runs of dlr-pg on stores of so many OSDs with these parameters."""
+    rows = [
+        {"controller": "dlr-pg", "osds": osds, "variant": variant, "run": number}
+        for osds, variant, count in variants
+        for number in range(count)
+    ]
+    return pd.DataFrame(rows)
+
+
+def test_a_curve_is_one_way_to_run_a_controller() -> None:
+    few, many = '{"max_swaps": 800}', '{"max_swaps": 8000}'
+    grown = variant_rows((100, few, 3), (1000, many, 3))
+    assert len(usual(grown)) == 6
+    assert told(grown) == "max_swaps 8 an OSD"
+    assert told(variant_rows((100, few, 3))) == "max_swaps 800"
+    assert told(variant_rows((100, few, 1), (1000, few, 1))) == "max_swaps 800"
+    assert told(variant_rows((100, few, 1), (500, many, 1))) == "max_swaps 800 to 8,000"
+    assert told(variant_rows((100, "{}", 2), (1000, "{}", 2))) == "–"
+    # Its own defaults count where it was run with them, else what most runs have.
+    assert set(usual(variant_rows((100, few, 9), (100, "{}", 2)))["variant"]) == {"{}"}
+    assert set(usual(variant_rows((100, few, 2), (100, many, 3)))["variant"]) == {many}
+    assert usual(grown.head(0)).empty
+
+
+def test_parameters_that_grow_are_in_curve_table_and_claims(tmp_path: Path) -> None:
+    for block in range(3):
+        for osds in (100, 1000):
+            for controller, factor in (("default", 1.0), ("dlr", 1.1), ("dlr-pg", 1.3)):
+                cell: dict[str, Any] = {"op": "rand", "scenario": "heterogeneity"}
+                cell |= {"controller": controller, "osds": osds, "hot_share": 0.25}
+                if controller == "dlr-pg":
+                    cell["controller_parameters"] = {"max_swaps": 8 * osds}
+                value = (50 + block) * osds * factor * (1 + 0.001 * block * factor)
+                folder = tmp_path / "dlr-scale"
+                write_run(folder, cell, block, value, ground="sim", with_samples=False)
+    (tmp_path / "dlr-scale" / "campaign.json").write_text(
+        json.dumps({"campaign": {"paper": "dlr-scale", "ground": "sim"}})
+    )
+    made = build(tmp_path, "dlr-scale")
+    (stops,) = made.tables
+    by_name = {row["controller"]: row for row in stops.as_json()}
+    assert by_name["dlr-pg"]["parameters"] == "max_swaps 8 an OSD"
+    assert by_name["dlr-pg"]["helps"] == "everywhere, 100 to 1,000"
+    assert by_name["dlr"]["parameters"] == "–"
+    claims = {claim.id: claim for claim in made.claims}
+    for osds in (100, 1000):
+        measured = claims[f"scale-dlr-pg-beats-dlr-{osds}"].measured
+        assert measured == pytest.approx(1.3 / 1.1 - 1, rel=0.02)
 
 
 def test_the_tables_have_a_row_a_controller(swept: Path) -> None:

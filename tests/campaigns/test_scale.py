@@ -87,6 +87,49 @@ def test_only_the_simulator_makes_stores_of_any_size(campaign_file: Callable[...
     assert session.prepare(Request(str(file), ground="sim"), need_ground=False).plan.cells
 
 
+def test_a_limit_grows_with_the_store(campaign_file: Callable[..., Path]) -> None:
+    """Also on a size that is asked for and that the campaign does not have."""
+    asked = Ask(osds=[100, 300, 10_000], figure="osds", controllers=["dlr-pg", "dlr"])
+    for cell in session.prepare(request(asked), need_ground=False).plan.cells:
+        swaps = {"max_swaps": 8 * (cell.parameters.osds or 0)}
+        is_pg = cell.parameters.controller == "dlr-pg"
+        assert cell.parameters.controller_parameters == (swaps if is_pg else {})
+    # Elsewhere nothing changes, and what a cell itself says comes first.
+    grown: dict[str, Any] = {"controller_parameters_per_osd": {"dlr-pg": {"max_swaps": 8}}}
+    own: dict[str, Any] = {**GRID, "vary": {"controller": ["dlr_pg"]}}
+    for fixed, said in (
+        ({"osds": 20}, {"max_swaps": 160}),
+        ({"osds": 20, "controller_parameters": {"max_swaps": 3}}, {"max_swaps": 3}),
+        ({"osds": None}, {}),
+    ):
+        grid = own | {"fixed": {**GRID["fixed"], **fixed}}
+        file = campaign_file(ground="sim", parameters={}, grids=[grid], **grown)
+        (cell,) = session.prepare(Request(str(file)), need_ground=False).plan.cells
+        assert cell.parameters.controller_parameters == said
+
+
+@pytest.mark.parametrize(
+    ("per_osd", "said"),
+    [
+        ({"nobody": {"max_swaps": 8}}, "per_osd: there is no controller 'nobody'"),
+        ({"dlr-pg": {"max_swops": 8}}, "max_swops"),
+        ({"dlr-pg": {"max_swaps": -1}}, "max_swaps"),
+        ({"dlr-pg": {"max_swaps": 0.3}}, "max_swaps"),
+        ({"dlr-pg": {"max_swaps": "many"}}, "controller_parameters_per_osd.dlr-pg.max_swaps"),
+    ],
+)
+def test_a_limit_that_cannot_be_is_one_sentence(
+    campaign_file: Callable[..., Path], per_osd: dict[str, Any], said: str
+) -> None:
+    grid = {**GRID, "vary": {"controller": ["dlr-pg"]}, "fixed": {**GRID["fixed"], "osds": 21}}
+    file = campaign_file(
+        ground="sim", parameters={}, grids=[grid], controller_parameters_per_osd=per_osd
+    )
+    with pytest.raises(UserError, match=said) as raised:
+        session.prepare(Request(str(file)), need_ground=False)
+    assert "\n" not in str(raised.value)
+
+
 @pytest.mark.parametrize("name", [CAMPAIGN, QUICK])
 def test_the_sweeps_are_campaigns(name: str, tmp_path: Path) -> None:
     report = session.dry_run(Request(name, artifacts=tmp_path))
@@ -99,7 +142,11 @@ def test_the_sweeps_are_campaigns(name: str, tmp_path: Path) -> None:
     # Every block of every setting holds default Ceph, with the seed of the others.
     settings_of: dict[str, set[str]] = {}
     for cell in report.pending:
-        rest = {k: v for k, v in cell.parameters.canonical().items() if k != "controller"}
+        rest = {
+            name: value
+            for name, value in cell.parameters.canonical().items()
+            if name not in ("controller", "controller_parameters")
+        }
         settings_of.setdefault(f"{cell.block} {cell.seed} {rest}", set()).add(
             cell.parameters.controller
         )
