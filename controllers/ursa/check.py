@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from controllers.ursa.check_rounds import violations
 from controllers.ursa.instance import Euclidean, Instance
 from controllers.ursa.results import Plan
 
@@ -65,8 +66,8 @@ def check(instance: Instance, plan: Plan, stated_cost: float | None = None) -> R
     been hot before, and in the same dimensions; no swap makes a node hot that it loads. C2: no two
     replicas of a partition end up on one node or in one fault domain of any level (unless they
     were in one before). Replicas of a group change roles and move together. Ids are within range,
-    no object moves twice or to where it is, a swap names a secondary, and a stated cost is the
-    cost.
+    no object moves twice or to where it is, a swap names a secondary, a stated cost is the cost,
+    and rounds keep to the budget that the plan states.
     """
     report = Report(swaps=len(plan.swap_partition), moves=len(plan.move_partition))
     columns = np.zeros(instance.partitions, np.int64)
@@ -76,7 +77,8 @@ def check(instance: Instance, plan: Plan, stated_cost: float | None = None) -> R
     if not _ids(instance, plan, report):
         return report
     _swaps(instance, plan, before, columns, report)
-    swapped = _hot(_loads(instance, instance.replica_node, columns), instance)
+    after_swaps = _loads(instance, instance.replica_node, columns)
+    swapped = _hot(after_swaps, instance)
     report.hot_after_swaps = int(swapped.any(axis=0).sum())
     final = _moves(instance, plan, report)
     hot = _hot(_loads(instance, final, columns), instance)
@@ -84,6 +86,9 @@ def check(instance: Instance, plan: Plan, stated_cost: float | None = None) -> R
     report.still_hot = np.flatnonzero(hot.any(axis=0)).tolist()
     _c1(instance, plan, hot_before, hot, report)
     _together(instance, final, columns, report)
+    if plan.move_round is not None:
+        broken = list(violations(instance, plan, after_swaps, columns))
+        report.violated(broken, len(broken))
     source = instance.replica_node[plan.move_partition, plan.move_replica]
     report.cost = float(_distance(instance, source, plan.move_to).sum())
     if stated_cost is not None and not np.isclose(stated_cost, report.cost, rtol=COST_ROUNDING):

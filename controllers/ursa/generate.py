@@ -7,6 +7,9 @@
 3. Replicas lie on nodes drawn uniformly, no two of a partition in one fault domain.
 4. Capacities follow from the ratio of load to capacity: truncated lognormal, heavier in hot discs.
    The threshold that is stored is 0.7 of the capacity, as the paper calls nodes above 0.7 hot.
+5. With more dimensions than that (cpu): bandwidth is cpu times a lognormal factor, with the same
+   roles; bytes are lognormal, and a secondary stores as many as its primary. Every dimension has
+   ratios of its own.
 
 All is drawn in blocks of rows, each from a stream of its own, so that little memory is needed and
 the same seed gives the same instance (to the last digit of the machine's power function).
@@ -25,7 +28,10 @@ from controllers.ursa.state import initial_state
 from schemas.errors import UserError
 
 ROWS = 1 << 20
-LOADS, PLACES, NODES, RATIOS, DISCS = range(5)  # streams
+LOADS, PLACES, NODES, RATIOS, DISCS, MORE_LOADS = range(6)  # streams
+DIMENSIONS = ("cpu", "bandwidth", "bytes")
+BANDWIDTH_SIGMA = 0.5
+BYTES_SIGMA = 1.0
 MAX_REDRAWS = 1000
 DISC_TRIES = 100
 TREE_COSTS = (1.0, 5.0, 20.0)
@@ -49,7 +55,10 @@ class Shape:
         discs, disc_area: number of hot discs, and the part of the square that they cover together.
         disc_median, disc_sigma: of the ratio within a hot disc; cut off at `ratio_max` too.
         racks: 0 for distances in the plane, else the number of racks.
-        domain: what a fault domain is.
+        domain: what a fault domain is; "nested": clusters of racks, and racks in them.
+        dimensions: how many of DIMENSIONS the load has.
+        group_size: partitions that lie together and form a group; 1 for none.
+        sizes: whether the file tells the bytes of each replica.
     """
 
     nodes: int
@@ -67,15 +76,30 @@ class Shape:
     disc_median: float = 0.8
     disc_sigma: float = 0.3
     racks: int = 0
-    domain: Literal["node", "rack"] = "node"
+    domain: Literal["node", "rack", "nested"] = "node"
+    dimensions: int = 1
+    group_size: int = 1
+    sizes: bool = False
 
 
 KINDS: dict[str, dict[str, float | int]] = {
     "s1": {},
     "s2": {"ratio_median": 0.55, "ratio_sigma": 0.25, "ratio_max": 1.5},
     "s3": {"discs": 10},
+    "giants": {
+        "primary_factor": 1.0,
+        "ratio_sigma": 0.3,
+        "discs": 10,
+        "disc_area": 0.3,
+        "disc_median": 0.66,
+        "disc_sigma": 0.08,
+    },
 }
-"""What a kind changes: s1 is like the paper's data, s2 is tight, s3 has its hot nodes together."""
+"""What a kind changes: s1 is like the paper's data, s2 is tight, s3 has its hot nodes together.
+
+In giants, regions of nodes that are almost full surround the hot nodes: a very hot object of these
+fits only beyond, where several cooler ones find room next door. Swaps are of no use there.
+"""
 
 
 def shape(kind: str, nodes: int, partitions: int, **changes: object) -> Shape:
@@ -90,19 +114,24 @@ def shape(kind: str, nodes: int, partitions: int, **changes: object) -> Shape:
 def checked(wanted: Shape) -> Shape:
     """`wanted`, when an instance can be made so; UserError otherwise."""
     least = {"nodes": 1, "partitions": 0, "replicas": 1, "discs": 0, "racks": 0}
+    least |= {"dimensions": 1, "group_size": 1}
     for name, bound in least.items():
         if getattr(wanted, name) < bound:
             raise UserError(f"{name} {getattr(wanted, name)}: at least {bound} is needed.")
     if wanted.nodes > 2**31 - 1 or wanted.partitions > 2**31 - 1 or wanted.replicas > 127:
         raise UserError("nodes and partitions are 32-bit ids, replicas at most 127: ask for fewer.")
     _check_distributions(wanted)
-    if wanted.domain not in ("node", "rack"):
-        raise UserError(f"fault domain {wanted.domain!r}: it is node or rack.")
-    if wanted.domain == "rack" and wanted.racks == 0:
+    if wanted.dimensions > len(DIMENSIONS):
+        raise UserError(
+            f"dimensions {wanted.dimensions}: there are {len(DIMENSIONS)}, {', '.join(DIMENSIONS)}."
+        )
+    if wanted.domain not in ("node", "rack", "nested"):
+        raise UserError(f"fault domain {wanted.domain!r}: it is node, rack or nested.")
+    if wanted.domain != "node" and wanted.racks == 0:
         raise UserError("fault domains are racks, but there are no racks: give their number.")
     if wanted.racks > wanted.nodes:
         raise UserError(f"{wanted.racks} racks for {wanted.nodes} nodes: at most one rack a node.")
-    domains = wanted.racks if wanted.domain == "rack" else wanted.nodes
+    domains = wanted.nodes if wanted.domain == "node" else wanted.racks
     if wanted.replicas > domains:
         raise UserError(
             f"{wanted.replicas} replicas of a partition do not fit into {domains} fault domains: "
@@ -134,7 +163,7 @@ def generate(wanted: Shape, seed: int) -> Instance:
     domain: Int32 = np.arange(wanted.nodes, dtype=np.int32)
     if wanted.racks:
         distance = _racks(xy, wanted.racks)
-        if wanted.domain == "rack":
+        if wanted.domain != "node":
             domain = distance.rack
     primary = np.empty(wanted.partitions, np.float32)
     least = wanted.load_max**-wanted.tail
@@ -151,11 +180,53 @@ def generate(wanted: Shape, seed: int) -> Instance:
         fault_domain=domain,
         distance=distance,
     )
-    ratio = _ratios(wanted, xy, seed)
+    made = replace(made, capacity=_capacity(wanted, made, xy, seed, 0))
+    for d in range(1, wanted.dimensions):
+        made = _with_dimension(wanted, made, xy, seed, d)
+    return replace(
+        made,
+        fault_domain=_clusters(wanted, domain) if wanted.domain == "nested" else domain,
+        dimension=DIMENSIONS[: wanted.dimensions] if wanted.dimensions > 1 else (),
+        group=np.arange(wanted.partitions, dtype=np.int32) // np.int32(wanted.group_size)
+        if wanted.group_size > 1
+        else None,
+        size=_more_load(wanted, primary, seed, DIMENSIONS.index("bytes")) if wanted.sizes else None,
+    )
+
+
+def _capacity(wanted: Shape, made: Instance, xy: Float32, seed: int, d: int) -> Float32:
+    """[N], the threshold of each node for loads of one dimension, the d-th."""
+    ratio = _ratios(wanted, xy, seed, d)
     load = initial_state(made).load
     # A node that happens to hold nothing gets the capacity of an average one.
     load = np.where(load > 0, load, load.mean() if len(load) and load.any() else 1.0)
-    return replace(made, capacity=(wanted.threshold * load / ratio).astype(np.float32))
+    return np.asarray((wanted.threshold * load / ratio).astype(np.float32))
+
+
+def _with_dimension(wanted: Shape, made: Instance, xy: Float32, seed: int, d: int) -> Instance:
+    cpu = made.primary_load if made.primary_load.ndim == 1 else made.primary_load[:, 0]
+    primary = _more_load(wanted, cpu, seed, d)
+    factor = np.float32(1.0 if DIMENSIONS[d] == "bytes" else wanted.primary_factor)
+    secondary = (primary / factor).astype(np.float32)
+    alone = replace(made, primary_load=primary, secondary_load=secondary)
+    return replace(
+        made,
+        primary_load=np.column_stack([made.primary_load, primary]),
+        secondary_load=np.column_stack([made.secondary_load, secondary]),
+        capacity=np.column_stack([made.capacity, _capacity(wanted, alone, xy, seed, d)]),
+    )
+
+
+def _more_load(wanted: Shape, cpu: Float32, seed: int, d: int) -> Float32:
+    """[P], load of each primary in dimension d, 1 or 2."""
+    found = np.empty(wanted.partitions, np.float32)
+    for block, rows in _blocks(wanted.partitions):
+        draws = _rng(seed, MORE_LOADS, d, block).standard_normal(rows.stop - rows.start)
+        if DIMENSIONS[d] == "bytes":
+            found[rows] = np.exp(BYTES_SIGMA * draws)
+        else:
+            found[rows] = cpu[rows] * np.exp(BANDWIDTH_SIGMA * draws)
+    return found
 
 
 def _rng(seed: int, *stream: int) -> np.random.Generator:
@@ -169,8 +240,9 @@ def _blocks(rows: int) -> Iterator[tuple[int, slice]]:
 
 def _places(wanted: Shape, domain: Int32, seed: int) -> Int32:
     """[P, l] nodes drawn uniformly; rows with a fault domain twice are drawn again."""
-    found = np.empty((wanted.partitions, wanted.replicas), np.int32)
-    for block, rows in _blocks(wanted.partitions):
+    count = -(-wanted.partitions // wanted.group_size)
+    found = np.empty((count, wanted.replicas), np.int32)
+    for block, rows in _blocks(count):
         rng = _rng(seed, PLACES, block)
         part = found[rows]
         again = np.arange(len(part))
@@ -184,6 +256,8 @@ def _places(wanted: Shape, domain: Int32, seed: int) -> Int32:
         # So few domains that chance does not find distinct ones: permute them.
         for row in again:
             part[row] = _distinct(rng, domain, wanted.replicas)
+    if wanted.group_size > 1:
+        found = np.repeat(found, wanted.group_size, axis=0)[: wanted.partitions]
     return found
 
 
@@ -204,9 +278,8 @@ def _distinct(rng: np.random.Generator, domain: Int32, replicas: int) -> Int32:
 def _racks(xy: Float32, racks: int) -> Racks:
     """Strips of the square are clusters, their pieces racks: what is near is in one rack."""
     nodes = len(xy)
-    clusters = max(1, round(np.sqrt(racks)))
-    cluster_of_rack = np.arange(racks) * clusters // racks
-    racks_in = np.bincount(cluster_of_rack, minlength=clusters)
+    cluster_of_rack = _cluster_of_rack(racks)
+    racks_in = np.bincount(cluster_of_rack)
     ends = np.round(np.cumsum(racks_in) / racks * nodes).astype(int)
     rack = np.empty(nodes, np.int32)
     start = first_rack = 0
@@ -222,11 +295,22 @@ def _racks(xy: Float32, racks: int) -> Racks:
     return Racks(rack, table.astype(np.float32))
 
 
-def _ratios(wanted: Shape, xy: Float32, seed: int) -> Float64:
-    """[N], load over capacity: lognormal, cut off at `ratio_max`."""
+def _cluster_of_rack(racks: int) -> Int32:
+    """[racks], about as many clusters as there are racks in each."""
+    clusters = max(1, round(np.sqrt(racks)))
+    return np.asarray((np.arange(racks) * clusters // racks).astype(np.int32))
+
+
+def _clusters(wanted: Shape, rack: Int32) -> Int32:
+    """[N, 2], cluster and rack of each node."""
+    return np.column_stack([_cluster_of_rack(wanted.racks)[rack], rack]).astype(np.int32)
+
+
+def _ratios(wanted: Shape, xy: Float32, seed: int, d: int) -> Float64:
+    """[N], load over capacity in dimension d: lognormal, cut off at `ratio_max`."""
     from scipy.special import ndtr, ndtri
 
-    draws = _rng(seed, RATIOS).random(wanted.nodes)
+    draws = _rng(seed, RATIOS, *([d] if d else [])).random(wanted.nodes)
 
     def ratio(median: float, sigma: float) -> Float64:
         if sigma == 0:

@@ -10,6 +10,7 @@ import os
 import tempfile
 import zipfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,16 @@ from numpy.typing import NDArray
 
 from controllers.ursa import optional
 from controllers.ursa.checks import ONE_OR_TWO, Checks
-from controllers.ursa.instance import Distance, Euclidean, Instance, Racks
-from controllers.ursa.results import Plan
+from controllers.ursa.instance import Distance, Euclidean, Float32, Instance, Int32, Racks
+from controllers.ursa.results import Budget, Plan
 from schemas.errors import UserError
 
 MAX_REPLICAS = 127  # a column is an int8
 REQUIRED = ("replica_node", "primary_load", "secondary_load", "capacity", "fault_domain")
 DISTANCES = ("node_xy", "rack", "rack_distance")
+LIMITS = {"max_moves": "max_moves", "budget": "size", "node_budget": "node_size"}
+"""Numbers in a plan's file, and the fields of `results.Budget` that they are."""
+CHANGES = ("partition", "primary_load", "secondary_load")
 PLAN_ARRAYS = ("swap_partition", "swap_replica", "move_partition", "move_replica", "move_to")
 
 
@@ -91,7 +95,7 @@ def load_plan(path: Path) -> tuple[Plan, float | None]:
         UserError: the file is no .npz archive, or what it holds is no plan.
     """
     where = str(path)
-    arrays = _arrays(path, {*PLAN_ARRAYS, "still_hot", "cost"})
+    arrays = _arrays(path, {*PLAN_ARRAYS, "still_hot", "cost", "move_round", *LIMITS})
     missing = [name for name in PLAN_ARRAYS if name not in arrays]
     if missing:
         raise UserError(f"{where} lacks {_listed(missing)}: a plan holds {', '.join(PLAN_ARRAYS)}.")
@@ -109,18 +113,53 @@ def load_plan(path: Path) -> tuple[Plan, float | None]:
         move_to=move_to,
         still_hot=check.ids("still_hot", arrays.get("still_hot", np.empty(0, np.int32)), 1),
     )
-    cost = arrays.get("cost")
-    if cost is not None and (cost.shape != () or cost.dtype.kind not in "fiu"):
-        raise UserError(f"{where}: cost must be one number.")
-    return plan, None if cost is None else float(cost)
+    if "move_round" in arrays:
+        move_round = check.ids("move_round", arrays["move_round"], 1)
+        check.length("move_round", move_round, len(move_partition), "move_partition has as many")
+        limits = {LIMITS[name]: _number(name, arrays, where) for name in LIMITS}
+        plan = replace(plan, move_round=move_round, budget=Budget(**limits))  # type: ignore[arg-type]
+    return plan, _number("cost", arrays, where)
 
 
-def save_plan(plan: Plan, path: Path) -> None:
-    """Write a plan; the file appears whole or not at all."""
+def _number(name: str, arrays: Mapping[str, NDArray[Any]], where: str) -> float | None:
+    found = arrays.get(name)
+    if found is not None and (found.shape != () or found.dtype.kind not in "fiu"):
+        raise UserError(f"{where}: {name} must be one number.")
+    return None if found is None else float(found)
+
+
+def save_plan(plan: Plan, path: Path, more: Mapping[str, NDArray[Any]] | None = None) -> None:
+    """Write a plan, with `more` arrays beside it; the file appears whole or not at all."""
     arrays: dict[str, Any] = {name: getattr(plan, name) for name in (*PLAN_ARRAYS, "still_hot")}
     if "cost" in plan.summary:
         arrays["cost"] = np.float64(plan.summary["cost"])  # type: ignore[arg-type]
-    _save(path, arrays)
+    if plan.move_round is not None:
+        arrays["move_round"] = plan.move_round
+        for name, field in LIMITS.items():
+            if (limit := getattr(plan.budget, field)) is not None:
+                arrays[name] = np.float64(limit)
+    _save(path, arrays | dict(more or {}))
+
+
+def load_changes(path: Path) -> tuple[Int32, Float32, Float32]:
+    """Read new loads: partitions [C], their primary and secondary loads.
+
+    Raises:
+        UserError: the file is no .npz archive, or does not hold these. Whether partitions are of
+            the instance is for `rounds.Rounds.update` to say.
+    """
+    where = str(path)
+    arrays = _arrays(path, set(CHANGES))
+    missing = [name for name in CHANGES if name not in arrays]
+    if missing:
+        raise UserError(f"{where} lacks {_listed(missing)}: changes hold {', '.join(CHANGES)}.")
+    check = Checks(where)
+    partition = check.ids("partition", arrays["partition"], 1)
+    primary = check.amounts("primary_load", arrays["primary_load"], 1)
+    secondary = check.amounts("secondary_load", arrays["secondary_load"], 1)
+    for name, array in (("primary_load", primary), ("secondary_load", secondary)):
+        check.length(name, array, len(partition), "partition has as many")
+    return partition, primary, secondary
 
 
 def _distance(check: Checks, arrays: Mapping[str, NDArray[Any]], nodes: int) -> Distance:

@@ -41,6 +41,20 @@ def added(made: Instance, check: Checks, arrays: Mapping[str, NDArray[Any]]) -> 
     )
 
 
+def spread_over(instance: Instance, level: int | None) -> Instance:
+    """The instance with one level of its fault domains, or all of them for None."""
+    if level is None:
+        return instance
+    if not 0 <= level < instance.levels:
+        raise UserError(
+            f"spread {level}: the instance has {instance.levels} levels of fault domains; it must "
+            f"be 0, the outermost, to {instance.levels - 1}."
+        )
+    if instance.levels == 1:
+        return instance
+    return replace(instance, fault_domain=np.ascontiguousarray(instance.fault_domain[:, level]))
+
+
 def arrays_of(instance: Instance) -> dict[str, NDArray[Any]]:
     """The optional arrays of a file that holds `instance`."""
     found: dict[str, NDArray[Any]] = {}

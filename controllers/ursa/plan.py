@@ -9,9 +9,12 @@ from numpy.typing import NDArray
 
 from controllers.ursa import finish
 from controllers.ursa.finish import MoveList
+from controllers.ursa.gather import objects_on
+from controllers.ursa.general import plan as general
 from controllers.ursa.instance import Instance, Int32
 from controllers.ursa.methods import METHODS, Method, Request
-from controllers.ursa.results import UNPLACED, Moves, Placement, Plan, Selection, Timer
+from controllers.ursa.node_index import Gather
+from controllers.ursa.results import UNPLACED, Budget, Moves, Placement, Plan, Selection, Timer
 from controllers.ursa.select import highest_load_first, object_id
 from controllers.ursa.state import State, initial_state
 from controllers.ursa.swap import swap_phase
@@ -32,8 +35,13 @@ def plan(
     max_move_cost: float | None = None,
     success: float = 1.0,
     select: Selector = highest_load_first,
+    state: State | None = None,
+    gather: Gather = objects_on,
+    budget: Budget | None = None,
 ) -> Plan:
     """Decide which roles change and which objects move so that no node stays hot.
+
+    What the paper's model does not cover (`Instance.plain`, a budget) is planned for by `general`.
 
     Args:
         instance: checked (see `io`).
@@ -45,6 +53,9 @@ def plan(
         success: part of the secondaries that can become primary (0.9 in the paper's evaluation).
         select: the objects that leave, for methods that do not choose them (figure 8 compares two
             ways). What fits nowhere is replaced highest-load-first whatever it is.
+        state: loads and primaries where these are known already; it is changed.
+        gather: finds the objects of hot nodes.
+        budget: of what may be moved; see `general.budget`.
 
     Returns:
         The plan with its summary; `peak_rss_mib` is added by who runs it (`run.plan_file`).
@@ -52,10 +63,6 @@ def plan(
     Raises:
         UserError: an unknown method or a parameter out of range.
     """
-    if not instance.plain:
-        raise UserError(
-            "loads of several dimensions, nested fault domains and groups are not planned for yet."
-        )
     if max_move_cost is not None and not 0 <= max_move_cost < np.inf:
         raise UserError(f"max-move-cost {max_move_cost}: it must be a number of at least 0.")
     if not 0 <= success <= 1:
@@ -63,20 +70,30 @@ def plan(
     if seed < 0:
         raise UserError(f"seed {seed}: it must be at least 0.")
     chosen = method if isinstance(method, Method) else _method(method)
+    if budget is not None or not instance.plain:
+        return general.plan(
+            instance,
+            method if isinstance(method, str) else method.function,
+            timer=timer,
+            seed=seed,
+            max_move_cost=max_move_cost,
+            success=success,
+            budget=budget,
+        )
     decide = chosen.load()
     request = Request(timer=timer, seed=seed, max_move_cost=max_move_cost)
     with timer.phase("aggregate"):
-        state = initial_state(instance)
+        state = initial_state(instance) if state is None else state
         hot_before = int(state.hot(instance).sum())
     with timer.phase("swap"):
-        swaps = swap_phase(instance, state, success=success, seed=seed)
+        swaps = swap_phase(instance, state, success=success, seed=seed, gather=gather)
         hot_after_swaps = int(state.hot(instance).sum())
     bound: float | None = 0.0
     notes: dict[str, object] = {}
     if hot_after_swaps == 0:
         moves = _no_moves()
     elif chosen.kind == "placer":
-        moves, bound, notes = _place(instance, state, select, decide, request)
+        moves, bound, notes = _place(instance, state, select, decide, request, gather)
     else:
         with timer.phase("place"):
             found: Moves = decide(instance, state, request)
@@ -122,7 +139,12 @@ def _method(name: str) -> Method:
 
 
 def _place(
-    instance: Instance, state: State, select: Selector, place: Placer, request: Request
+    instance: Instance,
+    state: State,
+    select: Selector,
+    place: Placer,
+    request: Request,
+    gather: Gather,
 ) -> tuple[MoveList, float | None, dict[str, object]]:
     """Select and place; what fits nowhere stays, and other objects of its node go instead.
 
@@ -144,7 +166,7 @@ def _place(
         rest = State(state.primary, finish.load_after(instance, state, moves))
         with timer.phase("select"):
             stay = np.concatenate([*unplaced, _partition_ids(instance, moves.partition)])
-            selection = highest_load_first(instance, rest, np.sort(stay))
+            selection = highest_load_first(instance, rest, np.sort(stay), gather)
         if len(selection) == 0:
             break
         with timer.phase("place"):

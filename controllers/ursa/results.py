@@ -99,6 +99,23 @@ class Moves:
     notes: dict[str, object] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Budget:
+    """What may be moved in one round; None for no limit. Swaps move nothing and are free.
+
+    Attributes:
+        max_moves: replicas.
+        size: bytes.
+        node_size: bytes that leave any one node, and bytes that come to it.
+        rounds: how many rounds a plan is made for at most.
+    """
+
+    max_moves: int | None = None
+    size: float | None = None
+    node_size: float | None = None
+    rounds: int = 1
+
+
 @dataclass(frozen=True, eq=False)
 class Plan:
     """Swaps, then moves, both in the order of application.
@@ -108,6 +125,9 @@ class Plan:
         move_partition, move_replica, move_to: [M].
         still_hot: nodes that the plan leaves hot, ascending; empty when all are relieved.
         summary: the JSON of `hotbed ursa plan`; empty for a plan read from a file.
+        move_round: [M], ascending from 0, the round that each move belongs to; None where nothing
+            limits them.
+        budget: that the rounds keep to.
     """
 
     swap_partition: Int32
@@ -117,3 +137,5 @@ class Plan:
     move_to: Int32
     still_hot: Int32
     summary: dict[str, object] = field(default_factory=dict)
+    move_round: Int32 | None = None
+    budget: Budget | None = None

@@ -8,17 +8,19 @@ import time
 from decimal import Decimal
 from pathlib import Path
 
+from controllers.ursa.general.units import initial_state, units_of
 from controllers.ursa.generate import generate, shape
 from controllers.ursa.instance import Instance
 from controllers.ursa.io import load_instance, save_instance
 from controllers.ursa.methods import Method
+from controllers.ursa.optional import spread_over
 from controllers.ursa.plan import Selector, plan
-from controllers.ursa.results import Plan, Timer
+from controllers.ursa.results import Budget, Plan, Timer
 from controllers.ursa.select import highest_load_first
-from controllers.ursa.state import initial_state
 from schemas.errors import UserError
 
 WARM_LIMIT_S = 0.5
+TIGHT = {"ratio_median": 0.6, "ratio_sigma": 0.5, "ratio_max": 1.4}
 
 
 def plan_file(
@@ -29,14 +31,18 @@ def plan_file(
     seed: int = 0,
     max_move_cost: float | None = None,
     success: float = 1.0,
+    spread: int | None = None,
+    budget: Budget | None = None,
 ) -> Plan:
     """Read an instance and plan for it; parameters as of `plan.plan`.
+
+    `spread`: the one level of fault domains that counts, 0 the outermost; None for all.
 
     Reading and the compilation of loops are no part of the decision's seconds.
     """
     if time_limit_s is not None and not time_limit_s > 0:
         raise UserError(f"time-limit {time_limit_s}: it must be above 0 seconds.")
-    instance = load_instance(path)
+    instance = spread_over(load_instance(path), spread)
     return plan_instance(
         instance,
         method,
@@ -44,7 +50,22 @@ def plan_file(
         seed=seed,
         max_move_cost=max_move_cost,
         success=success,
+        budget=budget,
     )
+
+
+def budget_of(
+    max_moves: int | None, size: float | None, node_size: float | None, rounds: int
+) -> Budget | None:
+    """The budget that options ask for; None without any."""
+    if max_moves is None and size is None and node_size is None:
+        if rounds != 1:
+            raise UserError(
+                f"rounds {rounds}: without a budget one round does it all; give --max-moves, "
+                "--budget or --node-budget."
+            )
+        return None
+    return Budget(max_moves, size, node_size, rounds)
 
 
 def plan_instance(
@@ -56,12 +77,16 @@ def plan_instance(
     max_move_cost: float | None = None,
     success: float = 1.0,
     select: Selector = highest_load_first,
+    budget: Budget | None = None,
 ) -> Plan:
     """Plan for an instance in memory, with compiled loops and solvers loaded beforehand.
 
     Parameters as of `plan.plan`.
     """
-    warm_up(method, max_move_cost)
+    if budget is None and instance.plain:
+        warm_up(method, max_move_cost)
+    else:
+        warm_up_general(method, instance, max_move_cost, budget)
     made = plan(
         instance,
         method,
@@ -70,6 +95,7 @@ def plan_instance(
         max_move_cost=max_move_cost,
         success=success,
         select=select,
+        budget=budget,
     )
     made.summary["peak_rss_mib"] = peak_rss_mib()
     made.summary["input_mib"] = instance.nbytes / 2**20
@@ -95,7 +121,8 @@ def generate_file(
     path = out or Path(f"ursa-{kind}-{nodes}-{partitions}-{seed}.npz")
     made = generate(wanted, seed)
     save_instance(made, path)
-    hot = int(initial_state(made).hot(made).sum())
+    units = units_of(made)
+    hot = int(initial_state(units).hot(units).sum())
     return {
         "path": str(path.resolve()),
         "nodes": made.nodes,
@@ -123,10 +150,23 @@ def warm_up(method: str | Method, max_move_cost: float | None = None) -> None:
         plan(small, method, timer=timer, max_move_cost=max_move_cost, success=0.9)
 
 
+def warm_up_general(
+    method: str | Method,
+    like: Instance,
+    max_move_cost: float | None = None,
+    budget: Budget | None = None,
+) -> None:
+    """As `warm_up`, for instances like that one: loads of groups are of another type."""
+    group_size = 1 if like.group is None else 2
+    wanted = shape("s1", 12, 240, dimensions=2, group_size=group_size, sizes=True, **TIGHT)
+    timer = Timer(time.perf_counter, WARM_LIMIT_S)
+    small = generate(wanted, seed=14)
+    plan(small, method, timer=timer, max_move_cost=max_move_cost, success=0.9, budget=budget)
+
+
 def warm_instances() -> list[Instance]:
     """Both kinds of distance; swaps leave nodes hot, and these can be relieved by moves."""
-    tight = {"ratio_median": 0.6, "ratio_sigma": 0.5, "ratio_max": 1.4}
-    shapes = [shape("s1", 12, 240, racks=racks, **tight) for racks in (0, 4)]
+    shapes = [shape("s1", 12, 240, racks=racks, **TIGHT) for racks in (0, 4)]
     return [generate(wanted, seed=14) for wanted in shapes]
 
 

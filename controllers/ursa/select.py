@@ -7,12 +7,16 @@ from numpy.typing import NDArray
 
 from controllers.ursa.gather import heaviest_first, objects_on, places
 from controllers.ursa.instance import Float64, Instance
+from controllers.ursa.node_index import Gather
 from controllers.ursa.results import Selection
 from controllers.ursa.state import State, object_load
 
 
 def highest_load_first(
-    instance: Instance, state: State, stay: NDArray[np.int64] | None = None
+    instance: Instance,
+    state: State,
+    stay: NDArray[np.int64] | None = None,
+    gather: Gather = objects_on,
 ) -> Selection:
     """The fewest objects that make each hot node cold, heaviest first.
 
@@ -23,13 +27,15 @@ def highest_load_first(
         instance: the problem.
         state: after the swaps.
         stay: `object_id` of objects that must not be selected, ascending.
+        gather: finds the objects of hot nodes.
     """
-    return _select(instance, state, stay, None)
+    return _select(instance, state, stay, None, gather)
 
 
 def random_objects(instance: Instance, state: State, seed: int) -> Selection:
     """Objects of each hot node in random order until it is cold (figure 8's other strategy)."""
-    return _select(instance, state, None, np.random.Generator(np.random.PCG64(seed)))
+    rng = np.random.Generator(np.random.PCG64(seed))
+    return _select(instance, state, None, rng, objects_on)
 
 
 def object_id(
@@ -44,9 +50,10 @@ def _select(
     state: State,
     stay: NDArray[np.int64] | None,
     rng: np.random.Generator | None,
+    gather: Gather,
 ) -> Selection:
     hot = np.flatnonzero(state.hot(instance)).astype(np.int32)
-    gathered, column, slot = objects_on(instance, hot)
+    gathered, column, slot = gather(instance, hot, None)
     start, place = places(slot, len(hot))
     partition, replica = np.empty_like(gathered), np.empty_like(column)
     load = np.empty(len(gathered), np.float64)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from controllers.ursa.gather import UInt64, heaviest_first, objects_on, places
 from controllers.ursa.instance import Float32, Float64, Instance, Int32
 from controllers.ursa.jit import in_threads, njit
+from controllers.ursa.node_index import Gather
 from controllers.ursa.state import State, chunks_of
 
 
@@ -36,7 +37,14 @@ class Swaps:
         return len(self.partition)
 
 
-def swap_phase(instance: Instance, state: State, *, success: float = 1.0, seed: int = 0) -> Swaps:
+def swap_phase(
+    instance: Instance,
+    state: State,
+    *,
+    success: float = 1.0,
+    seed: int = 0,
+    gather: Gather = objects_on,
+) -> Swaps:
     """Swap roles until no swap is applicable; `state` is changed.
 
     Args:
@@ -45,13 +53,14 @@ def swap_phase(instance: Instance, state: State, *, success: float = 1.0, seed: 
         success: part of the replicas whose swap succeeds. The paper's evaluation takes 0.9: a
             secondary that is out of date cannot become primary, and is found to be so by trying.
         seed: which replicas are out of date: a property of the replica, not of the order.
+        gather: finds the objects of hot nodes.
     """
     hot = np.flatnonzero(state.hot(instance)).astype(np.int32)
     if len(hot) == 0 or instance.replicas == 1:
         return Swaps(np.empty(0, np.int32), np.empty(0, np.int8))
-    found = _candidates(instance, state, hot)
+    found = _candidates(instance, state, hot, gather)
     if success < 1.0:
-        late = ~_up_to_date(found.partition, found.columns(), success, seed)
+        late = ~up_to_date(found.partition, found.columns(), success, seed)
         found.nodes[late] = -1
     count, entry, which = _swap(
         hot, found.start, found.shed, found.nodes, instance.capacity, state.load
@@ -88,8 +97,8 @@ class _Candidates:
         return (others + (others >= self.primary[:, None])).astype(np.int8)
 
 
-def _candidates(instance: Instance, state: State, hot: Int32) -> _Candidates:
-    partition, column, slot = objects_on(instance, hot, primaries=state.primary)
+def _candidates(instance: Instance, state: State, hot: Int32, gather: Gather) -> _Candidates:
+    partition, column, slot = gather(instance, hot, state.primary)
     start, place = places(slot, len(hot))
     count, others = len(partition), instance.replicas - 1
     grouped = _empty(start, count, others)
@@ -197,7 +206,7 @@ def _arrange(
             to_nodes[i, j] = nodes[g, j]
 
 
-def _up_to_date(
+def up_to_date(
     partition: Int32, columns: NDArray[np.int8], success: float, seed: int
 ) -> NDArray[np.bool_]:
     """[G, l-1], whether the secondary is up to date: a hash (splitmix64) of seed and object."""

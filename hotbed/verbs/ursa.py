@@ -25,7 +25,7 @@ def register(app: typer.Typer) -> None:
         help="Ursa: relieve hot nodes by swaps of roles and moves of replicas.",
     )
     app.add_typer(group, name="ursa")
-    for verb in (_plan, _check, _generate):
+    for verb in (_plan, _check, _rounds, _compare, _generate):
         verb(group)
 
 
@@ -47,6 +47,23 @@ def _plan(group: typer.Typer) -> None:
         swap_success: Annotated[
             float, typer.Option(help="Part of the secondaries that can become primary.")
         ] = 1.0,
+        spread: Annotated[
+            int | None,
+            typer.Option(help="The only level of fault domains that counts; 0 is the outermost."),
+        ] = None,
+        max_moves: Annotated[
+            int | None, typer.Option(help="Replicas that may move in a round.")
+        ] = None,
+        budget: Annotated[
+            float | None, typer.Option(help="Bytes that may move in a round.")
+        ] = None,
+        node_budget: Annotated[
+            float | None,
+            typer.Option(help="Bytes that may leave, and come to, any one node in a round."),
+        ] = None,
+        rounds: Annotated[
+            int, typer.Option(help="Rounds to plan for at most, each within the budget.")
+        ] = 1,
         out: Annotated[Path | None, typer.Option(help="Where the plan goes, an .npz file.")] = None,
         as_json: JsonFlag = False,
     ) -> None:
@@ -55,7 +72,7 @@ def _plan(group: typer.Typer) -> None:
         Exit code 3: some nodes stay hot whatever is done; the plan is the best that was found.
         """
         from controllers.ursa.io import save_plan
-        from controllers.ursa.run import plan_file
+        from controllers.ursa.run import budget_of, plan_file
 
         made = plan_file(
             instance,
@@ -64,6 +81,8 @@ def _plan(group: typer.Typer) -> None:
             seed=seed,
             max_move_cost=max_move_cost,
             success=swap_success,
+            spread=spread,
+            budget=budget_of(max_moves, budget, node_budget, rounds),
         )
         if out is not None:
             save_plan(made, out)
@@ -81,14 +100,19 @@ def _check(group: typer.Typer) -> None:
     def check(
         instance: Instance,
         plan: Annotated[Path, typer.Argument(help="The plan, an .npz file.")],
+        spread: Annotated[
+            int | None,
+            typer.Option(help="The only level of fault domains that counts; 0 is the outermost."),
+        ] = None,
         as_json: JsonFlag = False,
     ) -> None:
         """Verify a plan independently: loads, fault domains, ids, cost. Exit code 1: violated."""
         from controllers.ursa.check import check as verify
         from controllers.ursa.io import load_instance, load_plan
+        from controllers.ursa.optional import spread_over
 
         loaded, cost = load_plan(plan)
-        report = verify(load_instance(instance), loaded, cost)
+        report = verify(spread_over(load_instance(instance), spread), loaded, cost)
         emit(report, as_json, lambda: _facts_table(vars(report), skip=("violations", "still_hot")))
         if not as_json:
             for sentence in report.violations:
@@ -99,6 +123,135 @@ def _check(group: typer.Typer) -> None:
             raise typer.Exit(1)
 
 
+def _rounds(group: typer.Typer) -> None:
+    @group.command()
+    def rounds(
+        *,
+        instance: Instance,
+        changes: Annotated[
+            list[Path] | None,
+            typer.Argument(help="New loads before each round after the first, .npz files."),
+        ] = None,
+        random: Annotated[
+            float | None,
+            typer.Option(help="Instead: the part of the partitions whose loads change each round."),
+        ] = None,
+        count: Annotated[
+            int, typer.Option("--rounds", help="Rounds after the first, with --random.")
+        ] = 10,
+        method: Annotated[str, typer.Option(help="As for plan.")] = "alp",
+        time_limit: Annotated[float | None, typer.Option(help="Seconds for each decision.")] = None,
+        seed: Annotated[int, typer.Option(help="The same seed gives the same rounds.")] = 0,
+        max_move_cost: Annotated[
+            float | None, typer.Option(help="No single move may cost more.")
+        ] = None,
+        out: Annotated[Path | None, typer.Option(help="Folder for the plans.")] = None,
+        instances: Annotated[
+            bool, typer.Option("--instances", help="Write the instance before each round too.")
+        ] = False,
+        verify: Annotated[
+            bool, typer.Option("--check", help="Verify every plan independently.")
+        ] = False,
+        scratch: Annotated[
+            bool, typer.Option("--scratch", help="Plan from scratch beside each, to compare.")
+        ] = False,
+        as_json: JsonFlag = False,
+    ) -> None:
+        """Plan, apply, let loads change, and plan again: what is known is kept between rounds.
+
+        Exit code 3: nodes stay hot after the last round; 1: a plan violates something.
+        """
+        from controllers.ursa.rounds_run import Wanted, rounds_file
+
+        wanted = Wanted(
+            changes=tuple(changes or ()),
+            random=random,
+            rounds=count,
+            method=method,
+            seed=seed,
+            max_move_cost=max_move_cost,
+            time_limit_s=time_limit,
+            out=out,
+            instances=instances,
+            check=verify,
+            scratch=scratch,
+        )
+        told: list[dict[str, Any]] = []
+        for one in rounds_file(instance, wanted):
+            told.append(one)
+            if not as_json:
+                print(_round_line(one), flush=True)
+        if as_json:
+            emit({"rounds": told}, as_json, str)
+        if not all(one.get("valid", True) for one in told):
+            raise typer.Exit(1)
+        if told[-1]["hot_after"]:
+            raise typer.Exit(EXIT_STILL_HOT)
+
+
+def _compare(group: typer.Typer) -> None:
+    @group.command()
+    def compare(
+        *,
+        instance: Instance,
+        method: Annotated[
+            list[str] | None,
+            typer.Option(help="Methods, the first being what others are held against; alp, joint."),
+        ] = None,
+        time_limit: Annotated[float | None, typer.Option(help="Seconds for each method.")] = None,
+        seed: Annotated[int, typer.Option(help="The same seed gives the same plans.")] = 0,
+        max_move_cost: Annotated[
+            float | None, typer.Option(help="No single move may cost more.")
+        ] = None,
+        as_json: JsonFlag = False,
+    ) -> None:
+        """Plan by several methods and show what each costs: alp takes the heaviest objects first,
+        joint chooses together which objects leave and where they go.
+        """
+        from controllers.ursa.compare import compare_file
+
+        found = compare_file(
+            instance,
+            method or ["alp", "joint"],
+            time_limit_s=time_limit,
+            seed=seed,
+            max_move_cost=max_move_cost,
+        )
+        emit({"methods": found}, as_json, lambda: _comparison(found))
+
+
+def _comparison(found: list[dict[str, Any]]) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    names = ("method", "cost", "saved", "moves", "hot_after", "lower_bound", "seconds")
+    table = Table(*(name.replace("_", " ") for name in names), box=box.SIMPLE, pad_edge=False)
+    for one in found:
+        shown = [one[name] for name in names]
+        shown[2] = None if one["saved"] is None else f"{100 * one['saved']:.2f} %"
+        cells = (f"{value:.6g}" if isinstance(value, float) else str(value) for value in shown)
+        table.add_row(*("-" if cell == "None" else cell for cell in cells))
+    return table
+
+
+def _round_line(told: dict[str, Any]) -> str:
+    line = (
+        f"round {told['round']}: {told['changed']} loads changed, {told['hot_before']} hot, "
+        f"{told['hot_after_swaps']} after {told['swaps']} swaps, {told['hot_after']} after "
+        f"{told['moves']} moves of cost {told['cost']:.6g}, decided in "
+        f"{told['decision_seconds']['total']:.3f} s"
+    )
+    if "scratch" in told:
+        scratch = told["scratch"]
+        line += (
+            f" (from scratch: cost {scratch['cost']:.6g}, "
+            f"{scratch['decision_seconds']['total']:.3f} s)"
+        )
+    if not told.get("valid", True):
+        line += "; violated: " + "; ".join(told["violations"])
+    return line
+
+
 def _generate(group: typer.Typer) -> None:
     @group.command()
     def generate(
@@ -107,7 +260,11 @@ def _generate(group: typer.Typer) -> None:
         partitions: Annotated[str, typer.Option(help="Number of partitions, such as 10M.")],
         seed: Annotated[int, typer.Option(help="The same seed gives the same instance.")] = 0,
         kind: Annotated[
-            str, typer.Option(help="s1: like the paper's data; s2: tight; s3: hot nodes together.")
+            str,
+            typer.Option(
+                help="s1: like the paper's data; s2: tight; s3: hot nodes together; giants: very "
+                "hot objects that fit only far away."
+            ),
         ] = "s1",
         out: Annotated[
             Path | None, typer.Option(help="The file; ursa-KIND-NODES-PARTITIONS-SEED.npz.")
@@ -140,7 +297,17 @@ def _generate(group: typer.Typer) -> None:
             int | None, typer.Option(help="Racks in clusters, instead of points in the plane.")
         ] = None,
         domain: Annotated[
-            str | None, typer.Option(help="What a fault domain is: node or rack.")
+            str | None,
+            typer.Option(help="What a fault domain is: node, rack, or nested (cluster and rack)."),
+        ] = None,
+        dimensions: Annotated[
+            int | None, typer.Option(help="Of the load: 1 is cpu, 2 bandwidth too, 3 bytes too.")
+        ] = None,
+        group_size: Annotated[
+            int | None, typer.Option(help="Partitions that lie together and form a group.")
+        ] = None,
+        sizes: Annotated[
+            bool | None, typer.Option("--bytes", help="Tell the bytes of each replica.")
         ] = None,
         as_json: JsonFlag = False,
     ) -> None:
@@ -165,6 +332,9 @@ def _generate(group: typer.Typer) -> None:
             disc_area=disc_area,
             racks=racks,
             domain=domain,
+            dimensions=dimensions,
+            group_size=group_size,
+            sizes=sizes,
         )
         emit(facts, as_json, lambda: _facts_table(facts))
 
@@ -176,11 +346,19 @@ def _still_hot(nodes: list[int]) -> str:
 
 
 def _plan_table(summary: dict[str, Any]) -> Table:
-    facts = {
-        k: v for k, v in summary.items() if k not in ("still_hot", "decision_seconds", "notes")
-    }
+    apart = ("still_hot", "decision_seconds", "notes", "rounds", "hot_by_dimension")
+    facts = {name: value for name, value in summary.items() if name not in apart}
     seconds = {f"seconds, {name}": value for name, value in summary["decision_seconds"].items()}
-    return _facts_table(facts | seconds | summary["notes"])
+    hot = {
+        f"hot, {name}": ", ".join(f"{count} {when.replace('_', ' ')}" for when, count in of.items())
+        for name, of in summary.get("hot_by_dimension", {}).items()
+    }
+    rounds = {
+        f"round {told['round']}": f"{told['moves']} moves, cost {told['cost']:.6g}, "
+        f"{told['hot_after']} hot"
+        for told in summary.get("rounds", [])
+    }
+    return _facts_table(facts | hot | rounds | seconds | summary["notes"])
 
 
 def _facts_table(facts: dict[str, Any], skip: tuple[str, ...] = ()) -> Table:

@@ -1,0 +1,172 @@
+"""Where the selected objects go: greedy, ALP and the two-phase ILP for loads of several dimensions.
+
+ALP is that of `place.alp`: the relaxation, rounded by score, exchanges, and integer programmes over
+groups of objects that compete. The ILP solves one programme over every pair whose reduced cost is
+at most what ALP's placement costs above the bound: no cheaper placement can hold any other.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from controllers.ursa.general import kernels
+from controllers.ursa.general.pieces import Choices, Standing, place_anew, worthwhile
+from controllers.ursa.general.problem import VectorProblem, vector_problem
+from controllers.ursa.general.relax import Relaxed, first_fit, pairs, relax
+from controllers.ursa.general.units import Ints, Units, VectorState
+from controllers.ursa.instance import Int32
+from controllers.ursa.methods import Request
+from controllers.ursa.place.nearest import Lists
+from controllers.ursa.place.relaxation import components, ranks
+from controllers.ursa.place.rounding import CHOICES, PASSES
+from controllers.ursa.place.windows import EXACT, MIN_LOSS, QUICK
+from controllers.ursa.results import UNPLACED, Placement, Selection, Timer
+
+
+def greedy(units: Units, state: VectorState, selection: Selection, request: Request) -> Placement:
+    """Each object, the heaviest first, to its nearest node with room."""
+    problem = vector_problem(units, state, selection, request.max_move_cost)
+    move_to = np.full(len(selection), UNPLACED, np.int32)
+    first_fit(problem, Lists(problem), move_to, np.zeros_like(problem.rooms))
+    return Placement(move_to)
+
+
+def alp(units: Units, state: VectorState, selection: Selection, request: Request) -> Placement:
+    """The relaxation over all targets, with a certified bound, rounded and improved."""
+    problem, lists, relaxed = _relaxed(units, state, selection, request)
+    now = _rounded(problem, lists, relaxed)
+    if not (now.move_to == UNPLACED).any():
+        _polish(problem, lists, relaxed, now, request.timer)
+    whole = relaxed.fits and not (now.move_to == UNPLACED).any()
+    bound = relaxed.bound if whole else None
+    notes: dict[str, object] = {
+        "lp_bound": bound,
+        "active_objects": int(relaxed.active.sum()),
+        "columns": len(relaxed.columns.key),
+        "lp_rounds": relaxed.rounds,
+    }
+    return Placement(now.move_to, lower_bound=bound, notes=notes)
+
+
+def ilp(units: Units, state: VectorState, selection: Selection, request: Request) -> Placement:
+    """The optimum for the selection; `notes["optimal"]` tells whether it is proven."""
+    problem, lists, relaxed = _relaxed(units, state, selection, request)
+    now = _rounded(problem, lists, relaxed)
+    if (now.move_to == UNPLACED).any() or not relaxed.fits:
+        return Placement(now.move_to, notes={"optimal": False})
+    _polish(problem, lists, relaxed, now, request.timer)
+    total = float(now.cost.sum())
+    slack = max(total - relaxed.bound, 0.0)
+    optimal, bound = slack <= MIN_LOSS * max(total, 1.0), relaxed.bound
+    if not optimal:
+        everything = np.arange(len(problem))
+        options = worthwhile(problem, lists, relaxed, now, slack, everything, request.timer)
+        if options is not None:
+            found = place_anew(problem, options, now, everything, EXACT, request.timer)
+            optimal, bound = found.proven, max(bound, found.bound)
+    bound = min(bound, float(now.cost.sum()))
+    return Placement(
+        now.move_to,
+        lower_bound=bound,
+        notes={"optimal": optimal, "lp_bound": relaxed.bound},
+    )
+
+
+def _relaxed(
+    units: Units, state: VectorState, selection: Selection, request: Request
+) -> tuple[VectorProblem, Lists, Relaxed]:
+    problem = vector_problem(units, state, selection, request.max_move_cost)
+    lists = Lists(problem)
+    start = np.full(len(problem), UNPLACED, dtype=np.int32)
+    first_fit(problem, lists, start, np.zeros_like(problem.rooms))
+    return problem, lists, relax(problem, lists, start, request.timer)
+
+
+def _rounded(problem: VectorProblem, lists: Lists, relaxed: Relaxed) -> Standing:
+    """Score order, then exchanges; where fractions lead nowhere, the first fit."""
+    options = _choices(problem, lists, relaxed)
+    move_to = np.where(relaxed.active, UNPLACED, relaxed.start).astype(np.int32)
+    now = Standing.of(problem, move_to)
+    _by_score(problem, relaxed, now)
+    _exchange(problem, options, now, np.flatnonzero(now.move_to == UNPLACED))
+    first_fit(problem, lists, now.move_to, now.used, np.flatnonzero(now.move_to == UNPLACED))
+    unplaced = int((now.move_to == UNPLACED).sum())
+    if unplaced > int((relaxed.start == UNPLACED).sum()):
+        now.move_to = relaxed.start.copy()
+    now = Standing.of(problem, now.move_to)
+    for _ in range(PASSES):
+        before = now.move_to.copy()
+        loss = np.where(now.move_to == UNPLACED, 0.0, now.cost - relaxed.near)
+        turn = np.flatnonzero(loss > 0)
+        _exchange(problem, options, now, turn[np.argsort(-loss[turn], kind="stable")])
+        if np.array_equal(before, now.move_to):
+            break
+    return Standing.of(problem, now.move_to)
+
+
+def _by_score(problem: VectorProblem, relaxed: Relaxed, now: Standing) -> None:
+    columns = relaxed.columns
+    positive = np.flatnonzero(columns.x > 1e-9)
+    owner, x = columns.object[positive], columns.x[positive]
+    best = np.zeros(len(problem))
+    np.maximum.at(best, owner, x)
+    heaviness = (problem.loads / problem.units_of_load()).max(axis=1, initial=0.0)
+    order = np.lexsort((columns.node[positive], -x, owner, -heaviness[owner], -best[owner]))
+    kernels.in_score_order(
+        owner[order], columns.node[positive][order], problem.arrays(), now.move_to, now.used
+    )
+
+
+def _choices(problem: VectorProblem, lists: Lists, relaxed: Relaxed) -> Choices:
+    """The CHOICES targets of least reduced cost of each active object, the cheapest first."""
+    owner, node, cost = pairs(problem, lists, np.flatnonzero(relaxed.active))
+    reduced = cost + problem.toll(owner, node, relaxed.price) - relaxed.worth[owner]
+    order = np.lexsort((cost, reduced, owner))
+    order = order[ranks(owner[order]) < CHOICES]
+    order = order[np.lexsort((node[order], cost[order], owner[order]))]
+    return Choices.of(len(problem), owner[order], node[order], cost[order], reduced[order])
+
+
+def _exchange(problem: VectorProblem, options: Choices, now: Standing, objects: Ints) -> None:
+    kernels.exchange(
+        objects,
+        options.first,
+        options.end,
+        options.node,
+        options.cost,
+        problem.arrays(),
+        now.move_to,
+        now.used,
+        now.cost,
+    )
+
+
+def _polish(
+    problem: VectorProblem, lists: Lists, relaxed: Relaxed, now: Standing, timer: Timer
+) -> None:
+    """Solve each group of objects that lost something against the relaxation."""
+    label = _groups(problem, relaxed, now)
+    count = int(label.max(initial=-1)) + 1
+    loss = np.bincount(label, now.cost - relaxed.worth, minlength=count)
+    nodes, first = np.unique(now.move_to, return_index=True)
+    idle = (relaxed.price[nodes] * np.maximum(problem.rooms[nodes], 0.0)).sum(axis=1)
+    slack = loss + np.bincount(label[first], idle, minlength=count)
+    order = np.argsort(label, kind="stable")
+    begin = np.searchsorted(label[order], np.arange(count + 1))
+    for group in np.flatnonzero(slack > MIN_LOSS):
+        objects = order[begin[group] : begin[group + 1]]
+        if timer.left() <= 0 or len(objects) > QUICK.columns:
+            continue
+        options = worthwhile(
+            problem, lists, relaxed, now, float(slack[group]), objects, timer, int(QUICK.columns)
+        )
+        if options is not None:
+            place_anew(problem, options, now, objects, QUICK, timer)
+
+
+def _groups(problem: VectorProblem, relaxed: Relaxed, now: Standing) -> Int32:
+    """[M], objects that share a target, in the programme or by their placement, have one label."""
+    owner = np.concatenate([relaxed.columns.object, np.arange(len(problem))])
+    node = np.concatenate([relaxed.columns.node, now.move_to])
+    label, _ = components(owner, node, len(problem), problem.nodes)
+    return label
