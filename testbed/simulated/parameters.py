@@ -165,6 +165,24 @@ def _fio_bytes(disk: DiskSpec, node: str, least: int) -> int:
     return fio_file_bytes(disk, node) if disk.scratch else least
 
 
+def _racks(spec: TestbedSpec, model: ModelParameters) -> dict[str, Any]:
+    """Racks matter for the network where their way out is narrow; placement knows of none."""
+    racks, names = spec.rack_of(), osd_nodes(spec)
+    if spec.racks is None or spec.racks.uplink is None:
+        return {}
+    order = sorted(set(racks.values()))
+    homeless = [node for node in names if node not in racks]
+    if homeless:
+        raise UserError(
+            f"testbed {spec.name}: node {homeless[0]!r} is in no rack, and the simulator models "
+            "narrow ways out of racks only where every OSD node is in one."
+        )
+    return {
+        "racks": [order.index(racks[node]) for node in names],
+        "uplink_rate": model.network_efficiency * spec.racks.uplink / 8,
+    }
+
+
 def configuration(spec: TestbedSpec, parameters: ModelParameters, seed: int) -> Mapping[str, Any]:
     """The simulator's configuration (`ceph.Config` in dataplane/sim/ceph).
 
@@ -190,6 +208,7 @@ def configuration(spec: TestbedSpec, parameters: ModelParameters, seed: int) -> 
         "min_size": min(pool.min_size, pool.size),
         "rack_hosts": model.rack_hosts,
         "add_order": list(model.host_order),
+        **_racks(spec, model),
         "disk_size": disk.size,
         "scratch": disk.scratch,
         "positioning_s": disk.positioning,

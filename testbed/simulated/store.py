@@ -24,9 +24,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from schemas.errors import StoreError, UserError
-from testbed.simulated import sources
+from testbed.simulated import open_loop, sources
+from testbed.simulated.activity import ActivityTable
 from testbed.simulated.benchmark import Benchmark, BenchmarkResult, Sample, seconds_of
 from testbed.simulated.loads import Loads, NodeNumbers, Stretches
+from testbed.simulated.open_loop import OpenWrites, OpenWritesResult
 from testbed.simulated.parameters import (
     MODEL_VERSION,
     ModelParameters,
@@ -41,6 +43,7 @@ from testbed.simulated.tables import MapTable, sample_rows
 from testbed.spec import TestbedSpec
 from testbed.stores.ceph.perf import latency_pressure
 from testbed.stores.contract import (
+    ACTIVITY,
     BALANCER,
     HOT,
     OSDS,
@@ -65,7 +68,7 @@ SIGNAL_NAMES: Mapping[str, str] = {
 """What a run records for each signal, as on a real testbed (testbed/agent/sense.py)."""
 
 OFFERS = Needs(
-    senses=frozenset({PRESSURE, OSDS, PGS, HOT}),
+    senses=frozenset({PRESSURE, OSDS, PGS, HOT, ACTIVITY}),
     acts=frozenset({PRIMARY_AFFINITY, REWEIGHT_BY_UTILIZATION, PG_UPMAP, BALANCER}),
 )
 """What every simulated Ceph senses and changes."""
@@ -116,8 +119,11 @@ class SimulatedCeph:
         self._benchmark: Benchmark | None = None
         self._begins_s: float | None = None
         self._done = False
-        self._map = MapTable(self.nodes, config["pool"], config["pgs"], config["size"])
+        self._map = MapTable(
+            self.nodes, config["pool"], config["pgs"], config["size"], spec.rack_of()
+        )
         self._process = SimulatorProcess("ceph", program=program, limit_s=limit_s)
+        self._activity = ActivityTable(self._process, self._map.names())
         self._fio = Loads(self._process, self._numbers)
         try:
             opened = self._process.ask("open", protocol=PROTOCOL, config=config).result
@@ -202,6 +208,7 @@ class SimulatedCeph:
             osds=self._map.osds(),
             pgs=self._map.pgs() if PGS in senses else (),
             hot=frozenset(i for i, on in enumerate(hot) if on) if HOT in senses else None,
+            activity=self._activity.read() if ACTIVITY in senses else None,
         )
 
     def act(self, actions: Sequence[Action]) -> list[Effect]:
@@ -237,6 +244,21 @@ class SimulatedCeph:
             host=self.client,
             pid=self.parameters.prefill_pid,
         )
+
+    def prefill_each(self, objects: int, object_size: int) -> None:
+        """As `prefill`, with `objects` in every PG, for open-loop writes."""
+        self._process.ask("fill-each", count=objects, bytes=object_size)
+
+    def start_open_writes(self, writes: OpenWrites, *, in_s: float = 0.0) -> None:
+        """Start open-loop writes in `in_s` virtual seconds; `advance_to` says when they have
+        ended. Raises UserError for a PG that there is not."""
+        open_loop.start(self._process, self._map.names(), writes, in_s)
+        self._benchmark, self._done = None, False
+        self._begins_s = self._now_s + in_s
+
+    def open_writes_result(self) -> OpenWritesResult:
+        """What open-loop writes that have ended came to."""
+        return open_loop.result(self._process, self._map.names())
 
     def start_disturbance(self, stretches: Stretches) -> None:
         """Load nodes by a plan. Its first stretch begins now; the others count from the benchmark's

@@ -21,10 +21,20 @@ _CLIENT = ("read_mb_s", "write_mb_s", "read_iops", "write_iops")
 class MapTable:
     """The OSD map and the PG map as last told."""
 
-    def __init__(self, nodes: Sequence[str], pool: int, pgs: int, size: int) -> None:
+    def __init__(
+        self,
+        nodes: Sequence[str],
+        pool: int,
+        pgs: int,
+        size: int,
+        racks: Mapping[str, str] | None = None,
+    ) -> None:
         self._nodes = tuple(nodes)
+        self._racks = dict(racks or {})
         self._size = size
-        self._osds = [Osd(number, node) for number, node in enumerate(nodes)]
+        self._osds = [
+            Osd(number, node, rack=self._racks.get(node, "")) for number, node in enumerate(nodes)
+        ]
         self._osd_tuple: tuple[Osd, ...] | None = None
         self._pgs = [Pg(f"{pool}.{number:x}", (), ()) for number in range(pgs)]
         self._pg_tuple: tuple[Pg, ...] | None = None
@@ -41,6 +51,10 @@ class MapTable:
             self._pg_tuple = tuple(self._pgs)
         return self._pg_tuple
 
+    def names(self) -> tuple[str, ...]:
+        """The PGs' ids by number."""
+        return tuple(pg.id for pg in self._pgs)
+
     def update(self, blocks: Mapping[str, Sequence[Any]], *, pgs: bool) -> None:
         """Take over what changed."""
         ids, weights, flags = blocks["osd_ids"], blocks["osd_weights"], blocks["osd_flags"]
@@ -54,6 +68,7 @@ class MapTable:
                 # The map keeps 16 bits; as on a real cluster four decimals are shown.
                 primary_affinity=round(weights[2 * index], 4),
                 reweight=round(weights[2 * index + 1], 4),
+                rack=self._racks.get(self._nodes[osd], ""),
             )
         if pgs:
             self._update_pgs(blocks)

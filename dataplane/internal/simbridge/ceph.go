@@ -112,6 +112,12 @@ func (s *cephServer) answer(req *request, r *reply) error {
 	switch req.Op {
 	case "fill":
 		return s.fill(req)
+	case "fill-each":
+		return s.cluster.FillEach(req.Count, req.Bytes)
+	case "activity":
+		s.activity(r)
+	case "open-loop":
+		return s.openLoop(r)
 	case "load":
 		return s.load(req)
 	case "forget-loads":

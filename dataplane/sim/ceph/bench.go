@@ -9,13 +9,16 @@ import (
 )
 
 // BenchSpec is a benchmark like rados bench: on every client node so many operations in flight, each
-// finished one followed by the next.
+// finished one followed by the next. Of op open writes come at given rates instead (open.go).
 type BenchSpec struct {
-	Op          string  `json:"op"` // write, seq or rand
+	Op          string  `json:"op"` // write, seq, rand or open
 	ObjectSize  int64   `json:"object_size"`
 	Concurrency int     `json:"concurrency"`
 	Duration    float64 `json:"duration_s"`
 	Delay       float64 `json:"start_in_s"`
+
+	Rates []float64 `json:"rates"`   // of op open: writes a second by PG
+	Drain float64   `json:"drain_s"` // of op open: what is then not done is outstanding
 }
 
 // bench is a benchmark under way.
@@ -27,6 +30,7 @@ type bench struct {
 	random  sim.Stream
 	slots   []slot
 	perNode int
+	open    *openLoop // nil for the others
 	next    int64
 	flight  int
 	begun   bool
@@ -65,8 +69,8 @@ func (c *Cluster) Start(spec BenchSpec) error {
 	switch {
 	case c.bench != nil && !c.bench.done:
 		return fmt.Errorf("a benchmark is under way")
-	case spec.Op != "write" && spec.Op != "seq" && spec.Op != "rand":
-		return fmt.Errorf("the benchmark is %q, not write, seq or rand", spec.Op)
+	case spec.Op != "write" && spec.Op != "seq" && spec.Op != "rand" && spec.Op != "open":
+		return fmt.Errorf("the benchmark is %q, not write, seq, rand or open", spec.Op)
 	case spec.ObjectSize < 1 || spec.ObjectSize > 1<<28:
 		return fmt.Errorf("objects of %d bytes, allowed is 1 to %d", spec.ObjectSize, 1<<28)
 	case spec.Concurrency < 1 || spec.Concurrency > 1<<20:
@@ -76,16 +80,26 @@ func (c *Cluster) Start(spec BenchSpec) error {
 	case !(spec.Delay >= 0 && spec.Delay <= 1e6):
 		return fmt.Errorf("a start in %g s, allowed is 0 to 1e6 s", spec.Delay)
 	}
-	read := spec.Op != "write"
+	read := spec.Op == "seq" || spec.Op == "rand"
 	if read && (c.objects.count == 0 || c.objects.bytes != spec.ObjectSize) {
 		return fmt.Errorf("the pool holds %d objects of %d bytes: fill in objects of %d bytes first",
 			c.objects.count, c.objects.bytes, spec.ObjectSize)
 	}
+	var open *openLoop
+	slots := spec.Concurrency * c.cfg.Clients
+	if spec.Op == "open" {
+		var err error
+		if open, err = newOpenLoop(c, spec); err != nil {
+			return err
+		}
+		slots = 0
+	}
 	c.bench = &bench{
 		spec: spec, read: read,
 		random:  *sim.NewStream(c.cfg.Seed, "ceph/bench/"+spec.Op),
-		slots:   make([]slot, spec.Concurrency*c.cfg.Clients),
+		slots:   make([]slot, slots),
 		perNode: spec.Concurrency,
+		open:    open,
 	}
 	c.k.After(sim.Seconds(spec.Delay), (*onBenchStart)(c), 0)
 	return nil
@@ -102,6 +116,9 @@ func (h *onBenchStart) Handle(k *sim.Kernel, _ uint64) {
 	for i := range b.slots {
 		b.issue(c, int32(i))
 	}
+	if b.open != nil {
+		b.open.begin(c)
+	}
 	k.After(time.Second, (*onBenchSecond)(c), 0)
 }
 
@@ -113,13 +130,21 @@ func (h *onBenchSecond) Handle(k *sim.Kernel, _ uint64) {
 	b.second.InFlight = b.flight
 	b.series = append(b.series, b.second)
 	b.second = BenchSecond{}
+	if b.open != nil {
+		b.open.tick(b, k.Now())
+	}
 	if !b.done {
 		k.After(time.Second, h, 0)
 	}
 }
 
-// node is the client that a slot belongs to.
-func (b *bench) node(slot int32) int { return int(slot) / b.perNode }
+// node is the client that a slot of the benchmark belongs to.
+func (c *Cluster) node(slot int32) int {
+	if c.bench.open != nil {
+		return int(slot) % len(c.clients)
+	}
+	return int(slot) / c.bench.perNode
+}
 
 // current says whether a client still waits for this very try of its operation.
 func (b *bench) current(p *op) bool {
@@ -143,9 +168,14 @@ func (b *bench) issue(c *Cluster, i int32) {
 	default:
 		s.object = b.next
 		b.next++
-		s.pg = c.osdMap.pgOf(c.newName(b.node(i), s.object))
+		s.pg = c.osdMap.pgOf(c.newName(c.node(i), s.object))
 	}
-	n := &c.clients[b.node(i)]
+	b.enter(c, i)
+}
+
+// enter sends a slot's operation, unless its client has too much in flight.
+func (b *bench) enter(c *Cluster, i int32) {
+	n := &c.clients[c.node(i)]
 	if n.flight > 0 && n.flight+b.spec.ObjectSize > c.cfg.ClientBytes {
 		n.waiting = append(n.waiting, i)
 		return
@@ -155,7 +185,7 @@ func (b *bench) issue(c *Cluster, i int32) {
 
 // depart sends a slot's operation for the first time.
 func (b *bench) depart(c *Cluster, i int32) {
-	c.clients[b.node(i)].flight += b.spec.ObjectSize
+	c.clients[c.node(i)].flight += b.spec.ObjectSize
 	b.slots[i].departed = true
 	b.send(c, i)
 }
@@ -206,19 +236,22 @@ func (b *bench) route(c *Cluster, r ref, p *op) {
 		return
 	}
 	p.offset = c.allocate(o, p.bytes)
-	n := &c.clients[b.node(p.slot)]
+	n := &c.clients[c.node(p.slot)]
 	n.outFree = max(n.outFree, c.k.Now()) + sim.Seconds(float64(p.bytes)/c.cfg.ClientRate)
 	c.k.At(n.outFree+sim.Seconds(c.cfg.Delay), (*onWritten)(c), uint64(r))
 }
 
 // complete counts a finished operation and starts the next.
 func (b *bench) complete(c *Cluster, i int32) {
+	if b.done {
+		return // it was counted as outstanding
+	}
 	now := c.k.Now()
 	s := &b.slots[i]
 	took := now - s.issued
 	s.busy, s.departed = false, false
 	b.flight--
-	n := &c.clients[b.node(i)]
+	n := &c.clients[c.node(i)]
 	if n.flight -= b.spec.ObjectSize; len(n.waiting) > 0 {
 		next := n.waiting[0]
 		n.waiting = n.waiting[:copy(n.waiting, n.waiting[1:])]
@@ -231,11 +264,12 @@ func (b *bench) complete(c *Cluster, i int32) {
 	b.total.Add(took)
 	b.second.Finished++
 	b.second.Latency += took
-	if now < b.end {
+	if b.open != nil {
+		b.open.completed(b, i, took)
+	} else if now < b.end {
 		b.issue(c, i)
-		return
 	}
-	if b.flight == 0 {
+	if now >= b.end && b.flight == 0 {
 		b.done, b.stopped = true, now
 		c.k.Halt()
 	}

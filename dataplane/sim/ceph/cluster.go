@@ -22,6 +22,7 @@ type Cluster struct {
 	pgs     []pgState
 	osds    []*osd
 	clients []clientNode
+	uplinks []uplink // by rack
 
 	ops     []op
 	freeOps []uint32
@@ -69,6 +70,7 @@ func New(cfg Config) (*Cluster, error) {
 		c.osds[i] = newOSD(c, i)
 	}
 	c.clients = make([]clientNode, cfg.Clients)
+	c.uplinks = make([]uplink, cfg.OSDs)
 	for pg := range int32(cfg.PGs) {
 		c.lead(c.primary(pg), 1)
 	}
@@ -202,6 +204,10 @@ func (c *Cluster) Fill(count, bytes int64, name func(int64) []byte) error {
 	if count < 1 || bytes < 1 {
 		return fmt.Errorf("%d objects of %d bytes cannot be filled in", count, bytes)
 	}
+	return c.fill(count, bytes, func(i int64) int32 { return c.osdMap.pgOf(name(i)) })
+}
+
+func (c *Cluster) fill(count, bytes int64, pgOf func(int64) int32) error {
 	if need, room := count*bytes*int64(c.cfg.Size), c.room(); need > room {
 		return fmt.Errorf("%d objects of %d bytes take %d bytes with their replicas, there are %d",
 			count, bytes, need, room)
@@ -211,7 +217,7 @@ func (c *Cluster) Fill(count, bytes int64, name func(int64) []byte) error {
 	}
 	c.objects = objectSet{count: count, bytes: bytes, pg: make([]int32, count)}
 	for i := range count {
-		pg := c.osdMap.pgOf(name(i))
+		pg := pgOf(i)
 		c.objects.pg[i] = pg
 		c.store(pg, bytes, 1)
 	}

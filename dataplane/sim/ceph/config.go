@@ -26,6 +26,11 @@ type Config struct {
 	// their ids and with them the placement; empty: by number.
 	AddOrder []int `json:"add_order"`
 
+	// Racks is the rack of each OSD's node, from 0, and Uplink the rate (payload) each way between a
+	// rack and the rest of the network; empty and 0: a flat one.
+	Racks  []int   `json:"racks"`
+	Uplink float64 `json:"uplink_rate"`
+
 	DiskSize    int64   `json:"disk_size"`
 	Scratch     int64   `json:"scratch"` // the disk's first part: fio's files
 	Positioning float64 `json:"positioning_s"`
@@ -98,6 +103,7 @@ func (c *Config) check() error {
 		{"spread", c.Spread, 0, 1},
 		{"node_rate", c.NodeRate, 1, 1e15},
 		{"client_rate", c.ClientRate, 1, 1e15},
+		{"uplink_rate", c.Uplink, 0, 1e15},
 		{"delay_s", c.Delay, 0, 60},
 		{"clients", float64(c.Clients), 1, 1e6},
 		{"shards", float64(c.Shards), 1, 1024},
@@ -142,6 +148,9 @@ func (c *Config) check() error {
 	if err := c.checkOrder(); err != nil {
 		return err
 	}
+	if err := c.checkRacks(); err != nil {
+		return err
+	}
 	return c.disk().Validate()
 }
 
@@ -158,6 +167,18 @@ func (c *Config) checkOrder() error {
 	}
 	if len(c.AddOrder) != c.OSDs {
 		return fmt.Errorf("add_order names %d of %d OSDs", len(c.AddOrder), c.OSDs)
+	}
+	return nil
+}
+
+func (c *Config) checkRacks() error {
+	if len(c.Racks) != 0 && len(c.Racks) != c.OSDs {
+		return fmt.Errorf("racks names %d of %d OSDs' racks", len(c.Racks), c.OSDs)
+	}
+	for osd, rack := range c.Racks {
+		if rack < 0 || rack >= c.OSDs {
+			return fmt.Errorf("osd.%d is in rack %d, allowed is 0 to %d", osd, rack, c.OSDs-1)
+		}
 	}
 	return nil
 }

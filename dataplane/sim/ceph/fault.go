@@ -167,7 +167,7 @@ func (c *Cluster) heal(o *osd) {
 	o.held = nil
 	for _, m := range held {
 		if c.at(m.r) != nil {
-			c.receive(m.r, m.bytes, m.from)
+			c.receive(m.r, m.bytes, m.from, c.rackOf(o.id))
 		}
 	}
 }

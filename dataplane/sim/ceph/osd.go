@@ -41,6 +41,7 @@ type osd struct {
 	fio     load
 
 	reads, writes         int64
+	replicas              int64 // writes for another OSD's PG
 	readBytes, writeBytes int64
 	readTime              time.Duration // sum of op_r_latency
 	netIn                 int64
@@ -176,6 +177,7 @@ func (h *onPart) Handle(_ *sim.Kernel, arg uint64) {
 	switch p.kind {
 	case opRead:
 		o.reads++
+		c.pgs[p.pg].reads++
 		o.readBytes += p.bytes
 		o.readTime += c.k.Now() - p.came
 		c.release(p)
@@ -196,7 +198,7 @@ func (h *onReply) Handle(k *sim.Kernel, arg uint64) {
 	if p == nil {
 		return
 	}
-	n := &c.clients[c.bench.node(p.slot)]
+	n := &c.clients[c.node(p.slot)]
 	end := n.in.end(k.Now(), p.bytes, c.cfg.NodeRate, c.cfg.ClientRate)
 	n.cpuFree = max(n.cpuFree, end) + sim.Seconds(float64(p.bytes)*c.cfg.ClientByte)
 	k.At(n.cpuFree+sim.Seconds(c.cfg.ClientOp), (*onComplete)(c), arg)
@@ -283,6 +285,9 @@ func (c *Cluster) committed(r ref, p *op) {
 		}
 		c.acknowledge(r)
 	case opReplica, opPush:
+		if p.kind == opReplica {
+			c.osds[p.osd].replicas++
+		}
 		c.k.After(sim.Seconds(c.cfg.Delay), (*onAck)(c), uint64(r))
 	case opPeer:
 		c.peerCommitted(r, p)

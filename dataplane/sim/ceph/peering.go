@@ -28,6 +28,8 @@ type pgState struct {
 	objects  int64
 	degraded int64 // objects written while a holder was away
 	moves    int32 // copies of it that are queued or under way
+
+	reads, writes int64 // of clients
 }
 
 // holders is who has all data of a PG.

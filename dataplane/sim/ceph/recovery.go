@@ -143,7 +143,7 @@ func (c *Cluster) pushed(r ref) {
 	child, q := c.newOp(opPush, v.pg, v.to)
 	q.slot, q.bytes = p.slot, p.bytes
 	q.offset = c.allocate(c.osds[v.to], p.bytes)
-	c.receive(child, p.bytes, c.cfg.NodeRate)
+	c.receive(child, p.bytes, c.cfg.NodeRate, c.rackOf(p.osd))
 }
 
 // recovered: an object of a move is on its target's disk.

@@ -48,11 +48,15 @@ func (h *onForward) Handle(_ *sim.Kernel, arg uint64) {
 		c.pushed(r)
 		return
 	}
-	c.receive(r, p.bytes, c.cfg.NodeRate)
+	source := core
+	if parent := c.at(p.parent); parent != nil {
+		source = c.rackOf(parent.osd)
+	}
+	c.receive(r, p.bytes, c.cfg.NodeRate, source)
 }
 
-// receive takes data from the network at the node of an op's OSD.
-func (c *Cluster) receive(r ref, bytes int64, from float64) {
+// receive takes data that has just left its sender, in the rack `source`, at the node of an op's OSD.
+func (c *Cluster) receive(r ref, bytes int64, from float64, source int32) {
 	p := c.at(r)
 	o := c.osds[p.osd]
 	if o.cut {
@@ -60,7 +64,8 @@ func (c *Cluster) receive(r ref, bytes int64, from float64) {
 		return
 	}
 	o.netIn += bytes
-	c.k.At(o.in.end(c.k.Now(), bytes, from, c.cfg.NodeRate), (*onArrive)(c), uint64(r))
+	now, from := c.cross(c.k.Now(), bytes, from, source, c.rackOf(p.osd))
+	c.k.At(o.in.end(now, bytes, from, c.cfg.NodeRate), (*onArrive)(c), uint64(r))
 }
 
 // onArrive: an operation has reached its OSD.
@@ -74,7 +79,7 @@ type onWritten Cluster
 func (h *onWritten) Handle(_ *sim.Kernel, arg uint64) {
 	c, r := (*Cluster)(h), ref(arg)
 	if p := c.at(r); p != nil {
-		c.receive(r, p.bytes, c.cfg.ClientRate)
+		c.receive(r, p.bytes, c.cfg.ClientRate, core)
 	}
 }
 
@@ -107,7 +112,10 @@ func (c *Cluster) acknowledge(r ref) {
 	o.writes++
 	o.writeBytes += p.bytes
 	if c.bench.current(p) {
-		c.store(p.pg, p.bytes, 1)
+		c.pgs[p.pg].writes++
+		if c.bench.open == nil { // else it overwrites
+			c.store(p.pg, p.bytes, 1)
+		}
 		if len(c.members(p.pg)) < c.cfg.Size {
 			c.pgs[p.pg].degraded++
 		}

@@ -1,0 +1,185 @@
+package ceph
+
+import (
+	"fmt"
+	"math"
+	"sort"
+	"time"
+
+	"hotbed/dataplane/sim"
+)
+
+// openLoop is what a benchmark has besides when its writes do not wait for each other: they arrive as
+// a Poisson process, at a rate of its own for each PG, and overwrite what is there.
+type openLoop struct {
+	upTo     []float64 // by PG: its rate and those of the PGs before it
+	random   sim.Stream
+	free     []int32
+	second   OpenSecond
+	series   []OpenSecond
+	requests []OpenRequest
+}
+
+// OpenSecond is one second of open-loop writes: how many were due and done in it, the sum and the
+// largest of their latencies, and how many were under way at its end, the oldest since Oldest.
+type OpenSecond struct {
+	Intended, Finished int64
+	Latency, Longest   time.Duration
+	Outstanding        int64
+	Oldest             time.Duration
+}
+
+// OpenRequest is one write: when it was due, counted from the start, and how long it took; Latency is
+// negative where it was not done by the end.
+type OpenRequest struct {
+	At, Latency time.Duration
+	PG          int32
+}
+
+// newOpenLoop checks the rates (writes a second by PG).
+func newOpenLoop(c *Cluster, spec BenchSpec) (*openLoop, error) {
+	if len(spec.Rates) != c.cfg.PGs {
+		return nil, fmt.Errorf("%d rates for %d placement groups", len(spec.Rates), c.cfg.PGs)
+	}
+	if !(spec.Drain >= 0 && spec.Drain <= 3600) {
+		return nil, fmt.Errorf("a drain of %g s, allowed is 0 to 3600 s", spec.Drain)
+	}
+	o := &openLoop{
+		upTo: make([]float64, c.cfg.PGs), random: *sim.NewStream(c.cfg.Seed, "ceph/open"),
+	}
+	sum := 0.0
+	for i, rate := range spec.Rates {
+		if !(rate >= 0 && rate <= 1e6) {
+			return nil, fmt.Errorf("a rate of %g writes/s, allowed is 0 to 1e6", rate)
+		}
+		sum += rate
+		o.upTo[i] = sum
+	}
+	if sum == 0 {
+		return nil, fmt.Errorf("every placement group has the rate 0")
+	}
+	return o, nil
+}
+
+// begin lets the first write come.
+func (o *openLoop) begin(c *Cluster) {
+	b := c.bench
+	c.k.At(b.end+sim.Seconds(b.spec.Drain), (*onOpenEnd)(c), 0)
+	o.next(c)
+}
+
+func (o *openLoop) next(c *Cluster) {
+	gap := o.random.Exp() / o.upTo[len(o.upTo)-1]
+	c.k.After(sim.Seconds(gap), (*onDue)(c), 0)
+}
+
+// onDue: a write is due.
+type onDue Cluster
+
+func (h *onDue) Handle(k *sim.Kernel, _ uint64) {
+	c := (*Cluster)(h)
+	b := c.bench
+	if b.done || k.Now() >= b.end {
+		return
+	}
+	o := b.open
+	at := o.random.Uniform() * o.upTo[len(o.upTo)-1]
+	pg := sort.Search(len(o.upTo)-1, func(i int) bool { return o.upTo[i] > at })
+	o.second.Intended++
+	b.enterNew(c, int32(pg))
+	o.next(c)
+}
+
+// enterNew puts one write on its way.
+func (b *bench) enterNew(c *Cluster, pg int32) {
+	o := b.open
+	var i int32
+	if n := len(o.free); n > 0 {
+		i = o.free[n-1]
+		o.free = o.free[:n-1]
+	} else {
+		b.slots = append(b.slots, slot{})
+		i = int32(len(b.slots) - 1)
+	}
+	s := &b.slots[i]
+	s.busy, s.issued, s.pg = true, c.k.Now(), pg
+	b.flight++
+	b.enter(c, i)
+}
+
+// completed counts a write that was done and gives its slot back.
+func (o *openLoop) completed(b *bench, i int32, took time.Duration) {
+	s := &b.slots[i]
+	o.second.Finished++
+	o.second.Latency += took
+	o.second.Longest = max(o.second.Longest, took)
+	o.requests = append(o.requests, OpenRequest{s.issued - b.start, took, s.pg})
+	o.free = append(o.free, i)
+}
+
+// tick ends a second.
+func (o *openLoop) tick(b *bench, now time.Duration) {
+	o.second.Outstanding = int64(b.flight)
+	for i := range b.slots {
+		if s := &b.slots[i]; s.busy {
+			o.second.Oldest = max(o.second.Oldest, now-s.issued)
+		}
+	}
+	o.series = append(o.series, o.second)
+	o.second = OpenSecond{}
+}
+
+// onOpenEnd: what is not done by now counts as outstanding.
+type onOpenEnd Cluster
+
+func (h *onOpenEnd) Handle(k *sim.Kernel, _ uint64) {
+	c := (*Cluster)(h)
+	b := c.bench
+	if b.done {
+		return
+	}
+	for i := range b.slots {
+		if s := &b.slots[i]; s.busy {
+			b.open.requests = append(b.open.requests, OpenRequest{s.issued - b.start, -1, s.pg})
+		}
+	}
+	b.done, b.stopped = true, k.Now()
+	k.Halt()
+}
+
+// FillEach puts `count` objects of `bytes` into every PG, in place of those of an earlier filling.
+func (c *Cluster) FillEach(count, bytes int64) error {
+	if count < 1 || bytes < 1 || count > math.MaxInt32 {
+		return fmt.Errorf("%d objects of %d bytes a placement group cannot be filled in", count, bytes)
+	}
+	all := count * int64(c.cfg.PGs)
+	return c.fill(all, bytes, func(i int64) int32 { return int32(i / count) })
+}
+
+// Open is what open-loop writes came to; false when there were none.
+func (c *Cluster) Open() (series []OpenSecond, requests []OpenRequest, there bool) {
+	if c.bench == nil || c.bench.open == nil {
+		return nil, nil, false
+	}
+	o := c.bench.open
+	series = o.series
+	if c.bench.done && o.second != (OpenSecond{}) {
+		series = append(series[:len(series):len(series)], o.second) // a part of a second
+	}
+	return series, o.requests, true
+}
+
+// PGWork is how many operations of clients a PG has served.
+func (c *Cluster) PGWork(i int) (reads, writes int64) { return c.pgs[i].reads, c.pgs[i].writes }
+
+// OSDWork is how many operations an OSD has carried out, those of its replicas included.
+func (c *Cluster) OSDWork(i int) (reads, writes int64) {
+	o := c.osds[i]
+	return o.reads, o.writes + o.replicas
+}
+
+// Clean says whether a PG serves and all of it is where the map wants it.
+func (c *Cluster) Clean(i int) bool {
+	state := &c.pgs[i]
+	return state.active && state.hold == nil && state.moves == 0
+}

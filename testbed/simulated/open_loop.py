@@ -1,0 +1,103 @@
+"""Open-loop writes on a modelled store: Poisson arrivals at a rate of its own for each PG."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from schemas.errors import StoreError, UserError
+from testbed.simulated.process import Answer, SimulatorProcess
+
+_SECOND = 6
+_REQUEST = 3
+
+
+@dataclass(frozen=True)
+class OpenWrites:
+    """Writes of `object_size` for `duration_s` virtual seconds, `rates` of them a second by PG id,
+    over objects that are there; what is not done `drain_s` later is outstanding."""
+
+    rates: Mapping[str, float]
+    object_size: int
+    duration_s: float
+    drain_s: float = 5.0
+
+
+@dataclass(frozen=True)
+class OpenWritesResult:
+    """`started_s` is on the store's clock. `series` has the rows of
+    `workloads.open_loop.OpenLoopResult`; `requests` (intended start, latency or None, PG id) in
+    the order of starts."""
+
+    started_s: float
+    series: tuple[dict[str, Any], ...]
+    requests: tuple[tuple[float, float | None, str], ...]
+
+
+def start(process: SimulatorProcess, names: Sequence[str], writes: OpenWrites, in_s: float) -> None:
+    """Have them begin in `in_s` virtual seconds.
+
+    Raises:
+        UserError: a PG that there is not.
+    """
+    unknown = sorted(set(writes.rates) - set(names))
+    if unknown:
+        raise UserError(f"open-loop: rates: there is no placement group {unknown[0]!r}.")
+    process.ask(
+        "start",
+        bench={
+            "op": "open",
+            "object_size": writes.object_size,
+            "concurrency": 1,
+            "duration_s": writes.duration_s,
+            "start_in_s": in_s,
+            "rates": [float(writes.rates.get(name, 0.0)) for name in names],
+            "drain_s": writes.drain_s,
+        },
+    )
+
+
+def result(process: SimulatorProcess, names: Sequence[str]) -> OpenWritesResult:
+    """What they came to.
+
+    Raises:
+        StoreError: none were started, or they have not ended.
+    """
+    answer = process.ask("open-loop")
+    if not answer.result["done"]:
+        raise StoreError("the open-loop writes have not ended.")
+    return OpenWritesResult(
+        started_s=float(answer.result["start_s"]),
+        series=tuple(_second(answer, at) for at in range(_rows(answer, "series", _SECOND))),
+        requests=tuple(sorted(_requests(answer, names))),
+    )
+
+
+def _rows(answer: Answer, block: str, width: int) -> int:
+    return len(answer.blocks[block]) // width
+
+
+def _second(answer: Answer, at: int) -> dict[str, Any]:
+    row = answer.blocks["series"][at * _SECOND : (at + 1) * _SECOND]
+    intended, done, latency, longest, outstanding, oldest = row
+    return {
+        "t_s": float(at + 1),
+        "intended": int(intended),
+        "sent": int(intended),
+        "done": int(done),
+        "failed": 0,
+        "latency_mean_s": latency / done if done else None,
+        "latency_max_s": longest if done else None,
+        "outstanding": int(outstanding),
+        "oldest_s": oldest if outstanding else None,
+    }
+
+
+def _requests(answer: Answer, names: Sequence[str]) -> list[tuple[float, float | None, str]]:
+    flat = answer.blocks["requests"]
+    rows = []
+    for at in range(0, len(flat), _REQUEST):
+        due, took, pg = flat[at : at + _REQUEST]
+        rows.append((due, took if took >= 0 else None, names[int(pg)]))
+    return rows
