@@ -16,7 +16,7 @@ from typing import Any
 
 from campaigns.cell_parameters import CellParameters, check
 from campaigns.durable import write_file
-from campaigns.estimate import lead_s
+from campaigns.estimate import called_s, lead_s
 from campaigns.job import Job
 from campaigns.judge import spoiled
 from campaigns.provenance import provenance
@@ -144,10 +144,12 @@ def _measure(
         with phases("settle"):
             started.enter_context(services.disturbance())
         started.enter_context(services.recorder())
+        wait, scale = context.sleep or services.wait, context.job.time_scale
         with phases("lead"):
+            if parameters.op == "open":  # the load is the disturbance: it is there before
+                wait(called_s(parameters, scale))
             started.enter_context(services.controller())
-            wait = context.sleep or services.wait
-            wait(lead_s(parameters, context.job.time_scale))
+            wait(lead_s(parameters, scale))
         with phases("workload"), services.usage():
             services.workload()
 

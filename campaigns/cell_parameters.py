@@ -8,8 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from schemas.errors import UserError
 
-Op = Literal["write", "seq", "rand"]
-Scenario = Literal["none", "heterogeneity", "interference", "mix", "spread"]
+Op = Literal["write", "seq", "rand", "open"]
+Scenario = Literal["none", "heterogeneity", "interference", "mix", "spread", "skew", "single"]
 Mix = Literal["A", "B", "C", "D", "E"]
 Signal = Literal["node", "osd", "op_r_latency"]
 
@@ -24,6 +24,20 @@ CONTROLLER_LEAD_INTERVALS = 2
 
 
 SIZE_PARAMETERS = ("osds", "hot_share")
+
+OPEN_SCENARIOS = ("skew", "single")
+"""Loads of open-loop writes (paper Ursa, section 5.2): to a share of the nodes more than to the
+others, or to one node (its figure 4)."""
+
+OPEN_PARAMETERS = ("rate", "cold_share", "balance_after_s", "objects_per_pg")
+HOT_SHARE = 0.2
+COLD_SHARE = 0.4
+BALANCE_AFTER_S = 60.0
+OPEN_LEAD_INTERVALS = 5
+"""Under open-loop writes the controller is started so many control intervals before it is to
+decide: that long it measures, as the loads of groups are told by few writes each."""
+
+OBJECTS_PER_PG = 8
 
 
 class CellParameters(BaseModel):
@@ -51,6 +65,12 @@ class CellParameters(BaseModel):
     # On the ground sim alone: a store of another size than the spec's.
     osds: int | None = Field(default=None, ge=2, le=10_000)
     hot_share: float | None = Field(default=None, gt=0, le=1)
+    # Of open-loop writes: a second to each hot node, to the others this part of it, and when the
+    # controller is to decide (it is started OPEN_LEAD_INTERVALS earlier).
+    rate: float | None = Field(default=None, gt=0, le=1e6)
+    cold_share: float | None = Field(default=None, ge=0, le=1)
+    balance_after_s: float | None = Field(default=None, ge=0, le=86400)
+    objects_per_pg: int | None = Field(default=None, ge=1, le=10_000)
 
     @model_validator(mode="after")
     def _together(self) -> CellParameters:
@@ -58,6 +78,12 @@ class CellParameters(BaseModel):
             raise ValueError("mix (A to E) belongs to the scenario mix, and to it alone")
         if (self.scenario == "spread") != (self.spread is not None):
             raise ValueError("spread (0 to 1) belongs to the scenario spread, and to it alone")
+        if (self.op == "open") != (self.scenario in OPEN_SCENARIOS):
+            raise ValueError("op open (open-loop writes) belongs to the scenarios skew and single")
+        if (self.op == "open") != (self.rate is not None):
+            raise ValueError("rate (writes a second to a hot node) belongs to op open")
+        if self.op != "open" and any(getattr(self, name) is not None for name in OPEN_PARAMETERS):
+            raise ValueError(f"{', '.join(OPEN_PARAMETERS)} belong to op open")
         if self.hot_share is not None and "hot_nodes" in self.model_fields_set:
             raise ValueError("hot_nodes and hot_share both say how many are hot: keep one of them")
         return self
@@ -67,19 +93,24 @@ class CellParameters(BaseModel):
         only a store of another size has is left out elsewhere: ids of its runs stay as they are.
         """
         given = self.model_dump(mode="json")
-        absent = [name for name in SIZE_PARAMETERS if given[name] is None]
-        if self.hot_share is not None:
+        absent = [name for name in SIZE_PARAMETERS + OPEN_PARAMETERS if given[name] is None]
+        if self.hot_share is not None or self.op == "open":
             absent.append("hot_nodes")
         return {name: value for name, value in given.items() if name not in absent}
 
     def hot_count(self, nodes: int) -> int:
         """How many of `nodes` OSD nodes are disturbed at a time: of a share at least one."""
+        if self.op == "open":
+            share = HOT_SHARE if self.hot_share is None else self.hot_share
+            return 1 if self.scenario == "single" else max(1, round(share * nodes))
         if self.hot_share is None:
             return self.hot_nodes
         return max(1, round(self.hot_share * nodes))
 
     def contents(self) -> str:
         """The objects that the cell needs in the store: cells that share them follow each other."""
+        if self.op == "open":
+            return f"{self.objects_per_pg or OBJECTS_PER_PG} of {self.object_size} in each group"
         return "empty" if self.op == "write" else f"objects of {self.object_size}"
 
     def label(self) -> str:
@@ -93,6 +124,8 @@ class CellParameters(BaseModel):
             parts.append(f"{self.object_size // 1024}KiB")
         if self.signal != "node":
             parts.append(f"signal={self.signal}")
+        if self.rate is not None:
+            parts.append(f"{self.rate:g} writes/s")
         if self.osds is not None:
             parts.append(f"{self.osds} OSDs")
         if self.hot_share is not None:

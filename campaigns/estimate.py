@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from campaigns.cell_parameters import CONTROLLER_LEAD_INTERVALS, CellParameters
+from campaigns.cell_parameters import (
+    BALANCE_AFTER_S,
+    CONTROLLER_LEAD_INTERVALS,
+    OPEN_LEAD_INTERVALS,
+    CellParameters,
+)
 from campaigns.plan import Cell
 
 CLEAN_S = 3.0
 RESTORE_S = 20.0  # a filled snapshot brought back up to HEALTH_OK
+OPEN_LOOP_S = 30.0  # what is in flight at its end, and data that was moved is moved back
 STEADY_S = 3.0  # fio up to its steady rate
 COLLECT_S = 4.0  # load and controller stopped, files fetched
 ENGINE_S = 5.0  # notebook process, kernel, imports
@@ -19,9 +25,19 @@ TIMEOUT_FACTOR = 3.0
 TIMEOUT_SLACK_S = 180.0
 
 
+def called_s(parameters: CellParameters, time_scale: float) -> float:
+    """How long open-loop writes have run when the controller is started: it then measures, and
+    decides when the load has run for `balance_after_s`."""
+    after_s = parameters.balance_after_s
+    after_s = BALANCE_AFTER_S if after_s is None else after_s
+    return max(0.0, after_s - OPEN_LEAD_INTERVALS * parameters.interval_s) * time_scale
+
+
 def lead_s(parameters: CellParameters, time_scale: float) -> float:
     """Time in which the controller runs before the workload; nothing to wait for when there is
-    neither disturbance nor controller."""
+    neither disturbance nor controller, and where the load is there before the controller."""
+    if parameters.op == "open":
+        return 0.0
     if parameters.scenario == "none" and parameters.controller == "default":
         return 0.0
     return CONTROLLER_LEAD_INTERVALS * parameters.interval_s * time_scale
@@ -35,6 +51,8 @@ def planned_s(parameters: CellParameters, time_scale: float) -> float:
         total += STEADY_S
     if parameters.op == "write":
         total += RESTORE_S
+    if parameters.op == "open":
+        total += OPEN_LOOP_S
     return total
 
 

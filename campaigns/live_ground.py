@@ -52,7 +52,10 @@ class LiveGround:
     def services(self, setting: CellSetting) -> Services:
         """See `Ground.services`."""
         from campaigns.steps.live import LiveServices
+        from campaigns.steps.live_open import OpenLoopServices
 
+        if setting.parameters.op == "open":
+            return OpenLoopServices(self.site, self.testbed, self.agent, setting)
         return LiveServices(self.site, self.testbed, self.agent, setting)
 
     def lock_path(self) -> Path:

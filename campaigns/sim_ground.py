@@ -43,6 +43,9 @@ _CODE = (
     "testbed/simulated",
     "campaigns/steps/simulated.py",
     "campaigns/steps/collect_simulated.py",
+    "campaigns/steps/simulated_open.py",
+    "campaigns/steps/collect_open.py",
+    "campaigns/steps/open_load.py",
 )
 """What can change a simulated result, besides workloads and controllers."""
 
@@ -102,9 +105,12 @@ class SimGround:
     def services(self, setting: CellSetting) -> Services:
         """See `Ground.services`."""
         from campaigns.steps.simulated import SimServices
+        from campaigns.steps.simulated_open import SimOpenLoopServices
 
         osds = setting.parameters.osds
         spec = self.spec if osds is None else scaled(self.spec, osds)
+        if setting.parameters.op == "open":
+            return SimOpenLoopServices(spec, self.model, setting)
         return SimServices(spec, self.model, setting)
 
     def lock_path(self) -> Path | None:

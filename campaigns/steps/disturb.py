@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from campaigns.durable import write_file
 from campaigns.services import CellSetting
@@ -16,7 +16,13 @@ from testbed.agent.contract import Agent
 from testbed.inventory import fio_file_bytes
 from testbed.sites.contract import Testbed
 from testbed.spec import DiskSpec
-from workloads.disturbance import DisturbancePlan, agent_plan, load_of, plan_disturbance
+from workloads.disturbance import (
+    DisturbancePlan,
+    Scenario,
+    agent_plan,
+    load_of,
+    plan_disturbance,
+)
 from workloads.fio import measure_capacity
 
 STEADY_S = 30.0
@@ -25,10 +31,12 @@ CAPACITY_FILE = "capacity.json"
 
 
 def plan_of(setting: CellSetting, nodes: tuple[str, ...]) -> DisturbancePlan:
-    """What is done to which node when; the same for every controller of the block."""
+    """What is done to which node when; the same for every controller of the block. Open-loop
+    writes are a load of their own: nothing is done to the nodes besides."""
     parameters = setting.parameters
+    scenario = "none" if parameters.op == "open" else parameters.scenario
     return plan_disturbance(
-        parameters.scenario,
+        cast("Scenario", scenario),
         nodes,
         seed=setting.seed,
         duration_s=setting.duration_s,

@@ -104,13 +104,16 @@ def deployed(testbed: Testbed) -> bool:
 
 
 def calibration(spec: TestbedSpec) -> dict[str, Any]:
-    """Shares, links and disks by group of nodes, and the store's pools."""
+    """Shares, links and disks by group of nodes, the store's pools, and racks where there are."""
     groups = {
         group.name: group.model_dump(mode="json", exclude={"name", "roles"})
         for group in spec.groups
     }
     pools = [] if spec.store is None else [pool.model_dump() for pool in spec.store.pools]
-    return {"spec": spec.name, "groups": groups, "pools": pools}
+    found: dict[str, Any] = {"spec": spec.name, "groups": groups, "pools": pools}
+    if spec.racks is not None:
+        found["racks"] = spec.racks.model_dump(mode="json")
+    return found
 
 
 def signal_name(parameter: str, testbed: Testbed) -> str:

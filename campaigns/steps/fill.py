@@ -40,12 +40,12 @@ def fill(
     agent: Agent, site: Site, testbed: Testbed, plan: PrefillPlan, *, client: str, pool: str
 ) -> bool:
     """Make sure that the objects are there; whether any had to be written."""
-    with _unshaped(site, testbed.name):
+    with unshaped(site, testbed.name):
         return prefill(agent, client, pool, plan).written
 
 
 @contextmanager
-def _unshaped(site: Site, name: str) -> Iterator[None]:
+def unshaped(site: Site, name: str) -> Iterator[None]:
     """Disks and links without their service times, where the site can."""
     if not isinstance(site, ShapingSite):
         yield

@@ -132,6 +132,7 @@ class LiveServices:
     def workload(self) -> None:
         """See `Services.workload`."""
         parameters = self._setting.parameters
+        assert parameters.op != "open", "open-loop writes have services of their own"
         writes = parameters.op == "write"
         run = f"hotbed-{self._setting.run_id}"
         if writes:

@@ -163,6 +163,7 @@ class SimServices:
         """See `Services.workload`. The controller, which began earlier, runs with it."""
         assert self._loop is not None
         ceph, parameters = self._store, self._setting.parameters
+        assert parameters.op != "open", "open-loop writes have services of their own"
         seconds = self._setting.duration_s
         benchmark = Benchmark(
             op=parameters.op,

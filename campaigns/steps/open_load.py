@@ -1,0 +1,104 @@
+"""The load of Ursa's section 5.2: open-loop writes, to a few nodes more than to the others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from campaigns.cell_parameters import COLD_SHARE, OBJECTS_PER_PG, CellParameters
+from campaigns.durable import write_file
+from campaigns.services import CellSetting
+from schemas.errors import HotbedError
+from workloads.open_loop import OpenLoop
+from workloads.skew import hot_osds, rates_on_one, skewed_rates, worst_miss
+
+MOST_IN_FLIGHT = 1024
+MOST_IN_FLIGHT_BYTES = 2**30
+FILL_S = 0.5
+TOO_FAR_OFF = 0.05
+"""A load of which some OSD's part is off by more than this is not what was asked for."""
+
+
+@dataclass(frozen=True)
+class SkewedLoad:
+    """Which OSDs are hot, and the writes a second of each PG.
+
+    `off` is by how large a part of its target the worst OSD is off."""
+
+    hot: tuple[int, ...]
+    rates: Mapping[str, float]
+    off: float
+
+
+def load_of(
+    parameters: CellParameters, placement: Mapping[str, Sequence[int]], seed: int
+) -> SkewedLoad:
+    """The load of one cell on the PGs of `placement` (OSDs by PG).
+
+    Raises:
+        HotbedError: the groups lie so that no rates come near to what is asked for.
+    """
+    assert parameters.rate is not None
+    osds = sorted({osd for members in placement.values() for osd in members})
+    hot = hot_osds(osds, parameters.hot_count(len(osds)), seed)
+    if parameters.scenario == "single":
+        return SkewedLoad(hot, rates_on_one(placement, hot[0], parameters.rate), 0.0)
+    share = COLD_SHARE if parameters.cold_share is None else parameters.cold_share
+    targets = {osd: parameters.rate * (1.0 if osd in hot else share) for osd in osds}
+    rates = skewed_rates(placement, targets)
+    off = worst_miss(placement, rates, targets)
+    if off > TOO_FAR_OFF:
+        raise HotbedError(
+            f"the placement groups of OSDs {', '.join(map(str, hot))} cannot be written to so that "
+            f"these get {parameters.rate:g} writes a second and the others {share:g} of that: some "
+            f"OSD is off by {100 * off:.0f} %. Take another seed, or more groups."
+        )
+    return SkewedLoad(hot, rates, off)
+
+
+def open_loop(setting: CellSetting, pool: str, rates: Mapping[str, float]) -> OpenLoop:
+    """The writer of one cell; its objects are there already."""
+    parameters = setting.parameters
+    return OpenLoop(
+        pool=pool,
+        object_bytes=parameters.object_size,
+        duration_s=setting.duration_s,
+        seed=setting.seed,
+        rates=dict(rates),
+        max_in_flight=min(MOST_IN_FLIGHT, MOST_IN_FLIGHT_BYTES // parameters.object_size),
+        objects_per_pg=objects_per_pg(parameters),
+        prefill=False,
+        keep_requests=True,
+    )
+
+
+def filling(setting: CellSetting, pool: str, pgs: Sequence[str]) -> OpenLoop:
+    """A writer that writes every object once, and next to nothing after that."""
+    whole = open_loop(setting, pool, dict.fromkeys(pgs, 0.01))
+    return whole.model_copy(
+        update={"duration_s": FILL_S, "prefill": True, "keep_requests": False, "drain_s": 30.0}
+    )
+
+
+def objects_per_pg(parameters: CellParameters) -> int:
+    """Objects that a PG holds, and that moving it moves."""
+    return OBJECTS_PER_PG if parameters.objects_per_pg is None else parameters.objects_per_pg
+
+
+def lacking(parameters: CellParameters, pgs: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """PGs that do not hold all their objects yet."""
+    whole = objects_per_pg(parameters) * parameters.object_size
+    return sorted(pg for pg, told in pgs.items() if int(told["bytes"]) < whole)
+
+
+def write_load(setting: CellSetting, load: SkewedLoad, placement: Mapping[str, Any]) -> None:
+    """Keep what was asked of the store beside the run."""
+    body = {
+        "hot_osds": list(load.hot),
+        "off": load.off,
+        "rates": dict(sorted(load.rates.items())),
+        "placement": placement,
+    }
+    write_file(setting.folder / "logs" / "load.json", json.dumps(body, indent=1) + "\n")

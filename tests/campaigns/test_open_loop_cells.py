@@ -1,0 +1,314 @@
+"""Cells with open-loop writes: parameters, load, order, and what is made of them."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pandas as pd
+import pytest
+
+from campaigns.campaign_file import FILES, load_campaign
+from campaigns.cell import _measure
+from campaigns.cell_parameters import CellParameters, check
+from campaigns.estimate import called_s, lead_s, planned_s
+from campaigns.services import CellSetting
+from campaigns.steps import open_load
+from campaigns.steps.collect_open import collect, decided, outcome, recorded_rows
+from campaigns.validate import validate
+from controllers.journal import JournalWriter, Step, parse_journal
+from controllers.registry import available
+from schemas.errors import HotbedError, UserError
+from testbed.agent.openloop.histogram import Histogram
+from testbed.spec import load_spec
+from workloads.open_loop import OpenLoop, OpenLoopResult
+
+SKEW = {"op": "open", "scenario": "skew", "rate": 24.0}
+
+
+def cell(**more: object) -> CellParameters:
+    return check({**SKEW, **more}, "test")
+
+
+def setting(tmp_path, time_scale: float = 0.5, **more: object) -> CellSetting:
+    (tmp_path / "logs").mkdir(exist_ok=True)
+    return CellSetting(cell(**more), seed=1, block=0, time_scale=time_scale, folder=tmp_path)
+
+
+def placed(osds: int = 10, pgs: int = 100, size: int = 3) -> dict[str, list[int]]:
+    draw = random.Random(1)
+    return {f"1.{n:x}": draw.sample(range(osds), size) for n in range(pgs)}
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"op": "open", "scenario": "none", "rate": 5}, "belongs to the scenarios"),
+        ({"op": "rand", "scenario": "skew", "rate": 5}, "belongs to the scenarios"),
+        ({"op": "open", "scenario": "skew"}, "rate"),
+        ({"op": "rand", "rate": 5}, "rate"),
+        ({"op": "rand", "balance_after_s": 5}, "belong to op open"),
+        ({**SKEW, "rate": 0}, "above 0"),
+        ({**SKEW, "objects_per_pg": 0}, "at least 1"),
+    ],
+)
+def test_bad_parameters_are_told_in_one_sentence(values, words):
+    with pytest.raises(UserError, match=words):
+        check(values, "test")
+
+
+def test_cells_without_open_loop_writes_keep_their_identity():
+    plain = check({"op": "rand"}, "test").canonical()
+    assert not {"rate", "cold_share", "balance_after_s", "objects_per_pg"} & set(plain)
+    assert "hot_nodes" in plain
+    assert check(cell().canonical(), "test") == cell()
+
+
+def test_a_fifth_of_the_nodes_is_hot_unless_said_otherwise():
+    assert [cell().hot_count(n) for n in (3, 10, 30, 50)] == [1, 2, 6, 10]
+    assert cell(hot_share=0.5).hot_count(10) == 5
+    assert cell(scenario="single").hot_count(10) == 1
+
+
+def test_the_controller_measures_until_it_is_to_decide():
+    typed = cell(interval_s=10, balance_after_s=60)
+    assert called_s(typed, 0.5) == 5.0
+    assert called_s(cell(balance_after_s=0), 0.5) == 0.0
+    assert lead_s(typed, 0.5) == 0.0
+    assert planned_s(typed, 0.5) > 0.5 * typed.duration_s
+
+
+def test_the_load_is_the_papers():
+    placement = placed()
+    load = open_load.load_of(cell(), placement, seed=3)
+    assert len(load.hot) == 2
+    assert load.off < 0.01
+    sums = dict.fromkeys(range(10), 0.0)
+    for pg, rate in load.rates.items():
+        for osd in placement[pg]:
+            sums[osd] += rate
+    for osd, total in sums.items():
+        assert total == pytest.approx(24.0 if osd in load.hot else 9.6, rel=0.01)
+
+
+def test_a_load_that_cannot_be_is_refused():
+    placement = {"1.0": [0, 1, 2], "1.1": [0, 1, 2]}
+    with pytest.raises(HotbedError, match="cannot be written to so that"):
+        open_load.load_of(cell(), placement, seed=1)
+
+
+def test_figure_4_loads_one_node():
+    placement = placed()
+    load = open_load.load_of(cell(scenario="single", rate=7.0), placement, seed=1)
+    (hot,) = load.hot
+    assert all(hot in placement[pg] for pg in load.rates)
+    assert sum(load.rates.values()) == pytest.approx(7.0)
+
+
+def test_the_writer_overwrites_what_is_there(tmp_path):
+    config = open_load.open_loop(setting(tmp_path, objects_per_pg=3), "bench", {"1.0": 2.0})
+    assert not config.prefill
+    assert config.keep_requests
+    assert config.objects_per_pg == 3
+    assert config.max_in_flight * config.object_bytes <= 2**30
+    filling = open_load.filling(setting(tmp_path, objects_per_pg=3), "bench", ["1.0", "1.1"])
+    assert filling.prefill
+    assert filling.objects_per_pg == 3
+
+
+def test_only_groups_that_lack_objects_are_filled():
+    typed = cell(object_size=4096, objects_per_pg=2)
+    told = {"1.0": {"bytes": 8192}, "1.1": {"bytes": 4096}}
+    assert open_load.lacking(typed, told) == ["1.1"]
+
+
+class Steps:
+    """Services that note the order of what is done."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+
+    def __getattr__(self, name: str):
+        class Scope:
+            def __enter__(_) -> None:
+                self.done.append(name)
+
+            def __exit__(_, *error: object) -> None:
+                self.done.append(f"/{name}")
+
+        def step(*values: object) -> Scope:
+            if name not in {"disturbance", "recorder", "controller", "usage"}:
+                self.done.append(f"{name}{values[0] if values else ''}")
+            return Scope()
+
+        return step
+
+
+def test_the_load_runs_before_the_controller_is_called():
+    from types import SimpleNamespace
+
+    from campaigns.cell import Phases
+
+    steps = Steps()
+    context = SimpleNamespace(sleep=None, job=SimpleNamespace(time_scale=1.0))
+    _measure(cell(interval_s=10), context, steps, Phases())
+    order = [step for step in steps.done if step not in {"clean", "prefill", "drop_caches"}]
+    assert order == [
+        "disturbance",
+        "recorder",
+        "wait10.0",
+        "controller",
+        "wait0.0",
+        "usage",
+        "workload",
+        "/usage",
+        "/controller",
+        "/recorder",
+        "/disturbance",
+    ]
+
+
+def written(latencies: list[tuple[float, float | None]], seconds: int = 20) -> OpenLoopResult:
+    """Requests (start, latency) as the writer tells them."""
+    histogram, ages = Histogram(), Histogram()
+    for at, took in latencies:
+        histogram.add(took) if took is not None else ages.add(seconds - at)
+    series = []
+    for end in range(1, seconds + 1):
+        ended = [t for at, t in latencies if t is not None and end - 1 < at + t <= end]
+        waiting = [at for at, t in latencies if at <= end and (t is None or at + t > end)]
+        series.append(
+            {
+                "t_s": float(end),
+                "intended": sum(end - 1 < at <= end for at, _ in latencies),
+                "done": len(ended),
+                "latency_mean_s": sum(ended) / len(ended) if ended else None,
+                "latency_max_s": max(ended, default=None),
+                "outstanding": len(waiting),
+                "oldest_s": max((end - at for at in waiting), default=None),
+            }
+        )
+    return OpenLoopResult(
+        config=OpenLoop(duration_s=seconds, rates={"1.0": 1.0}),
+        started_wall=1000.0,
+        prefill_s=0.0,
+        series=series,
+        histogram=histogram,
+        ages=ages,
+        intended=len(latencies),
+        done=histogram.total,
+        failed=0,
+        outstanding=ages.total,
+        late=0,
+        late_max_s=0.0,
+        held=0,
+        pgs={},
+        requests=tuple((at, took, "1.0") for at, took in latencies),
+    )
+
+
+SLOW_THEN_QUICK = [(n / 2, 3.0 if n < 16 else 0.1) for n in range(40)]
+
+
+def test_settling_counts_from_the_call():
+    found = outcome(written(SLOW_THEN_QUICK), called_s=5.0)
+    # The last slow write was due at 7.5 and done at 10.5: from 11 on all is quick.
+    assert found["settled_s"] == pytest.approx(6.0)
+    assert found["settled_mean_s"] <= found["settled_s"]
+    assert found["intended"] == 40
+
+
+def test_what_never_settles_has_no_settling_time():
+    found = outcome(written([(n / 2, 3.0) for n in range(40)]), called_s=5.0)
+    assert "settled_s" not in found
+
+
+def test_a_store_that_hangs_has_not_settled():
+    found = outcome(written([(1.0, 0.1), (6.0, None)]), called_s=5.0)
+    assert "settled_s" not in found
+    assert found["outstanding"] == 1
+
+
+def decision(t_s: float, moves: int, cost: float, bound: float | None) -> dict[str, object]:
+    return {
+        "t_s": t_s,
+        "hot": {"0": 20.0},
+        "still_hot": [],
+        "swaps": [],
+        "moves": [["1.0", 0, n + 1] for n in range(moves)],
+        "cost": cost,
+        "lower_bound": bound,
+        "threshold": 16.8,
+    }
+
+
+def journal_of(folder) -> None:
+    states = [
+        {"decision": None, "check": None},
+        {"decision": decision(10.0, 3, 3.0, 2.5), "check": None},
+        {"decision": decision(10.0, 3, 3.0, 2.5), "check": {"worst": 0.2, "loads": {}}},
+        {"decision": decision(40.0, 1, 5.0, 5.0), "check": None},
+    ]
+    with JournalWriter(folder / "journal.jsonl") as journal:
+        journal.header(policy="ursa", needs={"senses": [], "acts": ["pg-upmap"]})
+        for number, state in enumerate(states):
+            journal.step(
+                Step(
+                    step=number,
+                    t_s=10.0 * number,
+                    wall=0.0,
+                    observation={"activity": {"unclean": ["1.0"] if number == 2 else []}},
+                    state_before={},
+                    state_after=state,
+                    actions=[{"action": "MoveReplica"}] if number in {1, 3} else [],
+                )
+            )
+        journal.footer("stopped", [])
+
+
+def test_decisions_are_counted_once_each(tmp_path):
+    journal_of(tmp_path)
+    found = decided(parse_journal((tmp_path / "journal.jsonl").read_text(), "test"))
+    assert (found["decisions"], found["moves"], found["first_moves"]) == (2, 4, 3)
+    assert (found["cost"], found["first_cost"], found["first_lower_bound"]) == (8.0, 3.0, 2.5)
+    assert found["prediction_off"] == 0.2
+    assert (found["acted_s"], found["moving_until_s"]) == (30.0, 30.0)
+
+
+def test_a_run_folder_is_whole(tmp_path):
+    here = setting(tmp_path, time_scale=1.0, duration_s=20, balance_after_s=5)
+    journal_of(tmp_path)
+    open_load.write_load(here, open_load.SkewedLoad((0, 1), {"1.0": 1.0}, 0.01), {})
+    result = written(SLOW_THEN_QUICK)
+    recording = [
+        {"wall": 1000.0 + n, "values": {"osd0": {"pressure": 50.0}, "client": {"x": None}}}
+        for n in range(-2, 10)
+    ]
+    summary = collect(here, result, recorded_rows(result, recording), nodes=["osd0", "osd1"])
+    (whole,), (steady,) = summary.whole, summary.steady
+    assert (whole.op, whole.operations) == ("open", 40)
+    assert whole.latency_p99_s == 3.0
+    assert whole.latency_p50_s == 0.1
+    assert steady.operations == 30
+    assert summary.pressure_mean == {"osd0": 50.0}
+    assert summary.extra["hot_osds"] == 2
+    assert summary.extra["called_s"] == 5.0
+    samples = pd.read_parquet(tmp_path / "samples.parquet")
+    assert list(samples.columns) == ["t_s", "node", "metric", "value"]
+    assert samples["t_s"].min() == -2.0
+    requests = pd.read_parquet(tmp_path / "requests.parquet")
+    assert len(requests) == 40
+    counts = pd.read_parquet(tmp_path / "latency.parquet")["count"]
+    assert counts.sum() == 40
+    assert json.loads((tmp_path / "logs" / "load.json").read_text())["hot_osds"] == [0, 1]
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in FILES.glob("ursa-live*.yaml")))
+def test_our_campaigns_are_right(name):
+    file = FILES / f"{name}.yaml"
+    campaign = load_campaign(file)
+    spec = load_spec(FILES.parents[1] / campaign.spec)
+    cells = validate(campaign, file, controllers=available(), spec=spec)
+    assert {typed.op for grid in cells.values() for typed in grid} == {"open"}
+    planners = [c for grid in cells.values() for c in grid if c.controller in {"ursa", "htoc"}]
+    assert all(c.controller_parameters["capacity"] == c.rate for c in planners)
