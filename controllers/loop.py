@@ -275,6 +275,7 @@ class Loop:
         restored: list[Effect] = []
         if code == EXIT_STOPPED and self._plan.parameters.get("restore_on_stop") is False:
             self._saved.forget()
+            reason = f"{reason}; the store stays as it is (restore_on_stop is false)"
         try:
             restored = self._saved.put_back(self._store, self._pause)
         except Exception as error:

@@ -58,6 +58,25 @@ def start(
     return result
 
 
+def cautious(
+    name: str,
+    parameters: Mapping[str, object],
+    *,
+    act: bool,
+    controllers_dirs: Sequence[Path] = (),
+) -> dict[str, object]:
+    """`parameters` of controller `name` as a person's command means them: a controller that has
+    a ``dry_run`` changes nothing unless it is told to `act`. One given by name stays.
+
+    Raises:
+        UserError: unknown controller or parameter.
+    """
+    known = create(find(name, controllers_dirs), parameters, 0).parameters()
+    if "dry_run" not in known or "dry_run" in parameters:
+        return dict(parameters)
+    return {**parameters, "dry_run": not act}
+
+
 def stop(agent: Agent, name: str | None = None) -> Mapping[str, Any]:
     """Stop the controller (whichever runs); returns {name, was_running, code, reason, steps,
     restored, healed}. Safe to repeat."""

@@ -67,6 +67,14 @@ def _start(group: typer.Typer) -> None:
         seed: Annotated[int, typer.Option(help="The policy's seed.")] = 0,
         interval: Annotated[float, typer.Option(help="Control interval, seconds.")] = 20.0,
         signal: Annotated[str, typer.Option(help="node, osd or op_r_latency.")] = "node",
+        act: Annotated[
+            bool,
+            typer.Option(
+                "--act",
+                help="Let it change the store; without, controllers that move data (ursa, htoc) "
+                "only journal what they would do.",
+            ),
+        ] = False,
         controllers_dir: ControllersDir = None,
         testbed: TestbedOption = None,
         as_json: JsonFlag = False,
@@ -74,16 +82,25 @@ def _start(group: typer.Typer) -> None:
         """Start a controller; what a killed one left is put back first."""
         from controllers import remote
 
+        parameters = remote.cautious(
+            name,
+            name_values(parameter or [], "theta_i=0.3"),
+            act=act,
+            controllers_dirs=controllers_dir or (),
+        )
         started = remote.start(
             _agent(testbed),
             name,
-            parameters=name_values(parameter or [], "theta_i=0.3"),
+            parameters=parameters,
             seed=seed,
             interval_s=interval,
             signal=signal,
             controllers_dirs=controllers_dir or (),
         )
-        emit(started, as_json, lambda: f"started: {started['name']}{_healed(started)}")
+        dry = parameters.get("dry_run") in {True, "true", "yes", "on"}
+        told = dict(started) | ({"dry_run": dry} if "dry_run" in parameters else {})
+        words = "; a dry run: it changes nothing without --act" if dry else ""
+        emit(told, as_json, lambda: f"started: {started['name']}{words}{_healed(started)}")
 
 
 def _stop(group: typer.Typer) -> None:
@@ -157,7 +174,9 @@ def _stopped(result: Mapping[str, Any]) -> str:
         return "no controller was running" + (
             "; put back what a killed one had left" if result["healed"] else ""
         )
-    return f"stopped: {result['name']} ({result['reason']}); the store is as it was found"
+    left = "stays as it is" in str(result["reason"])
+    found = "" if left else "; the store is as it was found"
+    return f"stopped: {result['name']} ({result['reason']}){found}"
 
 
 def _table(*columns: str) -> Table:

@@ -126,6 +126,29 @@ def test_mistakes_are_one_sentence_and_nothing_is_sent(capsys, agent, words, sai
     assert agent.calls == []
 
 
+@pytest.mark.parametrize("name", ["ursa", "htoc"])
+def test_what_moves_data_only_journals_unless_told_to_act(capsys, agent, name):
+    code, out, _ = hotbed(capsys, "control", "start", name, "-p", "capacity=24")
+    assert code == 0
+    assert "a dry run: it changes nothing without --act" in out
+    assert agent.calls[-1][1]["parameters"] == {"capacity": 24, "dry_run": True}
+    _, out, _ = hotbed(capsys, "control", "start", name, "--act")
+    assert "dry run" not in out
+    assert agent.calls[-1][1]["parameters"] == {"dry_run": False}
+    _, out, _ = hotbed(capsys, "control", "start", name, "-p", "dry_run=false", "--json")
+    assert agent.calls[-1][1]["parameters"] == {"dry_run": "false"}
+    assert json.loads(out)["dry_run"] is False
+
+
+def test_a_store_that_stays_steered_is_told(capsys, agent, monkeypatch):
+    reason = "stopped; the store stays as it is (restore_on_stop is false)"
+    answer = {"name": "ursa", "was_running": True, "reason": reason, "healed": []}
+    monkeypatch.setattr(agent, "call", lambda *_, **__: answer)
+    out = hotbed(capsys, "control", "stop")[1]
+    assert "stays as it is" in out
+    assert "as it was found" not in out
+
+
 def test_stop_status_and_log(capsys, agent, tmp_path):
     assert "stopped: dlr (stopped)" in hotbed(capsys, "control", "stop")[1]
     assert "running" in hotbed(capsys, "control", "status")[1]

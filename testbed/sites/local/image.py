@@ -35,6 +35,8 @@ PACKAGES = (
     "radosgw",
     "python3-rados",
     "python3-apt",
+    "python3-numpy",
+    "python3-scipy",
     "fio",
     "gdisk",
     "fdisk",
