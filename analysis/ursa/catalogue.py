@@ -9,6 +9,7 @@ from analysis.figures import FigureEntry
 from analysis.papers import Part
 from analysis.ursa import figures, inputs
 from analysis.ursa.claims import CLAIMS
+from analysis.ursa.live import LIVE, LIVE_SIMULATED
 from analysis.ursa.runs import table, takes
 from analysis.ursa.tables import tables
 
@@ -89,4 +90,4 @@ FIGURES: tuple[FigureEntry, ...] = (
 
 PLANNER = Part(CLAIMS, FIGURES, takes=takes, tabulate=table, tables=tables)
 
-PARTS: tuple[Part, ...] = (PLANNER,)
+PARTS: tuple[Part, ...] = (PLANNER, LIVE, LIVE_SIMULATED)

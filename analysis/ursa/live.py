@@ -7,11 +7,13 @@ from functools import partial
 from analysis.figures import FigureEntry
 from analysis.papers import Part
 from analysis.ursa import live_figures
-from analysis.ursa.live_claims import CLAIMS
-from analysis.ursa.live_runs import CONTROLLED, table, takes
+from analysis.ursa.live_claims import CLAIMS, SIMULATED_CLAIMS
+from analysis.ursa.live_runs import CONTROLLED, table, takes, takes_simulated
 
 _COMMAND = "hotbed run ursa-live --figure {figure}"
-_ONE = "The first block's run of each. L: the controller decides. Dotted: 1 s, what counts as stable."
+_ONE = (
+    "The first block's run of each. L: the controller decides. Dotted: 1 s, what counts as stable."
+)
 
 FIGURES: tuple[FigureEntry, ...] = (
     FigureEntry(
@@ -44,3 +46,21 @@ FIGURES: tuple[FigureEntry, ...] = (
 )
 
 LIVE = Part(CLAIMS, FIGURES, takes=takes, tabulate=table)
+
+_SIMULATED = "hotbed run ursa-live-50 --figure {figure}"
+
+SIMULATED_FIGURES: tuple[FigureEntry, ...] = tuple(
+    FigureEntry(
+        f"{entry.id}-sim",
+        f"{entry.title} (fifty OSDs, simulated)",
+        entry.caption,
+        entry.draw,
+        entry.campaign,
+        _SIMULATED.format(figure=entry.campaign),
+    )
+    for entry in FIGURES
+    if entry.id != "4"
+)
+
+LIVE_SIMULATED = Part(SIMULATED_CLAIMS, SIMULATED_FIGURES, takes=takes_simulated, tabulate=table)
+"""Open-loop writes on a modelled store: fifty OSDs, or what was run with ``--ground sim``."""

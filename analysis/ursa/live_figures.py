@@ -40,7 +40,7 @@ def load(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     with style.figure() as (drawn, axes):
         panel = axes[0]
         for index, (size, mine) in enumerate(rows.groupby("object_size")):
-            _rates(panel, mine, f"{float(size) / 2**20:g} MiB writes", index)
+            _rates(panel, mine, f"{float(str(size)) / 2**20:g} MiB writes", index)
         panel.plot(
             *PAPER_SLOW,
             marker="D",
@@ -65,13 +65,11 @@ def _rates(panel: Axes, rows: pd.DataFrame, label: str, index: int) -> None:
         ("latency_mean_s", "mean", "--"),
     ):
         by_rate = rows.dropna(subset=[column]).groupby("rate")[column]
-        points = {float(rate): mean(values.tolist()) for rate, values in by_rate}
+        points = {float(str(rate)): mean(values.tolist()) for rate, values in by_rate}
         _curve(panel, points, colour, line, f"{label}, {words}")
 
 
-def _curve(
-    panel: Axes, points: dict[float, Estimate], colour: str, line: str, label: str
-) -> None:
+def _curve(panel: Axes, points: dict[float, Estimate], colour: str, line: str, label: str) -> None:
     x = sorted(points)
     y = [points[at].value for at in x]
     errors = np.array([points[at].error for at in x]).T if x else np.zeros((2, 0))
@@ -124,7 +122,9 @@ def _requests(panel: Axes, evidence: Evidence, rows: pd.DataFrame) -> None:
         done["t_s"], done["latency_s"], s=2, color=colour, alpha=0.35, linewidths=0, rasterized=True
     )
     panel.axvline(float(row["called_s"]), color="black", linewidth=0.9)
-    panel.text(float(row["called_s"]), 1.01, "L", transform=panel.get_xaxis_transform(), ha="center")
+    panel.text(
+        float(row["called_s"]), 1.01, "L", transform=panel.get_xaxis_transform(), ha="center"
+    )
     if pd.notna(row["settled_s"]):
         at = float(row["called_s"]) + float(row["settled_s"])
         panel.axvline(at, color=colour, linewidth=1.2, linestyle="--")
@@ -143,9 +143,9 @@ def _same_limits(axes: Sequence[Axes]) -> None:
         panel.set_xlim(0, right)
 
 
-def settling(evidence: Evidence, folder: Path, name: str, *, network: str = CONTROLLED) -> (
-    Path | Missing
-):
+def settling(
+    evidence: Evidence, folder: Path, name: str, *, network: str = CONTROLLED
+) -> Path | Missing:
     """Figure 13: time until stable, number of migrations, and their cost, by size."""
     rows = rebalancing(evidence.table, network=network)
     if rows.empty:
