@@ -120,3 +120,34 @@ def paper_marker(axes: Axes, x: float, y: float, *, first: bool) -> None:
         zorder=5,
         label="paper's stated value" if first else None,
     )
+
+
+WIDEST = 2.0
+"""An interval ends at this many times the tallest value; beyond it hides what it belongs to."""
+
+
+def limit_intervals(
+    axes: Axes, values: Sequence[float], ends: Sequence[tuple[float, float]]
+) -> None:
+    """Keep the vertical axis readable where few runs make an interval enormous.
+
+    `ends` are (x, upper end) of the intervals. The axis begins at 0; intervals that go on beyond
+    `WIDEST` times the largest of `values` are cut off there, and their end is written beside.
+    """
+    most = WIDEST * max(values)
+    cut = [(x, end) for x, end in ends if end > most]
+    top = most if cut else max([*values, *(end for _, end in ends)])
+    axes.set_ylim(0, 1.3 * top)
+    if not cut:
+        return
+    axes.set_ylim(0, 1.15 * top)
+    for x, end in cut:
+        axes.annotate(
+            f"to {end:.3g}",
+            (x, top),
+            xytext=(3, -3),
+            textcoords="offset points",
+            fontsize="x-small",
+            va="top",
+            rotation=90,
+        )

@@ -109,6 +109,7 @@ def normalized(
     if not any(controller != "default" for _, controller in found):
         return Missing(f"blocks with default and another controller under {scenario}")
     width = 0.8 / len(controllers)
+    ends: list[tuple[float, float]] = []
     with style.figure(width=7.2) as (drawn, (axes,)):
         for place, controller in enumerate(controllers):
             labelled = False
@@ -116,8 +117,11 @@ def normalized(
                 if (op, controller) not in found:
                     continue
                 estimate, inert = found[op, controller]
-                low, high = (0.0, 0.0) if controller == "default" else estimate.error
+                # Default is 1 by definition, and one run has no interval: neither gets a bar.
+                known = controller != "default" and estimate.n > 1
+                low, high = estimate.error if known else (0.0, 0.0)
                 x = index + (place - (len(controllers) - 1) / 2) * width
+                ends.append((x, estimate.value + high))
                 axes.bar(
                     x,
                     estimate.value,
@@ -125,7 +129,7 @@ def normalized(
                     color=style.colour(controller),
                     hatch="//" if inert else None,
                     edgecolor="white",
-                    yerr=np.array([[low], [high]]),
+                    yerr=np.array([[low], [high]]) if known else None,
                     capsize=2.5,
                     label=None if labelled else style.label(controller),
                 )
@@ -145,6 +149,6 @@ def normalized(
         least, most = min(counts), max(counts)
         n = f"n={most}" if least == most else f"n={least} to {most}"
         axes.set_title(f"{scenario.capitalize()}: {what} by controller ({better} is better, {n})")
-        axes.margins(y=0.25)
+        style.limit_intervals(axes, [estimate.value for estimate, _ in found.values()], ends)
         axes.legend(loc="upper center", ncols=3, fontsize="small")
         return style.save(drawn, folder, name)

@@ -12,7 +12,7 @@ from analysis.claims import Evidence
 from analysis.dlr.compare import OP_NAMES, OPS, select
 from analysis.figures import Missing
 from analysis.load import SIM, LoadedRun
-from analysis.stats import mean
+from analysis.stats import Estimate, mean
 
 INTERVALS = 6  # the paper's 180 s in intervals of 30 s
 
@@ -100,9 +100,11 @@ def by_interval(evidence: Evidence, folder: Path, name: str, scenario: str) -> P
         return Missing(f"runs with per-second throughput under {scenario}")
     with style.figure(1, len(ops), width=4.2 * len(ops), height=3.6) as (drawn, axes):
         for axis, op in zip(axes, ops, strict=True):
+            shown: list[tuple[float, Estimate]] = []
             for controller in style.in_order([c for o, c in parts if o == op]):
                 runs = np.array(parts[op, controller])
                 estimates = [mean(runs[:, part].tolist()) for part in range(INTERVALS)]
+                shown += enumerate(estimates, start=1)
                 axis.errorbar(
                     np.arange(1, INTERVALS + 1),
                     [estimate.value for estimate in estimates],
@@ -112,7 +114,11 @@ def by_interval(evidence: Evidence, folder: Path, name: str, scenario: str) -> P
                     color=style.colour(controller),
                     label=style.label(controller),
                 )
-            axis.set_ylim(0, None)
+            style.limit_intervals(
+                axis,
+                [estimate.value for _, estimate in shown],
+                [(x, estimate.value + estimate.error[1]) for x, estimate in shown],
+            )
             axis.set_title(OP_NAMES[op])
             axis.set_xlabel("Sixth of the run")
         axes[0].set_ylabel("Throughput (MB/s)")
