@@ -415,7 +415,8 @@ class SimulatedCeph:
             return dict.fromkeys(range(len(self.nodes)), 0.0)
         offset = 0 if self._signal == "node" else 1
         scale = 100.0 / interval
-        return {
-            osd: min(100.0, max(0.0, scale * (after - then)))
-            for osd, (after, then) in enumerate(zip(now[offset::4], before[offset::4], strict=True))
-        }
+        pairs = zip(now[offset::4], before[offset::4], strict=True)
+        shares = [scale * (after - then) for after, then in pairs]
+        if min(shares) < 0.0 or max(shares) > 100.0:  # by a rounding
+            shares = [min(100.0, max(0.0, share)) for share in shares]
+        return dict(enumerate(shares))

@@ -158,8 +158,8 @@ def test_it_is_the_same_wherever_it_is_computed(tmp_path: Path, address: str) ->
 
 
 def test_a_testbed_has_no_workers(tmp_path: Path) -> None:
-    words = ["--controllers", "dlr", "--controllers-dir", str(tmp_path), "--ground", "local"]
-    words += ["--testbed", "no-such-testbed", "--workers", "2", "--dry-run"]
-    ended = compare(tmp_path, *words)
+    write_shy(tmp_path / "own")
+    words = ["--ground", "local", "--testbed", "no-such-testbed", "--workers", "2", "--dry-run"]
+    ended = compare(tmp_path, "--controllers", "dlr", *words)
     assert isinstance(ended.exception, UserError)
     assert "--workers and --scheduler are for simulated ones" in str(ended.exception)
