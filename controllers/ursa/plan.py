@@ -17,7 +17,7 @@ from controllers.ursa.node_index import Gather
 from controllers.ursa.results import UNPLACED, Budget, Moves, Placement, Plan, Selection, Timer
 from controllers.ursa.select import highest_load_first, object_id
 from controllers.ursa.state import State, initial_state
-from controllers.ursa.swap import swap_phase
+from controllers.ursa.swap import Swaps, swap_phase
 from schemas.errors import UserError
 
 Placer = Callable[[Instance, State, Selection, Request], Placement]
@@ -37,6 +37,7 @@ def plan(
     select: Selector = highest_load_first,
     state: State | None = None,
     gather: Gather = objects_on,
+    swap: Callable[..., Swaps] = swap_phase,
     budget: Budget | None = None,
 ) -> Plan:
     """Decide which roles change and which objects move so that no node stays hot.
@@ -54,7 +55,8 @@ def plan(
         select: the objects that leave, for methods that do not choose them (figure 8 compares two
             ways). What fits nowhere is replaced highest-load-first whatever it is.
         state: loads and primaries where these are known already; it is changed.
-        gather: finds the objects of hot nodes.
+        gather: finds the objects of hot nodes, to replace what fits nowhere.
+        swap: the swap phase, called as `swap.swap_phase` is.
         budget: of what may be moved; see `general.budget`.
 
     Returns:
@@ -86,7 +88,7 @@ def plan(
         state = initial_state(instance) if state is None else state
         hot_before = int(state.hot(instance).sum())
     with timer.phase("swap"):
-        swaps = swap_phase(instance, state, success=success, seed=seed, gather=gather)
+        swaps = swap(instance, state, success=success, seed=seed)
         hot_after_swaps = int(state.hot(instance).sum())
     bound: float | None = 0.0
     notes: dict[str, object] = {}

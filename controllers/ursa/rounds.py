@@ -21,6 +21,7 @@ from controllers.ursa.jit import njit
 from controllers.ursa.node_index import Ids, Ints, NodeIndex, find, insert, remove
 from controllers.ursa.plan import plan
 from controllers.ursa.results import Plan, Timer
+from controllers.ursa.rounds_swap import swap_phase
 from controllers.ursa.select import highest_load_first
 from controllers.ursa.state import State, initial_state
 from schemas.errors import UserError
@@ -108,6 +109,7 @@ class Rounds:
                 select=partial(highest_load_first, gather=gather),
                 state=State(self._primary, self._load.copy()),
                 gather=gather,
+                swap=partial(swap_phase, self._index),
             )
         except BaseException:
             self._primary.fill(0)

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from controllers.ursa.gather import UInt64, heaviest_first, objects_on, places
 from controllers.ursa.instance import Float32, Float64, Instance, Int32
 from controllers.ursa.jit import in_threads, njit
-from controllers.ursa.node_index import Gather
 from controllers.ursa.state import State, chunks_of
 
 
@@ -37,14 +36,7 @@ class Swaps:
         return len(self.partition)
 
 
-def swap_phase(
-    instance: Instance,
-    state: State,
-    *,
-    success: float = 1.0,
-    seed: int = 0,
-    gather: Gather = objects_on,
-) -> Swaps:
+def swap_phase(instance: Instance, state: State, *, success: float = 1.0, seed: int = 0) -> Swaps:
     """Swap roles until no swap is applicable; `state` is changed.
 
     Args:
@@ -53,12 +45,11 @@ def swap_phase(
         success: part of the replicas whose swap succeeds. The paper's evaluation takes 0.9: a
             secondary that is out of date cannot become primary, and is found to be so by trying.
         seed: which replicas are out of date: a property of the replica, not of the order.
-        gather: finds the objects of hot nodes.
     """
     hot = np.flatnonzero(state.hot(instance)).astype(np.int32)
     if len(hot) == 0 or instance.replicas == 1:
         return Swaps(np.empty(0, np.int32), np.empty(0, np.int8))
-    found = _candidates(instance, state, hot, gather)
+    found = _candidates(instance, state, hot)
     if success < 1.0:
         late = ~up_to_date(found.partition, found.columns(), success, seed)
         found.nodes[late] = -1
@@ -97,8 +88,8 @@ class _Candidates:
         return (others + (others >= self.primary[:, None])).astype(np.int8)
 
 
-def _candidates(instance: Instance, state: State, hot: Int32, gather: Gather) -> _Candidates:
-    partition, column, slot = gather(instance, hot, state.primary)
+def _candidates(instance: Instance, state: State, hot: Int32) -> _Candidates:
+    partition, column, slot = objects_on(instance, hot, primaries=state.primary)
     start, place = places(slot, len(hot))
     count, others = len(partition), instance.replicas - 1
     grouped = _empty(start, count, others)
@@ -240,7 +231,7 @@ def _swap(
     while count > before:
         before = count
         pointer[:] = start[:-1]
-        size = _fill_heap(hot, capacity, load, heap, heat)
+        size = fill_heap(hot, capacity, load, heap, heat)
         while size > 0:
             h = heap[0]
             node = hot[h]
@@ -248,7 +239,7 @@ def _swap(
             g = pointer[h]
             while g < start[h + 1] and shed[g] > 0:
                 if not used[g]:
-                    best = _receiver(nodes[g], shed[g], capacity, load)
+                    best = receiver(nodes[g], shed[g], capacity, load)
                     if best >= 0:
                         break
                 g += 1
@@ -261,16 +252,16 @@ def _swap(
                 which[count] = best
                 count += 1
             if best >= 0 and load[node] > capacity[node]:
-                heat[h] = _heat(load[node], capacity[node])
+                heat[h] = heat_of(load[node], capacity[node])
             else:
                 size -= 1
                 heap[0] = heap[size]
-            _sift(heap, heat, 0, size)
+            sift(heap, heat, 0, size)
     return count, entry, which
 
 
 @njit
-def _receiver(nodes: Int32, shed: float, capacity: Float32, load: Float64) -> int:
+def receiver(nodes: Int32, shed: float, capacity: Float32, load: Float64) -> int:
     """Which of the secondaries' nodes has most room left after it took `shed`; -1 for none."""
     best = -1
     most = -1.0
@@ -286,27 +277,27 @@ def _receiver(nodes: Int32, shed: float, capacity: Float32, load: Float64) -> in
 
 
 @njit
-def _fill_heap(
+def fill_heap(
     hot: Int32, capacity: Float32, load: Float64, heap: NDArray[np.int64], heat: Float64
 ) -> int:
     size = 0
     for h in range(len(hot)):
         if load[hot[h]] > capacity[hot[h]]:
-            heat[h] = _heat(load[hot[h]], capacity[hot[h]])
+            heat[h] = heat_of(load[hot[h]], capacity[hot[h]])
             heap[size] = h
             size += 1
     for at in range(size // 2 - 1, -1, -1):
-        _sift(heap, heat, at, size)
+        sift(heap, heat, at, size)
     return size
 
 
 @njit
-def _heat(load: float, capacity: float) -> float:
+def heat_of(load: float, capacity: float) -> float:
     return load / capacity if capacity > 0 else np.inf
 
 
 @njit
-def _sift(heap: NDArray[np.int64], heat: Float64, at: int, size: int) -> None:
+def sift(heap: NDArray[np.int64], heat: Float64, at: int, size: int) -> None:
     """Restore the heap below `at`: the hottest first, between equals the lower index."""
     while 2 * at + 1 < size:
         child = 2 * at + 1

@@ -84,6 +84,24 @@ def test_a_round_decides_what_a_plan_from_scratch_does(
         assert_kept_up(rounds)
 
 
+@pytest.mark.parametrize("success", [1.0, 0.9])
+def test_a_round_of_more_candidates_than_are_sorted_at_first(success: float) -> None:
+    tight = shape("s2", 40, 8000, ratio_median=0.65, ratio_sigma=0.4, load_max=20.0)
+    rounds = Rounds(whole(generate(tight, seed=1)))
+    rng = np.random.Generator(np.random.PCG64(1))
+    for _ in range(3):
+        now = rounds.instance
+        made = rounds.decide(timer(), "greedy", success=success, seed=3)
+        scratch = plan(now, "greedy", timer=timer(), success=success, seed=3)
+        assert same(made, scratch)
+        assert len(made.swap_partition)
+        rounds.apply(made)
+        partition = rng.integers(0, now.partitions, 800).astype(np.int32)
+        primary = np.ceil(now.primary_load[rng.permutation(partition)])
+        rounds.update(partition, primary, np.floor(primary / 2))
+    assert_kept_up(rounds)
+
+
 @given(case=instances(), seed=st.integers(0, 1000))
 @relaxed
 def test_rounds_of_any_loads_are_valid(case: Instance, seed: int) -> None:
