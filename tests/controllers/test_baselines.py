@@ -25,8 +25,18 @@ def hot(number: int) -> dict[int, float]:
     return {osd: 97.0 if osd < 4 else 5.0 for osd in range(8)}
 
 
-def test_the_seven_controllers_are_there():
-    assert NAMES == ["default", "dlr", "dlr-auto", "dlr-pg", "oracle", "reweight", "upmap"]
+def test_the_built_in_controllers_are_there():
+    assert NAMES == [
+        "default",
+        "dlr",
+        "dlr-auto",
+        "dlr-pg",
+        "htoc",
+        "oracle",
+        "reweight",
+        "upmap",
+        "ursa",
+    ]
 
 
 def test_default_does_nothing():

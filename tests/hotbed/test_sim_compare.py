@@ -102,7 +102,8 @@ def test_all_meet_on_sim(tmp_path: Path) -> None:
     assert ended.exit_code == 0, ended.output
     told = json.loads(ended.stdout)
     assert told["comparison"]["left_out"] == {}
-    built_in = {"default", "dlr", "dlr-auto", "dlr-pg", "oracle", "reweight", "upmap"}
+    built_in = {"default", "dlr", "dlr-auto", "dlr-pg", "htoc", "oracle", "reweight", "upmap"}
+    built_in.add("ursa")
     assert built_in | {"shy"} <= set(told["comparison"]["controllers"])
 
 
