@@ -1,6 +1,7 @@
 package nfsproxy
 
 import (
+	"math/rand/v2"
 	"net"
 	"strings"
 	"testing"
@@ -93,6 +94,33 @@ func TestAClientThatSpeaksNoRPC(t *testing.T) {
 		t.Errorf("the log is %q", r.log.String())
 	}
 	r.works(2)
+}
+
+func TestCallsWithRandomDamage(t *testing.T) {
+	r := newRig(t, &memnfs.Server{}, `{"policy": "edf", "depth": 2}`,
+		func(c *Config) { c.ReplyTimeout = 1e9 })
+	handle := r.file("f", 4096)
+	random := rand.New(rand.NewPCG(7, 7))
+	for range 150 {
+		var stream []byte
+		for i := range 1 + random.IntN(4) {
+			stream = append(stream, readCall(uint32(i), handle, 0, 100)...)
+		}
+		for range 1 + random.IntN(6) {
+			stream[random.IntN(len(stream))] = byte(random.Uint32())
+		}
+		conn := r.raw(2 + random.IntN(3))
+		_, _ = conn.Write(stream[:1+random.IntN(len(stream))])
+		if random.IntN(2) == 0 {
+			_ = conn.Close()
+		} else {
+			t.Cleanup(func() { _ = conn.Close() })
+		}
+	}
+	r.works(2)
+	r.eventually("nothing waits for what the server dropped", func(s Status) bool {
+		return s.Queued == 0 && s.Outstanding == 0
+	})
 }
 
 func TestTheServerRestarts(t *testing.T) {

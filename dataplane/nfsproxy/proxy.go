@@ -47,7 +47,7 @@ type Proxy struct {
 }
 
 // scratchBytes is how much of the server's replies is read at once.
-const scratchBytes = 256 << 10
+const scratchBytes = 128 << 10
 
 // New opens the sockets of a proxy; messages go to logger, one a line.
 func New(c Config, logger io.Writer) (*Proxy, error) {
