@@ -323,7 +323,7 @@ def format_value(value: float | None, unit: str) -> str:
     if unit in ("relative change", "relative loss", "share of the interval") or "- 1" in unit:
         return f"{100 * value:.1f} %"
     if unit == "ratio":
-        return f"{value:.2f}x"
+        return f"{value:,.0f}x" if abs(value) >= 1000 else f"{value:.2f}x"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.2f}"
 
 

@@ -43,7 +43,6 @@ _HTOC = large(of("htoc", kind="s1"))
 _SA = large(of("sa", kind="s1"))
 _RANDOM = large(of(OURS, kind="s1", selection="random"))
 _SECONDS = "this machine's seconds; the paper does not name its machine"
-_SA_NOTE = "SA leaves nodes hot where ALP leaves none"
 
 
 def _claim(
@@ -121,7 +120,6 @@ _COSTS: tuple[Claim, ...] = tuple(
             ours,
             "cost",
             "least" if kind == "at_least" else "largest",
-            _SA_NOTE if method == "sa" else None,
         ),
         value=value,
         kind=kind,

@@ -35,7 +35,8 @@ def where(rows: Rows, holds: Callable[[pd.DataFrame], pd.Series]) -> Rows:
 
     def chosen(table: pd.DataFrame) -> pd.DataFrame:
         found = rows(table)
-        return found[holds(found)]
+        # Without any run there are no columns either.
+        return found if found.empty else found[holds(found)]
 
     return chosen
 
@@ -55,11 +56,10 @@ def quotient_at(
     return compute
 
 
-def quotient_over_sizes(
-    treated: Rows, baseline: Rows, column: str, which: str, note: str | None = None
-) -> Compute:
+def quotient_over_sizes(treated: Rows, baseline: Rows, column: str, which: str) -> Compute:
     """The ``least``, the ``largest`` or the ``farthest`` (from 1) quotient over the sizes that both
-    were run at; the interval is widened for the choice."""
+    were run at; the interval is widened for the choice. The note says where, and whether one side
+    left nodes hot: a partial plan costs less."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         top, bottom = _both(evidence, treated, baseline)
@@ -77,8 +77,12 @@ def quotient_over_sizes(
         if not found:
             return NotRun("no size has instances that both planned for, with something to move")
         size, best = _choose(found, which)
-        words = f"{which} of {len(found)} sizes, at {size}"
-        return Measured(best, SIM, 1.0, f"{words}; {note}" if note else words)
+        notes = [f"{which} of {len(found)} sizes, at {size}"]
+        for side, rows in (("it", bottom), ("the other", top)):
+            left = rows[rows["size"] == size]["hot_after"].mean()
+            if left > 0:
+                notes.append(f"{side} leaves {left:,.3g} nodes hot there on average")
+        return Measured(best, SIM, 1.0, "; ".join(notes))
 
     return compute
 

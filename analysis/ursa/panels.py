@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 DODGE = 0.09  # of the distance between two sizes, between neighbouring lines
 MARKERS = "osD^vP"
+ROOM = 8.0  # an interval's share of an axis of magnitudes, below and above all points
+MARGIN = 1.5
 LIMITED = "some ended by their time limit"
 
 Estimator = Callable[[pd.DataFrame, str], Estimate | None]
@@ -94,9 +96,21 @@ def draw(axes: Axes, order: Sequence[str], lines: Sequence[Line], *, log: bool =
             )
     if log:
         axes.set_yscale("log")
+        _limit(axes, [estimate for one in shown for estimate in one.points.values()])
     axes.set_xticks(range(len(order)), order, rotation=20 if len(order) > 3 else 0)
     axes.set_xlim(-0.4, len(order) - 0.6)
     axes.set_xlabel("nodes-partitions")
+
+
+def _limit(axes: Axes, found: Sequence[Estimate]) -> None:
+    """Room for the points, and for their intervals as far as these are not out of all proportion:
+    two instances that differ have an interval of many magnitudes."""
+    if not found:
+        return
+    low, high = min(one.value for one in found), max(one.value for one in found)
+    ends = [end for one in found for end in (one.low, one.high) if np.isfinite(end) and end > 0]
+    least, most = min([low, *ends]), max([high, *ends])
+    axes.set_ylim(max(least, low / ROOM) / MARGIN, min(most, high * ROOM) * MARGIN)
 
 
 def counts(lines: Sequence[Line]) -> str:

@@ -20,7 +20,8 @@ def register(app: typer.Typer) -> None:
         campaign: Annotated[
             str,
             typer.Argument(
-                help="A campaign (dlr-quick, dlr-full, dlr-paper, dlr-scale) or a YAML file."
+                help="A campaign (dlr-quick, dlr-full, dlr-paper, dlr-scale, ursa-quick, "
+                "ursa-full) or a YAML file."
             ),
         ],
         *,

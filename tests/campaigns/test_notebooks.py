@@ -33,6 +33,7 @@ ENGINE_PARAMETERS = {"seed", "block", "time_scale", "ground", "testbed", "run_fo
 def test_there_are_notebooks_and_each_has_its_pair() -> None:
     names = {path.stem for path in NOTEBOOKS}
     assert names >= {"tour", "dlr_experiment", "dlr_figures", "compare_controllers"}
+    assert "ursa_figures" in names
     assert {path.stem for path in (ROOT / "notebooks").glob("*.py")} == names
 
 
@@ -161,6 +162,30 @@ def test_the_figures_notebook_draws_from_runs(
     shown = json.dumps([cell.get("outputs", []) for cell in executed.cells])
     assert "image/png" in shown
     assert "verdict" in shown
+
+
+@pytest.mark.slow
+def test_the_planner_s_figures_are_drawn_in_a_notebook(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import papermill
+
+    monkeypatch.syspath_prepend(str(ROOT / "tests" / "analysis"))
+    from synthetic_ursa import write_all
+
+    write_all(tmp_path / "artifacts", blocks=2)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    executed = papermill.execute_notebook(
+        str(ROOT / "notebooks" / "ursa_figures.ipynb"),
+        str(tmp_path / "out.ipynb"),
+        parameters={"artifacts": str(tmp_path / "artifacts")},
+        kernel_name="python3",
+        progress_bar=False,
+        cwd=str(tmp_path),
+    )
+    shown = json.dumps([cell.get("outputs", []) for cell in executed.cells])
+    assert shown.count("image/png") == 8
+    assert "What every method came to" in shown
 
 
 @pytest.mark.slow

@@ -1,0 +1,155 @@
+"""A planner's campaign from the command line: killed half way, resumed, and drawn."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from campaigns.run_store import RunStore
+from hotbed import cli
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = ["20-2K", "0.1K-0.1M"]
+CAMPAIGN: dict[str, Any] = {
+    "name": "ursa-tiny",
+    "paper": "ursa",
+    "planner": "ursa",
+    "profile": "quick",
+    "seed": 3,
+    "parameters": {"time_limit_s": 5},
+    "grids": [
+        {
+            "name": "inputs",
+            "figures": ["1", "3"],
+            "vary": {"kind": ["s1", "s2"]},
+            "fixed": {"size": "0.1K-10K", "method": "inputs"},
+        },
+        {
+            "name": "methods",
+            "figures": ["7", "11", "11-tight"],
+            "vary": {"method": ["alp", "algorithm1", "htoc", "sa"], "kind": ["s1", "s2"]},
+            "fixed": {"size": "0.1K-0.1M"},
+        },
+        {
+            "name": "selection",
+            "figures": ["8"],
+            "vary": {"selection": ["highest", "random"]},
+            "fixed": {"size": "0.1K-0.1M", "method": "alp"},
+        },
+        {
+            "name": "speedup",
+            "figures": ["9"],
+            "vary": {"divide": ["none", "dc"], "program": ["ilp", "lp"]},
+            "fixed": {"kind": "s2", "size": "50-50K", "method": "algorithm1"},
+        },
+        {
+            "name": "optimum",
+            "figures": ["10"],
+            "vary": {"method": ["opt", "alp", "algorithm1", "sa"], "size": ["20-400", "30-900"]},
+            "fixed": {"kind": "s2"},
+        },
+    ],
+}
+
+
+def hotbed(*words: str) -> list[str]:
+    return [sys.executable, "-m", "hotbed.cli", *words]
+
+
+def done(folder: Path) -> int:
+    return sum(run.status == "done" for run in RunStore(folder).runs())
+
+
+def kill_when(words: list[str], folder: Path, at_least: int) -> None:
+    """Start the command, and end it with kill -9 as soon as it has finished some cells."""
+    process = subprocess.Popen(
+        words, cwd=ROOT, env=os.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        while done(folder) < at_least:
+            assert process.poll() is None, "it ended before it could be killed"
+            time.sleep(0.05)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait(30)
+
+
+def test_a_campaign_is_killed_resumed_and_drawn(tmp_path: Path) -> None:
+    file = tmp_path / "tiny.yaml"
+    file.write_text(yaml.safe_dump(CAMPAIGN))
+    artifacts = tmp_path / "artifacts"
+    folder = artifacts / "ursa-tiny"
+    words = ["run", str(file), "--artifacts", str(artifacts)]
+    kill_when(hotbed(*words), folder, 5)
+    before = {
+        path: path.read_bytes() for path in folder.glob("*/attempt-1/run.json") if path.is_file()
+    }
+    assert len(before) >= 5
+
+    ended = subprocess.run(
+        hotbed(*words, "--json"), cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    facts = json.loads(ended.stdout)
+    assert facts["ok"], facts["sentence"]
+    assert facts["result"]["already_done"] >= 5
+    assert facts["result"]["already_done"] + facts["result"]["ran"] == facts["result"]["planned"]
+    for path, content in before.items():
+        if json.loads(content)["status"] == "done":
+            assert path.read_bytes() == content
+    events = [
+        json.loads(line)["event"] for line in (folder / "ledger.jsonl").read_text().splitlines()
+    ]
+    assert events.count("campaign-started") == 2
+    assert events[-1] == "campaign-ended"
+    assert not list(folder.glob("*/.attempt-*"))
+    again = subprocess.run(hotbed(*words), cwd=ROOT, capture_output=True, text=True, check=False)
+    assert f"{facts['result']['planned']} of them before" in again.stderr, again.stderr
+
+    with pytest.raises(SystemExit) as ok:
+        cli.main(["report", "ursa", "--artifacts", str(artifacts), "--json"])
+    assert not ok.value.code
+    figures = {path.stem for path in (artifacts / "ursa" / "figures").glob("*.png")}
+    expected = {"1", "3", "7", "8", "9", "10", "11", "11-tight"}
+    assert figures == {f"ursa-fig{name}" for name in expected}
+    claims = {
+        claim["id"]: claim for claim in json.loads((artifacts / "ursa" / "claims.json").read_text())
+    }
+    assert claims["ursa-all-removed"]["measured"] == 1.0
+    assert claims["ursa-selection-moves"]["measured"] > 1
+    assert claims["ursa-time-130"]["verdict"] == "not run"
+    assert "Simulated" in (artifacts / "ursa" / "report.html").read_text()
+
+
+def test_cells_of_a_cluster_are_the_same_but_for_their_seconds(tmp_path: Path) -> None:
+    """Two workers and one make the same plans."""
+    grids = [grid for grid in CAMPAIGN["grids"] if grid["name"] == "optimum"]
+    costs = []
+    for count in ("1", "2"):
+        file = tmp_path / "tiny.yaml"
+        file.write_text(yaml.safe_dump(CAMPAIGN | {"grids": grids}))
+        artifacts = tmp_path / f"artifacts-{count}"
+        words = ["run", str(file), "--artifacts", str(artifacts), "--workers", count]
+        ended = subprocess.run(
+            hotbed(*words), cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        assert ended.returncode == 0, ended.stderr
+        found = {}
+        for path in (artifacts / "ursa-tiny").glob("*/attempt-1/summary.json"):
+            extra = json.loads(path.read_text())["extra"]
+            names = ("cost", "moves", "swaps", "hot_after", "load_sd_after")
+            found[path.parts[-3]] = [extra[name] for name in names]
+        assert len(found) == 24
+        costs.append(found)
+    assert costs[0] == costs[1]
