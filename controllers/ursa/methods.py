@@ -33,6 +33,11 @@ class Request:
     seed: int = 0
     max_move_cost: float | None = None
 
+    @property
+    def reach(self) -> float:
+        """`max_move_cost`, infinite without one."""
+        return float("inf") if self.max_move_cost is None else self.max_move_cost
+
 
 @dataclass(frozen=True)
 class Method:

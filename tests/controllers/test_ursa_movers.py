@@ -15,8 +15,15 @@ from controllers.ursa.generate import generate, shape
 from controllers.ursa.instance import Instance
 from controllers.ursa.methods import Request
 from controllers.ursa.place import htoc, joint, opt, sa
-from controllers.ursa.place.cover_bound import cover_bound, least_cover
-from controllers.ursa.place.joint_bound import Market, Prices, certify, joint_bound
+from controllers.ursa.place.cover_bound import (
+    any_plan_bound,
+    cover_bound,
+    covered,
+    least_cover,
+)
+from controllers.ursa.place.eviction_bound import evaluate_whole, eviction_bound
+from controllers.ursa.place.joint_bound import Prices, certify, joint_bound
+from controllers.ursa.place.market import Market
 from controllers.ursa.results import Moves
 from controllers.ursa.state import State, initial_state, object_load
 from controllers.ursa.swap import swap_phase
@@ -112,12 +119,32 @@ def test_joint_bounds_hold_for_any_prices(case: Instance, evict: bool, seed: int
     price = Prices(load, cover)
     market = Market(case, state, evict=evict)
     if hot == 0 and (evict or _apart_all_along(case)):
-        assert certify(market, price) <= least + 1e-9
-        if not evict:
-            assert cover_bound(market, load, 2 * least + 1, timer()) <= least + 1e-9
+        linear = certify(market, price)
+        assert linear <= least + 1e-9
+        whole = covered(market, load, np.inf, timer(), steps=1)
+        assert whole.bound <= least + 1e-9
+        assert cover_bound(market, load, 2 * least + 1, timer()) <= least + 1e-9
+        if evict:
+            assert evaluate_whole(market, load)[0] <= least + 1e-9
+            assert eviction_bound(market, whole, 2 * least + 1, timer()).bound <= least + 1e-9
         begin = joint.greedy_moves(case, state, request())
         if begin is not None:
-            assert joint_bound(market, begin, timer()).bound <= least + 1e-9
+            found = joint_bound(market, begin, timer())
+            assert found.bound <= least + 1e-9
+            whole = covered(market, found.price.load, np.inf, timer(), steps=1)
+            assert whole.bound >= found.bound * (1 - 1e-6) - 1e-9, "whole objects lose nothing"
+
+
+@given(instances(max_nodes=4, max_partitions=5))
+@relaxed
+def test_the_quick_bound_is_on_any_plan(case: Instance) -> None:
+    if case.nodes**case.replica_node.size > FEW:
+        return
+    state = initial_state(case)
+    hot, least = exhaustive(case, state)
+    bound = any_plan_bound(case, state, request())
+    if hot == 0:
+        assert bound is None or bound <= least + 1e-9
 
 
 @given(st.integers(0, 2**31), st.integers(1, 9), st.booleans())
@@ -139,6 +166,7 @@ def test_the_least_cover_is_a_bound_and_nearly_reached(seed: int, items: int, wh
     )
     bound, cover = least_cover(load, cost, demand)
     assert bound <= least + 1e-9
+    assert least_cover(load, cost, demand, exact=False)[0] <= bound + 1e-9
     assert bound >= least * (1 - 1e-3) or not np.isfinite(least)
     if np.isfinite(least):
         assert load[cover].sum() >= demand * (1 - 1e-6)
@@ -156,6 +184,32 @@ def test_the_bound_on_leaving_hot_nodes_is_nearly_reached() -> None:
     assert cost <= begin.cost.sum()
     assert 0.9 * cost < found.hot_only_bound <= cost * (1 + 1e-9)
     assert found.best.cost.sum() <= cost
+
+
+def full_neighbour() -> Instance:
+    """A hot node, a full one 1 away that holds a giant, and room for that another 1 away."""
+    return instance(
+        [[0], [0], [0], [0], [0], [1], [1], [2]],
+        [1, 1, 1, 1, 100, 30, 1, 1],
+        [100, 31, 60, 60],
+        secondary=[0] * 8,
+        xy=[(0, 0), (1, 0), (2, 0), (0, 9)],
+    )
+
+
+def test_an_object_that_makes_room_is_whole_in_the_bound() -> None:
+    """Four objects have to leave. A giant makes room for all (4 + 1), or each goes 2 far (8)."""
+    case = full_neighbour()
+    state = initial_state(case)
+    begin = joint.greedy_moves(case, state, request())
+    assert begin is not None
+    found = joint.search(case, state, begin, request())
+    assert begin.cost.sum() == 8.0
+    assert found.best.cost.sum() == 5.0
+    assert found.hot_only_bound == pytest.approx(8.0)
+    assert found.joint.bound == pytest.approx(4 + 4 / 30, rel=1e-3)
+    assert found.cover.bound >= found.joint.bound - 1e-6
+    assert 4.9 < found.bound <= 5.0 + 1e-9
 
 
 def _apart_all_along(case: Instance) -> bool:

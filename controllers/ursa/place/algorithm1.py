@@ -149,17 +149,7 @@ def round_by_score(
     positive = np.flatnonzero(x > 1e-9)
     order = positive[np.lexsort((target[positive], -x[positive], found[positive]))]
     kernels.in_score_order(
-        found[order],
-        target[order].astype(np.int64),
-        problem.weight,
-        problem.room,
-        problem.domain,
-        problem.taken,
-        problem.sibling,
-        problem.sibling_first,
-        problem.sibling_end,
-        move_to,
-        used,
+        found[order], target[order].astype(np.int64), problem.layout(), move_to, used
     )
 
 

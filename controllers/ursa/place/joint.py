@@ -18,8 +18,10 @@ from controllers.ursa.distance import between
 from controllers.ursa.instance import Float64, Instance, Int32
 from controllers.ursa.methods import Request
 from controllers.ursa.place import alp
-from controllers.ursa.place.cover_bound import cover_bound
-from controllers.ursa.place.joint_bound import Joint, Market, joined, joint_bound
+from controllers.ursa.place.cover_bound import Cover, cover_bound, covered
+from controllers.ursa.place.eviction_bound import eviction_bound
+from controllers.ursa.place.joint_bound import Joint, joined, joint_bound
+from controllers.ursa.place.market import Market
 from controllers.ursa.place.moves_model import Chosen, Ground, Pairs, choose
 from controllers.ursa.place.problem import Bools, Ints
 from controllers.ursa.place.relaxation import components, ranks
@@ -38,9 +40,9 @@ GOOD_ENOUGH = 1e-5
 def moves(instance: Instance, state: State, request: Request) -> Moves:
     """The moves; a mover, see `controllers.ursa.methods`.
 
-    `lower_bound` is over every choice of objects. `notes` tell the cost of highest-load-first, of
-    the best choice of objects that leave hot nodes, a bound on any such choice, and what was saved
-    against highest-load-first.
+    `lower_bound` is over every plan whatsoever that leaves no node hot. `notes` tell the cost of
+    highest-load-first, of the best choice found of objects that leave hot nodes, a bound on any
+    such choice (`Found.hot_only_bound`), and what was saved against highest-load-first.
     """
     begin = greedy_moves(instance, state, request)
     if begin is None:
@@ -50,11 +52,12 @@ def moves(instance: Instance, state: State, request: Request) -> Moves:
     return as_moves(
         instance,
         found.best,
-        min(found.joint.bound, after) if found.joint.bound > 0 or after == 0 else None,
+        min(found.bound, after) if found.bound > 0 or after == 0 else None,
         {
             "highest_load_first_cost": before,
             "hot_nodes_only_cost": float(found.hot_only.cost.sum()),
             "hot_nodes_only_bound": found.hot_only_bound,
+            "relaxation_bound": found.joint.bound,
             "saved": 1 - after / before if before > 0 else 0.0,
             "bound_converged": found.joint.converged,
         },
@@ -67,9 +70,10 @@ class Found:
 
     Attributes:
         hot_only, hot_only_bound: the best moves of objects from hot nodes, and a bound on all moves
-            of such to nodes that are not hot.
+            of such to nodes that are not hot and have room for them.
         best: the best moves of any objects.
-        market, joint: their relaxation.
+        market, joint, cover: their relaxation, and the bound with hot nodes' objects whole.
+        evicting_bound: the same with those whole that make room on other nodes.
     """
 
     hot_only: Pairs
@@ -77,18 +81,32 @@ class Found:
     best: Pairs
     market: Market
     joint: Joint
+    cover: Cover
+    evicting_bound: float
+
+    @property
+    def bound(self) -> float:
+        """No plan that leaves no node hot costs less, whatever it moves."""
+        return max(self.joint.bound, self.cover.bound, self.evicting_bound)
 
 
 def search(instance: Instance, state: State, begin: Pairs, request: Request) -> Found:
-    """Better moves than `begin`, which leave no node hot."""
-    near = Market(instance, state, evict=False, reach=_reach(request))
-    first = joint_bound(near, begin, request.timer)
-    hot_only = improve(instance, state, first, begin, request.timer)
-    bound = cover_bound(near, first.price.load, float(hot_only.cost.sum()), request.timer)
-    market = Market(instance, state, evict=True, reach=_reach(request))
-    joint = joint_bound(market, hot_only, request.timer)
-    best = improve(instance, state, joint, hot_only, request.timer)
-    return Found(hot_only, max(first.bound, bound), best, market, joint)
+    """Better moves than `begin`, which leave no node hot.
+
+    Bounds come first, so that a time limit ends the search and not the proof.
+    """
+    timer, before = request.timer, float(begin.cost.sum())
+    near = Market(instance, state, evict=False, reach=request.reach)
+    first = joint_bound(near, begin, timer)
+    bound = cover_bound(near, first.price.load, before, timer)
+    market = Market(instance, state, evict=True, reach=request.reach)
+    joint = joint_bound(market, begin, timer)
+    cover = covered(market, joint.price.load, before, timer, steps=1)
+    hot_only = improve(instance, state, first, begin, timer)
+    best = improve(instance, state, joint, hot_only, timer)
+    evicting = eviction_bound(market, cover, float(best.cost.sum()), timer)
+    hot_only_bound = min(max(first.bound, bound), float(hot_only.cost.sum()))
+    return Found(hot_only, hot_only_bound, best, market, joint, cover, evicting.bound)
 
 
 def greedy_moves(instance: Instance, state: State, request: Request) -> Pairs | None:
@@ -240,7 +258,3 @@ def partial_moves(instance: Instance, state: State, request: Request) -> Moves:
 
 def _key(pairs: Pairs, nodes: int) -> Ints:
     return pairs.object * nodes + pairs.target
-
-
-def _reach(request: Request) -> float:
-    return np.inf if request.max_move_cost is None else request.max_move_cost

@@ -2,34 +2,41 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from controllers.ursa.instance import Float64, Int32
 from controllers.ursa.jit import njit
-from controllers.ursa.place.problem import Bools, Ints
+from controllers.ursa.place.problem import Bools, Ints, Layout
+
+
+class Targets(NamedTuple):
+    """Of each object, where its targets lie, the cheapest first: see `rounding.Choices`."""
+
+    first: Ints
+    end: Ints
+    node: Int32
+    cost: Float64
 
 
 @njit
 def apart(
     i: int,
     domain: int,
-    taken: Int32,
-    sibling: Int32,
-    sibling_first: Int32,
-    sibling_end: Int32,
-    domain_of: Int32,
+    layout: Layout,
     move_to: Int32,
 ) -> bool:
     """Whether no other replica of object i's partition is, or is sent, into `domain`: (11), (12).
 
     `move_to` is [M], the targets decided so far.
     """
-    for column in range(taken.shape[1]):
-        if taken[i, column] == domain:
+    for column in range(layout.taken.shape[1]):
+        if layout.taken[i, column] == domain:
             return False
-    for at in range(sibling_first[i], sibling_end[i]):
-        other = sibling[at]
-        if other != i and move_to[other] >= 0 and domain_of[move_to[other]] == domain:
+    for at in range(layout.sibling_first[i], layout.sibling_end[i]):
+        other = layout.sibling[at]
+        if other != i and move_to[other] >= 0 and layout.domain[move_to[other]] == domain:
             return False
     return True
 
@@ -40,37 +47,21 @@ def fit_in_order(
     start: Ints,
     length: Ints,
     list_node: Int32,
-    weight: Float64,
-    source: Int32,
-    room: Float64,
-    domain: Int32,
-    taken: Int32,
-    sibling: Int32,
-    sibling_first: Int32,
-    sibling_end: Int32,
+    layout: Layout,
     move_to: Int32,
     used: Float64,
 ) -> None:
     """Objects in `order` to the first node of their list with room; `move_to`, `used` change."""
     for at in range(len(order)):
         i = order[at]
+        w = layout.weight[i]
         for position in range(start[at], start[at] + length[at]):
             j = list_node[position]
-            if j == source[i] or used[j] + weight[i] > room[j]:
+            if j == layout.source[i] or used[j] + w > layout.room[j]:
                 continue
-            free = apart(
-                i,
-                domain[j],
-                taken,
-                sibling,
-                sibling_first,
-                sibling_end,
-                domain,
-                move_to,
-            )
-            if free:
+            if apart(i, layout.domain[j], layout, move_to):
                 move_to[i] = j
-                used[j] += weight[i]
+                used[j] += w
                 break
 
 
@@ -78,24 +69,19 @@ def fit_in_order(
 def in_score_order(
     owner: Ints,
     node: Ints,
-    weight: Float64,
-    room: Float64,
-    domain: Int32,
-    taken: Int32,
-    sibling: Int32,
-    sibling_first: Int32,
-    sibling_end: Int32,
+    layout: Layout,
     move_to: Int32,
     used: Float64,
 ) -> None:
     """Pairs (owner, node) in turn, where the owner is unplaced and the node has room."""
     for at in range(len(owner)):
         i, j = owner[at], node[at]
-        if move_to[i] >= 0 or used[j] + weight[i] > room[j]:
+        w = layout.weight[i]
+        if move_to[i] >= 0 or used[j] + w > layout.room[j]:
             continue
-        if apart(i, domain[j], taken, sibling, sibling_first, sibling_end, domain, move_to):
+        if apart(i, layout.domain[j], layout, move_to):
             move_to[i] = j
-            used[j] += weight[i]
+            used[j] += w
 
 
 @njit
@@ -121,17 +107,8 @@ def _unlink(head: Ints, follow: Ints, i: int, j: int) -> None:
 @njit
 def insert(  # noqa: PLR0912 - one search over direct moves and exchanges
     objects: Ints,
-    first: Ints,
-    end: Ints,
-    node: Int32,
-    target_cost: Float64,
-    weight: Float64,
-    room: Float64,
-    domain: Int32,
-    taken: Int32,
-    sibling: Int32,
-    sibling_first: Int32,
-    sibling_end: Int32,
+    targets: Targets,
+    layout: Layout,
     move_to: Int32,
     used: Float64,
     cost: Float64,
@@ -139,9 +116,12 @@ def insert(  # noqa: PLR0912 - one search over direct moves and exchanges
     follow: Ints,
 ) -> None:
     """`rounding.insert`; `head` [N] and `follow` [M] list the objects on each node."""
+    first, end, node, target_cost = targets
+    weight, room, domain = layout.weight, layout.room, layout.domain
     for turn in range(len(objects)):
         i = objects[turn]
         home = move_to[i]
+        alone = layout.sibling_end[i] - layout.sibling_first[i] == 1
         w = weight[i]
         now = cost[i] if home >= 0 else np.inf
         gain = 1e-12 * now if home >= 0 else -np.inf  # a change has to save more than this
@@ -152,9 +132,7 @@ def insert(  # noqa: PLR0912 - one search over direct moves and exchanges
             j, price = node[at], target_cost[at]
             if price >= best_total and home >= 0 and price >= now:
                 break
-            if j == home or not apart(
-                i, domain[j], taken, sibling, sibling_first, sibling_end, domain, move_to
-            ):
+            if j == home or not apart(i, domain[j], layout, move_to):
                 continue
             if used[j] + w <= room[j]:
                 if price < best_total:
@@ -172,17 +150,8 @@ def insert(  # noqa: PLR0912 - one search over direct moves and exchanges
                         if (
                             to != j
                             and used[to] - freed + weight[k] <= room[to]
-                            and (sibling_end[i] - sibling_first[i] == 1 or domain[to] != domain[j])
-                            and apart(
-                                k,
-                                domain[to],
-                                taken,
-                                sibling,
-                                sibling_first,
-                                sibling_end,
-                                domain,
-                                move_to,
-                            )
+                            and (alone or domain[to] != domain[j])
+                            and apart(k, domain[to], layout, move_to)
                         ):
                             best_j, best_k, best_to, best_total = j, k, to, total
                             best_cost_i, best_cost_k = price, target_cost[at_k]

@@ -1,8 +1,8 @@
 """OPT: the exact model, equations (1) to (6), for instances that are small enough.
 
 Small instances are solved as they are. Larger ones are first made small without losing the
-optimum: by the joint bound's prices most moves would cost more, above the bound, than a plan that
-is known, so that no optimum can contain them.
+optimum: by the prices of the bound over all plans most moves would cost more, above the bound, than
+a plan that is known, so that no optimum can contain them.
 """
 
 from __future__ import annotations
@@ -10,16 +10,19 @@ from __future__ import annotations
 import numpy as np
 
 from controllers.ursa.distance import between
-from controllers.ursa.instance import Instance
+from controllers.ursa.instance import Float64, Instance
 from controllers.ursa.methods import Request
-from controllers.ursa.place.joint import as_moves, greedy_moves, partial_moves, search
-from controllers.ursa.place.joint_bound import Joint, Market, joined
+from controllers.ursa.place.cover_bound import evaluate_covers, reliefs
+from controllers.ursa.place.joint import Found, as_moves, greedy_moves, partial_moves, search
+from controllers.ursa.place.joint_bound import joined
 from controllers.ursa.place.moves_model import Ground, Pairs, choose, choose_partly
 from controllers.ursa.results import Moves
 from controllers.ursa.state import State, object_load
 
 MAX_PAIRS = 60_000
 """Columns of a programme that is solved as it is."""
+MAX_OBJECTS = 3_000_000
+"""Replicas of an instance that is searched for moves worth a column."""
 
 
 def moves(instance: Instance, state: State, request: Request) -> Moves:
@@ -77,11 +80,10 @@ def _larger(instance: Instance, state: State, request: Request, ground: Ground) 
         partial.notes["optimal"] = False
         return partial
     found = search(instance, state, begin, request)
-    best, market, joint = found.best, found.market, found.joint
-    slack = max(float(best.cost.sum()) - joint.bound, 0.0) * (1 + 1e-6) + 1e-12
-    pairs = _survivors(market, joint, best, slack)
+    best = found.best
+    pairs = _survivors(found)
     if pairs is None:
-        return as_moves(instance, best, joint.bound, {"optimal": False})
+        return as_moves(instance, best, found.bound, {"optimal": False})
     now = np.flatnonzero(
         np.isin(
             pairs.object * instance.nodes + pairs.target,
@@ -91,32 +93,54 @@ def _larger(instance: Instance, state: State, request: Request, ground: Ground) 
     chosen = choose(ground, pairs, request.timer, first=now)
     if chosen.taken is not None and pairs.cost[chosen.taken].sum() <= best.cost.sum():
         best = pairs.where(chosen.taken)
-    bound = float(best.cost.sum()) if chosen.proven else max(joint.bound, chosen.bound)
+    bound = float(best.cost.sum()) if chosen.proven else max(found.bound, chosen.bound)
     return as_moves(
         instance, best, bound, {"optimal": chosen.proven, "moves_left_to_choose": len(pairs)}
     )
 
 
-def _survivors(market: Market, joint: Joint, best: Pairs, slack: float) -> Pairs | None:
-    """Every move whose reduced cost is at most `slack`; None when these are too many."""
-    instance, price = market.instance, joint.price
-    parts, total = [best], 0
-    for node in range(instance.nodes):
-        (mine,) = market.objects(np.array([node], dtype=np.int32))
-        if not len(mine.object):
-            continue
-        paid = market.paid(node, mine.load, price)
-        nodes, costs, _ = market.targets(node, float(paid.max()) + slack)
-        net = costs[None, :] + mine.load[:, None] * price.load[nodes][None, :] - paid[:, None]
-        net[mine.load[:, None] > market.takes[nodes][None, :]] = np.inf
-        least = np.minimum(net.min(axis=1, initial=np.inf), 0.0)
-        who, at = np.nonzero(net - least[:, None] <= slack)
-        total += len(who)
-        if total > MAX_PAIRS:
-            return None
-        source = np.full(len(who), node, dtype=np.int32)
-        parts.append(Pairs(mine.object[who], source, nodes[at], mine.load[who], costs[at]))
-    pairs = joined(parts)
-    _, first = np.unique(pairs.object * instance.nodes + pairs.target, return_index=True)
+def _survivors(found: Found) -> Pairs | None:
+    """Every move that a plan better than the best could make; None when these are too many.
+
+    At the prices of the cover bound a plan with object k on node j costs more than the bound by at
+    least what j is worse than the best target of k, and what it costs to make k leave.
+    """
+    market, price = found.market, found.cover.price
+    if market.instance.replica_node.size > MAX_OBJECTS:
+        return None
+    bound, _ = evaluate_covers(market, price)
+    slack = max(float(found.best.cost.sum()) - bound, 0.0) * (1 + 1e-6) + 1e-12
+    every = np.arange(market.instance.nodes, dtype=np.int64)
+    market.stock.fetch(every)
+    at = market.stock.of(every)
+    load, node = market.stock.load[at], market.stock.node[at]
+    value, _ = market.least_exactly(every, price, np.full(len(at), np.inf))
+    leave = np.maximum(value - load * price[node], 0.0)
+    for hot, relief in zip(*reliefs(market, price), strict=True):
+        mine = np.flatnonzero(node == hot)
+        paid = value[mine] - load[mine] * price[hot]
+        forced = paid + _fractional(load[mine], paid, market.excess[hot] - load[mine])
+        leave[mine] = np.maximum(forced - relief.bound, 0.0)
+    most = value + slack - leave
+    some = np.flatnonzero(np.isfinite(value) & (leave <= slack))
+    if market.count_within(at[some], price, most[some]) > MAX_PAIRS:
+        return None
+    owner, target, cost = market.within(at[some], price, most[some])
+    owner = some[owner]
+    moves = Pairs(market.stock.object[at[owner]], node[owner], target, load[owner], cost)
+    pairs = joined([found.best, moves])
+    nodes = market.instance.nodes
+    _, first = np.unique(pairs.object * nodes + pairs.target, return_index=True)
     pairs = pairs.where(np.sort(first))
-    return pairs.where(~_shared_already(instance, pairs))
+    return pairs.where(~_shared_already(market.instance, pairs))
+
+
+def _fractional(load: Float64, cost: Float64, demand: Float64) -> Float64:
+    """The least cost of parts of objects that cover each demand; costs may be negative."""
+    able = np.isfinite(cost)
+    load, cost = load[able], cost[able]
+    order = np.argsort(cost / load, kind="stable")
+    filled = np.concatenate([[0.0], np.cumsum(load[order])])
+    paid = np.concatenate([[0.0], np.cumsum(cost[order])])
+    least = int(np.argmin(paid))  # whoever leaves at a gain leaves in any case
+    return np.asarray(np.interp(np.maximum(demand, filled[least]), filled, paid))

@@ -8,6 +8,7 @@ node again, and the node's room counts it as gone, as the second term of (8) doe
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +19,19 @@ from controllers.ursa.state import State
 
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
+
+
+class Layout(NamedTuple):
+    """A problem's arrays as the compiled loops take them; see `Problem`."""
+
+    weight: Float64
+    source: Int32
+    room: Float64
+    domain: Int32
+    taken: Int32
+    sibling: Int32
+    sibling_first: Int32
+    sibling_end: Int32
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +73,10 @@ class Problem:
     def nodes(self) -> int:
         """N."""
         return len(self.room)
+
+    def layout(self) -> Layout:
+        """For compiled loops."""
+        return Layout(*(getattr(self, name) for name in Layout._fields))
 
     def allowed(self, objects: NDArray[np.integer], nodes: NDArray[np.integer]) -> Bools:
         """Whether each object fits on the node beside it, were all other objects elsewhere."""

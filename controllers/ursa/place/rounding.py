@@ -97,17 +97,7 @@ def by_score(problem: Problem, relaxed: Relaxation) -> Standing:
     np.maximum.at(best, owner, x)
     order = np.lexsort((columns.node[positive], -x, owner, -problem.weight[owner], -best[owner]))
     kernels.in_score_order(
-        owner[order],
-        columns.node[positive][order],
-        problem.weight,
-        problem.room,
-        problem.domain,
-        problem.taken,
-        problem.sibling,
-        problem.sibling_first,
-        problem.sibling_end,
-        move_to,
-        used,
+        owner[order], columns.node[positive][order], problem.layout(), move_to, used
     )
     return standing(problem, move_to)
 
@@ -123,17 +113,8 @@ def insert(problem: Problem, options: Choices, now: Standing, objects: Ints) -> 
     kernels.link(now.move_to, options.end > options.first, head, follow)
     kernels.insert(
         objects,
-        options.first,
-        options.end,
-        options.node,
-        options.cost,
-        problem.weight,
-        problem.room,
-        problem.domain,
-        problem.taken,
-        problem.sibling,
-        problem.sibling_first,
-        problem.sibling_end,
+        kernels.Targets(options.first, options.end, options.node, options.cost),
+        problem.layout(),
         now.move_to,
         now.used,
         now.cost,

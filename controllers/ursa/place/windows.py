@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from controllers.ursa.instance import Float64, Int32
+from controllers.ursa.jit import in_threads
 from controllers.ursa.place.highs import INFINITE, Model, add_row, by_columns, solve
 from controllers.ursa.place.nearest import Lists
 from controllers.ursa.place.problem import Bools, Ints, Problem, ragged
@@ -25,6 +26,8 @@ from controllers.ursa.place.rounding import Choices, Standing
 from controllers.ursa.results import UNPLACED, Timer
 
 MIN_LOSS = 1e-9
+EQUAL = 1e-12
+"""Part of the cost that two sums of the same moves may differ by."""
 MAX_CUTS = 50
 MAX_PAIRS = 6_000_000
 WIDENINGS = 6
@@ -94,25 +97,31 @@ def polish(
         effort: limits.
         timer: nothing is begun when no time is left.
     """
+    cost = float(now.cost.sum())
+    if cost <= relaxed.bound * (1 + EQUAL):
+        return Proof(min(relaxed.bound, cost), optimal=True)
     pieces = _pieces(problem, lists, relaxed, now, effort, timer)
     if pieces is None:
         return Proof(relaxed.bound, optimal=False)
     order = np.argsort(pieces.label, kind="stable")
     begin = np.searchsorted(pieces.label[order], np.arange(len(pieces.slack) + 1))
-    bound, optimal = relaxed.bound, True
-    for piece in np.flatnonzero(pieces.slack > MIN_LOSS):
+    lossy = np.flatnonzero(pieces.slack > MIN_LOSS)
+    raised = np.zeros(len(lossy))
+    reached = np.zeros(len(lossy), dtype=np.bool_)
+
+    def work(at: int) -> None:
+        # Pieces share neither objects nor nodes: each writes to its own part of `now`.
+        piece = lossy[at]
         slack = float(pieces.slack[piece])
-        raised = 0.0
         if timer.left() > 0 and pieces.size[piece] <= effort.columns:
             objects = order[begin[piece] : begin[piece + 1]]
             saved, least = solve_piece(problem, pieces.options, now, objects, slack, effort, timer)
-            raised = slack - least
-            optimal &= saved >= least - MIN_LOSS
-        else:
-            optimal = False
-        bound += min(raised, pieces.tau / 2)
-        optimal &= raised <= pieces.tau / 2
-    return Proof(min(bound, float(now.cost.sum())), optimal)
+            raised[at] = slack - least
+            reached[at] = saved >= least - MIN_LOSS and raised[at] <= pieces.tau / 2
+
+    in_threads(work, len(lossy))
+    bound = relaxed.bound + float(np.minimum(raised, pieces.tau / 2).sum())
+    return Proof(min(bound, float(now.cost.sum())), optimal=bool(reached.all()))
 
 
 def _pieces(
@@ -306,14 +315,12 @@ def _clear_of_others(
     problem: Problem, move_to: Int32, objects: Ints, owner: Ints, target: Int32
 ) -> Bools:
     """Pairs that no object of the same partition, outside of `objects`, stands in the way of."""
-    inside = np.zeros(len(problem), dtype=np.bool_)
-    inside[objects] = True
     length = problem.sibling_end[owner] - problem.sibling_first[owner]
     clear = np.ones(len(owner), dtype=np.bool_)
     many = np.flatnonzero(length > 1)
     pair, at = ragged(problem.sibling_first[owner[many]], length[many])
     other = problem.sibling[at]
-    fixed = ~inside[other] & (move_to[other] != UNPLACED)
+    fixed = ~np.isin(other, objects) & (move_to[other] != UNPLACED)
     same = problem.domain[move_to[other]] == problem.domain[target[many[pair]]]
     clear[many[pair[fixed & same]]] = False
     return clear

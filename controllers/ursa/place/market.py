@@ -1,0 +1,316 @@
+"""Objects that may leave and the nodes that may take them, in flat arrays for compiled loops.
+
+`Market` says which class of plans is looked at. With ``evict`` any object may leave any node: the
+exact model, (1) to (6). Without, objects leave hot nodes only and go to nodes that are not hot and
+have room for them as they are: the paper's phase 1 with every choice of objects.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controllers.ursa.distance import Nearest
+from controllers.ursa.gather import heaviest_first, objects_on, places
+from controllers.ursa.instance import Float64, Instance, Int32
+from controllers.ursa.jit import in_threads
+from controllers.ursa.place import pricing
+from controllers.ursa.place.pricing import BEYOND, NOWHERE
+from controllers.ursa.place.problem import Bools, Ints, ragged
+from controllers.ursa.state import State, chunks_of, object_load
+
+INFINITE = float("inf")
+NEAREST = 32
+
+
+class Stock:
+    """Objects that have a load, of the nodes asked for so far, heaviest first within each node.
+
+    Attributes:
+        first, end: [N], where a node's objects lie; first is -1 until they are fetched.
+        object: [K], `partition * l + replica`.
+        load, node: [K].
+        taken: [K, l], fault domains of the partition's other replicas, -1 in its own column;
+            [K, 0] where domains are not looked at.
+    """
+
+    def __init__(self, instance: Instance, state: State, *, domains: bool) -> None:
+        self._instance, self._state, self._domains = instance, state, domains
+        self.first = np.full(instance.nodes, -1, dtype=np.int64)
+        self.end = np.full(instance.nodes, -1, dtype=np.int64)
+        self.object: Ints = np.empty(0, dtype=np.int64)
+        self.load: Float64 = np.empty(0)
+        self.node: Int32 = np.empty(0, dtype=np.int32)
+        self.taken: Int32 = np.empty((0, instance.replicas if domains else 0), dtype=np.int32)
+
+    def fetch(self, nodes: NDArray[np.integer]) -> None:
+        """Gather the objects of those nodes whose objects are not here yet, in one pass."""
+        missing = np.unique(nodes[self.first[nodes] < 0]).astype(np.int32)
+        if not len(missing):
+            return
+        instance = self._instance
+        partition, replica, slot = objects_on(instance, missing)
+        load = object_load(instance, self._state, partition, replica)
+        loaded = load > 0
+        partition, replica = partition[loaded], replica[loaded]
+        slot, load = slot[loaded], load[loaded]
+        start, place = places(slot, len(missing))
+        order = np.empty(len(place), dtype=np.int64)
+        order[place] = np.arange(len(place))
+        order = order[heaviest_first(load[order].astype(np.float32), start)]
+        partition, replica = partition[order], replica[order]
+        self.first[missing] = len(self.object) + start[:-1]
+        self.end[missing] = len(self.object) + start[1:]
+        number = partition.astype(np.int64) * instance.replicas + replica
+        self.object = np.concatenate([self.object, number])
+        self.load = np.concatenate([self.load, load[order]])
+        self.node = np.concatenate([self.node, missing[slot[order]]])
+        taken = np.empty((len(order), 0), dtype=np.int32)
+        if self._domains:
+            taken = instance.fault_domain[instance.replica_node[partition]]
+            taken[np.arange(len(order)), replica] = -1
+        self.taken = np.concatenate([self.taken, taken])
+
+    def of(self, nodes: NDArray[np.integer]) -> Ints:
+        """Positions of the objects of `nodes` (fetched and distinct), node by node."""
+        return ragged(self.first[nodes], self.end[nodes] - self.first[nodes])[1]
+
+
+class Ways:
+    """For each node the nearest other nodes that may take anything, as far as was asked for.
+
+    Attributes:
+        start, length: [N], where a node's list lies in `node` and `cost`, ascending by cost.
+        complete: [N], the list holds every such node in reach.
+    """
+
+    def __init__(self, nearest: Nearest, nodes: int, reach: float) -> None:
+        self._nearest, self._reach = nearest, reach
+        self.start = np.zeros(nodes, dtype=np.int64)
+        self.length = np.zeros(nodes, dtype=np.int64)
+        self.complete: Bools = np.zeros(nodes, dtype=np.bool_)
+        self._asked = np.zeros(nodes, dtype=np.int64)
+        self.node: Int32 = np.empty(0, dtype=np.int32)
+        self.cost: Float64 = np.empty(0)
+
+    def arrays(self) -> pricing.Lists:
+        """As the compiled loops take it."""
+        return self.start, self.length, self.complete, self.node, self.cost
+
+    def open(self, nodes: NDArray[np.integer]) -> None:
+        """Make sure that lists have been begun."""
+        fresh = np.unique(nodes[self._asked[nodes] == 0])
+        self._widen(fresh, NEAREST)
+
+    def widen(self, nodes: NDArray[np.integer]) -> None:
+        """Twice as long lists."""
+        nodes = np.unique(nodes)
+        for asked in np.unique(self._asked[nodes]):
+            self._widen(nodes[self._asked[nodes] == asked], max(NEAREST, 2 * int(asked)))
+
+    def last(self, nodes: NDArray[np.integer]) -> Float64:
+        """What a node that the list lacks costs at least; infinite where it lacks none."""
+        last = np.zeros(len(nodes))
+        some = self.length[nodes] > 0
+        last[some] = self.cost[(self.start + self.length - 1)[nodes[some]]]
+        last[self.complete[nodes]] = INFINITE
+        return last
+
+    def first(self, nodes: NDArray[np.integer]) -> Float64:
+        """The cost of the nearest; infinite when there is none in reach."""
+        some = self.length[nodes] > 0
+        cost = np.full(len(nodes), INFINITE)
+        cost[some] = self.cost[self.start[nodes[some]]]
+        return cost
+
+    def _widen(self, nodes: NDArray[np.integer], length: int) -> None:
+        nodes = nodes[~self.complete[nodes]]
+        if not len(nodes):
+            return
+        found, cost = self._nearest.query(nodes.astype(np.int32), length)
+        keep = (cost <= self._reach) & (found != nodes[:, None])
+        whole = found.shape[1] == len(self._nearest)
+        self.complete[nodes] = whole | (cost > self._reach).any(axis=1)
+        self._asked[nodes] = length
+        self.length[nodes] = keep.sum(axis=1)
+        tops = len(self.node) + np.cumsum(self.length[nodes])
+        self.start[nodes] = tops - self.length[nodes]
+        self.node = np.concatenate([self.node, found[keep]])
+        self.cost = np.concatenate([self.cost, cost[keep]])
+
+
+@dataclass(eq=False)
+class Market:
+    """Instance and state, seen as objects that may leave and nodes that may take them.
+
+    Attributes:
+        instance, state: the problem, after the swaps.
+        evict: whether objects may leave nodes that are not hot (the exact model), or only hot ones
+            (the paper's phase 1). Without it a hot node takes nothing, and a node takes no object
+            that it has no room for, and none beside another replica where that one is now.
+        reach: no move costs more.
+        room: [N], what a node has room for; negative for a hot one.
+        excess: [N], what a hot node has to lose; 0 for others.
+        takes: [N], no heavier object may come.
+    """
+
+    instance: Instance
+    state: State
+    evict: bool
+    reach: float = INFINITE
+    hot: Bools = field(init=False)
+    room: Float64 = field(init=False)
+    excess: Float64 = field(init=False)
+    takes: Float64 = field(init=False)
+    stock: Stock = field(init=False)
+    ways: Ways = field(init=False)
+
+    def __post_init__(self) -> None:
+        capacity = self.instance.capacity.astype(np.float64)
+        self.hot = self.state.hot(self.instance)
+        self.room = capacity - self.state.load
+        self.excess = np.where(self.hot, -self.room, 0.0)
+        self.takes = capacity if self.evict else np.where(self.hot, -1.0, self.room)
+        self.stock = Stock(self.instance, self.state, domains=not self.evict)
+        takers = np.flatnonzero(self.takes > 0).astype(np.int32)
+        nearest = Nearest(self.instance.distance, takers)
+        self.ways = Ways(nearest, self.instance.nodes, self.reach)
+
+    def least(
+        self, nodes: NDArray[np.integer], price: Float64, limit: Float64
+    ) -> tuple[Float64, Int32]:
+        """The cheapest way out of each object of `nodes`: cost plus priced load over all targets.
+
+        Args:
+            nodes: distinct; their objects are `stock.of(nodes)`.
+            price: [N], of a unit of load on each node.
+            limit: [objects], what costs at least that is of no interest.
+
+        Returns:
+            [objects] the least value, or the limit; and where: NOWHERE when nothing is below the
+            limit, BEYOND when the value is only a bound of what lies beyond the node's list.
+        """
+        which: Ints = nodes.astype(np.int64)
+        self.ways.open(nodes)
+        size = self.stock.end[nodes] - self.stock.first[nodes]
+        begin = np.concatenate([[0], np.cumsum(size)])
+        value, target = np.empty(int(begin[-1])), np.empty(int(begin[-1]), dtype=np.int32)
+        stock, ways = self.stock, self.ways
+
+        def work(chunk: int) -> None:
+            part = slice(bounds[chunk], bounds[chunk + 1])
+            inside = slice(begin[part.start], begin[part.stop])
+            pricing.least(
+                which[part],
+                stock.first,
+                stock.end,
+                stock.load,
+                stock.taken,
+                ways.arrays(),
+                self.terms(price),
+                limit[inside],
+                value[inside],
+                target[inside],
+            )
+
+        chunks = chunks_of(len(value))
+        bounds = np.linspace(0, len(nodes), chunks + 1).astype(np.int64)
+        in_threads(work, chunks)
+        return value, target
+
+    def least_exactly(
+        self, nodes: NDArray[np.integer], price: Float64, limit: Float64
+    ) -> tuple[Float64, Int32]:
+        """As `least`, with lists that are widened until nothing lies beyond them."""
+        self.ways.open(nodes)
+        size = self.stock.end[nodes] - self.stock.first[nodes]
+        value, target = self.least(nodes, price, limit)
+        owner = np.repeat(np.arange(len(nodes)), size)
+        while (short := np.unique(owner[target == BEYOND])).size:
+            self.ways.widen(nodes[short])
+            at = np.flatnonzero(np.isin(owner, short))
+            value[at], target[at] = self.least(nodes[short], price, limit[at])
+        return value, target
+
+    def best_targets(
+        self, objects: Ints, price: Float64, limit: Float64, count: int
+    ) -> tuple[Ints, Int32, Float64]:
+        """(index into `objects`, target, cost) of the `count` best targets below the limit.
+
+        Args:
+            objects: positions in `stock`, of nodes whose lists are open.
+            price: [N].
+            limit: [objects].
+            count: targets an object.
+        """
+        ways, stock = self.ways, self.stock
+        target = np.full((len(objects), count), NOWHERE, dtype=np.int32)
+        cost = np.zeros((len(objects), count))
+        pricing.best_targets(
+            objects,
+            stock.node,
+            stock.load,
+            stock.taken,
+            ways.arrays(),
+            self.terms(price),
+            limit,
+            target,
+            cost,
+        )
+        row, column = np.nonzero(target != NOWHERE)
+        return row, target[row, column], cost[row, column]
+
+    def count_within(self, objects: Ints, price: Float64, most: Float64) -> int:
+        """How many moves `within` would return."""
+        return int(self._count(objects, price, most).sum())
+
+    def within(self, objects: Ints, price: Float64, most: Float64) -> tuple[Ints, Int32, Float64]:
+        """(index into `objects`, target, cost) of all moves of cost plus priced load up to `most`.
+
+        Args:
+            objects: positions in `stock`.
+            price: [N].
+            most: [objects], finite.
+        """
+        stock, number = self.stock, self._count(objects, price, most)
+        target = np.empty(int(number.sum()), dtype=np.int32)
+        cost = np.empty(len(target))
+        pricing.fill_within(
+            objects,
+            stock.node,
+            stock.load,
+            stock.taken,
+            self.ways.arrays(),
+            self.terms(price),
+            most,
+            target,
+            cost,
+        )
+        return np.repeat(np.arange(len(objects)), number), target, cost
+
+    def _count(self, objects: Ints, price: Float64, most: Float64) -> Ints:
+        stock, ways = self.stock, self.ways
+        farthest = np.zeros(self.instance.nodes)
+        np.maximum.at(farthest, stock.node[objects], most)
+        nodes = np.unique(stock.node[objects]).astype(np.int64)
+        ways.open(nodes)
+        while len(nodes := nodes[ways.last(nodes) <= farthest[nodes]]):
+            ways.widen(nodes)
+        number = np.zeros(len(objects), dtype=np.int64)
+        pricing.count_within(
+            objects,
+            stock.node,
+            stock.load,
+            stock.taken,
+            ways.arrays(),
+            self.terms(price),
+            most,
+            number,
+        )
+        return number
+
+    def terms(self, price: Float64) -> pricing.Terms:
+        """As the compiled loops take it."""
+        return price, self.takes, self.instance.fault_domain
