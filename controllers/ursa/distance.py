@@ -37,7 +37,9 @@ class Nearest:
             from scipy.spatial import cKDTree
 
             points = distance.node_xy[self.candidates].astype(np.float64)
-            self._tree = cKDTree(points) if len(points) else None
+            # Built quickly: trees are many, and asked for few nodes each.
+            quick = {"balanced_tree": False, "compact_nodes": False}
+            self._tree = cKDTree(points, **quick) if len(points) else None
         else:
             racks = distance.rack[self.candidates]
             self._by_rack = self.candidates[np.argsort(racks, kind="stable")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -136,20 +137,19 @@ def in_order(instance: Instance, state: State, moves: MoveList) -> MoveList:
     pending = list(np.flatnonzero(waits))
     load = load_after(instance, state, moves.where(~waits))
     domain = instance.fault_domain
+    # How many replicas of a partition wait in a domain.
+    there = Counter((moves.partition[m], domain[moves.source[m]]) for m in pending)
     while pending:
         left: list[np.int64] = []
-        there = {(moves.partition[m], domain[moves.source[m]], m) for m in pending}
         for m in pending:
             to, source = moves.to[m], moves.source[m]
             fits = load[to] + moves.load[m] <= float(instance.capacity[to]) * (1 + ROUNDING)
-            blocked = times[index[m]] > 1 and any(
-                p == moves.partition[m] and d == domain[to] and other != m for p, d, other in there
-            )
-            if fits and not blocked:
+            itself = int(domain[source] == domain[to])
+            if fits and there[moves.partition[m], domain[to]] <= itself:
                 done.append(m)
                 load[to] += moves.load[m]
                 load[source] -= moves.load[m]
-                there.discard((moves.partition[m], domain[source], m))
+                there[moves.partition[m], domain[source]] -= 1
             else:
                 left.append(m)
         if len(left) == len(pending):
