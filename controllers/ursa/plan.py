@@ -107,6 +107,12 @@ def plan(
         moves = finish.in_order(instance, state, moves)
         still_hot = np.flatnonzero(finish.hot_after(instance, state, moves)).astype(np.int32)
     cost = float(moves.cost.sum())
+    seconds = timer.seconds | {"total": timer.total()}
+    if bound is None and chosen.kind == "mover" and not len(still_hot):
+        # No part of the decision: what baselines that prove nothing are measured against.
+        from controllers.ursa.place.cover_bound import any_plan_bound
+
+        bound = any_plan_bound(instance, state, request)
     summary: dict[str, object] = {
         "method": method if isinstance(method, str) else method.summary,
         "seed": seed,
@@ -119,7 +125,7 @@ def plan(
         "lower_bound": bound,
         "gap": _gap(cost, bound, len(still_hot)),
         "still_hot": still_hot.tolist(),
-        "decision_seconds": timer.seconds | {"total": timer.total()},
+        "decision_seconds": seconds,
         "notes": notes,
     }
     return Plan(
