@@ -2,6 +2,7 @@ package enforcer
 
 import (
 	"fmt"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -43,6 +44,7 @@ func decide(b *testing.B, policy Policy, workloads int) {
 	free = free[2*workloads:]
 	b.ReportAllocs()
 	b.ResetTimer()
+	before := processor()
 	for i := range b.N {
 		now += apart
 		r := free[len(free)-1]
@@ -57,5 +59,15 @@ func decide(b *testing.B, policy Policy, workloads int) {
 		e.Done(now, got)
 		free = append(free, got)
 	}
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "decisions/s")
+	b.ReportMetric(float64(b.N)/(processor()-before).Seconds(), "decisions/cpu-s")
+}
+
+// processor is the processor time that this process has taken: what others on the machine do does
+// not count.
+func processor() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		panic(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

@@ -1,6 +1,7 @@
 """PriorityMeister's planner: the r-b curve against a sweep of rates, plans against the paper's LP.
 
-Times are of this process on a processor, so that other load on the machine does not count.
+The planner's times are of this process on a processor, so that other load on the machine does not
+count. The data plane is measured by enforcement.py.
 HOTBED_BENCH_SMALL=1 takes fewer traces, workloads and linear programs.
 """
 
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import enforcement
 import numpy as np
 import numpy.typing as npt
 
@@ -243,9 +245,10 @@ def main() -> None:
     """Print the results."""
     if not COMPILED:
         note = "numba is not installed"
-        print(json.dumps([{"name": "PriorityMeister's planner", "value": None, "note": note}]))
-        return
-    print(json.dumps(curves() + plans()))
+        planner = [{"name": "PriorityMeister's planner", "value": None, "note": note}]
+    else:
+        planner = curves() + plans()
+    print(json.dumps(planner + enforcement.rows()))
 
 
 if __name__ == "__main__":

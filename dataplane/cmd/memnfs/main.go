@@ -1,7 +1,7 @@
 // Command memnfs serves NFS version 3 from memory, for benchmarks and to try the proxy and the
 // replayer on. It trusts every client: let it listen on loopback.
 //
-//	memnfs --listen 127.0.0.1:0    prints the address that it serves at
+//	memnfs --listen 127.0.0.1:0 [--work 50us]    prints the address that it serves at
 package main
 
 import (
@@ -16,10 +16,11 @@ import (
 
 func main() {
 	listen := flag.String("listen", "127.0.0.1:0", "`ADDRESS:PORT` for NFS and the mount protocol")
+	work := flag.Duration("work", 0, "processor `TIME` that every call takes")
 	flag.Parse()
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM, syscall.SIGINT)
-	server := memnfs.Server{FS: memnfs.NewFS()}
+	server := memnfs.Server{FS: memnfs.NewFS(), Work: *work}
 	if err := server.Listen(*listen); err != nil {
 		fmt.Fprintf(os.Stderr, "memnfs: cannot listen at %s: %v\n", *listen, err)
 		os.Exit(1)

@@ -16,6 +16,8 @@ type Server struct {
 	Delay func(sunrpc.Call) time.Duration
 	// Hold, when set, is a channel for a call: the call is served when it is closed. Nil is at once.
 	Hold func(sunrpc.Call) <-chan struct{}
+	// Work is processor time that every call takes, as real servers' calls do.
+	Work time.Duration
 	// Fragment, when above 0, is the most bytes of a fragment of a reply.
 	Fragment int
 
@@ -148,6 +150,9 @@ func (s *Server) later(c sunrpc.Call, serve func()) {
 
 // answer appends the reply to a call.
 func (s *Server) answer(out []byte, c sunrpc.Call) []byte {
+	for began := time.Now(); s.Work > 0 && time.Since(began) < s.Work; {
+		continue // a call keeps its processor busy
+	}
 	start := len(out)
 	e := sunrpc.AppendReply(out, c.XID, sunrpc.Success)
 	header := len(e.Bytes)

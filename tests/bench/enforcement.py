@@ -1,0 +1,186 @@
+"""PriorityMeister's data plane: the enforcer's decisions, the NFS proxy against the direct path.
+
+Server (in memory), proxy and load generator are processes of their own on loopback; direct and
+through the proxy take turns. `WORK` makes every call cost the server as much processor time as
+nfs-ganesha's do (14,000 reads of 4 KiB a second on the two cores where it was measured); a server
+that does nothing but copy memory is shown beside it, without a limit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import statistics
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+DATAPLANE = Path(__file__).resolve().parents[2] / "dataplane"
+PROGRAMS = ("memnfs", "nfsproxy", "replay")
+SMALL = bool(os.environ.get("HOTBED_BENCH_SMALL"))
+ROUNDS = 2 if SMALL else 7
+SECONDS = 0.3 if SMALL else 1.0
+WORK = "50us"
+FILE_SIZE = "64MiB"
+LOADS = {"4 KiB, 1 in flight": ("4KiB", 1), "4 KiB, 16": ("4KiB", 16), "64 KiB, 16": ("64KiB", 16)}
+PROFILE = {
+    "type": "storageConstant",
+    "base": 1e-5,
+    "readBandwidth": 1e9,
+    "writeBandwidth": 1e9,
+}
+
+
+def decisions() -> list[dict[str, Any]]:
+    """The slowest policy with 200 workloads of eight buckets (BenchmarkDecisions)."""
+    name = "enforcer, decisions of the slowest policy with 200 workloads"
+    done = subprocess.run(
+        [
+            *("../tools/go", "test", "-run", "^$", "-bench", "Decisions/.*/200$"),
+            *("-benchtime", "2000x" if SMALL else "50000x", "./enforcer"),
+        ],
+        cwd=DATAPLANE,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = re.findall(
+        r"BenchmarkDecisions/(\w+)/200\S*\s.*?([\d.e+]+) decisions/cpu-s", done.stdout
+    )
+    if not found:
+        note = "the Go benchmark did not run: " + (done.stdout + done.stderr).strip()[-200:]
+        return [{"name": name, "value": None, "note": note}]
+    rates = {policy: float(rate) for policy, rate in found}
+    slowest = min(rates, key=lambda policy: rates[policy])
+    note = ", ".join(f"{policy} {1e-6 * rate:.2g} M/s" for policy, rate in rates.items())
+    return [
+        {
+            "name": name,
+            "value": rates[slowest],
+            "unit": "1/s",
+            "limit": 100_000,
+            "at_least": True,
+            "n": len(rates),
+            "note": f"a second of processor time; {note}",
+        }
+    ]
+
+
+@contextmanager
+def serving(folder: Path, work: str) -> Iterator[tuple[str, str]]:
+    """Addresses of a server and of a proxy before it, whose file `f` is filled."""
+    (folder / "profile.json").write_text(json.dumps(PROFILE))
+    running: list[subprocess.Popen[str]] = []
+
+    def start(*command: str) -> subprocess.Popen[str]:
+        pipe = subprocess.PIPE
+        running.append(subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True))
+        return running[-1]
+
+    try:
+        server_process = start(str(DATAPLANE / "bin" / "memnfs"), "--work", work)
+        assert server_process.stdout is not None
+        server = server_process.stdout.readline().strip()
+        workload = {"name": "a", "clients": ["127.0.0.1"], "pairs": [[100, 10], [50, 20]]}
+        parameters = {"policy": "pm", "depth": 64, "workloads": [workload]}
+        config = {
+            "nfs": {"listen": "127.0.0.1:0", "server": server},
+            "control": str(folder / "control"),
+            "profile": str(folder / "profile.json"),
+            "parameters": parameters,
+        }
+        (folder / "config.json").write_text(json.dumps(config))
+        proxy_process = start(
+            str(DATAPLANE / "bin" / "nfsproxy"), "--config", str(folder / "config.json")
+        )
+        assert proxy_process.stderr is not None
+        proxy = proxy_process.stderr.readline().rpartition(" ")[2].strip()
+        prepare = [str(DATAPLANE / "bin" / "replay"), "prepare", "--server", server]
+        subprocess.run([*prepare, "--file", "f", "--size", FILE_SIZE], check=True)
+        yield server, proxy
+    finally:
+        for process in reversed(running):
+            process.terminate()
+            process.communicate()
+
+
+def load(server: str, mount: str, size: str, depth: int) -> tuple[float, float]:
+    """Operations a second and the median latency in seconds of reads at random places."""
+    done = subprocess.run(
+        [
+            *(str(DATAPLANE / "bin" / "replay"), "load", "--server", server, "--mount", mount),
+            *("--file", "f", "--size", size, "--depth", str(depth), "--duration", f"{SECONDS}s"),
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    result = json.loads(done.stdout)
+    if result["errors"]:
+        raise RuntimeError(f"reads failed: {result['errors']}")
+    return result["whole"]["requests"] / result["elapsed"], result["whole"]["latency"]["p50"]
+
+
+def paths(work: str) -> dict[str, list[tuple[float, float, float, float]]]:
+    """(direct rate, rate through the proxy, direct median, median through it) by load and round."""
+    found: dict[str, list[tuple[float, float, float, float]]] = {name: [] for name in LOADS}
+    with (
+        tempfile.TemporaryDirectory(prefix="hotbed-bench-") as folder,
+        serving(Path(folder), work) as (server, proxy),
+    ):
+        for turn in range(ROUNDS):
+            for name, (size, depth) in LOADS.items():
+                first, second = (server, proxy) if turn % 2 == 0 else (proxy, server)
+                results = {first: load(first, server, size, depth)}
+                results[second] = load(second, server, size, depth)
+                direct, through = results[server], results[proxy]
+                found[name].append((direct[0], through[0], direct[1], through[1]))
+    return found
+
+
+def proxy_rows(work: str, *, limits: bool) -> list[dict[str, Any]]:
+    """Rows of the proxy before a server whose calls take `work` of processor time."""
+    found = paths(work)
+    kind = f"server with {work} a call" if limits else "server that only copies memory"
+
+    def share(name: str, limit: float, what: str) -> dict[str, Any]:
+        ratios = [through / direct for direct, through, _, _ in found[name]]
+        direct = statistics.median(row[0] for row in found[name])
+        return {
+            "name": f"NFS proxy, {name}: share of the direct path's {what}, {kind}",
+            "value": statistics.median(ratios),
+            "unit": "",
+            "limit": limit if limits else None,
+            "at_least": True,
+            "n": len(ratios),
+            "note": f"direct {direct:,.0f}/s; {min(ratios):.2f} to {max(ratios):.2f}",
+        }
+
+    single = found["4 KiB, 1 in flight"]
+    added = [1e6 * (through - direct) for _, _, direct, through in single]
+    direct = 1e6 * statistics.median(row[2] for row in single)
+    return [
+        share("4 KiB, 16", 0.8, "operations"),
+        share("64 KiB, 16", 0.85, "bandwidth"),
+        {
+            "name": f"NFS proxy, 4 KiB, 1 in flight: added median latency, {kind}",
+            "value": statistics.median(added),
+            "unit": "us",
+            "limit": 40.0 if limits else None,
+            "n": len(added),
+            "note": f"direct {direct:.3g} us; {min(added):.3g} to {max(added):.3g}",
+        },
+    ]
+
+
+def rows() -> list[dict[str, Any]]:
+    """All rows; those that need programs that are not built tell so."""
+    missing = [name for name in PROGRAMS if not (DATAPLANE / "bin" / name).exists()]
+    if missing:
+        note = f"dataplane/bin/{missing[0]} is not built: run make setup"
+        return [*decisions(), {"name": "NFS proxy", "value": None, "note": note}]
+    return [*decisions(), *proxy_rows(WORK, limits=True), *proxy_rows("0s", limits=False)]
