@@ -264,6 +264,27 @@ func TestPriorityIsKept(t *testing.T) {
 	}
 }
 
+func TestTokenBucketsHoldCallsUntilTheirTime(t *testing.T) {
+	r := newRig(t, &memnfs.Server{},
+		`{"policy": "pm", "depth": 8, "workloads": [{"pairs": [[0.05, 0.002]]}, {}]}`)
+	handle := r.file("f", 65536)
+	held, free := r.raw(2), r.raw(3)
+	start := time.Now()
+	for i := range 10 { // each 1.00001 ms of the device
+		_, _ = held.Write(readCall(uint32(i), handle, 0, 1))
+	}
+	_, _ = free.Write(readCall(1, handle, 0, 1))
+	replies(t, free, 1)
+	replies(t, held, 10)
+	// The last passes when 8 ms have leaked at 0.05 a second.
+	if took := time.Since(start); took < 160*time.Millisecond {
+		t.Errorf("10 ms of work passed a bucket of 2 ms and 50 ms/s within %v", took)
+	}
+	if s := r.status().Workloads; s[0].Held < 8 || s[1].Held != 0 {
+		t.Errorf("%d and %d calls were held", s[0].Held, s[1].Held)
+	}
+}
+
 func TestTheMountProtocolPassesUnqueued(t *testing.T) {
 	r := newRig(t, &memnfs.Server{}, `{"policy": "pm", "depth": 1}`)
 	c, _ := r.client(2)

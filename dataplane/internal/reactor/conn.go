@@ -27,7 +27,13 @@ const direct = 16 << 10
 
 // NewConn takes over a connected or connecting socket; h is called as the loop says.
 func NewConn(l *Loop, fd int, events uint32, h Handler) (*Conn, error) {
-	if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1); err != nil {
+	err := errors.Join(unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1),
+		// Who is gone without a word is noticed after a minute or two.
+		unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1),
+		unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 60),
+		unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 15),
+		unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPCNT, 4))
+	if err != nil {
 		return nil, os.NewSyscallError("setsockopt", err)
 	}
 	c := &Conn{loop: l, fd: fd, events: events}

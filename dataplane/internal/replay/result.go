@@ -16,7 +16,8 @@ func newTimes() times { return times{hdrhistogram.New(1, longest, 3)} }
 
 func (t times) add(d time.Duration) { _ = t.RecordValue(min(max(int64(d), 1), longest)) }
 
-// Latencies tells a histogram: seconds, and buckets as [from, to, count] in nanoseconds.
+// Latencies tells a histogram: seconds, and buckets as [from, below, count] in nanoseconds, as rows of
+// latency.parquet.
 type Latencies struct {
 	Count   int64      `json:"count"`
 	Mean    float64    `json:"mean"`
@@ -40,7 +41,7 @@ func (t times) tell(buckets bool) Latencies {
 	if buckets {
 		for _, bar := range t.Distribution() {
 			if bar.Count > 0 {
-				l.Buckets = append(l.Buckets, [3]int64{bar.From, bar.To, bar.Count})
+				l.Buckets = append(l.Buckets, [3]int64{bar.From, bar.To + 1, bar.Count})
 			}
 		}
 	}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestMistakesGetASentence(t *testing.T) {
+	bad := filepath.Join(t.TempDir(), "bad.json")
+	if err := os.WriteFile(bad, []byte(`{"nfs": {"listen": "here"}}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "--config is missing"},
+		{[]string{"--config", "/nowhere"}, "cannot be read (no such file"},
+		{[]string{"--config", bad}, `nfs.listen is "here"`},
+		{[]string{"--config", bad, "x"}, `unexpected argument "x"`},
+		{[]string{"--port"}, "lists the flags"},
+	} {
+		err := run(context.Background(), c.args)
+		var usage usageError
+		if !errors.As(err, &usage) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q: %v; want a sentence with %q", c.args, err, c.want)
+		}
+	}
+}
+
+func TestAGoodConfigurationIsOnlyChecked(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "good.json")
+	text := `{"nfs": {"listen": "127.0.0.1:1", "server": "127.0.0.1:2"}, "control": "/nowhere/c",
+		"profile": "/nowhere/p", "parameters": {"policy": "ps", "depth": 4}}`
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(context.Background(), []string{"--config", path, "--check"}); err != nil {
+		t.Error(err)
+	}
+}
