@@ -89,10 +89,10 @@ KINDS: dict[str, dict[str, float | int]] = {
     "giants": {
         "primary_factor": 1.0,
         "ratio_sigma": 0.3,
-        "discs": 10,
-        "disc_area": 0.3,
+        "discs": 4,
+        "disc_area": 0.5,
         "disc_median": 0.66,
-        "disc_sigma": 0.08,
+        "disc_sigma": 0.04,
     },
 }
 """What a kind changes: s1 is like the paper's data, s2 is tight, s3 has its hot nodes together.

@@ -11,9 +11,12 @@ from hypothesis import strategies as st
 from ursa_instances import instances
 
 from controllers.ursa.distance import Nearest, between
-from controllers.ursa.generate import TREE_COSTS, generate, shape
+from controllers.ursa.general.units import initial_state as vector_state
+from controllers.ursa.general.units import units_of
+from controllers.ursa.generate import KINDS, TREE_COSTS, generate, shape
 from controllers.ursa.instance import Euclidean, Instance, Racks
 from controllers.ursa.io import REQUIRED, instance_from
+from controllers.ursa.optional import arrays_of
 from controllers.ursa.state import initial_state
 
 
@@ -49,7 +52,7 @@ def test_loads_follow_the_power_law() -> None:
     st.integers(0, 300),
     st.integers(1, 3),
     st.booleans(),
-    st.tuples(st.sampled_from(["s1", "s2", "s3"]), st.integers(0, 1000)),
+    st.tuples(st.sampled_from(list(KINDS)), st.integers(0, 1000)),
 )
 @settings(deadline=None, max_examples=50)
 def test_what_is_generated_is_a_valid_instance(
@@ -69,6 +72,35 @@ def test_what_is_generated_is_a_valid_instance(
     if partitions > 20:
         other = generate(wanted, seed + 1)
         assert not np.array_equal(made.primary_load, other.primary_load)
+
+
+@pytest.mark.parametrize("domain", ["node", "nested"])
+@pytest.mark.parametrize("dimensions", [1, 2, 3])
+@pytest.mark.parametrize("group_size", [1, 4])
+def test_options_beyond_the_paper(domain: str, dimensions: int, group_size: int) -> None:
+    more = {"domain": domain, "dimensions": dimensions, "group_size": group_size, "sizes": True}
+    made = generate(shape("s1", 200, 10_001, racks=16, **more), seed=1)
+    arrays = {name: getattr(made, name) for name in REQUIRED} | vars(made.distance)
+    read = instance_from(arrays | arrays_of(made), "made")
+    assert (read.dimensions, read.levels) == (dimensions, 2 if domain == "nested" else 1)
+    assert read.dimension == (("cpu", "bandwidth", "bytes")[:dimensions] if dimensions > 1 else ())
+    inner = read.fault_domain if read.levels == 1 else read.fault_domain[:, 1]
+    domains = np.sort(inner[read.replica_node], axis=1)
+    assert not (domains[:, 1:] == domains[:, :-1]).any()
+    assert (read.group is None) == (group_size == 1)
+    # The first dimension is the instance without the others.
+    alone = generate(shape("s1", 200, 10_001, racks=16, domain=domain, group_size=group_size), 1)
+    first = [made.primary_load, made.capacity]
+    first = [array[:, 0] if dimensions > 1 else array for array in first]
+    assert np.array_equal(first[0], alone.primary_load)
+    assert np.array_equal(first[1], alone.capacity)
+    units = units_of(read)
+    hot = vector_state(units).over(units).mean(axis=0)
+    assert ((hot > 0.01) & (hot < 0.15)).all()
+    if dimensions == 3:
+        assert np.array_equal(read.primary_load[:, 2], read.secondary_load[:, 2])
+        assert read.size is not None
+        assert np.array_equal(read.primary_load[:, 2], read.size)
 
 
 def test_racks_are_of_one_size_and_cost_as_the_tree() -> None:

@@ -49,6 +49,7 @@ def test_generate_plan_check(
     assert "hot after swaps" in text
 
 
+@pytest.mark.slow
 def test_a_single_column_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plain = answer(capsys, "plan", write(tmp_path / "a.npz"), "--method", "greedy")
     columns = {
@@ -61,6 +62,7 @@ def test_a_single_column_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "hot_by_dimension" not in same
 
 
+@pytest.mark.slow
 def test_dimensions_are_told_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path / "a.npz", **two())
     summary = answer(capsys, "plan", path, "--method", "greedy")
@@ -110,6 +112,7 @@ def test_a_malformed_instance_gets_one_sentence(
     assert len(err.strip().splitlines()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -129,6 +132,7 @@ def test_wrong_options_get_one_sentence(
     assert len(err.strip().splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_one_level_may_be_all_that_counts(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -141,6 +145,7 @@ def test_one_level_may_be_all_that_counts(
     assert answer(capsys, "check", path, out, "--spread", "1")["valid"] is True
 
 
+@pytest.mark.slow
 def test_a_budget(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one = {"capacity": np.array([1, 12, 12, 12, 12, 12], np.float32)}
     path, out = write(tmp_path / "a.npz", **one), tmp_path / "plan.npz"
@@ -237,10 +242,31 @@ def test_wrong_rounds_get_one_sentence(
 
 
 @pytest.mark.slow
+def test_a_very_hot_object_that_fits_only_far_away(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Node 0 has 4 too much: one object of 5 fits 100 away, two of 2 fit on the nodes beside it."""
+    path = write(
+        tmp_path / "a.npz",
+        replica_node=np.array([[0], [0], [0], [1], [2], [3]], np.int32),
+        primary_load=np.array([5, 2, 2, 1, 1, 1], np.float32),
+        secondary_load=np.zeros(6, np.float32),
+        capacity=np.array([5, 3, 3, 9], np.float32),
+        fault_domain=np.arange(4, dtype=np.int32),
+        node_xy=np.array([[0, 0], [1, 0], [-1, 0], [100, 0]], np.float32),
+    )
+    alp, joint = answer(capsys, "compare", path)["methods"]
+    assert alp["cost"] == pytest.approx(100)
+    assert joint["cost"] == pytest.approx(2)
+    assert joint["saved"] == pytest.approx(0.98)
+
+
+@pytest.mark.slow
 def test_compare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "a.npz"
-    kind = ["--nodes", "60", "--partitions", "6K", "--kind", "giants", "--tail", "1.2"]
-    answer(capsys, "generate", *kind, "--out", path)
+    tight = ["--ratio-median", "0.6", "--ratio-sigma", "0.5"]
+    few = ["--nodes", "20", "--partitions", "600", "--seed", "2"]
+    answer(capsys, "generate", *few, *tight, "--out", path)
     alp, joint = answer(capsys, "compare", path)["methods"]
     assert (alp["method"], joint["method"]) == ("alp", "joint")
     assert alp["saved"] == 0
