@@ -39,7 +39,6 @@ class FakeRados:
         self.perf = {osd: recorded(f"perf_dump_osd.{osd}.json") for osd in range(3)}
         self.sizes = dict.fromkeys(self.maps, 4 << 20)
         self.states: dict[str, str] = {}
-        self.fresh = "2024-05-01T10:00:00.000000+0000"  # when every primary last told the manager
         self.reads: dict[str, int] = {}
         self.writes: dict[str, int] = {}
         self.reported: dict[str, list[int]] = {}  # up sets as last told, where they are late
@@ -178,7 +177,6 @@ class FakeRados:
             {
                 "pgid": p,
                 "state": self.states.get(p, "active+clean"),
-                "last_fresh": self.fresh,
                 "up": self.reported.get(p, self.up(p)),
                 "acting": self.reported.get(p, self.up(p)),
                 "stat_sum": {
