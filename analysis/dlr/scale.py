@@ -203,13 +203,17 @@ def _points(rows: pd.DataFrame, axis: Axis, controller: str) -> tuple[Point, ...
 def cells(
     table: pd.DataFrame, controller: str, *, op: str, osds: int, hot_share: float
 ) -> pd.DataFrame:
-    """Runs of a controller on `osds` OSDs with hotspots that stay, of the longest duration."""
+    """Runs of a controller on `osds` OSDs with hotspots that stay, of the duration that most sizes
+    were run with: what is compared over sizes lasts as long on each."""
     rows = table[(table["scenario"] == OSDS.scenario) & (table["op"] == op)]
-    rows = rows[(rows["osds"] == osds) & (rows["hot_share"] == hot_share)]
-    rows = rows[(rows["controller"] == controller) & ~rows["inert"].astype(bool)]
+    rows = rows[rows["hot_share"] == hot_share]
     for name in ("object_size", "signal"):
         rows = rows[rows[name] == STANDARD[name]]
-    return _longest(usual(rows), OSDS)
+    if rows.empty:
+        return rows
+    rows = usual(_widest(rows, OSDS))
+    rows = rows[(rows["osds"] == osds) & (rows["controller"] == controller)]
+    return rows[~rows["inert"].astype(bool)]
 
 
 def words(curve: Curve, parts: Sequence[Stretch]) -> str:

@@ -291,6 +291,24 @@ def test_claims_at_a_quarter_are_made_of_paired_blocks(tmp_path: Path) -> None:
     assert claims["scale-dlr-10000"].verdict == "not run"
 
 
+def test_sizes_are_compared_over_one_duration(tmp_path: Path) -> None:
+    """A longer run of one size, another figure's, does not stand against shorter ones."""
+    for block in range(3):
+        for osds, duration_s, gain in ((100, 40, 1.2), (1000, 40, 1.5), (100, 180, 3.0)):
+            for controller, factor in (("default", 1.0), ("dlr", gain)):
+                cell = {"op": "rand", "scenario": "heterogeneity", "controller": controller}
+                cell |= {"osds": osds, "hot_share": 0.25, "duration_s": duration_s}
+                value = (50 + 20 * block) * factor * (1 + 0.001 * block)
+                folder = tmp_path / "dlr-scale"
+                write_run(folder, cell, block, value, ground="sim", with_samples=False)
+    (tmp_path / "dlr-scale" / "campaign.json").write_text(
+        json.dumps({"campaign": {"paper": "dlr-scale", "ground": "sim"}})
+    )
+    claims = {claim.id: claim for claim in build(tmp_path, "dlr-scale").claims}
+    assert claims["scale-dlr-100"].measured == pytest.approx(0.2)
+    assert claims["scale-dlr-gain-1000"].measured == pytest.approx(0.25)
+
+
 def test_ids_are_distinct_and_nothing_claims_a_size() -> None:
     assert len({claim.id for claim in CLAIMS}) == len(CLAIMS)
     assert all(not claim.size and claim.paper_value is None for claim in CLAIMS)
