@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
     @app.command()
     def bench(
         only: Annotated[
-            str | None, typer.Option(help="Run this bench alone, such as report.")
+            str | None, typer.Option(help="Run this bench alone, such as report, and its parts.")
         ] = None,
         artifacts: Annotated[Path, typer.Option(help="Where the JSON goes.")] = Path("artifacts"),
         as_json: JsonFlag = False,
@@ -35,7 +35,8 @@ def register(app: typer.Typer) -> None:
         scripts = sorted(BENCHES.glob("bench_*.py"))
         if only is not None:
             known = ", ".join(script.stem.removeprefix("bench_") for script in scripts)
-            scripts = [script for script in scripts if script.stem == f"bench_{only}"]
+            name = f"bench_{only}"
+            scripts = [s for s in scripts if s.stem == name or s.stem.startswith(f"{name}_")]
             if not scripts:
                 raise UserError(f"bench {only}: no such bench; known: {known}.")
         results: list[dict[str, Any]] = []

@@ -31,6 +31,17 @@ def _row(value: float | None, limit: float | None, **more: object) -> dict[str, 
     return {"name": "a", "value": value, "unit": "s", "limit": limit, "n": 1, "note": "", **more}
 
 
+def test_a_bench_runs_with_its_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "a_part", "ab"):
+        row = json.dumps([_row(1.0, None) | {"name": name}])
+        (tmp_path / f"bench_{name}.py").write_text(f"print({row!r})\n")
+    monkeypatch.setattr(verb, "BENCHES", tmp_path)
+    words = ["bench", "--artifacts", str(tmp_path), "--json", "--only"]
+    for only, names in (("a", ["a", "a_part"]), ("a_part", ["a_part"]), ("ab", ["ab"])):
+        done = CliRunner().invoke(cli.build(), [*words, only])
+        assert [row["name"] for row in json.loads(done.stdout)["results"]] == names
+
+
 def test_limits_are_the_most_or_the_least(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code, results = _run(
         tmp_path,
