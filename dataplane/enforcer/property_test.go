@@ -125,6 +125,45 @@ func TestBucketsNeverLetMoreThanRateAndBurstPass(t *testing.T) {
 	})
 }
 
+// The r-b curve by its definition (section 4.1): b(r) is the largest work of a stretch of requests
+// less r times how long it lasts.
+func burst(jobs []job, rate float64) float64 {
+	most := 0.0
+	for i := range jobs {
+		sum := 0.0
+		for j := i; j < len(jobs); j++ {
+			sum += jobs[j].cost
+			most = math.Max(most, sum-rate*(jobs[j].at-jobs[i].at).Seconds())
+		}
+	}
+	return most
+}
+
+func TestATraceIsHeldUpByABucketBelowItsCurveAndByNoneOnIt(t *testing.T) {
+	each(t, func(t *testing.T, random *rand.Rand) {
+		jobs := randomJobs(random, 1, 150)
+		var pairs [][2]float64
+		for range 4 {
+			rate := 0.05 + 2*random.Float64()
+			pairs = append(pairs, [2]float64{rate, burst(jobs, rate)})
+		}
+		held := func(pairs ...[2]float64) uint64 {
+			e := mustNew(t, Parameters{Policy: PM, Workloads: []Workload{{Name: "a", Pairs: pairs}}})
+			drive(t, e, jobs)
+			return e.Stats()[0].Held
+		}
+		if n := held(pairs...); n != 0 {
+			t.Errorf("%d requests were held up by the trace's own pairs %v", n, pairs)
+		}
+		for _, pair := range pairs {
+			// Not below the largest request: that passes whatever the burst is.
+			if less := pair[1] * 0.999; less > 0.006 && held([2]float64{pair[0], less}) == 0 {
+				t.Errorf("none was held up by 0.999 of the burst of %v", pair)
+			}
+		}
+	})
+}
+
 func TestWhenARequestPassesDoesNotDependOnOthers(t *testing.T) {
 	each(t, func(t *testing.T, random *rand.Rand) {
 		p := randomParameters(random, PM, 3)

@@ -240,6 +240,7 @@ func (p *Proxy) tick() {
 		if s.gone && len(s.pending) == 0 {
 			s.end()
 		}
+		s.resume()
 	}
 	p.dispatch()
 	if p.traces != nil {
