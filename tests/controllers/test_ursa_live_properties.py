@@ -77,8 +77,8 @@ def _within(observation: Observation, moves: list[MoveReplica], budget: float) -
     assert observation.activity is not None
     size = {pg.id: pg.bytes for pg in observation.pgs}
     under_way = {pg for pg in observation.activity.unclean if pg in size}
-    assert not under_way & {move.pg for move in moves}
-    total = sum(size[pg] for pg in under_way | {move.pg for move in moves})
+    assert len({move.pg for move in moves}) == len(moves)
+    total = sum(size[pg] for pg in under_way) + sum(size[move.pg] for move in moves)
     assert not moves or total <= budget * 1e6 or (len(moves) == 1 and not under_way)
 
 

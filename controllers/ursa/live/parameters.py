@@ -38,5 +38,8 @@ class Parameters:
     max_recovery_mb: float = number(
         4096.0, 1, 1e12, "data on the way at a time, 10^6 bytes; one move is always allowed"
     )
+    max_decisions: int = integer(
+        0, 0, 1_000_000, "decide so often at most, as the paper does once; 0: whenever needed"
+    )
     dry_run: bool = flag(False, "decide and journal, but change nothing")
     restore_on_stop: bool = flag(True, "put the store back when the controller is stopped")

@@ -43,8 +43,9 @@ def give_out(
     """The next actions of `queue`.
 
     All swaps that fit `max_swaps` go out together, as one map epoch; moves only when no swap is
-    left, at most `max_moves` a step, and none whose PG is still on its way. The bytes of all PGs
-    that are on their way stay below `max_recovery_mb`, except that one move may always be.
+    left, at most `max_moves` a step, and one of a PG. The bytes of all PGs that are on their way,
+    each time anew that one of their replicas moves, stay below `max_recovery_mb`, except that one
+    move may always be.
 
     Args:
         queue: in the order of application.
@@ -86,14 +87,14 @@ def _moves(
     parameters: Parameters,
 ) -> None:
     on_the_way = sum(known[pg].bytes for pg in under_way if pg in known)
-    busy = set(under_way)
+    given: set[str] = set()
     for item in queue:
         _, pg, source, target = item
         bytes_then = on_the_way + known[pg].bytes
-        room = not busy or bytes_then <= parameters.max_recovery_mb * _MB
-        if len(step.actions) < parameters.max_moves and pg not in busy and room:
+        room = not (given or under_way) or bytes_then <= parameters.max_recovery_mb * _MB
+        if len(step.actions) < parameters.max_moves and pg not in given and room:
             step.actions.append(MoveReplica(pg, source, target))
-            busy.add(pg)
+            given.add(pg)
             on_the_way = bytes_then
         else:
             step.left.append(item)

@@ -7,7 +7,8 @@ Its memory (journalled with every step):
 - ``pinned``: PGs that this controller has swapped or moved;
 - ``expected``: load of each OSD that the last decision predicts, until it has been checked;
 - ``decision``: the last decision, in a dry run what would be done;
-- ``check``: what was measured where ``expected`` was predicted.
+- ``check``: what was measured where ``expected`` was predicted;
+- ``decisions``: how many times something was decided.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ class Steering:
             "expected": None,
             "decision": None,
             "check": None,
+            "decisions": 0,
         }
 
     def decide(self, state: State, observation: Observation) -> tuple[State, Sequence[Action]]:
@@ -112,10 +114,12 @@ class Steering:
             return after, []
         after["check"] = _check(after["expected"], measured, problem.threshold)
         after["expected"] = None
-        if not problem.hot.any():
+        most = self._p.max_decisions
+        if not problem.hot.any() or 0 < most <= after["decisions"]:
             return after, []
         decision = decide(problem, self._method, self._seed)
         after["decision"] = dict(decision.words) | {"t_s": round(observation.t_s, _DIGITS)}
+        after["decisions"] += 1
         if self._p.dry_run or not (decision.swaps or decision.moves):
             return after, []
         after["queue"] = queue_of(decision)
