@@ -17,9 +17,7 @@ objects bring to a node beyond the room that was sold there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -33,14 +31,13 @@ from controllers.ursa.place.problem import Ints
 from controllers.ursa.results import Timer
 from controllers.ursa.state import State
 
-STEPS = 12
+STEPS = 8
 PATIENCE = 4
+ENOUGH = 1e-3
+"""Part of the known cost: closer to it no step is taken."""
 KNAPSACK_NODES = 200
 KNAPSACK_GAP = 1e-4
 SAFETY = 1e-12
-
-Evaluate = Callable[[Market, Float64], tuple[float, Float64]]
-"""([N] prices) to the bound that they prove and [N] what comes to each node beyond its room."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +61,6 @@ def covered(
     *,
     steps: int = STEPS,
     exact: bool = True,
-    evaluate: Evaluate | None = None,
 ) -> Cover:
     """The best of the bounds at the prices of a few steps.
 
@@ -75,13 +71,10 @@ def covered(
         timer: when no time is left, the best so far.
         steps: at most.
         exact: knapsacks are solved as integer programmes where that says more.
-        evaluate: the bound at given prices; this module's when left out.
 
     Returns:
         A bound of at most `cost`; infinite when a hot node cannot be relieved by any plan.
     """
-    if evaluate is None:
-        evaluate = partial(evaluate_covers, exact=exact)
     if not market.evict:
         price = np.where(market.hot, 0.0, price)  # nothing comes there
     best = Cover(-INFINITE, price)
@@ -90,7 +83,7 @@ def covered(
     for _ in range(steps):
         if timer.left() <= 0:
             break
-        bound, over = evaluate(market, price)
+        bound, over = evaluate_covers(market, price, exact=exact)
         if bound == INFINITE:
             return Cover(bound, price)
         quiet = 0 if bound > best.bound + 1e-5 * abs(best.bound) else quiet + 1
@@ -102,7 +95,8 @@ def covered(
         else:
             length /= 2
         norm = float((direction**2).sum())
-        if norm == 0 or quiet >= PATIENCE or not np.isfinite(cost):
+        near = best.bound >= cost * (1 - ENOUGH)
+        if norm == 0 or quiet >= PATIENCE or near or not np.isfinite(cost):
             break
         step = length * max(cost - best.bound, 0.0) / norm
         price = np.maximum(best.price + step * direction, 0.0)

@@ -28,6 +28,7 @@ import numpy as np
 from controllers.ursa.instance import Float64, Int32
 from controllers.ursa.place import pricing
 from controllers.ursa.place.cover_bound import (
+    ENOUGH,
     Cover,
     Relief,
     by_ratio,
@@ -40,6 +41,7 @@ from controllers.ursa.place.problem import Ints
 from controllers.ursa.results import Timer
 
 STEPS = 30
+PATIENCE = 6
 FIRST_STEP, MOST_STEP = 0.3, 1.0
 """Of the logarithm of a price."""
 
@@ -59,12 +61,14 @@ def eviction_bound(market: Market, begin: Cover, cost: float, timer: Timer) -> C
     best, price = begin, _deterring(market, begin.price)
     step = np.full(len(price), FIRST_STEP)
     way = np.zeros(len(price))
+    quiet = 0
     for _ in range(STEPS):
-        if timer.left() <= 0 or best.bound >= cost * (1 - 1e-9):
+        if timer.left() <= 0 or quiet > PATIENCE or best.bound >= cost * (1 - ENOUGH):
             break
         bound, over = evaluate_whole(market, price)
+        quiet += 1
         if bound > best.bound:
-            best = Cover(bound, price)
+            best, quiet = Cover(bound, price), 0
         now = np.where(price > 0, np.sign(over), 0.0)
         step *= np.where(now * way > 0, 1.2, np.where(now * way < 0, 0.5, 1.0))
         step, way = np.minimum(step, MOST_STEP), now
