@@ -354,8 +354,9 @@ def _plan_table(summary: dict[str, Any]) -> Table:
         for name, of in summary.get("hot_by_dimension", {}).items()
     }
     rounds = {
-        f"round {told['round']}": f"{told['moves']} moves, cost {told['cost']:.6g}, "
-        f"{told['hot_after']} hot"
+        f"round {told['round']}": f"{told['moves']} moves, "
+        + ("" if told["bytes"] is None else f"{told['bytes']:.6g} bytes, ")
+        + f"cost {told['cost']:.6g}, {told['hot_after']} hot"
         for told in summary.get("rounds", [])
     }
     return _facts_table(facts | hot | rounds | seconds | summary["notes"])

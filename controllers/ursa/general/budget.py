@@ -1,11 +1,11 @@
 """Moves within a budget: the most hot spots removed for what may be moved in a round.
 
-A hot node's need is the price of the objects that have to leave it, 1 each where moves are counted
-and their bytes where bytes are; they are selected by relief per price. The nodes of least need come
-first: so the most nodes are relieved that these selections allow. What is left of the budget goes
-to the next nodes in part, the objects of most relief per price first. Nothing moves to a node that
-is hot at the time, so no move depends on another one, no node becomes hot, and no object moves
-twice: every round that can move anything leaves less to do, and rounds come to an end.
+A hot node's need is the price of the objects that have to leave it, 1 each where moves are counted,
+their bytes and a little where bytes are; they are selected by relief per price. The nodes of least
+need come first: so the most nodes are relieved that these selections allow. What is left of the
+budget goes to the next nodes in part, the objects of most relief per price first. Nothing moves to
+a node that is hot at the time, so no move depends on another one, no node becomes hot, and no
+object moves twice: every round that can move anything leaves less to do, and rounds come to an end.
 """
 
 from __future__ import annotations
@@ -30,6 +30,12 @@ from schemas.errors import UserError
 Placer = Callable[[Units, VectorState, Selection, Request], Placement]
 
 MAX_REPAIRS = 16
+OVERHEAD = 0.05
+"""What a move costs besides its bytes, as a part of an average object's.
+
+Where bytes are what a node has too many of, all objects relieve as much for their bytes: this asks
+for few large ones.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,8 +187,8 @@ def _prices(units: Units, budget: Budget) -> Float64:
     """[U], what an object's move takes of what is scarce: bytes, or moves where only these are."""
     if units.size is None or (budget.size is None and budget.node_size is None):
         return units.members
-    # An object without bytes is all but free.
-    return np.maximum(units.size, 1e-9 * float(units.size.mean()) + 1e-300)
+    mean = float(units.size.mean()) if len(units.size) else 0.0
+    return np.asarray(units.size + (OVERHEAD * mean or 1.0))
 
 
 def _affordable(

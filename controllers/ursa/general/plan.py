@@ -68,7 +68,7 @@ def plan(
         from controllers.ursa.general import placers
 
         rounds = in_rounds(units, state, getattr(placers, method), request, checked(budget, units))
-        moves, bound = rounds.moves, None
+        moves, bound = rounds.moves, None if swapped.any() else 0.0
     elif swapped.any():
         moves, bound, notes = _moves(units, state, method, request)
     with timer.phase("finish"):
