@@ -270,7 +270,13 @@ def _row(curve: Curve) -> tuple[str, ...]:
         *setting,
         words(curve, curve.helps),
         words(curve, curve.harms),
-        f"{100 * best.gain.value:+.0f} % at {curve.axis.write(best.x)}",
-        f"{100 * least.gain.value:+.0f} % at {curve.axis.write(least.x)}",
+        f"{_percent(best.gain.value)} at {curve.axis.write(best.x)}",
+        f"{_percent(least.gain.value)} at {curve.axis.write(least.x)}",
         n,
     )
+
+
+def _percent(share: float) -> str:
+    """With its sign, and none where it rounds to nothing."""
+    percent = round(100 * share)
+    return f"{percent:+d} %" if percent else "0 %"

@@ -235,6 +235,7 @@ def test_the_tables_have_a_row_a_controller(swept: Path) -> None:
         by_name = {row["controller"]: row for row in found.as_json()}
         assert by_name["reweight"]["helps"].startswith("inert")
         assert by_name["dlr"]["n"] == "3"
+        assert not any("-0 %" in text for row in found.as_json() for text in row.values())
 
 
 def test_the_report_has_figures_tables_and_claims_labelled_simulated(
