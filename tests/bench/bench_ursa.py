@@ -2,13 +2,17 @@
 
 Every measurement is a process of its own, which reads the instance, compiles its loops, and then
 decides several times. The median of the totals counts; generation, reading and compilation do not.
-Sizes other than the default have no limits.
+Sizes other than 10K-10M and 100K-100M have no limits. Beside other methods, the limits of what a
+choice of objects can save, growth with the size, and Ceph's own balancer (`osdmaptool`). Rounds one
+after the other are `bench_ursa_incremental.py`'s.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -19,22 +23,38 @@ from typing import Any
 
 import numpy as np
 
-from controllers.ursa.run import generate_file, peak_rss_mib, plan_file
+from controllers.ursa.io import load_instance
+from controllers.ursa.run import generate_file, peak_rss_mib, plan_instance
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # also when it is run by its path
+import osdmaptool
 
 SIZE = ("10K", "10M")
+LARGE = ("100K", "100M")
 SEED = 1
 REPEAT = 3
-LIMITS = {
-    "s1": {"s": 0.6, "gap": 0.05, "joint": 1.5},
-    "s2": {"s": 1.5, "gap": 0.4, "joint": 1.5},
-    "s3": {"s": 1.5, "gap": 0.4, "joint": None},
+Limits = dict[str, float | None]
+LIMITS: dict[tuple[str, str], dict[str, Limits]] = {
+    SIZE: {
+        "s1": {"s": 0.6, "gap": 0.05, "joint": 1.5, "mib": 1024.0},
+        "s2": {"s": 1.5, "gap": 0.4, "joint": 1.5, "mib": 1024.0},
+        "s3": {"s": 1.5, "gap": 0.4, "joint": None, "mib": 1024.0},
+    },
+    LARGE: {
+        "s1": {"s": 6.0, "mib": 4096.0},
+        "s2": {"s": 20.0, "mib": 4096.0},
+        "s3": {"s": 40.0, "mib": 4096.0},
+    },
 }
-MEMORY_MIB = 1024.0
+LARGE_S1 = "ursa alp s1 100K-100M, decision"
+KINDS = ("s1", "s2", "s3")
+LARGE_GIB = 8.0
+"""Memory that has to be free, and room for files, before the large size is tried."""
 LIGHT_TAIL = 3.0
 """The heaviest load over the lightest in a second instance of each kind: hot nodes then have to
 give away many objects instead of a few heavy ones, which is the harder case for ALP."""
 GRACE_S = 300.0
-OTHERS = {"ilp": 60.0, "joint": 60.0, "algorithm1": 600.0, "htoc": 60.0, "sa": 60.0}
+OTHERS = {"ilp": 60.0, "joint": 120.0, "algorithm1": 600.0, "htoc": 60.0, "sa": 60.0}
 """Methods beside ALP in the same run, and the seconds that each is given."""
 SIZES = (("100", "100K"), ("300", "300K"), ("1K", "1M"), ("3K", "3M"), SIZE)
 
@@ -48,8 +68,15 @@ def row(name: str, value: float | None, unit: str, limit: float | None, **more: 
 
 def child(path: Path, method: str, repeat: int, limit_s: float | None) -> None:
     """Decide `repeat` times; print the last summary with all totals."""
-    plans = [plan_file(path, method, time_limit_s=limit_s, seed=SEED) for _ in range(repeat)]
+    instance = load_instance(path)
+    plans, processor = [], []
+    for _ in range(repeat):
+        start = time.process_time()
+        plans.append(plan_instance(instance, method, time_limit_s=limit_s, seed=SEED))
+        processor.append(time.process_time() - start)
     summary = plans[-1].summary
+    summary["processor_s"] = min(processor)
+    summary["load_average"] = os.getloadavg()[0]
     summary["totals"] = [plan.summary["decision_seconds"]["total"] for plan in plans]  # type: ignore[index]
     summary["still_hot"] = len(plans[-1].still_hot)
     summary["peak_rss_mib"] = peak_rss_mib()
@@ -76,7 +103,7 @@ def decide(path: Path, method: str, repeat: int = 1, limit_s: float | None = Non
     return summary
 
 
-def alp(kind: str, size: str, found: Row, limits: dict[str, float | None]) -> list[Row]:
+def alp(kind: str, size: str, found: Row, limits: Limits) -> list[Row]:
     """Rows of our best method."""
     name = f"ursa alp {kind} {size}"
     if "error" in found:
@@ -97,13 +124,15 @@ def alp(kind: str, size: str, found: Row, limits: dict[str, float | None]) -> li
             "s",
             limits.get("s"),
             n=len(totals),
-            note=f"median, {min(totals):.3f} to {max(totals):.3f}; last: {phases}",
+            note=f"median, {min(totals):.3f} to {max(totals):.3f}; last: {phases}; "
+            f"{found['processor_s']:.2f} s of processor time, at a load average of "
+            f"{found['load_average']:.1f} on {os.cpu_count()} processors",
         ),
         row(
             f"{name}, memory beyond the input",
             beyond,
             "MiB",
-            MEMORY_MIB if limits else None,
+            limits.get("mib"),
             note=f"input {found['input_mib']:.0f} MiB; interpreter and libraries included",
         ),
         row(f"{name}, nodes still hot", found["hot_after"], "", 0.0, note=counts),
@@ -118,52 +147,103 @@ def alp(kind: str, size: str, found: Row, limits: dict[str, float | None]) -> li
     ]
 
 
-def beside(kind: str, size: str, ours: Row, found: Row, limits: dict[str, float | None]) -> Row:
-    """A row of another method: what it costs over ALP; of `joint`, ALP over the joint bound."""
+def beside(kind: str, size: str, ours: Row, found: Row, limits: Limits) -> list[Row]:
+    """Rows of another method: what it costs over ALP; of `joint`, the bounds on any choice."""
     method = found.get("method", "?")
     if "error" in found:
-        return row(f"ursa {method} {kind} {size}", None, "x", None, note=found["error"])
+        return [row(f"ursa {method} {kind} {size}", None, "x", None, note=found["error"])]
     seconds = found["decision_seconds"]["total"]
     note = (
         f"{seconds:.2f} s against {statistics.median(ours['totals']):.2f} s, {found['moves']} "
         f"moves, cost {found['cost']:.6g}, {found['hot_after']} hot"
     )
     if method == "joint":
-        bound = found["lower_bound"]
-        above = None if not bound else 100 * (ours["cost"] / bound - 1)
-        name = f"ursa alp {kind} {size}, cost above the joint bound"
-        return row(name, above, "%", limits.get("joint"), note=f"joint: {note}")
+        return joint(f"{kind} {size}", ours, found, limits.get("joint"), note)
     ratio = found["cost"] / ours["cost"] if ours["cost"] else None
-    return row(f"ursa {method} {kind} {size}, cost over alp's", ratio, "x", None, note=note)
+    return [row(f"ursa {method} {kind} {size}, cost over alp's", ratio, "x", None, note=note)]
+
+
+def joint(what: str, ours: Row, found: Row, limit: float | None, note: str) -> list[Row]:
+    """ALP against every choice of objects of hot nodes, and `joint` against every plan."""
+    chosen, every = found["notes"].get("hot_nodes_only_bound"), found["lower_bound"]
+    return [
+        row(
+            f"ursa alp {what}, cost above the joint bound",
+            100 * (ours["cost"] / chosen - 1) if chosen else None,
+            "%",
+            limit,
+            note=f"bound {chosen or float('nan'):.6g} on every choice of objects that go from hot "
+            "nodes to nodes with room",
+        ),
+        row(
+            f"ursa joint {what}, cost above the bound over all plans",
+            100 * (found["cost"] / every - 1) if every else None,
+            "%",
+            None,
+            note=f"objects may also leave other nodes to make room; bound {every or 0:.6g}; {note}",
+        ),
+    ]
 
 
 def measure(folder: Path, kind: str, size: tuple[str, str], methods: list[str]) -> list[Row]:
     """All rows of one kind of data."""
     text = "-".join(size)
-    limits: dict[str, float | None] = dict(LIMITS[kind]) if size == SIZE else {}
+    limits = LIMITS.get(size, {}).get(kind, {})
     path = folder / f"{kind}.npz"
-    say(f"{kind} {text}: generating")
-    generate_file(path, kind=kind, nodes=size[0], partitions=size[1], seed=SEED)
-    say(f"{kind} {text}: alp")
-    ours = decide(path, "alp", REPEAT)
+    ours = generated(path, kind, size)
     rows = alp(kind, text, ours, limits)
     for method in methods if "error" not in ours else []:
         say(f"{kind} {text}: {method}")
         found = {"method": method} | decide(path, method, 1, OTHERS[method])
-        rows.append(beside(kind, text, ours, found, limits))
-    say(f"{kind} {text}: alp, loads at most {LIGHT_TAIL:g} to 1")
-    generate_file(
-        path, kind=kind, nodes=size[0], partitions=size[1], seed=SEED, load_max=LIGHT_TAIL
-    )
-    rows += alp(
-        f"{kind} (loads at most {LIGHT_TAIL:g}:1)", text, decide(path, "alp", REPEAT), limits
-    )
+        rows += beside(kind, text, ours, found, limits)
+    light = generated(path, kind, size, load_max=LIGHT_TAIL)
+    rows += alp(f"{kind} (loads at most {LIGHT_TAIL:g}:1)", text, light, limits)
     path.unlink()
     return rows
 
 
-def scaling(folder: Path, sizes: tuple[tuple[str, str], ...]) -> Row:
-    """The exponent of seconds against partitions, fitted on S1 with 1000 partitions a node."""
+def generated(path: Path, kind: str, size: tuple[str, str], **changes: float) -> Row:
+    """The summary of ALP on a new instance, which is left at `path`."""
+    text = " ".join(
+        [kind, "-".join(size), *(f"{name} {value:g}" for name, value in changes.items())]
+    )
+    say(f"{text}: generating")
+    generate_file(path, kind=kind, nodes=size[0], partitions=size[1], seed=SEED, **changes)
+    say(f"{text}: alp")
+    return decide(path, "alp", REPEAT)
+
+
+def large(folder: Path, kinds: list[str]) -> list[Row]:
+    """ALP at 100K-100M, one kind after the other; a row that says so where there is no room."""
+    rows: list[Row] = []
+    text = "-".join(LARGE)
+    for kind in kinds:
+        room = min(available_gib(), shutil.disk_usage(folder).free / 2**30)
+        limits = LIMITS[LARGE][kind]
+        if room < LARGE_GIB:
+            note = f"needs {LARGE_GIB:g} GiB of memory and disk; {room:.1f} GiB are free"
+            rows.append(row(f"ursa alp {kind} {text}", None, "s", limits["s"], note=note))
+            continue
+        path = folder / "large.npz"
+        rows += alp(kind, text, generated(path, kind, LARGE), limits)
+        path.unlink(missing_ok=True)
+    return rows
+
+
+def available_gib() -> float:
+    """Memory that can be used without swapping."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) / 2**20
+    return 0.0
+
+
+Point = tuple[int, float]
+"""Partitions, and the seconds of a decision."""
+
+
+def measured(folder: Path, sizes: tuple[tuple[str, str], ...]) -> list[Point]:
+    """ALP on S1 of several sizes, 1000 partitions a node."""
     points = []
     for size in sizes:
         path = folder / "scaling.npz"
@@ -172,6 +252,12 @@ def scaling(folder: Path, sizes: tuple[tuple[str, str], ...]) -> Row:
         found = decide(path, "alp", REPEAT)
         if "error" not in found:
             points.append((int(str(facts["partitions"])), statistics.median(found["totals"])))
+        path.unlink()
+    return points
+
+
+def scaling(points: list[Point]) -> Row:
+    """The exponent of seconds against partitions, fitted."""
     name = "ursa alp s1, seconds ~ partitions^x"
     if len(points) < 2:
         return row(name, None, "", None, note="fewer than two sizes could be measured")
@@ -194,17 +280,28 @@ def main() -> None:
         return
     parser = argparse.ArgumentParser()
     parser.add_argument("--size", nargs=2, default=SIZE, metavar=("NODES", "PARTITIONS"))
-    parser.add_argument("--kinds", nargs="*", default=list(LIMITS))
+    parser.add_argument("--kinds", nargs="*", default=list(KINDS), choices=KINDS)
     parser.add_argument("--methods", nargs="*", default=list(OTHERS))
     parser.add_argument("--no-scaling", action="store_true")
+    parser.add_argument("--no-large", action="store_true", help="leave out 100K-100M")
+    parser.add_argument("--no-osdmaptool", action="store_true")
     chosen = parser.parse_args()
     rows: list[Row] = []
     size = (chosen.size[0], chosen.size[1])
     with tempfile.TemporaryDirectory() as folder:
         for kind in chosen.kinds:
             rows += measure(Path(folder), kind, size, chosen.methods)
+        if not chosen.no_osdmaptool:
+            say("osdmaptool")
+            rows += osdmaptool.rows(Path(folder))
+        points = [] if chosen.no_scaling else measured(Path(folder), SIZES)
+        if not chosen.no_large:
+            found = large(Path(folder), chosen.kinds)
+            rows += found
+            took = [each["value"] for each in found if each["name"] == LARGE_S1]
+            points += [(100_000_000, seconds) for seconds in took if seconds is not None]
         if not chosen.no_scaling:
-            rows.append(scaling(Path(folder), SIZES))
+            rows.append(scaling(points))
     print(json.dumps(rows))
 
 

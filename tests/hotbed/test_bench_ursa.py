@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
+ALONE = ["--no-scaling", "--no-large", "--no-osdmaptool"]
 BENCH = Path(__file__).resolve().parents[1] / "bench" / "bench_ursa.py"
 
 
 @pytest.mark.slow
 def test_rows_of_a_small_instance() -> None:
-    words = ["--size", "100", "20K", "--kinds", "s2", "--methods", "htoc", "--no-scaling"]
+    words = ["--size", "100", "20K", "--kinds", "s2", "--methods", "htoc", "joint", *ALONE]
     done = subprocess.run(
         [sys.executable, str(BENCH), *words], stdout=subprocess.PIPE, text=True, check=True
     )
@@ -25,6 +26,8 @@ def test_rows_of_a_small_instance() -> None:
         *(f"{name}, {what}" for what in each),
         *(f"ursa alp s2 (loads at most 3:1) 100-20K, {what}" for what in each),
         "ursa htoc s2 100-20K, cost over alp's",
+        "ursa alp s2 100-20K, cost above the joint bound",
+        "ursa joint s2 100-20K, cost above the bound over all plans",
     }
     assert rows[f"{name}, decision"]["n"] == 3
     assert rows[f"{name}, decision"]["value"] > 0
@@ -36,7 +39,7 @@ def test_rows_of_a_small_instance() -> None:
 
 @pytest.mark.slow
 def test_what_fails_is_a_row_without_a_value() -> None:
-    words = ["--size", "100", "20K", "--kinds", "s1", "--methods", "--no-scaling"]
+    words = ["--size", "100", "20K", "--kinds", "s1", "--methods", *ALONE]
     code = (
         "import runpy, sys; sys.argv = ['b', *sys.argv[1:]];"
         f"module = runpy.run_path({str(BENCH)!r});"

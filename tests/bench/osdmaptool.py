@@ -1,0 +1,293 @@
+"""Ursa beside `osdmaptool --upmap`, Ceph's own balancer, on a map of 1024 OSDs and 32,768 PGs.
+
+Ceph's tool levels the numbers of placement groups. Ours is given the same task: a replica weighs 1,
+and an OSD's capacity is what it has now, brought to within the same deviation of the mean. Then
+both plans, and one of ours that knows the PGs' loads, are told by the load of the heaviest OSD.
+
+Both plans are applied to the table of PGs that `osdmaptool --test-map-pgs-dump` prints, and checked
+there. That the table is what Ceph makes of the commands is checked with `--save` for the tool's own
+plan; osdmaptool has no way to read commands of others into a map.
+"""
+
+from __future__ import annotations
+
+import re
+import resource
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controllers.ursa.check import check
+from controllers.ursa.instance import Instance, Racks
+from controllers.ursa.plan import plan
+from controllers.ursa.results import Plan, Timer
+from controllers.ursa.run import warm_up
+
+OSDS, PG_BITS = 1024, 5
+DEVIATION = 1
+REPEAT = 5
+LOAD_DEVIATION = 0.1
+"""No OSD's load is to be farther above the mean than that part of it."""
+TOOL_S = 1800.0
+FASTER = 100.0
+FLAT = ("--osd_crush_chooseleaf_type=0",)  # one host holds all: replicas on different OSDs
+
+Ints = NDArray[np.int64]
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Levelled:
+    """A plan by either: seconds of processor time (which a busy machine does not change), the PGs'
+    table after it, and pairs of OSDs in its commands."""
+
+    seconds: float
+    table: Ints
+    moves: int
+
+
+def rows(folder: Path) -> list[Row]:
+    """The bench's rows; one without a value where osdmaptool is not installed."""
+    name = f"ursa osdmaptool {OSDS} OSDs {OSDS << PG_BITS} PGs"
+    if shutil.which("osdmaptool") is None:
+        note = "osdmaptool is not installed (Debian: ceph-base)"
+        return [_row(f"{name}, times faster", None, "x", FASTER, note, at_least=True)]
+    try:
+        table = created(folder / "osdmap")
+        theirs = by_tool(folder / "osdmap", table)
+    except (subprocess.SubprocessError, ValueError) as error:
+        note = f"osdmaptool failed: {' '.join(str(error).split())[:200]}"
+        return [_row(f"{name}, times faster", None, "x", FASTER, note, at_least=True)]
+    most = max(1, deviation(theirs.table))
+    ours = by_count(table, most)
+    loads = pareto(len(table))
+    by_load = loaded(table, loads)
+    weights = {
+        "before": heaviest(table, loads),
+        "osdmaptool": heaviest(theirs.table, loads),
+        "ours by number": heaviest(ours.table, loads),
+    }
+    told = ", ".join(f"{what} {value:.3f}" for what, value in weights.items())
+    return [
+        _row(
+            f"{name}, times faster",
+            theirs.seconds / ours.seconds,
+            "x",
+            FASTER,
+            f"{theirs.seconds:.2f} s of processor time and {theirs.moves} moves against "
+            f"{ours.seconds:.4f} s and {ours.moves}",
+            at_least=True,
+        ),
+        _row(
+            f"{name}, deviation of the number of PGs",
+            deviation(ours.table),
+            "PGs",
+            float(most),
+            f"osdmaptool {deviation(theirs.table)}, before {deviation(table)}",
+        ),
+        _row(
+            f"{name}, load of the heaviest OSD over the mean",
+            heaviest(by_load.table, loads),
+            "x",
+            1 + LOAD_DEVIATION,
+            f"planned by load in {by_load.seconds:.4f} s, {by_load.moves} moves; {told}",
+        ),
+    ]
+
+
+def created(path: Path) -> Ints:
+    """[PGs, 3] of a new map: the OSDs of every PG, the primary first."""
+    _tool(str(path), "--createsimple", str(OSDS), "--pg-bits", str(PG_BITS), "--with-default-pool")
+    return dumped(path)
+
+
+def dumped(path: Path) -> Ints:
+    """[PGs, 3], as osdmaptool maps them."""
+    return parsed(_tool(str(path), "--mark-up-in", "--test-map-pgs-dump"))
+
+
+def parsed(output: str) -> Ints:
+    """The table of `--test-map-pgs-dump`, by the PG's number in its pool."""
+    found = re.findall(r"^\d+\.([0-9a-f]+)\s+\[([\d,]+)\]", output, re.MULTILINE)
+    table = {int(pg, 16): [int(osd) for osd in osds.split(",")] for pg, osds in found}
+    rows_ = [table[pg] for pg in sorted(table)]
+    if not rows_ or {len(row) for row in rows_} != {3}:
+        raise ValueError("its dump has no PG, or PGs that have not three replicas")
+    return np.array(rows_, dtype=np.int64)
+
+
+def by_tool(path: Path, table: Ints) -> Levelled:
+    """The plan of `osdmaptool --upmap`; its map after `--save` must be the table after it."""
+    commands = path.with_suffix(".upmap")
+    start = _children_s()
+    _tool(
+        str(path),
+        "--mark-up-in",
+        "--upmap",
+        str(commands),
+        "--upmap-max",
+        str(100 * len(table)),
+        "--upmap-deviation",
+        str(DEVIATION),
+        "--save",
+    )
+    seconds = _children_s() - start
+    after, moves = applied(table, commands.read_text())
+    if not (np.sort(after, axis=1) == np.sort(dumped(path), axis=1)).all():
+        raise ValueError("its saved map is not what its commands make of the table")
+    return Levelled(seconds, after, moves)
+
+
+def applied(table: Ints, commands: str) -> tuple[Ints, int]:
+    """The table after `ceph osd pg-upmap-items` commands, and how many pairs these hold."""
+    after, moves = table.copy(), 0
+    for pg, pairs in re.findall(r"pg-upmap-items \d+\.([0-9a-f]+)((?: \d+)+)", commands):
+        osds = [int(osd) for osd in pairs.split()]
+        for source, target in zip(osds[::2], osds[1::2], strict=True):
+            row = after[int(pg, 16)]
+            if source not in row or target in row:
+                raise ValueError(f"PG {pg} cannot go from OSD {source} to {target}")
+            row[row == source] = target
+            moves += 1
+    return after, moves
+
+
+def as_commands(table: Ints, made: Plan) -> str:
+    """Our moves as `ceph osd pg-upmap-items` commands of pool 1, one for each PG."""
+    pairs: dict[int, list[int]] = {}
+    moves = zip(made.move_partition, made.move_replica, made.move_to, strict=True)
+    for pg, replica, target in moves:
+        pairs.setdefault(int(pg), []).extend((int(table[pg, replica]), int(target)))
+    return "".join(
+        f"ceph osd pg-upmap-items 1.{pg:x} {' '.join(map(str, osds))}\n"
+        for pg, osds in sorted(pairs.items())
+    )
+
+
+def by_count(table: Ints, most: int) -> Levelled:
+    """Our plan for numbers of PGs at most `most` off the mean."""
+    case = unit_instance(table, most)
+    return _planned(case, table)
+
+
+def unit_instance(table: Ints, most: int) -> Instance:
+    """Every replica weighs 1, every move costs 1, and capacities are `capacities`."""
+    ones = np.ones(len(table), dtype=np.float32)
+    return Instance(
+        replica_node=table.astype(np.int32),
+        primary_load=ones,
+        secondary_load=ones,
+        capacity=capacities(numbers(table), most).astype(np.float32),
+        fault_domain=np.arange(OSDS, dtype=np.int32),
+        distance=Racks(np.zeros(OSDS, dtype=np.int32), np.ones((1, 1), dtype=np.float32)),
+    )
+
+
+def capacities(number: Ints, most: int) -> Ints:
+    """[OSDs] whole numbers within `most` of the mean that sum up to all replicas.
+
+    As these have to fill all that there is, no OSD is left with less either. They are as near to
+    the numbers that there are now as can be, so that the fewest replicas move.
+    """
+    mean = number.sum() / len(number)
+    low, high = int(np.ceil(mean - most)), int(np.floor(mean + most))
+    found = np.clip(number, low, high)
+    while missing := int(number.sum() - found.sum()):
+        step = 1 if missing > 0 else -1
+        able = np.flatnonzero(found < high if step > 0 else found > low)
+        # The emptiest take one more, or the fullest one less.
+        able = able[np.argsort(step * number[able], kind="stable")][: abs(missing)]
+        found[able] += step
+    return found
+
+
+def loaded(table: Ints, loads: NDArray[np.float32]) -> Levelled:
+    """Our plan for loads at most `LOAD_DEVIATION` above the mean; a secondary carries half."""
+    total = float(loads.sum()) * (1 + (table.shape[1] - 1) / 2)
+    bare = unit_instance(table, 1)
+    case = replace(
+        bare,
+        primary_load=loads,
+        secondary_load=(loads / 2).astype(np.float32),
+        capacity=np.full(OSDS, (1 + LOAD_DEVIATION) * total / OSDS, dtype=np.float32),
+    )
+    return _planned(case, table)
+
+
+def pareto(count: int) -> NDArray[np.float32]:
+    """[count] loads of a power law as `generate`'s, none above 30 times the least."""
+    draws = np.random.Generator(np.random.PCG64(1)).random(count)
+    return ((1 - (1 - 30.0**-1.5) * draws) ** (-1 / 1.5)).astype(np.float32)
+
+
+def numbers(table: Ints) -> Ints:
+    """[OSDs], how many replicas each has."""
+    return np.bincount(table.ravel(), minlength=OSDS).astype(np.int64)
+
+
+def deviation(table: Ints) -> int:
+    """How far the number of PGs of any OSD is off the mean, rounded up."""
+    number = numbers(table)
+    return int(np.ceil(np.abs(number - number.mean()).max() - 1e-9))
+
+
+def heaviest(table: Ints, loads: NDArray[np.float32]) -> float:
+    """The load of the heaviest OSD over the mean."""
+    weight = np.repeat(loads[:, None].astype(float), table.shape[1], axis=1)
+    weight[:, 1:] /= 2
+    load = np.bincount(table.ravel(), weight.ravel(), OSDS)
+    return float(load.max() / load.mean())
+
+
+def _planned(case: Instance, table: Ints) -> Levelled:
+    """Our plan, and the median of the processor seconds of a few decisions."""
+    warm_up("alp")
+    runs = [plan(case, "alp", timer=Timer(time.process_time)) for _ in range(REPEAT)]
+    return _levelled(case, table, runs[-1], sorted(_total(made) for made in runs)[REPEAT // 2])
+
+
+def _levelled(case: Instance, table: Ints, made: Plan, seconds: float) -> Levelled:
+    report = check(case, made)
+    if report.violations:
+        raise ValueError(f"our plan is wrong: {report.violations[0]}")
+    primary = np.zeros(len(table), dtype=np.int64)
+    for pg, replica in zip(made.swap_partition, made.swap_replica, strict=True):
+        primary[pg] = replica
+    row, after = np.arange(len(table)), table.copy()
+    after[:, 0], after[row, primary] = table[row, primary], table[:, 0]
+    moved, moves = applied(after, as_commands(table, made))
+    return Levelled(seconds, moved, moves)
+
+
+def _children_s() -> float:
+    """Processor seconds of the processes started from here that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _total(made: Plan) -> float:
+    seconds = made.summary["decision_seconds"]
+    assert isinstance(seconds, dict)
+    return float(seconds["total"])
+
+
+def _tool(*words: str) -> str:
+    done = subprocess.run(
+        ["osdmaptool", *FLAT, *words], capture_output=True, text=True, check=False, timeout=TOOL_S
+    )
+    if done.returncode != 0:
+        raise ValueError((done.stderr.strip().splitlines() or ["no reason given"])[-1])
+    return done.stdout
+
+
+def _row(
+    name: str, value: float | None, unit: str, limit: float, note: str, *, at_least: bool = False
+) -> Row:
+    more = {"at_least": True} if at_least else {}
+    return {"name": name, "value": value, "unit": unit, "limit": limit, "n": 1, "note": note} | more
