@@ -122,9 +122,7 @@ def _requests(panel: Axes, evidence: Evidence, rows: pd.DataFrame) -> None:
         done["t_s"], done["latency_s"], s=2, color=colour, alpha=0.35, linewidths=0, rasterized=True
     )
     panel.axvline(float(row["called_s"]), color="black", linewidth=0.9)
-    panel.text(
-        float(row["called_s"]), 1.01, "L", transform=panel.get_xaxis_transform(), ha="center"
-    )
+    panel.text(float(row["called_s"]), 0.02, " L", transform=panel.get_xaxis_transform())
     if pd.notna(row["settled_s"]):
         at = float(row["called_s"]) + float(row["settled_s"])
         panel.axvline(at, color=colour, linewidth=1.2, linestyle="--")
@@ -164,7 +162,8 @@ def settling(
         never = rows["settled_s"].isna().any()
         if never:
             axes[0].set_title("hatched: some never became stable", fontsize="small")
-        axes[0].legend(fontsize="small")
+        handles, labels = axes[0].get_legend_handles_labels()
+        drawn.legend(handles, labels, loc="outside lower center", ncols=4, fontsize="small")
         return style.save(drawn, folder, name)
 
 

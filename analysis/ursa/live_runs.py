@@ -41,9 +41,9 @@ COLUMNS = (
     "duration_s",
     "called_s",
     "settled_s",
-    "settled_mean_s",
+    "settled_strict_s",
     "censored_s",
-    "censored_mean_s",
+    "censored_strict_s",
     "latency_mean_s",
     "latency_p99_s",
     "latency_max_s",
@@ -56,7 +56,7 @@ COLUMNS = (
 _FROM_EXTRA = (
     "called_s",
     "settled_s",
-    "settled_mean_s",
+    "settled_strict_s",
     "outstanding",
     "moves",
     "first_moves",
@@ -111,7 +111,7 @@ def _row(index: int, loaded: LoadedRun) -> dict[str, Any]:
     }
     row |= {name: summary.extra.get(name) for name in _FROM_EXTRA}
     rest = row["duration_s"] - (row["called_s"] or 0.0)
-    for name in ("settled_s", "settled_mean_s"):
+    for name in ("settled_s", "settled_strict_s"):
         censored = row[name] if row[name] is not None else rest
         row[name.replace("settled", "censored")] = censored
     for op in summary.whole:

@@ -47,7 +47,7 @@ def write_open(
     extra: dict[str, float] = {"called_s": CALLED_S, "outstanding": 0.0}
     settled = values.pop("settled_s", SETTLED[controller])
     if settled is not None:
-        extra |= {"settled_s": settled * (1 + 0.05 * block), "settled_mean_s": settled}
+        extra |= {"settled_s": settled * (1 + 0.05 * block), "settled_strict_s": settled}
     if controller in COST:
         extra |= {"moves": 14.0, "first_moves": 12.0, "cost": COST[controller], "hot": 2.0}
     p99 = values.pop("p99", 3.0)
