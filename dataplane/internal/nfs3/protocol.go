@@ -69,12 +69,14 @@ const (
 	OK             Status = 0
 	ErrNoEntry     Status = 2
 	ErrIO          Status = 5
+	ErrAccess      Status = 13
 	ErrExists      Status = 17
 	ErrNotDir      Status = 20
 	ErrIsDir       Status = 21
 	ErrInvalid     Status = 22
 	ErrTooBig      Status = 27
 	ErrNoSpace     Status = 28
+	ErrReadOnly    Status = 30
 	ErrNameTooLong Status = 63
 	ErrNotEmpty    Status = 66
 	ErrStale       Status = 70

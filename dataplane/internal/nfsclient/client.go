@@ -43,11 +43,18 @@ type StatusError struct {
 	Status nfs3.Status
 }
 
+var statusNames = map[nfs3.Status]string{
+	nfs3.ErrNoEntry:  "there is no such file",
+	nfs3.ErrIO:       "input/output error",
+	nfs3.ErrAccess:   "permission denied",
+	nfs3.ErrExists:   "it is there already",
+	nfs3.ErrNoSpace:  "the server has no space left",
+	nfs3.ErrReadOnly: "the file system is read-only",
+	nfs3.ErrStale:    "the file is gone",
+}
+
 func (e StatusError) Error() string {
-	names := map[nfs3.Status]string{nfs3.ErrNoEntry: "there is no such file", nfs3.ErrExists: "it is there already",
-		nfs3.ErrNoSpace: "the server has no space left", nfs3.ErrStale: "the file is gone", nfs3.ErrIO: "input/output error",
-		13: "permission denied", 30: "the file system is read-only"}
-	if name, known := names[e.Status]; known {
+	if name, known := statusNames[e.Status]; known {
 		return fmt.Sprintf("%s: %s (NFS status %d)", e.What, name, e.Status)
 	}
 	return fmt.Sprintf("%s: NFS status %d", e.What, e.Status)
