@@ -241,10 +241,10 @@ def test_domains_are_apart_at_every_level() -> None:
     """Two sites of two racks of two nodes; site 1 holds the other replica."""
     domain = np.array([[0, 0], [0, 0], [0, 1], [0, 1], [1, 2], [1, 2], [1, 3], [1, 3]], np.int32)
     case = vectors(
-        [[0, 4], [0, 4]],
+        [[3, 4], [3, 4]],
         [[5], [4]],
         [[5], [4]],
-        [[6], [0], [0], [9], [9], [9], [9], [9]],
+        [[9], [0], [0], [6], [9], [9], [9], [9]],
         fault_domain=domain,
     )
     case = replace(
@@ -252,7 +252,7 @@ def test_domains_are_apart_at_every_level() -> None:
     )
     made = plan(case, "alp", timer=timer())
     assert_true(case, made)
-    assert made.move_to.tolist() == [3], "site 1 is nearer to no one and is not open"
+    assert made.move_to.tolist() == [0], "node 5 is nearer, in the site of the other replica"
     # One level that both replicas share from the start keeps nobody where they are.
     inside = replace(case, fault_domain=np.column_stack([np.zeros(8, np.int32), domain[:, 0]]))
     assert len(plan(inside, "alp", timer=timer()).still_hot) == 0
