@@ -12,9 +12,8 @@ import pandas as pd
 from analysis import style
 from analysis.claims import Evidence
 from analysis.figures import Missing
-from analysis.stats import Estimate
-from analysis.ursa.panels import Line, counts, draw, legend, line, stated_line
-from analysis.ursa.runs import ALGORITHM, KINDS, OURS, average, cells, geometric, sizes
+from analysis.ursa.panels import counts, draw, legend, line, stated_line
+from analysis.ursa.runs import ALGORITHM, KINDS, LABELS, OURS, average, cells, geometric, sizes
 
 COST = "Cost (sum of distances; side = 1)"
 SECONDS = "Time to decide (s)"
@@ -155,29 +154,28 @@ def _methods_of(axes: Sequence[object], kind: str, rows: dict[str, pd.DataFrame]
 
     everything = pd.concat([its for its in rows.values() if len(its)])
     order = sizes(everything[everything["method"] != OURS])
-    shown = {method: its[its["size"].isin(order)] for method, its in rows.items()}
+    shown = {method: _with_change(its[its["size"].isin(order)]) for method, its in rows.items()}
     texts = {
         "cost": ("(a) Cost", COST),
         "decision_s": ("(b) Time", SECONDS),
         "moves": ("(c) Migrations", MOVES),
-        "load_sd_after": ("(d) Deviation", "Standard deviation of load over the mean"),
+        "sd_change": ("(d) Deviation", "Deviation of the nodes' loads\nover that before"),
     }
     for panel, (column, (mark, text)) in zip(axes, texts.items(), strict=True):
         assert isinstance(panel, Axes)
         lines = [line(method, shown[method], column, geometric) for method in METHODS]
-        if column == "load_sd_after":
-            lines.insert(0, _before(shown[ALGORITHM]))
-        draw(panel, order, lines, log=column != "load_sd_after")
+        draw(panel, order, lines, log=column != "sd_change")
         if column == "decision_s" and kind == "s1" and STATED_AT in order:
             style.paper_marker(panel, order.index(STATED_AT), STATED_SECONDS, first=True)
-        if column == "load_sd_after":
-            panel.set_ylim(0, None)
+            panel.set_ylim(top=max(panel.get_ylim()[1], 2 * STATED_SECONDS))
+        if column == "sd_change":
+            stated_line(panel, 1.0, LABELS["none"])
         panel.set_ylabel(text)
         panel.set_title(f"{mark}, {kind.upper()} ({counts(lines)})", loc="left")
 
 
-def _before(rows: pd.DataFrame) -> Line:
-    def before(here: pd.DataFrame, _: str) -> Estimate | None:
-        return geometric(here, "load_sd_before")
-
-    return line("none", rows.drop(columns=["limited"]), "load_sd_before", before)
+def _with_change(rows: pd.DataFrame) -> pd.DataFrame:
+    """With what a plan made of the deviation of the nodes' loads: its own instance's is 1."""
+    if rows.empty:
+        return rows
+    return rows.assign(sd_change=rows["load_sd_after"] / rows["load_sd_before"])

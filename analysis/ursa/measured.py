@@ -11,7 +11,7 @@ import pandas as pd
 from analysis.claims import Evidence, Measured, NotRun
 from analysis.load import SIM
 from analysis.stats import Estimate
-from analysis.ursa.runs import average, cells, paired, quotient, sizes
+from analysis.ursa.runs import average, cells, geometric, paired, quotient, sizes
 
 Compute = Callable[[Evidence], Measured | NotRun]
 Rows = Callable[[pd.DataFrame], pd.DataFrame]
@@ -76,7 +76,8 @@ def quotient_over_sizes(treated: Rows, baseline: Rows, column: str, which: str) 
                 found.append((size, one))
         if not found:
             return NotRun("no size has instances that both planned for, with something to move")
-        size, best = _choose(found, which)
+        # One instance has no interval: where others have one, it is not what is shown.
+        size, best = _choose([item for item in found if item[1].n > 1] or found, which)
         notes = [f"{which} of {len(found)} sizes, at {size}"]
         for side, rows in (("it", bottom), ("the other", top)):
             left = rows[rows["size"] == size]["hot_after"].mean()
@@ -107,6 +108,19 @@ def mean_at(rows: Rows, column: str, size: str, note: str | None = None) -> Comp
     def compute(evidence: Evidence) -> Measured | NotRun:
         found = rows(evidence.table)
         one = average(found[found["size"] == size], column)
+        if one is None:
+            return NotRun(f"no instance of {size} was planned for so")
+        return Measured(one, SIM, 1.0, note)
+
+    return compute
+
+
+def geometric_at(rows: Rows, column: str, size: str, note: str | None = None) -> Compute:
+    """Geometric mean of a column at one size: of seconds, say, which cannot be negative."""
+
+    def compute(evidence: Evidence) -> Measured | NotRun:
+        found = rows(evidence.table)
+        one = geometric(found[found["size"] == size], column)
         if one is None:
             return NotRun(f"no instance of {size} was planned for so")
         return Measured(one, SIM, 1.0, note)

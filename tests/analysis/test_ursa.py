@@ -75,7 +75,8 @@ def test_claims_are_measured_from_paired_runs(results: dict[str, ClaimResult]) -
         "ursa-sa-deviation-small": 0.8 / 0.9,
         "ursa-size": 30e6,
         "ursa-hotbed-cost": 1 / 1.02,
-        "ursa-time-130": 110.0,  # one second a hundred nodes, a tenth more each block
+        # A second a hundred nodes, a tenth more each block; geometric.
+        "ursa-time-130": (100.0 * 110.0 * 120.0) ** (1 / 3),
     }
     for name, value in expected.items():
         assert results[name].measured == pytest.approx(value), name
@@ -143,6 +144,24 @@ def test_a_plan_is_paired_with_plans_for_the_same_instance_alone(tmp_path: Path)
     assert found.value == pytest.approx(10.0)
     assert found.n == 2
     assert quotient(cells(rows, "sa"), cells(rows, "alp"), "cost") is None
+
+
+def test_a_single_instance_is_shown_only_where_there_is_nothing_else(tmp_path: Path) -> None:
+    def htoc(campaign: str) -> ClaimResult:
+        evidence = evidence_of(tmp_path / campaign)
+        return {claim.id: evaluate(claim, evidence) for claim in CLAIMS}["ursa-htoc-cost-most"]
+
+    for campaign, sizes_there in (("ursa-a", ["0.1K-0.1M"]), ("ursa-b", ["0.1K-0.1M", "5K-5M"])):
+        for size in sizes_there:
+            for block in range(1 if size == "0.1K-0.1M" else 2):
+                write_plan(tmp_path / campaign, size, "algorithm1", block, cost=1.0)
+                cost = 50.0 if size == "0.1K-0.1M" else 10.0
+                write_plan(tmp_path / campaign, size, "htoc", block, cost=cost)
+    alone, several = htoc("ursa-a"), htoc("ursa-b")
+    assert alone.measured == pytest.approx(50.0)
+    assert (alone.n, alone.verdict) == (1, "inconclusive")
+    assert several.measured == pytest.approx(10.0)
+    assert several.n == 2
 
 
 def test_an_instance_counts_once_in_whatever_campaigns_it_was_planned_for(tmp_path: Path) -> None:
