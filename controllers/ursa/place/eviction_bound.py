@@ -59,6 +59,10 @@ def eviction_bound(market: Market, begin: Cover, cost: float, timer: Timer) -> C
         timer: when no time is left, the best so far.
     """
     best, price = begin, _deterring(market, begin.price)
+    if timer.left() > 0:
+        # Where nothing is scarce but ways, other nodes' prices only do harm.
+        free = _deterring(market, np.zeros(len(price)))
+        best = max(best, Cover(evaluate_whole(market, free)[0], free), key=lambda c: c.bound)
     step = np.full(len(price), FIRST_STEP)
     way = np.zeros(len(price))
     quiet = 0

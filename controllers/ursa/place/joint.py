@@ -73,7 +73,7 @@ class Found:
             of such to nodes that are not hot and have room for them.
         best: the best moves of any objects.
         market, joint, cover: their relaxation, and the bound with hot nodes' objects whole.
-        evicting_bound: the same with those whole that make room on other nodes.
+        whole_bound: the same with those whole that make room elsewhere, or at prices of nothing.
     """
 
     hot_only: Pairs
@@ -82,12 +82,12 @@ class Found:
     market: Market
     joint: Joint
     cover: Cover
-    evicting_bound: float
+    whole_bound: float
 
     @property
     def bound(self) -> float:
         """No plan that leaves no node hot costs less, whatever it moves."""
-        return max(self.joint.bound, self.cover.bound, self.evicting_bound)
+        return max(self.joint.bound, self.cover.bound, self.whole_bound)
 
 
 def search(instance: Instance, state: State, begin: Pairs, request: Request) -> Found:
@@ -102,11 +102,13 @@ def search(instance: Instance, state: State, begin: Pairs, request: Request) -> 
     market = Market(instance, state, evict=True, reach=request.reach)
     joint = joint_bound(market, begin, timer)
     cover = covered(market, joint.price.load, before, timer, steps=1)
+    free = covered(market, np.zeros(instance.nodes), before, timer, steps=1)
     hot_only = improve(instance, state, first, begin, timer)
     best = improve(instance, state, joint, hot_only, timer)
     evicting = eviction_bound(market, cover, float(best.cost.sum()), timer)
     hot_only_bound = min(max(first.bound, bound), float(hot_only.cost.sum()))
-    return Found(hot_only, hot_only_bound, best, market, joint, cover, evicting.bound)
+    whole = max(free.bound, evicting.bound)
+    return Found(hot_only, hot_only_bound, best, market, joint, cover, whole)
 
 
 def greedy_moves(instance: Instance, state: State, request: Request) -> Pairs | None:

@@ -21,6 +21,8 @@ from controllers.ursa.state import State, object_load
 
 MAX_PAIRS = 60_000
 """Columns of a programme that is solved as it is."""
+PROVEN = 1e-9
+"""Part of the cost that a bound may be below it by rounding."""
 MAX_OBJECTS = 3_000_000
 """Replicas of an instance that is searched for moves worth a column."""
 
@@ -81,6 +83,8 @@ def _larger(instance: Instance, state: State, request: Request, ground: Ground) 
         return partial
     found = search(instance, state, begin, request)
     best = found.best
+    if best.cost.sum() <= found.bound * (1 + PROVEN):
+        return as_moves(instance, best, float(best.cost.sum()), {"optimal": True})
     pairs = _survivors(found)
     if pairs is None:
         return as_moves(instance, best, found.bound, {"optimal": False})
