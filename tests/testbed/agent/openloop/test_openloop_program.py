@@ -123,6 +123,7 @@ def test_a_payload_that_lacks_something_is_refused() -> None:
         openloop_verbs.start(CONFIG, payload() | {"plan": {**PLAN.to_json(), "x": 1}})
 
 
+@pytest.mark.slow
 def test_a_start_that_takes_too_long_is_given_up(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
