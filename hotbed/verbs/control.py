@@ -218,13 +218,26 @@ def _steps_table(data: Mapping[str, Any]) -> Table:
             str(step["step"]),
             f"{step['t_s']:.1f}",
             " ".join(f"{value:.0f}" for value in list(pressure.values())[:16]),
-            _actions(step["actions"]),
+            _actions(step["actions"]) or _decided(step),
             " / ".join("-" if span is None else f"{span * 1000:.0f}" for span in spans),
             step["error"] or "",
         )
     footer = data["footer"]
     table.caption = f"ended: {footer['reason']}" if footer else "no end: it runs or was killed"
     return table
+
+
+def _decided(step: Mapping[str, Any]) -> str:
+    """What a controller that plans has decided in a step without carrying anything out: a dry
+    run's answer."""
+    before, after = step["state_before"] or {}, step["state_after"] or {}
+    if after.get("decisions", 0) == before.get("decisions", 0) or not after.get("decision"):
+        return ""
+    made = after["decision"]
+    return (
+        f"would: {len(made['swaps'])} swaps, {len(made['moves'])} moves, cost {made['cost']:g} "
+        f"for {len(made['hot'])} hot OSDs"
+    )
 
 
 def _actions(actions: list[Mapping[str, Any]]) -> str:

@@ -1,0 +1,90 @@
+"""scipy's HiGHS in the place of highspy: the same optima and prices that prove them."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from controllers.ursa.place import highs, scipy_highs
+from controllers.ursa.place.highs import Model, by_columns
+
+pytestmark = pytest.mark.slow
+
+
+def assignment(seed: int, *, integer: bool, tight: float = 1.2) -> Model:
+    """Objects to nodes with room: one equality an object, one upper bound a node."""
+    rng = np.random.default_rng(seed)
+    objects, nodes = int(rng.integers(2, 9)), int(rng.integers(2, 6))
+    weight = rng.uniform(1, 5, objects)
+    pair = np.arange(objects * nodes)
+    who, where = pair // nodes, pair % nodes
+    start, row, value = by_columns(
+        len(pair), (who, pair, 1.0), (objects + where, pair, weight[who])
+    )
+    room = np.full(nodes, tight * weight.sum() / nodes)
+    return Model(
+        cost=rng.integers(1, 20, len(pair)).astype(float),
+        start=start,
+        row=row,
+        value=value,
+        lower=np.r_[np.ones(objects), np.full(nodes, -np.inf)],
+        upper=np.r_[np.ones(objects), room],
+        integer=integer,
+    )
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("integer", [False, True])
+def test_both_find_the_optimum(seed, integer):
+    model = assignment(seed, integer=integer)
+    ours, theirs = scipy_highs.solve(model), highs.solve(model)
+    assert ours.status == theirs.status
+    if theirs.x is None:
+        return
+    assert ours.x is not None
+    assert model.cost @ ours.x == pytest.approx(model.cost @ theirs.x, rel=1e-6)
+    assert ours.bound == pytest.approx(theirs.bound, rel=1e-6)
+    if not integer:
+        # Strong duality: the prices of either prove the optimum.
+        objects = int((model.lower == 1).sum())
+        room = model.upper[objects:]
+        cheapest = _reduced(model, ours.price)
+        proven = cheapest.sum() - ours.price[objects:] @ room
+        assert proven == pytest.approx(model.cost @ ours.x, rel=1e-6)
+
+
+def _reduced(model: Model, price: np.ndarray) -> np.ndarray:
+    """[objects], the cheapest way to place each when nodes cost their price."""
+    objects = int((model.lower == 1).sum())
+    best = np.full(objects, np.inf)
+    for column in range(model.columns):
+        rows = model.row[model.start[column] : model.start[column + 1]]
+        values = model.value[model.start[column] : model.start[column + 1]]
+        who = int(rows[rows < objects][0])
+        extra = sum(price[r] * v for r, v in zip(rows, values, strict=True) if r >= objects)
+        best[who] = min(best[who], model.cost[column] + extra)
+    return best
+
+
+@pytest.mark.parametrize("integer", [False, True])
+def test_what_cannot_be_is_told(integer):
+    assert scipy_highs.solve(assignment(3, integer=integer, tight=0.2)).status == "infeasible"
+
+
+def test_nothing_to_decide():
+    empty = np.zeros(0)
+    none = np.zeros(0, np.int32)
+    model = Model(empty, np.zeros(1, np.int32), none, empty, np.zeros(1), np.ones(1))
+    assert scipy_highs.solve(model).status == "optimal"
+    model.lower = np.ones(1)
+    assert scipy_highs.solve(model).status == "infeasible"
+
+
+def test_without_highspy_scipy_is_asked(monkeypatch):
+    monkeypatch.setitem(sys.modules, "highspy", None)
+    model = assignment(1, integer=False)
+    found = highs.solve(model)
+    assert found.status == "optimal"
+    assert found.bound == pytest.approx(scipy_highs.solve(model).bound)
