@@ -17,7 +17,7 @@ import yaml
 from campaigns.run_store import RunStore
 from hotbed import cli
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = ["20-2K", "0.1K-0.1M"]
