@@ -1,0 +1,47 @@
+"""What the role `remove` takes for its own on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+MINE = ("0f8fad5b-d9cb-469f-a165-70867728950e", "7c9e6679-7425-40de-944b-e07fc1f90ae7")
+OTHER = "00000000-7425-40de-944b-e07fc1f90ae7"
+WANTED = {
+    "osds": [{"id": n, "uuid": uuid, "device": "/dev/x"} for n, uuid in enumerate(MINE)],
+    "scratch_label": "hotbed-scratch",
+}
+
+
+@pytest.fixture
+def remove(script: Callable[[str, str], ModuleType]) -> ModuleType:
+    return script("remove", "remove")
+
+
+def bluestore(uuid: str) -> bytes:
+    return f"bluestore block device\n{uuid}\n".encode().ljust(4096, b"\0")
+
+
+def test_the_osds_of_this_machine_are_ours_and_no_others(remove: ModuleType) -> None:
+    for uuid in MINE:
+        assert remove.is_ours(bluestore(uuid), WANTED)
+    assert not remove.is_ours(bluestore(OTHER), WANTED)
+    assert not remove.is_ours(bluestore(MINE[0]), {**WANTED, "osds": []})
+    assert not remove.is_ours(bytes(4096), WANTED)
+
+
+def test_a_device_of_ours_is_wiped_and_anothers_left(
+    remove: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remove.shutil, "chown", lambda *arguments: None)
+    mine, other = tmp_path / "mine", tmp_path / "other"
+    mine.write_bytes(bluestore(MINE[1]))
+    other.write_bytes(bluestore(OTHER))
+    assert remove.wipe(str(mine), WANTED) == [f"{mine} wiped"]
+    assert remove.wipe(str(other), WANTED) == []
+    assert mine.read_bytes() == bytes(4096)
+    assert other.read_bytes() == bluestore(OTHER)
+    assert remove.wipe(str(tmp_path / "none"), WANTED) == remove.wipe("", WANTED) == []
