@@ -33,10 +33,9 @@ class RunView:
 
     def _repr_html_(self) -> str:
         run = self.run
-        parameters = CellParameters.model_validate(run.parameters)
         rows = [
             ("run", f"{run.campaign} / {run.run_id} / attempt {run.attempt}"),
-            ("cell", f"{parameters.label()} (block {run.block}, seed {run.seed})"),
+            ("cell", f"{_label(run)} (block {run.block}, seed {run.seed})"),
             ("ground", f"{run.ground}, site {run.provenance.site}"),
             ("status", run.status + (f": {run.reason}" if run.reason else "")),
             ("time scale", f"{run.time_scale:g}"),
@@ -60,7 +59,7 @@ class CampaignView:
                 run.run_id,
                 str(run.attempt),
                 str(run.block),
-                CellParameters.model_validate(run.parameters).label(),
+                _label(run),
                 run.status,
                 run.reason or "",
             )
@@ -70,6 +69,15 @@ class CampaignView:
         note = f"<p>and {more} more</p>" if more > 0 else ""
         heading = f"<b>{html.escape(self.name)}</b>: {_counts(self.runs)}"
         return heading + _table(("run", "attempt", "block", "cell", "status", "why"), rows) + note
+
+
+def _label(run: Run) -> str:
+    """The cell in words, of whichever experiment it is."""
+    if "partitions" in run.parameters:
+        from campaigns.ursa.parameters import UrsaParameters
+
+        return UrsaParameters.model_validate(run.parameters).label()
+    return CellParameters.model_validate(run.parameters).label()
 
 
 def show_run(folder: Path | str) -> RunView:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from campaigns import session
 from campaigns.campaign_file import find_campaign, load_campaign
+from campaigns.display import CampaignView, RunView
 from campaigns.job import Job
 from campaigns.session import Request
 from campaigns.ursa import cell as cell_module
@@ -71,13 +72,14 @@ def test_what_comes_with_hotbed_is_sound_and_feeds_every_figure(name: str, tmp_p
 
 def test_the_full_campaign_has_the_paper_s_sizes() -> None:
     sizes = {
-        (grid.name, size)
+        (figure, size)
         for grid in load_campaign(find_campaign("ursa-full")).grids
+        for figure in grid.figures
         for size in grid.vary.get("size", [])
     }
-    for grid in ("swaps", "selection", "methods"):
-        assert {(grid, "0.1K-0.1M"), (grid, "5K-5M"), (grid, "10K-10M")} <= sizes
-    assert {("speedup", "150-150K"), ("optimum", "30-900")} <= sizes
+    for figure in ("7", "8", "11"):
+        assert {(figure, "0.1K-0.1M"), (figure, "5K-5M"), (figure, "10K-10M")} <= sizes
+    assert {("9", "150-150K"), ("10", "30-3K")} <= sizes
 
 
 def test_every_method_of_a_block_gets_the_same_instances(tmp_path: Path) -> None:
@@ -360,6 +362,12 @@ def test_random_selection_moves_more() -> None:
     ).extra
     assert many["hot_before"] == few["hot_before"]
     assert many["moves"] > few["moves"] > 0
+
+
+def test_its_runs_show_themselves_in_a_notebook() -> None:
+    run = job(method="htoc").record("done", None)
+    assert "s2 40-1600 htoc" in CampaignView("ursa-tiny", (run,))._repr_html_()
+    assert "s2 40-1600 htoc (block 0" in RunView(run, None, Path())._repr_html_()
 
 
 def test_other_campaigns_are_what_they_were() -> None:
