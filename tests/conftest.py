@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 from testbed import doctor
 from testbed.sites.requirements import LOCAL_SITE
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from testbed.sites.contract import Testbed
 
 pytest_plugins = ["pytester"]
+
+# A deadline for one example is a timed assertion: it fails on a busy machine.
+settings.register_profile("hotbed", deadline=None)
+settings.load_profile("hotbed")
 
 
 @pytest.fixture(scope="session")
