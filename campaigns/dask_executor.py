@@ -40,9 +40,9 @@ _Files = tuple[str, dict[str, bytes]]  # a folder's name, and its files by relat
 WIDTH_S = 5.0
 """Seconds for which a count of the workers is believed."""
 
-ALONE_S = 120.0
+ALONE_S = 300.0
 """Seconds without a worker after which nobody waits for one any more; to start again one that has
-died takes some."""
+died takes some, minutes on a machine that is busy."""
 
 
 @dataclass(frozen=True)
