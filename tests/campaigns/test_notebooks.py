@@ -17,7 +17,7 @@ import nbformat
 import pytest
 from tiny_campaigns import ONE_CELL
 
-from campaigns.cell_parameters import parameter_names
+from campaigns.cell_parameters import OPEN_PARAMETERS, parameter_names
 from campaigns.job import Job, write_job
 from campaigns.progress import Silent
 from campaigns.provenance import provenance
@@ -56,11 +56,16 @@ def test_pairs_are_in_step_and_hold_no_output(path: Path) -> None:
         assert "  # type: " in line
 
 
-def test_the_experiment_takes_every_parameter() -> None:
-    notebook = nbformat.read(ROOT / "notebooks" / "dlr_experiment.ipynb", as_version=4)
+@pytest.mark.parametrize(
+    ("name", "absent"),
+    [("dlr_experiment", set(OPEN_PARAMETERS)), ("ursa_live", {"hot_nodes"})],
+)
+def test_an_experiment_takes_every_parameter_of_its_cells(name: str, absent: set[str]) -> None:
+    """`absent`: what no cell of that notebook can have."""
+    notebook = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
     (cell,) = [c for c in notebook.cells if "parameters" in c.metadata.get("tags", [])]
     named = {line.split(" = ")[0] for line in cell.source.splitlines()}
-    assert named == set(parameter_names()) | ENGINE_PARAMETERS
+    assert named == (set(parameter_names()) | ENGINE_PARAMETERS) - absent
 
 
 def test_a_campaign_runs_the_experiment_through_papermill(

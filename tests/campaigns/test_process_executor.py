@@ -187,7 +187,7 @@ def test_a_hanging_cell_is_ended_and_its_load_stopped(
 ) -> None:
     path = campaign_file(grids=ONE_CELL, retries=0)
     monkeypatch.setenv("HOTBED_FAKE_FAULT", json.dumps({"step": "workload", "how": "hang"}))
-    monkeypatch.setattr(process_executor, "timeout_s", lambda parameters, scale: 2.0)
+    monkeypatch.setattr(process_executor, "cell_timeout_s", lambda cell, scale: 2.0)
     assert not go(path).ok
     (found,) = runs(path)
     assert (found.status, found.reason) == ("failed", "it did not end within 2 s")
