@@ -131,6 +131,7 @@ def test_blocks_are_paired(tmp_path: Path) -> None:
     assert standing.level.high - standing.level.low > 10  # the level's interval is not paired
 
 
+@pytest.mark.slow
 def test_the_figure_table_and_claims_name_everybody(tmp_path: Path) -> None:
     gains = {"default": 1.0, "mine": 1.3, "reweight": 1.0, "broken": 1.0}
     why = "the controller broken failed: decide() raised ZeroDivisionError"

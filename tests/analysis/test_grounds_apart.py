@@ -24,6 +24,7 @@ def some(artifacts: Path, name: str, ground: str, gain: float = 1.3) -> Path:
     return artifacts / name
 
 
+@pytest.mark.slow
 def test_a_paper_s_report_leaves_simulated_runs_to_one_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

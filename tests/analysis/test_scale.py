@@ -201,6 +201,7 @@ def test_a_curve_is_one_way_to_run_a_controller() -> None:
     assert usual(grown.head(0)).empty
 
 
+@pytest.mark.slow
 def test_parameters_that_grow_are_in_curve_table_and_claims(tmp_path: Path) -> None:
     for block in range(3):
         for osds in (100, 1000):
@@ -315,6 +316,7 @@ def test_ids_are_distinct_and_nothing_claims_a_size() -> None:
     assert all(not claim.size and claim.paper_value is None for claim in CLAIMS)
 
 
+@pytest.mark.slow
 def test_sizes_do_not_get_into_the_paper_s_figures(tmp_path: Path) -> None:
     write_campaign(tmp_path, "dlr-full", blocks=2)
     before = {claim.id: claim.measured for claim in build(tmp_path, "dlr", only="6a").claims}

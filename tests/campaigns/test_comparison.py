@@ -113,6 +113,7 @@ def test_a_controller_that_cannot_be_created(tmp_path: Path, own: Path, how: str
         plan(ask(tmp_path, controllers=("broken",), controllers_dir=own))
 
 
+@pytest.mark.slow
 def test_one_that_never_returns_is_given_up(
     tmp_path: Path, own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,6 +68,7 @@ def test_an_experiment_takes_every_parameter_of_its_cells(name: str, absent: set
     assert named == (set(parameter_names()) | ENGINE_PARAMETERS) - absent
 
 
+@pytest.mark.slow
 def test_a_campaign_runs_the_experiment_through_papermill(
     campaign_file: Callable[..., Path],
 ) -> None:

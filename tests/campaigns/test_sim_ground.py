@@ -297,6 +297,7 @@ def test_code_that_never_returns_is_refused_before_anything_starts(
     assert not (tmp_path / "artifacts").exists()
 
 
+@pytest.mark.slow
 @built
 def test_the_notebook_runs_a_simulated_cell_too(campaign_file: Callable[..., Path]) -> None:
     file = campaign_file(

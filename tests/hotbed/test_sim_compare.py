@@ -96,6 +96,7 @@ def test_broken_policies_fail_alone_and_are_shown_with_their_reason(tmp_path: Pa
     assert {name: verdicts[name] for name in BROKEN} == dict.fromkeys(BROKEN, "not run")
 
 
+@pytest.mark.slow
 def test_all_meet_on_sim(tmp_path: Path) -> None:
     write_shy(tmp_path / "own")
     ended = compare(tmp_path, "--blocks", "1", "--json", "--scenario", "interference")

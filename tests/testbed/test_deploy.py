@@ -90,6 +90,7 @@ def play(tmp_path: Path, bed: Testbed, monkeypatch: pytest.MonkeyPatch) -> Play:
     return run
 
 
+@pytest.mark.slow
 def test_a_run_tells_how_far_it_is_and_what_it_changed(play: Play, bed: Testbed) -> None:
     told: list[tuple[str, float]] = []
     changed = play(
@@ -146,6 +147,7 @@ def test_nothing_goes_to_the_users_home(
     assert {path.name for path in (home / ".ansible").glob("*")} <= {"tmp"}
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_ansible_and_its_commands(tmp_path: Path, root: Path) -> None:
     books = tmp_path / "playbooks"
     books.mkdir()
