@@ -163,6 +163,21 @@ class LiveServices:
         """See `Services.not_restored`."""
         return clean.put_right(self._agent)
 
+    def fetch_recording(self) -> list[dict[str, Any]]:
+        """The recorder's samples, kept among the run's logs and taken from the admin node."""
+        payload = {"name": self._recording, "forget": True}
+        samples: list[dict[str, Any]] = self._agent.call(
+            "recorder-fetch", payload, timeout_s=120.0
+        )["samples"]
+        lines = "".join(json.dumps(line) + "\n" for line in samples)
+        write_file(self._setting.folder / "logs" / "recording.jsonl", lines)
+        return samples
+
+    def fetch_journal(self) -> None:
+        """The controller's journal, into the run's folder."""
+        name = self._setting.parameters.controller
+        remote.fetch_journal(self._agent, name, self._setting.folder / "journal.jsonl")
+
     def collect(self) -> Summary:
         """See `Services.collect`."""
         from campaigns.steps.collect import collect
@@ -178,17 +193,9 @@ class LiveServices:
             fetched["log"] = disturb.write_log(self._agent, self._plan, folder)
 
         def recording() -> None:
-            payload = {"name": self._recording, "forget": True}
-            answer = self._agent.call("recorder-fetch", payload, timeout_s=120.0)
-            fetched["samples"] = answer["samples"]
-            lines = "".join(json.dumps(line) + "\n" for line in answer["samples"])
-            write_file(folder / "logs" / "recording.jsonl", lines)
+            fetched["samples"] = self.fetch_recording()
 
-        def journal() -> None:
-            name = self._setting.parameters.controller
-            remote.fetch_journal(self._agent, name, folder / "journal.jsonl")
-
-        clean.at_once(disturbance, recording, journal)
+        clean.at_once(disturbance, recording, self.fetch_journal)
         return collect(self._setting, self._testbed, result, fetched["samples"], fetched["log"])
 
     @property

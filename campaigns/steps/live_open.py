@@ -6,16 +6,13 @@ moved is moved back at the end with the disks and links unshaped, where the site
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from campaigns.durable import write_file
 from campaigns.services import CellSetting
 from campaigns.steps import clean, fill, open_load
 from campaigns.steps.live import SLACK_S, LiveServices
-from controllers import remote
 from schemas.errors import HotbedError
 from schemas.run import Summary
 from testbed.agent.contract import Agent
@@ -91,21 +88,12 @@ class OpenLoopServices(LiveServices):
 
         result = self._written
         assert result is not None
-        folder = self._setting.folder
         fetched: dict[str, Any] = {}
 
         def recording() -> None:
-            payload = {"name": self._recording, "forget": True}
-            answer = self._agent.call("recorder-fetch", payload, timeout_s=120.0)
-            fetched["samples"] = answer["samples"]
-            lines = "".join(json.dumps(line) + "\n" for line in answer["samples"])
-            write_file(folder / "logs" / "recording.jsonl", lines)
+            fetched["samples"] = self.fetch_recording()
 
-        def journal() -> None:
-            name = self._setting.parameters.controller
-            remote.fetch_journal(self._agent, name, folder / "journal.jsonl")
-
-        clean.at_once(recording, journal)
+        clean.at_once(recording, self.fetch_journal)
         rows = recorded_rows(result, fetched["samples"])
         return collect(self._setting, result, rows, nodes=self._nodes)
 
