@@ -146,6 +146,7 @@ type optionFlags struct {
 	connections        int
 	transfer, stable   string
 	slo, drain, length time.Duration
+	wait               time.Duration
 	log                string
 	seed               uint64
 }
@@ -156,6 +157,7 @@ func (o *optionFlags) register(flags *flag.FlagSet) {
 	flags.StringVar(&o.stable, "stable", "file-sync", "`HOW` writes are made: file-sync, data-sync or unstable")
 	flags.DurationVar(&o.slo, "slo", 0, "`TIME` above which a request counts as a miss")
 	flags.DurationVar(&o.drain, "drain", time.Minute, "`TIME` without any reply after which it gives up")
+	flags.DurationVar(&o.wait, "wait", 0, "`TIME` after the last request at which it ends whatever has no reply")
 	flags.DurationVar(&o.length, "duration", 0, "`TIME` after which no more requests are sent")
 	flags.StringVar(&o.log, "log", "", "`FILE` for a line (ns, latency in ns, read or write, bytes) a request")
 	flags.Uint64Var(&o.seed, "seed", 1, "of offsets that are not told")
@@ -166,7 +168,7 @@ var stabilities = map[string]uint32{"unstable": nfs3.Unstable, "data-sync": nfs3
 
 func (o *optionFlags) options(t replay.Target) (replay.Options, error) {
 	out := replay.Options{Server: t.Server, Local: t.Local, Connections: o.connections, Seed: o.seed,
-		SLO: o.slo, Drain: o.drain, Duration: o.length, Speed: 1}
+		SLO: o.slo, Drain: o.drain, Wait: o.wait, Duration: o.length, Speed: 1}
 	if file := terminal(); file != nil {
 		out.Progress = file
 	}
@@ -181,16 +183,15 @@ func (o *optionFlags) options(t replay.Target) (replay.Options, error) {
 		return out, usagef("--stable is %q; there are file-sync, data-sync and unstable", o.stable)
 	case o.connections < 1 || o.connections > 1024:
 		return out, usagef("--connections is %d; write 1 to 1024", o.connections)
-	case o.slo < 0 || o.drain <= 0 || o.length < 0:
-		return out, usagef("--slo, --drain and --duration are times that are not negative")
+	case o.slo < 0 || o.drain <= 0 || o.length < 0 || o.wait < 0:
+		return out, usagef("--slo, --drain, --wait and --duration are times that are not negative")
 	}
 	out.Transfer, out.Stable = int(transfer), stable
 	return out, nil
 }
 
 // play finds the file, replays and prints.
-func (o *optionFlags) play(ctx context.Context, t replay.Target, options replay.Options,
-	requests []replay.Request, report replay.TraceReport) (err error) {
+func (o *optionFlags) play(ctx context.Context, t replay.Target, options replay.Options, trace replay.Trace) (err error) {
 	if options.Handle, options.FileSize, err = t.Find(); err != nil {
 		return err
 	}
@@ -201,11 +202,10 @@ func (o *optionFlags) play(ctx context.Context, t replay.Target, options replay.
 	if err != nil {
 		return err
 	}
-	result, err := replay.Run(ctx, options, requests)
+	result, err := replay.Run(ctx, options, trace)
 	if options.Progress != nil {
 		_, _ = fmt.Fprint(options.Progress, "\r\033[K")
 	}
-	result.Trace = report
 	return errors.Join(err, json.NewEncoder(os.Stdout).Encode(result), finish())
 }
 
@@ -218,7 +218,7 @@ func run(ctx context.Context, args []string) error {
 	trace := flags.String("trace", "", "`FILE` in the format plain: ns,hex size,DiskRead|DiskWrite[,hex offset]")
 	strict := flags.Bool("strict", false, "refuse a trace with a malformed row")
 	speed := flags.Float64("speed", 1, "`FACTOR`: 2 is twice as fast as the trace")
-	start := flags.Float64("start-at", 0, "Unix `TIME` at which the first request is due")
+	start := flags.Float64("start-at", 0, "Unix `TIME` at which the first request is due; too late is an error")
 	closed := flags.Int("closed", 0, "keep `N` requests in flight whatever the trace's times are")
 	repeat := flags.Bool("repeat", false, "closed: begin again at the trace's end, for --duration")
 	if err := parse(flags, args); err != nil {
@@ -245,11 +245,11 @@ func run(ctx context.Context, args []string) error {
 	if *start > 0 {
 		options.Start = time.Unix(0, int64(*start*1e9))
 	}
-	requests, report, err := replay.LoadTrace(*trace, *strict)
+	opened, err := replay.OpenTrace(*trace, *strict)
 	if err != nil {
 		return usageError{err}
 	}
-	return o.play(ctx, target, options, requests, report)
+	return o.play(ctx, target, options, opened)
 }
 
 func load(ctx context.Context, args []string) error {
@@ -284,6 +284,6 @@ func load(ctx context.Context, args []string) error {
 		return usagef("--duration is missing: say how long, such as 10s")
 	}
 	options.Closed, options.Repeat = *depth, true
-	requests := []replay.Request{{Offset: -1, Size: bytes, Read: !*write}}
-	return o.play(ctx, target, options, requests, replay.TraceReport{})
+	one := replay.Request{Offset: -1, Size: bytes, Read: !*write}
+	return o.play(ctx, target, options, replay.Listed([]replay.Request{one}))
 }

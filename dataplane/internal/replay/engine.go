@@ -4,47 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net/netip"
 	"time"
 
-	"hotbed/dataplane/internal/nfs3"
 	"hotbed/dataplane/internal/reactor"
 	"hotbed/dataplane/internal/sunrpc"
 )
-
-// Options say how a trace is replayed.
-type Options struct {
-	Server      netip.AddrPort
-	Local       netip.Addr // the address to come from, if valid
-	Connections int
-	Handle      []byte // of the file
-	FileSize    int64
-	Transfer    int // most bytes of one READ or WRITE; larger requests are several at once
-	Stable      uint32
-	Seed        uint64 // of offsets that the trace does not tell
-
-	Speed float64       // 2 is twice as fast as the trace
-	Start time.Time     // when the first request is due; zero for at once
-	SLO   time.Duration // counts misses; 0 for none
-	Drain time.Duration // how long after the last arrival replies are waited for
-
-	Closed   int           // above 0: that many in flight, times of the trace do not count
-	Repeat   bool          // closed: begin again at the end
-	Duration time.Duration // closed: how long; open: requests due later are left out; 0 for all
-
-	// Progress, when set, gets a line that is written over every second.
-	Progress io.Writer
-	// Log, when set, is called for each request at its end.
-	Log func(at, latency time.Duration, read bool, size int64)
-}
-
-// align is what offsets that the trace does not tell are multiples of.
-const align = 4096
-
-// window is how many bytes may wait for a connection; further requests wait as requests.
-const window = 1 << 20
 
 // request is one that was issued.
 type request struct {
@@ -72,9 +37,11 @@ type connection struct {
 type engine struct {
 	Options
 	loop        *reactor.Loop
-	trace       []Request
-	next        int // of the trace, to be issued
-	turn        int // of the connections
+	trace       Trace
+	feed        *feed
+	issued      int64
+	ended       bool // nothing more is to be issued
+	turn        int  // of the connections
 	conns       []*connection
 	pieces      map[uint32]piece
 	xid         uint32
@@ -82,6 +49,7 @@ type engine struct {
 	data        []byte
 	start       time.Duration // on the loop's clock
 	end         time.Duration // no arrivals from here on
+	deadline    time.Duration // no replies are waited for from here on
 	half        time.Duration
 	last        time.Duration // end of the last request
 	active      time.Duration // when something was issued or answered last
@@ -91,20 +59,24 @@ type engine struct {
 	err         error
 
 	whole, second tally
+	line          timeline
 	lag           times
 	result        Result
 }
 
 // Run replays a trace. On an error the result is what there was until then.
-func Run(ctx context.Context, o Options, trace []Request) (Result, error) {
+func Run(ctx context.Context, o Options, trace Trace) (Result, error) {
 	loop, err := reactor.New()
 	if err != nil {
 		return Result{}, err
 	}
 	defer loop.End()
-	e := &engine{Options: o, loop: loop, trace: trace, pieces: map[uint32]piece{},
-		xid: rand.Uint32(), random: rand.New(rand.NewPCG(o.Seed, 1)), whole: newTally(),
-		second: newTally(), lag: newTimes()}
+	e := &engine{Options: o, loop: loop, trace: trace, feed: trace.feed(o.Repeat),
+		pieces: map[uint32]piece{}, xid: rand.Uint32(), random: rand.New(rand.NewPCG(o.Seed, 1)),
+		whole: newTally(), second: newTally(), line: newTimeline(), lag: newTimes(),
+		deadline: reactor.Forever}
+	defer e.feed.close()
+	e.feed.peek() // the first requests are there before the clock starts
 	e.result.Errors = map[string]int64{}
 	e.data = make([]byte, o.Transfer+3)
 	for i := range e.data {
@@ -140,13 +112,19 @@ func (e *engine) begin() {
 			return
 		}
 	}
-	e.began = true
 	e.start = e.loop.Now()
 	if !e.Start.IsZero() {
-		e.start = max(e.start, e.loop.Now()+time.Until(e.Start))
+		early := time.Until(e.Start)
+		if early < 0 {
+			e.fail(fmt.Errorf("the time to start at was %v ago when the connections were there: give a later one",
+				-early.Round(time.Millisecond)))
+			return
+		}
+		e.start += early
 	}
+	e.began = true
 	e.result.Started = float64(time.Now().Add(e.start-e.loop.Now()).UnixNano()) / 1e9
-	length := e.scaled(e.trace[len(e.trace)-1].At)
+	length := e.scaled(e.trace.Length)
 	e.end = e.start + length + 1
 	if e.Duration > 0 {
 		e.end = e.start + e.Duration
@@ -161,110 +139,6 @@ func (e *engine) begin() {
 		return
 	}
 	e.alarm()
-}
-
-func (e *engine) scaled(at time.Duration) time.Duration {
-	if e.Speed == 1 || e.Speed == 0 {
-		return at
-	}
-	return time.Duration(float64(at) / e.Speed)
-}
-
-// alarm issues what is due.
-func (e *engine) alarm() {
-	if e.Closed > 0 {
-		for e.outstanding < e.Closed && e.issueNext(e.loop.Now()) {
-		}
-		return
-	}
-	for e.next < len(e.trace) {
-		due := e.start + e.scaled(e.trace[e.next].At)
-		if due >= e.end {
-			e.next = len(e.trace)
-			break
-		}
-		now := e.loop.Now()
-		if due > now {
-			e.loop.WakeAt(due)
-			return
-		}
-		e.lag.add(now - due)
-		e.issueNext(due)
-	}
-}
-
-// issueNext issues the next request of the trace and says whether there was one.
-func (e *engine) issueNext(due time.Duration) bool {
-	if e.next == len(e.trace) && e.Repeat {
-		e.next = 0
-	}
-	if e.next == len(e.trace) || due >= e.end {
-		e.next = len(e.trace)
-		e.Repeat = false
-		return false
-	}
-	r := &request{Request: e.trace[e.next], due: due, second: due >= e.half}
-	e.next++
-	if e.Closed > 0 && e.Duration == 0 {
-		r.second = 2*e.next > len(e.trace)
-	}
-	e.active = e.loop.Now()
-	r.place(e)
-	e.outstanding++
-	e.result.MaxOutstanding = max(e.result.MaxOutstanding, e.outstanding)
-	c := e.conns[e.turn]
-	e.turn = (e.turn + 1) % len(e.conns)
-	if len(c.backlog) > 0 || c.conn.Pending() >= window {
-		c.backlog = append(c.backlog, r)
-		e.backlog++
-		e.result.MaxBacklog = max(e.result.MaxBacklog, e.backlog)
-		return true
-	}
-	c.send(r)
-	return true
-}
-
-// place fits a request into the file.
-func (r *request) place(e *engine) {
-	r.Size = min(max(r.Size, 1), e.FileSize)
-	room := e.FileSize - r.Size
-	if r.Offset == unknownOffset {
-		r.Offset = e.random.Int64N(room/align+1) * align
-	} else if r.Offset > room {
-		r.Offset = r.Offset % (room + 1) &^ (align - 1)
-	}
-}
-
-// send hands all pieces of a request to the connection.
-func (c *connection) send(r *request) {
-	e := c.engine
-	var header [256]byte
-	for done := int64(0); done < r.Size; {
-		count := min(r.Size-done, int64(e.Transfer))
-		e.xid++
-		procedure := uint32(nfs3.ProcRead)
-		if !r.Read {
-			procedure = nfs3.ProcWrite
-		}
-		out := sunrpc.AppendCall(header[:0], e.xid, nfs3.Program, nfs3.Version, procedure)
-		out.Opaque(e.Handle)
-		out.Uint64(uint64(r.Offset + done))
-		out.Uint32(uint32(count))
-		data := e.data[:0]
-		if !r.Read {
-			out.Uint32(e.Stable)
-			out.Uint32(uint32(count))
-			data = e.data[:(count+3)&^3]
-		}
-		sunrpc.SealRecord(out.Bytes, 0, len(data))
-		c.conn.Queue(out.Bytes)
-		if len(data) > 0 {
-			c.conn.Queue(data)
-		}
-		r.left++
-		e.pieces[e.xid] = piece{r, uint32(count)}
-		done += count
-	}
 }
 
 // Ready is called when replies have come, or more can be sent.
@@ -311,16 +185,23 @@ func (e *engine) complete(r *request) {
 	latency := now - r.due
 	e.last, e.active = now, now
 	e.outstanding--
-	e.whole.add(r.Read, latency, e.SLO)
-	if r.second {
-		e.second.add(r.Read, latency, e.SLO)
-	}
+	e.count(r, latency, true)
 	if e.Log != nil {
 		e.Log(r.due-e.start, latency, r.Read, r.Size)
 	}
 	if e.Closed > 0 {
 		e.issueNext(now)
 	}
+}
+
+// count takes a request into the result; of one without an answer the time that it has waited.
+func (e *engine) count(r *request, latency time.Duration, answered bool) {
+	missed := e.SLO > 0 && latency > e.SLO
+	e.whole.add(r.Read, latency, missed, answered)
+	if r.second {
+		e.second.add(r.Read, latency, missed, answered)
+	}
+	e.line.add(r.due-e.start, latency, missed)
 }
 
 // settle sends what was queued in this round and ends when all is done.
@@ -330,7 +211,7 @@ func (e *engine) settle() {
 			continue
 		}
 		c.conn.Flush()
-		for len(c.backlog) > 0 && c.conn.Pending() < window {
+		for len(c.backlog) > 0 && c.conn.Pending() < mostPending {
 			r := c.backlog[0]
 			c.backlog = c.backlog[1:]
 			e.backlog--
@@ -341,9 +222,28 @@ func (e *engine) settle() {
 			e.fail(fmt.Errorf("the connection to %s was lost: %w", e.Server, err))
 		}
 	}
-	if e.began && e.next == len(e.trace) && !e.Repeat && e.outstanding == 0 {
+	if e.ended && e.outstanding == 0 {
 		e.loop.Stop()
 	}
+}
+
+// abandon counts what has no answer with the time that it has waited, and ends.
+func (e *engine) abandon() {
+	waiting := map[*request]bool{}
+	for _, p := range e.pieces {
+		waiting[p.of] = true
+	}
+	for _, c := range e.conns {
+		for _, r := range c.backlog {
+			waiting[r] = true
+		}
+	}
+	now := e.loop.Now()
+	for r := range waiting {
+		e.count(r, now-r.due, false)
+	}
+	e.outstanding = 0
+	e.loop.Stop()
 }
 
 // tick shows how far it is, and gives up on replies that do not come.
@@ -352,7 +252,7 @@ func (e *engine) tick() {
 	if !e.began {
 		return
 	}
-	if e.outstanding > 0 && now > e.active+e.Drain {
+	if e.outstanding > 0 && e.Wait == 0 && now > e.active+e.Drain {
 		e.fail(fmt.Errorf("%d requests have no reply, and nothing has happened for %v", e.outstanding, e.Drain))
 	}
 	if e.Progress == nil {
@@ -364,7 +264,7 @@ func (e *engine) tick() {
 			all.Seconds(), max(all-past, 0).Seconds())
 		return
 	}
-	_, _ = fmt.Fprintf(e.Progress, "\rreplay: %d of %d requests ", e.next, len(e.trace))
+	_, _ = fmt.Fprintf(e.Progress, "\rreplay: %d of %d requests ", e.issued, e.trace.Requests)
 }
 
 func (e *engine) fail(err error) {
@@ -381,6 +281,8 @@ func (e *engine) tell() Result {
 		r.Mode = "closed"
 	}
 	r.Whole, r.SecondHalf = e.whole.tell(e.SLO), e.second.tell(e.SLO)
+	r.Timeline = e.line.tell()
+	r.Trace = e.trace.Report
 	r.SendLag = e.lag.tell(false)
 	r.Spoiled = r.SendLag.P99 > worstLag
 	r.Elapsed = (e.last - e.start).Seconds()

@@ -1,13 +1,8 @@
 package replay
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
-	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -43,7 +38,7 @@ func prepared(t *testing.T, server *memnfs.Server) Options {
 
 func run(t *testing.T, o Options, trace []Request) Result {
 	t.Helper()
-	r, err := Run(context.Background(), o, trace)
+	r, err := Run(context.Background(), o, Listed(trace))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +179,7 @@ func TestErrorsOfTheServerAreCounted(t *testing.T) {
 	o := prepared(t, &memnfs.Server{})
 	o.Handle = append([]byte(nil), o.Handle...)
 	o.Handle[15] = 99
-	r, err := Run(context.Background(), o, spread(10))
+	r, err := Run(context.Background(), o, Listed(spread(10)))
 	if err != nil || r.Errors["NFS status 70"] != 10 {
 		t.Errorf("%v, %v", r.Errors, err)
 	}
@@ -201,10 +196,10 @@ func TestALostServerIsOneSentence(t *testing.T) {
 		return 0
 	}
 	o := prepared(t, server)
-	if _, err := Run(context.Background(), o, spread(100_000)); err == nil || !strings.Contains(err.Error(), "was lost") {
+	if _, err := Run(context.Background(), o, Listed(spread(100_000))); err == nil || !strings.Contains(err.Error(), "was lost") {
 		t.Errorf("the server went: %v", err)
 	}
-	if _, err := Run(context.Background(), o, spread(10)); err == nil || !strings.Contains(err.Error(), "cannot connect") {
+	if _, err := Run(context.Background(), o, Listed(spread(10))); err == nil || !strings.Contains(err.Error(), "cannot connect") {
 		t.Errorf("no server: %v", err)
 	}
 }
@@ -213,7 +208,7 @@ func TestItCanBeInterrupted(t *testing.T) {
 	o := prepared(t, &memnfs.Server{})
 	ctx, cancel := context.WithCancel(context.Background())
 	o.Log = func(time.Duration, time.Duration, bool, int64) { cancel() }
-	r, err := Run(ctx, o, spread(1_000_000))
+	r, err := Run(ctx, o, Listed(spread(1_000_000)))
 	if err == nil || err.Error() != "interrupted" || r.Whole.Requests == 0 {
 		t.Errorf("%v, %d requests", err, r.Whole.Requests)
 	}
@@ -227,60 +222,36 @@ func TestAServerThatDoesNotAnswer(t *testing.T) {
 		return 0
 	}})
 	o.Drain = 100 * ms
-	r, err := Run(context.Background(), o, spread(7))
+	r, err := Run(context.Background(), o, Listed(spread(7)))
 	if err == nil || !strings.Contains(err.Error(), "4 requests have no reply") || r.Errors["not answered"] != 4 {
 		t.Errorf("%v, %v", err, r.Errors)
 	}
 }
 
-func TestTracesAreRead(t *testing.T) {
-	const text = "5000,1000,DiskRead\n6000,0x200,DiskWrite,1f0000\nnonsense\n5500,10, Read ,0\n1,2\n"
-	path := filepath.Join(t.TempDir(), "t.csv")
-	var packed bytes.Buffer
-	zip := gzip.NewWriter(&packed)
-	_, _ = zip.Write([]byte(text))
-	_ = zip.Close()
-	for _, content := range [][]byte{[]byte(text), packed.Bytes()} {
-		if err := os.WriteFile(path, content, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		got, report, err := LoadTrace(path, false)
-		want := []Request{{0, -1, 4096, true}, {500, 0, 16, true}, {1000, 0x1f0000, 512, false}}
-		if err != nil || fmt.Sprint(got) != fmt.Sprint(want) || report.Malformed != 2 ||
-			!strings.HasPrefix(report.First, "line 3: ") {
-			t.Errorf("%v, %+v, %v", got, report, err)
-		}
-		if _, _, err := LoadTrace(path, true); err == nil || !strings.Contains(err.Error(), "line 3: ") {
-			t.Errorf("strict: %v", err)
-		}
+func TestAStartThatIsPastIsRefused(t *testing.T) {
+	o := prepared(t, &memnfs.Server{})
+	o.Start = time.Now().Add(-time.Second)
+	if r, err := Run(context.Background(), o, Listed(spread(3))); err == nil ||
+		!strings.Contains(err.Error(), "give a later one") || r.Whole.Requests != 0 {
+		t.Errorf("%+v, %v", r, err)
 	}
-	for content, want := range map[string]string{"": "no request in it", "\x1f\x8bx": "t.csv: "} {
-		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if _, _, err := LoadTrace(path, false); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v", content, err)
-		}
-	}
-	if _, _, err := LoadTrace(path+"x", false); err == nil || !strings.Contains(err.Error(), "cannot be read") {
-		t.Errorf("a missing file: %v", err)
+	o.Start = time.Now().Add(100 * ms)
+	if r := run(t, o, spread(3)); r.Started != float64(o.Start.UnixNano())/1e9 && r.Started < float64(o.Start.UnixNano()-1e6)/1e9 {
+		t.Errorf("it started at %f, not at %v", r.Started, o.Start)
 	}
 }
 
-func FuzzTrace(f *testing.F) {
-	f.Add("5000,1000,DiskRead\n6000,200,DiskWrite,1f0000\n")
-	f.Add("1,0xffffffffffffffff,DiskRead\n-1,1,read\n\n# x\n,,,\n")
-	f.Fuzz(func(t *testing.T, text string) {
-		requests, _, err := parseTrace(strings.NewReader(text), false)
-		if err != nil {
-			return
+func TestWhatIsNotAnsweredInTimeIsCounted(t *testing.T) {
+	o := prepared(t, &memnfs.Server{Delay: func(c sunrpc.Call) time.Duration {
+		if isRead(c) {
+			return time.Hour
 		}
-		last := time.Duration(0)
-		for _, r := range requests {
-			if r.At < last || r.Size < 0 || r.Offset < -1 {
-				t.Fatalf("%+v after %v", r, last)
-			}
-			last = r.At
-		}
-	})
+		return 0
+	}})
+	o.Wait, o.SLO = 50*ms, 40*ms
+	r := run(t, o, spread(30)) // twenty of them reads
+	if r.Whole.Requests != 30 || r.Whole.Unanswered != 20 || *r.Whole.Misses < 20 || r.SecondHalf.Unanswered == 0 ||
+		r.Whole.Reads.P50 < 0.05 {
+		t.Errorf("%+v", r)
+	}
 }

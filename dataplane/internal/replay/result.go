@@ -52,10 +52,13 @@ func (t times) tell(buckets bool) Latencies {
 type Part struct {
 	Requests int64 `json:"requests"`
 	// Misses are the requests that took longer than the SLO, counted one by one; null without one.
-	Misses *int64    `json:"slo_misses"`
-	All    Latencies `json:"latency"`
-	Reads  Latencies `json:"reads"`
-	Writes Latencies `json:"writes"`
+	Misses *int64 `json:"slo_misses"`
+	// Unanswered had no reply when waiting for replies ended. Their latency is the time that they
+	// had waited: they took longer.
+	Unanswered int64     `json:"unanswered"`
+	All        Latencies `json:"latency"`
+	Reads      Latencies `json:"reads"`
+	Writes     Latencies `json:"writes"`
 }
 
 // Result is what a replay printed. Times are in seconds.
@@ -65,6 +68,8 @@ type Result struct {
 	// Whole is all requests; SecondHalf those that arrived in the second half of the trace's time.
 	Whole      Part `json:"whole"`
 	SecondHalf Part `json:"second_half"`
+	// Timeline tells when requests arrived and missed the SLO (figure 1).
+	Timeline Timeline `json:"timeline"`
 	// SendLag is from when a request was due until it was issued: the replayer's own lateness.
 	// Above 1 ms at p99 the run is spoiled. A request that was issued and waits for the connection
 	// to take it is not late: its wait is a part of its latency.
@@ -86,20 +91,23 @@ const worstLag = 1e-3
 
 // tally counts a part.
 type tally struct {
-	reads, writes times
-	misses        int64
+	reads, writes      times
+	misses, unanswered int64
 }
 
 func newTally() tally { return tally{reads: newTimes(), writes: newTimes()} }
 
-func (t *tally) add(read bool, latency, slo time.Duration) {
+func (t *tally) add(read bool, latency time.Duration, missed, answered bool) {
 	if read {
 		t.reads.add(latency)
 	} else {
 		t.writes.add(latency)
 	}
-	if slo > 0 && latency > slo {
+	if missed {
 		t.misses++
+	}
+	if !answered {
+		t.unanswered++
 	}
 }
 
@@ -107,8 +115,8 @@ func (t *tally) tell(slo time.Duration) Part {
 	all := newTimes()
 	all.Merge(t.reads.Histogram)
 	all.Merge(t.writes.Histogram)
-	p := Part{Requests: all.TotalCount(), All: all.tell(true), Reads: t.reads.tell(false),
-		Writes: t.writes.tell(false)}
+	p := Part{Requests: all.TotalCount(), Unanswered: t.unanswered, All: all.tell(true),
+		Reads: t.reads.tell(false), Writes: t.writes.tell(false)}
 	if slo > 0 {
 		p.Misses = &t.misses
 	}

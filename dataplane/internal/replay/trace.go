@@ -6,12 +6,12 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 )
 
@@ -29,36 +29,85 @@ type TraceReport struct {
 	First     string `json:"first_malformed,omitempty"` // with its line
 }
 
+// Trace is where requests come from, in the order of time: a file that is read as they are needed,
+// or a list.
+type Trace struct {
+	Requests int64
+	Length   time.Duration // from the first to the last
+	Report   TraceReport
+	each     iter.Seq2[Request, error]
+}
+
 const (
 	unknownOffset = -1
-	largestValue  = 1 << 62
+	// window is by how many rows a trace's file may be out of order.
+	window = 1 << 16
 )
 
-// LoadTrace reads a trace in the format "plain" of docs/prioritymeister.md, gzip or not, sorted by
-// time. Malformed rows are left out and counted, or, with strict, an error.
-func LoadTrace(path string, strict bool) ([]Request, TraceReport, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, TraceReport{}, fmt.Errorf("trace %s: cannot be read (%w)", path, errorOf(err))
+// Listed is a trace of requests that are in order.
+func Listed(requests []Request) Trace {
+	t := Trace{Requests: int64(len(requests)), each: func(yield func(Request, error) bool) {
+		for _, r := range requests {
+			if !yield(r, nil) {
+				return
+			}
+		}
+	}}
+	if len(requests) > 0 {
+		t.Length = requests[len(requests)-1].At
 	}
-	defer func() { _ = file.Close() }()
-	buffered := bufio.NewReaderSize(file, 1<<20)
-	var in io.Reader = buffered
-	if magic, _ := buffered.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
-		if in, err = gzip.NewReader(buffered); err != nil {
-			return nil, TraceReport{}, fmt.Errorf("trace %s: %w", path, err)
+	return t
+}
+
+// OpenTrace reads a trace in the format "plain" of docs/prioritymeister.md, gzip or not, through to
+// its end: what is wrong with it is known before anything is sent. Its requests are read again when
+// they are sent, never more than some blocks of them ahead, so that a long trace takes no more
+// memory than a short one. Malformed rows are left out and counted, or, with strict, an error.
+func OpenTrace(path string, strict bool) (Trace, error) {
+	var t Trace
+	wrong := func(err error) (Trace, error) { return t, fmt.Errorf("trace %s: %w", path, err) }
+	if info, err := os.Stat(path); err != nil {
+		return wrong(fmt.Errorf("cannot be read (%w)", errorOf(err)))
+	} else if !info.Mode().IsRegular() {
+		return wrong(errors.New("is no file that can be read twice"))
+	}
+	var first time.Duration
+	for r, err := range ordered(file(path, strict, &t.Report)) {
+		if err != nil {
+			return wrong(err)
+		}
+		if t.Requests == 0 {
+			first = r.At
+		}
+		t.Requests, t.Length = t.Requests+1, r.At-first
+	}
+	if t.Requests == 0 {
+		return wrong(errors.New("there is no request in it; rows are ns,hex size,DiskRead|DiskWrite[,hex offset]"))
+	}
+	count := t.Requests
+	t.each = func(yield func(Request, error) bool) {
+		left := count
+		for r, err := range ordered(file(path, strict, new(TraceReport))) {
+			r.At -= first
+			if left--; err == nil && (left < 0 || r.At < 0) {
+				err = errChanged
+			}
+			if err != nil {
+				yield(r, fmt.Errorf("trace %s: %w", path, err))
+				return
+			}
+			if !yield(r, nil) {
+				return
+			}
+		}
+		if left > 0 {
+			yield(Request{}, fmt.Errorf("trace %s: %w", path, errChanged))
 		}
 	}
-	requests, report, err := parseTrace(in, strict)
-	if err != nil {
-		return nil, report, fmt.Errorf("trace %s: %w", path, err)
-	}
-	if len(requests) == 0 {
-		return nil, report, fmt.Errorf("trace %s: there is no request in it; rows are "+
-			"ns,hex size,DiskRead|DiskWrite[,hex offset]", path)
-	}
-	return requests, report, nil
+	return t, nil
 }
+
+var errChanged = errors.New("it was changed while it was replayed")
 
 func errorOf(err error) error {
 	if where, ok := err.(*os.PathError); ok {
@@ -67,77 +116,65 @@ func errorOf(err error) error {
 	return err
 }
 
-func parseTrace(in io.Reader, strict bool) (requests []Request, report TraceReport, err error) {
-	lines := bufio.NewScanner(in)
-	lines.Buffer(make([]byte, 64<<10), 1<<20)
-	number := 0
-	for lines.Scan() {
-		number++
-		text := strings.TrimSpace(lines.Text())
-		if text == "" || strings.HasPrefix(text, "#") {
-			continue
-		}
-		r, err := parseRow(text)
+// file gives the rows of a file as they come, times as they are in it. An error is the last it gives.
+func file(path string, strict bool, report *TraceReport) iter.Seq2[Request, error] {
+	return func(yield func(Request, error) bool) {
+		opened, err := os.Open(path)
 		if err != nil {
-			err = fmt.Errorf("line %d: %w", number, err)
-			if strict {
-				return nil, report, err
-			}
-			if report.Malformed++; report.Malformed == 1 {
-				report.First = err.Error()
-			}
-			continue
+			yield(Request{}, fmt.Errorf("cannot be read (%w)", errorOf(err)))
+			return
 		}
-		requests = append(requests, r)
-	}
-	if err := lines.Err(); err != nil {
-		return nil, report, fmt.Errorf("after line %d: %w", number, err)
-	}
-	slices.SortStableFunc(requests, func(a, b Request) int { return int(min(max(a.At-b.At, -1), 1)) })
-	if len(requests) > 0 {
-		zero := requests[0].At
-		for i := range requests {
-			requests[i].At -= zero
+		defer func() { _ = opened.Close() }()
+		buffered := bufio.NewReaderSize(opened, 1<<18)
+		var in io.Reader = buffered
+		if magic, _ := buffered.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+			if in, err = gzip.NewReader(buffered); err != nil {
+				yield(Request{}, err)
+				return
+			}
 		}
+		rows(in, strict, report)(yield)
 	}
-	return requests, report, nil
 }
 
-func parseRow(text string) (Request, error) {
-	r := Request{Offset: unknownOffset}
-	fields := strings.Split(text, ",")
-	if len(fields) != 3 && len(fields) != 4 {
-		return r, fmt.Errorf("has %d columns, not ns,hex size,DiskRead|DiskWrite", len(fields))
+// ordered sorts rows that are out of order by at most a window.
+func ordered(rows iter.Seq2[Request, error]) iter.Seq2[Request, error] {
+	return func(yield func(Request, error) bool) {
+		held := make([]Request, 0, 1024)
+		var last time.Duration
+		give := func(count int) bool {
+			byTime(held)
+			for _, r := range held[:count] {
+				if r.At < last {
+					yield(Request{}, fmt.Errorf("the request at %d ns comes more than %d rows too late: sort the file by time",
+						r.At.Nanoseconds(), window))
+					return false
+				}
+				last = r.At
+				if !yield(r, nil) {
+					return false
+				}
+			}
+			held = append(held[:0], held[count:]...)
+			return true
+		}
+		for r, err := range rows {
+			if err != nil {
+				yield(r, err)
+				return
+			}
+			if held = append(held, r); len(held) == 2*window && !give(window) {
+				return
+			}
+		}
+		give(len(held))
 	}
-	at, err := number(fields[0], "time", 10)
-	if err != nil {
-		return r, err
-	}
-	r.At = time.Duration(at)
-	if r.Size, err = number(fields[1], "size", 16); err != nil {
-		return r, err
-	}
-	switch strings.TrimPrefix(strings.ToLower(strings.TrimSpace(fields[2])), "disk") {
-	case "read":
-		r.Read = true
-	case "write":
-	default:
-		return r, fmt.Errorf("kind %.40q is not DiskRead or DiskWrite", fields[2])
-	}
-	if len(fields) == 4 {
-		r.Offset, err = number(fields[3], "offset", 16)
-	}
-	return r, err
 }
 
-func number(text, what string, base int) (int64, error) {
-	text = strings.TrimSpace(text)
-	if base == 16 {
-		text = strings.TrimPrefix(strings.TrimPrefix(text, "0x"), "0X")
+// byTime sorts, and leaves requests of one time in their order.
+func byTime(requests []Request) {
+	earlier := func(a, b Request) int { return int(min(max(a.At-b.At, -1), 1)) }
+	if !slices.IsSortedFunc(requests, earlier) {
+		slices.SortStableFunc(requests, earlier)
 	}
-	v, err := strconv.ParseInt(text, base, 64)
-	if err != nil || v < 0 || v >= largestValue {
-		return 0, fmt.Errorf("%s %.40q is not a number or out of range", what, text)
-	}
-	return v, nil
 }

@@ -1,0 +1,199 @@
+package replay
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func all(seq iter.Seq2[Request, error]) (requests []Request, err error) {
+	for r, err := range seq {
+		if err != nil {
+			return requests, err
+		}
+		requests = append(requests, r)
+	}
+	return requests, nil
+}
+
+func written(t *testing.T, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "t.csv")
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func zipped(text string) string {
+	var packed bytes.Buffer
+	zip := gzip.NewWriter(&packed)
+	_, _ = zip.Write([]byte(text))
+	_ = zip.Close()
+	return packed.String()
+}
+
+func TestTracesAreRead(t *testing.T) {
+	const text = "5000,1000,DiskRead\n6000,0x200,DiskWrite,1f0000\nnonsense\n5500,10, Read ,0\n1,2\n"
+	for _, content := range []string{text, zipped(text)} {
+		path := written(t, content)
+		trace, err := OpenTrace(path, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []Request{{0, -1, 4096, true}, {500, 0, 16, true}, {1000, 0x1f0000, 512, false}}
+		for range 2 { // it can be read again and again
+			if got, err := all(trace.each); err != nil || fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("%v, %v", got, err)
+			}
+		}
+		if trace.Requests != 3 || trace.Length != 1000 || trace.Report.Malformed != 2 ||
+			!strings.HasPrefix(trace.Report.First, "line 3: ") {
+			t.Errorf("%+v", trace)
+		}
+		if _, err := OpenTrace(path, true); err == nil || !strings.Contains(err.Error(), "line 3: ") {
+			t.Errorf("strict: %v", err)
+		}
+	}
+	for content, want := range map[string]string{"": "no request in it", "\x1f\x8bx": "t.csv: "} {
+		if _, err := OpenTrace(written(t, content), false); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", content, err)
+		}
+	}
+	if _, err := OpenTrace("no/such", false); err == nil || !strings.Contains(err.Error(), "cannot be read") {
+		t.Errorf("a missing file: %v", err)
+	}
+	if _, err := OpenTrace(t.TempDir(), false); err == nil || !strings.Contains(err.Error(), "no file") {
+		t.Errorf("a folder: %v", err)
+	}
+}
+
+// counted gives requests, one every nanosecond, that tell how many of them were taken.
+func counted(count int, taken *int) iter.Seq2[Request, error] {
+	return func(yield func(Request, error) bool) {
+		for i := range count {
+			*taken = i + 1
+			if !yield(Request{At: time.Duration(i)}, nil) {
+				return
+			}
+		}
+	}
+}
+
+func TestRowsMayBeOutOfOrderByAWindow(t *testing.T) {
+	late := func(by int) iter.Seq2[Request, error] {
+		return func(yield func(Request, error) bool) {
+			for i := range 5 * window {
+				at := time.Duration(i)
+				if i == 3*window {
+					at -= time.Duration(by)
+				}
+				if !yield(Request{At: at}, nil) {
+					return
+				}
+			}
+		}
+	}
+	got, err := all(ordered(late(window)))
+	if err != nil || len(got) != 5*window {
+		t.Fatalf("%d requests, %v", len(got), err)
+	}
+	for i := 1; i < len(got); i++ {
+		if got[i].At < got[i-1].At {
+			t.Fatalf("%v after %v", got[i], got[i-1])
+		}
+	}
+	if _, err := all(ordered(late(3 * window))); err == nil || !strings.Contains(err.Error(), "sort the file") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestALongTraceIsReadAsItIsNeeded(t *testing.T) {
+	taken := 0
+	trace := Trace{Requests: 1 << 40, each: ordered(counted(1<<40, &taken))}
+	f := trace.feed(false)
+	for i := range 10 * blockSize {
+		if r, more := f.peek(); !more || r.At != time.Duration(i) {
+			t.Fatalf("%v, %v is number %d", r, more, i)
+		}
+		f.skip()
+	}
+	f.close()
+	for range f.blocks { // until the reader has ended
+	}
+	if most := 2*window + (10+blocksAhead+3)*blockSize; taken > most {
+		t.Errorf("%d requests were read to give %d; at most %d may be", taken, 10*blockSize, most)
+	}
+}
+
+func TestAFeedGivesEverythingAndThenTheError(t *testing.T) {
+	wrong := errors.New("x")
+	trace := Trace{Requests: 3, each: func(yield func(Request, error) bool) {
+		_ = yield(Request{Size: 7}, nil) && yield(Request{}, wrong)
+	}}
+	f := trace.feed(true)
+	defer f.close()
+	if r, more := f.peek(); !more || r.Size != 7 {
+		t.Errorf("%v, %v", r, more)
+	}
+	f.skip()
+	if _, more := f.peek(); more || f.err != wrong {
+		t.Errorf("%v, %v", more, f.err)
+	}
+}
+
+func TestATraceThatChangesIsNoticed(t *testing.T) {
+	for _, later := range []string{"1,1,DiskRead\n", "1,1,DiskRead\n2,1,DiskRead\n3,1,DiskRead\n", "0,1,DiskRead\n1,1,DiskRead\n"} {
+		path := written(t, "1,1,DiskRead\n2,1,DiskRead\n")
+		trace, err := OpenTrace(path, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(later), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := all(trace.each); !errors.Is(err, errChanged) {
+			t.Errorf("%q: %v", later, err)
+		}
+	}
+}
+
+func TestTimelinesGetWider(t *testing.T) {
+	line := newTimeline()
+	for second := range mostBins {
+		line.add(time.Duration(second)*time.Second, time.Duration(second), second%2 == 0)
+	}
+	if told := line.tell(); told.Seconds != 1 || len(told.Bins) != mostBins {
+		t.Fatalf("%d bins of %g s", len(told.Bins), told.Seconds)
+	}
+	line.add(mostBins*time.Second, 1, false)
+	told := line.tell()
+	if told.Seconds != 2 || len(told.Bins) != mostBins/2+1 ||
+		told.Bins[3] != (Bin{Requests: 2, Misses: 1, Max: 7e-9}) {
+		t.Errorf("%d bins of %g s, %+v", len(told.Bins), told.Seconds, told.Bins[3])
+	}
+}
+
+func FuzzTrace(f *testing.F) {
+	f.Add("5000,1000,DiskRead\n6000,200,DiskWrite,1f0000\n")
+	f.Add("1,0xffffffffffffffff,DiskRead\n-1,1,read\n\n# x\n,,,\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		last := time.Duration(0)
+		for r, err := range ordered(rows(strings.NewReader(text), false, new(TraceReport))) {
+			if err != nil {
+				return
+			}
+			if r.At < last || r.Size < 0 || r.Offset < -1 {
+				t.Fatalf("%+v after %v", r, last)
+			}
+			last = r.At
+		}
+	})
+}
