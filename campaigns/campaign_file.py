@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from schemas.campaign import Campaign, PlannerCampaign
+from schemas.campaign import BurstCampaign, Campaign, PlannerCampaign
 from schemas.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES = Path(__file__).resolve().parent / "files"
+
+KINDS: dict[str, type[Campaign]] = {"planner": PlannerCampaign, "simulation": BurstCampaign}
+"""Campaigns without a testbed, by the key that says so."""
 
 
 def campaign_names() -> list[str]:
@@ -54,7 +57,7 @@ def load_campaign(path: Path) -> Campaign:
     if not isinstance(data, dict):
         raise UserError(f"{path}: a campaign is a mapping with name, ground, spec and grids.")
     try:
-        kind = PlannerCampaign if "planner" in data else Campaign
+        kind = next((kind for key, kind in KINDS.items() if key in data), Campaign)
         return kind.model_validate(data)
     except ValidationError as error:
         raise UserError(_explain(error, path, data)) from error

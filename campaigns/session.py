@@ -26,10 +26,11 @@ from campaigns.progress import Progress, Silent, suitable
 from campaigns.provenance import provenance
 from campaigns.run_store import RunStore
 from campaigns.services import Facts, Ground
+from campaigns.synthetic import session_of
 from campaigns.validate import select, validate
 from campaigns.workers import Workers
 from controllers.registry import available, code_hash
-from schemas.campaign import Campaign, PlannerCampaign
+from schemas.campaign import Campaign
 from schemas.errors import HotbedError, UserError
 from testbed.sites.contract import SiteError
 from testbed.spec import TestbedSpec, load_spec
@@ -208,10 +209,9 @@ def asked(campaign: str | Campaign) -> tuple[Path, Campaign]:
 
 def dry_run(request: Request, *, workers: Workers | None = None) -> DryRunReport:
     """The cells that would run, the time they would take and what is done. Writes nothing."""
-    if isinstance(asked(request.campaign)[1], PlannerCampaign):
-        from campaigns.ursa import session as planner
-
-        return planner.dry_run(request, workers=workers)
+    own = session_of(asked(request.campaign)[1])
+    if own is not None:
+        return own.dry_run(request, workers=workers)
     return dry_run_prepared(prepare(request, need_ground=False), workers=workers)
 
 
@@ -273,10 +273,9 @@ def run(
         UserError: something is wrong with the file, the testbed or the disk; or another engine
             works on this campaign or testbed.
     """
-    if isinstance(asked(request.campaign)[1], PlannerCampaign):
-        from campaigns.ursa import session as planner
-
-        return planner.run(request, progress=progress, workers=workers)
+    own = session_of(asked(request.campaign)[1])
+    if own is not None:
+        return own.run(request, progress=progress, workers=workers)
     return run_prepared(
         prepare(request),
         progress=progress,

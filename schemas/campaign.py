@@ -84,12 +84,24 @@ class Campaign(Strict):
         return self
 
 
-class PlannerCampaign(Campaign):
-    """A campaign whose cells make an instance and plan for it: no testbed, no notebook, and times
-    are those of the processor that plans. The file says ``planner: ursa``."""
+class SyntheticCampaign(Campaign):
+    """A campaign whose cells make everything that they need: no testbed, no notebook."""
 
-    planner: Literal["ursa"]
     ground: Literal["sim"] = "sim"
     spec: str = Field(default="", max_length=0)
     notebook: str = Field(default="", max_length=0)
     time_scale: float = Field(default=1, ge=1, le=1)
+
+
+class PlannerCampaign(SyntheticCampaign):
+    """A campaign whose cells make an instance and plan for it; times are those of the processor
+    that plans. The file says ``planner: ursa``."""
+
+    planner: Literal["ursa"]
+
+
+class BurstCampaign(SyntheticCampaign):
+    """A campaign whose cells simulate bursts of writes; times are virtual. The file says
+    ``simulation: twochoice``."""
+
+    simulation: Literal["twochoice"]

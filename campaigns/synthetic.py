@@ -1,0 +1,38 @@
+"""Campaigns without a testbed: each kind has a session of its own, found here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from schemas.campaign import Campaign, PlannerCampaign
+
+if TYPE_CHECKING:
+    from campaigns.engine import CampaignResult
+    from campaigns.progress import Progress
+    from campaigns.session import DryRunReport, Request
+    from campaigns.workers import Workers
+
+
+class Session(Protocol):
+    """What `campaigns.session` does, for one kind of campaign."""
+
+    def dry_run(self, request: Request, *, workers: Workers | None = None) -> DryRunReport:
+        """See `campaigns.session.dry_run`."""
+
+    def run(
+        self,
+        request: Request,
+        *,
+        progress: Progress | None = None,
+        workers: Workers | None = None,
+    ) -> CampaignResult:
+        """See `campaigns.session.run`."""
+
+
+def session_of(campaign: Campaign) -> Session | None:
+    """Who runs the campaign's cells; None for one that needs a testbed."""
+    if isinstance(campaign, PlannerCampaign):
+        from campaigns.ursa import session as planner
+
+        return planner
+    return None
