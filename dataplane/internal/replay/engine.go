@@ -196,10 +196,14 @@ func (e *engine) complete(r *request) {
 
 // count takes a request into the result; of one without an answer the time that it has waited.
 func (e *engine) count(r *request, latency time.Duration, answered bool) {
-	missed := e.SLO > 0 && latency > e.SLO
-	e.whole.add(r.Read, latency, missed, answered)
+	missed := e.SLO > 0 && (latency > e.SLO || !answered)
+	e.whole.add(r, latency, missed, answered)
+	if e.Closed > 0 && e.Duration > 0 {
+		now := e.loop.Now()
+		r.second = now >= e.half && now < e.end && answered
+	}
 	if r.second {
-		e.second.add(r.Read, latency, missed, answered)
+		e.second.add(r, latency, missed, answered)
 	}
 	e.line.add(r.due-e.start, latency, missed)
 }

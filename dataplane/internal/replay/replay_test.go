@@ -158,7 +158,8 @@ func TestClosedLoopKeepsSoManyInFlight(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	o.Repeat, o.Duration = true, 300*ms
-	if r := run(t, o, trace[:3]); r.Whole.Requests <= 3 || r.MaxOutstanding > 4 {
+	if r := run(t, o, trace[:3]); r.Whole.Requests <= 3 || r.MaxOutstanding > 4 || r.SecondHalf.Requests == 0 ||
+		r.SecondHalf.Requests > r.Whole.Requests-4 || r.SecondHalf.Bytes != 4096*r.SecondHalf.Requests {
 		t.Errorf("%+v", r)
 	}
 }
@@ -250,8 +251,8 @@ func TestWhatIsNotAnsweredInTimeIsCounted(t *testing.T) {
 	}})
 	o.Wait, o.SLO = 50*ms, 40*ms
 	r := run(t, o, spread(30)) // twenty of them reads
-	if r.Whole.Requests != 30 || r.Whole.Unanswered != 20 || *r.Whole.Misses < 20 || r.SecondHalf.Unanswered == 0 ||
-		r.Whole.Reads.P50 < 0.05 {
+	if r.Whole.Requests != 30 || r.Whole.Unanswered.Count != 20 || *r.Whole.Misses < 20 ||
+		r.SecondHalf.Unanswered.Count == 0 || r.Whole.Reads.P50 < 0.05 || r.Whole.Bytes != 10*4096 {
 		t.Errorf("%+v", r)
 	}
 }

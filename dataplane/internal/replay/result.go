@@ -53,19 +53,22 @@ type Part struct {
 	Requests int64 `json:"requests"`
 	// Misses are the requests that took longer than the SLO, counted one by one; null without one.
 	Misses *int64 `json:"slo_misses"`
-	// Unanswered had no reply when waiting for replies ended. Their latency is the time that they
-	// had waited: they took longer.
-	Unanswered int64     `json:"unanswered"`
-	All        Latencies `json:"latency"`
-	Reads      Latencies `json:"reads"`
-	Writes     Latencies `json:"writes"`
+	// Bytes are those of the requests that were answered.
+	Bytes  int64     `json:"bytes"`
+	All    Latencies `json:"latency"`
+	Reads  Latencies `json:"reads"`
+	Writes Latencies `json:"writes"`
+	// Unanswered are those that had no reply when waiting for replies ended. They missed the SLO, and
+	// are among the others with the time that they had waited: they took longer.
+	Unanswered Latencies `json:"unanswered"`
 }
 
 // Result is what a replay printed. Times are in seconds.
 type Result struct {
 	Schema int    `json:"schema"`
 	Mode   string `json:"mode"` // open or closed
-	// Whole is all requests; SecondHalf those that arrived in the second half of the trace's time.
+	// Whole is all requests; SecondHalf those that arrived in the second half of the trace's time, in
+	// a closed loop those that were done in it.
 	Whole      Part `json:"whole"`
 	SecondHalf Part `json:"second_half"`
 	// Timeline tells when requests arrived and missed the SLO (figure 1).
@@ -91,14 +94,16 @@ const worstLag = 1e-3
 
 // tally counts a part.
 type tally struct {
-	reads, writes      times
-	misses, unanswered int64
+	reads, writes, unanswered times
+	misses, bytes             int64
 }
 
-func newTally() tally { return tally{reads: newTimes(), writes: newTimes()} }
+func newTally() tally {
+	return tally{reads: newTimes(), writes: newTimes(), unanswered: newTimes()}
+}
 
-func (t *tally) add(read bool, latency time.Duration, missed, answered bool) {
-	if read {
+func (t *tally) add(r *request, latency time.Duration, missed, answered bool) {
+	if r.Read {
 		t.reads.add(latency)
 	} else {
 		t.writes.add(latency)
@@ -106,8 +111,10 @@ func (t *tally) add(read bool, latency time.Duration, missed, answered bool) {
 	if missed {
 		t.misses++
 	}
-	if !answered {
-		t.unanswered++
+	if answered {
+		t.bytes += r.Size
+	} else {
+		t.unanswered.add(latency)
 	}
 }
 
@@ -115,8 +122,8 @@ func (t *tally) tell(slo time.Duration) Part {
 	all := newTimes()
 	all.Merge(t.reads.Histogram)
 	all.Merge(t.writes.Histogram)
-	p := Part{Requests: all.TotalCount(), Unanswered: t.unanswered, All: all.tell(true),
-		Reads: t.reads.tell(false), Writes: t.writes.tell(false)}
+	p := Part{Requests: all.TotalCount(), Bytes: t.bytes, All: all.tell(true), Reads: t.reads.tell(false),
+		Writes: t.writes.tell(false), Unanswered: t.unanswered.tell(true)}
 	if slo > 0 {
 		p.Misses = &t.misses
 	}
