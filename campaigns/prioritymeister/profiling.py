@@ -1,27 +1,46 @@
-"""Runs fio on a device of this machine and keeps what it tells as a profile."""
+"""Runs fio on a device, here or on a testbed's node, and keeps what it tells as a profile."""
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import stat
-import subprocess
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from controllers.prioritymeister.profiles import parse_profile
 from schemas.errors import UserError
+from testbed.agent.reach import LocalShell
+from testbed.ssh import Shell
 from workloads.errors import WorkloadError
 from workloads.traces.device_profile import ProfilePlan, build
 
 _SLACK_S = 60.0
 
+_LOOK = """
+import errno, json, os, stat, sys
+path, writes = sys.argv[1], sys.argv[2] == "writes"
+found = {"size": 0, "error": None, "used": False}
+try:
+    mode = os.stat(path).st_mode
+    if stat.S_ISBLK(mode) or stat.S_ISREG(mode):
+        opened = os.open(path, os.O_RDONLY)
+        found["size"] = os.lseek(opened, 0, os.SEEK_END)
+        os.close(opened)
+    else:
+        found["error"] = "neither a block device nor a file"
+    if writes and stat.S_ISBLK(mode):
+        # The kernel gives a device that is mounted, swapped to or otherwise held to nobody else.
+        os.close(os.open(path, os.O_RDONLY | os.O_EXCL))
+except OSError as error:
+    found["used"] = error.errno == errno.EBUSY
+    found["error"] = None if found["used"] else f"cannot be opened ({error.strerror})"
+print(json.dumps(found))
+"""
+"""Looks at a device; runs where the device is."""
+
 
 def profile_device(
-    device: Path,
+    device: PurePath | str,
     out: Path,
     *,
     kind: str,
@@ -29,67 +48,62 @@ def profile_device(
     seconds: float,
     writes: bool,
     tell: Callable[[str], None],
+    shell: Shell | None = None,
 ) -> dict[str, Any]:
     """Measure and write a profile; see `ProfilePlan`.
+
+    Args:
+        device: a block device or a large file.
+        out: a new file on this machine.
+        shell: of the machine that has the device; None for this one.
 
     Raises:
         UserError: the device, an option or `out` is not fit; nothing has been measured then.
         WorkloadError: fio failed.
+        RemoteError: the node cannot be reached.
     """
     if out.exists():
         raise UserError(f"{out} exists: choose another name, nothing is overwritten.")
-    fio = shutil.which("fio")
-    if fio is None:
-        raise UserError("fio is not installed here: apt-get install fio.")
+    place = shell or LocalShell("this machine")
+    name = str(device) if shell is None else f"{device} of node {place.node}"
+    size = capacity(place, str(device), name, writes=writes)
     try:
-        plan = ProfilePlan(kind, capacity(device), depth=depth, writes=writes, seconds=seconds)
+        plan = ProfilePlan(kind, size, depth=depth, writes=writes, seconds=seconds)
     except UserError as error:
-        raise UserError(f"{device}: {error}.") from error
-    if writes:
-        _refuse_used(device)
-    tell(f"measuring {device} for about {plan.total_s:.0f} s")
-    with tempfile.NamedTemporaryFile("w", suffix=".fio") as jobs:
-        jobs.write(plan.job_file(str(device.resolve())))
-        jobs.flush()
-        done = subprocess.run(
-            [fio, "--output-format=json", jobs.name],
-            capture_output=True,
-            text=True,
-            timeout=2 * plan.total_s + _SLACK_S,
-            check=False,
-        )
+        raise UserError(f"{name}: {error}.") from error
+    _require_fio(place)
+    tell(f"measuring {name} for about {plan.total_s:.0f} s")
+    done = place.run(
+        ["fio", "--output-format=json", "-"],
+        input=plan.job_file(str(device)).encode(),
+        timeout_s=2 * plan.total_s + _SLACK_S,
+        check=False,
+    )
     if done.returncode != 0:
-        raise WorkloadError(f"fio failed on {device}: {' '.join(done.stderr.split())[:300]}.")
-    document = build(plan, done.stdout)
-    parse_profile(document, f"the profile of {device}")
+        words = " ".join(done.stderr.decode(errors="replace").split())
+        raise WorkloadError(f"fio failed on {name}: {words[:300]}.")
+    document = build(plan, done.text)
+    parse_profile(document, f"the profile of {name}")
     with out.open("x") as file:
         file.write(json.dumps(document, indent=1) + "\n")
     return document
 
 
-def capacity(device: Path) -> int:
-    """Bytes of a block device or file; UserError when it is neither, or cannot be opened."""
-    try:
-        mode = device.stat().st_mode
-        if not (stat.S_ISBLK(mode) or stat.S_ISREG(mode)):
-            raise UserError(f"{device}: neither a block device nor a file.")
-        with device.open("rb") as file:
-            return file.seek(0, os.SEEK_END)
-    except OSError as error:
-        raise UserError(f"{device}: cannot be opened ({error.strerror}).") from error
+def capacity(shell: Shell, device: str, name: str, *, writes: bool) -> int:
+    """Bytes of a block device or file.
+
+    Raises:
+        UserError: it is neither, cannot be opened, or is to be written to while it is in use.
+    """
+    how = "writes" if writes else "reads"
+    found = json.loads(shell.run(["python3", "-c", _LOOK, device, how]).text)
+    if found["error"]:
+        raise UserError(f"{name}: {found['error']}.")
+    if found["used"]:
+        raise UserError(f"{name} is in use: --overwrite would destroy what is on it.")
+    return int(found["size"])
 
 
-def _refuse_used(device: Path) -> None:
-    """UserError when a device, or a partition of it, is mounted or used as swap."""
-    real = str(device.resolve())
-    for table in ("/proc/mounts", "/proc/swaps"):
-        for line in Path(table).read_text().splitlines():
-            used = line.split()[:1]
-            if (
-                used
-                and used[0].startswith("/dev/")
-                and Path(used[0]).resolve().is_relative_to(real)
-            ):
-                raise UserError(f"{device} is in use ({used[0]}): --overwrite would destroy it.")
-            if used and device.is_block_device() and used[0].startswith(real):
-                raise UserError(f"{device} is in use ({used[0]}): --overwrite would destroy it.")
+def _require_fio(shell: Shell) -> None:
+    if shell.run(["sh", "-c", "command -v fio"], check=False).returncode != 0:
+        raise UserError(f"fio is not installed on {shell.node}: apt-get install fio.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hotbed.output import JsonFlag, emit
+from hotbed.views import TestbedOption
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -208,7 +209,10 @@ def _generate(group: typer.Typer) -> None:
 def _profile(group: typer.Typer) -> None:
     @group.command()
     def profile(
-        device: Annotated[Path, typer.Argument(help="A block device, or a large file.")],
+        device: Annotated[
+            str,
+            typer.Argument(help="A block device or a large file; of a node also scratch or osd."),
+        ],
         out: Annotated[Path, typer.Option(help="New file for the profile.")] = Path("profile.json"),
         kind: Annotated[str, typer.Option(help="by-size, or by-distance for disks.")] = "by-size",
         depth: Annotated[int, typer.Option(help="Requests in flight, by-size.")] = 32,
@@ -216,13 +220,31 @@ def _profile(group: typer.Typer) -> None:
         overwrite: Annotated[
             bool, typer.Option("--overwrite", help="Measure writes: destroys what is stored.")
         ] = False,
+        node: Annotated[
+            str | None, typer.Option(help="The testbed's node that has it; without: this machine.")
+        ] = None,
+        testbed: TestbedOption = None,
         as_json: JsonFlag = False,
     ) -> None:
         """Measure with fio what requests cost a device; reads alone unless --overwrite is given."""
         from campaigns.prioritymeister.profiling import profile_device
+        from testbed.choose import choose_ready, select
+        from testbed.reach import shell_to
 
+        shell = None
+        if node is not None:
+            found = choose_ready(testbed)[1]
+            chosen = select(found, node)[0]
+            device, shell = chosen.devices.get(device, device), shell_to(found, chosen)
         made = profile_device(
-            device, out, kind=kind, depth=depth, seconds=seconds, writes=overwrite, tell=_tell
+            device,
+            out,
+            kind=kind,
+            depth=depth,
+            seconds=seconds,
+            writes=overwrite,
+            tell=_tell,
+            shell=shell,
         )
         emit(made, as_json, lambda: f"Written: {out}")
 
