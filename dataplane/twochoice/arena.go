@@ -1,0 +1,53 @@
+package twochoice
+
+import "time"
+
+// entry is a live entry as it is kept: 56 bytes without pointers.
+type entry struct {
+	start, end uint64
+	receipt    Receipt
+	fragment   uint64
+	time       time.Duration
+	server     Server
+	object     uint32
+	pieces     uint32 // in how many spans it is visible
+}
+
+const chunkSize = 1024
+
+// arena keeps entries where they are, in chunks, and gives free slots out again.
+type arena struct {
+	chunks []*[chunkSize]entry
+	free   []uint32
+	used   uint32 // slots that were ever given out
+	live   int
+}
+
+func (a *arena) at(slot uint32) *entry { return &a.chunks[slot/chunkSize][slot%chunkSize] }
+
+func (a *arena) add(e entry) uint32 {
+	a.live++
+	var slot uint32
+	if n := len(a.free); n > 0 {
+		slot = a.free[n-1]
+		a.free = a.free[:n-1]
+	} else {
+		slot = a.used
+		a.used++
+		if int(slot/chunkSize) == len(a.chunks) {
+			a.chunks = append(a.chunks, new([chunkSize]entry))
+		}
+	}
+	*a.at(slot) = e
+	return slot
+}
+
+func (a *arena) drop(slot uint32) {
+	a.live--
+	if a.live == 0 { // give the memory of a burst back
+		*a = arena{}
+		return
+	}
+	*a.at(slot) = entry{}
+	a.free = append(a.free, slot)
+}

@@ -1,0 +1,200 @@
+package twochoice
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// collaborative asks for all pending writes together: 2k servers for k writes, and the k least
+// loaded of them take one write each (section III.B, figure 5). Loads of further servers that came
+// with the answers are candidates too. Whichever of the chosen servers is a write's home keeps that
+// write.
+type collaborative struct {
+	base
+	marks   marks
+	ranked  []ranked
+	pending []int32 // writes not placed yet
+}
+
+// ranked is a candidate.
+type ranked struct {
+	load   float64
+	server Server
+	probe  int32 // -1: a cached load
+	taken  bool
+}
+
+func (s *collaborative) Probes(_ time.Duration, writes []Write, into []Probe) ([]Probe, error) {
+	if err := s.checkHomes(writes); err != nil {
+		return into, err
+	}
+	wanted, total := 0, int64(0)
+	for i := range writes {
+		if w := &writes[i]; !s.small(w) {
+			wanted += 2
+			total += w.Bytes
+		}
+	}
+	if wanted == 0 {
+		return into, nil
+	}
+	mean := total / int64(wanted/2)
+	begin := len(into)
+	add := func(server Server) {
+		s.marks.set(server)
+		into = append(into, Probe{server, -1, mean})
+	}
+	if s.p.Choices == HomeRandom {
+		for i := range writes {
+			w := &writes[i]
+			if !s.small(w) && s.servers.Up(w.Home) && !s.marks.has(w.Home) {
+				add(w.Home)
+			}
+		}
+	}
+	if wanted = min(wanted, s.servers.UpLen()); 2*wanted > s.servers.UpLen() {
+		into = s.drawMany(wanted-(len(into)-begin), mean, into)
+	}
+	for len(into)-begin < wanted {
+		if server := s.servers.Draw(s.random); !s.marks.has(server) {
+			add(server)
+		}
+	}
+	for _, probe := range into[begin:] {
+		s.marks.clear(probe.Server)
+	}
+	s.stats.Probes += uint64(len(into) - begin)
+	return into, nil
+}
+
+// drawMany draws n of the servers that are up and not marked, when these are most of all: by going
+// over all of them rather than by drawing until one is not marked.
+func (s *collaborative) drawMany(n int, mean int64, into []Probe) []Probe {
+	begin := len(into)
+	seen := 0
+	for _, server := range s.servers.up {
+		if s.marks.has(server) {
+			continue
+		}
+		seen++
+		if len(into)-begin < n {
+			into = append(into, Probe{server, -1, mean})
+		} else if at := below(s.random, seen); at < n {
+			into[begin+at].Server = server
+		}
+	}
+	for _, probe := range into[begin:] {
+		s.marks.set(probe.Server)
+	}
+	return into
+}
+
+func (s *collaborative) Place(_ time.Duration, writes []Write, probes []Probe,
+	readings, cached []Reading, into []Placement) ([]Placement, error) {
+	if err := s.checkHomes(writes); err != nil {
+		return into, err
+	}
+	s.unanswered(probes, readings)
+	s.rank(probes, readings, cached)
+	begin := len(into)
+	s.pending = s.pending[:0]
+	for i := range writes {
+		into = append(into, Placement{NoServer, -1})
+		if w := &writes[i]; !s.small(w) && len(s.ranked) > 0 {
+			s.pending = append(s.pending, int32(i))
+		}
+	}
+	out := into[begin:]
+	// With fewer candidates than writes, they take turns.
+	for len(s.pending) > 0 {
+		s.turn(s.ranked[:min(len(s.pending), len(s.ranked))], writes, out)
+	}
+	for i := range writes {
+		if out[i].Server == NoServer {
+			s.blind(&writes[i], nil)
+			out[i] = Placement{writes[i].Home, -1}
+			continue
+		}
+		s.count(&writes[i], out[i].Server)
+	}
+	return into, nil
+}
+
+// rank collects the candidates, least loaded first; of equal loads the one that was probed first.
+func (s *collaborative) rank(probes []Probe, readings, cached []Reading) {
+	s.ranked = s.ranked[:0]
+	for i := range probes {
+		// What a server answers itself is better than what others remember of it.
+		s.marks.set(probes[i].Server)
+		if i < len(readings) && readings[i].Answered {
+			s.ranked = append(s.ranked, ranked{readings[i].Load, probes[i].Server, int32(i), false})
+		}
+	}
+	for i := range cached {
+		if c := &cached[i]; c.Answered && s.servers.Up(c.Server) && !s.marks.has(c.Server) {
+			s.marks.set(c.Server)
+			s.ranked = append(s.ranked, ranked{c.Load, c.Server, -1, false})
+		}
+	}
+	for i := range probes {
+		s.marks.clear(probes[i].Server)
+	}
+	for i := range s.ranked {
+		s.marks.clear(s.ranked[i].server)
+	}
+	slices.SortStableFunc(s.ranked, func(a, b ranked) int { return cmp.Compare(a.load, b.load) })
+}
+
+// turn gives one pending write to each of the chosen: first those that are at home there, then the
+// others in their order.
+func (s *collaborative) turn(chosen []ranked, writes []Write, out []Placement) {
+	for i := range chosen {
+		chosen[i].taken = false
+	}
+	give := func(c *ranked, write int32) {
+		c.taken = true
+		out[write] = Placement{c.server, c.probe}
+		c.probe = -1 // its ticket is for one write
+	}
+	left := s.pending[:0]
+	for _, write := range s.pending {
+		at := slices.IndexFunc(chosen, func(c ranked) bool {
+			return !c.taken && c.server == writes[write].Home
+		})
+		if at < 0 {
+			left = append(left, write)
+			continue
+		}
+		give(&chosen[at], write)
+	}
+	next := 0
+	for i := range chosen {
+		if !chosen[i].taken && next < len(left) {
+			give(&chosen[i], left[next])
+			next++
+		}
+	}
+	s.pending = append(s.pending[:0], left[next:]...)
+}
+
+// marks is a set of servers, empty again at little cost.
+type marks struct{ words []uint64 }
+
+func (m *marks) has(s Server) bool {
+	at := int(s) / 64
+	return at < len(m.words) && m.words[at]>>(uint(s)%64)&1 == 1
+}
+
+func (m *marks) set(s Server) {
+	for int(s)/64 >= len(m.words) {
+		m.words = append(m.words, 0)
+	}
+	m.words[int(s)/64] |= 1 << (uint(s) % 64)
+}
+
+func (m *marks) clear(s Server) {
+	if at := int(s) / 64; at < len(m.words) {
+		m.words[at] &^= 1 << (uint(s) % 64)
+	}
+}

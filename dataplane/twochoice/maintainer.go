@@ -1,0 +1,304 @@
+package twochoice
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+)
+
+// MaintainerParameters are those of a server's metadata maintainer.
+type MaintainerParameters struct {
+	Workers int    `json:"workers"` // pulls at a time, the paper's threads: 2
+	Bytes   uint64 `json:"bytes"`   // of one pull at most: 4 MiB
+}
+
+// DefaultMaintainer are the default parameters.
+func DefaultMaintainer() MaintainerParameters { return MaintainerParameters{2, 4 << 20} }
+
+// PullID names a pull.
+type PullID uint64
+
+// Pull is data that is to be read from another server: Range of Object, at Offset of the fragment at
+// Location.
+type Pull struct {
+	ID       PullID
+	Object   Object
+	Range    Range
+	Location Location
+	Offset   uint64
+	Receipt  Receipt // of the entry that it is of
+	AsOf     Receipt // last that was applied when it started
+}
+
+// Return is a range that is at home again: to be recorded as of a receipt (Table.Return).
+type Return struct {
+	Object Object
+	Range  Range
+	AsOf   Receipt
+}
+
+// HomeWrite names a write at home that is on its way.
+type HomeWrite uint64
+
+// Maintainer brings redirected data home while home and the other server are idle (section V.C). It
+// decides; whoever drives it reads, writes and records:
+//
+//	pulls := m.Start(idle, nil)      // read each of them from its server
+//	ranges, err := m.Pulled(id)      // read: write these ranges at home, durably; none: it is over
+//	returns, err := m.Landed(id)     // written: record each, durably, and apply it
+//	err = m.Done(id)                 // recorded: fragments of entries that are dead may be removed
+//	m.Failed(id)                     // at any stage: given up, what is redirected stays so
+//
+// Nothing is lost when writers run against it:
+//
+//   - A write that is redirected meanwhile has a later receipt than the pull's AsOf, and stays (the
+//     timestamp rule of figure 10). Bytes of the pulled entry that were overwritten before Pulled are
+//     not written at home.
+//   - A write at home meanwhile must not be overwritten by older data that is pulled: writes at home
+//     are announced by BeginHomeWrite and EndHomeWrite, a range with one on its way is not written to
+//     by a pull, and one that a pull is being written to makes the write wait.
+//   - Until the return is recorded, readers go to the other server, which keeps its fragment.
+type Maintainer struct {
+	p       MaintainerParameters
+	table   *Table
+	cursor  Cursor
+	pulls   []*pull
+	writes  map[Object][]homeWrite
+	next    PullID
+	nextOut HomeWrite
+	stopped bool
+	stats   MaintainerStats
+}
+
+// MaintainerStats counts what a maintainer did.
+type MaintainerStats struct {
+	Started, Cancelled, Failed, Done uint64
+	// Overtaken pulls found nothing to write: later writes had come.
+	Overtaken uint64
+	// Bytes brought home.
+	Bytes uint64
+}
+
+type stage uint8
+
+const (
+	pulling stage = iota
+	landing
+	recording
+)
+
+type pull struct {
+	Pull
+	stage  stage
+	ranges []Range // to be written, then to be recorded
+}
+
+type homeWrite struct {
+	id HomeWrite
+	r  Range
+}
+
+// StageError tells of a pull that there is not, or that is not at that stage.
+type StageError struct {
+	ID   PullID
+	What string
+}
+
+func (e *StageError) Error() string {
+	return fmt.Sprintf("pull %d is not %s; it is over, or was cancelled", e.ID, e.What)
+}
+
+// NewMaintainer returns a maintainer of a table, at rest.
+func NewMaintainer(p MaintainerParameters, t *Table) (*Maintainer, error) {
+	if p.Workers < 1 || p.Workers > 1024 {
+		return nil, &ParameterError{"maintainer.workers", strconv.Itoa(p.Workers), "1 to 1024"}
+	}
+	if p.Bytes == 0 {
+		return nil, &ParameterError{"maintainer.bytes", "0", "1 and more"}
+	}
+	return &Maintainer{p: p, table: t, writes: map[Object][]homeWrite{}}, nil
+}
+
+// searched bounds the pieces that one Start looks at.
+const searched = 256
+
+// Start begins pulls while there are workers for them, home is idle and the other server is: `idle`
+// is asked for both. It goes round all objects; call it again when something is idle or done.
+func (m *Maintainer) Start(idle func(Server) bool, into []Pull) []Pull {
+	if m.stopped || len(m.pulls) >= m.p.Workers || m.table.Len() == 0 || !idle(m.table.home) {
+		return into
+	}
+	rounds := 0
+	for looked := 0; looked < searched && len(m.pulls) < m.p.Workers; looked++ {
+		piece, e, ok := m.table.Next(&m.cursor)
+		if !ok {
+			if rounds++; rounds > 1 {
+				break
+			}
+			continue
+		}
+		if piece.Range.Len() > m.p.Bytes {
+			piece.Range.End = piece.Range.Start + m.p.Bytes
+			m.cursor.at = piece.Range.End
+		}
+		if m.busy(e.Object, piece.Range) || !idle(piece.Location.Server) {
+			continue
+		}
+		m.next++
+		p := &pull{Pull: Pull{m.next, e.Object, piece.Range, piece.Location, piece.Offset, piece.Receipt,
+			m.table.last}}
+		m.pulls = append(m.pulls, p)
+		m.stats.Started++
+		into = append(into, p.Pull)
+	}
+	return into
+}
+
+// busy says whether a range is being pulled, or is being written at home.
+func (m *Maintainer) busy(o Object, r Range) bool {
+	for _, p := range m.pulls {
+		if p.Object == o && p.Range.Overlaps(r) {
+			return true
+		}
+	}
+	return m.beingWritten(o, r)
+}
+
+func (m *Maintainer) beingWritten(o Object, r Range) bool {
+	return slices.ContainsFunc(m.writes[o], func(w homeWrite) bool { return w.r.Overlaps(r) })
+}
+
+func (m *Maintainer) find(id PullID, s stage, what string) (*pull, error) {
+	for _, p := range m.pulls {
+		if p.ID == id && p.stage == s {
+			return p, nil
+		}
+	}
+	return nil, &StageError{id, what}
+}
+
+// Pulled tells that a pull's data was read. The ranges that it returns are still that entry's and are
+// to be written at home now, durably; writes at home to them wait meanwhile. When there are none the
+// pull is over.
+func (m *Maintainer) Pulled(id PullID) ([]Range, error) {
+	p, err := m.find(id, pulling, "being read")
+	if err != nil {
+		return nil, err
+	}
+	pieces, err := m.table.Query(p.Object, p.Range, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, piece := range pieces {
+		if piece.Receipt == p.Receipt && !m.beingWritten(p.Object, piece.Range) {
+			p.ranges = append(p.ranges, piece.Range)
+		}
+	}
+	if len(p.ranges) == 0 {
+		m.stats.Overtaken++
+		m.remove(p)
+		return nil, nil
+	}
+	p.stage = landing
+	return p.ranges, nil
+}
+
+// Landed tells that the ranges of a pull were written at home, durably. What it returns is to be
+// recorded. Writes at home need not wait any more.
+func (m *Maintainer) Landed(id PullID) ([]Return, error) {
+	p, err := m.find(id, landing, "being written at home")
+	if err != nil {
+		return nil, err
+	}
+	p.stage = recording
+	out := make([]Return, len(p.ranges))
+	for i, r := range p.ranges {
+		out[i] = Return{p.Object, r, p.AsOf}
+	}
+	return out, nil
+}
+
+// Done tells that the returns of a pull are recorded and applied.
+func (m *Maintainer) Done(id PullID) error {
+	p, err := m.find(id, recording, "being recorded")
+	if err != nil {
+		return err
+	}
+	for _, r := range p.ranges {
+		m.stats.Bytes += r.Len()
+	}
+	m.stats.Done++
+	m.remove(p)
+	return nil
+}
+
+// Failed tells that a pull could not be read, written or recorded, and that no part of it is on its
+// way any more: a write at home may go ahead that waited for it. The pull is tried again in a later
+// round.
+func (m *Maintainer) Failed(id PullID) {
+	for _, p := range m.pulls {
+		if p.ID == id {
+			m.stats.Failed++
+			m.remove(p)
+			return
+		}
+	}
+}
+
+// Cancel gives up the pulls that are still being read, such as when load comes, and names them.
+// Those being written at home or recorded go on; they are short.
+func (m *Maintainer) Cancel() []PullID {
+	var out []PullID
+	for _, p := range slices.Clone(m.pulls) {
+		if p.stage == pulling {
+			out = append(out, p.ID)
+			m.stats.Cancelled++
+			m.remove(p)
+		}
+	}
+	return out
+}
+
+// Stop cancels, and starts no more until Resume.
+func (m *Maintainer) Stop() []PullID {
+	m.stopped = true
+	return m.Cancel()
+}
+
+// Resume lets Start work again.
+func (m *Maintainer) Resume() { m.stopped = false }
+
+// Running is how many pulls are on their way.
+func (m *Maintainer) Running() int { return len(m.pulls) }
+
+// Stats are the counts so far.
+func (m *Maintainer) Stats() MaintainerStats { return m.stats }
+
+func (m *Maintainer) remove(p *pull) {
+	m.pulls = slices.DeleteFunc(m.pulls, func(o *pull) bool { return o == p })
+}
+
+// BeginHomeWrite announces a write at home. False: a pull is being written to the range; ask again
+// after the next Landed or Failed.
+func (m *Maintainer) BeginHomeWrite(o Object, r Range) (HomeWrite, bool) {
+	for _, p := range m.pulls {
+		if p.stage == landing && p.Object == o &&
+			slices.ContainsFunc(p.ranges, func(l Range) bool { return l.Overlaps(r) }) {
+			return 0, false
+		}
+	}
+	m.nextOut++
+	m.writes[o] = append(m.writes[o], homeWrite{m.nextOut, r})
+	return m.nextOut, true
+}
+
+// EndHomeWrite tells that a write at home is done, and where it needed a record that that is applied;
+// or that it failed and no part of it is on its way any more.
+func (m *Maintainer) EndHomeWrite(o Object, id HomeWrite) {
+	left := slices.DeleteFunc(m.writes[o], func(w homeWrite) bool { return w.id == id })
+	if len(left) == 0 {
+		delete(m.writes, o)
+		return
+	}
+	m.writes[o] = left
+}

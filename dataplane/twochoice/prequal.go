@@ -1,0 +1,193 @@
+package twochoice
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// prequal is the hot-cold rule of Prequal (Wydrowski, Kleinberg, Rumble and Archer, NSDI 2024): a
+// few random servers are probed for each write, a pool remembers the answers for a while, and a write
+// goes to the server of lowest expected latency among the cold, or when all are hot to the one with
+// the fewest operations in flight. Hot is above a quantile of the operations in flight in the pool.
+// With each write the pool forgets one answer, in turns the oldest and the worst, and a server that
+// was chosen counts as having one operation more.
+type prequal struct {
+	base
+	pool   []pooled // oldest first
+	worst  bool     // is forgotten next
+	levels []int32
+	marks  marks
+}
+
+type pooled struct {
+	reading Reading
+	at      time.Duration
+	probe   int32 // of the group that is being placed, else -1
+}
+
+// leastPool is how many answers a write without answers of its own needs to go by the pool.
+const leastPool = 2
+
+func (s *prequal) Waits() bool { return !s.p.Prequal.Asynchronous }
+
+func (s *prequal) Probes(_ time.Duration, writes []Write, into []Probe) ([]Probe, error) {
+	if err := s.checkHomes(writes); err != nil {
+		return into, err
+	}
+	for i := range writes {
+		w := &writes[i]
+		if s.small(w) {
+			continue
+		}
+		begin, wanted := len(into), min(s.p.Prequal.Probes, s.servers.UpLen())
+		if first := s.first(w); first != NoServer {
+			s.marks.set(first)
+			into = append(into, Probe{first, int32(i), w.Bytes})
+		}
+		for len(into)-begin < wanted {
+			if server := s.servers.Draw(s.random); !s.marks.has(server) {
+				s.marks.set(server)
+				into = append(into, Probe{server, int32(i), w.Bytes})
+			}
+		}
+		for _, probe := range into[begin:] {
+			s.marks.clear(probe.Server)
+		}
+		s.stats.Probes += uint64(len(into) - begin)
+	}
+	return into, nil
+}
+
+func (s *prequal) Heard(now time.Duration, readings []Reading) {
+	for i := range readings {
+		s.remember(now, &readings[i], -1)
+	}
+}
+
+func (s *prequal) Place(now time.Duration, writes []Write, probes []Probe, readings, _ []Reading,
+	into []Placement) ([]Placement, error) {
+	if err := s.checkHomes(writes); err != nil {
+		return into, err
+	}
+	if s.Waits() {
+		s.unanswered(probes, readings)
+	}
+	at := 0
+	for i := range writes {
+		answers := 0
+		for ; at < len(probes) && probes[at].Write == int32(i); at++ {
+			if at < len(readings) && readings[at].Answered {
+				s.remember(now, &readings[at], int32(at))
+				answers++
+			}
+		}
+		into = s.placeOne(now, &writes[i], answers, into)
+	}
+	for i := range s.pool {
+		s.pool[i].probe = -1
+	}
+	return into, nil
+}
+
+func (s *prequal) placeOne(now time.Duration, w *Write, answers int, into []Placement) []Placement {
+	if s.small(w) {
+		return s.home(w, into)
+	}
+	s.pool = slices.DeleteFunc(s.pool, func(p pooled) bool {
+		return now-p.at > time.Duration(s.p.Prequal.Age) || !s.servers.Up(p.reading.Server)
+	})
+	if len(s.pool) == 0 || (answers == 0 && len(s.pool) < leastPool) {
+		return s.blind(w, into)
+	}
+	best := s.pick(w)
+	chosen := &s.pool[best]
+	into = s.placed(w, chosen.reading.Server, chosen.probe, into)
+	chosen.probe = -1
+	chosen.reading.InFlight++
+	s.forget()
+	return into
+}
+
+// remember adds an answer; a newer one of the same server replaces the older.
+func (s *prequal) remember(now time.Duration, r *Reading, probe int32) {
+	if !r.Answered || !s.servers.Known(r.Server) {
+		return
+	}
+	at := slices.IndexFunc(s.pool, func(p pooled) bool { return p.reading.Server == r.Server })
+	if at < 0 && len(s.pool) >= s.p.Prequal.Pool {
+		at = 0
+	}
+	if at >= 0 {
+		s.pool = slices.Delete(s.pool, at, at+1)
+	}
+	s.pool = append(s.pool, pooled{*r, now, probe})
+}
+
+// limit is the most operations in flight of a cold server: the quantile of the pool's.
+func (s *prequal) limit() int32 {
+	s.levels = s.levels[:0]
+	for i := range s.pool {
+		s.levels = append(s.levels, s.pool[i].reading.InFlight)
+	}
+	slices.Sort(s.levels)
+	return s.levels[min(int(s.p.Prequal.Quantile*float64(len(s.levels))), len(s.levels)-1)]
+}
+
+// pick is the place in the pool of the answer that the rule takes. What it does not tell apart goes
+// to fewer operations in flight, to a write's home, then to the newer answer.
+func (s *prequal) pick(w *Write) int {
+	limit := s.limit()
+	order := func(a, b *pooled) int {
+		hotA, hotB := a.reading.InFlight > limit, b.reading.InFlight > limit
+		switch {
+		case hotA != hotB:
+			if hotA {
+				return 1
+			}
+			return -1
+		case !hotA:
+			if c := cmp.Compare(a.reading.Latency, b.reading.Latency); c != 0 {
+				return c
+			}
+		}
+		if c := cmp.Compare(a.reading.InFlight, b.reading.InFlight); c != 0 {
+			return c
+		}
+		if a.reading.Server == w.Home {
+			return -1
+		}
+		if b.reading.Server == w.Home {
+			return 1
+		}
+		return cmp.Compare(b.at, a.at)
+	}
+	best := 0
+	for i := 1; i < len(s.pool); i++ {
+		if order(&s.pool[i], &s.pool[best]) < 0 {
+			best = i
+		}
+	}
+	return best
+}
+
+// forget takes one answer out: the oldest, or the worst (the most operations in flight if it is hot,
+// else the highest latency).
+func (s *prequal) forget() {
+	at := 0
+	if s.worst {
+		limit := s.limit()
+		for i := 1; i < len(s.pool); i++ {
+			a, b := &s.pool[i].reading, &s.pool[at].reading
+			if b.InFlight > limit || a.InFlight > limit {
+				if a.InFlight > b.InFlight {
+					at = i
+				}
+			} else if a.Latency > b.Latency {
+				at = i
+			}
+		}
+	}
+	s.worst = !s.worst
+	s.pool = slices.Delete(s.pool, at, at+1)
+}

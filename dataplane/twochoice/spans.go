@@ -1,0 +1,145 @@
+package twochoice
+
+import "slices"
+
+// span is a stretch of an object that one entry holds.
+type span struct {
+	start, end uint64
+	slot       uint32 // of the entry
+}
+
+// leafSize is the most spans in a leaf. A leaf is moved in memory when it changes, the list of leaves
+// when one is split: both stay short.
+const leafSize = 128
+
+// spans are disjoint spans in order, in leaves of up to leafSize: a search is two binary searches, a
+// change moves part of a leaf and now and then part of the list of leaves.
+type spans struct {
+	leaves [][]span
+	firsts []uint64 // starts of the leaves' first spans
+	count  int
+}
+
+// place is where a span is.
+type place struct{ leaf, index int }
+
+// locate is the first span that ends after a byte; past the last leaf when there is none.
+func (s *spans) locate(at uint64) place {
+	low, high := 0, len(s.firsts)
+	for low < high {
+		middle := int(uint(low+high) / 2)
+		if s.firsts[middle] <= at {
+			low = middle + 1
+		} else {
+			high = middle
+		}
+	}
+	if low == 0 {
+		return place{}
+	}
+	leaf := s.leaves[low-1]
+	first, last := 0, len(leaf)
+	for first < last {
+		middle := int(uint(first+last) / 2)
+		if leaf[middle].end > at {
+			last = middle
+		} else {
+			first = middle + 1
+		}
+	}
+	if first == len(leaf) {
+		return place{low, 0}
+	}
+	return place{low - 1, first}
+}
+
+// at is the span at a place, nil past the last.
+func (s *spans) at(p place) *span {
+	if p.leaf >= len(s.leaves) {
+		return nil
+	}
+	return &s.leaves[p.leaf][p.index]
+}
+
+// after is the next place.
+func (s *spans) after(p place) place {
+	if p.index+1 < len(s.leaves[p.leaf]) {
+		return place{p.leaf, p.index + 1}
+	}
+	return place{p.leaf + 1, 0}
+}
+
+// bounds is from the first byte that a span holds to the last; false when there are none.
+func (s *spans) bounds() (Range, bool) {
+	if s.count == 0 {
+		return Range{}, false
+	}
+	last := s.leaves[len(s.leaves)-1]
+	return Range{s.firsts[0], last[len(last)-1].end}, true
+}
+
+// splice replaces `gone` spans, those from one place to before another, by up to three others.
+func (s *spans) splice(from, to place, gone int, by []span) {
+	s.count += len(by) - gone
+	if len(s.leaves) == 0 {
+		if len(by) > 0 {
+			s.leaves = append(s.leaves, append([]span(nil), by...))
+			s.firsts = append(s.firsts, by[0].start)
+		}
+		return
+	}
+	from, to = s.within(from), s.within(to)
+	if from.leaf == to.leaf {
+		s.leaves[from.leaf] = slices.Replace(s.leaves[from.leaf], from.index, to.index, by...)
+	} else {
+		s.leaves[from.leaf] = append(s.leaves[from.leaf][:from.index], by...)
+		s.leaves[to.leaf] = slices.Delete(s.leaves[to.leaf], 0, to.index)
+		s.remove(from.leaf+1, to.leaf)
+		s.balance(from.leaf + 1)
+	}
+	s.balance(from.leaf)
+}
+
+// within turns a place past the end of a leaf, that is the first of the next, into that of its leaf.
+func (s *spans) within(p place) place {
+	if p.index == 0 && p.leaf > 0 {
+		return place{p.leaf - 1, len(s.leaves[p.leaf-1])}
+	}
+	return p
+}
+
+// remove takes leaves out.
+func (s *spans) remove(from, to int) {
+	s.leaves = slices.Delete(s.leaves, from, to)
+	s.firsts = slices.Delete(s.firsts, from, to)
+}
+
+// balance removes a leaf that is empty, splits one that is full, and joins one that is nearly empty
+// with a neighbour that has room, so that memory stays in proportion to what is held.
+func (s *spans) balance(i int) {
+	leaf := s.leaves[i]
+	switch {
+	case len(leaf) == 0:
+		s.remove(i, i+1)
+		return
+	case len(leaf) > leafSize-3: // a splice adds up to two, and must not make the leaf grow
+		half := len(leaf) / 2
+		right := append(make([]span, 0, leafSize), leaf[half:]...)
+		s.leaves = slices.Insert(s.leaves, i+1, right)
+		s.firsts = slices.Insert(s.firsts, i+1, right[0].start)
+		s.leaves[i] = leaf[:half]
+	case len(leaf) < leafSize/4:
+		if i+1 < len(s.leaves) && len(leaf)+len(s.leaves[i+1]) < leafSize*3/4 {
+			s.join(i)
+		} else if i > 0 && len(leaf)+len(s.leaves[i-1]) < leafSize*3/4 {
+			s.join(i - 1)
+			i--
+		}
+	}
+	s.firsts[i] = s.leaves[i][0].start
+}
+
+func (s *spans) join(i int) {
+	s.leaves[i] = append(s.leaves[i], s.leaves[i+1]...)
+	s.remove(i+1, i+2)
+}
