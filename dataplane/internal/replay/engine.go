@@ -9,6 +9,7 @@ import (
 
 	"hotbed/dataplane/internal/reactor"
 	"hotbed/dataplane/internal/sunrpc"
+	"hotbed/dataplane/internal/traces"
 )
 
 // request is one that was issued.
@@ -38,7 +39,7 @@ type engine struct {
 	Options
 	loop        *reactor.Loop
 	trace       Trace
-	feed        *feed
+	feed        *traces.Feed
 	issued      int64
 	ended       bool // nothing more is to be issued
 	turn        int  // of the connections
@@ -71,12 +72,12 @@ func Run(ctx context.Context, o Options, trace Trace) (Result, error) {
 		return Result{}, err
 	}
 	defer loop.End()
-	e := &engine{Options: o, loop: loop, trace: trace, feed: trace.feed(o.Repeat),
+	e := &engine{Options: o, loop: loop, trace: trace, feed: trace.Feed(o.Repeat),
 		pieces: map[uint32]piece{}, xid: rand.Uint32(), random: rand.New(rand.NewPCG(o.Seed, 1)),
 		whole: newTally(), second: newTally(), line: newTimeline(), lag: newTimes(),
 		deadline: reactor.Forever}
-	defer e.feed.close()
-	e.feed.peek() // the first requests are there before the clock starts
+	defer e.feed.Close()
+	e.feed.Peek() // the first requests are there before the clock starts
 	e.result.Errors = map[string]int64{}
 	e.data = make([]byte, o.Transfer+3)
 	for i := range e.data {

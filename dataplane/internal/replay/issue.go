@@ -38,7 +38,7 @@ func (e *engine) alarm() {
 // issueDue issues the requests of an open loop whose time has come.
 func (e *engine) issueDue() {
 	for {
-		next, more := e.feed.peek()
+		next, more := e.feed.Peek()
 		due := e.start + e.scaled(next.At)
 		if !more || due >= e.end {
 			e.finish()
@@ -60,7 +60,7 @@ func (e *engine) finish() {
 		return
 	}
 	e.ended = true
-	if err := e.feed.err; err != nil {
+	if err := e.feed.Err(); err != nil {
 		e.fail(err)
 	}
 	if e.Wait > 0 {
@@ -71,12 +71,12 @@ func (e *engine) finish() {
 
 // issueNext issues the next request of the trace and says whether there was one.
 func (e *engine) issueNext(due time.Duration) bool {
-	next, more := e.feed.peek()
+	next, more := e.feed.Peek()
 	if !more || due >= e.end {
 		e.finish()
 		return false
 	}
-	e.feed.skip()
+	e.feed.Skip()
 	e.issued++
 	r := &request{Request: next, due: due, second: due >= e.half}
 	if e.Closed > 0 && e.Duration == 0 {

@@ -1,4 +1,4 @@
-package replay
+package traces
 
 import (
 	"bytes"
@@ -44,7 +44,7 @@ func TestTracesAreRead(t *testing.T) {
 	const text = "5000,1000,DiskRead\n6000,0x200,DiskWrite,1f0000\nnonsense\n5500,10, Read ,0\n1,2\n"
 	for _, content := range []string{text, zipped(text)} {
 		path := written(t, content)
-		trace, err := OpenTrace(path, false)
+		trace, err := Open(path, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,19 +58,19 @@ func TestTracesAreRead(t *testing.T) {
 			!strings.HasPrefix(trace.Report.First, "line 3: ") {
 			t.Errorf("%+v", trace)
 		}
-		if _, err := OpenTrace(path, true); err == nil || !strings.Contains(err.Error(), "line 3: ") {
+		if _, err := Open(path, true); err == nil || !strings.Contains(err.Error(), "line 3: ") {
 			t.Errorf("strict: %v", err)
 		}
 	}
 	for content, want := range map[string]string{"": "no request in it", "\x1f\x8bx": "t.csv: "} {
-		if _, err := OpenTrace(written(t, content), false); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := Open(written(t, content), false); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", content, err)
 		}
 	}
-	if _, err := OpenTrace("no/such", false); err == nil || !strings.Contains(err.Error(), "cannot be read") {
+	if _, err := Open("no/such", false); err == nil || !strings.Contains(err.Error(), "cannot be read") {
 		t.Errorf("a missing file: %v", err)
 	}
-	if _, err := OpenTrace(t.TempDir(), false); err == nil || !strings.Contains(err.Error(), "no file") {
+	if _, err := Open(t.TempDir(), false); err == nil || !strings.Contains(err.Error(), "no file") {
 		t.Errorf("a folder: %v", err)
 	}
 }
@@ -90,9 +90,9 @@ func counted(count int, taken *int) iter.Seq2[Request, error] {
 func TestRowsMayBeOutOfOrderByAWindow(t *testing.T) {
 	late := func(by int) iter.Seq2[Request, error] {
 		return func(yield func(Request, error) bool) {
-			for i := range 5 * window {
+			for i := range 5 * reach {
 				at := time.Duration(i)
-				if i == 3*window {
+				if i == 3*reach {
 					at -= time.Duration(by)
 				}
 				if !yield(Request{At: at}, nil) {
@@ -101,8 +101,8 @@ func TestRowsMayBeOutOfOrderByAWindow(t *testing.T) {
 			}
 		}
 	}
-	got, err := all(ordered(late(window)))
-	if err != nil || len(got) != 5*window {
+	got, err := all(ordered(late(reach)))
+	if err != nil || len(got) != 5*reach {
 		t.Fatalf("%d requests, %v", len(got), err)
 	}
 	for i := 1; i < len(got); i++ {
@@ -110,7 +110,7 @@ func TestRowsMayBeOutOfOrderByAWindow(t *testing.T) {
 			t.Fatalf("%v after %v", got[i], got[i-1])
 		}
 	}
-	if _, err := all(ordered(late(3 * window))); err == nil || !strings.Contains(err.Error(), "sort the file") {
+	if _, err := all(ordered(late(3 * reach))); err == nil || !strings.Contains(err.Error(), "sort the file") {
 		t.Errorf("%v", err)
 	}
 }
@@ -118,17 +118,17 @@ func TestRowsMayBeOutOfOrderByAWindow(t *testing.T) {
 func TestALongTraceIsReadAsItIsNeeded(t *testing.T) {
 	taken := 0
 	trace := Trace{Requests: 1 << 40, each: ordered(counted(1<<40, &taken))}
-	f := trace.feed(false)
+	f := trace.Feed(false)
 	for i := range 10 * blockSize {
-		if r, more := f.peek(); !more || r.At != time.Duration(i) {
+		if r, more := f.Peek(); !more || r.At != time.Duration(i) {
 			t.Fatalf("%v, %v is number %d", r, more, i)
 		}
-		f.skip()
+		f.Skip()
 	}
-	f.close()
+	f.Close()
 	for range f.blocks { // until the reader has ended
 	}
-	if most := 2*window + (10+blocksAhead+3)*blockSize; taken > most {
+	if most := 2*reach + (10+blocksAhead+3)*blockSize; taken > most {
 		t.Errorf("%d requests were read to give %d; at most %d may be", taken, 10*blockSize, most)
 	}
 }
@@ -138,13 +138,13 @@ func TestAFeedGivesEverythingAndThenTheError(t *testing.T) {
 	trace := Trace{Requests: 3, each: func(yield func(Request, error) bool) {
 		_ = yield(Request{Size: 7}, nil) && yield(Request{}, wrong)
 	}}
-	f := trace.feed(true)
-	defer f.close()
-	if r, more := f.peek(); !more || r.Size != 7 {
+	f := trace.Feed(true)
+	defer f.Close()
+	if r, more := f.Peek(); !more || r.Size != 7 {
 		t.Errorf("%v, %v", r, more)
 	}
-	f.skip()
-	if _, more := f.peek(); more || f.err != wrong {
+	f.Skip()
+	if _, more := f.Peek(); more || f.err != wrong {
 		t.Errorf("%v, %v", more, f.err)
 	}
 }
@@ -152,7 +152,7 @@ func TestAFeedGivesEverythingAndThenTheError(t *testing.T) {
 func TestATraceThatChangesIsNoticed(t *testing.T) {
 	for _, later := range []string{"1,1,DiskRead\n", "1,1,DiskRead\n2,1,DiskRead\n3,1,DiskRead\n", "0,1,DiskRead\n1,1,DiskRead\n"} {
 		path := written(t, "1,1,DiskRead\n2,1,DiskRead\n")
-		trace, err := OpenTrace(path, false)
+		trace, err := Open(path, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -165,28 +165,12 @@ func TestATraceThatChangesIsNoticed(t *testing.T) {
 	}
 }
 
-func TestTimelinesGetWider(t *testing.T) {
-	line := newTimeline()
-	for second := range mostBins {
-		line.add(time.Duration(second)*time.Second, time.Duration(second), second%2 == 0)
-	}
-	if told := line.tell(); told.Seconds != 1 || len(told.Bins) != mostBins {
-		t.Fatalf("%d bins of %g s", len(told.Bins), told.Seconds)
-	}
-	line.add(mostBins*time.Second, 1, false)
-	told := line.tell()
-	if told.Seconds != 2 || len(told.Bins) != mostBins/2+1 ||
-		told.Bins[3] != (Bin{Requests: 2, Misses: 1, Max: 7e-9}) {
-		t.Errorf("%d bins of %g s, %+v", len(told.Bins), told.Seconds, told.Bins[3])
-	}
-}
-
 func FuzzTrace(f *testing.F) {
 	f.Add("5000,1000,DiskRead\n6000,200,DiskWrite,1f0000\n")
 	f.Add("1,0xffffffffffffffff,DiskRead\n-1,1,read\n\n# x\n,,,\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		last := time.Duration(0)
-		for r, err := range ordered(rows(strings.NewReader(text), false, new(TraceReport))) {
+		for r, err := range ordered(rows(strings.NewReader(text), false, new(Report))) {
 			if err != nil {
 				return
 			}

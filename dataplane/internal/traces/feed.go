@@ -1,13 +1,13 @@
-package replay
+package traces
 
 const (
 	blockSize   = 1 << 12
 	blocksAhead = 4
 )
 
-// feed reads a trace some blocks ahead of who sends it, so that reading takes none of the sender's
-// time.
-type feed struct {
+// Feed reads a trace some blocks ahead of who takes its requests, so that reading takes none of the
+// taker's time.
+type Feed struct {
 	blocks chan block
 	done   chan struct{}
 	now    []Request
@@ -20,14 +20,14 @@ type block struct {
 	err      error // after them
 }
 
-// feed starts to read, with repeat again and again from the first request.
-func (t Trace) feed(repeat bool) *feed {
-	f := &feed{blocks: make(chan block, blocksAhead), done: make(chan struct{})}
+// Feed starts to read, with repeat again and again from the first request.
+func (t Trace) Feed(repeat bool) *Feed {
+	f := &Feed{blocks: make(chan block, blocksAhead), done: make(chan struct{})}
 	go f.fill(t, repeat)
 	return f
 }
 
-func (f *feed) fill(t Trace, repeat bool) {
+func (f *Feed) fill(t Trace, repeat bool) {
 	defer close(f.blocks)
 	filling := make([]Request, 0, blockSize)
 	for again := true; again; again = repeat && t.Requests > 0 {
@@ -50,7 +50,7 @@ func (f *feed) fill(t Trace, repeat bool) {
 }
 
 // pass hands a block on, and says whether anybody still wants more.
-func (f *feed) pass(b block) bool {
+func (f *Feed) pass(b block) bool {
 	select {
 	case f.blocks <- b:
 		return true
@@ -59,8 +59,8 @@ func (f *feed) pass(b block) bool {
 	}
 }
 
-// peek is the next request, if there is one. It waits where reading is slower than sending.
-func (f *feed) peek() (Request, bool) {
+// Peek is the next request, if there is one. It waits where reading is slower than taking.
+func (f *Feed) Peek() (Request, bool) {
 	for len(f.now) == 0 {
 		if f.ended || f.err != nil {
 			return Request{}, false
@@ -71,8 +71,11 @@ func (f *feed) peek() (Request, bool) {
 	return f.now[0], true
 }
 
-// skip takes the request that peek gave.
-func (f *feed) skip() { f.now = f.now[1:] }
+// Skip takes the request that Peek gave.
+func (f *Feed) Skip() { f.now = f.now[1:] }
 
-// close ends the reading.
-func (f *feed) close() { close(f.done) }
+// Err is what ended the reading before the trace's end.
+func (f *Feed) Err() error { return f.err }
+
+// Close ends the reading.
+func (f *Feed) Close() { close(f.done) }

@@ -1,0 +1,86 @@
+package traces
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"slices"
+	"time"
+)
+
+// reach is by how many rows a trace's file may be out of order.
+const reach = 1 << 16
+
+func errorOf(err error) error {
+	if where, ok := err.(*os.PathError); ok {
+		return where.Err
+	}
+	return err
+}
+
+// file gives the rows of a file as they come, times as they are in it. An error is the last it gives.
+func file(path string, strict bool, report *Report) iter.Seq2[Request, error] {
+	return func(yield func(Request, error) bool) {
+		opened, err := os.Open(path)
+		if err != nil {
+			yield(Request{}, fmt.Errorf("cannot be read (%w)", errorOf(err)))
+			return
+		}
+		defer func() { _ = opened.Close() }()
+		buffered := bufio.NewReaderSize(opened, 1<<18)
+		var in io.Reader = buffered
+		if magic, _ := buffered.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+			if in, err = gzip.NewReader(buffered); err != nil {
+				yield(Request{}, err)
+				return
+			}
+		}
+		rows(in, strict, report)(yield)
+	}
+}
+
+// ordered sorts rows that are out of order by at most the reach.
+func ordered(rows iter.Seq2[Request, error]) iter.Seq2[Request, error] {
+	return func(yield func(Request, error) bool) {
+		held := make([]Request, 0, 1024)
+		var last time.Duration
+		give := func(count int) bool {
+			byTime(held)
+			for _, r := range held[:count] {
+				if r.At < last {
+					yield(Request{}, fmt.Errorf("the request at %d ns comes more than %d rows too late: "+
+						"sort the file by time", r.At.Nanoseconds(), reach))
+					return false
+				}
+				last = r.At
+				if !yield(r, nil) {
+					return false
+				}
+			}
+			held = append(held[:0], held[count:]...)
+			return true
+		}
+		for r, err := range rows {
+			if err != nil {
+				yield(r, err)
+				return
+			}
+			if held = append(held, r); len(held) == 2*reach && !give(reach) {
+				return
+			}
+		}
+		give(len(held))
+	}
+}
+
+// byTime sorts, and leaves requests of one time in their order.
+func byTime(requests []Request) {
+	earlier := func(a, b Request) int { return int(min(max(a.At-b.At, -1), 1)) }
+	if !slices.IsSortedFunc(requests, earlier) {
+		slices.SortStableFunc(requests, earlier)
+	}
+}
