@@ -7,14 +7,15 @@ keep anything but its state, and cannot change what it was given.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, get_args
 
 from controllers.contract import LoopPolicy
 from controllers.journal import canonical
 from controllers.registry import describe
-from testbed.stores.contract import Action, action_to_json, observation_from_json
+from controllers.seen import Reader
+from testbed.stores.contract import Action, Observation, action_to_json, observation_from_json
 
 _KINDS = get_args(Action)
 
@@ -55,11 +56,14 @@ def initial(policy: LoopPolicy) -> dict[str, Any]:
 
 
 def decide(
-    policy: LoopPolicy, state: Mapping[str, Any], observation: Mapping[str, Any]
+    policy: LoopPolicy,
+    state: Mapping[str, Any],
+    observation: Mapping[str, Any],
+    read: Callable[[Mapping[str, Any]], Observation] = observation_from_json,
 ) -> Decision:
     """What `policy` makes of JSON-able `state` and `observation`. Raises PolicyError."""
     try:
-        returned = policy.decide(state, observation_from_json(observation))
+        returned = policy.decide(state, read(observation))
     except Exception as error:
         raise PolicyError(f"decide() raised {describe(error)}") from error
     if not isinstance(returned, tuple) or len(returned) != 2:
@@ -94,6 +98,7 @@ class InProcess:
 
     def __init__(self, policy: LoopPolicy) -> None:
         self._policy = policy
+        self._read = Reader()
 
     def initial(self) -> Mapping[str, Any]:
         """See `Decider`."""
@@ -101,7 +106,9 @@ class InProcess:
 
     def decide(self, state: Mapping[str, Any], observation: Mapping[str, Any]) -> Decision:
         """See `Decider`."""
-        return decide(self._policy, canonical(state), observation)  # type: ignore[arg-type]
+        before = canonical(state)
+        assert isinstance(before, dict)
+        return decide(self._policy, before, observation, self._read)
 
     def close(self) -> None:
         """Nothing to let go."""

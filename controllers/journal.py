@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
@@ -20,6 +20,7 @@ from schemas.errors import UserError
 from testbed.stores.contract import Effect, Needs
 
 SCHEMA = 1
+_ENCODER = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 
 
 def needs_to_json(needs: Needs) -> dict[str, list[str]]:
@@ -41,14 +42,37 @@ def canonical(value: object) -> object:
     return json.loads(json.dumps(value, allow_nan=False))
 
 
+class Json(str):
+    """Text that is JSON already, from `encode`: a journal's line takes it as it is."""
+
+    __slots__ = ()
+
+
+def encode(value: object) -> Json:
+    """`value` as it stands in a journal's line; a `Json` is left alone.
+
+    Raises:
+        ValueError, TypeError: it holds something that JSON cannot say, NaN included.
+    """
+    return value if isinstance(value, Json) else Json(_ENCODER.encode(value))
+
+
+def joined(members: Mapping[str, object]) -> Json:
+    """`encode` of a mapping whose values are encoded one by one."""
+    each = [f"{encode(name)}:{encode(value)}" for name, value in members.items()]
+    return Json("{" + ",".join(each) + "}")
+
+
 @dataclass(frozen=True)
 class Step:
-    """One line. `observation` and the states are None where it did not come to them."""
+    """One line. `observation` and the states are None where it did not come to them; who has the
+    observation's JSON at hand gives that, as a large one takes longer to encode than to decide on.
+    """
 
     step: int
     t_s: float
     wall: float
-    observation: Mapping[str, Any] | None = None
+    observation: Mapping[str, Any] | Json | None = None
     state_before: Mapping[str, Any] | None = None
     state_after: Mapping[str, Any] | None = None
     actions: Sequence[Mapping[str, Any]] = ()
@@ -76,7 +100,8 @@ class JournalWriter:
 
     def step(self, step: Step) -> None:
         """One step."""
-        self._line({"schema": SCHEMA, **asdict(step)})
+        named = {member.name: getattr(step, member.name) for member in fields(step)}
+        self._line({"schema": SCHEMA, **named})
 
     def footer(self, reason: str, restored: Sequence[Effect]) -> None:
         """The last line."""
@@ -84,7 +109,7 @@ class JournalWriter:
         self._line({"schema": SCHEMA, "footer": True, "reason": reason, "restored": effects})
 
     def _line(self, data: Mapping[str, object]) -> None:
-        self._file.write(json.dumps(data, separators=(",", ":"), allow_nan=False) + "\n")
+        self._file.write(joined(data) + "\n")
         self._file.flush()
 
     def close(self) -> None:

@@ -41,6 +41,8 @@ def illegal(actions: object, observation: Observation, needs: Needs) -> str | No
     """Why `actions` must not be carried out, as one clause; None when they may be."""
     if not isinstance(actions, Sequence) or isinstance(actions, (str, bytes)):
         return f"decide() returned {type(actions).__name__} instead of a sequence of actions"
+    if not actions:
+        return None
     osds = {osd.id for osd in observation.osds}
     pgs = {pg.id: pg for pg in observation.pgs}
     for action in actions:

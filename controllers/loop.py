@@ -19,6 +19,7 @@ from controllers.decide import Decider, PolicyError
 from controllers.journal import JournalWriter, Step, canonical, effect_to_json, needs_to_json
 from controllers.legality import illegal, senses_for
 from controllers.saved import Saved
+from controllers.seen import Encoder, Seen
 from testbed.stores.contract import (
     PRESSURE,
     Action,
@@ -27,7 +28,6 @@ from testbed.stores.contract import (
     Observation,
     Store,
     action_from_json,
-    observation_to_json,
 )
 
 EXIT_STOPPED = 0
@@ -142,6 +142,7 @@ class Loop:
         self._clock = clock
         self._alive = alive
         self._senses = senses_for(plan.needs)
+        self._encoder = Encoder()
         self._at = _Progress()
 
     def run(self) -> Outcome:
@@ -202,14 +203,13 @@ class Loop:
         number, self._at.steps = self._at.steps, self._at.steps + 1
         before = self._clock.monotonic()
         line = Step(step=number, t_s=before - self._at.started, wall=self._clock.wall())
-        observation, problem = self._try_sense()
+        seen, problem = self._try_sense()
         line = replace(line, sense_s=self._clock.monotonic() - before)
-        if observation is None:
+        if seen is None:
             self._failed(replace(line, error=f"sense: {problem}"))
             return
-        seen = observation_to_json(observation)
-        line = replace(line, observation=seen, state_before=self._at.state)
-        line, actions = self._decide(line, observation, seen)
+        line = replace(line, observation=seen.text, state_before=self._at.state)
+        line, actions = self._decide(line, seen)
         line, problem = self._act(line, actions)
         if problem:
             self._failed(replace(line, error=f"act: {problem}"))
@@ -217,25 +217,22 @@ class Loop:
         self._at.failures = 0
         self._journal.step(line)
 
-    def _try_sense(self) -> tuple[Observation | None, str]:
+    def _try_sense(self) -> tuple[Seen | None, str]:
         try:
             sensed = self._store.sense(self._senses)
             observation = replace(sensed, t_s=self._clock.monotonic() - self._at.started)
-            canonical(observation_to_json(observation))
+            return self._encoder(observation), ""
         except Exception as error:
             return None, _line(error)
-        return observation, ""
 
-    def _decide(
-        self, line: Step, observation: Observation, seen: Mapping[str, Any]
-    ) -> tuple[Step, list[Action]]:
+    def _decide(self, line: Step, seen: Seen) -> tuple[Step, list[Action]]:
         """Raises _End, after journalling, for a policy that misbehaves."""
         began = self._clock.monotonic()
         try:
-            decision = self._decider.decide(self._at.state, seen)
+            decision = self._decider.decide(self._at.state, seen.data)
             line = replace(line, decide_s=self._clock.monotonic() - began)
             actions = [action_from_json(action) for action in decision.actions]
-            reason = _refused(actions, observation, self._plan.needs)
+            reason = _refused(actions, seen.observation, self._plan.needs)
             if reason:
                 raise PolicyError(f"illegal action: {reason}")
         except (PolicyError, ValueError) as error:

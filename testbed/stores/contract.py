@@ -8,7 +8,7 @@ admin node.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol, TypeAlias
 
 # What a policy may ask to see (`Needs.senses`) ...
@@ -24,7 +24,7 @@ PG_UPMAP = "pg-upmap"
 BALANCER = "balancer"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Osd:
     """One object storage daemon, its node and its place in the OSD map; `rack` is the CRUSH
     bucket of that type above it, "" where there is none."""
@@ -39,7 +39,7 @@ class Osd:
     rack: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Pg:
     """One placement group. `up` is what CRUSH (with upmaps) says, `acting` who serves now;
     the first of `acting` is the primary. `upmap` tells that an explicit pg-upmap pins it."""
@@ -56,7 +56,7 @@ class Pg:
         return self.acting[0] if self.acting else -1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class OpRates:
     """Operations a second. Of a PG: its clients'. Of an OSD: reads and writes that it carries out
     for clients or for another OSD's replica, recovery left out."""
@@ -229,12 +229,56 @@ def action_from_json(data: Mapping[str, Any]) -> Action:
     return action
 
 
-def observation_to_json(observation: Observation) -> dict[str, Any]:
-    """An observation as JSON-able data (OSD numbers become strings, as JSON keys are)."""
-    data = asdict(replace(observation, activity=None))
-    data["pressure"] = {str(osd): value for osd, value in observation.pressure.items()}
-    data["hot"] = None if observation.hot is None else sorted(observation.hot)
-    del data["activity"]
+def osd_to_json(osd: Osd) -> dict[str, Any]:
+    """`asdict` of an OSD, five times as fast: there may be 10,000."""
+    return {
+        "id": osd.id,
+        "node": osd.node,
+        "up": osd.up,
+        "in_": osd.in_,
+        "primary_affinity": osd.primary_affinity,
+        "reweight": osd.reweight,
+        "crush_weight": osd.crush_weight,
+        "rack": osd.rack,
+    }
+
+
+def pg_to_json(pg: Pg) -> dict[str, Any]:
+    """`asdict` of a PG, likewise: there may be 65,536."""
+    return {"id": pg.id, "up": pg.up, "acting": pg.acting, "upmap": pg.upmap, "bytes": pg.bytes}
+
+
+def osd_from_json(data: Mapping[str, Any]) -> Osd:
+    """The inverse of `osd_to_json`."""
+    return Osd(**data)
+
+
+def pg_from_json(data: Mapping[str, Any]) -> Pg:
+    """The inverse of `pg_to_json`."""
+    up, acting = tuple(data["up"]), tuple(data["acting"])
+    return Pg(data["id"], up, acting, data["upmap"], data["bytes"])
+
+
+def observation_to_json(
+    observation: Observation,
+    osds: Sequence[Mapping[str, Any]] | None = None,
+    pgs: Sequence[Mapping[str, Any]] | None = None,
+) -> dict[str, Any]:
+    """An observation as JSON-able data (OSD numbers become strings, as JSON keys are). `osds` and
+    `pgs` are what `osd_to_json` and `pg_to_json` make of its OSDs and PGs, if that is at hand."""
+    if osds is None:
+        osds = [osd_to_json(osd) for osd in observation.osds]
+    if pgs is None:
+        pgs = [pg_to_json(pg) for pg in observation.pgs]
+    data: dict[str, Any] = {
+        "t_s": observation.t_s,
+        "interval_s": observation.interval_s,
+        "signal": observation.signal,
+        "pressure": {str(osd): value for osd, value in observation.pressure.items()},
+        "osds": osds,
+        "pgs": pgs,
+        "hot": None if observation.hot is None else sorted(observation.hot),
+    }
     if observation.activity is not None:
         data["activity"] = _activity_to_json(observation.activity)
     return data
@@ -257,18 +301,19 @@ def _activity_from_json(data: Mapping[str, Any]) -> Activity:
     )
 
 
-def observation_from_json(data: Mapping[str, Any]) -> Observation:
-    """The inverse of `observation_to_json`."""
+def observation_from_json(
+    data: Mapping[str, Any],
+    osds: tuple[Osd, ...] | None = None,
+    pgs: tuple[Pg, ...] | None = None,
+) -> Observation:
+    """The inverse of `observation_to_json`; `osds` and `pgs` are those of `data`, if at hand."""
     return Observation(
         t_s=data["t_s"],
         interval_s=data["interval_s"],
         signal=data["signal"],
         pressure={int(osd): value for osd, value in data["pressure"].items()},
-        osds=tuple(Osd(**osd) for osd in data["osds"]),
-        pgs=tuple(
-            Pg(pg["id"], tuple(pg["up"]), tuple(pg["acting"]), pg["upmap"], pg["bytes"])
-            for pg in data["pgs"]
-        ),
+        osds=tuple(map(osd_from_json, data["osds"])) if osds is None else osds,
+        pgs=tuple(map(pg_from_json, data["pgs"])) if pgs is None else pgs,
         hot=None if data["hot"] is None else frozenset(data["hot"]),
         activity=_activity_from_json(data["activity"]) if data.get("activity") else None,
     )
