@@ -12,7 +12,8 @@ type FS interface {
 	Open(name string) (File, error)
 	// Create makes an empty file, or empties one.
 	Create(name string) (File, error)
-	// Rename gives a file another name and replaces a file of that name, atomically.
+	// Rename gives a file another name and replaces a file of that name, atomically. Open files stay
+	// open: the one that was renamed under its new name, the one replaced without any.
 	Rename(from, to string) error
 	// Remove removes a file.
 	Remove(name string) error

@@ -1,0 +1,75 @@
+package redirectlog
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// Folder is an FS that is a folder of the operating system. One process has it at a time.
+type Folder struct {
+	path string
+	dir  *os.File
+}
+
+// OpenFolder takes a folder, which is made when it is not there; Close gives it back, as does the
+// end of the process. A folder that another process has is an error.
+func OpenFolder(path string) (*Folder, error) {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, err
+	}
+	dir, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(dir.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = dir.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, fmt.Errorf("the folder %s is in use by another agent; stop that one first, or give "+
+				"each OSD a folder of its own", path)
+		}
+		return nil, fmt.Errorf("the folder %s cannot be locked: %w", path, err)
+	}
+	return &Folder{path, dir}, nil
+}
+
+// Open opens a file that exists.
+func (f *Folder) Open(name string) (File, error) { return f.open(name, 0) }
+
+// Create makes an empty file, or empties one.
+func (f *Folder) Create(name string) (File, error) { return f.open(name, os.O_CREATE|os.O_TRUNC) }
+
+func (f *Folder) open(name string, flags int) (File, error) {
+	file, err := os.OpenFile(f.Path(name), os.O_RDWR|flags, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return osFile{file}, nil
+}
+
+// Rename replaces a file by another, atomically.
+func (f *Folder) Rename(from, to string) error { return os.Rename(f.Path(from), f.Path(to)) }
+
+// Remove removes a file.
+func (f *Folder) Remove(name string) error { return os.Remove(f.Path(name)) }
+
+// SyncFolder makes names durable.
+func (f *Folder) SyncFolder() error { return f.dir.Sync() }
+
+// Path is what a file is called in messages.
+func (f *Folder) Path(name string) string { return filepath.Join(f.path, name) }
+
+// Close gives the folder back.
+func (f *Folder) Close() error { return f.dir.Close() }
+
+type osFile struct{ *os.File }
+
+func (f osFile) Size() (int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}

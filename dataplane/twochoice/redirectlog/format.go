@@ -1,0 +1,248 @@
+package redirectlog
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/crc32"
+	"math"
+	"time"
+
+	"hotbed/dataplane/twochoice"
+)
+
+// Version is that of the format.
+//
+// A log is a header and frames, little endian, at multiples of 8 bytes. A frame holds the records of
+// one commit, and is written when the one before is durable: of all frames only the last can be torn
+// by a crash. Checksums are CRC-32C.
+//
+//	header  0 magic (8)  8 version (4)  12 OSD (4)  16 generation (8)  24 last receipt (8)
+//	        32 last time, ns (8)  40 frames of the snapshot (8)  48 reserved (4)  52 checksum (4)
+//	frame   0 magic (4)  4 payload's length (4)  8 number, from 1 (8)  16 kind (4)
+//	        20 checksum of the first 20 bytes, the generation and the padded payload (4)
+//	        24 payload, padded by zeros
+//	record  kind (1), then unsigned varints: length of the name, the name, start, length, receipt,
+//	        time (zigzag); redirected: OSD, fragment; returned: as of; held: OSD, fragment,
+//	        start and length of the whole entry
+const Version = 1
+
+const (
+	headerSize  = 56
+	frameHeader = 24
+	// maxPayload bounds a frame; what is torn is no longer than one.
+	maxPayload = 1 << 20
+	frameMagic = 0x4d524652 // "RFRM"
+)
+
+var magic = [8]byte{'H', 'B', 'R', 'E', 'D', 'I', 'R', '\n'}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// kinds of frames
+const (
+	changesFrame  = 1
+	snapshotFrame = 2
+	closedFrame   = 3
+)
+
+type header struct {
+	version    uint32
+	home       twochoice.Server
+	generation uint64
+	last       twochoice.Receipt
+	time       time.Duration
+	snapshot   uint64 // frames
+}
+
+func (h header) encode() []byte {
+	out := make([]byte, headerSize)
+	copy(out, magic[:])
+	binary.LittleEndian.PutUint32(out[8:], h.version)
+	binary.LittleEndian.PutUint32(out[12:], uint32(h.home))
+	binary.LittleEndian.PutUint64(out[16:], h.generation)
+	binary.LittleEndian.PutUint64(out[24:], uint64(h.last))
+	binary.LittleEndian.PutUint64(out[32:], uint64(h.time))
+	binary.LittleEndian.PutUint64(out[40:], h.snapshot)
+	binary.LittleEndian.PutUint32(out[52:], crc32.Checksum(out[:52], castagnoli))
+	return out
+}
+
+// decodeHeader reads a header; the problem is empty when it is whole.
+func decodeHeader(b []byte) (h header, problem string) {
+	switch {
+	case len(b) < headerSize:
+		return h, "the header is cut off"
+	case [8]byte(b) != magic:
+		return h, "it does not begin as a redirect log does"
+	case crc32.Checksum(b[:52], castagnoli) != binary.LittleEndian.Uint32(b[52:]):
+		return h, "the header's checksum is wrong"
+	}
+	return header{
+		version:    binary.LittleEndian.Uint32(b[8:]),
+		home:       twochoice.Server(binary.LittleEndian.Uint32(b[12:])),
+		generation: binary.LittleEndian.Uint64(b[16:]),
+		last:       twochoice.Receipt(binary.LittleEndian.Uint64(b[24:])),
+		time:       time.Duration(binary.LittleEndian.Uint64(b[32:])),
+		snapshot:   binary.LittleEndian.Uint64(b[40:]),
+	}, ""
+}
+
+// frame is one that was read.
+type frame struct {
+	number  uint64
+	kind    uint32
+	payload []byte
+	size    int64 // in the file
+}
+
+func padded(n int) int { return (n + 7) &^ 7 }
+
+// beginFrame leaves room for a frame's header.
+func beginFrame(b []byte) []byte { return append(b, make([]byte, frameHeader)...) }
+
+// endFrame completes a frame that beginFrame began at `from` and whose payload was appended.
+func endFrame(b []byte, from int, generation, number uint64, kind uint32) []byte {
+	length := len(b) - from - frameHeader
+	b = append(b, make([]byte, padded(length)-length)...)
+	f := b[from:]
+	binary.LittleEndian.PutUint32(f[0:], frameMagic)
+	binary.LittleEndian.PutUint32(f[4:], uint32(length))
+	binary.LittleEndian.PutUint64(f[8:], number)
+	binary.LittleEndian.PutUint32(f[16:], kind)
+	binary.LittleEndian.PutUint32(f[20:], frameSum(f, generation))
+	return b
+}
+
+// frameSum is a frame's checksum. The generation is in it, so that what an older file left on the
+// disk is no frame of this one.
+func frameSum(f []byte, generation uint64) uint32 {
+	var g [8]byte
+	binary.LittleEndian.PutUint64(g[:], generation)
+	sum := crc32.Update(crc32.Checksum(f[:20], castagnoli), castagnoli, g[:])
+	return crc32.Update(sum, castagnoli, f[frameHeader:])
+}
+
+// decodeFrame reads the frame that begins b; the problem is empty when it is whole.
+func decodeFrame(b []byte, generation uint64) (f frame, problem string) {
+	if len(b) < frameHeader {
+		return f, "the header of a record is cut off"
+	}
+	if binary.LittleEndian.Uint32(b) != frameMagic {
+		return f, "no record begins here"
+	}
+	length := binary.LittleEndian.Uint32(b[4:])
+	if length > maxPayload {
+		return f, "a record has an impossible length"
+	}
+	size := frameHeader + padded(int(length))
+	if size > len(b) {
+		return f, "a record is cut off"
+	}
+	if frameSum(b[:size], generation) != binary.LittleEndian.Uint32(b[20:]) {
+		return f, "a record's checksum is wrong"
+	}
+	return frame{
+		number:  binary.LittleEndian.Uint64(b[8:]),
+		kind:    binary.LittleEndian.Uint32(b[16:]),
+		payload: b[frameHeader : frameHeader+int(length)],
+		size:    int64(size),
+	}, ""
+}
+
+func appendRecord(b []byte, r *twochoice.Record) []byte {
+	b = append(b, byte(r.Kind))
+	b = binary.AppendUvarint(b, uint64(len(r.Object)))
+	b = append(b, r.Object...)
+	b = appendRange(b, r.Range)
+	b = binary.AppendUvarint(b, uint64(r.Receipt))
+	b = binary.AppendVarint(b, int64(r.Time))
+	switch r.Kind {
+	case twochoice.Redirected, twochoice.Held:
+		b = binary.AppendUvarint(b, uint64(r.Location.Server))
+		b = binary.AppendUvarint(b, r.Location.Fragment)
+		if r.Kind == twochoice.Held {
+			b = appendRange(b, r.Origin)
+		}
+	case twochoice.Returned:
+		b = binary.AppendUvarint(b, uint64(r.AsOf))
+	}
+	return b
+}
+
+func appendRange(b []byte, r twochoice.Range) []byte {
+	return binary.AppendUvarint(binary.AppendUvarint(b, r.Start), r.Len())
+}
+
+var errRecord = errors.New("a record has an impossible form")
+
+// reader reads numbers until there is one that is not whole.
+type reader struct {
+	b   []byte
+	bad bool
+}
+
+func (r *reader) number() uint64 {
+	v, n := binary.Uvarint(r.b)
+	if n <= 0 {
+		r.bad = true
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+func (r *reader) signed() int64 {
+	v, n := binary.Varint(r.b)
+	if n <= 0 {
+		r.bad = true
+		return 0
+	}
+	r.b = r.b[n:]
+	return v
+}
+
+func (r *reader) byteRange() twochoice.Range {
+	start, length := r.number(), r.number()
+	if length > math.MaxUint64-start {
+		r.bad = true
+		return twochoice.Range{}
+	}
+	return twochoice.Range{Start: start, End: start + length}
+}
+
+func (r *reader) location() twochoice.Location {
+	server := r.number()
+	if server > math.MaxInt32 {
+		r.bad = true
+	}
+	return twochoice.Location{Server: twochoice.Server(server), Fragment: r.number()}
+}
+
+// nextRecord reads the record that begins b and returns what follows it.
+func nextRecord(b []byte) (twochoice.Record, []byte, error) {
+	out := twochoice.Record{Kind: twochoice.Kind(b[0])}
+	r := &reader{b: b[1:]}
+	name := r.number()
+	if name > uint64(len(r.b)) {
+		return out, nil, errRecord
+	}
+	out.Object, r.b = twochoice.Object(r.b[:name]), r.b[name:]
+	out.Range = r.byteRange()
+	out.Receipt = twochoice.Receipt(r.number())
+	out.Time = time.Duration(r.signed())
+	switch out.Kind {
+	case twochoice.Redirected:
+		out.Location = r.location()
+	case twochoice.Home:
+	case twochoice.Returned:
+		out.AsOf = twochoice.Receipt(r.number())
+	case twochoice.Held:
+		out.Location, out.Origin = r.location(), r.byteRange()
+	default:
+		r.bad = true
+	}
+	if r.bad {
+		return out, nil, errRecord
+	}
+	return out, r.b, nil
+}
