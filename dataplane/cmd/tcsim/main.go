@@ -1,0 +1,109 @@
+// Command tcsim simulates bursts of writes under the two-choice scheduler and others: a request in
+// JSON on standard input (burst.Parameters), the result in JSON on standard output.
+//
+//	tcsim run       simulate
+//	tcsim version   the version of request and result, and the digest of the sources
+//
+// See docs/twochoice-experiments.md.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"hotbed/dataplane/sim/burst"
+)
+
+// version is that of request and result.
+const version = 1
+
+// answer is what a run comes to and what it cost; the cost alone differs from machine to machine.
+type answer struct {
+	*burst.Result
+	Cost cost `json:"cost"`
+}
+
+type cost struct {
+	Events uint64  `json:"events"`
+	CPUS   float64 `json:"cpu_s"`
+	WallS  float64 `json:"wall_s"`
+	MiB    float64 `json:"peak_mib"`
+}
+
+func main() {
+	if len(os.Args) != 2 {
+		usage()
+	}
+	switch os.Args[1] {
+	case "run":
+		go leaveWithReader(int(os.Stdout.Fd()), func() { os.Exit(3) })
+		if err := run(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintf(os.Stderr, "tcsim: %v\n", err)
+			os.Exit(1)
+		}
+	case "version":
+		fmt.Println(version, burst.Sources)
+	default:
+		usage()
+	}
+}
+
+func usage() {
+	fmt.Fprintln(os.Stderr, "usage: tcsim run|version")
+	os.Exit(2)
+}
+
+func run(in io.Reader, out io.Writer) error {
+	// Most of the memory is taken at the start and kept.
+	debug.SetGCPercent(400)
+	p, err := burst.Read(in)
+	if err != nil {
+		return err
+	}
+	started := time.Now()
+	result, err := burst.Run(p)
+	if err != nil {
+		return err
+	}
+	used, peak := resources()
+	buffered := bufio.NewWriter(out)
+	if err := json.NewEncoder(buffered).Encode(answer{result,
+		cost{result.Events, used.Seconds(), time.Since(started).Seconds(), peak}}); err != nil {
+		return err
+	}
+	return buffered.Flush()
+}
+
+// resources is this process's processor time and the most memory that it held, MiB.
+func resources() (time.Duration, float64) {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return 0, 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), float64(u.Maxrss) / 1024
+}
+
+// leaveWithReader calls leave when nobody can read the answer any more: who asked was killed, and a
+// large cluster takes minutes.
+func leaveWithReader(pipe int, leave func()) {
+	fds := []unix.PollFd{{Fd: int32(pipe)}} // no events: only that the other end was closed
+	for {
+		_, err := unix.Poll(fds, -1)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err == nil && fds[0].Revents&unix.POLLERR != 0 {
+			leave()
+		}
+		return
+	}
+}

@@ -1,0 +1,227 @@
+package burst
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"strings"
+	"testing"
+
+	"hotbed/dataplane/twochoice"
+)
+
+func run(t *testing.T, p Parameters) *Result {
+	t.Helper()
+	if err := p.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	result, err := Run(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+// pair is two servers that hold 3 and 15 writes, and a node of two processes.
+func pair(scheduler twochoice.Policy) Parameters {
+	p := Defaults()
+	p.Scheduler, p.Servers, p.Processes, p.PerNode = scheduler, 2, 2, 2
+	p.LoadMean, p.LoadSD, p.StragglerRatio = 3, 0, 0.5
+	return p
+}
+
+func near(a, b float64) bool { return math.Abs(a-b) < 1e-9 }
+
+// By hand: a write takes 20 ms, a way 2.5 ms. The calm server is free at 60 ms and the straggler at
+// 300; whoever is done says so 2.5 ms later.
+func TestTwoServersByHand(t *testing.T) {
+	for _, c := range []struct {
+		scheduler      twochoice.Policy
+		response, mean float64
+		straggler      int64
+		messages       Messages
+	}{
+		{twochoice.Fixed, 0.3225, (0.0825 + 0.3225) / 2, 1, Messages{Writes: 2, Acknowledgements: 2}},
+		{twochoice.TwoChoice, 0.1025, (0.0825 + 0.1025) / 2, 0,
+			Messages{Probes: 4, Answers: 4, Writes: 2, Acknowledgements: 2}},
+		// Of two servers the two least loaded are both.
+		{twochoice.Collaborative, 0.3225, (0.0825 + 0.3225) / 2, 1,
+			Messages{Probes: 2, Answers: 2, Decisions: 2, Writes: 2, Acknowledgements: 2}},
+		{twochoice.Preassign, 0.1025, (0.0825 + 0.1025) / 2, 0,
+			Messages{Probes: 4, Answers: 4, Decisions: 4, Writes: 2, Acknowledgements: 2}},
+		{twochoice.Oracle, 0.1025, (0.0825 + 0.1025) / 2, 0, Messages{Writes: 2, Acknowledgements: 2}},
+	} {
+		r := run(t, pair(c.scheduler)).Rounds[0]
+		if !near(r.ResponseS, c.response) || !near(r.MeanS, c.mean) || !near(r.BestS, 0.1025) {
+			t.Errorf("%s: response %v, mean %v, best %v; by hand %v, %v, 0.1025", c.scheduler,
+				r.ResponseS, r.MeanS, r.BestS, c.response, c.mean)
+		}
+		if r.StragglerWrites != c.straggler || r.Stragglers != 1 || r.Messages != c.messages {
+			t.Errorf("%s: %+v; by hand %d writes on the straggler and %+v", c.scheduler, r, c.straggler,
+				c.messages)
+		}
+	}
+}
+
+func TestARedirectedWriteCountsWhenItIsRecorded(t *testing.T) {
+	p := pair(twochoice.TwoChoice)
+	p.Redirects = true
+	r := run(t, p).Rounds[0]
+	// One of the two is at home on the straggler; it is done first or last.
+	if r.Messages.Records != 2 || r.RedirectedShare != 0.5 {
+		t.Errorf("%+v", r)
+	}
+	if !near(r.ResponseS, 0.1025) && !near(r.ResponseS, 0.1075) {
+		t.Errorf("the response is %v", r.ResponseS)
+	}
+}
+
+func TestALinkSendsOneWriteAfterTheOther(t *testing.T) {
+	p := Defaults()
+	p.Scheduler, p.Servers, p.Processes, p.PerNode = twochoice.Fixed, 3, 3, 3
+	p.LoadMean, p.LoadSD, p.Link = 0, 0, 0.1
+	r := run(t, p).Rounds[0]
+	if !near(r.ResponseS, 0.3+0.005+0.02) || !near(r.MeanS, 0.2+0.005+0.02) {
+		t.Errorf("response %v, mean %v", r.ResponseS, r.MeanS)
+	}
+}
+
+// Writes that begin at random times over a long while come to a server as a Poisson process: its mean
+// wait is that of M/D/1, load x service / (2 (1 - load)).
+func TestAServerIsAnMD1Queue(t *testing.T) {
+	for _, load := range []float64{0.4, 0.8} {
+		p := Defaults()
+		p.Scheduler, p.Servers, p.Processes, p.PerNode = twochoice.Fixed, 2, 300_000, 1
+		p.LoadMean, p.LoadSD, p.Link, p.Trip, p.Service, p.Seed = 0, 0, 0, 0, 1e-4, 7
+		p.Spread = float64(p.Processes) / 2 * p.Service / load
+		r := run(t, p).Rounds[0]
+		wait, want := r.MeanS-p.Service, load*p.Service/(2*(1-load))
+		if math.Abs(wait/want-1) > 0.03 {
+			t.Errorf("at load %v the mean wait is %v, of M/D/1 it is %v", load, wait, want)
+		}
+	}
+}
+
+func TestEverySchedulerGetsTheSameLoadsAndNoneBeatsTheBound(t *testing.T) {
+	p := Defaults()
+	p.Servers, p.Processes, p.StragglerRatio, p.Rounds, p.LearnRounds = 100, 1000, 0.2, 3, 2
+	var loads string
+	for _, scheduler := range twochoice.Policies {
+		p.Scheduler, p.Trace = scheduler, true
+		result := run(t, p)
+		seen := fmt.Sprint(result.Trace.Loads, result.Trace.Homes)
+		if loads == "" {
+			loads = seen
+		}
+		if seen != loads {
+			t.Errorf("%s has other loads than %s", scheduler, twochoice.Policies[0])
+		}
+		if len(result.Rounds) != 3 || len(result.Learning) != 2 {
+			t.Errorf("%s: %d bursts count, %d do not", scheduler, len(result.Rounds),
+				len(result.Learning))
+		}
+		for _, r := range result.Rounds {
+			if r.ResponseS < r.BestS || r.MeanS > r.ResponseS || r.Stragglers != 20 {
+				t.Errorf("%s: %+v", scheduler, r)
+			}
+			if r.Messages.Writes != 1000 || r.Messages.Acknowledgements != 1000 {
+				t.Errorf("%s lost writes: %+v", scheduler, r.Messages)
+			}
+			if scheduler == twochoice.Oracle && !near(r.ResponseS, r.BestS) {
+				t.Errorf("the oracle needs %v where %v is possible", r.ResponseS, r.BestS)
+			}
+			if scheduler == twochoice.Fixed && (r.Most != 10 || r.StragglerMost != 10) {
+				t.Errorf("fixed placement gives one server %d, a straggler %d", r.Most, r.StragglerMost)
+			}
+		}
+	}
+}
+
+func TestWhatServersOfALoadWereGivenAddsUp(t *testing.T) {
+	p := Defaults()
+	p.Servers, p.Processes, p.StragglerRatio, p.Rounds = 200, 2000, 0.05, 4
+	result := run(t, p)
+	servers, writes := 0.0, 0.0
+	for i, row := range result.Loads {
+		servers += row.Servers
+		writes += row.Servers * row.Mean
+		if row.Mean > row.Most || row.Most > float64(row.Largest) || row.Bursts > 4 {
+			t.Errorf("%+v", row)
+		}
+		if last := i == len(result.Loads)-1; row.Straggler != last {
+			t.Errorf("row %d of %d: %+v", i, len(result.Loads), row)
+		}
+	}
+	if !near(servers, 200) || !near(writes, 2000) {
+		t.Errorf("%v servers were given %v writes", servers, writes)
+	}
+	if last := result.Loads[len(result.Loads)-1]; !near(last.Servers, 10) {
+		t.Errorf("there are %v stragglers", last.Servers)
+	}
+}
+
+func TestWhatIsForgottenIsLearnedAnew(t *testing.T) {
+	p := Defaults()
+	p.Scheduler, p.Servers, p.Processes, p.Rounds = twochoice.Both, 50, 400, 3
+	told := func(r *Result) (n int64) {
+		for _, point := range r.History {
+			n += point.Told
+		}
+		return n
+	}
+	if n := told(run(t, p)); n != 3*800 {
+		t.Errorf("%d probes were learned from, there were %d", n, 3*800)
+	}
+	p.Forget = true
+	if n := told(run(t, p)); n != 800 {
+		t.Errorf("%d probes were learned from, of the last burst are %d", n, 800)
+	}
+}
+
+// hash is of everything that a run tells.
+func hash(t *testing.T, p Parameters) string {
+	t.Helper()
+	sum := fnv.New64a()
+	if err := json.NewEncoder(sum).Encode(run(t, p)); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("%016x", sum.Sum64())
+}
+
+func TestTheSameSeedGivesTheSameBits(t *testing.T) {
+	p := Defaults()
+	p.Servers, p.Processes, p.StragglerRatio, p.Rounds, p.LearnRounds = 60, 500, 0.1, 2, 2
+	p.Spread, p.Redirects = 0.03, true
+	seen := map[string]bool{}
+	for _, scheduler := range twochoice.Policies {
+		p.Scheduler, p.Seed = scheduler, 1
+		first, second := hash(t, p), hash(t, p)
+		p.Seed = 2
+		if other := hash(t, p); first != second || first == other || seen[first] {
+			t.Errorf("%s: seed 1 gave %s and %s, seed 2 %s", scheduler, first, second, other)
+		}
+		seen[first] = true
+	}
+}
+
+func TestARequestThatMakesNoSenseIsOneSentence(t *testing.T) {
+	for request, said := range map[string]string{
+		`{"servers": 1}`:              "servers is 1, allowed is 2 to 1e+06",
+		`{"straggler_ratio": 1.5}`:    "straggler_ratio is 1.5, allowed is 0 to 1",
+		`{"service_s": 0}`:            "service_s is 0, allowed is 1e-06 to 60",
+		`{"rounds": 0}`:               "rounds is 0, allowed is 1 to 10000",
+		`{"scheduler": "best"}`:       `scheduler is "best"; allowed is one of`,
+		`{"choices": "home"}`:         `choices is "home"; allowed is`,
+		`{"sevrers": 3}`:              `the request cannot be read: json: unknown field "sevrers"`,
+		`{`:                           "the request cannot be read: unexpected EOF",
+		`{"processes": 20000000}`:     "processes is 2e+07, allowed is 1 to 1e+07",
+		`{"round_trip_s": -1}`:        "round_trip_s is -1, allowed is 0 to 10",
+		`{"processes_per_node": "8"}`: "the request cannot be read: json: cannot unmarshal string",
+	} {
+		_, err := Read(strings.NewReader(request))
+		if err == nil || !strings.HasPrefix(err.Error(), said) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v; expected %s", request, err, said)
+		}
+	}
+}

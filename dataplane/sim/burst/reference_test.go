@@ -1,0 +1,317 @@
+package burst
+
+import (
+	"container/heap"
+	"fmt"
+	"testing"
+	"time"
+
+	"hotbed/dataplane/sim"
+	"hotbed/dataplane/twochoice"
+)
+
+// plain is the model written as plainly as possible, to hold the real one to: every message and
+// every end of a write is an event of its own, servers hold lists of writes, and servers are told all
+// that schedulers have to tell. It takes loads, homes and beginnings from the model.
+type plain struct {
+	m         *model // whose bursts it repeats
+	queue     plainQueue
+	sequence  int
+	now       time.Duration
+	servers   []plainServer
+	detectors []*twochoice.Detector
+	queues    *twochoice.Queues
+	planners  []twochoice.Scheduler
+	last      time.Duration
+	total     time.Duration
+	messages  Messages
+}
+
+type plainServer struct {
+	waiting []plainWrite // the first is being written
+	given   int64
+}
+
+type plainWrite struct {
+	came    time.Duration
+	besides int32
+	burst   bool
+	done    func(now time.Duration)
+}
+
+type plainEvent struct {
+	at       time.Duration
+	ends     bool // of a write: before everything else of that instant
+	sequence int
+	run      func()
+}
+
+type plainQueue []plainEvent
+
+func (q plainQueue) Len() int      { return len(q) }
+func (q plainQueue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
+func (q *plainQueue) Push(e any)   { *q = append(*q, e.(plainEvent)) }
+func (q *plainQueue) Pop() any {
+	last := (*q)[len(*q)-1]
+	*q = (*q)[:len(*q)-1]
+	return last
+}
+func (q plainQueue) Less(i, j int) bool {
+	a, b := q[i], q[j]
+	if a.at != b.at {
+		return a.at < b.at
+	}
+	if a.ends != b.ends {
+		return a.ends
+	}
+	return a.sequence < b.sequence
+}
+
+func newPlain(t *testing.T, m *model) *plain {
+	t.Helper()
+	r := &plain{m: m, servers: make([]plainServer, m.p.Servers)}
+	r.forget(t)
+	if m.p.Scheduler == twochoice.Oracle {
+		r.queues = twochoice.NewQueues(m.cluster)
+	}
+	choices := sim.NewStream(m.p.Seed, "choices")
+	for range m.nodes { // one each: whether they share one must not matter where the model has one
+		s, err := twochoice.New(m.core, m.cluster, choices, r.queues)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.planners = append(r.planners, s)
+	}
+	return r
+}
+
+func (r *plain) forget(t *testing.T) {
+	r.detectors = nil
+	for i := range r.servers {
+		d, err := twochoice.NewDetector(r.m.core, twochoice.Server(i), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.detectors = append(r.detectors, d)
+	}
+}
+
+func (r *plain) at(t time.Duration, run func()) {
+	r.sequence++
+	heap.Push(&r.queue, plainEvent{t, false, r.sequence, run})
+}
+
+// serve begins the first write of a server's queue.
+func (r *plain) serve(i int) {
+	s := &r.servers[i]
+	r.sequence++
+	heap.Push(&r.queue, plainEvent{r.now + r.m.service, true, r.sequence, func() {
+		w := s.waiting[0]
+		s.waiting = s.waiting[1:]
+		took := time.Duration(0)
+		if w.burst {
+			took = r.now - w.came
+		}
+		r.detectors[i].End(r.now, WriteBytes, took, w.besides)
+		if r.queues != nil {
+			r.queues.Add(twochoice.Server(i), -WriteBytes)
+		}
+		if w.done != nil {
+			w.done(r.now)
+		}
+		if len(s.waiting) > 0 {
+			r.serve(i)
+		}
+	}})
+}
+
+func (r *plain) submit(i int, w plainWrite) {
+	s := &r.servers[i]
+	s.waiting = append(s.waiting, w)
+	if len(s.waiting) == 1 {
+		r.serve(i)
+	}
+}
+
+// repeat runs the burst that the model has just run.
+func (r *plain) repeat(t *testing.T) {
+	m := r.m
+	r.now, r.last, r.total, r.messages = m.begun, 0, 0, Messages{}
+	for i := range r.servers {
+		r.servers[i].given = 0
+		if len(r.servers[i].waiting) > 0 {
+			t.Fatal("a server still writes when the next burst begins")
+		}
+		load := m.servers[i].load
+		r.detectors[i].Add(load, load*WriteBytes)
+		if r.queues != nil {
+			r.queues.Set(twochoice.Server(i), float64(load*WriteBytes))
+		}
+		for range load {
+			r.submit(i, plainWrite{})
+		}
+	}
+	for i := range m.nodes {
+		r.at(m.nodes[i].begun, func() { r.node(t, i) })
+	}
+	for len(r.queue) > 0 {
+		e := heap.Pop(&r.queue).(plainEvent)
+		r.now = e.at
+		e.run()
+	}
+}
+
+// node is what a compute node does from its beginning on.
+func (r *plain) node(t *testing.T, i int) {
+	m, n, s := r.m, &r.m.nodes[i], r.planners[i]
+	writes := m.writes[n.first : n.first+n.count]
+	probes, err := s.Probes(r.now, writes, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	readings := make([]twochoice.Reading, len(probes))
+	var cached []twochoice.Reading
+	left := len(probes)
+	if !s.Waits() || left == 0 {
+		r.decide(t, i, probes, nil, nil)
+		return
+	}
+	for j, p := range probes {
+		r.messages.Probes++
+		r.at(r.now+m.half, func() {
+			reading, more := r.detectors[p.Server].Probe(r.now, p.Bytes, nil)
+			r.messages.Answers++
+			r.at(r.now+m.half, func() {
+				readings[j] = reading
+				cached = append(cached, more...)
+				if left--; left == 0 {
+					r.decide(t, i, probes, readings, cached)
+				}
+			})
+		})
+	}
+}
+
+func (r *plain) decide(t *testing.T, i int, probes []twochoice.Probe, readings, cached []twochoice.Reading) {
+	m, n := r.m, &r.m.nodes[i]
+	writes := m.writes[n.first : n.first+n.count]
+	placed, err := r.planners[i].Place(r.now, writes, probes, readings, cached, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	chosen := map[int32]bool{}
+	free := r.now
+	for j, p := range placed {
+		ticket := twochoice.Ticket(0)
+		if p.Probe >= 0 {
+			chosen[p.Probe] = true
+			ticket = readings[p.Probe].Ticket
+		}
+		free += m.link
+		r.messages.Writes++
+		r.at(free+m.half, func() { r.data(n.begun, writes[j], p.Server, ticket) })
+	}
+	for j, p := range probes {
+		if !m.core.Scheduler.Preassigns() && !m.core.Scheduler.Shares() {
+			break
+		}
+		r.messages.Decisions++
+		r.at(r.now+m.half, func() {
+			r.detectors[p.Server].Settle(r.now, readings[j].Ticket, chosen[int32(j)])
+			r.detectors[p.Server].Tell(r.now, readings)
+		})
+	}
+}
+
+// data is a write at its server.
+func (r *plain) data(begun time.Duration, w twochoice.Write, target twochoice.Server, ticket twochoice.Ticket) {
+	s := &r.servers[target]
+	operations, _ := r.detectors[target].InFlight()
+	r.detectors[target].Begin(r.now, ticket, WriteBytes)
+	s.given++
+	r.submit(int(target), plainWrite{r.now, int32(operations), true, func(now time.Duration) {
+		r.at(now+r.m.half, func() {
+			r.messages.Acknowledgements++
+			if !r.m.p.Redirects || target == w.Home {
+				r.acknowledge(begun)
+				return
+			}
+			r.messages.Records++
+			r.at(r.now+r.m.half, func() {
+				r.messages.Records++
+				r.at(r.now+r.m.half, func() { r.acknowledge(begun) })
+			})
+		})
+	}})
+}
+
+func (r *plain) acknowledge(begun time.Duration) {
+	r.last = r.now
+	r.total += r.now - begun
+}
+
+// compare fails the test where the model and the plain one differ.
+func (r *plain) compare(t *testing.T, what string) {
+	t.Helper()
+	m := r.m
+	if m.last != r.last || m.total != r.total || m.round.Messages != r.messages {
+		t.Fatalf("%s: last %v, sum %v, %+v; plainly %v, %v, %+v", what, m.last, m.total,
+			m.round.Messages, r.last, r.total, r.messages)
+	}
+	for i := range m.servers {
+		if m.servers[i].given != r.servers[i].given {
+			t.Fatalf("%s: server %d was given %d, plainly %d", what, i, m.servers[i].given,
+				r.servers[i].given)
+		}
+		if got, want := m.detectors[i].Stats(), r.detectors[i].Stats(); got != want {
+			t.Fatalf("%s: the detector of server %d counts %+v, plainly %+v", what, i, got, want)
+		}
+		got, want := m.detectors[i].Acceptance().Curve(), r.detectors[i].Acceptance().Curve()
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Fatalf("%s: server %d learned %v, plainly %v", what, i, got, want)
+		}
+	}
+}
+
+func TestEveryBurstIsThatOfThePlainModel(t *testing.T) {
+	draws := sim.NewStream(1, "cases")
+	for _, scheduler := range twochoice.Policies {
+		for try := range 12 {
+			p := Defaults()
+			p.Scheduler, p.Seed = scheduler, draws.Uint64()
+			p.Servers, p.Processes = 2+int(draws.IntN(30)), 1+int(draws.IntN(200))
+			p.PerNode = 1 + int(draws.IntN(12))
+			p.StragglerRatio, p.LoadMean = draws.Uniform(), 6*draws.Uniform()
+			p.Service = 0.001 + float64(0.02*draws.Uniform())
+			p.Redirects = draws.Bernoulli(0.5)
+			if draws.Bernoulli(0.5) {
+				p.Choices = twochoice.HomeRandom
+			}
+			switch draws.IntN(3) {
+			case 0: // all at once
+			case 1: // some hear of others' loads in time
+				p.Spread = 0.2 * draws.Uniform()
+			case 2:
+				p.Spread, p.Link, p.Cache = 0.02, 0, 100
+			}
+			m, err := newModel(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := newPlain(t, m)
+			for round := range 4 {
+				if round == 2 && draws.Bernoulli(0.3) {
+					if err := m.forget(); err != nil {
+						t.Fatal(err)
+					}
+					r.forget(t)
+				}
+				if err := m.burst(sim.StreamOf(p.Seed, "burst", uint64(round))); err != nil {
+					t.Fatal(err)
+				}
+				r.repeat(t)
+				r.compare(t, fmt.Sprintf("%s, try %d, burst %d of %+v", scheduler, try, round, p))
+			}
+		}
+	}
+}
