@@ -219,11 +219,12 @@ fi
 
 build_dataplane() {
     mkdir -p dataplane/bin
-    local name sources=hotbed/dataplane/internal/simbridge.Sources
-    sources=$sources=$(tools/simulator-sources)
+    local name sources
+    sources="-X hotbed/dataplane/internal/simbridge.Sources=$(tools/simulator-sources hotbedsim)"
+    sources="$sources -X hotbed/dataplane/sim/burst.Sources=$(tools/simulator-sources tcsim)"
     for name in dataplane/cmd/*/; do
         name=$(basename "$name")
-        (cd dataplane && CGO_ENABLED=0 ../tools/go build -trimpath -ldflags "-X $sources" \
+        (cd dataplane && CGO_ENABLED=0 ../tools/go build -trimpath -ldflags "$sources" \
             -o "bin/$name.new" "./cmd/$name")
         mv "dataplane/bin/$name.new" "dataplane/bin/$name"
     done

@@ -15,15 +15,19 @@ from pathlib import Path
 from schemas.errors import StoreError
 
 DATAPLANE = Path(__file__).resolve().parents[2] / "dataplane"
-_PARTS = ("go.mod", "service", "sim", "internal/simbridge", "cmd/hotbedsim")
+HOTBEDSIM = "hotbedsim"
+_PARTS = {
+    HOTBEDSIM: ("service", "sim/ceph", "internal/simbridge", "cmd/hotbedsim"),
+    "tcsim": ("service", "sim/burst", "cmd/tcsim", "twochoice/*.go"),
+}
+_SHARED = ("go.mod", "sim/*.go")
 
 
-def digest(dataplane: Path = DATAPLANE) -> str:
-    """SHA-256 (hex) over the lines that sha256sum prints for every source of the simulator, in the
+def digest(dataplane: Path = DATAPLANE, program: str = HOTBEDSIM) -> str:
+    """SHA-256 (hex) over the lines that sha256sum prints for every source of a simulator, in the
     order of their paths in `dataplane`; tests left out."""
-    names = sorted(
-        (path.relative_to(dataplane).as_posix() for path in _sources(dataplane)), key=str.encode
-    )
+    found = _sources(dataplane, program)
+    names = sorted((path.relative_to(dataplane).as_posix() for path in found), key=str.encode)
     lines = (
         f"{hashlib.sha256((dataplane / name).read_bytes()).hexdigest()}  {name}\n" for name in names
     )
@@ -40,7 +44,7 @@ def check(built_from: str, program: Path) -> None:
     Raises:
         StoreError: it was not.
     """
-    if built_from != _digest():
+    if built_from != _digest(program.name if program.name in _PARTS else HOTBEDSIM):
         raise StoreError(
             f"the simulator {program} was built from other sources than {DATAPLANE} holds: run "
             "`make setup`."
@@ -65,13 +69,13 @@ def built_from(program: Path) -> str:
 
 
 @cache
-def _digest() -> str:
-    return digest()
+def _digest(program: str) -> str:
+    return digest(program=program)
 
 
-def _sources(dataplane: Path) -> list[Path]:
+def _sources(dataplane: Path, program: str) -> list[Path]:
     found: list[Path] = []
-    for part in _PARTS:
-        path = dataplane / part
-        found += [path] if path.is_file() else path.rglob("*.go")
+    for part in (*_SHARED, *_PARTS[program]):
+        for path in dataplane.glob(part):
+            found += [path] if path.is_file() else path.rglob("*.go")
     return [path for path in found if not path.name.endswith("_test.go")]
