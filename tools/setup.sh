@@ -221,6 +221,7 @@ build_dataplane() {
     mkdir -p dataplane/bin
     local name sources
     sources="-X hotbed/dataplane/internal/simbridge.Sources=$(tools/simulator-sources hotbedsim)"
+    sources="$sources -X hotbed/dataplane/nfssim.Sources=$(tools/simulator-sources pmsim)"
     sources="$sources -X hotbed/dataplane/sim/burst.Sources=$(tools/simulator-sources tcsim)"
     for name in dataplane/cmd/*/; do
         name=$(basename "$name")

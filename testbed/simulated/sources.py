@@ -18,6 +18,7 @@ DATAPLANE = Path(__file__).resolve().parents[2] / "dataplane"
 HOTBEDSIM = "hotbedsim"
 _PARTS = {
     HOTBEDSIM: ("service", "sim/ceph", "internal/simbridge", "cmd/hotbedsim"),
+    "pmsim": ("service", "enforcer", "estimator", "internal/traces", "nfssim", "cmd/pmsim"),
     "tcsim": ("service", "sim/burst", "cmd/tcsim", "twochoice/*.go"),
 }
 _SHARED = ("go.mod", "sim/*.go")

@@ -24,7 +24,7 @@ def small_tree(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("program", ["hotbedsim", "tcsim"])
+@pytest.mark.parametrize("program", ["hotbedsim", "pmsim", "tcsim"])
 def test_the_digest_is_the_tools(program: str) -> None:
     said = subprocess.run([TOOL, program], capture_output=True, text=True, check=True).stdout
     assert sources.digest(program=program) == said.strip() and len(said) == 65

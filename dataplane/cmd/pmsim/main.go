@@ -1,0 +1,68 @@
+// Command pmsim simulates PriorityMeister's system: a scenario in JSON on standard input, the result
+// in JSON on standard output.
+//
+//	pmsim run       simulate; with --progress, lines of the share that is done on standard error
+//	pmsim version   the schema and the digest of the sources
+//
+// Exit codes: 1 when the simulation failed, 2 when the scenario or a trace is wrong; one sentence on
+// standard error says why. See docs/prioritymeister.md, "Simulated".
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"hotbed/dataplane/nfssim"
+)
+
+// tellEvery is how often progress is told.
+const tellEvery = 200 * time.Millisecond
+
+func main() {
+	if len(os.Args) < 2 || len(os.Args) > 3 || len(os.Args) == 3 && os.Args[2] != "--progress" {
+		usage()
+	}
+	switch os.Args[1] {
+	case "run":
+		debug.SetGCPercent(200)
+		if err := run(os.Stdin, os.Stdout, len(os.Args) == 3); err != nil {
+			fmt.Fprintf(os.Stderr, "pmsim: %v\n", err)
+			os.Exit(2)
+		}
+	case "version":
+		fmt.Println(nfssim.Schema, nfssim.Sources)
+	default:
+		usage()
+	}
+}
+
+func usage() {
+	fmt.Fprintln(os.Stderr, "usage: pmsim run [--progress] < scenario.json > result.json | pmsim version")
+	os.Exit(2)
+}
+
+func run(in io.Reader, out io.Writer, progress bool) error {
+	text, err := io.ReadAll(in)
+	if err != nil {
+		return fmt.Errorf("the scenario cannot be read: %w", err)
+	}
+	scenario, err := nfssim.ParseScenario(text)
+	if err != nil {
+		return err
+	}
+	told := time.Now()
+	result, err := nfssim.Run(scenario, nfssim.FromFile, func(share float64) {
+		if progress && time.Since(told) > tellEvery {
+			told = time.Now()
+			fmt.Fprintf(os.Stderr, "progress %.3f\n", share)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(out).Encode(result)
+}

@@ -1,0 +1,202 @@
+package nfssim
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"hotbed/dataplane/enforcer"
+	"hotbed/dataplane/internal/traces"
+	"hotbed/dataplane/sim"
+)
+
+// steps is in how many parts a run is told of while requests arrive.
+const steps = 200
+
+// Opener reads the trace of a workload.
+type Opener func(w Workload) (traces.Trace, error)
+
+// FromFile opens a workload's trace as the scenario names it; malformed rows are left out.
+func FromFile(w Workload) (traces.Trace, error) {
+	if w.Window == nil {
+		return traces.Open(w.Trace, false)
+	}
+	return traces.OpenWindow(w.Trace, false, nanoseconds(w.Window[0]), nanoseconds(w.Window[1]))
+}
+
+// Run simulates a scenario until every request has been answered. The same scenario and traces give
+// the same result. `tell` is called now and then with the share of the arrivals' time that is done.
+// The error is one sentence.
+func Run(scenario Scenario, open Opener, tell func(share float64)) (*Result, error) {
+	s, err := build(scenario, open)
+	if err != nil {
+		return nil, err
+	}
+	wall, cpu := time.Now(), processorTime()
+	for _, c := range s.clients {
+		c.feed = c.trace.Feed(c.spec.Repeat)
+		defer c.feed.Close()
+	}
+	length := s.length()
+	k := s.kernel
+	for i, c := range s.clients {
+		if c.spec.Closed == 0 {
+			k.Post(0, (*arrival)(s), uint64(i))
+			continue
+		}
+		k.Post(0, sim.Func(func(k *sim.Kernel, _ uint64) { s.refill(k, c) }), 0)
+	}
+	for step := range steps {
+		k.RunUntil(length / steps * time.Duration(step+1))
+		if s.err != nil {
+			return nil, s.err
+		}
+		tell(float64(step+1) / steps)
+	}
+	k.RunUntil(length)
+	for _, q := range s.queues() {
+		q.byLimit = q.busyUntil(k.Now())
+	}
+	if s.err == nil {
+		k.Run()
+	}
+	if s.err != nil {
+		return nil, s.err
+	}
+	r := s.result(length)
+	r.CPU, r.Wall = (processorTime() - cpu).Seconds(), time.Since(wall).Seconds()
+	return r, nil
+}
+
+// length is when the arrivals end, as far as it is known beforehand: that of the longest open loop
+// when no duration is given.
+func (s *run) length() time.Duration {
+	if s.scenario.Duration > 0 {
+		return nanoseconds(s.scenario.Duration)
+	}
+	var longest time.Duration
+	for _, c := range s.clients {
+		if c.spec.Closed == 0 {
+			longest = max(longest, c.length)
+		}
+	}
+	return longest
+}
+
+func (s *run) queues() []*queue {
+	all := append([]*queue{}, s.links...)
+	for _, d := range s.devices {
+		all = append(all, d.queue)
+	}
+	return all
+}
+
+func build(scenario Scenario, open Opener) (*run, error) {
+	if err := scenario.check(); err != nil {
+		return nil, err
+	}
+	profiles, err := parseProfiles(scenario.Profiles)
+	if err != nil {
+		return nil, err
+	}
+	s := &run{scenario: scenario, kernel: sim.New(), frame: scenario.Frame}
+	if s.frame == 0 {
+		s.frame = math.Inf(1)
+	}
+	links, devices := map[string]*queue{}, map[string]*device{}
+	for _, spec := range scenario.Links {
+		q, err := newQueue(spec.Name, spec.Parameters)
+		if err != nil {
+			return nil, fmt.Errorf("link %s: %w", spec.Name, err)
+		}
+		if links[spec.Name] != nil {
+			return nil, fmt.Errorf("two links are called %s: names must differ", spec.Name)
+		}
+		rate := spec.Rate
+		q.seconds = func(r *enforcer.Request) float64 { return r.Cost / rate }
+		q.leave = s.onward
+		links[spec.Name] = q
+		s.links = append(s.links, q)
+	}
+	for _, spec := range scenario.Devices {
+		d, err := newDevice(spec, profiles, scenario.Seed)
+		if err != nil {
+			return nil, fmt.Errorf("device %s: %w", spec.Name, err)
+		}
+		if devices[spec.Name] != nil {
+			return nil, fmt.Errorf("two devices are called %s: names must differ", spec.Name)
+		}
+		d.leave = s.served
+		devices[spec.Name] = d
+		s.devices = append(s.devices, d)
+	}
+	for _, spec := range scenario.Workloads {
+		c := &client{spec: spec, network: profiles[spec.Network].Network}
+		if err := c.connect(links, devices); err != nil {
+			return nil, fmt.Errorf("workload %s: %w", spec.Name, err)
+		}
+		if c.trace, err = open(spec); err != nil {
+			return nil, fmt.Errorf("workload %s: %w", spec.Name, err)
+		}
+		s.clients = append(s.clients, c)
+	}
+	s.plan()
+	return s, nil
+}
+
+// connect finds the queues that a workload's requests pass.
+func (c *client) connect(links map[string]*queue, devices map[string]*device) error {
+	for _, way := range []struct {
+		names  []string
+		suffix string
+		hops   *[]hop
+	}{{c.spec.In, "/in", &c.in}, {c.spec.Out, "/out", &c.out}} {
+		for _, name := range way.names {
+			link := links[name]
+			if link == nil {
+				return fmt.Errorf("there is no link %q", name)
+			}
+			flow, ok := link.flows[c.spec.Name+way.suffix]
+			if !ok {
+				return fmt.Errorf("link %s has no workload %q", name, c.spec.Name+way.suffix)
+			}
+			*way.hops = append(*way.hops, hop{link, flow})
+		}
+	}
+	c.device = devices[c.spec.Device]
+	if c.device == nil {
+		return fmt.Errorf("there is no device %q", c.spec.Device)
+	}
+	flow, ok := c.device.flows[c.spec.Name]
+	if !ok {
+		return fmt.Errorf("device %s has no workload of this name", c.spec.Device)
+	}
+	c.flow = flow
+	c.charge = c.device.charged.Estimator()
+	if c.device.real != nil {
+		c.real = c.device.real.Estimator()
+	}
+	return nil
+}
+
+// plan settles when arrivals end, and where the second half of each workload's replay begins: only
+// that counts in the paper's experiments (section 5.3). A closed loop's replay lasts as long as those
+// of all others, or the duration.
+func (s *run) plan() {
+	limit := sim.Forever
+	if s.scenario.Duration > 0 {
+		limit = nanoseconds(s.scenario.Duration)
+	}
+	for _, c := range s.clients {
+		c.until = limit
+		c.length = min(c.trace.Length, limit)
+	}
+	whole := s.length()
+	for _, c := range s.clients {
+		if c.spec.Closed > 0 {
+			c.length = whole
+		}
+		c.half = c.length/2 + c.length%2
+		c.tally = newTally(nanoseconds(c.spec.SLO), nanoseconds(s.scenario.Series))
+	}
+}

@@ -1,0 +1,197 @@
+// Package nfssim is PriorityMeister's system (Zhu et al., SoCC 2014, figure 2) on the event kernel's
+// virtual clock: clients that replay traces, links and switch ports, and the devices of NFS servers.
+// Before every device and every link stands the enforcer of package enforcer, the very code that the
+// NFS proxy drives on the wall clock.
+//
+// A request crosses three stages (section 3): its message to the server, in frames, over every link
+// of its way there; the device; the reply over every link of its way back. A link is a queue of
+// frames, one of a switch's port is no different: with the policy pm it is the network enforcer of
+// section 4.6, token buckets at the first link of a way and strict priority by level everywhere.
+//
+// See docs/prioritymeister.md, "Simulated".
+package nfssim
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"hotbed/dataplane/enforcer"
+)
+
+// Schema is the version of the scenario and of the result.
+const Schema = 1
+
+// Sources is the digest of the simulator's sources, set when it is built.
+var Sources string
+
+// Scenario is what is simulated. Times are in seconds, sizes in bytes.
+type Scenario struct {
+	Schema int    `json:"schema"`
+	Seed   uint64 `json:"seed"`
+	// Duration, if above 0, is when the last request may arrive; what is there then is served.
+	Duration float64 `json:"duration"`
+	// Frame is the longest piece of a message on a link; 0 stands for whole messages.
+	Frame float64 `json:"frame"`
+	// Series, if above 0, is the length of the windows in which requests and misses are counted.
+	Series    float64                    `json:"series"`
+	Profiles  map[string]json.RawMessage `json:"profiles"`
+	Devices   []Device                   `json:"devices"`
+	Links     []Link                     `json:"links"`
+	Workloads []Workload                 `json:"workloads"`
+}
+
+// Positioning says whose request was before, to a device whose work depends on that.
+type Positioning string
+
+// What it can be.
+const (
+	// PerStream: the workload's own. A workload costs what it costs alone, as plans assume.
+	PerStream Positioning = "stream"
+	// PerDevice: that which the device served last, whose ever it was.
+	PerDevice Positioning = "device"
+)
+
+// Estimate is a profile, and how many times as fast as profiled a device is.
+type Estimate struct {
+	Profile string  `json:"profile"`
+	Speed   float64 `json:"speed"`
+}
+
+// Disk is the disk of package service: what the queue disk of the local testbed is.
+type Disk struct {
+	Positioning float64 `json:"positioning_mean"` // seconds
+	Bandwidth   float64 `json:"bandwidth"`        // bytes/s
+	Size        int64   `json:"size"`
+}
+
+// Service is what a device takes in truth: a profile's work, or a disk's.
+type Service struct {
+	Estimate
+	Disk        *Disk       `json:"disk,omitempty"`
+	Positioning Positioning `json:"positioning"`
+	// Noise is the coefficient of variation of a lognormal factor of mean 1; 0 for none.
+	Noise float64 `json:"noise"`
+}
+
+// Device is a storage device with its enforcer, whose workloads are those of the scenario that use it.
+type Device struct {
+	Name string `json:"name"`
+	// Charged is what the enforcer charges a request.
+	Charged    Estimate            `json:"charged"`
+	Service    Service             `json:"service"`
+	Parameters enforcer.Parameters `json:"parameters"`
+}
+
+// Link is one direction of a link: a host's, or a switch's port. Its enforcer's workloads are called
+// as those of the scenario with "/in" (to the server) or "/out" after; costs are bytes.
+type Link struct {
+	Name       string              `json:"name"`
+	Rate       float64             `json:"rate"` // bytes/s
+	Parameters enforcer.Parameters `json:"parameters"`
+}
+
+// Workload is a client that replays a trace.
+type Workload struct {
+	Name  string `json:"name"`
+	Trace string `json:"trace"`
+	// Window takes the trace's seconds from the first number to before the second.
+	Window *[2]float64 `json:"window,omitempty"`
+	// Closed, if above 0, is how many requests are kept in flight whatever the trace's times
+	// (workload L); with Repeat from the trace's begin again and again.
+	Closed int  `json:"closed"`
+	Repeat bool `json:"repeat"`
+	// SLO is of the latency; 0 for none.
+	SLO float64 `json:"slo"`
+	// Network is the profile whose network costs hold.
+	Network string `json:"network"`
+	// In and Out are the links to the server and back; without any the stage takes no time.
+	In     []string `json:"in"`
+	Device string   `json:"device"`
+	Out    []string `json:"out"`
+}
+
+// ParseScenario reads a scenario; the error is one sentence.
+func ParseScenario(text []byte) (Scenario, error) {
+	var s Scenario
+	if err := enforcer.DecodeStrict(text, &s); err != nil {
+		return s, fmt.Errorf("the scenario cannot be read: %w", err)
+	}
+	return s, s.check()
+}
+
+func (s Scenario) check() error {
+	switch {
+	case s.Schema != Schema:
+		return fmt.Errorf("the scenario has schema %d; this program reads %d", s.Schema, Schema)
+	case !(s.Duration >= 0 && s.Duration <= 1e9):
+		return fmt.Errorf("duration is %g; write seconds, up to 1e9", s.Duration)
+	case !(s.Frame == 0 || s.Frame >= 64 && s.Frame <= 1e12):
+		return fmt.Errorf("frame is %g; write 64 bytes or more, or 0 for whole messages", s.Frame)
+	case !(s.Series == 0 || s.Series >= 1e-3):
+		return fmt.Errorf("series is %g; write seconds, at least 0.001, or 0 for none", s.Series)
+	case len(s.Devices) == 0 || len(s.Workloads) == 0:
+		return fmt.Errorf("there is no device or no workload; name at least one of each")
+	}
+	for _, d := range s.Devices {
+		if err := d.check(s.Profiles); err != nil {
+			return fmt.Errorf("device %s: %w", d.Name, err)
+		}
+	}
+	for _, l := range s.Links {
+		if !(l.Rate >= 1 && l.Rate <= 1e15) {
+			return fmt.Errorf("link %s: rate is %g; write bytes/s, at least 1", l.Name, l.Rate)
+		}
+	}
+	for _, w := range s.Workloads {
+		if err := w.check(s); err != nil {
+			return fmt.Errorf("workload %s: %w", w.Name, err)
+		}
+	}
+	return nil
+}
+
+func (d Device) check(profiles map[string]json.RawMessage) error {
+	if err := d.Charged.check(profiles); err != nil {
+		return fmt.Errorf("charged: %w", err)
+	}
+	if d.Service.Disk == nil {
+		if err := d.Service.check(profiles); err != nil {
+			return fmt.Errorf("service: %w", err)
+		}
+	}
+	switch {
+	case d.Service.Positioning != PerStream && d.Service.Positioning != PerDevice:
+		return fmt.Errorf("positioning is %q; there are %q and %q", d.Service.Positioning, PerStream,
+			PerDevice)
+	case !(d.Service.Noise >= 0 && d.Service.Noise <= 10):
+		return fmt.Errorf("noise is %g; write a coefficient of variation from 0 to 10", d.Service.Noise)
+	}
+	return nil
+}
+
+func (e Estimate) check(profiles map[string]json.RawMessage) error {
+	if _, ok := profiles[e.Profile]; !ok {
+		return fmt.Errorf("there is no profile %q", e.Profile)
+	}
+	if !(e.Speed > 0 && e.Speed <= 1e9) {
+		return fmt.Errorf("speed is %g; write a number above 0", e.Speed)
+	}
+	return nil
+}
+
+func (w Workload) check(s Scenario) error {
+	switch {
+	case w.Closed < 0 || w.Closed > 1<<16:
+		return fmt.Errorf("closed is %d; write 0 (open loop) to %d", w.Closed, 1<<16)
+	case w.Repeat && (w.Closed == 0 || s.Duration == 0):
+		return fmt.Errorf("only a closed loop can repeat its trace, and only with a duration")
+	case !(w.SLO >= 0 && w.SLO <= 1e9):
+		return fmt.Errorf("slo is %g; write seconds, or 0 for none", w.SLO)
+	case w.Window != nil && !(w.Window[0] >= 0 && w.Window[1] > w.Window[0] && w.Window[1] <= 1e9):
+		return fmt.Errorf("window is %g to %g; write [from, until] in seconds", w.Window[0], w.Window[1])
+	}
+	if _, ok := s.Profiles[w.Network]; !ok {
+		return fmt.Errorf("there is no profile %q", w.Network)
+	}
+	return nil
+}

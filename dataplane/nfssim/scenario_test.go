@@ -1,0 +1,115 @@
+package nfssim
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"hotbed/dataplane/enforcer"
+	"hotbed/dataplane/internal/traces"
+)
+
+func TestWhatIsWrongIsSaidInASentence(t *testing.T) {
+	for want, change := range map[string]func(s *Scenario){
+		"has schema 9":                       func(s *Scenario) { s.Schema = 9 },
+		"duration is":                        func(s *Scenario) { s.Duration = -1 },
+		"frame is 3":                         func(s *Scenario) { s.Frame = 3 },
+		"series is":                          func(s *Scenario) { s.Series = -1 },
+		"no device or no workload":           func(s *Scenario) { s.Workloads = nil },
+		"device s:d: charged: there is no":   func(s *Scenario) { s.Devices[0].Charged.Profile = "x" },
+		"service: speed is 0":                func(s *Scenario) { s.Devices[0].Service.Speed = 0 },
+		`positioning is "x"`:                 func(s *Scenario) { s.Devices[0].Service.Positioning = "x" },
+		"noise is -1":                        func(s *Scenario) { s.Devices[0].Service.Noise = -1 },
+		"the size is 0":                      func(s *Scenario) { s.Devices[0].Service.Disk = &Disk{0.001, 1e6, 0} },
+		"link w->x: rate is 0":               func(s *Scenario) { s.Links[0].Rate = 0 },
+		"two links are called w->x":          func(s *Scenario) { s.Links = append(s.Links, s.Links[0]) },
+		"two devices are called":             func(s *Scenario) { s.Devices = append(s.Devices, s.Devices[0]) },
+		"closed is -1":                       func(s *Scenario) { s.Workloads[0].Closed = -1 },
+		"only with a duration":               func(s *Scenario) { s.Workloads[0].Closed, s.Workloads[0].Repeat = 1, true },
+		"slo is -1":                          func(s *Scenario) { s.Workloads[0].SLO = -1 },
+		"window is 2 to 1":                   func(s *Scenario) { s.Workloads[0].Window = &[2]float64{2, 1} },
+		`workload w: there is no profile`:    func(s *Scenario) { s.Workloads[0].Network = "x" },
+		`there is no link "x"`:               func(s *Scenario) { s.Workloads[0].In[0] = "x" },
+		`has no workload "w/in"`:             func(s *Scenario) { s.Workloads[0].In[0] = "s->x" },
+		`there is no device "x"`:             func(s *Scenario) { s.Workloads[0].Device = "x" },
+		"has no workload of this name":       func(s *Scenario) { s.Devices[0].Parameters.Workloads[0].Name = "v" },
+		`device s:d: policy is "x"`:          func(s *Scenario) { s.Devices[0].Parameters.Policy = "x" },
+		`link w->x: policy is "x"`:           func(s *Scenario) { s.Links[0].Parameters.Policy = "x" },
+		`profile "p": type is ""`:            func(s *Scenario) { s.Profiles["p"] = json.RawMessage(`{}`) },
+		"trace no/such: cannot be read (no ": func(s *Scenario) { s.Workloads[0].Trace = "no/such" },
+	} {
+		s := connected(one(enforcer.PM, "w"), 125e6, enforcer.PM)
+		change(&s)
+		if _, err := Run(s, FromFile, func(float64) {}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v; want a sentence with %q", err, want)
+		}
+	}
+	for text, want := range map[string]string{"{": "cannot be read", `{"x": 1}`: "unknown field",
+		`{"schema": 1}`: "no device"} {
+		if _, err := ParseScenario([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+func TestAWindowOfATrace(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "t.csv")
+	rows := "5000000000,1,DiskRead\n6000000000,2,DiskRead\n6500000000,4,DiskRead\nx\n7000000000,8,DiskRead\n"
+	if err := os.WriteFile(path, []byte(rows), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s := one(enforcer.None, "w")
+	s.Workloads[0].Trace = path
+	s.Workloads[0].Window = &[2]float64{0.5, 2}
+	r, err := Run(s, FromFile, func(float64) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := r.Workloads[0]
+	if w.Whole.Bytes != 6 || w.LastSent != 1 || w.Malformed != 1 {
+		t.Errorf("%+v", w)
+	}
+	s.Workloads[0].Window = nil
+	if r, err = Run(s, FromFile, func(float64) {}); err != nil {
+		t.Fatal(err)
+	}
+	if w = r.Workloads[0]; w.Whole.Bytes != 15 || w.Malformed != 1 || !strings.Contains(w.FirstBad, "line 4") {
+		t.Errorf("%+v", w)
+	}
+}
+
+func TestATraceThatBreaksWhileItIsReplayedIsAnError(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "t.csv")
+	if err := os.WriteFile(path, []byte("1,1,DiskRead\n2,1,DiskRead\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s := one(enforcer.None, "w")
+	s.Workloads[0].Trace = path
+	trace, err := FromFile(s.Workloads[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("1,1,DiskRead\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	same := func(Workload) (traces.Trace, error) { return trace, nil }
+	if _, err := Run(s, same, func(float64) {}); err == nil || !strings.Contains(err.Error(), "was changed") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestProgressRisesToOne(t *testing.T) {
+	last := 0.0
+	_, err := Run(one(enforcer.None, "w"), listed{"w": poisson(1, 100, ms, ms)}.open, func(share float64) {
+		if share < last || share > 1 {
+			t.Errorf("%g after %g", share, last)
+		}
+		last = share
+	})
+	if err != nil || math.Abs(last-1) > 1e-9 {
+		t.Errorf("it ended at %g, %v", last, err)
+	}
+}
