@@ -15,6 +15,7 @@ from campaigns.executors import DryRun, Executor, ParallelExecutor
 from campaigns.fingerprint import Identity
 from campaigns.ledger import Ledger
 from campaigns.lock import Lock
+from campaigns.memory import available_mib
 from campaigns.plan import Cell, Plan, make_plan, raw_cells
 from campaigns.process_executor import ProcessExecutor, Setting
 from campaigns.progress import Progress, Silent, suitable
@@ -191,18 +192,6 @@ def refuse_too_large(cells: Iterable[Cell], workers: Workers) -> None:
             f"{workers.processes} processes, and {available / 1024:.1f} GiB are free here: choose "
             "smaller sizes or a single figure, or give --scheduler a cluster with more memory."
         )
-
-
-def available_mib() -> float | None:
-    """Memory that programs can still have on this machine, MiB; None where it is not told."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        return None
-    for line in lines:
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) / 1024
-    return None
 
 
 def _notes(cells: Iterable[Cell], workers: Workers) -> tuple[str, ...]:

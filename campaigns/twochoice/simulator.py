@@ -1,0 +1,86 @@
+"""The program `tcsim`, which simulates a cell: one request, one answer (dataplane/cmd/tcsim)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from typing import Any
+
+from campaigns.twochoice.parameters import BurstParameters
+from schemas.errors import StoreError
+from testbed.simulated import sources
+from testbed.simulated.process import PROGRAM as HOTBEDSIM
+
+PROGRAM = HOTBEDSIM.with_name("tcsim")
+LIMIT_S = 3600.0
+"""Real seconds that one cell may take."""
+
+ENGINE_ONLY = frozenset({"history"})
+"""Parameters that the program is told in other words."""
+
+
+def simulate(parameters: BurstParameters, seed: int, *, limit_s: float = LIMIT_S) -> dict[str, Any]:
+    """What the bursts of a cell came to.
+
+    Args:
+        parameters: the cell.
+        seed: of servers' loads, stragglers, and every choice.
+        limit_s: real seconds that it may take.
+
+    Returns:
+        ``rounds`` and ``learning``: a mapping a burst; ``loads``: what servers of each load were
+        given (figure 4); ``history``: P(load); ``cost``: events, processor seconds and memory,
+        which are this machine's. See `dataplane/sim/burst`.
+
+    Raises:
+        StoreError: the program is not there, refuses, fails, or says something else.
+    """
+    request = json.dumps(asked(parameters, seed), allow_nan=False)
+    try:
+        done = subprocess.run(
+            [PROGRAM, "run"],
+            input=request,
+            capture_output=True,
+            text=True,
+            timeout=limit_s,
+            check=False,
+        )
+    except OSError as error:
+        raise StoreError(
+            f"the simulator {PROGRAM} cannot be started ({error.strerror}): run `make setup`."
+        ) from error
+    except subprocess.TimeoutExpired as error:
+        raise StoreError(
+            f"the simulator did not end within {limit_s:g} s: {parameters.label()} is too large "
+            "for this machine, or it is busy."
+        ) from error
+    if done.returncode != 0:
+        said = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[0]
+        raise StoreError(f"the simulator failed: {said.removeprefix('tcsim: ')[:300]}.")
+    try:
+        answer = json.loads(done.stdout)
+        assert isinstance(answer, dict)
+        assert {"rounds", "learning", "loads", "history", "cost"} <= set(answer)
+    except (ValueError, AssertionError) as error:
+        raise StoreError("the simulator answered nonsense: run `make setup`.") from error
+    return answer
+
+
+def asked(parameters: BurstParameters, seed: int) -> Mapping[str, Any]:
+    """The program's request: the cell's parameters and the seed; a cold history is forgotten
+    before every burst."""
+    values = parameters.canonical()
+    request = {name: value for name, value in values.items() if name not in ENGINE_ONLY}
+    return request | {"forget": parameters.history == "cold", "seed": seed}
+
+
+def built_from() -> str:
+    """The digest of the sources that the program was built from, which are those that there are.
+
+    Raises:
+        StoreError: there is no program, or it was built from others.
+    """
+    said = sources.built_from(PROGRAM)
+    sources.check(said, PROGRAM)
+    return said

@@ -1,0 +1,342 @@
+"""Campaigns of simulated bursts: what a file may say, what is refused before anything starts, and
+what a cell's folder holds."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from campaigns import session
+from campaigns.campaign_file import find_campaign, load_campaign
+from campaigns.job import Job
+from campaigns.session import Request
+from campaigns.twochoice import cell as cell_module
+from campaigns.twochoice import session as bursts
+from campaigns.twochoice import simulator
+from campaigns.twochoice.cell import Task, make, run_task
+from campaigns.twochoice.code import Code, difference, result_digests
+from campaigns.twochoice.measure import MESSAGES, curves, numbers
+from campaigns.twochoice.parameters import LEARNING, BurstParameters, check
+from campaigns.workers import Workers
+from schemas.campaign import BurstCampaign
+from schemas.errors import StoreError, UserError
+from schemas.run import Provenance, Run, Summary
+
+FILES = ("twochoice-quick", "twochoice-full")
+TINY: dict[str, Any] = {
+    "name": "twochoice-tiny",
+    "paper": "twochoice",
+    "simulation": "twochoice",
+    "profile": "quick",
+    "parameters": {"size": "20-200", "rounds": 2, "learn_rounds": 1},
+    "grids": [
+        {
+            "name": "response",
+            "figures": ["3"],
+            "vary": {"scheduler": ["fixed", "both"], "straggler_ratio": [0, 0.1]},
+            "repetitions": 3,
+        }
+    ],
+}
+ROUND: dict[str, Any] = {
+    "response_s": 0.5,
+    "mean_s": 0.3,
+    "best_s": 0.4,
+    "most": 20,
+    "calm_most": 20,
+    "straggler_most": 0,
+    "straggler_writes": 0,
+    "stragglers": 2,
+    "redirected_share": 0.9,
+    "messages": {
+        "probes": 400,
+        "answers": 400,
+        "decisions": 400,
+        "writes": 200,
+        "acknowledgements": 200,
+        "records": 0,
+    },
+}
+ANSWER: dict[str, Any] = {
+    "rounds": [ROUND, ROUND | {"response_s": 0.7, "straggler_writes": 3, "straggler_most": 2}],
+    "learning": [ROUND | {"response_s": 0.9}],
+    "loads": [{"load": 7, "straggler": False, "servers": 20, "most": 20, "largest": 21}],
+    "history": [{"load": 7, "told": 10, "chosen": 5}],
+    "cost": {"events": 5, "cpu_s": 0.1, "wall_s": 0.2, "peak_mib": 9.0},
+}
+
+
+def written(folder: Path, **changes: Any) -> Path:
+    path = folder / "tiny.yaml"
+    path.write_text(yaml.safe_dump(TINY | changes))
+    return path
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_comes_with_hotbed_is_sound_and_of_the_paper_s_size(name: str, tmp_path: Path) -> None:
+    campaign = load_campaign(find_campaign(name))
+    assert isinstance(campaign, BurstCampaign)
+    cells = bursts.typed_cells(campaign, Path(name))
+    by_figure = {
+        figure: [
+            cell for grid in campaign.grids if figure in grid.figures for cell in cells[grid.name]
+        ]
+        for figure in ("3", "4", "scale")
+    }
+    for figure in ("3", "4"):
+        assert {(cell.servers, cell.processes) for cell in by_figure[figure]} == {(1000, 10_000)}
+        assert {cell.round_trip_s for cell in by_figure[figure]} == {0.005}
+        assert {cell.straggler_factor for cell in by_figure[figure]} == {5.0}
+        assert len({cell.scheduler for cell in by_figure[figure]}) == 8
+    ratios = {cell.straggler_ratio for cell in by_figure["3"]}
+    assert min(ratios) == 0
+    assert max(ratios) == 0.5
+    assert {cell.history for cell in by_figure["3"]} == {"learned", "cold"}
+    assert all(0 < cell.straggler_ratio * 1000 < 10 for cell in by_figure["4"])
+    assert all(grid.repetitions >= 3 for grid in campaign.grids)
+    prepared = bursts.prepare(Request(name, artifacts=tmp_path))
+    assert prepared.plan.cells
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_full_campaign_goes_to_ten_thousand_servers_and_a_million_processes() -> None:
+    grids = {grid.name: grid for grid in load_campaign(find_campaign("twochoice-full")).grids}
+    assert "10K-1M" in grids["scale"].vary["size"]
+    assert all(grid.repetitions >= 10 for name, grid in grids.items() if name != "scale")
+
+
+def test_every_scheduler_of_a_block_has_the_same_seed(tmp_path: Path) -> None:
+    cells = bursts.prepare(Request(str(written(tmp_path)))).plan.cells
+    assert len(cells) == 12
+    assert all(len({c.seed for c in cells if c.block == block}) == 1 for block in range(3))
+    assert len({cell.seed for cell in cells}) == 3
+    again = bursts.prepare(Request(str(written(tmp_path)))).plan.cells
+    assert [cell.run_id for cell in again] == [cell.run_id for cell in cells]
+    other = bursts.prepare(Request(str(written(tmp_path, seed=2)))).plan.cells
+    assert not {cell.run_id for cell in other} & {cell.run_id for cell in cells}
+
+
+def test_another_simulator_makes_other_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = Request(str(written(tmp_path)))
+    before = {cell.run_id for cell in bursts.prepare(request).plan.cells}
+    assert set(result_digests()) == {"simulator", "measure"}
+    monkeypatch.setattr(bursts, "result_digests", lambda: {"simulator": "another"})
+    assert not before & {cell.run_id for cell in bursts.prepare(request).plan.cells}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"size": "1K"}, "'1K' is no size such as 1K-10K (servers-processes)"),
+        ({"size": "1-100"}, "size: '1-100' is not allowed; servers: allowed: a whole"),
+        ({"servers": 10}, "size already says servers and processes"),
+        ({"scheduler": "best"}, "scheduler: 'best' is not allowed; allowed: fixed, random"),
+        ({"straggler_ratio": 2}, "straggler_ratio: 2 is not allowed; allowed: a number at least"),
+        ({"straggler_ratio": True}, "straggler_ratio: True is not allowed"),
+        ({"redirects": 1}, "redirects: 1 is not allowed; allowed: true or false"),
+        ({"history": "cold"}, "history: two-choice has none"),
+        ({"scheduler": "oracle", "choices": "home+random"}, "choices: oracle asks no server"),
+        ({"speed": 3}, "unknown parameter 'speed'; a cell has size, scheduler"),
+        ({"rounds": 0}, "rounds: 0 is not allowed; allowed: a whole number at least 1 and at"),
+    ],
+)
+def test_a_mistake_in_a_cell_is_one_sentence(changes: dict[str, Any], said: str) -> None:
+    values = {"size": "20-400", "scheduler": "two-choice"} | changes
+    with pytest.raises(UserError) as raised:
+        check(values, "file: grid x")
+    assert said in str(raised.value)
+    assert str(raised.value).startswith("file: grid x: ")
+    assert "\n" not in str(raised.value)
+
+
+def test_one_cell_has_one_way_to_be_written() -> None:
+    plain = check({"scheduler": "fixed", "servers": 100, "processes": 1000}, "x")
+    assert check({"scheduler": "fixed", "size": "0.1K-1K", "learn_rounds": 7}, "x") == plain
+    assert plain.learn_rounds == 0
+    cold = check({"scheduler": "both", "history": "cold", "learn_rounds": 7}, "x")
+    assert cold.learn_rounds == 0
+    assert all(check({"scheduler": name}, "x").learn_rounds == 20 for name in LEARNING)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"simulation": "best"}, "simulation: "),
+        ({"ground": "local"}, "ground: "),
+        ({"spec": "testbed/specs/dlr.yaml"}, "spec: "),
+        ({"time_scale": 0.5}, "time_scale: "),
+    ],
+)
+def test_a_file_says_nothing_of_testbeds(
+    tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(UserError, match=said):
+        session.dry_run(Request(str(written(tmp_path, **changes))))
+
+
+def test_what_is_not_ours_is_refused(tmp_path: Path) -> None:
+    request = Request(str(written(tmp_path)))
+    for change in ({"testbed": "x"}, {"model": Path("x")}, {"controllers_dir": Path("x")}):
+        with pytest.raises(UserError, match="on no testbed: leave out --"):
+            session.dry_run(replace(request, **change))
+    with pytest.raises(UserError, match="leave out --ground"):
+        session.dry_run(replace(request, ground="local"))
+
+
+def test_what_memory_does_not_hold_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grid = TINY["grids"][0] | {"fixed": {"size": "10K-1M"}}
+    request = Request(str(written(tmp_path, parameters={}, grids=[grid])))
+    report = session.dry_run(request, workers=Workers(count=1))
+    assert report.cells == 12
+    assert "10K-1M" in report.notes[0]
+    monkeypatch.setattr(bursts, "available_mib", lambda: 300.0)
+    with pytest.raises(UserError, match=r"needs about .* GiB in each of 2 processes"):
+        session.dry_run(request, workers=Workers(count=2))
+    monkeypatch.setattr(bursts, "available_mib", lambda: None)
+    session.dry_run(request, workers=Workers(count=2))
+
+
+def test_numbers_are_means_over_bursts() -> None:
+    found = numbers(ANSWER)
+    assert found["response_s"] == pytest.approx(0.6)
+    assert (found["response_least_s"], found["response_largest_s"]) == (0.5, 0.7)
+    assert found["hit"] == 0.5
+    assert found["straggler_writes"] == 1.5
+    assert found["bursts"] == 2
+    assert found["probes_per_write"] == 2
+    assert found["messages_per_write"] == pytest.approx(8)
+    assert found["messages_per_write"] == sum(found[f"{kind}_per_write"] for kind in MESSAGES)
+    assert curves(ANSWER)["learning"] == [0.9]
+
+
+def job(parameters: BurstParameters) -> Job:
+    return Job(
+        run_id="0" * 12,
+        campaign="twochoice-tiny",
+        attempt=1,
+        block=0,
+        order=0,
+        seed=5,
+        ground="sim",
+        parameters=parameters.canonical(),
+        time_scale=1.0,
+        testbed="bursts",
+        notebook="tiny.yaml",
+        timeout_s=60,
+        started_at="2026-01-01T00:00:00Z",
+        provenance=Provenance(
+            commit=None,
+            dirty=None,
+            hotbed_version="0",
+            versions={},
+            hosts={},
+            site="bursts",
+            signal=None,
+        ),
+    )
+
+
+def test_a_cell_s_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cell_module, "simulate", lambda parameters, seed, limit_s: ANSWER)
+    files = make(job(BurstParameters(scheduler="both", servers=20, processes=200)))
+    assert set(files) == {"run.json", "summary.json", "bursts.json"}
+    run = Run.model_validate_json(files["run.json"])
+    assert run.status == "done"
+    extra = Summary.model_validate_json(files["summary.json"]).extra
+    assert extra["response_s"] == pytest.approx(0.6)
+    assert extra["cost_peak_mib"] == 9.0
+    assert json.loads(files["bursts.json"])["loads"] == ANSWER["loads"]
+
+
+CODE = Code("3.12", {"pydantic": "2"}, "a", "b", None, "c")
+
+
+@pytest.mark.parametrize(
+    ("theirs", "said"),
+    [
+        (CODE, None),
+        (replace(CODE, sources="x"), "another version of Hotbed's code"),
+        (replace(CODE, simulator="x"), "another version of Hotbed's code"),
+        (replace(CODE, problem="cannot use its simulator"), "cannot use its simulator"),
+        (replace(CODE, probe="x"), "computes something else than ours"),
+        (replace(CODE, python="3.11"), "runs Python 3.11"),
+        (replace(CODE, libraries={"pydantic": "1"}), "has pydantic 1, and here it is 2"),
+    ],
+)
+def test_a_worker_that_simulates_with_something_else_is_refused(
+    theirs: Code, said: str | None
+) -> None:
+    found = difference(CODE, theirs)
+    assert found is None if said is None else said in str(found)
+
+
+def program(folder: Path, text: str) -> Path:
+    path = folder / "tcsim"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "cat >/dev/null; echo 'tcsim: rounds is 0' >&2; exit 1",
+            "the simulator failed: rounds is",
+        ),
+        ("cat >/dev/null; echo '{}'", "answered nonsense"),
+        ("cat >/dev/null; echo no", "answered nonsense"),
+        ("cat >/dev/null; exec sleep 60", "did not end within 0.3 s: 1K-10K both"),
+    ],
+)
+def test_a_simulator_that_fails_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, said: str
+) -> None:
+    monkeypatch.setattr(simulator, "PROGRAM", program(tmp_path, text))
+    with pytest.raises(StoreError, match=said):
+        limit = 0.3 if "sleep" in text else 30.0
+        simulator.simulate(BurstParameters(scheduler="both"), 1, limit_s=limit)
+
+
+def test_a_simulator_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulator, "PROGRAM", tmp_path / "tcsim")
+    with pytest.raises(StoreError, match=r"cannot be started .*: run `make setup`"):
+        simulator.simulate(BurstParameters(scheduler="both"), 1)
+    monkeypatch.setattr(simulator, "PROGRAM", program(tmp_path, "echo 1 2"))
+    with pytest.raises(StoreError, match="built from other sources"):
+        simulator.built_from()
+
+
+def test_the_program_simulates_and_refuses() -> None:
+    parameters = BurstParameters(
+        scheduler="both", servers=20, processes=100, straggler_ratio=0.1, rounds=2, learn_rounds=1
+    )
+    answer = simulator.simulate(parameters, 7)
+    assert len(answer["rounds"]) == 2
+    assert numbers(answer)["response_s"] >= numbers(answer)["best_s"] > 0
+    assert simulator.simulate(parameters, 7)["rounds"] == answer["rounds"]
+    assert simulator.simulate(parameters, 8)["rounds"] != answer["rounds"]
+    done = subprocess.run(
+        [simulator.PROGRAM, "run"], input="{", capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "tcsim: the request cannot be read: unexpected EOF\n"
+
+
+def test_a_worker_s_error_is_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(cell_module, "here", lambda: CODE)
+    monkeypatch.setattr(simulator, "PROGRAM", tmp_path / "tcsim")
+    task = Task(job(BurstParameters(scheduler="both")).model_dump_json(), CODE)
+    made = run_task(task)
+    made.unpack(tmp_path)
+    assert json.loads((tmp_path / "error.json").read_text())["kind"] == "StoreError"
