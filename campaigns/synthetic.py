@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from schemas.campaign import Campaign, PlannerCampaign
+from schemas.campaign import BurstCampaign, Campaign, PlannerCampaign
 
 if TYPE_CHECKING:
     from campaigns.engine import CampaignResult
@@ -35,4 +35,8 @@ def session_of(campaign: Campaign) -> Session | None:
         from campaigns.ursa import session as planner
 
         return planner
+    if isinstance(campaign, BurstCampaign):
+        from campaigns.twochoice import session as bursts
+
+        return bursts
     return None
