@@ -122,9 +122,10 @@ def result_html(result: CampaignResult) -> str:
     """A result in a sentence, and what is missing."""
     colour = _COLOURS["done" if result.ok else "failed"]
     heading = f'<b style="color:{colour}">{html.escape(result.sentence)}</b>'
-    if not result.missing:
+    without = [*result.missing, *result.forgone]
+    if not without:
         return heading
-    return heading + _table(("missing", "why"), list(result.missing[:_MOST_ROWS]))
+    return heading + _table(("missing", "why"), without[:_MOST_ROWS])
 
 
 def dry_run_html(report: DryRunReport) -> str:

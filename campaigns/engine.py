@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import takewhile
 from types import FrameType
 
 from campaigns.estimate import Estimator
@@ -19,6 +21,9 @@ from schemas.campaign import Campaign
 
 GIVE_UP_AFTER = 3
 """Cells in a row that came to nothing: the testbed may be broken, not the cells."""
+
+SPOILED_IN_A_ROW = 9
+"""Spoiled attempts in a row: the machine is not quiet and will not be soon."""
 
 DOES_NOTHING = "default"
 """The controller whose cells fail with the testbed alone."""
@@ -33,6 +38,7 @@ class CampaignResult:
     already_done: int
     ran: int
     missing: tuple[tuple[str, str], ...] = ()  # (cell in words, why there is no run of it)
+    forgone: tuple[tuple[str, str], ...] = ()  # the same of cells always spoiled; see `ok`
     spoiled: int = 0
     failed_attempts: int = 0
     interrupted: bool = False
@@ -41,7 +47,12 @@ class CampaignResult:
 
     @property
     def ok(self) -> bool:
-        """Whether every planned cell has a finished run, and there is at least one."""
+        """Whether every planned cell has a finished run, and there is at least one.
+
+        A cell that something else on the machine spoiled as often as it was made does not count
+        against it, if the very same was measured in another block: the figures rest on a run
+        less there, and say so.
+        """
         return self.planned > 0 and not self.missing and not self.interrupted
 
     @property
@@ -49,7 +60,7 @@ class CampaignResult:
         """The outcome in words."""
         if self.planned == 0:
             return f"{self.campaign}: no cell was planned, so nothing ran."
-        finished = self.planned - len(self.missing)
+        finished = self.planned - len(self.missing) - len(self.forgone)
         text = f"{self.campaign}: {finished} of {self.planned} runs done"
         if self.already_done:
             text += f" ({self.already_done} of them before)"
@@ -63,6 +74,13 @@ class CampaignResult:
             cell, why = self.missing[0]
             more = f" ({len(self.missing) - 1} more)" if len(self.missing) > 1 else ""
             return f"{text}; missing: {cell}: {why}{more}"
+        if self.forgone:
+            cell, why = self.forgone[0]
+            more = f" ({len(self.forgone) - 1} more)" if len(self.forgone) > 1 else ""
+            return (
+                f"{text}; without {cell}: {why}{more}: fewer repetitions there, which the same "
+                "command on a quiet machine adds."
+            )
         return f"{text}."
 
     def _repr_html_(self) -> str:
@@ -77,14 +95,21 @@ class _Tally:
     spoiled: int = 0
     failed: int = 0
     streak: list[str] = field(default_factory=list)  # controllers of the last cells, all failed
+    noise: int = 0  # spoiled attempts since one was not
     gave_up: str | None = None
     missing: dict[str, str] = field(default_factory=dict)
+    forgone: set[str] = field(default_factory=set)  # those of `missing` that were always spoiled
     budgets: dict[str, Counter[str]] = field(default_factory=dict)  # by run id
 
     def budget(self, cell: Cell, campaign: Campaign) -> Counter[str]:
         """How many more attempts at `cell` there may be, by how the last one ended."""
         whole = Counter[str]({"failed": campaign.retries, "spoiled": campaign.spoiled_retries})
         return self.budgets.setdefault(cell.run_id, whole)
+
+
+def _what(cell: Cell) -> str:
+    """What a cell measures, the same in every block."""
+    return json.dumps(cell.parameters.canonical(), sort_keys=True)
 
 
 def pending(plan: Plan, store: RunStore) -> list[Cell]:
@@ -162,21 +187,38 @@ class Engine:
             left = self.estimator.left([*again, *waiting, *running.values()], self._executor.width)
             self._progress.cell_ended(cell, outcome, left)
             if self._count(cell, outcome, tally):
-                waiting.appendleft(cell)
+                waiting.insert(self._place(cell, outcome, waiting, tally), cell)
+
+    def _place(self, cell: Cell, outcome: Outcome, waiting: Sequence[Cell], tally: _Tally) -> int:
+        """Where in the queue another attempt goes. A failed cell is next. What spoils runs lasts
+        for minutes, so a spoiled cell comes after its block, still near what it is compared with,
+        and when that did not help after everything else."""
+        if outcome.status != "spoiled":
+            return 0
+        campaign = self._plan.campaign
+        if campaign.spoiled_retries - tally.budget(cell, campaign)["spoiled"] > 1:
+            return len(waiting)
+        return sum(1 for _ in takewhile(lambda other: other.block == cell.block, waiting))
 
     def _ending(self, tally: _Tally) -> bool:
         return self._stop or tally.gave_up is not None
 
     def _count(self, cell: Cell, outcome: Outcome, tally: _Tally) -> bool:
         """Take an attempt's outcome into account; whether another one is to be made."""
+        spoiled = outcome.status == "spoiled"
+        tally.noise = tally.noise + 1 if spoiled else 0
         if outcome.status == "done":
             tally.ran += 1
             tally.streak.clear()
             return False
-        tally.spoiled += outcome.status == "spoiled"
+        tally.spoiled += spoiled
         tally.failed += outcome.status == "failed"
         why = outcome.reason or outcome.status
         budget = tally.budget(cell, self._plan.campaign)
+        if tally.noise >= SPOILED_IN_A_ROW:
+            tally.gave_up = tally.gave_up or (
+                f"{tally.noise} attempts in a row were spoiled, the last one because {why}"
+            )
         if outcome.fatal:
             tally.gave_up = tally.gave_up or why
         elif outcome.status != "interrupted" and budget[outcome.status] > 0:
@@ -185,6 +227,9 @@ class Engine:
                 return True
             why = "interrupted" if self._stop else why
         tally.missing[cell.run_id] = why
+        if spoiled and not self._stop:
+            tally.forgone.add(cell.run_id)
+            return False
         tally.streak.append(cell.parameters.controller)
         if self._broken(tally.streak) and not self._stop:
             tally.gave_up = tally.gave_up or (
@@ -213,23 +258,45 @@ class Engine:
         # although the engine was told to stop while it ended.
         reasons = tally.missing
         never = "not started"
-        missing = tuple(
-            (cell.parameters.label() + f" (block {cell.block})", reasons.get(cell.run_id, never))
+        without = [
+            cell
             for cell in (pending if tally.ran < len(pending) else ())
             if cell.run_id in reasons or self._store.attempts(cell.run_id).done is None
-        )
+        ]
+        forgone = self._forgone(without, tally)
+
+        def told(cells: Iterable[Cell]) -> tuple[tuple[str, str], ...]:
+            return tuple(
+                (f"{cell.parameters.label()} (block {cell.block})", reasons.get(cell.run_id, never))
+                for cell in cells
+            )
+
         return CampaignResult(
             campaign=self._plan.campaign.name,
             planned=len(self._plan.cells),
             already_done=done_before,
             ran=tally.ran,
-            missing=missing,
+            missing=told(cell for cell in without if cell.run_id not in forgone),
+            forgone=told(cell for cell in without if cell.run_id in forgone),
             spoiled=tally.spoiled,
             failed_attempts=tally.failed,
             interrupted=self._stop,
             gave_up=tally.gave_up,
             seconds=seconds,
         )
+
+    def _forgone(self, without: Sequence[Cell], tally: _Tally) -> set[str]:
+        """Which cells without a run can be done without: always spoiled, and measured in another
+        block. None when the campaign was given up or stopped."""
+        if self._ending(tally):
+            return set()
+        lacking = {cell.run_id for cell in without}
+        measured = {_what(cell) for cell in self._plan.cells if cell.run_id not in lacking}
+        return {
+            cell.run_id
+            for cell in without
+            if cell.run_id in tally.forgone and _what(cell) in measured
+        }
 
     @contextmanager
     def _signals(self) -> Iterator[None]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tiny_campaigns import TINY, plan_of, tiny
 
-from campaigns.engine import GIVE_UP_AFTER, Engine
+from campaigns.engine import GIVE_UP_AFTER, SPOILED_IN_A_ROW, Engine
 from campaigns.executors import Outcome
 from campaigns.plan import Cell, Plan
 from campaigns.progress import Lines, Silent
@@ -80,10 +80,55 @@ def test_a_failed_cell_is_tried_again_as_the_file_says(tmp_path: Path, retries: 
 
 def test_spoiled_runs_are_redone_and_counted(tmp_path: Path) -> None:
     plan = plan_of(tiny(spoiled_retries=2))
-    executor = Scripted(lambda cell, tries: "spoiled" if tries < 2 else "done")
+    noisy = {cell.run_id for cell in plan.cells[::2]}
+    executor = Scripted(
+        lambda cell, tries: "spoiled" if tries < 2 and cell.run_id in noisy else "done"
+    )
     result = engine(plan, executor, tmp_path).run()
-    assert (result.ok, result.spoiled) == (True, 16)
-    assert "16 spoiled" in result.sentence
+    assert (result.ok, result.spoiled, result.forgone) == (True, 8, ())
+    assert "8 spoiled" in result.sentence
+
+
+def test_a_spoiled_cell_comes_after_its_block_and_then_after_all(tmp_path: Path) -> None:
+    """What spoils runs lasts for minutes: seen with stolen time, where three attempts one after
+    the other were spoiled and the next cells were not."""
+    plan = plan_of(tiny(spoiled_retries=2))
+    ids = [cell.run_id for cell in plan.cells]
+    assert [cell.block for cell in plan.cells] == [0] * 4 + [1] * 4
+    noisy = ids[1]
+    executor = Scripted(
+        lambda cell, tries: "spoiled" if tries < 2 and cell.run_id == noisy else "done"
+    )
+    assert engine(plan, executor, tmp_path).run().ok
+    made = [run_id for run_id, _ in executor.made]
+    assert made == [*ids[:4], noisy, *ids[4:], noisy]
+
+
+def test_a_cell_spoiled_to_the_end_is_done_without_if_another_block_has_it(tmp_path: Path) -> None:
+    plan = plan_of(tiny(spoiled_retries=1))
+    noisy = plan.cells[1]
+    executor = Scripted(lambda cell, _: "spoiled" if cell.run_id == noisy.run_id else "done")
+    result = engine(plan, executor, tmp_path).run()
+    assert (result.ok, result.ran, len(result.forgone), result.missing) == (True, 7, 1, ())
+    assert "7 of 8 runs done, 2 spoiled" in result.sentence
+    assert "spoiled as told" in result.sentence
+    assert "fewer repetitions" in result.sentence
+
+
+def test_a_cell_spoiled_in_every_block_is_missing(tmp_path: Path) -> None:
+    plan = plan_of(tiny(spoiled_retries=0))
+    noisy = plan.cells[1].parameters
+    executor = Scripted(lambda cell, _: "spoiled" if cell.parameters == noisy else "done")
+    result = engine(plan, executor, tmp_path).run()
+    assert (result.ok, len(result.missing), result.forgone) == (False, 2, ())
+
+
+def test_a_machine_that_is_never_quiet_ends_the_campaign(tmp_path: Path) -> None:
+    executor = Scripted(lambda cell, tries: "spoiled")
+    result = engine(plan_of(tiny(spoiled_retries=10)), executor, tmp_path).run()
+    assert len(executor.made) == SPOILED_IN_A_ROW
+    assert (result.ok, len(result.missing), result.forgone) == (False, 8, ())
+    assert "in a row were spoiled" in (result.gave_up or "")
 
 
 def test_a_spoiled_cell_has_its_own_budget_beside_a_failed_one(tmp_path: Path) -> None:
