@@ -35,7 +35,7 @@ from testbed.simulated import (
 )
 from testbed.simulated.parameters import osd_nodes
 from testbed.simulated.saved import changes
-from testbed.simulated.store import SIGNAL_NAMES
+from testbed.simulated.signals import SIGNAL_NAMES
 from testbed.spec import TestbedSpec
 from testbed.stores.contract import Needs
 

@@ -39,9 +39,9 @@ from testbed.simulated.parameters import (
 )
 from testbed.simulated.process import LIMIT_S, PROGRAM, PROTOCOL, SimulatorProcess
 from testbed.simulated.saved import changes, saved_from
+from testbed.simulated.signals import SIGNAL_NAMES, Signal, pressure
 from testbed.simulated.tables import MapTable, sample_rows
 from testbed.spec import TestbedSpec
-from testbed.stores.ceph.perf import latency_pressure
 from testbed.stores.contract import (
     ACTIVITY,
     BALANCER,
@@ -58,14 +58,6 @@ from testbed.stores.contract import (
     Observation,
     action_to_json,
 )
-
-Signal = Literal["node", "osd", "op_r_latency"]
-SIGNAL_NAMES: Mapping[str, str] = {
-    "node": "io_pressure",
-    "osd": "osd_pressure",
-    "op_r_latency": "op_r_latency",
-}
-"""What a run records for each signal, as on a real testbed (testbed/agent/sense.py)."""
 
 OFFERS = Needs(
     senses=frozenset({PRESSURE, OSDS, PGS, HOT, ACTIVITY}),
@@ -200,11 +192,12 @@ class SimulatedCeph:
         before, then = self._signals, self._sensed_s
         self._signals, hot = self._observe(pgs=PGS in senses)
         interval, self._sensed_s = self._now_s - then, self._now_s
+        waited = PRESSURE in senses
         return Observation(
             t_s=self._now_s,
             interval_s=interval,
             signal=self.signal_name,
-            pressure=self._pressure(before, interval) if PRESSURE in senses else {},
+            pressure=pressure(self._signal, before, self._signals, interval) if waited else {},
             osds=self._map.osds(),
             pgs=self._map.pgs() if PGS in senses else (),
             hot=frozenset(i for i, on in enumerate(hot) if on) if HOT in senses else None,
@@ -401,22 +394,3 @@ class SimulatedCeph:
         answer = self._process.ask("observe", pgs=pgs)
         self._map.update(answer.blocks, pgs=pgs)
         return answer.blocks["signals"], bytes(answer.blocks["hot"])
-
-    def _pressure(self, before: Sequence[float], interval: float) -> dict[int, float]:
-        now = self._signals
-        if self._signal == "op_r_latency":
-            means = {
-                osd: (now[4 * osd + 3] - before[4 * osd + 3]) / reads
-                for osd in range(len(self.nodes))
-                if (reads := now[4 * osd + 2] - before[4 * osd + 2]) > 0
-            }
-            return latency_pressure(means)
-        if interval <= 0:
-            return dict.fromkeys(range(len(self.nodes)), 0.0)
-        offset = 0 if self._signal == "node" else 1
-        scale = 100.0 / interval
-        pairs = zip(now[offset::4], before[offset::4], strict=True)
-        shares = [scale * (after - then) for after, then in pairs]
-        if min(shares) < 0.0 or max(shares) > 100.0:  # by a rounding
-            shares = [min(100.0, max(0.0, share)) for share in shares]
-        return dict(enumerate(shares))

@@ -35,8 +35,12 @@ class MapTable:
         self._osds = [
             Osd(number, node, rack=self._racks.get(node, "")) for number, node in enumerate(nodes)
         ]
+        # One object for each OSD's number, in place of one for each time that a PG names it; NONE is
+        # the last.
+        self._numbers = (*range(len(nodes)), NONE)
         self._osd_tuple: tuple[Osd, ...] | None = None
-        self._pgs = [Pg(f"{pool}.{number:x}", (), ()) for number in range(pgs)]
+        self._ids = tuple(f"{pool}.{number:x}" for number in range(pgs))
+        self._pgs = [Pg(name, (), ()) for name in self._ids]
         self._pg_tuple: tuple[Pg, ...] | None = None
 
     def osds(self) -> tuple[Osd, ...]:
@@ -53,7 +57,7 @@ class MapTable:
 
     def names(self) -> tuple[str, ...]:
         """The PGs' ids by number."""
-        return tuple(pg.id for pg in self._pgs)
+        return self._ids
 
     def update(self, blocks: Mapping[str, Sequence[Any]], *, pgs: bool) -> None:
         """Take over what changed."""
@@ -74,25 +78,24 @@ class MapTable:
             self._update_pgs(blocks)
 
     def _update_pgs(self, blocks: Mapping[str, Sequence[Any]]) -> None:
-        numbers = blocks["pg_ids"]
+        numbers, sets = blocks["pg_ids"], blocks["pg_sets"]
         if not numbers:
             return
         self._pg_tuple = None
-        size, sets = self._size, tuple(blocks["pg_sets"])
-        rows = zip(
-            numbers,
-            range(0, len(sets), 2 * size),
-            blocks["pg_flags"],
-            blocks["pg_bytes"],
-            strict=True,
-        )
-        for number, at, flags, stored in rows:
-            up, acting = sets[at : at + size], sets[at + size : at + 2 * size]
-            if NONE in up:
-                up = up[: up.index(NONE)]
-            if NONE in acting:
-                acting = acting[: acting.index(NONE)]
-            self._pgs[number] = Pg(self._pgs[number].id, up, acting, bool(flags & 1), stored)
+        # Whole columns at a time: a step on a large cluster changes hundreds of PGs.
+        osds = map(self._numbers.__getitem__, sets)
+        rows = list(zip(*[osds] * self._size, strict=True))
+        if NONE in sets:
+            rows = [row[: row.index(NONE)] if NONE in row else row for row in rows]
+        ups = rows[::2]
+        # Most are served by their up set: one tuple for both is half as much to keep and to free.
+        pairs = zip(ups, rows[1::2], strict=True)
+        actings = [up if acting == up else acting for up, acting in pairs]
+        ids = map(self._ids.__getitem__, numbers)
+        pinned = [flags & 1 == 1 for flags in blocks["pg_flags"]]
+        changed = map(Pg, ids, ups, actings, pinned, blocks["pg_bytes"])
+        for number, pg in zip(numbers, changed, strict=True):
+            self._pgs[number] = pg
 
 
 def sample_rows(answer: Answer, nodes: Sequence[str]) -> list[Sample]:

@@ -1,0 +1,44 @@
+"""The pressure that a policy is told, from the simulator's cumulative signals of every node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from testbed.stores.ceph.perf import latency_pressure
+
+Signal = Literal["node", "osd", "op_r_latency"]
+SIGNAL_NAMES: Mapping[str, str] = {
+    "node": "io_pressure",
+    "osd": "osd_pressure",
+    "op_r_latency": "op_r_latency",
+}
+"""What a run records for each signal, as on a real testbed (testbed/agent/sense.py)."""
+
+_NODE, _OSD, _READS, _READ_TIME, _OF_NODE = 0, 1, 2, 3, 4
+"""Where a node's numbers are (simbridge's ``signals``): seconds in which a task of the node, and of
+the OSD, waited for I/O; client reads, and the seconds that these took."""
+
+
+def pressure(
+    signal: Signal, before: Sequence[float], now: Sequence[float], interval_s: float
+) -> dict[int, float]:
+    """Percent by OSD over the `interval_s` seconds between `before` and `now`."""
+    if signal == "op_r_latency":
+        reads = _differences(before, now, _READS)
+        seconds = _differences(before, now, _READ_TIME)
+        pairs = enumerate(zip(seconds, reads, strict=True))
+        return latency_pressure({osd: took / count for osd, (took, count) in pairs if count > 0})
+    if interval_s <= 0:
+        return dict.fromkeys(range(len(now) // _OF_NODE), 0.0)
+    scale = 100.0 / interval_s
+    waited = _differences(before, now, _NODE if signal == "node" else _OSD)
+    shares = [scale * seconds for seconds in waited]
+    if min(shares) < 0.0 or max(shares) > 100.0:  # by a rounding
+        shares = [min(100.0, max(0.0, share)) for share in shares]
+    return dict(enumerate(shares))
+
+
+def _differences(before: Sequence[float], now: Sequence[float], which: int) -> list[float]:
+    pairs = zip(now[which::_OF_NODE], before[which::_OF_NODE], strict=True)
+    return [after - then for after, then in pairs]
