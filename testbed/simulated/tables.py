@@ -35,8 +35,7 @@ class MapTable:
         self._osds = [
             Osd(number, node, rack=self._racks.get(node, "")) for number, node in enumerate(nodes)
         ]
-        # One object for each OSD's number, in place of one for each time that a PG names it; NONE is
-        # the last.
+        # One object for each OSD's number, not one for each time that a PG names it; NONE is last.
         self._numbers = (*range(len(nodes)), NONE)
         self._osd_tuple: tuple[Osd, ...] | None = None
         self._ids = tuple(f"{pool}.{number:x}" for number in range(pgs))
