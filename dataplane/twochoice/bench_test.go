@@ -1,0 +1,162 @@
+package twochoice
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// liveEntries is at how many live entries the redirect table is measured.
+const liveEntries = 100_000
+
+const write = 1 << 20 // bytes of a redirected write
+
+// filled is a table with live entries: writes at random places of so many objects, as in figure 12.
+func filled(tb testing.TB, objects int, random *rand.Rand) (*Table, func() (Object, Range)) {
+	t := newTable(tb)
+	// So large that about as many entries are live as fit side by side.
+	size := uint64(liveEntries/objects) * write
+	names := make([]Object, objects)
+	for i := range names {
+		names[i] = Object(fmt.Sprintf("benchmark_data_node_%08d", i))
+	}
+	next := func() (Object, Range) {
+		start := random.Uint64N(size)
+		return names[random.IntN(objects)], Range{start, start + write}
+	}
+	for t.Len() < liveEntries {
+		o, r := next()
+		create(tb, t, o, r, nil)
+	}
+	return t, next
+}
+
+func create(tb testing.TB, t *Table, o Object, r Range, dead []Entry) []Entry {
+	record, err := t.Redirect(0, o, r, Location{1, uint64(t.Issued())})
+	if err == nil {
+		dead, err = t.Apply(record, dead)
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return dead
+}
+
+// BenchmarkRedirect creates and queries at 100,000 live entries, in one object and in many.
+func BenchmarkRedirect(b *testing.B) {
+	for _, objects := range []int{1, 1000} {
+		b.Run(fmt.Sprintf("create/%d", objects), func(b *testing.B) {
+			t, next := filled(b, objects, rand.New(rand.NewPCG(1, 1)))
+			var dead []Entry
+			b.ReportAllocs()
+			b.ResetTimer()
+			before := processor()
+			for range b.N {
+				o, r := next()
+				dead = create(b, t, o, r, dead[:0])
+			}
+			report(b, before)
+			b.ReportMetric(float64(t.Len()), "live")
+		})
+		b.Run(fmt.Sprintf("query/%d", objects), func(b *testing.B) {
+			t, next := filled(b, objects, rand.New(rand.NewPCG(1, 1)))
+			var pieces []Piece
+			b.ReportAllocs()
+			b.ResetTimer()
+			before := processor()
+			for range b.N {
+				o, r := next()
+				pieces, _ = t.Query(o, r, pieces[:0])
+			}
+			report(b, before)
+			b.ReportMetric(float64(t.Len()), "live")
+		})
+	}
+}
+
+// BenchmarkRedirectMemory tells the memory that a live entry takes, all of the table's included.
+func BenchmarkRedirectMemory(b *testing.B) {
+	for _, objects := range []int{1, 1000, liveEntries} {
+		b.Run(fmt.Sprint(objects), func(b *testing.B) {
+			before := heap() // once, whatever b.N is
+			t, _ := filled(b, objects, rand.New(rand.NewPCG(1, 1)))
+			b.ReportMetric(float64(heap()-before)/float64(t.Len()), "B/entry")
+			runtime.KeepAlive(t)
+		})
+	}
+}
+
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// BenchmarkSchedulers counts a decision as the probes, answers and the placement of one write; each
+// of 1000 nodes has ten pending.
+func BenchmarkSchedulers(b *testing.B) {
+	for _, policy := range Policies {
+		b.Run(string(policy), func(b *testing.B) {
+			random := rand.NewPCG(1, 1)
+			servers := Numbered(1000)
+			p := Simulated(policy)
+			s, err := New(p, servers, random, NewQueues(servers))
+			if err != nil {
+				b.Fatal(err)
+			}
+			shared := NewAcceptance(p.Preassign)
+			detectors := make([]*Detector, servers.Len())
+			for i := range detectors {
+				detectors[i], _ = NewDetector(p, Server(i), shared)
+			}
+			writes := make([]Write, 10)
+			var probes []Probe
+			var readings, cached []Reading
+			var placed []Placement
+			b.ReportAllocs()
+			b.ResetTimer()
+			before := processor()
+			for i := 0; i < b.N; i += len(writes) {
+				now := time.Duration(i) * 100 * time.Microsecond
+				for k := range writes {
+					writes[k] = Write{Server((i + k) % 1000), 1 << 20}
+				}
+				probes, _ = s.Probes(now, writes, probes[:0])
+				readings, cached = readings[:0], cached[:0]
+				for _, probe := range probes {
+					var r Reading
+					r, cached = detectors[probe.Server].Probe(now, probe.Bytes, cached)
+					readings = append(readings, r)
+				}
+				placed, _ = s.Place(now, writes, probes, readings, cached, placed[:0])
+				for k, r := range readings {
+					chosen := false
+					for _, one := range placed {
+						chosen = chosen || one.Probe == int32(k)
+					}
+					detectors[r.Server].Settle(now, r.Ticket, chosen)
+				}
+			}
+			b.ReportMetric(float64(b.N)/(processor()-before).Seconds(), "decisions/cpu-s")
+		})
+	}
+}
+
+// report tells the processor time of an operation: what others on the machine do does not count.
+func report(b *testing.B, before time.Duration) {
+	b.ReportMetric(float64((processor()-before).Microseconds())/float64(b.N), "cpu-us/op")
+}
+
+// processor is the processor time that this process has taken.
+func processor() time.Duration {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		panic(err)
+	}
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
