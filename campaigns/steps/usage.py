@@ -17,13 +17,15 @@ _COUNTED = 8
 
 class Usage:
     """Measures between entering and leaving `measured`; by the site where it can tell, else by
-    each node's /proc/stat."""
+    each node's /proc/stat. Of several clients the busiest counts. `cores` are those that each node
+    used, where the site can tell."""
 
-    def __init__(self, site: Site, testbed: Testbed, client: Node) -> None:
+    def __init__(self, site: Site, testbed: Testbed, *clients: Node) -> None:
         self._site = site
         self._testbed = testbed
-        self._client = client
+        self._clients = clients
         self.load = Load()
+        self.cores: Mapping[str, float] = {}
 
     @contextmanager
     def measured(self) -> Iterator[None]:
@@ -34,16 +36,18 @@ class Usage:
             yield
             after = site.usage_counters(self._testbed.name)
             usage = site.usage_between(before, after)
-            used = usage.node_cores.get(self._client.name)
-            share = None
-            if used is not None and self._client.cpus:
-                share = used / self._client.cpus
-            self.load = Load(usage.outside_cores, usage.steal, share)
+            self.cores = usage.node_cores
+            shares = [
+                usage.node_cores[client.name] / client.cpus
+                for client in self._clients
+                if client.cpus and client.name in usage.node_cores
+            ]
+            self.load = Load(usage.outside_cores, usage.steal, max(shares, default=None))
             return
         started = self._stats()
         yield
         ended = self._stats()
-        self.load = load_between(started, ended, self._client.name)
+        self.load = load_between(started, ended, *(client.name for client in self._clients))
 
     def _stats(self) -> dict[str, str]:
         """/proc/stat of every node that answers."""
@@ -60,10 +64,10 @@ class Usage:
             return dict(zip((node.name for node in nodes), texts, strict=True))
 
 
-def load_between(before: Mapping[str, str], after: Mapping[str, str], client: str) -> Load:
-    """The largest steal of any node, and the client's busy share of all its processors."""
+def load_between(before: Mapping[str, str], after: Mapping[str, str], *clients: str) -> Load:
+    """The largest steal of any node, and the busiest client's share of all its processors."""
     steals: list[float] = []
-    client_share = None
+    shares: list[float] = []
     for node, text in after.items():
         first, last = _ticks(before.get(node, "")), _ticks(text)
         if first is None or last is None:
@@ -73,9 +77,9 @@ def load_between(before: Mapping[str, str], after: Mapping[str, str], client: st
         if total <= 0:
             continue
         steals.append(max(0.0, delta[_STEAL] / total))
-        if node == client:
-            client_share = max(0.0, (total - delta[3] - delta[4] - delta[_STEAL]) / total)
-    return Load(None, max(steals) if steals else None, client_share)
+        if node in clients:
+            shares.append(max(0.0, (total - delta[3] - delta[4] - delta[_STEAL]) / total))
+    return Load(None, max(steals, default=None), max(shares, default=None))
 
 
 def _ticks(text: str) -> list[int] | None:

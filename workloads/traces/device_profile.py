@@ -136,7 +136,7 @@ def build(plan: ProfilePlan, output: str) -> dict[str, Any]:
     Raises:
         WorkloadError: fio's output is not JSON, or a measurement is missing, failed or empty.
     """
-    jobs = _jobs(output)
+    jobs = jobs_of(output)
     if plan.kind == "by-size":
         return _size_profile(plan, jobs)
     return {"type": "storageTable", "history": 8} | {
@@ -144,7 +144,8 @@ def build(plan: ProfilePlan, output: str) -> dict[str, Any]:
     }
 
 
-def _jobs(output: str) -> dict[str, Mapping[str, Any]]:
+def jobs_of(output: str) -> dict[str, Mapping[str, Any]]:
+    """fio's jobs by name; WorkloadError when there are none."""
     begin = output.find("{")  # warnings may come before
     try:
         document = json.JSONDecoder().raw_decode(output[max(begin, 0) :])[0]
@@ -154,7 +155,8 @@ def _jobs(output: str) -> dict[str, Mapping[str, Any]]:
         raise WorkloadError(f"fio printed no JSON with jobs: {output.strip()[:200]!r}.") from error
 
 
-def _part(jobs: Mapping[str, Mapping[str, Any]], m: Measurement) -> Mapping[str, Any]:
+def part_of(jobs: Mapping[str, Mapping[str, Any]], m: Measurement) -> Mapping[str, Any]:
+    """What fio tells of a measurement; WorkloadError when it is missing, failed or empty."""
     job = jobs.get(m.name)
     if job is None:
         raise WorkloadError(f"fio did not report the measurement {m.name}.")
@@ -165,7 +167,7 @@ def _part(jobs: Mapping[str, Mapping[str, Any]], m: Measurement) -> Mapping[str,
 
 
 def _size_profile(plan: ProfilePlan, jobs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    found = {(m.kind, m.size): float(_part(jobs, m)["bw_bytes"]) for m in plan.measurements}
+    found = {(m.kind, m.size): float(part_of(jobs, m)["bw_bytes"]) for m in plan.measurements}
     rows = [
         {
             "requestSize": size,
@@ -182,9 +184,9 @@ def _distance_table(
 ) -> dict[str, Any]:
     """Base time and bandwidth by place and distance; distances count alike in both directions."""
     mine = [m for m in plan.measurements if m.kind == kind]
-    bandwidth = {m.begin: float(_part(jobs, m)["bw_bytes"]) for m in mine if m.sequential}
+    bandwidth = {m.begin: float(part_of(jobs, m)["bw_bytes"]) for m in mine if m.sequential}
     random = [m for m in mine if not m.sequential]
-    latency = {(m.begin, m.span): float(_part(jobs, m)["lat_ns"]["mean"]) / 1e9 for m in random}
+    latency = {(m.begin, m.span): float(part_of(jobs, m)["lat_ns"]["mean"]) / 1e9 for m in random}
     spans = sorted({m.span for m in random})
     base = []
     for begin in plan.places():

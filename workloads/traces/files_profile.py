@@ -1,0 +1,94 @@
+"""A profile by size, measured with fio on files that lie on one disk: one request at a time, at
+random in all of the files, as requests of several workloads reach a disk that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from schemas.errors import UserError
+from workloads.traces.device_profile import LARGE, SIZES, Measurement, jobs_of, part_of
+
+FILE_SIZES = (*SIZES, 524288, 1048576)
+_LEAST = 16 * LARGE
+
+
+@dataclass(frozen=True)
+class FilesPlan:
+    """What is to be measured.
+
+    Args:
+        files: paths; they are there, and what is in them is overwritten.
+        each: bytes of each.
+        seconds: of each measurement.
+    """
+
+    files: tuple[str, ...]
+    each: int
+    seconds: float = 2.0
+
+    def __post_init__(self) -> None:
+        if not self.files or any(":" in name for name in self.files):
+            raise UserError("name one file or more, none with a colon in its path")
+        if self.each < _LEAST:
+            raise UserError(f"files of {self.each} bytes are too small to profile: at least 16 MiB")
+
+    @property
+    def measurements(self) -> tuple[Measurement, ...]:
+        """Random requests of each kind and size."""
+        whole = self.each * len(self.files)
+        kinds = ("read", "write")
+        return tuple(Measurement(kind, s, 0, whole, 1) for kind in kinds for s in FILE_SIZES)
+
+    @property
+    def total_s(self) -> float:
+        """How long all measurements take."""
+        return self.seconds * len(self.measurements)
+
+    def job_file(self) -> str:
+        """A fio job file that measures everything, one after the other. Writes are synchronous, as
+        those that an NFS server answers for (``FILE_SYNC``)."""
+        lines = [
+            "[global]",
+            f"filename={':'.join(self.files)}",
+            "file_service_type=random:1",
+            f"size={self.each * len(self.files)}",
+            "direct=1",
+            "sync=1",
+            "ioengine=psync",
+            "time_based=1",
+            f"runtime={round(1000 * self.seconds)}ms",
+            "randrepeat=1",
+            "norandommap=1",
+            "stonewall",
+            "allow_file_create=0",
+            "group_reporting=0",
+        ]
+        for m in self.measurements:
+            lines += [f"[{m.name}]", f"rw=rand{m.kind}", f"bs={m.size}"]
+        return "\n".join(lines) + "\n"
+
+
+def build_files(plan: FilesPlan, output: str) -> dict[str, Any]:
+    """The profile (docs/prioritymeister.md) from fio's JSON output of `plan.job_file`: of each size
+    so many bytes a second as its mean latency comes to.
+
+    Raises:
+        WorkloadError: fio's output is not JSON, or a measurement is missing, failed or empty.
+    """
+    jobs = jobs_of(output)
+    found = {(m.kind, m.size): _bandwidth(part_of(jobs, m), m.size) for m in plan.measurements}
+    rows = [
+        {
+            "requestSize": size,
+            "readBandwidth": found["read", size],
+            "writeBandwidth": found["write", size],
+        }
+        for size in FILE_SIZES
+    ]
+    return {"type": "storageSSD", "bandwidthTable": rows}
+
+
+def _bandwidth(part: Mapping[str, Any], size: int) -> float:
+    return size / (float(part["lat_ns"]["mean"]) / 1e9)
