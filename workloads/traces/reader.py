@@ -99,6 +99,22 @@ class TraceReader:
         for begin in range(0, len(rows), self._block):
             yield self._made(rows[begin : begin + self._block])
 
+    def detected(self) -> str:
+        """The format of the file: the one that was asked for, or what its first lines tell.
+
+        Raises:
+            UserError: the file cannot be read, or is of no known format.
+        """
+        if self._format != "auto":
+            return self._format
+        self.report = Report()
+        try:
+            with self._open() as file:
+                return self._detected(list(itertools.islice(self._lines(file), _LOOK)))
+        except (OSError, EOFError, zlib.error) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise UserError(f"{self.path}: cannot be read ({reason}).") from error
+
     def _made(self, rows: list[Row]) -> RequestBlock:
         self.report.requests += len(rows)
         self._written = rows[-1][0]

@@ -1,0 +1,343 @@
+"""From a plan to what enforcers are told: at devices, at hosts and at the switch's ports.
+
+Pure but for `load_addresses`. The same numbers go to the NFS proxy and the network of a real
+testbed, and to the simulator.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from campaigns.prioritymeister.topology import Topology, Workload
+from controllers.prioritymeister.plan import Plan, StagePlan
+from schemas.errors import UserError
+
+POLICIES = ("pm", "ps", "cake", "edf", "byslo", "mclock", "none")
+"""Of the enforcer (section 5.3, mClock, and first come first served)."""
+PLANNED = frozenset({"pm", "mclock"})
+"""Those whose parameters come from a plan."""
+MODES = ("hold", "best-effort")
+
+NetworkMode = Literal["priority", "levels", "fifo"]
+NETWORK_OF: Mapping[str, NetworkMode] = {"pm": "priority", "byslo": "levels"}
+"""What a policy has of network enforcement; the others have none (section 5.3)."""
+
+_CLASSES = 7  # class selectors above best effort: cs1 to cs7
+_MOST_LEVELS = 63  # DSCP has six bits, and 0 is best effort
+_ANY: Mapping[str, Sequence[str]] = {}
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Level(_Frozen):
+    """A level of the network, 1 the first, and how its packets are marked."""
+
+    level: int
+    dscp: int
+    name: str
+
+
+class NetworkFlow(_Frozen):
+    """What a workload sends from a host: its requests (``network-in``) or its server's replies.
+
+    `pairs` are (bytes per second, bytes) of token buckets, all in force at once; none: no limit.
+    `source` and `destination` are addresses, empty where they are not known.
+    """
+
+    workload: str
+    stage: Literal["network-in", "network-out"]
+    to: str
+    level: int
+    dscp: int
+    pairs: tuple[tuple[float, float], ...]
+    source: tuple[str, ...] = ()
+    destination: tuple[str, ...] = ()
+
+
+class HostNetwork(_Frozen):
+    """A host's way out: the queue, its rate in bytes per second, and the flows that leave by it."""
+
+    queue: str
+    rate: float
+    flows: tuple[NetworkFlow, ...]
+
+
+class NetworkParameters(_Frozen):
+    """Network enforcement (section 4.6) at every host that sends, and at switch ports.
+
+    `ports` are the queues after the first of every way and their rates in bytes per second: they
+    serve by strict priority of `dscp` and limit nothing.
+    """
+
+    policy: str
+    mode: NetworkMode
+    levels: tuple[Level, ...]
+    hosts: dict[str, HostNetwork]
+    ports: dict[str, float]
+
+
+class Parameters(_Frozen):
+    """Everything: by device queue what the NFS proxy takes as ``parameters``, and the network's."""
+
+    policy: str
+    storage: dict[str, dict[str, Any]]
+    network: NetworkParameters
+
+
+def check_policy(policy: str, mode: str, plan: Plan | None) -> None:
+    """UserError where there is no such policy or mode, or the policy needs a plan."""
+    if policy not in POLICIES:
+        raise UserError(f"policy {policy!r}: there are {', '.join(POLICIES)}.")
+    if mode not in MODES:
+        raise UserError(f"mode {mode!r}: there are {' and '.join(MODES)}.")
+    if plan is None and policy in PLANNED:
+        raise UserError(f"policy {policy} takes its parameters from a plan: make one first.")
+
+
+def load_addresses(path: Path) -> dict[str, tuple[str, ...]]:
+    """Addresses by host or workload, from a JSON file: ``{name: [address, ...]}``.
+
+    Raises:
+        UserError: it cannot be read, or is something else.
+    """
+    try:
+        text = json.loads(path.read_text())
+        return TypeAdapter(dict[str, tuple[str, ...]]).validate_python(text)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
+    except (ValueError, ValidationError) as error:
+        raise UserError(
+            f"{path}: is not a JSON object of addresses: write {{name: [address, ...]}}."
+        ) from error
+
+
+def device_queue(topology: Topology, workload: Workload) -> str:
+    """The name of the queue of a workload's device, ``server:device``."""
+    return topology.routes(workload)["storage"][0]
+
+
+def device_queues(topology: Topology) -> tuple[str, ...]:
+    """Devices that workloads use, in the order of the workloads."""
+    used = (device_queue(topology, w) for w in topology.workloads if w.server is not None)
+    return tuple(dict.fromkeys(used))
+
+
+def parameters_of(
+    topology: Topology,
+    plan: Plan | None,
+    *,
+    policy: str = "pm",
+    mode: str = "hold",
+    depth: int = 1,
+    addresses: Mapping[str, Sequence[str]] = _ANY,
+) -> Parameters:
+    """The parameters of all devices and of the network; see the two functions below."""
+    return Parameters(
+        policy=policy,
+        storage={
+            device: storage_parameters(
+                topology,
+                plan,
+                device,
+                policy=policy,
+                mode=mode,
+                depth=depth,
+                addresses=addresses,
+            )
+            for device in device_queues(topology)
+        },
+        network=network_parameters(topology, plan, policy=policy, addresses=addresses),
+    )
+
+
+def storage_parameters(
+    topology: Topology,
+    plan: Plan | None,
+    device: str,
+    *,
+    policy: str = "pm",
+    mode: str = "hold",
+    depth: int = 1,
+    addresses: Mapping[str, Sequence[str]] = _ANY,
+    cake: Mapping[str, float] | None = None,
+    weights: Mapping[str, float] | None = None,
+    reservations: Mapping[str, float] | None = None,
+    slos: Mapping[str, float] | None = None,
+    only: Collection[str] | None = None,
+) -> dict[str, Any]:
+    """What the enforcer before a device is told: the ``parameters`` of nfsproxy's configuration.
+
+    Args:
+        topology: with the workloads' SLOs; a completion SLO is none to a scheduler of requests.
+        plan: priorities and token buckets (pm) and mean rates (mclock); None is fine elsewhere.
+        device: queue of the device, ``server:device``.
+        policy: of `POLICIES`.
+        mode: of `MODES`, for pm.
+        depth: requests at the device at a time; 0 is any number.
+        addresses: of clients, by workload or by host; a workload's own win.
+        cake: Cake's own (interval, percentile, step, upper, floor).
+        weights: by workload, 1 where nothing is said.
+        reservations: of mclock by workload, seconds per second; by default the rate of the
+            slowest bucket, which is the workload's mean.
+        slos: latency SLOs in seconds that replace the topology's.
+        only: leave out all other workloads.
+
+    Raises:
+        UserError: there is no such policy, mode or device, or a plan is needed.
+    """
+    check_policy(policy, mode, plan)
+    found = []
+    for workload in topology.workloads:
+        chosen = only is None or workload.name in only
+        if workload.server is None or device_queue(topology, workload) != device or not chosen:
+            continue
+        entry: dict[str, Any] = {
+            "name": workload.name,
+            "clients": list(addresses.get(workload.name) or addresses.get(workload.client) or ()),
+            "weight": float((weights or {}).get(workload.name, 1.0)),
+        }
+        slo = (slos or {}).get(workload.name, workload.slo.latency)
+        if slo is not None:
+            entry["slo"] = slo
+        if policy == "pm":
+            stage = _stage(plan, workload.name, "storage")
+            entry |= {"priority": stage.priority, "pairs": [list(pair) for pair in stage.pairs]}
+        if policy == "mclock":
+            entry["reservation"] = _reservation(plan, workload.name, reservations)
+        found.append(entry)
+    if not found:
+        raise UserError(
+            f"device {device}: no workload uses it; those in use are "
+            f"{', '.join(device_queues(topology))}."
+        )
+    made: dict[str, Any] = {"policy": policy, "depth": depth, "workloads": found}
+    if policy == "pm":
+        made["mode"] = mode
+    if policy == "cake" and cake:
+        made["cake"] = dict(cake)
+    return made
+
+
+def network_parameters(
+    topology: Topology,
+    plan: Plan | None,
+    *,
+    policy: str = "pm",
+    mode: NetworkMode | None = None,
+    addresses: Mapping[str, Sequence[str]] = _ANY,
+    slos: Mapping[str, float] | None = None,
+    only: Collection[str] | None = None,
+) -> NetworkParameters:
+    """What hosts and switch ports are told.
+
+    Levels and token buckets of pm are the plan's, of each direction by itself. byslo has levels by
+    SLO and no limits; all other policies leave the network alone (section 5.3), which `mode` may
+    change. Arguments as of `storage_parameters`.
+
+    Raises:
+        UserError: a plan is needed, or there are more levels than DSCP has values.
+    """
+    chosen = NETWORK_OF.get(policy, "fifo") if mode is None else mode
+    if chosen == "priority" and plan is None:
+        raise UserError("the network's priorities come from a plan: make one first.")
+    bandwidth = topology.queues()
+    by_slo = _levels_by_slo(topology, slos or {}) if chosen == "levels" else {}
+    flows: dict[str, list[tuple[str, int, tuple[tuple[float, float], ...], Workload]]] = {}
+    ports: dict[str, float] = {}
+    for workload in topology.workloads:
+        if workload.server is None or (only is not None and workload.name not in only):
+            continue
+        routes = topology.routes(workload)
+        for stage in ("network-in", "network-out"):
+            first, *rest = routes[stage]
+            ports |= {queue: bandwidth[queue] for queue in rest}
+            level, pairs = by_slo.get(workload.name, 1), ()
+            if chosen == "priority":
+                planned = _stage(plan, workload.name, stage)
+                level, pairs = planned.level or 1, planned.pairs
+            flows.setdefault(first, []).append((stage, level, pairs, workload))
+    most = max((level for each in flows.values() for _, level, _, _ in each), default=0)
+    marks = _marks(0 if chosen == "fifo" else most)
+    dscp = {mark.level: mark.dscp for mark in marks}
+    hosts = {}
+    for queue, entries in flows.items():
+        host = queue.split("->")[0]
+        hosts[host] = HostNetwork(
+            queue=queue,
+            rate=bandwidth[queue],
+            flows=tuple(_flow(entry, dscp.get(entry[1], 0), addresses) for entry in entries),
+        )
+    return NetworkParameters(
+        policy=policy, mode=chosen, levels=marks, hosts=hosts, ports=dict(sorted(ports.items()))
+    )
+
+
+def _flow(
+    entry: tuple[str, int, tuple[tuple[float, float], ...], Workload],
+    dscp: int,
+    addresses: Mapping[str, Sequence[str]],
+) -> NetworkFlow:
+    stage, level, pairs, workload = entry
+    client = tuple(addresses.get(workload.name) or addresses.get(workload.client) or ())
+    server = tuple(addresses.get(workload.server or "") or ())
+    inwards = stage == "network-in"
+    return NetworkFlow(
+        workload=workload.name,
+        stage="network-in" if inwards else "network-out",
+        to=(workload.server or "") if inwards else workload.client,
+        level=level,
+        dscp=dscp,
+        pairs=pairs,
+        source=client if inwards else server,
+        destination=server if inwards else client,
+    )
+
+
+def _stage(plan: Plan | None, workload: str, stage: str) -> StagePlan:
+    for one in plan.workloads if plan is not None else ():
+        if one.name == workload:
+            return next(s for s in one.stages if s.stage == stage)
+    raise UserError(f"workload {workload} is not in the plan: make a plan with it.")
+
+
+def _reservation(plan: Plan | None, workload: str, given: Mapping[str, float] | None) -> float:
+    if given is not None:
+        return float(given.get(workload, 0.0))
+    return min(rate for rate, _ in _stage(plan, workload, "storage").pairs)
+
+
+def _levels_by_slo(topology: Topology, slos: Mapping[str, float]) -> dict[str, int]:
+    """bySLO's levels: those of one SLO share one, without a latency SLO the last; evenly cut where
+    there are more SLOs than levels."""
+    infinite = float("inf")
+    each = {
+        w.name: slos.get(w.name, infinite if w.slo.latency is None else w.slo.latency)
+        for w in topology.workloads
+    }
+    ranks = {slo: rank for rank, slo in enumerate(sorted(set(each.values())))}
+    count = topology.network_levels or len(ranks)
+    fold = max(len(ranks), count)
+    return {name: 1 + ranks[slo] * count // fold for name, slo in each.items()}
+
+
+def _marks(most: int) -> tuple[Level, ...]:
+    """DSCP of levels 1 to `most`: cs7, cs6, .. cs1, or 63, 62, .. where these are too few."""
+    if most > _MOST_LEVELS:
+        raise UserError(
+            f"{most} network levels are more than DSCP can tell apart: write network_levels: "
+            f"{_MOST_LEVELS} or fewer in the topology."
+        )
+    if most <= _CLASSES:
+        classes = ((level, 1 + _CLASSES - level) for level in range(1, most + 1))
+        return tuple(Level(level=k, dscp=8 * c, name=f"cs{c}") for k, c in classes)
+    return tuple(
+        Level(level=k, dscp=_MOST_LEVELS + 1 - k, name=str(_MOST_LEVELS + 1 - k))
+        for k in range(1, most + 1)
+    )

@@ -1,0 +1,387 @@
+"""From a topology and a plan to a scenario of the simulator (dataplane/nfssim)."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from campaigns.prioritymeister.parameters import (
+    NETWORK_OF,
+    NetworkParameters,
+    check_policy,
+    device_queue,
+    network_parameters,
+    storage_parameters,
+)
+from campaigns.prioritymeister.proof import Proof, proofs
+from campaigns.prioritymeister.topology import Topology, Workload
+from controllers.prioritymeister.plan import FRAME, Plan
+from controllers.prioritymeister.profiles import parse_profile
+from schemas.errors import UserError
+
+SCENARIO_SCHEMA = 1
+NETWORKS = ("auto", "priority", "levels", "fifo", "off")
+
+
+@dataclass(frozen=True)
+class Closed:
+    """Closed loop, as workload L's: so many requests in flight whatever the trace's times; with
+    `repeat` from the trace's begin again and again until the duration is over."""
+
+    in_flight: int = 1
+    repeat: bool = True
+
+
+@dataclass(frozen=True)
+class DiskModel:
+    """The disk of dataplane/service, which the queue disk of a testbed is: mean positioning time in
+    seconds over random offsets, bytes per second, and size in bytes."""
+
+    positioning_mean_s: float
+    bandwidth: float
+    size: int
+
+
+@dataclass(frozen=True)
+class Service:
+    """What a device takes in truth: a profile's work, `speed` times as fast, or a disk's."""
+
+    profile: Path | None = None
+    speed: float = 1.0
+    disk: DiskModel | None = None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How a topology is simulated.
+
+    Attributes:
+        policy: of the storage enforcers.
+        mode: of pm: ``hold`` or ``best-effort``.
+        depth: requests at a device at a time; 0 is any number.
+        network: ``priority`` (levels and token buckets of the plan), ``levels`` (by SLO),
+            ``fifo``, ``off`` (messages take no time); ``auto`` is what the policy has.
+        seed: of noise, and of offsets where a disk needs some and a trace has none.
+        duration_s: nothing arrives from then on; what is there is served to its end.
+        window: seconds [from, until) of every trace, moved to 0.
+        closed: workloads that are replayed in a closed loop.
+        traces: files replayed in place of those that were planned with (figures 4 and 8).
+        service: by device queue what devices take; by default what they are planned with. The
+            enforcer always charges what was planned with (figure 10).
+        positioning: ``stream``: a device whose work depends on distance sees every workload's
+            requests as if it were alone; ``device``: its head is where the last request of any
+            workload left it.
+        noise_cv: coefficient of variation of a lognormal factor, of mean 1, of service times.
+        frame: bytes of a packet, infinite for whole messages.
+        series_s: length of the windows of `WorkloadResult.series`; 0 for none.
+        only: workloads that are simulated; None for all.
+        cake: Cake's own parameters, by the names of the enforcer.
+        weights: by workload, of ps, cake and mclock.
+        reservations: by workload, of mclock; by default mean rates.
+        slos: latency SLOs in seconds in place of the topology's.
+    """
+
+    policy: str = "pm"
+    mode: str = "hold"
+    depth: int = 1
+    network: str = "auto"
+    seed: int = 1
+    duration_s: float | None = None
+    window: tuple[float, float] | None = None
+    closed: Mapping[str, Closed] = field(default_factory=dict)
+    traces: Mapping[str, Path] = field(default_factory=dict)
+    service: Mapping[str, Service] = field(default_factory=dict)
+    positioning: str = "stream"
+    noise_cv: float = 0.0
+    frame: float = FRAME
+    series_s: float = 0.0
+    only: tuple[str, ...] | None = None
+    cake: Mapping[str, float] = field(default_factory=dict)
+    weights: Mapping[str, float] = field(default_factory=dict)
+    reservations: Mapping[str, float] | None = None
+    slos: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A workload's trace as a topology names it: file, format and disk."""
+
+    path: Path
+    format: str = "auto"
+    disk: int | None = None
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What the simulator is given: its JSON but for the traces' files, which `simulate` fills in.
+
+    `proofs` are the bounds of workloads, by name; none where nothing was planned.
+    """
+
+    document: dict[str, Any]
+    traces: Mapping[str, Trace]
+    policy: str
+    mode: str
+    network: str
+    slos: Mapping[str, float | None]
+    proofs: Mapping[str, Proof]
+
+
+def scenario_of(topology: Topology, file: Path, plan: Plan | None, setting: Setting) -> Scenario:
+    """The scenario of a topology.
+
+    Args:
+        topology: checked; workloads without a server are left out.
+        file: where it was read from: names in it are relative to its folder.
+        plan: of the topology, or of one that has these workloads too; needed by pm and mclock, and
+            by network ``priority``. With one, results hold bounds.
+        setting: see `Setting`.
+
+    Raises:
+        UserError: a name or number in the setting is not known or out of range, or a profile
+            cannot be read.
+    """
+    _check(topology, setting)
+    check_policy(setting.policy, setting.mode, plan)
+    base = file.resolve().parent
+    workloads = [w for w in topology.workloads if _takes_part(w, setting)]
+    if not workloads:
+        raise UserError(f"{file}: no workload with a server is left to simulate.")
+    names = tuple(w.name for w in workloads)
+    mode = setting.network
+    if mode == "auto":
+        mode = NETWORK_OF.get(setting.policy, "fifo")
+    profiles = _Profiles()
+    links: list[dict[str, Any]] = []
+    if mode != "off":
+        network = network_parameters(
+            topology,
+            plan,
+            policy=setting.policy,
+            mode=mode,  # type: ignore[arg-type]
+            slos=setting.slos,
+            only=names,
+        )
+        links = _links(topology, network, workloads)
+    document = {
+        "schema": SCENARIO_SCHEMA,
+        "seed": setting.seed,
+        "duration": setting.duration_s or 0.0,
+        "frame": 0.0 if math.isinf(setting.frame) else setting.frame,
+        "series": setting.series_s,
+        "devices": _devices(topology, plan, setting, base, profiles=profiles, workloads=workloads),
+        "links": links,
+        "workloads": [
+            _workload(topology, w, setting, base, profiles, networked=mode != "off")
+            for w in workloads
+        ],
+        "profiles": profiles.texts,
+    }
+    traces = {
+        w.name: Trace(setting.traces[w.name])
+        if w.name in setting.traces
+        else Trace(base / w.trace, w.format, w.disk)
+        for w in workloads
+    }
+    return Scenario(
+        document=document,
+        traces=traces,
+        policy=setting.policy,
+        mode=setting.mode,
+        network=mode,
+        slos={w.name: setting.slos.get(w.name, w.slo.latency) for w in workloads},
+        proofs={}
+        if plan is None
+        else proofs(topology, base, plan, setting, network=mode, workloads=workloads),
+    )
+
+
+def closed_from(texts: Sequence[str], *, repeat: bool) -> dict[str, Closed]:
+    """Closed loops as given on the command line, ``WORKLOAD=N``.
+
+    Raises:
+        UserError: one is not of that form.
+    """
+    found = {}
+    for text in texts:
+        name, _, count = text.partition("=")
+        if not name or not count.isdigit() or int(count) < 1:
+            raise UserError(f"--closed {text!r}: write WORKLOAD=N, N requests in flight.")
+        found[name] = Closed(int(count), repeat)
+    return found
+
+
+def _takes_part(workload: Workload, setting: Setting) -> bool:
+    return workload.server is not None and (setting.only is None or workload.name in setting.only)
+
+
+class _Profiles:
+    """Profiles by file, each read once."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, Any] = {}
+
+    def name(self, path: Path) -> str:
+        """The name that stands for a profile's file; UserError when it is none."""
+        if str(path) not in self.texts:
+            try:
+                document = json.loads(path.read_text())
+            except OSError as error:
+                raise UserError(f"profile {path}: cannot be read ({error.strerror}).") from error
+            except ValueError as error:
+                raise UserError(f"profile {path}: is not JSON: {error}.") from error
+            parse_profile(document, f"profile {path}")
+            self.texts[str(path)] = document
+        return str(path)
+
+
+def _devices(
+    topology: Topology,
+    plan: Plan | None,
+    setting: Setting,
+    base: Path,
+    *,
+    profiles: _Profiles,
+    workloads: list[Workload],
+) -> list[dict[str, Any]]:
+    found = {device_queue(topology, w): topology.device_of(w) for w in workloads}
+    made = []
+    for name, device in found.items():
+        charged = {"profile": profiles.name(base / device.profile), "speed": device.speed}
+        service: dict[str, Any] = {"positioning": setting.positioning, "noise": setting.noise_cv}
+        truth = setting.service.get(name)
+        if truth is None:
+            service |= charged
+        elif truth.disk is not None:
+            service |= {
+                "speed": truth.speed,
+                "profile": "",
+                "disk": {
+                    "positioning_mean": truth.disk.positioning_mean_s,
+                    "bandwidth": truth.disk.bandwidth,
+                    "size": truth.disk.size,
+                },
+            }
+        else:
+            given = base / device.profile if truth.profile is None else truth.profile
+            service |= {"profile": profiles.name(given), "speed": truth.speed}
+        parameters = storage_parameters(
+            topology,
+            plan,
+            name,
+            policy=setting.policy,
+            mode=setting.mode,
+            depth=setting.depth,
+            cake=setting.cake,
+            weights=setting.weights,
+            reservations=setting.reservations,
+            slos=setting.slos,
+            only=[w.name for w in workloads],
+        )
+        for entry in parameters["workloads"]:
+            del entry["clients"]
+        parameters.setdefault("cake", {})
+        made.append(
+            {"name": name, "charged": charged, "service": service, "parameters": parameters}
+        )
+    return made
+
+
+def _links(
+    topology: Topology, network: NetworkParameters, workloads: list[Workload]
+) -> list[dict[str, Any]]:
+    """Every link that a message passes: a host's with token buckets, and ports by level alone."""
+    flows = {
+        (flow.workload, flow.stage): (host.queue, flow)
+        for host in network.hosts.values()
+        for flow in host.flows
+    }
+    entries: dict[str, list[dict[str, Any]]] = {}
+    for workload in workloads:
+        for stage, suffix in (("network-in", "in"), ("network-out", "out")):
+            first, flow = flows[workload.name, stage]
+            for queue in topology.routes(workload)[stage]:
+                entry: dict[str, Any] = {"name": f"{workload.name}/{suffix}"}
+                if network.mode != "fifo":
+                    pairs = [list(pair) for pair in flow.pairs] if queue == first else []
+                    entry |= {"priority": flow.level, "pairs": pairs}
+                entries.setdefault(queue, []).append(entry)
+    bandwidth = topology.queues()
+    common = {"policy": "none" if network.mode == "fifo" else "pm", "depth": 1, "cake": {}}
+    return [
+        {"name": queue, "rate": bandwidth[queue], "parameters": {**common, "workloads": each}}
+        for queue, each in entries.items()
+    ]
+
+
+def _workload(
+    topology: Topology,
+    workload: Workload,
+    setting: Setting,
+    base: Path,
+    profiles: _Profiles,
+    *,
+    networked: bool,
+) -> dict[str, Any]:
+    routes = topology.routes(workload)
+    slo = setting.slos.get(workload.name, workload.slo.latency)
+    made: dict[str, Any] = {
+        "name": workload.name,
+        "trace": "",
+        "closed": 0,
+        "repeat": False,
+        "slo": slo or 0.0,
+        "network": profiles.name(base / topology.device_of(workload).profile),
+        "in": list(routes["network-in"]) if networked else [],
+        "device": device_queue(topology, workload),
+        "out": list(routes["network-out"]) if networked else [],
+    }
+    closed = setting.closed.get(workload.name)
+    if closed is not None:
+        made |= {"closed": closed.in_flight, "repeat": closed.repeat}
+    if setting.window is not None:
+        made["window"] = list(setting.window)
+    return made
+
+
+def _check(topology: Topology, setting: Setting) -> None:
+    if setting.network not in NETWORKS:
+        raise UserError(f"network {setting.network!r}: there are {', '.join(NETWORKS)}.")
+    if setting.positioning not in {"stream", "device"}:
+        raise UserError(f"positioning {setting.positioning!r}: there are stream and device.")
+    names = {w.name for w in topology.workloads}
+    for what, given in (
+        ("closed", setting.closed),
+        ("traces", setting.traces),
+        ("only", setting.only or ()),
+        ("weights", setting.weights),
+        ("slos", setting.slos),
+        ("reservations", setting.reservations or {}),
+    ):
+        for name in given:
+            if name not in names:
+                raise UserError(
+                    f"{what}: there is no workload {name!r}; known are {', '.join(sorted(names))}."
+                )
+    queues = topology.queues()
+    for name in setting.service:
+        if name not in queues or ":" not in name:
+            known = ", ".join(sorted(q for q in queues if ":" in q))
+            raise UserError(f"service: there is no device {name!r}; known are {known}.")
+    for name, closed in setting.closed.items():
+        if closed.in_flight < 1:
+            raise UserError(
+                f"closed loop of {name}: {closed.in_flight} in flight, write 1 or more."
+            )
+        if closed.repeat and not setting.duration_s:
+            raise UserError(
+                f"closed loop of {name}: a trace that is repeated has no end: give a duration."
+            )
+    if setting.duration_s is not None and not 0 < setting.duration_s < math.inf:
+        raise UserError(f"duration {setting.duration_s:g}: write seconds above 0.")
+    if not 0 <= setting.seed < 2**64:
+        raise UserError(f"seed {setting.seed}: write a whole number from 0 to 2^64 - 1.")
