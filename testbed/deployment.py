@@ -83,11 +83,11 @@ def freeze(site: SnapshotSite, testbed: Testbed, progress: Progress, *, again: b
     number = 2
     while label in taken:
         label, number = f"{DEPLOYED}-{number}", number + 1
-    progress("stopping Ceph", _DEPLOY_SHARE)
+    progress("stopping the store", _DEPLOY_SHARE)
     stop_store(testbed)
     progress(f"freezing as {label}", _DEPLOY_SHARE + 0.03)
     site.snapshot(testbed.name, label)
-    progress("waiting for Ceph", 0.95)
+    progress("waiting for the store", 0.95)
     start_store(testbed)
     return label
 

@@ -1,7 +1,8 @@
 """A testbed as an Ansible inventory: the same groups and variables for every site.
 
-Groups carry ceph-ansible's names (mons, mgrs, osds, rgws, clients) and `admins`, the one node with
-the control plane. docs/deployment.md lists the variables, for inventories written by hand.
+Groups carry ceph-ansible's names (mons, mgrs, osds, rgws, clients), `admins`, the one node with the
+control plane, `servers`, those of NFS, and `nfs`, all nodes of a testbed whose store is NFS.
+docs/deployment.md lists the variables, for inventories written by hand.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from typing import Any
 
 from schemas.errors import UserError
 from testbed.agent.contract import AgentConfig, AgentNode
+from testbed.nfs_variables import host_of, variables_of
 from testbed.sites.contract import Node, Testbed
-from testbed.spec import DiskSpec, TestbedSpec
+from testbed.spec import CephSpec, DiskSpec, NfsSpec, TestbedSpec
 
 GROUPS = {
     "mon": "mons",
@@ -23,6 +25,7 @@ GROUPS = {
     "rgw": "rgws",
     "client": "clients",
     "admin": "admins",
+    "nfs": "servers",
 }
 SCRATCH_PATH = "/var/lib/hotbed/scratch"
 SCRATCH_LABEL = "hotbed-scratch"
@@ -82,7 +85,7 @@ def agent_config(testbed: Testbed, spec: TestbedSpec) -> AgentConfig:
         for node in testbed.nodes
     )
     store = spec.store
-    pools = tuple(pool.name for pool in store.pools) if store else ()
+    pools = tuple(pool.name for pool in store.pools) if isinstance(store, CephSpec) else ()
     return AgentConfig(testbed.name, store.kind if store else "none", nodes, pools)
 
 
@@ -170,25 +173,37 @@ def build_inventory(
         raise UserError(f"spec {spec.name}: store is empty; there is nothing to deploy.")
     store = spec.store
     disks = _disks(spec)
-    variables: dict[str, Any] = {
+    common: dict[str, Any] = {
         "ansible_python_interpreter": "/usr/bin/python3",
         "ansible_ssh_private_key_file": str(testbed.ssh_key),
         "ansible_ssh_common_args": ssh_arguments(testbed),
         "hotbed_testbed": testbed.name,
         "hotbed_fsid": cluster_id(testbed),
-        "hotbed_objectstore": store.objectstore,
+        "hotbed_store": store.kind,
         "hotbed_scratch_path": SCRATCH_PATH,
         "hotbed_scratch_label": SCRATCH_LABEL,
-        "ceph_failure_domain": store.failure_domain,
-        "ceph_pools": [pool.model_dump() for pool in store.pools],
-        "ceph_settings": {section: dict(values) for section, values in store.config.items()},
-        **(extra or {}),
     }
+    of_store = _ceph(store) if isinstance(store, CephSpec) else variables_of(store)
+    variables = common | of_store | dict(extra or {})
     children: dict[str, Any] = {
         group: {"hosts": {node.name: {} for node in testbed.with_role(role)}}
         for role, group in GROUPS.items()
     }
+    everybody = [node.name for node in testbed.nodes] if isinstance(store, NfsSpec) else []
+    children["nfs"] = {"hosts": {name: {} for name in everybody}}
     hosts = {
         node.name: host_variables(testbed, node, disks.get(node.name)) for node in testbed.nodes
     }
+    if isinstance(store, NfsSpec):
+        for node in testbed.with_role("nfs"):
+            hosts[node.name] |= host_of(testbed, node, disks[node.name], store)
     return {"all": {"hosts": hosts, "vars": variables, "children": children}}
+
+
+def _ceph(store: CephSpec) -> dict[str, Any]:
+    return {
+        "hotbed_objectstore": store.objectstore,
+        "ceph_failure_domain": store.failure_domain,
+        "ceph_pools": [pool.model_dump() for pool in store.pools],
+        "ceph_settings": {section: dict(values) for section, values in store.config.items()},
+    }

@@ -1,7 +1,7 @@
 """A deployed store as a whole: stop it, start it, wait until it serves, go back to a snapshot.
 
-Used by the engine over ssh; nodes need nothing but systemd and, on the admin node, the agent's
-bundle. Ceph alone so far.
+Used by the engine over ssh; nodes need nothing but systemd and the agent's bundle (Ceph: on the
+admin node; NFS: on every node).
 """
 
 from __future__ import annotations
@@ -22,14 +22,18 @@ STOP_S = 60.0
 HEALTH_S = 120.0
 # In this order: OSDs tell the monitors that they go, and the monitors are still there to hear it.
 _KINDS = (("osd", "osd"), ("rgw", "radosgw"), ("mgr", "mgr"), ("mon", "mon"))
+_NFS_UNITS = ("hotbed-nfsproxy.service", "hotbed-ganesha.service", "hotbed-rpcbind.service")
 
 
 def stop_store(testbed: Testbed) -> None:
-    """Stop every daemon cleanly, OSDs first.
+    """Stop every daemon cleanly, OSDs first; of NFS the proxies and servers.
 
     Raises:
         RemoteError: a node cannot be reached, or a daemon does not stop.
     """
+    if testbed.with_role("nfs"):
+        _everywhere(testbed, "nfs", ["systemctl", "stop", *_NFS_UNITS])
+        return
     for role, kind in _KINDS:
         _everywhere(testbed, role, ["systemctl", "stop", f"ceph-{kind}.target"])
         # A target's stop does not wait for its daemons; stopping them again does.
@@ -44,19 +48,25 @@ def start_store(testbed: Testbed, *, timeout_s: float = HEALTH_S) -> float:
         StoreError: the store is not healthy in time; the message says what is missing.
     """
     start = time.monotonic()
-    for role, kind in reversed(_KINDS):
-        _everywhere(testbed, role, ["systemctl", "start", f"ceph-{kind}.target"])
+    if testbed.with_role("nfs"):
+        _everywhere(testbed, "nfs", ["systemctl", "start", *reversed(_NFS_UNITS[:2])])
+    else:
+        for role, kind in reversed(_KINDS):
+            _everywhere(testbed, role, ["systemctl", "start", f"ceph-{kind}.target"])
     wait_healthy(testbed, timeout_s=timeout_s)
     return time.monotonic() - start
 
 
 def wait_healthy(testbed: Testbed, *, timeout_s: float = HEALTH_S) -> float:
-    """Wait until the store serves (HEALTH_OK, all OSDs up, all PGs active+clean); seconds.
+    """Wait until the store serves (HEALTH_OK, all OSDs up, all PGs active+clean; every NFS server
+    behind its proxy); seconds.
 
     Raises:
         StoreError: not in time; the message says what is missing.
-        RemoteError: the admin node cannot be reached.
+        RemoteError: the admin node, or an NFS server's, cannot be reached.
     """
+    if testbed.with_role("nfs"):
+        return _wait_nfs(testbed, timeout_s)
     osds = testbed.osds
     script = (
         f"cd {AGENT_ROOT} && PYTHONDONTWRITEBYTECODE=1 exec "
@@ -71,6 +81,22 @@ def wait_healthy(testbed: Testbed, *, timeout_s: float = HEALTH_S) -> float:
     return float(done.text)
 
 
+def _wait_nfs(testbed: Testbed, timeout_s: float) -> float:
+    start = time.monotonic()
+    script = (
+        f"cd {AGENT_ROOT} && PYTHONDONTWRITEBYTECODE=1 exec "
+        "python3 -m testbed.stores.nfs.control ready"
+    )
+    for node in testbed.with_role("nfs"):
+        done = shell_to(testbed, node).run(
+            ["sh", "-c", script], timeout_s=timeout_s + 30, check=False
+        )
+        if done.returncode != 0:
+            said = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
+            raise StoreError(f"node {node.name}: {said[-1]}")
+    return time.monotonic() - start
+
+
 def restore_snapshot(
     site: SnapshotSite, testbed: Testbed, label: str = DEPLOYED, progress: Progress = silent
 ) -> Testbed:
@@ -83,7 +109,7 @@ def restore_snapshot(
         StoreError: the store is not healthy afterwards.
     """
     restored = site.restore(testbed.name, label, progress)
-    progress("waiting for Ceph", 0.99)
+    progress("waiting for the store", 0.99)
     wait_healthy(restored)
     return restored
 

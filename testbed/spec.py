@@ -11,27 +11,30 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from schemas.errors import UserError
 from testbed.quantities import BitsPerSecond, Bytes, BytesPerSecond, Seconds, parse_bits_per_s
+from testbed.store_spec import STORES, CephSpec, NfsSpec, PoolSpec, Store, Strict
+
+__all__ = [
+    "CephSpec",
+    "DiskSpec",
+    "GroupSpec",
+    "NetworkSpec",
+    "NfsSpec",
+    "PoolSpec",
+    "RackSpec",
+    "Role",
+    "SiteSpec",
+    "TestbedSpec",
+    "explain",
+    "load_spec",
+    "renamed",
+]
 
 _NAME = re.compile(r"^[a-z][a-z0-9-]{0,19}$")
-Role = Literal["admin", "mon", "mgr", "osd", "rgw", "client"]
-
-
-class Strict(BaseModel):
-    """Unknown keys are refused: a misspelt option must not be silently ignored."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+Role = Literal["admin", "mon", "mgr", "osd", "rgw", "client", "nfs"]
 
 
 class DiskSpec(Strict):
@@ -83,8 +86,11 @@ class GroupSpec(Strict):
 
     @model_validator(mode="after")
     def _osd_has_disk(self) -> GroupSpec:
-        if "osd" in self.roles and self.disk is None:
-            raise ValueError(f"group {self.name!r} has the role osd and so needs a disk block")
+        for role in ("osd", "nfs"):
+            if role in self.roles and self.disk is None:
+                raise ValueError(
+                    f"group {self.name!r} has the role {role} and so needs a disk block"
+                )
         if self.disks > 1 and (self.disk is None or self.disk.scratch):
             raise ValueError(
                 f"group {self.name!r} has {self.disks} disks a node, which only a store may use: "
@@ -131,35 +137,21 @@ class RackSpec(Strict):
         return self
 
 
+class NetworkSpec(Strict):
+    """How the switch of a site that makes its own network treats packets.
+
+    With `priority_levels` n each of its ports serves DSCP CS7 (level 1) down to CS(8 - n) by strict
+    priority, and everything else after them (section 5.4 of PriorityMeister; its switch had 7).
+    """
+
+    priority_levels: int = Field(default=7, ge=1, le=7)
+
+
 class SiteSpec(Strict):
     """Where the machines come from; `options` are checked by the site itself."""
 
     kind: str = "local"
     options: dict[str, object] = Field(default_factory=dict)
-
-
-class PoolSpec(Strict):
-    """A replicated pool."""
-
-    name: str
-    pg_num: int = Field(default=128, ge=1, le=65536)
-    size: int = Field(default=2, ge=1, le=10)
-    min_size: int = Field(default=1, ge=1, le=10)
-
-
-class CephSpec(Strict):
-    """A Ceph cluster: its pools, and settings beside the role's defaults (ceph.conf names).
-
-    `objectstore` filestore keeps objects as files on the scratch file system beside fio's, where
-    reweight-by-utilization sees the space that fio's files take, as in the paper.
-    `failure_domain`: no two replicas of a placement group share a host, or a rack.
-    """
-
-    kind: Literal["ceph"] = "ceph"
-    pools: tuple[PoolSpec, ...] = (PoolSpec(name="bench"),)
-    config: dict[str, dict[str, str | int | float | bool]] = Field(default_factory=dict)
-    objectstore: Literal["bluestore", "filestore"] = "bluestore"
-    failure_domain: Literal["host", "rack"] = "host"
 
 
 class TestbedSpec(Strict):
@@ -170,8 +162,9 @@ class TestbedSpec(Strict):
     name: str
     site: SiteSpec = SiteSpec()
     groups: tuple[GroupSpec, ...] = Field(min_length=1)
-    store: CephSpec | None = CephSpec()
+    store: Store | None = CephSpec()
     racks: RackSpec | None = None
+    network: NetworkSpec | None = None
 
     @field_validator("name")
     @classmethod
@@ -189,7 +182,7 @@ class TestbedSpec(Strict):
         if len(admins) != 1 or admins[0].count != 1:
             raise ValueError("exactly one node must have the role admin")
         if self.store is not None:
-            for role in ("mon", "mgr", "osd", "client"):
+            for role in STORES[self.store.kind]:
                 if not any(role in group.roles for group in self.groups):
                     raise ValueError(f"store {self.store.kind} needs a node with the role {role}")
         return self
@@ -218,7 +211,7 @@ class TestbedSpec(Strict):
 
     @model_validator(mode="after")
     def _store_fits(self) -> TestbedSpec:
-        if self.store is None:
+        if not isinstance(self.store, CephSpec):
             return self
         hosts = self._osd_names()
         for group in self.groups:
@@ -278,9 +271,10 @@ class TestbedSpec(Strict):
         """
         body = self.model_dump(mode="json", exclude={"name", "site"})
         _leave_out(body, "racks", None)
+        _leave_out(body, "network", None)
         for group in body["groups"]:
             _leave_out(group, "disks", 1)
-        if body["store"] is not None:
+        if isinstance(self.store, CephSpec):
             _leave_out(body["store"], "failure_domain", "host")
         return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
@@ -293,7 +287,10 @@ def _leave_out(body: dict[str, Any], key: str, default: object) -> None:
 def explain(error: ValidationError, where: str) -> UserError:
     """One sentence for the first thing that pydantic found wrong in the file `where`."""
     first = error.errors()[0]
-    path = ".".join(str(part) for part in first["loc"]) or "top level"
+    steps = [str(part) for part in first["loc"]]
+    if steps[:1] == ["store"]:
+        steps[1:2] = [step for step in steps[1:2] if step not in STORES]
+    path = ".".join(steps) or "top level"
     message = str(first["msg"]).removeprefix("Value error, ")
     more = f" ({error.error_count() - 1} more)" if error.error_count() > 1 else ""
     return UserError(f"{where}: {path}: {message}{more}.")
@@ -313,10 +310,26 @@ def load_spec(path: Path) -> TestbedSpec:
         raise UserError(f"{path}: is not YAML: {' '.join(str(error).split())}.") from error
     if not isinstance(data, dict):
         raise UserError(f"{path}: a spec is a mapping with name, groups and store.")
+    _read_profile(data.get("store"), path)
     try:
         return TestbedSpec.model_validate(data)
     except ValidationError as error:
         raise explain(error, str(path)) from error
+
+
+def _read_profile(store: object, path: Path) -> None:
+    """Replace the name of a profile's file, beside the spec, by what is in it."""
+    name = store.get("profile") if isinstance(store, dict) else None
+    if not isinstance(store, dict) or not isinstance(name, str):
+        return
+    try:
+        store["profile"] = json.loads((path.parent / name).read_text())
+    except OSError as error:
+        raise UserError(
+            f"{path}: store.profile: {name} cannot be read ({error.strerror})."
+        ) from error
+    except ValueError as error:
+        raise UserError(f"{path}: store.profile: {name} is not JSON: {error}.") from error
 
 
 def renamed(spec: TestbedSpec, name: str) -> TestbedSpec:

@@ -14,7 +14,7 @@ from testbed.deploy import spec_of
 from testbed.lifecycle import wait_healthy
 from testbed.reach import shell_to
 from testbed.sites.contract import Site, Testbed
-from testbed.spec import TestbedSpec
+from testbed.spec import CephSpec, TestbedSpec
 from testbed.stores.contract import PRESSURE, Needs
 
 FACTS_S = 60.0
@@ -109,7 +109,8 @@ def calibration(spec: TestbedSpec) -> dict[str, Any]:
         group.name: group.model_dump(mode="json", exclude={"name", "roles"})
         for group in spec.groups
     }
-    pools = [] if spec.store is None else [pool.model_dump() for pool in spec.store.pools]
+    ceph = spec.store if isinstance(spec.store, CephSpec) else None
+    pools = [pool.model_dump() for pool in ceph.pools] if ceph else []
     found: dict[str, Any] = {"spec": spec.name, "groups": groups, "pools": pools}
     if spec.racks is not None:
         found["racks"] = spec.racks.model_dump(mode="json")

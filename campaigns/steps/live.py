@@ -22,6 +22,7 @@ from schemas.run import Summary
 from testbed.agent.contract import Agent
 from testbed.deploy import spec_of
 from testbed.sites.contract import Site, Testbed
+from testbed.spec import CephSpec
 from workloads import rados_bench
 from workloads.rados_bench import BenchResult, RadosBench
 
@@ -200,7 +201,7 @@ class LiveServices:
 
     @property
     def _pool(self) -> str:
-        assert self._spec.store is not None
+        assert isinstance(self._spec.store, CephSpec)
         return self._spec.store.pools[0].name
 
     @property

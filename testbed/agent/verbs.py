@@ -39,6 +39,12 @@ VERBS: dict[str, str] = {
     "recorder-start": "testbed.agent.recorder:start",
     "recorder-stop": "testbed.agent.recorder:stop",
     "recorder-fetch": "testbed.agent.recorder:fetch",
+    # The NFS store.
+    "nfs-ask": "testbed.agent.nfs:ask",
+    "nfs-sense": "testbed.agent.nfs:sense",
+    "nfs-act": "testbed.agent.nfs:act",
+    "nfs-check": "testbed.agent.nfs:check",
+    "nfs-caches": "testbed.agent.nfs:caches",
     # The controller: named here, imported by its name alone.
     "control-start": "controllers.control:start",
     "control-stop": "controllers.control:stop",

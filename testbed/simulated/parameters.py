@@ -148,7 +148,7 @@ def effective(spec: TestbedSpec, parameters: ModelParameters) -> ModelParameters
         UserError: a setting has a value that the model does not take.
     """
     osd_group(spec)
-    assert spec.store is not None
+    assert isinstance(spec.store, CephSpec)
     given: dict[str, Any] = {}
     for section in spec.store.config.values():
         for name, value in section.items():
@@ -191,7 +191,7 @@ def configuration(spec: TestbedSpec, parameters: ModelParameters, seed: int) -> 
     """
     group = osd_group(spec)
     model = effective(spec, parameters)
-    assert group.disk is not None and spec.store is not None
+    assert group.disk is not None and isinstance(spec.store, CephSpec)
     disk, pool = group.disk, spec.store.pools[0]
     client = next(g for g in spec.groups if "client" in g.roles)
     if len(model.host_order) not in (0, group.count):

@@ -10,7 +10,7 @@ import math
 
 from schemas.errors import UserError
 from testbed.simulated.parameters import osd_group
-from testbed.spec import GroupSpec, TestbedSpec
+from testbed.spec import CephSpec, GroupSpec, TestbedSpec
 
 PGS_PER_OSD = 100
 """Ceph's rule for a pool that has the cluster to itself: about a hundred placement groups for each
@@ -43,7 +43,7 @@ def scaled(spec: TestbedSpec, osds: int) -> TestbedSpec:
             keeps replicas.
     """
     group = osd_group(spec)
-    assert spec.store is not None
+    assert isinstance(spec.store, CephSpec)
     first = spec.store.pools[0]
     if osds < first.size:
         raise UserError(

@@ -58,6 +58,8 @@ def test_groups_are_ceph_ansibles_and_hold_the_right_nodes() -> None:
         "rgws": [],
         "clients": ["admin"],
         "admins": ["admin"],
+        "servers": [],
+        "nfs": [],
     }
 
 

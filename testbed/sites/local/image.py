@@ -46,6 +46,11 @@ PACKAGES = (
     "procps",
     "iputils-ping",
     "netcat-openbsd",
+    "netbase",
+    "nfs-ganesha",
+    "nfs-ganesha-vfs",
+    "nftables",
+    "rpcbind",
 )
 # What a node has no use for. Stores' units stay as their packages left them; roles start them.
 MASKED = (
@@ -66,6 +71,16 @@ MASKED = (
     "systemd-udevd.service",
     "systemd-logind.service",
     "nvmf-autoconnect.service",
+    "nfs-client.target",
+    "nfs-ganesha.service",
+    "nfs-ganesha-config.service",
+    "nfs-ganesha-lock.service",
+    "nftables.service",
+    "rpc-statd.service",
+    "rpc-statd-notify.service",
+    "rpcbind.service",
+    "rpcbind.socket",
+    "run-rpc_pipefs.mount",
 )
 
 _RECIPE = r"""

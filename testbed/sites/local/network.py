@@ -12,6 +12,7 @@ import ipaddress
 import json
 
 from testbed.sites.contract import SiteError
+from testbed.sites.local import priority
 from testbed.sites.local.names import Places
 from testbed.sites.local.tools import run
 
@@ -75,7 +76,14 @@ def make_switch(places: Places, name: str, subnet: int) -> None:
 
 
 def make_link(
-    places: Places, name: str, node: str, where: str, bits_per_s: float, *, bridge: str = CORE
+    places: Places,
+    name: str,
+    node: str,
+    where: str,
+    bits_per_s: float,
+    *,
+    bridge: str = CORE,
+    levels: int = 0,
 ) -> None:
     """Make a node's namespace and its link, anew when something of it is there.
 
@@ -83,6 +91,7 @@ def make_link(
         where: the node's address.
         bits_per_s: rate of the link, enforced on both of its ends.
         bridge: what the link goes to: the core or a rack's (see `racks`).
+        levels: see `set_rate`.
     """
     netns, switch, port = places.netns(name, node), places.switch(name), places.port(node)
     drop_link(places, name, node)
@@ -96,7 +105,11 @@ def make_link(
         "link set lo up",
     )
     batch(switch, f"link set {port} master {bridge} up")
-    set_rate(places, name, node, bits_per_s)
+    if levels:
+        # Priority and buckets act on whole packets, and a segment of 64 KiB takes 40 frames' time.
+        batch(netns, "link set eth0 gso_max_segs 1")
+        batch(switch, f"link set {port} gso_max_segs 1")
+    set_rate(places, name, node, bits_per_s, levels=levels)
 
 
 def hardware_address(name: str, node: str) -> str:
@@ -115,21 +128,31 @@ def drop_link(places: Places, name: str, node: str) -> None:
     run("ip", "netns", "del", netns, check=False)
 
 
-def set_rate(places: Places, name: str, node: str, bits_per_s: float | None) -> None:
-    """Shape both directions of a node's link; None: unshaped."""
-    for netns, device in (
-        (places.netns(name, node), "eth0"),
-        (places.switch(name), places.port(node)),
-    ):
-        shape(netns, device, bits_per_s)
+def set_rate(
+    places: Places, name: str, node: str, bits_per_s: float | None, *, levels: int = 0
+) -> None:
+    """Shape both directions of a node's link; None: unshaped.
+
+    Args:
+        levels: the switch's port serves so many levels of DSCP by strict priority (`priority`);
+            what the node sends is the node's own to order.
+    """
+    shape(places.netns(name, node), "eth0", bits_per_s)
+    shape(places.switch(name), places.port(node), bits_per_s, levels=levels)
 
 
-def shape(netns: str, device: str, bits_per_s: float | None) -> None:
-    """Limit what leaves by a device of a namespace; None: no limit."""
+def shape(netns: str, device: str, bits_per_s: float | None, *, levels: int = 0) -> None:
+    """Limit what leaves by a device of a namespace; None: no limit. With `levels` of priority."""
     if bits_per_s is None:
         run("tc", "-n", netns, "qdisc", "del", "dev", device, "root", check=False)
-        return
-    run("tc", "-n", netns, "qdisc", "replace", "dev", device, "root", *token_bucket(bits_per_s))
+    elif levels:
+        # A root of the same kind would be kept, with all that is below it.
+        run("tc", "-n", netns, "qdisc", "del", "dev", device, "root", check=False)
+        lines = "\n".join(priority.commands(device, bits_per_s, levels)) + "\n"
+        run("tc", "-n", netns, "-batch", "-", text=lines)
+    else:
+        bucket = token_bucket(bits_per_s)
+        run("tc", "-n", netns, "qdisc", "replace", "dev", device, "root", *bucket)
 
 
 def token_bucket(bits_per_s: float) -> list[str]:

@@ -104,6 +104,7 @@ class Nodes:
             member.address,
             member.group.network,
             bridge=racks.bridge_of(record.spec, member.name),
+            levels=racks.levels_of(record.spec),
         )
         binds: dict[str, str] = {}
         for number, disk in enumerate(self.disks(member)):

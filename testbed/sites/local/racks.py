@@ -54,6 +54,11 @@ def make(places: Places, name: str, spec: TestbedSpec) -> None:
     set_rate(places, name, spec, spec.racks.uplink)
 
 
+def levels_of(spec: TestbedSpec) -> int:
+    """Levels of priority of the switch's ports; 0: none."""
+    return spec.network.priority_levels if spec.network else 0
+
+
 def ends(bridge: str) -> tuple[str, str]:
     """The uplink's ends: the one on the rack's bridge, and the one on the core's."""
     return f"{bridge}-up", f"{bridge}-down"
@@ -63,4 +68,4 @@ def set_rate(places: Places, name: str, spec: TestbedSpec, bits_per_s: float | N
     """Shape both directions of every uplink; None: unshaped."""
     for bridge in bridges(spec).values():
         for end in ends(bridge):
-            network.shape(places.switch(name), end, bits_per_s)
+            network.shape(places.switch(name), end, bits_per_s, levels=levels_of(spec))

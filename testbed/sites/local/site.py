@@ -181,7 +181,8 @@ class LocalSite:
         at_once(lambda disk: disk.command({"op": "shape", "on": on}), self._disks(known))
         for member in known.members():
             rate = member.group.network if on else None
-            network.set_rate(self.places, name, member.name, rate)
+            levels = racks.levels_of(known.spec)
+            network.set_rate(self.places, name, member.name, rate, levels=levels)
         uplink = known.spec.racks.uplink if known.spec.racks else None
         racks.set_rate(self.places, name, known.spec, uplink if on else None)
 

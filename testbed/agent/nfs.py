@@ -1,0 +1,77 @@
+"""Verbs of the NFS store: what its proxies say, their parameters, and the network's enforcement."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from schemas.errors import UserError
+from testbed.agent.contract import AgentConfig
+from testbed.stores.nfs.store import (
+    NfsAction,
+    PutParameters,
+    PutProfile,
+    SetNetwork,
+    store_of,
+)
+
+_ASKED = frozenset(
+    {"status", "parameters", "metrics", "ready", "default", "trace-start", "trace-stop"}
+)
+
+
+def ask(config: AgentConfig, payload: Mapping[str, Any]) -> Any:
+    """Verb: {server, verb, arguments?: []} -> what `testbed.stores.nfs.control` answers there.
+
+    Verbs: status, parameters, metrics, ready, default, trace-start FOLDER, trace-stop."""
+    verb = str(payload["verb"])
+    if verb not in _ASKED:
+        raise UserError(f"there is no verb {verb!r}; there are {', '.join(sorted(_ASKED))}.")
+    arguments = [str(argument) for argument in payload.get("arguments", ())]
+    return store_of(config).ask(str(payload["server"]), verb, *arguments)
+
+
+def sense(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Verb: {interval_s?: 1} -> an `NfsObservation`: every proxy's counters as rates."""
+    interval_s = float(payload.get("interval_s", 1.0))
+    if not 0 <= interval_s <= 60:
+        raise UserError(f"interval_s is {interval_s:g}; write 0 to 60 seconds.")
+    store = store_of(config)
+    store.sense()
+    time.sleep(interval_s)
+    return asdict(store.sense())
+
+
+def act(config: AgentConfig, payload: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Verb: {actions: [{action: put-parameters|put-profile|set-network, ...}]} -> effects."""
+    effects = store_of(config).act([action_of(one) for one in payload["actions"]])
+    return [asdict(effect) for effect in effects]
+
+
+def action_of(data: Mapping[str, Any]) -> NfsAction:
+    """An action from its JSON; UserError when it is none."""
+    try:
+        kind = data["action"]
+        if kind == "put-parameters":
+            return PutParameters(data["server"], data["parameters"])
+        if kind == "put-profile":
+            return PutProfile(data["server"], data["profile"])
+        if kind == "set-network":
+            return SetNetwork(data["host"], data["parameters"])
+    except KeyError as error:
+        raise UserError(f"action {data.get('action')!r} of the NFS store lacks {error}.") from error
+    raise UserError(
+        f"action {kind!r}: the NFS store has put-parameters, put-profile and set-network."
+    )
+
+
+def check(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Verb: {network: {host: parameters}} -> differences in words by host, all hosts."""
+    return store_of(config).check(payload["network"])
+
+
+def caches(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, int]:
+    """Verb: {} -> files by server whose page cache was written back and dropped."""
+    return store_of(config).caches()

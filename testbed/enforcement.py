@@ -1,0 +1,203 @@
+"""A plan on a running testbed: parameters of the NFS proxies and of the network, put into force,
+looked at and taken away. The engine's side: everything goes through the admin node's agent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from schemas.errors import StoreError, UserError
+from testbed.agent.client import agent_client
+from testbed.agent.contract import Agent
+from testbed.sites.contract import Testbed
+
+PLAIN = "fifo"
+"""Mode of network parameters by which nothing is installed."""
+
+
+class Enforcement:
+    """What is enforced on a testbed whose store is NFS.
+
+    Args:
+        testbed: deployed.
+        agent: its admin node; by default over ssh.
+    """
+
+    def __init__(self, testbed: Testbed, agent: Agent | None = None) -> None:
+        self.testbed = testbed
+        self._agent = agent or agent_client(testbed)
+        if not self.servers:
+            raise UserError(
+                f"testbed {testbed.name} has no NFS server: bring up one such as "
+                "testbed/specs/pm.yaml."
+            )
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """Nodes with an NFS server."""
+        return tuple(node.name for node in self.testbed.with_role("nfs"))
+
+    def addresses(self) -> dict[str, tuple[str, ...]]:
+        """Addresses of all nodes, by name."""
+        return {node.name: (node.address,) for node in self.testbed.nodes}
+
+    # -- a proxy --------------------------------------------------------------------------------
+
+    def put(self, server: str, parameters: Mapping[str, Any]) -> None:
+        """Put parameters into force (the JSON of PUT /parameters); connections stay.
+
+        Raises:
+            StoreError: the proxy refuses them, with its sentence; those of before stay.
+        """
+        self._act([_put(server, parameters)])
+
+    def default(self, server: str) -> None:
+        """Put the parameters into force that the proxy was deployed with."""
+        self._act([_put(server, None)])
+
+    def put_profile(self, server: str, profile: Mapping[str, Any]) -> bool:
+        """Let the proxy charge by this profile; whether it was another, and the proxy started anew
+        with its default parameters."""
+        effects = self._act([{"action": "put-profile", "server": server, "profile": profile}])
+        return bool(effects[0]["detail"]["changed"])
+
+    def parameters(self, server: str) -> dict[str, Any]:
+        """What is in force at a proxy."""
+        return dict(self._ask(server, "parameters"))
+
+    def status(self, server: str) -> dict[str, Any]:
+        """A proxy's counts (GET /status)."""
+        return dict(self._ask(server, "status"))
+
+    def metrics(self, server: str) -> str:
+        """A proxy's page for Prometheus."""
+        return str(self._ask(server, "metrics")["text"])
+
+    def trace_start(self, server: str, folder: str) -> None:
+        """Record every workload's requests into a folder of the server node."""
+        self._ask(server, "trace-start", folder)
+
+    def trace_stop(self, server: str) -> None:
+        """End the recording."""
+        self._ask(server, "trace-stop")
+
+    def sense(self, interval_s: float = 1.0) -> dict[str, Any]:
+        """Every proxy's counters as rates over an interval (`NfsObservation` as JSON)."""
+        payload = {"interval_s": interval_s}
+        return dict(self._agent.call("nfs-sense", payload, timeout_s=interval_s + 60))
+
+    def caches(self) -> dict[str, int]:
+        """Drop what servers hold of the exported files; files by server."""
+        return dict(self._agent.call("nfs-caches", timeout_s=180))
+
+    # -- the network ----------------------------------------------------------------------------
+
+    def network_apply(self, network: Mapping[str, Any]) -> None:
+        """Put network parameters into force on every host, and nothing on the others.
+
+        Raises:
+            StoreError: a host cannot; all are freed again.
+        """
+        hosts = _enforced(network)
+        self._known(hosts)
+        actions = [_set(node.name, hosts.get(node.name)) for node in self.testbed.nodes]
+        try:
+            self._act(actions)
+        except StoreError:
+            self._agent.call("nfs-act", {"actions": self._free()}, timeout_s=180)
+            raise
+
+    def network_check(self, network: Mapping[str, Any] | None = None) -> dict[str, list[str]]:
+        """By node, in words, what is not as these parameters (None: nothing) want it; nodes where
+        all is as it should be are left out."""
+        hosts = {} if network is None else _enforced(network)
+        self._known(hosts)
+        found = self._agent.call("nfs-check", {"network": hosts}, timeout_s=180)
+        return {host: list(said) for host, said in found.items() if said}
+
+    def network_remove(self) -> None:
+        """Take the network's enforcement away, everywhere."""
+        self._act(self._free())
+
+    # -- both -----------------------------------------------------------------------------------
+
+    def apply(self, parameters: Mapping[str, Any], *, unknown: str = "refuse") -> None:
+        """Put a plan's parameters (storage by device, network) into force; other servers get their
+        default ones.
+
+        Args:
+            parameters: see docs/prioritymeister.md, "Parameters".
+            unknown: what becomes of clients that no workload names: refuse or best-effort.
+        """
+        storage = storage_by_server(parameters)
+        self._known(storage)
+        actions = []
+        for server in self.servers:
+            given = storage.get(server)
+            actions.append(_put(server, None if given is None else {**given, "unknown": unknown}))
+        self._act(actions)
+        self.network_apply(parameters["network"])
+
+    def remove(self) -> None:
+        """Default parameters for every proxy, and a network without enforcement."""
+        self._act([_put(server, None) for server in self.servers] + self._free())
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _ask(self, server: str, verb: str, *arguments: str) -> Any:
+        payload = {"server": server, "verb": verb, "arguments": list(arguments)}
+        return self._agent.call("nfs-ask", payload, timeout_s=120)
+
+    def _act(self, actions: Sequence[Mapping[str, Any]]) -> list[Any]:
+        effects = self._agent.call("nfs-act", {"actions": list(actions)}, timeout_s=180)
+        failed = [str(effect["message"]) for effect in effects if not effect["ok"]]
+        if failed:
+            more = f" ({len(failed) - 1} more failed)" if len(failed) > 1 else ""
+            raise StoreError(f"{failed[0]}{more}")
+        return list(effects)
+
+    def _free(self) -> list[Mapping[str, Any]]:
+        return [_set(node.name, None) for node in self.testbed.nodes]
+
+    def _known(self, names: Mapping[str, Any]) -> None:
+        nodes = {node.name for node in self.testbed.nodes}
+        for name in names:
+            if name not in nodes:
+                raise UserError(
+                    f"there is no node {name!r} in testbed {self.testbed.name}; hosts of the "
+                    f"topology must be called as its nodes: {', '.join(sorted(nodes))}."
+                )
+
+
+def storage_by_server(parameters: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """A proxy's parameters by server, from those by device (``server:device``).
+
+    Raises:
+        UserError: two devices of one server are used; a proxy stands before one.
+    """
+    found: dict[str, Mapping[str, Any]] = {}
+    for device, given in parameters["storage"].items():
+        server = str(device).partition(":")[0]
+        if server in found:
+            raise UserError(
+                f"server {server} has two devices in the topology; on a testbed each NFS server "
+                "has one."
+            )
+        found[server] = given
+    return found
+
+
+def _enforced(network: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters by host; none where nothing is to be installed."""
+    if network.get("mode") == PLAIN:
+        return {}
+    return {name: host for name, host in network["hosts"].items() if host["flows"]}
+
+
+def _put(server: str, parameters: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    return {"action": "put-parameters", "server": server, "parameters": parameters}
+
+
+def _set(host: str, parameters: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    return {"action": "set-network", "host": host, "parameters": parameters}

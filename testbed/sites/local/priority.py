@@ -1,0 +1,53 @@
+"""A switch's port that serves DSCP by strict priority (sections 4.6 and 5.4 of PriorityMeister).
+
+Level 1 is CS7, level 7 is CS1; what carries another DSCP goes after all levels. The kernel's PRIO
+is not everywhere, so this is HTB: the port's rate in one class, and below it a class for each level
+that may borrow all of it, with next to no rate of its own. HTB lets those borrow first whose
+priority comes first.
+"""
+
+from __future__ import annotations
+
+LEVELS = 7
+QUEUE_S = 0.025
+"""What a level's queue holds, as time of the link."""
+_FRAME = 1538
+_LEAST = "8kbit"  # HTB wants a guaranteed rate: a frame in 1.5 s
+_SSH_SHARE = 0.05
+
+
+def commands(device: str, bits_per_s: float, levels: int) -> list[str]:
+    """Lines of ``tc -batch`` for a device without queueing of its own.
+
+    ssh and ARP, without which a testbed is lost, have a twentieth of the link guaranteed and are
+    served last beyond it.
+    """
+    rate = f"{round(bits_per_s)}bit"
+    burst = max(round(bits_per_s / 8 / 1000), 2 * _FRAME)
+    limit = max(round(bits_per_s / 8 * QUEUE_S), 16 * _FRAME)
+    other, management = levels + 1, levels + 2
+    lines = [
+        f"qdisc add dev {device} root handle 1: htb default {other:x}",
+        f"class add dev {device} parent 1: classid 1:100 htb rate {rate} burst {burst} "
+        f"cburst {burst} quantum {_FRAME}",
+    ]
+    for leaf in range(1, management + 1):
+        least = f"{round(bits_per_s * _SSH_SHARE)}bit" if leaf == management else _LEAST
+        prio = min(leaf - 1, LEVELS)
+        lines += [
+            f"class add dev {device} parent 1:100 classid 1:{leaf:x} htb rate {least} "
+            f"burst {_FRAME} ceil {rate} cburst {burst} prio {prio} quantum {_FRAME}",
+            f"qdisc add dev {device} parent 1:{leaf:x} handle {leaf:x}0: bfifo limit {limit}",
+        ]
+    to = f"filter add dev {device} parent 1: protocol"
+    lines.append(f"{to} arp prio 5 u32 match u32 0 0 at 0 flowid 1:{management:x}")
+    lines += [
+        f"{to} ip prio 10 u32 match ip protocol 6 0xff match ip {port} 22 0xffff "
+        f"flowid 1:{management:x}"
+        for port in ("sport", "dport")
+    ]
+    lines += [
+        f"{to} ip prio 20 u32 match ip dsfield {8 * (8 - level) << 2:#04x} 0xfc flowid 1:{level:x}"
+        for level in range(1, levels + 1)
+    ]
+    return lines

@@ -1,0 +1,107 @@
+"""What a spec says of the store on a testbed: a Ceph cluster, or NFS servers."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    model_validator,
+)
+
+STORES = {"ceph": ("mon", "mgr", "osd", "client"), "nfs": ("nfs", "client")}
+"""Kinds of stores, and the roles that each needs."""
+_EXPORT = re.compile(r"^/[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$")
+
+
+class Strict(BaseModel):
+    """Unknown keys are refused: a misspelt option must not be silently ignored."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PoolSpec(Strict):
+    """A replicated pool."""
+
+    name: str
+    pg_num: int = Field(default=128, ge=1, le=65536)
+    size: int = Field(default=2, ge=1, le=10)
+    min_size: int = Field(default=1, ge=1, le=10)
+
+
+class CephSpec(Strict):
+    """A Ceph cluster: its pools, and settings beside the role's defaults (ceph.conf names).
+
+    `objectstore` filestore keeps objects as files on the scratch file system beside fio's, where
+    reweight-by-utilization sees the space that fio's files take, as in the paper.
+    `failure_domain`: no two replicas of a placement group share a host, or a rack.
+    """
+
+    kind: Literal["ceph"] = "ceph"
+    pools: tuple[PoolSpec, ...] = (PoolSpec(name="bench"),)
+    config: dict[str, dict[str, str | int | float | bool]] = Field(default_factory=dict)
+    objectstore: Literal["bluestore", "filestore"] = "bluestore"
+    failure_domain: Literal["host", "rack"] = "host"
+
+
+class NfsSpec(Strict):
+    """NFS servers, each an nfs-ganesha on the node's disk behind PriorityMeister's proxy.
+
+    Clients reach the proxy at the node's address; the server itself listens on the loopback alone.
+    `profile` is what the proxy charges requests by (docs/prioritymeister.md): in a spec file the
+    name of a JSON file beside it, without it one made from the model of the group's disk. The other
+    fields are the proxy's parameters until others are put into force (`hotbed pm apply`).
+    """
+
+    kind: Literal["nfs"] = "nfs"
+    export: str = "/export"
+    port: int = Field(default=2049, ge=1, le=65535)
+    mount_port: int = Field(default=20048, ge=1, le=65535)
+    metrics_port: int = Field(default=9811, ge=1, le=65535)
+    server_port: int = Field(default=12049, ge=1, le=65535)
+    server_mount_port: int = Field(default=12048, ge=1, le=65535)
+    profile: dict[str, Any] | None = None
+    policy: Literal["pm", "ps", "cake", "edf", "byslo", "mclock", "none"] = "none"
+    depth: int = Field(default=8, ge=0, le=65536)
+    unknown: Literal["refuse", "best-effort"] = "refuse"
+
+    @model_validator(mode="after")
+    def _fits(self) -> NfsSpec:
+        if not _EXPORT.match(self.export):
+            raise ValueError(
+                f"export is {self.export!r}; write a name after a slash, such as /export"
+            )
+        ports = {
+            name: getattr(self, name)
+            for name in ("port", "mount_port", "metrics_port", "server_port", "server_mount_port")
+        }
+        for name, port in ports.items():
+            others = [other for other in ports if other != name and ports[other] == port]
+            if others:
+                raise ValueError(f"{name} and {others[0]} are both {port}; give each its own")
+        return self
+
+
+def _store_kind(store: Any) -> str:
+    """Ceph where a spec does not say what it is."""
+    kind = store.get("kind", "ceph") if isinstance(store, dict) else getattr(store, "kind", "ceph")
+    return kind if kind in STORES else "none"
+
+
+def _known_store(store: Any) -> Any:
+    if isinstance(store, dict) and store.get("kind", "ceph") not in STORES:
+        raise ValueError(f"kind is {store['kind']!r}; there are {' and '.join(STORES)}")
+    return store
+
+
+Store = Annotated[
+    Annotated[CephSpec, Tag("ceph")] | Annotated[NfsSpec, Tag("nfs")],
+    Discriminator(_store_kind),
+    BeforeValidator(_known_store),
+]

@@ -1,0 +1,269 @@
+"""Puts a host's network enforcement into force, looks whether it is, and takes it away.
+
+    python3 -m testbed.stores.nfs.netenforcer apply|check|remove [FILE]
+
+FILE (- is standard input) holds the host's part of the network parameters, or null for none
+(docs/prioritymeister.md, "On a testbed"). Prints a JSON object; exits with 1 and a sentence when
+the kernel refuses or something else is in force. It runs on every host as the unit
+``hotbed-netenforcer``: stopping the unit removes everything.
+
+What the device had before is kept in a file until it is put back: the site's own shaping, and the
+size of segments (buckets and strict priority act on whole segments, so they are frames meanwhile).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from schemas.errors import HotbedError, UserError
+from testbed.stores.nfs import readback, shaping
+
+KEPT = Path("/run/hotbed/netenforcer.json")
+FILE = Path("/etc/hotbed/netenforcer.json")
+Run = Callable[..., str]
+
+
+class EnforcerError(HotbedError):
+    """The kernel refused, or something else is in force than was asked for."""
+
+
+@dataclass(frozen=True)
+class Before:
+    """A device as it was: its root's token bucket (rate bytes/s, burst bytes, latency us; None:
+    the kernel's default) and the most segments of a packet."""
+
+    device: str
+    root: Mapping[str, float] | None
+    segments: int
+
+
+def run(*argv: str, text: str | None = None, check: bool = True) -> str:
+    """What a command prints.
+
+    Raises:
+        EnforcerError: it is missing or fails (when `check`).
+    """
+    path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"
+    try:
+        done = subprocess.run(
+            argv,
+            input=text,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={"PATH": path, "LC_ALL": "C"},
+            timeout=60,
+        )
+    except FileNotFoundError as error:
+        raise EnforcerError(f"the program {argv[0]} is missing: install it.") from error
+    if check and done.returncode != 0:
+        said = " ".join(done.stderr.split())[:300] or "no message"
+        raise EnforcerError(f"{' '.join(argv)[:80]} failed: {said}.")
+    return done.stdout
+
+
+def device_to(addresses: set[str], run: Run = run) -> str:
+    """The device by which packets to these addresses leave.
+
+    Raises:
+        UserError: there are several, or the addresses are this host's own.
+    """
+    devices = set()
+    for address in sorted(addresses):
+        route = json.loads(run("ip", "-j", "route", "get", address.split("/")[0]))[0]
+        devices.add(route["dev"])
+    if len(devices) != 1 or "lo" in devices:
+        raise UserError(
+            f"flows leave by {', '.join(sorted(devices))}: one device other than lo must lead to "
+            "all destinations."
+        )
+    found: str = devices.pop()
+    return found
+
+
+def before(device: str, run: Run = run) -> Before:
+    """How a device is that we have not touched.
+
+    Raises:
+        UserError: somebody else's queueing is there, which we could not put back.
+    """
+    shown = json.loads(run("tc", "-j", "qdisc", "show", "dev", device) or "[]")
+    roots = [qdisc for qdisc in shown if qdisc.get("root")]
+    root = None
+    for qdisc in roots:
+        if qdisc["kind"] == "tbf":
+            options = qdisc["options"]
+            root = {key: float(options[key]) for key in ("rate", "burst", "lat")}
+        elif qdisc["handle"] != "0:":
+            raise UserError(
+                f"device {device} has queueing of somebody else at its root ({qdisc['kind']} "
+                f"{qdisc['handle']}): remove it first (tc qdisc del dev {device} root)."
+            )
+    link = json.loads(run("ip", "-d", "-j", "link", "show", "dev", device))[0]
+    return Before(device, root, int(link.get("gso_max_segs", 65535)))
+
+
+def read(device: str, run: Run = run) -> shaping.State:
+    """What is installed on a device, and in our table."""
+    return readback.installed(
+        run("tc", "-j", "qdisc", "show", "dev", device),
+        run("tc", "class", "show", "dev", device),
+        run("tc", "filter", "show", "dev", device, "parent", "1:", check=False),
+        run("nft", "-j", "list", "table", "ip", shaping.TABLE, check=False),
+    )
+
+
+def _flows(host: Mapping[str, Any]) -> tuple[shaping.Flow, ...]:
+    try:
+        return shaping.flows_of(host)
+    except KeyError as error:
+        raise UserError(f"network parameters: {error} is missing.") from error
+    except (TypeError, ValueError) as error:
+        raise UserError(f"network parameters: {error}.") from error
+
+
+def _target(host: Mapping[str, Any], kept: Before) -> shaping.State:
+    link = float(host["rate"])
+    # The site's own shaping stands for the wire: nobody may send faster than it.
+    return shaping.wanted(host, min(link, kept.root["rate"]) if kept.root else link)
+
+
+def apply(host: Mapping[str, Any], run: Run = run, keep: Path = KEPT) -> dict[str, Any]:
+    """Put a host's parameters into force, in place of what was; checked afterwards.
+
+    Raises:
+        UserError: the parameters, or what the device holds, are wrong; nothing was changed.
+        EnforcerError: the kernel refused; everything was taken away again.
+    """
+    flows = _flows(host)
+    if not flows:
+        return {"changed": remove(run, keep)["changed"], "device": None, "flows": 0}
+    device = device_to({target for flow in flows for _, target in flow.between}, run)
+    kept = load(keep)
+    if kept is not None and kept.device != device:
+        remove(run, keep)
+        kept = None
+    fresh = kept is None
+    kept = kept or before(device, run)
+    state = _target(host, kept)
+    if not fresh and not readback.differences(state, read(device, run)):
+        return {"changed": False, "device": device, "flows": len(flows)}
+    keep.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    keep.write_text(json.dumps(asdict(kept)))
+    try:
+        _install(state, device, run)
+        wrong = readback.differences(state, read(device, run))
+    except HotbedError:
+        remove(run, keep)
+        raise
+    if wrong:
+        remove(run, keep)
+        more = f" and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+        raise EnforcerError(f"device {device}: after it was applied {wrong[0]}{more}.")
+    return {"changed": True, "device": device, "flows": len(flows)}
+
+
+def _install(state: shaping.State, device: str, run: Run) -> None:
+    run("ip", "link", "set", "dev", device, "gso_max_segs", "1")
+    # `replace` keeps a root of the same kind and handle, with all that is below it.
+    run("tc", "qdisc", "del", "dev", device, "root", check=False)
+    run("tc", "-batch", "-", text="\n".join(shaping.tc_commands(state, device)) + "\n")
+    run("nft", "-f", "-", text=shaping.nft_commands(state))
+
+
+def check(host: Mapping[str, Any] | None, run: Run = run, keep: Path = KEPT) -> list[str]:
+    """What differs between the kernel and the parameters (None: nothing is to be in force)."""
+    kept = load(keep)
+    flows = _flows(host) if host is not None else ()
+    table = run("nft", "-j", "list", "table", "ip", shaping.TABLE, check=False)
+    if host is None or not flows:
+        said = [f"table ip {shaping.TABLE} is not ours"] if table.strip() else []
+        return said + ([f"device {kept.device} is enforced"] if kept else [])
+    if kept is None:
+        return ["nothing is in force"]
+    return readback.differences(_target(host, kept), read(kept.device, run))
+
+
+def remove(run: Run = run, keep: Path = KEPT) -> dict[str, Any]:
+    """Take everything away, and put back what was there; safe to repeat."""
+    kept = load(keep)
+    had_table = bool(run("nft", "-j", "list", "table", "ip", shaping.TABLE, check=False).strip())
+    if had_table:
+        run("nft", "delete", "table", "ip", shaping.TABLE)
+    if kept is None:
+        return {"changed": had_table, "device": None}
+    run("tc", "qdisc", "del", "dev", kept.device, "root", check=False)
+    run("ip", "link", "set", "dev", kept.device, "gso_max_segs", str(kept.segments))
+    if kept.root is not None:
+        _put_back(kept.device, kept.root, run)
+    keep.unlink()
+    return {"changed": True, "device": kept.device}
+
+
+def _put_back(device: str, root: Mapping[str, float], run: Run) -> None:
+    """A token bucket that shows as it did: tc rounds both what it sets and what it shows."""
+    give = dict(root)
+    for _ in range(4):
+        rate, burst, lat = (round(give[key]) for key in ("rate", "burst", "lat"))
+        bucket = ("rate", f"{8 * rate}bit", "burst", str(burst), "latency", f"{lat}us")
+        run("tc", "qdisc", "replace", "dev", device, "root", "tbf", *bucket)
+        shown = before(device, run).root
+        if shown is None or shown == root:
+            return
+        for key in ("burst", "lat"):
+            give[key] += root[key] - shown[key]
+
+
+def load(keep: Path = KEPT) -> Before | None:
+    """What a device had before, None when we have not touched any."""
+    try:
+        return Before(**json.loads(keep.read_text()))
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError) as error:
+        raise EnforcerError(f"{keep} cannot be read ({error}): remove it.") from error
+
+
+def _parameters(path: Path) -> Mapping[str, Any] | None:
+    try:
+        text = sys.stdin.read() if str(path) == "-" else path.read_text()
+        found: Mapping[str, Any] | None = json.loads(text)
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise UserError(f"{path} is not JSON: {error}.") from error
+    return found
+
+
+def main(arguments: list[str]) -> int:
+    """See the module's text."""
+    verb = arguments[0] if arguments else ""
+    path = Path(arguments[1]) if len(arguments) > 1 else FILE
+    try:
+        if verb == "apply":
+            host = _parameters(path)
+            if host is None:
+                raise UserError(f"{path} is missing: write the host's parameters there.")
+            answer = apply(host)
+        elif verb == "check":
+            answer = {"differences": check(_parameters(path))}
+        elif verb == "remove":
+            answer = remove()
+        else:
+            raise UserError("say what to do: apply, check or remove, and the parameters' file.")
+    except HotbedError as error:
+        print(f"netenforcer: {error}", file=sys.stderr)
+        return 2 if isinstance(error, UserError) else 1
+    print(json.dumps(answer))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
