@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from campaigns.prioritymeister.study import measure_trace
@@ -13,7 +14,7 @@ from schemas.errors import UserError
 from testbed.quantities import parse_bits_per_s
 from workloads.traces import arrivals, standins
 from workloads.traces.reader import Report, TraceReader
-from workloads.traces.requests import save
+from workloads.traces.requests import RequestBlock, save
 
 REFERENCE = Path(profiles.__file__).with_name("disk7200.json")
 """A 7200 RPM disk like those of the paper's testbed, for stand-ins where no profile is given."""
@@ -92,6 +93,33 @@ def statistics(reader: TraceReader, profile: Path | None, link: str) -> tuple[St
         scv=demand.scv,
     )
     return found, report
+
+
+def convert(reader: TraceReader, out: Path) -> tuple[int, Report]:
+    """Write a trace of any format in the format ``plain``, which the replayer reads: times from the
+    first request's, offsets where they are known; gzip when `out` ends in ``.gz``. A block of
+    requests is in memory at a time. Returns how many requests, and what the reader left out.
+
+    Raises:
+        UserError: the trace is wrong, or `out` exists.
+    """
+    if out.exists():
+        raise UserError(f"{out} exists: choose another name, nothing is overwritten.")
+    try:
+        count = save(_from_zero(reader), out)
+    except BaseException:
+        out.unlink(missing_ok=True)
+        raise
+    return count, reader.report
+
+
+def _from_zero(blocks: Iterable[RequestBlock]) -> Iterator[RequestBlock]:
+    """The same, times counted from the first request."""
+    zero: int | None = None
+    for block in blocks:
+        if zero is None and len(block):
+            zero = int(block.time_ns[0])
+        yield replace(block, time_ns=block.time_ns - (zero or 0))
 
 
 def make_trace(

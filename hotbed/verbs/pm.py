@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hotbed import pm_verbs
 from hotbed.output import JsonFlag, emit
 from hotbed.views import TestbedOption
 
@@ -37,9 +38,9 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="pm")
     traces = typer.Typer(no_args_is_help=True, help="Look at traces, or make some.")
     group.add_typer(traces, name="trace")
-    for verb in (_curve, _plan, _place, _profile):
+    for verb in (_curve, _plan, _place, _profile, pm_verbs.parameters, pm_verbs.simulate):
         verb(group)
-    for verb in (_stats, _standin, _generate):
+    for verb in (_stats, _standin, _generate, _convert):
         verb(traces)
 
 
@@ -204,6 +205,27 @@ def _generate(group: typer.Typer) -> None:
             seed=seed,
         )
         emit(made, as_json, lambda: f"{out}: {made.requests} requests, {made.seconds:.6g} s")
+
+
+def _convert(group: typer.Typer) -> None:
+    @group.command()
+    def convert(
+        trace: TraceFile,
+        out: Annotated[Path, typer.Argument(help="New file; gzip if it ends in .gz.")],
+        form: Format = "auto",
+        disk: Disk = None,
+        strict: Strict = False,
+        completion: Completion = False,
+        as_json: JsonFlag = False,
+    ) -> None:
+        """Write a trace of any format as the replayer reads it (plain)."""
+        from campaigns.prioritymeister.tracework import convert as write
+
+        count, report = write(_reader(trace, form, disk, strict, completion), out)
+        if report.malformed:
+            _tell(report.sentence(trace))
+        made = {"file": str(out), "requests": count, "malformed": report.malformed}
+        emit(made, as_json, lambda: f"Written: {out} ({count:,} requests)")
 
 
 def _profile(group: typer.Typer) -> None:

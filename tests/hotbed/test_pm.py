@@ -117,6 +117,28 @@ def test_stats_are_the_columns_of_table_2(traced: Path) -> None:
     assert [row["storage_load"] for row in several] == [None, None]
 
 
+def test_any_trace_is_written_as_the_replayer_reads_it(tmp_path: Path) -> None:
+    source = tmp_path / "msr.csv"
+    source.write_text(
+        "128166372010810581,mds,0,Write,2654453760,4096,54086\n"
+        "garbage\n"
+        "128166372011594132,mds,0,Read,3154132992,4096,51785\n"
+    )
+    out = tmp_path / "plain.csv.gz"
+    made = run("trace", "convert", str(source), str(out))
+    assert (made["requests"], made["malformed"]) == (2, 1)
+    lines = gzip.decompress(out.read_bytes()).decode().splitlines()
+    assert lines == [
+        "0,0x00001000,DiskWrite,0x9e37c000",
+        "78355100,0x00001000,DiskRead,0xbc004000",
+    ]
+    with pytest.raises(UserError, match="nothing is overwritten"):
+        run("trace", "convert", str(source), str(out))
+    with pytest.raises(UserError, match="cannot be read"):
+        run("trace", "convert", str(tmp_path / "none"), str(tmp_path / "other"))
+    assert not (tmp_path / "other").exists()
+
+
 def test_stand_ins_are_written_once(tmp_path: Path) -> None:
     out = tmp_path / "g.csv.gz"
     made = run("trace", "standin", "G", str(out), "--seconds", "60")
