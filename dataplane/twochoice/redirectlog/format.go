@@ -12,15 +12,17 @@ import (
 
 // Version is that of the format.
 //
-// A log is a header and frames, little endian, at multiples of 8 bytes. A frame holds the records of
-// one commit, and is written when the one before is durable: of all frames only the last can be torn
-// by a crash. Checksums are CRC-32C.
+// A log is a header and frames, little endian, at multiples of 8 bytes. A frame holds the entries of
+// one append, and is written when the one before is durable: of all frames only the last can be torn
+// by a crash. Those that the file was begun with were durable before it had its name. Checksums are
+// CRC-32C.
 //
-//	header  0 magic (8)  8 version (4)  12 OSD (4)  16 generation (8)  24 last receipt (8)
-//	        32 last time, ns (8)  40 frames of the snapshot (8)  48 reserved (4)  52 checksum (4)
+//	header  0 magic (8)  8 version (4)  12 OSD (4)  16 generation (8)  24 frames that the file was
+//	        begun with (8)  32 reserved (20)  52 checksum (4)
 //	frame   0 magic (4)  4 payload's length (4)  8 number, from 1 (8)  16 kind (4)
 //	        20 checksum of the first 20 bytes, the generation and the padded payload (4)
 //	        24 payload, padded by zeros
+//	entry   length of the note (unsigned varint), the note, then a record, or 0 where there is none
 //	record  kind (1), then unsigned varints: length of the name, the name, start, length, receipt,
 //	        time (zigzag); redirected: OSD, fragment; returned: as of; held: OSD, fragment,
 //	        start and length of the whole entry
@@ -40,29 +42,24 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // kinds of frames
 const (
-	changesFrame  = 1
-	snapshotFrame = 2
-	closedFrame   = 3
+	changesFrame = 1
+	closedFrame  = 2 // without entries: a mark
 )
 
 type header struct {
 	version    uint32
-	home       twochoice.Server
+	owner      twochoice.Server
 	generation uint64
-	last       twochoice.Receipt
-	time       time.Duration
-	snapshot   uint64 // frames
+	first      uint64 // frames that the file was begun with
 }
 
 func (h header) encode() []byte {
 	out := make([]byte, headerSize)
 	copy(out, magic[:])
 	binary.LittleEndian.PutUint32(out[8:], h.version)
-	binary.LittleEndian.PutUint32(out[12:], uint32(h.home))
+	binary.LittleEndian.PutUint32(out[12:], uint32(h.owner))
 	binary.LittleEndian.PutUint64(out[16:], h.generation)
-	binary.LittleEndian.PutUint64(out[24:], uint64(h.last))
-	binary.LittleEndian.PutUint64(out[32:], uint64(h.time))
-	binary.LittleEndian.PutUint64(out[40:], h.snapshot)
+	binary.LittleEndian.PutUint64(out[24:], h.first)
 	binary.LittleEndian.PutUint32(out[52:], crc32.Checksum(out[:52], castagnoli))
 	return out
 }
@@ -79,11 +76,9 @@ func decodeHeader(b []byte) (h header, problem string) {
 	}
 	return header{
 		version:    binary.LittleEndian.Uint32(b[8:]),
-		home:       twochoice.Server(binary.LittleEndian.Uint32(b[12:])),
+		owner:      twochoice.Server(binary.LittleEndian.Uint32(b[12:])),
 		generation: binary.LittleEndian.Uint64(b[16:]),
-		last:       twochoice.Receipt(binary.LittleEndian.Uint64(b[24:])),
-		time:       time.Duration(binary.LittleEndian.Uint64(b[32:])),
-		snapshot:   binary.LittleEndian.Uint64(b[40:]),
+		first:      binary.LittleEndian.Uint64(b[24:]),
 	}, ""
 }
 
@@ -147,6 +142,31 @@ func decodeFrame(b []byte, generation uint64) (f frame, problem string) {
 		payload: b[frameHeader : frameHeader+int(length)],
 		size:    int64(size),
 	}, ""
+}
+
+func appendEntry(b []byte, e *Entry) []byte {
+	b = append(binary.AppendUvarint(b, uint64(len(e.Note))), e.Note...)
+	if e.Record.Kind == 0 {
+		return append(b, 0)
+	}
+	return appendRecord(b, &e.Record)
+}
+
+// nextEntry reads the entry that begins b and returns what follows it.
+func nextEntry(b []byte) (Entry, []byte, error) {
+	r := &reader{b: b}
+	length := r.number()
+	if r.bad || length >= uint64(len(r.b)) {
+		return Entry{}, nil, errRecord
+	}
+	e := Entry{Note: r.b[:length:length]}
+	b = r.b[length:]
+	if b[0] == 0 {
+		return e, b[1:], nil
+	}
+	var err error
+	e.Record, b, err = nextRecord(b)
+	return e, b, err
 }
 
 func appendRecord(b []byte, r *twochoice.Record) []byte {

@@ -5,13 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-
-	"hotbed/dataplane/twochoice"
 )
-
-// suffix is what an unfinished rewrite is called in addition.
-const suffix = ".new"
 
 // window is how much of a file is read at once; it holds at least one frame.
 const window = 4 << 20
@@ -47,29 +41,29 @@ func (s *scanner) corrupt(offset int64, problem string) error {
 	return &CorruptError{s.path, offset, problem}
 }
 
-// recovered is what a log amounts to.
-type recovered struct {
+// scanned is what was read of a log.
+type scanned struct {
 	header header
 	number uint64 // of the last frame
 	end    int64
 	Recovery
 }
 
-// scan reads a log into a table. The torn tail is not cut off yet.
-func (s *scanner) scan(home twochoice.Server, table *twochoice.Table) (recovered, error) {
-	var out recovered
-	first, err := s.bytes(0)
+// scan reads a log and hands its entries on. The torn tail is not cut off yet.
+func (s *scanner) scan(j *Journal, take func(Entry) error) (scanned, error) {
+	var out scanned
+	begin, err := s.bytes(0)
 	if err != nil {
 		return out, err
 	}
-	h, problem := decodeHeader(first)
+	h, problem := decodeHeader(begin)
 	switch {
 	case problem != "":
 		return out, s.corrupt(0, problem)
 	case h.version != Version:
 		return out, &VersionError{s.path, h.version, Version}
-	case h.home != home:
-		return out, &OwnerError{s.path, h.home, home}
+	case h.owner != j.owner:
+		return out, &OwnerError{s.path, h.owner, j.owner}
 	}
 	out.header, out.end = h, headerSize
 	for out.end < s.size {
@@ -87,27 +81,23 @@ func (s *scanner) scan(home twochoice.Server, table *twochoice.Table) (recovered
 			}
 			break
 		}
-		if f.number == h.snapshot+1 {
-			table.Resume(h.last, h.time)
-		}
-		if err := s.take(&out, f, table); err != nil {
+		if err := s.take(&out, f, take); err != nil {
 			return out, err
 		}
 		out.number, out.end = f.number, out.end+f.size
 	}
-	if out.number < h.snapshot {
+	if out.number < h.first {
 		return out, s.corrupt(out.end, fmt.Sprintf("the file ends after %d of the %d records that it was "+
-			"begun with", out.number, h.snapshot))
+			"begun with", out.number, h.first))
 	}
-	table.Resume(h.last, h.time)
 	return out, nil
 }
 
-// torn is nil when what begins at the end of what could be read may be the last commit, torn by a
+// torn is nil when what begins at the end of what could be read may be the last append, torn by a
 // crash: it is not longer than one, and nothing whole comes after it.
-func (s *scanner) torn(at recovered, b []byte, problem string) error {
+func (s *scanner) torn(at scanned, b []byte, problem string) error {
 	left := s.size - at.end
-	if at.number < at.header.snapshot || left > frameHeader+maxPayload {
+	if at.number < at.header.first || left > frameHeader+maxPayload {
 		return s.corrupt(at.end, problem)
 	}
 	for next := 8; next+frameHeader <= len(b); next += 8 {
@@ -122,22 +112,18 @@ func (s *scanner) torn(at recovered, b []byte, problem string) error {
 	return nil
 }
 
-// take applies a frame's records.
-func (s *scanner) take(out *recovered, f frame, table *twochoice.Table) error {
-	snapshot := f.number <= out.header.snapshot
-	if snapshot != (f.kind == snapshotFrame) || f.kind < changesFrame || f.kind > closedFrame {
-		return s.corrupt(out.end, fmt.Sprintf("a record of kind %d is out of place", f.kind))
+// take hands on a frame's entries.
+func (s *scanner) take(out *scanned, f frame, take func(Entry) error) error {
+	if f.kind != changesFrame && f.kind != closedFrame {
+		return s.corrupt(out.end, fmt.Sprintf("a record is of kind %d, which there is not", f.kind))
 	}
 	out.Clean = f.kind == closedFrame
 	for b := f.payload; len(b) > 0; out.Records++ {
-		r, rest, err := nextRecord(b)
+		e, rest, err := nextEntry(b)
 		if err != nil {
 			return s.corrupt(out.end, err.Error())
 		}
-		if snapshot != (r.Kind == twochoice.Held) {
-			return s.corrupt(out.end, fmt.Sprintf("a record that is %s is out of place", r.Kind))
-		}
-		if _, err := table.Apply(r, nil); err != nil {
+		if err := take(e); err != nil {
 			return &RecordError{s.path, out.end, err}
 		}
 		b = rest
@@ -145,86 +131,34 @@ func (s *scanner) take(out *recovered, f frame, table *twochoice.Table) error {
 	return nil
 }
 
-// Open reads a log and makes its table again, or makes an empty one when there is none. A torn tail
-// (what a crash left of the last commit, which was not acknowledged) is cut off. Whatever else is
-// wrong is refused, and the file left as it is: *CorruptError, *VersionError, *OwnerError and
-// *RecordError. Of the last commit alone nothing can tell whether a crash tore it or the disk spoilt
-// it later; Close and Mark end a log by a frame without records, so that it is not the last.
-func Open(fsys FS, name string, home twochoice.Server, servers *twochoice.Servers, size uint64,
-	o Options) (*Store, Recovery, error) {
-	table, err := twochoice.NewTable(home, servers, size)
-	if err != nil {
-		return nil, Recovery{}, err
-	}
-	s := &Store{fsys: fsys, name: name, path: fsys.Path(name), table: table, o: o}
-	leftover := true
-	if err := fsys.Remove(name + suffix); err != nil {
-		if !errors.Is(err, fs.ErrNotExist) {
-			return nil, Recovery{}, fmt.Errorf("an unfinished rewrite of the redirect log cannot be "+
-				"removed: %w", err)
-		}
-		leftover = false
-	}
-	file, err := fsys.Open(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		if o.MustExist {
-			return nil, Recovery{}, &MissingError{s.path}
-		}
-		if err := s.create(); err != nil {
-			return nil, Recovery{}, err
-		}
-		return s, Recovery{Created: true, Size: s.end, Leftover: leftover}, nil
-	}
-	if err != nil {
-		return nil, Recovery{}, fmt.Errorf("the redirect log %s cannot be opened: %w", s.path, err)
-	}
-	s.file = file
-	recovery, err := s.read()
-	if err != nil {
-		_ = file.Close()
-		return nil, Recovery{}, err
-	}
-	recovery.Leftover = leftover
-	return s, recovery, nil
-}
-
 // read takes in the file and cuts off its torn tail.
-func (s *Store) read() (Recovery, error) {
-	size, err := s.file.Size()
+func (j *Journal) read(take func(Entry) error) (Recovery, error) {
+	size, err := j.file.Size()
 	if err != nil {
-		return Recovery{}, fmt.Errorf("the redirect log %s cannot be read: %w", s.path, err)
+		return Recovery{}, fmt.Errorf("the redirect log %s cannot be read: %w", j.path, err)
 	}
-	scanner := &scanner{file: s.file, path: s.path, size: size}
-	found, err := scanner.scan(s.table.Home(), s.table)
+	s := &scanner{file: j.file, path: j.path, size: size}
+	found, err := s.scan(j, take)
 	if err != nil {
 		return Recovery{}, err
 	}
 	if found.end < size {
 		found.TornAt, found.TornBytes = found.end, size-found.end
-		if err := s.file.Truncate(found.end); err != nil {
+		if err := j.file.Truncate(found.end); err != nil {
 			return Recovery{}, fmt.Errorf("the torn tail of the redirect log %s cannot be cut off: %w",
-				s.path, err)
+				j.path, err)
 		}
 	}
 	// What was read may be in memory only, of a process that was killed before it was durable. From
 	// here on it counts, so it has to last; so has the log's name.
-	err = s.file.Sync()
-	if err == nil {
-		err = s.fsys.SyncFolder()
+	if err = j.file.Sync(); err == nil {
+		err = j.fsys.SyncFolder()
 	}
 	if err != nil {
-		return Recovery{}, fmt.Errorf("the redirect log %s cannot be made durable: %w", s.path, err)
+		return Recovery{}, fmt.Errorf("the redirect log %s cannot be made durable: %w", j.path, err)
 	}
-	s.generation, s.number, s.end = found.header.generation, found.number, found.end
-	s.records = uint64(found.Records)
+	j.generation, j.number, j.end = found.header.generation, found.number, found.end
+	j.entries = uint64(found.Records)
 	found.Size = found.end
 	return found.Recovery, nil
-}
-
-// cut ends the file there, durably.
-func (s *Store) cut(end int64) error {
-	if err := s.file.Truncate(end); err != nil {
-		return err
-	}
-	return s.file.Sync()
 }

@@ -1,7 +1,8 @@
 package redirectlog
 
 import (
-	"fmt"
+	"encoding/binary"
+	"errors"
 	"time"
 
 	"hotbed/dataplane/twochoice"
@@ -25,35 +26,16 @@ type Change struct {
 	AsOf     twochoice.Receipt  // Returned
 }
 
-// Recovery tells what was found when a store was opened.
-type Recovery struct {
-	Created   bool  // there was no file
-	Records   int   // that were read
-	Size      int64 // of the file, bytes
-	TornAt    int64 // where a torn tail was cut off; 0 when there was none
-	TornBytes int64 // how long it was
-	Clean     bool  // the store had been closed
-	Leftover  bool  // an unfinished rewrite was removed
-}
-
-// Store is a table with its log: a change is durable before it is made. Not safe for concurrent use.
+// Store is a table with its journal: a change is durable before it is made. Not safe for concurrent
+// use.
 type Store struct {
-	fsys       FS
-	name, path string
-	file       File
-	table      *twochoice.Table
-	o          Options
-
-	generation uint64
-	number     uint64 // of the last frame
-	end        int64  // of the file
-	records    uint64 // that were ever written to it, with their bytes
-	buffer     []byte
-	failed     error
+	journal *Journal
+	table   *twochoice.Table
+	o       Options
 
 	retry    int64 // size from which a rewrite that failed is tried again
-	compacts uint64
-	compact  error // why the last rewrite by Commit failed
+	rewrites uint64
+	rewrite  error // why the last rewrite by Commit failed
 }
 
 // Stats counts what a store did.
@@ -65,8 +47,48 @@ type Stats struct {
 	RewriteError error
 }
 
+// Open reads a log and makes its table again, or makes an empty one when there is none. Torn tails,
+// and what is refused, are as in OpenJournal. A record that the table cannot hold (of an unknown OSD,
+// beyond the object) is a *RecordError with the table's own error in it.
+func Open(fsys FS, name string, home twochoice.Server, servers *twochoice.Servers, size uint64,
+	o Options) (*Store, Recovery, error) {
+	table, err := twochoice.NewTable(home, servers, size)
+	if err != nil {
+		return nil, Recovery{}, err
+	}
+	s := &Store{table: table, o: o}
+	journal, recovery, err := openJournal(fsys, name, home, o.MustExist, s.take)
+	if err != nil {
+		return nil, Recovery{}, err
+	}
+	s.journal = journal
+	return s, recovery, nil
+}
+
+// take applies an entry that was read.
+func (s *Store) take(e Entry) error {
+	if e.Record.Kind != 0 {
+		_, err := s.table.Apply(e.Record, nil)
+		return err
+	}
+	last, n := binary.Uvarint(e.Note)
+	if n <= 0 {
+		return errNote
+	}
+	now, m := binary.Varint(e.Note[n:])
+	if m <= 0 || n+m != len(e.Note) {
+		return errNote
+	}
+	s.table.Resume(twochoice.Receipt(last), time.Duration(now))
+	return nil
+}
+
+var errNote = errors.New("a note has a form that a table's log does not have")
+
 // Stats are the counts so far.
-func (s *Store) Stats() Stats { return Stats{s.end, s.generation, s.compacts, s.compact} }
+func (s *Store) Stats() Stats {
+	return Stats{s.journal.end, s.journal.generation, s.rewrites, s.rewrite}
+}
 
 // Table is the table, to be queried; changes go through the store.
 func (s *Store) Table() *twochoice.Table { return s.table }
@@ -76,7 +98,7 @@ func (s *Store) Table() *twochoice.Table { return s.table }
 // as before, but after a restart that change may be there. A server whose store has failed must
 // answer no write at all, not even one at home that needs no record (the change might shadow it
 // later), and has to start again.
-func (s *Store) Failed() error { return s.failed }
+func (s *Store) Failed() error { return s.journal.failed }
 
 // Commit makes changes durable, all of them or none, and then applies them in their order. It returns
 // their records, and the entries that are dead by them, whose fragments can be removed. On an error
@@ -84,31 +106,23 @@ func (s *Store) Failed() error { return s.failed }
 // with a change.
 func (s *Store) Commit(now time.Duration, changes []Change) ([]twochoice.Record, []twochoice.Entry,
 	error) {
-	if s.failed != nil {
-		return nil, nil, s.failed
+	if s.journal.failed != nil {
+		return nil, nil, s.journal.failed
 	}
-	records := make([]twochoice.Record, len(changes))
-	b := beginFrame(s.buffer[:0])
+	if len(changes) == 0 {
+		return nil, nil, nil
+	}
+	records, entries := make([]twochoice.Record, len(changes)), make([]Entry, len(changes))
 	for i, c := range changes {
 		r, err := s.prepare(now, c)
 		if err != nil {
 			return nil, nil, err
 		}
-		records[i] = r
-		b = appendRecord(b, &r)
+		records[i], entries[i].Record = r, r
 	}
-	s.buffer = b[:0]
-	if len(b)-frameHeader > maxPayload {
-		return nil, nil, &twochoice.ParameterError{Name: "the size of a commit",
-			Value: fmt.Sprintf("%d bytes", len(b)-frameHeader), Allowed: "1 MiB; commit fewer changes at a time"}
-	}
-	if len(records) == 0 {
-		return nil, nil, nil
-	}
-	if err := s.write(endFrame(b, 0, s.generation, s.number+1, changesFrame)); err != nil {
+	if err := s.journal.Append(entries); err != nil {
 		return nil, nil, err
 	}
-	s.records += uint64(len(records))
 	var dead []twochoice.Entry
 	for _, r := range records {
 		var err error
@@ -133,57 +147,52 @@ func (s *Store) prepare(now time.Duration, c Change) (twochoice.Record, error) {
 		Allowed: "redirected, home or returned"}
 }
 
-// write appends a frame, durably. When it fails, the frame is surely not in the file, or the store
-// has failed.
-func (s *Store) write(frame []byte) error {
-	n, err := s.file.WriteAt(frame, s.end)
-	if err == nil && n < len(frame) {
-		err = fmt.Errorf("only %d of %d bytes were written", n, len(frame))
+// Compact rewrites the log with what is live. Its errors are those of Journal.Replace.
+func (s *Store) Compact() error {
+	if s.journal.failed != nil {
+		return s.journal.failed
 	}
+	err := s.journal.replace(func(write func(*Entry) error) error {
+		if err := s.table.Snapshot(func(r twochoice.Record) error {
+			return write(&Entry{Record: r})
+		}); err != nil {
+			return err
+		}
+		// Receipts that were given are not given again, even if nothing is left of them.
+		_, now := s.table.Last()
+		note := binary.AppendVarint(binary.AppendUvarint(nil, uint64(s.table.Issued())), int64(now))
+		return write(&Entry{Note: note})
+	})
 	if err == nil {
-		if err = s.file.Sync(); err == nil {
-			s.end += int64(len(frame))
-			s.number++
-			return nil
-		}
-		if !full(err) {
-			// What is durable now is unknown, and asking again would not tell: the system may have
-			// dropped what it could not write.
-			return s.fail(err)
-		}
+		s.rewrites++
 	}
-	if cut := s.cut(s.end); cut != nil {
-		return s.fail(fmt.Errorf("%w, and then what was written of it could not be cut off: %w", err, cut))
-	}
-	return unwritten(s.path, err)
+	return err
 }
 
-func (s *Store) fail(err error) error {
-	s.failed = &FailedError{s.path, err}
-	return s.failed
+// mayCompact rewrites a log that has grown beyond its bounds. That the change before is durable does
+// not depend on it: an error is kept for Stats, and it is tried again when the log has grown by a
+// quarter.
+func (s *Store) mayCompact() {
+	above, end := s.o.CompactAbove, s.journal.end
+	if above == 0 {
+		above = 1 << 20
+	}
+	if above < 0 || end <= max(above, s.retry) {
+		return
+	}
+	// The pieces that are live take about what the entries of the file do.
+	each := float64(end-headerSize) / float64(max(s.journal.entries, 1))
+	if live := float64(float64(s.table.Pieces())*each) + headerSize; float64(end) <= 2*live {
+		return
+	}
+	s.rewrite, s.retry = s.Compact(), 0
+	if s.rewrite != nil {
+		s.retry = end + end/4
+	}
 }
 
-// Mark ends the log by a frame without records: when a store has been idle for a while, what the disk
-// spoils later is never taken for a torn tail.
-func (s *Store) Mark() error {
-	if s.failed != nil {
-		return s.failed
-	}
-	return s.write(endFrame(beginFrame(s.buffer[:0]), 0, s.generation, s.number+1, closedFrame))
-}
+// Mark ends the log by a frame without records: see Journal.Mark.
+func (s *Store) Mark() error { return s.journal.Mark() }
 
-// Close marks the log's end and closes it. A store that has failed is closed without a mark.
-func (s *Store) Close() error {
-	var marked error
-	if s.failed == nil {
-		marked = s.Mark()
-	}
-	s.failed = &FailedError{s.path, fmt.Errorf("it is closed")}
-	if err := s.file.Close(); err != nil {
-		return err
-	}
-	if marked != nil && !full(marked) {
-		return marked
-	}
-	return nil
-}
+// Close marks the log's end and closes it.
+func (s *Store) Close() error { return s.journal.Close() }
