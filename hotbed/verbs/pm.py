@@ -9,6 +9,7 @@ import typer
 
 from hotbed import pm_verbs
 from hotbed.output import JsonFlag, emit
+from hotbed.pm_apply import add_apply
 from hotbed.views import TestbedOption
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def register(app: typer.Typer) -> None:
     group.add_typer(traces, name="trace")
     for verb in (_curve, _plan, _place, _profile, pm_verbs.parameters, pm_verbs.simulate):
         verb(group)
+    add_apply(group)
     for verb in (_stats, _standin, _generate, _convert):
         verb(traces)
 

@@ -1,0 +1,75 @@
+"""`hotbed pm apply`: a plan on a running testbed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hotbed.output import JsonFlag, emit
+from hotbed.views import TestbedOption
+
+
+def add_apply(group: typer.Typer) -> None:
+    """Add the verb to `hotbed pm`."""
+
+    @group.command()
+    def apply(
+        topology: Annotated[
+            Path | None, typer.Argument(help="Its hosts are called as the testbed's nodes.")
+        ] = None,
+        testbed: TestbedOption = None,
+        policy: Annotated[
+            str, typer.Option(help="pm, ps, cake, edf, byslo, mclock or none.")
+        ] = "pm",
+        mode: Annotated[str, typer.Option(help="Of pm: hold or best-effort.")] = "hold",
+        depth: Annotated[
+            int | None, typer.Option(help="Requests at a device at a time; 0: any number.")
+        ] = None,
+        no_network: Annotated[
+            bool, typer.Option("--no-network", help="Enforce at the devices alone.")
+        ] = False,
+        check: Annotated[
+            bool, typer.Option("--check", help="Look whether what was applied is in force.")
+        ] = False,
+        remove: Annotated[
+            bool, typer.Option("--remove", help="Default parameters, a network left alone.")
+        ] = False,
+        as_json: JsonFlag = False,
+    ) -> None:
+        """Put a plan into force on a testbed with NFS servers, and check that it is.
+
+        Proxies get their priorities and token buckets without dropping a connection; every host
+        gets token buckets, priorities and DSCP for what it sends. --check exits with 1 when
+        something differs.
+        """
+        from campaigns.prioritymeister import apply as work
+        from schemas.errors import UserError
+        from testbed.choose import choose_ready
+        from testbed.deploy import spec_of
+
+        if (topology is not None) + check + remove != 1:
+            raise UserError("hotbed pm apply: give one of a topology, --check and --remove.")
+        _, found = choose_ready(testbed)
+        if remove:
+            work.remove(found)
+            done = {"testbed": found.name, "removed": True}
+            emit(done, as_json, lambda: f"{found.name}: nothing of a plan is in force; checked")
+            return
+        if topology is None:
+            result = work.check(found)
+        else:
+            result = work.apply(
+                found,
+                spec_of(found),
+                topology,
+                policy=policy,
+                mode=mode,
+                depth=depth,
+                network=not no_network,
+                tell=lambda text: typer.echo(f"hotbed: {text}.", err=True),
+            )
+        emit(result, as_json, result.sentence)
+        if result.differences:
+            raise typer.Exit(1)

@@ -1,0 +1,166 @@
+"""What runs on a server node: requests to the proxy's socket, and RPC that waits for the server."""
+
+from __future__ import annotations
+
+import http.server
+import json
+import socket
+import socketserver
+import struct
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from schemas.errors import StoreError, UserError
+from testbed.stores.nfs import control
+
+
+class Proxy(http.server.BaseHTTPRequestHandler):
+    """Answers as the proxy's control socket does."""
+
+    parameters: ClassVar[dict[str, Any]] = {}
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+    def address_string(self) -> str:
+        return "unix"
+
+    def _reply(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self) -> None:
+        if self.path == "/metrics":
+            self._reply(200, b"hotbed_nfsproxy_clients 1\n")
+        elif self.path == "/parameters":
+            self._reply(200, json.dumps(self.parameters).encode())
+        else:
+            self._reply(404, b"")
+
+    def do_PUT(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if body.get("policy") == "fair":
+            self._reply(400, json.dumps({"error": 'policy is "fair"'}).encode())
+            return
+        type(self).parameters = body
+        self._reply(200, b'{"ok": true}')
+
+
+class _Server(socketserver.ThreadingUnixStreamServer):
+    def get_request(self) -> tuple[socket.socket, Any]:
+        connection, _ = super().get_request()
+        return connection, ("unix", 0)
+
+
+@pytest.fixture
+def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    path = tmp_path / "socket"
+    config = tmp_path / "config.json"
+    text = {"control": str(path), "profile": str(tmp_path / "p.json"), "parameters": {"depth": 3}}
+    config.write_text(json.dumps(text))
+    monkeypatch.setattr(control, "CONFIG", config)
+    monkeypatch.setattr(control, "configuration", lambda: json.loads(config.read_text()))
+    with _Server(str(path), Proxy) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield path
+        server.shutdown()
+
+
+@pytest.mark.usefixtures("configured")
+def test_parameters_are_put_read_and_refused_with_the_proxys_sentence() -> None:
+    given = {"policy": "pm", "depth": 1}
+    assert control.carry_out("put", [], json.dumps(given).encode()) == {"ok": True}
+    assert control.carry_out("parameters", [], b"") == given
+    with pytest.raises(UserError, match='the NFS proxy refused: policy is "fair"'):
+        control.carry_out("put", [], b'{"policy": "fair"}')
+    assert control.carry_out("default", [], b"") == {"ok": True}
+    assert control.carry_out("parameters", [], b"") == {"depth": 3}
+    assert "clients 1" in control.carry_out("metrics", [], b"")["text"]
+    with pytest.raises(StoreError, match="answered GET /status with status 404"):
+        control.carry_out("status", [], b"")
+
+
+def test_a_proxy_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="does not answer at"):
+        control.ask(str(tmp_path / "none"), "GET", "/status")
+
+
+@pytest.fixture
+def rpc() -> Iterator[tuple[str, list[bytes]]]:
+    """An RPC server that keeps the calls and serves program 100003 alone."""
+    calls: list[bytes] = []
+
+    class Answer(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            call = self.request.recv(4096)
+            calls.append(call)
+            xid, program = call[4:8], struct.unpack(">I", call[16:20])[0]
+            state = 0 if program == 100003 else 1
+            reply = xid + struct.pack(">5I", 1, 0, 0, 0, state)
+            self.request.sendall(struct.pack(">I", 0x80000000 | len(reply)) + reply)
+
+    with socketserver.TCPServer(("127.0.0.1", 0), Answer) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield f"127.0.0.1:{server.server_address[1]}", calls
+        server.shutdown()
+
+
+def test_a_null_call_is_what_the_rfc_says(rpc: tuple[str, list[bytes]]) -> None:
+    address, calls = rpc
+    control.null_call(address, 100003)
+    words = struct.unpack(">11I", calls[0])
+    assert words[0] == 0x80000000 | 40
+    assert words[2:] == (0, 2, 100003, 3, 0, 0, 0, 0, 0)
+    with pytest.raises(ConnectionError, match="does not serve program 100005"):
+        control.null_call(address, 100005)
+    control.answers([address])
+
+
+def test_waiting_ends_with_the_last_failure() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{closed.getsockname()[1]}"
+        with pytest.raises(StoreError, match=r"refused.*\(waited 0 s\)"):
+            control.until(lambda: control.null_call(address, 100003), timeout_s=0.0)
+
+
+def test_a_profile_that_the_proxy_has_changes_nothing(tmp_path: Path) -> None:
+    profile = {"type": "storageConstant", "base": 0.01}
+    path = tmp_path / "p.json"
+    path.write_text(json.dumps(profile))
+    assert control.put_profile({"profile": str(path)}, dict(reversed(profile.items()))) is False
+
+
+def test_a_profile_that_the_proxy_refuses_is_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, restarts = tmp_path / "p.json", list[str]()
+    path.write_text('{"type": "a"}\n')
+
+    def restart() -> None:
+        restarts.append(path.read_text())
+        if "bad" in restarts[-1]:
+            raise StoreError("nfsproxy: profile: type is bad")
+
+    monkeypatch.setattr(control, "_restart", restart)
+    monkeypatch.setattr(control, "ready", lambda config: None)
+    config = {"profile": str(path)}
+    with pytest.raises(UserError, match="does not start with this profile: nfsproxy: profile"):
+        control.put_profile(config, {"type": "bad"})
+    assert path.read_text() == restarts[-1] == '{"type": "a"}\n'
+    assert control.put_profile(config, {"type": "b"}) is True
+    assert json.loads(path.read_text()) == {"type": "b"}
+
+
+def test_files_of_the_export_are_dropped_from_the_cache(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    for name in ("a", "folder/b"):
+        (tmp_path / name).write_bytes(bytes(10_000))
+    assert control.drop_caches(tmp_path) == 2
+    assert (tmp_path / "a").read_bytes() == bytes(10_000)

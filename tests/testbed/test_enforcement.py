@@ -1,0 +1,152 @@
+"""The engine's side of enforcement, against an agent that keeps what it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from schemas.errors import StoreError, UserError
+from testbed.enforcement import Enforcement, storage_by_server
+from testbed.sites.contract import Testbed
+from testbed.sites.fake import FakeSite
+from testbed.spec import TestbedSpec
+
+DISK = {"size": "2GiB", "scratch": 0}
+GROUPS = [
+    {"name": "admin", "roles": ["admin"]},
+    {"name": "s", "count": 2, "roles": ["nfs"], "disk": DISK},
+    {"name": "c", "count": 2, "roles": ["client"]},
+]
+FLOW = {"workload": "web", "level": 1}
+NETWORK = {
+    "mode": "priority",
+    "hosts": {"c0": {"rate": 1.0, "flows": [FLOW]}, "s1": {"rate": 1.0, "flows": []}},
+}
+
+
+class FakeAgent:
+    """Answers every action with success but those on `broken` nodes."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, Mapping[str, Any]]] = []
+        self.broken: set[str] = set()
+        self.differences: dict[str, list[str]] = {}
+
+    def call(
+        self, verb: str, payload: Mapping[str, Any] | None = None, *, timeout_s: float = 60.0
+    ) -> Any:
+        given = payload or {}
+        self.calls.append((verb, given))
+        if verb == "nfs-check":
+            return {"admin": [], **self.differences}
+        if verb == "nfs-act":
+            return [
+                {
+                    "ok": self._where(action) not in self.broken,
+                    "message": f"{self._where(action)} is broken",
+                    "detail": {"changed": 1.0},
+                }
+                for action in given["actions"]
+            ]
+        return {"text": "page", "asked": given}
+
+    @staticmethod
+    def _where(action: Mapping[str, Any]) -> str:
+        return str(action.get("server") or action["host"])
+
+    def actions(self, place: int = -1) -> list[tuple[str, str, Any]]:
+        """Kind, node and whether there are parameters, of one call's actions."""
+        return [
+            (one["action"], self._where(one), one["parameters"])
+            for one in self.calls[place][1]["actions"]
+        ]
+
+
+@pytest.fixture
+def testbed() -> Testbed:
+    store = {"kind": "nfs"}
+    return FakeSite().provision(
+        TestbedSpec.model_validate({"name": "t", "groups": GROUPS, "store": store})
+    )
+
+
+@pytest.fixture
+def agent() -> FakeAgent:
+    return FakeAgent()
+
+
+@pytest.fixture
+def enforcement(testbed: Testbed, agent: FakeAgent) -> Enforcement:
+    return Enforcement(testbed, agent)  # type: ignore[arg-type]
+
+
+def test_a_plan_goes_to_its_server_and_its_hosts_and_the_others_are_freed(
+    enforcement: Enforcement, agent: FakeAgent
+) -> None:
+    enforcement.apply({"storage": {"s1:disk": {"policy": "pm"}}, "network": NETWORK})
+    assert agent.actions(0) == [
+        ("put-parameters", "s0", None),
+        ("put-parameters", "s1", {"policy": "pm", "unknown": "refuse"}),
+    ]
+    assert agent.actions(1) == [
+        ("set-network", "admin", None),
+        ("set-network", "s0", None),
+        ("set-network", "s1", None),
+        ("set-network", "c0", NETWORK["hosts"]["c0"]),  # type: ignore[index]
+        ("set-network", "c1", None),
+    ]
+
+
+def test_a_network_that_is_left_alone_gets_nothing(
+    enforcement: Enforcement, agent: FakeAgent
+) -> None:
+    enforcement.network_apply({**NETWORK, "mode": "fifo"})
+    assert {parameters for _, _, parameters in agent.actions()} == {None}
+
+
+def test_what_fails_at_one_host_is_taken_away_from_all(
+    enforcement: Enforcement, agent: FakeAgent
+) -> None:
+    agent.broken.add("c0")
+    with pytest.raises(StoreError, match="c0 is broken"):
+        enforcement.network_apply(NETWORK)
+    assert len(agent.actions()) == 5
+    assert {parameters for _, _, parameters in agent.actions()} == {None}
+
+
+def test_differences_are_told_by_node(enforcement: Enforcement, agent: FakeAgent) -> None:
+    assert enforcement.network_check(NETWORK) == {}
+    assert agent.calls[-1][1]["network"] == {"c0": NETWORK["hosts"]["c0"]}  # type: ignore[index]
+    agent.differences = {"c0": ["class 1:100 is missing"]}
+    assert enforcement.network_check() == {"c0": ["class 1:100 is missing"]}
+    assert agent.calls[-1][1]["network"] == {}
+
+
+def test_all_is_removed(enforcement: Enforcement, agent: FakeAgent) -> None:
+    enforcement.remove()
+    assert {parameters for _, _, parameters in agent.actions()} == {None}
+    assert [kind for kind, _, _ in agent.actions()] == ["put-parameters"] * 2 + ["set-network"] * 5
+
+
+def test_a_proxy_is_asked_by_name(enforcement: Enforcement, agent: FakeAgent) -> None:
+    assert enforcement.servers == ("s0", "s1")
+    assert enforcement.metrics("s0") == "page"
+    enforcement.trace_start("s1", "/tmp/t")
+    assert agent.calls[-1][1] == {"server": "s1", "verb": "trace-start", "arguments": ["/tmp/t"]}
+    assert enforcement.put_profile("s0", {"type": "storageSSD"}) is True
+    assert set(enforcement.addresses()) == {"admin", "s0", "s1", "c0", "c1"}
+
+
+def test_names_that_the_testbed_does_not_have_are_told(enforcement: Enforcement) -> None:
+    with pytest.raises(UserError, match="there is no node 'web0' in testbed t; hosts of the topo"):
+        enforcement.network_apply({"mode": "priority", "hosts": {"web0": {"flows": [FLOW]}}})
+    with pytest.raises(UserError, match="server s0 has two devices in the topology"):
+        storage_by_server({"storage": {"s0:a": {}, "s0:b": {}}})
+
+
+def test_a_testbed_without_servers_is_refused() -> None:
+    spec = TestbedSpec.model_validate({"name": "t", "groups": GROUPS[:1], "store": None})
+    with pytest.raises(UserError, match="testbed t has no NFS server"):
+        Enforcement(FakeSite().provision(spec), FakeAgent())  # type: ignore[arg-type]
