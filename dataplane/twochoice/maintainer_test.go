@@ -1,0 +1,349 @@
+package twochoice
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+func always(Server) bool { return true }
+
+func newMaintainer(t *testing.T, table *Table, workers int) *Maintainer {
+	t.Helper()
+	m, err := NewMaintainer(MaintainerParameters{Workers: workers, Bytes: 64}, table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// world is a home with its disk, other servers' fragments, a table and a maintainer: what an agent
+// does around them, one step of one actor at a time.
+type world struct {
+	t         *testing.T
+	random    *rand.Rand
+	table     *Table
+	m         *Maintainer
+	disk      []byte            // the object at home
+	fragments map[uint64][]byte // by number
+	want      []byte            // what a reader must see
+	next      uint64
+	pulls     []*underWay
+	writes    []*homeWriting
+	moved     int
+}
+
+// underWay is a pull, and how far its reader and writer are.
+type underWay struct {
+	Pull
+	data    []byte // what was read so far
+	ranges  []Range
+	written int // bytes of all ranges
+	returns []Return
+}
+
+// homeWriting is a write at home that is on its way to the disk.
+type homeWriting struct {
+	id   HomeWrite
+	r    Range
+	fill byte
+	done uint64
+}
+
+const width = 256
+
+func newWorld(t *testing.T, seed uint64, workers int) *world {
+	table := newTable(t)
+	return &world{t: t, random: rand.New(rand.NewPCG(seed, 11)), table: table,
+		m: newMaintainer(t, table, workers), disk: make([]byte, width), want: make([]byte, width),
+		fragments: map[uint64][]byte{}}
+}
+
+func (w *world) someRange() Range {
+	start := w.random.Uint64N(width)
+	return Range{start, min(start+1+w.random.Uint64N(100), width)}
+}
+
+// record applies what is prepared and removes the fragments that are dead.
+func (w *world) record(r Record, err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	dead, err := w.table.Apply(r, nil)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, e := range dead {
+		delete(w.fragments, e.Location.Fragment)
+	}
+}
+
+// redirected is a write that another server took.
+func (w *world) redirected() {
+	r := w.someRange()
+	w.next++
+	data := slices.Repeat([]byte{byte(w.random.Uint32())}, int(r.Len()))
+	w.fragments[w.next] = data
+	w.record(w.table.Redirect(0, "o", r, Location{1 + Server(w.random.IntN(7)), w.next}))
+	copy(w.want[r.Start:], data)
+}
+
+// beginHome is a write at home that begins, unless it has to wait. Two that overlap are one after the
+// other, as their order is the home's to make.
+func (w *world) beginHome() {
+	r := w.someRange()
+	if slices.ContainsFunc(w.writes, func(o *homeWriting) bool { return o.r.Overlaps(r) }) {
+		return
+	}
+	if id, ok := w.m.BeginHomeWrite("o", r); ok {
+		w.writes = append(w.writes, &homeWriting{id, r, byte(w.random.Uint32()), 0})
+	}
+}
+
+// goOnHome writes some bytes of a write at home, or ends it.
+func (w *world) goOnHome() {
+	if len(w.writes) == 0 {
+		return
+	}
+	i := w.random.IntN(len(w.writes))
+	one := w.writes[i]
+	for range 1 + w.random.IntN(60) {
+		if one.done == one.r.Len() {
+			if w.table.Redirects("o", one.r) {
+				w.record(w.table.WriteHome(0, "o", one.r))
+			}
+			for at := one.r.Start; at < one.r.End; at++ {
+				w.want[at] = one.fill
+			}
+			w.m.EndHomeWrite("o", one.id)
+			w.writes = slices.Delete(w.writes, i, i+1)
+			return
+		}
+		w.disk[one.r.Start+one.done] = one.fill
+		one.done++
+	}
+}
+
+// goOn takes a pull a step further, or gives it up.
+func (w *world) goOn() {
+	if len(w.pulls) == 0 {
+		return
+	}
+	i := w.random.IntN(len(w.pulls))
+	p := w.pulls[i]
+	over := func() { w.pulls = slices.Delete(w.pulls, i, i+1) }
+	if w.random.IntN(40) == 0 {
+		w.m.Failed(p.ID)
+		over()
+		return
+	}
+	switch {
+	case p.ranges == nil && len(p.data) < int(p.Range.Len()):
+		from, ok := w.fragments[p.Location.Fragment]
+		if !ok { // the entry is dead, and its fragment was removed
+			w.m.Failed(p.ID)
+			over()
+			return
+		}
+		rest := from[p.Offset+uint64(len(p.data)) : p.Offset+p.Range.Len()]
+		p.data = append(p.data, rest[:min(len(rest), 1+w.random.IntN(40))]...)
+	case p.ranges == nil:
+		ranges, err := w.m.Pulled(p.ID)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if len(ranges) == 0 {
+			over()
+			return
+		}
+		p.ranges = ranges
+	case p.returns == nil:
+		for _, r := range p.ranges { // byte by byte, and perhaps not to the end
+			for at := r.Start; at < r.End; at++ {
+				if w.disk[at] == p.data[at-p.Range.Start] {
+					continue
+				}
+				w.disk[at] = p.data[at-p.Range.Start]
+				if w.random.IntN(30) == 0 {
+					return
+				}
+			}
+		}
+		returns, err := w.m.Landed(p.ID)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		p.returns = returns
+	default:
+		for _, r := range p.returns {
+			w.record(w.table.Return(0, r.Object, r.Range, r.AsOf))
+		}
+		w.moved++
+		if err := w.m.Done(p.ID); err != nil {
+			w.t.Fatal(err)
+		}
+		over()
+	}
+}
+
+// read holds what a reader sees against what was acknowledged, where no write at home is on its way.
+func (w *world) read() {
+	w.t.Helper()
+	for _, piece := range query(w.t, w.table, "o", Range{0, width}) {
+		for i := range piece.Range.Len() {
+			at := piece.Range.Start + i
+			var got byte
+			if piece.Receipt > 0 {
+				fragment, ok := w.fragments[piece.Location.Fragment]
+				if !ok {
+					w.t.Fatalf("byte %d is in a fragment that was removed", at)
+				}
+				got = fragment[piece.Offset+i]
+			} else if got = w.disk[at]; slices.ContainsFunc(w.writes, func(o *homeWriting) bool {
+				return o.r.Start <= at && at < o.r.End
+			}) {
+				continue
+			}
+			if got != w.want[at] {
+				w.t.Fatalf("byte %d is %d, and %d was acknowledged", at, got, w.want[at])
+			}
+		}
+	}
+}
+
+func TestNothingIsLostWhileWritersRunAgainstTheMaintainer(t *testing.T) {
+	moved, overtaken := 0, uint64(0)
+	for seed := range uint64(400) {
+		w := newWorld(t, seed, 1+int(seed%3))
+		idle := func(s Server) bool { return s == home || w.random.IntN(4) > 0 }
+		for range 300 {
+			switch w.random.IntN(10) {
+			case 0:
+				w.redirected()
+			case 1:
+				w.beginHome()
+			case 2, 3:
+				w.goOnHome()
+			case 4:
+				for _, p := range w.m.Start(idle, nil) {
+					w.pulls = append(w.pulls, &underWay{Pull: p})
+				}
+			case 5:
+				if w.random.IntN(10) == 0 {
+					gone := w.m.Cancel()
+					w.pulls = slices.DeleteFunc(w.pulls, func(p *underWay) bool {
+						return slices.Contains(gone, p.ID)
+					})
+				}
+			default:
+				w.goOn()
+			}
+			w.read()
+		}
+		moved += w.moved
+		overtaken += w.m.Stats().Overtaken
+		if t.Failed() {
+			t.Fatalf("with seed %d", seed)
+		}
+	}
+	if moved < 400 || overtaken == 0 {
+		t.Fatalf("%d pulls came to their end, %d were overtaken: too little was tried", moved, overtaken)
+	}
+}
+
+func TestAllComesHomeWhenItIsIdle(t *testing.T) {
+	w := newWorld(t, 1, 2)
+	for range 30 {
+		w.redirected()
+	}
+	for steps := 0; w.table.Len() > 0; steps++ {
+		for _, p := range w.m.Start(always, nil) {
+			w.pulls = append(w.pulls, &underWay{Pull: p})
+		}
+		w.goOn()
+		if steps > 20_000 {
+			t.Fatalf("%d entries are left: %+v", w.table.Len(), w.m.Stats())
+		}
+	}
+	if !slices.Equal(w.disk, w.want) || len(w.fragments) != 0 || w.table.Objects() != 0 {
+		t.Fatal("what came home is another, or something is left elsewhere")
+	}
+}
+
+func TestAMaintainerStartsOnlyBetweenIdleServers(t *testing.T) {
+	table := newTable(t)
+	redirect(t, table, "a", Range{0, 10}, Location{1, 1})
+	redirect(t, table, "b", Range{0, 200}, Location{2, 2})
+	m := newMaintainer(t, table, 8)
+	if pulls := m.Start(func(s Server) bool { return s != home }, nil); len(pulls) != 0 {
+		t.Fatalf("home is busy, and it pulls %v", pulls)
+	}
+	pulls := m.Start(func(s Server) bool { return s != 1 }, nil)
+	if len(pulls) != 4 || m.Running() != 4 { // 200 bytes in pulls of 64
+		t.Fatalf("it pulls %v", pulls)
+	}
+	for _, p := range pulls {
+		if p.Location.Server != 2 || p.Range.Len() > 64 || p.Offset != p.Range.Start {
+			t.Fatalf("it pulls %v", p)
+		}
+	}
+	if again := m.Start(always, nil); len(again) != 1 || again[0].Object != "a" {
+		t.Fatalf("then it pulls %v", again)
+	}
+	if gone := m.Stop(); len(gone) != 5 || m.Running() != 0 || len(m.Start(always, nil)) != 0 {
+		t.Fatalf("it was stopped, and %v were cancelled", gone)
+	}
+	m.Resume()
+	if len(m.Start(always, nil)) != 5 {
+		t.Fatal("it does not go on")
+	}
+}
+
+func TestAWriteAtHomeWaitsForAPullThatIsWritten(t *testing.T) {
+	table := newTable(t)
+	redirect(t, table, "o", Range{0, 50}, Location{1, 1})
+	m := newMaintainer(t, table, 1)
+	pull := m.Start(always, nil)[0]
+	if _, ok := m.BeginHomeWrite("o", Range{60, 70}); !ok {
+		t.Fatal("a write elsewhere waits")
+	}
+	id, ok := m.BeginHomeWrite("o", Range{0, 10})
+	if !ok {
+		t.Fatal("a write waits for data that is only read")
+	}
+	ranges, err := m.Pulled(pull.ID)
+	if err != nil || len(ranges) != 0 || m.Stats().Overtaken != 1 {
+		t.Fatalf("a pull is written under a write at home: %v, %v", ranges, err)
+	}
+	m.EndHomeWrite("o", id)
+	pull = m.Start(always, nil)[0]
+	if ranges, err = m.Pulled(pull.ID); err != nil || len(ranges) != 1 {
+		t.Fatal(ranges, err)
+	}
+	if _, ok := m.BeginHomeWrite("o", Range{49, 80}); ok {
+		t.Fatal("a write at home does not wait for a pull that is written to its range")
+	}
+	if gone := m.Cancel(); len(gone) != 0 {
+		t.Fatal("a pull that is written was cancelled")
+	}
+	if _, err := m.Landed(pull.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := m.BeginHomeWrite("o", Range{49, 80}); !ok {
+		t.Fatal("a write at home waits for ever")
+	}
+	var stage *StageError
+	if _, err := m.Landed(pull.ID); !errors.As(err, &stage) {
+		t.Fatalf("a pull is written twice: %v", err)
+	}
+	if err := m.Done(pull.ID + 9); !errors.As(err, &stage) {
+		t.Fatalf("a pull that there is not is done: %v", err)
+	}
+	for _, p := range []MaintainerParameters{{0, 1}, {1, 0}, {2000, 1}} {
+		if _, err := NewMaintainer(p, table); err == nil {
+			t.Errorf("parameters %v are taken", p)
+		}
+	}
+}

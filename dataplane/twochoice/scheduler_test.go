@@ -1,0 +1,446 @@
+package twochoice
+
+import (
+	"cmp"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// newScheduler is one with its queues, which only the oracle looks at.
+func newScheduler(tb testing.TB, p Parameters, servers *Servers, seed uint64) (Scheduler, *Queues) {
+	tb.Helper()
+	queues := NewQueues(servers)
+	s, err := New(p, servers, rand.NewPCG(seed, 2), queues)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return s, queues
+}
+
+// group is one group of writes on its way through a scheduler.
+type group struct {
+	writes   []Write
+	probes   []Probe
+	readings []Reading
+	placed   []Placement
+}
+
+// send takes a group of writes through a scheduler; `answer` is what a server says.
+func send(tb testing.TB, s Scheduler, now time.Duration, writes []Write, answer func(Server) Reading,
+	cached []Reading) group {
+	tb.Helper()
+	g := group{writes: writes}
+	var err error
+	if g.probes, err = s.Probes(now, writes, nil); err != nil {
+		tb.Fatal(err)
+	}
+	for _, p := range g.probes {
+		r := answer(p.Server)
+		r.Server = p.Server
+		g.readings = append(g.readings, r)
+	}
+	given := g.readings
+	if !s.Waits() {
+		given = nil
+	}
+	if g.placed, err = s.Place(now, writes, g.probes, given, cached, nil); err != nil {
+		tb.Fatal(err)
+	}
+	if !s.Waits() {
+		s.Heard(now, g.readings)
+	}
+	return g
+}
+
+// eachScheduler calls with every policy and both choices.
+func eachScheduler(t *testing.T, call func(t *testing.T, p Parameters)) {
+	for _, policy := range Policies {
+		for _, choices := range []Choices{HomeRandom, RandomRandom} {
+			p := Defaults(policy)
+			p.Choices = choices
+			t.Run(string(policy)+" "+string(choices), func(t *testing.T) { call(t, p) })
+		}
+	}
+	p := Defaults(Prequal)
+	p.Prequal.Asynchronous = true
+	t.Run("prequal asynchronous", func(t *testing.T) { call(t, p) })
+}
+
+func TestEveryWriteIsPlacedOnceOnAServerThatIsUp(t *testing.T) {
+	eachScheduler(t, func(t *testing.T, p Parameters) {
+		random := rand.New(rand.NewPCG(1, 1))
+		for trial := range 60 {
+			servers := Numbered(1 + random.IntN(20))
+			for i := range servers.Len() {
+				if random.IntN(4) == 0 && servers.UpLen() > 1 {
+					if err := servers.SetUp(Server(i), false); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			s, queues := newScheduler(t, p, servers, uint64(trial))
+			for _, server := range servers.All() {
+				if !servers.Up(server) {
+					queues.Set(server, inf)
+				}
+			}
+			for round := range 10 {
+				writes := make([]Write, random.IntN(12))
+				for i := range writes {
+					writes[i] = Write{Server(random.IntN(servers.Len())), 1 + random.Int64N(4096)}
+				}
+				g := send(t, s, time.Duration(round)*time.Second/3, writes, func(Server) Reading {
+					return Reading{Answered: random.IntN(5) > 0, Load: float64(random.IntN(10)),
+						InFlight: int32(random.IntN(9))}
+				}, []Reading{{Server: Server(random.IntN(servers.Len())), Answered: true, Load: 2}})
+				checkGroup(t, p, servers, g)
+			}
+			if n := s.Stats(); n.Redirected > n.Writes || n.Unanswered > n.Probes || n.Share() > 1 {
+				t.Fatalf("counts are %+v", n)
+			}
+		}
+	})
+}
+
+// checkGroup holds what is true of every scheduler.
+func checkGroup(t *testing.T, p Parameters, servers *Servers, g group) {
+	t.Helper()
+	if len(g.placed) != len(g.writes) {
+		t.Fatalf("%d writes, %d placements", len(g.writes), len(g.placed))
+	}
+	used := map[int32]bool{}
+	for i, one := range g.placed {
+		w := g.writes[i]
+		// A write may stay at a home that is down: only there it can be acknowledged at all.
+		if one.Server != w.Home && !servers.Up(one.Server) {
+			t.Fatalf("write %d goes to server %d, which is down", i, one.Server)
+		}
+		if (w.Bytes < p.MinWrite || p.Scheduler == Fixed) && one.Server != w.Home {
+			t.Fatalf("write %d of %d bytes was redirected", i, w.Bytes)
+		}
+		if one.Probe < 0 {
+			continue
+		}
+		probe := g.probes[one.Probe]
+		if used[one.Probe] || probe.Server != one.Server ||
+			(p.Scheduler != Prequal && probe.Write >= 0 && int(probe.Write) != i) {
+			t.Fatalf("write %d goes to %d by probe %d: %v", i, one.Server, one.Probe, probe)
+		}
+		if !g.readings[one.Probe].Answered {
+			t.Fatalf("write %d goes by a probe that was not answered", i)
+		}
+		used[one.Probe] = true
+	}
+	seen := map[[2]int32]bool{}
+	for _, probe := range g.probes {
+		key := [2]int32{int32(probe.Server), probe.Write}
+		if seen[key] || !servers.Up(probe.Server) || probe.Bytes < p.MinWrite {
+			t.Fatalf("probes are %v", g.probes)
+		}
+		seen[key] = true
+	}
+}
+
+func TestTheSameSeedPlacesTheSame(t *testing.T) {
+	eachScheduler(t, func(t *testing.T, p Parameters) {
+		var runs [2][]Placement
+		for run := range runs {
+			servers := Numbered(50)
+			s, _ := newScheduler(t, p, servers, 9)
+			for round := range 20 {
+				writes := []Write{{Server(round), 1 << 20}, {Server(2 * round), 1 << 20}, {3, 1 << 20}}
+				g := send(t, s, time.Duration(round), writes, func(s Server) Reading {
+					return Reading{Answered: true, Load: float64((7 * s) % 11), InFlight: int32(s % 5)}
+				}, nil)
+				runs[run] = append(runs[run], g.placed...)
+			}
+		}
+		if !slices.Equal(runs[0], runs[1]) {
+			t.Fatal("the same seed placed otherwise")
+		}
+	})
+}
+
+func TestAnUnknownHomeIsRefused(t *testing.T) {
+	eachScheduler(t, func(t *testing.T, p Parameters) {
+		s, _ := newScheduler(t, p, Numbered(4), 1)
+		for _, home := range []Server{4, -1, maxServer + 5} {
+			writes := []Write{{0, 1 << 20}, {home, 1 << 20}}
+			var unknown *UnknownServerError
+			if _, err := s.Probes(0, writes, nil); !errors.As(err, &unknown) || unknown.Server != home {
+				t.Errorf("a home of %d is asked for: %v", home, err)
+			}
+			if _, err := s.Place(0, writes, nil, nil, nil, nil); !errors.As(err, &unknown) {
+				t.Errorf("a home of %d is placed: %v", home, err)
+			}
+		}
+		if s.Stats().Writes != 0 {
+			t.Error("what was refused is counted")
+		}
+	})
+}
+
+func TestTwoChoiceTakesTheLessLoadedOfTwo(t *testing.T) {
+	for _, choices := range []Choices{HomeRandom, RandomRandom} {
+		p := Defaults(TwoChoice)
+		p.Choices = choices
+		servers := Numbered(10)
+		s, _ := newScheduler(t, p, servers, 3)
+		chosen := map[Server]int{}
+		for round := range 500 {
+			writes := []Write{{Server(round % 10), 1 << 20}, {Server(round % 7), 1 << 20}}
+			g := send(t, s, 0, writes, func(s Server) Reading {
+				return Reading{Answered: true, Load: float64(s / 2)}
+			}, nil)
+			for i, one := range g.placed {
+				a, b := g.probes[2*i].Server, g.probes[2*i+1].Server
+				want := a // of equal loads the first, which is home where that is a candidate
+				if b/2 < a/2 {
+					want = b
+				}
+				if a == b || one.Server != want || (choices == HomeRandom && a != writes[i].Home) {
+					t.Fatalf("%s: of %d and %d it took %d", choices, a, b, one.Server)
+				}
+				chosen[one.Server]++
+			}
+		}
+		if len(chosen) < 8 {
+			t.Fatalf("%s: only %v were ever chosen", choices, chosen)
+		}
+	}
+}
+
+func TestCollaborativeTakesTheLeastLoadedOfAll(t *testing.T) {
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 4))
+		p := Defaults(Collaborative)
+		if seed%2 == 0 {
+			p.Choices = RandomRandom
+		}
+		servers := Numbered(2 + random.IntN(40))
+		s, _ := newScheduler(t, p, servers, seed)
+		writes := make([]Write, 1+random.IntN(16))
+		homes := map[Server]bool{}
+		for i := range writes {
+			writes[i] = Write{Server(random.IntN(servers.Len())), 1 << 20}
+			homes[writes[i].Home] = true
+		}
+		load := func(s Server) float64 { return float64((int(s)*7 + int(seed)) % 13) }
+		cached := []Reading{{Server: Server(random.IntN(servers.Len())), Answered: true, Load: -1}}
+		g := send(t, s, 0, writes, func(s Server) Reading {
+			return Reading{Answered: true, Load: load(s)}
+		}, cached)
+		if want := min(2*len(writes), servers.Len()); len(g.probes) != want {
+			t.Fatalf("%d writes: %d of %d servers were asked", len(writes), len(g.probes), servers.Len())
+		}
+		loads := map[Server]float64{cached[0].Server: -1}
+		for _, probe := range g.probes {
+			loads[probe.Server] = load(probe.Server)
+			delete(homes, probe.Server)
+		}
+		if p.Choices == HomeRandom && len(homes) > 0 {
+			t.Fatalf("homes %v were not asked", homes)
+		}
+		var all, got []float64
+		for _, l := range loads {
+			all = append(all, l)
+		}
+		slices.Sort(all)
+		taken := map[Server]int{}
+		for _, one := range g.placed {
+			got = append(got, loads[one.Server])
+			taken[one.Server]++
+		}
+		// Each of the k least loaded takes one write; with fewer servers than writes, in turns.
+		var want []float64
+		for len(want) < len(writes) {
+			want = append(want, all[:min(len(all), len(writes)-len(want))]...)
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Fatalf("seed %d: chosen are loads %v of %v", seed, got, all)
+		}
+		for i, w := range writes { // who is chosen keeps a write that is at home there
+			if taken[w.Home] > 0 && !slices.Contains(keptAt(g), w.Home) {
+				t.Fatalf("server %d is chosen, and keeps no write of its own such as %d", w.Home, i)
+			}
+		}
+	}
+}
+
+// keptAt are the servers that writes stay at home on.
+func keptAt(g group) []Server {
+	var out []Server
+	for i, one := range g.placed {
+		if one.Server == g.writes[i].Home {
+			out = append(out, one.Server)
+		}
+	}
+	return out
+}
+
+func TestTheOracleJoinsTheShortestQueue(t *testing.T) {
+	servers := Numbered(7)
+	s, queues := newScheduler(t, Simulated(Oracle), servers, 1)
+	random := rand.New(rand.NewPCG(8, 8))
+	lengths := make([]float64, 7)
+	for i := range lengths {
+		lengths[i] = float64(random.IntN(20))
+		queues.Set(Server(i), lengths[i])
+	}
+	for range 300 {
+		g := send(t, s, 0, []Write{{Server(random.IntN(7)), 1024}}, nil, nil)
+		at := g.placed[0].Server
+		if least := slices.Min(lengths); lengths[at] != least {
+			t.Fatalf("it joined %d of %v", at, lengths)
+		}
+		lengths[at] += 1024
+		if random.IntN(3) == 0 { // one is done
+			at = Server(random.IntN(7))
+			lengths[at] = max(0, lengths[at]-1024)
+			queues.Set(at, lengths[at])
+		}
+	}
+	for i, l := range lengths {
+		queues.Set(Server(i), inf)
+		if queues.Length(Server(i)) != inf || l < 0 {
+			t.Fatal("a queue cannot be closed")
+		}
+	}
+	if queues.Shortest() != NoServer {
+		t.Fatal("there is a shortest of no queues")
+	}
+	if _, err := New(Simulated(Oracle), servers, rand.NewPCG(1, 1), nil); err == nil {
+		t.Fatal("an oracle without queues is taken")
+	}
+}
+
+func TestPrequalGoesByTheHotColdRule(t *testing.T) {
+	p := Simulated(Prequal)
+	s := &prequal{base: base{p: p, servers: Numbered(20), random: rand.NewPCG(1, 1)}}
+	hear := func(now time.Duration, server Server, inFlight int32, latency time.Duration) {
+		s.Heard(now, []Reading{{Server: server, Answered: true, InFlight: inFlight, Latency: latency}})
+	}
+	placeOne := func(now time.Duration) Server {
+		out, err := s.Place(now, []Write{{0, 1 << 20}}, nil, nil, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out[0].Server
+	}
+	if got := placeOne(0); got != 0 || s.Stats().Blind != 1 {
+		t.Fatalf("with an empty pool a write goes to %d", got)
+	}
+	// Quantile 0.84 of 1, 1, 2, 9: 9 is not above itself, so all are cold and the quickest is taken.
+	hear(0, 1, 1, 5*time.Millisecond)
+	hear(0, 2, 1, 3*time.Millisecond)
+	hear(0, 3, 2, 4*time.Millisecond)
+	hear(0, 4, 9, time.Millisecond)
+	s.p.Prequal.Quantile = 0.5 // of the four: above 2 is hot
+	if got := placeOne(0); got != 2 {
+		t.Fatalf("of the cold the write goes to %d, and 2 is quickest", got)
+	}
+	// The oldest answer (of 1) was forgotten; 2 counts one more in flight.
+	if len(s.pool) != 3 || s.pool[0].reading.Server != 2 || s.pool[0].reading.InFlight != 2 {
+		t.Fatalf("the pool is %v", s.pool)
+	}
+	if got := placeOne(0); got != 2 {
+		t.Fatalf("then the write goes to %d", got)
+	}
+	// The worst was forgotten: 4 is hot and has the most in flight.
+	if len(s.pool) != 2 || slices.ContainsFunc(s.pool, func(p pooled) bool { return p.reading.Server == 4 }) {
+		t.Fatalf("the pool is %v", s.pool)
+	}
+	// All are too old.
+	if got := placeOne(2 * time.Second); got != 0 || len(s.pool) != 0 {
+		t.Fatalf("by answers of two seconds ago the write goes to %d", got)
+	}
+	for i := range 30 {
+		hear(3*time.Second, Server(i%20), int32(i), 0)
+	}
+	if len(s.pool) != p.Prequal.Pool {
+		t.Fatalf("the pool has %d answers", len(s.pool))
+	}
+}
+
+// burst has 1000 writes come at once upon 100 servers, ten from each of 100 nodes, after rounds in
+// which P(load) is learned, and returns how loaded the most loaded is. A tenth are stragglers.
+func burst(t *testing.T, policy Policy) float64 {
+	t.Helper()
+	p := Simulated(policy)
+	servers := Numbered(100)
+	s, queues := newScheduler(t, p, servers, 5)
+	acceptance := NewAcceptance(p.Preassign)
+	var most float64
+	for round := range 6 {
+		acceptance.Freeze(round == 5)
+		detectors := make([]*Detector, servers.Len())
+		random := rand.New(rand.NewPCG(uint64(round), 6))
+		for i := range detectors {
+			detectors[i], _ = NewDetector(p, Server(i), acceptance)
+			load := int64(10 + random.IntN(4))
+			if i%10 == 0 {
+				load *= 5
+			}
+			detectors[i].Add(load, load<<20)
+			queues.Set(Server(i), float64(load<<20))
+		}
+		groups := make([]group, 100)
+		for i := range groups { // all probe before any of them decides
+			g := &groups[i]
+			for k := range 10 {
+				g.writes = append(g.writes, Write{Server((10*i + k) % 100), 1 << 20})
+			}
+			g.probes, _ = s.Probes(0, g.writes, nil)
+			for _, probe := range g.probes {
+				r, _ := detectors[probe.Server].Probe(0, probe.Bytes, nil)
+				g.readings = append(g.readings, r)
+			}
+		}
+		for i := range groups {
+			g := &groups[i]
+			g.placed, _ = s.Place(0, g.writes, g.probes, g.readings, nil, nil)
+			chosen := map[int32]bool{}
+			for _, one := range g.placed {
+				chosen[one.Probe] = true
+			}
+			for k, r := range g.readings {
+				detectors[r.Server].Settle(0, r.Ticket, chosen[int32(k)])
+			}
+			for _, one := range g.placed {
+				var ticket Ticket
+				if one.Probe >= 0 {
+					ticket = g.readings[one.Probe].Ticket
+				}
+				detectors[one.Server].Begin(0, ticket, 1<<20)
+			}
+		}
+		most = 0
+		for _, d := range detectors {
+			_, bytes := d.InFlight()
+			most = max(most, float64(bytes)/(1<<20))
+			if d.Load() != float64(bytes) {
+				t.Fatalf("%s: after all came something is expected still: %g", policy, d.Load())
+			}
+		}
+	}
+	return most
+}
+
+func TestABurstIsSpreadAsThePaperSays(t *testing.T) { // figure 4, small
+	most := map[Policy]float64{}
+	for _, policy := range []Policy{Fixed, TwoChoice, Collaborative, Preassign, Both, Oracle} {
+		most[policy] = burst(t, policy)
+	}
+	ordered := []Policy{Oracle, Both, Preassign, TwoChoice, Fixed}
+	if !slices.IsSortedFunc(ordered, func(a, b Policy) int { return cmp.Compare(most[a], most[b]) }) {
+		t.Fatalf("the most loaded servers have %v", most)
+	}
+	if most[Both] > 1.25*most[Oracle] || most[Collaborative] < most[Both] {
+		t.Fatalf("the most loaded servers have %v", most)
+	}
+}
