@@ -1,0 +1,243 @@
+// Command twochoicebench writes bursts through the two-choice scheduler and verifies them.
+//
+//	twochoicebench write  --cluster FILE --nodes 64 --processes 8 --size 4MiB --ledger L   a burst
+//	twochoicebench verify --cluster FILE --ledger L              read back what was acknowledged
+//	twochoicebench probe  --cluster FILE --servers 8             time probes of servers (figure 11)
+//
+// The result is JSON on standard output. See docs/twochoice-server.md.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"hotbed/dataplane/internal/burst"
+	"hotbed/dataplane/internal/units"
+	"hotbed/dataplane/twochoice/server"
+)
+
+// usageError is a mistake on the command line: one sentence, exit status 2.
+type usageError struct{ error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+var verbs = map[string]func(context.Context, []string) error{"write": write, "verify": verify, "probe": probe}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	err := usagef("say what to do: write, verify or probe; `twochoicebench write --help` lists the flags of write")
+	if len(os.Args) > 1 {
+		if verb := verbs[os.Args[1]]; verb != nil {
+			err = verb(ctx, os.Args[2:])
+		}
+	}
+	var usage usageError
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+	case errors.As(err, &usage):
+		fmt.Fprintf(os.Stderr, "twochoicebench: %v\n", err)
+		os.Exit(2)
+	default:
+		fmt.Fprintf(os.Stderr, "twochoicebench: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// parse reads the flags and the cluster file.
+func parse(flags *flag.FlagSet, args []string) (server.Cluster, error) {
+	path := flags.String("cluster", "", "cluster `FILE` (JSON), the same as the agents'")
+	flags.SetOutput(new(strings.Builder)) // one sentence, not the flag package's page
+	err := flags.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		flags.SetOutput(os.Stdout)
+		fmt.Printf("usage: %s [flags]\n", flags.Name())
+		flags.PrintDefaults()
+		return server.Cluster{}, err
+	}
+	switch {
+	case err != nil:
+		return server.Cluster{}, usagef("%v; `%s --help` lists the flags", err, flags.Name())
+	case flags.NArg() > 0:
+		return server.Cluster{}, usagef("unexpected argument %q; `%s --help` lists the flags", flags.Arg(0), flags.Name())
+	case *path == "":
+		return server.Cluster{}, usagef("--cluster is missing: name the cluster file")
+	}
+	c, err := server.LoadCluster(*path)
+	if err != nil {
+		return c, usageError{err}
+	}
+	return c, nil
+}
+
+// progress tells a person at a terminal how far it is.
+func progress(what string) func(done, all int) {
+	info, err := os.Stderr.Stat()
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return nil
+	}
+	start, shown := time.Now(), time.Time{}
+	var mu sync.Mutex
+	return func(done, all int) {
+		mu.Lock()
+		defer mu.Unlock()
+		if now := time.Now(); now.Sub(shown) > 200*time.Millisecond || done == all {
+			shown = now
+			left := now.Sub(start).Seconds() / float64(done) * float64(all-done)
+			fmt.Fprintf(os.Stderr, "\r%s: %d of %d, %.0f s left ", what, done, all, left)
+			if done == all {
+				fmt.Fprint(os.Stderr, "\r\033[K")
+			}
+		}
+	}
+}
+
+func write(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("twochoicebench write", flag.ContinueOnError)
+	o := burst.Options{Progress: progress("write")}
+	flags.IntVar(&o.Nodes, "nodes", 1, "`N` client nodes, each with probes of its own")
+	flags.IntVar(&o.Processes, "processes", 8, "`N` processes on each")
+	flags.IntVar(&o.Writes, "writes", 1, "`N` writes that each process does")
+	size := flags.String("size", "4MiB", "`BYTES` of a write")
+	flags.StringVar(&o.File, "file", "burst", "`NAME` of the file that they write together, a stripe each")
+	flags.IntVar(&o.Start, "start", 0, "`N`, the first stripe")
+	flags.Uint64Var(&o.Seed, "seed", 1, "of the bytes")
+	ledger := flags.String("ledger", "", "`FILE` for what was acknowledged, a line each, for verify")
+	c, err := parse(flags, args)
+	if err != nil {
+		return err
+	}
+	bytes, err := units.Bytes(*size)
+	if err != nil {
+		return usagef("--size: %w", err)
+	}
+	o.Size = int(bytes)
+	if err := o.Check(); err != nil {
+		return usageError{err}
+	}
+	var out *os.File
+	if *ledger != "" {
+		// Begun before the first write: a ledger that cannot be written would lose what to verify.
+		if out, err = os.OpenFile(*ledger, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666); err != nil {
+			return usagef("--ledger: %w; name a file that is not there yet", err)
+		}
+	}
+	r, err := burst.Run(ctx, c, o)
+	if err != nil {
+		return err
+	}
+	if out != nil {
+		if err := saveLedger(out, r.Done); err != nil {
+			return err
+		}
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(burst.Summarize(r, len(c.Agents))); err != nil {
+		return err
+	}
+	if len(r.Failed) > 0 {
+		return fmt.Errorf("%d of %d writes failed, the first: %s: %s", len(r.Failed), len(r.Failed)+len(r.Done),
+			r.Failed[0].Object, r.Failed[0].Error)
+	}
+	return nil
+}
+
+func saveLedger(out *os.File, done []burst.Done) error {
+	buffer := bufio.NewWriter(out)
+	encoder := json.NewEncoder(buffer)
+	var err error
+	for i := range done {
+		err = errors.Join(err, encoder.Encode(done[i]))
+	}
+	return errors.Join(err, buffer.Flush(), out.Close())
+}
+
+func loadLedger(path string) ([]burst.Done, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, usagef("--ledger: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	decoder := json.NewDecoder(bufio.NewReader(file))
+	var out []burst.Done
+	for {
+		var d burst.Done
+		err := decoder.Decode(&d)
+		if errors.Is(err, io.EOF) {
+			return out, nil
+		}
+		if err != nil {
+			return nil, usagef("--ledger: line %d of %s is none that write made: %w", len(out)+1, path, err)
+		}
+		out = append(out, d)
+	}
+}
+
+func verify(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("twochoicebench verify", flag.ContinueOnError)
+	ledger := flags.String("ledger", "", "`FILE` that write made")
+	parallel := flags.Int("parallel", 8, "`N` objects at a time")
+	c, err := parse(flags, args)
+	if err != nil {
+		return err
+	}
+	if *ledger == "" || *parallel < 1 {
+		return usagef("--ledger names the file that write made, and --parallel is 1 or more")
+	}
+	writes, err := loadLedger(*ledger)
+	if err != nil {
+		return err
+	}
+	bad, err := burst.Verify(ctx, c, writes, *parallel, progress("verify"))
+	if err != nil {
+		return err
+	}
+	out := struct {
+		Objects int             `json:"objects"`
+		Bad     []burst.Failure `json:"bad"`
+	}{len(writes), append([]burst.Failure{}, bad...)}
+	if err := json.NewEncoder(os.Stdout).Encode(out); err != nil {
+		return err
+	}
+	if len(bad) > 0 {
+		return fmt.Errorf("%d of %d acknowledged objects are not as they were written, the first: %s: %s", len(bad),
+			len(writes), bad[0].Object, bad[0].Error)
+	}
+	return nil
+}
+
+func probe(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("twochoicebench probe", flag.ContinueOnError)
+	servers := flags.Int("servers", 8, "`N` servers that each probe asks")
+	schedulers := flags.Int("schedulers", 1, "`N` client nodes that probe at the same time")
+	times := flags.Int("times", 100, "`N` probes, one after another, by each")
+	size := flags.String("size", "4MiB", "`BYTES` of the write that is probed for")
+	c, err := parse(flags, args)
+	if err != nil {
+		return err
+	}
+	bytes, err := units.Bytes(*size)
+	switch {
+	case err != nil:
+		return usagef("--size: %w", err)
+	case *servers < 1 || *servers > len(c.Agents):
+		return usagef("--servers is %d; the cluster has %d", *servers, len(c.Agents))
+	case *schedulers < 1 || *times < 1:
+		return usagef("--schedulers and --times are 1 or more")
+	}
+	r, err := burst.Probe(ctx, c, *servers, *schedulers, *times, uint64(bytes))
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(r)
+}

@@ -1,0 +1,92 @@
+// Command twochoiced is an object server on local files with the two-choice scheduler's agent.
+//
+//	twochoiced --cluster FILE --node N --folder DIR           serve
+//	twochoiced --cluster FILE --node N --folder DIR --check   say whether the configuration is good
+//
+// The cluster file is the same on all nodes and names the key file; a key is never on a command line.
+// See docs/twochoice-server.md.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"hotbed/dataplane/twochoice/protocol"
+	"hotbed/dataplane/twochoice/server"
+)
+
+// usageError is a mistake in what was asked for: one sentence, exit status 2.
+type usageError struct{ error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	err := run(ctx, os.Args[1:])
+	var usage usageError
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+	case errors.As(err, &usage):
+		fmt.Fprintf(os.Stderr, "twochoiced: %v\n", err)
+		os.Exit(2)
+	default:
+		fmt.Fprintf(os.Stderr, "twochoiced: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("twochoiced", flag.ContinueOnError)
+	flags.SetOutput(new(strings.Builder)) // one sentence, not the flag package's page
+	path := flags.String("cluster", "", "cluster `FILE` (JSON), the same on all nodes")
+	node := flags.Int("node", -1, "`N`, this agent's place in the cluster file, from 0")
+	folder := flags.String("folder", "", "`DIR` for the agent's data, of its own")
+	check := flags.Bool("check", false, "only say whether the configuration is good")
+	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+		flags.SetOutput(os.Stdout)
+		fmt.Println("usage: twochoiced --cluster FILE --node N --folder DIR [--check]")
+		flags.PrintDefaults()
+		return err
+	} else if err != nil {
+		return usagef("%v; `twochoiced --help` lists the flags", err)
+	}
+	switch {
+	case flags.NArg() > 0:
+		return usagef("unexpected argument %q; `twochoiced --help` lists the flags", flags.Arg(0))
+	case *path == "":
+		return usagef("--cluster is missing: name the cluster file")
+	case *folder == "":
+		return usagef("--folder is missing: name the folder for the agent's data")
+	}
+	cluster, err := server.LoadCluster(*path)
+	if err != nil {
+		return usageError{err}
+	}
+	if *node < 0 || *node >= len(cluster.Agents) {
+		return usagef("--node is %d; the cluster file names agents 0 to %d", *node, len(cluster.Agents)-1)
+	}
+	if _, err := server.LoadKey(cluster.KeyFile); err != nil {
+		return usageError{err}
+	}
+	if *check {
+		fmt.Println("the configuration is good")
+		return nil
+	}
+	s, err := server.Start(cluster, protocol.Node(*node), *folder, os.Stderr)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "twochoiced %d: serving at %s\n", *node, s.Address())
+	go func() {
+		<-ctx.Done()
+		s.Stop()
+	}()
+	return s.Wait()
+}

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"hotbed/dataplane/twochoice"
+	"hotbed/dataplane/twochoice/server"
+)
+
+// asAgent makes the test's own program an agent, to be killed.
+const asAgent = "TWOCHOICED_TEST_AGENT"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asAgent) != "" {
+		main()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// processes is a cluster on loopback, each agent a process.
+type processes struct {
+	t       *testing.T
+	path    string
+	cluster server.Cluster
+	folder  string
+	agents  []*exec.Cmd
+	logs    []*bytes.Buffer
+}
+
+func startProcesses(t *testing.T, n int, change func(*server.Cluster)) *processes {
+	t.Helper()
+	p := &processes{t: t, folder: t.TempDir(), cluster: server.DefaultCluster(), agents: make([]*exec.Cmd, n)}
+	p.cluster.KeyFile = filepath.Join(p.folder, "key")
+	if err := os.WriteFile(p.cluster.KeyFile, bytes.Repeat([]byte("s"), 32), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.cluster.Agents = append(p.cluster.Agents, l.Addr().String())
+		_ = l.Close()
+		p.logs = append(p.logs, &bytes.Buffer{})
+	}
+	change(&p.cluster)
+	text, err := json.Marshal(p.cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.path = filepath.Join(p.folder, "cluster.json")
+	if err := os.WriteFile(p.path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for i := range p.agents {
+		p.start(i)
+	}
+	t.Cleanup(func() {
+		for i := range p.agents {
+			p.kill(i)
+			if t.Failed() {
+				t.Logf("agent %d said:\n%s", i, p.logs[i])
+			}
+		}
+	})
+	return p
+}
+
+func (p *processes) start(i int) {
+	p.t.Helper()
+	command := exec.Command(os.Args[0], "--cluster", p.path, "--node", strconv.Itoa(i), "--folder",
+		filepath.Join(p.folder, strconv.Itoa(i)))
+	command.Env = append(os.Environ(), asAgent+"=1")
+	command.Stderr = p.logs[i]
+	if err := command.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	p.agents[i] = command
+}
+
+// kill ends an agent as kill -9 does.
+func (p *processes) kill(i int) {
+	_ = p.agents[i].Process.Kill()
+	_ = p.agents[i].Wait()
+}
+
+// object is what one process of the test's wrote, version by version.
+type object struct {
+	name                string
+	acknowledged, tried uint32
+}
+
+const objectSize = 40_000
+
+// content is an object's, of a version: every byte tells which.
+func content(o *object, version uint32) []byte {
+	out := make([]byte, objectSize)
+	for i := 0; i+4 <= len(out); i += 4 {
+		binary.LittleEndian.PutUint32(out[i:], version*2654435761+uint32(i)+uint32(len(o.name)))
+	}
+	return out
+}
+
+// Agents are killed with -9 again and again while clients write and maintainers run; every object has
+// to be as it was acknowledged, or as a later write left it that was not.
+func TestEveryAcknowledgedObjectSurvivesKilledAgents(t *testing.T) {
+	p := startProcesses(t, 4, func(c *server.Cluster) {
+		c.Patience, c.ProbePatience = twochoice.Span(300*time.Millisecond), twochoice.Span(50*time.Millisecond)
+		c.Attempts = 200
+		c.Scheduler.Choices = twochoice.RandomRandom
+		c.Maintainer.IdleOps = 100
+		c.Maintainer.Orphans = twochoice.Span(500 * time.Millisecond)
+	})
+	const clients, writers, versions, kills = 3, 4, 12, 8
+	var all sync.WaitGroup
+	objects := make([]*object, clients*writers*2)
+	for c := range clients {
+		client, err := server.Connect(p.cluster)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		for w := range writers {
+			mine := []*object{{name: fmt.Sprintf("o%d/%d", c, w)}, {name: fmt.Sprintf("longer%d/%d", c, w)}}
+			copy(objects[2*(c*writers+w):], mine)
+			all.Go(func() {
+				for range versions {
+					for _, o := range mine {
+						o.tried++
+						_, err := client.Write(t.Context(), o.name, 0, content(o, o.tried))
+						var undecided *server.UndecidedError
+						switch {
+						case err == nil:
+							o.acknowledged = o.tried
+						case !errors.As(err, &undecided):
+							t.Errorf("%s version %d: %v", o.name, o.tried, err)
+							return
+						}
+					}
+				}
+			})
+		}
+	}
+	for range kills {
+		victim := rand.IntN(len(p.agents))
+		time.Sleep(time.Duration(rand.IntN(150)) * time.Millisecond)
+		p.kill(victim)
+		time.Sleep(time.Duration(rand.IntN(100)) * time.Millisecond)
+		p.start(victim)
+	}
+	all.Wait()
+	reader, err := server.Connect(p.cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	acknowledged := 0
+	for _, o := range objects {
+		acknowledged += int(o.acknowledged)
+		data, err := reader.Read(t.Context(), o.name, 0, objectSize)
+		if err != nil {
+			t.Errorf("%s, acknowledged at version %d: %v", o.name, o.acknowledged, err)
+			continue
+		}
+		found := false
+		for v := o.acknowledged; v <= o.tried; v++ {
+			found = found || bytes.Equal(data, content(o, v))
+		}
+		if !found {
+			t.Errorf("%s is of none of the versions %d to %d", o.name, o.acknowledged, o.tried)
+		}
+	}
+	if acknowledged < len(objects)*versions/2 {
+		t.Errorf("only up to version %d were acknowledged on average", acknowledged/len(objects))
+	}
+}
+
+func TestMistakesOnTheCommandLineAreOneSentence(t *testing.T) {
+	folder := t.TempDir()
+	key, cluster := filepath.Join(folder, "key"), filepath.Join(folder, "cluster.json")
+	if err := errors.Join(os.WriteFile(key, bytes.Repeat([]byte("s"), 32), 0o644),
+		os.WriteFile(cluster, []byte(fmt.Sprintf(`{"agents": ["127.0.0.1:1"], "key_file": %q}`, key)), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	for want, args := range map[string][]string{
+		"--cluster is missing": {"--node", "0", "--folder", folder},
+		"--folder is missing":  {"--node", "0", "--cluster", cluster},
+		"agents 0 to 0":        {"--node", "1", "--folder", folder, "--cluster", cluster},
+		"unexpected argument":  {"x"},
+		"not defined":          {"--colour"},
+		"cannot be read":       {"--node", "0", "--folder", folder, "--cluster", folder + "/none"},
+		"allowed is 0600":      {"--node", "0", "--folder", folder, "--cluster", cluster},
+	} {
+		err := run(t.Context(), args)
+		var usage usageError
+		if !errors.As(err, &usage) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+	if err := os.Chmod(key, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(t.Context(), []string{"--node", "0", "--folder", folder, "--cluster", cluster, "--check"}); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,164 @@
+// Command twochoicefaults runs the two-choice protocol on virtual time under faults and compares what
+// clients see with a model, byte for byte; a seed is a run.
+//
+//	twochoicefaults --seeds 0:10000        many runs; exit status 1 if one fails
+//	twochoicefaults --seed 4711 --trace    one again, with all that happened
+//	twochoicefaults --seeds 0:500 --break ack-before-sync
+//
+// See docs/twochoice-consistency.md.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"hotbed/dataplane/twochoice/faults"
+	"hotbed/dataplane/twochoice/protocol"
+)
+
+// usageError is a mistake on the command line: one sentence, exit status 2.
+type usageError struct{ error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+func main() {
+	err := run(os.Args[1:])
+	var usage usageError
+	switch {
+	case err == nil, errors.Is(err, flag.ErrHelp):
+	case errors.As(err, &usage):
+		fmt.Fprintf(os.Stderr, "twochoicefaults: %v\n", err)
+		os.Exit(2)
+	default:
+		fmt.Fprintf(os.Stderr, "twochoicefaults: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// options are what is asked for.
+type options struct {
+	from, to    uint64
+	breaks      protocol.Break
+	trace, json bool
+}
+
+func parse(args []string) (options, error) {
+	var o options
+	flags := flag.NewFlagSet("twochoicefaults", flag.ContinueOnError)
+	flags.SetOutput(new(strings.Builder)) // one sentence, not the flag package's page
+	seeds := flags.String("seeds", "0:500", "`FROM:TO` of the runs, without TO")
+	seed := flags.String("seed", "", "`N`, one run")
+	name := flags.String("break", "sound", "`NAME` of a way in which the protocol is broken")
+	flags.BoolVar(&o.trace, "trace", false, "tell all that happens, with --seed")
+	flags.BoolVar(&o.json, "json", false, "print the result as JSON")
+	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+		flags.SetOutput(os.Stdout)
+		fmt.Println("usage: twochoicefaults [--seeds FROM:TO | --seed N [--trace]] [--break NAME] [--json]")
+		flags.PrintDefaults()
+		return o, err
+	} else if err != nil {
+		return o, usagef("%v; `twochoicefaults --help` lists the flags", err)
+	}
+	if flags.NArg() > 0 {
+		return o, usagef("unexpected argument %q; `twochoicefaults --help` lists the flags", flags.Arg(0))
+	}
+	if *seed != "" {
+		*seeds = *seed + ":"
+	} else if o.trace {
+		return o, usagef("--trace is of one run: name it with --seed")
+	}
+	from, to, _ := strings.Cut(*seeds, ":")
+	var errs [2]error
+	o.from, errs[0] = strconv.ParseUint(from, 10, 63)
+	o.to = o.from + 1
+	if to != "" || *seed == "" {
+		o.to, errs[1] = strconv.ParseUint(to, 10, 63)
+	}
+	if errors.Join(errs[:]...) != nil || o.to <= o.from {
+		return o, usagef("seeds are %q; write the first and the one after the last, such as 0:500", *seeds)
+	}
+	var known []string
+	for _, b := range append([]protocol.Break{protocol.Sound}, protocol.Breaks()...) {
+		if b.String() == *name {
+			o.breaks = b
+			return o, nil
+		}
+		known = append(known, b.String())
+	}
+	return o, usagef("--break is %q; there are %s", *name, strings.Join(known, ", "))
+}
+
+// report is what --json prints.
+type report struct {
+	Seeds       uint64        `json:"seeds"`
+	Failed      []failure     `json:"failed"`
+	Seconds     float64       `json:"seconds"`
+	Virtual     float64       `json:"virtual_seconds"`
+	Totals      faults.Totals `json:"totals"`
+	Break       string        `json:"break"`
+	PerSecond   float64       `json:"seeds_per_second"`
+	FirstFailed *uint64       `json:"first_failed"`
+}
+
+type failure struct {
+	Seed   uint64 `json:"seed"`
+	Error  string `json:"error"`
+	Replay string `json:"replay"`
+}
+
+// mostFailures are told; more say no more.
+const mostFailures = 10
+
+func run(args []string) error {
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	var trace func(time.Duration, string)
+	if o.trace {
+		trace = func(now time.Duration, line string) { fmt.Printf("%12v %s\n", now, line) }
+	}
+	r := report{Failed: []failure{}, Break: o.breaks.String()}
+	start := time.Now()
+	shown := start
+	for seed := o.from; seed < o.to && len(r.Failed) < mostFailures; seed++ {
+		result := faults.Run(seed, o.breaks, trace)
+		r.Seeds++
+		r.Totals.Add(result)
+		if result.Err != nil {
+			r.Failed = append(r.Failed, failure{seed, result.Err.Error(), faults.Replay(seed, o.breaks)})
+			if !o.json {
+				fmt.Printf("seed %d: %v\n    %s\n", seed, result.Err, faults.Replay(seed, o.breaks))
+			}
+		}
+		if now := time.Now(); !o.json && now.Sub(shown) > 5*time.Second {
+			shown = now
+			left := now.Sub(start).Seconds() / float64(r.Seeds) * float64(o.to-seed-1)
+			fmt.Fprintf(os.Stderr, "%d of %d seeds, %.0f s left\n", seed+1-o.from, o.to-o.from, left)
+		}
+	}
+	r.Seconds = time.Since(start).Seconds()
+	r.Virtual = r.Totals.Virtual.Seconds()
+	r.PerSecond = float64(r.Seeds) / r.Seconds
+	if len(r.Failed) > 0 {
+		r.FirstFailed = &r.Failed[0].Seed
+	}
+	if o.json {
+		err = json.NewEncoder(os.Stdout).Encode(r)
+	} else {
+		fmt.Printf("%d seeds, %.1f s of %.0f virtual: %d acknowledged writes, %d reads compared, %d crashes of nodes and %d of "+
+			"clients, %d redirected, %d brought home, %d torn logs, %d of %d messages lost\n", r.Seeds, r.Seconds, r.Virtual,
+			r.Totals.Acked, r.Totals.Reads, r.Totals.Crashes, r.Totals.ClientCrashes, r.Totals.Redirected, r.Totals.Returned,
+			r.Totals.Torn, r.Totals.Lost, r.Totals.Messages)
+	}
+	if err == nil && len(r.Failed) > 0 {
+		err = fmt.Errorf("%d of %d seeds failed", len(r.Failed), r.Seeds)
+	}
+	return err
+}

@@ -1,0 +1,209 @@
+// Package burst writes bursts of objects through the two-choice scheduler, many client processes at a
+// time as in section VI.B of Dai et al. (SC 2014), and verifies by checksum what was acknowledged.
+package burst
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"hotbed/dataplane/twochoice"
+	"hotbed/dataplane/twochoice/protocol"
+	"hotbed/dataplane/twochoice/server"
+)
+
+// Options say what is written.
+type Options struct {
+	// Nodes is how many client nodes there are, each with probes of its own; Processes run on each.
+	Nodes, Processes int
+	// Writes of Size bytes does each process one after another, each a stripe of file File.
+	Writes int
+	Size   int
+	File   string
+	// Start is the number of the first stripe.
+	Start int
+	Seed  uint64
+	// Progress, when it is there, hears how many writes are done.
+	Progress func(done, all int)
+}
+
+// Check says what is wrong, in one sentence.
+func (o Options) Check() error {
+	switch {
+	case o.Nodes < 1 || o.Processes < 1 || o.Nodes*o.Processes > 1<<20:
+		return fmt.Errorf("%d nodes with %d processes each; both are at least 1, and 1048576 processes at most", o.Nodes,
+			o.Processes)
+	case o.Writes < 1 || o.Size < 1 || o.Size > protocol.MaxData:
+		return fmt.Errorf("%d writes of %d bytes; write once or more, 1 to %d bytes", o.Writes, o.Size, protocol.MaxData)
+	case o.File == "" || len(o.File) > protocol.MaxName-20:
+		return fmt.Errorf("the file's name has %d bytes; allowed are 1 to %d", len(o.File), protocol.MaxName-20)
+	case o.Start < 0:
+		return fmt.Errorf("the first stripe is %d; it is 0 or more", o.Start)
+	}
+	return nil
+}
+
+// Done is a write that was acknowledged.
+type Done struct {
+	Object  string        `json:"object"`
+	Size    int           `json:"size"`
+	CRC32C  uint32        `json:"crc32c"`
+	Stamp   uint64        `json:"stamp"`
+	Process int           `json:"process"`
+	Target  protocol.Node `json:"target"`
+	Start   time.Duration `json:"start_ns"`
+	Took    time.Duration `json:"took_ns"`
+}
+
+// Failure is a write that was not.
+type Failure struct {
+	Object    string `json:"object"`
+	Undecided bool   `json:"undecided"`
+	Error     string `json:"error"`
+}
+
+// Result is what a burst was.
+type Result struct {
+	Done      []Done
+	Failed    []Failure
+	Processes []time.Duration // when each process ended, 0 when a write of its failed
+	Took      time.Duration
+	Scheduler twochoice.Stats
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Fill makes the bytes of a write, which the seed and the stripe decide.
+func Fill(data []byte, seed, stripe uint64) {
+	x := seed*0x9e3779b97f4a7c15 + stripe + 1
+	for i := 0; i < len(data); i += 8 {
+		x ^= x << 13
+		x ^= x >> 7
+		x ^= x << 17
+		var word [8]byte
+		binary.LittleEndian.PutUint64(word[:], x)
+		copy(data[i:], word[:])
+	}
+}
+
+// Run writes a burst. Its error is one that kept it from beginning; writes that fail are in the result.
+func Run(ctx context.Context, c server.Cluster, o Options) (Result, error) {
+	if err := o.Check(); err != nil {
+		return Result{}, err
+	}
+	clients := make([]*server.Client, o.Nodes)
+	for i := range clients {
+		client, err := server.Connect(c)
+		if err != nil {
+			return Result{}, err
+		}
+		defer client.Close()
+		clients[i] = client
+	}
+	total := o.Nodes * o.Processes
+	r := Result{Processes: make([]time.Duration, total)}
+	var mu sync.Mutex
+	var all, ready sync.WaitGroup
+	var finished atomic.Int64
+	begin := make(chan struct{})
+	var start time.Time
+	for p := range total {
+		ready.Add(1)
+		all.Go(func() {
+			data := make([]byte, o.Size)
+			ready.Done()
+			<-begin
+			ok := true
+			for i := range o.Writes {
+				done, failure := write(ctx, clients[p/o.Processes], o, p, i, total, data, start)
+				mu.Lock()
+				if failure != nil {
+					ok = false
+					r.Failed = append(r.Failed, *failure)
+				} else {
+					r.Done = append(r.Done, done)
+				}
+				mu.Unlock()
+				if n := finished.Add(1); o.Progress != nil {
+					o.Progress(int(n), total*o.Writes)
+				}
+			}
+			if ok {
+				r.Processes[p] = time.Since(start)
+			}
+		})
+	}
+	ready.Wait()
+	start = time.Now()
+	close(begin)
+	all.Wait()
+	r.Took = time.Since(start)
+	for _, client := range clients {
+		r.Scheduler.Add(client.Stats())
+	}
+	return r, nil
+}
+
+// write writes one stripe: those of a process follow each other by the number of processes, as when all
+// of them write a file together.
+func write(ctx context.Context, client *server.Client, o Options, process, i, total int, data []byte,
+	start time.Time) (Done, *Failure) {
+	stripe := o.Start + i*total + process
+	name := fmt.Sprintf("%s/%d", o.File, stripe)
+	Fill(data, o.Seed, uint64(stripe))
+	began := time.Now()
+	written, err := client.Write(ctx, name, 0, data)
+	if err != nil {
+		var undecided *server.UndecidedError
+		return Done{}, &Failure{name, errors.As(err, &undecided), err.Error()}
+	}
+	return Done{Object: name, Size: o.Size, CRC32C: crc32.Checksum(data, castagnoli), Stamp: written.Stamp,
+		Process: process, Target: written.Target, Start: began.Sub(start), Took: time.Since(began)}, nil
+}
+
+// Verify reads what was acknowledged with a new client, so many objects at a time, and tells what
+// is not as it was written.
+func Verify(ctx context.Context, c server.Cluster, writes []Done, parallel int, progress func(done, all int)) ([]Failure,
+	error) {
+	client, err := server.Connect(c)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	var bad []Failure
+	next := make(chan Done)
+	var finished atomic.Int64
+	for range max(1, parallel) {
+		all.Go(func() {
+			for w := range next {
+				data, err := client.Read(ctx, w.Object, 0, uint64(w.Size))
+				if err == nil {
+					if sum := crc32.Checksum(data, castagnoli); sum != w.CRC32C {
+						err = fmt.Errorf("its checksum is %08x and was %08x when it was acknowledged", sum, w.CRC32C)
+					}
+				}
+				if err != nil {
+					mu.Lock()
+					bad = append(bad, Failure{Object: w.Object, Error: err.Error()})
+					mu.Unlock()
+				}
+				if n := finished.Add(1); progress != nil {
+					progress(int(n), len(writes))
+				}
+			}
+		})
+	}
+	for _, w := range writes {
+		next <- w
+	}
+	close(next)
+	all.Wait()
+	return bad, ctx.Err()
+}

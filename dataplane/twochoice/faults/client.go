@@ -1,0 +1,196 @@
+package faults
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"hotbed/dataplane/sim"
+	"hotbed/dataplane/twochoice"
+	"hotbed/dataplane/twochoice/protocol"
+)
+
+// client is a simulated client process.
+type client struct {
+	w       *world
+	peer    protocol.Peer
+	machine *protocol.Client
+	writes  map[uint64]*write // under way, by operation
+	reads   map[uint64]*read
+	todo    int // operations that are to be begun
+	// thinking is how many are about to be.
+	thinking int
+}
+
+// read is a read under way.
+type read struct {
+	object          string
+	from, to, floor uint64
+}
+
+// join starts a client that is to do so many operations.
+func (w *world) join(operations int) *client {
+	w.ids++
+	servers := twochoice.Numbered(w.plan.nodes)
+	scheduler, err := twochoice.New(w.parameters(), servers, sim.NewStream(w.work.Uint64(), "scheduler"), nil)
+	if err != nil {
+		panic(err)
+	}
+	machine, err := protocol.NewClient(protocol.ClientConfig{ID: w.ids, Nodes: w.plan.nodes, Home: w.home,
+		Copies: w.plan.copies, Batch: w.plan.batch, Attempts: 12, Scheduler: scheduler})
+	if err != nil {
+		panic(err)
+	}
+	c := &client{w: w, peer: protocol.FirstClient + protocol.Peer(w.ids), machine: machine,
+		writes: map[uint64]*write{}, reads: map[uint64]*read{}, todo: operations}
+	w.clients[c.peer] = c
+	w.left += operations
+	for range min(int64(operations), w.plan.parallel) {
+		c.work()
+	}
+	return c
+}
+
+// work begins the next operation after a time for thinking.
+func (c *client) work() {
+	if c.todo == 0 {
+		return
+	}
+	c.todo--
+	c.thinking++
+	c.w.after(time.Duration(c.w.work.Exp()*float64(c.w.plan.think)), func() {
+		if c.w.clients[c.peer] != c {
+			return
+		}
+		c.w.left--
+		c.thinking--
+		r := c.w.work
+		object := chance(r, c.w.names()...)
+		from := r.IntN(c.w.plan.size)
+		n := 1 + r.IntN(min(c.w.plan.size-from, 40))
+		if r.Bernoulli(c.w.plan.reads) {
+			c.read(object, uint64(from), uint64(n))
+		} else {
+			c.write(object, uint64(from), int(n))
+		}
+	})
+}
+
+func (c *client) write(object string, from uint64, n int) {
+	data := make([]byte, n)
+	for i := range data {
+		data[i] = byte(1 + c.w.work.IntN(255))
+	}
+	op, err := c.machine.Write(c.w.k.Now(), object, from, data)
+	if err != nil {
+		panic(err)
+	}
+	c.w.active++
+	c.writes[op] = c.w.model.begin(object, from, data)
+	c.w.log("client %v operation %d writes %q from %d: %x", c.peer, op, object, from, data)
+	c.flush()
+}
+
+func (c *client) read(object string, from, n uint64) {
+	op, err := c.machine.Read(object, from, n)
+	if err != nil {
+		panic(err)
+	}
+	c.w.active++
+	c.reads[op] = &read{object, from, from + n, c.w.model.object(object).latest}
+	c.w.log("client %v operation %d reads %q from %d to %d", c.peer, op, object, from, from+n)
+	c.flush()
+}
+
+// flush does what the client's machine wants.
+func (c *client) flush() {
+	sends, finished := c.machine.Take()
+	for _, op := range sorted(c.writes) {
+		if id, ok := c.machine.Name(op); ok {
+			c.w.model.named(c.writes[op], id)
+		}
+	}
+	for _, s := range sends {
+		c.w.send(c.peer, s)
+		if call := s.Call; call != 0 && s.Kind != protocol.Decide {
+			c.w.after(c.w.plan.patience+time.Duration(c.w.network.Exp()*float64(c.w.plan.patience)/4), func() {
+				if c.w.clients[c.peer] == c && c.machine.Waiting(call) {
+					c.machine.Timeout(c.w.k.Now(), call)
+					c.flush()
+				}
+			})
+		}
+	}
+	for _, f := range finished {
+		c.ended(f)
+	}
+}
+
+func sorted(m map[uint64]*write) []uint64 {
+	out := make([]uint64, 0, len(m))
+	for op := range m {
+		out = append(out, op)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// ended compares the end of an operation with the model.
+func (c *client) ended(f protocol.Finished) {
+	c.w.active--
+	c.w.log("client %v operation %d ends: stamp %d %v error %v decided %v data %x", c.peer, f.Op, f.Stamp, f.Write, f.Err,
+		f.Decided, f.Data)
+	if write := c.writes[f.Op]; write != nil {
+		delete(c.writes, f.Op)
+		c.w.model.ended(write, f)
+		if f.Err != nil && c.w.calm && c.w.settled {
+			c.w.model.violated("a write failed though everything is well: %v", f.Err)
+		}
+	} else {
+		r := c.reads[f.Op]
+		delete(c.reads, f.Op)
+		c.readEnded(r, f)
+	}
+	c.work()
+}
+
+func (c *client) readEnded(r *read, f protocol.Finished) {
+	var refused *protocol.Error
+	switch {
+	case f.Err == nil:
+		c.w.model.read(r.object, r.from, r.to, r.floor, f)
+	case errors.As(f.Err, &refused) && refused.Code == protocol.Refused:
+		c.w.model.beyond(r.object, r.to, r.floor, f.Stamp)
+	case errors.As(f.Err, &refused) && refused.Code == protocol.Failed:
+		c.w.model.violated("a read found damage that nobody did: %v", f.Err)
+	case c.w.calm && c.w.settled:
+		c.w.model.violated("a read failed though everything is well: %v", f.Err)
+	}
+}
+
+// crash ends a client in the middle of what it does; another process takes its place.
+func (c *client) crash() {
+	w := c.w
+	w.result.ClientCrashes++
+	w.log("client %v crashes", c.peer)
+	delete(w.clients, c.peer)
+	w.active -= len(c.writes) + len(c.reads)
+	rest := c.todo + c.thinking
+	c.todo = 0
+	w.left -= rest
+	c.machine.Take()
+	w.join(rest)
+}
+
+// anyClient is one of those that run.
+func (w *world) anyClient() *client {
+	var peers []protocol.Peer
+	for p := range w.clients {
+		peers = append(peers, p)
+	}
+	if len(peers) == 0 {
+		return nil
+	}
+	slices.Sort(peers)
+	return w.clients[chance(w.faults, peers...)]
+}

@@ -1,0 +1,282 @@
+package faults
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"slices"
+	"syscall"
+
+	"hotbed/dataplane/sim"
+	"hotbed/dataplane/twochoice/redirectlog"
+)
+
+// disk is the folder of a node: what its processes see, and what of it a loss of power would take.
+type disk struct {
+	random *sim.Stream
+	names  map[string]*file
+	// renamed are the changes of names since the last SyncFolder, oldest first, with what was before.
+	renamed []nameChange
+	full    bool // writes find no space
+	sick    bool // the next sync fails
+	limit   int  // calls until the process dies; below 0 it lives
+}
+
+type nameChange struct {
+	name   string
+	before *file // nil: there was none
+	second bool  // half of a rename: it stays or goes with the change before
+}
+
+// file is a file's bytes, and how to take back what was not synced.
+type file struct {
+	data     []byte
+	unsynced []fileChange
+}
+
+type fileChange struct {
+	offset int
+	old    []byte // what was there
+	size   int    // of the file before
+	new    []byte // nil: the file was cut to offset
+}
+
+var errCrash = errors.New("the process died")
+
+func newDisk(random *sim.Stream) *disk {
+	return &disk{random: random, names: map[string]*file{}, limit: -1}
+}
+
+// step counts a call; it fails when the process dies in the middle of what it does.
+func (d *disk) step() error {
+	if d.limit == 0 {
+		return errCrash
+	}
+	if d.limit > 0 {
+		d.limit--
+	}
+	return nil
+}
+
+func (d *disk) change(name string, after *file) {
+	d.renamed = append(d.renamed, nameChange{name: name, before: d.names[name]})
+	if after == nil {
+		delete(d.names, name)
+	} else {
+		d.names[name] = after
+	}
+}
+
+// Open opens a file that exists.
+func (d *disk) Open(name string) (redirectlog.File, error) {
+	f := d.names[name]
+	if f == nil {
+		return nil, fmt.Errorf("open %s: %w", name, fs.ErrNotExist)
+	}
+	return &handle{d, f}, d.step()
+}
+
+// Create makes an empty file, or empties one.
+func (d *disk) Create(name string) (redirectlog.File, error) {
+	if err := d.step(); err != nil {
+		return nil, err
+	}
+	if d.full {
+		return nil, fmt.Errorf("create %s: %w", name, syscall.ENOSPC)
+	}
+	f := d.names[name]
+	if f == nil {
+		f = &file{}
+		d.change(name, f)
+	}
+	h := &handle{d, f}
+	return h, h.Truncate(0)
+}
+
+// Rename gives a file another name.
+func (d *disk) Rename(from, to string) error {
+	if err := d.step(); err != nil {
+		return err
+	}
+	f := d.names[from]
+	if f == nil {
+		return fmt.Errorf("rename %s: %w", from, fs.ErrNotExist)
+	}
+	d.change(from, nil)
+	d.change(to, f)
+	d.renamed[len(d.renamed)-1].second = true
+	return nil
+}
+
+// Remove removes a file.
+func (d *disk) Remove(name string) error {
+	if err := d.step(); err != nil {
+		return err
+	}
+	if d.names[name] == nil {
+		return fmt.Errorf("remove %s: %w", name, fs.ErrNotExist)
+	}
+	d.change(name, nil)
+	return nil
+}
+
+// SyncFolder makes names durable.
+func (d *disk) SyncFolder() error {
+	if err := d.step(); err != nil {
+		return err
+	}
+	d.renamed = d.renamed[:0]
+	return nil
+}
+
+// Path is what a file is called in messages.
+func (d *disk) Path(name string) string { return name }
+
+// List names all files.
+func (d *disk) List() ([]string, error) {
+	out := make([]string, 0, len(d.names))
+	for name := range d.names {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// losePower takes back what was not synced, or leaves any part of it. Names go back in order, as in a
+// file system with a journal; bytes in any order, and single writes in part.
+func (d *disk) losePower() {
+	kept := int(d.random.IntN(int64(len(d.renamed) + 1)))
+	if kept < len(d.renamed) && d.renamed[kept].second {
+		kept--
+	}
+	for i := len(d.renamed) - 1; i >= kept; i-- {
+		c := d.renamed[i]
+		if c.before == nil {
+			delete(d.names, c.name)
+		} else {
+			d.names[c.name] = c.before
+		}
+	}
+	d.renamed = d.renamed[:0]
+	names, _ := d.List()
+	for _, name := range names {
+		d.names[name].losePower(d.random)
+	}
+}
+
+func (f *file) losePower(random *sim.Stream) {
+	changes := f.unsynced
+	f.unsynced = nil
+	for i := len(changes) - 1; i >= 0; i-- {
+		f.undo(changes[i])
+	}
+	for _, c := range changes {
+		switch random.IntN(3) {
+		case 0: // lost
+		case 1:
+			f.redo(c, len(c.new))
+		case 2:
+			f.redo(c, int(random.IntN(int64(len(c.new)+1))))
+		}
+	}
+}
+
+func (f *file) undo(c fileChange) {
+	if c.new != nil {
+		copy(f.data[c.offset:], c.old)
+	} else {
+		f.data = append(f.data[:c.offset], c.old...)
+	}
+	f.data = f.data[:c.size]
+}
+
+// redo makes the first n bytes of a change again.
+func (f *file) redo(c fileChange, n int) {
+	if c.new == nil {
+		f.data = f.data[:min(c.offset, len(f.data))]
+		return
+	}
+	if n > 0 {
+		f.write(c.new[:n], c.offset)
+	}
+}
+
+func (f *file) write(b []byte, offset int) {
+	for len(f.data) < offset {
+		f.data = append(f.data, 0)
+	}
+	n := copy(f.data[offset:], b)
+	f.data = append(f.data, b[n:]...)
+}
+
+// handle is an open file.
+type handle struct {
+	d *disk
+	f *file
+}
+
+func (h *handle) ReadAt(b []byte, offset int64) (int, error) {
+	if err := h.d.step(); err != nil {
+		return 0, err
+	}
+	if offset >= int64(len(h.f.data)) {
+		return 0, io.EOF
+	}
+	n := copy(b, h.f.data[offset:])
+	if n < len(b) {
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+func (h *handle) WriteAt(b []byte, offset int64) (int, error) {
+	n := len(b)
+	err := h.d.step()
+	switch {
+	case err != nil:
+		n = int(h.d.random.IntN(int64(n) + 1)) // where it died
+	case h.d.full:
+		n = int(h.d.random.IntN(int64(n))) // what there was room for
+		err = fmt.Errorf("write: %w", syscall.ENOSPC)
+	}
+	at := int(offset)
+	c := fileChange{offset: at, size: len(h.f.data), new: slices.Clone(b[:n])}
+	if at < len(h.f.data) {
+		c.old = slices.Clone(h.f.data[at:min(at+n, len(h.f.data))])
+	}
+	if n > 0 {
+		h.f.unsynced = append(h.f.unsynced, c)
+		h.f.write(b[:n], at)
+	}
+	return n, err
+}
+
+func (h *handle) Truncate(size int64) error {
+	if err := h.d.step(); err != nil {
+		return err
+	}
+	if int(size) > len(h.f.data) {
+		return errors.New("the simulated disk cuts files only")
+	}
+	h.f.unsynced = append(h.f.unsynced, fileChange{offset: int(size), size: len(h.f.data),
+		old: slices.Clone(h.f.data[size:])})
+	h.f.data = h.f.data[:size]
+	return nil
+}
+
+func (h *handle) Size() (int64, error) { return int64(len(h.f.data)), h.d.step() }
+
+func (h *handle) Sync() error {
+	if err := h.d.step(); err != nil {
+		return err
+	}
+	if h.d.sick {
+		h.d.sick = false
+		return fmt.Errorf("sync: %w", syscall.EIO)
+	}
+	h.f.unsynced = nil
+	return nil
+}
+
+func (h *handle) Close() error { return nil }

@@ -1,0 +1,85 @@
+package faults
+
+import (
+	"bytes"
+	"testing"
+
+	"hotbed/dataplane/sim"
+)
+
+// What was synced is there after a loss of power, and what was not is there in part at most.
+func TestALossOfPowerTakesNothingThatWasSynced(t *testing.T) {
+	lost, kept, torn := 0, 0, 0
+	for seed := range uint64(300) {
+		d := newDisk(sim.NewStream(seed, "disk"))
+		file, err := d.Create("log")
+		check(t, err)
+		_, err = file.WriteAt([]byte("synced"), 0)
+		check(t, err)
+		check(t, file.Sync())
+		check(t, d.SyncFolder())
+		_, err = file.WriteAt([]byte("later!"), 6)
+		check(t, err)
+		other, err := d.Create("new")
+		check(t, err)
+		_, err = other.WriteAt([]byte("n"), 0)
+		check(t, err)
+		check(t, other.Sync())
+		check(t, d.Rename("new", "renamed"))
+		d.losePower()
+		data := d.names["log"].data
+		switch {
+		case !bytes.HasPrefix(data, []byte("synced")):
+			t.Fatalf("seed %d: %q", seed, data)
+		case len(data) == 6:
+			lost++
+		case string(data) == "syncedlater!":
+			kept++
+		case bytes.HasPrefix([]byte("syncedlater!"), data):
+			torn++
+		default:
+			t.Fatalf("seed %d: %q", seed, data)
+		}
+		if (d.names["new"] != nil) && (d.names["renamed"] != nil) {
+			t.Fatalf("seed %d: a file has both names", seed)
+		}
+	}
+	if lost < 50 || kept < 50 || torn < 30 {
+		t.Errorf("%d lost, %d kept, %d torn", lost, kept, torn)
+	}
+}
+
+func TestUnsyncedChangesAreTakenBackInAnyOrder(t *testing.T) {
+	for seed := range uint64(200) {
+		random := sim.NewStream(seed, "changes")
+		d := newDisk(random)
+		file, err := d.Create("f")
+		check(t, err)
+		_, err = file.WriteAt([]byte("0123456789"), 0)
+		check(t, err)
+		check(t, file.Sync())
+		before := bytes.Clone(d.names["f"].data)
+		for range 6 {
+			if random.IntN(3) == 0 {
+				check(t, file.Truncate(random.IntN(int64(len(d.names["f"].data))+1)))
+			} else {
+				_, err := file.WriteAt([]byte("abc"), random.IntN(12))
+				check(t, err)
+			}
+		}
+		f := d.names["f"]
+		for i := len(f.unsynced) - 1; i >= 0; i-- {
+			f.undo(f.unsynced[i])
+		}
+		if !bytes.Equal(f.data, before) {
+			t.Fatalf("seed %d: %q is not what it was", seed, f.data)
+		}
+	}
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,75 @@
+package faults
+
+import (
+	"fmt"
+	"hash/fnv"
+	"testing"
+	"time"
+
+	"hotbed/dataplane/twochoice/protocol"
+)
+
+// seeds is how many runs every test of everything makes; `make bench` makes 10,000.
+const seeds = 500
+
+func TestThePromiseIsKeptUnderFaults(t *testing.T) {
+	var all Totals
+	for seed := range uint64(seeds) {
+		result := Run(seed, protocol.Sound, nil)
+		if result.Err != nil {
+			t.Errorf("seed %d: %v\nreplay: %s", seed, result.Err, Replay(seed, protocol.Sound))
+		}
+		all.Add(result)
+	}
+	// A simulation in which nothing happens would keep any promise.
+	for what, n := range map[string]int{"acknowledged writes": all.Acked, "reads": all.Reads, "crashes": all.Crashes,
+		"crashes of clients": all.ClientCrashes, "redirected writes": all.Redirected, "returns": all.Returned,
+		"fences": all.Fenced, "lost messages": all.Lost, "doubled messages": all.Doubled, "torn logs": all.Torn,
+		"full disks": all.Fulls, "failed syncs": all.Sicks, "compactions": all.Compactions} {
+		if n < seeds/50 {
+			t.Errorf("there were only %d %s", n, what)
+		}
+	}
+	t.Logf("%+v", all)
+}
+
+// worst is how many seeds each breakage of the protocol may take to be found.
+var worst = map[protocol.Break]uint64{
+	protocol.AckBeforeSync: 20, protocol.AckBeforeFragment: 150, protocol.ForgetRedirect: 20,
+	protocol.IgnoreTimestamps: 60, protocol.TwoMaintainers: 500, protocol.DropEarly: 60, protocol.OrderTwice: 20,
+	protocol.NoFence: 250, protocol.StaleBase: 60, protocol.ReadUnsynced: 150, protocol.TrustMinMax: 250,
+}
+
+func TestEveryBreakageOfTheProtocolIsFound(t *testing.T) {
+	for _, b := range protocol.Breaks() {
+		found := false
+		for seed := uint64(0); seed < worst[b] && !found; seed++ {
+			if result := Run(seed, b, nil); result.Err != nil {
+				found = true
+				t.Logf("%v: seed %d: %v", b, seed, result.Err)
+			}
+		}
+		if !found {
+			t.Errorf("%v was not found in %d seeds", b, worst[b])
+		}
+	}
+}
+
+// Two runs of a seed are the same to the last message.
+func TestASeedReplaysExactly(t *testing.T) {
+	digest := func(seed uint64) (uint64, Result) {
+		hash := fnv.New64a()
+		result := Run(seed, protocol.Sound, func(now time.Duration, line string) { fmt.Fprintln(hash, now, line) })
+		return hash.Sum64(), result
+	}
+	for seed := range uint64(8) {
+		first, a := digest(seed)
+		second, b := digest(seed)
+		if first != second || a != b {
+			t.Errorf("seed %d was two runs: %+v and %+v", seed, a, b)
+		}
+		if untraced := Run(seed, protocol.Sound, nil); untraced != a {
+			t.Errorf("seed %d is another run when it is not traced: %+v", seed, untraced)
+		}
+	}
+}

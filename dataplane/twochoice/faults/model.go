@@ -1,0 +1,177 @@
+package faults
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"hotbed/dataplane/twochoice/protocol"
+)
+
+// model is what docs/twochoice-consistency.md promises: every object is a row of bytes, whose writes
+// have an order. It believes no stamp without checking it: a stamp is a claim about the order that has
+// to agree with when operations began and ended, and every byte that is read has to agree with it.
+type model struct {
+	objects map[string]*modelObject
+	byName  map[protocol.WriteID]*write
+	found   error // the first violation
+	reads   int   // compared
+	acked   int
+}
+
+type modelObject struct {
+	name   string
+	order  []*write // by stamp
+	latest uint64   // the greatest stamp of an operation that ended
+}
+
+// write is a write as its client wants it.
+type write struct {
+	object   *modelObject
+	from     uint64
+	data     []byte
+	floor    uint64 // what had ended before it began has at most this stamp
+	stamp    uint64 // its place in the order, 0 while it has none
+	acked    bool
+	rejected bool // its client was told that it is not done
+}
+
+func (w *write) to() uint64 { return w.from + uint64(len(w.data)) }
+
+func newModel() *model {
+	return &model{objects: map[string]*modelObject{}, byName: map[protocol.WriteID]*write{}}
+}
+
+func (m *model) object(name string) *modelObject {
+	o := m.objects[name]
+	if o == nil {
+		o = &modelObject{name: name}
+		m.objects[name] = o
+	}
+	return o
+}
+
+func (m *model) violated(format string, args ...any) {
+	if m.found == nil {
+		m.found = fmt.Errorf(format, args...)
+	}
+}
+
+// begin tells that a write is called.
+func (m *model) begin(object string, from uint64, data []byte) *write {
+	o := m.object(object)
+	return &write{object: o, from: from, data: data, floor: o.latest}
+}
+
+// named tells under which name a write is under way.
+func (m *model) named(w *write, id protocol.WriteID) { m.byName[id] = w }
+
+// ordered takes in that an agent says that a write has its place.
+func (m *model) ordered(o protocol.Ordered) {
+	w := m.byName[o.Write]
+	if w == nil || w.object.name != o.Object || w.from != o.From || w.to() != o.To {
+		m.violated("%q has at %d a write %v of %d to %d that nobody made", o.Object, o.Stamp, o.Write, o.From, o.To)
+		return
+	}
+	m.place(w, o.Stamp)
+}
+
+// place gives a write its place in the order.
+func (m *model) place(w *write, stamp uint64) {
+	o := w.object
+	if w.stamp == stamp {
+		return
+	}
+	if w.stamp != 0 {
+		m.violated("%q: the write of %d to %d is in the order at %d and again at %d", o.name, w.from, w.to(), w.stamp,
+			stamp)
+		return
+	}
+	if w.rejected {
+		m.violated("%q: the write of %d to %d was done at %d after its client was told that it was not", o.name,
+			w.from, w.to(), stamp)
+	}
+	if stamp <= w.floor {
+		m.violated("%q: the write of %d to %d is in the order at %d, before %d that had ended when it began", o.name,
+			w.from, w.to(), stamp, w.floor)
+	}
+	i, taken := slices.BinarySearchFunc(o.order, stamp, func(w *write, s uint64) int {
+		return int(int64(w.stamp) - int64(s))
+	})
+	if taken {
+		m.violated("%q: two writes are in the order at %d", o.name, stamp)
+		return
+	}
+	w.stamp = stamp
+	o.order = slices.Insert(o.order, i, w)
+}
+
+// ended takes in the end of a write.
+func (m *model) ended(w *write, f protocol.Finished) {
+	switch {
+	case f.Err == nil:
+		w.acked = true
+		m.acked++
+		m.place(w, f.Stamp)
+		w.object.latest = max(w.object.latest, f.Stamp)
+	case f.Decided:
+		w.rejected = true
+		if w.stamp != 0 {
+			m.violated("%q: the write of %d to %d is in the order at %d, but its client was told that it is not "+
+				"done: %v", w.object.name, w.from, w.to(), w.stamp, f.Err)
+		}
+	}
+}
+
+// read takes in the end of a read that began when floor was the greatest stamp that had ended.
+func (m *model) read(object string, from, to, floor uint64, f protocol.Finished) {
+	o := m.object(object)
+	if f.Stamp < floor {
+		m.violated("%q: a read of %d to %d is as of %d, before %d that had ended when it began", object, from, to,
+			f.Stamp, floor)
+	}
+	o.latest = max(o.latest, f.Stamp)
+	m.reads++
+	want := o.content(from, to, f.Stamp)
+	if bytes.Equal(want, f.Data) {
+		return
+	}
+	at := 0
+	for want[at] == f.Data[at] {
+		at++
+	}
+	m.violated("%q: a read of %d to %d as of %d has %d at byte %d, and the writes up to there leave %d", object, from,
+		to, f.Stamp, f.Data[at], from+uint64(at), want[at])
+}
+
+// beyond takes in that a read was refused because the object ends before.
+func (m *model) beyond(object string, to, floor uint64, stamp uint64) {
+	if o := m.object(object); stamp >= floor && o.size(stamp) >= to {
+		m.violated("%q: a read to %d as of %d was refused, and the object has %d bytes there", object, to, stamp,
+			o.size(stamp))
+	}
+}
+
+// content is what the writes up to a stamp leave.
+func (o *modelObject) content(from, to, stamp uint64) []byte {
+	out := make([]byte, to-from)
+	for _, w := range o.order {
+		if w.stamp > stamp {
+			break
+		}
+		if start, end := max(w.from, from), min(w.to(), to); start < end {
+			copy(out[start-from:end-from], w.data[start-w.from:])
+		}
+	}
+	return out
+}
+
+func (o *modelObject) size(stamp uint64) uint64 {
+	var out uint64
+	for _, w := range o.order {
+		if w.stamp <= stamp {
+			out = max(out, w.to())
+		}
+	}
+	return out
+}

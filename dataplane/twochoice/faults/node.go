@@ -1,0 +1,216 @@
+package faults
+
+import (
+	"slices"
+	"time"
+
+	"hotbed/dataplane/twochoice"
+	"hotbed/dataplane/twochoice/filestore"
+	"hotbed/dataplane/twochoice/protocol"
+)
+
+// node is a simulated node: its disk, and the agent on it while it is up.
+type node struct {
+	w     *world
+	id    protocol.Node
+	disk  *disk
+	store *filestore.Disk
+	agent *protocol.Agent
+	epoch uint64
+	up    bool
+	cut   bool    // no message reaches or leaves it
+	slow  float64 // factor of the disk's times; 0 is 1
+	// under way on the disk, in the order in which they began
+	under []protocol.DiskOp
+}
+
+// start starts the agent from what the disk has. Whatever crashes left there, it must start.
+func (n *node) start() {
+	w := n.w
+	n.epoch++
+	n.under = nil
+	unwell := n.disk.full || n.disk.sick
+	store, found, err := filestore.OpenDisk(n.disk, n.id)
+	if err == nil {
+		n.store = store
+		n.agent, err = protocol.NewAgent(n.config(), found.Fragments, found.Records)
+	}
+	if err != nil {
+		if unwell { // it is tried again
+			w.after(10*time.Millisecond, n.restart)
+			return
+		}
+		w.model.violated("agent %d does not start: %v", n.id, err)
+		return
+	}
+	if found.Recovery.TornBytes > 0 {
+		w.result.Torn++
+	}
+	w.log("node %d starts: %d fragments, %d records, %d bytes torn", n.id, len(found.Fragments), len(found.Records),
+		found.Recovery.TornBytes)
+	n.up = true
+	n.flush()
+	n.tick(n.epoch)
+}
+
+func (n *node) restart() {
+	if !n.up {
+		n.start()
+	}
+}
+
+func (n *node) config() protocol.AgentConfig {
+	detector, err := twochoice.NewDetector(n.w.parameters(), twochoice.Server(n.id), nil)
+	if err != nil {
+		panic(err)
+	}
+	detector.FirstTicket(twochoice.Ticket(n.epoch << 32))
+	p := n.w.plan
+	return protocol.AgentConfig{Node: n.id, Nodes: p.nodes, Home: n.w.home, Epoch: n.epoch, Size: 1 << 20,
+		Copies: p.copies, IdleOps: p.idleOps, Maintainer: twochoice.MaintainerParameters{Workers: 3, Bytes: 24},
+		CompactAbove: p.compactAbove, Patience: 20 * time.Millisecond, Orphans: orphans, Detector: detector,
+		Break: n.w.breaks}
+}
+
+// tick lets the agent's time pass.
+func (n *node) tick(epoch uint64) {
+	n.w.after(tick, func() {
+		if n.up && n.epoch == epoch {
+			n.agent.Tick(n.w.k.Now())
+			n.flush()
+			n.tick(epoch)
+		}
+	})
+}
+
+// crash kills the agent in the middle of its disk operations, or, with power, the whole node.
+func (n *node) crash(power bool) {
+	if !n.up {
+		return
+	}
+	n.up = false
+	n.w.result.Crashes++
+	n.w.log("node %d crashes (power %v) with %d disk operations under way", n.id, power, len(n.under))
+	r := n.disk.random
+	r.Shuffle(len(n.under), func(i, j int) { n.under[i], n.under[j] = n.under[j], n.under[i] })
+	for _, op := range n.under {
+		if r.IntN(3) > 0 {
+			n.disk.limit = int(r.IntN(9))
+			n.store.Do(op)
+		}
+	}
+	n.disk.limit = -1
+	if power {
+		n.disk.losePower()
+	}
+}
+
+// flush does what the agent wants.
+func (n *node) flush() {
+	sends, ops, ordered := n.agent.Take()
+	for _, o := range ordered {
+		n.w.log("node %d orders %v: %q %d to %d at %d, again %v", n.id, o.Write, o.Object, o.From, o.To, o.Stamp, o.Again)
+		n.w.model.ordered(o)
+	}
+	if err := n.agent.Failed(); err != nil {
+		// Pages whose sync failed may be lost though they seem written: the node has to go.
+		n.w.log("%v", err)
+		n.w.result.Sicks++
+		n.crash(true)
+		n.w.after(n.w.between(time.Millisecond, 100*time.Millisecond), n.restart)
+		return
+	}
+	for _, op := range ops {
+		n.begin(op)
+	}
+	for _, s := range sends {
+		n.w.send(protocol.Peer(n.id), s)
+	}
+}
+
+// begin carries a disk operation out after the time that it takes.
+func (n *node) begin(op protocol.DiskOp) {
+	w := n.w
+	mean := 300 * time.Microsecond
+	if op.Kind == protocol.CompactLog {
+		w.result.Compactions++
+	}
+	took := time.Duration(n.disk.random.Exp() * float64(mean) * max(n.slow, 1))
+	if !w.calm && n.disk.random.IntN(16) == 0 {
+		took *= 32 // now and then one hangs while those after it pass
+	}
+	n.under = append(n.under, op)
+	epoch := n.epoch
+	w.after(took, func() {
+		if !n.up || n.epoch != epoch {
+			return
+		}
+		n.under = slices.DeleteFunc(n.under, func(o protocol.DiskOp) bool { return o.Op == op.Op })
+		done := n.store.Do(op)
+		if done.Err != nil {
+			w.log("node %d: disk operation %d: %v", n.id, op.Kind, done.Err)
+		}
+		n.count(op)
+		n.agent.DiskDone(w.k.Now(), done)
+		n.flush()
+	})
+}
+
+func (n *node) count(op protocol.DiskOp) {
+	for _, r := range op.Records {
+		switch {
+		case op.Kind != protocol.WriteLog:
+		case r.Change.Kind == twochoice.Returned:
+			n.w.result.Returned++
+		case r.Note.Kind == protocol.OfFence:
+			n.w.result.Fenced++
+		case r.Change.Kind == twochoice.Redirected && int(r.Change.Location.Server) != n.w.plan.nodes:
+			n.w.result.Redirected++
+		}
+	}
+}
+
+// send puts a message on the network.
+func (w *world) send(from protocol.Peer, s protocol.Send) {
+	w.result.Messages++
+	packet := append(s.Append(nil), s.Data...)
+	copies := 1
+	if !w.calm {
+		switch {
+		case w.isCut(from) || w.isCut(s.To) || w.network.Bernoulli(w.plan.lost):
+			w.result.Lost++
+			copies = 0
+		case w.network.Bernoulli(w.plan.doubled):
+			w.result.Doubled++
+			copies = 2
+		}
+	}
+	w.log("%v to %v: %v call %d %q %v %d to %d stamp %d code %d %s", from, s.To, s.Kind, s.Call, s.Object, s.Write, s.From,
+		s.Message.To, s.Stamp, s.Code, []string{"lost", "", "doubled"}[copies])
+	for range copies {
+		delay := w.network.Exp() * float64(w.plan.delay)
+		if !w.calm && w.network.Bernoulli(w.plan.straggling) {
+			delay *= 100
+		}
+		w.after(time.Duration(delay), func() { w.deliver(from, s.To, packet) })
+	}
+}
+
+func (w *world) isCut(p protocol.Peer) bool { return p < protocol.FirstClient && w.nodes[p].cut }
+
+func (w *world) deliver(from, to protocol.Peer, packet []byte) {
+	m, err := protocol.Decode(slices.Clone(packet))
+	if err != nil {
+		w.model.violated("a message cannot be read: %v", err)
+		return
+	}
+	if to < protocol.FirstClient {
+		if n := w.nodes[to]; n.up {
+			n.agent.Receive(w.k.Now(), from, m)
+			n.flush()
+		}
+	} else if c := w.clients[to]; c != nil {
+		c.machine.Receive(w.k.Now(), from, m)
+		c.flush()
+	}
+}

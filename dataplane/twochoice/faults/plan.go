@@ -1,0 +1,54 @@
+package faults
+
+import (
+	"time"
+
+	"hotbed/dataplane/sim"
+	"hotbed/dataplane/twochoice"
+)
+
+// plan is what a seed decides: how large the world is, and how badly it fares.
+type plan struct {
+	nodes, clients, objects, copies int
+	size                            int64 // of an object
+	operations                      int   // of a client
+	parallel                        int64 // operations of a client at a time
+	reads                           float64
+	batch                           int
+	policy                          twochoice.Policy
+	choices                         twochoice.Choices
+	idleOps                         int
+	compactAbove                    int
+
+	lost, doubled float64 // shares of messages
+	delay         time.Duration
+	straggling    float64 // share of messages that take much longer
+	patience      time.Duration
+	think         time.Duration
+
+	crashes, clientCrashes, fulls, slows, sicks, cuts, pauses float64 // a second
+}
+
+// chance is one of the values.
+func chance[T any](r *sim.Stream, values ...T) T { return values[r.IntN(int64(len(values)))] }
+
+func makePlan(seed uint64) plan {
+	r := sim.NewStream(seed, "plan")
+	p := plan{
+		nodes: 2 + int(r.IntN(4)), clients: 1 + int(r.IntN(4)), objects: 1 + int(r.IntN(3)),
+		copies: chance(r, 1, 1, 1, 2), size: chance[int64](r, 16, 64, 256), operations: 12 + int(r.IntN(24)),
+		parallel: 1 + r.IntN(4), reads: chance(r, 0.2, 0.5), batch: chance(r, 1, 4),
+		policy:  chance(r, twochoice.Policies[:len(twochoice.Policies)-1]...), // the oracle is not for stores
+		choices: chance(r, twochoice.HomeRandom, twochoice.RandomRandom), idleOps: chance(r, 0, 100, 100),
+		compactAbove: chance(r, 0, 20), lost: chance(r, 0, 0.02, 0.2), doubled: chance(r, 0, 0.1, 0.3),
+		delay: chance(r, 100*time.Microsecond, time.Millisecond), straggling: chance(r, 0, 0.05, 0.2),
+		patience: chance(r, 10*time.Millisecond, 40*time.Millisecond),
+		think:    chance(r, time.Duration(0), 2*time.Millisecond, 20*time.Millisecond),
+	}
+	if r.IntN(8) > 0 { // one in eight is without
+		p.crashes, p.clientCrashes = chance(r, 0.0, 2, 10, 40), chance(r, 0.0, 0, 5)
+	}
+	p.fulls, p.slows, p.sicks = chance(r, 0.0, 0, 5), chance(r, 0.0, 5), chance(r, 0.0, 0, 2)
+	p.cuts, p.pauses = chance(r, 0.0, 0, 5), chance(r, 0.0, 10)
+	return p
+}

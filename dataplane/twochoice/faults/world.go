@@ -1,0 +1,237 @@
+// Package faults runs the two-choice protocol (dataplane/twochoice/protocol), with the store and the
+// log that the object server has, on the event kernel's virtual time, and lets everything go wrong
+// that can: messages are lost, doubled, delayed and overtaken, agents, nodes and clients crash in the
+// middle of what they do, disks fill up, slow down, fail a sync and lose what was not synced, in part
+// and in any order. What clients see is compared byte for byte with a model of what
+// docs/twochoice-consistency.md promises.
+//
+// A seed decides everything: the same seed fails the same way.
+package faults
+
+import (
+	"fmt"
+	"time"
+
+	"hotbed/dataplane/sim"
+	"hotbed/dataplane/twochoice"
+	"hotbed/dataplane/twochoice/protocol"
+)
+
+// Bounds of a run, in virtual time.
+const (
+	longest = 3 * time.Second // with faults
+	quiet   = 2 * time.Second // afterwards, for what is under way to end
+	orphans = 300 * time.Millisecond
+	tick    = 4 * time.Millisecond
+)
+
+type world struct {
+	plan    plan
+	k       *sim.Kernel
+	network *sim.Stream
+	faults  *sim.Stream
+	work    *sim.Stream
+	home    func(string) protocol.Node
+	breaks  protocol.Break
+	trace   func(now time.Duration, line string)
+
+	nodes   []*node
+	clients map[protocol.Peer]*client
+	ids     uint64 // of clients
+	model   *model
+	calm    bool // no faults any more
+	settled bool // and what was under way among them has ended
+	left    int  // operations that clients are to begin
+	active  int  // under way
+	result  Result
+}
+
+// Run runs a seed. The protocol may be broken on purpose; trace may be nil.
+func Run(seed uint64, breaks protocol.Break, trace func(now time.Duration, line string)) Result {
+	w := &world{plan: makePlan(seed), k: sim.New(), network: sim.NewStream(seed, "network"),
+		faults: sim.NewStream(seed, "faults"), work: sim.NewStream(seed, "work"), breaks: breaks, trace: trace,
+		clients: map[protocol.Peer]*client{}, model: newModel()}
+	w.result.Seed = seed
+	w.home = func(object string) protocol.Node { return protocol.HomeOf(object, w.plan.nodes) }
+	w.log("plan %+v", w.plan)
+	for i := range w.plan.nodes {
+		n := &node{w: w, id: protocol.Node(i), disk: newDisk(sim.NewStream(seed, fmt.Sprintf("disk-%d", i)))}
+		w.nodes = append(w.nodes, n)
+		n.start()
+	}
+	for range w.plan.clients {
+		w.join(w.plan.operations)
+	}
+	w.scheduleFaults()
+	w.run()
+	w.result.Reads, w.result.Acked, w.result.Err = w.model.reads, w.model.acked, w.model.found
+	w.result.Virtual, w.result.Events = w.k.Now(), w.k.Events()
+	return w.result
+}
+
+func (w *world) log(format string, args ...any) {
+	if w.trace != nil {
+		w.trace(w.k.Now(), fmt.Sprintf(format, args...))
+	}
+}
+
+// after runs something later.
+func (w *world) after(d time.Duration, do func()) {
+	w.k.Post(w.k.Now()+d, sim.Func(func(*sim.Kernel, uint64) { do() }), 0)
+}
+
+// until runs until a condition holds, the time is over or the model is violated.
+func (w *world) until(end time.Duration, holds func() bool) {
+	for w.model.found == nil && !holds() && w.k.Now() < end {
+		w.k.RunUntil(min(end, w.k.Now()+tick))
+	}
+}
+
+// run lets the clients work among faults, repairs everything, and reads all objects: at once, and again
+// when everything is at home and all orphans are gone.
+func (w *world) run() {
+	idle := func() bool { return w.left == 0 && w.active == 0 }
+	w.until(longest, idle)
+	w.repair()
+	w.until(w.k.Now()+quiet, idle)
+	if !idle() && w.model.found == nil {
+		w.model.violated("after everything was repaired %d operations did not end", w.active)
+	}
+	w.settled = true
+	w.readAll()
+	if w.plan.copies == 1 {
+		w.until(w.k.Now()+10*time.Second, func() bool { return w.stored() == 0 })
+		if n := w.stored(); n > 0 && w.model.found == nil {
+			w.model.violated("%d fragments and entries are left that nobody needs", n)
+		}
+	} else {
+		w.until(w.k.Now()+4*orphans, func() bool { return false })
+	}
+	for _, n := range w.nodes { // what is durable survives once more
+		n.crash(true)
+		n.start()
+	}
+	w.readAll()
+}
+
+// stored is how many fragments there are on all nodes, and entries in all tables.
+func (w *world) stored() int {
+	total := 0
+	for _, n := range w.nodes {
+		s := n.agent.Stats()
+		total += s.Fragments + s.Entries
+	}
+	return total
+}
+
+// readAll reads every object whole with a new client.
+func (w *world) readAll() {
+	c := w.join(0)
+	for _, name := range w.names() {
+		o := w.model.object(name)
+		if size := o.size(^uint64(0)); size > 0 {
+			c.read(name, 0, size)
+		} else {
+			c.read(name, 0, 1)
+		}
+	}
+	w.until(w.k.Now()+quiet, func() bool { return w.active == 0 })
+	if w.active > 0 && w.model.found == nil {
+		w.model.violated("an object cannot be read though everything is well")
+	}
+}
+
+func (w *world) names() []string {
+	out := make([]string, w.plan.objects)
+	for i := range out {
+		out[i] = fmt.Sprintf("object/%d", i)
+	}
+	return out
+}
+
+// parameters are those of schedulers and detectors.
+func (w *world) parameters() twochoice.Parameters {
+	p := twochoice.Defaults(w.plan.policy)
+	p.Choices, p.MinWrite = w.plan.choices, 4
+	p.Preassign.Unit = 16
+	return p
+}
+
+// every schedules something again and again, so often a second on average, until the calm.
+func (w *world) every(rate float64, do func()) {
+	if rate == 0 {
+		return
+	}
+	w.after(time.Duration(w.faults.Exp()*1e9/rate), func() {
+		if !w.calm {
+			do()
+			w.every(rate, do)
+		}
+	})
+}
+
+func (w *world) anyNode() *node { return w.nodes[w.faults.IntN(int64(len(w.nodes)))] }
+
+// between is a time, uniform in the logarithm's sense: short ones are as likely as long ones.
+func (w *world) between(least, most time.Duration) time.Duration {
+	d := least
+	for d < most && w.faults.IntN(3) > 0 {
+		d *= 2
+	}
+	return min(d, most)
+}
+
+func (w *world) scheduleFaults() {
+	p := w.plan
+	w.every(p.crashes, func() {
+		n, power := w.anyNode(), w.faults.IntN(2) == 0
+		if !n.up {
+			return
+		}
+		n.crash(power)
+		w.after(w.between(time.Millisecond, 200*time.Millisecond), n.restart)
+	})
+	w.every(p.clientCrashes, func() {
+		if c := w.anyClient(); c != nil {
+			c.crash()
+		}
+	})
+	w.every(p.fulls, func() {
+		n := w.anyNode()
+		n.disk.full = true
+		w.result.Fulls++
+		w.log("node %d: the disk is full", n.id)
+		w.after(w.between(time.Millisecond, 100*time.Millisecond), func() { n.disk.full = false })
+	})
+	w.every(p.slows, func() {
+		n := w.anyNode()
+		n.slow = 20
+		w.after(w.between(time.Millisecond, 100*time.Millisecond), func() { n.slow = 1 })
+	})
+	w.every(p.sicks, func() { w.anyNode().disk.sick = true })
+	w.every(p.cuts, func() {
+		n := w.anyNode()
+		n.cut = true
+		w.log("node %d is cut off", n.id)
+		w.after(w.between(time.Millisecond, 100*time.Millisecond), func() { n.cut = false })
+	})
+	w.every(p.pauses, func() {
+		if n := w.anyNode(); n.up {
+			n.agent.Pause(w.faults.IntN(2) == 0)
+		}
+	})
+}
+
+// repair ends all faults.
+func (w *world) repair() {
+	w.calm = true
+	w.log("everything is repaired")
+	for _, n := range w.nodes {
+		n.disk.full, n.disk.sick, n.slow, n.cut = false, false, 1, false
+		if n.up {
+			n.agent.Pause(false)
+		} else {
+			n.start()
+		}
+	}
+}

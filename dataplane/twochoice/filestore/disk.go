@@ -1,0 +1,71 @@
+package filestore
+
+import (
+	"errors"
+	"fmt"
+
+	"hotbed/dataplane/twochoice"
+	"hotbed/dataplane/twochoice/protocol"
+	"hotbed/dataplane/twochoice/redirectlog"
+)
+
+// LogName is the name of an agent's redirect log.
+const LogName = "redirect.log"
+
+// Disk is all that an agent has on its disk: its store and its redirect log.
+type Disk struct {
+	store   *Store
+	journal *redirectlog.Journal
+}
+
+// Found is what is on a disk when an agent starts.
+type Found struct {
+	Fragments []protocol.Fragment
+	Records   []protocol.Record
+	Recovery  redirectlog.Recovery
+}
+
+// OpenDisk opens a node's folder, or begins one.
+func OpenDisk(fsys FS, node protocol.Node) (*Disk, Found, error) {
+	var found Found
+	var err error
+	d := &Disk{}
+	if d.store, found.Fragments, err = Open(fsys); err != nil {
+		return nil, found, err
+	}
+	take := func(e redirectlog.Entry) error {
+		r, err := protocol.RecordOf(e)
+		found.Records = append(found.Records, r)
+		return err
+	}
+	d.journal, found.Recovery, err = redirectlog.OpenJournal(fsys, LogName, twochoice.Server(node), take)
+	if err != nil {
+		return nil, found, err
+	}
+	return d, found, nil
+}
+
+// Do carries a disk operation out. Those of the log are not to be called two at a time.
+func (d *Disk) Do(op protocol.DiskOp) protocol.DiskDone {
+	if op.Kind != protocol.WriteLog && op.Kind != protocol.CompactLog {
+		return d.store.Do(op)
+	}
+	entries := make([]redirectlog.Entry, len(op.Records))
+	for i, r := range op.Records {
+		entries[i] = r.Entry()
+	}
+	write := d.journal.Append
+	if op.Kind == protocol.CompactLog {
+		write = d.journal.Replace
+	}
+	err := write(entries)
+	var full *redirectlog.FullError
+	var unwritten *redirectlog.WriteError
+	if errors.As(err, &full) || errors.As(err, &unwritten) {
+		err = fmt.Errorf("%w: %w", protocol.ErrFull, err) // nothing of it is in the log
+	}
+	return protocol.DiskDone{Op: op.Op, Err: err}
+}
+
+// Close ends the log with a mark that it was ended.
+func (d *Disk) Close() error { return d.journal.Close() }

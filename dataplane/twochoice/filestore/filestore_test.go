@@ -1,0 +1,236 @@
+package filestore
+
+import (
+	"bytes"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"hotbed/dataplane/twochoice"
+	"hotbed/dataplane/twochoice/protocol"
+	"hotbed/dataplane/twochoice/redirectlog"
+)
+
+// folder is a real one.
+type folder struct {
+	*redirectlog.Folder
+	path string
+}
+
+func (f folder) List() ([]string, error) {
+	entries, err := os.ReadDir(f.path)
+	var out []string
+	for _, e := range entries {
+		out = append(out, e.Name())
+	}
+	return out, err
+}
+
+// opened is a disk with its folder.
+type opened struct {
+	*Disk
+	folder *redirectlog.Folder
+}
+
+func open(t *testing.T, path string) (opened, Found, error) {
+	t.Helper()
+	f, err := redirectlog.OpenFolder(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	d, found, err := OpenDisk(folder{f, path}, 3)
+	return opened{d, f}, found, err
+}
+
+// end closes a disk and gives its folder back.
+func (o opened) end(t *testing.T) {
+	t.Helper()
+	if err := errors.Join(o.Close(), o.folder.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func must(t *testing.T, d opened, op protocol.DiskOp) []byte {
+	t.Helper()
+	done := d.Do(op)
+	if done.Err != nil {
+		t.Fatal(done.Err)
+	}
+	return done.Data
+}
+
+func bytesOf(n int) []byte {
+	out := make([]byte, n)
+	for i := range out {
+		out[i] = byte(rand.Uint32())
+	}
+	return out
+}
+
+var name = protocol.WriteID{Client: 0xabc, Seq: 17}
+
+func put(data []byte) protocol.DiskOp {
+	return protocol.DiskOp{Kind: protocol.PutFragment, Object: "run/5", Write: name, Node: 2, From: 1000,
+		To: 1000 + uint64(len(data)), Data: data}
+}
+
+func get(from, to uint64) protocol.DiskOp {
+	return protocol.DiskOp{Kind: protocol.GetFragment, Object: "run/5", Write: name, From: from, To: to}
+}
+
+func TestAnyPartOfAFragmentIsReadBack(t *testing.T) {
+	d, _, err := open(t, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{1, 100, blockSize - 1, blockSize, blockSize + 1, 3*blockSize + 7} {
+		data := bytesOf(n)
+		must(t, d, put(data))
+		for range 50 {
+			from := rand.IntN(n)
+			to := from + 1 + rand.IntN(n-from)
+			if got := must(t, d, get(1000+uint64(from), 1000+uint64(to))); !bytes.Equal(got, data[from:to]) {
+				t.Fatalf("%d bytes: %d to %d differ", n, from, to)
+			}
+		}
+		must(t, d, protocol.DiskOp{Kind: protocol.DropFragment, Object: "run/5", Write: name})
+		if done := d.Do(get(1000, 1001)); !errors.Is(done.Err, protocol.ErrGone) {
+			t.Fatalf("a dropped fragment: %v", done.Err)
+		}
+	}
+}
+
+func TestEveryDamagedByteOfAFragmentIsFound(t *testing.T) {
+	path := t.TempDir()
+	d, _, err := open(t, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := bytesOf(300)
+	must(t, d, put(data))
+	file := filepath.Join(path, "f.0000000000000abc.11")
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := range whole {
+		bad := bytes.Clone(whole)
+		bad[at] ^= 1 << (at % 8)
+		if err := os.WriteFile(file, bad, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if done := d.Do(get(1000, 1300)); done.Err == nil {
+			t.Fatalf("byte %d was damaged and %d bytes were read", at, len(done.Data))
+		}
+	}
+	for _, n := range []int{0, 10, 60, len(whole) - 1} {
+		if err := os.WriteFile(file, whole[:n], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if done := d.Do(get(1000, 1300)); !errors.Is(done.Err, protocol.ErrDamaged) {
+			t.Fatalf("of a file cut to %d bytes: %v", n, done.Err)
+		}
+	}
+}
+
+func TestAStoreIsFoundAsItWasLeft(t *testing.T) {
+	path := t.TempDir()
+	d, _, err := open(t, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	must(t, d, put([]byte("bytes")))
+	must(t, d, protocol.DiskOp{Kind: protocol.WriteBase, Object: "run/5", From: 7, To: 10, Data: []byte("bas")})
+	records := []protocol.Record{
+		{Change: twochoice.Record{Kind: twochoice.Redirected, Object: "run/5", Range: twochoice.Range{Start: 1, End: 9},
+			Receipt: 1, Time: 5, Location: twochoice.Location{Server: 1, Fragment: 1}},
+			Note: protocol.Note{Kind: protocol.OfWrite, Write: name, Second: 3}},
+		{Note: protocol.Note{Kind: protocol.OfFence, Write: name}},
+		{Change: twochoice.Record{Object: "run/5"}, Note: protocol.Note{Kind: protocol.SizeIs, Value: 9}},
+		{Change: twochoice.Record{Receipt: 8, Time: 6}, Note: protocol.Note{Kind: protocol.LastIs}},
+	}
+	must(t, d, protocol.DiskOp{Kind: protocol.WriteLog, Records: records[:1]})
+	must(t, d, protocol.DiskOp{Kind: protocol.WriteLog, Records: records[1:]})
+	if err := os.WriteFile(filepath.Join(path, "t.0000000000000001.1"), []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.end(t)
+	compare := func(found Found) {
+		t.Helper()
+		want := protocol.Fragment{Object: "run/5", Write: name, Node: 2, From: 1000, To: 1005}
+		if len(found.Fragments) != 1 || found.Fragments[0] != want {
+			t.Errorf("fragments %+v", found.Fragments)
+		}
+		if len(found.Records) != len(records) {
+			t.Fatalf("records %+v", found.Records)
+		}
+		for i, r := range found.Records {
+			if r != records[i] {
+				t.Errorf("record %d is %+v", i, r)
+			}
+		}
+	}
+	d, found, err := open(t, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	compare(found)
+	if _, err := os.Stat(filepath.Join(path, "t.0000000000000001.1")); !errors.Is(err, os.ErrNotExist) {
+		t.Error("an unfinished fragment is still there")
+	}
+	base := must(t, d, protocol.DiskOp{Kind: protocol.ReadBase, Object: "run/5", From: 5, To: 12})
+	if string(base) != "\x00\x00bas\x00\x00" {
+		t.Errorf("the base is %q", base)
+	}
+	must(t, d, protocol.DiskOp{Kind: protocol.CompactLog, Records: records})
+	d.end(t)
+	if _, found, err = open(t, path); err != nil {
+		t.Fatal(err)
+	}
+	compare(found)
+}
+
+func TestADamagedLogIsRefusedAndATornTailIsCutOff(t *testing.T) {
+	path := t.TempDir()
+	d, _, err := open(t, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range uint64(5) {
+		must(t, d, protocol.DiskOp{Kind: protocol.WriteLog, Records: []protocol.Record{
+			{Note: protocol.Note{Kind: protocol.OfFence, Write: protocol.WriteID{Client: 1, Seq: i + 1}}}}})
+	}
+	log := filepath.Join(path, LogName)
+	whole, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := 60; at < len(whole)-40; at += 7 {
+		other := t.TempDir()
+		bad := bytes.Clone(whole)
+		bad[at] ^= 4
+		if err := os.WriteFile(filepath.Join(other, LogName), bad, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, _, err := open(t, other)
+		var corrupt *redirectlog.CorruptError
+		if !errors.As(err, &corrupt) || !strings.Contains(err.Error(), "at byte") {
+			t.Fatalf("byte %d of the log was damaged: %v", at, err)
+		}
+	}
+	for n := len(whole) - 1; n > len(whole)-32; n-- {
+		other := t.TempDir()
+		if err := os.WriteFile(filepath.Join(other, LogName), whole[:n], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, found, err := open(t, other)
+		if err != nil || found.Recovery.TornBytes == 0 || len(found.Records) != 4 {
+			t.Fatalf("a log cut to %d of %d bytes: %d records, %+v, %v", n, len(whole), len(found.Records),
+				found.Recovery, err)
+		}
+	}
+}

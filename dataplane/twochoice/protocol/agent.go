@@ -1,0 +1,319 @@
+package protocol
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"hotbed/dataplane/twochoice"
+)
+
+// AgentConfig is what an agent works with.
+type AgentConfig struct {
+	Node  Node
+	Nodes int
+	// Home tells an object's home; every agent and client has the same.
+	Home func(object string) Node
+	// Epoch is another number after each start.
+	Epoch uint64
+	// Size is the most bytes that an object may have.
+	Size uint64
+	// Copies is 1 or 2; with 2 nothing is pulled.
+	Copies int
+	// CompactAbove is how many records the log may have before it is replaced by a snapshot, if that is
+	// at most half as long; 0 is never.
+	CompactAbove int
+	// Patience is how long to wait for another agent before a pull is given up or a fence is repeated.
+	Patience time.Duration
+	// Orphans is how old a fragment is before the store asks whether anybody needs it.
+	Orphans time.Duration
+	// IdleOps is the most operations in flight with which a node counts as idle; 0 is the paper's.
+	IdleOps int
+	// Maintainer says how much is pulled at a time.
+	Maintainer twochoice.MaintainerParameters
+	// Detector is the node's load detector.
+	Detector *twochoice.Detector
+	// Break breaks the protocol on purpose, for the tests of the tests.
+	Break Break
+}
+
+// Agent is the state machine of a node: home of objects, store of fragments, and maintainer. Its
+// driver hands in messages and ends of disk operations, does what Take yields, and calls Tick now
+// and then. Times never go back.
+type Agent struct {
+	config AgentConfig
+	now    time.Duration
+	failed error
+
+	disk map[uint64]*diskJob // under way, by number
+	op   uint64
+
+	// As a store.
+	fragments map[fragmentKey]*held
+	ages      []*held // in the order in which the sweep meets them
+
+	// As a home.
+	book    *book
+	queue   []*order // to be written to the log next
+	writing []*order
+	logged  int // records in the log
+
+	compacting bool
+
+	// As a maintainer.
+	maintainers []*twochoice.Maintainer // one, but for a broken protocol
+	pulls       map[uint64]*pull        // by number
+	pullNumber  uint64
+	busy        map[Node]time.Duration // nodes that said so, until when they are not asked
+	paused      bool
+
+	sends   []Send
+	ops     []DiskOp
+	ordered []Ordered
+}
+
+// NewAgent starts an agent from what is on its disk: the fragments of its store, and the records of
+// its log in their order. Its error names the record or the parameter that cannot be.
+func NewAgent(c AgentConfig, fragments []Fragment, records []Record) (*Agent, error) {
+	switch {
+	case c.Nodes < 1 || int(c.Node) >= c.Nodes:
+		return nil, fmt.Errorf("agent %d is not one of %d", c.Node, c.Nodes)
+	case c.Copies < 1 || c.Copies > MaxTargets || c.Copies > c.Nodes:
+		return nil, fmt.Errorf("%d copies on %d agents: allowed are 1 or 2, on as many agents or more", c.Copies,
+			c.Nodes)
+	case c.Home == nil || c.Detector == nil || c.Size == 0 || c.Size > MaxOffset:
+		return nil, fmt.Errorf("an agent needs a placement, a detector, and objects of 1 to %d bytes",
+			uint64(MaxOffset))
+	}
+	book, err := newBook(c)
+	if err != nil {
+		return nil, err
+	}
+	a := &Agent{config: c, disk: map[uint64]*diskJob{}, fragments: map[fragmentKey]*held{}, book: book,
+		pulls: map[uint64]*pull{}, busy: map[Node]time.Duration{}}
+	for _, f := range fragments {
+		h := &held{fragmentKey: fragmentKey{f.Object, f.Write}, home: f.Node, from: f.From, to: f.To, durable: true}
+		a.fragments[h.fragmentKey] = h
+		a.ages = append(a.ages, h)
+	}
+	for _, r := range records {
+		if _, err := book.apply(r); err != nil {
+			return nil, err
+		}
+		if r.writes() {
+			a.ordered = append(a.ordered, r.ordered(true))
+		}
+	}
+	a.logged = len(records)
+	workers := 1
+	if c.Break == TwoMaintainers {
+		workers = 3
+	}
+	for range workers {
+		m, err := twochoice.NewMaintainer(c.Maintainer, book.table)
+		if err != nil {
+			return nil, err
+		}
+		a.maintainers = append(a.maintainers, m)
+	}
+	_, a.now = book.table.Last()
+	return a, nil
+}
+
+// diskJob is what is to be done at the end of a disk operation.
+type diskJob struct {
+	done  func(DiskDone)
+	bytes int64 // of load
+	since time.Duration
+	peers int32 // operations in flight when it began
+}
+
+// Ordered tells observers, such as the fault simulation's model, that a write is durable in its
+// object's order and readable. Again says that recovery found it in the log.
+type Ordered struct {
+	Object   string
+	From, To uint64
+	Write    WriteID
+	Stamp    uint64
+	Again    bool
+}
+
+// Take hands over what is to be done, once: messages, disk operations, and for observers what became
+// ordered.
+func (a *Agent) Take() ([]Send, []DiskOp, []Ordered) {
+	sends, ops, ordered := a.sends, a.ops, a.ordered
+	a.sends, a.ops, a.ordered = nil, nil, nil
+	return sends, ops, ordered
+}
+
+// Failed is why the agent works no more; its driver then ends. Nil while it works.
+func (a *Agent) Failed() error { return a.failed }
+
+// fail stops the agent: nothing that it would say from now on is known to be true.
+func (a *Agent) fail(err error) {
+	if a.failed == nil {
+		a.failed = fmt.Errorf("agent %d stops: %w", a.config.Node, err)
+		a.sends, a.ops = nil, nil
+	}
+}
+
+// Receive takes a message in.
+func (a *Agent) Receive(now time.Duration, from Peer, m Message) {
+	a.now = max(a.now, now)
+	if a.failed != nil {
+		return
+	}
+	switch m.Kind {
+	case Hello:
+		a.hello(from, m)
+	case Probe:
+		a.probe(from, m)
+	case Decide:
+		a.config.Detector.Tell(a.now, readings(m.Loads))
+		a.config.Detector.Settle(a.now, twochoice.Ticket(m.Ticket), false)
+	case Put:
+		a.put(from, m)
+	case Register:
+		a.register(from, m)
+	case Query:
+		a.query(from, m)
+	case Get:
+		a.get(from, m)
+	case GetBase:
+		a.getBase(from, m)
+	case Data:
+		a.pulled(from, m)
+	case Drop:
+		a.drop(m)
+	case Fence:
+		a.fence(from, m)
+	case FenceReply:
+		a.fenced(m)
+	}
+}
+
+// DiskDone takes the end of a disk operation in.
+func (a *Agent) DiskDone(now time.Duration, d DiskDone) {
+	a.now = max(a.now, now)
+	job := a.disk[d.Op]
+	if job == nil || a.failed != nil {
+		return
+	}
+	delete(a.disk, d.Op)
+	if job.bytes > 0 {
+		a.config.Detector.End(a.now, job.bytes, a.now-job.since, job.peers)
+	}
+	if d.Err != nil && !errors.Is(d.Err, ErrFull) && !errors.Is(d.Err, ErrGone) && !errors.Is(d.Err, ErrDamaged) {
+		a.fail(d.Err)
+		return
+	}
+	job.done(d)
+}
+
+// do begins a disk operation. bytes counts as load when it is above 0.
+func (a *Agent) do(op DiskOp, ticket twochoice.Ticket, bytes int64, done func(DiskDone)) {
+	a.op++
+	op.Op = a.op
+	job := &diskJob{done: done, bytes: bytes, since: a.now}
+	if bytes > 0 {
+		peers, _ := a.config.Detector.InFlight()
+		job.peers = int32(peers)
+		a.config.Detector.Begin(a.now, ticket, bytes)
+	}
+	a.disk[op.Op] = job
+	a.ops = append(a.ops, op)
+}
+
+func (a *Agent) send(to Peer, m Message) { a.sends = append(a.sends, Send{to, m}) }
+
+// answer answers a request.
+func (a *Agent) answer(to Peer, request Message, answer Message) {
+	answer.Call = request.Call
+	a.send(to, answer)
+}
+
+// refuse answers a request with a refusal.
+func (a *Agent) refuse(to Peer, request Message, kind Kind, code Code, format string, args ...any) {
+	a.answer(to, request, Message{Kind: kind, Code: code,
+		Text: fmt.Sprintf("agent %d: %s", a.config.Node, fmt.Sprintf(format, args...))})
+}
+
+// hello accepts a peer of the same version that means this node, and refuses others by name.
+func (a *Agent) hello(from Peer, m Message) {
+	switch {
+	case m.Version != Version:
+		a.refuse(from, m, Welcome, Refused, "it speaks version %d of the protocol and its peer version %d; "+
+			"deploy the same version on both", Version, m.Version)
+	case m.Node != a.config.Node:
+		a.refuse(from, m, Welcome, Refused, "its peer expects agent %d at this address; give each agent "+
+			"its own address", m.Node)
+	default:
+		a.answer(from, m, Message{Kind: Welcome, Version: Version, Node: a.config.Node, Epoch: a.config.Epoch})
+	}
+}
+
+// probe answers with the load and what is cached of others (sections III.B and III.C).
+func (a *Agent) probe(from Peer, m Message) {
+	own, cached := a.config.Detector.Probe(a.now, int64(min(m.Size, MaxData)), nil)
+	loads := make([]Load, 0, 1+len(cached))
+	loads = append(loads, load(own))
+	for _, r := range cached {
+		loads = append(loads, load(r))
+	}
+	a.answer(from, m, Message{Kind: ProbeReply, Loads: loads})
+}
+
+func load(r twochoice.Reading) Load {
+	return Load{Node: Node(r.Server), InFlight: uint32(r.InFlight), Load: r.Load, Latency: uint64(r.Latency),
+		Ticket: uint64(r.Ticket)}
+}
+
+func readings(loads []Load) []twochoice.Reading {
+	out := make([]twochoice.Reading, len(loads))
+	for i, l := range loads {
+		out[i] = reading(l)
+	}
+	return out
+}
+
+// checkRange says what is wrong with a request's object and range, "" if nothing is.
+func (a *Agent) checkRange(m Message) string {
+	switch {
+	case m.Object == "" || len(m.Object) > MaxName:
+		return fmt.Sprintf("an object's name has %d bytes, allowed are 1 to %d", len(m.Object), MaxName)
+	case m.From >= m.To || m.To-m.From > MaxData:
+		return fmt.Sprintf("range %d to %d of %q has no bytes, or more than %d", m.From, m.To, m.Object, MaxData)
+	case m.To > a.config.Size:
+		return fmt.Sprintf("range %d to %d is beyond object %q, which has %d bytes at most", m.From, m.To,
+			m.Object, a.config.Size)
+	}
+	return ""
+}
+
+// checkHome says that the object's home is another node, "" if it is this one.
+func (a *Agent) checkHome(m Message) string {
+	if home := a.config.Home(m.Object); home != a.config.Node {
+		return fmt.Sprintf("object %q is at home on agent %d; client and agents need the same placement",
+			m.Object, home)
+	}
+	return ""
+}
+
+// AgentStats are counts of what an agent has.
+type AgentStats struct {
+	Fragments int // on its store, with those that are coming or going
+	Entries   int // live in its redirect table
+	Objects   int // of which something is redirected
+	Pulls     int // under way
+	Clients   int // that it remembers
+	Logged    int // records in its log
+}
+
+// Stats are the counts now.
+func (a *Agent) Stats() AgentStats {
+	return AgentStats{len(a.fragments), a.book.table.Len(), a.book.table.Objects(), len(a.pulls),
+		len(a.book.sessions), a.logged}
+}
+
+// Now is the agent's time: no earlier than that of the last record of its log.
+func (a *Agent) Now() time.Duration { return a.now }

@@ -1,0 +1,345 @@
+package protocol
+
+import (
+	"fmt"
+	"slices"
+
+	"hotbed/dataplane/twochoice"
+)
+
+// object is what the home knows of an object besides its table.
+type object struct {
+	size  uint64
+	gen   uint64 // counts writes of the base
+	bases []baseWrite
+	paper minMax
+}
+
+// baseWrite is a write of the base: a reader that asked before it must not read that range after.
+type baseWrite struct{ gen, from, to uint64 }
+
+// rememberedBases is how many writes of a base are told apart; who asked before them asks again.
+const rememberedBases = 64
+
+// mostRecords is how many records are written to the log at once: a frame of it holds them.
+const mostRecords = 1024
+
+// order is a record on its way into the log: a write, a maintainer's return or a fence.
+type order struct {
+	record  Record
+	waiting []waiter    // who is answered when it is durable
+	done    func(error) // what else is done then, or when there was no room
+}
+
+// register orders a write whose fragment is durable: its record goes into the log, and when that is
+// synced into the table (step 4 of figure 8; creates are ordered by their receipt, section V.B).
+func (a *Agent) register(from Peer, m Message) {
+	problem := a.checkRange(m)
+	if problem == "" {
+		problem = a.checkHome(m)
+	}
+	if problem == "" {
+		problem = a.checkTargets(m.Targets)
+	}
+	if problem != "" {
+		a.refuse(from, m, RegisterReply, Refused, "%s", problem)
+		return
+	}
+	if a.settled(from, m) {
+		return
+	}
+	w := waiter{from, m}
+	w.m.Data, w.m.Loads = nil, nil
+	record, err := a.book.write(a.now, m)
+	if err == nil && a.config.Break == ForgetRedirect && record.Change.Receipt%8 == 0 {
+		a.orderedReply(w, uint64(record.Change.Receipt))
+		return
+	}
+	if err != nil {
+		a.fail(err)
+		return
+	}
+	a.append(&order{record: record, waiting: []waiter{w}})
+}
+
+func (a *Agent) checkTargets(targets []Node) string {
+	ok := len(targets) >= 1 && len(targets) <= MaxTargets
+	for i, t := range targets {
+		ok = ok && int(t) < a.config.Nodes && !slices.Contains(targets[:i], t)
+	}
+	if !ok {
+		return "a write is on one agent or two different ones that exist"
+	}
+	return ""
+}
+
+// settled answers a request to order a write that was ordered, given up, or is being ordered.
+func (a *Agent) settled(from Peer, m Message) bool {
+	if a.config.Break == OrderTwice {
+		return false
+	}
+	s := a.book.session(m.Write.Client)
+	s.forget(m.Low)
+	if o := s.underWay[m.Write.Seq]; o != nil {
+		if len(o.waiting) < 4 {
+			w := waiter{from, m}
+			w.m.Data, w.m.Loads = nil, nil
+			o.waiting = append(o.waiting, w)
+		}
+		return true
+	}
+	stamp, known := s.settled[m.Write.Seq]
+	switch {
+	case known && stamp == fencedStamp:
+		a.refuseFenced(waiter{from, m})
+	case known:
+		a.orderedReply(waiter{from, m}, stamp)
+	case m.Write.Seq < s.low: // nobody waits for an answer
+	default:
+		return false
+	}
+	return true
+}
+
+func (a *Agent) orderedReply(w waiter, stamp uint64) {
+	a.answer(w.from, w.m, Message{Kind: RegisterReply, Stamp: stamp})
+}
+
+// append has a record written to the log.
+func (a *Agent) append(o *order) {
+	if w := o.record.Note.Write; o.record.Note.Kind != NoNote {
+		a.book.session(w.Client).underWay[w.Seq] = o
+	}
+	a.queue = append(a.queue, o)
+	switch a.config.Break {
+	case AckBeforeSync:
+		for _, w := range o.waiting {
+			if o.record.writes() {
+				a.orderedReply(w, uint64(o.record.Change.Receipt))
+			}
+		}
+	case ReadUnsynced:
+		a.apply(o)
+	}
+	a.sync()
+}
+
+// sync makes what was appended durable, all at once; what comes meanwhile waits for the next.
+func (a *Agent) sync() {
+	if len(a.writing) > 0 || a.compacting {
+		return
+	}
+	if len(a.queue) == 0 {
+		a.compact()
+		return
+	}
+	n := min(len(a.queue), mostRecords)
+	a.writing, a.queue = a.queue[:n:n], a.queue[n:]
+	records := make([]Record, len(a.writing))
+	for i, o := range a.writing {
+		records[i] = o.record
+	}
+	a.do(DiskOp{Kind: WriteLog, Records: records}, 0, 0, a.synced)
+}
+
+// synced applies and answers what is durable now.
+func (a *Agent) synced(d DiskDone) {
+	orders := a.writing
+	a.writing = nil
+	if d.Err == nil {
+		a.logged += len(orders)
+	}
+	for _, o := range orders {
+		if w := o.record.Note.Write; o.record.Note.Kind != NoNote {
+			delete(a.book.session(w.Client).underWay, w.Seq)
+		}
+		if d.Err == nil && a.config.Break != ReadUnsynced {
+			a.apply(o)
+		}
+		a.acknowledge(o, d.Err)
+	}
+	a.sync()
+}
+
+// compact replaces a log of which most is dead by a snapshot, when nothing waits for it.
+func (a *Agent) compact() {
+	if a.config.CompactAbove == 0 || a.logged <= a.config.CompactAbove || a.failed != nil {
+		return
+	}
+	records := a.book.snapshot()
+	if 2*len(records) > a.logged {
+		a.config.CompactAbove = 2 * a.logged // most of it is live: not again soon
+		return
+	}
+	a.compacting = true
+	a.do(DiskOp{Kind: CompactLog, Records: records}, 0, 0, func(d DiskDone) {
+		a.compacting = false
+		if d.Err == nil {
+			a.logged = len(records)
+		} else {
+			a.config.CompactAbove = 2 * a.logged
+		}
+		a.sync()
+	})
+}
+
+// apply makes the change of a durable record, and drops the fragments that nobody needs by it.
+func (a *Agent) apply(o *order) {
+	dead, err := a.book.apply(o.record)
+	if err != nil {
+		a.fail(err)
+		return
+	}
+	object := a.book.object(string(o.record.Change.Object))
+	switch {
+	case o.record.writes():
+		a.ordered = append(a.ordered, o.record.ordered(false))
+		object.paper.create(o.record.Change.Range)
+	case o.record.Change.Kind == twochoice.Returned:
+		object.paper.remove(o.record.Change.Range)
+	}
+	for _, f := range dead {
+		a.dropAt(f)
+	}
+}
+
+// acknowledge tells those who wait for a record that it is durable, or that there was no room.
+func (a *Agent) acknowledge(o *order, err error) {
+	if o.done != nil {
+		o.done(err)
+	}
+	for _, w := range o.waiting {
+		switch {
+		case err != nil:
+			a.refuse(w.from, w.m, RegisterReply, Full, "no room for the record of a write to %q; free space there",
+				w.m.Object)
+		case o.record.writes():
+			a.orderedReply(w, uint64(o.record.Change.Receipt))
+		default:
+			a.refuseFenced(w)
+		}
+	}
+}
+
+func (a *Agent) refuseFenced(w waiter) {
+	a.refuse(w.from, w.m, RegisterReply, Fenced, "write %v of %q was given up; write it anew", w.m.Write, w.m.Object)
+}
+
+// dropAt removes a fragment from where it is.
+func (a *Agent) dropAt(f Dead) {
+	for _, target := range f.Targets {
+		m := Message{Kind: Drop, Object: f.Object, Write: f.Write}
+		if target == a.config.Node {
+			a.drop(m)
+		} else {
+			a.send(Peer(target), m)
+		}
+	}
+}
+
+func beyond(m Message, size uint64) string {
+	return fmt.Sprintf("range %d to %d is beyond object %q, which has %d bytes", m.From, m.To, m.Object, size)
+}
+
+// query answers where a range is (steps a and b of figure 8).
+func (a *Agent) query(from Peer, m Message) {
+	problem := a.checkRange(m)
+	if problem == "" {
+		problem = a.checkHome(m)
+	}
+	if problem != "" {
+		a.refuse(from, m, QueryReply, Refused, "%s", problem)
+		return
+	}
+	o := a.book.object(m.Object)
+	last, _ := a.book.table.Last()
+	if m.To > o.size {
+		a.answer(from, m, Message{Kind: QueryReply, Code: Refused, Stamp: uint64(last), Size: o.size, Text: beyond(m,
+			o.size)})
+		return
+	}
+	pieces := a.book.pieces(m.Object, m.From, m.To)
+	if a.config.Break == TrustMinMax {
+		pieces = o.paper.query(m, pieces)
+	}
+	a.answer(from, m, Message{Kind: QueryReply, Pieces: pieces, Stamp: uint64(last), Size: o.size,
+		Epoch: a.config.Epoch, Gen: o.gen})
+}
+
+// getBase reads the base, unless that range was written since the reader asked where it is.
+func (a *Agent) getBase(from Peer, m Message) {
+	if problem := a.checkRange(m); problem != "" {
+		a.refuse(from, m, Data, Refused, "%s", problem)
+		return
+	}
+	o := a.book.object(m.Object)
+	if a.changed(o, m) {
+		a.refuse(from, m, Data, Changed, "the base of %q was written since", m.Object)
+		return
+	}
+	op := DiskOp{Kind: ReadBase, Object: m.Object, From: m.From, To: m.To}
+	a.do(op, 0, int64(m.To-m.From), func(d DiskDone) {
+		if d.Err == nil && a.changed(o, m) {
+			a.refuse(from, m, Data, Changed, "the base of %q was written since", m.Object)
+			return
+		}
+		a.read(from, m, d)
+	})
+}
+
+func (a *Agent) changed(o *object, m Message) bool {
+	if a.config.Break == StaleBase {
+		return false
+	}
+	if m.Epoch != a.config.Epoch || m.Gen > o.gen {
+		return true
+	}
+	if o.gen-m.Gen > uint64(len(o.bases)) {
+		return true // it is not remembered any more what was written since
+	}
+	return slices.ContainsFunc(o.bases, func(b baseWrite) bool {
+		return b.gen > m.Gen && b.from < m.To && m.From < b.to
+	})
+}
+
+// writesBase remembers that a range of the base is being written.
+func (o *object) writesBase(from, to uint64) {
+	o.gen++
+	o.bases = append(o.bases, baseWrite{o.gen, from, to})
+	if len(o.bases) > rememberedBases {
+		o.bases = slices.Delete(o.bases, 0, len(o.bases)-rememberedBases)
+	}
+}
+
+// fence tells a store whether a fragment is needed there. A write that was never ordered never will
+// be, once this is answered.
+func (a *Agent) fence(from Peer, m Message) {
+	reply := Message{Kind: FenceReply, Object: m.Object, Write: m.Write}
+	if a.checkRange(m) != "" || a.checkHome(m) != "" {
+		return
+	}
+	s := a.book.session(m.Write.Client)
+	_, known := s.settled[m.Write.Seq]
+	switch {
+	case s.underWay[m.Write.Seq] != nil:
+		reply.Needed = true
+	case a.book.needs(m):
+		reply.Needed = true
+	case !known && a.config.Break != NoFence:
+		a.append(&order{record: fenceRecord(m.Write), done: func(err error) {
+			if err == nil {
+				a.answerFence(from, m, reply)
+			}
+		}})
+		return
+	}
+	a.answerFence(from, m, reply)
+}
+
+func (a *Agent) answerFence(from Peer, m, reply Message) {
+	if from == Peer(a.config.Node) {
+		a.fenced(reply)
+		return
+	}
+	a.answer(from, m, reply)
+}

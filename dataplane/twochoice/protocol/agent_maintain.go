@@ -1,0 +1,187 @@
+package protocol
+
+import (
+	"time"
+
+	"hotbed/dataplane/twochoice"
+)
+
+// pull is a maintainer's work in progress (section V.C): read from the fragment, written to the base,
+// recorded.
+type pull struct {
+	twochoice.Pull
+	maintainer *twochoice.Maintainer
+	call       uint64 // of the get
+	from       Peer
+	since      time.Duration
+	data       []byte
+	left       int  // ranges being written, then returns being recorded
+	failed     bool // a part of it
+}
+
+// idle says whether a node has so little to do that data may be moved there.
+func (a *Agent) idle(s twochoice.Server) bool {
+	if n := a.book.node(s); n != a.config.Node {
+		return a.now >= a.busy[n]
+	}
+	operations, _ := a.config.Detector.InFlight()
+	return operations <= int64(a.config.IdleOps)
+}
+
+// maintain begins pulls while there is nothing else to do, and gives up those that hang.
+func (a *Agent) maintain() {
+	for _, p := range a.pullsInOrder() {
+		if p.data == nil && a.now-p.since > a.config.Patience {
+			a.giveUp(p)
+		}
+	}
+	if a.config.Copies > 1 || a.paused {
+		return
+	}
+	for _, m := range a.maintainers {
+		for _, started := range m.Start(a.idle, nil) {
+			a.begin(&pull{Pull: started, maintainer: m, since: a.now})
+		}
+	}
+}
+
+// Pause stops the maintainer (true), which may have pulls under way, or lets it work.
+func (a *Agent) Pause(paused bool) { a.paused = paused }
+
+func (a *Agent) pullsInOrder() []*pull {
+	out := make([]*pull, 0, len(a.pulls))
+	for _, key := range sortedKeys(a.pulls) {
+		out = append(out, a.pulls[key])
+	}
+	return out
+}
+
+// begin reads a pull's data, here or from another node if that is idle.
+func (a *Agent) begin(p *pull) {
+	a.pullNumber++
+	p.call = a.pullNumber
+	a.pulls[p.call] = p
+	where := a.book.places[p.Receipt]
+	m := Message{Kind: Get, Call: p.call, Object: string(p.Object), Write: where.write, From: p.Range.Start,
+		To: p.Range.End, Register: true}
+	target := where.targets[0]
+	p.from = Peer(target)
+	if target != a.config.Node {
+		a.send(Peer(target), m)
+		return
+	}
+	op := DiskOp{Kind: GetFragment, Object: m.Object, Write: m.Write, Node: a.config.Node, From: m.From, To: m.To}
+	a.do(op, 0, 0, func(d DiskDone) {
+		if a.pulls[p.call] != p { // given up meanwhile
+			return
+		}
+		if d.Err != nil {
+			a.giveUp(p)
+			return
+		}
+		a.land(p, d.Data)
+	})
+}
+
+// pulled takes the answer to a get of the maintainer's in.
+func (a *Agent) pulled(from Peer, m Message) {
+	p := a.pulls[m.Call]
+	if p == nil || p.data != nil || from != p.from {
+		return
+	}
+	if m.Code == OK && uint64(len(m.Data)) == p.Range.Len() {
+		a.land(p, m.Data)
+		return
+	}
+	if m.Code == Busy {
+		a.busy[Node(from)] = a.now + a.config.Patience
+	}
+	a.giveUp(p)
+}
+
+// yield gives up pulls that are only being read when there is other work ("the running threads can
+// be stopped").
+func (a *Agent) yield() {
+	if len(a.pulls) == 0 || a.idle(twochoice.Server(a.config.Node)) {
+		return
+	}
+	for _, p := range a.pullsInOrder() {
+		if p.data == nil {
+			a.giveUp(p)
+		}
+	}
+}
+
+func (a *Agent) giveUp(p *pull) {
+	p.maintainer.Failed(p.ID)
+	delete(a.pulls, p.call)
+}
+
+// land writes to the base what of the data is still the entry's.
+func (a *Agent) land(p *pull, data []byte) {
+	p.data = data
+	ranges, err := p.maintainer.Pulled(p.ID)
+	if err != nil || len(ranges) == 0 {
+		delete(a.pulls, p.call)
+		return
+	}
+	p.left = len(ranges)
+	for _, r := range ranges {
+		a.book.object(string(p.Object)).writesBase(r.Start, r.End)
+		op := DiskOp{Kind: WriteBase, Object: string(p.Object), From: r.Start, To: r.End,
+			Data: data[r.Start-p.Range.Start : r.End-p.Range.Start]}
+		a.do(op, 0, 0, func(d DiskDone) {
+			p.failed = p.failed || d.Err != nil
+			if p.left--; p.left == 0 {
+				a.landed(p)
+			}
+		})
+	}
+}
+
+// landed records that the data is at home, as of the receipt at which the pull started (figure 10).
+func (a *Agent) landed(p *pull) {
+	if p.failed {
+		a.giveUp(p)
+		return
+	}
+	returns, err := p.maintainer.Landed(p.ID)
+	if err != nil {
+		a.fail(err)
+		return
+	}
+	if where := a.book.places[p.Receipt]; a.config.Break == DropEarly && len(where.targets) > 0 {
+		a.dropAt(Dead{string(p.Object), where.write, where.targets})
+	}
+	p.left = len(returns)
+	for _, r := range returns {
+		if a.config.Break == IgnoreTimestamps {
+			last, _ := a.book.table.Last()
+			r.AsOf = last
+		}
+		change, err := a.book.table.Return(a.now, r.Object, r.Range, r.AsOf)
+		if err != nil {
+			a.fail(err)
+			return
+		}
+		a.append(&order{record: Record{Change: change}, done: func(err error) { a.returned(p, err) }})
+	}
+}
+
+// returned ends a pull when all of it is recorded.
+func (a *Agent) returned(p *pull, err error) {
+	p.failed = p.failed || err != nil
+	if p.left--; p.left > 0 {
+		return
+	}
+	delete(a.pulls, p.call)
+	if p.failed {
+		p.maintainer.Failed(p.ID)
+		return
+	}
+	if err := p.maintainer.Done(p.ID); err != nil {
+		a.fail(err)
+		return
+	}
+	a.maintain()
+}

@@ -1,0 +1,205 @@
+package protocol
+
+import (
+	"time"
+
+	"hotbed/dataplane/twochoice"
+)
+
+// fragmentKey names a fragment on a store.
+type fragmentKey struct {
+	object string
+	write  WriteID
+}
+
+// held is a fragment that a store has or is about to have.
+type held struct {
+	fragmentKey
+	home     Node
+	from, to uint64
+	durable  bool
+	gone     bool // being dropped, or it never came
+	since    time.Duration
+	asked    time.Duration // when its home was last asked about it
+	waiting  []waiter      // for it to be durable
+}
+
+// waiter is a request that waits for a disk operation.
+type waiter struct {
+	from Peer
+	m    Message
+}
+
+// put stores a fragment. A fragment that is there is not written again, whoever asks.
+func (a *Agent) put(from Peer, m Message) {
+	a.config.Detector.Tell(a.now, readings(m.Loads))
+	problem := a.checkRange(m)
+	if problem == "" && uint64(len(m.Data)) != m.To-m.From {
+		problem = "a fragment's bytes are not as many as its range"
+	}
+	if problem == "" && m.Register {
+		problem = a.checkHome(m)
+	}
+	if problem != "" {
+		a.config.Detector.Settle(a.now, twochoice.Ticket(m.Ticket), false)
+		a.refuse(from, m, PutReply, Refused, "%s", problem)
+		return
+	}
+	if m.Register && a.settled(from, m) {
+		return
+	}
+	key := fragmentKey{m.Object, m.Write}
+	w := waiter{from, m}
+	w.m.Data, w.m.Loads = nil, nil
+	if f := a.fragments[key]; f != nil {
+		if f.from != m.From || f.to != m.To {
+			a.refuse(from, m, PutReply, Refused, "write %v has two ranges of %q; each write needs a name of its own",
+				m.Write, m.Object)
+			return
+		}
+		f.since = a.now
+		switch {
+		case f.gone: // a late duplicate; a client that still waits asks again
+		case f.durable:
+			a.stored(w)
+		case len(f.waiting) < 4:
+			f.waiting = append(f.waiting, w)
+		}
+		return
+	}
+	f := &held{fragmentKey: key, home: m.Node, from: m.From, to: m.To, since: a.now, waiting: []waiter{w}}
+	a.fragments[key] = f
+	op := DiskOp{Kind: PutFragment, Object: m.Object, Write: m.Write, Node: m.Node, From: m.From, To: m.To,
+		Data: m.Data}
+	a.do(op, twochoice.Ticket(m.Ticket), int64(len(m.Data)), func(d DiskDone) { a.putDone(f, d) })
+	a.yield()
+	if a.config.Break == AckBeforeFragment {
+		a.stored(w)
+	}
+}
+
+// putDone tells those who wait for a fragment.
+func (a *Agent) putDone(f *held, d DiskDone) {
+	waiting := f.waiting
+	f.waiting = nil
+	if d.Err != nil {
+		f.gone = true
+		delete(a.fragments, f.fragmentKey)
+		for _, w := range waiting {
+			a.refuse(w.from, w.m, PutReply, codeOf(d.Err), "%d bytes of %q: %v", f.to-f.from, f.object, d.Err)
+		}
+		return
+	}
+	f.durable = true
+	a.ages = append(a.ages, f)
+	for _, w := range waiting {
+		a.stored(w)
+	}
+}
+
+// stored answers a put whose fragment is durable, or goes on to order it.
+func (a *Agent) stored(w waiter) {
+	if w.m.Register {
+		w.m.Targets = []Node{a.config.Node}
+		a.register(w.from, w.m)
+		return
+	}
+	a.answer(w.from, w.m, Message{Kind: PutReply})
+}
+
+// get reads a part of a fragment.
+func (a *Agent) get(from Peer, m Message) {
+	f := a.fragments[fragmentKey{m.Object, m.Write}]
+	switch problem := a.checkRange(m); {
+	case problem != "":
+		a.refuse(from, m, Data, Refused, "%s", problem)
+		return
+	case f == nil || !f.durable || f.gone:
+		a.refuse(from, m, Data, Gone, "fragment %v of %q is not here", m.Write, m.Object)
+		return
+	case m.From < f.from || m.To > f.to:
+		a.refuse(from, m, Data, Refused, "range %d to %d is beyond fragment %v of %q, which is %d to %d", m.From,
+			m.To, m.Write, m.Object, f.from, f.to)
+		return
+	case m.Register && !a.idle(twochoice.Server(a.config.Node)):
+		a.refuse(from, m, Data, Busy, "it is not idle")
+		return
+	}
+	op := DiskOp{Kind: GetFragment, Object: m.Object, Write: m.Write, Node: f.home, From: m.From, To: m.To}
+	a.do(op, 0, int64(m.To-m.From), func(d DiskDone) { a.read(from, m, d) })
+}
+
+// read answers a get.
+func (a *Agent) read(from Peer, m Message, d DiskDone) {
+	if d.Err != nil {
+		a.refuse(from, m, Data, codeOf(d.Err), "range %d to %d of %q: %v", m.From, m.To, m.Object, d.Err)
+		return
+	}
+	a.answer(from, m, Message{Kind: Data, Data: d.Data})
+}
+
+// drop removes a fragment that its home needs no longer.
+func (a *Agent) drop(m Message) {
+	if f := a.fragments[fragmentKey{m.Object, m.Write}]; f != nil && f.durable && !f.gone {
+		a.remove(f)
+	}
+}
+
+// remove keeps the name taken until the fragment is gone: nothing else may touch it meanwhile.
+func (a *Agent) remove(f *held) {
+	f.gone = true
+	op := DiskOp{Kind: DropFragment, Object: f.object, Write: f.write, Node: f.home}
+	a.do(op, 0, 0, func(DiskDone) { delete(a.fragments, f.fragmentKey) })
+}
+
+// Tick lets time pass: pulls that hang are given up, orphans are asked about, and a maintainer begins
+// to pull if it may.
+func (a *Agent) Tick(now time.Duration) {
+	a.now = max(a.now, now)
+	if a.failed != nil {
+		return
+	}
+	a.sweep()
+	a.maintain()
+}
+
+// Bounds of one tick of the sweep: fragments looked at, and questions.
+const (
+	lookedAtAtOnce = 512
+	askedAtOnce    = 32
+)
+
+// sweep asks the homes of fragments that have been here for long whether anybody needs them.
+func (a *Agent) sweep() {
+	asked := 0
+	for range min(len(a.ages), lookedAtAtOnce) {
+		f := a.ages[0]
+		a.ages = a.ages[1:]
+		if f.gone {
+			continue
+		}
+		a.ages = append(a.ages, f)
+		if f.since == 0 { // it was there when the agent started
+			f.since = a.now
+		}
+		if asked >= askedAtOnce || a.now-max(f.since, f.asked) < a.config.Orphans {
+			continue
+		}
+		asked++
+		f.asked = a.now
+		m := Message{Kind: Fence, Object: f.object, Write: f.write, From: f.from, To: f.to, Node: a.config.Node}
+		if f.home == a.config.Node {
+			a.fence(Peer(a.config.Node), m)
+		} else {
+			a.send(Peer(f.home), m)
+		}
+	}
+}
+
+// fenced removes a fragment that nobody needs.
+func (a *Agent) fenced(m Message) {
+	if f := a.fragments[fragmentKey{m.Object, m.Write}]; f != nil && f.durable && !f.gone &&
+		m.Code == OK && !m.Needed {
+		a.remove(f)
+	}
+}

@@ -1,0 +1,275 @@
+package protocol
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"hotbed/dataplane/twochoice"
+)
+
+// NoteKind says what a note is.
+type NoteKind uint8
+
+// The notes.
+const (
+	NoNote NoteKind = iota
+	// OfWrite: whose write the record is, and in Second where its second copy is.
+	OfWrite
+	// OfFence: the write will never be ordered.
+	OfFence
+	// SettledAt: the write was ordered at stamp Value. Only snapshots have it.
+	SettledAt
+	// LowIs: the client wants nothing below Value. Only snapshots have it.
+	LowIs
+	// SizeIs: the object has Value bytes. Only snapshots have it.
+	SizeIs
+	// LastIs ends a snapshot: the last receipt and time that were given. Only snapshots have it.
+	LastIs
+	noteKinds
+)
+
+// Note is what a record says besides its change of the table.
+type Note struct {
+	Kind   NoteKind
+	Write  WriteID
+	Second Node // plus 1; 0: none
+	Value  uint64
+}
+
+// Record is a record of the home's log: a change of the redirect table, a note, or both. A record
+// without a change has Change.Kind 0 and at most an object.
+type Record struct {
+	Change twochoice.Record
+	Note   Note
+}
+
+// writes says whether it orders a write.
+func (r Record) writes() bool { return r.Note.Kind == OfWrite && r.Change.Kind == twochoice.Redirected }
+
+func (r Record) ordered(again bool) Ordered {
+	return Ordered{Object: string(r.Change.Object), From: r.Change.Range.Start, To: r.Change.Range.End,
+		Write: r.Note.Write, Stamp: uint64(r.Change.Receipt), Again: again}
+}
+
+func fenceRecord(w WriteID) Record { return Record{Note: Note{Kind: OfFence, Write: w}} }
+
+// fencedStamp is the stamp of what was given up.
+const fencedStamp = 0
+
+// session is what the home remembers of a client process, so that each write is done at most once.
+type session struct {
+	low      uint64            // the client wants nothing below
+	settled  map[uint64]uint64 // count to stamp, from low on
+	underWay map[uint64]*order
+}
+
+// forget drops what the client wants no answer to any more.
+func (s *session) forget(low uint64) {
+	if low <= s.low {
+		return
+	}
+	s.low = low
+	for seq := range s.settled {
+		if seq < low {
+			delete(s.settled, seq)
+		}
+	}
+}
+
+// place is where a live entry's fragment is.
+type place struct {
+	write   WriteID
+	targets []Node
+}
+
+// Dead is a fragment that no entry needs any more.
+type Dead struct {
+	Object  string
+	Write   WriteID
+	Targets []Node
+}
+
+// book is what the home knows: the redirect table, whose entries are whose writes, and what was done
+// for which client. It is what its log amounts to.
+//
+// In the table the server numbered Nodes stands for the home's own fragments: bytes that are at home,
+// but not yet in the base.
+type book struct {
+	nodes    int
+	self     Node
+	table    *twochoice.Table
+	places   map[twochoice.Receipt]place
+	sessions map[uint64]*session
+	objects  map[string]*object
+	dead     []twochoice.Entry
+}
+
+func newBook(c AgentConfig) (*book, error) {
+	table, err := twochoice.NewTable(twochoice.Server(c.Node), twochoice.Numbered(c.Nodes+1), c.Size)
+	if err != nil {
+		return nil, err
+	}
+	return &book{nodes: c.Nodes, self: c.Node, table: table, places: map[twochoice.Receipt]place{},
+		sessions: map[uint64]*session{}, objects: map[string]*object{}}, nil
+}
+
+func (b *book) session(client uint64) *session {
+	s := b.sessions[client]
+	if s == nil {
+		s = &session{settled: map[uint64]uint64{}, underWay: map[uint64]*order{}}
+		b.sessions[client] = s
+	}
+	return s
+}
+
+func (b *book) object(name string) *object {
+	o := b.objects[name]
+	if o == nil {
+		o = &object{}
+		b.objects[name] = o
+	}
+	return o
+}
+
+// server is a node as the table numbers it.
+func (b *book) server(n Node) twochoice.Server {
+	if n == b.self {
+		return twochoice.Server(b.nodes)
+	}
+	return twochoice.Server(n)
+}
+
+// node is the inverse.
+func (b *book) node(s twochoice.Server) Node {
+	if int(s) == b.nodes {
+		return b.self
+	}
+	return Node(s)
+}
+
+// write prepares the record of a write that is durable on its targets.
+func (b *book) write(now time.Duration, m Message) (Record, error) {
+	change, err := b.table.Redirect(now, twochoice.Object(m.Object), twochoice.Range{Start: m.From, End: m.To},
+		twochoice.Location{Server: b.server(m.Targets[0])})
+	if err != nil {
+		return Record{}, err
+	}
+	change.Location.Fragment = uint64(change.Receipt)
+	note := Note{Kind: OfWrite, Write: m.Write}
+	if len(m.Targets) > 1 {
+		note.Second = m.Targets[1] + 1
+	}
+	return Record{change, note}, nil
+}
+
+// apply makes a durable record's change, and names the fragments that nobody needs by it.
+func (b *book) apply(r Record) ([]Dead, error) {
+	var out []Dead
+	if r.Change.Kind != 0 {
+		entries, err := b.table.Apply(r.Change, b.dead[:0])
+		if err != nil {
+			return nil, fmt.Errorf("a record of the log cannot be: %w", err)
+		}
+		for _, e := range entries {
+			p := b.places[e.Receipt]
+			delete(b.places, e.Receipt)
+			out = append(out, Dead{string(e.Object), p.write, p.targets})
+		}
+		b.dead = entries
+	}
+	switch n := r.Note; n.Kind {
+	case OfWrite:
+		p := place{n.Write, []Node{b.node(r.Change.Location.Server)}}
+		if n.Second > 0 {
+			p.targets = append(p.targets, n.Second-1)
+		}
+		b.places[r.Change.Receipt] = p
+		if r.Change.Kind == twochoice.Redirected {
+			o := b.object(string(r.Change.Object))
+			o.size = max(o.size, r.Change.Range.End)
+			b.settle(n.Write, uint64(r.Change.Receipt))
+		}
+	case OfFence:
+		b.settle(n.Write, fencedStamp)
+	case SettledAt:
+		b.settle(n.Write, n.Value)
+	case LowIs:
+		b.session(n.Write.Client).forget(n.Value)
+	case SizeIs:
+		o := b.object(string(r.Change.Object))
+		o.size = max(o.size, n.Value)
+	case LastIs:
+		b.table.Resume(r.Change.Receipt, r.Change.Time)
+	}
+	return out, nil
+}
+
+func (b *book) settle(w WriteID, stamp uint64) {
+	if s := b.session(w.Client); w.Seq >= s.low {
+		s.settled[w.Seq] = stamp
+	}
+}
+
+// pieces are where a range is.
+func (b *book) pieces(name string, from, to uint64) []Piece {
+	found, err := b.table.Query(twochoice.Object(name), twochoice.Range{Start: from, End: to}, nil)
+	if err != nil {
+		return nil
+	}
+	out := make([]Piece, len(found))
+	for i, f := range found {
+		out[i] = Piece{From: f.Range.Start, To: f.Range.End}
+		if f.Receipt > 0 {
+			p := b.places[f.Receipt]
+			out[i].Write, out[i].Targets = p.write, p.targets
+			out[i].Origin, out[i].Stamp = f.Range.Start-f.Offset, uint64(f.Receipt)
+		}
+	}
+	return out
+}
+
+// needs says whether some byte of a fragment on a node is what a reader would be sent to.
+func (b *book) needs(m Message) bool {
+	return slices.ContainsFunc(b.pieces(m.Object, m.From, m.To), func(p Piece) bool {
+		return p.Write == m.Write && slices.Contains(p.Targets, m.Node)
+	})
+}
+
+// snapshot is the records of a log from which all of this can be made again.
+func (b *book) snapshot() []Record {
+	var out []Record
+	_ = b.table.Snapshot(func(r twochoice.Record) error {
+		p := b.places[r.Receipt]
+		note := Note{Kind: OfWrite, Write: p.write}
+		if len(p.targets) > 1 {
+			note.Second = p.targets[1] + 1
+		}
+		out = append(out, Record{r, note})
+		return nil
+	})
+	for _, client := range sortedKeys(b.sessions) {
+		s := b.sessions[client]
+		out = append(out, Record{Note: Note{Kind: LowIs, Write: WriteID{Client: client}, Value: s.low}})
+		for _, seq := range sortedKeys(s.settled) {
+			out = append(out, Record{Note: Note{Kind: SettledAt, Write: WriteID{client, seq}, Value: s.settled[seq]}})
+		}
+	}
+	for _, name := range sortedKeys(b.objects) {
+		if size := b.objects[name].size; size > 0 {
+			out = append(out, Record{Change: twochoice.Record{Object: twochoice.Object(name)},
+				Note: Note{Kind: SizeIs, Value: size}})
+		}
+	}
+	last, now := b.table.Last()
+	return append(out, Record{Change: twochoice.Record{Receipt: last, Time: now}, Note: Note{Kind: LastIs}})
+}
+
+func sortedKeys[K uint64 | string, V any](m map[K]V) []K {
+	out := make([]K, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,318 @@
+package protocol
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"hotbed/dataplane/twochoice"
+)
+
+// ClientConfig is what a client works with.
+type ClientConfig struct {
+	// ID is the client process's number; no other process, earlier or later, has it.
+	ID uint64
+	// Nodes is the number of agents, Home tells an object's.
+	Nodes int
+	Home  func(object string) Node
+	// Copies of a fragment, 1 or 2.
+	Copies int
+	// Batch is how many pending writes one collaborative probe serves; 1 probes for each alone.
+	Batch int
+	// Attempts is how many requests of one operation may time out before it is given up.
+	Attempts int
+	// Scheduler places writes; Servers are those that it knows, numbered as the agents.
+	Scheduler twochoice.Scheduler
+}
+
+// Finished is an operation's end.
+type Finished struct {
+	Op     uint64
+	Data   []byte // of a read
+	Stamp  uint64 // place in the object's order
+	Write  WriteID
+	Target Node // of a write: where its first copy went
+	// Err is one sentence. Decided says of a write with an error that it was not done and never will be.
+	Err     error
+	Decided bool
+}
+
+// Client is the client's state machine. Its driver sends what Take yields, calls Timeout for each
+// sent request that it finds unanswered, and learns of the ends from Take too.
+type Client struct {
+	config ClientConfig
+	seq    uint64 // of the last write
+	call   uint64 // of the last request
+	number uint64 // of the last operation
+	ops    map[uint64]*operation
+	calls  map[uint64]*exchange
+	live   []uint64 // counts of writes under way, ascending
+
+	waiting []*operation // for a probe
+	probing *probe
+
+	sends    []Send
+	finished []Finished
+}
+
+// exchange is a request without an answer yet.
+type exchange struct {
+	op    *operation // nil: a probe's
+	group *probe
+	send  Send
+	piece int // of a read; of a probe or a put its place among them
+	tries int
+}
+
+type phase uint8
+
+const (
+	choosing phase = iota
+	storing
+	registering
+	asking
+	fetching
+)
+
+// operation is a write or read under way.
+type operation struct {
+	number   uint64
+	read     bool
+	phase    phase
+	object   string
+	home     Node
+	from, to uint64
+	timeouts int
+	calls    []uint64
+
+	// of a write
+	data    []byte
+	id      WriteID
+	targets []Node
+	stored  []bool
+	bad     []Node // that have no room or do not answer
+	ticket  uint64 // of what the first target preassigned
+	loads   []Load // that the targets are told
+
+	// of a read
+	stamp  uint64
+	buffer []byte
+	pieces []Piece
+	left   int
+}
+
+// NewClient returns a client with nothing under way.
+func NewClient(c ClientConfig) (*Client, error) {
+	switch {
+	case c.ID == 0 || c.Home == nil || c.Scheduler == nil:
+		return nil, errors.New("a client needs a number above 0, a placement and a scheduler")
+	case c.Nodes < 1 || c.Copies < 1 || c.Copies > MaxTargets || c.Copies > c.Nodes:
+		return nil, fmt.Errorf("%d copies on %d agents: allowed are 1 or 2, on as many agents or more",
+			c.Copies, c.Nodes)
+	case c.Batch < 1 || c.Attempts < 1:
+		return nil, fmt.Errorf("batch %d and attempts %d: both are at least 1", c.Batch, c.Attempts)
+	}
+	return &Client{config: c, ops: map[uint64]*operation{}, calls: map[uint64]*exchange{}}, nil
+}
+
+// Take hands over what is to be sent and what has ended, once.
+func (c *Client) Take() ([]Send, []Finished) {
+	sends, finished := c.sends, c.finished
+	c.sends, c.finished = nil, nil
+	return sends, finished
+}
+
+// Waiting says whether a request is still without its answer.
+func (c *Client) Waiting(call uint64) bool { return c.calls[call] != nil }
+
+// Write begins to write data at offset `from` of an object; data must not change until it ends.
+func (c *Client) Write(now time.Duration, object string, from uint64, data []byte) (op uint64, err error) {
+	o, err := c.begin(object, from, uint64(len(data)))
+	if err != nil {
+		return 0, err
+	}
+	o.data = data
+	c.name(o)
+	c.waiting = append(c.waiting, o)
+	c.startProbe(now)
+	return o.number, nil
+}
+
+// Read begins to read n bytes at offset `from` of an object.
+func (c *Client) Read(object string, from, n uint64) (op uint64, err error) {
+	o, err := c.begin(object, from, n)
+	if err != nil {
+		return 0, err
+	}
+	o.read = true
+	c.query(o)
+	return o.number, nil
+}
+
+func (c *Client) begin(object string, from, n uint64) (*operation, error) {
+	switch {
+	case object == "" || len(object) > MaxName:
+		return nil, fmt.Errorf("an object's name has %d bytes, allowed are 1 to %d", len(object), MaxName)
+	case n == 0 || n > MaxData || from > MaxOffset-n:
+		return nil, fmt.Errorf("%d bytes at %d of %q: allowed are 1 to %d, up to offset %d", n, from, object,
+			MaxData, uint64(MaxOffset))
+	}
+	c.number++
+	o := &operation{number: c.number, object: object, home: c.config.Home(object), from: from, to: from + n}
+	c.ops[o.number] = o
+	return o, nil
+}
+
+// name gives a write its name, or another one after a fence.
+func (c *Client) name(o *operation) {
+	c.forget(o.id)
+	c.seq++
+	o.id = WriteID{c.config.ID, c.seq}
+	c.live = append(c.live, c.seq)
+}
+
+func (c *Client) forget(id WriteID) {
+	if i, found := slices.BinarySearch(c.live, id.Seq); found {
+		c.live = slices.Delete(c.live, i, i+1)
+	}
+}
+
+// low is the count below which this client wants nothing any more.
+func (c *Client) low() uint64 {
+	if len(c.live) > 0 {
+		return c.live[0]
+	}
+	return c.seq + 1
+}
+
+// Name is the name under which a write is under way; after a fence it is another one.
+func (c *Client) Name(op uint64) (WriteID, bool) {
+	o := c.ops[op]
+	if o == nil || o.read {
+		return WriteID{}, false
+	}
+	return o.id, true
+}
+
+// ask sends a request of an operation.
+func (c *Client) ask(o *operation, to Node, piece int, m Message) {
+	c.call++
+	m.Call = c.call
+	x := &exchange{op: o, send: Send{Peer(to), m}, piece: piece}
+	c.calls[c.call] = x
+	o.calls = append(o.calls, c.call)
+	c.sends = append(c.sends, x.send)
+}
+
+// hush forgets the operation's requests: their answers are of no interest any more.
+func (c *Client) hush(o *operation) {
+	for _, call := range o.calls {
+		delete(c.calls, call)
+	}
+	o.calls = o.calls[:0]
+}
+
+func (c *Client) finish(o *operation, f Finished) {
+	c.hush(o)
+	delete(c.ops, o.number)
+	if !o.read {
+		c.forget(o.id)
+		f.Write = o.id
+		if len(o.targets) > 0 {
+			f.Target = o.targets[0]
+		}
+	}
+	f.Op = o.number
+	c.finished = append(c.finished, f)
+}
+
+// Cancel gives an operation up. A write that may be under way at its home is then undecided.
+func (c *Client) Cancel(op uint64, why error) {
+	o := c.ops[op]
+	if o == nil {
+		return
+	}
+	c.waiting = slices.DeleteFunc(c.waiting, func(w *operation) bool { return w == o })
+	if c.probing != nil {
+		c.probing.drop(o)
+	}
+	c.finish(o, Finished{Err: why, Decided: o.read || !c.mayBeOrdered(o)})
+}
+
+// mayBeOrdered says whether the home may have been asked to order the write.
+func (c *Client) mayBeOrdered(o *operation) bool {
+	return o.phase == registering || o.phase == storing && c.withHome(o)
+}
+
+// Receive takes an answer in. Answers that nobody waits for are ignored.
+func (c *Client) Receive(now time.Duration, from Peer, m Message) {
+	x := c.calls[m.Call]
+	if x == nil || x.send.To != from {
+		return
+	}
+	if x.op == nil {
+		if m.Kind == ProbeReply {
+			delete(c.calls, m.Call)
+			c.probed(now, x, m)
+		}
+		return
+	}
+	o := x.op
+	switch {
+	case o.read && o.phase == asking && m.Kind == QueryReply:
+		delete(c.calls, m.Call)
+		c.located(o, m)
+	case o.read && o.phase == fetching && m.Kind == Data:
+		delete(c.calls, m.Call)
+		c.fetched(o, x, m)
+	case !o.read && o.phase == storing && (m.Kind == PutReply || m.Kind == RegisterReply):
+		delete(c.calls, m.Call)
+		c.putDone(o, x, m)
+	case !o.read && o.phase == registering && m.Kind == RegisterReply:
+		delete(c.calls, m.Call)
+		c.registered(o, m)
+	}
+}
+
+// Timeout tells that a request was not answered in the time that the driver has for it.
+func (c *Client) Timeout(now time.Duration, call uint64) {
+	x := c.calls[call]
+	if x == nil {
+		return
+	}
+	if x.op == nil { // a probe: who does not answer is slow, and is not chosen
+		delete(c.calls, call)
+		if x.group == c.probing {
+			c.probing.left--
+			c.placeWhenProbed(now)
+		}
+		return
+	}
+	o := x.op
+	x.tries++
+	o.timeouts++
+	if o.timeouts >= c.config.Attempts {
+		c.Cancel(o.number, fmt.Errorf("agent %d did not answer %v of %q %d times; is it running?", x.send.To,
+			x.send.Kind, o.object, x.tries))
+		return
+	}
+	switch {
+	case o.phase == storing && x.tries >= 2 && !(c.withHome(o)):
+		c.retarget(o, Node(x.send.To))
+	case o.phase == fetching && x.tries >= 2:
+		c.query(o) // the range may be elsewhere by now
+	default:
+		c.again(x)
+	}
+}
+
+// again repeats a request, a read of a fragment at its other copy.
+func (c *Client) again(x *exchange) {
+	if x.op.read && x.send.Kind == Get {
+		if targets := x.op.pieces[x.piece].Targets; len(targets) > 1 {
+			x.send.To = Peer(targets[x.tries%len(targets)])
+		}
+	}
+	c.sends = append(c.sends, x.send)
+}

@@ -1,0 +1,182 @@
+package protocol
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+)
+
+// The encoding of a message: kind, flags, unsigned varints in the order of encode, and the data last.
+// Nothing depends on the machine. Decode accepts exactly what Append produces.
+
+var errShort = errors.New("the message ends early")
+
+const (
+	flagRegister = 1 << iota
+	flagNeeded
+)
+
+// Append encodes m behind b, without m.Data: of that only the length is told, and the bytes follow.
+func (m *Message) Append(b []byte) []byte {
+	var flags byte
+	if m.Register {
+		flags |= flagRegister
+	}
+	if m.Needed {
+		flags |= flagNeeded
+	}
+	b = append(b, byte(m.Kind), flags, byte(m.Code))
+	for _, v := range [...]uint64{m.Call, uint64(m.Version), uint64(m.Node), m.Epoch, m.Write.Client,
+		m.Write.Seq, m.From, m.To, m.Low, m.Stamp, m.Gen, m.Ticket,
+		m.Size} {
+		b = binary.AppendUvarint(b, v)
+	}
+	b = appendString(b, m.Object)
+	b = appendString(b, m.Text)
+	b = appendNodes(b, m.Targets)
+	b = binary.AppendUvarint(b, uint64(len(m.Loads)))
+	for _, l := range m.Loads {
+		for _, v := range [...]uint64{uint64(l.Node), uint64(l.InFlight), math.Float64bits(l.Load), l.Latency,
+			l.Age, l.Ticket} {
+			b = binary.AppendUvarint(b, v)
+		}
+	}
+	b = binary.AppendUvarint(b, uint64(len(m.Pieces)))
+	for _, p := range m.Pieces {
+		for _, v := range [...]uint64{p.From, p.To, p.Write.Client, p.Write.Seq, p.Origin, p.Stamp} {
+			b = binary.AppendUvarint(b, v)
+		}
+		b = appendNodes(b, p.Targets)
+	}
+	return binary.AppendUvarint(b, uint64(len(m.Data)))
+}
+
+func appendString(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+func appendNodes(b []byte, nodes []Node) []byte {
+	b = binary.AppendUvarint(b, uint64(len(nodes)))
+	for _, n := range nodes {
+		b = binary.AppendUvarint(b, uint64(n))
+	}
+	return b
+}
+
+// Decode reads a message that is the whole of b; its Data are a part of b.
+func Decode(b []byte) (Message, error) {
+	d := decoder{rest: b}
+	var m Message
+	head := d.take(3)
+	if d.err != nil {
+		return m, d.err
+	}
+	m.Kind, m.Code = Kind(head[0]), Code(head[2])
+	if m.Kind == 0 || m.Kind >= kinds || m.Code > Failed || head[1] > flagRegister|flagNeeded {
+		return m, fmt.Errorf("a message begins with %x, which is none of version %d", head, Version)
+	}
+	m.Register, m.Needed = head[1]&flagRegister != 0, head[1]&flagNeeded != 0
+	m.Call, m.Version, m.Node, m.Epoch = d.uint(), d.uint32(), Node(d.uint32()), d.uint()
+	m.Write = WriteID{d.uint(), d.uint()}
+	m.From, m.To, m.Low, m.Stamp = d.uint(), d.uint(), d.uint(), d.uint()
+	m.Gen, m.Ticket, m.Size = d.uint(), d.uint(), d.uint()
+	m.Object = string(d.take(d.count(MaxName, 1)))
+	m.Text = string(d.take(d.count(1<<16, 1)))
+	m.Targets = d.nodes()
+	if n := d.count(MaxLoads, 6); n > 0 {
+		m.Loads = make([]Load, n)
+		for i := range m.Loads {
+			m.Loads[i] = Load{Node(d.uint32()), d.uint32(), math.Float64frombits(d.uint()), d.uint(), d.uint(),
+				d.uint()}
+		}
+	}
+	if n := d.count(MaxPieces, 7); n > 0 {
+		m.Pieces = make([]Piece, n)
+		for i := range m.Pieces {
+			m.Pieces[i] = Piece{d.uint(), d.uint(), WriteID{d.uint(), d.uint()}, d.uint(), d.uint(), d.nodes()}
+		}
+	}
+	if n := d.count(MaxData, 1); n > 0 {
+		m.Data = d.take(n)
+	}
+	if d.err == nil && len(d.rest) > 0 {
+		d.err = fmt.Errorf("%d bytes follow a message", len(d.rest))
+	}
+	if d.err != nil {
+		return Message{}, fmt.Errorf("%v: %w", m.Kind, d.err)
+	}
+	return m, nil
+}
+
+// decoder reads from the front of rest; after an error it yields zeros.
+type decoder struct {
+	rest []byte
+	err  error
+}
+
+func (d *decoder) take(n int) []byte {
+	if d.err == nil && n > len(d.rest) {
+		d.err = errShort
+	}
+	if d.err != nil {
+		return nil
+	}
+	out := d.rest[:n:n]
+	d.rest = d.rest[n:]
+	return out
+}
+
+func (d *decoder) uint() uint64 {
+	if d.err != nil {
+		return 0
+	}
+	v, n := binary.Uvarint(d.rest)
+	switch {
+	case n == 0:
+		d.err = errShort
+	case n < 0 || n > 1 && d.rest[n-1] == 0:
+		d.err = errors.New("a number is not in its shortest form")
+	}
+	if d.err != nil {
+		return 0
+	}
+	d.rest = d.rest[n:]
+	return v
+}
+
+func (d *decoder) uint32() uint32 {
+	v := d.uint()
+	if v > 1<<32-1 && d.err == nil {
+		d.err = fmt.Errorf("%d is larger than 32 bits", v)
+	}
+	return uint32(v)
+}
+
+// count reads a number of things that are at least size bytes each.
+func (d *decoder) count(most, size int) int {
+	v := d.uint()
+	switch {
+	case d.err != nil:
+		return 0
+	case v > uint64(most):
+		d.err = fmt.Errorf("it holds %d of what there may be %d", v, most)
+		return 0
+	case v*uint64(size) > uint64(len(d.rest)):
+		d.err = errShort
+		return 0
+	}
+	return int(v)
+}
+
+func (d *decoder) nodes() []Node {
+	n := d.count(MaxTargets, 1)
+	if n == 0 {
+		return nil
+	}
+	out := make([]Node, n)
+	for i := range out {
+		out[i] = Node(d.uint32())
+	}
+	return out
+}

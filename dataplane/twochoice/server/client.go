@@ -1,0 +1,202 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	mathrand "math/rand/v2"
+	"sync"
+	"time"
+
+	"hotbed/dataplane/twochoice"
+	"hotbed/dataplane/twochoice/protocol"
+)
+
+// Client is a client node: the processes on it share its probes. Its methods may be called from many
+// goroutines.
+type Client struct {
+	cluster Cluster
+	links   *links
+	start   time.Time
+	done    chan struct{} // closed by Close
+
+	mu      sync.Mutex
+	machine *protocol.Client
+	waiting map[uint64]chan protocol.Finished
+	stats   func() twochoice.Stats
+	last    error // of an agent that refused us
+}
+
+// Written is an acknowledged write.
+type Written struct {
+	Stamp  uint64 // place in the object's order
+	Target protocol.Node
+}
+
+// UndecidedError is a write's that may or may not have been done.
+type UndecidedError struct{ Err error }
+
+func (e *UndecidedError) Error() string {
+	return "it is not known whether the write was done: " + e.Err.Error()
+}
+
+func (e *UndecidedError) Unwrap() error { return e.Err }
+
+// Connect makes a client of a cluster. Connections are made when they are needed.
+func Connect(c Cluster) (*Client, error) {
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	key, err := LoadKey(c.KeyFile)
+	if err != nil {
+		return nil, err
+	}
+	var random [32]byte
+	_, _ = rand.Read(random[:]) // never fails
+	scheduler, err := twochoice.New(c.Scheduler, twochoice.Numbered(len(c.Agents)), mathrand.NewChaCha8(random), nil)
+	if err != nil {
+		return nil, err
+	}
+	_, _ = rand.Read(random[:8])
+	machine, err := protocol.NewClient(protocol.ClientConfig{ID: binary.LittleEndian.Uint64(random[:]) | 1,
+		Nodes: len(c.Agents), Home: c.Home, Copies: c.Copies, Batch: c.Batch, Attempts: c.Attempts, Scheduler: scheduler})
+	if err != nil {
+		return nil, err
+	}
+	client := &Client{cluster: c, start: time.Now(), done: make(chan struct{}), machine: machine,
+		waiting: map[uint64]chan protocol.Finished{}, stats: scheduler.Stats}
+	client.links = newLinks(c.Agents, key, func(from protocol.Node, m protocol.Message) {
+		client.step(func(now time.Duration) { client.machine.Receive(now, protocol.Peer(from), m) })
+	}, func(_ protocol.Node, err error) {
+		client.mu.Lock()
+		client.last = err
+		client.mu.Unlock()
+	})
+	return client, nil
+}
+
+// step lets the machine do something, and does what it wants.
+func (c *Client) step(do func(now time.Duration)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	do(time.Since(c.start))
+	sends, finished := c.machine.Take()
+	for _, s := range sends {
+		c.links.send(protocol.Node(s.To), s.Message)
+		if s.Call == 0 {
+			continue
+		}
+		patience := time.Duration(c.cluster.Patience)
+		if s.Kind == protocol.Probe {
+			patience = time.Duration(c.cluster.ProbePatience)
+		}
+		call := s.Call
+		time.AfterFunc(patience, func() { c.late(call) })
+	}
+	for _, f := range finished {
+		c.waiting[f.Op] <- f
+		delete(c.waiting, f.Op)
+	}
+}
+
+// late tells the machine of a request without an answer.
+func (c *Client) late(call uint64) {
+	c.mu.Lock()
+	late := c.machine.Waiting(call)
+	c.mu.Unlock()
+	if late {
+		c.step(func(now time.Duration) { c.machine.Timeout(now, call) })
+	}
+}
+
+// do begins an operation and waits for its end.
+func (c *Client) do(ctx context.Context, begin func(now time.Duration) (uint64, error)) (protocol.Finished, error) {
+	end := make(chan protocol.Finished, 1)
+	var op uint64
+	var err error
+	c.step(func(now time.Duration) {
+		select {
+		case <-c.done:
+			err = errors.New("the client is closed")
+			return
+		default:
+		}
+		if op, err = begin(now); err == nil {
+			c.waiting[op] = end
+		}
+	})
+	if err != nil {
+		return protocol.Finished{}, err
+	}
+	select {
+	case f := <-end:
+		return f, nil
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-c.done:
+		err = errors.New("the client was closed")
+	}
+	c.step(func(time.Duration) { c.machine.Cancel(op, err) })
+	return <-end, nil
+}
+
+// Write writes data at an offset of an object; when it returns without an error the bytes survive any
+// crash. An *UndecidedError means that the write may yet be seen; after any other it never will.
+func (c *Client) Write(ctx context.Context, object string, offset uint64, data []byte) (Written, error) {
+	data = bytes.Clone(data) // a repeated request may still wait for a slow agent when the write is done
+	f, err := c.do(ctx, func(now time.Duration) (uint64, error) { return c.machine.Write(now, object, offset, data) })
+	if err != nil {
+		return Written{}, err
+	}
+	if f.Err != nil {
+		err = c.explained(f.Err)
+		if !f.Decided {
+			err = &UndecidedError{err}
+		}
+	}
+	return Written{f.Stamp, f.Target}, err
+}
+
+// Read reads n bytes at an offset of an object.
+func (c *Client) Read(ctx context.Context, object string, offset, n uint64) ([]byte, error) {
+	f, err := c.do(ctx, func(time.Duration) (uint64, error) { return c.machine.Read(object, offset, n) })
+	if err != nil {
+		return nil, err
+	}
+	if f.Err != nil {
+		return nil, c.explained(f.Err)
+	}
+	return f.Data, nil
+}
+
+// explained adds why an agent refused us, when one did.
+func (c *Client) explained(err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var refused *protocol.Error
+	if c.last == nil || errors.As(err, &refused) {
+		return err
+	}
+	return errors.Join(err, c.last)
+}
+
+// Stats are what the scheduler did.
+func (c *Client) Stats() twochoice.Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stats()
+}
+
+// Close ends the client; what is under way ends with an error.
+func (c *Client) Close() {
+	c.mu.Lock()
+	select {
+	case <-c.done:
+	default:
+		close(c.done)
+	}
+	c.mu.Unlock()
+	c.links.close()
+}

@@ -1,0 +1,111 @@
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"hotbed/dataplane/twochoice"
+	"hotbed/dataplane/twochoice/protocol"
+)
+
+// Cluster is what agents and clients agree on: the same file on all nodes.
+type Cluster struct {
+	// Agents are the addresses of the agents, "host:port", in the order of their numbers.
+	Agents []string `json:"agents"`
+	// KeyFile holds the secret that they share.
+	KeyFile string `json:"key_file"`
+	// Copies of redirected data, 1 or 2.
+	Copies int `json:"copies"`
+	// ObjectSize is the most bytes that an object may have.
+	ObjectSize uint64 `json:"object_size"`
+	// Scheduler are the parameters of schedulers and load detectors.
+	Scheduler twochoice.Parameters `json:"scheduler"`
+	// Batch is how many writes of a client node one collaborative probe may serve.
+	Batch int `json:"batch"`
+	// Maintainer is how an agent brings data home.
+	Maintainer Maintainer `json:"maintainer"`
+	// Patience is how long a client waits for an answer, ProbePatience for one to a probe, before it asks
+	// again or elsewhere; Attempts is how often.
+	Patience      twochoice.Span `json:"patience"`
+	ProbePatience twochoice.Span `json:"probe_patience"`
+	Attempts      int            `json:"attempts"`
+}
+
+// Maintainer are the parameters of metadata maintainers (section V.C) and of the sweep.
+type Maintainer struct {
+	twochoice.MaintainerParameters
+	Off bool `json:"off"`
+	// IdleOps is the most operations in flight with which a node is idle.
+	IdleOps int `json:"idle_ops"`
+	// Orphans is how old a fragment is before its store asks whether anybody needs it.
+	Orphans twochoice.Span `json:"orphans"`
+}
+
+// DefaultCluster is a cluster without agents.
+func DefaultCluster() Cluster {
+	return Cluster{Copies: 1, ObjectSize: 1 << 40, Scheduler: twochoice.Defaults(twochoice.Both), Batch: 64,
+		Maintainer: Maintainer{MaintainerParameters: twochoice.DefaultMaintainer(), Orphans: twochoice.Span(10 * time.Minute)},
+		Patience:   twochoice.Span(5 * time.Second), ProbePatience: twochoice.Span(250 * time.Millisecond), Attempts: 24}
+}
+
+// LoadCluster reads a cluster file; what is left out has its default. The error is one sentence.
+func LoadCluster(path string) (Cluster, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return Cluster{}, fmt.Errorf("the cluster file cannot be read: %w", err)
+	}
+	c := DefaultCluster()
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&c); err != nil {
+		return c, fmt.Errorf("the cluster file %s cannot be read: %s", path, strings.TrimPrefix(err.Error(), "json: "))
+	}
+	if _, err := decoder.Token(); err != io.EOF {
+		return c, fmt.Errorf("the cluster file %s cannot be read: there is more after the JSON document", path)
+	}
+	if err := c.Check(); err != nil {
+		return c, fmt.Errorf("the cluster file %s: %w", path, err)
+	}
+	return c, nil
+}
+
+// Check says what is wrong, in one sentence.
+func (c Cluster) Check() error {
+	seen := map[string]bool{}
+	for i, address := range c.Agents {
+		if _, _, err := net.SplitHostPort(address); err != nil || seen[address] {
+			return fmt.Errorf("agents[%d] is %q; write an address and a port of its own such as 10.0.0.1:7100", i, address)
+		}
+		seen[address] = true
+	}
+	switch {
+	case len(c.Agents) == 0 || len(c.Agents) > 1<<20:
+		return fmt.Errorf("agents names %d addresses; name each agent's, in the order of their numbers", len(c.Agents))
+	case c.KeyFile == "":
+		return fmt.Errorf("key_file is missing; name the file of the shared key")
+	case c.Copies < 1 || c.Copies > protocol.MaxTargets || c.Copies > len(c.Agents):
+		return fmt.Errorf("copies is %d; allowed is 1, or 2 with two agents or more", c.Copies)
+	case c.ObjectSize < 1 || c.ObjectSize > protocol.MaxOffset:
+		return fmt.Errorf("object_size is %d; allowed are 1 to %d bytes", c.ObjectSize, uint64(protocol.MaxOffset))
+	case c.Scheduler.Scheduler == twochoice.Oracle:
+		return fmt.Errorf("the scheduler is the oracle, which needs the true queues of all servers; that is for simulations")
+	case c.Batch < 1 || c.Attempts < 1:
+		return fmt.Errorf("batch is %d and attempts %d; both are at least 1", c.Batch, c.Attempts)
+	case c.Maintainer.IdleOps < 0 || c.Maintainer.Orphans <= 0:
+		return fmt.Errorf("maintainer.idle_ops is 0 or more, and maintainer.orphans a time above 0")
+	case c.Maintainer.Bytes > protocol.MaxData:
+		return fmt.Errorf("maintainer.bytes is %d; allowed are up to %d", c.Maintainer.Bytes, protocol.MaxData)
+	case c.Patience <= 0 || c.ProbePatience <= 0:
+		return fmt.Errorf("patience and probe_patience are times above 0")
+	}
+	return c.Scheduler.Validate()
+}
+
+// Home is the home of an object.
+func (c Cluster) Home(object string) protocol.Node { return protocol.HomeOf(object, len(c.Agents)) }

@@ -1,0 +1,150 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"hotbed/dataplane/twochoice/protocol"
+)
+
+// links are connections to agents, one each, made when there is something to send and made again when
+// they break. What is sent while there is none is lost: whoever sends repeats what matters.
+type links struct {
+	addresses []string
+	config    *tls.Config
+	receive   func(from protocol.Node, m protocol.Message)
+	// refused hears of agents that refuse us (another version, another node).
+	refused func(node protocol.Node, err error)
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	done   sync.WaitGroup
+	mu     sync.Mutex
+	links  []link
+}
+
+// link is the connection to one agent.
+type link struct {
+	wire    *wire
+	dialing bool
+	waiting []protocol.Message // for the connection that is being made
+	retry   time.Time
+	pause   time.Duration
+}
+
+// Pauses between attempts to connect.
+const (
+	firstPause  = 20 * time.Millisecond
+	longPause   = time.Second
+	dialTime    = 3 * time.Second
+	mostWaiting = 1024 // messages
+)
+
+func newLinks(addresses []string, key *Key, receive func(protocol.Node, protocol.Message),
+	refused func(protocol.Node, error)) *links {
+	ctx, cancel := context.WithCancel(context.Background())
+	return &links{addresses: addresses, config: key.config(), receive: receive, refused: refused, ctx: ctx,
+		cancel: cancel, links: make([]link, len(addresses))}
+}
+
+// send sends a message to an agent, if there is a connection or can be one.
+func (l *links) send(to protocol.Node, m protocol.Message) {
+	if int(to) >= len(l.addresses) {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k := &l.links[to]
+	switch {
+	case k.wire != nil:
+		k.wire.send(m)
+	case k.dialing:
+		if len(k.waiting) < mostWaiting {
+			k.waiting = append(k.waiting, m)
+		}
+	case l.ctx.Err() == nil && !time.Now().Before(k.retry):
+		k.dialing = true
+		k.waiting = append(k.waiting[:0], m)
+		l.done.Add(1)
+		go l.serve(to)
+	}
+}
+
+// serve makes a connection and reads from it until it breaks.
+func (l *links) serve(to protocol.Node) {
+	defer l.done.Done()
+	w, err := l.dial(to)
+	l.mu.Lock()
+	k := &l.links[to]
+	k.dialing = false
+	if err != nil {
+		k.pause = min(max(2*k.pause, firstPause), longPause)
+		k.retry = time.Now().Add(k.pause)
+		k.waiting = nil
+		l.mu.Unlock()
+		return
+	}
+	k.wire, k.pause = w, 0
+	for _, m := range k.waiting {
+		w.send(m)
+	}
+	k.waiting = nil
+	l.mu.Unlock()
+	stop := context.AfterFunc(l.ctx, func() { w.close(net.ErrClosed) })
+	defer stop()
+	l.done.Add(1)
+	go func() {
+		defer l.done.Done()
+		w.write()
+	}()
+	err = w.read(func(m protocol.Message) error {
+		l.receive(to, m)
+		return nil
+	})
+	w.close(err)
+	l.mu.Lock()
+	l.links[to].wire = nil
+	l.mu.Unlock()
+}
+
+// dial connects and says hello.
+func (l *links) dial(to protocol.Node) (*wire, error) {
+	ctx, cancel := context.WithTimeout(l.ctx, dialTime)
+	defer cancel()
+	dialer := tls.Dialer{Config: l.config}
+	conn, err := dialer.DialContext(ctx, "tcp", l.addresses[to])
+	if err != nil {
+		return nil, err
+	}
+	w := newWire(conn.(*tls.Conn))
+	deadline, _ := ctx.Deadline()
+	_ = conn.SetDeadline(deadline)
+	hello := protocol.Message{Kind: protocol.Hello, Version: protocol.Version, Node: to}
+	welcome, err := greet(w, hello)
+	if err == nil && welcome.Kind != protocol.Welcome {
+		err = fmt.Errorf("agent %d answered hello with %v", to, welcome.Kind)
+	}
+	if err == nil {
+		if err = welcome.Err(); err != nil {
+			l.refused(to, err)
+		}
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	_ = conn.SetDeadline(time.Time{})
+	return w, nil
+}
+
+// close ends all connections and waits for them.
+func (l *links) close() {
+	l.mu.Lock()
+	l.cancel()
+	l.mu.Unlock()
+	l.done.Wait()
+}

@@ -1,0 +1,384 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"hotbed/dataplane/twochoice"
+	"hotbed/dataplane/twochoice/protocol"
+)
+
+func keyFile(t *testing.T, secret string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(path, []byte(strings.Repeat(secret, 32)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// testbed is a cluster on loopback, its agents in this process.
+type testbed struct {
+	Cluster
+	t       *testing.T
+	folders []string
+	servers []*Server
+}
+
+// newTestbed starts n agents.
+func newTestbed(t *testing.T, n int, change func(*Cluster)) *testbed {
+	t.Helper()
+	b := &testbed{Cluster: DefaultCluster(), t: t, servers: make([]*Server, n)}
+	b.KeyFile = keyFile(t, "k")
+	b.Maintainer.Off = true
+	b.Scheduler.Choices = twochoice.RandomRandom
+	b.Patience = twochoice.Span(time.Second)
+	for range n {
+		// A port that was free a moment ago: the address has to be known before the agents start.
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Agents = append(b.Agents, l.Addr().String())
+		_ = l.Close()
+		b.folders = append(b.folders, t.TempDir())
+	}
+	if change != nil {
+		change(&b.Cluster)
+	}
+	for i := range b.servers {
+		b.start(i)
+	}
+	t.Cleanup(func() {
+		for i := range b.servers {
+			b.stop(i)
+		}
+	})
+	return b
+}
+
+func (b *testbed) start(i int) {
+	b.t.Helper()
+	var err error
+	if b.servers[i], err = Start(b.Cluster, protocol.Node(i), b.folders[i], io.Discard); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b *testbed) stop(i int) {
+	b.t.Helper()
+	if b.servers[i] == nil {
+		return
+	}
+	b.servers[i].Stop()
+	if err := b.servers[i].Wait(); err != nil {
+		b.t.Error(err)
+	}
+	b.servers[i] = nil
+}
+
+func (b *testbed) client() *Client {
+	b.t.Helper()
+	c, err := Connect(b.Cluster)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(c.Close)
+	return c
+}
+
+func TestWhatWasWrittenIsReadBackByOthersAndAfterARestart(t *testing.T) {
+	b := newTestbed(t, 4, nil)
+	ctx := t.Context()
+	sums := map[string]uint32{}
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	redirected := 0
+	c := b.client()
+	for i := range 40 {
+		all.Go(func() {
+			data := make([]byte, 1+rand.IntN(300_000))
+			for j := range data {
+				data[j] = byte(rand.Uint32())
+			}
+			name := fmt.Sprintf("file/%d", i)
+			w, err := c.Write(ctx, name, 0, data)
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil || w.Stamp == 0 {
+				t.Errorf("%s: %v %v", name, w, err)
+			}
+			if w.Target != b.Home(name) {
+				redirected++
+			}
+			sums[fmt.Sprintf("%s %d", name, len(data))] = crc32.ChecksumIEEE(data)
+		})
+	}
+	all.Wait()
+	if redirected == 0 || c.Stats().Redirected == 0 {
+		t.Error("nothing was redirected")
+	}
+	verify := func() {
+		t.Helper()
+		other := b.client()
+		for key, sum := range sums {
+			var name string
+			var n uint64
+			if _, err := fmt.Sscanf(key, "%s %d", &name, &n); err != nil {
+				t.Fatal(err)
+			}
+			data, err := other.Read(ctx, name, 0, n)
+			if err != nil || crc32.ChecksumIEEE(data) != sum {
+				t.Errorf("%s: %v, %d bytes", name, err, len(data))
+			}
+		}
+	}
+	verify()
+	for i := range b.servers {
+		b.stop(i)
+	}
+	for i := range b.servers {
+		b.start(i)
+	}
+	verify()
+}
+
+func TestOverlappingWritesAndHolesAreOneObject(t *testing.T) {
+	b := newTestbed(t, 3, nil)
+	c, ctx := b.client(), t.Context()
+	want := make([]byte, 5000)
+	for range 60 {
+		from := rand.IntN(4000)
+		data := bytes.Repeat([]byte{byte(1 + rand.IntN(255))}, 1+rand.IntN(1000))
+		copy(want[from:], data)
+		if _, err := c.Write(ctx, "o", uint64(from), data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.Write(ctx, "o", 4999, want[4999:]); err != nil {
+		t.Fatal(err)
+	}
+	got, err := c.Read(ctx, "o", 0, 5000)
+	if err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%v, %d bytes, equal %v", err, len(got), bytes.Equal(got, want))
+	}
+	if _, err := c.Read(ctx, "o", 4000, 1001); err == nil || !strings.Contains(err.Error(), "beyond object \"o\", which has 5000 bytes") {
+		t.Errorf("a read beyond the object: %v", err)
+	}
+	if _, err := c.Write(ctx, "o", 1<<41, want); err == nil || !strings.Contains(err.Error(), "beyond") {
+		t.Errorf("a write beyond the largest object: %v", err)
+	}
+}
+
+func TestMaintainersBringEverythingHome(t *testing.T) {
+	b := newTestbed(t, 3, func(c *Cluster) { c.Maintainer.Off = false })
+	c, ctx := b.client(), t.Context()
+	data := bytes.Repeat([]byte("maintained"), 10_000)
+	for i := range 6 {
+		if _, err := c.Write(ctx, fmt.Sprintf("f/%d", i), 0, data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left := -1
+	for range 400 {
+		left = 0
+		for _, s := range b.servers {
+			stats := s.Stats()
+			left += stats.Entries + stats.Fragments
+		}
+		if left == 0 {
+			break
+		}
+		time.Sleep(25 * time.Millisecond)
+	}
+	if left > 0 {
+		t.Errorf("%d entries and fragments are left", left)
+	}
+	for i := range 6 {
+		if got, err := c.Read(ctx, fmt.Sprintf("f/%d", i), 0, uint64(len(data))); err != nil || !bytes.Equal(got, data) {
+			t.Errorf("object %d: %v", i, err)
+		}
+	}
+}
+
+func TestWithTwoCopiesEitherIsEnough(t *testing.T) {
+	b := newTestbed(t, 4, func(c *Cluster) {
+		c.Copies = 2
+		c.Patience = twochoice.Span(200 * time.Millisecond)
+	})
+	c, ctx := b.client(), t.Context()
+	data := bytes.Repeat([]byte("twice"), 1000)
+	for i := range 12 {
+		if _, err := c.Write(ctx, fmt.Sprintf("f/%d", i), 0, data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for down := range b.servers {
+		b.stop(down)
+		for i := range 12 {
+			name := fmt.Sprintf("f/%d", i)
+			if b.Home(name) == protocol.Node(down) {
+				continue
+			}
+			if got, err := c.Read(ctx, name, 0, uint64(len(data))); err != nil || !bytes.Equal(got, data) {
+				t.Errorf("%s with agent %d down: %v", name, down, err)
+			}
+		}
+		b.start(down)
+	}
+}
+
+func TestADamagedFragmentIsAnErrorAndNoData(t *testing.T) {
+	b := newTestbed(t, 2, nil)
+	c, ctx := b.client(), t.Context()
+	data := bytes.Repeat([]byte("x"), 100_000)
+	if _, err := c.Write(ctx, "o", 0, data); err != nil {
+		t.Fatal(err)
+	}
+	found, err := filepath.Glob(filepath.Join(filepath.Dir(b.folders[0]), "*", "f.*"))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("fragments %v, %v", found, err)
+	}
+	file, err := os.OpenFile(found[0], os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.WriteAt([]byte("y"), 90_000); err != nil {
+		t.Fatal(err)
+	}
+	_ = file.Close()
+	if got, err := c.Read(ctx, "o", 0, 1000); err != nil || !bytes.Equal(got, data[:1000]) {
+		t.Errorf("a part that is whole: %v", err)
+	}
+	if _, err := c.Read(ctx, "o", 0, 100_000); err == nil || !strings.Contains(err.Error(), "is damaged") ||
+		!strings.Contains(err.Error(), "agent ") {
+		t.Errorf("a damaged fragment: %v", err)
+	}
+}
+
+func TestWhoHasAnotherKeyIsNotLetIn(t *testing.T) {
+	b := newTestbed(t, 1, nil)
+	other := b.Cluster
+	other.KeyFile = keyFile(t, "z")
+	other.Patience, other.Attempts = twochoice.Span(50*time.Millisecond), 3
+	c, err := Connect(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Write(t.Context(), "o", 0, []byte("x")); err == nil {
+		t.Error("a client with another key wrote")
+	}
+	// Nor is who has no key.
+	conn, err := tls.Dial("tcp", b.Agents[0], &tls.Config{InsecureSkipVerify: true})
+	if err == nil {
+		_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
+		if _, err = greet(newWire(conn), protocol.Message{Kind: protocol.Hello, Version: protocol.Version}); err == nil {
+			t.Error("a client without a key was greeted")
+		}
+	}
+}
+
+func TestPeersOfAnotherVersionOrNodeAreRefusedByName(t *testing.T) {
+	b := newTestbed(t, 2, nil)
+	key, err := LoadKey(b.KeyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, hello := range map[string]protocol.Message{
+		"speaks version 1 of the protocol and its peer version 7": {Kind: protocol.Hello, Version: 7, Node: 1},
+		"expects agent 0 at this address":                         {Kind: protocol.Hello, Version: protocol.Version},
+	} {
+		conn, err := tls.Dial("tcp", b.Agents[1], key.config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := greet(newWire(conn), hello)
+		if err != nil || answer.Err() == nil || !strings.Contains(answer.Text, want) {
+			t.Errorf("wanted %q, got %q, %v", want, answer.Text, err)
+		}
+		_ = conn.Close()
+	}
+	swapped := b.Cluster
+	swapped.Agents = []string{b.Agents[1], b.Agents[0]}
+	swapped.Patience, swapped.Attempts = twochoice.Span(50*time.Millisecond), 3
+	c, err := Connect(swapped)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Write(t.Context(), "o", 0, []byte("x")); err == nil || !strings.Contains(err.Error(), "at this address") {
+		t.Errorf("with swapped addresses: %v", err)
+	}
+}
+
+func TestACancelledWriteIsUndecidedOrNotDone(t *testing.T) {
+	b := newTestbed(t, 2, nil)
+	b.stop(0)
+	b.stop(1)
+	c := b.client()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err := c.Write(ctx, "o", 0, []byte("x"))
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a write to nobody: %v", err)
+	}
+}
+
+func TestKeyFilesThatOthersCanReadAreRefused(t *testing.T) {
+	path := keyFile(t, "k")
+	for want, change := range map[string]func() error{
+		"allowed is 0600": func() error { return os.Chmod(path, 0o640) },
+		"there is no key": func() error { return os.Remove(path) },
+		"has 5 bytes":     func() error { return os.WriteFile(path, []byte("short"), 0o600) },
+		"is not a file":   func() error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o700)) },
+	} {
+		_ = os.RemoveAll(path)
+		if err := os.WriteFile(path, bytes.Repeat([]byte("k"), 32), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := change(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := LoadKey(path); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("wanted %q, got %v", want, err)
+		}
+	}
+}
+
+func TestClusterFilesAreChecked(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "cluster.json")
+	good := `{"agents": ["a:1", "b:2"], "key_file": "k"}`
+	for text, want := range map[string]string{
+		good:                                 "",
+		`{"agents": [], "key_file": "k"}`:    "names 0 addresses",
+		`{"agents": ["a"], "key_file": "k"}`: `agents[0] is "a"`,
+		`{"agents": ["a:1", "a:1"], "key_file": "k"}`:                              "agents[1]",
+		`{"agents": ["a:1"]}`:                                                      "key_file is missing",
+		`{"agents": ["a:1"], "key_file": "k", "copies": 2}`:                        "copies is 2",
+		`{"agents": ["a:1"], "key_file": "k", "colour": 2}`:                        "colour",
+		`{"agents": ["a:1"], "key_file": "k", "scheduler": {"scheduler": "best"}}`: "scheduler is \"best\"",
+		good + "{}": "more after",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := LoadCluster(path)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: wanted %q, got %v", text, want, err)
+		}
+	}
+}

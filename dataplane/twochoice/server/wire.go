@@ -1,0 +1,174 @@
+package server
+
+import (
+	"bufio"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"hotbed/dataplane/twochoice/protocol"
+)
+
+// A packet is a message behind its length (4 bytes, big endian).
+const (
+	mostHeader = 4 << 20 // a message without its data
+	bufferSize = 64 << 10
+	// mostQueued bounds the bytes that wait for a peer; one that reads no faster is given up.
+	mostQueued = 512 << 20
+	// handshake bounds how long a peer may take to say who it is.
+	handshake = 10 * time.Second
+)
+
+// wire is one connection: it sends messages in their order, and hands over those that come.
+type wire struct {
+	conn *tls.Conn
+
+	mu     sync.Mutex
+	wake   sync.Cond
+	queue  []protocol.Message
+	queued int
+	last   bool // close after what is queued
+	err    error
+}
+
+func newWire(conn *tls.Conn) *wire {
+	w := &wire{conn: conn}
+	w.wake.L = &w.mu
+	return w
+}
+
+// send queues a message; it never waits.
+func (w *wire) send(m protocol.Message) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err != nil || w.last {
+		return
+	}
+	w.queue = append(w.queue, m)
+	w.queued += len(m.Data)
+	if w.queued > mostQueued {
+		w.fail(fmt.Errorf("the peer does not take %d bytes that wait for it", w.queued))
+	}
+	w.wake.Signal()
+}
+
+// finish closes the connection when all that is queued is sent.
+func (w *wire) finish() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.last = true
+	w.wake.Signal()
+}
+
+func (w *wire) close(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.fail(err)
+	w.wake.Signal()
+}
+
+// fail closes the connection; the lock is held.
+func (w *wire) fail(err error) {
+	if w.err == nil {
+		w.err = err
+		w.queue = nil
+		_ = w.conn.NetConn().Close()
+	}
+}
+
+// write sends what is queued until the connection ends.
+func (w *wire) write() {
+	out := bufio.NewWriterSize(w.conn, bufferSize)
+	var head []byte
+	for {
+		w.mu.Lock()
+		for len(w.queue) == 0 && w.err == nil && !w.last {
+			w.mu.Unlock()
+			if err := out.Flush(); err != nil {
+				w.close(err)
+			}
+			w.mu.Lock()
+			if len(w.queue) == 0 && w.err == nil && !w.last {
+				w.wake.Wait()
+			}
+		}
+		if w.err != nil || len(w.queue) == 0 {
+			w.mu.Unlock()
+			w.close(errors.Join(out.Flush(), io.EOF))
+			return
+		}
+		m := w.queue[0]
+		w.queue[0] = protocol.Message{}
+		w.queue = w.queue[1:]
+		w.queued -= len(m.Data)
+		w.mu.Unlock()
+		head = m.Append(append(head[:0], 0, 0, 0, 0))
+		binary.BigEndian.PutUint32(head, uint32(len(head)-4+len(m.Data)))
+		_, err := out.Write(head)
+		if err == nil {
+			_, err = out.Write(m.Data)
+		}
+		if err != nil {
+			w.close(err)
+			return
+		}
+	}
+}
+
+// read hands messages over until the connection ends, and tells why it did.
+func (w *wire) read(take func(protocol.Message) error) error {
+	in := bufio.NewReaderSize(w.conn, bufferSize)
+	for {
+		var length [4]byte
+		if _, err := io.ReadFull(in, length[:]); err != nil {
+			return err
+		}
+		n := binary.BigEndian.Uint32(length[:])
+		if n > mostHeader+protocol.MaxData {
+			return fmt.Errorf("a message of %d bytes is longer than any", n)
+		}
+		packet := make([]byte, n)
+		if _, err := io.ReadFull(in, packet); err != nil {
+			return err
+		}
+		m, err := protocol.Decode(packet)
+		if err == nil {
+			err = take(m)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// quiet says whether an error only says that a connection ended.
+func quiet(err error) bool {
+	return err == nil || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+// greet sends a first message and returns its answer.
+func greet(w *wire, hello protocol.Message) (protocol.Message, error) {
+	packet := hello.Append(make([]byte, 4))
+	binary.BigEndian.PutUint32(packet, uint32(len(packet)-4))
+	if _, err := w.conn.Write(packet); err != nil {
+		return protocol.Message{}, err
+	}
+	var length [4]byte
+	if _, err := io.ReadFull(w.conn, length[:]); err != nil {
+		return protocol.Message{}, err
+	}
+	n := binary.BigEndian.Uint32(length[:])
+	if n > mostHeader {
+		return protocol.Message{}, fmt.Errorf("an answer of %d bytes to hello is longer than any", n)
+	}
+	answer := make([]byte, n)
+	if _, err := io.ReadFull(w.conn, answer); err != nil {
+		return protocol.Message{}, err
+	}
+	return protocol.Decode(answer)
+}
