@@ -57,6 +57,10 @@ class NotRun:
     why: str
 
 
+Compute = Callable[[Evidence], Measured | NotRun]
+"""How a claim is computed."""
+
+
 @dataclass(frozen=True)
 class Claim:
     """One number or comparison. `no_effect` is the value at which there is no effect (1 for a
@@ -68,7 +72,7 @@ class Claim:
     figure: str
     statement: str
     paper_value: float | None
-    compute: Callable[[Evidence], Measured | NotRun]
+    compute: Compute
     unit: str
     baseline: str | None = None
     kind: Kind = "about"
@@ -79,6 +83,46 @@ class Claim:
     size: bool = True  # a size, not only a direction, is claimed
     machines: bool = True  # about what machines do; False for what an algorithm alone decides
     paper: str = "dlr"
+
+
+def declared(
+    name: str,
+    figure: str,
+    statement: str,
+    compute: Compute,
+    *,
+    prefix: str,
+    paper: str,
+    value: float | None = None,
+    unit: str = "ratio",
+    baseline: str | None = None,
+    kind: Kind = "about",
+    tolerance: float = 0.25,
+    no_effect: float = 1.0,
+    larger: bool = True,
+    size: bool = True,
+    machines: bool = True,
+) -> Claim:
+    """A claim of a catalogue, which sets what its claims have in common (`functools.partial`).
+
+    Its id is `prefix` and `name`; a size is claimed only where the paper states a `value`.
+    """
+    return Claim(
+        id=f"{prefix}-{name}",
+        figure=figure,
+        statement=statement,
+        paper_value=value,
+        compute=compute,
+        unit=unit,
+        baseline=baseline,
+        kind=kind,
+        tolerance=tolerance,
+        no_effect=no_effect,
+        larger=larger,
+        size=size and value is not None,
+        machines=machines,
+        paper=paper,
+    )
 
 
 def size_is_portable(ground: str) -> bool:

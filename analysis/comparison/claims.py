@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from analysis.claims import Claim, Evidence, Measured, NotRun, evaluate
+from analysis.claims import Claim, Compute, Evidence, Measured, NotRun, evaluate
 from analysis.comparison.ranking import Panel, Standing
 from analysis.stats import Estimate
 from schemas.claim import ClaimResult
@@ -44,9 +44,7 @@ def _claims(panel: Panel, standing: Standing, ground: str, time_scale: float) ->
         against = f"against {baseline} without disturbance"
     noun = _NOUN[panel.op]
 
-    def measured(
-        estimate: Estimate | None, function: Callable[[float], float]
-    ) -> Callable[[Evidence], Measured | NotRun]:
+    def measured(estimate: Estimate | None, function: Callable[[float], float]) -> Compute:
         return lambda _: _measured(standing, estimate, function, ground, time_scale)
 
     return [

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from analysis.claims import Claim, Evidence, Measured, NotRun
+from analysis.claims import Claim, Compute, Evidence, Measured, NotRun
 from analysis.dlr.compare import OPS, compare, effect_of, sweep
 from analysis.load import SIM
 from analysis.stats import correlation, mean
@@ -34,7 +34,7 @@ def _mapped(measured: Measured | NotRun, function: Callable[[float], float]) -> 
 
 def _up_to(
     options: Sequence[tuple[str, Cells, Cells]], what: str, function: Callable[[float], float]
-) -> Callable[[Evidence], Measured | NotRun]:
+) -> Compute:
     """The option (op, treated, baseline) with the largest effect after `function`."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
@@ -67,14 +67,14 @@ def _up_to(
     return compute
 
 
-def _degradation(scenario: Cells, what: str) -> Callable[[Evidence], Measured | NotRun]:
+def _degradation(scenario: Cells, what: str) -> Compute:
     options = [(op, _with(scenario, "default"), CALM) for op in OPS]
     return _up_to(options, what, (lambda r: 1 - r) if what == "throughput" else (lambda r: r))
 
 
 def _gain(
     scenario: Cells, op: str, what: str, controller: str = "dlr", against: str = "default"
-) -> Callable[[Evidence], Measured | NotRun]:
+) -> Compute:
     """Throughput: T/T_baseline - 1. Latency: 1 - L/L_baseline."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
@@ -90,7 +90,7 @@ def _gain(
     return compute
 
 
-def _against_reweight(what: str) -> Callable[[Evidence], Measured | NotRun]:
+def _against_reweight(what: str) -> Compute:
     """T_dlr/T_reweight - 1, or L_reweight/L_dlr - 1 (the paper's 96 % exceeds what 1 - ratio of
     its 41 % could be, so it must be this quotient)."""
     options = [
@@ -127,7 +127,7 @@ def _gain_claims(
     return claims
 
 
-def _load_hurts(scenario: str, column: str) -> Callable[[Evidence], Measured | NotRun]:
+def _load_hurts(scenario: str, column: str) -> Compute:
     """Rank correlation of a run's pressure (mean or spread over nodes) with its throughput."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:

@@ -3,11 +3,11 @@ were declared before a run of `dlr-scale` was made, and paper_value is null."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 
 import pandas as pd
 
-from analysis.claims import Claim, Evidence, Measured, NotRun
+from analysis.claims import Claim, Compute, Evidence, Measured, NotRun, declared
 from analysis.dlr.compare import metric_of, paired
 from analysis.dlr.scale import HOT, MOVE, OSDS, Axis, cells, curves
 from analysis.stats import ratio
@@ -17,9 +17,7 @@ SHARE = 0.25
 """Share of hot nodes where it is not varied."""
 
 
-def _gain(
-    axis: Axis, x: float, controller: str, *, osds: float | None = None
-) -> Callable[[Evidence], Measured | NotRun]:
+def _gain(axis: Axis, x: float, controller: str, *, osds: float | None = None) -> Compute:
     """Gain over default Ceph at a place of an axis, as its figure shows it."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
@@ -50,7 +48,7 @@ def _pairs(evidence: Evidence, controller: str, baseline: str, osds: int) -> pd.
     return paired(both[0], both[1], metric_of(OP, "throughput"))
 
 
-def _against(controller: str, baseline: str, osds: int) -> Callable[[Evidence], Measured | NotRun]:
+def _against(controller: str, baseline: str, osds: int) -> Compute:
     """Throughput of one controller over another's on `osds` OSDs, hotspots that stay."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
@@ -63,7 +61,7 @@ def _against(controller: str, baseline: str, osds: int) -> Callable[[Evidence], 
     return compute
 
 
-def _holds(small: int, large: int) -> Callable[[Evidence], Measured | NotRun]:
+def _holds(small: int, large: int) -> Compute:
     """DLR's gain on the larger store over that on the smaller, block by block (same seed)."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
@@ -80,26 +78,14 @@ def _holds(small: int, large: int) -> Callable[[Evidence], Measured | NotRun]:
     return compute
 
 
-def _claim(
-    name: str,
-    figure: str,
-    statement: str,
-    compute: Callable[[Evidence], Measured | NotRun],
-    *,
-    baseline: str = "default",
-    larger: bool = True,
-) -> Claim:
-    return Claim(
-        id=f"scale-{name}",
-        figure=figure,
-        statement=statement,
-        paper_value=None,
-        compute=compute,
-        unit="relative change",
-        baseline=baseline,
-        size=False,
-        larger=larger,
-    )
+_claim = partial(
+    declared,
+    prefix="scale",
+    paper="dlr",
+    unit="relative change",
+    baseline="default",
+    no_effect=0.0,
+)
 
 
 _NAMES = {"dlr": "DLR", "dlr-pg": "dlr-pg"}

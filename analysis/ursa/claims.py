@@ -10,12 +10,13 @@ Hotmail's and are not public: all are of kind S1 unless a claim says otherwise (
 
 from __future__ import annotations
 
+from functools import partial
+
 import pandas as pd
 
-from analysis.claims import Claim
+from analysis.claims import Claim, Compute, declared
 from analysis.ursa.figures import COMBINATIONS
 from analysis.ursa.measured import (
-    Compute,
     Rows,
     farthest_of,
     geometric_at,
@@ -46,36 +47,7 @@ _RANDOM = large(of(OURS, kind="s1", selection="random"))
 _SECONDS = "this machine's seconds; the paper does not name its machine"
 
 
-def _claim(
-    name: str,
-    figure: str,
-    statement: str,
-    compute: Compute,
-    *,
-    value: float | None = None,
-    kind: Kind = "about",
-    unit: str = "ratio",
-    baseline: str | None = None,
-    no_effect: float = 1.0,
-    larger: bool = True,
-    tolerance: float = 0.25,
-) -> Claim:
-    return Claim(
-        id=f"ursa-{name}",
-        figure=figure,
-        statement=statement,
-        paper_value=value,
-        compute=compute,
-        unit=unit,
-        baseline=baseline,
-        kind=kind,
-        tolerance=tolerance,
-        no_effect=no_effect,
-        larger=larger,
-        size=value is not None,
-        machines=False,
-        paper="ursa",
-    )
+_claim = partial(declared, prefix="ursa", paper="ursa", machines=False)
 
 
 def _series(series: str) -> Compute:

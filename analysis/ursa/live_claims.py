@@ -9,16 +9,14 @@ held against the paper, but the paper's seconds stand beside them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from functools import partial
 
 import pandas as pd
 
-from analysis.claims import Claim, Evidence, Measured, NotRun
+from analysis.claims import Claim, Compute, Evidence, Measured, NotRun, declared
 from analysis.stats import Estimate, mean
 from analysis.ursa.live_runs import CONTROLLED, RANDOM, STABLE_S, pairs, quotient, rebalancing
-from schemas.claim import Kind
 
-Compute = Callable[[Evidence], Measured | NotRun]
 _BOUND = "some runs of the baseline never became stable: they count with all that was seen of them"
 
 
@@ -100,36 +98,7 @@ def _stable_share(evidence: Evidence) -> Measured | NotRun:
     return _measured(evidence, mean([float(value) for value in rows["settled_s"].notna()]))
 
 
-def _claim(
-    name: str,
-    figure: str,
-    statement: str,
-    compute: Compute,
-    *,
-    value: float | None = None,
-    unit: str = "ratio",
-    kind: Kind = "about",
-    no_effect: float = 1.0,
-    larger: bool = True,
-    size: bool = True,
-    tolerance: float = 0.25,
-    baseline: str | None = "htoc",
-) -> Claim:
-    return Claim(
-        id=f"ursa-live-{name}",
-        figure=figure,
-        statement=statement,
-        paper_value=value,
-        compute=compute,
-        unit=unit,
-        baseline=baseline,
-        kind=kind,
-        tolerance=tolerance,
-        no_effect=no_effect,
-        larger=larger,
-        size=size,
-        paper="ursa",
-    )
+_claim = partial(declared, prefix="ursa-live", paper="ursa", baseline="htoc")
 
 
 CLAIMS: tuple[Claim, ...] = (

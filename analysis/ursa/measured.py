@@ -8,12 +8,11 @@ from collections.abc import Callable, Sequence
 
 import pandas as pd
 
-from analysis.claims import Evidence, Measured, NotRun
+from analysis.claims import Compute, Evidence, Measured, NotRun
 from analysis.load import SIM
 from analysis.stats import Estimate
 from analysis.ursa.runs import average, cells, geometric, paired, quotient, sizes
 
-Compute = Callable[[Evidence], Measured | NotRun]
 Rows = Callable[[pd.DataFrame], pd.DataFrame]
 
 LARGE = 100_000
