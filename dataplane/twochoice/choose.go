@@ -157,8 +157,15 @@ func (b *base) home(w *Write, into []Placement) []Placement {
 
 // blind leaves a write at home because no answer came for it, or because it is small.
 func (b *base) blind(w *Write, into []Placement) []Placement {
-	if !b.small(w) {
+	b.without(w)
+	return b.placed(w, w.Home, -1, into)
+}
+
+// without books a write that is placed without an answer.
+func (b *base) without(w *Write) {
+	if b.small(w) {
+		b.stats.Small++
+	} else {
 		b.stats.Blind++
 	}
-	return b.home(w, into)
 }

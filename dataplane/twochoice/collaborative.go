@@ -112,9 +112,8 @@ func (s *collaborative) Place(_ time.Duration, writes []Write, probes []Probe,
 	}
 	for i := range writes {
 		if out[i].Server == NoServer {
-			s.blind(&writes[i], nil)
-			out[i] = Placement{writes[i].Home, -1}
-			continue
+			out[i].Server = writes[i].Home
+			s.without(&writes[i])
 		}
 		s.count(&writes[i], out[i].Server)
 	}

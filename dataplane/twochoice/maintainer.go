@@ -137,11 +137,14 @@ func (m *Maintainer) Start(idle func(Server) bool, into []Pull) []Pull {
 			}
 			continue
 		}
+		if !idle(piece.Location.Server) {
+			continue
+		}
 		if piece.Range.Len() > m.p.Bytes {
 			piece.Range.End = piece.Range.Start + m.p.Bytes
-			m.cursor.at = piece.Range.End
+			m.cursor.at = piece.Range.End // the rest is looked at next
 		}
-		if m.busy(e.Object, piece.Range) || !idle(piece.Location.Server) {
+		if m.busy(e.Object, piece.Range) {
 			continue
 		}
 		m.next++
