@@ -1,0 +1,94 @@
+"""Which Dask workers are asked for, and which are refused: those that compute something else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from campaigns import worker_code
+from campaigns.dask_cluster import refuse_others
+from campaigns.worker_code import Code, difference, here
+from campaigns.workers import Workers
+from schemas.errors import StoreError, UserError
+from testbed.simulated.process import PROGRAM
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = [
+    pytest.mark.slow,  # what a worker computes with is probed
+    pytest.mark.skipif(not PROGRAM.is_file(), reason="the simulator is not built"),
+]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"scheduler": "10.0.0.1:8786"}, "give the address of a Dask scheduler"),
+        ({"scheduler": "http://x:1"}, "give the address of a Dask scheduler"),
+        ({"scheduler": "tcp://x:1", "count": 2}, "give one of them"),
+        ({"count": 0}, "--workers 0: allowed are 1 to 1024"),
+    ],
+)
+def test_workers_that_cannot_be_are_one_sentence(given: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        Workers(**given)
+
+
+OURS = Code("3.11", {"pandas": "2.2"}, "sources", "simulator", None, "probe")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"sources": "other"}, "another version of Hotbed's code"),
+        ({"simulator": "other"}, "another version of Hotbed's code"),
+        ({"problem": "has no simulator", "probe": None}, "has no simulator"),
+        ({"probe": "other"}, "computes something else than ours"),
+        ({"python": "3.12"}, "runs Python 3.12, and here it is 3.11"),
+        ({"libraries": {"pandas": "2.3"}}, "has pandas 2.3, and here it is 2.2"),
+    ],
+)
+def test_a_worker_that_computes_with_something_else_is_refused(
+    changes: dict[str, Any], said: str
+) -> None:
+    theirs = replace(OURS, **changes)
+
+    class Client:
+        def run(self, *_: Any, **__: Any) -> dict[str, Any]:
+            return {"tcp://10.0.0.2:1": OURS, "tcp://10.0.0.3:1": theirs}
+
+    with pytest.raises(UserError, match=said) as raised:
+        refuse_others(Client(), OURS)  # type: ignore[arg-type]
+    assert str(raised.value).startswith("the worker tcp://10.0.0.3:1 ")
+    assert "\n" not in str(raised.value)
+
+
+def test_the_same_code_is_the_same() -> None:
+    assert difference(OURS, replace(OURS, libraries={"pandas": "2.2", "other": "1"})) is None
+    assert here().problem is None
+    assert difference(here(), here()) is None
+
+
+def test_a_simulator_of_other_sources_is_told_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> str:
+        raise StoreError("the simulator was built from other sources.")
+
+    monkeypatch.setattr(worker_code, "_probe", broken)
+    monkeypatch.setattr(worker_code, "PROGRAM", ROOT / "README.md")
+    found = worker_code.here.__wrapped__()
+    assert found.problem == "cannot use its simulator: the simulator was built from other sources"
+    with pytest.raises(UserError, match="this machine cannot use its simulator"):
+        refuse_others(None, found)  # type: ignore[arg-type]
+    monkeypatch.setattr(worker_code, "PROGRAM", ROOT / "nothing")
+    assert "run `make setup` there" in str(worker_code.here.__wrapped__().problem)
+
+
+def test_a_worker_without_hotbed_is_one_sentence() -> None:
+    class Client:
+        def run(self, *_: Any, **__: Any) -> dict[str, Any]:
+            return {"tcp://10.0.0.2:1": ModuleNotFoundError("No module named 'campaigns'")}
+
+    with pytest.raises(UserError, match="has no Hotbed, or another one"):
+        refuse_others(Client(), OURS)  # type: ignore[arg-type]
