@@ -1,7 +1,6 @@
 package nfsproxy
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -9,100 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"hotbed/dataplane/internal/exercise"
 	"hotbed/dataplane/internal/memnfs"
 	"hotbed/dataplane/internal/nfs3"
 	"hotbed/dataplane/internal/nfsclient"
 	"hotbed/dataplane/internal/sunrpc"
 )
-
-// exercise writes, truncates, renames, removes and reads files at random, compares all that it reads
-// with what should be there, and at the end every file byte for byte.
-func exercise(c *nfsclient.Client, root []byte, name string, random *rand.Rand, steps int) error {
-	type file struct {
-		name   string
-		handle []byte
-		data   []byte
-	}
-	var files []*file
-	made := 0
-	for range steps {
-		var err error
-		var f *file
-		if len(files) > 0 {
-			f = files[random.IntN(len(files))]
-		}
-		switch kind := random.IntN(12); {
-		case f == nil || (kind == 0 && len(files) < 4):
-			f = &file{name: fmt.Sprintf("%s-%d", name, made)}
-			made++
-			f.handle, err = c.Create(root, f.name)
-			files = append(files, f)
-		case kind <= 5:
-			offset, data := random.IntN(200_000), make([]byte, 1+random.IntN(70_000))
-			for i := range data {
-				data[i] = byte(random.Uint32())
-			}
-			err = c.Write(f.handle, int64(offset), data)
-			if end := offset + len(data); end > len(f.data) {
-				f.data = append(f.data, make([]byte, end-len(f.data))...)
-			}
-			copy(f.data[offset:], data)
-		case kind == 6:
-			size := random.IntN(250_000)
-			err = c.Truncate(f.handle, int64(size))
-			if size < len(f.data) {
-				f.data = f.data[:size:size]
-			}
-			f.data = append(f.data, make([]byte, size-len(f.data))...)
-		case kind == 7:
-			old := f.name
-			f.name = fmt.Sprintf("%s-%d", name, made)
-			made++
-			err = c.Rename(root, old, root, f.name)
-		case kind == 8 && len(files) > 2:
-			err = c.Remove(root, f.name)
-			if _, gone := c.Read(f.handle, 0, 1); err == nil && gone == nil {
-				err = errors.New("a removed file can be read")
-			}
-			for i, other := range files {
-				if other == f {
-					files = append(files[:i], files[i+1:]...)
-					break
-				}
-			}
-		default:
-			offset := random.IntN(len(f.data) + 1)
-			count := 1 + random.IntN(70_000)
-			var got []byte
-			got, err = c.Read(f.handle, int64(offset), count)
-			if want := f.data[offset:min(offset+count, len(f.data))]; err == nil && !bytes.Equal(got, want) {
-				err = fmt.Errorf("%s: %d bytes at %d are not those that were written", f.name, count, offset)
-			}
-		}
-		if err != nil {
-			return err
-		}
-	}
-	for _, f := range files {
-		handle, size, err := c.Lookup(root, f.name)
-		if err != nil {
-			return err
-		}
-		if size != int64(len(f.data)) {
-			return fmt.Errorf("%s has %d bytes, not %d", f.name, size, len(f.data))
-		}
-		for offset := 0; offset < len(f.data); offset += 50_000 {
-			got, err := c.Read(handle, int64(offset), 50_000)
-			if err != nil {
-				return err
-			}
-			if !bytes.Equal(got, f.data[offset:min(offset+50_000, len(f.data))]) {
-				return fmt.Errorf("%s differs from %d on", f.name, offset)
-			}
-		}
-	}
-	return nil
-}
 
 // load keeps reads in flight until it is told to stop.
 func load(t *testing.T, c *nfsclient.Client, handle []byte, stop chan struct{}, all *sync.WaitGroup) {
@@ -146,7 +57,7 @@ func TestFilesAreTheSameThroughTheProxyUnderLoad(t *testing.T) {
 			for i, host := range []int{2, 2, 9} {
 				c, root := r.client(host)
 				exercises.Go(func() {
-					if err := exercise(c, root, fmt.Sprint("f", i), rand.New(rand.NewPCG(uint64(i), 1)), 60); err != nil {
+					if err := exercise.Files(c, root, fmt.Sprint("f", i), rand.New(rand.NewPCG(uint64(i), 1)), 60); err != nil {
 						t.Error(err)
 					}
 				})
@@ -171,7 +82,7 @@ func TestFilesAreTheSameWhenRepliesComeInPiecesAndOutOfOrder(t *testing.T) {
 	c, root := r.client(2)
 	for i := range 8 { // on one connection
 		all.Go(func() {
-			if err := exercise(c, root, fmt.Sprint("f", i), rand.New(rand.NewPCG(uint64(i), 3)), 40); err != nil {
+			if err := exercise.Files(c, root, fmt.Sprint("f", i), rand.New(rand.NewPCG(uint64(i), 3)), 40); err != nil {
 				t.Error(err)
 			}
 		})
@@ -195,7 +106,7 @@ func TestParametersChangeUnderLoad(t *testing.T) {
 					return
 				default:
 				}
-				if err := exercise(c, root, fmt.Sprint(host, "-", i, "-"), random, 15); err != nil {
+				if err := exercise.Files(c, root, fmt.Sprint(host, "-", i, "-"), random, 15); err != nil {
 					t.Errorf("from %d: %v", host, err)
 					return
 				}

@@ -3,6 +3,7 @@
 //	replay prepare --server HOST:PORT --export /e --file f --size 1GiB   make and fill the file
 //	replay run     --server HOST:PORT --export /e --file f --trace T     a trace, open or closed loop
 //	replay load    --server HOST:PORT --export /e --file f --size 4KiB --depth 16 --duration 10s
+//	replay check   --server HOST:PORT --export /e --file f     use files of this name, compare all bytes
 //
 // See docs/prioritymeister.md, "Data plane".
 package main
@@ -31,13 +32,14 @@ type usageError struct{ error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-var verbs = map[string]func(context.Context, []string) error{"prepare": prepare, "run": run, "load": load}
+var verbs = map[string]func(context.Context, []string) error{"prepare": prepare, "run": run, "load": load,
+	"check": check}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	runtime.GOMAXPROCS(max(4, runtime.GOMAXPROCS(0))) // the thread that sends waits in system calls
-	err := usagef("say what to do: prepare, run or load; `replay run --help` lists the flags of run")
+	err := usagef("say what to do: prepare, run, load or check; `replay run --help` lists the flags of run")
 	if len(os.Args) > 1 {
 		if verb := verbs[os.Args[1]]; verb != nil {
 			err = verb(ctx, os.Args[2:])

@@ -41,6 +41,8 @@ func TestMistakesGetASentence(t *testing.T) {
 		{"load", good[:4], "--duration is missing"},
 		{"load", append(good[:4:4], "--size", "x"), "--size"},
 		{"prepare", append(good[:4:4], "--size", "1.5"), "--size"},
+		{"check", append(good[:4:4], "--connections", "65"), "--connections is 65"},
+		{"check", append(good[:4:4], "--steps", "0"), "--steps 0"},
 	} {
 		err := verbs[c.verb](context.Background(), c.args)
 		var usage usageError
@@ -115,5 +117,22 @@ func TestPrepareThenLoadThenRun(t *testing.T) {
 	if err := run(ctx, append(target, "--trace", trace, "--log", log)); err == nil ||
 		!strings.Contains(err.Error(), "there already") {
 		t.Errorf("over an old log: %v", err)
+	}
+}
+
+func TestCheckComparesWhatTheServerKeeps(t *testing.T) {
+	server := memnfs.Server{FS: memnfs.NewFS()}
+	if err := server.Listen("127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	args := []string{"--server", server.Address(), "--file", "f", "--steps", "50"}
+	var said struct {
+		Same       bool
+		Operations int
+	}
+	text := printed(t, func() error { return check(context.Background(), args) })
+	if err := json.Unmarshal(text, &said); err != nil || !said.Same || said.Operations != 100 {
+		t.Errorf("it printed %s (%v)", text, err)
 	}
 }
