@@ -251,6 +251,12 @@ func TestParametersAreChecked(t *testing.T) {
 	if text, err := json.Marshal(p); err != nil || !strings.Contains(string(text), `"cache_lifetime":1`) {
 		t.Fatalf("written are %s, %v", text, err)
 	}
+	for text, unit := range map[string]float64{`{}`: 1 << 20, `{"metric":"operations"}`: 1,
+		`{"metric":"operations","preassign":{"unit":4}}`: 4, `{"preassign":{"prior":0}}`: 1 << 20} {
+		if p, err := ParseParameters([]byte(text)); err != nil || p.Preassign.Unit != unit {
+			t.Errorf("%s has the unit %g (%v)", text, p.Preassign.Unit, err)
+		}
+	}
 	for _, bad := range []string{`{"scheduler":"best"}`, `{"choices":"any"}`, `{"metric":"iops"}`,
 		`{"min_write":-1}`, `{"cache_lifetime":-1}`, `{"cache_size":5000}`, `{"preassign":{"unit":0}}`,
 		`{"preassign":{"prior":2}}`, `{"preassign":{"weight":-1}}`, `{"preassign":{"lifetime":0}}`,

@@ -89,7 +89,7 @@ type PrequalParameters struct {
 
 // PreassignParameters are those of P(load) and of what is preassigned (III.C).
 type PreassignParameters struct {
-	Unit     float64 `json:"unit"`     // of loads that are told apart, bytes: 1 MiB (or operations: 1)
+	Unit     float64 `json:"unit"`     // by which loads are told apart: 1 MiB, or 1 operation
 	Prior    float64 `json:"prior"`    // P before anything was learned: 0.5, k of 2k
 	Weight   float64 `json:"weight"`   // probes that the prior counts for: 1
 	Lifetime Span    `json:"lifetime"` // of what is preassigned, when the write does not come: 1 s
@@ -110,7 +110,8 @@ type Parameters struct {
 	Prequal   PrequalParameters   `json:"prequal"`
 }
 
-// Defaults are the parameters of a scheduler on a store.
+// Defaults are the parameters of a scheduler on a store, whose loads are bytes. Whoever sets another
+// metric sets preassign.unit too.
 func Defaults(scheduler Policy) Parameters {
 	return Parameters{
 		Scheduler: scheduler, Choices: HomeRandom, Metric: Bytes, MinWrite: 1 << 10,
@@ -127,10 +128,12 @@ func Simulated(scheduler Policy) Parameters {
 	return p
 }
 
-// ParseParameters reads them from JSON; what is left out has its default (that of a store). Errors
-// are one sentence.
+// ParseParameters reads them from JSON; what is left out has its default (that of a store, and of
+// the metric). Errors are one sentence.
 func ParseParameters(text []byte) (Parameters, error) {
 	p := Defaults(Both)
+	unit := p.Preassign.Unit
+	p.Preassign.Unit = math.NaN() // which JSON does not have: it was left out
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&p); err != nil {
@@ -140,6 +143,12 @@ func ParseParameters(text []byte) (Parameters, error) {
 	if _, err := decoder.Token(); err != io.EOF {
 		return p, fmt.Errorf("the scheduler's parameters cannot be read: there is more after the JSON " +
 			"document")
+	}
+	if math.IsNaN(p.Preassign.Unit) {
+		p.Preassign.Unit = unit
+		if p.Metric == Operations {
+			p.Preassign.Unit = 1
+		}
 	}
 	return p.checked()
 }
