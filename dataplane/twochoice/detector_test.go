@@ -84,9 +84,8 @@ func TestWhatIsExpectedIsTheSumOfWhatIsOpen(t *testing.T) {
 			}
 			switch n := random.IntN(10); {
 			case n < 4:
-				before := d.Load()
 				d.advance(now)
-				before = d.Load()
+				before := d.Load()
 				r, _ := d.Probe(now, 1000, nil)
 				all = append(all, open{r.Ticket, d.Load() - before, now + lifetime, false})
 				if r.Load != before {

@@ -39,7 +39,6 @@ type underWay struct {
 	Pull
 	data    []byte // what was read so far
 	ranges  []Range
-	written int // bytes of all ranges
 	returns []Return
 }
 
