@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -40,6 +41,24 @@ func file(path string, strict bool, report *Report) iter.Seq2[Request, error] {
 			}
 		}
 		rows(in, strict, report)(yield)
+	}
+}
+
+var errUnordered = errors.New("rows are not in the order of time")
+
+// inOrder passes on rows that are in order, and gives errUnordered after the first that is not.
+func inOrder(rows iter.Seq2[Request, error]) iter.Seq2[Request, error] {
+	return func(yield func(Request, error) bool) {
+		var last time.Duration
+		for r, err := range rows {
+			if err == nil && r.At < last {
+				err = errUnordered
+			}
+			if !yield(r, err) || err != nil {
+				return
+			}
+			last = r.At
+		}
 	}
 }
 

@@ -23,7 +23,11 @@ func rows(in io.Reader, strict bool, report *Report) iter.Seq2[Request, error] {
 			if len(text) == 0 || text[0] == '#' {
 				continue
 			}
-			r, err := parseRow(text)
+			r, usual := usualRow(text)
+			var err error
+			if !usual {
+				r, err = parseRow(text)
+			}
 			if err == nil {
 				if !yield(r, nil) {
 					return
@@ -44,6 +48,76 @@ func rows(in io.Reader, strict bool, report *Report) iter.Seq2[Request, error] {
 		}
 	}
 }
+
+// usualRow reads a row that is written as usual: digits alone between the commas.
+func usualRow(text []byte) (r Request, usual bool) {
+	at, rest, good := digits(text, 10)
+	if !good || len(rest) == 0 {
+		return r, false
+	}
+	r.At, r.Offset = time.Duration(at), UnknownOffset
+	if r.Size, rest, good = hex(rest[1:]); !good || len(rest) == 0 {
+		return r, false
+	}
+	switch {
+	case bytes.HasPrefix(rest, read):
+		r.Read = true
+		rest = rest[len(read):]
+	case bytes.HasPrefix(rest, write):
+		rest = rest[len(write):]
+	default:
+		return r, false
+	}
+	if len(rest) > 0 {
+		if rest[0] != ',' {
+			return r, false
+		}
+		r.Offset, rest, good = hex(rest[1:])
+	}
+	return r, good && len(rest) == 0
+}
+
+var (
+	read  = []byte(",DiskRead")
+	write = []byte(",DiskWrite")
+)
+
+// hex reads digits of base 16, which may begin with 0x.
+func hex(text []byte) (value int64, rest []byte, good bool) {
+	if len(text) > 2 && text[0] == '0' && text[1] == 'x' {
+		text = text[2:]
+	}
+	return digits(text, 16)
+}
+
+// digits reads up to 15 digits, and gives the rest, which is empty or begins with a comma.
+func digits(text []byte, base int64) (value int64, rest []byte, good bool) {
+	for i, c := range text {
+		digit := int64(valueOf[c])
+		if digit >= base {
+			return value, text[i:], c == ',' && i > 0
+		}
+		if i == 15 {
+			return 0, nil, false
+		}
+		value = value*base + digit
+	}
+	return value, nil, len(text) > 0
+}
+
+// valueOf is the value of each digit, and more than any base of what is none.
+var valueOf = func() (table [256]uint8) {
+	for i := range table {
+		table[i] = 255
+	}
+	for i, c := range []byte("0123456789abcdef") {
+		table[c] = uint8(i)
+	}
+	for i, c := range []byte("ABCDEF") {
+		table[c] = uint8(10 + i)
+	}
+	return table
+}()
 
 func parseRow(text []byte) (Request, error) {
 	r := Request{Offset: UnknownOffset}
@@ -89,29 +163,21 @@ func kindOf(text []byte) (read bool, err error) {
 
 // number reads a whole number of 0 or more; one of base 16 may begin with 0x.
 func number(text []byte, what string, base int64) (int64, error) {
-	digits := bytes.TrimSpace(text)
-	if base == 16 && len(digits) > 2 && digits[0] == '0' && digits[1]|0x20 == 'x' {
-		digits = digits[2:]
+	trimmed := bytes.TrimSpace(text)
+	if base == 16 && len(trimmed) > 2 && trimmed[0] == '0' && trimmed[1]|0x20 == 'x' {
+		trimmed = trimmed[2:]
+	}
+	wrong := fmt.Errorf("%s %.40q is not a number or out of range", what, text)
+	if len(trimmed) == 0 {
+		return 0, wrong
 	}
 	value := int64(0)
-	for _, c := range digits {
-		var digit int64
-		switch lower := c | 0x20; {
-		case c >= '0' && c <= '9':
-			digit = int64(c - '0')
-		case base == 16 && lower >= 'a' && lower <= 'f':
-			digit = int64(lower-'a') + 10
-		default:
-			digit = largestValue
-		}
-		if digit == largestValue || value > (largestValue-1-digit)/base {
-			value = -1
-			break
+	for _, c := range trimmed {
+		digit := int64(valueOf[c])
+		if digit >= base || value > (largestValue-1-digit)/base {
+			return 0, wrong
 		}
 		value = value*base + digit
-	}
-	if len(digits) == 0 || value < 0 {
-		return 0, fmt.Errorf("%s %.40q is not a number or out of range", what, text)
 	}
 	return value, nil
 }

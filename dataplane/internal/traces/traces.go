@@ -78,12 +78,15 @@ func open(path string, strict bool, from, until time.Duration) (Trace, error) {
 	} else if !info.Mode().IsRegular() {
 		return wrong(errors.New("is no file that can be read twice"))
 	}
-	origin := time.Duration(-1)
-	for r, err := range window(ordered(file(path, strict, &t.Report)), &origin, from, until) {
-		if err != nil {
-			return wrong(err)
-		}
-		t.Requests, t.Length = t.Requests+1, r.At
+	// Most files are in order, and then nothing has to be kept back to sort it.
+	origin, sorted := time.Duration(-1), inOrder
+	err := t.scan(sorted(file(path, strict, &t.Report)), &origin, from, until)
+	if errors.Is(err, errUnordered) {
+		t, origin, sorted = Trace{}, -1, ordered
+		err = t.scan(sorted(file(path, strict, &t.Report)), &origin, from, until)
+	}
+	if err != nil {
+		return wrong(err)
 	}
 	if t.Requests == 0 {
 		return wrong(errors.New("there is no request in it; rows are ns,hex size,DiskRead|DiskWrite[,hex offset]"))
@@ -91,8 +94,8 @@ func open(path string, strict bool, from, until time.Duration) (Trace, error) {
 	count := t.Requests
 	t.each = func(yield func(Request, error) bool) {
 		left := count
-		for r, err := range window(ordered(file(path, strict, new(Report))), &origin, from, until) {
-			if left--; err == nil && left < 0 {
+		for r, err := range window(sorted(file(path, strict, new(Report))), &origin, from, until) {
+			if left--; (err == nil && left < 0) || errors.Is(err, errUnordered) {
 				err = errChanged
 			}
 			if err != nil {
@@ -111,6 +114,17 @@ func open(path string, strict bool, from, until time.Duration) (Trace, error) {
 }
 
 var errChanged = errors.New("it was changed while it was replayed")
+
+// scan counts the requests of a window.
+func (t *Trace) scan(all iter.Seq2[Request, error], origin *time.Duration, from, until time.Duration) error {
+	for r, err := range window(all, origin, from, until) {
+		if err != nil {
+			return err
+		}
+		t.Requests, t.Length = t.Requests+1, r.At
+	}
+	return nil
+}
 
 // window gives the requests of a time after the origin, times from the window's begin. An origin that
 // is not known yet, -1, is the first request's time.

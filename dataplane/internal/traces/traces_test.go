@@ -165,6 +165,22 @@ func TestATraceThatChangesIsNoticed(t *testing.T) {
 	}
 }
 
+func TestUsualRowsAreReadAsOthersAre(t *testing.T) {
+	for _, text := range []string{"0,0,DiskRead", "123456789012345,ff,DiskWrite,0xFFFF", "1,0x10,DiskRead,0",
+		"1234567890123456,1,DiskRead", "1,1,DiskRead,", ",1,DiskRead", "1,,DiskRead", "1,1,DiskReads", "1,1,Disk",
+		"1,1,DiskRead,1,1", "a,1,DiskRead", "1,g,DiskRead", "1", "", "1,1", "1,0x,DiskRead", "-1,1,DiskRead",
+		"1,1 ,DiskRead", "1,4611686018427387904,DiskRead", "1,1,DiskWrite,0x0x1"} {
+		slow, err := parseRow([]byte(text))
+		quick, usual := usualRow([]byte(text))
+		if usual && (err != nil || quick != slow) {
+			t.Errorf("%q: %+v, but %+v, %v", text, quick, slow, err)
+		}
+	}
+	if _, usual := usualRow([]byte("15,0x1000,DiskRead,0x0")); !usual {
+		t.Error("a plain row is not read as usual")
+	}
+}
+
 func FuzzTrace(f *testing.F) {
 	f.Add("5000,1000,DiskRead\n6000,200,DiskWrite,1f0000\n")
 	f.Add("1,0xffffffffffffffff,DiskRead\n-1,1,read\n\n# x\n,,,\n")
