@@ -1,7 +1,7 @@
 """PriorityMeister's planner: the r-b curve against a sweep of rates, plans against the paper's LP.
 
 The planner's times are of this process on a processor, so that other load on the machine does not
-count. The data plane is measured by enforcement.py.
+count. The data plane is measured by enforcement.py, the simulator by simulating.py.
 HOTBED_BENCH_SMALL=1 takes fewer traces, workloads and linear programs.
 """
 
@@ -18,6 +18,7 @@ from typing import Any
 import enforcement
 import numpy as np
 import numpy.typing as npt
+import simulating
 
 from controllers.jit import COMPILED, njit
 from controllers.prioritymeister import lp, plan, system
@@ -248,7 +249,7 @@ def main() -> None:
         planner = [{"name": "PriorityMeister's planner", "value": None, "note": note}]
     else:
         planner = curves() + plans()
-    print(json.dumps(planner + enforcement.rows()))
+    print(json.dumps(planner + enforcement.rows() + simulating.rows(small=SMALL)))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,173 @@
+"""PriorityMeister's simulator against SimPy: the same queue of the same customers, in turns.
+
+Both must report the same waits to the nanosecond. The simulator reads the customers from traces, as
+it always does; SimPy has them in memory. Of both the processor time counts.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import simpy
+
+PMSIM = Path(__file__).resolve().parents[2] / "dataplane" / "bin" / "pmsim"
+LEAST = 50.0
+LOAD = 0.8
+MEAN_SERVICE_NS = 10_000_000
+PER_BYTE = {"type": "storageConstant", "base": 0, "readBandwidth": 1e9, "writeBandwidth": 1e9}
+
+Times = list[npt.NDArray[np.int64]]
+
+
+def with_simpy(arrivals: Times, services: Times, *, ranked: bool) -> tuple[int, int, float]:
+    """Sum of waits and end in nanoseconds, and seconds of processor time.
+
+    One list of customers for each workload; ranked, an earlier one goes first (not interrupting),
+    otherwise all are served as they come.
+    """
+    env = simpy.Environment()
+    server = simpy.PriorityResource(env) if ranked else simpy.Resource(env)
+    waits = 0
+
+    def customer(rank: int, service: int) -> Iterator[simpy.Event]:
+        nonlocal waits
+        arrived = env.now
+        turn = server.request(priority=rank) if ranked else server.request()
+        yield turn
+        waits += int(env.now - arrived)
+        yield env.timeout(service)
+        server.release(turn)
+
+    def source(rank: int, times: list[int], works: list[int]) -> Iterator[simpy.Event]:
+        for at, work in zip(times, works, strict=True):
+            yield env.timeout(at - env.now)
+            env.process(customer(rank, work))
+
+    for rank, (times, works) in enumerate(zip(arrivals, services, strict=True)):
+        env.process(source(rank, times.tolist(), works.tolist()))
+    started = time.process_time()
+    env.run()
+    return waits, int(env.now), time.process_time() - started
+
+
+def scenario(traces: list[Path], *, ranked: bool) -> dict[str, Any]:
+    """One device to which a byte is a nanosecond, and no network."""
+    names = [trace.stem for trace in traces]
+    estimate = {"profile": "ns", "speed": 1}
+    return {
+        "schema": 1,
+        "seed": 1,
+        "duration": 0,
+        "frame": 0,
+        "series": 0,
+        "profiles": {"ns": PER_BYTE},
+        "links": [],
+        "devices": [
+            {
+                "name": "s:d",
+                "charged": estimate,
+                "service": {**estimate, "positioning": "stream", "noise": 0},
+                "parameters": {
+                    "policy": "pm" if ranked else "none",
+                    "depth": 1,
+                    "cake": {},
+                    "workloads": [{"name": n, "priority": k} for k, n in enumerate(names, 1)],
+                },
+            }
+        ],
+        "workloads": [
+            {
+                "name": name,
+                "trace": str(trace),
+                "closed": 0,
+                "repeat": False,
+                "slo": 0,
+                "network": "ns",
+                "in": [],
+                "device": "s:d",
+                "out": [],
+            }
+            for name, trace in zip(names, traces, strict=True)
+        ],
+    }
+
+
+def with_pmsim(arrivals: Times, services: Times, *, ranked: bool) -> tuple[int, int, float]:
+    """As `with_simpy`."""
+    with tempfile.TemporaryDirectory(prefix="hotbed-bench-") as folder:
+        traces = []
+        for k, (times, works) in enumerate(zip(arrivals, services, strict=True)):
+            traces.append(Path(folder) / f"w{k}.csv")
+            rows = zip(times.tolist(), works.tolist(), strict=True)
+            traces[-1].write_text("".join(f"{at},{work:x},DiskRead\n" for at, work in rows))
+        done = subprocess.run(
+            [PMSIM, "run"],
+            input=json.dumps(scenario(traces, ranked=ranked)),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    answer = json.loads(done.stdout)
+    waits = sum(
+        round(w["device_wait"]["mean"] * w["device_wait"]["count"] * 1e9)
+        for w in answer["workloads"]
+    )
+    return waits, round(answer["end"] * 1e9), answer["cpu"]
+
+
+def compare(customers: int, workloads: int, rounds: int, *, ranked: bool) -> list[float]:
+    """How many times faster, of each round."""
+    ratios = []
+    for seed in range(rounds):
+        random = np.random.default_rng(seed)
+        arrivals, services = [], []
+        for _ in range(workloads):
+            count = customers // workloads
+            gaps = random.exponential(MEAN_SERVICE_NS / LOAD * workloads, count).astype("<i8")
+            gaps[0] = 0  # a trace's time counts from its first request
+            arrivals.append(np.cumsum(gaps))
+            services.append(random.exponential(MEAN_SERVICE_NS, count).astype("<i8"))
+        waits, end, simpy_s = with_simpy(arrivals, services, ranked=ranked)
+        ours, our_end, our_s = with_pmsim(arrivals, services, ranked=ranked)
+        # A mean is told as a double: of the sum of all waits it leaves 15 digits.
+        if abs(waits - ours) > 1e-12 * waits + workloads or end != our_end:
+            raise AssertionError(
+                f"seed {seed}: SimPy {waits}, {end}; the simulator {ours}, {our_end}"
+            )
+        ratios.append(simpy_s / our_s)
+    return ratios
+
+
+def rows(*, small: bool) -> list[dict[str, Any]]:
+    """The bench's results."""
+    common = {"unit": "times", "limit": LEAST, "at_least": True}
+    cases = (
+        ("simulator against SimPy, first come first served", 1, False),
+        ("simulator against SimPy, three priorities", 3, True),
+    )
+    if not PMSIM.exists():
+        note = f"{PMSIM} is not built: make setup"
+        return [
+            {**common, "name": name, "value": None, "n": 0, "note": note} for name, _, _ in cases
+        ]
+    customers, rounds = (15_000, 2) if small else (90_000, 3)
+    found = []
+    for name, workloads, ranked in cases:
+        ratios = compare(customers, workloads, rounds, ranked=ranked)
+        note = (
+            f"processor time of SimPy {simpy.__version__} over pmsim's, reading of the traces "
+            f"included; {customers} customers at {LOAD:.0%} load, the same in both, median of "
+            f"{rounds} runs in turns ({min(ratios):.0f} to {max(ratios):.0f}); the same waits"
+        )
+        value = round(statistics.median(ratios), 1)
+        found.append({**common, "name": name, "value": value, "n": rounds, "note": note})
+    return found

@@ -1,0 +1,310 @@
+"""PriorityMeister on virtual time: no proven bound is broken, and what is asked for is done."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pm_topologies
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from campaigns.prioritymeister.scenario import (
+    Closed,
+    DiskModel,
+    Service,
+    Setting,
+    closed_from,
+    scenario_of,
+)
+from campaigns.prioritymeister.simulate import PROGRAM, identity, simulate, simulate_topology
+from campaigns.prioritymeister.simulated import Results
+from campaigns.prioritymeister.study import plan_of
+from campaigns.prioritymeister.topology import Topology, load_topology
+from hotbed import cli
+from schemas.errors import StoreError, UserError
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_no_bound_is_broken(seed: int, tmp_path: Path) -> None:
+    topology, file = pm_topologies.random_topology(seed, tmp_path)
+    try:
+        plan = plan_of(topology, file)
+    except UserError as error:
+        assert "is loaded to" in str(error)
+        return
+    names = [w.name for w in topology.workloads]
+    settings = [Setting(), Setting(network="off"), Setting(only=tuple(names[:1]))]
+    if len(names) > 1:
+        settings.append(Setting(closed={names[-1]: Closed(3)}, duration_s=5))
+    for setting in settings:
+        results = simulate(scenario_of(topology, file, plan, setting))
+        assert not results.broken_bounds
+        for one in results.workloads:
+            assert one.bound is not None
+            alone = one.mode == "open" and not (one.slo_s is None and setting.duration_s)
+            assert one.bound.applies == alone, one.bound.why_not
+
+
+@pytest.fixture
+def crowded(tmp_path: Path) -> tuple[Topology, Path]:
+    """C with a loose SLO, and D, which announces little and may send much."""
+    (tmp_path / "p.json").write_text(json.dumps(pm_topologies.PROFILES["constant.json"]))
+    behaved = [(50 * k, 4096) for k in range(80)]
+    (tmp_path / "d.csv").write_text(rows(behaved))
+    (tmp_path / "flood.csv").write_text(rows([(k, 4096) for k in range(4000)]))
+    (tmp_path / "large.csv").write_text(rows([(50 * k, 8192) for k in range(80)]))
+    (tmp_path / "c.csv").write_text(rows([(5 * k, 65536) for k in range(800)]))
+    document = {
+        "hosts": {"s": {"devices": {"d": "p.json"}}, "c": {}, "e": {}},
+        "workloads": [
+            {"name": "C", "client": "c", "server": "s", "trace": "c.csv", "slo": {"latency": 0.05}},
+            {"name": "D", "client": "e", "server": "s", "trace": "d.csv", "slo": {"latency": 3e-3}},
+        ],
+    }
+    document["hosts"]["s"]["devices"] = {"d": {"profile": "p.json", "speed": 0.5}}  # type: ignore[index]
+    file = tmp_path / "topology.yaml"
+    file.write_text(yaml.safe_dump(document))
+    return load_topology(file), file
+
+
+def rows(requests: list[tuple[int, int]]) -> str:
+    """A trace of reads, from (milliseconds, bytes)."""
+    return "".join(f"{10**6 * ms},0x{size:x},DiskRead,0\n" for ms, size in requests)
+
+
+def test_who_misbehaves_is_contained_by_pm_alone(crowded: tuple[Topology, Path]) -> None:
+    """Figure 8: D is of the highest priority, and floods the device."""
+    topology, file = crowded
+    plan = plan_of(topology, file)
+    flood = {"D": file.parent / "flood.csv"}
+
+    def longest(**options: Any) -> float:
+        results = simulate(scenario_of(topology, file, plan, Setting(traces=flood, **options)))
+        assert not results.broken_bounds
+        bound = results.workload("C").bound
+        assert bound is not None
+        assert bound.applies == (not options)
+        assert results.workload("D").bound.why_not  # type: ignore[union-attr]
+        return results.workload("C").whole.latency.max
+
+    contained = longest()
+    assert contained < 0.05
+    assert longest(mode="best-effort") < 0.05
+    for policy in ("byslo", "edf", "none"):
+        assert longest(policy=policy) > 10 * contained
+
+
+def test_larger_requests_than_planned_take_the_proof_from_all(
+    crowded: tuple[Topology, Path],
+) -> None:
+    topology, file = crowded
+    setting = Setting(traces={"D": file.parent / "large.csv"})
+    results = simulate_topology(topology, file, setting)
+    bound = results.workload("C").bound
+    assert bound is not None and bound.why_not is not None
+    assert "D sends larger requests" in bound.why_not
+    assert bound.held is None
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"policy": "ps"}, "policy ps"),
+        ({"mode": "best-effort"}, "best effort"),
+        ({"depth": 4}, "more than one request"),
+        ({"network": "fifo"}, "the network is fifo"),
+        ({"noise_cv": 0.3}, "service times vary"),
+        ({"frame": float("inf")}, "frames are longer"),
+        ({"service": {"s:d": Service(speed=2.0)}}, "other times than were planned"),
+        ({"service": {"s:d": Service(disk=DiskModel(1e-3, 1e8, 2**30))}}, "other times"),
+    ],
+)
+def test_what_takes_the_proof_away_is_told(
+    crowded: tuple[Topology, Path], options: dict[str, Any], reason: str
+) -> None:
+    results = simulate_topology(*crowded, Setting(**options))
+    for one in results.workloads:
+        assert one.bound is not None and one.bound.why_not is not None
+        assert reason in one.bound.why_not
+    assert results.workload("C").whole.requests == 800
+
+
+def told(results: Results) -> dict[str, Any]:
+    return results.model_copy(update={"cpu_s": 0, "wall_s": 0}).model_dump()
+
+
+def test_the_same_scenario_gives_the_same_results(crowded: tuple[Topology, Path]) -> None:
+    topology, file = crowded
+    plan = plan_of(topology, file)
+    setting = Setting(noise_cv=0.5, series_s=0.5, policy="cake", cake={"interval": 0.5})
+    first, again, other = (
+        told(simulate(scenario_of(topology, file, plan, s)))
+        for s in (setting, setting, replace(setting, seed=2))
+    )
+    assert first == again
+    assert first["workloads"] != other["workloads"]
+    series = first["workloads"][0]["series"]
+    assert sum(row[1] for row in series) == 800
+    assert sum(row[2] for row in series) == first["workloads"][0]["whole"]["slo_misses"]
+
+
+def test_windows_slos_and_closed_loops(crowded: tuple[Topology, Path]) -> None:
+    topology, file = crowded
+    setting = Setting(
+        policy="none",
+        window=(1.0, 2.0),
+        slos={"C": 1e-9},
+        closed={"D": Closed(2, repeat=False)},
+    )
+    results = simulate(scenario_of(topology, file, None, setting))
+    c, d = results.workload("C"), results.workload("D")
+    assert (c.whole.requests, c.trace.last_arrival_s, c.bound) == (200, 0.995, None)
+    assert c.whole.slo_misses == 200 and c.whole.met_share == 0.0 and c.met(0.5) is False
+    assert c.half_s == pytest.approx(0.4975)
+    assert c.second_half.requests == 100
+    assert (d.mode, d.whole.requests, d.max_backlog) == ("closed", 20, 2)
+    quantile = c.whole.latency.quantile(0.99)
+    assert quantile == pytest.approx(c.whole.latency.p99, rel=1 / 64)
+
+
+def test_traces_of_other_formats_are_converted(crowded: tuple[Topology, Path]) -> None:
+    topology, file = crowded
+    first = 128166372000000000
+    (file.parent / "d.csv").write_text(
+        "".join(f"{first + 500000 * k},mds,0,Read,{4096 * k},4096,100\n" for k in range(50))
+    )
+    results = simulate_topology(topology, file, Setting(policy="edf"))
+    assert results.workload("D").trace.requests == 50
+    assert results.workload("D").trace.last_arrival_s == pytest.approx(49 * 0.05)
+
+
+def test_a_device_need_not_be_what_it_was_planned_as(crowded: tuple[Topology, Path]) -> None:
+    """Figure 10: the enforcer goes by an estimator that is wrong."""
+    topology, file = crowded
+    truth = file.parent / "true.json"
+    truth.write_text(json.dumps({**pm_topologies.PROFILES["constant.json"], "base": 0.0002}))
+    setting = Setting(service={"s:d": Service(profile=truth, speed=0.5)}, network="off")
+    results = simulate_topology(topology, file, setting)
+    device = results.devices[0]
+    assert device.charged_s - device.busy_s == pytest.approx(880 * 0.0003 / 0.5, rel=1e-6)
+    assert results.links == ()
+
+
+def test_overload_is_simulated_by_those_that_need_no_plan(
+    crowded: tuple[Topology, Path],
+) -> None:
+    topology, file = crowded
+    (file.parent / "d.csv").write_text((file.parent / "flood.csv").read_text())
+    heard: list[str] = []
+    results = simulate_topology(topology, file, Setting(policy="ps"), tell=heard.append)
+    assert "is loaded to" in heard[0]
+    assert results.workload("C").bound is None
+    assert results.devices[0].utilisation > 0.99
+    with pytest.raises(UserError, match="is loaded to"):
+        simulate_topology(topology, file, Setting())
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"policy": "fifo"}, "there are pm, ps"),
+        ({"mode": "x"}, "there are hold and best-effort"),
+        ({"network": "x"}, "there are auto"),
+        ({"positioning": "x"}, "there are stream"),
+        ({"closed": {"Z": Closed()}}, "no workload 'Z'; known are C, D"),
+        ({"closed": {"C": Closed(0)}}, "write 1 or more"),
+        ({"closed": {"C": Closed()}}, "give a duration"),
+        ({"service": {"s:x": Service()}}, "no device 's:x'; known are s:d"),
+        ({"only": ("Z",)}, "no workload 'Z'"),
+        ({"duration_s": 0.0}, "duration 0: write seconds above 0"),
+        ({"seed": -1}, "seed -1"),
+        ({"depth": -1}, "device s:d: depth is -1"),
+        ({"frame": 1.0}, "frame is 1; write"),
+        ({"noise_cv": -1.0}, "noise is -1"),
+        ({"window": (2.0, 1.0)}, "window is 2 to 1"),
+        ({"window": (50.0, 60.0)}, "there is no request in it"),
+        ({"traces": {"D": Path("no/such")}}, "no/such: cannot be read"),
+        ({"service": {"s:d": Service(profile=Path("no/such"))}}, "no/such: cannot be read"),
+    ],
+)
+def test_mistakes_are_told_in_a_sentence(
+    crowded: tuple[Topology, Path], options: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(UserError, match=reason) as caught:
+        simulate_topology(*crowded, Setting(**options))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("given", ["C", "C=", "=3", "C=x", "C=0"])
+def test_closed_loops_are_named_with_a_number(given: str) -> None:
+    with pytest.raises(UserError, match="write WORKLOAD=N"):
+        closed_from([given], repeat=False)
+
+
+def test_a_simulator_that_is_not_there_or_is_killed(
+    crowded: tuple[Topology, Path], tmp_path: Path
+) -> None:
+    scenario = scenario_of(*crowded, None, Setting(policy="none"))
+    with pytest.raises(StoreError, match="cannot be started"):
+        simulate(scenario, program=tmp_path / "none")
+    slow = tmp_path / "slow"
+    slow.write_text("#!/bin/sh\nexec sleep 100\n")
+    slow.chmod(0o755)
+    with pytest.raises(StoreError, match="did not end within"):
+        simulate(scenario, program=slow, limit_s=0.2)
+    slow.write_text("#!/bin/sh\ncat > /dev/null\necho oh >&2\nexit 3\n")
+    with pytest.raises(StoreError, match="exit code 3: oh"):
+        simulate(scenario, program=slow)
+    assert len(identity()["pmsim"]) == 64
+    assert PROGRAM.name == "pmsim"
+
+
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(cli.build(), ["pm", *arguments, "--json"], catch_exceptions=True)
+
+
+def test_the_command_tells_percentiles_slos_and_bounds(crowded: tuple[Topology, Path]) -> None:
+    file = str(crowded[1])
+    done = run("simulate", file, "--closed", "D=2", "--duration", "2s")
+    assert done.exit_code == 0, done.output
+    found = Results.model_validate_json(done.stdout)
+    assert [w.name for w in found.workloads] == ["C", "D"]
+    bound = found.workloads[0].bound
+    assert bound is not None and bound.held and found.length_s == 2.0
+    table = CliRunner().invoke(cli.build(), ["pm", "simulate", file]).stdout
+    assert "p99.9" in table and "50 ms" in table and "yes" in table
+    wrong = run("simulate", file, "--duration", "2 acres")
+    assert isinstance(wrong.exception, UserError)
+
+
+def test_a_broken_bound_is_an_error(
+    crowded: tuple[Topology, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Results, "broken_bounds", ("C",))
+    done = run("simulate", str(crowded[1]))
+    assert done.exit_code == 1
+    assert "the proven bound of C was exceeded" in done.stderr
+
+
+def test_parameters_are_printed_as_enforcers_take_them(crowded: tuple[Topology, Path]) -> None:
+    file = crowded[1]
+    (file.parent / "addresses.json").write_text('{"c": ["10.0.0.1"], "s": ["10.0.0.9"]}')
+    done = run("parameters", str(file), "--addresses", str(file.parent / "addresses.json"))
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    c, d = found["storage"]["s:d"]["workloads"]
+    assert c["clients"] == ["10.0.0.1"] and d["clients"] == []
+    assert sorted((c["priority"], d["priority"])) == [1, 2]
+    assert found["network"]["hosts"]["s"]["flows"][0]["destination"] == ["10.0.0.1"]
+    assert json.loads(run("parameters", str(file), "--policy", "edf").stdout)["network"][
+        "mode"
+    ] == ("fifo")
+    table = CliRunner().invoke(cli.build(), ["pm", "parameters", str(file)]).stdout
+    assert "DSCP 56" in table and "s->switch" in table
+    assert isinstance(run("parameters", str(file), "--policy", "x").exception, UserError)
