@@ -46,6 +46,7 @@ type options struct {
 	from, to    uint64
 	breaks      protocol.Break
 	trace, json bool
+	most        int // failures that end it
 }
 
 func parse(args []string) (options, error) {
@@ -56,10 +57,11 @@ func parse(args []string) (options, error) {
 	seed := flags.String("seed", "", "`N`, one run")
 	name := flags.String("break", "sound", "`NAME` of a way in which the protocol is broken")
 	flags.BoolVar(&o.trace, "trace", false, "tell all that happens, with --seed")
+	first := flags.Bool("first", false, "end with the first seed that fails")
 	flags.BoolVar(&o.json, "json", false, "print the result as JSON")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		flags.SetOutput(os.Stdout)
-		fmt.Println("usage: twochoicefaults [--seeds FROM:TO | --seed N [--trace]] [--break NAME] [--json]")
+		fmt.Println("usage: twochoicefaults [--seeds FROM:TO | --seed N [--trace]] [--break NAME] [--first] [--json]")
 		flags.PrintDefaults()
 		return o, err
 	} else if err != nil {
@@ -67,6 +69,10 @@ func parse(args []string) (options, error) {
 	}
 	if flags.NArg() > 0 {
 		return o, usagef("unexpected argument %q; `twochoicefaults --help` lists the flags", flags.Arg(0))
+	}
+	o.most = mostFailures
+	if *first {
+		o.most = 1
 	}
 	if *seed != "" {
 		*seeds = *seed + ":"
@@ -127,7 +133,7 @@ func run(args []string) error {
 	r := report{Failed: []failure{}, Break: o.breaks.String()}
 	start := time.Now()
 	shown := start
-	for seed := o.from; seed < o.to && len(r.Failed) < mostFailures; seed++ {
+	for seed := o.from; seed < o.to && len(r.Failed) < o.most; seed++ {
 		result := faults.Run(seed, o.breaks, trace)
 		r.Seeds++
 		r.Totals.Add(result)

@@ -124,6 +124,7 @@ func Run(ctx context.Context, c server.Cluster, o Options) (Result, error) {
 				mu.Lock()
 				if failure != nil {
 					ok = false
+					data = make([]byte, o.Size) // the client may still have the old one
 					r.Failed = append(r.Failed, *failure)
 				} else {
 					r.Done = append(r.Done, done)

@@ -47,24 +47,31 @@ func OpenDisk(fsys FS, node protocol.Node) (*Disk, Found, error) {
 
 // Do carries a disk operation out. Those of the log are not to be called two at a time.
 func (d *Disk) Do(op protocol.DiskOp) protocol.DiskDone {
-	if op.Kind != protocol.WriteLog && op.Kind != protocol.CompactLog {
+	var err error
+	switch op.Kind {
+	case protocol.WriteLog:
+		err = d.journal.Append(entries(op.Records))
+	case protocol.CompactLog:
+		err = d.journal.Replace(entries(op.Records))
+	case protocol.MarkLog:
+		err = d.journal.Mark()
+	default:
 		return d.store.Do(op)
 	}
-	entries := make([]redirectlog.Entry, len(op.Records))
-	for i, r := range op.Records {
-		entries[i] = r.Entry()
-	}
-	write := d.journal.Append
-	if op.Kind == protocol.CompactLog {
-		write = d.journal.Replace
-	}
-	err := write(entries)
 	var full *redirectlog.FullError
 	var unwritten *redirectlog.WriteError
 	if errors.As(err, &full) || errors.As(err, &unwritten) {
 		err = fmt.Errorf("%w: %w", protocol.ErrFull, err) // nothing of it is in the log
 	}
 	return protocol.DiskDone{Op: op.Op, Err: err}
+}
+
+func entries(records []protocol.Record) []redirectlog.Entry {
+	out := make([]redirectlog.Entry, len(records))
+	for i, r := range records {
+		out[i] = r.Entry()
+	}
+	return out
 }
 
 // Close ends the log with a mark that it was ended.

@@ -58,7 +58,9 @@ type Agent struct {
 	writing []*order
 	logged  int // records in the log
 
-	compacting bool
+	compacting bool // or marking: the log is busy
+	marked     bool // the log ends with a mark
+	wrote      time.Duration
 
 	// As a maintainer.
 	maintainers []*twochoice.Maintainer // one, but for a broken protocol

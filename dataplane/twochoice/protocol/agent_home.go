@@ -135,6 +135,7 @@ func (a *Agent) sync() {
 	}
 	n := min(len(a.queue), mostRecords)
 	a.writing, a.queue = a.queue[:n:n], a.queue[n:]
+	a.marked = false
 	records := make([]Record, len(a.writing))
 	for i, o := range a.writing {
 		records[i] = o.record
@@ -145,7 +146,7 @@ func (a *Agent) sync() {
 // synced applies and answers what is durable now.
 func (a *Agent) synced(d DiskDone) {
 	orders := a.writing
-	a.writing = nil
+	a.writing, a.wrote = nil, a.now
 	if d.Err == nil {
 		a.logged += len(orders)
 	}
@@ -159,6 +160,19 @@ func (a *Agent) synced(d DiskDone) {
 		a.acknowledge(o, d.Err)
 	}
 	a.sync()
+}
+
+// mark ends the log by a mark when nothing was written for a while: from then on a damaged last record
+// is not taken for one that a crash tore.
+func (a *Agent) mark() {
+	if a.marked || len(a.writing) > 0 || len(a.queue) > 0 || a.compacting || a.now-a.wrote < a.config.Patience {
+		return
+	}
+	a.marked, a.compacting = true, true
+	a.do(DiskOp{Kind: MarkLog}, 0, 0, func(DiskDone) { // full: it was not needed
+		a.compacting = false
+		a.sync()
+	})
 }
 
 // compact replaces a log of which most is dead by a snapshot, when nothing waits for it.
@@ -259,6 +273,11 @@ func (a *Agent) query(from Peer, m Message) {
 		return
 	}
 	pieces := a.book.pieces(m.Object, m.From, m.To)
+	if len(pieces) > MaxPieces {
+		a.refuse(from, m, QueryReply, Refused, "range %d to %d of %q is in %d pieces, more than %d; read less at a time",
+			m.From, m.To, m.Object, len(pieces), MaxPieces)
+		return
+	}
 	if a.config.Break == TrustMinMax {
 		pieces = o.paper.query(m, pieces)
 	}

@@ -161,6 +161,7 @@ func (a *Agent) Tick(now time.Duration) {
 	}
 	a.sweep()
 	a.maintain()
+	a.mark()
 }
 
 // Bounds of one tick of the sweep: fragments looked at, and questions.

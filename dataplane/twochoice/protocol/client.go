@@ -92,6 +92,7 @@ type operation struct {
 	targets []Node
 	stored  []bool
 	bad     []Node // that have no room or do not answer
+	asked   bool   // the home was asked to order it, under its present name
 	ticket  uint64 // of what the first target preassigned
 	loads   []Load // that the targets are told
 
@@ -169,6 +170,7 @@ func (c *Client) name(o *operation) {
 	c.forget(o.id)
 	c.seq++
 	o.id = WriteID{c.config.ID, c.seq}
+	o.asked = false
 	c.live = append(c.live, c.seq)
 }
 
@@ -237,12 +239,7 @@ func (c *Client) Cancel(op uint64, why error) {
 	if c.probing != nil {
 		c.probing.drop(o)
 	}
-	c.finish(o, Finished{Err: why, Decided: o.read || !c.mayBeOrdered(o)})
-}
-
-// mayBeOrdered says whether the home may have been asked to order the write.
-func (c *Client) mayBeOrdered(o *operation) bool {
-	return o.phase == registering || o.phase == storing && c.withHome(o)
+	c.finish(o, Finished{Err: why, Decided: o.read || !o.asked})
 }
 
 // Receive takes an answer in. Answers that nobody waits for are ignored.

@@ -174,6 +174,7 @@ func (c *Client) store(o *operation) {
 func (c *Client) put(o *operation, i int) {
 	m := Message{Kind: Put, Object: o.object, Write: o.id, From: o.from, To: o.to, Node: o.home,
 		Register: c.withHome(o), Low: c.low(), Loads: o.loads, Data: o.data}
+	o.asked = o.asked || m.Register
 	if i == 0 {
 		m.Ticket = o.ticket
 	}
@@ -210,7 +211,7 @@ func (c *Client) retarget(o *operation, from Node) {
 		c.put(o, i)
 		return
 	}
-	c.finish(o, Finished{Decided: !c.withHome(o), Err: fmt.Errorf(
+	c.finish(o, Finished{Decided: !o.asked, Err: fmt.Errorf(
 		"no agent took %d bytes of %q: the last was %d; free space or wait for the others", o.to-o.from,
 		o.object, from)})
 }
@@ -229,7 +230,7 @@ func (c *Client) hushTarget(o *operation, i int) {
 // register asks the home to order the write (step 4 of figure 8).
 func (c *Client) register(o *operation) {
 	c.hush(o)
-	o.phase = registering
+	o.phase, o.asked = registering, true
 	c.ask(o, o.home, 0, Message{Kind: Register, Object: o.object, Write: o.id, From: o.from, To: o.to,
 		Targets: o.targets, Low: c.low()})
 }

@@ -23,6 +23,8 @@ const (
 	WriteLog
 	// CompactLog replaces the log by Records, durably; on ErrFull the old one stays.
 	CompactLog
+	// MarkLog ends the log by a mark, durably, so that its last record is not its end.
+	MarkLog
 )
 
 // DiskOp is a disk operation that an agent wants; it ends with a DiskDone of the same number.

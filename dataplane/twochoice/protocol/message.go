@@ -24,7 +24,7 @@ const (
 	MaxOffset  = 1<<63 - 1 // an object's end
 	MaxLoads   = 4096      // loads told in one message
 	MaxTargets = 2         // copies of a fragment
-	MaxPieces  = 1 << 20   // pieces of one answer
+	MaxPieces  = 1 << 16   // pieces of one answer
 )
 
 // Node is an agent, by its number from 0.

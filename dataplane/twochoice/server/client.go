@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -143,9 +142,11 @@ func (c *Client) do(ctx context.Context, begin func(now time.Duration) (uint64, 
 }
 
 // Write writes data at an offset of an object; when it returns without an error the bytes survive any
-// crash. An *UndecidedError means that the write may yet be seen; after any other it never will.
+// crash, and the caller may change them. An *UndecidedError means that the write may yet be seen;
+// after any other error it never will. After an error data must not be changed any more: a request may
+// still be on its way. (After success it may too, to an agent that was too slow; but no record names
+// the fragment there, and a fragment that is there is never written again.)
 func (c *Client) Write(ctx context.Context, object string, offset uint64, data []byte) (Written, error) {
-	data = bytes.Clone(data) // a repeated request may still wait for a slow agent when the write is done
 	f, err := c.do(ctx, func(now time.Duration) (uint64, error) { return c.machine.Write(now, object, offset, data) })
 	if err != nil {
 		return Written{}, err

@@ -13,15 +13,12 @@ import (
 	"io"
 	"log"
 	"net"
-	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
 	"hotbed/dataplane/twochoice"
 	"hotbed/dataplane/twochoice/filestore"
 	"hotbed/dataplane/twochoice/protocol"
-	"hotbed/dataplane/twochoice/redirectlog"
 )
 
 // Store is where an agent's bytes are: fragments, bases and the log. filestore.Disk is one; another
@@ -32,29 +29,13 @@ type Store interface {
 	Close() error
 }
 
-// folder is a folder that can be listed.
-type folder struct {
-	*redirectlog.Folder
-	path string
-}
-
-// List names all files.
-func (f folder) List() ([]string, error) {
-	dir, err := os.Open(f.path)
-	if err != nil {
-		return nil, err
-	}
-	names, err := dir.Readdirnames(-1)
-	return names, errors.Join(err, dir.Close())
-}
-
 // Server is an object server that runs.
 type Server struct {
 	node     protocol.Node
 	cluster  Cluster
 	log      *log.Logger
-	folder   *redirectlog.Folder
 	store    Store
+	after    func() error // gives back what Start took
 	listener net.Listener
 	config   *tls.Config
 	links    *links
@@ -100,6 +81,26 @@ const (
 
 // Start opens a node's folder and serves at the node's address until Stop.
 func Start(c Cluster, node protocol.Node, path string, out io.Writer) (*Server, error) {
+	folder, err := openFolder(path)
+	if err != nil {
+		return nil, err
+	}
+	disk, found, err := filestore.OpenDisk(folder, node)
+	if err != nil {
+		return nil, errors.Join(err, folder.Close())
+	}
+	s, err := StartOn(c, node, disk, found, out)
+	if err != nil {
+		return nil, errors.Join(err, disk.Close(), folder.Close())
+	}
+	s.mu.Lock()
+	s.after = folder.Close
+	s.mu.Unlock()
+	return s, nil
+}
+
+// StartOn serves what was found on a store, which Wait closes. On an error the store is as it was.
+func StartOn(c Cluster, node protocol.Node, store Store, found filestore.Found, out io.Writer) (*Server, error) {
 	if int(node) >= len(c.Agents) {
 		return nil, fmt.Errorf("agent %d is not one of the cluster's %d; their numbers begin at 0", node, len(c.Agents))
 	}
@@ -107,17 +108,17 @@ func Start(c Cluster, node protocol.Node, path string, out io.Writer) (*Server, 
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{node: node, cluster: c, log: log.New(out, fmt.Sprintf("twochoiced %d: ", node), log.LstdFlags|log.Lmsgprefix),
-		config: key.config(), events: make(chan event, 256), disk: make(chan protocol.DiskOp, 4096),
-		logs: make(chan protocol.DiskOp, 2), peers: map[protocol.Peer]*wire{}, next: protocol.FirstClient}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
-	if err := s.open(path); err != nil {
+	s := &Server{node: node, cluster: c, store: store, config: key.config(), after: func() error { return nil },
+		log:    log.New(out, fmt.Sprintf("twochoiced %d: ", node), log.LstdFlags|log.Lmsgprefix),
+		events: make(chan event, 256), disk: make(chan protocol.DiskOp, 4096), logs: make(chan protocol.DiskOp, 2),
+		peers: map[protocol.Peer]*wire{}, next: protocol.FirstClient}
+	if err := s.recover(found); err != nil {
 		return nil, err
 	}
 	if s.listener, err = net.Listen("tcp", c.Agents[node]); err != nil {
-		return nil, errors.Join(fmt.Errorf("agent %d cannot listen at %s: %w", node, c.Agents[node], err), s.store.Close(),
-			s.folder.Close())
+		return nil, fmt.Errorf("agent %d cannot listen at %s: %w", node, c.Agents[node], err)
 	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.links = newLinks(c.Agents, key, func(from protocol.Node, m protocol.Message) {
 		s.post(event{from: protocol.Peer(from), message: &m})
 	}, func(to protocol.Node, err error) { s.log.Printf("agent %d refuses: %v", to, err) })
@@ -125,19 +126,11 @@ func Start(c Cluster, node protocol.Node, path string, out io.Writer) (*Server, 
 	return s, nil
 }
 
-// open recovers what is on the disk and makes the agent.
-func (s *Server) open(path string) (err error) {
-	if s.folder, err = redirectlog.OpenFolder(path); err != nil {
-		return err
-	}
-	disk, found, err := filestore.OpenDisk(folder{s.folder, path}, s.node)
-	if err != nil {
-		return errors.Join(err, s.folder.Close())
-	}
-	s.store = disk
+// recover makes the agent of what is on the disk.
+func (s *Server) recover(found filestore.Found) error {
 	if r := found.Recovery; r.TornBytes > 0 {
-		s.log.Printf("cut %d bytes off the end of %s, at %d: what a crash left of a record that nobody was told of",
-			r.TornBytes, filepath.Join(path, filestore.LogName), r.TornAt)
+		s.log.Printf("cut %d bytes off the end of the redirect log, at %d: what a crash left of a record that nobody "+
+			"was told of", r.TornBytes, r.TornAt)
 	}
 	s.log.Printf("recovered %d fragments and %d records", len(found.Fragments), len(found.Records))
 	detector, err := twochoice.NewDetector(s.cluster.Scheduler, twochoice.Server(s.node), nil)
@@ -147,14 +140,14 @@ func (s *Server) open(path string) (err error) {
 	var random [8]byte
 	_, _ = rand.Read(random[:]) // never fails
 	epoch := binary.LittleEndian.Uint64(random[:])
-	detector.FirstTicket(twochoice.Ticket(epoch >> 1))
+	detector.FirstTicket(twochoice.Ticket(epoch>>1 | 1))
 	m := s.cluster.Maintainer
 	s.agent, err = protocol.NewAgent(protocol.AgentConfig{Node: s.node, Nodes: len(s.cluster.Agents), Home: s.cluster.Home,
 		Epoch: epoch, Size: s.cluster.ObjectSize, Copies: s.cluster.Copies, IdleOps: m.IdleOps,
 		Maintainer: m.MaintainerParameters, CompactAbove: compactAbove, Patience: pullPatience,
 		Orphans: time.Duration(m.Orphans), Detector: detector}, found.Fragments, found.Records)
 	if err != nil {
-		return errors.Join(err, disk.Close(), s.folder.Close())
+		return err
 	}
 	s.agent.Pause(m.Off)
 	// Between starts the wall clock tells the time, afterwards one that is never set; and a wall clock
@@ -237,7 +230,7 @@ func (s *Server) loop() {
 			s.send(m)
 		}
 		for _, op := range ops {
-			if op.Kind == protocol.WriteLog || op.Kind == protocol.CompactLog {
+			if op.Kind >= protocol.WriteLog {
 				s.logs <- op // at most one is under way
 			} else {
 				waiting = append(waiting, op)
@@ -347,7 +340,7 @@ func (s *Server) Wait() error {
 	s.done.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return errors.Join(s.err, s.store.Close(), s.folder.Close())
+	return errors.Join(s.err, s.store.Close(), s.after())
 }
 
 // Stop ends the server; Wait then returns.

@@ -1,0 +1,228 @@
+package protocol
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"hotbed/dataplane/sim"
+	"hotbed/dataplane/twochoice"
+)
+
+func newClient(t *testing.T, policy twochoice.Policy, nodes, copies int) *Client {
+	t.Helper()
+	p := twochoice.Defaults(policy)
+	p.MinWrite, p.Choices = 0, twochoice.RandomRandom
+	scheduler, err := twochoice.New(p, twochoice.Numbered(nodes), sim.NewStream(1, t.Name()), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := NewClient(ClientConfig{ID: 5, Nodes: nodes, Home: func(string) Node { return 0 }, Copies: copies, Batch: 8,
+		Attempts: 20, Scheduler: scheduler})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func sent(c *Client) []Send {
+	out, _ := c.Take()
+	return out
+}
+
+// answer answers everything that a client sends as agents would that hold nothing against it, and
+// yields what it sent.
+func answer(t *testing.T, c *Client, until Kind) []Send {
+	t.Helper()
+	var all []Send
+	for range 20 {
+		sends := sent(c)
+		for _, s := range sends {
+			all = append(all, s)
+			if s.Kind == until {
+				return all
+			}
+		}
+		for _, s := range sends {
+			switch s.Kind {
+			case Probe:
+				c.Receive(0, s.To, Message{Kind: ProbeReply, Call: s.Call, Loads: []Load{{Node: Node(s.To),
+					Load: float64(s.To), Ticket: 9}}})
+			case Put:
+				c.Receive(0, s.To, Message{Kind: PutReply, Call: s.Call})
+			case Register:
+				c.Receive(0, s.To, Message{Kind: RegisterReply, Call: s.Call, Stamp: 3})
+			}
+		}
+	}
+	return all
+}
+
+func TestWritesThatWaitShareAProbe(t *testing.T) {
+	c := newClient(t, twochoice.Both, 12, 1)
+	for range 4 {
+		if _, err := c.Write(0, "o", 0, []byte("data")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := sent(c)
+	if len(first) != 2 { // the first write did not wait for the others
+		t.Fatalf("%d probes for one write", len(first))
+	}
+	for _, s := range first {
+		c.Receive(0, s.To, Message{Kind: ProbeReply, Call: s.Call, Loads: []Load{{Node: Node(s.To)}}})
+	}
+	probes := 0
+	for _, s := range sent(c) {
+		if s.Kind == Probe {
+			probes++
+		}
+	}
+	if probes != 6 {
+		t.Errorf("%d probes for three writes", probes)
+	}
+}
+
+func TestWhoIsNotChosenIsTold(t *testing.T) {
+	c := newClient(t, twochoice.Both, 12, 1)
+	if _, err := c.Write(0, "o", 0, []byte("data")); err != nil {
+		t.Fatal(err)
+	}
+	told := map[Kind]int{}
+	for _, s := range answer(t, c, Register) {
+		told[s.Kind]++
+		if s.Kind == Decide && (s.Ticket != 9 || len(s.Loads) != 2) || s.Kind == Put && (s.Ticket != 9 || len(s.Loads) != 2) {
+			t.Errorf("%+v", s)
+		}
+	}
+	if told[Probe] != 2 || told[Decide] != 1 || told[Put] != 1 {
+		t.Errorf("%v", told)
+	}
+}
+
+func TestAWriteIsRegisteredOnlyWhenItsCopiesAreDurable(t *testing.T) {
+	c := newClient(t, twochoice.Uniform, 5, 2)
+	if _, err := c.Write(0, "o", 0, []byte("data")); err != nil {
+		t.Fatal(err)
+	}
+	puts := sent(c)
+	if len(puts) != 2 || puts[0].To == puts[1].To {
+		t.Fatalf("%+v", puts)
+	}
+	c.Receive(0, puts[0].To, Message{Kind: PutReply, Call: puts[0].Call})
+	if sends := sent(c); len(sends) != 0 {
+		t.Fatalf("with one copy it goes on: %+v", sends)
+	}
+	c.Receive(0, puts[1].To, Message{Kind: PutReply, Call: puts[1].Call})
+	sends := sent(c)
+	if len(sends) != 1 || sends[0].Kind != Register || sends[0].To != 0 || len(sends[0].Targets) != 2 {
+		t.Errorf("%+v", sends)
+	}
+}
+
+func TestAFullTargetIsReplacedByAnother(t *testing.T) {
+	c := newClient(t, twochoice.Uniform, 3, 1)
+	if _, err := c.Write(0, "o", 0, []byte("data")); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[Peer]bool{}
+	for range 3 {
+		s := sent(c)
+		if len(s) != 1 || s[0].Kind != Put || seen[s[0].To] {
+			t.Fatalf("%+v", s)
+		}
+		seen[s[0].To] = true
+		c.Receive(0, s[0].To, Message{Kind: PutReply, Call: s[0].Call, Code: Full, Text: "full"})
+	}
+	_, ended := c.Take()
+	if len(ended) != 1 || ended[0].Err == nil || !strings.Contains(ended[0].Err.Error(), "no agent took 4 bytes") {
+		t.Fatalf("%+v", ended)
+	}
+	// The home was asked to order it too, so that a late copy of that request may yet be done.
+	if ended[0].Decided {
+		t.Error("a write that may be ordered late was called decided")
+	}
+}
+
+func TestACancelledWriteIsUndecidedOnceTheHomeWasAsked(t *testing.T) {
+	for _, until := range []Kind{Put, Register} {
+		c := newClient(t, twochoice.TwoChoice, 3, 1)
+		var op uint64
+		for { // until it goes elsewhere than home
+			var err error
+			if op, err = c.Write(0, "o", 0, []byte("data")); err != nil {
+				t.Fatal(err)
+			}
+			sends := answer(t, c, until)
+			if last := sends[len(sends)-1]; last.Kind == until && !last.Register {
+				break
+			}
+			c.Cancel(op, errors.New("another"))
+			c.Take()
+		}
+		c.Cancel(op, errors.New("stopped"))
+		_, ended := c.Take()
+		if len(ended) != 1 || ended[0].Decided != (until == Put) {
+			t.Errorf("cancelled at its %v: %+v", until, ended)
+		}
+	}
+}
+
+func TestAFencedWriteIsWrittenUnderAnotherName(t *testing.T) {
+	c := newClient(t, twochoice.Uniform, 3, 1)
+	if _, err := c.Write(0, "o", 0, []byte("data")); err != nil {
+		t.Fatal(err)
+	}
+	sends := answer(t, c, Register)
+	last := sends[len(sends)-1]
+	if last.Kind != Register { // it went home, where a put is a register too
+		last = sends[0]
+	}
+	c.Receive(0, last.To, Message{Kind: RegisterReply, Call: last.Call, Code: Fenced, Text: "given up"})
+	again := sent(c)
+	if len(again) != 1 || again[0].Kind != Put || again[0].Write.Seq != 2 || again[0].Low != 2 {
+		t.Errorf("%+v", again)
+	}
+}
+
+func TestASlowProbeIsNotWaitedForForever(t *testing.T) {
+	c := newClient(t, twochoice.TwoChoice, 3, 1)
+	if _, err := c.Write(0, "o", 0, []byte("data")); err != nil {
+		t.Fatal(err)
+	}
+	probes := sent(c)
+	c.Receive(0, probes[0].To, Message{Kind: ProbeReply, Call: probes[0].Call, Loads: []Load{{Node: Node(probes[0].To),
+		Load: 1e9}}})
+	c.Timeout(time.Second, probes[1].Call)
+	sends := sent(c)
+	if len(sends) != 1 || sends[0].Kind != Put || sends[0].To != probes[0].To {
+		t.Errorf("who did not answer was chosen: %+v", sends)
+	}
+}
+
+func TestAReadAsksTheHomeAgainWhenAPieceIsGone(t *testing.T) {
+	c := newClient(t, twochoice.Uniform, 3, 1)
+	if _, err := c.Read("o", 0, 4); err != nil {
+		t.Fatal(err)
+	}
+	query := sent(c)[0]
+	c.Receive(0, 0, Message{Kind: QueryReply, Call: query.Call, Stamp: 5, Pieces: []Piece{
+		{From: 0, To: 2, Write: WriteID{1, 1}, Targets: []Node{2}}, {From: 2, To: 4}}})
+	gets := sent(c)
+	if len(gets) != 2 || gets[0].Kind != Get || gets[0].To != 2 || gets[1].Kind != GetBase || gets[1].To != 0 {
+		t.Fatalf("%+v", gets)
+	}
+	c.Receive(0, 0, Message{Kind: Data, Call: gets[1].Call, Data: []byte("ba")})
+	c.Receive(0, 2, Message{Kind: Data, Call: gets[0].Call, Code: Gone, Text: "gone"})
+	again := sent(c)
+	if len(again) != 1 || again[0].Kind != Query || again[0].Call == query.Call {
+		t.Fatalf("%+v", again)
+	}
+	// An answer with a gap is no answer.
+	c.Receive(0, 0, Message{Kind: QueryReply, Call: again[0].Call, Pieces: []Piece{{From: 0, To: 2}}})
+	_, ended := c.Take()
+	if len(ended) != 1 || ended[0].Err == nil {
+		t.Errorf("%+v", ended)
+	}
+}

@@ -1,0 +1,194 @@
+"""The two-choice protocol under faults, and an object server's probes on loopback.
+
+10,000 seeds of the fault simulation have to keep the promise of docs/twochoice-consistency.md, and
+each way in which the protocol is broken on purpose has to be found. Probes (the paper's figure 11:
+below 10 ms for 4 pending writes) go to eight agents, each a process of its own.
+HOTBED_BENCH_SMALL=1 takes fewer seeds and probes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+PROGRAMS = Path(__file__).resolve().parents[2] / "dataplane" / "bin"
+SMALL = bool(os.environ.get("HOTBED_BENCH_SMALL"))
+SEEDS = 200 if SMALL else 10_000
+# Seeds within which every breakage has to be found; the Go tests hold each to a bound of its own.
+BROKEN_SEEDS = 500
+SERVERS = 8
+SCHEDULERS = (1, 4)
+PROBES = 50 if SMALL else 1000
+PROBE_LIMIT_MS = 2.0
+
+
+def program(name: str, *arguments: str, env: dict[str, str] | None = None) -> dict[str, Any]:
+    """What a program of the data plane prints as JSON; an exit status of 1 is a result too."""
+    done = subprocess.run(
+        [str(PROGRAMS / name), *arguments], capture_output=True, text=True, check=False, env=env
+    )
+    if done.returncode not in (0, 1) or not done.stdout.strip():
+        raise RuntimeError(f"{name} {' '.join(arguments)}: {done.stderr.strip()[-200:]}")
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def promise() -> dict[str, Any]:
+    """Seeds whose run broke the promise."""
+    found = program("twochoicefaults", "--seeds", f"0:{SEEDS}", "--json")
+    totals = found["totals"]
+    note = (
+        f"{found['seconds']:.0f} s; {totals['acknowledged_writes']} acknowledged writes, "
+        f"{totals['reads_compared']} reads compared, {totals['node_crashes']} crashes of nodes, "
+        f"{totals['lost_messages']} messages lost"
+    )
+    if found["failed"]:
+        note = f"{found['failed'][0]['error']}; replay: {found['failed'][0]['replay']}"
+    return {
+        "name": "two-choice under faults, seeds that broke the promise",
+        "value": len(found["failed"]),
+        "unit": "",
+        "limit": 0,
+        "n": found["seeds"],
+        "note": note,
+    }
+
+
+def breakages() -> dict[str, Any]:
+    """The most seeds that it takes to find a protocol that is broken on purpose."""
+    usage = subprocess.run(
+        [str(PROGRAMS / "twochoicefaults"), "--break", "?"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    names = usage.stderr.rpartition("there are ")[2].strip().split(", ")
+    needed: dict[str, int] = {}
+    for name in names:
+        if name != "sound":
+            found = program(
+                *("twochoicefaults", "--seeds", f"0:{BROKEN_SEEDS}"),
+                *("--break", name, "--first", "--json"),
+            )
+            first = found["first_failed"]
+            needed[name] = BROKEN_SEEDS + 1 if first is None else first + 1
+    note = ", ".join(f"{name} {seeds}" for name, seeds in sorted(needed.items()))
+    return {
+        "name": "two-choice broken on purpose, seeds until it is found, the most",
+        "value": max(needed.values()) if needed else None,
+        "unit": "seeds",
+        "limit": BROKEN_SEEDS,
+        "n": len(needed),
+        "note": note or usage.stderr.strip(),
+    }
+
+
+def free_port() -> int:
+    """A port that is free now."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])
+
+
+@contextmanager
+def agents(folder: Path, number: int) -> Iterator[Path]:
+    """Agents on loopback, a process each; their cluster file."""
+    key = folder / "key"
+    key.touch(0o600)
+    key.write_bytes(os.urandom(32))
+    cluster = folder / "cluster.json"
+    addresses = [f"127.0.0.1:{free_port()}" for _ in range(number)]
+    cluster.write_text(json.dumps({"agents": addresses, "key_file": str(key)}))
+    started = []
+    try:
+        for node in range(number):
+            started.append(
+                subprocess.Popen(
+                    [
+                        str(PROGRAMS / "twochoiced"),
+                        *("--cluster", str(cluster), "--node", str(node)),
+                        *("--folder", str(folder / str(node))),
+                    ],
+                    stderr=subprocess.DEVNULL,
+                )
+            )
+        for address in addresses:
+            wait_for(address)
+        yield cluster
+    finally:
+        for process in started:
+            process.terminate()
+        for process in started:
+            process.wait(timeout=30)
+
+
+def wait_for(address: str) -> None:
+    """Until something listens there."""
+    host, _, port = address.rpartition(":")
+    end = time.monotonic() + 30
+    while True:
+        try:
+            socket.create_connection((host, int(port)), timeout=1).close()
+            return
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.05)
+
+
+def probes() -> list[dict[str, Any]]:
+    """A collaborative probe of eight servers: what four pending writes need."""
+    rows = []
+    with (
+        tempfile.TemporaryDirectory(prefix="hotbed-bench-") as name,
+        agents(Path(name), SERVERS) as cluster,
+    ):
+        for schedulers in SCHEDULERS:
+            found = program(
+                *("twochoicebench", "probe", "--cluster", str(cluster)),
+                *("--servers", str(SERVERS), "--schedulers", str(schedulers)),
+                *("--times", str(PROBES)),
+            )
+            p99 = found["p99_seconds"]
+            note = f"mean, loopback, agents as processes; {found['lost']} unanswered"
+            if p99 is not None:
+                note += f"; 99th percentile {1e3 * p99:.2g} ms"
+            several = "" if schedulers == 1 else "s at the same time"
+            rows.append(
+                {
+                    "name": f"probe of {SERVERS} servers for 4 pending writes, {schedulers} "
+                    f"scheduler{several}",
+                    "value": 1e3 * found["mean_seconds"],
+                    "unit": "ms",
+                    "limit": PROBE_LIMIT_MS,
+                    "n": found["probes"],
+                    "note": note,
+                }
+            )
+    return rows
+
+
+def main() -> None:
+    """Print the rows as JSON."""
+    missing = [
+        name
+        for name in ("twochoicefaults", "twochoiced", "twochoicebench")
+        if not (PROGRAMS / name).exists()
+    ]
+    if missing:
+        note = f"{', '.join(missing)} not built: make setup"
+        print(json.dumps([{"name": "two-choice protocol", "value": None, "note": note}]))
+        return
+    print(json.dumps([promise(), breakages(), *probes()]))
+
+
+if __name__ == "__main__":
+    main()
