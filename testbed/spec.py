@@ -264,6 +264,20 @@ class TestbedSpec(Strict):
         nodes, count = self._osd_names(), self.racks.count
         return {node: f"rack{place * count // len(nodes)}" for place, node in enumerate(nodes)}
 
+    def ceph(self) -> CephSpec:
+        """The Ceph of this testbed.
+
+        Raises:
+            UserError: it has another store, or none.
+        """
+        if not isinstance(self.store, CephSpec):
+            kind = self.store.kind if self.store else "none"
+            raise UserError(
+                f"testbed {self.name} has the store {kind}, and this needs ceph: bring up another "
+                "spec, such as testbed/specs/dlr.yaml."
+            )
+        return self.store
+
     def digest(self) -> str:
         """SHA-256 (hex) of everything in the spec but its name and site options.
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from campaigns.services import CellSetting
 from testbed.agent.contract import Agent
 from testbed.sites.contract import ShapingSite, Site, Testbed
-from testbed.spec import CephSpec, DiskSpec, TestbedSpec
+from testbed.spec import DiskSpec, TestbedSpec
 from workloads.prefill import (
     PrefillPlan,
     disk_bound_iops,
@@ -25,13 +25,12 @@ def osd_disks(spec: TestbedSpec) -> list[DiskSpec]:
 
 def fill_plan(setting: CellSetting, spec: TestbedSpec) -> PrefillPlan:
     """How many objects this cell needs."""
-    assert isinstance(spec.store, CephSpec)
     disks = osd_disks(spec)
     return plan_prefill(
         object_size=setting.parameters.object_size,
         duration_s=setting.duration_s,
         max_iops=disk_bound_iops(disks, setting.parameters.object_size),
-        usable=usable_bytes(disks, spec.store.pools[0].size),
+        usable=usable_bytes(disks, spec.ceph().pools[0].size),
         concurrency=setting.parameters.concurrency,
     )
 

@@ -22,7 +22,6 @@ from schemas.run import Summary
 from testbed.agent.contract import Agent
 from testbed.deploy import spec_of
 from testbed.sites.contract import Site, Testbed
-from testbed.spec import CephSpec
 from workloads import rados_bench
 from workloads.rados_bench import BenchResult, RadosBench
 
@@ -201,8 +200,7 @@ class LiveServices:
 
     @property
     def _pool(self) -> str:
-        assert isinstance(self._spec.store, CephSpec)
-        return self._spec.store.pools[0].name
+        return self._spec.ceph().pools[0].name
 
     @property
     def _most_s(self) -> float:

@@ -17,7 +17,7 @@ from testbed.simulated.clock import EPOCH_S
 from testbed.simulated.open_loop import OpenWrites, OpenWritesResult
 from testbed.simulated.parameters import osd_nodes
 from testbed.simulated.saved import changes
-from testbed.spec import CephSpec, TestbedSpec
+from testbed.spec import TestbedSpec
 from testbed.stores.contract import OSDS, PGS
 from workloads.open_loop import OpenLoop, OpenLoopResult, PgLatency
 
@@ -88,8 +88,7 @@ class SimOpenLoopServices(SimServices):
             "osds": {str(osd.id): {"node": osd.node, "rack": osd.rack} for osd in seen.osds},
         }
         open_load.write_load(self._setting, load, told)
-        assert isinstance(self._spec.store, CephSpec)
-        pool = self._spec.store.pools[0].name
+        pool = self._spec.ceph().pools[0].name
         self._config = config = open_load.open_loop(self._setting, pool, load.rates)
         ceph.start_open_writes(
             OpenWrites(config.rates, config.object_bytes, config.duration_s, config.drain_s)

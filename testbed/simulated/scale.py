@@ -10,7 +10,7 @@ import math
 
 from schemas.errors import UserError
 from testbed.simulated.parameters import osd_group
-from testbed.spec import CephSpec, GroupSpec, TestbedSpec
+from testbed.spec import GroupSpec, TestbedSpec
 
 PGS_PER_OSD = 100
 """Ceph's rule for a pool that has the cluster to itself: about a hundred placement groups for each
@@ -43,8 +43,8 @@ def scaled(spec: TestbedSpec, osds: int) -> TestbedSpec:
             keeps replicas.
     """
     group = osd_group(spec)
-    assert isinstance(spec.store, CephSpec)
-    first = spec.store.pools[0]
+    ceph = spec.ceph()
+    first = ceph.pools[0]
     if osds < first.size:
         raise UserError(
             f"testbed {spec.name} with {osds} OSDs: pool {first.name!r} keeps {first.size} "
@@ -59,7 +59,7 @@ def scaled(spec: TestbedSpec, osds: int) -> TestbedSpec:
         _without_client(group).model_copy(update={"count": osds}),
     )
     body = spec.model_copy(
-        update={"groups": groups, "store": spec.store.model_copy(update={"pools": (pool,)})}
+        update={"groups": groups, "store": ceph.model_copy(update={"pools": (pool,)})}
     )
     return TestbedSpec.model_validate(body.model_dump())
 

@@ -127,6 +127,12 @@ def test_the_inventory_has_servers_clients_and_no_ceph() -> None:
     assert agent_config(testbed, spec).store == "nfs"
 
 
+def test_what_needs_a_ceph_is_told_that_there_is_none() -> None:
+    with pytest.raises(UserError, match="testbed t has the store nfs, and this needs ceph"):
+        TestbedSpec.model_validate(SPEC).ceph()
+    assert TestbedSpec.model_validate({**SPEC, "store": None}).store is None
+
+
 def test_programs_that_are_not_built_are_named(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(nfs_variables, "BINARIES", tmp_path)
     spec = TestbedSpec.model_validate(SPEC)
