@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -151,3 +152,18 @@ def limit_intervals(
             va="top",
             rotation=90,
         )
+
+
+def legend(drawn: Figure, axes: Sequence[Axes], columns: int = 3) -> None:
+    """One legend above all panels, each text once."""
+    handles: dict[str, Artist] = {}
+    for panel in axes:
+        for handle, text in zip(*panel.get_legend_handles_labels(), strict=True):
+            handles.setdefault(text, handle)
+    drawn.legend(
+        handles=list(handles.values()),
+        labels=list(handles),
+        loc="outside upper center",
+        ncols=min(columns, max(1, len(handles))),
+        fontsize="small",
+    )

@@ -12,7 +12,7 @@ import pandas as pd
 from analysis import style
 from analysis.claims import Evidence
 from analysis.figures import Missing
-from analysis.ursa.panels import counts, draw, legend, line, stated_line
+from analysis.ursa.panels import counts, draw, line, stated_line
 from analysis.ursa.runs import ALGORITHM, KINDS, LABELS, OURS, average, cells, geometric, sizes
 
 COST = "Cost (sum of distances; side = 1)"
@@ -77,7 +77,7 @@ def selection(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             panel.set_ylabel(text)
             mark = "(a) Cost" if column == "cost" else "(b) Migrations"
             panel.set_title(f"{mark} ({counts(lines)})", loc="left")
-        legend(drawn, axes)
+        style.legend(drawn, axes)
         return style.save(drawn, folder, name)
 
 
@@ -98,7 +98,7 @@ def speedup(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             panel.set_ylabel(text)
             mark = "(a) Cost" if column == "cost" else "(b) Time"
             panel.set_title(f"{mark}, {kind.upper()} ({counts(lines)})", loc="left")
-        legend(drawn, axes, columns=5)
+        style.legend(drawn, axes, columns=5)
         return style.save(drawn, folder, name)
 
 
@@ -118,7 +118,7 @@ def optimum(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             panel.set_ylabel(text)
             mark = "(a) Cost" if column == "cost" else "(b) Time"
             panel.set_title(f"{mark}, {kind.upper()} ({counts(lines)})", loc="left")
-        legend(drawn, axes, columns=3)
+        style.legend(drawn, axes, columns=3)
         return style.save(drawn, folder, name)
 
 
@@ -145,7 +145,7 @@ def methods(
     with style.figure(panels_in, columns, width=width, height=3.7 * panels_in) as (drawn, axes):
         for index, kind in enumerate(there):
             _methods_of(axes[4 * index : 4 * index + 4], kind, rows[kind])
-        legend(drawn, axes, columns=3 if columns == 2 else 6)
+        style.legend(drawn, axes, columns=3 if columns == 2 else 6)
         return style.save(drawn, folder, name)
 
 

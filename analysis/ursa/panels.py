@@ -13,9 +13,7 @@ from analysis.stats import Estimate
 from analysis.ursa.runs import COLOURS, LABELS
 
 if TYPE_CHECKING:
-    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 DODGE = 0.09  # of the distance between two sizes, between neighbouring lines
 MARKERS = "osD^vP"
@@ -124,18 +122,3 @@ def counts(lines: Sequence[Line]) -> str:
 def stated_line(axes: Axes, value: float, text: str) -> None:
     """What the paper states of all sizes, as a dashed line."""
     axes.axhline(value, color="black", linestyle="--", linewidth=1.0, label=text)
-
-
-def legend(drawn: Figure, axes: Sequence[Axes], columns: int = 3) -> None:
-    """One legend above all panels, each text once."""
-    handles: dict[str, Artist] = {}
-    for panel in axes:
-        for handle, text in zip(*panel.get_legend_handles_labels(), strict=True):
-            handles.setdefault(text, handle)
-    drawn.legend(
-        handles=list(handles.values()),
-        labels=list(handles),
-        loc="outside upper center",
-        ncols=min(columns, max(1, len(handles))),
-        fontsize="small",
-    )

@@ -30,8 +30,8 @@ PROBING = LEARNING | {"two-choice", "collaborative"}
 """Schedulers that choose between servers whose loads they have asked for."""
 
 BASE_MIB = 8.0
-SERVER_BYTES = 700
-PROCESS_BYTES = 260
+SERVER_BYTES = 6000
+PROCESS_BYTES = 700
 
 
 class BurstParameters(BaseModel):

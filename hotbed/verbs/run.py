@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
             str,
             typer.Argument(
                 help="A campaign (dlr-quick, dlr-full, dlr-paper, dlr-scale, ursa-quick, "
-                "ursa-full) or a YAML file."
+                "ursa-full, twochoice-quick, twochoice-full, pm-quick, pm-full) or a YAML file."
             ),
         ],
         *,

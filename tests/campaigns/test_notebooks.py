@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ ENGINE_PARAMETERS = {"seed", "block", "time_scale", "ground", "testbed", "run_fo
 def test_there_are_notebooks_and_each_has_its_pair() -> None:
     names = {path.stem for path in NOTEBOOKS}
     assert names >= {"tour", "dlr_experiment", "dlr_figures", "compare_controllers"}
-    assert "ursa_figures" in names
+    assert names >= {"ursa_figures", "twochoice_figures"}
     assert {path.stem for path in (ROOT / "notebooks").glob("*.py")} == names
 
 
@@ -171,18 +172,20 @@ def test_the_figures_notebook_draws_from_runs(
 
 
 @pytest.mark.slow
-def test_the_planner_s_figures_are_drawn_in_a_notebook(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("name", "figures", "table"),
+    [("ursa", 8, "What every method came to"), ("twochoice", 7, "What every scheduler came to")],
+)
+def test_simulated_figures_are_drawn_in_a_notebook(
+    name: str, figures: int, table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import papermill
 
     monkeypatch.syspath_prepend(str(ROOT / "tests" / "analysis"))
-    from synthetic_ursa import write_all
-
-    write_all(tmp_path / "artifacts", blocks=2)
+    import_module(f"synthetic_{name}").write_all(tmp_path / "artifacts", blocks=2)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     executed = papermill.execute_notebook(
-        str(ROOT / "notebooks" / "ursa_figures.ipynb"),
+        str(ROOT / "notebooks" / f"{name}_figures.ipynb"),
         str(tmp_path / "out.ipynb"),
         parameters={"artifacts": str(tmp_path / "artifacts")},
         kernel_name="python3",
@@ -190,8 +193,8 @@ def test_the_planner_s_figures_are_drawn_in_a_notebook(
         cwd=str(tmp_path),
     )
     shown = json.dumps([cell.get("outputs", []) for cell in executed.cells])
-    assert shown.count("image/png") == 8
-    assert "What every method came to" in shown
+    assert shown.count("image/png") == figures
+    assert table in shown
 
 
 @pytest.mark.slow

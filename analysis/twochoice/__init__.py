@@ -1,0 +1,1 @@
+"""The two-choice paper: its simulations' figures and claims, and what lies beyond them."""

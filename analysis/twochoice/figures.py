@@ -1,0 +1,128 @@
+"""Figures 3 and 4: response against the share of stragglers, and what servers of each load are
+given. Means over runs with 95 % intervals."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from analysis import style
+from analysis.claims import Evidence
+from analysis.figures import Missing
+from analysis.twochoice import placement
+from analysis.twochoice.panels import counts, draw, percent, points
+from analysis.twochoice.runs import (
+    BEYOND,
+    BOTH,
+    COLD,
+    FIXED,
+    PAPERS,
+    average,
+    cells,
+    ratios,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+RESPONSE = "Response time of the slowest process (s)"
+SHARE = "Straggler servers (%)"
+STATED_LOAD, STATED_SERVERS = 7, 60
+STATED_NONE = 0
+BAR = "#D9D9D9"
+DIAMOND: dict[str, Any] = {
+    "marker": "D",
+    "markersize": 7,
+    "markerfacecolor": "white",
+    "markeredgecolor": "black",
+    "linestyle": "none",
+}
+
+response = partial(average, column="response_s")
+
+
+def responses(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+    """Figure 3: (a) the paper's schedulers, (b) what lies beyond them, on an axis of magnitudes."""
+    panels = (("(a) The paper's", PAPERS), ("(b) Beyond", (FIXED, BOTH, *COLD, *BEYOND)))
+    rows = {
+        series: cells(evidence.table, series) for series in dict.fromkeys((*PAPERS, *COLD, *BEYOND))
+    }
+    if any(rows[series].empty for series in PAPERS):
+        return Missing("the paper's six schedulers at several straggler ratios")
+    order = ratios(*(rows[series] for series in PAPERS))
+    with style.figure(1, 2, width=10.4, height=4.6) as (drawn, axes):
+        for panel, (title, shown) in zip(axes, panels, strict=True):
+            there = {s: rows[s][rows[s]["straggler_ratio"].isin(order)] for s in shown}
+            lines = {s: points(its, "straggler_ratio", response) for s, its in there.items()}
+            draw(panel, lines, order, percent(order))
+            panel.set_xlabel(SHARE)
+            panel.set_ylabel(RESPONSE)
+            panel.set_title(f"{title} ({counts(list(lines.values()))})", loc="left")
+        axes[0].set_ylim(0, None)
+        axes[1].set_yscale("log")
+        style.legend(drawn, axes, columns=5)
+        return style.save(drawn, folder, name)
+
+
+def placements(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+    """Figure 4: the most writes that a server of a load was given, and (bars) how many have it."""
+    share = placement.ratio_shown(evidence.table, PAPERS)
+    if share is None:
+        return Missing("the paper's six schedulers with few stragglers")
+    with style.figure(1, 2, width=10.4, height=4.8) as (drawn, axes):
+        titles = ("(a) The paper's", "(b) Beyond")
+        for panel, title, shown in zip(axes, titles, (PAPERS, (BOTH, *BEYOND)), strict=True):
+            given = {series: placement.given(evidence, series, share) for series in shown}
+            given = {series: its for series, its in given.items() if len(its)}
+            loads = _loads(given)
+            _bars(panel, next(iter(given.values())), loads, note=panel is axes[0])
+            lines = {
+                series: {float(load): one for load, one in placement.by_load(its, "most").items()}
+                for series, its in given.items()
+            }
+            ticks = ["stragglers" if load == placement.STRAGGLERS else str(load) for load in loads]
+            draw(panel, lines, [float(load) for load in loads], ticks)
+            panel.tick_params(axis="x", labelrotation=90)
+            panel.set_xlabel("Load of a server before the burst (writes)")
+            panel.set_ylabel("Most writes that a server is given")
+            panel.set_ylim(-1, None)
+            text = f"{title}, {100 * share:g} % stragglers ({counts(list(lines.values()))})"
+            panel.set_title(text, loc="left")
+        style.legend(drawn, axes, columns=5)
+        return style.save(drawn, folder, name)
+
+
+def _loads(given: dict[str, pd.DataFrame]) -> list[int]:
+    """Loads that servers have in half of the runs or more, in order, stragglers last."""
+    rows = next(iter(given.values()))
+    seeds = rows["seed"].nunique()
+    loads = [load for load, one in placement.by_load(rows, "servers").items() if 2 * one.n >= seeds]
+    calm = [load for load in loads if load != placement.STRAGGLERS]
+    return [*calm, *([placement.STRAGGLERS] if len(calm) < len(loads) else [])]
+
+
+def _bars(panel: Axes, rows: pd.DataFrame, loads: list[int], *, note: bool) -> None:
+    """How many servers have each load, on an axis of its own on the right."""
+    right = panel.twinx()
+    servers = {load: one.value for load, one in placement.by_load(rows, "servers").items()}
+    right.bar(
+        range(len(loads)),
+        [servers.get(load, 0.0) for load in loads],
+        color=BAR,
+        width=0.8,
+        zorder=0,
+    )
+    right.set_ylabel("Servers of that load (bars)")
+    right.grid(visible=False)
+    if note and STATED_LOAD in loads:
+        at = loads.index(STATED_LOAD)
+        right.plot([at], [STATED_SERVERS], **DIAMOND)
+        panel.plot([], [], **DIAMOND, label="paper: about 60 servers of load 7; none on stragglers")
+        if placement.STRAGGLERS in loads:
+            style.paper_marker(panel, loads.index(placement.STRAGGLERS), STATED_NONE, first=False)
+    # Lines above bars: the left axis is drawn last, and lets the right one through.
+    panel.set_zorder(right.get_zorder() + 1)
+    panel.patch.set_visible(False)

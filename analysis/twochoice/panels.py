@@ -1,0 +1,81 @@
+"""Panels of the two-choice figures: a value against a setting, a line a scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from analysis.stats import Estimate
+from analysis.twochoice.runs import COLOURS, LABELS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+DODGE = 0.07  # of the distance between two settings, between neighbouring lines
+MARKERS = "osD^vPX*"
+DASHED = ("-cold",)
+
+Points = Mapping[float, Estimate]
+"""Estimates by setting."""
+
+
+def points(
+    rows: pd.DataFrame, by: str, estimate: Callable[[pd.DataFrame], Estimate | None]
+) -> dict[float, Estimate]:
+    """What some runs come to, by a parameter."""
+    settings = sorted(set(rows[by].tolist()))
+    found = {float(at): estimate(rows[rows[by] == at]) for at in settings}
+    return {at: one for at, one in found.items() if one is not None}
+
+
+def draw(
+    axes: Axes, lines: Mapping[str, Points], order: Sequence[float], ticks: Sequence[str]
+) -> None:
+    """Draw lines over the settings in `order`, side by side so that intervals can be told apart."""
+    shown = {name: found for name, found in lines.items() if found}
+    for index, (name, found) in enumerate(shown.items()):
+        at = [place for place, setting in enumerate(order) if setting in found]
+        these = [found[order[place]] for place in at]
+        axes.errorbar(
+            np.array(at) + (index - (len(shown) - 1) / 2) * DODGE,
+            [one.value for one in these],
+            yerr=np.array([one.error for one in these]).T.reshape(2, -1),
+            fmt=MARKERS[index % len(MARKERS)],
+            linestyle="--" if name.endswith(DASHED) else "-",
+            color=colour(name),
+            markersize=5,
+            linewidth=1.3,
+            elinewidth=1.0,
+            capsize=2.5,
+            label=label(name),
+        )
+    axes.set_xticks(range(len(order)), ticks)
+    axes.set_xlim(-0.45, len(order) - 0.55)
+
+
+def colour(name: str) -> str:
+    """A scheduler's colour, whatever its variant."""
+    return COLOURS.get(name, COLOURS.get(name.partition(",")[0], "#444444"))
+
+
+def label(name: str) -> str:
+    """A scheduler's name in a legend; a variant follows a comma."""
+    base, comma, variant = name.partition(",")
+    return f"{LABELS.get(base, base)}{comma}{variant}"
+
+
+def counts(lines: Sequence[Points]) -> str:
+    """``n = 10 runs a point``, of some lines."""
+    found = sorted({estimate.n for line in lines for estimate in line.values()})
+    if not found:
+        return "n = 0"
+    many = str(found[0]) if found[0] == found[-1] else f"{found[0]} to {found[-1]}"
+    return f"n = {many} runs"
+
+
+def percent(shares: Sequence[float]) -> list[str]:
+    """Straggler ratios as ticks."""
+    return [f"{100 * share:g}" for share in shares]

@@ -1,0 +1,183 @@
+"""Simulated bursts as a table, and how they are paired: by loads and stragglers.
+
+All schedulers of a block meet the same bursts: servers' loads, stragglers and homes are drawn from
+the block's seed. n counts runs, each of which is some bursts; never bursts or writes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis.load import SIM, LoadedRun
+from analysis.stats import Estimate, mean, ratio
+from schemas.run import Run
+from schemas.sizes import size_name
+
+STANDARD: dict[str, Any] = {
+    "choices": "random+random",
+    "servers": 1000,
+    "processes": 10_000,
+    "processes_per_node": 8,
+    "straggler_factor": 5.0,
+    "load_mean": 10.0,
+    "load_sd": 2.0,
+    "service_s": 0.02,
+    "round_trip_s": 0.005,
+    "link_s": 0.00025,
+    "spread_s": 0.0,
+    "cache_s": 0.2,
+    "redirects": False,
+}
+"""The paper's simulation (section III.A), and what it does not say as Hotbed infers it."""
+
+LEARNERS = ("preassign", "both", "prequal")
+LEARN_ROUNDS = 20
+"""Bursts in which servers learn, in figures 3 and 4."""
+
+BURSTS_FILE = "bursts.json"
+COLUMNS = ("index", "run_id", "campaign", "block", "seed", "ground", "size", "series")
+_CELL = ("scheduler", "history", "straggler_ratio", "learn_rounds", "rounds", *STANDARD)
+
+FIXED, RANDOM, NATIVE = "fixed", "random", "two-choice"
+COLLABORATIVE, PREASSIGN, BOTH = "collaborative", "preassign", "both"
+PREQUAL, ORACLE = "prequal", "oracle"
+PAPERS = (FIXED, RANDOM, NATIVE, COLLABORATIVE, PREASSIGN, BOTH)
+BEYOND = (PREQUAL, ORACLE)
+COLD = ("preassign-cold", "both-cold")
+
+LABELS = {
+    FIXED: "fixed",
+    RANDOM: "random",
+    NATIVE: "two-choice",
+    COLLABORATIVE: "collaborative probe",
+    PREASSIGN: "preassign",
+    BOTH: "both strategies",
+    "preassign-cold": "preassign, cold",
+    "both-cold": "both, cold",
+    PREQUAL: "Prequal's rule",
+    ORACLE: "oracle (shortest queue)",
+}
+COLOURS = {
+    FIXED: "#777777",
+    RANDOM: "#E69F00",
+    NATIVE: "#56B4E9",
+    COLLABORATIVE: "#CC79A7",
+    PREASSIGN: "#009E73",
+    BOTH: "#0072B2",
+    "preassign-cold": "#44AA99",
+    "both-cold": "#332288",
+    PREQUAL: "#882255",
+    ORACLE: "#D55E00",
+}
+
+
+def takes(run: Run) -> bool:
+    """Whether it is a run of simulated bursts."""
+    return run.ground == SIM and {"scheduler", "processes_per_node"} <= set(run.parameters)
+
+
+def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
+    """One row a run.
+
+    Columns: `COLUMNS`, the cell's parameters, and every number of the summary. ``series`` is the
+    scheduler, with ``-cold`` where nothing was learned. Of runs that differ in nothing but how many
+    bursts they counted, such as those of a quick and a full campaign, the longest stays.
+    """
+    rows = []
+    for index, loaded in enumerate(runs):
+        run, parameters = loaded.run, loaded.run.parameters
+        cold = "-cold" if parameters["history"] == "cold" else ""
+        row: dict[str, Any] = {
+            "index": index,
+            "run_id": run.run_id,
+            "campaign": run.campaign,
+            "block": run.block,
+            "seed": run.seed,
+            "ground": run.ground,
+            "size": size_name(parameters["servers"], parameters["processes"]),
+            "series": f"{parameters['scheduler']}{cold}",
+        }
+        rows.append(row | {name: parameters[name] for name in _CELL} | loaded.summary.extra)
+    if not rows:
+        return pd.DataFrame(columns=[*COLUMNS, *_CELL])
+    # Sorted by run id too: which of several equal ones counts must not depend on folders.
+    found = pd.DataFrame(rows).sort_values(["rounds", "run_id"], kind="stable")
+    keys = [name for name in _CELL if name != "rounds"]
+    found = found.drop_duplicates([*keys, "seed"], keep="last")
+    return found.sort_values("index").reset_index(drop=True)
+
+
+def cells(
+    rows: pd.DataFrame,
+    series: str,
+    *,
+    varied: Sequence[str] = (),
+    learn_rounds: int | None = LEARN_ROUNDS,
+    **setting: Any,
+) -> pd.DataFrame:
+    """The runs of a scheduler as in the paper's simulation, except for what is said.
+
+    Args:
+        rows: of `table`.
+        series: see `table`.
+        varied: parameters that may have any value.
+        learn_rounds: of schedulers that learn; None for any.
+        setting: other values of parameters.
+    """
+    holds = rows["series"] == series
+    if learn_rounds is not None and series in LEARNERS:
+        holds &= rows["learn_rounds"] == learn_rounds
+    for name, value in (STANDARD | setting).items():
+        if name not in varied:
+            holds &= rows[name] == value
+    return rows[holds]
+
+
+def ratios(*rows: pd.DataFrame) -> list[float]:
+    """Straggler ratios that all of them have runs of."""
+    sets = [set(its["straggler_ratio"]) for its in rows]
+    return sorted(set.intersection(*sets)) if sets else []
+
+
+def paired(treated: pd.DataFrame, baseline: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Both values where both met the same bursts and are positive: ``treated``, ``baseline``."""
+    keys = ["straggler_ratio", "size", "spread_s", "processes_per_node", "seed"]
+    if treated.empty or baseline.empty:
+        return pd.DataFrame(columns=["treated", "baseline"])
+    left = treated.set_index(keys)[column].rename("treated")
+    right = baseline.set_index(keys)[column].rename("baseline")
+    both = pd.concat([left, right], axis=1, join="inner").dropna()
+    return both[(both["treated"] > 0) & (both["baseline"] > 0)]
+
+
+def quotient(
+    treated: pd.DataFrame, baseline: pd.DataFrame, column: str, *, comparisons: int = 1
+) -> Estimate | None:
+    """Geometric mean of treated/baseline over blocks; None without a pair. (Pairs of one block at
+    several ratios share a seed: their mean counts once.)"""
+    both = paired(treated, baseline, column)
+    if both.empty:
+        return None
+    logs = (both["treated"] / both["baseline"]).map(math.log).groupby(level="seed").mean()
+    return ratio(logs.map(math.exp).tolist(), [1.0] * len(logs), comparisons=comparisons)
+
+
+def average(rows: pd.DataFrame, column: str) -> Estimate | None:
+    """Mean over runs with a t interval."""
+    values = rows[column].dropna().tolist() if column in rows.columns else []
+    return mean(values) if values else None
+
+
+@lru_cache(maxsize=1024)
+def bursts(folder: Path) -> dict[str, Any]:
+    """What a run tells beside its summary: ``loads``, ``history`` and ``learning``. (A
+    finished run's folder never changes.)"""
+    found: dict[str, Any] = json.loads((folder / BURSTS_FILE).read_text())
+    return found

@@ -1,0 +1,188 @@
+"""The simulations' claims and figures on runs with known values."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from matplotlib.text import Text
+from synthetic_twochoice import PLACED, RATIOS, write_all, write_bursts
+
+from analysis import style
+from analysis.claims import Evidence, evaluate
+from analysis.load import load_campaign
+from analysis.papers import paper
+from analysis.report import build
+from analysis.twochoice import placement
+from analysis.twochoice.catalogue import SIMULATED
+from analysis.twochoice.claims import CLAIMS
+from analysis.twochoice.runs import BURSTS_FILE, STANDARD, cells, quotient, ratios, table, takes
+from analysis.twochoice.tables import tables
+from campaigns.twochoice.cell import BURSTS_FILE as WRITTEN_FILE
+from campaigns.twochoice.parameters import LEARNING, BurstParameters
+from schemas.claim import ClaimResult
+
+STATED = {
+    "twochoice-native-not-better": 1.0,
+    "twochoice-stable": 1.0,
+    "twochoice-stable-alone": 1.0,
+    "twochoice-load-7": 60.0,
+    "twochoice-few-stragglers": 10.0,
+    "twochoice-fixed-even": 10.0,
+    "twochoice-fixed-straggler": 10.0,
+    "twochoice-random-even": 1.0,
+    "twochoice-two-choice-avoids": 0.0,
+    "twochoice-collaborative-avoids": 0.0,
+    "twochoice-preassign-avoids": 0.0,
+    "twochoice-both-avoids": 0.0,
+}
+"""What section III.A to III.C says of figures 3 and 4 in numbers, or is read from it."""
+
+
+def evidence_of(campaign: Path) -> Evidence:
+    runs = [run for run in load_campaign(campaign).runs if takes(run.run)]
+    return Evidence(table(runs), runs)
+
+
+@pytest.fixture(scope="module")
+def evidence(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
+    return evidence_of(write_all(tmp_path_factory.mktemp("artifacts"), blocks=2, variations=False))
+
+
+@pytest.fixture(scope="module")
+def results(evidence: Evidence) -> dict[str, ClaimResult]:
+    return {claim.id: evaluate(claim, evidence) for claim in CLAIMS}
+
+
+def test_every_stated_number_is_a_claim() -> None:
+    stated = {claim.id: claim.paper_value for claim in CLAIMS if claim.paper_value is not None}
+    assert stated == STATED
+    assert len({claim.id for claim in CLAIMS}) == len(CLAIMS)
+    assert all(claim.paper == "twochoice" and not claim.machines for claim in CLAIMS)
+
+
+def test_the_standard_cell_is_the_campaigns_default() -> None:
+    usual = BurstParameters(scheduler="both").canonical()
+    assert {name: usual[name] for name in STANDARD} == STANDARD
+    assert BURSTS_FILE == WRITTEN_FILE
+    assert frozenset({"preassign", "both", "prequal"}) == LEARNING
+
+
+def test_claims_are_measured_from_paired_runs(results: dict[str, ClaimResult]) -> None:
+    expected = {
+        "random-worse": 1.8 / 1.5,
+        "native-not-better": 1.35 * 1.01 / 1.5,
+        "native-grows": 1.5 / 1.01,
+        "preassign-better": 0.6 / 0.9,
+        "better-than-fixed": 0.6 / 1.5,
+        "better-than-fixed-alone": 1.1 / 1.5,
+        "stable": 1.0,
+        "load-7": 64.0,
+        "few-stragglers": 8.0,
+        "fixed-even": 10.0,
+        "random-most": 2.005,
+        "native-herds": 1.8,
+        "collaborative-herds": 22 / 18,
+        "two-choice-avoids": 0.0,
+        "oracle": 1.5,
+        "prequal": 0.3,
+        "learning": 0.6 / 0.7,
+        "scale": 0.6 / 1.5,
+    }
+    for name, value in expected.items():
+        found = results[f"twochoice-{name}"]
+        assert found.measured == pytest.approx(value, rel=0.01), name
+        assert found.n == 2, name
+
+
+def test_verdicts_follow_from_the_values(results: dict[str, ClaimResult]) -> None:
+    assert {result.verdict for result in results.values()} == {"reproduced"}
+
+
+def test_what_is_the_other_way_is_not_reproduced(tmp_path: Path) -> None:
+    campaign = tmp_path / "twochoice-quick"
+    for block in range(3):
+        for series, response in (("fixed", 1.0), ("random", 0.5), ("two-choice", 0.5)):
+            for share in RATIOS:
+                write_bursts(campaign, series, share, block, response_s=response + block / 100)
+        write_bursts(campaign, "fixed", PLACED, block)
+        write_bursts(campaign, "two-choice", PLACED, block, straggler_most=1.0)
+    evidence = evidence_of(campaign)
+    found = {claim.id: evaluate(claim, evidence).verdict for claim in CLAIMS}
+    assert found["twochoice-random-worse"] == "not reproduced"
+    assert found["twochoice-native-not-better"] == "not reproduced"
+    assert found["twochoice-two-choice-avoids"] == "not reproduced"
+    assert found["twochoice-both-avoids"] == "not run"
+
+
+def test_without_runs_nothing_is_claimed(tmp_path: Path) -> None:
+    found = [evaluate(claim, Evidence(table([]), [])) for claim in CLAIMS]
+    assert {result.verdict for result in found} == {"not run"}
+    for entry in SIMULATED.figures:
+        assert hasattr(entry.draw(Evidence(table([]), []), tmp_path, "x"), "runs"), entry.id
+    assert tables(table([])) == []
+
+
+def test_a_longer_run_replaces_a_shorter_one(tmp_path: Path) -> None:
+    campaign = tmp_path / "twochoice-full"
+    for rounds in (5, 10):
+        write_bursts(campaign, "fixed", 0.1, 0, cell={"rounds": rounds}, most=float(rounds))
+    write_bursts(campaign, "both", 0.1, 0)
+    write_bursts(campaign, "both", 0.1, 0, cell={"learn_rounds": 200})
+    rows = evidence_of(campaign).table
+    assert cells(rows, "fixed")["most"].tolist() == [10.0]
+    assert cells(rows, "both")["learn_rounds"].tolist() == [20]
+    assert sorted(cells(rows, "both", learn_rounds=None)["learn_rounds"]) == [20, 200]
+
+
+def test_pairs_are_of_the_same_bursts(evidence: Evidence) -> None:
+    rows = evidence.table
+    both, fixed = cells(rows, "both"), cells(rows, "fixed")
+    assert ratios(both, fixed) == sorted({*RATIOS, PLACED})
+    one = quotient(both[both["block"] > 0], fixed, "response_s")
+    assert one is not None
+    assert one.value == pytest.approx(0.4)
+    assert one.n == 1
+    assert quotient(both, fixed.iloc[:0], "response_s") is None
+
+
+def test_figure_4_has_the_fewest_stragglers(evidence: Evidence) -> None:
+    assert placement.ratio_shown(evidence.table, ("fixed", "both")) == PLACED
+    rows = placement.given(evidence, "two-choice", PLACED)
+    assert placement.common(rows) == [7, 10, 13]
+    assert placement.by_load(rows, "most")[7].value == pytest.approx(27.05)
+
+
+def test_the_table_has_every_scheduler(evidence: Evidence) -> None:
+    (made,) = tables(evidence.table)
+    assert len({row[0] for row in made.rows}) == 10
+    assert all(len(row) == len(made.heads) for row in made.rows)
+
+
+@pytest.mark.slow
+def test_every_figure_is_drawn_without_overlapping_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_all(tmp_path)
+    texts: dict[str, list[str]] = {}
+    save = style.save
+
+    def saved(drawn, folder, name):  # type: ignore[no-untyped-def]
+        texts[name] = [text.get_text() for text in drawn.findobj(Text)]
+        return save(drawn, folder, name)
+
+    monkeypatch.setattr(style, "save", saved)
+    made = build(tmp_path, "twochoice")
+    expected = {"3", "4", "learning", "nodes", "spread", "home", "scale"}
+    drawn = {figure.entry.id for figure in made.figures if figure.path is not None}
+    assert drawn == expected, {f.entry.id: f.missing for f in made.figures}
+    assert {entry.id for entry in paper("twochoice").figures} == expected
+    assert any("preassign, cold" in text for text in texts["twochoice-fig3"])
+    assert any("paper: about 60 servers" in text for text in texts["twochoice-fig4"])
+    assert "stragglers" in texts["twochoice-fig4"]
+    assert any("n = 3 runs" in text for text in texts["twochoice-fig3"])
+    assert "Simulated" in made.path.read_text()
+    assert len(json.loads(made.claims_path.read_text())) == len(CLAIMS)
+    (table_csv,) = (tmp_path / "twochoice").glob("*.csv")
+    assert table_csv.name == "schedulers.csv"
