@@ -72,7 +72,8 @@ def _number(entry: FigureEntry) -> float:
 
 SCALE = "dlr-scale"
 URSA = "ursa"
-SHORT_NAMES = ("dlr", SCALE, URSA)
+TWOCHOICE = "twochoice"
+SHORT_NAMES = ("dlr", SCALE, URSA, TWOCHOICE)
 
 
 def paper(short: str) -> Paper:
@@ -109,6 +110,19 @@ def paper(short: str) -> Paper:
             sim_option=False,
             by_part=True,
             banner=BANNER,
+        )
+    if short == TWOCHOICE:
+        from analysis.twochoice.catalogue import BANNER as BURSTS_BANNER
+        from analysis.twochoice.catalogue import PARTS as BURSTS_PARTS
+
+        return Paper(
+            TWOCHOICE,
+            "Two-Choice Randomized Dynamic I/O Scheduler for Object Storage Systems",
+            BURSTS_PARTS,
+            "hotbed run twochoice-full --figure {figure}",
+            sim_option=False,
+            by_part=True,
+            banner=BURSTS_BANNER,
         )
     known = ", ".join(SHORT_NAMES)
     raise UserError(f"report {short}: no such paper; the ones with a report are: {known}.")
