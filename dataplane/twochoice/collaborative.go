@@ -69,7 +69,8 @@ func (s *collaborative) Probes(_ time.Duration, writes []Write, into []Probe) ([
 }
 
 // drawMany draws n of the servers that are up and not marked, when these are most of all: by going
-// over all of them rather than by drawing until one is not marked.
+// over all of them rather than by drawing until one is not marked. Their order is random, as it is
+// when they are drawn one by one: of equal loads the first wins, and nodes must not agree on it.
 func (s *collaborative) drawMany(n int, mean int64, into []Probe) []Probe {
 	begin := len(into)
 	seen := 0
@@ -84,8 +85,10 @@ func (s *collaborative) drawMany(n int, mean int64, into []Probe) []Probe {
 			into[begin+at].Server = server
 		}
 	}
-	for _, probe := range into[begin:] {
-		s.marks.set(probe.Server)
+	for i := len(into) - 1; i >= begin; i-- {
+		k := begin + below(s.random, i-begin+1)
+		into[i], into[k] = into[k], into[i]
+		s.marks.set(into[i].Server)
 	}
 	return into
 }

@@ -115,6 +115,9 @@ func (t *Table) holdable(r Record) error {
 	if err := t.Check(r.Object, r.Origin); err != nil {
 		return err
 	}
+	if r.Receipt == t.last && (t.newest == nothing || t.entryOf(t.entries.at(t.newest)) != r.Entry()) {
+		return &ReceiptError{r.Receipt, t.last, "the pieces of an entry differ in what they are pieces of"}
+	}
 	if r.Range.Within(r.Origin) != r.Range {
 		return &RangeError{r.Object, r.Range, r.Origin.End}
 	}

@@ -283,6 +283,25 @@ func keptAt(g group) []Server {
 	return out
 }
 
+func TestEqualLoadsAreSpreadThoughAllServersAreAsked(t *testing.T) {
+	for _, policy := range []Policy{TwoChoice, Collaborative, Prequal} {
+		s, _ := newScheduler(t, Simulated(policy), Numbered(8), 1)
+		chosen := make([]int, 8)
+		for i := range 2000 {
+			g := send(t, s, time.Duration(i)*time.Hour, []Write{{0, 1 << 20}, {0, 1 << 20}, {0, 1 << 20}},
+				func(Server) Reading { return Reading{Answered: true, Load: 7} }, nil)
+			for _, one := range g.placed {
+				chosen[one.Server]++
+			}
+		}
+		for server, n := range chosen[1:] { // 0 is home: the ties that it is in are its own
+			if n < 300 || n > 1000 {
+				t.Errorf("%s: server %d is chosen %d of 6000 times: %v", policy, server+1, n, chosen)
+			}
+		}
+	}
+}
+
 func TestTheOracleJoinsTheShortestQueue(t *testing.T) {
 	servers := Numbered(7)
 	s, queues := newScheduler(t, Simulated(Oracle), servers, 1)

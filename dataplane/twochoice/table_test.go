@@ -236,6 +236,46 @@ func TestWhatIsWrongIsToldAndChangesNothing(t *testing.T) {
 	sound(t, table)
 }
 
+func TestASnapshotThatCannotBeIsRefused(t *testing.T) {
+	piece := Record{Kind: Held, Object: "o", Range: Range{10, 20}, Receipt: 5, Location: Location{1, 7},
+		Origin: Range{0, 40}}
+	for what, change := range map[string]func(*Record){
+		"a piece outside of its entry":     func(r *Record) { r.Range = Range{30, 50} },
+		"pieces that overlap":              func(r *Record) { r.Range = Range{15, 25} },
+		"a piece before its time":          func(r *Record) { r.Receipt = 4 },
+		"no receipt":                       func(r *Record) { r.Receipt = 0 },
+		"an entry in two places":           func(r *Record) { r.Location.Fragment = 8 },
+		"an entry of two objects":          func(r *Record) { r.Object = "p" },
+		"an entry of two lengths":          func(r *Record) { r.Origin.End = 50 },
+		"an entry that is nowhere":         func(r *Record) { r.Origin = Range{} },
+		"an entry at home":                 func(r *Record) { r.Location.Server = home },
+		"an entry on a server of no place": func(r *Record) { r.Location.Server = 99 },
+	} {
+		table := newTable(t)
+		if _, err := table.Apply(piece, nil); err != nil {
+			t.Fatal(err)
+		}
+		next := piece
+		next.Range = Range{20, 30}
+		change(&next)
+		if _, err := table.Apply(next, nil); err == nil {
+			t.Errorf("%s is taken", what)
+		}
+		if table.Len() != 1 || table.Pieces() != 1 {
+			t.Errorf("%s has changed the table", what)
+		}
+		sound(t, table)
+	}
+	// One piece after another of the same entry is what a snapshot has, but not after a change.
+	table := newTable(t)
+	redirect(t, table, "o", Range{0, 5}, Location{1, 1})
+	last, now := table.Last()
+	piece.Receipt, piece.Time = last, now
+	if _, err := table.Apply(piece, nil); err == nil {
+		t.Error("a piece of an entry that was redirected already is taken")
+	}
+}
+
 func TestACursorMeetsAllThatIsRedirected(t *testing.T) {
 	table := newTable(t)
 	random := rand.New(rand.NewPCG(3, 3))
