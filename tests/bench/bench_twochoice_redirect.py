@@ -95,8 +95,9 @@ def log_rows(found: Found, problem: str) -> list[dict[str, Any]]:
         values = found.get(bench)
         row: dict[str, Any] = {"name": what, "value": None, "note": problem}
         if values:
-            size = values.get("B/entry")
-            note = "wall time" + (f"; {size:.0f} B of the file an entry" if size else "")
+            size, processor = values.get("B/entry"), values.get("cpu-ms/op")
+            note = "wall time" + (f"; {processor:.3g} ms of processor time" if processor else "")
+            note += f"; {size:.0f} B of the file an entry" if size else ""
             row |= {"value": values["ns/op"] / 1e6, "n": int(values["n"]), "note": note}
         rows.append(row | {"unit": "ms", "limit": None})
     return rows
