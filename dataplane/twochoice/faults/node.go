@@ -18,8 +18,9 @@ type node struct {
 	agent *protocol.Agent
 	epoch uint64
 	up    bool
-	cut   bool    // no message reaches or leaves it
-	slow  float64 // factor of the disk's times; 0 is 1
+	cut   bool          // no message reaches or leaves it
+	slow  float64       // factor of the disk's times; 0 is 1
+	skew  time.Duration // by how much its clock is wrong
 	// under way on the disk, in the order in which they began
 	under []protocol.DiskOp
 }
@@ -53,6 +54,9 @@ func (n *node) start() {
 	n.tick(n.epoch)
 }
 
+// now is what the node's clock says, which may be set back and forth.
+func (n *node) now() time.Duration { return max(0, n.w.k.Now()+n.skew) }
+
 func (n *node) restart() {
 	if !n.up {
 		n.start()
@@ -76,7 +80,7 @@ func (n *node) config() protocol.AgentConfig {
 func (n *node) tick(epoch uint64) {
 	n.w.after(tick, func() {
 		if n.up && n.epoch == epoch {
-			n.agent.Tick(n.w.k.Now())
+			n.agent.Tick(n.now())
 			n.flush()
 			n.tick(epoch)
 		}
@@ -96,6 +100,9 @@ func (n *node) crash(power bool) {
 	for _, op := range n.under {
 		if r.IntN(3) > 0 {
 			n.disk.limit = int(r.IntN(9))
+			if op.Kind == protocol.WriteLog {
+				n.disk.limit = int(r.IntN(3)) // it has few steps
+			}
 			n.store.Do(op)
 		}
 	}
@@ -151,7 +158,7 @@ func (n *node) begin(op protocol.DiskOp) {
 			w.log("node %d: disk operation %d: %v", n.id, op.Kind, done.Err)
 		}
 		n.count(op)
-		n.agent.DiskDone(w.k.Now(), done)
+		n.agent.DiskDone(n.now(), done)
 		n.flush()
 	})
 }
@@ -206,7 +213,7 @@ func (w *world) deliver(from, to protocol.Peer, packet []byte) {
 	}
 	if to < protocol.FirstClient {
 		if n := w.nodes[to]; n.up {
-			n.agent.Receive(w.k.Now(), from, m)
+			n.agent.Receive(n.now(), from, m)
 			n.flush()
 		}
 	} else if c := w.clients[to]; c != nil {

@@ -26,7 +26,7 @@ type plan struct {
 	patience      time.Duration
 	think         time.Duration
 
-	crashes, clientCrashes, fulls, slows, sicks, cuts, pauses float64 // a second
+	crashes, clientCrashes, fulls, slows, sicks, cuts, pauses, skews float64 // a second
 }
 
 // chance is one of the values.
@@ -49,6 +49,6 @@ func makePlan(seed uint64) plan {
 		p.crashes, p.clientCrashes = chance(r, 0.0, 2, 10, 40), chance(r, 0.0, 0, 5)
 	}
 	p.fulls, p.slows, p.sicks = chance(r, 0.0, 0, 5), chance(r, 0.0, 5), chance(r, 0.0, 0, 2)
-	p.cuts, p.pauses = chance(r, 0.0, 0, 5), chance(r, 0.0, 10)
+	p.cuts, p.pauses, p.skews = chance(r, 0.0, 0, 5), chance(r, 0.0, 10), chance(r, 0.0, 0, 10)
 	return p
 }

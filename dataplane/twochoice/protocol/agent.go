@@ -100,7 +100,7 @@ func NewAgent(c AgentConfig, fragments []Fragment, records []Record) (*Agent, er
 	}
 	for _, r := range records {
 		if _, err := book.apply(r); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("the redirect log of agent %d: %w", c.Node, err)
 		}
 		if r.writes() {
 			a.ordered = append(a.ordered, r.ordered(true))
@@ -119,6 +119,9 @@ func NewAgent(c AgentConfig, fragments []Fragment, records []Record) (*Agent, er
 		a.maintainers = append(a.maintainers, m)
 	}
 	_, a.now = book.table.Last()
+	if !book.founded {
+		a.append(&order{record: Record{Note: Note{Kind: ClusterIs, Value: uint64(c.Nodes)}}})
+	}
 	return a, nil
 }
 

@@ -107,7 +107,7 @@ func (a *Agent) orderedReply(w waiter, stamp uint64) {
 
 // append has a record written to the log.
 func (a *Agent) append(o *order) {
-	if w := o.record.Note.Write; o.record.Note.Kind != NoNote {
+	if w := o.record.Note.Write; w != (WriteID{}) {
 		a.book.session(w.Client).underWay[w.Seq] = o
 	}
 	a.queue = append(a.queue, o)
@@ -151,7 +151,7 @@ func (a *Agent) synced(d DiskDone) {
 		a.logged += len(orders)
 	}
 	for _, o := range orders {
-		if w := o.record.Note.Write; o.record.Note.Kind != NoNote {
+		if w := o.record.Note.Write; w != (WriteID{}) {
 			delete(a.book.session(w.Client).underWay, w.Seq)
 		}
 		if d.Err == nil && a.config.Break != ReadUnsynced {

@@ -35,7 +35,9 @@ func newAgent(t *testing.T, node Node, nodes int) *bench {
 		t.Fatal(err)
 	}
 	a.Pause(true)
-	return &bench{t: t, a: a, data: map[WriteID][]byte{}, base: map[string][]byte{}}
+	b := &bench{t: t, a: a, data: map[WriteID][]byte{}, base: map[string][]byte{}}
+	b.run()
+	return b
 }
 
 // do hands a message in and returns what is sent.
@@ -275,5 +277,15 @@ func TestASnapshotHoldsAllThatTheBookKnows(t *testing.T) {
 	its, _, _ := other.Take()
 	if a, o := fmt.Sprintf("%+v", mine), fmt.Sprintf("%+v", its); a != o {
 		t.Errorf("it answers\n%s\ninstead of\n%s", o, a)
+	}
+}
+
+func TestALogOfALargerClusterIsRefused(t *testing.T) {
+	b := newAgent(t, 0, 3)
+	config := b.a.config
+	config.Nodes = 4
+	if _, err := NewAgent(config, nil, b.a.book.snapshot()); err == nil ||
+		!strings.Contains(err.Error(), "in a cluster of 3 agents, and this one has 4") {
+		t.Error(err)
 	}
 }

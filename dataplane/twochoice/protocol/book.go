@@ -26,6 +26,8 @@ const (
 	SizeIs
 	// LastIs ends a snapshot: the last receipt and time that were given. Only snapshots have it.
 	LastIs
+	// ClusterIs: there are Value agents. Another number would put objects at home elsewhere.
+	ClusterIs
 	noteKinds
 )
 
@@ -103,6 +105,7 @@ type book struct {
 	sessions map[uint64]*session
 	objects  map[string]*object
 	dead     []twochoice.Entry
+	founded  bool // the log says of how many agents the cluster is
 }
 
 func newBook(c AgentConfig) (*book, error) {
@@ -199,6 +202,12 @@ func (b *book) apply(r Record) ([]Dead, error) {
 	case SizeIs:
 		o := b.object(string(r.Change.Object))
 		o.size = max(o.size, n.Value)
+	case ClusterIs:
+		if n.Value != uint64(b.nodes) {
+			return nil, fmt.Errorf("it was written in a cluster of %d agents, and this one has %d: objects would be at "+
+				"home elsewhere; start it with the cluster file that it had", n.Value, b.nodes)
+		}
+		b.founded = true
 	case LastIs:
 		b.table.Resume(r.Change.Receipt, r.Change.Time)
 	}
@@ -238,7 +247,7 @@ func (b *book) needs(m Message) bool {
 
 // snapshot is the records of a log from which all of this can be made again.
 func (b *book) snapshot() []Record {
-	var out []Record
+	out := []Record{{Note: Note{Kind: ClusterIs, Value: uint64(b.nodes)}}}
 	_ = b.table.Snapshot(func(r twochoice.Record) error {
 		p := b.places[r.Receipt]
 		note := Note{Kind: OfWrite, Write: p.write}
