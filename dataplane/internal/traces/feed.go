@@ -1,7 +1,7 @@
 package traces
 
 const (
-	blockSize   = 1 << 12
+	blockSize   = 1 << 10
 	blocksAhead = 4
 )
 
@@ -9,8 +9,10 @@ const (
 // taker's time.
 type Feed struct {
 	blocks chan block
+	spent  chan []Request // blocks to be filled again
 	done   chan struct{}
-	now    []Request
+	whole  []Request // the block that is being taken
+	now    []Request // what is left of it
 	err    error
 	ended  bool
 }
@@ -22,7 +24,8 @@ type block struct {
 
 // Feed starts to read, with repeat again and again from the first request.
 func (t Trace) Feed(repeat bool) *Feed {
-	f := &Feed{blocks: make(chan block, blocksAhead), done: make(chan struct{})}
+	f := &Feed{blocks: make(chan block, blocksAhead), spent: make(chan []Request, blocksAhead+1),
+		done: make(chan struct{})}
 	go f.fill(t, repeat)
 	return f
 }
@@ -43,10 +46,20 @@ func (f *Feed) fill(t Trace, repeat bool) {
 			if !f.pass(block{filling, nil}) {
 				return
 			}
-			filling = make([]Request, 0, blockSize)
+			filling = f.empty()
 		}
 	}
 	f.pass(block{filling, nil})
+}
+
+// empty is a block to fill.
+func (f *Feed) empty() []Request {
+	select {
+	case used := <-f.spent:
+		return used[:0]
+	default:
+		return make([]Request, 0, blockSize)
+	}
 }
 
 // pass hands a block on, and says whether anybody still wants more.
@@ -65,8 +78,14 @@ func (f *Feed) Peek() (Request, bool) {
 		if f.ended || f.err != nil {
 			return Request{}, false
 		}
+		if f.whole != nil {
+			select {
+			case f.spent <- f.whole:
+			default:
+			}
+		}
 		b, more := <-f.blocks
-		f.now, f.err, f.ended = b.requests, b.err, !more
+		f.whole, f.now, f.err, f.ended = b.requests, b.requests, b.err, !more
 	}
 	return f.now[0], true
 }
