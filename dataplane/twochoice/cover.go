@@ -37,6 +37,9 @@ func (t *Table) forget(number uint32) {
 	delete(t.objects, o.name)
 	t.held[number] = nil
 	t.free = append(t.free, number)
+	if len(t.objects) == 0 { // give the memory of a burst back
+		t.objects, t.held, t.free = map[Object]uint32{}, nil, nil
+	}
 }
 
 // cover makes a range of an object the entry's, or nobody's, and appends the entries that are dead
