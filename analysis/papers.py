@@ -73,7 +73,8 @@ def _number(entry: FigureEntry) -> float:
 SCALE = "dlr-scale"
 URSA = "ursa"
 TWOCHOICE = "twochoice"
-SHORT_NAMES = ("dlr", SCALE, URSA, TWOCHOICE)
+PM = "pm"
+SHORT_NAMES = ("dlr", SCALE, URSA, TWOCHOICE, PM)
 
 
 def paper(short: str) -> Paper:
@@ -110,6 +111,19 @@ def paper(short: str) -> Paper:
             sim_option=False,
             by_part=True,
             banner=BANNER,
+        )
+    if short == PM:
+        from analysis.prioritymeister.catalogue import BANNER as PM_BANNER
+        from analysis.prioritymeister.catalogue import PARTS as PM_PARTS
+
+        return Paper(
+            PM,
+            "PriorityMeister: Tail Latency QoS for Shared Networked Storage",
+            PM_PARTS,
+            "hotbed run pm-full --figure {figure}",
+            sim_option=False,
+            by_part=True,
+            banner=PM_BANNER,
         )
     if short == TWOCHOICE:
         from analysis.twochoice.catalogue import BANNER as BURSTS_BANNER

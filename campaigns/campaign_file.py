@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from schemas.campaign import BurstCampaign, Campaign, PlannerCampaign
+from schemas.campaign import BurstCampaign, Campaign, PlannerCampaign, ReplayCampaign
 from schemas.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES = Path(__file__).resolve().parent / "files"
 
-KINDS: dict[str, type[Campaign]] = {"planner": PlannerCampaign, "simulation": BurstCampaign}
-"""Campaigns without a testbed, by the key that says so."""
+KINDS: dict[str, type[Campaign]] = {
+    "planner": PlannerCampaign,
+    "simulation": BurstCampaign,
+    "system": ReplayCampaign,
+}
+"""Campaigns that have sessions of their own, by the key that says so."""
 
 
 def campaign_names() -> list[str]:

@@ -1,10 +1,10 @@
-"""Campaigns without a testbed: each kind has a session of its own, found here."""
+"""Campaigns that are of no Ceph testbed: each kind has a session of its own, found here."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from schemas.campaign import BurstCampaign, Campaign, PlannerCampaign
+from schemas.campaign import BurstCampaign, Campaign, PlannerCampaign, ReplayCampaign
 
 if TYPE_CHECKING:
     from campaigns.engine import CampaignResult
@@ -30,7 +30,7 @@ class Session(Protocol):
 
 
 def session_of(campaign: Campaign) -> Session | None:
-    """Who runs the campaign's cells; None for one that needs a testbed."""
+    """Who runs the campaign's cells; None for one of a Ceph testbed."""
     if isinstance(campaign, PlannerCampaign):
         from campaigns.ursa import session as planner
 
@@ -39,4 +39,8 @@ def session_of(campaign: Campaign) -> Session | None:
         from campaigns.twochoice import session as bursts
 
         return bursts
+    if isinstance(campaign, ReplayCampaign):
+        from campaigns.prioritymeister import session as replays
+
+        return replays
     return None

@@ -105,3 +105,21 @@ class BurstCampaign(SyntheticCampaign):
     ``simulation: twochoice``."""
 
     simulation: Literal["twochoice"]
+
+
+class ReplayCampaign(Campaign):
+    """A campaign whose cells replay traces of several workloads against each other (the file says
+    ``system: prioritymeister``): simulated, or on a testbed of `spec`. There is no notebook, and
+    traces are played in their own time."""
+
+    system: Literal["prioritymeister"]
+    ground: Literal["sim", "local"] = "sim"
+    spec: str = ""
+    notebook: str = Field(default="", max_length=0)
+    time_scale: float = Field(default=1, ge=1, le=1)
+
+    @model_validator(mode="after")
+    def _on_something(self) -> ReplayCampaign:
+        if self.ground == "local" and not self.spec:
+            raise ValueError("spec is missing: on the ground local it names the testbed's file")
+        return self

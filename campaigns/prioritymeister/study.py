@@ -12,7 +12,7 @@ from controllers.prioritymeister.curve import Curve
 from controllers.prioritymeister.demand import Demand, measure
 from controllers.prioritymeister.estimators import STAGES, Costs
 from controllers.prioritymeister.limiters import Limiters, choose
-from controllers.prioritymeister.plan import Plan, Tenant, make_plan
+from controllers.prioritymeister.plan import FRAME, Plan, Tenant, make_plan
 from controllers.prioritymeister.profiles import load_profile
 from schemas.errors import UserError
 from workloads.traces.reader import Report, TraceReader
@@ -134,13 +134,22 @@ def plan_of(topology: Topology, file: Path, tell: Tell = lambda _: None) -> Plan
         raise UserError(f"{file}: {error}.") from error
 
 
-def planned(topology: Topology, tenants: Sequence[Tenant]) -> Plan:
-    """The plan of some workloads on a topology's machines."""
+def planned(
+    topology: Topology,
+    tenants: Sequence[Tenant],
+    *,
+    order: Sequence[str] | None = None,
+    frame: float = FRAME,
+) -> Plan:
+    """The plan of some workloads on a topology's machines; see `make_plan` for `order` and
+    `frame`."""
     return make_plan(
         tenants,
         topology.queues(),
         network_levels=topology.network_levels,
         blocking=topology.blocking,
+        order=order,
+        frame=frame,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,8 @@ from workloads.traces.requests import RequestBlock
 Floats = npt.NDArray[np.float64]
 WorkOf = Callable[[RequestBlock], Floats]
 """Work of each request of a whole trace: seconds of a device, or bytes on a link."""
+Arrive = Callable[[float, float, int, int], Floats]
+"""Times of arrival [count] of a rate, C2, count and seed."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,8 @@ TABLE2 = {
 }
 
 SIZES = tuple(512 << power for power in range(3, 12))  # 4 KiB to 1 MiB
+PAGE = 4096
+SHARPNESS = 10.0
 _PROBE = 4000  # requests whose mean work is measured
 _ROUNDS = 25
 
@@ -71,35 +75,61 @@ class StandIn:
     sequential_share: float
 
 
+def balanced(rate: float, c2: float, count: int, seed: int) -> Floats:
+    """Gaps from two exponentials of balanced means, of exactly this C2."""
+    return arrivals.hyperexponential(rate, c2, count, seed, exact=True)
+
+
+def sharp(rate: float, c2: float, count: int, seed: int) -> Floats:
+    """Bursts in which requests come `SHARPNESS` times as often as on average, of the same C2: with
+    balanced means the rate in a burst is at most twice the average, whatever C2 is."""
+    if c2 <= 1:
+        return arrivals.poisson(rate, count, seed)
+    pause = 1 - 1 / SHARPNESS  # share of the time in which nothing comes
+    burst = (c2 - 1) / (2 * pause * pause)  # requests, see `arrivals.interrupted_poisson`
+    return arrivals.interrupted_poisson(rate, c2, burst / (SHARPNESS * rate), count, seed)
+
+
 def make(
-    label: str, storage: WorkOf, network: WorkOf, link: float, *, seconds: float, seed: int = 1
+    label: str | Row,
+    storage: WorkOf,
+    network: WorkOf,
+    link: float,
+    *,
+    seconds: float,
+    seed: int = 1,
+    arrive: Arrive = balanced,
 ) -> StandIn:
     """The stand-in for a workload of Table 2.
 
     Args:
-        label: A to L.
+        label: A to L, or a row of one's own.
         storage: seconds of the device per request.
         network: bytes per request in the direction that counts.
         link: bytes per second.
         seconds: length of the trace.
         seed: of arrivals, kinds and offsets.
+        arrive: times between arrivals; exponentials of balanced means, of exactly this C2.
 
     Raises:
         UserError: there is no such workload, or no request size meets both loads on this device.
     """
-    row = TABLE2.get(label)
+    row = label if isinstance(label, Row) else TABLE2.get(label)
     if row is None:
         raise UserError(f"workload {label!r}: Table 2 has {', '.join(TABLE2)}")
     if row.network_load is None or row.c2 is None:
         return _copy(row, storage, seconds)
-    size, sequential = _shape(row, storage, network, link, seed)
+    shape = _shape(row, storage, network, link, seed)
+    size, sequential = shape.size, shape.sequential
+    c2, load = row.c2, shape.network_load
+    row = replace(row, network_load=load)
     mean = float(_probe(row, size, sequential, network, seed).mean())
-    rate = row.network_load * link / mean
+    rate = load * link / mean
     count = max(2, round(rate * seconds))
-    times = arrivals.hyperexponential(rate, row.c2, count, seed, exact=True)
+    times = arrive(rate, c2, count, seed)
     block = _requests(row, times, size, sequential, seed)
     # The last per mille: kinds and places of this very trace are not quite those of the probe.
-    scale = float(network(block).sum()) / (row.network_load * link) / float(times[-1])
+    scale = float(network(block).sum()) / (load * link) / float(times[-1])
     block = _requests(row, times * scale, size, sequential, seed)
     return StandIn(row, block, size, sequential)
 
@@ -114,11 +144,24 @@ def _probe(row: Row, size: int, sequential: float, work: WorkOf, seed: int) -> F
     return work(_requests(row, np.arange(_PROBE, dtype=np.float64), size, sequential, seed))
 
 
-def _shape(row: Row, storage: WorkOf, network: WorkOf, link: float, seed: int) -> tuple[int, float]:
-    """(size, share of sequential requests) whose work is in the proportion of the loads."""
-    if row.storage_load is None:
-        return 64 * 1024, 0.0
+@dataclass(frozen=True)
+class _Shape:
+    """Requests of one size, some of them sequential, and the network load that they come to."""
+
+    size: int
+    sequential: float
+    network_load: float
+
+
+def _shape(row: Row, storage: WorkOf, network: WorkOf, link: float, seed: int) -> _Shape:
+    """Requests whose work is in the proportion of the loads.
+
+    On a device that does not mind where requests are (a profile by size) their size alone can make
+    it so, in steps of a page; then the storage load is met, and the network's nearly.
+    """
     assert row.network_load is not None
+    if row.storage_load is None:
+        return _Shape(64 * 1024, 0.0, row.network_load)
     wanted = row.storage_load / (row.network_load * link)  # seconds of the device per byte
 
     def ratio(size: int, sequential: float) -> float:
@@ -133,7 +176,18 @@ def _shape(row: Row, storage: WorkOf, network: WorkOf, link: float, seed: int) -
         for _ in range(_ROUNDS):
             middle = 0.5 * (low + high)
             low, high = (middle, high) if ratio(size, middle) > wanted else (low, middle)
-        return size, 0.5 * (low + high)
+        return _Shape(size, 0.5 * (low + high), row.network_load)
+    low_pages, high_pages = 1, SIZES[-1] // PAGE
+    if ratio(high_pages * PAGE, 0.0) <= wanted <= ratio(PAGE, 0.0):
+        while high_pages - low_pages > 1:
+            pages = (low_pages + high_pages) // 2
+            if ratio(pages * PAGE, 0.0) >= wanted:
+                low_pages = pages
+            else:
+                high_pages = pages
+        near = {pages: ratio(pages * PAGE, 0.0) for pages in (low_pages, high_pages)}
+        best = min(near, key=lambda pages: abs(math.log(near[pages] / wanted)))
+        return _Shape(best * PAGE, 0.0, row.storage_load / (near[best] * link))
     raise UserError(
         f"workload {row.label}: on this device no requests of 4 KiB to 1 MiB make a storage load "
         f"of {100 * row.storage_load:g} % with a network load of {100 * row.network_load:g} %"

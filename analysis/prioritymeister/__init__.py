@@ -1,0 +1,1 @@
+"""PriorityMeister's figures and claims, from runs on any ground."""

@@ -1,0 +1,175 @@
+"""Every figure and claim of the PriorityMeister paper, simulated and on a testbed. Grounds are
+never pooled: each has a part."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import pandas as pd
+
+from analysis.figures import FigureEntry, Table
+from analysis.papers import Part
+from analysis.prioritymeister import (
+    beyond_figures,
+    burst_figures,
+    contain_figures,
+    tail_figures,
+)
+from analysis.prioritymeister import table2 as table2_of
+from analysis.prioritymeister.bound_table import bound_tables
+from analysis.prioritymeister.claims import CLAIMS, LOCAL, LOCAL_CLAIMS
+from analysis.prioritymeister.runs import table, takes
+
+BANNER = (
+    "<b>Simulated</b> where a figure says so: the enforcers are the very code of the NFS proxy, on "
+    "virtual time; disk, network and traces are modelled. SLOs come from a rule and are not the "
+    "paper's (docs/pm-experiments.md)."
+)
+_BARS = (
+    "Medians over blocks with 95 % bootstrap intervals; in red, how many of the runs missed their "
+    "SLO at that percentile."
+)
+_LINES = (
+    "Lines are medians over blocks, bands their range; shown as far as ten requests are slower."
+)
+_SLOS = "The paper's SLOs are not in its text; here k times the 99.9th percentile alone."
+
+FIGURES: tuple[FigureEntry, ...] = (
+    FigureEntry(
+        "1",
+        "Bursts and SLO violations over time",
+        "The first block's run. The paper: Cake is acceptable when there is little burstiness and "
+        "has many violations when bursts occur, PM has few.",
+        burst_figures.over_time,
+        "1",
+    ),
+    FigureEntry(
+        "4",
+        "One token bucket or several, while B misbehaves",
+        f"{_LINES} The paper: with any one bucket both others miss their SLOs, with several both "
+        "meet them.",
+        contain_figures.buckets,
+        "4",
+    ),
+    FigureEntry(
+        "5",
+        "Tail latency by policy",
+        f"{_BARS} The paper: PM alone meets every SLO at every percentile. {_SLOS}",
+        tail_figures.tail_bars,
+        "5",
+    ),
+    FigureEntry(
+        "6",
+        "Latency at every percentile",
+        f"{_LINES} The paper: PM alone violates no SLO.",
+        tail_figures.tail_lines,
+        "6",
+    ),
+    FigureEntry(
+        "7",
+        "Burstiness, PM and Cake",
+        f"{_LINES} The paper: Cake meets the 99th percentile at low burstiness and drops below "
+        "96 %; PM meets it up to C_A² = 40. One SLO: k times what F has alone.",
+        burst_figures.burstiness,
+        "7",
+    ),
+    FigureEntry(
+        "7-all",
+        "Burstiness, every policy (not in the paper)",
+        "Means over blocks with 95 % intervals.",
+        burst_figures.others,
+        "7",
+    ),
+    FigureEntry(
+        "8",
+        "A workload that misbehaves",
+        f"{_BARS} The paper: all policies meet the SLOs under normal conditions, and PM alone "
+        "contains D.",
+        contain_figures.misbehaving,
+        "8",
+    ),
+    FigureEntry(
+        "9",
+        "The network as the bottleneck",
+        f"{_LINES} The paper: PM alone meets all SLOs; client ingress is similar.",
+        contain_figures.network,
+        "9",
+    ),
+    FigureEntry(
+        "10",
+        "A less accurate estimator",
+        f"{_BARS} The paper: the same priority order, similar latencies.",
+        tail_figures.estimators,
+        "10",
+    ),
+    FigureEntry(
+        "11",
+        "Six permutations of three SLOs",
+        f"{_BARS} The paper: PM meets all in all six, bySLO in five. SLOs are 1.25 times the "
+        "largest 99.9th percentile alone, times 1, 2 and 4.",
+        tail_figures.permutations,
+        "11",
+    ),
+    FigureEntry(
+        "table2",
+        "Table 2's columns of the stand-ins",
+        "One point a trace.",
+        beyond_figures.stand_ins,
+        "table2",
+    ),
+    FigureEntry(
+        "settings",
+        "The share of settings that each policy meets (not in the paper)",
+        "Means over blocks with 95 % t intervals (which know of no ends at 0 and 100 %).",
+        beyond_figures.share_of_settings,
+        "settings",
+    ),
+    FigureEntry(
+        "bounds",
+        "Measured against proven (not in the paper)",
+        "Every request of every run of PM that keeps to its trace, also while others do not.",
+        beyond_figures.bounds,
+        "5",
+    ),
+    FigureEntry(
+        "levels",
+        "Network levels (not in the paper)",
+        "Twelve workloads on one link, SLOs 1 to 8 times as loose. Means over blocks with 95 % "
+        "intervals.",
+        beyond_figures.levels,
+        "levels",
+    ),
+    FigureEntry(
+        "cake",
+        "Cake's upper bound (not in the paper)",
+        "Means over blocks with 95 % intervals. The paper increased it and does not say how far.",
+        burst_figures.cake_upper,
+        "cake",
+    ),
+)
+
+_ON_A_TESTBED = ("1", "5", "6", "7", "8", "9", "bounds")
+
+LOCAL_FIGURES: tuple[FigureEntry, ...] = tuple(
+    replace(
+        entry,
+        id=f"{entry.id}-{LOCAL}",
+        title=f"{entry.title}, on a testbed",
+        command="hotbed run pm-local --figure {figure}",
+    )
+    for entry in FIGURES
+    if entry.id in _ON_A_TESTBED
+)
+
+
+def tables(rows: pd.DataFrame) -> Sequence[Table]:
+    """Beside the figures."""
+    return [*bound_tables(rows), *table2_of.tables(rows)]
+
+
+SIMULATED = Part(CLAIMS, FIGURES, partial(takes, ground="sim"), table, tables)
+ON_A_TESTBED = Part(LOCAL_CLAIMS, LOCAL_FIGURES, partial(takes, ground=LOCAL), table, bound_tables)
+
+PARTS: tuple[Part, ...] = (SIMULATED, ON_A_TESTBED)

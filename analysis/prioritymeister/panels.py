@@ -1,0 +1,224 @@
+"""Panels of PriorityMeister's figures: bars by policy, and latency against percentile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from analysis.claims import Evidence
+from analysis.prioritymeister.runs import WORKLOADS, bootstrap, latency, met
+from analysis.stats import Estimate
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Floats = npt.NDArray[np.float64]
+
+MS = 1e3
+BEYOND = 10
+"""Requests beyond a percentile that is shown."""
+MISSED = "#CC3311"
+BAR_WIDTH = 0.8
+TICKS = (50.0, 90.0, 99.0, 99.9, 99.99, 99.999)
+
+
+def workload_colour(name: str) -> str:
+    """A workload's colour, the same in every figure."""
+    return WORKLOADS.get(name, "#444444")
+
+
+def slo_line(axes: Axes, rows: pd.DataFrame, name: str, *, style: str = "--") -> None:
+    """The SLO of a workload, the median over blocks, dashed in its colour."""
+    found = rows[rows["workload"] == name]["slo_s"].dropna().astype(float)
+    if len(found):
+        axes.axhline(
+            MS * float(found.median()), color=workload_colour(name), linestyle=style, linewidth=1.1
+        )
+
+
+def bars(
+    axes: Axes,
+    rows: pd.DataFrame,
+    groups: Sequence[tuple[str, pd.DataFrame]],
+    percent: float,
+    workloads: Sequence[str],
+) -> None:
+    """Latency at a percentile: a group of bars each, a bar a workload, medians over blocks with
+    95 % bootstrap intervals; in red above a bar how many of the runs missed the SLO.
+
+    Args:
+        axes: to draw on; its vertical axis becomes logarithmic.
+        rows: all that is shown, for the SLOs.
+        groups: name and rows of each group.
+        percent: the percentile.
+        workloads: in order.
+    """
+    width = BAR_WIDTH / max(1, len(workloads))
+    for w, name in enumerate(workloads):
+        for g, (_, found) in enumerate(groups):
+            mine = found[found["workload"] == name]
+            estimate = bootstrap(mine[f"p{percent:g}_s"].dropna().astype(float).tolist())
+            if estimate is None:
+                continue
+            x = g + (w - (len(workloads) - 1) / 2) * width
+            shown = estimate.map(lambda s: MS * s)
+            colour = workload_colour(name)
+            axes.bar(x, shown.value, 0.92 * width, color=colour, label=name if g == 0 else None)
+            error = np.array(shown.error).reshape(2, 1)
+            axes.errorbar(x, shown.value, yerr=error, color="black", linewidth=0.9, capsize=2)
+            missed, count = int((~met(mine, percent)).sum()), len(mine)
+            if missed:
+                axes.annotate(
+                    f"{missed}/{count}",
+                    (x, shown.value + shown.error[1]),
+                    xytext=(0, 2),
+                    textcoords="offset points",
+                    ha="center",
+                    va="bottom",
+                    fontsize=6,
+                    color=MISSED,
+                    rotation=90,
+                )
+        slo_line(axes, rows, name)
+    axes.set_yscale("log")
+    axes.set_xticks(range(len(groups)), [name for name, _ in groups])
+    axes.set_xlim(-0.6, len(groups) - 0.4)
+    _room_above(axes)
+    axes.set_ylabel("Latency (ms)")
+
+
+def _room_above(axes: Axes) -> None:
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high * (high / low) ** 0.12)
+
+
+def tail_curve(evidence: Evidence, row: pd.Series) -> tuple[Floats, Floats] | None:
+    """Share of the requests that are slower [k] and latency in ms [k] of a workload of a run, as
+    far as ten requests are slower; None where no histogram is kept."""
+    path: Path = evidence.runs[int(row["index"])].folder / "latency.parquet"
+    if not path.exists():
+        return None
+    kept = pd.read_parquet(path)
+    mine = kept[kept["tenant"] == row["workload"]].sort_values("low_ns")
+    count = mine["count"].to_numpy(float)
+    total = float(row["requests"])
+    slower = 1 - np.cumsum(count) / total
+    shown = slower * total >= BEYOND - 0.5
+    return slower[shown], mine["high_ns"].to_numpy(float)[shown] * 1e-6
+
+
+GRID = np.logspace(0, -5, 200)
+"""Shares of slower requests at which curves of several runs are put together."""
+
+
+def tails(
+    axes: Axes,
+    evidence: Evidence,
+    rows: pd.DataFrame,
+    *,
+    colour: str,
+    label: str,
+    style: str = "-",
+) -> None:
+    """Latency against percentile, the median of some runs of one workload, and their range."""
+    curves = []
+    for _, row in rows.iterrows():
+        found = tail_curve(evidence, row)
+        if found is None or len(found[0]) < 2:
+            continue
+        slower, ms = found
+        at = np.interp(-np.log10(GRID), -np.log10(slower), ms)
+        at[(slower.min() > GRID) | (slower.max() < GRID)] = np.nan
+        curves.append(at)
+    if not curves:
+        return
+    stacked = np.array(curves)
+    known = ~np.isnan(stacked).any(axis=0)
+    x, shown = -np.log10(GRID[known]), stacked[:, known]
+    axes.plot(x, np.median(shown, axis=0), style, color=colour, label=label, linewidth=1.4)
+    if len(curves) > 1:
+        low, high = shown.min(axis=0), shown.max(axis=0)
+        axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0)
+
+
+def percentile_axis(axes: Axes, *, most: float = 99.97) -> None:
+    """The horizontal axis of `tails`: percentiles, higher ones to the right, and a logarithmic
+    vertical one."""
+    ticks = [tick for tick in TICKS if tick <= most + 0.02]
+    axes.set_xticks([-np.log10(1 - tick / 100) for tick in ticks], [f"{t:g}" for t in ticks])
+    axes.set_xlim(-np.log10(0.5), -np.log10(1 - most / 100))
+    axes.set_yscale("log")
+    axes.set_xlabel("Percentile")
+    axes.set_ylabel("Latency (ms)")
+
+
+def legend(drawn: Figure, axes: Sequence[Axes], columns: int = 6) -> None:
+    """One legend above all panels, each text once."""
+    handles: dict[str, Artist] = {}
+    for panel in axes:
+        for handle, text in zip(*panel.get_legend_handles_labels(), strict=True):
+            handles.setdefault(text, handle)
+    drawn.legend(
+        handles=list(handles.values()),
+        labels=list(handles),
+        loc="outside upper center",
+        ncols=min(columns, max(1, len(handles))),
+        fontsize="small",
+    )
+
+
+def named_slo(axes: Axes) -> None:
+    """An entry of the legend for the dashed lines."""
+    axes.plot([], [], "--", color="black", linewidth=1.1, label="SLO")
+
+
+def k_of(rows: pd.DataFrame) -> str:
+    """``k = 2``: of some rows."""
+    return "k = " + ", ".join(f"{k:g}" for k in sorted(rows["k"].unique()))
+
+
+def blocks(rows: pd.DataFrame) -> str:
+    """``n = 4``: blocks of some rows."""
+    found = rows.groupby("variant")["seed"].nunique()
+    if found.empty:
+        return "n = 0"
+    low, high = int(found.min()), int(found.max())
+    return f"n = {high}" if low == high else f"n = {low} to {high}"
+
+
+def share_line(
+    axes: Axes,
+    points: Sequence[tuple[float, Estimate]],
+    *,
+    colour: str,
+    label: str,
+    style: str = "o-",
+) -> None:
+    """Shares in percent with 95 % intervals over blocks."""
+    x = [place for place, _ in points]
+    found = [one.map(lambda v: 100 * v) for _, one in points]
+    error = np.array([one.error for one in found]).T.reshape(2, -1)
+    axes.errorbar(
+        x,
+        [one.value for one in found],
+        yerr=error,
+        fmt=style,
+        color=colour,
+        label=label,
+        markersize=4.5,
+        linewidth=1.3,
+        elinewidth=0.9,
+        capsize=2,
+    )
+
+
+def shown_workloads(rows: pd.DataFrame) -> list[str]:
+    """Workloads with a latency SLO, by name."""
+    return sorted(set(latency(rows)["workload"]))

@@ -1,0 +1,227 @@
+"""Runs as a table with a row for each workload, and how they are paired: by block.
+
+A block's runs have the same traces. n counts blocks, never requests or seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.load import LoadedRun
+from analysis.stats import Estimate, mean, ratio
+from schemas.run import Run
+
+INPUTS = "inputs"
+COPY = "L"
+BEST_EFFORT = "pm-best-effort"
+
+PARAMETERS = (
+    *("scenario", "policy", "mode", "k", "slo_percentile", "seconds", "burst", "gaps"),
+    *("permutation", "estimator", "misbehaves", "bottleneck", "limiters", "buckets"),
+    *("network_levels", "cake_upper", "copy_share", "copy_in_flight", "depth"),
+    *("frame", "device_profile", "traces"),
+)
+STANDARD = {"buckets": 8, "copy_share": 0.25, "depth": 1, "device_profile": None, "traces": None}
+"""What the figures' runs have in common; those that differ feed none of them."""
+_RUN = ("index", "run_id", "campaign", "block", "seed", "ground", "variant")
+NUMBERS = (
+    *("requests", "misses", "unfinished", "slo_s", "alone_s", "mean_s", "max_s", "max_whole_s"),
+    *("p50_s", "p90_s", "p95_s", "p99_s", "p99.9_s", "p99.99_s", "within", "bytes_s"),
+    *("required_bytes_s", "priority", "level_network-in", "level_network-out", "planned"),
+    *("bound_s", "bound_blocking_s", "bound_ratio", "storage", "network", "scv"),
+)
+"""Of a workload, by the names of `campaigns.prioritymeister.cell`."""
+
+BLIND = ("ps", "byslo", "mclock", "none")
+"""Policies that a common factor of all SLOs makes no difference to."""
+POLICIES = ("pm", BEST_EFFORT, "byslo", "edf", "cake", "ps", "mclock", "none")
+LABELS = {
+    "pm": "PM",
+    BEST_EFFORT: "PM, best effort",
+    "byslo": "bySLO",
+    "edf": "EDF",
+    "cake": "Cake",
+    "ps": "ps",
+    "mclock": "mClock",
+    "none": "none",
+}
+COLOURS = {
+    "pm": "#0072B2",
+    BEST_EFFORT: "#56B4E9",
+    "byslo": "#D55E00",
+    "edf": "#009E73",
+    "cake": "#CC3311",
+    "ps": "#777777",
+    "mclock": "#AA4499",
+    "none": "#BBBBBB",
+}
+WORKLOADS = {
+    "A": "#0072B2",
+    "B": "#D55E00",
+    "C": "#009E73",
+    "D": "#CC79A7",
+    "F": "#0072B2",
+    "G": "#0072B2",
+    "H": "#0072B2",
+    "I": "#999999",
+    "J": "#E69F00",
+    "K": "#CC79A7",
+}
+
+Rows = Callable[[pd.DataFrame], pd.DataFrame]
+
+
+def takes(run: Run, ground: str) -> bool:
+    """Whether it is a run of PriorityMeister's experiments on a ground."""
+    return run.ground == ground and {"scenario", "policy", "slo_percentile"} <= set(run.parameters)
+
+
+def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
+    """One row for each workload of a run. Columns: index of the run, run_id, campaign, block, seed,
+    ground, variant (the policy, with pm's mode), the cell's parameters, workload, `NUMBERS`.
+
+    Of runs whose traces differ in their length, such as those of a quick and a full campaign, the
+    longest of each scenario count; an experiment that two campaigns share counts once.
+    """
+    rows: list[dict[str, Any]] = []
+    for index, loaded in enumerate(runs):
+        run, parameters = loaded.run, loaded.run.parameters
+        if any(parameters.get(name) != value for name, value in STANDARD.items()):
+            continue
+        policy, mode = parameters["policy"], parameters.get("mode", "hold")
+        common: dict[str, Any] = {
+            "index": index,
+            "run_id": run.run_id,
+            "campaign": run.campaign,
+            "block": run.block,
+            "seed": run.seed,
+            "ground": run.ground,
+            "variant": BEST_EFFORT if mode == "best-effort" else policy,
+            **{name: parameters.get(name) for name in PARAMETERS},
+        }
+        numbers = loaded.summary.extra
+        names = sorted({key.split("_")[0] for key in numbers if key.endswith("_requests")})
+        for name in names:
+            own = {column: numbers.get(f"{name}_{column}") for column in NUMBERS}
+            rows.append({**common, "workload": name, **own})
+    columns = [*_RUN, *PARAMETERS, "workload", *NUMBERS]
+    if not rows:
+        return pd.DataFrame(columns=columns)
+    found = pd.DataFrame(rows, columns=columns)
+    longest = found.groupby("scenario")["seconds"].transform("max")
+    found = found[found["seconds"] == longest].sort_values(["run_id"], kind="stable")
+    keys = [*PARAMETERS, "seed", "workload"]
+    return found.drop_duplicates(keys).sort_values(["index", "workload"]).reset_index(drop=True)
+
+
+def cells(rows: pd.DataFrame, scenario: str, variant: str | None = None, **at: Any) -> pd.DataFrame:
+    """Rows of a scenario, of a policy, and with some parameters; what is not named is the usual
+    (k, burst and gaps have no usual value), and `...` stands for any.
+
+    Where a ground's runs of the scenario have one k alone, which is not the one asked for, they
+    count: its campaign has declared that k.
+    """
+    usual = {"permutation": None, "estimator": "profile", "limiters": "all", "cake_upper": 1.2}
+    usual |= {"misbehaves": False, "bottleneck": "egress"}
+    if scenario != "levels":
+        usual["network_levels"] = 7
+    found = rows[rows["scenario"] == scenario]
+    if "k" in at and found["k"].nunique() == 1:
+        at = {**at, "k": ...}
+    if variant is not None:
+        found = found[found["variant"] == variant]
+    for name, value in {**usual, **at}.items():
+        if value is ...:
+            continue
+        column = found[name]
+        found = found[column.isna() if value is None else column == value]
+    return found
+
+
+def latency(rows: pd.DataFrame) -> pd.DataFrame:
+    """Those of workloads with a latency SLO."""
+    return rows[rows["slo_s"].notna()]
+
+
+def met(rows: pd.DataFrame, percent: float) -> pd.Series:
+    """Whether each row's workload met its SLO: at least `percent` of its requests were within it
+    (section 5.2), counted one by one."""
+    within = rows["within"].astype(float)
+    return within >= percent / 100 - 1e-12
+
+
+def met_by_run(rows: pd.DataFrame, percent: float) -> pd.DataFrame:
+    """One row a run: block, seed, k, permutation, ``met`` (1 when all of its workloads met their
+    SLOs), ``count`` (how many did)."""
+    found = latency(rows)
+    found = found.assign(met=met(found, percent).astype(float))
+    keys = ["run_id", "block", "seed", "k", "variant"]
+    grouped = found.groupby(keys, dropna=False)
+    return grouped["met"].agg(met="min", count="sum").reset_index()
+
+
+def at_k(rows: pd.DataFrame, k: float, percent: float = 99.9) -> pd.DataFrame:
+    """The same runs held against other SLOs, `k` times alone; for `BLIND` policies, whose runs do
+    not depend on k. ``within`` is then 1 or 0: whether the percentile is within the SLO."""
+    found = latency(rows).copy()
+    if (found["k"] == k).all():
+        return found
+    slo = found["slo_s"] / found["k"] * k
+    at = found[f"p{percent:g}_s"].astype(float)
+    return found.assign(slo_s=slo, within=(at <= slo).astype(float), k=k)
+
+
+def by_block(rows: pd.DataFrame, column: str) -> pd.Series:
+    """Mean of a column in each block, indexed by seed."""
+    return rows.groupby("seed")[column].mean().astype(float)
+
+
+def average(values: pd.Series) -> Estimate | None:
+    """Mean over blocks with a t interval."""
+    found = values.dropna().tolist()
+    return mean(found) if found else None
+
+
+def difference(treated: pd.Series, baseline: pd.Series) -> Estimate | None:
+    """Mean of treated less baseline over the blocks that have both, with a t interval."""
+    both = pd.concat([treated.rename("t"), baseline.rename("b")], axis=1, join="inner").dropna()
+    return mean((both["t"] - both["b"]).tolist()) if len(both) else None
+
+
+def quotient(treated: pd.Series, baseline: pd.Series) -> Estimate | None:
+    """Geometric mean of treated/baseline over blocks, with a t interval of the logarithms."""
+    both = pd.concat([treated.rename("t"), baseline.rename("b")], axis=1, join="inner").dropna()
+    both = both[(both["t"] > 0) & (both["b"] > 0)]
+    return ratio(both["t"].tolist(), both["b"].tolist()) if len(both) else None
+
+
+def geometric(values: pd.Series) -> Estimate | None:
+    """Geometric mean over blocks with a t interval of the logarithms."""
+    found = values.dropna()
+    found = found[found > 0]
+    return ratio(found.tolist(), [1.0] * len(found)) if len(found) else None
+
+
+def variants(rows: pd.DataFrame) -> list[str]:
+    """Policies that there are runs of, in the order of the figures."""
+    known = set(rows["variant"])
+    return [name for name in POLICIES if name in known]
+
+
+def bootstrap(values: Sequence[float], *, draws: int = 4000, seed: int = 1) -> Estimate | None:
+    """Median over runs with a 95 % percentile bootstrap over runs, for percentiles of latency;
+    no interval with fewer than two runs."""
+    found = np.asarray([value for value in values if np.isfinite(value)], dtype=float)
+    if not len(found):
+        return None
+    centre = float(np.median(found))
+    if len(found) < 2:
+        return Estimate(centre, float("nan"), float("nan"), len(found))
+    random = np.random.default_rng(seed)
+    medians = np.median(random.choice(found, (draws, len(found))), axis=1)
+    low, high = np.quantile(medians, [0.025, 0.975])
+    return Estimate(centre, float(low), float(high), len(found))

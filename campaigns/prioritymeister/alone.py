@@ -1,0 +1,82 @@
+"""What workloads have alone, each measured once: what SLOs are made of."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+from campaigns.durable import write_file
+from campaigns.prioritymeister.experiment import Experiment
+from campaigns.prioritymeister.ground import Ground
+from campaigns.prioritymeister.outcome import PERCENTILES
+from schemas.errors import HotbedError, UserError
+
+MOST = 256
+"""Measurements that are remembered at a time."""
+ATTEMPTS = 3
+"""At a measurement, while others are spoiled."""
+
+
+class Alone:
+    """Percentiles of workloads alone by experiment, remembered in memory and, where a folder is
+    given, on disk: on a real testbed each takes as long as a run."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = folder
+        self._known: dict[str, dict[str, float]] = {}
+
+    def percentile(self, ground: Ground, experiment: Experiment, percent: float) -> float:
+        """Seconds that `percent` of the requests of an experiment with one workload stay below.
+
+        Raises:
+            UserError: it has too few requests for this percentile.
+            HotbedError: it could not be measured.
+        """
+        (name,) = experiment.replays
+        key = f"{ground.name}-{experiment.digest()}"
+        if key not in self._known:
+            while len(self._known) >= MOST:
+                self._known.pop(next(iter(self._known)))
+            self._known[key] = self._read(key) or self._measure(ground, experiment, name, key)
+        known = self._known[key]
+        found = known.get(f"{percent:g}")
+        if found is None:
+            needed = math.ceil(10 / (1 - percent / 100) - 1e-6)
+            raise UserError(
+                f"workload {name}: {known['requests']:,.0f} requests counted alone, and an "
+                f"SLO made of the {percent:g}th percentile needs {needed:,} that are answered: "
+                "give longer traces (seconds) or a lower slo_percentile."
+            )
+        return found
+
+    def _measure(
+        self, ground: Ground, experiment: Experiment, name: str, key: str
+    ) -> dict[str, float]:
+        for _ in range(ATTEMPTS):
+            outcome = ground.carry_out(experiment)
+            if outcome.spoiled is None:
+                break
+        else:
+            raise HotbedError(f"workload {name} alone was not measured: {outcome.spoiled}.")
+        result = outcome.results[name]
+        found = {"requests": float(result.requests)}
+        for percent in PERCENTILES:
+            value = result.percentile(percent)
+            if value is not None and math.isfinite(value):
+                found[f"{percent:g}"] = value
+        if self._folder is not None:
+            (self._folder / key).mkdir(parents=True, exist_ok=True)
+            for file, text in outcome.logs.items():
+                write_file(self._folder / key / file, text)
+            write_file(self._folder / f"{key}.json", json.dumps(found) + "\n")
+        return found
+
+    def _read(self, key: str) -> dict[str, float] | None:
+        if self._folder is None:
+            return None
+        try:
+            data = json.loads((self._folder / f"{key}.json").read_text())
+            return {str(name): float(value) for name, value in data.items()}
+        except (OSError, ValueError, AttributeError, TypeError):
+            return None

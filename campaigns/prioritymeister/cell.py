@@ -1,0 +1,278 @@
+"""One cell, from its parameters to the files of its run folder, on any ground.
+
+``summary.json`` holds, for each workload w: ``w_requests``, ``w_misses``, ``w_unfinished``,
+``w_slo_s``, ``w_alone_s``, ``w_p50_s`` to ``w_p99.99_s`` (where ten requests are slower),
+``w_max_s``, ``w_max_whole_s``, ``w_within`` (share within the SLO), of a copy ``w_bytes_s`` and
+``w_required_bytes_s``; with a plan ``w_priority``, ``w_bound_s``, ``w_bound_blocking_s`` and, where
+the bound is proven of what was measured, ``w_bound_ratio`` (longest latency by bound).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from campaigns.cell import Phases
+from campaigns.job import Job
+from campaigns.prioritymeister import rule
+from campaigns.prioritymeister.alone import Alone
+from campaigns.prioritymeister.cell_parameters import INPUTS, PmParameters, check
+from campaigns.prioritymeister.experiment import Experiment
+from campaigns.prioritymeister.ground import Ground
+from campaigns.prioritymeister.mixes import Mix, build, labels_of
+from campaigns.prioritymeister.outcome import PERCENTILES, Outcome, Result
+from campaigns.prioritymeister.tracework import statistics
+from campaigns.run_store import RUN_FILE
+from schemas.run import Run, RunStatus, Summary
+from workloads.traces.reader import TraceReader
+from workloads.traces.standins import TABLE2
+
+KEPT_MIXES = 3
+PLAN_FILE, CURVE_FILE = "plan.json", "curve.json"
+CURVE_POINTS = 400
+
+
+class Maker:
+    """Makes cells on a ground; remembers traces, and what workloads have alone."""
+
+    def __init__(self, ground: Ground, *, remembered: Path | None = None) -> None:
+        """`remembered`: a folder for what workloads have alone, where measuring takes long."""
+        self._ground = ground
+        self._alone = Alone(remembered)
+        self._mixes: OrderedDict[tuple[object, ...], tuple[Any, Mix]] = OrderedDict()
+
+    def close(self) -> None:
+        """Remove the traces."""
+        while self._mixes:
+            self._drop()
+
+    def make(self, job: Job, folder: Path) -> Run:
+        """Carry a cell out and write its files into `folder`; `run.json` comes last.
+
+        Raises:
+            UserError: the cell cannot be: too short traces, say.
+            HotbedError: the ground could not carry it out.
+        """
+        parameters = check(job.parameters, f"run {job.run_id}")
+        phases = Phases()
+        with phases("traces"):
+            mix = self._mix(parameters, job.seed)
+        if parameters.policy == INPUTS:
+            with phases("describe"):
+                extra, spoiled = described(mix, self._ground.machines.link), None
+        else:
+            extra, spoiled = self._run(parameters, mix, job.seed, phases, folder)
+        summary = Summary(whole=[], steady=[], pressure_mean={}, extra=extra)
+        (folder / "summary.json").write_text(summary.model_dump_json(indent=2) + "\n")
+        status: RunStatus = "done" if spoiled is None else "spoiled"
+        record = job.record(status, spoiled, phases.seconds)
+        (folder / RUN_FILE).write_text(record.model_dump_json(indent=2) + "\n")
+        return record
+
+    def _run(
+        self, parameters: PmParameters, mix: Mix, seed: int, phases: Phases, folder: Path
+    ) -> tuple[dict[str, float], str | None]:
+        with phases("alone"):
+            alone = dict(self._measured_alone(parameters, seed))
+        promised = rule.slos(parameters, alone)
+        machines = self._ground.machines
+        with phases("plan"):
+            experiment = rule.experiment(parameters, mix, promised, machines, seed)
+        with phases("run"):
+            outcome = self._ground.carry_out(experiment)
+        with phases("count"):
+            extra = numbers(parameters, mix, experiment, outcome, promised)
+            extra |= {f"{name}_alone_s": value for name, value in alone.items()}
+            write_tables(folder, experiment, outcome)
+            for name, text in outcome.logs.items():
+                (folder / "logs").mkdir(exist_ok=True)
+                (folder / "logs" / name).write_text(text)
+            if experiment.plan is not None:
+                text = json.dumps(asdict(experiment.plan), default=float)
+                (folder / PLAN_FILE).write_text(text + "\n")
+            if parameters.scenario == "buckets":
+                (folder / CURVE_FILE).write_text(json.dumps(curve(parameters, mix)) + "\n")
+        return extra, outcome.spoiled
+
+    def _measured_alone(self, parameters: PmParameters, seed: int) -> Iterator[tuple[str, float]]:
+        for name, where in rule.measured_alone(parameters):
+            mix = self._mix(where, seed)
+            alone = rule.alone_experiment(where, mix, self._ground.machines, seed, name)
+            percent = parameters.slo_percentile
+            yield name, self._alone.percentile(self._ground, alone, percent)
+
+    def _mix(self, parameters: PmParameters, seed: int) -> Mix:
+        """The traces of a cell: cells of a block that share them follow each other."""
+        shared = parameters.model_dump(exclude={*_OF_POLICY})
+        key = (json.dumps(shared, sort_keys=True), seed)
+        if key not in self._mixes:
+            while len(self._mixes) >= KEPT_MIXES:
+                self._drop()
+            holder = tempfile.TemporaryDirectory(prefix="hotbed-pm-")
+            mix = build(parameters, seed, self._ground.machines, Path(holder.name))
+            self._mixes[key] = (holder, mix)
+        self._mixes.move_to_end(key)
+        return self._mixes[key][1]
+
+    def _drop(self) -> None:
+        _, (holder, _) = self._mixes.popitem(last=False)
+        holder.cleanup()
+
+
+_OF_POLICY = {"policy", "mode", "k", "slo_percentile", "permutation", "estimator", "limiters"}
+_OF_POLICY |= {"buckets", "network_levels", "cake_upper", "depth", "frame"}
+"""Parameters that make no difference to the traces."""
+
+
+def numbers(
+    parameters: PmParameters,
+    mix: Mix,
+    experiment: Experiment,
+    outcome: Outcome,
+    promised: Mapping[str, float],
+) -> dict[str, float]:
+    """The numbers of the run's summary."""
+    found = dict(outcome.extra)
+    half = experiment.seconds - experiment.measured_from_s
+    for load in mix.loads:
+        name, result = load.name, outcome.results[load.name]
+        found |= {f"{name}_{key}": value for key, value in _latencies(result).items()}
+        if load.completion_s is not None:
+            found[f"{name}_bytes_s"] = result.bytes / half
+            found[f"{name}_required_bytes_s"] = load.required
+            continue
+        found[f"{name}_slo_s"] = promised[name]
+        if result.misses is not None:
+            found[f"{name}_misses"] = float(result.misses)
+        if result.within is not None:
+            found[f"{name}_within"] = result.within
+    if experiment.plan is not None:
+        found |= _proven(parameters, mix, experiment, outcome)
+    return found
+
+
+def _latencies(result: Result) -> dict[str, float]:
+    found = {
+        "requests": float(result.requests),
+        "unfinished": float(result.unfinished),
+        "mean_s": result.mean_s,
+        "max_s": result.max_s,
+        "max_whole_s": result.max_whole_s,
+    }
+    for percent in PERCENTILES:
+        value = result.percentile(percent)
+        if value is not None:
+            found[f"p{percent:g}_s"] = value
+    return {key: value for key, value in found.items() if math.isfinite(value)}
+
+
+def _proven(
+    parameters: PmParameters, mix: Mix, experiment: Experiment, outcome: Outcome
+) -> dict[str, float]:
+    """The plan, and the longest latency of the whole run over what was proven of it."""
+    assert experiment.plan is not None
+    found: dict[str, float] = {"plan_met": float(experiment.plan.met)}
+    ratios = []
+    for planned in experiment.plan.workloads:
+        name = planned.name
+        found[f"{name}_planned"] = float(planned.met)
+        for stage in planned.stages:
+            key = "priority" if stage.stage == "storage" else f"level_{stage.stage}"
+            found[f"{name}_{key}"] = float(stage.priority if stage.level is None else stage.level)
+        if not math.isfinite(planned.bound_blocking):
+            continue
+        found[f"{name}_bound_s"] = planned.bound
+        found[f"{name}_bound_blocking_s"] = planned.bound_blocking
+        if bound_holds(parameters, mix, name):
+            ratio = outcome.results[name].max_whole_s / planned.bound_blocking
+            found[f"{name}_bound_ratio"] = ratio
+            ratios.append(ratio)
+    found["bounds"] = float(len(ratios))
+    found["bounds_broken"] = float(sum(ratio > 1 + 1e-6 for ratio in ratios))
+    return found
+
+
+def bound_holds(parameters: PmParameters, mix: Mix, name: str) -> bool:
+    """Whether the plan's bound is proven of what a workload does: every bucket of everybody is
+    enforced, requests cost what the planner thinks, and it sends what it announced.
+
+    That another one misbehaves makes no difference: it is held to its buckets.
+    """
+    load = mix.load(name)
+    return (
+        parameters.policy == "pm"
+        and parameters.mode == "hold"
+        and parameters.depth == 1
+        and parameters.estimator == "profile"
+        and parameters.limiters == "all"
+        and load.completion_s is None
+        and not load.replay.closed
+        and load.replay.file == mix.base / load.trace
+    )
+
+
+def write_tables(folder: Path, experiment: Experiment, outcome: Outcome) -> None:
+    """`latency.parquet`: histograms of the measured half; `samples.parquet`: requests that arrived
+    and those that missed their SLO, by window of the whole run. `t_s` counts from the start."""
+    parts, rows = [], []
+    for name, result in outcome.results.items():
+        parts.append(
+            pd.DataFrame(
+                {
+                    "t_s": np.full(len(result.count), experiment.measured_from_s),
+                    "op": "request",
+                    "tenant": name,
+                    "node": "",
+                    "low_ns": result.low_ns,
+                    "high_ns": result.high_ns,
+                    "count": result.count,
+                }
+            )
+        )
+        for index, pair in enumerate(result.series):
+            at = index * experiment.window_s
+            rows += [(at, name, m, float(v)) for m, v in zip(_SERIES, pair, strict=True)]
+    pd.concat(parts).to_parquet(folder / "latency.parquet", index=False)
+    samples = pd.DataFrame(rows, columns=["t_s", "node", "metric", "value"])
+    samples.to_parquet(folder / "samples.parquet", index=False)
+
+
+_SERIES = ("requests", "misses")
+
+
+def curve(parameters: PmParameters, mix: Mix) -> dict[str, list[Any]]:
+    """Figure 4a: the border of the eligible pairs of B from its mean rate to the whole device, and
+    the single buckets that it may have instead of all."""
+    exact = rule.curve_alone(mix, labels_of(parameters)[0])
+    rates = np.linspace(exact.mean_rate, 1.0, CURVE_POINTS)
+    single = {
+        name: list(rule.single_bucket(parameters.model_copy(update={"limiters": name}), exact))
+        for name in ("fast", "slow")
+    }
+    return {"rates": rates.tolist(), "bursts": exact.burst(rates).tolist(), **single}
+
+
+def described(mix: Mix, link: float) -> dict[str, float]:
+    """Table 2's columns of every trace of a mix, as shares; the storage load where it has one."""
+    found: dict[str, float] = {}
+    for load in mix.loads:
+        device = mix.hosts[load.server].devices[load.device]
+        reader = TraceReader(mix.base / load.trace)
+        row, _ = statistics(reader, mix.base / device.profile, f"{link:.0f}")
+        columns: Mapping[str, float | None] = {
+            "storage": row.storage_load if TABLE2[load.name].storage_load is not None else None,
+            "network": row.network_load,
+            "scv": row.scv,
+            "requests": float(row.requests),
+        }
+        found |= {f"{load.name}_{k}": v for k, v in columns.items() if v is not None}
+    return found

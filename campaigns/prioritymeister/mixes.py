@@ -1,0 +1,161 @@
+"""Which workloads share what in each experiment of section 6.
+
+Traces are stand-ins with the loads and burstiness of Table 2 (docs/prioritymeister.md), or real
+ones where a folder of them is given; all are for the ground's own device and links.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from campaigns.prioritymeister.cell_parameters import COPIED, PmParameters
+from campaigns.prioritymeister.machines import (
+    DISK,
+    DISK_FILE,
+    RAMDISK,
+    RAMDISK_FILE,
+    Machines,
+    hosts_of,
+    write_profiles,
+)
+from campaigns.prioritymeister.topology import Host, Slo, Topology, Workload
+from campaigns.prioritymeister.trace_maker import COPY, Load, Place, TraceMaker
+
+TENANTS = 12
+"""Workloads of the scenario `levels`, more than the switch has levels."""
+ONE_CLIENT = "c-all"
+"""The client host of figure 9's other bottleneck."""
+
+
+@dataclass(frozen=True)
+class Mix:
+    """Workloads on machines, without SLOs yet; `base` holds the files."""
+
+    base: Path
+    hosts: Mapping[str, Host]
+    loads: tuple[Load, ...]
+
+    @property
+    def sensitive(self) -> tuple[str, ...]:
+        """Workloads that are promised a latency."""
+        return tuple(load.name for load in self.loads if load.completion_s is None)
+
+    def load(self, name: str) -> Load:
+        """The workload called so."""
+        return next(load for load in self.loads if load.name == name)
+
+    def topology(self, slos: Mapping[str, float], parameters: PmParameters) -> Topology:
+        """With SLOs in seconds by workload; a copy has its own."""
+        workloads = tuple(
+            Workload(
+                name=load.name,
+                client=load.client,
+                server=load.server,
+                device=load.device,
+                trace=load.trace,
+                format="plain",
+                slo=Slo(latency=slos[load.name])
+                if load.completion_s is None
+                else Slo(completion=load.completion_s),
+            )
+            for load in self.loads
+        )
+        return Topology(
+            hosts=dict(self.hosts),
+            workloads=workloads,
+            network_levels=parameters.network_levels or None,
+            buckets=parameters.buckets,
+        )
+
+
+def build(parameters: PmParameters, seed: int, machines: Machines, folder: Path) -> Mix:
+    """Make the traces of a cell's scenario and write them into `folder`.
+
+    Args:
+        parameters: the cell's; policy and k make no difference.
+        seed: of the block: every policy has the same traces.
+        machines: the ground's.
+        folder: empty.
+
+    Raises:
+        UserError: a real trace cannot be read, or the device cannot be loaded so.
+    """
+    profile = None if parameters.device_profile is None else Path(parameters.device_profile)
+    write_profiles(machines, folder, profile)
+    maker = TraceMaker(parameters, seed, machines, folder)
+    loads = _MIXES.get(parameters.scenario, _on_the_disk)(maker, parameters)
+    if parameters.scenario in COPIED:
+        loads.append(maker.copy(machines.client(COPY, len(loads))))
+    maker.write_constant()
+    devices: dict[str, dict[str, str]] = {}
+    for load in loads:
+        file = RAMDISK_FILE if load.device.startswith(RAMDISK) else DISK_FILE
+        devices.setdefault(load.server, {})[load.device] = file
+    clients = list(dict.fromkeys(load.client for load in loads))
+    return Mix(folder, hosts_of(machines, clients, devices), tuple(loads))
+
+
+def labels_of(parameters: PmParameters) -> tuple[str, ...]:
+    """Workloads of a scenario, a copy left out; of figure 4 by falling priority."""
+    return {
+        "disk": ("A", "B", "C"),
+        "burst": (parameters.burst or "",),
+        "misbehave": ("C", "D"),
+        "network": ("C", "I", "J", "K"),
+        "buckets": ("B", "A", "C"),
+        "levels": tuple(f"V{index + 1}" for index in range(TENANTS)),
+        "table2": tuple("ABCDEFGHIJK"),
+    }[parameters.scenario]
+
+
+def _on_the_disk(maker: TraceMaker, parameters: PmParameters) -> list[Load]:
+    """All on the one disk."""
+    return [
+        maker.load(label, maker.machines.client(label, index))
+        for index, label in enumerate(labels_of(parameters))
+    ]
+
+
+def _misbehave(maker: TraceMaker, parameters: PmParameters) -> list[Load]:
+    """Figure 8: C, and D, which sends what E does when it misbehaves."""
+    good, bad = _on_the_disk(maker, parameters)
+    return [good, maker.sends(bad, "E") if parameters.misbehaves else bad]
+
+
+def _buckets(maker: TraceMaker, parameters: PmParameters) -> list[Load]:
+    """Figure 4: B goes first and sends 40 s of far more than it announced."""
+    first, *rest = _on_the_disk(maker, parameters)
+    return [maker.floods(first) if parameters.misbehaves else first, *rest]
+
+
+def _network(maker: TraceMaker, parameters: PmParameters) -> list[Load]:
+    """Figure 9: a device each; all on one server, or all from one client host."""
+    egress, machines = parameters.bottleneck == "egress", maker.machines
+    loads = []
+    for index, label in enumerate(labels_of(parameters)):
+        on_ram = maker.row(label).storage_load is None
+        device = RAMDISK if on_ram else f"{DISK}-{label}"
+        usual = (machines.server if egress else f"s-{label}", device)
+        place: Place = machines.network.get(label, usual)
+        client = machines.client(label, index) if egress else ONE_CLIENT
+        loads.append(maker.load(label, client, place))
+    return loads
+
+
+def _levels(maker: TraceMaker, parameters: PmParameters) -> list[Load]:
+    """Twelve workloads, each on a ramdisk of its own, that share the server's link out."""
+    server = maker.machines.server
+    return [
+        maker.load(label, maker.machines.client(label, index), (server, f"{RAMDISK}-{label}"))
+        for index, label in enumerate(labels_of(parameters))
+    ]
+
+
+_MIXES: dict[str, Callable[[TraceMaker, PmParameters], list[Load]]] = {
+    "misbehave": _misbehave,
+    "buckets": _buckets,
+    "network": _network,
+    "levels": _levels,
+}

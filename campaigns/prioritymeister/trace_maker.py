@@ -1,0 +1,209 @@
+"""Makes the traces of a block, each from a seed of its own, as files of a mix."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from campaigns.prioritymeister.cell_parameters import PmParameters
+from campaigns.prioritymeister.experiment import Replay
+from campaigns.prioritymeister.machines import (
+    CONSTANT_FILE,
+    DISK,
+    DISK_FILE,
+    RAMDISK,
+    RAMDISK_FILE,
+    Machines,
+)
+from campaigns.prioritymeister.real_traces import window
+from controllers.prioritymeister.estimators import Costs
+from controllers.prioritymeister.profiles import load_profile
+from workloads.traces import arrivals, standins
+from workloads.traces.requests import RequestBlock, save
+
+COPY = "L"
+COPY_SLACK = 1.25
+"""The copy's throughput SLO: its trace's work in so many times its length."""
+COPY_LINK = 0.4
+"""Most of a link that the copy asks for."""
+FLOOD_S = 40.0
+"""Figure 4: how long B sends more than it announced, from the middle of the trace on."""
+FLOOD_LOAD = 1.5
+"""Of the device, which it then asks for."""
+TENANT_LOAD = 0.07
+TENANT_C2 = (1.0, 4.0, 16.0)
+"""Of a link, and burstiness: the workloads of the scenario `levels`, in turn."""
+
+Place = tuple[str, str]
+"""Host and device."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """A workload of a mix: what it announces (`trace`, beside the topology), what it sends, where
+    it stores, and what it asks of the device on average, as a share. `completion_s` is the
+    throughput SLO of a copy, `required` the bytes per second that it comes to."""
+
+    name: str
+    client: str
+    server: str
+    device: str
+    trace: str
+    replay: Replay
+    storage_load: float
+    completion_s: float | None = None
+    required: float = 0.0
+
+
+class TraceMaker:
+    """Traces of one block on a ground's machines."""
+
+    def __init__(
+        self, parameters: PmParameters, seed: int, machines: Machines, folder: Path
+    ) -> None:
+        self._parameters, self._seed, self._folder = parameters, seed, folder
+        self.machines = machines
+        self.disk, self.ram = (load_profile(folder / f) for f in (DISK_FILE, RAMDISK_FILE))
+        self._on_disk: list[tuple[float, int, int]] = []  # work, bytes, requests
+
+    def row(self, label: str) -> standins.Row:
+        """Of Table 2, or of the tenants of `levels`."""
+        if label in standins.TABLE2:
+            return standins.TABLE2[label]
+        c2 = TENANT_C2[int(label[1:]) % len(TENANT_C2)]
+        return standins.Row(label, "Synthetic tenant", None, TENANT_LOAD, c2)
+
+    def standin(self, row: standins.Row, costs: Costs) -> standins.StandIn:
+        """A trace like `row`, of this block."""
+        sharp = self._parameters.gaps == "sharp"
+        return standins.make(
+            row,
+            lambda block: costs.estimator("storage").work(block),
+            lambda block: costs.estimator("network-out").work(block),
+            self.machines.bytes_s(),
+            seconds=self._parameters.seconds,
+            seed=seed_of(self._seed, row.label),
+            arrive=standins.sharp if sharp else standins.balanced,
+        )
+
+    def load(self, label: str, client: str, place: Place | None = None) -> Load:
+        """A workload at a device (the shared disk unless said otherwise), its trace written."""
+        server, device = place or (self.machines.server, DISK)
+        costs, row = self.disk, self.row(label)
+        if device.startswith(RAMDISK):
+            costs, row = self.ram, replace(row, storage_load=None)
+        real = self._real(row, costs)
+        block = self._cut(self.standin(row, costs).block if real is None else real)
+        work = float(costs.estimator("storage").work(block).sum())
+        if costs is self.disk:
+            self._on_disk.append((work, int(block.size.sum()), len(block)))
+        file = f"{label}.csv"
+        return Load(
+            name=label,
+            client=client,
+            server=server,
+            device=device,
+            trace=file,
+            replay=self._write(label, file, block),
+            storage_load=work / self._parameters.seconds,
+        )
+
+    def copy(self, client: str) -> Load:
+        """Workload L: a copy, a request after the other for ever, which announces `copy_share` of
+        the disk and is promised that work in `COPY_SLACK` times the time."""
+        size, seconds = 1 << 20, self._parameters.seconds
+        probe = arrivals.file_copy(64 * size, size, 1e9)
+        each = float(self.disk.estimator("storage").work(probe).mean())
+        most = COPY_LINK * self.machines.bytes_s() / 1.1
+        bandwidth = min(self._parameters.copy_share * size / each, most)
+        total = max(2, round(bandwidth * seconds / size)) * size
+        block = arrivals.file_copy(total, size, bandwidth)
+        return Load(
+            name=COPY,
+            client=client,
+            server=self.machines.server,
+            device=DISK,
+            trace=f"{COPY}.csv",
+            replay=self._write(COPY, f"{COPY}.csv", block, self._parameters.copy_in_flight),
+            storage_load=bandwidth / size * each,
+            completion_s=COPY_SLACK * seconds,
+            required=bandwidth / COPY_SLACK,
+        )
+
+    def sends(self, load: Load, label: str) -> Load:
+        """A workload that sends what another one does, with the trace that it announced."""
+        block = self._cut(self.standin(self.row(label), self.disk).block)
+        return replace(load, replay=self._write(load.name, f"{load.name}-sent.csv", block))
+
+    def floods(self, load: Load) -> Load:
+        """A workload that sends far more than it announced for a while (section 3.2, figure 4)."""
+        made = self.standin(self.row(load.name), self.disk)
+        block, seconds = self._cut(made.block), self._parameters.seconds
+        each = float(self.disk.estimator("storage").work(block).mean())
+        length = min(FLOOD_S, seconds / 4)
+        rate = FLOOD_LOAD / each
+        seed = seed_of(self._seed, f"{load.name} flood")
+        times = arrivals.poisson(rate, max(1, round(rate * length)), seed)
+        extra = arrivals.requests(
+            times[times < length] + seconds / 2,
+            size=made.size,
+            read_share=made.row.read_share,
+            sequential_share=made.sequential_share,
+            seed=seed,
+        )
+        both = RequestBlock.joined([block, extra]).by_time()
+        return replace(load, replay=self._write(load.name, f"{load.name}-sent.csv", both))
+
+    def write_constant(self) -> None:
+        """Figure 10's estimator: one base time for all requests, such that together they take as
+        long as they do; it errs on each of them alone."""
+        if not self._on_disk:
+            return
+        probe = RequestBlock.of([(i, 1 << 20, True, i << 20) for i in range(64)])
+        bandwidth = (1 << 20) / float(self.disk.estimator("storage").work(probe)[1:].mean())
+        work, carried, count = (sum(column) for column in zip(*self._on_disk, strict=True))
+        document = {
+            "type": "storageConstant",
+            "base": max(0.0, (work - carried / bandwidth) / count),
+            "readBandwidth": bandwidth,
+            "writeBandwidth": bandwidth,
+        }
+        (self._folder / CONSTANT_FILE).write_text(json.dumps(document))
+
+    def _real(self, row: standins.Row, costs: Costs) -> RequestBlock | None:
+        folder = self._parameters.traces
+        if folder is None or row.storage_load is None:
+            return None
+        seed = seed_of(self._seed, row.label)
+        seconds = self._parameters.seconds
+        return window(
+            Path(folder),
+            row.label,
+            costs,
+            load=row.storage_load,
+            seconds=seconds,
+            seed=seed,
+        )
+
+    def _cut(self, block: RequestBlock) -> RequestBlock:
+        return block.chosen(block.time_ns < np.int64(self._parameters.seconds * 1e9))
+
+    def _write(self, name: str, file: str, block: RequestBlock, closed: int = 0) -> Replay:
+        save([block], self._folder / file)
+        return Replay(
+            name=name,
+            file=self._folder / file,
+            requests=len(block),
+            seconds=float(block.time_ns[-1]) * 1e-9,
+            span=int((block.offset + block.size).max()),
+            closed=closed,
+        )
+
+
+def seed_of(seed: int, what: str) -> int:
+    """A seed of its own for each thing of a block."""
+    return int.from_bytes(hashlib.sha256(f"pm {seed} {what}".encode()).digest()[:4], "big")

@@ -1,0 +1,198 @@
+"""Runs of PriorityMeister's experiments with chosen values, to test the analysis. Never shown as a
+result."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.load import LoadedRun
+from analysis.prioritymeister.table2 import STATED
+from campaigns.campaign_file import find_campaign, load_campaign
+from campaigns.prioritymeister.cell_parameters import PmParameters
+from campaigns.prioritymeister.mixes import labels_of
+from campaigns.prioritymeister.session import typed_cells
+from schemas.run import Provenance, Run, Summary
+
+ALONE = {"A": 0.01, "B": 0.012, "C": 0.1, "D": 0.02, "I": 0.1, "J": 0.1, "K": 0.002}
+PERCENTS = ("p50", "p90", "p95", "p99", "p99.9")
+REQUESTS = 13_000.0
+
+Within = Callable[[PmParameters, str], float]
+
+
+def as_in_the_paper(cell: PmParameters, workload: str) -> float:
+    """Share of the requests within the SLO, such that every statement of the paper holds."""
+    if cell.policy == "pm":
+        if cell.scenario == "buckets":
+            bad = {"fast": "C", "slow": "A"}.get(cell.limiters)
+            return 0.9 if workload == bad else 1.0
+        if cell.scenario == "levels":
+            return 0.9 if cell.network_levels == 1 and workload in ("V1", "V2") else 1.0
+        return 0.9995
+    if cell.scenario == "misbehave":
+        return 0.5 if cell.misbehaves else 1.0
+    if cell.scenario == "burst":
+        return {"F": 0.995, "G": 0.97, "H": 0.95}.get(cell.burst or "", 0.98)
+    if cell.permutation is not None and cell.policy == "byslo":
+        return 0.99 if cell.permutation == "421" else 1.0
+    return 0.995 if workload in ("B", "J") else 1.0
+
+
+def extra_of(cell: PmParameters, block: int, within: Within) -> dict[str, float]:
+    """The numbers of a run's summary."""
+    found: dict[str, float] = {"events": 1.0}
+    for index, name in enumerate(labels_of(cell)):
+        if cell.policy == "inputs":
+            for column, value in zip(("storage", "network", "scv"), STATED[name], strict=True):
+                if value is not None:
+                    found[f"{name}_{column}"] = 1.2 if (name, column) == ("E", "storage") else value
+            found[f"{name}_requests"] = REQUESTS
+            continue
+        alone = ALONE.get(name, 0.03) * (1 + 0.05 * block)
+        slo, inside = cell.k * alone, within(cell, name)
+        times = 0.5 if inside >= 0.999 else 3.0
+        found |= {
+            f"{name}_requests": REQUESTS,
+            f"{name}_misses": round(REQUESTS * (1 - inside)),
+            f"{name}_slo_s": slo,
+            f"{name}_alone_s": alone,
+            f"{name}_within": inside,
+            f"{name}_max_s": 2 * times * slo,
+            f"{name}_max_whole_s": 2 * times * slo,
+        }
+        found |= {f"{name}_{p}_s": times * slo * (1 + 0.1 * i) for i, p in enumerate(PERCENTS)}
+        if cell.policy == "pm":
+            found[f"{name}_priority"] = float(2 - index if cell.scenario == "misbehave" else index)
+            found[f"{name}_level_network-out"] = float(2 if name == "K" else 1)
+            found[f"{name}_planned"] = float(within(cell, name) >= 0.999)
+            if cell.mode == "hold" and cell.estimator == "profile" and cell.limiters == "all":
+                found[f"{name}_bound_ratio"] = 0.4 + 0.01 * block
+    if cell.scenario in ("disk", "burst"):
+        found |= {"L_requests": 500.0, "L_bytes_s": 4e7, "L_required_bytes_s": 3e7}
+    return found
+
+
+def run_of(cell: PmParameters, block: int, extra: dict[str, float], ground: str) -> LoadedRun:
+    """A finished run; its folder is not there."""
+    parameters = cell.canonical()
+    text = json.dumps([parameters, block, ground], sort_keys=True)
+    run_id = hashlib.sha256(text.encode()).hexdigest()[:12]
+    run = Run.model_validate(
+        {
+            "run_id": run_id,
+            "campaign": "pm-quick",
+            "attempt": 1,
+            "block": block,
+            "order": 0,
+            "seed": 100 + block,
+            "ground": ground,
+            "parameters": parameters,
+            "time_scale": 1.0,
+            "status": "done",
+            "started_at": "2026-01-01T00:00:00Z",
+            "ended_at": "2026-01-01T00:00:01Z",
+            "phases_s": {"run": 1.0},
+            "provenance": Provenance(
+                commit="0" * 40,
+                dirty=False,
+                hotbed_version="0",
+                versions={"numpy": "2"},
+                hosts={},
+                site="modelled",
+                signal=None,
+            ),
+        }
+    )
+    summary = Summary(whole=[], steady=[], pressure_mean={}, extra=extra)
+    return LoadedRun(run, summary, Path("nowhere") / run_id)
+
+
+def cells(name: str = "pm-quick") -> Iterator[PmParameters]:
+    """Every cell of a campaign, once."""
+    file = find_campaign(name)
+    seen = set()
+    for typed in typed_cells(load_campaign(file), file).values():
+        for cell in typed:
+            key = json.dumps(cell.canonical(), sort_keys=True)
+            if key not in seen:
+                seen.add(key)
+                yield cell
+
+
+def all_runs(
+    within: Within = as_in_the_paper, blocks: int = 2, ground: str = "sim"
+) -> list[LoadedRun]:
+    """Every run of pm-quick, and some of pm-full that it lacks."""
+    cake = {"scenario": "burst", "policy": "cake", "cake_upper": 2, "seconds": 300}
+    found: list[dict[str, Any]] = [
+        {**cake, "burst": b, "gaps": g}
+        for b, g in (("F", "balanced"), ("H", "balanced"), ("H", "sharp"))
+    ]
+    found += [
+        {"scenario": "burst", "policy": policy, "burst": b, "seconds": 300}
+        for policy in ("none", "ps")
+        for b in ("F", "G", "H")
+    ]
+    found += [
+        {
+            "scenario": "network",
+            "policy": policy,
+            "k": 1.5,
+            "bottleneck": "ingress",
+            "seconds": 300,
+        }
+        for policy in ("pm", "byslo", "ps")
+    ]
+    more = [PmParameters.model_validate(one) for one in found]
+    return [
+        run_of(cell, block, extra_of(cell, block, within), ground)
+        for cell in (*cells(), *more)
+        for block in range(blocks)
+    ]
+
+
+def write(loaded: LoadedRun, artifacts: Path) -> None:
+    """A run as files, with histograms and series where a figure looks for them."""
+    folder = artifacts / loaded.run.campaign / loaded.run.run_id / "attempt-1"
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text(loaded.run.model_dump_json())
+    (folder / "summary.json").write_text(loaded.summary.model_dump_json())
+    names = [k.removesuffix("_slo_s") for k in loaded.summary.extra if k.endswith("_slo_s")]
+    if not names:
+        return
+    latency, series = [], []
+    for name in names:
+        slo_ns = int(1e9 * loaded.summary.extra[f"{name}_slo_s"])
+        low = np.linspace(slo_ns // 20, 2 * slo_ns, 100).astype(np.int64)
+        count = np.round(REQUESTS * np.diff(-np.append(0.9 ** np.arange(100), 0))).astype(int)
+        latency.append(
+            pd.DataFrame(
+                {"tenant": name, "low_ns": low, "high_ns": low + slo_ns // 60, "count": count}
+            )
+        )
+        for window in range(30):
+            series += [
+                (10.0 * window, name, "requests", 800.0),
+                (10.0 * window, name, "misses", 9.0),
+            ]
+    pd.concat(latency).to_parquet(folder / "latency.parquet")
+    pd.DataFrame(series, columns=["t_s", "node", "metric", "value"]).to_parquet(
+        folder / "samples.parquet"
+    )
+    if loaded.run.parameters["scenario"] == "buckets":
+        rates = np.linspace(0.05, 1, 50)
+        curve = {"rates": rates.tolist(), "bursts": (0.5 / rates).tolist()}
+        curve |= {"fast": [0.9, 0.01], "slow": [0.05, 10.0]}
+        (folder / "curve.json").write_text(json.dumps(curve))
+        stages: list[dict[str, Any]] = [
+            {"stage": "storage", "pairs": [[20.0, 0.01], [0.5, 1.0], [0.05, 10.0]]}
+        ]
+        plan = {"workloads": [{"name": "B", "stages": stages}]}
+        (folder / "plan.json").write_text(json.dumps(plan))

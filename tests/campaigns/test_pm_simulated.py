@@ -1,0 +1,82 @@
+"""A small campaign of PriorityMeister's, really simulated, and its report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from analysis.load import load_campaign
+from analysis.report import build
+from campaigns import session
+from campaigns.progress import Silent
+from campaigns.session import Request
+from campaigns.workers import Workers
+
+SMALL: dict[str, Any] = {
+    "name": "pm-small",
+    "paper": "prioritymeister",
+    "system": "prioritymeister",
+    "profile": "quick",
+    "seed": 3,
+    "retries": 0,
+    "parameters": {"seconds": 40, "slo_percentile": 99, "k": 4},
+    "grids": [
+        {
+            "name": "burst",
+            "figures": ["7"],
+            "vary": {"policy": ["pm", "none"]},
+            "fixed": {"scenario": "burst", "burst": "F"},
+            "repetitions": 1,
+        },
+        {
+            "name": "misbehave",
+            "figures": ["8"],
+            "vary": {"policy": ["pm", "none"]},
+            "fixed": {"scenario": "misbehave", "misbehaves": True, "k": 8},
+            "repetitions": 1,
+        },
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pm")
+    file = folder / "pm-small.yaml"
+    file.write_text(yaml.safe_dump(SMALL))
+    request = Request(str(file), artifacts=folder / "artifacts")
+    result = session.run(request, progress=Silent(), workers=Workers(count=1))
+    assert result.ok, result.sentence
+    assert result.ran == 4
+    again = session.run(request, progress=Silent(), workers=Workers(count=1))
+    assert (again.already_done, again.ran) == (4, 0)
+    return folder / "artifacts" / "pm-small"
+
+
+@pytest.mark.slow
+def test_simulated_cells_keep_their_bounds(campaign: Path) -> None:
+    extras = {
+        (run.run.parameters["scenario"], run.run.parameters["policy"]): run.summary.extra
+        for run in load_campaign(campaign).runs
+    }
+    assert len(extras) == 4
+    for (_, policy), extra in extras.items():
+        if policy == "pm":
+            assert extra["bounds"] >= 1
+            assert extra["bounds_broken"] == 0
+            assert 0 < max(v for k, v in extra.items() if k.endswith("_bound_ratio")) <= 1
+    assert extras["burst", "pm"]["F_mean_s"] < extras["burst", "none"]["F_mean_s"]
+    flooded = {policy: extras["misbehave", policy] for policy in ("pm", "none")}
+    assert flooded["pm"]["C_p99_s"] < flooded["none"]["C_p99_s"]
+
+
+@pytest.mark.slow
+def test_it_has_a_report(campaign: Path) -> None:
+    made = build(campaign.parent, "pm-small")
+    verdicts = {claim.id: claim.verdict for claim in made.claims}
+    assert verdicts["pm-bounds"] != "not reproduced"
+    assert verdicts["pm-all-slos"] == "not run"
+    assert made.path.exists()
