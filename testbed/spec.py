@@ -10,10 +10,10 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from schemas.errors import UserError
+from schemas.yaml_file import read_mapping
 from testbed.quantities import BitsPerSecond, Bytes, BytesPerSecond, Seconds, parse_bits_per_s
 from testbed.store_spec import STORES, CephSpec, NfsSpec, PoolSpec, Store, Strict
 
@@ -316,14 +316,7 @@ def load_spec(path: Path) -> TestbedSpec:
     Raises:
         UserError: one sentence when the file is missing, is no YAML or does not fit the schema.
     """
-    try:
-        data = yaml.safe_load(path.read_text())
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}); give a spec file.") from error
-    except yaml.YAMLError as error:
-        raise UserError(f"{path}: is not YAML: {' '.join(str(error).split())}.") from error
-    if not isinstance(data, dict):
-        raise UserError(f"{path}: a spec is a mapping with name, groups and store.")
+    data = read_mapping(path, "a spec is a mapping with name, groups and store")
     _read_profile(data.get("store"), path)
     try:
         return TestbedSpec.model_validate(data)

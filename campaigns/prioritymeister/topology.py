@@ -8,10 +8,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from schemas.errors import UserError
+from schemas.yaml_file import message_of, read_mapping
 from testbed.quantities import BitsPerSecond, Seconds
 
 SWITCH = "switch"
@@ -226,14 +226,7 @@ def load_topology(path: Path) -> Topology:
     Raises:
         UserError: one sentence: file, place, what is wrong.
     """
-    try:
-        data = yaml.safe_load(path.read_text())
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: is not YAML: {' '.join(str(error).split())}.") from error
-    if not isinstance(data, dict):
-        raise UserError(f"{path}: a topology is a mapping with hosts and workloads.")
+    data = read_mapping(path, "a topology is a mapping with hosts and workloads")
     try:
         return Topology.model_validate(data)
     except ValidationError as error:
@@ -243,8 +236,7 @@ def load_topology(path: Path) -> Topology:
 def _explain(error: ValidationError, path: Path, data: Mapping[str, Any]) -> str:
     first = error.errors()[0]
     steps = list(first["loc"])
-    message = str(first["msg"]).removeprefix("Value error, ")
-    message = message[:1].lower() + message[1:]
+    message = message_of(error)
     place = ".".join(str(step) for step in steps)
     if len(steps) > 1 and steps[0] == "workloads" and isinstance(steps[1], int):
         entry = data["workloads"][steps[1]]

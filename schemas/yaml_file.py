@@ -1,0 +1,40 @@
+"""YAML files that people write: what is wrong with one is a sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from schemas.errors import UserError
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+
+def read_mapping(path: Path, what: str) -> dict[str, Any]:
+    """The mapping that the file at `path` holds.
+
+    Args:
+        path: the file.
+        what: what it should be, such as "a spec is a mapping with name, groups and store".
+
+    Raises:
+        UserError: one sentence: it cannot be read, is not YAML, or is no mapping.
+    """
+    import yaml
+
+    try:
+        data = yaml.safe_load(path.read_text())
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: is not YAML: {' '.join(str(error).split())}.") from error
+    if not isinstance(data, dict):
+        raise UserError(f"{path}: {what}.")
+    return data
+
+
+def message_of(error: ValidationError) -> str:
+    """The first thing that a model found wrong, to follow a colon."""
+    message = str(error.errors()[0]["msg"]).removeprefix("Value error, ")
+    return message[:1].lower() + message[1:]
