@@ -105,6 +105,9 @@ func Run(ctx context.Context, c server.Cluster, o Options) (Result, error) {
 		defer client.Close()
 		clients[i] = client
 	}
+	if err := connect(ctx, clients); err != nil {
+		return Result{}, err
+	}
 	total := o.Nodes * o.Processes
 	r := Result{Processes: make([]time.Duration, total)}
 	var mu sync.Mutex
@@ -148,6 +151,27 @@ func Run(ctx context.Context, c server.Cluster, o Options) (Result, error) {
 		r.Scheduler.Add(client.Stats())
 	}
 	return r, nil
+}
+
+// connecting bounds how long a burst waits for all agents.
+const connecting = time.Minute
+
+// connect connects all clients to all agents before the burst begins.
+func connect(ctx context.Context, clients []*server.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, connecting)
+	defer cancel()
+	errs := make([]error, len(clients))
+	var all sync.WaitGroup
+	for i, client := range clients {
+		all.Go(func() { errs[i] = client.Ready(ctx) })
+	}
+	all.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // write writes one stripe: those of a process follow each other by the number of processes, as when all

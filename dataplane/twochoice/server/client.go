@@ -76,6 +76,15 @@ func Connect(c Cluster) (*Client, error) {
 	return client, nil
 }
 
+// Ready connects to all agents before anything is asked of them, so that what is measured afterwards
+// holds no handshakes. Its error names an agent that there is no connection to.
+func (c *Client) Ready(ctx context.Context) error {
+	if err := c.links.connect(ctx); err != nil {
+		return c.explained(err)
+	}
+	return nil
+}
+
 // step lets the machine do something, and does what it wants.
 func (c *Client) step(do func(now time.Duration)) {
 	c.mu.Lock()

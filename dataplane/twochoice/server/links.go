@@ -111,6 +111,33 @@ func (l *links) serve(to protocol.Node) {
 	l.mu.Unlock()
 }
 
+// connect makes a connection to every agent, and says which there is none to when ctx is done.
+func (l *links) connect(ctx context.Context) error {
+	again := time.NewTicker(firstPause)
+	defer again.Stop()
+	for {
+		missing := -1
+		for node := range l.addresses {
+			l.mu.Lock()
+			there := l.links[node].wire != nil
+			l.mu.Unlock()
+			if !there {
+				missing = node
+				l.send(protocol.Node(node), protocol.Message{Kind: protocol.Hello, Version: protocol.Version,
+					Node: protocol.Node(node)})
+			}
+		}
+		if missing < 0 {
+			return nil
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return fmt.Errorf("there is no connection to agent %d at %s: %w", missing, l.addresses[missing], ctx.Err())
+		}
+	}
+}
+
 // dial connects and says hello.
 func (l *links) dial(to protocol.Node) (*wire, error) {
 	ctx, cancel := context.WithTimeout(l.ctx, dialTime)

@@ -338,6 +338,20 @@ func TestACancelledWriteIsUndecidedOrNotDone(t *testing.T) {
 	}
 }
 
+func TestReadyNamesWhoIsNotThere(t *testing.T) {
+	b := newTestbed(t, 3, nil)
+	c := b.client()
+	if err := c.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.stop(2)
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if err := b.client().Ready(ctx); err == nil || !strings.Contains(err.Error(), "agent 2 at "+b.Agents[2]) {
+		t.Error(err)
+	}
+}
+
 func TestKeyFilesThatOthersCanReadAreRefused(t *testing.T) {
 	path := keyFile(t, "k")
 	for want, change := range map[string]func() error{

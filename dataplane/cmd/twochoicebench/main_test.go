@@ -1,0 +1,138 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"hotbed/dataplane/twochoice/protocol"
+	"hotbed/dataplane/twochoice/server"
+)
+
+// cluster starts agents on loopback and returns the file that names them.
+func cluster(t *testing.T, n int) string {
+	t.Helper()
+	folder := t.TempDir()
+	c := server.DefaultCluster()
+	c.KeyFile = filepath.Join(folder, "key")
+	if err := os.WriteFile(c.KeyFile, bytes.Repeat([]byte("s"), 32), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Agents = append(c.Agents, l.Addr().String())
+		_ = l.Close()
+	}
+	for i := range n {
+		s, err := server.Start(c, protocol.Node(i), t.TempDir(), io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			s.Stop()
+			if err := s.Wait(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	text, err := json.Marshal(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(folder, "cluster.json")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// printed is what a verb prints, as JSON.
+func printed(t *testing.T, do func() error) (map[string]any, error) {
+	t.Helper()
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout := os.Stdout
+	os.Stdout = write
+	failed := do()
+	os.Stdout = stdout
+	_ = write.Close()
+	out := map[string]any{}
+	if err := json.NewDecoder(read).Decode(&out); err != nil && failed == nil {
+		t.Fatal(err)
+	}
+	return out, failed
+}
+
+func TestABurstIsWrittenAndVerifiedByItsLedger(t *testing.T) {
+	path := cluster(t, 3)
+	ledger := filepath.Join(t.TempDir(), "ledger")
+	flags := []string{"--cluster", path, "--nodes", "2", "--processes", "3", "--writes", "2", "--size", "20KiB",
+		"--ledger", ledger}
+	out, err := printed(t, func() error { return write(t.Context(), flags) })
+	if err != nil || out["writes"] != 12.0 || out["bytes"] != 12*20480.0 || len(out["process_seconds"].([]any)) != 6 {
+		t.Fatalf("%v %v", out, err)
+	}
+	verified := func() (map[string]any, error) {
+		return printed(t, func() error { return verify(t.Context(), []string{"--cluster", path, "--ledger", ledger}) })
+	}
+	if out, err := verified(); err != nil || out["objects"] != 12.0 || len(out["bad"].([]any)) != 0 {
+		t.Errorf("%v %v", out, err)
+	}
+	// Another burst over the same file: what the first ledger says is not so any more.
+	flags = append(flags[:len(flags)-2], "--seed", "2")
+	if _, err := printed(t, func() error { return write(t.Context(), flags) }); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := verified(); err == nil || len(out["bad"].([]any)) != 12 || !strings.Contains(err.Error(), "12 of 12") {
+		t.Errorf("%v %v", out, err)
+	}
+}
+
+func TestProbesAreTimed(t *testing.T) {
+	path := cluster(t, 3)
+	out, err := printed(t, func() error {
+		return probe(t.Context(), []string{"--cluster", path, "--servers", "3", "--schedulers", "2", "--times", "20"})
+	})
+	if err != nil || out["probes"] != 40.0 || out["lost"] != 0.0 || out["mean_seconds"].(float64) <= 0 {
+		t.Errorf("%v %v", out, err)
+	}
+}
+
+func TestMistakesOnTheCommandLineAreOneSentence(t *testing.T) {
+	folder := t.TempDir()
+	path, ledger := filepath.Join(folder, "cluster.json"), filepath.Join(folder, "ledger")
+	if err := errors.Join(os.WriteFile(path, []byte(`{"agents": ["127.0.0.1:1"], "key_file": "k"}`), 0o600),
+		os.WriteFile(ledger, []byte("{}\nnone\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for want, args := range map[string][]string{
+		"--cluster is missing": {"write"},
+		"unexpected argument":  {"write", "x"},
+		"not defined":          {"probe", "--colour"},
+		"--size":               {"write", "--cluster", path, "--size", "big"},
+		"0 nodes":              {"write", "--cluster", path, "--nodes", "0"},
+		"not there yet":        {"write", "--cluster", path, "--ledger", ledger},
+		"--ledger names":       {"verify", "--cluster", path},
+		"line 2 of":            {"verify", "--cluster", path, "--ledger", ledger},
+		"--servers is 2":       {"probe", "--cluster", path, "--servers", "2"},
+		"--schedulers and":     {"probe", "--cluster", path, "--servers", "1", "--times", "0"},
+		"cluster file cannot":  {"probe", "--cluster", folder + "/none"},
+	} {
+		err := verbs[args[0]](t.Context(), args[1:])
+		var usage usageError
+		if !errors.As(err, &usage) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+}

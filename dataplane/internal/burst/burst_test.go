@@ -1,0 +1,70 @@
+package burst
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"hotbed/dataplane/twochoice/protocol"
+)
+
+func TestTheBytesOfAWriteAreTheSeedsAndTheStripes(t *testing.T) {
+	fill := func(seed, stripe uint64, n int) []byte {
+		out := make([]byte, n)
+		Fill(out, seed, stripe)
+		return out
+	}
+	if !bytes.Equal(fill(1, 2, 100), fill(1, 2, 103)[:100]) {
+		t.Error("the same write has other bytes")
+	}
+	seen := map[string]bool{}
+	for seed := range uint64(20) {
+		for stripe := range uint64(20) {
+			seen[string(fill(seed, stripe, 64))] = true
+		}
+	}
+	if len(seen) != 400 {
+		t.Errorf("%d of 400 writes differ", len(seen))
+	}
+}
+
+func TestASummaryTellsWhatWasAcknowledged(t *testing.T) {
+	r := Result{Took: 2 * time.Second, Processes: []time.Duration{time.Second, 0},
+		Failed: []Failure{{Object: "f/9", Undecided: true}, {Object: "f/8"}}}
+	for i := range 40 {
+		r.Done = append(r.Done, Done{Size: 100, Target: protocol.Node(i % 2), Took: time.Duration(40-i) * time.Millisecond})
+	}
+	s := Summarize(r, 3)
+	if s.Writes != 40 || s.Failed != 2 || s.Undecided != 1 || s.BytesPerSecond != 2000 {
+		t.Errorf("%+v", s)
+	}
+	if s.ServerBytes[0] != 2000 || s.ServerBytes[1] != 2000 || s.ServerBytes[2] != 0 {
+		t.Errorf("%v", s.ServerBytes)
+	}
+	if *s.Latency["p50"] != 0.021 || *s.Latency["max"] != 0.04 || s.Latency["p90"] != nil {
+		t.Errorf("%v %v %v", *s.Latency["p50"], *s.Latency["max"], s.Latency["p90"])
+	}
+	if *s.ProcessSeconds[0] != 1 || s.ProcessSeconds[1] != nil {
+		t.Errorf("%v", s.ProcessSeconds)
+	}
+}
+
+func TestOptionsThatCannotBeAreOneSentence(t *testing.T) {
+	good := Options{Nodes: 2, Processes: 2, Writes: 1, Size: 10, File: "f"}
+	if err := good.Check(); err != nil {
+		t.Error(err)
+	}
+	for want, change := range map[string]func(*Options){
+		"0 nodes":         func(o *Options) { o.Nodes = 0 },
+		"0 writes":        func(o *Options) { o.Writes = 0 },
+		"name has 0":      func(o *Options) { o.File = "" },
+		"first stripe is": func(o *Options) { o.Start = -1 },
+	} {
+		o := good
+		change(&o)
+		if err := o.Check(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("wanted %q, got %v", want, err)
+		}
+	}
+}
