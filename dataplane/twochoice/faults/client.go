@@ -161,7 +161,7 @@ func (c *client) readEnded(r *read, f protocol.Finished) {
 		c.w.model.read(r.object, r.from, r.to, r.floor, f)
 	case errors.As(f.Err, &refused) && refused.Code == protocol.Refused:
 		c.w.model.beyond(r.object, r.to, r.floor, f.Stamp)
-	case errors.As(f.Err, &refused) && refused.Code == protocol.Failed:
+	case errors.As(f.Err, &refused) && (refused.Code == protocol.Failed || refused.Code == protocol.Gone):
 		c.w.model.violated("a read found damage that nobody did: %v", f.Err)
 	case c.w.calm && c.w.settled:
 		c.w.model.violated("a read failed though everything is well: %v", f.Err)

@@ -33,24 +33,20 @@ func TestThePromiseIsKeptUnderFaults(t *testing.T) {
 	t.Logf("%+v", all)
 }
 
-// worst is how many seeds each breakage of the protocol may take to be found.
-var worst = map[protocol.Break]uint64{
-	protocol.AckBeforeSync: 20, protocol.AckBeforeFragment: 150, protocol.ForgetRedirect: 20,
-	protocol.IgnoreTimestamps: 60, protocol.TwoMaintainers: 500, protocol.DropEarly: 60, protocol.OrderTwice: 20,
-	protocol.NoFence: 250, protocol.StaleBase: 60, protocol.ReadUnsynced: 150, protocol.TrustMinMax: 250,
-}
+// worst is how many seeds it may take to find any breakage of the protocol; it takes 18 at most.
+const worst = 100
 
 func TestEveryBreakageOfTheProtocolIsFound(t *testing.T) {
 	for _, b := range protocol.Breaks() {
 		found := false
-		for seed := uint64(0); seed < worst[b] && !found; seed++ {
+		for seed := uint64(0); seed < worst && !found; seed++ {
 			if result := Run(seed, b, nil); result.Err != nil {
 				found = true
 				t.Logf("%v: seed %d: %v", b, seed, result.Err)
 			}
 		}
 		if !found {
-			t.Errorf("%v was not found in %d seeds", b, worst[b])
+			t.Errorf("%v was not found in %d seeds", b, worst)
 		}
 	}
 }

@@ -72,7 +72,7 @@ func (n *node) config() protocol.AgentConfig {
 	p := n.w.plan
 	return protocol.AgentConfig{Node: n.id, Nodes: p.nodes, Home: n.w.home, Epoch: n.epoch, Size: 1 << 20,
 		Copies: p.copies, IdleOps: p.idleOps, Maintainer: twochoice.MaintainerParameters{Workers: 3, Bytes: 24},
-		CompactAbove: p.compactAbove, Patience: 20 * time.Millisecond, Orphans: orphans, Detector: detector,
+		CompactAbove: p.compactAbove, Patience: 20 * time.Millisecond, Orphans: p.orphans, Detector: detector,
 		Break: n.w.breaks}
 }
 

@@ -25,6 +25,7 @@ type plan struct {
 	straggling    float64 // share of messages that take much longer
 	patience      time.Duration
 	think         time.Duration
+	orphans       time.Duration // age from which stores ask whether anybody needs a fragment
 
 	crashes, clientCrashes, fulls, slows, sicks, cuts, pauses, skews float64 // a second
 }
@@ -44,6 +45,7 @@ func makePlan(seed uint64) plan {
 		delay: chance(r, 100*time.Microsecond, time.Millisecond), straggling: chance(r, 0, 0.05, 0.2),
 		patience: chance(r, 10*time.Millisecond, 40*time.Millisecond),
 		think:    chance(r, time.Duration(0), 2*time.Millisecond, 20*time.Millisecond),
+		orphans:  chance(r, 5*time.Millisecond, 30*time.Millisecond, 300*time.Millisecond),
 	}
 	if r.IntN(8) > 0 { // one in eight is without
 		p.crashes, p.clientCrashes = chance(r, 0.0, 2, 10, 40), chance(r, 0.0, 0, 5)

@@ -21,7 +21,6 @@ import (
 const (
 	longest = 3 * time.Second // with faults
 	quiet   = 2 * time.Second // afterwards, for what is under way to end
-	orphans = 300 * time.Millisecond
 	tick    = 4 * time.Millisecond
 )
 

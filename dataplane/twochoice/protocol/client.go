@@ -101,6 +101,13 @@ type operation struct {
 	buffer []byte
 	pieces []Piece
 	left   int
+	gone   map[copyOf]int
+}
+
+// copyOf is a fragment on a node.
+type copyOf struct {
+	write WriteID
+	on    Peer
 }
 
 // NewClient returns a client with nothing under way.

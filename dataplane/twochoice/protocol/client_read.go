@@ -50,6 +50,19 @@ func whole(o *operation, pieces []Piece) error {
 	return nil
 }
 
+// mostGone is how often a fragment may be gone that the home was asked about since. Once would do: the
+// home names no fragment that it let go.
+const mostGone = 3
+
+// lost counts that a fragment is gone, and says whether it is lost rather than no longer needed.
+func (o *operation) lost(w WriteID, from Peer) bool {
+	if o.gone == nil {
+		o.gone = map[copyOf]int{}
+	}
+	o.gone[copyOf{w, from}]++
+	return o.gone[copyOf{w, from}] > mostGone
+}
+
 // fetched takes a piece's bytes in.
 func (c *Client) fetched(o *operation, x *exchange, m Message) {
 	p := o.pieces[x.piece]
@@ -60,7 +73,7 @@ func (c *Client) fetched(o *operation, x *exchange, m Message) {
 		if o.left == 0 {
 			c.finish(o, Finished{Data: o.buffer, Stamp: o.stamp})
 		}
-	case m.Code == Gone || m.Code == Changed:
+	case m.Code == Changed || m.Code == Gone && !o.lost(p.Write, x.send.To):
 		c.query(o)
 	case m.Code != OK && len(p.Targets) > x.tries+1: // the other copy
 		x.tries++

@@ -226,3 +226,34 @@ func TestAReadAsksTheHomeAgainWhenAPieceIsGone(t *testing.T) {
 		t.Errorf("%+v", ended)
 	}
 }
+
+func TestAFragmentThatIsLostIsAnErrorUnlessThereIsAnotherCopy(t *testing.T) {
+	for _, targets := range [][]Node{{2}, {2, 1}} {
+		c := newClient(t, twochoice.Uniform, 3, len(targets))
+		if _, err := c.Read("o", 0, 2); err != nil {
+			t.Fatal(err)
+		}
+		var ended []Finished
+		for range 40 {
+			var sends []Send
+			sends, ended = c.Take()
+			for _, s := range sends {
+				switch {
+				case s.Kind == Query:
+					c.Receive(0, 0, Message{Kind: QueryReply, Call: s.Call, Pieces: []Piece{{To: 2, Write: WriteID{1, 1},
+						Targets: targets}}})
+				case s.To == 2:
+					c.Receive(0, 2, Message{Kind: Data, Call: s.Call, Code: Gone, Text: "agent 2: it is not here"})
+				default:
+					c.Receive(0, s.To, Message{Kind: Data, Call: s.Call, Data: []byte("ok")})
+				}
+			}
+			if len(ended) > 0 {
+				break
+			}
+		}
+		if len(ended) != 1 || (ended[0].Err == nil) != (len(targets) == 2) {
+			t.Errorf("copies on %v: %+v", targets, ended)
+		}
+	}
+}
