@@ -111,3 +111,20 @@ def test_the_copy_keeps_its_device_busy() -> None:
     made = standins.make("L", work, wire, 125e6, seconds=30)
     assert not made.block.read.any()
     assert work(made.block).sum() == pytest.approx(30, rel=0.1)
+
+
+def test_a_device_that_does_not_mind_places_is_loaded_by_size() -> None:
+    def by_size(block: RequestBlock) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        return 0.004 + block.size / 150e6
+
+    for label in ("A", "C", "F"):
+        row = standins.TABLE2[label]
+        assert row.storage_load is not None and row.network_load is not None
+        made = standins.make(label, by_size, wire, 25e6, seconds=200, seed=1)
+        seconds = float(made.block.time_ns[-1]) * 1e-9
+        assert made.size % 4096 == 0
+        assert made.sequential_share == 0
+        load = float(by_size(made.block).sum()) / seconds
+        assert load == pytest.approx(row.storage_load, rel=0.02)
+        carried = float(wire(made.block).sum()) / seconds / 25e6
+        assert carried == pytest.approx(row.network_load, rel=0.3)

@@ -1,0 +1,1 @@
+"""PriorityMeister's experiments on a deployed testbed: NFS servers, disks and links."""

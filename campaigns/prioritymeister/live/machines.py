@@ -1,0 +1,139 @@
+"""Which nodes of a testbed are what, and the machines that traces are made for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from campaigns.prioritymeister.live.replays import Server
+from campaigns.prioritymeister.machines import RAMDISK, Machines
+from campaigns.prioritymeister.topology import Topology
+from schemas.errors import UserError
+from testbed.sites.contract import Testbed
+from testbed.spec import DiskSpec, GroupSpec, NfsSpec, TestbedSpec, load_spec
+
+NFS, CLIENT = "nfs", "client"
+SCRATCH = "/var/lib/hotbed/scratch"
+"""Where a server's disk is mounted; what it exports lies in it by the export's name."""
+FILE_BYTES = 1 << 29
+"""Most of a client's file: seeks within and between files are of the disk's own kind, and what a
+run reads of them is little, so that the server's page cache holds next to nothing of it."""
+FILE_SHARE = 0.8
+"""Of a disk, for all clients' files."""
+ON_RAM = ("C", "I", "J", "K")
+"""Workloads of figure 9: here they share one fast disk and not one link, the server's, alone."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """Nodes by what they are.
+
+    Attributes:
+        disk: the NFS server with the disk that workloads share.
+        ram: the one whose disk is no bottleneck; None where there is none.
+        clients: nodes that send, one workload each.
+        servers: bytes of a client's file on each server.
+        store: how clients reach servers.
+    """
+
+    disk: str
+    ram: str | None
+    clients: tuple[str, ...]
+    servers: Mapping[str, int]
+    store: NfsSpec
+
+    @property
+    def folder(self) -> str:
+        """Where clients' files lie on a server."""
+        return f"{SCRATCH}{self.store.export}"
+
+    def server(self, testbed: Testbed, name: str) -> Server:
+        """A server as clients reach it."""
+        address, told = testbed.node(name).address, self.store
+        return Server(name, address, told.export, told.port, told.mount_port)
+
+
+def places_of(testbed: Testbed, spec: TestbedSpec, spec_file: Path) -> Places:
+    """The places of a testbed.
+
+    Raises:
+        UserError: it was made from another spec, or has no NFS server or no client.
+    """
+    if load_spec(spec_file).digest() != spec.digest():
+        raise UserError(
+            f"testbed {testbed.name} was not made from {spec_file}: bring that up, or name another "
+            "testbed with --testbed."
+        )
+    disks = {name: group.disk for group in _with_role(spec, NFS) for name in group.node_names()}
+    clients = tuple(name for group in _with_role(spec, CLIENT) for name in group.node_names())
+    if not disks or not clients or not isinstance(spec.store, NfsSpec):
+        raise UserError(
+            f"testbed {testbed.name} has {len(disks)} nodes of role {NFS} and {len(clients)} of "
+            f"role {CLIENT}: experiments of PriorityMeister need one of each at least."
+        )
+    speeds = {name: _positioning(disk) for name, disk in disks.items()}
+    slow = max(speeds, key=lambda name: speeds[name])
+    fast = min(speeds, key=lambda name: speeds[name])
+    return Places(
+        disk=slow,
+        ram=fast if speeds[fast] < speeds[slow] else None,
+        clients=clients,
+        servers={name: _file_bytes(disk, len(clients)) for name, disk in disks.items()},
+        store=spec.store,
+    )
+
+
+def machines_of(spec: TestbedSpec, places: Places) -> Machines:
+    """What traces are made for; the disks' profiles are those of `Machines` until measured."""
+    used = [*_with_role(spec, NFS), *_with_role(spec, CLIENT)]
+    rates = [float(group.network) for group in used]
+    ram = places.ram
+    return Machines(
+        link=min(rates, default=Machines.link),
+        server=places.disk,
+        clients=places.clients,
+        network={} if ram is None else dict.fromkeys(ON_RAM, (ram, RAMDISK)),
+    )
+
+
+def client_nodes(topology: Topology, testbed: Testbed) -> dict[str, str]:
+    """The client node of each workload.
+
+    Raises:
+        UserError: the testbed lacks a host of the experiment, or two workloads share a client.
+    """
+    names = {node.name: node for node in testbed.nodes}
+    for host in topology.hosts:
+        if host not in names:
+            raise UserError(
+                f"the experiment needs a host {host}, and testbed {testbed.name} has none: run it "
+                "on the ground sim."
+            )
+    found: dict[str, str] = {}
+    for workload in topology.workloads:
+        if workload.client in found.values():
+            raise UserError(
+                f"workloads {workload.name} and another would share node {workload.client}: "
+                f"testbed {testbed.name} tells {len(testbed.with_role(CLIENT))} clients apart, run "
+                "the experiment on the ground sim."
+            )
+        if NFS not in names[workload.server or ""].roles:
+            raise UserError(f"node {workload.server} of testbed {testbed.name} is no NFS server.")
+        found[workload.name] = workload.client
+    return found
+
+
+def _with_role(spec: TestbedSpec, role: str) -> list[GroupSpec]:
+    return [group for group in spec.groups if role in group.roles]
+
+
+def _positioning(disk: DiskSpec | None) -> float:
+    return 0.0 if disk is None else float(disk.positioning)
+
+
+def _file_bytes(disk: DiskSpec | None, clients: int) -> int:
+    if disk is None:
+        return FILE_BYTES
+    room = int(FILE_SHARE * (disk.scratch or disk.size) / clients)
+    return min(FILE_BYTES, room) >> 20 << 20

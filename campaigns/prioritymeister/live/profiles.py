@@ -1,0 +1,80 @@
+"""The measured profile of a testbed's disk: what planner, proxy and stand-ins go by.
+
+It is measured on the very files that the clients use, reads and writes of one request at a time:
+random requests over all of them cost what requests of several workloads cost each other, whose
+files lie apart on the one disk. So it goes by size and kind, not by distance: a request of a stream
+costs what it does between others' requests. Writes are synchronous, as the NFS server makes them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from campaigns.durable import write_file
+from controllers.prioritymeister.profiles import parse_profile
+from schemas.errors import HotbedError
+from testbed.sites.contract import Testbed
+from testbed.ssh import Shell
+from workloads.traces.files_profile import FilesPlan, build_files
+
+SECONDS = 1.0
+_SLACK_S = 60.0
+
+
+def profile_path(testbed: Testbed, node: str) -> Path:
+    """Where the profile of a node's disk is kept, as long as the testbed is."""
+    return testbed.directory / f"pm-profile-{node}.json"
+
+
+def measured_profile(
+    testbed: Testbed,
+    shell: Shell,
+    files: Sequence[str],
+    each: int,
+    tell: Callable[[str], None],
+) -> Path:
+    """The profile of a node's disk; measured once in a testbed's life.
+
+    Args:
+        testbed: up; its folder keeps the profile.
+        shell: of the node, an NFS server.
+        files: paths there; their contents are destroyed.
+        each: bytes of each.
+        tell: told what is being done.
+
+    Raises:
+        HotbedError: fio is missing there or fails.
+    """
+    path = profile_path(testbed, shell.node)
+    if path.exists():
+        return path
+    plan = FilesPlan(tuple(files), each, seconds=SECONDS)
+    tell(f"measuring the disk of node {shell.node} for about {plan.total_s:.0f} s")
+    document = measure(plan, shell)
+    write_file(path, json.dumps(document, indent=1) + "\n")
+    return path
+
+
+def measure(plan: FilesPlan, shell: Shell) -> dict[str, Any]:
+    """Run fio and make the profile of what it tells."""
+    done = shell.run(
+        ["fio", "--output-format=json", "-"],
+        input=plan.job_file().encode(),
+        timeout_s=2 * plan.total_s + _SLACK_S,
+        check=False,
+    )
+    if done.returncode != 0:
+        words = " ".join(done.stderr.decode(errors="replace").split())
+        raise HotbedError(f"fio failed on node {shell.node}: {words[:300]}")
+    document = build_files(plan, done.text)
+    parse_profile(document, f"the profile of node {shell.node}")
+    return document
+
+
+def digest(path: Path) -> str:
+    """Sixteen hex digits of a profile's contents."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]

@@ -1,0 +1,384 @@
+"""The ground `local`, and any other with real nodes: PriorityMeister's experiments on a deployed
+testbed.
+
+Before a run: nothing of ours runs, the servers' proxies are idle, caches are empty, the policy's
+parameters are in force at proxies and network and have been read back. Then all replayers begin at
+one instant. After it, whatever happened, the parameters are removed.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from campaigns.campaign_file import ROOT
+from campaigns.fingerprint import digest_paths
+from campaigns.judge import spoiled
+from campaigns.lock import Lock
+from campaigns.prioritymeister.experiment import Experiment
+from campaigns.prioritymeister.live import replays
+from campaigns.prioritymeister.live.machines import Places, client_nodes, machines_of, places_of
+from campaigns.prioritymeister.live.profiles import measured_profile, profile_path
+from campaigns.prioritymeister.live.replays import ClientLoad
+from campaigns.prioritymeister.live.results import late, numbers_of, result_of
+from campaigns.prioritymeister.machines import Machines
+from campaigns.prioritymeister.outcome import Outcome
+from campaigns.prioritymeister.parameters import (
+    Parameters,
+    device_queues,
+    network_parameters,
+    storage_parameters,
+)
+from campaigns.services import Facts
+from campaigns.steps.facts import read_facts
+from campaigns.steps.usage import Usage
+from schemas.campaign import Limits
+from schemas.errors import HotbedError
+from testbed.agent.contract import Agent
+from testbed.deploy import spec_of
+from testbed.sites.contract import Node, ShapingSite, Site, Testbed
+from testbed.ssh import Shell
+
+LEAST_WAIT_S = 5.0
+MOST_WAIT_S = 30.0
+"""After the last arrival replies are waited for three times the loosest SLO, within these."""
+IDLE_S = 60.0
+"""How long a server may take to answer what is left from the run before."""
+PROGRAMS = ("cmd/nfsproxy", "cmd/replay", "enforcer", "estimator", "internal", "nfsproxy")
+"""Sources of what runs on the nodes, below `dataplane`."""
+ROLES = ("base", "scratch", "ganesha", "nfsproxy", "replay", "netenforcer")
+"""Roles whose contents can change a result."""
+
+Tell = Callable[[str], None]
+
+
+def silent(_: str) -> None:
+    """A `Tell` that tells nobody."""
+
+
+class Enforcing(Protocol):
+    """What is used of `testbed.enforcement.Enforcement`: proxies by node, and the network."""
+
+    def apply(self, parameters: Mapping[str, Any]) -> object: ...
+
+    def remove(self) -> object: ...
+
+    def parameters(self, server: str) -> dict[str, Any]: ...
+
+    def put_profile(self, server: str, profile: Mapping[str, Any]) -> object: ...
+
+    def status(self, server: str) -> dict[str, Any]: ...
+
+    def metrics(self, server: str) -> str: ...
+
+    def network_check(self, network: Mapping[str, Any]) -> Mapping[str, Sequence[str]]: ...
+
+    def caches(self) -> object: ...
+
+
+@runtime_checkable
+class DiskSite(Protocol):
+    """A site whose disks tell what they did."""
+
+    def disk_stats(self, name: str, node: str) -> Mapping[str, object]:
+        """Counters of a node's disk."""
+
+
+@dataclass(frozen=True)
+class Reached:
+    """A testbed that is up and deployed, and what it is told through."""
+
+    site: Site
+    testbed: Testbed
+    places: Places
+    agent: Agent
+    enforcement: Enforcing
+    shell_to: Callable[[str], Shell]
+
+
+class LocalGround:
+    """A `campaigns.prioritymeister.ground.Ground`.
+
+    Args:
+        reached: the testbed.
+        machines: what traces are made for.
+        limits: what spoils a run.
+    """
+
+    name = "local"
+
+    def __init__(self, reached: Reached, machines: Machines, limits: Limits) -> None:
+        self.machines, self.reached = machines, reached
+        self._site, self._testbed, self._places = reached.site, reached.testbed, reached.places
+        self._agent, self._enforcement = reached.agent, reached.enforcement
+        self._shell, self._limits = reached.shell_to, limits
+
+    def carry_out(self, experiment: Experiment) -> Outcome:
+        """See `Ground.carry_out`.
+
+        Raises:
+            UserError: the testbed does not have what the experiment needs.
+            HotbedError: a node, a server or a replayer failed; the testbed is left as found.
+        """
+        client_nodes(experiment.topology, self._testbed)
+        loads = self._loads(experiment)
+        self._clean()
+        replays.check_clocks(loads, self._shell)
+        usage = Usage(self._site, self._testbed, *(self._node(x.client.name) for x in loads))
+        try:
+            replays.lay_out(loads, self._shell)
+            with self._enforced(experiment) as applied:
+                before = self._work(experiment)
+                with usage.measured():
+                    reports = replays.replay(
+                        self._agent,
+                        loads,
+                        seconds=experiment.seconds,
+                        wait_s=wait_s(experiment),
+                    )
+                work = {key: value - before[key] for key, value in self._work(experiment).items()}
+                logs = applied | self._seen(experiment)
+        finally:
+            replays.clear(loads, self._shell)
+        for workload, report in reports.items():
+            logs[f"replay-{workload}.json"] = json.dumps(report) + "\n"
+        why = late(reports) or spoiled(usage.load, self._limits)
+        cores = {f"cores.{node}": used for node, used in usage.cores.items()}
+        return Outcome(
+            results={
+                workload: result_of(report, experiment.window_s, experiment.seconds)
+                for workload, report in reports.items()
+            },
+            spoiled=why,
+            extra={**numbers_of(reports), **usage.load.as_summary(), **cores, **work},
+            logs=logs,
+        )
+
+    def _loads(self, experiment: Experiment) -> list[ClientLoad]:
+        return [
+            ClientLoad(
+                workload=workload.name,
+                client=self._node(workload.client),
+                server=self._places.server(self._testbed, workload.server or ""),
+                trace=experiment.replays[workload.name].file.read_bytes(),
+                slo_s=workload.slo.latency,
+                closed=experiment.replays[workload.name].closed,
+                seed=experiment.seed,
+            )
+            for workload in experiment.topology.workloads
+        ]
+
+    def _clean(self) -> None:
+        """Nothing of an earlier run is left, and nobody else's load runs."""
+        for node, units in self._agent.units().items():
+            for unit in units:
+                self._agent.unit_stop(node, unit)
+        for node, found in self._agent.strays().items():
+            if found:
+                raise HotbedError(
+                    f"node {node} runs load that is not Hotbed's: process {found[0]!r}; end it "
+                    "first"
+                )
+        self._enforcement.remove()
+        for server in self._places.servers:
+            self._until_idle(server)
+        self._enforcement.caches()
+
+    def _until_idle(self, server: str) -> None:
+        end = time.monotonic() + IDLE_S
+        while True:
+            status = self._enforcement.status(server)
+            if not status["queued"] and not status["outstanding"]:
+                return
+            if time.monotonic() > end:
+                raise HotbedError(
+                    f"the NFS server on node {server} still has {status['outstanding']} requests "
+                    f"of an earlier run after {IDLE_S:g} s"
+                )
+            time.sleep(0.25)
+
+    @contextmanager
+    def _enforced(self, experiment: Experiment) -> Iterator[dict[str, str]]:
+        """The policy's parameters are in force; yields what is to be kept of them."""
+        told = parameters_on(experiment, self._testbed)
+        logs = {"parameters.json": told.model_dump_json(indent=1) + "\n"}
+        try:
+            for queue in told.storage:
+                server, device = queue.split(":", 1)
+                profile = experiment.topology.hosts[server].devices[device].profile
+                text = (experiment.base / profile).read_text()
+                self._enforcement.put_profile(server, json.loads(text))
+                logs[f"profile-{server}.json"] = text
+            self._enforcement.apply(told.model_dump(mode="json"))
+            self._check(told)
+            yield logs
+        finally:
+            self._enforcement.remove()
+
+    def _check(self, told: Parameters) -> None:
+        """What is in force is what was told."""
+        for queue, wanted in told.storage.items():
+            server = queue.split(":", 1)[0]
+            found = self._enforcement.parameters(server)
+            names = {one["name"] for one in found["workloads"]}
+            if found["policy"] != wanted["policy"] or names != {
+                one["name"] for one in wanted["workloads"]
+            }:
+                raise HotbedError(f"the proxy on node {server} does not have what it was told")
+        network = told.network.model_dump(mode="json")
+        for node, differences in self._enforcement.network_check(network).items():
+            if differences:
+                raise HotbedError(f"the network of node {node} is not as told: {differences[0]}")
+
+    def _seen(self, experiment: Experiment) -> dict[str, str]:
+        """What the proxies counted, before their parameters are removed."""
+        servers = sorted({workload.server or "" for workload in experiment.topology.workloads})
+        found = {}
+        for server in servers:
+            status: dict[str, Any] = dict(self._enforcement.status(server))
+            found[f"proxy-{server}.json"] = json.dumps(status, indent=1) + "\n"
+            found[f"proxy-{server}.prom"] = self._enforcement.metrics(server)
+        return found
+
+    def _work(self, experiment: Experiment) -> dict[str, float]:
+        """Seconds that each server's requests were charged so far, and those that its disk really
+        took, where the site can tell: the bound is of charged ones."""
+        found: dict[str, float] = {}
+        for server in sorted({workload.server or "" for workload in experiment.topology.workloads}):
+            status = self._enforcement.status(server)
+            charged = [float(one["work_seconds"]) for one in status["workloads"]]
+            found[f"charged_s.{server}"] = sum(charged)
+            if isinstance(self._site, DiskSite):
+                stats = self._site.disk_stats(self._testbed.name, server)
+                found[f"disk_busy_s.{server}"] = float(str(stats["busy_s"]))
+                found[f"disk_requests.{server}"] = float(str(stats["requests"]))
+        return found
+
+    def _node(self, name: str) -> Node:
+        return self._testbed.node(name)
+
+
+def parameters_on(experiment: Experiment, testbed: Testbed) -> Parameters:
+    """What proxies and network are told in an experiment on a testbed's nodes."""
+    enforcement, topology = experiment.enforcement, experiment.topology
+    addresses = {node.name: [node.address] for node in testbed.nodes}
+    return Parameters(
+        policy=enforcement.policy,
+        storage={
+            queue: storage_parameters(
+                topology,
+                experiment.plan,
+                queue,
+                policy=enforcement.policy,
+                mode=enforcement.mode,
+                depth=enforcement.depth,
+                addresses=addresses,
+                cake=enforcement.cake,
+                reservations=enforcement.reservations or None,
+            )
+            for queue in device_queues(topology)
+        },
+        network=network_parameters(
+            topology, experiment.plan, policy=enforcement.policy, addresses=addresses
+        ),
+    )
+
+
+def wait_s(experiment: Experiment) -> float:
+    """How long after the last arrival replies are waited for."""
+    slos = [workload.slo.latency or 0.0 for workload in experiment.topology.workloads]
+    return min(max(3 * max(slos, default=0.0), LEAST_WAIT_S), MOST_WAIT_S)
+
+
+def laid_out(reached: Reached, tell: Tell = silent) -> Machines:
+    """The machines that traces are made for: files are laid out and disks measured, once in a
+    testbed's life."""
+    places, testbed = reached.places, reached.testbed
+    made = machines_of(spec_of(testbed), places)
+    for server, size in places.servers.items():
+        told, clients = places.server(testbed, server), places.clients
+        tell(f"laying out {len(clients)} files of {size >> 20} MiB on node {server}")
+        with unshaped(reached):
+            replays.prepare(reached.agent, [(told, client, size) for client in clients])
+        files = [f"{places.folder}/{replays.file_of(client)}" for client in clients]
+        profile = measured_profile(testbed, reached.shell_to(server), files, size, tell)
+        if server == places.disk:
+            made = replace(made, disk=profile)
+        if server == places.ram:
+            made = replace(made, ramdisk=profile)
+    return made
+
+
+def digests() -> dict[str, str]:
+    """Of all that can change a result on a testbed beside the experiment itself."""
+    here = Path(__file__)
+    folders = {"live": [here, here.with_name("live")]}
+    folders["data plane"] = [ROOT / "dataplane" / name for name in PROGRAMS]
+    folders |= {f"roles/{name}": [ROOT / "playbooks" / "roles" / name] for name in ROLES}
+    return {
+        name: digest_paths(path for path in paths if path.exists())
+        for name, paths in folders.items()
+    }
+
+
+def facts_of(ground: LocalGround) -> Facts:
+    """What the ground's testbed is: provenance of its runs, measured profiles included."""
+    reached = ground.reached
+    found = read_facts(reached.site, reached.testbed, reached.agent)
+    profiles = {
+        node: json.loads(profile_path(reached.testbed, node).read_text())
+        for node in reached.places.servers
+    }
+    return replace(found, osd_count=None, calibration={**found.calibration, "profiles": profiles})
+
+
+@contextmanager
+def unshaped(reached: Reached) -> Iterator[None]:
+    """Disks and links at full speed, where the site can, for laying out files."""
+    site = reached.site
+    if not isinstance(site, ShapingSite):
+        yield
+        return
+    site.shape(reached.testbed.name, False)
+    try:
+        yield
+    finally:
+        site.shape(reached.testbed.name, True)
+
+
+@contextmanager
+def open_ground(
+    testbed: str, spec_file: Path, *, limits: Limits | None = None, tell: Tell = silent
+) -> Iterator[LocalGround]:
+    """The ground on a testbed that is up and deployed; nobody else measures on it meanwhile.
+
+    Args:
+        testbed: its name.
+        spec_file: the spec that the campaign names: it must have been made from it.
+        limits: what spoils a run.
+        tell: told what takes long.
+
+    Raises:
+        UserError: there is no such testbed, it is another one, or it is not deployed.
+    """
+    from testbed.agent.client import agent_client
+    from testbed.choose import choose_ready
+    from testbed.enforcement import Enforcement
+    from testbed.reach import shell_to
+
+    site, found = choose_ready(testbed)
+    reached = Reached(
+        site=site,
+        testbed=found,
+        places=places_of(found, spec_of(found), spec_file),
+        agent=agent_client(found),
+        enforcement=Enforcement(found),
+        shell_to=lambda name: shell_to(found, found.node(name)),
+    )
+    with Lock(found.directory / "campaign.lock", f"the testbed {testbed}", say=tell):
+        yield LocalGround(reached, laid_out(reached, tell), limits or Limits())
