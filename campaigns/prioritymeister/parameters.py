@@ -258,7 +258,8 @@ def network_parameters(
         for stage in ("network-in", "network-out"):
             first, *rest = routes[stage]
             ports |= {queue: bandwidth[queue] for queue in rest}
-            level, pairs = by_slo.get(workload.name, 1), ()
+            level = by_slo.get(workload.name, 1)
+            pairs: tuple[tuple[float, float], ...] = ()
             if chosen == "priority":
                 planned = _stage(plan, workload.name, stage)
                 level, pairs = planned.level or 1, planned.pairs

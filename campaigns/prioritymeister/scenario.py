@@ -11,6 +11,7 @@ from typing import Any
 
 from campaigns.prioritymeister.parameters import (
     NETWORK_OF,
+    NetworkFlow,
     NetworkParameters,
     check_policy,
     device_queue,
@@ -295,7 +296,7 @@ def _links(
     topology: Topology, network: NetworkParameters, workloads: list[Workload]
 ) -> list[dict[str, Any]]:
     """Every link that a message passes: a host's with token buckets, and ports by level alone."""
-    flows = {
+    flows: dict[tuple[str, str], tuple[str, NetworkFlow]] = {
         (flow.workload, flow.stage): (host.queue, flow)
         for host in network.hosts.values()
         for flow in host.flows
@@ -311,7 +312,11 @@ def _links(
                     entry |= {"priority": flow.level, "pairs": pairs}
                 entries.setdefault(queue, []).append(entry)
     bandwidth = topology.queues()
-    common = {"policy": "none" if network.mode == "fifo" else "pm", "depth": 1, "cake": {}}
+    common: dict[str, Any] = {
+        "policy": "none" if network.mode == "fifo" else "pm",
+        "depth": 1,
+        "cake": {},
+    }
     return [
         {"name": queue, "rate": bandwidth[queue], "parameters": {**common, "workloads": each}}
         for queue, each in entries.items()
