@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 import yaml
 
+from campaigns.prioritymeister.alone import Alone
 from campaigns.prioritymeister.experiment import Enforcement, Experiment, Replay
 from campaigns.prioritymeister.live import replays
 from campaigns.prioritymeister.live.machines import Places, client_nodes, machines_of, places_of
@@ -25,6 +26,7 @@ from campaigns.prioritymeister.local_ground import (
     wait_s,
 )
 from campaigns.prioritymeister.machines import Machines
+from campaigns.prioritymeister.outcome import Outcome
 from campaigns.prioritymeister.topology import Topology
 from controllers.prioritymeister.profiles import load_profile
 from schemas.campaign import Limits
@@ -434,3 +436,33 @@ def test_replies_are_waited_for_by_the_loosest_slo(tmp_path: Path) -> None:
     loose = first.model_copy(update={"slo": first.slo.model_copy(update={"latency": 4.0})})
     topology = experiment.topology.model_copy(update={"workloads": (loose, *rest)})
     assert wait_s(replace(experiment, topology=topology)) == 12.0
+
+
+class NoisyGround:
+    """A ground whose first runs are spoiled."""
+
+    name = "local"
+    machines = Machines()
+
+    def __init__(self, spoiled: int) -> None:
+        self.spoiled, self.runs = spoiled, 0
+
+    def carry_out(self, experiment: Experiment) -> Outcome:
+        self.runs += 1
+        why = "somebody else worked" if self.runs <= self.spoiled else None
+        (name,) = experiment.replays
+        told = {"replay-A.json": "{}"}
+        return Outcome({name: result_of(report(), 10.0, 20.0)}, spoiled=why, logs=told)
+
+
+def test_a_workload_alone_is_measured_again_while_it_is_spoiled(tmp_path: Path) -> None:
+    alone = experiment_in(tmp_path).alone("A")
+    noisy = NoisyGround(2)
+    kept = tmp_path / ".alone"
+    assert Alone(kept).percentile(noisy, alone, 50) == pytest.approx(1e-3, rel=1e-3)
+    assert noisy.runs == 3
+    assert [path.name for path in kept.glob("*/*")] == ["replay-A.json"]
+    assert Alone(kept).percentile(noisy, alone, 50) == pytest.approx(1e-3, rel=1e-3)
+    assert noisy.runs == 3
+    with pytest.raises(HotbedError, match="alone was not measured: somebody else worked"):
+        Alone().percentile(NoisyGround(99), alone, 50)
