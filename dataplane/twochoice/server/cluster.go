@@ -51,7 +51,7 @@ type Maintainer struct {
 func DefaultCluster() Cluster {
 	return Cluster{Copies: 1, ObjectSize: 1 << 40, Scheduler: twochoice.Defaults(twochoice.Both), Batch: 64,
 		Maintainer: Maintainer{MaintainerParameters: twochoice.DefaultMaintainer(), Orphans: twochoice.Span(10 * time.Minute)},
-		Patience:   twochoice.Span(5 * time.Second), ProbePatience: twochoice.Span(250 * time.Millisecond), Attempts: 24}
+		Patience:   twochoice.Span(5 * time.Second), ProbePatience: twochoice.Span(time.Second), Attempts: 24}
 }
 
 // LoadCluster reads a cluster file; what is left out has its default. The error is one sentence.

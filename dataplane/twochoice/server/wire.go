@@ -24,12 +24,14 @@ const (
 	handshake = 10 * time.Second
 )
 
-// wire is one connection: it sends messages in their order, and hands over those that come.
+// wire is one connection: it sends messages, those without data before those with, and hands over those
+// that come. The protocol needs no order.
 type wire struct {
 	conn *tls.Conn
 
 	mu     sync.Mutex
 	wake   sync.Cond
+	first  []protocol.Message // without data: a probe does not wait behind what others write
 	queue  []protocol.Message
 	queued int
 	last   bool // close after what is queued
@@ -49,7 +51,11 @@ func (w *wire) send(m protocol.Message) {
 	if w.err != nil || w.last {
 		return
 	}
-	w.queue = append(w.queue, m)
+	if len(m.Data) == 0 {
+		w.first = append(w.first, m)
+	} else {
+		w.queue = append(w.queue, m)
+	}
 	w.queued += len(m.Data)
 	if w.queued > mostQueued {
 		w.fail(fmt.Errorf("the peer does not take %d bytes that wait for it", w.queued))
@@ -76,9 +82,28 @@ func (w *wire) close(err error) {
 func (w *wire) fail(err error) {
 	if w.err == nil {
 		w.err = err
-		w.queue = nil
+		w.first, w.queue = nil, nil
 		_ = w.conn.NetConn().Close()
 	}
+}
+
+// idle says whether there is nothing to send, and more may come; the lock is held.
+func (w *wire) idle() bool { return len(w.first)+len(w.queue) == 0 && w.err == nil && !w.last }
+
+// next takes the next message off the queues, if the connection is to send one; the lock is held.
+func (w *wire) next() (protocol.Message, bool) {
+	from := &w.first
+	if len(*from) == 0 {
+		from = &w.queue
+	}
+	if w.err != nil || len(*from) == 0 {
+		return protocol.Message{}, false
+	}
+	m := (*from)[0]
+	(*from)[0] = protocol.Message{}
+	*from = (*from)[1:]
+	w.queued -= len(m.Data)
+	return m, true
 }
 
 // write sends what is queued until the connection ends.
@@ -87,26 +112,22 @@ func (w *wire) write() {
 	var head []byte
 	for {
 		w.mu.Lock()
-		for len(w.queue) == 0 && w.err == nil && !w.last {
+		for w.idle() {
 			w.mu.Unlock()
 			if err := out.Flush(); err != nil {
 				w.close(err)
 			}
 			w.mu.Lock()
-			if len(w.queue) == 0 && w.err == nil && !w.last {
+			if w.idle() {
 				w.wake.Wait()
 			}
 		}
-		if w.err != nil || len(w.queue) == 0 {
-			w.mu.Unlock()
+		m, ok := w.next()
+		w.mu.Unlock()
+		if !ok {
 			w.close(errors.Join(out.Flush(), io.EOF))
 			return
 		}
-		m := w.queue[0]
-		w.queue[0] = protocol.Message{}
-		w.queue = w.queue[1:]
-		w.queued -= len(m.Data)
-		w.mu.Unlock()
 		head = m.Append(append(head[:0], 0, 0, 0, 0))
 		binary.BigEndian.PutUint32(head, uint32(len(head)-4+len(m.Data)))
 		_, err := out.Write(head)
