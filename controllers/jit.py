@@ -12,6 +12,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 try:
     from numba import njit as _njit
 
+    from controllers.jit_cache import keep_safely
+
     COMPILED = True
 except ImportError:  # an admin node has the distribution's numpy only
     COMPILED = False
@@ -27,7 +29,9 @@ def njit(function: F) -> F:
     """
     if not COMPILED:
         return function
-    return cast(F, _njit(cache=True, nogil=True, error_model="numpy")(function))
+    compiled = _njit(cache=True, nogil=True, error_model="numpy")(function)
+    keep_safely(compiled)
+    return cast(F, compiled)
 
 
 def in_threads(function: Callable[[int], None], chunks: int) -> None:

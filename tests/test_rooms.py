@@ -50,6 +50,7 @@ NEWER_THAN_AGENT = {
 # python3-numpy; numba and the solvers are optional there.
 ARRAYS = {
     Path("controllers/jit.py"),
+    Path("controllers/jit_cache.py"),
     Path("controllers/ursa"),
     Path("controllers/prioritymeister"),
 }

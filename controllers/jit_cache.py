@@ -1,0 +1,63 @@
+"""numba's files of compiled loops, safe for processes that compile at the same time.
+
+numba (0.68, `numba.core.caching.IndexDataCacheFile`) names a data file in a function's index before
+it has written it, and takes a name again for other code: once the source was changed, or when two
+processes compile for different types at once. Who reads in between runs code of an older source, or
+of other types: a wrong decision, once, on a busy machine. It also knows a function by its own
+source file alone, not by those of the compiled functions that it calls from other modules. Here a
+file is written before it is named, under a name that is never given again, and an index is fresh
+only while the sources of all callees are the same.
+"""
+
+from __future__ import annotations
+
+import glob
+import uuid
+from pathlib import Path
+from typing import Any
+
+from numba.core.caching import IndexDataCacheFile
+from numba.core.dispatcher import Dispatcher
+
+
+class SafeFiles(IndexDataCacheFile):
+    """One function's index and data files."""
+
+    def save(self, key: object, data: object) -> None:
+        """Keep compiled `data` for `key`. Of several processes that save at once, entries of some
+        may be lost (these compile once more), and none is ever mistaken for another."""
+        name = self._data_name(uuid.uuid4().int)
+        self._save_data(name, data)
+        overloads = {**self._load_index(), key: name}
+        self._save_index(overloads)
+        named = set(overloads.values())
+        mine = glob.escape(self._index_name.removesuffix(".nbi")) + ".*.nbc"
+        for path in Path(self._cache_path).glob(mine):
+            if path.name not in named:  # of an older source; who is about to read it compiles
+                path.unlink(missing_ok=True)
+
+
+def keep_safely(compiled: Any) -> None:
+    """Have `compiled`, a function that numba keeps on disk, kept by `SafeFiles`.
+
+    A numba that keeps its files in another way than the one above is left alone.
+    """
+    files = _files(compiled)
+    if type(files) is not IndexDataCacheFile:
+        return
+    module = compiled.py_func.__module__
+    callees = {
+        name: callee
+        for name, callee in compiled.py_func.__globals__.items()
+        if isinstance(callee, Dispatcher) and callee.py_func.__module__ != module
+    }
+    stamp = files._source_stamp
+    if callees:
+        theirs = [(n, getattr(_files(c), "_source_stamp", None)) for n, c in callees.items()]
+        stamp = (stamp, sorted(theirs, key=lambda pair: pair[0]))
+    base = files._index_name.removesuffix(".nbi")
+    compiled._cache._cache_file = SafeFiles(files._cache_path, base, stamp)
+
+
+def _files(compiled: Any) -> Any:
+    return getattr(getattr(compiled, "_cache", None), "_cache_file", None)
