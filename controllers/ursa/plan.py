@@ -8,22 +8,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controllers.ursa import finish
-from controllers.ursa.finish import MoveList
+from controllers.ursa.finish import MoveList, Nodes
 from controllers.ursa.gather import objects_on
 from controllers.ursa.general import plan as general
-from controllers.ursa.instance import Instance, Int32
+from controllers.ursa.instance import Float64, Instance
 from controllers.ursa.methods import METHODS, Method, Request
 from controllers.ursa.node_index import Gather
-from controllers.ursa.results import UNPLACED, Budget, Moves, Placement, Plan, Selection, Timer
-from controllers.ursa.select import highest_load_first, object_id
+from controllers.ursa.repair import Phases, Result, gap, select_and_place
+from controllers.ursa.results import Budget, Moves, Placement, Plan, Selection, Timer
+from controllers.ursa.select import highest_load_first
 from controllers.ursa.state import State, initial_state
 from controllers.ursa.swap import Swaps, swap_phase
 from schemas.errors import UserError
 
 Placer = Callable[[Instance, State, Selection, Request], Placement]
 Selector = Callable[[Instance, State], Selection]
-
-MAX_REPAIRS = 16
 
 
 def plan(
@@ -102,10 +101,11 @@ def plan(
         moves = finish.move_list(instance, state, found)
         bound, notes = found.lower_bound, found.notes
     with timer.phase("finish"):
+        nodes = Nodes.of(instance, state)
         if chosen.prune:
-            moves = finish.without_vain(instance, state, moves)
-        moves = finish.in_order(instance, state, moves)
-        still_hot = np.flatnonzero(finish.hot_after(instance, state, moves)).astype(np.int32)
+            moves = finish.without_vain(nodes, moves)
+        moves = finish.in_order(nodes, moves)
+        still_hot = np.flatnonzero(finish.hot_after(nodes, moves)).astype(np.int32)
     cost = float(moves.cost.sum())
     seconds = timer.seconds | {"total": timer.total()}
     if bound is None and chosen.kind == "mover" and not len(still_hot):
@@ -123,7 +123,7 @@ def plan(
         "moves": len(moves),
         "cost": cost,
         "lower_bound": bound,
-        "gap": _gap(cost, bound, len(still_hot)),
+        "gap": gap(cost, bound, len(still_hot)),
         "still_hot": still_hot.tolist(),
         "decision_seconds": seconds,
         "notes": notes,
@@ -153,51 +153,21 @@ def _place(
     place: Placer,
     request: Request,
     gather: Gather,
-) -> tuple[MoveList, float | None, dict[str, object]]:
-    """Select and place; what fits nowhere stays, and other objects of its node go instead.
+) -> Result:
+    """Select and place, and repair what fits nowhere (`repair.select_and_place`)."""
 
-    Returns:
-        Moves, the lower bound (None when it is not of the objects that move), notes.
-    """
-    timer = request.timer
-    with timer.phase("select"):
-        selection = select(instance, state)
-    with timer.phase("place"):
-        placement = place(instance, state, selection, request)
-    moves = finish.placed_moves(instance, selection, placement)
-    if not (placement.move_to == UNPLACED).any():
-        return moves, placement.lower_bound, dict(placement.notes)
-    unplaced = [_unplaced_ids(instance, selection, placement)]
-    repairs = 0
-    while repairs < MAX_REPAIRS:
-        moves = finish.without_heating(instance, state, moves)
-        rest = State(state.primary, finish.load_after(instance, state, moves))
-        with timer.phase("select"):
-            stay = np.concatenate([*unplaced, _partition_ids(instance, moves.partition)])
-            selection = highest_load_first(instance, rest, np.sort(stay), gather)
-        if len(selection) == 0:
-            break
-        with timer.phase("place"):
-            placement = place(instance, rest, selection, request)
-        repairs += 1
-        moves = moves + finish.placed_moves(instance, selection, placement)
-        unplaced.append(_unplaced_ids(instance, selection, placement))
-    moves = finish.without_heating(instance, state, moves)
-    objects = int(sum(len(ids) for ids in unplaced))
-    return moves, None, {**placement.notes, "fits_nowhere": objects, "repairs": repairs}
+    def selected(load: Float64, stay: NDArray[np.int64] | None) -> Selection:
+        if stay is None:
+            return select(instance, state)
+        return highest_load_first(instance, State(state.primary, load), stay, gather)
 
-
-def _unplaced_ids(
-    instance: Instance, selection: Selection, placement: Placement
-) -> NDArray[np.int64]:
-    left = placement.move_to == UNPLACED
-    return object_id(instance, selection.partition[left], selection.replica[left])
-
-
-def _partition_ids(instance: Instance, partition: Int32) -> NDArray[np.int64]:
-    """Every object of partitions of which one has moved: placers see where replicas were."""
-    columns = np.arange(instance.replicas)
-    return object_id(instance, partition[:, None], columns[None, :]).ravel()
+    phases = Phases(
+        select=selected,
+        place=lambda load, chosen: place(instance, State(state.primary, load), chosen, request),
+        listed=lambda chosen, placed: finish.placed_moves(instance, chosen, placed),
+        replicas=instance.replicas,
+    )
+    return select_and_place(Nodes.of(instance, state), phases, request.timer)
 
 
 def _no_moves() -> MoveList:
@@ -209,12 +179,3 @@ def _no_moves() -> MoveList:
         load=np.empty(0),
         cost=np.empty(0),
     )
-
-
-def _gap(cost: float, bound: float | None, still_hot: int) -> float | None:
-    """How far the cost is above the bound, as a part of it; None when that says nothing."""
-    if bound is None or still_hot:
-        return None
-    if bound <= 0:
-        return 0.0 if cost == 0 else None
-    return cost / bound - 1

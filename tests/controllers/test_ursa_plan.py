@@ -244,7 +244,28 @@ def test_a_move_needed_only_for_another_one_in_vain_is_left_out() -> None:
     listed = finish.move_list(case, state, moves)
     assert len(listed) == 2
     # Node 1 has to give away its object only as long as node 0's comes.
-    assert len(finish.without_vain(case, state, listed)) == 0
+    assert len(finish.without_vain(finish.Nodes.of(case, state), listed)) == 0
+
+
+class Slow:
+    """The clock of a machine on which every look takes `each` seconds."""
+
+    def __init__(self, each: float) -> None:
+        self._each, self._now = each, 0.0
+
+    def __call__(self) -> float:
+        self._now += self._each
+        return self._now
+
+
+@pytest.mark.parametrize(("method", "wide"), [*product(METHODS, [False]), ("alp", True)])
+def test_a_machine_s_speed_decides_nothing(method: str, wide: bool) -> None:
+    """Without a time limit: no method has one of its own."""
+    wanted = shape("s1", 12, 240, dimensions=2 if wide else 1, ratio_median=0.6, ratio_sigma=0.5)
+    case = generate(wanted, seed=14)
+    quick, slow = (plan(case, method, timer=Timer(Slow(each)), seed=2) for each in (0.0, 1e7))
+    assert len(quick.move_to)
+    assert same(quick, slow)
 
 
 def test_warm_up_reaches_every_phase() -> None:

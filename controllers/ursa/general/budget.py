@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from controllers.ursa import finish
 from controllers.ursa.finish import MoveList
-from controllers.ursa.general import finish
+from controllers.ursa.general.finish import move_list, nodes_of, placed_moves
 from controllers.ursa.general.select import most_relief_first
 from controllers.ursa.general.units import Units, VectorState
 from controllers.ursa.instance import Float64, Int32
@@ -117,16 +118,17 @@ def rounds(
     parts: list[MoveList] = []
     told: list[dict[str, object]] = []
     none = np.empty(0, np.int32)
-    nothing = finish.move_list(units, state, none, none, none)
+    nothing = move_list(units, state, none, none, none)
     stay = np.empty(0, dtype=np.int64)
     for number in range(budget.rounds):
         if not now.hot(units).any() or request.timer.left() <= 0:
             break
         moves = _round(units, now, place, request, budget, stay)
-        moves = finish.in_order(units, now, finish.without_vain(units, now, moves))
+        nodes = nodes_of(units, now)
+        moves = finish.in_order(nodes, finish.without_vain(nodes, moves))
         if not len(moves):
             break
-        now.load = finish.load_after(units, now, moves)
+        now.load = finish.load_after(now.load, moves)
         stay = np.concatenate([stay, _mates(units, moves)])
         parts.append(moves)
         told.append(
@@ -135,7 +137,7 @@ def rounds(
                 "moves": int(units.members[moves.partition].sum()),
                 "bytes": None if units.size is None else float(units.size[moves.partition].sum()),
                 "cost": float(moves.cost.sum()),
-                "hot_after": int(finish.hot_after(units, now, nothing).any(axis=1).sum()),
+                "hot_after": int(finish.hot_after(nodes_of(units, now), nothing).any(axis=1).sum()),
             }
         )
     count = [len(part) for part in parts]
@@ -158,7 +160,7 @@ def _round(
     price = _prices(units, budget)
     sizes = np.zeros(len(units.members)) if units.size is None else units.size
     none = np.empty(0, np.int32)
-    moves = finish.move_list(units, state, none, none, none)
+    moves = move_list(units, state, none, none, none)
     hot = state.hot(units)
     rest = state
     for _ in range(MAX_REPAIRS):
@@ -172,15 +174,15 @@ def _round(
         left = placement.move_to == UNPLACED
         unit = selection.partition[left]
         purse.give_back(selection.node[left], units.members[unit], sizes[unit])
-        done = finish.placed_moves(units, selection, placement)
+        done = placed_moves(units, selection, placement)
         np.subtract.at(purse.into, done.to, sizes[done.partition])
         moves = moves + done
-        rest = VectorState(state.primary, finish.load_after(units, state, moves))
+        rest = VectorState(state.primary, finish.load_after(state.load, moves))
         misfits = object_id(units.placed, unit, selection.replica[left])
         stay = np.concatenate([stay, misfits, _mates(units, done)])
         if not left.any():
             break
-    return finish.without_heating(units, state, moves)
+    return finish.without_heating(nodes_of(units, state), moves)
 
 
 def _prices(units: Units, budget: Budget) -> Float64:

@@ -5,25 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from controllers.ursa.finish import MoveList
-from controllers.ursa.general import finish
+from controllers.ursa import finish
 from controllers.ursa.general.budget import Rounded, checked
 from controllers.ursa.general.budget import rounds as in_rounds
+from controllers.ursa.general.finish import move_list, nodes_of, placed_moves
 from controllers.ursa.general.select import most_relief_first
 from controllers.ursa.general.swap import swap_phase
 from controllers.ursa.general.units import Units, VectorState, expanded, initial_state, units_of
-from controllers.ursa.instance import Instance
+from controllers.ursa.instance import Float64, Instance
 from controllers.ursa.methods import Request
-from controllers.ursa.results import UNPLACED, Budget, Placement, Plan, Selection, Timer
-from controllers.ursa.select import object_id
+from controllers.ursa.repair import Phases, Result, gap, select_and_place
+from controllers.ursa.results import Budget, Placement, Plan, Selection, Timer
 from schemas.errors import UserError
 
 Placer = Callable[[Units, VectorState, Selection, Request], Placement]
-Result = tuple[MoveList, float | None, dict[str, object]]
 
-MAX_REPAIRS = 16
 METHODS = ("alp", "ilp", "opt", "greedy")
 
 
@@ -62,7 +59,7 @@ def plan(
     bound: float | None = 0.0
     notes: dict[str, object] = {}
     none = np.empty(0, np.int32)
-    moves = finish.move_list(units, state, none, none, none)
+    moves = move_list(units, state, none, none, none)
     rounds: Rounded | None = None
     if budget is not None:
         from controllers.ursa.general import placers
@@ -72,10 +69,11 @@ def plan(
     elif swapped.any():
         moves, bound, notes = _moves(units, state, method, request)
     with timer.phase("finish"):
+        nodes = nodes_of(units, state)
         if rounds is None:
-            moves = finish.without_vain(units, state, moves)
-            moves = finish.in_order(units, state, moves)
-        left = finish.hot_after(units, state, moves)
+            moves = finish.without_vain(nodes, moves)
+            moves = finish.in_order(nodes, moves)
+        left = finish.hot_after(nodes, moves)
         still_hot = np.flatnonzero(left.any(axis=1)).astype(np.int32)
         made = expanded(
             units,
@@ -103,7 +101,7 @@ def plan(
             "moves": len(made.move_partition),
             "cost": cost,
             "lower_bound": bound,
-            "gap": None if bound is None or len(still_hot) else _gap(cost, bound),
+            "gap": gap(cost, bound, len(still_hot)),
             "still_hot": still_hot.tolist(),
             "decision_seconds": timer.seconds | {"total": timer.total()},
             "notes": notes,
@@ -131,7 +129,7 @@ def _moves(units: Units, state: VectorState, method: str, request: Request) -> R
 
         with request.timer.phase("place"):
             found = optimum(units, state, request)
-        hot = finish.hot_after(units, state, found.moves).any()
+        hot = finish.hot_after(nodes_of(units, state), found.moves).any()
         bound = float(found.moves.cost.sum()) if found.proven and not hot else None
         return found.moves, bound, {"optimal": found.proven}
     from controllers.ursa.general import placers
@@ -140,42 +138,15 @@ def _moves(units: Units, state: VectorState, method: str, request: Request) -> R
 
 
 def _place(units: Units, state: VectorState, place: Placer, request: Request) -> Result:
-    """Select and place; what fits nowhere stays, and other objects of its node go instead."""
-    timer = request.timer
-    with timer.phase("select"):
-        selection = most_relief_first(units, state)
-    with timer.phase("place"):
-        placement = place(units, state, selection, request)
-    moves = finish.placed_moves(units, selection, placement)
-    if not (placement.move_to == UNPLACED).any():
-        return moves, placement.lower_bound, dict(placement.notes)
-    unplaced = [_unplaced(units, selection, placement)]
-    repairs = 0
-    while repairs < MAX_REPAIRS:
-        moves = finish.without_heating(units, state, moves)
-        rest = VectorState(state.primary, finish.load_after(units, state, moves))
-        with timer.phase("select"):
-            columns = np.arange(units.replicas)
-            moved = object_id(units.placed, moves.partition[:, None], columns[None, :]).ravel()
-            selection = most_relief_first(units, rest, np.concatenate([*unplaced, moved]))
-        if len(selection) == 0:
-            break
-        with timer.phase("place"):
-            placement = place(units, rest, selection, request)
-        repairs += 1
-        moves = moves + finish.placed_moves(units, selection, placement)
-        unplaced.append(_unplaced(units, selection, placement))
-    moves = finish.without_heating(units, state, moves)
-    objects = int(sum(len(ids) for ids in unplaced))
-    return moves, None, {**placement.notes, "fits_nowhere": objects, "repairs": repairs}
+    """Select and place, and repair what fits nowhere (`repair.select_and_place`)."""
 
+    def at(load: Float64) -> VectorState:
+        return VectorState(state.primary, load)
 
-def _unplaced(units: Units, selection: Selection, placement: Placement) -> NDArray[np.int64]:
-    left = placement.move_to == UNPLACED
-    return object_id(units.placed, selection.partition[left], selection.replica[left])
-
-
-def _gap(cost: float, bound: float) -> float | None:
-    if bound <= 0:
-        return 0.0 if cost == 0 else None
-    return cost / bound - 1
+    phases = Phases(
+        select=lambda load, stay: most_relief_first(units, at(load), stay),
+        place=lambda load, selection: place(units, at(load), selection, request),
+        listed=lambda selection, placed: placed_moves(units, selection, placed),
+        replicas=units.replicas,
+    )
+    return select_and_place(nodes_of(units, state), phases, request.timer)

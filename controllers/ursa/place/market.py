@@ -264,7 +264,8 @@ class Market:
 
     def count_within(self, objects: Ints, price: Float64, most: Float64) -> int:
         """How many moves `within` would return."""
-        return int(self._count(objects, price, most).sum())
+        self._widen_to(objects, most)
+        return int(self._within(objects, price, most, 0)[0].sum())
 
     def within(self, objects: Ints, price: Float64, most: Float64) -> tuple[Ints, Int32, Float64]:
         """(index into `objects`, target, cost) of all moves of cost plus priced load up to `most`.
@@ -274,23 +275,12 @@ class Market:
             price: [N].
             most: [objects], finite.
         """
-        stock, number = self.stock, self._count(objects, price, most)
-        target = np.empty(int(number.sum()), dtype=np.int32)
-        cost = np.empty(len(target))
-        pricing.fill_within(
-            objects,
-            stock.node,
-            stock.load,
-            stock.taken,
-            self.ways.arrays(),
-            self.terms(price),
-            most,
-            target,
-            cost,
-        )
+        count = self.count_within(objects, price, most)
+        number, target, cost = self._within(objects, price, most, count)
         return np.repeat(np.arange(len(objects)), number), target, cost
 
-    def _count(self, objects: Ints, price: Float64, most: Float64) -> Ints:
+    def _widen_to(self, objects: Ints, most: Float64) -> None:
+        """Have lists that reach as far as `most`."""
         stock, ways = self.stock, self.ways
         farthest = np.zeros(self.instance.nodes)
         np.maximum.at(farthest, stock.node[objects], most)
@@ -298,18 +288,26 @@ class Market:
         ways.open(nodes)
         while len(nodes := nodes[ways.last(nodes) <= farthest[nodes]]):
             ways.widen(nodes)
+
+    def _within(
+        self, objects: Ints, price: Float64, most: Float64, count: int
+    ) -> tuple[Ints, Int32, Float64]:
+        """(targets of each object, all targets, their costs); a `count` of 0 only counts."""
         number = np.zeros(len(objects), dtype=np.int64)
-        pricing.count_within(
+        target, cost = np.empty(count, dtype=np.int32), np.empty(count)
+        pricing.within(
             objects,
-            stock.node,
-            stock.load,
-            stock.taken,
-            ways.arrays(),
+            self.stock.node,
+            self.stock.load,
+            self.stock.taken,
+            self.ways.arrays(),
             self.terms(price),
             most,
             number,
+            target,
+            cost,
         )
-        return number
+        return number, target, cost
 
     def terms(self, price: Float64) -> pricing.Terms:
         """As the compiled loops take it."""

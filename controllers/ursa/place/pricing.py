@@ -103,7 +103,7 @@ def best_targets(
 
 
 @njit
-def count_within(
+def within(
     objects: Ints,
     node: Int32,
     load: Float64,
@@ -112,11 +112,17 @@ def count_within(
     terms: Terms,
     most: Float64,
     number: Ints,
+    target: Int32,
+    cost: Float64,
 ) -> None:
-    """number[i]: targets of object i whose cost plus priced load is at most most[i]."""
+    """number[i]: targets of object i whose cost plus priced load is at most most[i]. They are
+    written to `target` and `cost`, one object after the other, where these are not empty."""
     start, length, _, way_node, way_cost = ways
+    write = len(target) > 0
+    at = 0
     for i in range(len(objects)):
         k = objects[i]
+        number[i] = 0
         for position in range(start[node[k]], start[node[k]] + length[node[k]]):
             if way_cost[position] > most[i]:
                 break
@@ -124,33 +130,9 @@ def count_within(
             total = way_cost[position] + load[k] * terms[0][j]
             if total <= most[i] and _takes(load[k], j, taken[k], terms):
                 number[i] += 1
-
-
-@njit
-def fill_within(
-    objects: Ints,
-    node: Int32,
-    load: Float64,
-    taken: Int32,
-    ways: Lists,
-    terms: Terms,
-    most: Float64,
-    target: Int32,
-    cost: Float64,
-) -> None:
-    """The targets that `count_within` counts, one object after the other."""
-    start, length, _, way_node, way_cost = ways
-    at = 0
-    for i in range(len(objects)):
-        k = objects[i]
-        for position in range(start[node[k]], start[node[k]] + length[node[k]]):
-            if way_cost[position] > most[i]:
-                break
-            j = way_node[position]
-            total = way_cost[position] + load[k] * terms[0][j]
-            if total <= most[i] and _takes(load[k], j, taken[k], terms):
-                target[at], cost[at] = j, way_cost[position]
-                at += 1
+                if write:
+                    target[at], cost[at] = j, way_cost[position]
+                    at += 1
 
 
 @njit
