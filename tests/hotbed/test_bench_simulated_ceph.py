@@ -16,12 +16,14 @@ def test_rows_of_small_stores() -> None:
     done = subprocess.run(
         [sys.executable, str(BENCH), *words], stdout=subprocess.PIPE, text=True, check=True
     )
-    step, speed, memory = json.loads(done.stdout.splitlines()[-1])
+    step, loop, speed, memory = json.loads(done.stdout.splitlines()[-1])
     assert step["name"] == "modelled Ceph, 32 OSDs, a policy's step over the bridge"
     assert step["n"] == 3 and 0 < step["value"] < 1000
     assert "10 affinities changed" in step["note"] and "2048 placement groups" in step["note"]
+    assert loop["name"] == "modelled Ceph, 32 OSDs, a step of DLR with all that the loop does"
+    assert loop["n"] == 2 and 0 < loop["value"] < 1000 and "journalled" in loop["note"]
     assert speed["name"] == "modelled Ceph, 16 OSDs, 256 in flight, 3 virtual seconds"
     assert 0 < speed["value"] < 60 and "load average" in speed["note"]
     assert 0 < memory["value"] < 1 and "Python beside it" in memory["note"]
-    assert [row["unit"] for row in (step, speed, memory)] == ["ms", "s", "GiB"]
-    assert [row["limit"] for row in (step, speed, memory)] == [None] * 3, "of the large sizes"
+    assert [row["unit"] for row in (step, loop, speed, memory)] == ["ms", "ms", "s", "GiB"]
+    assert [row["limit"] for row in (step, loop, speed, memory)] == [None] * 4, "of the large sizes"

@@ -96,7 +96,7 @@ func FuzzNothingIsLost(f *testing.F) {
 func allIsKept(t *testing.T, c *Cluster, seen []string) {
 	t.Helper()
 	m := c.osdMap
-	if !m.dirty && !m.all && !slices.Contains(m.pinnew, true) && !slices.Contains(m.turned, true) {
+	if !m.dirty && !m.all && len(m.repinned) == 0 && !slices.Contains(m.turned, true) {
 		kept := slices.Clone(m.upSet)
 		m.compute()
 		if !slices.Equal(kept, m.upSet) {

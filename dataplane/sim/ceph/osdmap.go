@@ -28,9 +28,10 @@ type osdMap struct {
 
 	// What the next epoch changes besides: all up sets, those with an OSD of another affinity, those
 	// of single PGs.
-	all    bool
-	turned []bool // by OSD
-	pinnew []bool // by PG
+	all       bool
+	turned    []bool // by OSD
+	anyTurned bool
+	repinned  []int32 // PGs, in the order in which they were changed
 
 	scratch [maxSize]int32
 }
@@ -42,7 +43,7 @@ func newOSDMap(crush *crushMap, osds, pool, pgNum, size, minSize int) *osdMap {
 		upmap: map[int32][]int32{}, items: map[int32][][2]int32{},
 		seeds: make([]uint32, pgNum), raw: make([]int32, pgNum*size),
 		upSet: make([]int32, pgNum*size), dirty: true,
-		turned: make([]bool, osds), pinnew: make([]bool, pgNum),
+		turned: make([]bool, osds),
 	}
 	for i := range osds {
 		m.reweight[i], m.affinity[i], m.up[i] = inWeight, maxAffinity, true
@@ -69,11 +70,11 @@ func (m *osdMap) pinned(pg int32) bool {
 
 // setAffinity is for the next epoch, as pin is.
 func (m *osdMap) setAffinity(osd int, value uint32) {
-	m.affinity[osd], m.turned[osd] = value, true
+	m.affinity[osd], m.turned[osd], m.anyTurned = value, true, true
 }
 
 // pin says that the upmaps of a PG were changed.
-func (m *osdMap) pin(pg int32) { m.pinnew[pg] = true }
+func (m *osdMap) pin(pg int32) { m.repinned = append(m.repinned, pg) }
 
 // commit makes a new epoch of what was changed and returns the PGs whose up set differs.
 func (m *osdMap) commit() []int32 {
@@ -81,11 +82,8 @@ func (m *osdMap) commit() []int32 {
 	var changed []int32
 	var scratch [maxSize]int32
 	m.place()
-	for pg := range int32(m.pgNum) {
+	for _, pg := range m.touched() {
 		up := m.upSet[int(pg)*m.size : (int(pg)+1)*m.size]
-		if !m.all && !m.pinnew[pg] && !m.isTurned(up) {
-			continue
-		}
 		row := scratch[:m.size]
 		fill(row, m.upOf(pg))
 		if !slices.Equal(row, up) {
@@ -95,17 +93,29 @@ func (m *osdMap) commit() []int32 {
 	}
 	m.all = false
 	clear(m.turned)
-	clear(m.pinnew)
+	m.anyTurned, m.repinned = false, m.repinned[:0]
 	return changed
 }
 
-func (m *osdMap) isTurned(up []int32) bool {
-	for _, osd := range up {
-		if osd != none && m.turned[osd] {
-			return true
+// touched are the PGs whose up set may differ in the next epoch, in the order of their numbers.
+func (m *osdMap) touched() []int32 {
+	if m.all {
+		every := make([]int32, m.pgNum)
+		for pg := range every {
+			every[pg] = int32(pg)
+		}
+		return every
+	}
+	some := slices.Clone(m.repinned)
+	if m.anyTurned {
+		for at, osd := range m.upSet { // in one go: of a large store this takes longer than the rest
+			if osd != none && m.turned[osd] {
+				some = append(some, int32(at/m.size))
+			}
 		}
 	}
-	return false
+	slices.Sort(some)
+	return slices.Compact(some)
 }
 
 // place asks CRUSH anew if the weights were changed.
