@@ -1,0 +1,292 @@
+"""NFS servers and a plan on nodes of this machine: deployed, used, enforced, taken away."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from campaigns.prioritymeister import apply as work
+from schemas.errors import StoreError
+from testbed import reach
+from testbed.agent.client import agent_client
+from testbed.deploy import deploy, remove, save_spec
+from testbed.disk_profile import profile_of
+from testbed.enforcement import Enforcement
+from testbed.lifecycle import start_store, stop_store
+from testbed.sites.contract import Testbed
+from testbed.sites.local import LocalSite
+from testbed.sites.local.names import Places
+from testbed.spec import TestbedSpec
+
+pytestmark = [pytest.mark.local, pytest.mark.timeout(300)]
+
+SPEC = TestbedSpec.model_validate(
+    {
+        "name": "nfs-test",
+        "network": {"priority_levels": 7},
+        "groups": [
+            {"name": "admin", "roles": ["admin"], "cpus": 1, "memory": "512MiB"},
+            {
+                "name": "server",
+                "roles": ["nfs"],
+                "cpus": 1.5,
+                "memory": "512MiB",
+                "network": "100Mbit",
+                "disk": {"size": "2GiB", "scratch": 0, "positioning": "1ms"},
+            },
+            {
+                "name": "client",
+                "count": 2,
+                "roles": ["client"],
+                "memory": "512MiB",
+                "network": "100Mbit",
+            },
+        ],
+        "store": {"kind": "nfs", "depth": 4},
+    }
+)
+NODES = SPEC.node_names()
+UNITS = ("hotbed-rpcbind", "hotbed-ganesha", "hotbed-nfsproxy")
+
+
+def run(testbed: Testbed, node: str, command: str) -> str:
+    return reach.shell_to(testbed, testbed.node(node)).run(["sh", "-c", command]).text
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[LocalSite]:
+    found = LocalSite(
+        places=Places(Path("/var/lib/hotbed-tests-nfs"), Places.of_environment().cache)
+    )
+    found.release(SPEC.name)
+    yield found
+    found.release(SPEC.name)
+
+
+@pytest.fixture(scope="module")
+def deployed(site: LocalSite) -> Testbed:
+    testbed = site.provision(SPEC)
+    save_spec(testbed, SPEC)
+    changed = deploy(testbed, SPEC, site=site)
+    assert all(changed[node] > 0 for node in NODES)
+    return testbed
+
+
+@pytest.fixture
+def enforcement(deployed: Testbed) -> Enforcement:
+    return Enforcement(deployed)
+
+
+def replay(testbed: Testbed, verb: str, name: str, *more: object) -> str:
+    """The command line of the replayer on a client."""
+    server = testbed.node("server").address
+    words = ["/usr/local/bin/hotbed-replay", verb, "--server", f"{server}:2049"]
+    words += ["--mount", f"{server}:20048", "--export", "/export", "--file", name]
+    return " ".join([*words, *map(str, more)])
+
+
+def test_deployed_it_serves_and_a_second_run_changes_nothing(
+    site: LocalSite, deployed: Testbed
+) -> None:
+    assert deploy(deployed, SPEC, site=site) == dict.fromkeys(NODES, 0)
+    for unit in UNITS:
+        assert run(deployed, "server", f"systemctl is-active {unit}").strip() == "active"
+    listening = run(deployed, "server", "ss -Hltn | awk '{print $4}'").split()
+    address = deployed.node("server").address
+    ports = {where.rpartition(":")[2]: where.rpartition(":")[0] for where in listening}
+    assert "127.0.0.1" in ports["12049"]
+    assert "127.0.0.1" in ports["12048"]
+    assert ports["2049"] == ports["20048"] == ports["9811"] == address
+    assert "111" not in ports
+    assert agent_client(deployed).call("versions")["nfs-ganesha"].startswith("4.")
+
+
+def test_only_clients_of_the_testbed_are_served(deployed: Testbed) -> None:
+    run(deployed, "client0", replay(deployed, "prepare", "web", "--size", "8MiB"))
+    call = (
+        "import socket, sys\n"
+        "with socket.create_connection((sys.argv[1], 2049), 5) as connection:\n"
+        "    try:\n"
+        "        print(connection.recv(9))\n"
+        "    except ConnectionResetError:\n"
+        "        print(b'')\n"
+    )
+    argv = ["python3", "-c", call, deployed.node("server").address]
+    said = reach.shell_to(deployed, deployed.node("admin")).run(argv).text
+    assert said.strip() == "b''"
+
+
+def test_files_are_the_same_byte_for_byte_while_parameters_change(
+    deployed: Testbed, enforcement: Enforcement
+) -> None:
+    """Written, read, truncated, renamed, removed from two clients, beside other load."""
+    run(deployed, "client1", replay(deployed, "prepare", "load", "--size", "8MiB"))
+    policies: list[dict[str, Any]] = [
+        {"policy": "pm", "workloads": [{"priority": 1, "pairs": [[0.9, 0.1]]}, {"priority": 2}]},
+        {"policy": "ps", "workloads": [{"weight": 3}, {}]},
+        {"policy": "edf", "workloads": [{"slo": 0.1}, {"slo": 1}]},
+        {"policy": "none", "workloads": [{}, {}]},
+    ]
+    clients = [deployed.node(f"client{n}") for n in range(2)]
+    with ThreadPoolExecutor(3) as pool:
+        same = [
+            pool.submit(run, deployed, node, replay(deployed, "check", f"f-{node}", "--steps", 120))
+            for node in ("client0", "client1")
+        ]
+        more = "--size 16KiB --depth 2 --duration 6s"
+        load = pool.submit(run, deployed, "client1", replay(deployed, "load", "load", more))
+        turns = 0
+        while not all(future.done() for future in same):
+            for policy in policies:
+                workloads = [
+                    {"name": node.name, "clients": [node.address], **one}
+                    for node, one in zip(clients, policy["workloads"], strict=True)
+                ]
+                enforcement.put("server", {**policy, "depth": 2, "workloads": workloads})
+                turns += 1
+    for future in same:
+        assert json.loads(future.result())["same"] is True
+    assert turns >= len(policies)
+    result = json.loads(load.result())
+    assert not result.get("errors")
+    assert result["whole"]["requests"] > 0
+    status = enforcement.status("server")
+    assert (status["lost"], status["timed_out"]) == (0, 0)
+    enforcement.default("server")
+    assert enforcement.parameters("server")["policy"] == "none"
+
+
+def test_parameters_that_are_none_are_refused_and_those_of_before_stay(
+    enforcement: Enforcement,
+) -> None:
+    before = enforcement.parameters("server")
+    with pytest.raises(StoreError, match=r"the NFS proxy refused: .*depth is -1"):
+        enforcement.put("server", {**before, "depth": -1})
+    assert enforcement.parameters("server") == before
+
+
+def topology(folder: Path) -> Path:
+    disk = SPEC.groups[1].disk
+    assert disk is not None
+    (folder / "disk.json").write_text(json.dumps(profile_of(disk)))
+    for name, kind in (("web", "DiskRead"), ("copy", "DiskWrite")):
+        rows = [f"{n * 40_000_000},1000,{kind},{n * 7 % 100 << 16:x}" for n in range(100)]
+        (folder / f"{name}.csv").write_text("\n".join(rows) + "\n")
+    hosts = {name: {"link": "100Mbit"} for name in ("client0", "client1")}
+    path = folder / "topology.yaml"
+    workloads = [
+        {"name": name, "client": client, "server": "server", "trace": f"{name}.csv"}
+        | {"slo": {"latency": slo}}
+        for name, client, slo in (("web", "client0", "100ms"), ("copy", "client1", "1s"))
+    ]
+    server = {"link": "100Mbit", "devices": {"disk": "disk.json"}}
+    path.write_text(yaml.safe_dump({"hosts": {**hosts, "server": server}, "workloads": workloads}))
+    return path
+
+
+def shaping(testbed: Testbed, node: str) -> str:
+    """All that tc and nft tell of a node."""
+    return run(
+        testbed,
+        node,
+        'tc -j qdisc show dev eth0 | sed \'s/"handle":"[^"]*"//g\'; tc filter show dev eth0; '
+        "nft list ruleset; ip -d link show eth0 | grep -o 'gso_max_segs [0-9]*'",
+    )
+
+
+def test_a_plan_is_put_into_force_checked_and_taken_away(
+    deployed: Testbed, enforcement: Enforcement, tmp_path: Path
+) -> None:
+    before = {node: shaping(deployed, node) for node in NODES}
+    done = work.apply(deployed, SPEC, topology(tmp_path))
+    assert (done.policy, done.met, done.restarted) == ("pm", True, ())
+    assert done.hosts == {"client0": 1, "client1": 1, "server": 2}
+    for node in ("client0", "client1", "server"):
+        assert "dscp set cs" in shaping(deployed, node)
+    marked = "nft list table ip hotbed | grep -o 'packets [0-9]*' | head -n 1"
+    run(deployed, "client0", replay(deployed, "load", "web", "--size 4KiB --depth 1 --duration 1s"))
+    assert int(run(deployed, "client0", marked).split()[1]) > 10
+    assert work.check(deployed).differences == {}
+    seen = agent_client(deployed).call("nfs-sense", {"interval_s": 0.2})
+    assert set(seen["servers"]["server"]["workloads"]) == {"web", "copy", "unknown"}
+    # Changed behind its back, it is seen; applied again, it is in force.
+    run(deployed, "client0", "tc filter del dev eth0 parent 1: prio 20")
+    assert "client0" in work.check(deployed).differences
+    work.apply(deployed, SPEC, topology(tmp_path), policy="byslo")
+    assert work.check(deployed).differences == {}
+    work.remove(deployed)
+    assert {node: shaping(deployed, node) for node in NODES} == before
+    assert enforcement.network_check() == {}
+
+
+def reading(deployed: Testbed, seconds: float) -> dict[str, float]:
+    """Bytes per second that each client gets when both read all they can from the cache."""
+    with ThreadPoolExecutor(2) as pool:
+        more = f"--size 64KiB --depth 8 --duration {seconds}s"
+        futures = {
+            node: pool.submit(run, deployed, node, replay(deployed, "load", name, more))
+            for node, name in (("client0", "web"), ("client1", "load"))
+        }
+    results = {node: json.loads(future.result()) for node, future in futures.items()}
+    return {node: 65536 * one["whole"]["requests"] / seconds for node, one in results.items()}
+
+
+def test_priorities_and_buckets_act_on_a_saturated_link(
+    deployed: Testbed, enforcement: Enforcement
+) -> None:
+    """Two clients read from a server whose link cannot serve both."""
+    server, seconds = deployed.node("server").address, 4.0
+
+    def flow(client: str, level: int, pairs: list[list[float]]) -> dict[str, Any]:
+        mark = 64 - 8 * level
+        flow = {"workload": client, "stage": "network-out", "to": client, "level": level}
+        where = {"source": [server], "destination": [deployed.node(client).address]}
+        return {**flow, "dscp": mark, "pairs": pairs, **where}
+
+    def put(*flows: dict[str, Any]) -> None:
+        hosts = {"server": {"queue": "server->switch", "rate": 12.5e6, "flows": list(flows)}}
+        enforcement.network_apply({"mode": "priority", "hosts": hosts})
+
+    put(flow("client0", 1, []), flow("client1", 2, []))
+    got = reading(deployed, seconds)
+    assert got["client0"] > 4 * got["client1"]
+    put(flow("client0", 2, []), flow("client1", 1, []))
+    got = reading(deployed, seconds)
+    assert got["client1"] > 4 * got["client0"]
+    rate, burst = 2e6, 4e5
+    put(flow("client0", 1, [[rate, burst]]), flow("client1", 2, []))
+    got = reading(deployed, seconds)
+    assert seconds * got["client0"] <= rate * (seconds + 0.5) + burst
+    assert got["client1"] > got["client0"]
+    enforcement.network_remove()
+
+
+def test_stopped_and_started_it_serves(deployed: Testbed) -> None:
+    stop_store(deployed)
+    assert run(deployed, "server", "pgrep -c ganesha || true").strip() == "0"
+    start_store(deployed)
+    run(deployed, "client0", replay(deployed, "check", "again", "--steps", 20))
+
+
+def test_removed_nothing_is_left(deployed: Testbed, tmp_path: Path) -> None:
+    before = {node: shaping(deployed, node) for node in NODES}
+    work.apply(deployed, SPEC, topology(tmp_path))
+    assert sum(remove(deployed, SPEC).values()) == len(NODES)
+    for node in NODES:
+        left = run(
+            deployed,
+            node,
+            "ls -d /etc/hotbed /opt/hotbed /var/lib/hotbed /usr/local/bin/hotbed-* /run/hotbed "
+            "/etc/systemd/system/*hotbed* /etc/systemd/system/*.wants/*hotbed* /run/rpcbind.sock "
+            "/var/lib/nfs/ganesha 2>/dev/null; pgrep -a 'ganesha|rpcbind|hotbed'; "
+            "grep -s hotbed /etc/hosts; true",
+        )
+        assert left == ""
+        assert shaping(deployed, node) == before[node]
+    assert sum(remove(deployed, SPEC).values()) == 0
