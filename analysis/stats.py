@@ -86,14 +86,20 @@ def ratio(
     return Estimate(*_t_interval(np.log(top / bottom), level), n=len(top)).map(math.exp)
 
 
-def correlation(x: Sequence[float], y: Sequence[float]) -> Estimate:
-    """Spearman's rank correlation of runs with Fisher's interval (variance 1.06 / (n - 3))."""
+def correlation(x: Sequence[float], y: Sequence[float], *, fitted: int = 0) -> Estimate:
+    """Spearman's rank correlation of runs with Fisher's interval (variance 1.06 / (n - 3)).
+
+    `fitted` values (block means but one) were taken out of the runs before: n is less by as many.
+
+    Raises:
+        ValueError: fewer than four runs are left, or `x` and `y` differ in length.
+    """
     from scipy import stats
 
     n = len(x)
-    if n < 4 or len(y) != n:
+    if n - fitted < 4 or len(y) != n:
         raise ValueError("a rank correlation with an interval needs at least four runs")
     rho = float(stats.spearmanr(x, y).statistic)
     z = math.atanh(min(max(rho, -0.999999), 0.999999))
-    half = float(stats.norm.ppf(0.975)) * math.sqrt(1.06 / (n - 3))
+    half = float(stats.norm.ppf(0.975)) * math.sqrt(1.06 / (n - fitted - 3))
     return Estimate(rho, math.tanh(z - half), math.tanh(z + half), n)

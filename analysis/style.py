@@ -142,9 +142,9 @@ def limit_intervals(
     if not cut:
         return
     axes.set_ylim(0, 1.15 * top)
-    for x, end in cut:
+    for x in sorted({x for x, _ in cut}):
         axes.annotate(
-            f"to {end:.3g}",
+            "to " + ", ".join(f"{end:.3g}" for at, end in cut if at == x),
             (x, top),
             xytext=(3, -3),
             textcoords="offset points",

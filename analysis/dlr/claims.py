@@ -128,7 +128,8 @@ def _gain_claims(
 
 
 def _load_hurts(scenario: str, column: str) -> Compute:
-    """Rank correlation of a run's pressure (mean or spread over nodes) with its throughput."""
+    """Rank correlation of a run's pressure (mean or spread over nodes) with its throughput, by the
+    mean of its block: what differs between blocks is not the load's doing."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         rows = evidence.table
@@ -136,8 +137,12 @@ def _load_hurts(scenario: str, column: str) -> Compute:
         rows = rows[(rows["op"] == "seq")].dropna(subset=[column, "throughput_mb_s"])
         if len(rows) < 4:
             return NotRun(f"fewer than four runs of scenario {scenario}")
+        blocks = rows.groupby("block")["throughput_mb_s"]
+        speed = rows["throughput_mb_s"] / blocks.transform("mean")
+        if len(rows) < blocks.ngroups + 3:
+            return NotRun(f"too few runs of scenario {scenario} in a block")
         return Measured(
-            correlation(rows[column].tolist(), rows["throughput_mb_s"].tolist()),
+            correlation(rows[column].tolist(), speed.tolist(), fitted=blocks.ngroups - 1),
             "+".join(sorted(set(rows["ground"]))),
             float(rows["time_scale"].iloc[0]),
         )

@@ -19,6 +19,9 @@ from analysis.stats import Estimate, mean
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_LOG_ROOM = 3.0
+"""A logarithmic axis goes on by this factor on both sides; wider intervals are cut there."""
+
 _OFFERED = {"A": "10 %", "B": "25 %", "C": "50 %", "D": "75 %", "E": "100 %"}
 
 
@@ -40,6 +43,12 @@ def _error_bars(
         capsize=3,
         label=text,
     )
+
+
+def _heights(axes: Axes, x: Sequence[float], estimates: Sequence[Estimate]) -> None:
+    """The vertical axis from 0, readable where few runs make an interval enormous."""
+    ends = [(at, e.value + e.error[1]) for at, e in zip(x, estimates, strict=True)]
+    style.limit_intervals(axes, [e.value for e in estimates], ends)
 
 
 def _signal(rows: pd.DataFrame) -> str:
@@ -77,7 +86,7 @@ def load_mix(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         other = axes.twinx()
         other.grid(False)
         _error_bars(other, places, speed, colour="#0072B2", text="throughput", fmt="o-")
-        other.set_ylim(0, 1.3 * max(e.value + e.error[1] for e in speed))
+        _heights(other, places, speed)
         other.set_ylabel("Sequential read (MB/s)")
         axes.set_xticks(
             places, [f"{mix}\n{_OFFERED[mix]} offered" if local else mix for mix in mixes]
@@ -119,7 +128,7 @@ def load_spread(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             )
         axes.set_xlabel(f"Standard deviation over nodes (percentage points)\nof {_signal(rows)}")
         axes.set_ylabel("Sequential read (MB/s)")
-        axes.set_ylim(0, 1.15 * max(e.value + e.error[1] for e in y))
+        _heights(axes, [estimate.value for estimate in x], y)
         axes.margins(x=0.15)
         axes.set_title("Spread of load over nodes, mean offered load held at 50 %")
         return style.save(drawn, folder, name)
@@ -175,6 +184,7 @@ def _by_size(axes: Axes, rows: pd.DataFrame, scenario: str, metric: str) -> None
     def rows_of(controller: str, size: int) -> pd.DataFrame:
         return select(here, controller=controller, object_size=size, duration_s=duration)
 
+    drawn: list[tuple[float, Estimate]] = []
     for controller in style.in_order([str(c) for c in here["controller"].unique()]):
         mine = [
             (int(size), rows_of(controller, size)[metric].dropna())
@@ -183,10 +193,12 @@ def _by_size(axes: Axes, rows: pd.DataFrame, scenario: str, metric: str) -> None
         mine = [(size, values) for size, values in mine if len(values)]
         if not mine:
             continue
+        points = [(size / 2**20, mean(values.tolist())) for size, values in mine]
+        drawn += points
         _error_bars(
             axes,
-            [size / 2**20 for size, _ in mine],
-            [mean(values.tolist()) for _, values in mine],
+            [size for size, _ in points],
+            [estimate for _, estimate in points],
             colour=style.colour(controller),
             text=style.label(controller),
             fmt="o-",
@@ -197,6 +209,10 @@ def _by_size(axes: Axes, rows: pd.DataFrame, scenario: str, metric: str) -> None
     axes.minorticks_off()
     if metric == "latency_s":
         axes.set_yscale("log")
+        values = [estimate.value for _, estimate in drawn]
+        axes.set_ylim(min(values) / _LOG_ROOM, max(values) * _LOG_ROOM)
+    else:
+        _heights(axes, [size for size, _ in drawn], [estimate for _, estimate in drawn])
     axes.set_xlabel("Object size")
     axes.set_ylabel(f"{OP_NAMES['seq']} (MB/s)" if metric == "throughput_mb_s" else "Latency (s)")
     axes.set_title(scenario.capitalize())

@@ -215,3 +215,24 @@ def test_a_shortened_cell_does_not_get_into_another_figure(tmp_path: Path) -> No
     result = evaluate(by_id["dlr-heterogeneity-seq-throughput"], evidence)
     assert result.measured == pytest.approx(0.51, abs=0.01)
     assert result.n == 3
+
+
+def test_a_slower_block_does_not_hide_what_load_does(tmp_path: Path) -> None:
+    """Seen with figure 3: a block of another day read a fifth slower under every mix."""
+    campaign = tmp_path / "dlr-full"
+    for block, level in enumerate((100.0, 150.0, 140.0)):
+        for step, mix in enumerate("ABCDE"):
+            write_run(
+                campaign,
+                {"op": "seq", "scenario": "mix", "mix": mix, "controller": "default"},
+                block,
+                level * (1 - 0.05 * step),
+                # the slowest block has the least pressure
+                pressures={f"osd{n}": 10.0 + 15 * step + 5 * block for n in range(4)},
+            )
+    evidence, _ = load_evidence([campaign])
+    by_id = {c.id: c for c in CLAIMS}
+    found = evaluate(by_id["mean-pressure-hurts"], evidence)
+    assert found.verdict == "reproduced"
+    assert found.measured is not None
+    assert found.measured < -0.9

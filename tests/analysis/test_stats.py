@@ -80,6 +80,12 @@ def test_the_interval_covers_the_truth_as_often_as_stated() -> None:
 def test_rank_correlation_needs_four_runs() -> None:
     with pytest.raises(ValueError, match="four"):
         correlation([1, 2, 3], [1, 2, 3])
+    with pytest.raises(ValueError):
+        correlation([1, 2, 3, 4], [1, 2, 3, 4], fitted=1)
+    wide = correlation([1, 2, 3, 4, 5], [1, 3, 2, 5, 4], fitted=1)
+    narrow = correlation([1, 2, 3, 4, 5], [1, 3, 2, 5, 4])
+    assert wide.value == narrow.value
+    assert wide.low < narrow.low
     falling = correlation([1, 2, 3, 4, 5, 6, 7, 8], [8, 7, 6, 5, 4, 3, 2, 1])
     assert falling.value == pytest.approx(-1, abs=1e-4)
     assert falling.high < 0
