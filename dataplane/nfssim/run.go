@@ -135,13 +135,31 @@ func build(scenario Scenario, open Opener) (*run, error) {
 		if err := c.connect(links, devices); err != nil {
 			return nil, fmt.Errorf("workload %s: %w", spec.Name, err)
 		}
-		if c.trace, err = open(spec); err != nil {
+		if c.trace, err = open(spec); err == nil && scenario.Preload {
+			err = c.preload()
+		}
+		if err != nil {
 			return nil, fmt.Errorf("workload %s: %w", spec.Name, err)
 		}
 		s.clients = append(s.clients, c)
 	}
 	s.plan()
 	return s, nil
+}
+
+// preload reads the trace into memory.
+func (c *client) preload() error {
+	requests := make([]traces.Request, 0, c.trace.Requests)
+	for r, err := range c.trace.Each() {
+		if err != nil {
+			return err
+		}
+		requests = append(requests, r)
+	}
+	report := c.trace.Report
+	c.trace = traces.Listed(requests)
+	c.trace.Report = report
+	return nil
 }
 
 // connect finds the queues that a workload's requests pass.

@@ -33,7 +33,9 @@ type Scenario struct {
 	// Frame is the longest piece of a message on a link; 0 stands for whole messages.
 	Frame float64 `json:"frame"`
 	// Series, if above 0, is the length of the windows in which requests and misses are counted.
-	Series    float64                    `json:"series"`
+	Series float64 `json:"series"`
+	// Preload reads all traces into memory before the time that a simulation takes is counted.
+	Preload   bool                       `json:"preload,omitempty"`
 	Profiles  map[string]json.RawMessage `json:"profiles"`
 	Devices   []Device                   `json:"devices"`
 	Links     []Link                     `json:"links"`

@@ -76,6 +76,11 @@ func TestAWindowOfATrace(t *testing.T) {
 	if r, err = Run(s, FromFile, func(float64) {}); err != nil {
 		t.Fatal(err)
 	}
+	s.Preload = true
+	again, err := Run(s, FromFile, func(float64) {})
+	if err != nil || text(t, again) != text(t, r) {
+		t.Errorf("%v; from memory it is %s, not %s", err, text(t, again), text(t, r))
+	}
 	if w = r.Workloads[0]; w.Whole.Bytes != 15 || w.Malformed != 1 || !strings.Contains(w.FirstBad, "line 4") {
 		t.Errorf("%+v", w)
 	}

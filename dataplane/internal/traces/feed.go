@@ -24,6 +24,9 @@ type block struct {
 
 // Feed starts to read, with repeat again and again from the first request.
 func (t Trace) Feed(repeat bool) *Feed {
+	if t.list != nil && !repeat {
+		return &Feed{now: t.list, ended: true, done: make(chan struct{})}
+	}
 	f := &Feed{blocks: make(chan block, blocksAhead), spent: make(chan []Request, blocksAhead+1),
 		done: make(chan struct{})}
 	go f.fill(t, repeat)

@@ -37,6 +37,7 @@ type Trace struct {
 	Length   time.Duration // from the first to the last
 	Report   Report
 	each     iter.Seq2[Request, error]
+	list     []Request // all of them, where they are in memory
 }
 
 // Each gives the requests in order; an error is the last that it gives.
@@ -44,7 +45,7 @@ func (t Trace) Each() iter.Seq2[Request, error] { return t.each }
 
 // Listed is a trace of requests that are in order.
 func Listed(requests []Request) Trace {
-	t := Trace{Requests: int64(len(requests)), each: func(yield func(Request, error) bool) {
+	t := Trace{Requests: int64(len(requests)), list: requests, each: func(yield func(Request, error) bool) {
 		for _, r := range requests {
 			if !yield(r, nil) {
 				return
