@@ -5,6 +5,9 @@ Through highspy where that is installed, else through scipy (`scipy_highs`).
 Who uses a solution checks loads exactly, whatever the solver's tolerances, and the bound of a
 linear programme is recomputed from its prices (`relaxation.certify`, `joint_bound.certify`). What
 an integer programme proves is the solver's own dual bound.
+
+Without a time limit HiGHS 1.15 looks at the clock in one place that decides anything: its presolve
+gives up the search for dependent equations when that is expected to take more than 1000 seconds.
 """
 
 from __future__ import annotations
