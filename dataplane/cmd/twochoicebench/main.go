@@ -3,6 +3,7 @@
 //	twochoicebench write  --cluster FILE --nodes 64 --processes 8 --size 4MiB --ledger L   a burst
 //	twochoicebench verify --cluster FILE --ledger L              read back what was acknowledged
 //	twochoicebench probe  --cluster FILE --servers 8             time probes of servers (figure 11)
+//	twochoicebench status --cluster FILE                         what each agent has
 //
 // The result is JSON on standard output. See docs/twochoice-server.md.
 package main
@@ -24,6 +25,7 @@ import (
 
 	"hotbed/dataplane/internal/burst"
 	"hotbed/dataplane/internal/units"
+	"hotbed/dataplane/twochoice/protocol"
 	"hotbed/dataplane/twochoice/server"
 )
 
@@ -32,12 +34,13 @@ type usageError struct{ error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-var verbs = map[string]func(context.Context, []string) error{"write": write, "verify": verify, "probe": probe}
+var verbs = map[string]func(context.Context, []string) error{"write": write, "verify": verify, "probe": probe,
+	"status": status}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	err := usagef("say what to do: write, verify or probe; `twochoicebench write --help` lists the flags of write")
+	err := usagef("say what to do: write, verify, probe or status; `twochoicebench write --help` lists the flags of write")
 	if len(os.Args) > 1 {
 		if verb := verbs[os.Args[1]]; verb != nil {
 			err = verb(ctx, os.Args[2:])
@@ -240,4 +243,47 @@ func probe(ctx context.Context, args []string) error {
 		return err
 	}
 	return json.NewEncoder(os.Stdout).Encode(r)
+}
+
+// agentStatus is what an agent has, or why that is not known.
+type agentStatus struct {
+	Agent   int                  `json:"agent"`
+	Address string               `json:"address"`
+	Has     *protocol.AgentStats `json:"has"`
+	Error   string               `json:"error,omitempty"`
+}
+
+func status(ctx context.Context, args []string) error {
+	c, err := parse(flag.NewFlagSet("twochoicebench status", flag.ContinueOnError), args)
+	if err != nil {
+		return err
+	}
+	p, err := server.NewProber(c)
+	if err != nil {
+		return usageError{err}
+	}
+	defer p.Close()
+	out := make([]agentStatus, len(c.Agents))
+	var all sync.WaitGroup
+	for i, address := range c.Agents {
+		all.Go(func() {
+			out[i] = agentStatus{Agent: i, Address: address}
+			has, err := p.Status(ctx, protocol.Node(i))
+			if err != nil {
+				out[i].Error = err.Error()
+				return
+			}
+			out[i].Has = &has
+		})
+	}
+	all.Wait()
+	if err := json.NewEncoder(os.Stdout).Encode(map[string]any{"agents": out}); err != nil {
+		return err
+	}
+	for _, a := range out {
+		if a.Has == nil {
+			return errors.New(a.Error)
+		}
+	}
+	return nil
 }

@@ -109,6 +109,25 @@ func TestProbesAreTimed(t *testing.T) {
 	}
 }
 
+func TestTheStatusOfEveryAgentIsTold(t *testing.T) {
+	path := cluster(t, 3)
+	flags := []string{"--cluster", path, "--processes", "4", "--size", "2KiB"}
+	if _, err := printed(t, func() error { return write(t.Context(), flags) }); err != nil {
+		t.Fatal(err)
+	}
+	out, err := printed(t, func() error { return status(t.Context(), []string{"--cluster", path}) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	logged := 0.0
+	for _, agent := range out["agents"].([]any) {
+		logged += agent.(map[string]any)["has"].(map[string]any)["logged"].(float64)
+	}
+	if logged < 4 {
+		t.Errorf("%v", out)
+	}
+}
+
 func TestMistakesOnTheCommandLineAreOneSentence(t *testing.T) {
 	folder := t.TempDir()
 	path, ledger := filepath.Join(folder, "cluster.json"), filepath.Join(folder, "ledger")

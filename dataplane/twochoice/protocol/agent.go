@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -194,6 +195,9 @@ func (a *Agent) Receive(now time.Duration, from Peer, m Message) {
 		a.fence(from, m)
 	case FenceReply:
 		a.fenced(m)
+	case Status:
+		text, _ := json.Marshal(a.Stats()) // numbers only
+		a.answer(from, m, Message{Kind: StatusReply, Data: text})
 	}
 }
 
@@ -306,18 +310,21 @@ func (a *Agent) checkHome(m Message) string {
 
 // AgentStats are counts of what an agent has.
 type AgentStats struct {
-	Fragments int // on its store, with those that are coming or going
-	Entries   int // live in its redirect table
-	Objects   int // of which something is redirected
-	Pulls     int // under way
-	Clients   int // that it remembers
-	Logged    int // records in its log
+	Fragments int   `json:"fragments"` // on its store, with those that are coming or going
+	Entries   int   `json:"entries"`   // live in its redirect table
+	Objects   int   `json:"objects"`   // of which something is redirected
+	Pulls     int   `json:"pulls"`     // under way
+	Clients   int   `json:"clients"`   // that it remembers
+	Logged    int   `json:"logged"`    // records in its log
+	InFlight  int64 `json:"in_flight"` // operations
+	Bytes     int64 `json:"bytes"`     // in flight
 }
 
 // Stats are the counts now.
 func (a *Agent) Stats() AgentStats {
+	operations, bytes := a.config.Detector.InFlight()
 	return AgentStats{len(a.fragments), a.book.table.Len(), a.book.table.Objects(), len(a.pulls),
-		len(a.book.sessions), a.logged}
+		len(a.book.sessions), a.logged, operations, bytes}
 }
 
 // Now is the agent's time: no earlier than that of the last record of its log.

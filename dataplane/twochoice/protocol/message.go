@@ -78,12 +78,16 @@ const (
 	Fence
 	// FenceReply: Needed.
 	FenceReply
+	// Status asks what an agent has.
+	Status
+	// StatusReply: Data are AgentStats as JSON.
+	StatusReply
 	kinds
 )
 
 var kindNames = [kinds]string{"?", "hello", "welcome", "probe", "probe-reply", "decide", "put", "put-reply",
 	"register", "register-reply", "query", "query-reply", "get", "get-base", "data", "drop", "fence",
-	"fence-reply"}
+	"fence-reply", "status", "status-reply"}
 
 func (k Kind) String() string {
 	if k < kinds {

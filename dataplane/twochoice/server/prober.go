@@ -2,19 +2,22 @@ package server
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"sync"
 	"time"
 
 	"hotbed/dataplane/twochoice/protocol"
 )
 
-// Prober asks agents for their loads and does nothing with them: to time probes (figure 11).
+// Prober asks agents for their loads and does nothing with them, to time probes (figure 11), and for
+// what they have.
 type Prober struct {
 	links   *links
 	wait    time.Duration
 	mu      sync.Mutex
 	call    uint64
-	waiting map[uint64]chan struct{}
+	waiting map[uint64]chan protocol.Message
 }
 
 // NewProber makes one of a cluster.
@@ -23,13 +26,13 @@ func NewProber(c Cluster) (*Prober, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Prober{wait: time.Duration(c.Patience), waiting: map[uint64]chan struct{}{}}
+	p := &Prober{wait: time.Duration(c.Patience), waiting: map[uint64]chan protocol.Message{}}
 	p.links = newLinks(c.Agents, key, func(_ protocol.Node, m protocol.Message) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if done := p.waiting[m.Call]; done != nil && m.Kind == protocol.ProbeReply {
+		if done := p.waiting[m.Call]; done != nil {
 			delete(p.waiting, m.Call)
-			done <- struct{}{}
+			done <- m
 		}
 	}, func(protocol.Node, error) {})
 	return p, nil
@@ -38,14 +41,7 @@ func NewProber(c Cluster) (*Prober, error) {
 // Probe asks all of the nodes at once, waits for their answers (or as long as the cluster's clients
 // do), and says how many came.
 func (p *Prober) Probe(ctx context.Context, nodes []protocol.Node, size uint64) (int, error) {
-	done := make(chan struct{}, len(nodes))
-	p.mu.Lock()
-	for _, node := range nodes {
-		p.call++
-		p.waiting[p.call] = done
-		p.links.send(node, protocol.Message{Kind: protocol.Probe, Call: p.call, Size: size})
-	}
-	p.mu.Unlock()
+	done := p.ask(nodes, protocol.Message{Kind: protocol.Probe, Size: size})
 	late := time.NewTimer(p.wait)
 	defer late.Stop()
 	for answered := range nodes {
@@ -58,6 +54,36 @@ func (p *Prober) Probe(ctx context.Context, nodes []protocol.Node, size uint64) 
 		}
 	}
 	return len(nodes), nil
+}
+
+// ask sends a message to all of the nodes.
+func (p *Prober) ask(nodes []protocol.Node, m protocol.Message) chan protocol.Message {
+	done := make(chan protocol.Message, len(nodes))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, node := range nodes {
+		p.call++
+		m.Call = p.call
+		p.waiting[p.call] = done
+		p.links.send(node, m)
+	}
+	return done
+}
+
+// Status is what an agent has.
+func (p *Prober) Status(ctx context.Context, node protocol.Node) (protocol.AgentStats, error) {
+	var out protocol.AgentStats
+	late := time.NewTimer(p.wait)
+	defer late.Stop()
+	select {
+	case m := <-p.ask([]protocol.Node{node}, protocol.Message{Kind: protocol.Status}):
+		err := json.Unmarshal(m.Data, &out)
+		return out, err
+	case <-late.C:
+		return out, fmt.Errorf("agent %d did not say in %v what it has; is it running?", node, p.wait)
+	case <-ctx.Done():
+		return out, ctx.Err()
+	}
 }
 
 // Close ends it.
