@@ -34,6 +34,7 @@ FLOOD_S = 40.0
 """Figure 4: how long B sends more than it announced, from the middle of the trace on."""
 FLOOD_LOAD = 1.5
 """Of the device, which it then asks for."""
+TICK_NS = 1000
 TENANT_LOAD = 0.07
 TENANT_C2 = (1.0, 4.0, 16.0)
 """Of a link, and burstiness: the workloads of the scenario `levels`, in turn."""
@@ -190,7 +191,10 @@ class TraceMaker:
         )
 
     def _cut(self, block: RequestBlock) -> RequestBlock:
-        return block.chosen(block.time_ns < np.int64(self._parameters.seconds * 1e9))
+        """Of the experiment's length; arrivals in whole microseconds, as production traces tell
+        them: two requests some nanoseconds apart would ask for buckets faster than any link."""
+        kept = block.chosen(block.time_ns < np.int64(self._parameters.seconds * 1e9))
+        return replace(kept, time_ns=kept.time_ns // TICK_NS * TICK_NS)
 
     def _write(self, name: str, file: str, block: RequestBlock, closed: int = 0) -> Replay:
         save([block], self._folder / file)

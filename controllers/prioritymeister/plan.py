@@ -98,6 +98,8 @@ def make_plan(
     *,
     network_levels: int | None = LEVELS,
     blocking: bool = False,
+    order: Sequence[str] | None = None,
+    frame: float = FRAME,
 ) -> Plan:
     """Priorities, levels and bounds of all workloads.
 
@@ -106,17 +108,24 @@ def make_plan(
         queues: bandwidth of every queue in its work per second (1 of a device).
         network_levels: priorities of the network; None for as many as there are workloads.
         blocking: hold SLOs against the bound that counts blocking.
+        order: names of all workloads, the first served first, where they are not to be chosen
+            (figure 4 of the paper): at every stage.
+        frame: bytes of the largest packet, as it keeps a link busy.
 
     Raises:
         UserError: a queue is loaded above 100 %, or paths form a cycle.
     """
-    model = _Model(tenants, queues)
+    model = _Model(tenants, queues, frame)
     model.check_loads()
-    order = prioritize(model.systems, model.goals, blocking=blocking)
+    chosen = (
+        prioritize(model.systems, model.goals, blocking=blocking).ranks
+        if order is None
+        else model.ranks_of(order)
+    )
     network = model.systems[_NETWORK]
-    level = model.network_levels(order.ranks[_NETWORK], network_levels, blocking=blocking)
-    ranks = [order.ranks[_STORAGE], level]
-    places = [_places(order.ranks[s], model.stage_of[s]) for s in (_STORAGE, _NETWORK)]
+    level = model.network_levels(chosen[_NETWORK], network_levels, blocking=blocking)
+    ranks = [chosen[_STORAGE], level]
+    places = [_places(chosen[s], model.stage_of[s]) for s in (_STORAGE, _NETWORK)]
     plans = []
     for tenant, goal in zip(tenants, model.goals, strict=True):
         stages = []
@@ -168,7 +177,9 @@ def _places(ranks: npt.NDArray[np.int64], stages: Sequence[str]) -> npt.NDArray[
 class _Model:
     """The two systems of queues, and which flow is whose."""
 
-    def __init__(self, tenants: Sequence[Tenant], queues: Mapping[str, float]) -> None:
+    def __init__(
+        self, tenants: Sequence[Tenant], queues: Mapping[str, float], frame: float
+    ) -> None:
         self._tenants = tenants
         index: list[dict[str, int]] = [{}, {}]
         flows: list[list[Flow]] = [[], []]
@@ -185,7 +196,7 @@ class _Model:
                 path = tuple(index[side].setdefault(name, len(index[side])) for name in route)
                 limits = tenant.limiters[stage]
                 piece = tenant.largest[stage]
-                piece = piece if side == _STORAGE else min(piece, FRAME)
+                piece = piece if side == _STORAGE else min(piece, frame)
                 stops.append(Stop(stage, side, len(flows[side])))
                 flows[side].append(Flow(path, limits.rates, limits.bursts, piece))
                 self.stage_of[side].append(stage)
@@ -222,6 +233,14 @@ class _Model:
             f"{shown}: at most 100 % can be planned for; move a workload away or give it more "
             "bandwidth"
         )
+
+    def ranks_of(self, order: Sequence[str]) -> list[npt.NDArray[np.int64]]:
+        """Ranks of the flows in each system by a given order of workloads."""
+        place = {name: index for index, name in enumerate(order)}
+        return [
+            np.array([place[self._tenants[w].name] for w in owners], np.int64)
+            for owners in self._owner
+        ]
 
     def network_levels(
         self, ranks: npt.NDArray[np.int64], count: int | None, *, blocking: bool
