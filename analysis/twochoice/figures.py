@@ -13,7 +13,7 @@ from analysis import style
 from analysis.claims import Evidence
 from analysis.figures import Missing
 from analysis.twochoice import placement
-from analysis.twochoice.panels import counts, draw, percent, points
+from analysis.twochoice.panels import counts, draw, magnitudes, percent, points
 from analysis.twochoice.runs import (
     BEYOND,
     BOTH,
@@ -52,17 +52,18 @@ def responses(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     }
     if any(rows[series].empty for series in PAPERS):
         return Missing("the paper's six schedulers at several straggler ratios")
-    order = ratios(*(rows[series] for series in PAPERS))
+    # Those of figure 4 were not run cold.
+    order = ratios(*(rows[series] for series in (*PAPERS, *COLD) if len(rows[series])))
     with style.figure(1, 2, width=10.4, height=4.6) as (drawn, axes):
         for panel, (title, shown) in zip(axes, panels, strict=True):
             there = {s: rows[s][rows[s]["straggler_ratio"].isin(order)] for s in shown}
             lines = {s: points(its, "straggler_ratio", response) for s, its in there.items()}
-            draw(panel, lines, order, percent(order))
+            draw(panel, lines, order, percent(order), to_scale=True)
             panel.set_xlabel(SHARE)
             panel.set_ylabel(RESPONSE)
             panel.set_title(f"{title} ({counts(list(lines.values()))})", loc="left")
         axes[0].set_ylim(0, None)
-        axes[1].set_yscale("log")
+        magnitudes(axes[1])
         style.legend(drawn, axes, columns=5)
         return style.save(drawn, folder, name)
 
@@ -96,10 +97,11 @@ def placements(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 
 def _loads(given: dict[str, pd.DataFrame]) -> list[int]:
-    """Loads that servers have in half of the runs or more, in order, stragglers last."""
+    """Loads that a server has in about every burst, in order, stragglers last."""
     rows = next(iter(given.values()))
     seeds = rows["seed"].nunique()
-    loads = [load for load, one in placement.by_load(rows, "servers").items() if 2 * one.n >= seeds]
+    held = placement.by_load(rows, "servers").items()
+    loads = [load for load, one in held if one.value >= 1 and one.n == seeds]
     calm = [load for load in loads if load != placement.STRAGGLERS]
     return [*calm, *([placement.STRAGGLERS] if len(calm) < len(loads) else [])]
 

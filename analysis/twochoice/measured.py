@@ -222,7 +222,7 @@ def _both(
 def _merged(
     top: pd.DataFrame, bottom: pd.DataFrame, column: str
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Both with the keys by which `runs.paired` pairs."""
+    """Both with the keys by which `runs.quotient` pairs."""
     keys: dict[str, Any] = {
         "straggler_ratio": 0.0,
         "size": "",

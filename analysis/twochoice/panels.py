@@ -32,15 +32,23 @@ def points(
 
 
 def draw(
-    axes: Axes, lines: Mapping[str, Points], order: Sequence[float], ticks: Sequence[str]
+    axes: Axes,
+    lines: Mapping[str, Points],
+    order: Sequence[float],
+    ticks: Sequence[str],
+    *,
+    to_scale: bool = False,
 ) -> None:
-    """Draw lines over the settings in `order`, side by side so that intervals can be told apart."""
+    """Draw lines over the settings in `order`: to scale, or evenly spaced and the lines side by
+    side so that intervals can be told apart."""
     shown = {name: found for name, found in lines.items() if found}
+    dodge = 0.0 if to_scale else DODGE
     for index, (name, found) in enumerate(shown.items()):
-        at = [place for place, setting in enumerate(order) if setting in found]
-        these = [found[order[place]] for place in at]
+        there = [place for place, setting in enumerate(order) if setting in found]
+        these = [found[order[place]] for place in there]
+        at = [order[place] for place in there] if to_scale else there
         axes.errorbar(
-            np.array(at) + (index - (len(shown) - 1) / 2) * DODGE,
+            np.array(at) + (index - (len(shown) - 1) / 2) * dodge,
             [one.value for one in these],
             yerr=np.array([one.error for one in these]).T.reshape(2, -1),
             fmt=MARKERS[index % len(MARKERS)],
@@ -52,8 +60,21 @@ def draw(
             capsize=2.5,
             label=label(name),
         )
-    axes.set_xticks(range(len(order)), ticks)
-    axes.set_xlim(-0.45, len(order) - 0.55)
+    axes.set_xticks(order if to_scale else range(len(order)), ticks)
+    if not to_scale:
+        axes.set_xlim(-0.45, len(order) - 0.55)
+
+
+def magnitudes(axes: Axes) -> None:
+    """A vertical axis of magnitudes with plain numbers, also within a single one."""
+    from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
+
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
+    plain = ScalarFormatter()
+    plain.set_scientific(False)
+    axes.yaxis.set_major_formatter(plain)
+    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def colour(name: str) -> str:

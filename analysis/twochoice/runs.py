@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -146,27 +147,31 @@ def ratios(*rows: pd.DataFrame) -> list[float]:
     return sorted(set.intersection(*sets)) if sets else []
 
 
-def paired(treated: pd.DataFrame, baseline: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Both values where both met the same bursts and are positive: ``treated``, ``baseline``."""
-    keys = ["straggler_ratio", "size", "spread_s", "processes_per_node", "seed"]
-    if treated.empty or baseline.empty:
-        return pd.DataFrame(columns=["treated", "baseline"])
-    left = treated.set_index(keys)[column].rename("treated")
-    right = baseline.set_index(keys)[column].rename("baseline")
-    both = pd.concat([left, right], axis=1, join="inner").dropna()
-    return both[(both["treated"] > 0) & (both["baseline"] > 0)]
+PAIRED = ("seed", "straggler_ratio", "size", "spread_s", "processes_per_node")
+"""What tells a burst that schedulers met."""
 
 
 def quotient(
     treated: pd.DataFrame, baseline: pd.DataFrame, column: str, *, comparisons: int = 1
 ) -> Estimate | None:
-    """Geometric mean of treated/baseline over blocks; None without a pair. (Pairs of one block at
-    several ratios share a seed: their mean counts once.)"""
-    both = paired(treated, baseline, column)
-    if both.empty:
+    """Geometric mean of treated/baseline over blocks, of positive values; None without a pair.
+    (Pairs of one block at several ratios share a seed: their mean counts once.)"""
+    top, bottom = _by_burst(treated, column), _by_burst(baseline, column)
+    logs: dict[int, list[float]] = {}
+    for burst in top.keys() & bottom.keys():
+        logs.setdefault(burst[0], []).append(math.log(top[burst] / bottom[burst]))
+    if not logs:
         return None
-    logs = (both["treated"] / both["baseline"]).map(math.log).groupby(level="seed").mean()
-    return ratio(logs.map(math.exp).tolist(), [1.0] * len(logs), comparisons=comparisons)
+    means = [math.exp(statistics.fmean(logs[seed])) for seed in sorted(logs)]
+    return ratio(means, [1.0] * len(means), comparisons=comparisons)
+
+
+def _by_burst(rows: pd.DataFrame, column: str) -> dict[tuple[Any, ...], float]:
+    if rows.empty:
+        return {}
+    keys = zip(*(rows[name].tolist() for name in PAIRED), strict=True)
+    found = zip(keys, rows[column].tolist(), strict=True)
+    return {key: value for key, value in found if value > 0}  # NaN is not
 
 
 def average(rows: pd.DataFrame, column: str) -> Estimate | None:

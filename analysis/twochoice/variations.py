@@ -14,7 +14,7 @@ from analysis.claims import Evidence
 from analysis.figures import Missing
 from analysis.stats import Estimate, mean
 from analysis.twochoice.figures import RESPONSE, SHARE, response
-from analysis.twochoice.panels import counts, draw, label, percent, points
+from analysis.twochoice.panels import counts, draw, label, magnitudes, percent, points
 from analysis.twochoice.runs import (
     BEYOND,
     BOTH,
@@ -36,6 +36,7 @@ SCALE_LEARN = 5
 """Bursts in which servers learn, in the sweep over sizes."""
 
 SCALE_SHARE = 0.1
+BURST_TICKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
 def learning(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
@@ -57,6 +58,8 @@ def learning(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
                 curve = [bursts(evidence.runs[int(i)].folder)["learning"] for i in here["index"]]
                 _band(panel, np.array(curve), series)
             panel.set_xscale("log")
+            ticks = [each for each in BURST_TICKS if each <= most]
+            panel.set_xticks(ticks, [str(each) for each in ticks])
             panel.set_xlabel("Burst since the servers knew nothing")
             panel.set_ylabel(RESPONSE)
             n = int(rows[wanted[-1]]["seed"].nunique())
@@ -117,7 +120,7 @@ def spread(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     with style.figure(width=7.2, height=4.8) as (drawn, axes):
         lines = {s: points(its, "spread_s", response) for s, its in rows.items()}
         draw(axes[0], lines, order, [f"{1000 * at:g}" for at in order])
-        axes[0].set_yscale("log")
+        magnitudes(axes[0])
         axes[0].set_xlabel("Nodes begin within (ms)")
         axes[0].set_ylabel(RESPONSE)
         text = f"{100 * SCALE_SHARE:g} % stragglers ({counts(list(lines.values()))})"
@@ -192,7 +195,7 @@ def scale(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             panel.set_ylabel(text)
             head = f"{100 * SCALE_SHARE:g} % stragglers ({counts(list(lines.values()))})"
             panel.set_title(head, loc="left")
-        axes[0].set_yscale("log")
+        magnitudes(axes[0])
         axes[1].set_ylim(0, None)
         style.legend(drawn, axes)
         return style.save(drawn, folder, name)
