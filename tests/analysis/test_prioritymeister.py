@@ -25,6 +25,9 @@ from schemas.claim import ClaimResult
 from schemas.errors import UserError
 from schemas.run import Summary
 
+pytestmark = pytest.mark.slow
+"""Hundreds of runs are made up and tabulated: seconds."""
+
 
 def evidence_of(runs: list[LoadedRun]) -> Evidence:
     return Evidence(table(runs), runs)
@@ -189,7 +192,6 @@ def test_requests_of_the_synthetic_runs_suffice() -> None:
     assert len(list(cells())) > 150
 
 
-@pytest.mark.slow
 def test_a_report_has_every_figure(tmp_path: Path) -> None:
     for run in all_runs():
         write(run, tmp_path)
