@@ -26,10 +26,10 @@ class SafeFiles(IndexDataCacheFile):
     def save(self, key: object, data: object) -> None:
         """Keep compiled `data` for `key`. Of several processes that save at once, entries of some
         may be lost (these compile once more), and none is ever mistaken for another."""
-        name = self._data_name(uuid.uuid4().int)
-        self._save_data(name, data)
-        overloads = {**self._load_index(), key: name}
-        self._save_index(overloads)
+        name = self._data_name(uuid.uuid4().int)  # type: ignore[no-untyped-call]
+        self._save_data(name, data)  # type: ignore[no-untyped-call]
+        overloads = {**self._load_index(), key: name}  # type: ignore[no-untyped-call]
+        self._save_index(overloads)  # type: ignore[no-untyped-call]
         named = set(overloads.values())
         mine = glob.escape(self._index_name.removesuffix(".nbi")) + ".*.nbc"
         for path in Path(self._cache_path).glob(mine):
@@ -56,7 +56,7 @@ def keep_safely(compiled: Any) -> None:
         theirs = [(n, getattr(_files(c), "_source_stamp", None)) for n, c in callees.items()]
         stamp = (stamp, sorted(theirs, key=lambda pair: pair[0]))
     base = files._index_name.removesuffix(".nbi")
-    compiled._cache._cache_file = SafeFiles(files._cache_path, base, stamp)
+    compiled._cache._cache_file = SafeFiles(files._cache_path, base, stamp)  # type: ignore[no-untyped-call]
 
 
 def _files(compiled: Any) -> Any:
