@@ -42,13 +42,16 @@ def test_no_bound_is_broken(seed: int, tmp_path: Path) -> None:
     settings = [Setting(), Setting(network="off"), Setting(only=tuple(names[:1]))]
     if len(names) > 1:
         settings.append(Setting(closed={names[-1]: Closed(3)}, duration_s=5))
+        fast = pm_topologies.hurried(tmp_path / "t0.csv", tmp_path / "fast.csv", 20)
+        settings.append(Setting(traces={"w0": fast}))
     for setting in settings:
         results = simulate(scenario_of(topology, file, plan, setting))
         assert not results.broken_bounds
         for one in results.workloads:
             assert one.bound is not None
-            alone = one.mode == "open" and not (one.slo_s is None and setting.duration_s)
-            assert one.bound.applies == alone, one.bound.why_not
+            keeps = one.mode == "open" and one.name not in setting.traces
+            whole = one.slo_s is not None or setting.duration_s is None
+            assert one.bound.applies == (keeps and whole), one.bound.why_not
 
 
 @pytest.fixture
