@@ -93,7 +93,9 @@ func NewAgent(c AgentConfig, fragments []Fragment, records []Record) (*Agent, er
 		return nil, err
 	}
 	a := &Agent{config: c, disk: map[uint64]*diskJob{}, fragments: map[fragmentKey]*held{}, book: book,
-		pulls: map[uint64]*pull{}, busy: map[Node]time.Duration{}}
+		pulls: map[uint64]*pull{}, busy: map[Node]time.Duration{},
+		// Late answers to what was asked before a restart must not be taken for those of other questions.
+		pullNumber: c.Epoch << 32}
 	for _, f := range fragments {
 		h := &held{fragmentKey: fragmentKey{f.Object, f.Write}, home: f.Node, from: f.From, to: f.To, durable: true}
 		a.fragments[h.fragmentKey] = h

@@ -289,3 +289,25 @@ func TestALogOfALargerClusterIsRefused(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestAnAgentsQuestionsAreNumberedAnewAfterARestart(t *testing.T) {
+	b := newAgent(t, 0, 3)
+	register := Message{Kind: Register, Object: "o", Write: WriteID{5, 1}, To: 3, Targets: []Node{1}, Low: 1}
+	one(t, b.do(client, register))
+	seen := map[uint64]bool{}
+	for epoch := range uint64(3) {
+		config := b.a.config
+		config.Epoch = epoch + 8
+		a, err := NewAgent(config, nil, b.a.book.snapshot())
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Tick(0)
+		sends, _, _ := a.Take()
+		get := one(t, sends)
+		if get.Kind != Get || seen[get.Call] {
+			t.Errorf("%+v", get)
+		}
+		seen[get.Call] = true
+	}
+}
