@@ -314,7 +314,8 @@ def test_htoc_passes_over_what_fits_nowhere() -> None:
 def test_annealing_lowers_the_variance() -> None:
     case = generate(shape("s2", 40, 2_000), seed=1)
     state = initial_state(case)
-    made = sa.anneal(case, state, request(), sa.Annealing(step_proposals=2_000, cooling=0.7))
+    wide = sa.Annealing(0.5, 1e-3, 0.7, step_proposals=2_000, end_temperature=1e-4)
+    made = sa.anneal(case, state, request(), wide)
     _, load, _ = after(case, state, made)
     assert load.std() < 0.7 * state.load.std()
     assert len(made.to) > 50
