@@ -169,7 +169,7 @@ def _results_table(found: Results) -> Table:
         times = (latency.p50, latency.p99, latency.p99_9, latency.max)
         bound, held = "", ""
         if one.bound is not None:
-            bound = f"{one.bound.blocking_s:.4g} s"
+            bound = f"{1e3 * one.bound.blocking_s:.4g} ms"
             held = {True: "yes", False: "NO", None: one.bound.why_not or ""}[one.bound.held]
         view.add_row(
             one.name,
