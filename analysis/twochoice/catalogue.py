@@ -3,6 +3,8 @@ own, and none of them are pooled. Another part is one line in `PARTS`."""
 
 from __future__ import annotations
 
+from functools import partial
+
 from analysis.figures import FigureEntry
 from analysis.papers import Part
 from analysis.twochoice import figures, variations
@@ -56,6 +58,14 @@ FIGURES: tuple[FigureEntry, ...] = (
         f"{_MEAN} In figure 3 all begin at once.",
         variations.spread,
         "spread",
+    ),
+    FigureEntry(
+        "light",
+        "Servers with half the load (not in the paper)",
+        f"{_MEAN} As figure 3, with loads of mean 5 and deviation 1, which fit the text of figure "
+        "4 as well: 61 servers have a load of 7.",
+        partial(figures.responses, setting={"load_mean": 5.0, "load_sd": 1.0}),
+        "light",
     ),
     FigureEntry(
         "home",

@@ -3,6 +3,7 @@ given. Means over runs with 95 % intervals."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,8 @@ SHARE = "Straggler servers (%)"
 STATED_LOAD, STATED_SERVERS = 7, 60
 STATED_NONE = 0
 BAR = "#D9D9D9"
+READABLE = 0.03
+NO_OTHER: Mapping[str, Any] = {}
 DIAMOND: dict[str, Any] = {
     "marker": "D",
     "markersize": 7,
@@ -44,11 +47,15 @@ DIAMOND: dict[str, Any] = {
 response = partial(average, column="response_s")
 
 
-def responses(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 3: (a) the paper's schedulers, (b) what lies beyond them, on an axis of magnitudes."""
+def responses(
+    evidence: Evidence, folder: Path, name: str, setting: Mapping[str, Any] = NO_OTHER
+) -> Path | Missing:
+    """Figure 3: (a) the paper's schedulers, (b) what lies beyond them, on an axis of magnitudes; as
+    in the paper's simulation, or with other values of parameters."""
     panels = (("(a) The paper's", PAPERS), ("(b) Beyond", (FIXED, BOTH, *COLD, *BEYOND)))
     rows = {
-        series: cells(evidence.table, series) for series in dict.fromkeys((*PAPERS, *COLD, *BEYOND))
+        series: cells(evidence.table, series, **setting)
+        for series in dict.fromkeys((*PAPERS, *COLD, *BEYOND))
     }
     if any(rows[series].empty for series in PAPERS):
         return Missing("the paper's six schedulers at several straggler ratios")
@@ -58,7 +65,7 @@ def responses(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         for panel, (title, shown) in zip(axes, panels, strict=True):
             there = {s: rows[s][rows[s]["straggler_ratio"].isin(order)] for s in shown}
             lines = {s: points(its, "straggler_ratio", response) for s, its in there.items()}
-            draw(panel, lines, order, percent(order), to_scale=True)
+            draw(panel, lines, order, _ticks(order), to_scale=True)
             panel.set_xlabel(SHARE)
             panel.set_ylabel(RESPONSE)
             panel.set_title(f"{title} ({counts(list(lines.values()))})", loc="left")
@@ -66,6 +73,16 @@ def responses(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         magnitudes(axes[1])
         style.legend(drawn, axes, columns=5)
         return style.save(drawn, folder, name)
+
+
+def _ticks(order: Sequence[float]) -> list[str]:
+    """Ratios as ticks; one that is too near to the last for both to be read has none."""
+    last = -1.0
+    found = []
+    for share, text in zip(order, percent(order), strict=True):
+        found.append(text if share - last >= READABLE else "")
+        last = share if found[-1] else last
+    return found
 
 
 def placements(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
@@ -81,7 +98,11 @@ def placements(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             loads = _loads(given)
             _bars(panel, next(iter(given.values())), loads, note=panel is axes[0])
             lines = {
-                series: {float(load): one for load, one in placement.by_load(its, "most").items()}
+                series: {
+                    float(load): one
+                    for load, one in placement.by_load(its, "most").items()
+                    if load in loads
+                }
                 for series, its in given.items()
             }
             ticks = ["stragglers" if load == placement.STRAGGLERS else str(load) for load in loads]

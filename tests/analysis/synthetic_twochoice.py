@@ -146,6 +146,7 @@ def cells(variations: bool) -> Iterator[tuple[str, float, dict[str, Any]]]:
             continue
         yield series, 0.1, {"processes_per_node": 100}
         yield series, 0.1, {"spread_s": 0.02}
+        yield series, 0.1, {"load_mean": 5.0, "load_sd": 1.0}
     for series in ("two-choice", "collaborative", "preassign", "both") if variations else ():
         for choices in ("random+random", "home+random"):
             yield series, 0.1, {"choices": choices, "redirects": True}

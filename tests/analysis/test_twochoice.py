@@ -174,7 +174,7 @@ def test_every_figure_is_drawn_without_overlapping_text(
 
     monkeypatch.setattr(style, "save", saved)
     made = build(tmp_path, "twochoice")
-    expected = {"3", "4", "learning", "nodes", "spread", "home", "scale"}
+    expected = {"3", "4", "learning", "nodes", "spread", "light", "home", "scale"}
     drawn = {figure.entry.id for figure in made.figures if figure.path is not None}
     assert drawn == expected, {f.entry.id: f.missing for f in made.figures}
     assert {entry.id for entry in paper("twochoice").figures} == expected

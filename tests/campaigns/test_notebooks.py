@@ -174,7 +174,7 @@ def test_the_figures_notebook_draws_from_runs(
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "figures", "table"),
-    [("ursa", 8, "What every method came to"), ("twochoice", 7, "What every scheduler came to")],
+    [("ursa", 8, "What every method came to"), ("twochoice", 8, "What every scheduler came to")],
 )
 def test_simulated_figures_are_drawn_in_a_notebook(
     name: str, figures: int, table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
