@@ -148,7 +148,7 @@ def wanted(host: Mapping[str, Any], link: float) -> State:
         top = f"1:{_FIRST + index:x}"
         classes.append(_borrower(top, link, flow.level - 1))
         at, handle = top, _CHAIN + _CHAIN_STEP * index
-        for inner in _nested(flow.pairs, handle):
+        for inner in _nested(flow.pairs, handle, link):
             qdiscs.append((f"{handle:x}:", at, "htb"))
             classes.append(inner)
             at, handle = inner.classid, handle + 1
@@ -176,9 +176,13 @@ def _borrower(classid: str, link: float, prio: int) -> Class:
     return Class(classid, "1:1", _LEAST_RATE, link, float(FRAME), link_burst(link), prio)
 
 
-def _nested(pairs: Sequence[tuple[float, float]], first: int) -> Iterator[Class]:
-    """Two buckets a class, slowest first: the slower is its rate, the faster its ceiling."""
-    kept = sorted(bucket(*pair) for pair in pairs)
+def _nested(pairs: Sequence[tuple[float, float]], first: int, link: float) -> Iterator[Class]:
+    """Two buckets a class, slowest first: the slower is its rate, the faster its ceiling.
+
+    One that is as fast as the link holds nothing up that the link does not, and HTB cannot keep a
+    burst that takes less than its tick of 64 ns.
+    """
+    kept = sorted(bucket(*pair) for pair in pairs if pair[0] < link)
     for place in range(0, len(kept), 2):
         slow = kept[place]
         fast = kept[place + 1] if place + 1 < len(kept) else slow
