@@ -26,7 +26,8 @@ from testbed.stores.contract import (
 )
 
 RECORDED = Path(__file__).resolve().parents[1] / "data" / "journals"
-JOURNALS = ("dlr-8", "dlr-pg-8", "htoc-8")
+# The planner's libraries and loops take seconds to load.
+JOURNALS = ("dlr-8", "dlr-pg-8", pytest.param("htoc-8", marks=pytest.mark.slow))
 
 
 def by_asdict(observation):
