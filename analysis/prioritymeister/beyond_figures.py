@@ -90,6 +90,7 @@ def bounds(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         axes.set_yscale("log")
         axes.set_ylim(None, max(2.0, 1.6 * rows["bound_ratio"].astype(float).max()))
         axes.set_xticks(range(len(order)), [SCENARIOS[one] for one in order])
+        axes.set_xlim(-0.6, len(order) - 0.4)
         axes.set_ylabel("Longest latency / bound")
         legend(drawn, [axes])
         return style.save(drawn, folder, name)
