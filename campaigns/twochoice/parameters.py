@@ -31,7 +31,7 @@ PROBING = LEARNING | {"two-choice", "collaborative"}
 
 BASE_MIB = 8.0
 SERVER_BYTES = 6000
-PROCESS_BYTES = 700
+PROCESS_BYTES = 1700
 
 
 class BurstParameters(BaseModel):
