@@ -12,12 +12,13 @@ from typing import Any, cast
 
 import pytest
 import yaml
+from pm_reports import report
 
 from campaigns.prioritymeister.alone import Alone
 from campaigns.prioritymeister.experiment import Enforcement, Experiment, Replay
 from campaigns.prioritymeister.live import replays
 from campaigns.prioritymeister.live.machines import Places, client_nodes, machines_of, places_of
-from campaigns.prioritymeister.live.results import late, result_of, series_of
+from campaigns.prioritymeister.live.results import result_of
 from campaigns.prioritymeister.local_ground import (
     LocalGround,
     Reached,
@@ -38,68 +39,6 @@ from testbed.spec import NfsSpec, TestbedSpec
 from testbed.ssh import Completed
 
 DISK = {"size": "8GiB", "scratch": "7GiB", "positioning": "4ms", "bandwidth": "60MB/s"}
-
-
-def part(requests: int, waiting: int = 0) -> dict[str, Any]:
-    """Requests of 1 ms, and some that were never answered and had waited 7 ms."""
-    latency: dict[str, Any] = {"count": requests, "mean": 1e-3, "max": 2e-3, "p99": 1e-3}
-    buckets = [[1_000_000, 1_000_512, requests - waiting], [7_000_000, 7_004_096, waiting]]
-    unanswered: dict[str, Any] = {"count": waiting}
-    if waiting:
-        unanswered["buckets"] = buckets[1:]
-    return {
-        "requests": requests,
-        "slo_misses": waiting,
-        "bytes": 4096 * (requests - waiting),
-        "latency": latency | {"buckets": buckets if waiting else buckets[:1]},
-        "unanswered": unanswered,
-    }
-
-
-def report(lag: float = 1e-4, **changes: Any) -> dict[str, Any]:
-    bins = [{"requests": 2, "slo_misses": second % 2, "max": 0.1} for second in range(20)]
-    made: dict[str, Any] = {
-        "whole": part(40),
-        "second_half": part(20),
-        "timeline": {"bin_s": 1.0, "bins": bins},
-        "send_lag": {"p99": lag, "max": lag},
-        "errors": {},
-        "max_outstanding": 3,
-        "max_backlog": 0,
-        "started": 100.0,
-    }
-    return made | changes
-
-
-def test_what_was_never_answered_is_told_apart() -> None:
-    found = result_of(report(second_half=part(20, waiting=2)), 10.0, 20.0)
-    assert (found.requests, found.misses, found.unfinished) == (20, 2, 2)
-    assert found.count.tolist() == [18]
-    assert (found.low_ns.tolist(), found.high_ns.tolist()) == ([1_000_000], [1_000_511])
-    assert found.percentile(50) == pytest.approx(1e-3, rel=1e-3)
-    assert found.bytes == 18 * 4096
-    assert found.series == ((20, 5), (20, 5))
-
-
-def test_nothing_arrived_in_the_half() -> None:
-    empty = {"count": 0, "mean": 0, "max": 0}
-    half = {"requests": 0, "slo_misses": None, "bytes": 0, "latency": empty, "unanswered": empty}
-    found = result_of(report(second_half=half, timeline={"bin_s": 1.0, "bins": None}), 10.0, 20.0)
-    assert (found.requests, found.misses, len(found.count)) == (0, None, 0)
-    assert found.series == ((0, 0), (0, 0))
-
-
-def test_windows_hold_whole_stretches() -> None:
-    line = {"bin_s": 2.0, "bins": [{"requests": 1, "slo_misses": 0}] * 11}
-    assert series_of(line, 10.0, 20.0) == ((5, 0), (6, 0))
-    with pytest.raises(HotbedError, match="stretches of 2 s"):
-        series_of(line, 1.0, 20.0)
-
-
-def test_a_replayer_that_is_late_spoils_the_run() -> None:
-    assert late({"A": report(), "B": report(lag=0.9e-3)}) is None
-    words = late({"A": report(), "B": report(lag=1.3e-3)})
-    assert words is not None and "the replayer of B was late by 1.30 ms" in words
 
 
 def nodes(clients: int) -> tuple[Node, ...]:
