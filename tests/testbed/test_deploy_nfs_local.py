@@ -75,6 +75,8 @@ def deployed(site: LocalSite) -> Testbed:
     save_spec(testbed, SPEC)
     changed = deploy(testbed, SPEC, site=site)
     assert all(changed[node] > 0 for node in NODES)
+    for node, name in (("client0", "web"), ("client1", "load")):
+        run(testbed, node, replay(testbed, "prepare", name, "--size", "8MiB"))
     return testbed
 
 
@@ -108,7 +110,6 @@ def test_deployed_it_serves_and_a_second_run_changes_nothing(
 
 
 def test_only_clients_of_the_testbed_are_served(deployed: Testbed) -> None:
-    run(deployed, "client0", replay(deployed, "prepare", "web", "--size", "8MiB"))
     call = (
         "import socket, sys\n"
         "with socket.create_connection((sys.argv[1], 2049), 5) as connection:\n"
@@ -126,7 +127,6 @@ def test_files_are_the_same_byte_for_byte_while_parameters_change(
     deployed: Testbed, enforcement: Enforcement
 ) -> None:
     """Written, read, truncated, renamed, removed from two clients, beside other load."""
-    run(deployed, "client1", replay(deployed, "prepare", "load", "--size", "8MiB"))
     policies: list[dict[str, Any]] = [
         {"policy": "pm", "workloads": [{"priority": 1, "pairs": [[0.9, 0.1]]}, {"priority": 2}]},
         {"policy": "ps", "workloads": [{"weight": 3}, {}]},
