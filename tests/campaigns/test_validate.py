@@ -125,7 +125,7 @@ def test_quick_fits_its_time_and_every_full_figure_half_an_hour(
 ) -> None:
     monkeypatch.setattr(session, "open_ground", _no_testbed)
     quick = dry_run(Request("dlr-quick", artifacts=tmp_path))
-    assert quick.cells == 32
+    assert quick.cells == 30
     assert quick.pending_s <= 22 * 60
     for figure in figures_of(load_campaign(FILES / "dlr-full.yaml")):
         report = dry_run(Request("dlr-full", figure=figure, artifacts=tmp_path))
