@@ -210,6 +210,7 @@ def test_one_that_never_acted_is_told(tmp_path: Path) -> None:
     assert not panel.of("default").notes
 
 
+@pytest.mark.slow
 def test_simulated_runs_say_so(tmp_path: Path) -> None:
     ranking = build(*make(tmp_path, {"default": 1.0, "mine": 1.3}, ground="sim"))
     assert "simulated" in ranking.sentence
@@ -263,6 +264,7 @@ def test_runs_of_other_comparisons_in_the_folder_do_not_count(tmp_path: Path) ->
 values = st.lists(st.floats(0.5, 2.0), min_size=4, max_size=4)
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(st.lists(values, min_size=2, max_size=5), st.permutations(range(5)))
 def test_places_are_ranks_whatever_the_runs(runs: list[list[float]], order: list[int]) -> None:

@@ -151,6 +151,7 @@ def test_where_dlr_stops_helping_is_found(swept: Path) -> None:
     assert words(swap, stretches([(0.1, math.nan), (0.2, 1), (0.4, math.nan)])) == "at 20 %"
 
 
+@pytest.mark.slow
 def test_a_single_cell_is_no_curve(tmp_path: Path) -> None:
     folder = sweep(tmp_path)
     for block in range(3):
@@ -239,6 +240,7 @@ def test_the_tables_have_a_row_a_controller(swept: Path) -> None:
         assert not any("-0 %" in text for row in found.as_json() for text in row.values())
 
 
+@pytest.mark.slow
 def test_the_report_has_figures_tables_and_claims_labelled_simulated(
     swept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,6 +276,7 @@ def test_the_report_has_figures_tables_and_claims_labelled_simulated(
     assert claims["scale-dlr-move-5"].verdict == "direction"  # that it lowers them
 
 
+@pytest.mark.slow
 def test_claims_at_a_quarter_are_made_of_paired_blocks(tmp_path: Path) -> None:
     for block in range(3):
         for osds, gain in ((100, 1.2), (1000, 1.5)):
@@ -293,6 +296,7 @@ def test_claims_at_a_quarter_are_made_of_paired_blocks(tmp_path: Path) -> None:
     assert claims["scale-dlr-10000"].verdict == "not run"
 
 
+@pytest.mark.slow
 def test_sizes_are_compared_over_one_duration(tmp_path: Path) -> None:
     """A longer run of one size, another figure's, does not stand against shorter ones."""
     for block in range(3):

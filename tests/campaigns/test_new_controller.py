@@ -33,6 +33,7 @@ def test_it_is_short() -> None:
     assert len(code) <= 34
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", [False, True])
 def test_its_test_passes_and_fails_when_the_policy_is_wrong(tmp_path: Path, broken: bool) -> None:
     made = new_controller("mine", tmp_path)

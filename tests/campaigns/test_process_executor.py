@@ -205,6 +205,7 @@ def test_a_changed_store_version_reruns_and_the_same_one_does_not(
     assert len(runs(path)) == 2
 
 
+@pytest.mark.slow
 def test_a_changed_controller_reruns_its_cells_alone(
     campaign_file: Callable[..., Path], tmp_path: Path
 ) -> None:
@@ -266,6 +267,7 @@ def _no_attempt_after_a_finished_one(path: Path) -> None:
             finished.add(record["run_id"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_stops_cleanly_and_the_next_call_goes_on(
     campaign_file: Callable[..., Path], number: signal.Signals

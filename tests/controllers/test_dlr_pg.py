@@ -30,6 +30,7 @@ def model(store: FakeStore, speed: dict[int, float]) -> float:
     return throughput([counts[osd] / total / speed[osd] for osd in counts], 16)
 
 
+@pytest.mark.slow
 @given(observations())
 def test_only_members_of_the_up_set_within_the_budget_and_no_pg_twice(observation):
     policy = dlr_pg(max_swaps=5, theta_i=0)
@@ -54,6 +55,7 @@ def test_nothing_on_uniform_pressure(observation, level):
     assert not actions
 
 
+@pytest.mark.slow
 @given(observations(), st.randoms(use_true_random=False))
 def test_renumbering_the_osds_renumbers_the_swaps(observation, random):
     numbers = [osd.id for osd in observation.osds]

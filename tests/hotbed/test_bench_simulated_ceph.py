@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 BENCH = Path(__file__).resolve().parents[1] / "bench" / "bench_simulated_ceph.py"
 
 
+@pytest.mark.slow
 def test_rows_of_small_stores() -> None:
     words = ["--speed", "16", "--seconds", "3", "--memory", "8", "--memory-seconds", "2"]
     words += ["--step", "32", "--steps", "3"]

@@ -51,6 +51,7 @@ def invoke(tmp_path: Path, *arguments: str) -> Result:
     return CliRunner().invoke(cli.build(), [*words, *arguments])
 
 
+@pytest.mark.slow
 def test_a_controller_of_one_s_own_is_in_figure_table_and_claims(
     tmp_path: Path, drawn: set[str]
 ) -> None:

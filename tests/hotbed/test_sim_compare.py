@@ -51,6 +51,7 @@ def compare(tmp_path: Path, *arguments: str) -> Result:
     return CliRunner().invoke(cli.build(), [*words, *arguments])
 
 
+@pytest.mark.slow
 def test_it_is_in_figure_table_and_claims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = texts_drawn(monkeypatch)
     folder = write_shy(tmp_path / "own")
@@ -76,6 +77,7 @@ def test_it_is_in_figure_table_and_claims(tmp_path: Path, monkeypatch: pytest.Mo
     assert "9 of 9 runs done (9 of them before)" in json.loads(again.stdout)["sentence"]
 
 
+@pytest.mark.slow
 def test_broken_policies_fail_alone_and_are_shown_with_their_reason(tmp_path: Path) -> None:
     folder = write_shy(tmp_path / "own")
     for name, decide in BROKEN.items():

@@ -107,6 +107,7 @@ def test_a_run_tells_how_far_it_is_and_what_it_changed(play: Play, bed: Testbed)
     assert log.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.slow
 def test_a_failure_is_a_sentence_with_the_way_to_the_log(play: Play, bed: Testbed) -> None:
     with pytest.raises(DeployError) as error:
         play(task("Start the OSDs", "sh", "-c", "echo no such disk >&2; exit 1"))
