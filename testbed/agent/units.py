@@ -28,10 +28,17 @@ STOP_S = 15  # fio takes up to a second to print its summary after SIGTERM
 _NAME = re.compile(r"^[a-z0-9][a-z0-9-]{0,79}$")
 _ALREADY, _TIMED_OUT, _UNKNOWN = 76, 75, 77  # exit codes of the scripts below
 
+# A unit whose command was killed is no longer active but may take seconds to end, and until then
+# neither goes away nor can be started again.
+_ENDED = """case $(systemctl show --property=ActiveState "$unit") in
+    *=active | *=activating | *=deactivating) systemctl stop "$unit" || : ;;
+esac"""
+
 _START = f"""
 set -eu
 name=$1 max=$2 unit={UNIT_PREFIX}$1.service dir={UNITS}/$1
 systemctl is-active -q "$unit" && exit {_ALREADY}
+{_ENDED}
 systemctl reset-failed "$unit" 2>/dev/null || :
 rm -rf "$dir"
 mkdir -p -m 0755 "$dir"
@@ -58,7 +65,7 @@ done
 
 _STOP = f"""
 unit={UNIT_PREFIX}$1.service dir={UNITS}/$1
-if systemctl is-active -q "$unit"; then systemctl stop "$unit"; fi
+{_ENDED}
 [ -d "$dir" ] || exit {_UNKNOWN}
 """
 

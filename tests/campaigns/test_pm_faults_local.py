@@ -27,10 +27,6 @@ from testbed.sites.local.names import Places
 from testbed.spec import TestbedSpec
 from testbed.ssh import Shell
 
-STAYS = (
-    "open bug: the unit of a replayer that was killed stayed loaded, and the next could not start"
-)
-
 pytestmark = [pytest.mark.local, pytest.mark.timeout(400)]
 
 SPEC = TestbedSpec.model_validate(
@@ -138,7 +134,6 @@ def assert_whole(testbed: Testbed) -> None:
         assert not report["errors"]
 
 
-@pytest.mark.skip(reason=STAYS)
 def test_a_client_that_is_killed_mid_request(served: Testbed) -> None:
     running = Running(served)
     unit = f"hotbed-{replays.UNIT}.service"
@@ -151,7 +146,6 @@ def test_a_client_that_is_killed_mid_request(served: Testbed) -> None:
     assert_whole(served)
 
 
-@pytest.mark.skip(reason=STAYS)
 def test_the_server_restarted_under_load(served: Testbed) -> None:
     running = Running(served)
     shell(served, "server").run(["systemctl", "restart", "hotbed-ganesha"], timeout_s=60)
@@ -163,7 +157,6 @@ def test_the_server_restarted_under_load(served: Testbed) -> None:
     assert_whole(served)
 
 
-@pytest.mark.skip(reason=STAYS)
 def test_parameters_changed_under_load(served: Testbed) -> None:
     """Every policy in turn, again and again: no request is lost and none fails."""
     enforcement = Enforcement(served)

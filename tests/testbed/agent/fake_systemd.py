@@ -19,7 +19,13 @@ alive() { [ -s "$FAKE/$1" ] && kill -0 "-$(cat "$FAKE/$1")" 2>/dev/null; }
 verb=$1; shift
 case $verb in
 is-active) alive "$2" ;;
+show)
+    state=inactive
+    [ -e "$FAKE/ending/$2" ] && state=deactivating
+    alive "$2" && state=active
+    echo "ActiveState=$state" ;;
 stop)
+    rm -f "$FAKE/ending/$1"
     kill -TERM "-$(cat "$FAKE/$1")" 2>/dev/null
     while alive "$1"; do sleep 0.02; done ;;
 reset-failed) exit 1 ;;
@@ -40,6 +46,10 @@ for word in "$@"; do
     esac
     shift
 done
+if [ -e "$FAKE/ending/$unit" ]; then
+    echo "Unit $unit was already loaded or has a fragment file." >&2
+    exit 1
+fi
 setsid "$@" > /dev/null 2>&1 < /dev/null &
 pid=$!
 echo $pid > "$FAKE/$unit"
@@ -56,7 +66,7 @@ class FakeSystemdShell:
         self.state = folder / "state"
         self._fake = folder / "systemd"
         programs = self.programs = folder / "bin"
-        for path in (self.state, self._fake, programs):
+        for path in (self.state, self._fake / "ending", programs):
             path.mkdir(parents=True, exist_ok=True)
         for name, text in (("systemctl", _SYSTEMCTL), ("systemd-run", _SYSTEMD_RUN)):
             (programs / name).write_text(text)
@@ -70,7 +80,7 @@ class FakeSystemdShell:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for path in self._fake.iterdir():
+        for path in (path for path in self._fake.iterdir() if path.is_file()):
             for pid in path.read_text().split():
                 for target in (f"-{pid}", pid):
                     subprocess.run(
@@ -81,6 +91,12 @@ class FakeSystemdShell:
         """As kill -9 of everything in the unit."""
         pid = (self._fake / f"hotbed-{name}.service").read_text().strip()
         subprocess.run(["kill", "-KILL", "--", f"-{pid}"], check=True)
+
+    def ending(self, name: str) -> Path:
+        """Have systemd say of a unit that it is ending; the file goes once it was waited for."""
+        file = self._fake / "ending" / f"hotbed-{name}.service"
+        file.touch()
+        return file
 
     def run(
         self,

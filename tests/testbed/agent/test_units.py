@@ -51,6 +51,18 @@ def test_a_second_start_is_refused_until_it_is_stopped(shell: FakeSystemdShell) 
     assert units.wait(shell, "load-a", timeout_s=10).exit_code == 0
 
 
+def test_a_unit_that_is_still_ending_is_waited_for(shell: FakeSystemdShell) -> None:
+    """A command that was killed leaves its unit `deactivating` for seconds: systemd refuses to
+    start it, and it still counts as load (seen with a replayer killed on a busy machine)."""
+    ending = shell.ending("load-a")
+    units.start(shell, "load-a", ["true"], max_s=20)
+    assert not ending.exists()
+    assert units.wait(shell, "load-a", timeout_s=10).exit_code == 0
+    ending = shell.ending("load-a")
+    assert units.stop(shell, "load-a") is None
+    assert not ending.exists()
+
+
 def test_stop_of_nothing_is_nothing(shell: FakeSystemdShell) -> None:
     assert units.stop(shell, "load-a") is None
 
