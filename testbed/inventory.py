@@ -1,7 +1,9 @@
 """A testbed as an Ansible inventory: the same groups and variables for every site.
 
 Groups carry ceph-ansible's names (mons, mgrs, osds, rgws, clients), `admins`, the one node with the
-control plane, `servers`, those of NFS, and `nfs`, all nodes of a testbed whose store is NFS.
+control plane, `servers`, those of NFS, `nfs`, all nodes of a testbed whose store is NFS, `objects`,
+object servers on files, `files`, all nodes of a testbed of those, and `twochoice`, nodes with the
+two-choice scheduler's agents or clients.
 docs/deployment.md lists the variables, for inventories written by hand.
 """
 
@@ -13,10 +15,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from schemas.errors import UserError
+from testbed import twochoice_variables as twochoice
 from testbed.agent.contract import AgentConfig, AgentNode
 from testbed.nfs_variables import host_of, variables_of
 from testbed.sites.contract import Node, Testbed
-from testbed.spec import CephSpec, DiskSpec, NfsSpec, TestbedSpec
+from testbed.spec import CephSpec, DiskSpec, NfsSpec, ObjectsSpec, TestbedSpec
 
 GROUPS = {
     "mon": "mons",
@@ -26,6 +29,7 @@ GROUPS = {
     "client": "clients",
     "admin": "admins",
     "nfs": "servers",
+    "object": "objects",
 }
 SCRATCH_PATH = "/var/lib/hotbed/scratch"
 SCRATCH_LABEL = "hotbed-scratch"
@@ -183,21 +187,35 @@ def build_inventory(
         "hotbed_scratch_path": SCRATCH_PATH,
         "hotbed_scratch_label": SCRATCH_LABEL,
     }
-    of_store = _ceph(store) if isinstance(store, CephSpec) else variables_of(store)
-    variables = common | of_store | dict(extra or {})
+    variables = common | _of_store(testbed, store) | dict(extra or {})
     children: dict[str, Any] = {
         group: {"hosts": {node.name: {} for node in testbed.with_role(role)}}
         for role, group in GROUPS.items()
     }
-    everybody = [node.name for node in testbed.nodes] if isinstance(store, NfsSpec) else []
-    children["nfs"] = {"hosts": {name: {} for name in everybody}}
+    for group, kind in (("nfs", NfsSpec), ("files", ObjectsSpec)):
+        everybody = [node.name for node in testbed.nodes] if isinstance(store, kind) else []
+        children[group] = {"hosts": {name: {} for name in everybody}}
     hosts = {
         node.name: host_variables(testbed, node, disks.get(node.name)) for node in testbed.nodes
     }
     if isinstance(store, NfsSpec):
         for node in testbed.with_role("nfs"):
             hosts[node.name] |= host_of(testbed, node, disks[node.name], store)
+    else:
+        found = twochoice.hosts_of(testbed, store)
+        for name, more in found.items():
+            hosts[name] |= more
+        children["twochoice"] = {"hosts": {name: {} for name in found}}
+        for node in testbed.with_role("object"):
+            hosts[node.name] |= twochoice.disk_of(node, disks[node.name])
     return {"all": {"hosts": hosts, "vars": variables, "children": children}}
+
+
+def _of_store(testbed: Testbed, store: CephSpec | NfsSpec | ObjectsSpec) -> dict[str, Any]:
+    if isinstance(store, NfsSpec):
+        return variables_of(store)
+    of_agents = twochoice.variables_of(testbed, store)
+    return _ceph(store) | of_agents if isinstance(store, CephSpec) else of_agents
 
 
 def _ceph(store: CephSpec) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """A deployed store as a whole: stop it, start it, wait until it serves, go back to a snapshot.
 
 Used by the engine over ssh; nodes need nothing but systemd and the agent's bundle (Ceph: on the
-admin node; NFS: on every node).
+admin node; NFS: on every node). Agents of the two-choice scheduler go before the store under them
+and come after it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ STOP_S = 60.0
 HEALTH_S = 120.0
 # In this order: OSDs tell the monitors that they go, and the monitors are still there to hear it.
 _KINDS = (("osd", "osd"), ("rgw", "radosgw"), ("mgr", "mgr"), ("mon", "mon"))
+_AGENTS = "hotbed-twochoice.target"
 _NFS_UNITS = ("hotbed-nfsproxy.service", "hotbed-ganesha.service", "hotbed-rpcbind.service")
 
 
@@ -34,6 +36,7 @@ def stop_store(testbed: Testbed) -> None:
     if testbed.with_role("nfs"):
         _everywhere(testbed, "nfs", ["systemctl", "stop", *_NFS_UNITS])
         return
+    _agents(testbed, "stop")
     for role, kind in _KINDS:
         _everywhere(testbed, role, ["systemctl", "stop", f"ceph-{kind}.target"])
         # A target's stop does not wait for its daemons; stopping them again does.
@@ -50,16 +53,17 @@ def start_store(testbed: Testbed, *, timeout_s: float = HEALTH_S) -> float:
     start = time.monotonic()
     if testbed.with_role("nfs"):
         _everywhere(testbed, "nfs", ["systemctl", "start", *reversed(_NFS_UNITS[:2])])
-    else:
+    elif not testbed.with_role("object"):
         for role, kind in reversed(_KINDS):
             _everywhere(testbed, role, ["systemctl", "start", f"ceph-{kind}.target"])
     wait_healthy(testbed, timeout_s=timeout_s)
+    _agents(testbed, "start")
     return time.monotonic() - start
 
 
 def wait_healthy(testbed: Testbed, *, timeout_s: float = HEALTH_S) -> float:
     """Wait until the store serves (HEALTH_OK, all OSDs up, all PGs active+clean; every NFS server
-    behind its proxy); seconds.
+    behind its proxy; every object server's agent); seconds.
 
     Raises:
         StoreError: not in time; the message says what is missing.
@@ -67,6 +71,8 @@ def wait_healthy(testbed: Testbed, *, timeout_s: float = HEALTH_S) -> float:
     """
     if testbed.with_role("nfs"):
         return _wait_nfs(testbed, timeout_s)
+    if testbed.with_role("object"):
+        return _wait_agents(testbed, timeout_s)
     osds = testbed.osds
     script = (
         f"cd {AGENT_ROOT} && PYTHONDONTWRITEBYTECODE=1 exec "
@@ -97,6 +103,19 @@ def _wait_nfs(testbed: Testbed, timeout_s: float) -> float:
     return time.monotonic() - start
 
 
+def _wait_agents(testbed: Testbed, timeout_s: float) -> float:
+    start = time.monotonic()
+    _agents(testbed, "start")
+    argv = ["hotbed-twochoicebench", "status", "--cluster", "/etc/hotbed/twochoice.json"]
+    done = shell_to(testbed, testbed.with_role("client")[0]).run(
+        [*argv, "--wait", f"{timeout_s:g}s"], timeout_s=timeout_s + 30, check=False
+    )
+    if done.returncode != 0:
+        said = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
+        raise StoreError(said[-1])
+    return time.monotonic() - start
+
+
 def restore_snapshot(
     site: SnapshotSite, testbed: Testbed, label: str = DEPLOYED, progress: Progress = silent
 ) -> Testbed:
@@ -112,6 +131,16 @@ def restore_snapshot(
     progress("waiting for the store", 0.99)
     wait_healthy(restored)
     return restored
+
+
+def _agents(testbed: Testbed, verb: str) -> None:
+    """Start or stop the scheduler's agents on the nodes that have any; starting waits for them."""
+    there = f"/etc/systemd/system/{_AGENTS}"
+    # A target's stop does not wait for its services; stopping them again does.
+    more = "hotbed-twochoice@*.service" if verb == "stop" else ""
+    script = f"[ ! -e {there} ] || systemctl {verb} {_AGENTS} {more}"
+    for role in ("osd", "object"):
+        _everywhere(testbed, role, ["sh", "-c", script.strip()])
 
 
 def _everywhere(testbed: Testbed, role: str, argv: Sequence[str]) -> None:

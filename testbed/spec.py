@@ -15,7 +15,16 @@ from pydantic import BeforeValidator, Field, ValidationError, field_validator, m
 from schemas.errors import UserError
 from schemas.yaml_file import read_mapping
 from testbed.quantities import BitsPerSecond, Bytes, BytesPerSecond, Seconds, parse_bits_per_s
-from testbed.store_spec import STORES, CephSpec, NfsSpec, PoolSpec, Store, Strict
+from testbed.store_spec import (
+    STORES,
+    CephSpec,
+    NfsSpec,
+    ObjectsSpec,
+    PoolSpec,
+    Store,
+    Strict,
+    TwoChoiceSpec,
+)
 
 __all__ = [
     "CephSpec",
@@ -23,18 +32,20 @@ __all__ = [
     "GroupSpec",
     "NetworkSpec",
     "NfsSpec",
+    "ObjectsSpec",
     "PoolSpec",
     "RackSpec",
     "Role",
     "SiteSpec",
     "TestbedSpec",
+    "TwoChoiceSpec",
     "explain",
     "load_spec",
     "renamed",
 ]
 
 _NAME = re.compile(r"^[a-z][a-z0-9-]{0,19}$")
-Role = Literal["admin", "mon", "mgr", "osd", "rgw", "client", "nfs"]
+Role = Literal["admin", "mon", "mgr", "osd", "rgw", "client", "nfs", "object"]
 
 
 class DiskSpec(Strict):
@@ -86,7 +97,7 @@ class GroupSpec(Strict):
 
     @model_validator(mode="after")
     def _osd_has_disk(self) -> GroupSpec:
-        for role in ("osd", "nfs"):
+        for role in ("osd", "nfs", "object"):
             if role in self.roles and self.disk is None:
                 raise ValueError(
                     f"group {self.name!r} has the role {role} and so needs a disk block"
@@ -290,6 +301,7 @@ class TestbedSpec(Strict):
             _leave_out(group, "disks", 1)
         if isinstance(self.store, CephSpec):
             _leave_out(body["store"], "failure_domain", "host")
+            _leave_out(body["store"], "twochoice", None)
         return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""What a spec says of the store on a testbed: a Ceph cluster, or NFS servers."""
+"""What a spec says of the store on a testbed: a Ceph cluster, NFS servers, or object servers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,13 @@ from pydantic import (
     model_validator,
 )
 
-STORES = {"ceph": ("mon", "mgr", "osd", "client"), "nfs": ("nfs", "client")}
+from testbed.quantities import Bytes
+
+STORES = {
+    "ceph": ("mon", "mgr", "osd", "client"),
+    "nfs": ("nfs", "client"),
+    "twochoice": ("object", "client"),
+}
 """Kinds of stores, and the roles that each needs."""
 _EXPORT = re.compile(r"^/[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$")
 
@@ -35,12 +41,38 @@ class PoolSpec(Strict):
     min_size: int = Field(default=1, ge=1, le=10)
 
 
+class TwoChoiceSpec(Strict):
+    """The two-choice scheduler's agents, and what their cluster file says (docs/twochoice-server.md).
+
+    `port` is that of a node's first agent; `memory` what an agent may use. `scheduler` and `choices`
+    are what clients do unless they ask for something else; `maintainer` holds keys of the cluster
+    file's block of that name, durations as it writes them.
+    """
+
+    port: int = Field(default=7100, ge=1024, le=65000)
+    copies: Literal[1, 2] = 1
+    scheduler: Literal[
+        "fixed", "random", "two-choice", "collaborative", "preassign", "both", "prequal"
+    ] = "both"
+    choices: Literal["home+random", "random+random"] = "home+random"
+    maintainer: dict[str, bool | int | str] = Field(default_factory=dict)
+    memory: Bytes = Field(default=256 * 2**20, ge=2**26)
+
+
+class ObjectsSpec(TwoChoiceSpec):
+    """Object servers on local files: an agent on each node with the role object, its data on the
+    scratch part of the node's disk (the whole disk where scratch is 0)."""
+
+    kind: Literal["twochoice"] = "twochoice"
+
+
 class CephSpec(Strict):
     """A Ceph cluster: its pools, and settings beside the role's defaults (ceph.conf names).
 
     `objectstore` filestore keeps objects as files on the scratch file system beside fio's, where
     reweight-by-utilization sees the space that fio's files take, as in the paper.
-    `failure_domain`: no two replicas of a placement group share a host, or a rack.
+    `failure_domain`: no two replicas of a placement group share a host, or a rack. With `twochoice`
+    every OSD gets a pool of its own and an agent before it (docs/twochoice-rados.md).
     """
 
     kind: Literal["ceph"] = "ceph"
@@ -48,6 +80,7 @@ class CephSpec(Strict):
     config: dict[str, dict[str, str | int | float | bool]] = Field(default_factory=dict)
     objectstore: Literal["bluestore", "filestore"] = "bluestore"
     failure_domain: Literal["host", "rack"] = "host"
+    twochoice: TwoChoiceSpec | None = None
 
 
 class NfsSpec(Strict):
@@ -96,12 +129,16 @@ def _store_kind(store: Any) -> str:
 
 def _known_store(store: Any) -> Any:
     if isinstance(store, dict) and store.get("kind", "ceph") not in STORES:
-        raise ValueError(f"kind is {store['kind']!r}; there are {' and '.join(STORES)}")
+        *first, last = STORES
+        there = f"{', '.join(first)} and {last}"
+        raise ValueError(f"kind is {store['kind']!r}; there are {there}")
     return store
 
 
 Store = Annotated[
-    Annotated[CephSpec, Tag("ceph")] | Annotated[NfsSpec, Tag("nfs")],
+    Annotated[CephSpec, Tag("ceph")]
+    | Annotated[NfsSpec, Tag("nfs")]
+    | Annotated[ObjectsSpec, Tag("twochoice")],
     Discriminator(_store_kind),
     BeforeValidator(_known_store),
 ]

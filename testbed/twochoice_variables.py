@@ -1,0 +1,123 @@
+"""The variables of the role twochoice_agent, from a spec: object servers on files, or before OSDs."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+from schemas.errors import UserError
+from testbed.sites.contract import Node, Testbed
+from testbed.spec import CephSpec, DiskSpec, NfsSpec, ObjectsSpec, TwoChoiceSpec
+
+BINARIES = Path(__file__).resolve().parents[1] / "dataplane" / "bin"
+POOL_PREFIX = "twochoice."
+KEY = "twochoice.key"
+_KEY_BYTES = 32
+_SIZE_SLACK = 0.9  # a partition is a little smaller than what was asked for
+
+
+def asked(store: CephSpec | NfsSpec | ObjectsSpec | None) -> TwoChoiceSpec | None:
+    """What a spec's store says of agents; None where it has none."""
+    if isinstance(store, CephSpec):
+        return store.twochoice
+    return store if isinstance(store, ObjectsSpec) else None
+
+
+def agents(testbed: Testbed, store: CephSpec | ObjectsSpec) -> dict[str, tuple[int, ...]]:
+    """The agents' numbers by node: of Ceph one for each OSD with the OSD's number, of object servers
+    one for each node."""
+    numbers: dict[str, tuple[int, ...]] = {}
+    count = 0
+    for node in testbed.with_role("osd" if isinstance(store, CephSpec) else "object"):
+        here = len(node.osd_devices) if isinstance(store, CephSpec) else 1
+        numbers[node.name] = tuple(range(count, count + here))
+        count += here
+    return numbers
+
+
+def peers(testbed: Testbed, store: CephSpec | ObjectsSpec, port: int) -> list[str]:
+    """The agents' addresses in the order of their numbers; the second agent of a node has the port
+    after the first's."""
+    return [
+        f"{testbed.node(name).address}:{port + place}"
+        for name, numbers in agents(testbed, store).items()
+        for place in range(len(numbers))
+    ]
+
+
+def variables_of(testbed: Testbed, store: CephSpec | ObjectsSpec) -> dict[str, Any]:
+    """Variables of all nodes.
+
+    Raises:
+        UserError: the programs that go to the nodes are not built.
+    """
+    spec = asked(store)
+    if spec is None:
+        return {}
+    for name in ("twochoiced", "twochoicebench"):
+        if not (BINARIES / name).is_file():
+            raise UserError(f"{BINARIES / name} is missing: build the data plane (make setup).")
+    settings: dict[str, Any] = {
+        "copies": spec.copies,
+        "scheduler": {"scheduler": spec.scheduler, "choices": spec.choices},
+    }
+    if spec.maintainer:
+        settings["maintainer"] = dict(spec.maintainer)
+    return {
+        "twochoice_binary": str(BINARIES / "twochoiced"),
+        "twochoice_bench_binary": str(BINARIES / "twochoicebench"),
+        "twochoice_backend": "rados" if isinstance(store, CephSpec) else "file",
+        "twochoice_key": str(key_of(testbed)),
+        "twochoice_peers": peers(testbed, store, spec.port),
+        "twochoice_pool_prefix": POOL_PREFIX,
+        "twochoice_settings": settings,
+        "twochoice_memory_bytes": spec.memory,
+    }
+
+
+def hosts_of(testbed: Testbed, store: CephSpec | ObjectsSpec) -> dict[str, dict[str, Any]]:
+    """Variables of each node that gets agents or is a client; those are the group `twochoice`."""
+    if asked(store) is None:
+        return {}
+    out: dict[str, dict[str, Any]] = {
+        name: {"twochoice_agents": list(numbers)}
+        for name, numbers in agents(testbed, store).items()
+    }
+    for node in testbed.with_role("client"):
+        out.setdefault(node.name, {})["twochoice_client"] = True
+    return out
+
+
+def disk_of(node: Node, disk: DiskSpec) -> dict[str, Any]:
+    """Variables of an object server's disk: its scratch part, or the whole of it.
+
+    Raises:
+        UserError: its site names no device.
+    """
+    device = node.devices.get("scratch") or next(iter(node.osd_devices), None)
+    if device is None:
+        raise UserError(
+            f"node {node.name} has the role object but its site names no device for the store: "
+            "give it one in the site's options."
+        )
+    return {
+        "hotbed_scratch_device": device,
+        "validate_scratch_min_bytes": int((disk.scratch or disk.size) * _SIZE_SLACK),
+    }
+
+
+def key_of(testbed: Testbed) -> Path:
+    """The file with the agents' shared key, beside the testbed; made when it is not there."""
+    path = testbed.directory / KEY
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = path.with_suffix(".new")
+        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(secrets.token_bytes(_KEY_BYTES))
+            file.flush()
+            os.fsync(handle)
+        new.rename(path)
+    return path
