@@ -42,11 +42,11 @@ class PoolSpec(Strict):
 
 
 class TwoChoiceSpec(Strict):
-    """The two-choice scheduler's agents, and what their cluster file says (docs/twochoice-server.md).
+    """The two-choice scheduler's agents and their cluster file (docs/twochoice-server.md).
 
-    `port` is that of a node's first agent; `memory` what an agent may use. `scheduler` and `choices`
-    are what clients do unless they ask for something else; `maintainer` holds keys of the cluster
-    file's block of that name, durations as it writes them.
+    `port` is that of a node's first agent; `memory` what an agent may use. `scheduler` and
+    `choices` are what clients do unless they ask for something else; `maintainer` holds keys of the
+    cluster file's block of that name, durations as it writes them.
     """
 
     port: int = Field(default=7100, ge=1024, le=65000)

@@ -1,4 +1,4 @@
-"""The variables of the role twochoice_agent, from a spec: object servers on files, or before OSDs."""
+"""The variables of the role twochoice_agent, from a spec: agents on files, or before OSDs."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def asked(store: CephSpec | NfsSpec | ObjectsSpec | None) -> TwoChoiceSpec | Non
 
 
 def agents(testbed: Testbed, store: CephSpec | ObjectsSpec) -> dict[str, tuple[int, ...]]:
-    """The agents' numbers by node: of Ceph one for each OSD with the OSD's number, of object servers
-    one for each node."""
+    """The agents' numbers by node: of Ceph one for each OSD with the OSD's number, of object
+    servers one for each node."""
     numbers: dict[str, tuple[int, ...]] = {}
     count = 0
     for node in testbed.with_role("osd" if isinstance(store, CephSpec) else "object"):

@@ -53,7 +53,10 @@ def test_the_spec_of_the_paper_is_good(root: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"store": {"kind": "nfs4"}}, r"store: kind is 'nfs4'; there are ceph, nfs and twochoice\.$"),
+        (
+            {"store": {"kind": "nfs4"}},
+            r"store: kind is 'nfs4'; there are ceph, nfs and twochoice\.$",
+        ),
         ({"store": {"kind": "nfs", "pools": []}}, r"store\.pools: Extra inputs"),
         ({"store": {"kind": "nfs", "export": "/a b"}}, r"store: export is '/a b'; write a name"),
         ({"store": {"kind": "nfs", "export": "/../etc"}}, r"store: export is '/../etc'"),

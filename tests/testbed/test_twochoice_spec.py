@@ -120,7 +120,10 @@ def test_specs_without_agents_keep_their_digest() -> None:
     ("store", "said"),
     [
         ({"kind": "twochoice", "copies": 3}, r"store\.copies: Input should be 1 or 2"),
-        ({"kind": "twochoice", "scheduler": "oracle"}, r"store\.scheduler: Input should be 'fixed'"),
+        (
+            {"kind": "twochoice", "scheduler": "oracle"},
+            r"store\.scheduler: Input should be 'fixed'",
+        ),
         ({"kind": "twochoice", "port": 80}, r"store\.port: Input should be greater"),
         ({"kind": "twochoice", "pools": []}, r"store\.pools: Extra inputs"),
         ({"kind": "ceph"}, r"store ceph needs a node with the role mon"),
