@@ -26,6 +26,8 @@ type Client struct {
 	waiting map[uint64]chan protocol.Finished
 	stats   func() twochoice.Stats
 	last    error // of an agent that refused us
+	told    *Oracle
+	steps   *steps
 }
 
 // Written is an acknowledged write.
@@ -44,8 +46,10 @@ func (e *UndecidedError) Error() string {
 func (e *UndecidedError) Unwrap() error { return e.Err }
 
 // Connect makes a client of a cluster. Connections are made when they are needed.
-func Connect(c Cluster) (*Client, error) {
-	if err := c.Check(); err != nil {
+func Connect(c Cluster) (*Client, error) { return connect(c, nil) }
+
+func connect(c Cluster, told *Oracle) (*Client, error) {
+	if err := c.checkFor(told); err != nil {
 		return nil, err
 	}
 	key, err := LoadKey(c.KeyFile)
@@ -54,7 +58,7 @@ func Connect(c Cluster) (*Client, error) {
 	}
 	var random [32]byte
 	_, _ = rand.Read(random[:]) // never fails
-	scheduler, err := twochoice.New(c.Scheduler, twochoice.Numbered(len(c.Agents)), mathrand.NewChaCha8(random), nil)
+	scheduler, err := told.scheduler(c, mathrand.NewChaCha8(random))
 	if err != nil {
 		return nil, err
 	}
@@ -65,9 +69,12 @@ func Connect(c Cluster) (*Client, error) {
 		return nil, err
 	}
 	client := &Client{cluster: c, start: time.Now(), done: make(chan struct{}), machine: machine,
-		waiting: map[uint64]chan protocol.Finished{}, stats: scheduler.Stats}
+		waiting: map[uint64]chan protocol.Finished{}, stats: scheduler.Stats, told: told}
 	client.links = newLinks(c.Agents, key, func(from protocol.Node, m protocol.Message) {
-		client.step(func(now time.Duration) { client.machine.Receive(now, protocol.Peer(from), m) })
+		client.step(func(now time.Duration) {
+			client.steps.answered(now, m)
+			client.machine.Receive(now, protocol.Peer(from), m)
+		})
 	}, func(_ protocol.Node, err error) {
 		client.mu.Lock()
 		client.last = err
@@ -89,9 +96,11 @@ func (c *Client) Ready(ctx context.Context) error {
 func (c *Client) step(do func(now time.Duration)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	do(time.Since(c.start))
+	now := time.Since(c.start)
+	do(now)
 	sends, finished := c.machine.Take()
 	for _, s := range sends {
+		c.steps.asked(now, s.Message)
 		c.links.send(protocol.Node(s.To), s.Message)
 		if s.Call == 0 {
 			continue
@@ -165,8 +174,10 @@ func (c *Client) Write(ctx context.Context, object string, offset uint64, data [
 		if !f.Decided {
 			err = &UndecidedError{err}
 		}
+		return Written{f.Stamp, f.Target}, err
 	}
-	return Written{f.Stamp, f.Target}, err
+	c.told.done(f.Target, len(data))
+	return Written{f.Stamp, f.Target}, nil
 }
 
 // Read reads n bytes at an offset of an object.

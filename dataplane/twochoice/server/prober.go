@@ -88,3 +88,19 @@ func (p *Prober) Status(ctx context.Context, node protocol.Node) (protocol.Agent
 
 // Close ends it.
 func (p *Prober) Close() { p.links.close() }
+
+// Query asks an agent where a range of an object that is at home there is: what a read begins with. It
+// says of how many pieces the range is.
+func (p *Prober) Query(ctx context.Context, node protocol.Node, object string, from, to uint64) (int, error) {
+	late := time.NewTimer(p.wait)
+	defer late.Stop()
+	select {
+	case m := <-p.ask([]protocol.Node{node}, protocol.Message{Kind: protocol.Query, Object: object, From: from, To: to}):
+		return len(m.Pieces), m.Err()
+	case <-late.C:
+		return 0, fmt.Errorf("agent %d did not say in %v where %d to %d of %q are; is it running?", node, p.wait, from, to,
+			object)
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}

@@ -1,0 +1,375 @@
+package apps
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"time"
+
+	"hotbed/dataplane/internal/burst"
+	"hotbed/dataplane/twochoice"
+	"hotbed/dataplane/twochoice/protocol"
+	"hotbed/dataplane/twochoice/server"
+)
+
+const (
+	connecting = 2 * time.Minute
+	// leaving is how long client processes may take to end once nothing is asked of them.
+	leaving = 10 * time.Second
+)
+
+// written is an acknowledged write.
+type written struct {
+	app    int
+	stripe uint64
+	target protocol.Node
+}
+
+// machine is a machine with all compute nodes: their schedulers are here, their client processes are
+// processes of their own, each at the end of a pair of pipes.
+type machine struct {
+	ctx     context.Context
+	cluster server.Cluster
+	plan    Plan
+	clients []map[twochoice.Policy]*server.Client // by compute node
+	all     []*clientProcess
+
+	mu         sync.Mutex
+	done       []written
+	failed     []int // by application
+	errs       []error
+	foreground int // ranks that have not ended
+	free       map[int][][]byte
+	times      []times // by client process
+	aborted    error
+}
+
+// clientProcess is one of them as its compute node sees it.
+type clientProcess struct {
+	number int
+	task   task
+	in     io.WriteCloser
+	out    io.ReadCloser
+	run    *exec.Cmd
+	mu     sync.Mutex
+}
+
+// Run carries a plan out with client processes of `program`, which `Process` is behind. The error is one
+// that kept it from its end; writes that failed are in the report.
+func Run(ctx context.Context, c server.Cluster, p Plan, program ...string) (Report, error) {
+	if err := p.complete(len(c.Agents)); err != nil {
+		return Report{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(p.Patience))
+	defer cancel()
+	m := &machine{ctx: ctx, cluster: c, plan: p, failed: make([]int, len(p.Apps)), free: map[int][][]byte{}}
+	defer m.close()
+	if err := m.connect(); err != nil {
+		return Report{}, err
+	}
+	if err := m.start(program); err != nil {
+		return Report{}, err
+	}
+	began := time.Now()
+	m.work()
+	r := m.report(time.Since(began))
+	if err := ctx.Err(); err != nil {
+		return r, fmt.Errorf("the applications did not end in time: %w", err)
+	}
+	if err := m.whyAborted(); err != nil {
+		return r, err
+	}
+	if p.Verify || p.VerifyAll {
+		var err error
+		if r.Verified, err = m.verify(); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+// policy is the scheduler of an application.
+func (m *machine) policy(app int) twochoice.Policy {
+	if own := m.plan.Apps[app].Scheduler; own != "" {
+		return own
+	}
+	return m.cluster.Scheduler.Scheduler
+}
+
+// connect makes each compute node's clients, one for each scheduler that its applications have. All
+// tell an oracle of their writes if one of them is the oracle.
+func (m *machine) connect() error {
+	connect := server.Connect
+	for app := range m.plan.Apps {
+		if m.policy(app) == twochoice.Oracle {
+			connect = server.NewOracle(len(m.cluster.Agents)).Connect
+			break
+		}
+	}
+	m.clients = make([]map[twochoice.Policy]*server.Client, m.plan.Nodes)
+	for node := range m.clients {
+		m.clients[node] = map[twochoice.Policy]*server.Client{}
+		for app := range m.plan.Apps {
+			policy := m.policy(app)
+			if m.clients[node][policy] != nil || m.plan.Apps[app].rank(&m.plan, node*m.plan.Processes) < 0 {
+				continue
+			}
+			c := m.cluster
+			c.Scheduler.Scheduler = policy
+			client, err := connect(c)
+			if err != nil {
+				return err
+			}
+			client.TimeSteps()
+			m.clients[node][policy] = client
+		}
+	}
+	return m.ready()
+}
+
+// ready connects all clients to all agents, so many nodes at a time.
+func (m *machine) ready() error {
+	ctx, cancel := context.WithTimeout(m.ctx, connecting)
+	defer cancel()
+	errs := make([]error, len(m.clients))
+	room := make(chan struct{}, 8)
+	var all sync.WaitGroup
+	for node, clients := range m.clients {
+		all.Go(func() {
+			room <- struct{}{}
+			defer func() { <-room }()
+			for _, client := range clients {
+				errs[node] = errors.Join(errs[node], client.Ready(ctx))
+			}
+		})
+	}
+	all.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// start starts the client processes that have something to do, and tells each its task.
+func (m *machine) start(program []string) error {
+	for number := range m.plan.Nodes * m.plan.Processes {
+		t := m.taskOf(number)
+		if len(t.Ranks) == 0 {
+			continue
+		}
+		c := &clientProcess{number: number, task: t, run: exec.Command(program[0], program[1:]...)}
+		c.run.Stderr = os.Stderr
+		c.run.Env = append(os.Environ(), "GOMAXPROCS=1")
+		var err error
+		if c.in, err = c.run.StdinPipe(); err != nil {
+			return err
+		}
+		if c.out, err = c.run.StdoutPipe(); err != nil {
+			return err
+		}
+		if err := c.run.Start(); err != nil {
+			return fmt.Errorf("client process %d of %d cannot be started: %w", number+1, m.plan.Nodes*m.plan.Processes, err)
+		}
+		m.all = append(m.all, c)
+		for _, r := range t.Ranks {
+			if !r.Background {
+				m.foreground++
+			}
+		}
+		text, err := json.Marshal(t)
+		if err != nil {
+			return err
+		}
+		if _, err := c.in.Write(append(text, '\n')); err != nil {
+			return fmt.Errorf("client process %d does not take its task: %w", number+1, err)
+		}
+	}
+	m.times = make([]times, len(m.all))
+	return nil
+}
+
+// taskOf is what a client process is told.
+func (m *machine) taskOf(process int) task {
+	t := task{Agents: len(m.cluster.Agents)}
+	for i := range m.plan.Apps {
+		a := &m.plan.Apps[i]
+		rank := a.rank(&m.plan, process)
+		if rank < 0 {
+			continue
+		}
+		t.Ranks = append(t.Ranks, rankTask{App: i, Rank: rank, Ranks: a.ranks(&m.plan), Width: a.Width,
+			Bursts: a.Bursts, Writes: a.Writes, Size: a.Size, Seed: m.plan.seed(i), Start: time.Duration(a.Start),
+			Think: time.Duration(a.Think), Background: a.Background, Repeat: a.Repeat})
+	}
+	return t
+}
+
+// work lets all client processes begin and serves them to their ends.
+func (m *machine) work() {
+	var all sync.WaitGroup
+	for i, c := range m.all {
+		c.answer(results, true)
+		all.Go(func() {
+			told, err := m.serve(c)
+			if err != nil {
+				m.abort(fmt.Errorf("client process %d ended early: %w", c.number+1, err))
+				return
+			}
+			m.mu.Lock()
+			m.times[i] = told
+			m.mu.Unlock()
+		})
+	}
+	stop := context.AfterFunc(m.ctx, func() { m.abort(m.ctx.Err()) })
+	defer stop()
+	all.Wait()
+}
+
+// abort ends all client processes: what they were told to do cannot be done.
+func (m *machine) abort(err error) {
+	m.mu.Lock()
+	first := m.aborted == nil
+	if first {
+		m.aborted = err
+	}
+	m.mu.Unlock()
+	if !first {
+		return
+	}
+	for _, c := range m.all {
+		c.close()
+	}
+}
+
+func (m *machine) whyAborted() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.aborted
+}
+
+// serve takes the frames of a client process until it has told its times.
+func (m *machine) serve(c *clientProcess) (times, error) {
+	var head [frameSize]byte
+	var all sync.WaitGroup
+	defer all.Wait()
+	for {
+		if _, err := io.ReadFull(c.out, head[:]); err != nil {
+			return times{}, err
+		}
+		rank, stripe := binary.BigEndian.Uint32(head[:]), binary.BigEndian.Uint64(head[4:])
+		data := m.buffer(int(binary.BigEndian.Uint32(head[12:])))
+		if _, err := io.ReadFull(c.out, data); err != nil {
+			return times{}, err
+		}
+		switch {
+		case rank == results:
+			var told times
+			err := json.Unmarshal(data, &told)
+			if err == nil && (len(told.Ended) != len(c.task.Ranks) || len(told.Took) != len(c.task.Ranks)) {
+				err = errors.New("it told the times of other ranks")
+			}
+			return told, err
+		case int(rank) >= len(c.task.Ranks):
+			return times{}, fmt.Errorf("it has no rank %d", rank)
+		case len(data) == 0:
+			m.ended(c.task.Ranks[rank])
+		default:
+			all.Go(func() { c.answer(rank, m.write(c, c.task.Ranks[rank].App, stripe, data)) })
+		}
+	}
+}
+
+// write carries out a write of a client process by its compute node's scheduler.
+func (m *machine) write(c *clientProcess, app int, stripe uint64, data []byte) bool {
+	client := m.clients[c.number/m.plan.Processes][m.policy(app)]
+	w, err := client.Write(m.ctx, m.plan.Apps[app].object(stripe), 0, data)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err != nil {
+		// The bytes may still be on their way: the buffer is not used again.
+		m.failed[app]++
+		m.errs = append(m.errs, err)
+		return false
+	}
+	m.done = append(m.done, written{app, stripe, w.Target})
+	m.free[len(data)] = append(m.free[len(data)], data)
+	return true
+}
+
+// buffer is memory for a write: tens of thousands of them would keep the collector busy.
+func (m *machine) buffer(size int) []byte {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	free := m.free[size]
+	if size == 0 || len(free) == 0 {
+		return make([]byte, size)
+	}
+	m.free[size] = free[:len(free)-1]
+	return free[len(free)-1]
+}
+
+// ended notes a rank's end; with the last one of the foreground the background ends.
+func (m *machine) ended(r rankTask) {
+	m.mu.Lock()
+	last := false
+	if !r.Background {
+		m.foreground--
+		last = m.foreground == 0
+	}
+	m.mu.Unlock()
+	if !last {
+		return
+	}
+	for _, c := range m.all {
+		c.answer(results, false)
+	}
+}
+
+// answer tells a client process something; one that is gone does not hear it.
+func (c *clientProcess) answer(rank uint32, good bool) {
+	var b [answerSize]byte
+	binary.BigEndian.PutUint32(b[:], rank)
+	if good {
+		b[4] = 1
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, _ = c.in.Write(b[:])
+}
+
+func (c *clientProcess) close() {
+	_ = c.in.Close()
+	_ = c.out.Close()
+}
+
+// close ends client processes and clients.
+func (m *machine) close() {
+	for _, c := range m.all {
+		c.close()
+	}
+	for _, c := range m.all {
+		late := time.AfterFunc(leaving, func() { _ = c.run.Process.Kill() })
+		_ = c.run.Wait() // it has told its times, or failed already
+		late.Stop()
+	}
+	for _, clients := range m.clients {
+		for _, client := range clients {
+			client.Close()
+		}
+	}
+}
+
+// fill makes the bytes of a write again.
+func (m *machine) fill(w written) []byte {
+	data := make([]byte, m.plan.Apps[w.app].Size)
+	burst.Fill(data, m.plan.seed(w.app), w.stripe)
+	return data
+}

@@ -1,0 +1,168 @@
+// Package apps runs applications that write bursts through the two-choice scheduler, on compute nodes
+// with a scheduler and several client processes each, as in section VI.B of Dai et al. (SC 2014):
+// every client process is a process of the operating system with bytes of its own, the schedulers of
+// all compute nodes of one machine are in one process.
+package apps
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"hotbed/dataplane/twochoice"
+	"hotbed/dataplane/twochoice/protocol"
+)
+
+// Application is a job on some of the compute nodes: each of their processes is a rank of it, and
+// writes bursts to the stripes of the job's own file.
+type Application struct {
+	// Name of the job and of its file.
+	Name string `json:"name"`
+	// Scheduler places its writes: the cluster's when it is empty.
+	Scheduler twochoice.Policy `json:"scheduler"`
+	// FirstNode is the first of Nodes compute nodes that it runs on, around the end; Nodes 0 are all.
+	FirstNode int `json:"first_node"`
+	Nodes     int `json:"nodes"`
+	// Width is over how many servers its file is striped, from its start on; 0 are all.
+	Width int `json:"width"`
+	// Start is how long after the others it begins.
+	Start twochoice.Span `json:"start"`
+	// Bursts are how often each rank writes Writes times Size bytes, with a pause of Think in between.
+	Bursts int            `json:"bursts"`
+	Writes int            `json:"writes"`
+	Size   int            `json:"size"`
+	Think  twochoice.Span `json:"think"`
+	// Background applications end when all others have: their ranks begin no further write then.
+	Background bool `json:"background"`
+	// Repeat makes a background application go on until then, with further stripes.
+	Repeat bool `json:"repeat"`
+}
+
+// Plan is what is run.
+type Plan struct {
+	// Nodes is how many compute nodes there are, Processes how many client processes on each.
+	Nodes     int `json:"nodes"`
+	Processes int `json:"processes"`
+	// Seed decides the bytes.
+	Seed uint64        `json:"seed"`
+	Apps []Application `json:"apps"`
+	// Verify reads back what the applications that are not in the background wrote, by new clients.
+	Verify bool `json:"verify"`
+	// VerifyAll reads back the background's writes too.
+	VerifyAll bool `json:"verify_all"`
+	// Patience bounds how long all of it may take.
+	Patience twochoice.Span `json:"patience"`
+}
+
+// Most client processes of one machine.
+const mostProcesses = 1 << 14
+
+// LoadPlan reads a plan; the error is one sentence.
+func LoadPlan(path string, agents int) (Plan, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return Plan{}, fmt.Errorf("the plan cannot be read: %w", err)
+	}
+	p := Plan{Patience: twochoice.Span(time.Hour)}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&p); err != nil {
+		return p, fmt.Errorf("the plan %s cannot be read: %w", path, err)
+	}
+	if _, err := decoder.Token(); err != io.EOF {
+		return p, fmt.Errorf("the plan %s cannot be read: there is more after the JSON document", path)
+	}
+	if err := p.complete(agents); err != nil {
+		return p, fmt.Errorf("the plan %s: %w", path, err)
+	}
+	return p, nil
+}
+
+// complete fills defaults in and says what is wrong, in one sentence.
+func (p *Plan) complete(agents int) error {
+	switch {
+	case p.Nodes < 1 || p.Processes < 1 || p.Nodes > mostProcesses || p.Nodes*p.Processes > mostProcesses:
+		return fmt.Errorf("%d nodes with %d processes each; both are at least 1, and %d processes at most", p.Nodes,
+			p.Processes, mostProcesses)
+	case len(p.Apps) == 0:
+		return fmt.Errorf("apps is empty; name one application at least")
+	case p.Patience <= 0:
+		return fmt.Errorf("patience is a time above 0")
+	}
+	names, ends := map[string]bool{}, false
+	for i := range p.Apps {
+		a := &p.Apps[i]
+		if a.Nodes == 0 {
+			a.Nodes = p.Nodes
+		}
+		if a.Width == 0 {
+			a.Width = agents
+		}
+		if a.Bursts == 0 {
+			a.Bursts = 1
+		}
+		if err := a.check(p, agents); err != nil {
+			return fmt.Errorf("apps[%d] (%s): %w", i, a.Name, err)
+		}
+		if names[a.Name] {
+			return fmt.Errorf("two applications have the name %s", a.Name)
+		}
+		names[a.Name] = true
+		ends = ends || !a.Background
+	}
+	if !ends {
+		return fmt.Errorf("all applications are in the background, which ends with the others; make one the foreground")
+	}
+	return nil
+}
+
+func (a *Application) check(p *Plan, agents int) error {
+	switch {
+	case a.Name == "" || len(a.Name) > protocol.MaxName-20:
+		return fmt.Errorf("the name has %d bytes; allowed are 1 to %d", len(a.Name), protocol.MaxName-20)
+	case a.FirstNode < 0 || a.FirstNode >= p.Nodes || a.Nodes < 1 || a.Nodes > p.Nodes:
+		return fmt.Errorf("%d nodes from node %d; there are %d, numbered from 0", a.Nodes, a.FirstNode, p.Nodes)
+	case a.Width < 1 || a.Width > agents:
+		return fmt.Errorf("width is %d; the cluster has %d agents", a.Width, agents)
+	case a.Bursts < 1 || a.Writes < 1 || a.Size < 1 || a.Size > protocol.MaxData:
+		return fmt.Errorf("%d bursts of %d writes of %d bytes; all are at least 1, a write has %d bytes at most", a.Bursts,
+			a.Writes, a.Size, protocol.MaxData)
+	case a.Start < 0 || a.Think < 0:
+		return fmt.Errorf("start and think are times of 0 or more")
+	case a.Repeat && !a.Background:
+		return fmt.Errorf("only a background application repeats itself")
+	}
+	if a.Scheduler == "" {
+		return nil
+	}
+	scheduler := twochoice.Defaults(a.Scheduler)
+	return scheduler.Validate()
+}
+
+// ranks is how many processes run it.
+func (a *Application) ranks(p *Plan) int { return a.Nodes * p.Processes }
+
+// rank is the process's rank; -1 when its node does not run it.
+func (a *Application) rank(p *Plan, process int) int {
+	place := (process/p.Processes - a.FirstNode + p.Nodes) % p.Nodes
+	if place >= a.Nodes {
+		return -1
+	}
+	return place*p.Processes + process%p.Processes
+}
+
+// stripe is the number of the n-th object that a rank writes: ranks take turns, and a file that is
+// striped over fewer servers than there are skips the others (home of stripe k is k agents after its start).
+func stripe(n, rank, ranks, width, agents int) uint64 {
+	j := n*ranks + rank
+	return uint64(j/width*agents + j%width)
+}
+
+// object is the name of a stripe.
+func (a *Application) object(stripe uint64) string { return fmt.Sprintf("%s/%d", a.Name, stripe) }
+
+// seed of the application's bytes: no two applications' are the same.
+func (p *Plan) seed(app int) uint64 { return p.Seed + uint64(app)*0x9e3779b97f4a7c15 }

@@ -1,0 +1,222 @@
+package apps
+
+import (
+	"bytes"
+	"slices"
+	"sync"
+	"time"
+
+	"hotbed/dataplane/twochoice"
+	"hotbed/dataplane/twochoice/protocol"
+	"hotbed/dataplane/twochoice/server"
+)
+
+// Report is what a plan came to. Times are in seconds.
+type Report struct {
+	Nodes     int         `json:"nodes"`
+	Processes int         `json:"processes"` // of the operating system
+	Seconds   float64     `json:"seconds"`
+	Apps      []AppReport `json:"apps"`
+	// Schedulers are the counts of all compute nodes' schedulers, by policy.
+	Schedulers map[twochoice.Policy]twochoice.Stats `json:"schedulers"`
+	// Steps are the times of requests: probe, put (the data), register (the redirect's record).
+	Steps    map[string]Spread `json:"steps"`
+	Verified *Verified         `json:"verified,omitempty"`
+	Errors   []string          `json:"errors,omitempty"` // of some writes that failed
+}
+
+// AppReport is what an application came to.
+type AppReport struct {
+	Name       string           `json:"name"`
+	Scheduler  twochoice.Policy `json:"scheduler"`
+	Background bool             `json:"background"`
+	Ranks      int              `json:"ranks"`
+	Writes     int              `json:"writes"` // acknowledged
+	Failed     int              `json:"failed"`
+	Bytes      int64            `json:"bytes"`
+	Redirected int              `json:"redirected"` // writes
+	// RankSeconds is when each rank ended, from its own beginning on (figure 14).
+	RankSeconds []float64 `json:"rank_seconds"`
+	// ServerBytes is what each server got (figure 13), HomeBytes what it would have got without redirects.
+	ServerBytes []int64 `json:"server_bytes"`
+	HomeBytes   []int64 `json:"home_bytes"`
+	Latency     Spread  `json:"latency"`
+}
+
+// Spread is a distribution of times, in seconds; percentiles are null with fewer than ten beyond them.
+type Spread struct {
+	N    int      `json:"n"`
+	Mean float64  `json:"mean"`
+	P50  *float64 `json:"p50"`
+	P90  *float64 `json:"p90"`
+	P99  *float64 `json:"p99"`
+	Max  float64  `json:"max"`
+}
+
+// Verified is what reading back came to.
+type Verified struct {
+	Objects    int      `json:"objects"`
+	Redirected int      `json:"redirected"` // of them
+	Bad        []string `json:"bad"`
+	Seconds    float64  `json:"seconds"`
+	// Query is the step that reads pay for redirects: asking the home where the bytes are. Home and
+	// Elsewhere are whole reads of objects that were written at home and elsewhere.
+	Query     Spread `json:"query"`
+	Home      Spread `json:"home"`
+	Elsewhere Spread `json:"elsewhere"`
+}
+
+// errorsShown is how many errors of writes a report tells.
+const errorsShown = 5
+
+// spread makes a distribution; it sorts.
+func spread(took []time.Duration) Spread {
+	s := Spread{N: len(took)}
+	if s.N == 0 {
+		return s
+	}
+	slices.Sort(took)
+	var sum time.Duration
+	for _, t := range took {
+		sum += t
+	}
+	s.Mean, s.Max = sum.Seconds()/float64(s.N), took[s.N-1].Seconds()
+	for q, into := range map[float64]**float64{0.5: &s.P50, 0.9: &s.P90, 0.99: &s.P99} {
+		if at := int(q * float64(s.N)); s.N-at >= 10 {
+			v := took[at].Seconds()
+			*into = &v
+		}
+	}
+	return s
+}
+
+// report makes numbers of what was done.
+func (m *machine) report(took time.Duration) Report {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := Report{Nodes: m.plan.Nodes, Processes: len(m.all), Seconds: took.Seconds(),
+		Schedulers: map[twochoice.Policy]twochoice.Stats{}, Steps: m.steps()}
+	for app := range m.plan.Apps {
+		r.Apps = append(r.Apps, m.reportOf(app))
+	}
+	for _, w := range m.done {
+		a := &r.Apps[w.app]
+		size, home := int64(m.plan.Apps[w.app].Size), m.home(w)
+		a.Writes++
+		a.Bytes += size
+		a.ServerBytes[w.target] += size
+		a.HomeBytes[home] += size
+		if w.target != home {
+			a.Redirected++
+		}
+	}
+	for _, clients := range m.clients {
+		for policy, client := range clients {
+			sum := r.Schedulers[policy]
+			sum.Add(client.Stats())
+			r.Schedulers[policy] = sum
+		}
+	}
+	for _, err := range m.errs[:min(len(m.errs), errorsShown)] {
+		r.Errors = append(r.Errors, err.Error())
+	}
+	return r
+}
+
+func (m *machine) home(w written) protocol.Node {
+	return m.cluster.Home(m.plan.Apps[w.app].object(w.stripe))
+}
+
+// reportOf is an application's, without what its writes were.
+func (m *machine) reportOf(app int) AppReport {
+	a := &m.plan.Apps[app]
+	out := AppReport{Name: a.Name, Scheduler: m.policy(app), Background: a.Background, Ranks: a.ranks(&m.plan),
+		Failed: m.failed[app], RankSeconds: make([]float64, a.ranks(&m.plan)),
+		ServerBytes: make([]int64, len(m.cluster.Agents)), HomeBytes: make([]int64, len(m.cluster.Agents))}
+	var took []time.Duration
+	for i, c := range m.all {
+		for place, r := range c.task.Ranks {
+			if r.App != app || len(m.times[i].Ended) == 0 {
+				continue
+			}
+			out.RankSeconds[r.Rank] = (m.times[i].Ended[place] - time.Duration(a.Start)).Seconds()
+			took = append(took, m.times[i].Took[place]...)
+		}
+	}
+	out.Latency = spread(took)
+	return out
+}
+
+// steps are the times of all compute nodes' requests.
+func (m *machine) steps() map[string]Spread {
+	out := map[string]Spread{}
+	for _, kind := range []protocol.Kind{protocol.Probe, protocol.Put, protocol.Register} {
+		var took []time.Duration
+		for _, clients := range m.clients {
+			for _, client := range clients {
+				took = append(took, client.Steps(kind)...)
+			}
+		}
+		out[kind.String()] = spread(took)
+	}
+	return out
+}
+
+// readers is how many objects are read back at a time.
+const readers = 32
+
+// verify reads back what was acknowledged, with a client that wrote none of it.
+func (m *machine) verify() (*Verified, error) {
+	c := m.cluster
+	c.Scheduler = twochoice.Defaults(twochoice.Fixed)
+	client, err := server.Connect(c)
+	if err != nil {
+		return nil, err
+	}
+	defer client.Close()
+	client.TimeSteps()
+	if err := client.Ready(m.ctx); err != nil {
+		return nil, err
+	}
+	v := &Verified{Bad: []string{}}
+	began := time.Now()
+	next := make(chan written)
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	home, elsewhere := []time.Duration{}, []time.Duration{}
+	for range readers {
+		all.Go(func() {
+			for w := range next {
+				name := m.plan.Apps[w.app].object(w.stripe)
+				start := time.Now()
+				data, err := client.Read(m.ctx, name, 0, uint64(m.plan.Apps[w.app].Size))
+				took := time.Since(start)
+				mu.Lock()
+				v.Objects++
+				into := &home
+				if w.target != m.home(w) {
+					v.Redirected++
+					into = &elsewhere
+				}
+				*into = append(*into, took)
+				switch {
+				case err != nil:
+					v.Bad = append(v.Bad, name+": "+err.Error())
+				case !bytes.Equal(data, m.fill(w)):
+					v.Bad = append(v.Bad, name+": other bytes than were acknowledged")
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for _, w := range m.done {
+		if m.plan.VerifyAll || !m.plan.Apps[w.app].Background {
+			next <- w
+		}
+	}
+	close(next)
+	all.Wait()
+	v.Seconds = time.Since(began).Seconds()
+	v.Query, v.Home, v.Elsewhere = spread(client.Steps(protocol.Query)), spread(home), spread(elsewhere)
+	return v, m.ctx.Err()
+}
