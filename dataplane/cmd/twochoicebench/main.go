@@ -254,7 +254,9 @@ type agentStatus struct {
 }
 
 func status(ctx context.Context, args []string) error {
-	c, err := parse(flag.NewFlagSet("twochoicebench status", flag.ContinueOnError), args)
+	flags := flag.NewFlagSet("twochoicebench status", flag.ContinueOnError)
+	wait := flags.Duration("wait", 0, "ask again for so long until all agents answer, such as 60s")
+	c, err := parse(flags, args)
 	if err != nil {
 		return err
 	}
@@ -263,6 +265,17 @@ func status(ctx context.Context, args []string) error {
 		return usageError{err}
 	}
 	defer p.Close()
+	end := time.Now().Add(*wait)
+	out, err := statusOf(ctx, c, p)
+	for err != nil && ctx.Err() == nil && time.Now().Before(end) {
+		time.Sleep(200 * time.Millisecond)
+		out, err = statusOf(ctx, c, p)
+	}
+	return errors.Join(json.NewEncoder(os.Stdout).Encode(map[string]any{"agents": out}), err)
+}
+
+// statusOf asks all agents at once; the error is the first one's that does not answer.
+func statusOf(ctx context.Context, c server.Cluster, p *server.Prober) ([]agentStatus, error) {
 	out := make([]agentStatus, len(c.Agents))
 	var all sync.WaitGroup
 	for i, address := range c.Agents {
@@ -277,13 +290,10 @@ func status(ctx context.Context, args []string) error {
 		})
 	}
 	all.Wait()
-	if err := json.NewEncoder(os.Stdout).Encode(map[string]any{"agents": out}); err != nil {
-		return err
-	}
 	for _, a := range out {
 		if a.Has == nil {
-			return errors.New(a.Error)
+			return out, errors.New(a.Error)
 		}
 	}
-	return nil
+	return out, nil
 }

@@ -1,10 +1,12 @@
-// Command twochoiced is an object server on local files with the two-choice scheduler's agent.
+// Command twochoiced is an object server with the two-choice scheduler's agent, its data in a folder or in a
+// pool of Ceph that lies on one OSD.
 //
-//	twochoiced --cluster FILE --node N --folder DIR           serve
-//	twochoiced --cluster FILE --node N --folder DIR --check   say whether the configuration is good
+//	twochoiced --cluster FILE --node N --folder DIR                                  serve
+//	twochoiced --cluster FILE --node N --pool NAME --ceph-user U --ceph-keyring FILE
+//	twochoiced --cluster FILE --node N --check                 say whether the configuration is good
 //
 // The cluster file is the same on all nodes and names the key file; a key is never on a command line.
-// See docs/twochoice-server.md.
+// See docs/twochoice-server.md and docs/twochoice-rados.md.
 package main
 
 import (
@@ -47,11 +49,17 @@ func run(ctx context.Context, args []string) error {
 	flags.SetOutput(new(strings.Builder)) // one sentence, not the flag package's page
 	path := flags.String("cluster", "", "cluster `FILE` (JSON), the same on all nodes")
 	node := flags.Int("node", -1, "`N`, this agent's place in the cluster file, from 0")
-	folder := flags.String("folder", "", "`DIR` for the agent's data, of its own")
+	var where place
+	flags.StringVar(&where.folder, "folder", "", "`DIR` for the agent's data, of its own")
+	flags.StringVar(&where.ceph.Pool, "pool", "", "`NAME` of the agent's pool of Ceph, of its own")
+	flags.StringVar(&where.ceph.Conf, "ceph-conf", "/etc/ceph/ceph.conf", "Ceph's configuration `FILE`")
+	flags.StringVar(&where.ceph.User, "ceph-user", "", "`USER` of Ceph, without the \"client.\" before it")
+	flags.StringVar(&where.ceph.Keyring, "ceph-keyring", "", "`FILE` with the user's key")
+	flags.BoolVar(&where.takeOver, "take-over", false, "fence off an agent on another machine that has the pool")
 	check := flags.Bool("check", false, "only say whether the configuration is good")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		flags.SetOutput(os.Stdout)
-		fmt.Println("usage: twochoiced --cluster FILE --node N --folder DIR [--check]")
+		fmt.Println("usage: twochoiced --cluster FILE --node N (--folder DIR | --pool NAME --ceph-user USER) [--check]")
 		flags.PrintDefaults()
 		return err
 	} else if err != nil {
@@ -62,8 +70,11 @@ func run(ctx context.Context, args []string) error {
 		return usagef("unexpected argument %q; `twochoiced --help` lists the flags", flags.Arg(0))
 	case *path == "":
 		return usagef("--cluster is missing: name the cluster file")
-	case *folder == "":
-		return usagef("--folder is missing: name the folder for the agent's data")
+	}
+	if !*check {
+		if err := where.check(); err != nil {
+			return err
+		}
 	}
 	cluster, err := server.LoadCluster(*path)
 	if err != nil {
@@ -79,7 +90,7 @@ func run(ctx context.Context, args []string) error {
 		fmt.Println("the configuration is good")
 		return nil
 	}
-	s, err := server.Start(cluster, protocol.Node(*node), *folder, os.Stderr)
+	s, err := where.start(cluster, protocol.Node(*node))
 	if err != nil {
 		return err
 	}
@@ -88,5 +99,8 @@ func run(ctx context.Context, args []string) error {
 		<-ctx.Done()
 		s.Stop()
 	}()
+	if err := tellReady(); err != nil {
+		fmt.Fprintf(os.Stderr, "twochoiced %d: %v\n", *node, err)
+	}
 	return s.Wait()
 }

@@ -4,6 +4,7 @@
 //	twochoicefaults --seeds 0:10000        many runs; exit status 1 if one fails
 //	twochoicefaults --seed 4711 --trace    one again, with all that happened
 //	twochoicefaults --seeds 0:500 --break ack-before-sync
+//	twochoicefaults --seeds 0:500 --backend rados
 //
 // See docs/twochoice-consistency.md.
 package main
@@ -44,6 +45,7 @@ func main() {
 // options are what is asked for.
 type options struct {
 	from, to    uint64
+	backend     faults.Backend
 	breaks      protocol.Break
 	trace, json bool
 	most        int // failures that end it
@@ -56,12 +58,13 @@ func parse(args []string) (options, error) {
 	seeds := flags.String("seeds", "0:500", "`FROM:TO` of the runs, without TO")
 	seed := flags.String("seed", "", "`N`, one run")
 	name := flags.String("break", "sound", "`NAME` of a way in which the protocol is broken")
+	backend := flags.String("backend", faults.Files.String(), "`NAME` of where agents keep their bytes: file or rados")
 	flags.BoolVar(&o.trace, "trace", false, "tell all that happens, with --seed")
 	first := flags.Bool("first", false, "end with the first seed that fails")
 	flags.BoolVar(&o.json, "json", false, "print the result as JSON")
 	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
 		flags.SetOutput(os.Stdout)
-		fmt.Println("usage: twochoicefaults [--seeds FROM:TO | --seed N [--trace]] [--break NAME] [--first] [--json]")
+		fmt.Println("usage: twochoicefaults [--seeds FROM:TO | --seed N [--trace]] [--backend file|rados] [--break NAME] [--first] [--json]")
 		flags.PrintDefaults()
 		return o, err
 	} else if err != nil {
@@ -69,6 +72,13 @@ func parse(args []string) (options, error) {
 	}
 	if flags.NArg() > 0 {
 		return o, usagef("unexpected argument %q; `twochoicefaults --help` lists the flags", flags.Arg(0))
+	}
+	switch *backend {
+	case faults.Files.String():
+	case faults.Pools.String():
+		o.backend = faults.Pools
+	default:
+		return o, usagef("--backend is %q; there are %v and %v", *backend, faults.Files, faults.Pools)
 	}
 	o.most = mostFailures
 	if *first {
@@ -107,6 +117,7 @@ type report struct {
 	Seconds     float64       `json:"seconds"`
 	Virtual     float64       `json:"virtual_seconds"`
 	Totals      faults.Totals `json:"totals"`
+	Backend     string        `json:"backend"`
 	Break       string        `json:"break"`
 	PerSecond   float64       `json:"seeds_per_second"`
 	FirstFailed *uint64       `json:"first_failed"`
@@ -130,17 +141,17 @@ func run(args []string) error {
 	if o.trace {
 		trace = func(now time.Duration, line string) { fmt.Printf("%12v %s\n", now, line) }
 	}
-	r := report{Failed: []failure{}, Break: o.breaks.String()}
+	r := report{Failed: []failure{}, Backend: o.backend.String(), Break: o.breaks.String()}
 	start := time.Now()
 	shown := start
 	for seed := o.from; seed < o.to && len(r.Failed) < o.most; seed++ {
-		result := faults.Run(seed, o.breaks, trace)
+		result := faults.RunOn(o.backend, seed, o.breaks, trace)
 		r.Seeds++
 		r.Totals.Add(result)
 		if result.Err != nil {
-			r.Failed = append(r.Failed, failure{seed, result.Err.Error(), faults.Replay(seed, o.breaks)})
+			r.Failed = append(r.Failed, failure{seed, result.Err.Error(), faults.ReplayOn(o.backend, seed, o.breaks)})
 			if !o.json {
-				fmt.Printf("seed %d: %v\n    %s\n", seed, result.Err, faults.Replay(seed, o.breaks))
+				fmt.Printf("seed %d: %v\n    %s\n", seed, result.Err, faults.ReplayOn(o.backend, seed, o.breaks))
 			}
 		}
 		if now := time.Now(); !o.json && now.Sub(shown) > 5*time.Second {

@@ -43,6 +43,31 @@ func TestThePromiseIsKeptUnderFaults(t *testing.T) {
 	t.Logf("%+v", all)
 }
 
+// onPools is how many runs are made on pools of RADOS besides.
+const onPools = 150
+
+func TestThePromiseIsKeptOnPoolsOfRADOS(t *testing.T) {
+	var all Totals
+	for seed := range uint64(onPools) {
+		result := RunOn(Pools, seed, protocol.Sound, nil)
+		if result.Err != nil {
+			t.Errorf("seed %d: %v\nreplay: %s", seed, result.Err, ReplayOn(Pools, seed, protocol.Sound))
+		}
+		all.Add(result)
+	}
+	for what, n := range map[string]int{"acknowledged writes": all.Acked, "reads": all.Reads, "crashes": all.Crashes,
+		"redirected writes": all.Redirected, "returns": all.Returned, "full disks": all.Fulls,
+		"failed operations": all.Sicks, "compactions": all.Compactions} {
+		if n < onPools/50 {
+			t.Errorf("there were only %d %s", n, what)
+		}
+	}
+	if all.Torn != 0 {
+		t.Errorf("%d logs were torn, where an operation is done wholly or not at all", all.Torn)
+	}
+	t.Logf("%+v", all)
+}
+
 // worst is how many seeds it may take to find any breakage of the protocol; it takes 18 at most.
 const worst = 100
 
@@ -54,6 +79,18 @@ func TestEveryBreakageOfTheProtocolIsFound(t *testing.T) {
 				caught = true
 				t.Logf("%v: seed %d: %v", b, seed, result.Err)
 			}
+		}
+		if !caught {
+			t.Errorf("%v was not found in %d seeds", b, worst)
+		}
+	}
+}
+
+func TestBreakagesAreFoundOnPoolsToo(t *testing.T) {
+	for _, b := range []protocol.Break{protocol.AckBeforeSync, protocol.AckBeforeFragment, protocol.DropEarly} {
+		caught := false
+		for seed := uint64(0); seed < worst && !caught; seed++ {
+			caught = RunOn(Pools, seed, b, nil).Err != nil
 		}
 		if !caught {
 			t.Errorf("%v was not found in %d seeds", b, worst)

@@ -7,6 +7,7 @@ import (
 	"hotbed/dataplane/twochoice"
 	"hotbed/dataplane/twochoice/filestore"
 	"hotbed/dataplane/twochoice/protocol"
+	"hotbed/dataplane/twochoice/radosstore"
 )
 
 // node is a simulated node: its disk, and the agent on it while it is up.
@@ -14,7 +15,7 @@ type node struct {
 	w     *world
 	id    protocol.Node
 	disk  *disk
-	store *filestore.Disk
+	store filestore.Keeper
 	agent *protocol.Agent
 	epoch uint64
 	up    bool
@@ -31,7 +32,7 @@ func (n *node) start() {
 	n.epoch++
 	n.under = nil
 	unwell := n.disk.full || n.disk.sick
-	store, found, err := filestore.OpenDisk(n.disk, n.id)
+	store, found, err := n.open()
 	if err == nil {
 		n.store = store
 		n.agent, err = protocol.NewAgent(n.config(), found.Fragments, found.Records)
@@ -52,6 +53,14 @@ func (n *node) start() {
 	n.up = true
 	n.flush()
 	n.tick(n.epoch)
+}
+
+// open opens what the agent has.
+func (n *node) open() (*filestore.Disk, filestore.Found, error) {
+	if n.w.backend == Pools {
+		return radosstore.OpenDiskInOrder(pool{n.disk}, n.id)
+	}
+	return filestore.OpenDisk(n.disk, n.id)
 }
 
 // now is what the node's clock says, which may be set back and forth.

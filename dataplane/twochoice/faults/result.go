@@ -55,9 +55,15 @@ func (t *Totals) Add(r Result) {
 	t.Virtual += r.Virtual
 }
 
-// Replay is the command that runs a seed again.
-func Replay(seed uint64, b protocol.Break) string {
+// Replay is the command that runs a seed on files again.
+func Replay(seed uint64, b protocol.Break) string { return ReplayOn(Files, seed, b) }
+
+// ReplayOn is the command that runs a seed on a backend again.
+func ReplayOn(backend Backend, seed uint64, b protocol.Break) string {
 	command := fmt.Sprintf("go run ./cmd/twochoicefaults --seed %d --trace", seed)
+	if backend != Files {
+		command += fmt.Sprintf(" --backend %v", backend)
+	}
 	if b != protocol.Sound {
 		command += fmt.Sprintf(" --break %v", b)
 	}

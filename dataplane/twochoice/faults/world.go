@@ -24,8 +24,20 @@ const (
 	tick    = 4 * time.Millisecond
 )
 
+// Backend is where agents keep their bytes.
+type Backend uint8
+
+// The backends.
+const (
+	Files Backend = iota // a folder (filestore)
+	Pools                // a pool of RADOS (radosstore)
+)
+
+func (b Backend) String() string { return [...]string{"file", "rados"}[b] }
+
 type world struct {
 	plan    plan
+	backend Backend
 	k       *sim.Kernel
 	network *sim.Stream
 	faults  *sim.Stream
@@ -45,9 +57,14 @@ type world struct {
 	result  Result
 }
 
-// Run runs a seed. The protocol may be broken on purpose; trace may be nil.
+// Run runs a seed on files. The protocol may be broken on purpose; trace may be nil.
 func Run(seed uint64, breaks protocol.Break, trace func(now time.Duration, line string)) Result {
-	w := &world{plan: makePlan(seed), k: sim.New(), network: sim.NewStream(seed, "network"),
+	return RunOn(Files, seed, breaks, trace)
+}
+
+// RunOn runs a seed on a backend.
+func RunOn(backend Backend, seed uint64, breaks protocol.Break, trace func(now time.Duration, line string)) Result {
+	w := &world{plan: makePlan(seed), backend: backend, k: sim.New(), network: sim.NewStream(seed, "network"),
 		faults: sim.NewStream(seed, "faults"), work: sim.NewStream(seed, "work"), breaks: breaks, trace: trace,
 		clients: map[protocol.Peer]*client{}, model: newModel()}
 	w.result.Seed = seed

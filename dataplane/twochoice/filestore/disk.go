@@ -12,9 +12,14 @@ import (
 // LogName is the name of an agent's redirect log.
 const LogName = "redirect.log"
 
+// Keeper keeps fragments and bases: a Store, or one that is not on files.
+type Keeper interface {
+	Do(op protocol.DiskOp) protocol.DiskDone
+}
+
 // Disk is all that an agent has on its disk: its store and its redirect log.
 type Disk struct {
-	store   *Store
+	store   Keeper
 	journal *redirectlog.Journal
 }
 
@@ -27,22 +32,28 @@ type Found struct {
 
 // OpenDisk opens a node's folder, or begins one.
 func OpenDisk(fsys FS, node protocol.Node) (*Disk, Found, error) {
-	var found Found
-	var err error
-	d := &Disk{}
-	if d.store, found.Fragments, err = Open(fsys); err != nil {
-		return nil, found, err
+	store, fragments, err := Open(fsys)
+	if err != nil {
+		return nil, Found{}, err
 	}
+	return OpenLog(fsys, node, store, fragments)
+}
+
+// OpenLog opens a node's redirect log, or begins one, beside a store with these fragments.
+func OpenLog(fsys redirectlog.FS, node protocol.Node, store Keeper, fragments []protocol.Fragment) (*Disk, Found,
+	error) {
+	found := Found{Fragments: fragments}
 	take := func(e redirectlog.Entry) error {
 		r, err := protocol.RecordOf(e)
 		found.Records = append(found.Records, r)
 		return err
 	}
-	d.journal, found.Recovery, err = redirectlog.OpenJournal(fsys, LogName, twochoice.Server(node), take)
+	journal, recovery, err := redirectlog.OpenJournal(fsys, LogName, twochoice.Server(node), take)
 	if err != nil {
 		return nil, found, err
 	}
-	return d, found, nil
+	found.Recovery = recovery
+	return &Disk{store, journal}, found, nil
 }
 
 // Do carries a disk operation out. Those of the log are not to be called two at a time.

@@ -8,6 +8,9 @@ const snapshotPayload = 64 << 10
 // suffix is what an unfinished rewrite is called in addition.
 const suffix = ".new"
 
+// FileNames are the names that the files of a log of this name may have, for an FS that has no others.
+func FileNames(name string) []string { return []string{name, name + suffix} }
+
 // Replace puts a new journal of these entries in the place of the old one, when it is durable, so
 // that there is a whole one at any time. On an error the old one is in use, and the error is a
 // *FullError or a *WriteError; or the journal has failed (a *FailedError), when it is not known which

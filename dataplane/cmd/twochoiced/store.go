@@ -1,0 +1,126 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"hotbed/dataplane/internal/librados"
+	"hotbed/dataplane/twochoice/filestore"
+	"hotbed/dataplane/twochoice/protocol"
+	"hotbed/dataplane/twochoice/radosstore"
+	"hotbed/dataplane/twochoice/server"
+)
+
+// place is where an agent's bytes are: a folder, or a pool of Ceph.
+type place struct {
+	folder   string
+	ceph     librados.Config
+	takeOver bool
+}
+
+// check says what is missing or too much, in one sentence.
+func (p place) check() error {
+	switch {
+	case p.folder == "" && p.ceph.Pool == "":
+		return usagef("--folder is missing: name the folder for the agent's data, or with --pool the agent's pool of Ceph")
+	case p.folder != "" && p.ceph.Pool != "":
+		return usagef("--folder and --pool are both given; the agent's data are in one of them")
+	case p.ceph.Pool == "" && p.takeOver:
+		return usagef("--take-over is of a pool, and --pool is missing")
+	case p.ceph.Pool != "" && p.ceph.User == "":
+		return usagef("--ceph-user is missing: name the cephx user, without the \"client.\" before it")
+	}
+	return nil
+}
+
+// start opens the place and serves.
+func (p place) start(c server.Cluster, node protocol.Node) (*server.Server, error) {
+	if p.folder != "" {
+		return server.Start(c, node, p.folder, os.Stderr)
+	}
+	lock, err := lockMachine(p.ceph.Pool)
+	if err != nil {
+		return nil, err
+	}
+	store, found, err := p.open(node)
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	store.lock = lock
+	s, err := server.StartOn(c, node, store, found, os.Stderr)
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	return s, nil
+}
+
+// onPool is a disk with the pool that it has.
+type onPool struct {
+	*filestore.Disk
+	pool *librados.Pool
+	lock *os.File
+}
+
+// Close ends the log and gives the pool back.
+func (d *onPool) Close() error { return errors.Join(d.Disk.Close(), d.pool.Close(), d.lock.Close()) }
+
+// connecting is how long monitors may take to answer when the agent starts.
+const connecting = 20 * time.Second
+
+func (p place) open(node protocol.Node) (*onPool, filestore.Found, error) {
+	p.ceph.Patience = connecting
+	machine, err := os.Hostname()
+	if err != nil {
+		return nil, filestore.Found{}, err
+	}
+	pool, err := librados.Open(p.ceph)
+	if err != nil {
+		return nil, filestore.Found{}, err
+	}
+	var disk *filestore.Disk
+	var found filestore.Found
+	if err = pool.Own(machine, p.takeOver); err == nil {
+		disk, found, err = radosstore.OpenDisk(pool, node)
+	}
+	if err != nil {
+		return nil, found, errors.Join(err, pool.Close())
+	}
+	return &onPool{Disk: disk, pool: pool}, found, nil
+}
+
+// lockMachine makes sure that no other process of this machine has the pool: one whose lock is left in Ceph
+// is dead then.
+func lockMachine(pool string) (*os.File, error) {
+	path := filepath.Join("/run/lock", "hotbed-"+filepath.Base(pool)+".lock")
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("the pool %s cannot be locked on this machine: %w", pool, err)
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = file.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, fmt.Errorf("the pool %s is in use by another agent on this machine; stop that one first", pool)
+		}
+		return nil, fmt.Errorf("%s cannot be locked: %w", path, err)
+	}
+	return file, nil
+}
+
+// tellReady tells systemd that the agent serves, where systemd asks (Type=notify).
+func tellReady() error {
+	path := os.Getenv("NOTIFY_SOCKET")
+	if path == "" {
+		return nil
+	}
+	conn, err := net.Dial("unixgram", path)
+	if err != nil {
+		return fmt.Errorf("systemd cannot be told that the agent serves: %w", err)
+	}
+	_, err = conn.Write([]byte("READY=1"))
+	return errors.Join(err, conn.Close())
+}

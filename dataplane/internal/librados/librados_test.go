@@ -1,0 +1,162 @@
+package librados
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"hotbed/dataplane/twochoice/filestore"
+	"hotbed/dataplane/twochoice/radosstore"
+	"hotbed/dataplane/twochoice/storetest"
+)
+
+var _ radosstore.Pool = (*Pool)(nil)
+
+func TestErrorsAreWhatTheyMean(t *testing.T) {
+	if err := check(3, "x"); err != nil {
+		t.Error(err)
+	}
+	err := check(-int32(syscall.ENOENT), "read %s", "a/b")
+	if !errors.Is(err, fs.ErrNotExist) || err.Error() != "read a/b: no such file or directory" {
+		t.Error(err)
+	}
+	if err := check(-int32(syscall.ESHUTDOWN), "write a/b"); !strings.Contains(err.Error(), "taken its pool over") {
+		t.Error(err)
+	}
+}
+
+func TestRowsOfStringsAreTakenApart(t *testing.T) {
+	row := []byte("client.4\x00client.5\x00\x00rest")
+	if got := words(row, 2); !slices.Equal(got, []string{"client.4", "client.5"}) {
+		t.Error(got)
+	}
+	if got := words([]byte("cut"), 1); got != nil {
+		t.Error(got)
+	}
+	if got := text(uintptr(unsafe.Pointer(unsafe.SliceData(row)))); got != "client.4" {
+		t.Error(got)
+	}
+	if (owner{cookie: "node1/ABC"}).machine() != "node1" {
+		t.Error("a cookie's machine")
+	}
+}
+
+// A cluster that is not there is told in time, and nothing is left.
+func TestACluserThatIsNotThereIsOneSentence(t *testing.T) {
+	if Load() != nil {
+		t.Skip("no librados on this machine")
+	}
+	c := Config{Conf: t.TempDir() + "/none.conf", User: "x", Pool: "p", Patience: time.Second}
+	_, err := Open(c)
+	if err == nil || !strings.Contains(err.Error(), "none.conf") {
+		t.Error(err)
+	}
+}
+
+// config is that of a cluster that a test may use: HOTBED_RADOS is "conf user keyring", and pools contract
+// and lock are there.
+func config(t *testing.T, pool string) Config {
+	t.Helper()
+	words := strings.Fields(os.Getenv("HOTBED_RADOS"))
+	if len(words) != 3 {
+		t.Skip("needs a Ceph: HOTBED_RADOS is its configuration, a user and the user's keyring")
+	}
+	return Config{Conf: words[0], User: words[1], Keyring: words[2], Pool: pool, Patience: 20 * time.Second}
+}
+
+// onCeph is a disk on a pool.
+type onCeph struct {
+	*filestore.Disk
+	pool *Pool
+}
+
+func (d onCeph) Close() error   { return errors.Join(d.Disk.Close(), d.pool.Close()) }
+func (d onCeph) Abandon() error { return d.pool.Abandon() }
+
+func empty(t *testing.T, c Config) {
+	t.Helper()
+	p, err := Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = p.Close() }()
+	names, err := p.List()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if err := p.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestCephKeepsTheContract leaves the lock of a dead owner behind at every restart.
+func TestCephKeepsTheContract(t *testing.T) {
+	c := config(t, "contract")
+	storetest.Run(t, func(t *testing.T) storetest.Open {
+		empty(t, c)
+		t.Cleanup(func() { empty(t, c) })
+		return func() (storetest.Disk, filestore.Found, error) {
+			p, err := Open(c)
+			if err != nil {
+				return nil, filestore.Found{}, err
+			}
+			if err := p.Own("tester", false); err != nil {
+				return nil, filestore.Found{}, err
+			}
+			d, found, err := radosstore.OpenDisk(p, storetest.Node)
+			return onCeph{d, p}, found, err
+		}
+	})
+}
+
+func TestAnOwnerThatIsFencedWritesNoMore(t *testing.T) {
+	c := config(t, "lock")
+	empty(t, c)
+	pool := func() *Pool {
+		p, err := Open(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	first, second, third := pool(), pool(), pool()
+	defer func() {
+		_ = first.Abandon()
+		_ = second.Close()
+		_ = third.Close()
+		empty(t, c)
+	}()
+	if err := first.Own("one", false); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Write("b.x.0", []byte("first"), 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Own("two", false); err == nil || !strings.Contains(err.Error(), "in use by an agent on one") {
+		t.Fatal(err)
+	}
+	if err := second.Own("two", true); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Write("b.x.0", []byte("late"), 0); !errors.Is(err, syscall.ESHUTDOWN) {
+		t.Errorf("a fenced owner writes: %v", err)
+	}
+	b := make([]byte, 10)
+	if n, err := second.Read("b.x.0", b, 0); err != nil || string(b[:n]) != "first" {
+		t.Errorf("%q, %v", b[:n], err)
+	}
+	if err := second.Close(); err != nil { // in good order: nobody has to be fenced
+		t.Fatal(err)
+	}
+	if err := third.Own("three", false); err != nil {
+		t.Error(err)
+	}
+}

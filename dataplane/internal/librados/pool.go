@@ -1,0 +1,200 @@
+package librados
+
+import (
+	"errors"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Config says which pool of which cluster.
+type Config struct {
+	// Conf is Ceph's configuration, such as /etc/ceph/ceph.conf, and Keyring the file with the user's key.
+	Conf, Keyring string
+	// User is the cephx user, without the "client." before it.
+	User, Pool string
+	// Patience is how long monitors may take to answer when connecting.
+	Patience time.Duration
+}
+
+// Pool is a pool of a cluster, for one owner; radosstore.Pool says what its methods do. Operations wait as
+// long as their OSD is away: no time-out leaves open whether they were done.
+type Pool struct {
+	library          *library
+	cluster, context uintptr
+	name             string
+
+	// mu is held shared by operations: closing waits for them.
+	mu     sync.RWMutex
+	closed bool
+	cookie string
+}
+
+// Open connects. Its error is one sentence.
+func Open(c Config) (*Pool, error) {
+	l, err := load()
+	if err != nil {
+		return nil, err
+	}
+	p := &Pool{library: l, name: c.Pool}
+	if err := check(l.create(&p.cluster, c.User), "a connection cannot be made for client.%s", c.User); err != nil {
+		return nil, err
+	}
+	seconds := max(1, int(c.Patience.Seconds()))
+	err = check(l.readConf(p.cluster, c.Conf), "Ceph's configuration %s cannot be read", c.Conf)
+	for _, option := range [][2]string{{"keyring", c.Keyring}, {"client_mount_timeout", itoa(seconds)},
+		{"rados_osd_op_timeout", "0"}, {"rados_mon_op_timeout", itoa(seconds)}} {
+		if err == nil && option[1] != "" {
+			err = check(l.setConf(p.cluster, option[0], option[1]), "%s cannot be set to %s", option[0], option[1])
+		}
+	}
+	if err == nil {
+		err = check(l.connect(p.cluster), "the Ceph cluster of %s does not let client.%s in", c.Conf, c.User)
+	}
+	if err != nil {
+		l.shutdown(p.cluster)
+		return nil, err
+	}
+	if err := check(l.createContext(p.cluster, c.Pool, &p.context), "the pool %s cannot be opened", c.Pool); err != nil {
+		l.shutdown(p.cluster)
+		return nil, err
+	}
+	// A full pool is an answer, and not a wait without end.
+	l.fullTry(p.context)
+	return p, nil
+}
+
+// Close gives the pool back and disconnects.
+func (p *Pool) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil
+	}
+	p.closed = true
+	var err error
+	if p.cookie != "" {
+		err = check(p.library.unlock(p.context, ownerObject, lockName, p.cookie), "the pool %s cannot be given back", p.name)
+	}
+	p.disconnect()
+	return err
+}
+
+// Abandon disconnects as the death of the process does: the lock stays.
+func (p *Pool) Abandon() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		p.closed = true
+		p.disconnect()
+	}
+	return nil
+}
+
+func (p *Pool) disconnect() {
+	p.library.destroyContext(p.context)
+	p.library.shutdown(p.cluster)
+}
+
+var errClosed = errors.New("the pool is closed")
+
+// do carries an operation out, unless the pool is closed.
+func (p *Pool) do(what, name string, operation func() int32) (int, error) {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	if p.closed {
+		return 0, errClosed
+	}
+	code := operation()
+	if code < 0 {
+		return 0, &Error{what + " " + p.Path(name), syscall.Errno(-code)}
+	}
+	return int(code), nil
+}
+
+// WriteFull makes an object of these parts, in one operation.
+func (p *Pool) WriteFull(name string, parts ...[]byte) error {
+	_, err := p.do("write", name, func() int32 {
+		l := p.library
+		operation := l.createWrite()
+		defer l.releaseWrite(operation)
+		for i, part := range parts {
+			if i == 0 {
+				l.writeFull(operation, pointer(part), uintptr(len(part)))
+			} else if len(part) > 0 {
+				l.appendTo(operation, pointer(part), uintptr(len(part)))
+			}
+		}
+		code := l.operate(operation, p.context, name, nil, 0)
+		runtime.KeepAlive(parts)
+		return code
+	})
+	return err
+}
+
+// Write writes at an offset.
+func (p *Pool) Write(name string, b []byte, offset uint64) error {
+	_, err := p.do("write", name, func() int32 {
+		code := p.library.write(p.context, name, pointer(b), uintptr(len(b)), offset)
+		runtime.KeepAlive(b)
+		return code
+	})
+	return err
+}
+
+// Read reads from an offset on.
+func (p *Pool) Read(name string, b []byte, offset uint64) (int, error) {
+	return p.do("read", name, func() int32 {
+		code := p.library.read(p.context, name, pointer(b), uintptr(len(b)), offset)
+		runtime.KeepAlive(b)
+		return code
+	})
+}
+
+// Truncate cuts an object.
+func (p *Pool) Truncate(name string, size uint64) error {
+	_, err := p.do("truncate", name, func() int32 { return p.library.truncate(p.context, name, size) })
+	return err
+}
+
+// Size is an object's length.
+func (p *Pool) Size(name string) (uint64, error) {
+	var size uint64
+	var seconds int64
+	_, err := p.do("stat", name, func() int32 { return p.library.stat(p.context, name, &size, &seconds) })
+	return size, err
+}
+
+// Remove removes an object.
+func (p *Pool) Remove(name string) error {
+	_, err := p.do("remove", name, func() int32 { return p.library.remove(p.context, name) })
+	return err
+}
+
+// List names all objects.
+func (p *Pool) List() ([]string, error) {
+	var out []string
+	_, err := p.do("list", "", func() int32 {
+		l := p.library
+		var list uintptr
+		if code := l.openList(p.context, &list); code < 0 {
+			return code
+		}
+		defer l.closeList(list)
+		for {
+			var name, locator, namespace uintptr
+			switch code := l.nextName(list, &name, &locator, &namespace); {
+			case code == -int32(syscall.ENOENT):
+				return 0
+			case code < 0:
+				return code
+			}
+			out = append(out, text(name))
+		}
+	})
+	return out, err
+}
+
+// Path is what an object is called in messages.
+func (p *Pool) Path(name string) string { return p.name + "/" + name }

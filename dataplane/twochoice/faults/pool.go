@@ -1,0 +1,103 @@
+package faults
+
+import (
+	"fmt"
+	"io/fs"
+	"slices"
+	"syscall"
+)
+
+// pool is a simulated pool of RADOS on a node's disk: an operation is done wholly or not at all, and
+// durable when it answers. When the process dies in the middle of one, or one fails, either may be.
+type pool struct{ *disk }
+
+// operate does an operation that changes an object: what is nil is removed.
+func (p pool) operate(name string, change func(old []byte) []byte) error {
+	var old []byte
+	if f := p.names[name]; f != nil {
+		old = f.data
+	}
+	err := p.step()
+	switch {
+	case err != nil:
+	case p.full:
+		return fmt.Errorf("write %s: %w", name, syscall.ENOSPC)
+	case p.sick:
+		p.sick = false
+		err = fmt.Errorf("write %s: %w", name, syscall.ESHUTDOWN)
+	}
+	if err != nil && p.random.IntN(2) == 0 {
+		return err
+	}
+	if data := change(slices.Clone(old)); data != nil {
+		p.names[name] = &file{data: data}
+	} else {
+		delete(p.names, name)
+	}
+	return err
+}
+
+// there is an error unless an object is there.
+func (p pool) there(name string) error {
+	if p.names[name] == nil {
+		return fmt.Errorf("%s: %w", name, fs.ErrNotExist)
+	}
+	return nil
+}
+
+// WriteFull makes an object.
+func (p pool) WriteFull(name string, parts ...[]byte) error {
+	return p.operate(name, func([]byte) []byte { return append([]byte{}, slices.Concat(parts...)...) })
+}
+
+// Write writes at an offset.
+func (p pool) Write(name string, b []byte, offset uint64) error {
+	return p.operate(name, func(old []byte) []byte {
+		f := file{data: append([]byte{}, old...)}
+		f.write(b, int(offset))
+		return f.data
+	})
+}
+
+// Read reads from an offset on.
+func (p pool) Read(name string, b []byte, offset uint64) (int, error) {
+	if err := p.step(); err != nil {
+		return 0, err
+	}
+	if err := p.there(name); err != nil {
+		return 0, err
+	}
+	data := p.names[name].data
+	return copy(b, data[min(offset, uint64(len(data))):]), nil
+}
+
+// Truncate cuts an object.
+func (p pool) Truncate(name string, size uint64) error {
+	if err := p.there(name); err != nil {
+		return err
+	}
+	return p.operate(name, func(old []byte) []byte { return append([]byte{}, old[:min(size, uint64(len(old)))]...) })
+}
+
+// Size is an object's length.
+func (p pool) Size(name string) (uint64, error) {
+	if err := p.step(); err != nil {
+		return 0, err
+	}
+	if err := p.there(name); err != nil {
+		return 0, err
+	}
+	return uint64(len(p.names[name].data)), nil
+}
+
+// Remove removes an object; there is always room for that.
+func (p pool) Remove(name string) error {
+	if err := p.there(name); err != nil {
+		return err
+	}
+	full := p.full
+	p.full = false
+	err := p.operate(name, func([]byte) []byte { return nil })
+	p.full = full
+	return err
+}

@@ -1,0 +1,47 @@
+package radosstore
+
+import (
+	"fmt"
+	"strings"
+
+	"hotbed/dataplane/twochoice/filestore"
+	"hotbed/dataplane/twochoice/protocol"
+)
+
+// LogName is the name of an agent's redirect log.
+const LogName = filestore.LogName
+
+// OpenDisk opens what an agent has in its pool, or begins it in an empty one. A pool with objects that are
+// no agent's is refused and left as it is.
+func OpenDisk(pool Pool, node protocol.Node) (*filestore.Disk, filestore.Found, error) {
+	return openDisk(pool, node, openAtOnce)
+}
+
+// OpenDiskInOrder is OpenDisk with one operation at a time, for a simulated pool.
+func OpenDiskInOrder(pool Pool, node protocol.Node) (*filestore.Disk, filestore.Found, error) {
+	return openDisk(pool, node, 1)
+}
+
+func openDisk(pool Pool, node protocol.Node, atOnce int) (*filestore.Disk, filestore.Found, error) {
+	objects, err := pool.List()
+	if err != nil {
+		return nil, filestore.Found{}, fmt.Errorf("the pool cannot be listed: %w", err)
+	}
+	for _, name := range objects {
+		kind, _, dotted := strings.Cut(name, ".")
+		known := name == OwnerName || name == namesName || dotted && len(kind) == 1 && strings.Contains("fbl", kind)
+		if !known {
+			return nil, filestore.Found{}, fmt.Errorf("%s is not an agent's; give each agent a pool of its own",
+				pool.Path(name))
+		}
+	}
+	store, fragments, err := open(pool, objects, atOnce)
+	if err != nil {
+		return nil, filestore.Found{}, err
+	}
+	log, err := openFiles(pool, objects)
+	if err != nil {
+		return nil, filestore.Found{}, err
+	}
+	return filestore.OpenLog(log, node, store, fragments)
+}

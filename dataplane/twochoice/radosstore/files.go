@@ -1,0 +1,265 @@
+package radosstore
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"strings"
+
+	"hotbed/dataplane/twochoice/redirectlog"
+)
+
+// chunkSize is how much of a file one object holds.
+const chunkSize = 4 << 20
+
+// files are the log's files, for redirectlog: each a row of objects "l.<number>.<chunk>". Which name
+// belongs to which number stands in one object, which is replaced as a whole: a renaming is one
+// operation. Whatever is written is durable at once, so that there is nothing to sync.
+type files struct {
+	pool Pool
+	// numbers are the files by their names, as they stand in the pool.
+	numbers map[string]uint64
+	next    uint64
+}
+
+// openFiles reads which files there are, and removes what a crash left of others.
+func openFiles(pool Pool, objects []string) (*files, error) {
+	f := &files{pool: pool, numbers: map[string]uint64{}, next: 1}
+	if err := f.read(); err != nil {
+		return nil, err
+	}
+	used := map[uint64]bool{}
+	for _, number := range f.numbers {
+		used[number] = true
+		f.next = max(f.next, number+1)
+	}
+	for _, name := range objects {
+		if !strings.HasPrefix(name, "l.") {
+			continue
+		}
+		var number, chunk uint64
+		if _, err := fmt.Sscanf(name, "l.%x.%x", &number, &chunk); err != nil || chunkName(number, chunk) != name {
+			return nil, fmt.Errorf("%s is not an agent's; give each agent a pool of its own", pool.Path(name))
+		}
+		f.next = max(f.next, number+1)
+		if !used[number] {
+			if err := remove(pool, name); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return f, nil
+}
+
+func chunkName(number, chunk uint64) string { return fmt.Sprintf("l.%x.%x", number, chunk) }
+
+// The object of names is text: a line "<number> <name>" for each file, then one of their CRC-32C.
+const namesMax = 4096
+
+func (f *files) read() error {
+	b := make([]byte, namesMax)
+	n, err := f.pool.Read(namesName, b, 0)
+	if missing(err) {
+		return nil
+	}
+	path := f.pool.Path(namesName)
+	if err != nil {
+		return fmt.Errorf("%s cannot be read: %w", path, err)
+	}
+	text := string(b[:n])
+	end := strings.LastIndexByte(strings.TrimSuffix(text, "\n"), '\n') + 1
+	if text[end:] != sumLine(text[:end]) {
+		return fmt.Errorf("%s is damaged: its checksum is wrong; it says which objects are the redirect log", path)
+	}
+	for line := range strings.Lines(text[:end]) {
+		var number uint64
+		var name string
+		if _, err := fmt.Sscanf(line, "%x %s\n", &number, &name); err != nil {
+			return fmt.Errorf("%s is of another version: it has the line %q", path, line)
+		}
+		f.numbers[name] = number
+	}
+	return nil
+}
+
+func sumLine(text string) string {
+	return fmt.Sprintf("%08x\n", crc32.Checksum([]byte(text), crc32.MakeTable(crc32.Castagnoli)))
+}
+
+// change replaces the names, and then removes the file that has none any more.
+func (f *files) change(names map[string]uint64, orphan uint64) error {
+	var text strings.Builder
+	for _, name := range redirectlog.FileNames(LogName) {
+		if number := names[name]; number != 0 {
+			fmt.Fprintf(&text, "%x %s\n", number, name)
+		}
+	}
+	if err := f.pool.WriteFull(namesName, []byte(text.String()+sumLine(text.String()))); err != nil {
+		return err
+	}
+	f.numbers = names
+	if orphan != 0 {
+		// Only room is lost where this fails; opening tries again.
+		_ = f.drop(orphan, 0)
+	}
+	return nil
+}
+
+// drop removes a file's objects from a chunk on.
+func (f *files) drop(number, from uint64) error {
+	for chunk := from; ; chunk++ {
+		err := f.pool.Remove(chunkName(number, chunk))
+		if missing(err) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (f *files) copied() map[string]uint64 {
+	out := make(map[string]uint64, len(f.numbers)+1)
+	for name, number := range f.numbers {
+		out[name] = number
+	}
+	return out
+}
+
+func (f *files) absent(what, name string) error {
+	return fmt.Errorf("%s %s: %w", what, f.Path(name), fs.ErrNotExist)
+}
+
+// Open opens a file that exists.
+func (f *files) Open(name string) (redirectlog.File, error) {
+	number := f.numbers[name]
+	if number == 0 {
+		return nil, f.absent("open", name)
+	}
+	size := int64(0)
+	for chunk := uint64(0); ; chunk++ {
+		n, err := f.pool.Size(chunkName(number, chunk))
+		if missing(err) {
+			return &file{f, number, size}, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		size = int64(chunk*chunkSize + n)
+	}
+}
+
+// Create makes an empty file; one of that name loses it.
+func (f *files) Create(name string) (redirectlog.File, error) {
+	names := f.copied()
+	number, old := f.next, names[name]
+	f.next++
+	names[name] = number
+	if err := f.change(names, old); err != nil {
+		return nil, err
+	}
+	return &file{f, number, 0}, nil
+}
+
+// Rename gives a file another name and replaces a file of that name, atomically.
+func (f *files) Rename(from, to string) error {
+	names := f.copied()
+	number, old := names[from], names[to]
+	if number == 0 {
+		return f.absent("rename", from)
+	}
+	delete(names, from)
+	names[to] = number
+	return f.change(names, old)
+}
+
+// Remove removes a file.
+func (f *files) Remove(name string) error {
+	names := f.copied()
+	number := names[name]
+	if number == 0 {
+		return f.absent("remove", name)
+	}
+	delete(names, name)
+	return f.change(names, number)
+}
+
+// SyncFolder has nothing to do.
+func (f *files) SyncFolder() error { return nil }
+
+// Path is what a file is called in messages.
+func (f *files) Path(name string) string { return f.pool.Path(name) }
+
+// file is an open file. One goroutine has it.
+type file struct {
+	files  *files
+	number uint64
+	size   int64
+}
+
+// each does something with each chunk that a range touches; the number of bytes done before an error.
+func (o *file) each(b []byte, offset int64, do func(name string, b []byte, offset uint64) error) (int, error) {
+	done := 0
+	for done < len(b) {
+		at := uint64(offset) + uint64(done)
+		n := int(min(uint64(len(b)-done), chunkSize-at%chunkSize))
+		if err := do(chunkName(o.number, at/chunkSize), b[done:done+n], at%chunkSize); err != nil {
+			return done, err
+		}
+		done += n
+	}
+	return done, nil
+}
+
+// ReadAt reads as io.ReaderAt does.
+func (o *file) ReadAt(b []byte, offset int64) (int, error) {
+	wanted := len(b)
+	b = b[:max(0, min(int64(wanted), o.size-offset))]
+	n, err := o.each(b, offset, func(name string, b []byte, at uint64) error {
+		read, err := o.files.pool.Read(name, b, at)
+		if err == nil && read < len(b) {
+			err = io.ErrUnexpectedEOF
+		}
+		return err
+	})
+	if err == nil && n < wanted {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// WriteAt writes, durably; objects follow each other without holes.
+func (o *file) WriteAt(b []byte, offset int64) (int, error) {
+	if offset > o.size && offset/chunkSize > (o.size+chunkSize-1)/chunkSize {
+		return 0, errors.New("a file of a log grows at its end only")
+	}
+	n, err := o.each(b, offset, o.files.pool.Write)
+	o.size = max(o.size, offset+int64(n))
+	return n, err
+}
+
+// Truncate cuts the file.
+func (o *file) Truncate(size int64) error {
+	first := uint64(size+chunkSize-1) / chunkSize
+	if err := o.files.drop(o.number, first); err != nil {
+		return err
+	}
+	if rest := uint64(size) % chunkSize; rest != 0 {
+		if err := o.files.pool.Truncate(chunkName(o.number, first-1), rest); err != nil && !missing(err) {
+			return err
+		}
+	}
+	o.size = min(o.size, size)
+	return nil
+}
+
+// Size is the file's length.
+func (o *file) Size() (int64, error) { return o.size, nil }
+
+// Sync has nothing to do.
+func (o *file) Sync() error { return nil }
+
+// Close has nothing to do.
+func (o *file) Close() error { return nil }

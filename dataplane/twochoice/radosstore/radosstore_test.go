@@ -1,0 +1,271 @@
+package radosstore
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"hotbed/dataplane/twochoice/filestore"
+	"hotbed/dataplane/twochoice/protocol"
+	"hotbed/dataplane/twochoice/redirectlog"
+	"hotbed/dataplane/twochoice/storetest"
+)
+
+// memory is a pool in memory.
+type memory struct {
+	mu      sync.Mutex
+	objects map[string][]byte
+	full    bool
+	reads   int
+}
+
+func (m *memory) WriteFull(name string, parts ...[]byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.full {
+		return syscall.ENOSPC
+	}
+	m.objects[name] = slices.Concat(parts...)
+	return nil
+}
+
+func (m *memory) Write(name string, b []byte, offset uint64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.full {
+		return syscall.ENOSPC
+	}
+	old := m.objects[name]
+	data := make([]byte, max(uint64(len(old)), offset+uint64(len(b))))
+	copy(data, old)
+	copy(data[offset:], b)
+	m.objects[name] = data
+	return nil
+}
+
+func (m *memory) Read(name string, b []byte, offset uint64) (int, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	data, there := m.objects[name]
+	if !there {
+		return 0, syscall.ENOENT
+	}
+	m.reads++
+	return copy(b, data[min(offset, uint64(len(data))):]), nil
+}
+
+func (m *memory) Truncate(name string, size uint64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, there := m.objects[name]; !there {
+		return syscall.ENOENT
+	}
+	m.objects[name] = m.objects[name][:size]
+	return nil
+}
+
+func (m *memory) Size(name string) (uint64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	data, there := m.objects[name]
+	if !there {
+		return 0, fs.ErrNotExist
+	}
+	return uint64(len(data)), nil
+}
+
+func (m *memory) Remove(name string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, there := m.objects[name]; !there {
+		return syscall.ENOENT
+	}
+	delete(m.objects, name)
+	return nil
+}
+
+func (m *memory) List() ([]string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []string
+	for name := range m.objects {
+		out = append(out, name)
+	}
+	return out, nil
+}
+
+func (m *memory) Path(name string) string { return "pool/" + name }
+
+func newMemory() *memory { return &memory{objects: map[string][]byte{}} }
+
+// inMemory is a disk on a pool in memory, which nothing has to be given back of.
+type inMemory struct{ *filestore.Disk }
+
+func (inMemory) Abandon() error { return nil }
+
+func TestAPoolKeepsTheContract(t *testing.T) {
+	storetest.Run(t, func(*testing.T) storetest.Open {
+		pool := newMemory()
+		return func() (storetest.Disk, filestore.Found, error) {
+			d, found, err := OpenDisk(pool, storetest.Node)
+			return inMemory{d}, found, err
+		}
+	})
+}
+
+func must(t *testing.T, d *filestore.Disk, op protocol.DiskOp) []byte {
+	t.Helper()
+	done := d.Do(op)
+	if done.Err != nil {
+		t.Fatal(done.Err)
+	}
+	return done.Data
+}
+
+var name = protocol.WriteID{Client: 0xabc, Seq: 17}
+
+func put(data []byte) protocol.DiskOp {
+	return protocol.DiskOp{Kind: protocol.PutFragment, Object: "run/5", Write: name, Node: 2, From: 1000,
+		To: 1000 + uint64(len(data)), Data: data}
+}
+
+func get(from, to uint64) protocol.DiskOp {
+	return protocol.DiskOp{Kind: protocol.GetFragment, Object: "run/5", Write: name, From: from, To: to}
+}
+
+func opened(t *testing.T, pool Pool) *filestore.Disk {
+	t.Helper()
+	d, _, err := OpenDisk(pool, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestEveryDamagedByteOfAFragmentIsFound(t *testing.T) {
+	pool := newMemory()
+	d := opened(t, pool)
+	must(t, d, put(bytes.Repeat([]byte("abc"), 100)))
+	object := filestore.FragmentName(name)
+	whole := pool.objects[object]
+	for at := range whole {
+		pool.objects[object] = bytes.Clone(whole)
+		pool.objects[object][at] ^= 1 << (at % 8)
+		if done := d.Do(get(1000, 1300)); done.Err == nil {
+			t.Fatalf("byte %d was damaged and %d bytes were read", at, len(done.Data))
+		}
+	}
+	for _, n := range []int{0, 10, 60, len(whole) - 1} {
+		pool.objects[object] = whole[:n]
+		if done := d.Do(get(1000, 1300)); !errors.Is(done.Err, protocol.ErrDamaged) {
+			t.Fatalf("of an object cut to %d bytes: %v", n, done.Err)
+		}
+	}
+	pool.objects[object] = whole[:40]
+	if _, _, err := OpenDisk(pool, 3); !errors.Is(err, protocol.ErrDamaged) || !strings.Contains(err.Error(), object) {
+		t.Errorf("a store with a damaged header is opened: %v", err)
+	}
+}
+
+func TestADamagedLogIsRefused(t *testing.T) {
+	pool := newMemory()
+	d := opened(t, pool)
+	for i := range uint64(5) {
+		must(t, d, protocol.DiskOp{Kind: protocol.WriteLog, Records: []protocol.Record{
+			{Note: protocol.Note{Kind: protocol.OfFence, Write: protocol.WriteID{Client: 1, Seq: i + 1}}}}})
+	}
+	log := chunkName(1, 0)
+	whole := pool.objects[log]
+	for at := 60; at < len(whole)-40; at += 7 {
+		pool.objects[log] = bytes.Clone(whole)
+		pool.objects[log][at] ^= 4
+		var corrupt *redirectlog.CorruptError
+		if _, _, err := OpenDisk(pool, 3); !errors.As(err, &corrupt) {
+			t.Fatalf("byte %d of the log was damaged: %v", at, err)
+		}
+	}
+	pool.objects[log] = whole
+	names := pool.objects[namesName]
+	for at := range names {
+		pool.objects[namesName] = bytes.Clone(names)
+		pool.objects[namesName][at] ^= 1
+		if _, _, err := OpenDisk(pool, 3); err == nil || !strings.Contains(err.Error(), namesName) {
+			t.Fatalf("byte %d of the names was damaged: %v", at, err)
+		}
+	}
+	pool.objects[namesName] = names
+	if _, _, err := OpenDisk(pool, 4); err == nil || !strings.Contains(err.Error(), "3") {
+		t.Errorf("another agent's log is taken: %v", err)
+	}
+	opened(t, pool)
+}
+
+func TestAPoolOfSomebodyElseIsLeftAlone(t *testing.T) {
+	for _, name := range []string{"rbd_header.1", "file", "l.x", "l.1", "bench"} {
+		pool := newMemory()
+		pool.objects[name] = []byte("theirs")
+		_, _, err := OpenDisk(pool, 0)
+		if err == nil || !strings.Contains(err.Error(), "pool/"+name) || len(pool.objects) != 1 {
+			t.Errorf("%s: %v, and %d objects", name, err, len(pool.objects))
+		}
+	}
+}
+
+func TestWhatACrashLeftOfARewriteIsRemoved(t *testing.T) {
+	pool := newMemory()
+	d := opened(t, pool)
+	must(t, d, protocol.DiskOp{Kind: protocol.WriteLog, Records: []protocol.Record{
+		{Note: protocol.Note{Kind: protocol.OfFence, Write: name}}}})
+	pool.objects[chunkName(7, 0)], pool.objects[chunkName(7, 1)] = []byte("half"), []byte("half")
+	_, found, err := OpenDisk(pool, 3)
+	if err != nil || len(found.Records) != 1 {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	for _, chunk := range []string{chunkName(7, 0), chunkName(7, 1)} {
+		if pool.objects[chunk] != nil {
+			t.Errorf("%s is still there", chunk)
+		}
+	}
+}
+
+func TestAFullPoolIsToldAndLosesNothing(t *testing.T) {
+	pool := newMemory()
+	d := opened(t, pool)
+	record := protocol.Record{Note: protocol.Note{Kind: protocol.OfFence, Write: name}}
+	must(t, d, protocol.DiskOp{Kind: protocol.WriteLog, Records: []protocol.Record{record}})
+	pool.full = true
+	for _, op := range []protocol.DiskOp{put([]byte("x")),
+		{Kind: protocol.WriteBase, Object: "o", To: 1, Data: []byte("x")},
+		{Kind: protocol.WriteLog, Records: []protocol.Record{record}},
+		{Kind: protocol.CompactLog, Records: []protocol.Record{record}}} {
+		if done := d.Do(op); !errors.Is(done.Err, protocol.ErrFull) {
+			t.Errorf("operation %d: %v", op.Kind, done.Err)
+		}
+	}
+	pool.full = false
+	must(t, d, protocol.DiskOp{Kind: protocol.WriteLog, Records: []protocol.Record{record}})
+	_, found, err := OpenDisk(pool, 3)
+	if err != nil || len(found.Records) != 2 || len(found.Fragments) != 0 {
+		t.Errorf("%+v, %v", found, err)
+	}
+}
+
+func TestAWholeFragmentIsReadInOneOperation(t *testing.T) {
+	pool := newMemory()
+	d := opened(t, pool)
+	must(t, d, put(make([]byte, 300_000)))
+	pool.reads = 0
+	must(t, d, get(1000, 301_000))
+	if pool.reads != 1 {
+		t.Errorf("it took %d reads", pool.reads)
+	}
+	must(t, d, get(200_000, 200_001))
+	if pool.reads != 3 {
+		t.Errorf("a part in its middle took %d reads", pool.reads-1)
+	}
+}

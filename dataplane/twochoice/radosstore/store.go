@@ -1,0 +1,185 @@
+package radosstore
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"hotbed/dataplane/twochoice/filestore"
+	"hotbed/dataplane/twochoice/protocol"
+)
+
+// Names of objects: a fragment is "f.<client>.<count>" as in a folder; a base is "b.<hash>.<number>" for
+// each pieceSize bytes of the object that have any; "l.<file>.<number>" are the log's; ownerName is locked
+// by the agent, namesName says what the log's files are.
+const (
+	pieceSize = 4 << 20
+	// headerAhead is what is read of a fragment of which nothing is known: most headers whole.
+	headerAhead = 4096
+	// openAtOnce is how many headers are read at a time when a store is opened.
+	openAtOnce = 16
+	// OwnerName is the object by whose lock an agent has a pool.
+	OwnerName = "owner"
+	namesName = "log.names"
+)
+
+// Store is a store on a pool. Its methods may be called from many goroutines, but not two at a time that
+// write the same fragment or the same bytes of a base.
+type Store struct {
+	pool Pool
+
+	mu sync.Mutex
+	// spans are the ranges of the fragments, by which a header's length is known before it is read.
+	spans map[protocol.WriteID]span
+}
+
+type span struct{ from, to uint64 }
+
+// open lists the fragments among the objects. A fragment whose header is damaged is an error that names
+// it: it may be the only copy of acknowledged bytes.
+func open(pool Pool, names []string, atOnce int) (*Store, []protocol.Fragment, error) {
+	s := &Store{pool: pool, spans: map[protocol.WriteID]span{}}
+	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !strings.HasPrefix(name, "f.") })
+	slices.Sort(names)
+	out := make([]protocol.Fragment, len(names))
+	errs := make([]error, len(names))
+	next := make(chan int)
+	var all sync.WaitGroup
+	for range min(atOnce, len(names)) {
+		all.Go(func() {
+			for i := range next {
+				out[i], errs[i] = s.header(names[i])
+			}
+		})
+	}
+	for i := range names {
+		next <- i
+	}
+	close(next)
+	all.Wait()
+	for i, f := range out {
+		if errs[i] != nil {
+			return nil, nil, errs[i]
+		}
+		s.spans[f.Write] = span{f.From, f.To}
+	}
+	return s, out, nil
+}
+
+// header reads the header of a fragment that was found.
+func (s *Store) header(name string) (protocol.Fragment, error) {
+	path := s.pool.Path(name)
+	file, err := readAhead(s.pool, name, headerAhead)
+	if err != nil {
+		return protocol.Fragment{}, fmt.Errorf("%s cannot be read: %w", path, err)
+	}
+	h, err := filestore.ReadHeader(file, path)
+	if err == nil && h.Name() != name {
+		err = fmt.Errorf("%s holds fragment %v of %q; it was left as it is: give each agent its own pool", path,
+			h.Write, h.Object)
+	}
+	return h.Fragment, err
+}
+
+// Do carries a disk operation of an agent's out, other than those of its log.
+func (s *Store) Do(op protocol.DiskOp) protocol.DiskDone {
+	done := protocol.DiskDone{Op: op.Op}
+	switch op.Kind {
+	case protocol.PutFragment:
+		done.Err = s.put(op)
+	case protocol.GetFragment:
+		done.Data, done.Err = s.get(op)
+	case protocol.DropFragment:
+		done.Err = s.drop(op)
+	case protocol.WriteBase:
+		done.Err = s.pieces(op, s.pool.Write)
+	case protocol.ReadBase:
+		done.Data, done.Err = s.readBase(op)
+	default:
+		done.Err = fmt.Errorf("disk operation %d is not one of a store's", op.Kind)
+	}
+	if errors.Is(done.Err, syscall.ENOSPC) || errors.Is(done.Err, syscall.EDQUOT) {
+		done.Err = fmt.Errorf("%w: %w", protocol.ErrFull, done.Err)
+	}
+	return done
+}
+
+// put writes a fragment, header and bytes in one operation: an object with its name is whole. One that is
+// there has the same bytes, since a write's name is given once.
+func (s *Store) put(op protocol.DiskOp) error {
+	h := filestore.HeaderOf(op)
+	if err := s.pool.WriteFull(h.Name(), h.Encode(), op.Data); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.spans[op.Write] = span{op.From, op.To}
+	return nil
+}
+
+// get reads a part of a fragment: in one operation where the part is at its beginning.
+func (s *Store) get(op protocol.DiskOp) ([]byte, error) {
+	name := filestore.FragmentName(op.Write)
+	s.mu.Lock()
+	whole, known := s.spans[op.Write]
+	s.mu.Unlock()
+	ahead := headerAhead
+	if known && op.From >= whole.from && op.To <= whole.to {
+		h := filestore.Header{Fragment: protocol.Fragment{Object: op.Object, From: whole.from, To: whole.to}}
+		ahead = h.Size()
+		if begin := h.Begin(op.To); op.From == whole.from {
+			ahead = begin
+		}
+	}
+	file, err := readAhead(s.pool, name, ahead)
+	if missing(err) {
+		return nil, protocol.ErrGone
+	}
+	if err != nil {
+		return nil, err
+	}
+	path := s.pool.Path(name)
+	h, err := filestore.ReadHeader(file, path)
+	if err != nil {
+		return nil, err
+	}
+	return h.Read(file, path, op)
+}
+
+func (s *Store) drop(op protocol.DiskOp) error {
+	s.mu.Lock()
+	delete(s.spans, op.Write)
+	s.mu.Unlock()
+	return remove(s.pool, filestore.FragmentName(op.Write))
+}
+
+// pieces does something with each piece of a base that a range touches; data are the range's bytes.
+func (s *Store) pieces(op protocol.DiskOp, do func(name string, b []byte, offset uint64) error) error {
+	base := filestore.BaseName(op.Object)
+	data := op.Data
+	for at := op.From; len(data) > 0; {
+		number, offset := at/pieceSize, at%pieceSize
+		n := min(uint64(len(data)), pieceSize-offset)
+		if err := do(fmt.Sprintf("%s.%x", base, number), data[:n], offset); err != nil {
+			return err
+		}
+		at += n
+		data = data[n:]
+	}
+	return nil
+}
+
+// readBase reads a range of a base; what nobody wrote is zeros.
+func (s *Store) readBase(op protocol.DiskOp) ([]byte, error) {
+	op.Data = make([]byte, op.To-op.From)
+	err := s.pieces(op, func(name string, b []byte, offset uint64) error {
+		if _, err := s.pool.Read(name, b, offset); err != nil && !missing(err) {
+			return err
+		}
+		return nil
+	})
+	return op.Data, err
+}
