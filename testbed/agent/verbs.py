@@ -28,6 +28,8 @@ VERBS: dict[str, str] = {
     "caches": "testbed.agent.clean:caches",
     "pool-create": "testbed.agent.pools:pool_create",
     "pool-delete": "testbed.agent.pools:pool_delete",
+    "pinned-create": "testbed.agent.pinned:create",
+    "pinned-delete": "testbed.agent.pinned:delete",
     "placement": "testbed.agent.placement:placement",
     # What runs where.
     "versions": "testbed.agent.facts:versions",

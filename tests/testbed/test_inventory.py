@@ -60,6 +60,9 @@ def test_groups_are_ceph_ansibles_and_hold_the_right_nodes() -> None:
         "admins": ["admin"],
         "servers": [],
         "nfs": [],
+        "objects": [],
+        "files": [],
+        "twochoice": [],
     }
 
 

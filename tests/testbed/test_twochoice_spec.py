@@ -92,7 +92,7 @@ def test_every_osd_has_an_agent_with_its_number(site: FakeSite) -> None:
         f"{second}:7101",
     ]
     assert not inventory["children"]["files"]["hosts"]
-    without = built(site, CEPH | {"store": {"pools": []}})
+    without = built(site, CEPH | {"name": "u", "store": {"pools": []}})
     assert not any(name.startswith("twochoice") for name in without["vars"])
     assert not without["children"]["twochoice"]["hosts"]
 

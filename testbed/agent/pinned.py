@@ -1,0 +1,45 @@
+"""Verbs: pools that lie on one OSD each, and the users of the agents before them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from schemas.errors import UserError
+from testbed.agent.contract import AgentConfig
+from testbed.agent.health import opened
+from testbed.stores.ceph.pinned import PG_NUM, keyrings, pin, unpin
+
+_WAIT_S = 120.0
+
+
+def create(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Verb: {prefix, osds, pg_num?: 4, timeout_s?} -> {changed, keyrings}; returns when the PGs of
+    all pools are active+clean. Safe to repeat. The keyrings, by OSD, are secret."""
+    prefix, osds = _prefix(payload, "pinned-create"), payload.get("osds")
+    if not isinstance(osds, list) or not osds or not all(type(osd) is int for osd in osds):
+        raise UserError("pinned-create: the payload needs the OSDs' numbers, such as [0, 1].")
+    with opened(config) as store:
+        changed = pin(
+            store.connection,
+            prefix,
+            osds,
+            pg_num=int(payload.get("pg_num", PG_NUM)),
+            timeout_s=float(payload.get("timeout_s", _WAIT_S)),
+        )
+        return {"changed": changed, "keyrings": keyrings(store.connection, prefix, osds)}
+
+
+def delete(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Verb: {prefix, timeout_s?} -> {changed}; returns when the OSDs have removed the data."""
+    prefix = _prefix(payload, "pinned-delete")
+    timeout_s = float(payload.get("timeout_s", _WAIT_S))
+    with opened(config) as store:
+        return {"changed": unpin(store.connection, prefix, timeout_s=timeout_s)}
+
+
+def _prefix(payload: Mapping[str, Any], verb: str) -> str:
+    prefix = payload.get("prefix")
+    if not isinstance(prefix, str):
+        raise UserError(f"{verb}: the payload needs the prefix of the pools' names.")
+    return prefix
