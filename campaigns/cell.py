@@ -161,8 +161,9 @@ def _collect(parameters: CellParameters, context: CellContext, services: Service
         raise HotbedError(
             f"the controller {parameters.controller} left the store changed: {left[0]}"
         )
-    load = services.load()
-    summary = services.collect().model_copy(update={"usage": load.as_summary()})
+    collected = services.collect()
+    load = services.load()  # after it: the recording tells of it too
+    summary = collected.model_copy(update={"usage": load.as_summary()})
     write_file(context.folder / "summary.json", summary.model_dump_json(indent=2) + "\n")
     return load
 

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
+from statistics import median
+
 from campaigns.services import Load
 from schemas.campaign import Limits
+
+_GAP = 1.5  # intervals between two samples that are a gap; on a quiet machine 1.4 was the most seen
 
 
 def spoiled(load: Load, limits: Limits) -> str | None:
@@ -23,4 +29,28 @@ def spoiled(load: Load, limits: Limits) -> str | None:
             f"the load generator used {100 * load.client_share:.0f} % of its CPU share "
             f"(at most {100 * limits.client_share:g} %)"
         )
+    if load.stalled is not None and load.stalled > limits.stalled:
+        return (
+            f"the testbed stood still for {100 * load.stalled:.0f} % of the time "
+            f"(at most {100 * limits.stalled:g} %): the recorder could not look every second"
+        )
     return None
+
+
+def stalled(walls: Sequence[float], interval_s: float) -> float | None:
+    """Share 0..1 of a recording that lies in its gaps; None where there are no two samples.
+
+    A machine whose disk or hypervisor stands still for seconds shows in neither steal nor
+    processor time, while everything that waits for it is late: hotspots were once moved 19 s after
+    their time, and the store's placement groups peered for 9 s. The recorder is late too.
+
+    Args:
+        walls: when samples were written, in seconds, ascending.
+        interval_s: how far apart they should be. Where looking itself takes longer, as over a slow
+            network, the median distance counts instead; a gap is more than 1.5 times that.
+    """
+    if len(walls) < 2 or walls[-1] <= walls[0]:
+        return None
+    apart = [after - before for before, after in pairwise(walls)]
+    longest = _GAP * max(interval_s, median(apart))
+    return sum(gap for gap in apart if gap > longest) / (walls[-1] - walls[0])

@@ -62,11 +62,13 @@ class Load:
     """Load seen while the workload ran; None where it cannot be told.
 
     `outside_cores`: cores used by what is not the testbed's; `steal`: share 0..1 of the machine's
-    time; `client_share`: the load generator's use of its CPU share, 0..1."""
+    time; `client_share`: the load generator's use of its CPU share, 0..1; `stalled`: share 0..1 of
+    the time in which the recorder, which looks every second, was kept from it."""
 
     outside_cores: float | None = None
     steal: float | None = None
     client_share: float | None = None
+    stalled: float | None = None
 
     def as_summary(self) -> dict[str, float]:
         """The values that are known."""
@@ -74,6 +76,7 @@ class Load:
             "outside_cores": self.outside_cores,
             "steal": self.steal,
             "client_share": self.client_share,
+            "stalled": self.stalled,
         }
         return {name: value for name, value in values.items() if value is not None}
 
@@ -117,7 +120,7 @@ class Services(Protocol):
         """Run the benchmark to its end."""
 
     def load(self) -> Load:
-        """What `usage` saw."""
+        """What `usage` saw, and what `collect`, which comes before, found in the recording."""
 
     def not_restored(self) -> list[str]:
         """What the controller left changed in the store, in words."""

@@ -48,6 +48,7 @@ class Limits(Strict):
     steal: float = Field(default=0.02, gt=0, le=1)  # share of the machine's time
     outside_cores: float = Field(default=0.3, gt=0)  # cores used by what is not the testbed's
     client_share: float = Field(default=0.8, gt=0, le=1)  # of the load generator's CPU share
+    stalled: float = Field(default=0.05, gt=0, le=1)  # share of the time without the recorder
 
 
 class Campaign(Strict):

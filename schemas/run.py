@@ -88,5 +88,5 @@ class Summary(Model):
     pressure_mean: dict[str, float]  # node -> mean of the signal, percent
     controller: dict[str, float] = Field(default_factory=dict)  # actions, sense_s, decide_s, act_s
     inert: bool | None = None  # the controller changed nothing: supports no claim
-    usage: dict[str, float] = Field(default_factory=dict)  # outside_cores, steal, client_share
+    usage: dict[str, float] = Field(default_factory=dict)  # a cell's Load, what is known of it
     extra: dict[str, float] = Field(default_factory=dict)

@@ -7,10 +7,12 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import Any
 
 from campaigns.durable import write_file
 from campaigns.estimate import lead_s
+from campaigns.judge import stalled
 from campaigns.services import CellSetting, Load
 from campaigns.steps import clean, disturb, fill
 from campaigns.steps.facts import signal_name
@@ -20,6 +22,7 @@ from controllers import remote
 from schemas.errors import HotbedError
 from schemas.run import Summary
 from testbed.agent.contract import Agent
+from testbed.agent.recorder import INTERVAL_S
 from testbed.deploy import spec_of
 from testbed.sites.contract import Site, Testbed
 from workloads import rados_bench
@@ -45,6 +48,7 @@ class LiveServices:
         self._plan = disturb.plan_of(setting, self._nodes)
         self._recording = f"{setting.run_id}-{secrets.token_hex(3)}"
         self._result: BenchResult | None = None
+        self._stalled: float | None = None
 
     def signal(self) -> str | None:
         """See `Services.signal`."""
@@ -157,7 +161,7 @@ class LiveServices:
 
     def load(self) -> Load:
         """See `Services.load`."""
-        return self._usage.load
+        return replace(self._usage.load, stalled=self._stalled)
 
     def not_restored(self) -> list[str]:
         """See `Services.not_restored`."""
@@ -171,6 +175,7 @@ class LiveServices:
         )["samples"]
         lines = "".join(json.dumps(line) + "\n" for line in samples)
         write_file(self._setting.folder / "logs" / "recording.jsonl", lines)
+        self._stalled = stalled([float(line["wall"]) for line in samples], INTERVAL_S)
         return samples
 
     def fetch_journal(self) -> None:

@@ -14,7 +14,7 @@ from tiny_campaigns import ONE_CELL, plan_of, tiny
 from campaigns.cell_parameters import CellParameters
 from campaigns.display import show_campaign, show_run
 from campaigns.estimate import Estimator, format_s, lead_s, planned_s
-from campaigns.judge import spoiled
+from campaigns.judge import spoiled, stalled
 from campaigns.power import sentence, smallest_effect
 from campaigns.progress import Silent
 from campaigns.run_store import RunStore
@@ -67,6 +67,19 @@ def test_a_quiet_machine_does_not_spoil_and_an_unknown_one_neither() -> None:
     assert "2.1 %" in (spoiled(Load(0.0, 0.021, 0.0), limits) or "")
     assert "0.31 cores" in (spoiled(Load(0.31, 0.0, 0.0), limits) or "")
     assert "81 %" in (spoiled(Load(0.0, 0.0, 0.81), limits) or "")
+    assert spoiled(Load(stalled=0.05), limits) is None
+    assert "19 %" in (spoiled(Load(stalled=0.19), limits) or "")
+
+
+def test_a_machine_that_stands_still_shows_in_the_recording() -> None:
+    quiet = [1000.0 + 1.01 * number for number in range(50)]
+    assert stalled(quiet, 1.0) == 0.0
+    halted = [wall + (8.0 if wall > 1020 else 0.0) for wall in quiet]
+    assert stalled(halted, 1.0) == pytest.approx(9.01 / (halted[-1] - halted[0]))
+    # Where one look takes three seconds the recording is coarse, not halted.
+    assert stalled([3.0 * number for number in range(20)], 1.0) == 0.0
+    assert stalled([1000.0], 1.0) is None
+    assert stalled([], 1.0) is None
 
 
 def test_load_is_read_from_the_nodes_where_the_site_cannot_tell() -> None:
