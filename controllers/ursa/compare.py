@@ -42,7 +42,10 @@ def compare(
     """For each method cost, moves, nodes still hot, lower bound, seconds and notes.
 
     `saved` is the part of the first method's cost that is spared; None where either leaves nodes
-    hot that the other one does not, or the first costs nothing.
+    hot that the other one does not, or the first costs nothing. With `joint` among the methods,
+    `above_joint_bound` is the part by which the cost is above the bound on every choice of objects
+    that leave hot nodes for nodes with room: what ALP chooses from. Plans that move other objects
+    besides can be below it.
     """
     found: list[dict[str, object]] = []
     for method in methods:
@@ -61,4 +64,15 @@ def compare(
         alike = first["hot_after"] == told["hot_after"]
         told["saved"] = 1 - cost / base if alike and base > 0 else None
         found.append(told)
+    bound = max(map(_joint_bound, found), default=0.0)
+    for told in found:
+        known = bound > 0 and not told["hot_after"]
+        told["above_joint_bound"] = float(str(told["cost"])) / bound - 1 if known else None
     return found
+
+
+def _joint_bound(told: dict[str, object]) -> float:
+    """On every choice of objects of hot nodes; 0 where the method proves none."""
+    notes = told["notes"]
+    bound = notes.get("hot_nodes_only_bound") if isinstance(notes, dict) else None
+    return 0.0 if bound is None else float(bound)

@@ -24,6 +24,7 @@ from controllers.ursa.results import Budget, Plan
 from schemas.errors import UserError
 
 MAX_REPLICAS = 127  # a column is an int8
+REASON = 160  # characters of what a library says of a damaged archive, which may quote all of it
 REQUIRED = ("replica_node", "primary_load", "secondary_load", "capacity", "fault_domain")
 DISTANCES = ("node_xy", "rack", "rack_distance")
 LIMITS = {"max_moves": "max_moves", "budget": "size", "node_budget": "node_size"}
@@ -206,7 +207,7 @@ def _arrays(path: Path, wanted: set[str]) -> dict[str, NDArray[Any]]:
     except MemoryError:
         raise UserError(f"{path}: its arrays do not fit into memory.") from None
     except Exception as error:  # damaged archives make zipfile, zlib and numpy raise many kinds
-        reason = " ".join(str(error).split()) or type(error).__name__
+        reason = " ".join(str(error).split())[:REASON] or type(error).__name__
         raise UserError(f"{path} cannot be read: {reason.rstrip('.')}.") from None
     for name, array in found.items():
         if not isinstance(array, np.ndarray):

@@ -43,8 +43,10 @@ class Request:
 class Method:
     """Where a method is found (imported when it is used: solvers take long to load).
 
-    `prune`: moves that turn out not to be needed are left out of its plans. `arguments`: further
-    ones of the function, such as a variant of Algorithm 1.
+    `prune`: moves that turn out not to be needed are left out of its plans. `rescue`: where its
+    plan leaves nodes hot, all choices of moves around them are tried (`place.rescue`); the paper's
+    baselines go without. `arguments`: further ones of the function, such as a variant of
+    Algorithm 1.
     """
 
     kind: Literal["placer", "mover"]
@@ -52,6 +54,7 @@ class Method:
     function: str
     summary: str
     prune: bool = True
+    rescue: bool = False
     arguments: Mapping[str, object] = field(default_factory=dict)
 
     def load(self) -> Any:
@@ -63,11 +66,19 @@ class Method:
 
 
 METHODS: dict[str, Method] = {
-    "alp": Method("placer", "alp", "place", "linear programme, rounded and improved: the best"),
+    "alp": Method(
+        "placer", "alp", "place", "linear programme, rounded and improved: the best", rescue=True
+    ),
     "algorithm1": Method("placer", "algorithm1", "place", "the paper's Algorithm 1 as written"),
-    "ilp": Method("placer", "ilp", "place", "the two-phase ILP, (7) to (13), to its optimum"),
-    "opt": Method("mover", "opt", "moves", "the exact model, (1) to (6), of small instances"),
-    "joint": Method("mover", "joint", "moves", "chooses together what leaves and where it goes"),
+    "ilp": Method(
+        "placer", "ilp", "place", "the two-phase ILP, (7) to (13), to its optimum", rescue=True
+    ),
+    "opt": Method(
+        "mover", "opt", "moves", "the exact model, (1) to (6), of small instances", rescue=True
+    ),
+    "joint": Method(
+        "mover", "joint", "moves", "chooses together what leaves and where it goes", rescue=True
+    ),
     "htoc": Method("mover", "htoc", "moves", "hottest to coldest, a baseline of the paper"),
     "sa": Method(
         "mover", "sa", "moves", "simulated annealing, a baseline of the paper", prune=False

@@ -100,6 +100,10 @@ def plan(
             found: Moves = decide(instance, state, request)
         moves = finish.move_list(instance, state, found)
         bound, notes = found.lower_bound, found.notes
+    proven = chosen.kind == "mover" and notes.get("optimal") is True
+    if chosen.rescue and not proven and finish.hot_after(Nodes.of(instance, state), moves).any():
+        with timer.phase("place"):
+            moves, bound = _rescue(instance, state, request, moves, notes)
     with timer.phase("finish"):
         nodes = Nodes.of(instance, state)
         if chosen.prune:
@@ -168,6 +172,33 @@ def _place(
         replicas=instance.replicas,
     )
     return select_and_place(Nodes.of(instance, state), phases, request.timer)
+
+
+def _rescue(
+    instance: Instance, state: State, request: Request, moves: MoveList, notes: dict[str, object]
+) -> tuple[MoveList, float | None]:
+    """Moves that leave fewer nodes hot than `moves` where there are any, and their bound."""
+    from controllers.ursa.place.moves_model import Pairs
+    from controllers.ursa.place.rescue import rescued
+
+    number = moves.partition.astype(np.int64) * instance.replicas + moves.replica
+    found = rescued(
+        instance, state, request, Pairs(number, moves.source, moves.to, moves.load, moves.cost)
+    )
+    if found is None:
+        return moves, None
+    notes["rescued"] = True
+    better = found.moves
+    partition, replica = np.divmod(better.object, instance.replicas)
+    listed = MoveList(
+        partition=partition.astype(np.int32),
+        replica=replica.astype(np.int8),
+        source=better.source,
+        to=better.target,
+        load=better.load,
+        cost=better.cost,
+    )
+    return listed, found.lower_bound
 
 
 def _no_moves() -> MoveList:

@@ -224,11 +224,16 @@ def _comparison(found: list[dict[str, Any]]) -> Table:
     from rich import box
     from rich.table import Table
 
-    names = ("method", "cost", "saved", "moves", "hot_after", "lower_bound", "seconds")
+    names = [
+        *("method", "cost", "saved", "moves", "hot_after", "lower_bound"),
+        *("above_joint_bound", "seconds"),
+    ]
     table = Table(*(name.replace("_", " ") for name in names), box=box.SIMPLE, pad_edge=False)
     for one in found:
         shown = [one[name] for name in names]
-        shown[2] = None if one["saved"] is None else f"{100 * one['saved']:.2f} %"
+        for name in ("saved", "above_joint_bound"):
+            if one[name] is not None:
+                shown[names.index(name)] = f"{100 * one[name]:.3g} %"
         cells = (f"{value:.6g}" if isinstance(value, float) else str(value) for value in shown)
         table.add_row(*("-" if cell == "None" else cell for cell in cells))
     return table

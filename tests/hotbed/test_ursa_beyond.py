@@ -259,6 +259,8 @@ def test_a_very_hot_object_that_fits_only_far_away(
     assert alp["cost"] == pytest.approx(100)
     assert joint["cost"] == pytest.approx(2)
     assert joint["saved"] == pytest.approx(0.98)
+    assert alp["above_joint_bound"] == pytest.approx(49)
+    assert joint["above_joint_bound"] == pytest.approx(0, abs=1e-9)
 
 
 @pytest.mark.slow
@@ -276,3 +278,4 @@ def test_compare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert code == 0
     assert "greedy" in text
     assert "%" in text
+    assert "above joint bound" in text

@@ -108,22 +108,24 @@ def choose(
     return _solve(ground, pairs, model, timer, begin, nodes, gap)
 
 
-def choose_partly(ground: Ground, pairs: Pairs, timer: Timer) -> Chosen:
+def choose_partly(
+    ground: Ground, pairs: Pairs, timer: Timer, *, nodes: int | None = None
+) -> Chosen:
     """As `choose`, where hot nodes may be given up: the fewest, then at the least cost.
 
-    A node that is given up becomes no hotter than it is.
+    A node that is given up becomes no hotter than it is. `nodes` limits each of the two searches.
     """
     hot = np.flatnonzero(ground.load > ground.instance.capacity).astype(np.int32)
     model = _model(ground, pairs, hot)
     costs = model.cost
     model.cost = np.r_[np.zeros(len(pairs)), np.ones(len(hot))]
-    fewest = _solve(ground, pairs, model, timer, None, None, 0.0, hot)
+    fewest = _solve(ground, pairs, model, timer, None, nodes, 0.0, hot)
     if fewest.taken is None:
         return fewest
     model.cost = costs
     switches = np.arange(len(pairs), model.columns)
     add_row(model, switches, 1.0, -INFINITE, float(len(fewest.given_up)))
-    best = _solve(ground, pairs, model, timer, None, None, 0.0, hot)
+    best = _solve(ground, pairs, model, timer, None, nodes, 0.0, hot)
     return fewest if best.taken is None else best
 
 

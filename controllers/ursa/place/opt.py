@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from controllers.ursa.distance import between
 from controllers.ursa.instance import Float64, Instance
 from controllers.ursa.methods import Request
 from controllers.ursa.place.cover_bound import evaluate_covers, reliefs
 from controllers.ursa.place.joint import Found, as_moves, greedy_moves, partial_moves, search
 from controllers.ursa.place.joint_bound import joined
 from controllers.ursa.place.moves_model import Ground, Pairs, choose, choose_partly
+from controllers.ursa.place.possible import every_pair, shared_already
 from controllers.ursa.results import Moves
-from controllers.ursa.state import State, object_load
+from controllers.ursa.state import State
 
 MAX_PAIRS = 60_000
 """Columns of a programme that is solved as it is."""
@@ -45,34 +45,6 @@ def moves(instance: Instance, state: State, request: Request) -> Moves:
         bound = float(best.cost.sum()) if chosen.proven and not len(chosen.given_up) else None
         return as_moves(instance, best, bound, {"optimal": chosen.proven})
     return _larger(instance, state, request, ground)
-
-
-def every_pair(instance: Instance, state: State, request: Request) -> Pairs:
-    """All moves that could be of use: of objects that have a load, to any other node."""
-    size, n = instance.replica_node.size, instance.nodes
-    number = np.repeat(np.arange(size, dtype=np.int64), n)
-    target = np.tile(np.arange(n, dtype=np.int32), size)
-    partition, replica = np.divmod(number, instance.replicas)
-    source = instance.replica_node[partition, replica]
-    load = object_load(instance, state, partition.astype(np.int32), replica)
-    cost = between(instance.distance, source, target)
-    keep = (source != target) & (load > 0)
-    keep &= (load <= instance.capacity[target]) | state.hot(instance)[target]
-    if request.max_move_cost is not None:
-        keep &= cost <= request.max_move_cost
-    pairs = Pairs(number, source, target, load, cost).where(keep)
-    return pairs.where(~_shared_already(instance, pairs))
-
-
-def _shared_already(instance: Instance, pairs: Pairs) -> np.ndarray:
-    """Moves within a domain that holds another replica of the partition, from before or now."""
-    partition, replica = np.divmod(pairs.object, instance.replicas)
-    domain = instance.fault_domain
-    others = domain[instance.replica_node[partition]]
-    others[np.arange(len(pairs)), replica] = -1
-    within = domain[pairs.source] == domain[pairs.target]
-    shared = (others == domain[pairs.source][:, None]).any(axis=1)
-    return np.asarray(within & shared)
 
 
 def _larger(instance: Instance, state: State, request: Request, ground: Ground) -> Moves:
@@ -136,7 +108,7 @@ def _survivors(found: Found) -> Pairs | None:
     nodes = market.instance.nodes
     _, first = np.unique(pairs.object * nodes + pairs.target, return_index=True)
     pairs = pairs.where(np.sort(first))
-    return pairs.where(~_shared_already(market.instance, pairs))
+    return pairs.where(~shared_already(market.instance, pairs))
 
 
 def _fractional(load: Float64, cost: Float64, demand: Float64) -> Float64:

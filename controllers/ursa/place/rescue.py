@@ -1,0 +1,161 @@
+"""What is tried where a method leaves nodes hot: every choice of moves, by integer programmes.
+
+Highest-load-first can select objects that fit nowhere together although others would, and room may
+first have to be made on a node that is not hot by moving something off it. Both happen where nodes
+hold few heavy objects. An instance that is small is then solved anew as a whole; of a larger one
+the surroundings of each node that stays hot, all that is decided elsewhere staying as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from controllers.ursa.distance import Nearest
+from controllers.ursa.gather import objects_on
+from controllers.ursa.instance import Float64, Instance, Int32
+from controllers.ursa.methods import Request
+from controllers.ursa.place.joint_bound import joined
+from controllers.ursa.place.moves_model import Ground, Pairs, choose_partly
+from controllers.ursa.place.possible import every_pair, possible
+from controllers.ursa.place.problem import Ints
+from controllers.ursa.place.relaxation import ranks
+from controllers.ursa.state import State, object_load
+
+PAIRS = 4000
+"""Moves to choose from in one programme."""
+SEARCH_NODES = 200
+"""Of branch and bound, in one programme."""
+NEAR = 16
+"""Nodes around a hot one, itself among them."""
+TRIES = 32
+"""Hot nodes whose surroundings are looked at."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rescued:
+    """Moves that leave fewer nodes hot.
+
+    `lower_bound`: no plan costs less that leaves no node hot; None where that is not known.
+    """
+
+    moves: Pairs
+    lower_bound: float | None
+
+
+def rescued(instance: Instance, state: State, request: Request, found: Pairs) -> Rescued | None:
+    """Moves that leave fewer nodes hot than `found` does; None when none are found.
+
+    Args:
+        instance: the problem.
+        state: after the swaps.
+        request: for the time left and the reach of moves.
+        found: moves that leave nodes hot.
+    """
+    if instance.replica_node.size * max(instance.nodes - 1, 0) <= PAIRS:
+        return _anew(instance, state, request, found)
+    now = _load_after(state.load, found)
+    left = np.flatnonzero(now > instance.capacity).astype(np.int32)
+    excess = (now - instance.capacity)[left]
+    left = left[np.argsort(excess, kind="stable")][:TRIES]
+    regions = _regions(instance, now, left)
+    objects = _Objects.on(instance, state, np.unique(np.concatenate(regions)))
+    best = found
+    for node, region in zip(left, regions, strict=True):
+        if request.timer.left() <= 0:
+            break
+        best = _around(instance, state, request, best, int(node), region, objects)
+    return None if best is found else Rescued(best, None)
+
+
+def _anew(instance: Instance, state: State, request: Request, found: Pairs) -> Rescued | None:
+    ground = Ground(instance, instance.replica_node, state.load)
+    pairs = every_pair(instance, state, request)
+    chosen = choose_partly(ground, pairs, request.timer, nodes=SEARCH_NODES)
+    if chosen.taken is None:
+        return None
+    best = pairs.where(chosen.taken)
+    if not _better(instance, state.load, found, best):
+        return None
+    bound = min(max(chosen.bound, 0.0), float(best.cost.sum()))
+    return Rescued(best, None if len(chosen.given_up) else bound)
+
+
+def _regions(instance: Instance, load: Float64, hot: Int32) -> list[Int32]:
+    """Each of the hot nodes with the nearest that are not hot, ascending."""
+    others = np.flatnonzero(load <= instance.capacity).astype(np.int32)
+    near, _ = Nearest(instance.distance, others).query(hot, NEAR - 1)
+    return [np.unique(np.append(row, node)) for node, row in zip(hot, near, strict=True)]
+
+
+@dataclass(frozen=True, eq=False)
+class _Objects:
+    """Objects that have a load: `partition * l + replica`, partition, node and load, all [K]."""
+
+    number: Ints
+    partition: Int32
+    node: Int32
+    load: Float64
+
+    @classmethod
+    def on(cls, instance: Instance, state: State, nodes: Int32) -> _Objects:
+        """Those on `nodes`, before anything moves."""
+        partition, replica, slot = objects_on(instance, nodes)
+        load = object_load(instance, state, partition, replica)
+        number = partition.astype(np.int64) * instance.replicas + replica
+        able = load > 0
+        return cls(number[able], partition[able], nodes[slot[able]], load[able])
+
+    def some(self, nodes: Int32, moved: Ints, count: int) -> Ints:
+        """Numbers of about `count` objects of each of `nodes`: half of them the heaviest, the
+        others of all sizes; none of partitions of which something has `moved`."""
+        at = np.flatnonzero(np.isin(self.node, nodes) & ~np.isin(self.partition, moved))
+        at = at[np.lexsort((-self.load[at], self.node[at]))]
+        rank = ranks(self.node[at])
+        half = max(count // 2, 1)
+        step = 1 + np.bincount(self.node[at]) // half
+        at = at[(rank < half) | ((rank - half) % step[self.node[at]] == 0)]
+        return np.asarray(self.number[at])
+
+
+def _around(
+    instance: Instance,
+    state: State,
+    request: Request,
+    found: Pairs,
+    node: int,
+    region: Int32,
+    objects: _Objects,
+) -> Pairs:
+    """`found` with moves within `region` added that relieve `node`, or `found`."""
+    load = _load_after(state.load, found)
+    room = (instance.capacity - load)[region]
+    if room[region == node] >= 0 or room.sum() < 0:
+        return found
+    now = State(state.primary, load)
+    moved = np.unique(found.object // instance.replicas)
+    some = objects.some(region, moved, PAIRS // len(region) ** 2)
+    pairs = possible(instance, now, some, region, request.reach)
+    # What has moved is none of the pairs' partitions: the others are where they were.
+    ground = Ground(instance, instance.replica_node, load)
+    chosen = choose_partly(ground, pairs, request.timer, nodes=SEARCH_NODES)
+    if chosen.taken is None:
+        return found
+    more = joined([found, pairs.where(chosen.taken)])
+    return more if _better(instance, state.load, found, more) else found
+
+
+def _better(instance: Instance, load: Float64, found: Pairs, other: Pairs) -> bool:
+    """Whether `other` leaves fewer nodes hot than `found`, and makes none hot or hotter."""
+    after, before = _load_after(load, other), _load_after(load, found)
+    hot = after > instance.capacity
+    fewer = hot.sum() < (before > instance.capacity).sum()
+    return bool(fewer and not (hot & (after > load)).any())
+
+
+def _load_after(load: Float64, moves: Pairs) -> Float64:
+    after = load.copy()
+    np.subtract.at(after, moves.source, moves.load)
+    np.add.at(after, moves.target, moves.load)
+    return after

@@ -1,0 +1,87 @@
+"""Where highest-load-first cannot be placed, every choice of moves is tried before giving up."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from ursa_instances import instance, instances, timer
+
+from controllers.ursa.check import check
+from controllers.ursa.instance import Instance
+from controllers.ursa.place import rescue
+from controllers.ursa.plan import plan
+from controllers.ursa.results import Plan
+
+pytestmark = pytest.mark.slow  # compiling and solving take their time
+
+
+def made(case: Instance, method: str, **more: float) -> Plan:
+    found = plan(case, method, timer=timer(), **more)  # type: ignore[arg-type]
+    assert check(case, found).valid
+    return found
+
+
+def blocked(fillers: int = 0) -> Instance:
+    """What leaves node 0 fits on node 1 alone, once what is there has gone to node 2.
+
+    `fillers`: full nodes farther away.
+    """
+    where = [[0], [1], *([3 + i] for i in range(fillers))]
+    loads = [4.0, 3.0, *[1.0] * fillers]
+    points = [(0.0, 0.0), (1.0, 0.0), (1.5, 0.0), *((10.0 + i, 0.0) for i in range(fillers))]
+    return instance(where, loads, [3, 5, 3, *[1] * fillers], xy=points)
+
+
+@pytest.mark.parametrize("method", ["alp", "ilp", "joint", "opt"])
+@pytest.mark.parametrize("fillers", [0, 97])
+def test_room_is_made_where_nothing_fits(method: str, fillers: int) -> None:
+    case = blocked(fillers)
+    found = made(case, method)
+    assert found.summary["hot_after"] == 0
+    # In this order: the object that makes room goes first.
+    assert found.move_partition.tolist() == [1, 0]
+    assert found.move_to.tolist() == [2, 1]
+    assert found.summary["cost"] == 1.5
+    if fillers == 0:
+        assert found.summary["lower_bound"] == pytest.approx(1.5)
+
+
+def test_the_papers_methods_do_without() -> None:
+    for method in ("greedy", "htoc", "algorithm1"):
+        assert made(blocked(), method).still_hot.tolist() == [0]
+
+
+def test_what_lies_beyond_the_reach_is_no_way_out() -> None:
+    found = made(blocked(), "alp", max_move_cost=0.5)
+    assert found.still_hot.tolist() == [0]
+    assert len(found.move_to) == 0
+
+
+def test_no_time_is_spent_when_none_is_left() -> None:
+    found = plan(blocked(), "alp", timer=timer(limit_s=1e-9))
+    assert found.still_hot.tolist() == [0]
+
+
+@given(instances(max_nodes=5, max_partitions=8))
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+def test_as_few_nodes_stay_hot_as_in_the_exact_model(case: Instance) -> None:
+    exact = made(case, "opt")
+    for method in ("alp", "ilp", "joint"):
+        found = made(case, method)
+        assert len(found.still_hot) == len(exact.still_hot)
+        if not len(found.still_hot):
+            assert found.summary["cost"] >= exact.summary["cost"] - 1e-6  # type: ignore[operator]
+
+
+def test_some_objects_of_all_sizes_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The surroundings are searched with few objects a node, and none that has moved already."""
+    monkeypatch.setattr(rescue, "PAIRS", 60)
+    where = [[0]] * 40 + [[1]] * 40
+    loads = [*np.linspace(4.0, 1.0, 40), *np.linspace(3.0, 1.0, 40)]
+    full = float(np.float32(np.array(loads, np.float32)[40:].astype(np.float64).sum()))
+    hot = float(np.array(loads, np.float32)[:40].astype(np.float64).sum())
+    # Node 1 has room for nothing until something has gone to node 2, which takes up to 2.9.
+    case = instance(where, loads, [hot - 1.0, full + 0.5, 2.9], secondary=[0] * 80)
+    found = made(case, "alp", max_move_cost=1.0)
+    assert not len(found.still_hot)
