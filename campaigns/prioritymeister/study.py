@@ -106,7 +106,9 @@ class Measured:
             self._known[key], report = measure_trace(reader, self._profiles[device.profile])
             if report.malformed:
                 self._tell(report.sentence(path))
-        return tenant_of(topology, workload, self._known[key], device.speed)
+        lag = self._profiles[device.profile].overhead.latency / device.speed
+        tenant = tenant_of(topology, workload, self._known[key], device.speed)
+        return replace(tenant, lag=lag)
 
 
 def plan_of(topology: Topology, file: Path, tell: Tell = lambda _: None) -> Plan:

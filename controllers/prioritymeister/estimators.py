@@ -212,11 +212,36 @@ def _between(points: Floats, value: Floats) -> tuple[Integers, Floats]:
 
 
 @dataclass(frozen=True)
+class Overhead:
+    """What serving a request takes beside the device's own time, measured where it is enforced.
+
+    `request` is a part of every request's work, seconds: processor time of the server and of what
+    stands before it, while the device waits. `latency` is no work: the most, in seconds, by which
+    the server may be behind all of the work that it was asked for in a backlog period. Single
+    requests take longer than the mean that a profile tells, timers are late, and processors busy.
+    """
+
+    request: float = 0.0
+    latency: float = 0.0
+
+
+@dataclass(frozen=True)
+class _WithOverhead:
+    estimator: Estimator
+    request: float
+
+    def work(self, requests: Requests) -> Floats:
+        found: Floats = self.estimator.work(requests) + self.request
+        return found
+
+
+@dataclass(frozen=True)
 class Costs:
     """What it takes to estimate every stage: a device's profile and the network's."""
 
     storage: Storage | None
     network: NetworkCost = NetworkCost()
+    overhead: Overhead = Overhead()
 
     def estimator(self, stage: str) -> Estimator:
         """A fresh estimator of a stage.
@@ -230,7 +255,8 @@ class Costs:
             return NetworkEstimator(self.network, inwards=stage == "network-in")
         if self.storage is None:
             raise UserError("the storage stage needs a device's profile: give --profile FILE")
-        return self.storage.estimator()
+        found = self.storage.estimator()
+        return _WithOverhead(found, self.overhead.request) if self.overhead.request > 0 else found
 
 
 def estimate(estimator: Estimator, blocks: Sequence[Requests]) -> Floats:

@@ -83,7 +83,7 @@ def bound(system: System, flow: int, others: Mask) -> float:
         program.at_most({f"in{queue}": 1, f"out{queue}": -1}, 0)
         if queue != path[-1] and path[-1] in {q for k in there for q in system.flows[k].path}:
             program.equals({f"out{queue}": 1, f"in{path[-1]}": -1}, 0)
-        # Work conservation.
+        # Work conservation; of a queue with a lag but for what it may be behind.
         served: Row = {f"out{queue}": -system.bandwidth[queue]}
         served[f"in{queue}"] = system.bandwidth[queue]
         for k in there:
@@ -91,6 +91,9 @@ def bound(system: System, flow: int, others: Mask) -> float:
             served[f"A{queue},{k}"] = -1
             program.at_most({f"A{queue},{k}": 1, f"S{queue},{k}": -1}, 0)
             _flow_rows(program, system, k, queue, limited=k != flow)
+        if system.lags and system.lags[queue] > 0:
+            served[f"late{queue}"] = 1
+            program.at_most({f"late{queue}": 1}, system.bandwidth[queue] * system.lags[queue])
         program.equals(served, 0)
     first, last = path[0], path[-1]
     for rate, burst in zip(system.flows[flow].rates, system.flows[flow].bursts, strict=True):

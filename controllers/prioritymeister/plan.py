@@ -21,6 +21,7 @@ LEVELS = 7
 FRAME = 1538.0
 """Bytes that a full Ethernet frame keeps a link busy: what a lower priority may finish."""
 _STORAGE, _NETWORK = 0, 1
+_ROUNDING = 1e-9  # a sum of mean rates that is 100 % may come out above
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,8 @@ class Tenant:
 
     `routes` names the queues that it passes at each stage; `limiters` and `largest` (the most work
     of one request) are in the units of the stage. Of a throughput SLO, `spent_s` is the length of
-    the trace, and `slo_s` the time in which all of it is to be done.
+    the trace, and `slo_s` the time in which all of it is to be done. `lag` is how far its device
+    may be behind what is charged (`estimators.Overhead.latency`), seconds.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Tenant:
     largest: Mapping[str, float]
     throughput: bool = False
     spent_s: float = 0.0
+    lag: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -204,8 +207,17 @@ class _Model:
             self.goals.append(Goal(tenant.slo_s, tuple(stops), tenant.spent_s))
         self._names = [list(names) for names in index]
         self._queues = queues
+        lags: dict[str, float] = {}
+        for tenant in tenants:
+            for name in tenant.routes.get("storage", ()):
+                lags[name] = max(lags.get(name, 0.0), tenant.lag)
         self.systems = [
-            System([queues[name] for name in names], flow, names)
+            System(
+                [queues[name] for name in names],
+                flow,
+                names,
+                [lags.get(name, 0.0) for name in names],
+            )
             for names, flow in zip(self._names, flows, strict=True)
         ]
 
@@ -220,7 +232,7 @@ class _Model:
     def check_loads(self) -> None:
         """UserError for the fullest queue above 100 %."""
         worst = max(self.loads(), key=lambda q: q.load, default=None)
-        if worst is None or worst.load <= 1:
+        if worst is None or worst.load <= 1 + _ROUNDING:
             return
         who = [
             t.name

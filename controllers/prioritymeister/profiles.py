@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +18,7 @@ from controllers.prioritymeister.estimators import (
     Costs,
     DistanceProfile,
     NetworkCost,
+    Overhead,
     SizeProfile,
     Storage,
     Table,
@@ -31,6 +33,10 @@ _NETWORK_KEYS = {
     "nonDataConstant": "other_constant",
     "nonDataFactor": "other_factor",
 }
+_OVERHEAD_KEYS = {"request": "request", "latency": "latency"}
+
+
+_LARGEST = sys.float_info.max  # JSON has whole numbers that no float holds
 
 
 def load_profile(path: Path) -> Costs:
@@ -43,7 +49,7 @@ def load_profile(path: Path) -> Costs:
         document = json.loads(path.read_text())
     except OSError as error:
         raise UserError(f"profile {path}: cannot be read ({error.strerror}).") from error
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"profile {path}: is not JSON: {error}.") from error
     return parse_profile(document, f"profile {path}")
 
@@ -61,11 +67,16 @@ def parse_profile(document: object, where: str = "profile") -> Costs:
     if kind not in parsers:
         known = ", ".join(parsers)
         raise UserError(f"{where}: type is {kind!r}; write one of {known}.")
-    return Costs(parsers[str(kind)](document, where), _network(document.get("network", {}), where))
+    return Costs(
+        parsers[str(kind)](document, where),
+        NetworkCost(**_numbers(document, "network", _NETWORK_KEYS, where)),
+        Overhead(**_numbers(document, "overhead", _OVERHEAD_KEYS, where)),
+    )
 
 
 def _number(value: object, where: str, *, least: float = 0.0, above: bool = False) -> float:
-    fits = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    fits = isinstance(value, (int, float)) and not isinstance(value, bool)
+    fits = fits and -_LARGEST <= value <= _LARGEST  # type: ignore[operator]
     if not fits or value < least or (above and value == least):  # type: ignore[operator]
         wanted = f"a number above {least:g}" if above else f"a number of at least {least:g}"
         raise UserError(f"{where} is {value!r}; write {wanted}.")
@@ -143,12 +154,14 @@ def _grid(value: object, shape: tuple[int, int], where: str, *, above: bool) -> 
     return np.array(cells)
 
 
-def _network(block: object, where: str) -> NetworkCost:
+def _numbers(
+    document: Mapping[str, Any], name: str, known: Mapping[str, str], where: str
+) -> dict[str, float]:
+    """The numbers of a block that may be left out, by the names of the fields they are for."""
+    block = document.get(name, {})
     if not isinstance(block, Mapping):
-        raise UserError(f"{where}: network is not an object.")
-    unknown = sorted(set(block) - set(_NETWORK_KEYS))
+        raise UserError(f"{where}: {name} is not an object.")
+    unknown = sorted(set(block) - set(known))
     if unknown:
-        known = ", ".join(_NETWORK_KEYS)
-        raise UserError(f"{where}: network has {unknown[0]!r}; known are {known}.")
-    given = {_NETWORK_KEYS[k]: _number(v, f"{where}: network.{k}") for k, v in block.items()}
-    return NetworkCost(**given)
+        raise UserError(f"{where}: {name} has {unknown[0]!r}; known are {', '.join(known)}.")
+    return {known[k]: _number(v, f"{where}: {name}.{k}") for k, v in block.items()}

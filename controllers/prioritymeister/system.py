@@ -5,10 +5,12 @@ strict priority at its bandwidth. The bound is that of the paper's linear progra
 
 * one queue: the horizontal distance from the flow's arrival curve to ``[B t - sum of others]+``;
 * more: what others bring to a queue after another is that queue's output
-  ``max_u [A(t + u) - [B u - rest(u)]+]``; the services of all queues less their others' arrivals
-  are put in series, and those who share the flow's whole path are subtracted once.
+  ``max_u [A(t + u) - [B u - rest(u)]+]``. Two queues are then solved exactly (`tandem`); of more
+  the services less their others' arrivals are put in series, and those who share the flow's whole
+  path are subtracted once, which is never below the program.
 
-Whoever is not of lower priority than the flow counts as an other.
+Whoever is not of lower priority than the flow counts as an other. A queue may have a `lag`: it is
+then as if it began to serve that much later in every backlog period, ``B [t - lag]+``.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from controllers.prioritymeister import curves
+from controllers.prioritymeister import curves, tandem
 from schemas.errors import UserError
 
 Floats = npt.NDArray[np.float64]
@@ -51,6 +53,8 @@ class System:
         bandwidth: work per second of each queue; 1 of a device, whose work is in seconds.
         flows: in any order.
         names: of the queues, for messages.
+        lags: seconds by which each queue may be behind its bandwidth in a backlog period; none
+            for 0 at all.
 
     Raises:
         UserError: paths form a cycle: then no bound of this kind exists.
@@ -59,6 +63,7 @@ class System:
     bandwidth: Sequence[float]
     flows: Sequence[Flow]
     names: Sequence[str] = ()
+    lags: Sequence[float] = ()
     _arrivals: list[curves.Arrival] = field(init=False, repr=False)
     _members: dict[Path, _Bundle] = field(init=False, repr=False)
     _feeders: list[dict[int, list[Path]]] = field(init=False, repr=False)
@@ -156,28 +161,36 @@ class System:
             # Beyond two queues the flow meets again those that it may have held up before.
             along = others.copy()
             along[flow] = True
-        base = self._base(path, along, flow, blocking)
-        if base is None:
+        queues = self._services(path, along, flow, blocking)
+        if queues is None:
             return float("inf")
         sharing = self._members[path].total(others, flow)
-        service = curves.left_over(base[0], base[1], *sharing)
-        return float(curves.delay(*self._arrivals[flow], *service))
+        own = self._arrivals[flow]
+        if len(queues) == 2 and sharing[0] > 0:
+            return float(tandem.delay(queues[0], queues[1], sharing, own))
+        x, slope = queues[0]
+        for service in queues[1:]:
+            x, slope = curves.in_series(x, slope, *service)
+        return float(curves.delay(*own, *curves.left_over(x, slope, *sharing)))
 
-    def _base(self, path: Path, others: Mask, flow: int, blocking: bool) -> curves.Service | None:
-        """Service along `path` before those of that very path: the same for all of them."""
+    def _services(
+        self, path: Path, others: Mask, flow: int, blocking: bool
+    ) -> list[curves.Service] | None:
+        """Service of each queue of `path` before those of that very path: the same for all of
+        them."""
         seen = np.concatenate([self._relevant[queue] for queue in path])
         key = (path, others[seen].tobytes(), flow if blocking else -1)
         if key not in self._known:
             if len(self._known) > _REMEMBERED:
                 self._known.clear()
-            self._known[key] = self._compute_base(path, others, flow, blocking)
-        found: curves.Service | None = self._known[key]  # type: ignore[assignment]
+            self._known[key] = self._compute_services(path, others, flow, blocking)
+        found: list[curves.Service] | None = self._known[key]  # type: ignore[assignment]
         return found
 
-    def _compute_base(
+    def _compute_services(
         self, path: Path, others: Mask, flow: int, blocking: bool
-    ) -> curves.Service | None:
-        base: curves.Service | None = None
+    ) -> list[curves.Service] | None:
+        found = []
         for queue in path:
             burst, x, slope = self._inputs(queue, others, path, blocking)
             if burst == np.inf:
@@ -186,10 +199,15 @@ class System:
                 burst += self._blocked(queue, others, flow)
                 if queue != path[-1]:
                     burst += self._largest(queue, others, flow)
-            line = (np.zeros(1), np.array([float(self.bandwidth[queue])]))
-            service = curves.left_over(*line, burst, x, slope)
-            base = service if base is None else curves.in_series(*base, *service)
-        return base
+            found.append(curves.left_over(*self._line(queue), burst, x, slope))
+        return found
+
+    def _line(self, queue: int) -> curves.Service:
+        """What a queue serves when it is asked to do nothing else."""
+        bandwidth, lag = float(self.bandwidth[queue]), self.lags[queue] if self.lags else 0.0
+        if lag <= 0:
+            return np.zeros(1), np.array([bandwidth])
+        return np.array([0.0, lag]), np.array([0.0, bandwidth])
 
     def _blocked(self, queue: int, others: Mask, flow: int) -> float:
         """The largest piece of lower priority at a queue."""
@@ -259,8 +277,8 @@ class System:
         burst, x, slope = curves.added(rest)
         if blocking:
             burst += self._blocked(queue, others, -1)
-        line = (np.zeros(1), np.array([float(self.bandwidth[queue])]))
-        out = curves.through(*curves.added(chosen), *curves.left_over(*line, burst, x, slope))
+        free = curves.left_over(*self._line(queue), burst, x, slope)
+        out = curves.through(*curves.added(chosen), *free)
         if blocking:
             return (out[0] + self._largest(queue, others, -1), out[1], out[2])
         return out

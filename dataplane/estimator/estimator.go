@@ -33,7 +33,9 @@ func (c NetworkCost) bytes(data bool, size int64) float64 {
 // Profile is a device's profile and the network's.
 type Profile struct {
 	Network NetworkCost
-	device  device
+	// Overhead is the part of every request's work that is not the device's, seconds.
+	Overhead float64
+	device   device
 }
 
 // NeedsOffsets says whether work depends on where a request goes: then every request must tell it.
@@ -41,7 +43,7 @@ func (p *Profile) NeedsOffsets() bool { _, ok := p.device.(*distanceProfile); re
 
 // Estimator returns a fresh estimator for one stream of requests.
 func (p *Profile) Estimator() *Estimator {
-	e := &Estimator{device: p.device}
+	e := &Estimator{device: p.device, overhead: p.Overhead}
 	if d, ok := p.device.(*distanceProfile); ok {
 		e.ends = make([]int64, d.history)
 		for i := range e.ends {
@@ -53,17 +55,18 @@ func (p *Profile) Estimator() *Estimator {
 
 // Estimator remembers where the last requests of a stream went.
 type Estimator struct {
-	device device
-	begun  bool
-	last   int64   // offset of the request before
-	ends   []int64 // where the last requests ended, in a ring
-	oldest int
+	device   device
+	overhead float64
+	begun    bool
+	last     int64   // offset of the request before
+	ends     []int64 // where the last requests ended, in a ring
+	oldest   int
 }
 
 // Work is the seconds of the device that a request takes, without queueing. The offset (bytes, not
 // negative) is only looked at when the profile needs it.
 func (e *Estimator) Work(read bool, offset, size int64) float64 {
-	return e.device.work(e, read, offset, size)
+	return e.device.work(e, read, offset, size) + e.overhead
 }
 
 type device interface {

@@ -82,7 +82,9 @@ func TestBadProfilesGetASentence(t *testing.T) {
 		table + `{"offsets": [1], "distances": [1], "base": [[0]], "bandwidth": [[0]]}, "write": ` +
 			good + `}`: "read.bandwidth must have",
 		`{"type": "storageConstant", "base": 1, "readBandwidth": 1, "writeBandwidth": 1,
-			"network": {"x": 1}}`: `network has "x"`,
+			"network": {"x": 1}}`: `network has "x"; known are dataConstant, dataFactor, nonDataConstant, nonDataFactor`,
+		`{"type": "storageConstant", "base": 1, "readBandwidth": 1, "writeBandwidth": 1,
+			"overhead": {"request": -1}}`: "overhead.request is not a number of at least 0",
 	} {
 		_, err := Parse([]byte(text), "profile p")
 		if err == nil || !strings.HasPrefix(err.Error(), "profile p: ") || !strings.Contains(err.Error(), want) {

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
+	"slices"
 	"sort"
+	"strings"
 )
 
 // document is a profile's JSON. Keys that are not known are left alone, as the Python reader does.
@@ -21,6 +24,7 @@ type document struct {
 	Read           *tableDocument      `json:"read"`
 	Write          *tableDocument      `json:"write"`
 	Network        map[string]*float64 `json:"network"`
+	Overhead       map[string]*float64 `json:"overhead"`
 }
 
 type tableDocument struct {
@@ -62,7 +66,14 @@ func Parse(text []byte, where string) (*Profile, error) {
 		err = fmt.Errorf("type is %q; write one of storageSSD, storageConstant, storageTable", d.Type)
 	}
 	if err == nil {
-		err = network(d.Network, &p.Network)
+		err = numbers("network", d.Network, map[string]*float64{"dataConstant": &p.Network.DataConstant,
+			"dataFactor": &p.Network.DataFactor, "nonDataConstant": &p.Network.OtherConstant,
+			"nonDataFactor": &p.Network.OtherFactor})
+	}
+	if err == nil {
+		var latency float64 // the planner's
+		err = numbers("overhead", d.Overhead, map[string]*float64{"request": &p.Overhead,
+			"latency": &latency})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", where, err)
@@ -175,17 +186,16 @@ func (t *table) check() error {
 	return nil
 }
 
-func network(block map[string]*float64, cost *NetworkCost) error {
-	known := map[string]*float64{"dataConstant": &cost.DataConstant, "dataFactor": &cost.DataFactor,
-		"nonDataConstant": &cost.OtherConstant, "nonDataFactor": &cost.OtherFactor}
+// numbers reads a block that may be left out into what is known of it.
+func numbers(name string, block map[string]*float64, known map[string]*float64) error {
 	for key, value := range block {
 		to, ok := known[key]
 		if !ok {
-			return fmt.Errorf("network has %q; known are dataConstant, dataFactor, nonDataConstant, "+
-				"nonDataFactor", key)
+			return fmt.Errorf("%s has %q; known are %s", name, key,
+				strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 		}
 		if value == nil || !(*value >= 0) {
-			return fmt.Errorf("network.%s is not a number of at least 0", key)
+			return fmt.Errorf("%s.%s is not a number of at least 0", name, key)
 		}
 		*to = *value
 	}

@@ -29,8 +29,9 @@ def concave(random: Random, buckets: int, share: float) -> tuple[npt.NDArray[np.
     return rates, bursts
 
 
-def two_hops(seed: int, load: float = 0.9) -> System:
-    """Queues 0-2 feed 3 and 4; some flows end at a feeder, or begin at the second layer."""
+def two_hops(seed: int, load: float = 0.9, *, late: bool = False) -> System:
+    """Queues 0-2 feed 3 and 4; some flows end at a feeder, or begin at the second layer. `late`:
+    queues lag behind."""
     random = np.random.default_rng(seed)
     count = int(random.integers(2, 9))
     paths = [(0, 3), (0, 3), (1, 3), (1, 4), (2, 3), (0,), (0, 4), (2,), (1,)]
@@ -41,31 +42,74 @@ def two_hops(seed: int, load: float = 0.9) -> System:
         Flow(path, *concave(random, int(random.integers(1, 5)), share))
         for path, share in zip(chosen, shares, strict=True)
     ]
-    return System([*random.uniform(1, 2, 3), *random.uniform(1, 3, 2)], flows)
+    bandwidth = [*random.uniform(1, 2, 3), *random.uniform(1, 3, 2)]
+    lags = (random.uniform(0, 2, 5) * (random.random(5) < 0.7)).tolist() if late else ()
+    return System(bandwidth, flows, lags=lags)
 
 
+@pytest.mark.parametrize("lag", [0.0, 0.7])
 @pytest.mark.parametrize("seed", range(12))
-def test_one_queue_is_the_linear_program(seed: int) -> None:
+def test_one_queue_is_the_linear_program(seed: int, lag: float) -> None:
     random = np.random.default_rng(seed)
     count = int(random.integers(1, 7))
     shares = random.uniform(0.1, 1, count)
     shares *= random.uniform(0.2, 0.97) / shares.sum()
     flows = [Flow((0,), *concave(random, int(random.integers(1, 9)), share)) for share in shares]
-    system = System([1.0], flows)
+    system = System([1.0], flows, lags=[lag])
     for flow in range(count):
         others = random.random(count) < 0.7
         exact = lp.bound(system, flow, others)
         assert system.bound(flow, others) == pytest.approx(exact, rel=1e-9)
 
 
+@pytest.mark.parametrize("late", [False, True])
 @pytest.mark.parametrize("seed", range(40))
-def test_two_queues_are_never_below_the_linear_program(seed: int) -> None:
-    system = two_hops(seed)
+def test_two_queues_are_the_linear_program(seed: int, late: bool) -> None:
+    system = two_hops(seed, late=late)
     for others in (np.ones(len(system.flows), bool), np.arange(len(system.flows)) % 2 == 0):
-        exact = lp.bound(system, 0, others)
-        found = system.bound(0, others)
-        assert found >= exact * (1 - 1e-9)
-        assert found <= exact * 1.3
+        assert system.bound(0, others) == pytest.approx(lp.bound(system, 0, others), rel=1e-7)
+
+
+@given(st.integers(0, 2**32), st.booleans())
+@settings(max_examples=100, deadline=None)
+def test_any_two_queues_are_the_linear_program(seed: int, late: bool) -> None:
+    """Load, sharing and burstiness of all kinds."""
+    random = np.random.default_rng(seed)
+    system = two_hops(seed, load=float(random.uniform(0.3, 0.999)), late=late)
+    others = random.random(len(system.flows)) < 0.8
+    assert system.bound(0, others) == pytest.approx(lp.bound(system, 0, others), rel=1e-6)
+
+
+def usual(system: System, others: npt.NDArray[np.bool_]) -> float:
+    """Flow 0's bound by the usual service curve of a path: both queues' in series, less those that
+    share the path."""
+    path = system.flows[0].path
+    services = system._services(path, others, 0, blocking=False)
+    assert services is not None
+    sharing = system._members[path].total(others, 0)
+    left = curves.left_over(*curves.in_series(*services[0], *services[1]), *sharing)
+    return float(curves.delay(*system._arrivals[0], *left))
+
+
+@pytest.mark.parametrize(("seed", "above"), [(234, 1.149), (592, 1.128), (2750, 1.129)])
+def test_the_first_queue_is_not_backlogged_for_longer_than_it_has_work(
+    seed: int, above: float
+) -> None:
+    """What the usual service curve of a path does not know, and the program does."""
+    system = two_hops(seed)
+    others = np.ones(len(system.flows), bool)
+    exact = lp.bound(system, 0, others)
+    assert system.bound(0, others) == pytest.approx(exact, rel=1e-7)
+    assert usual(system, others) > above * exact
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=100, deadline=None)
+def test_the_program_is_never_above_the_usual_service_curve(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    system = two_hops(seed, load=float(random.uniform(0.3, 0.999)), late=bool(seed % 2))
+    others = random.random(len(system.flows)) < 0.8
+    assert system.bound(0, others) <= usual(system, others) * (1 + 1e-9)
 
 
 def test_without_others_two_queues_pass_at_the_slower_one() -> None:

@@ -85,6 +85,17 @@ def test_constant_profile_has_one_base_time() -> None:
     assert storage(profile, block([1000, 1000], [True, False])) == pytest.approx([0.011, 0.012])
 
 
+def test_overhead_is_a_part_of_every_requests_work() -> None:
+    profile = {"type": "storageConstant", "base": 0.01, "readBandwidth": 1e6, "writeBandwidth": 5e5}
+    profile |= {"overhead": {"request": 0.002, "latency": 0.05}}
+    assert storage(profile, block([1000, 0], [True, False])) == pytest.approx([0.013, 0.012])
+    costs = parse_profile(profile)
+    assert (costs.overhead.request, costs.overhead.latency) == (0.002, 0.05)
+    assert costs.estimator("network-in").work(block([1000])).tolist() == [
+        225.0
+    ]  # not the network's
+
+
 def test_by_distance_interpolates_and_knows_sequential_requests() -> None:
     offsets = [0, 50, 60, 160, 70, 1000]
     sizes = [10, 10, 10, 10, 10, 1000]
@@ -135,6 +146,10 @@ def test_by_distance_needs_offsets() -> None:
         ),
         ({"type": "storageConstant", "base": -1}, "base is -1"),
         (BY_SIZE | {"network": {"factor": 1}}, "network has 'factor'"),
+        (BY_SIZE | {"overhead": {"lag": 1}}, "overhead has 'lag'; known are request, latency"),
+        (BY_SIZE | {"overhead": {"latency": -1}}, r"overhead.latency is -1; write a number of at"),
+        (BY_SIZE | {"overhead": 3}, "overhead is not an object"),
+        ({"type": "storageConstant", "base": 10**400}, "base is 1000"),
         (BY_DISTANCE | {"history": 0}, "history is 0"),
         (BY_DISTANCE | {"write": None}, "write is missing"),
         (BY_DISTANCE | {"read": TABLE | {"offsets": [1, 1]}}, "offsets must rise"),
@@ -151,6 +166,9 @@ def test_profile_files(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be read"):
         load_profile(path)
     path.write_text("{")
+    with pytest.raises(UserError, match="is not JSON"):
+        load_profile(path)
+    path.write_text('{"base": 1' + "0" * 5000 + "}")  # more digits than Python reads
     with pytest.raises(UserError, match="is not JSON"):
         load_profile(path)
     path.write_text(json.dumps(BY_SIZE))

@@ -48,6 +48,7 @@ def _profiles() -> list[dict[str, Any]]:
             "readBandwidth": 1.1e8,
             "writeBandwidth": 0.9e8,
             "network": {"dataConstant": 100, "dataFactor": 1.04, "nonDataConstant": 90},
+            "overhead": {"request": 0.0003, "latency": 0.01},
         },
         {
             "type": "storageTable",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -171,6 +172,29 @@ def test_load_above_100_percent_is_told() -> None:
     with pytest.raises(UserError, match=r"queue s:d is loaded to 110.0 % by .*c0, c1"):
         planned(11)
     assert planned(10).queues  # exactly 100 %
+
+
+def test_a_device_that_may_lag_behind_has_later_bounds() -> None:
+    tenants = [tenant("a", slo=1000.0), tenant("b", slo=999.0)]
+    queues = {"s:d": 1.0, "s->sw": 1e6, "sw->s": 1e6}
+    queues |= {q: 1e6 for n in "ab" for q in (f"{n}->sw", f"sw->{n}")}
+    plain = make_plan(tenants, queues)
+    late = make_plan([replace(one, lag=0.5) for one in tenants], queues)
+    for before, after in zip(plain.workloads, late.workloads, strict=True):
+        assert [s.bound for s in before.stages[::2]] == [s.bound for s in after.stages[::2]]
+    first, last = (w.stages[1] for w in late.workloads[::-1])
+    assert first.bound == pytest.approx(1.0 + 0.5)
+    assert first.bound_blocking == pytest.approx(1.0 + 0.5 + 0.5)  # one of b's, and the lag
+    assert last.bound == pytest.approx((2.0 + 0.5) / 0.9)  # a goes on coming meanwhile
+
+
+def test_a_sum_of_mean_rates_that_is_100_percent_but_for_rounding_is_planned() -> None:
+    tenants = [tenant(f"c{k}", slo=1000.0, rate=1 / 49) for k in range(49)]
+    assert sum([1 / 49] * 49) != 1.0
+    queues = {"s:d": 1.0, "s->sw": 1e4, "sw->s": 1e4}
+    queues |= {q: 1e4 for k in range(49) for q in (f"c{k}->sw", f"sw->c{k}")}
+    for bandwidth in (1.0, 1.0 - 1e-12):
+        assert make_plan(tenants, queues | {"s:d": bandwidth}).queues
 
 
 def test_blocking_is_held_against_the_slo_where_asked() -> None:
