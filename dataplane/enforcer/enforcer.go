@@ -37,7 +37,8 @@ type Request struct {
 	flow       *flow
 	next, prev *Request
 	arrived    time.Duration
-	order      uint64 // counts arrivals
+	eligible   time.Duration // see Service
+	order      uint64        // counts arrivals
 	state      state
 	inProfile  bool    // pm: its tokens were there
 	virtual    float64 // ps: virtual time when it came
@@ -97,6 +98,7 @@ type Enforcer struct {
 	queued      int
 	outstanding int
 	order       uint64
+	service     Service
 }
 
 // New returns an enforcer with nothing queued; the error is one sentence on what is wrong in the
@@ -156,6 +158,7 @@ func (e *Enforcer) SetParameters(now time.Duration, p Parameters) error {
 		e.policy = policies[p.Policy]()
 	}
 	e.parameters, e.flows = p, flows
+	e.service.restart()
 	e.policy.adopt(now, e, same)
 	return nil
 }
@@ -180,6 +183,7 @@ func (e *Enforcer) Arrive(now time.Duration, r *Request) {
 	}
 	f := e.flows[r.Workload]
 	r.flow, r.arrived, r.order = f, e.clock(now), e.order
+	r.eligible = r.arrived
 	r.state, r.inProfile, r.tags = waiting, false, tags{}
 	e.order++
 	r.next, r.prev = nil, f.tail
@@ -229,6 +233,7 @@ func (e *Enforcer) Done(now time.Duration, r *Request) {
 	e.outstanding--
 	f.stats.Outstanding--
 	f.stats.Done++
+	e.service.done(now, r)
 	e.policy.done(now, f, r)
 	e.drop(f)
 }

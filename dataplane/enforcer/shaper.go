@@ -78,7 +78,7 @@ func (s *shaper) advance(now time.Duration) bool {
 		for i := range s.buckets {
 			s.buckets[i].fill += r.Cost
 		}
-		r.inProfile = true
+		r.inProfile, r.eligible = true, s.passes
 		s.first = r.next
 		s.plan()
 	}
@@ -97,6 +97,7 @@ func (s *shaper) leak(t time.Duration) {
 // that are there.
 func (s *shaper) take(now time.Duration) {
 	r := s.first
+	r.eligible = now
 	s.leak(max(now, s.asOf))
 	for i := range s.buckets {
 		b := &s.buckets[i]

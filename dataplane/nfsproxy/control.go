@@ -165,7 +165,18 @@ type Status struct {
 	Lost        uint64           `json:"lost"`
 	TimedOut    uint64           `json:"timed_out"`
 	Recording   bool             `json:"recording"`
+	Service     ServiceStatus    `json:"service"`
 	Workloads   []WorkloadStatus `json:"workloads"`
+}
+
+// ServiceStatus tells how the server kept up with what calls were charged, since the parameters came
+// into force (enforcer.Service). Times are in seconds.
+type ServiceStatus struct {
+	Calls   uint64  `json:"calls"`
+	Charged float64 `json:"charged_seconds"`
+	Busy    float64 `json:"busy_seconds"`
+	// Lag is what a profile's overhead.latency has to be at least for its bounds to hold.
+	Lag float64 `json:"lag_seconds"`
 }
 
 // WorkloadStatus is a workload's part of it.
@@ -179,16 +190,22 @@ type WorkloadStatus struct {
 	Work         float64 `json:"work_seconds"`
 	Waited       float64 `json:"waited_seconds"`
 	Weight       float64 `json:"weight"`
+	// Longest is the longest response since the parameters came into force.
+	Longest float64 `json:"longest_seconds"`
 }
 
 func (p *Proxy) status() Status {
 	s := Status{PID: os.Getpid(), Policy: p.parameters.Policy, Clients: len(p.sessions),
 		Queued: p.enforcer.Queued(), Outstanding: p.enforcer.Outstanding(), Refused: p.counts.refused,
 		Lost: p.counts.lost, TimedOut: p.counts.timedOut, Recording: p.traces != nil}
+	service := p.enforcer.Service()
+	s.Service = ServiceStatus{service.Done, service.Cost.Seconds(), service.Busy.Seconds(),
+		service.Lag.Seconds()}
 	for i, w := range p.enforcer.Stats() {
 		s.Workloads = append(s.Workloads, WorkloadStatus{Name: p.workloads[i].name, Queued: w.Queued,
 			Outstanding: w.Outstanding, Requests: w.Done, Held: w.Held, OutOfProfile: w.OutOfProfile,
-			Work: w.Work, Waited: w.Waited.Seconds(), Weight: w.Weight})
+			Work: w.Work, Waited: w.Waited.Seconds(), Weight: w.Weight,
+			Longest: p.workloads[i].counts.longest.Seconds()})
 	}
 	return s
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"hotbed/dataplane/internal/memnfs"
+	"hotbed/dataplane/internal/nfs3"
 	"hotbed/dataplane/internal/nfsclient"
 	"hotbed/dataplane/internal/sunrpc"
 )
@@ -304,4 +305,31 @@ func TestTheClientOfTheTestsTellsOfALostConnection(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	t.Error("calls succeed without a server")
+}
+
+func TestAClientThatGoesWhileTheMountProtocolDoesNotAnswer(t *testing.T) {
+	open := make(chan struct{})
+	server := &memnfs.Server{Hold: func(c sunrpc.Call) <-chan struct{} {
+		if c.Program == nfs3.MountProgram {
+			return open
+		}
+		return nil
+	}}
+	r := newRig(t, server, `{"policy": "pm"}`, func(c *Config) { c.ReplyTimeout = 1e9 })
+	conn, err := net.Dial("tcp", r.proxy.Addresses()[1].String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := sunrpc.AppendCall(nil, 1, nfs3.MountProgram, nfs3.MountVersion, nfs3.MountNull)
+	sunrpc.SealRecord(call.Bytes, 0, 0)
+	_, _ = conn.Write(call.Bytes)
+	r.eventually("the call is at the server", func(Status) bool {
+		var passed uint64
+		r.proxy.do(func() { passed = r.proxy.counts.passed })
+		return passed == 1
+	})
+	_ = conn.Close()
+	// The server never answers: the session must not stay for ever.
+	r.eventually("the session is gone", func(s Status) bool { return s.Clients == 0 })
+	close(open)
 }

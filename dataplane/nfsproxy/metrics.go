@@ -45,15 +45,17 @@ func (h *histogram) add(d time.Duration) {
 type workloadCounts struct {
 	requests [3]uint64
 	bytes    [3]uint64
-	waited   histogram // from arrival to the server
-	response histogram // from arrival to the end of the reply
-	server   histogram // the part of it at the server
+	waited   histogram     // from arrival to the server
+	response histogram     // from arrival to the end of the reply
+	server   histogram     // the part of it at the server
+	longest  time.Duration // response, since the parameters came into force
 }
 
 func (c *workloadCounts) done(kind nfs3.Kind, size int, response, server time.Duration) {
 	c.requests[kind]++
 	c.bytes[kind] += uint64(size)
 	c.response.add(response)
+	c.longest = max(c.longest, response)
 	c.server.add(server)
 }
 
@@ -119,6 +121,19 @@ func (p *Proxy) metrics() []byte {
 		out.head(counter.name, "counter", counter.help)
 		out.one(counter.name, "", float64(counter.value))
 	}
+	service := p.enforcer.Service()
+	for _, gauge := range []struct {
+		name, help string
+		value      time.Duration
+	}{
+		{"lag_seconds", "Most that the server was behind what it was charged, with these parameters.",
+			service.Lag},
+		{"charged_seconds", "Cost of calls that were answered, with these parameters.", service.Cost},
+		{"busy_seconds", "Turns of the same calls at the server.", service.Busy},
+	} {
+		out.head(gauge.name, "gauge", gauge.help)
+		out.one(gauge.name, "", gauge.value.Seconds())
+	}
 	p.workloadMetrics(&out)
 	return out.Bytes()
 }
@@ -127,6 +142,10 @@ func (p *Proxy) workloadMetrics(out *page) {
 	labels := make([]string, len(p.workloads))
 	for i, w := range p.workloads {
 		labels[i] = fmt.Sprintf("workload=%q", w.name)
+	}
+	out.head("longest_response_seconds", "gauge", "Longest response, with these parameters.")
+	for i, w := range p.workloads {
+		out.one("longest_response_seconds", labels[i], w.counts.longest.Seconds())
 	}
 	stats := p.enforcer.Stats()
 	for _, series := range []struct {

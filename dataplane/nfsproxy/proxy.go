@@ -151,7 +151,12 @@ func (p *Proxy) apply(given Parameters) error {
 		if w == nil {
 			w = &workload{name: spec.Name, estimator: p.profile.Estimator(), files: files{}}
 		}
+		delete(old, spec.Name)
+		w.counts.longest = 0
 		p.workloads = append(p.workloads, w)
+	}
+	for _, w := range old {
+		p.dismiss(w)
 	}
 	p.parameters, p.clients = given, table
 	for s := range p.sessions {
@@ -241,6 +246,12 @@ func (p *Proxy) tick() {
 			s.end()
 		}
 		s.resume()
+	}
+	for s := range p.sessions {
+		// Of a program that is not queued nobody else notices that no reply comes.
+		if s.gone && p.now-s.goneAt >= time.Duration(p.config.ReplyTimeout) {
+			s.end()
+		}
 	}
 	p.dispatch()
 	if p.traces != nil {

@@ -123,6 +123,20 @@ func (p *Proxy) record() {
 	}
 }
 
+// dismiss hands on what a workload that is no longer in the parameters has recorded. One of its name
+// that comes again does not record: its file is there.
+func (p *Proxy) dismiss(w *workload) {
+	if w.recorder == nil {
+		return
+	}
+	select {
+	case p.traces.chunks <- chunk{w.recorder.file, w.recorder.rows}: // none too: the file is closed
+	default:
+		p.counts.traceRowsLost += w.recorder.n
+	}
+	w.recorder = nil
+}
+
 func (w *workload) record(folder string) error {
 	path := filepath.Join(folder, w.name+".csv")
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)

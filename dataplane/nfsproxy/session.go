@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -29,6 +30,7 @@ type session struct {
 	ready    bool             // the server's connection is there
 	paused   bool             // no more calls are taken for now
 	gone     bool             // the client is
+	goneAt   time.Duration
 	closed   bool
 	dirty    bool // in the proxy's list of those with something to send
 }
@@ -256,9 +258,9 @@ func (s *session) leave(err error) {
 	if s.gone || s.closed {
 		return
 	}
-	s.gone = true
 	p := s.proxy
 	p.clock()
+	s.gone, s.goneAt = true, p.now
 	if !errors.Is(err, io.EOF) {
 		p.counts.broken++
 	}

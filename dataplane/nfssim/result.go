@@ -70,6 +70,8 @@ type QueueResult struct {
 	Busy        float64 `json:"busy"`
 	Utilisation float64 `json:"utilisation"`
 	MaxQueue    int     `json:"max_queue"`
+	// Lag is the most that it was behind what its enforcer was charged (enforcer.Service).
+	Lag float64 `json:"lag"`
 }
 
 // Result is what a simulation came to. Times are in seconds.
@@ -220,7 +222,8 @@ func (c *client) result() WorkloadResult {
 }
 
 func (q *queue) result(length time.Duration) QueueResult {
-	r := QueueResult{Name: q.name, Pieces: q.pieces, Cost: q.work, Busy: q.busy.Seconds(), MaxQueue: q.most}
+	r := QueueResult{Name: q.name, Pieces: q.pieces, Cost: q.work, Busy: q.busy.Seconds(), MaxQueue: q.most,
+		Lag: q.enforcer.Service().Lag.Seconds()}
 	if length > 0 {
 		r.Utilisation = q.byLimit.Seconds() / length.Seconds()
 	}

@@ -1,0 +1,121 @@
+package enforcer
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// answer runs jobs of one workload each, sorted by time, one at a time; job i takes took[i] in truth.
+// It gives the response of each.
+func answer(t *testing.T, e *Enforcer, jobs []job, took []time.Duration) []time.Duration {
+	t.Helper()
+	requests := make([]Request, len(jobs))
+	response := make([]time.Duration, len(jobs))
+	free, next := time.Duration(0), 0
+	for left := len(jobs); left > 0; {
+		r, wake := e.Next(free)
+		if r == nil {
+			if next < len(jobs) && jobs[next].at <= wake {
+				free = max(free, jobs[next].at)
+			} else {
+				free = wake
+			}
+		}
+		// What came while the server was busy, came at its own time.
+		for ; r == nil && next < len(jobs) && jobs[next].at <= free; next++ {
+			requests[next] = Request{Workload: jobs[next].workload, Cost: jobs[next].cost, Data: next}
+			e.Arrive(jobs[next].at, &requests[next])
+		}
+		if r == nil {
+			continue
+		}
+		id := r.Data.(int)
+		end := free + took[id]
+		for ; next < len(jobs) && jobs[next].at <= end; next++ {
+			requests[next] = Request{Workload: jobs[next].workload, Cost: jobs[next].cost, Data: next}
+			e.Arrive(jobs[next].at, &requests[next])
+		}
+		free = end
+		e.Done(free, r)
+		response[id] = free - jobs[id].at
+		left--
+	}
+	return response
+}
+
+func TestTheLagIsTheMostThatTheServerWasBehind(t *testing.T) {
+	e := mustNew(t, Parameters{Policy: None, Depth: 1, Workloads: []Workload{{Name: "a"}}})
+	jobs := []job{{0, 0, 0.010}, {0, 1 * ms, 0.010}, {0, 2 * ms, 0.010}, {0, 100 * ms, 0.010}}
+	answer(t, e, jobs, []time.Duration{14 * ms, 7 * ms, 12 * ms, 13 * ms})
+	// Behind by 4, 1, 3 ms; then the server was idle, and 3 ms.
+	want := Service{Done: 4, Cost: 40 * ms, Busy: 46 * ms, Lag: 4 * ms}
+	if got := e.Service(); got.Done != want.Done || got.Cost != want.Cost || got.Busy != want.Busy ||
+		got.Lag != want.Lag {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if err := e.SetParameters(200*ms, e.Parameters()); err != nil || e.Service().Lag != 0 || e.Service().Done != 0 {
+		t.Errorf("with new parameters it is %+v, %v", e.Service(), err)
+	}
+}
+
+func TestTheLagCountsWhatIsLateBeforeTheServer(t *testing.T) {
+	// The second request passes its bucket at 20 ms and is looked at 5 ms later.
+	e := mustNew(t, Parameters{Policy: PM, Depth: 1, Workloads: []Workload{
+		{Name: "a", Pairs: [][2]float64{{0.5, 0.01}}}}})
+	var requests [2]Request
+	for i := range requests {
+		requests[i].Cost = 0.010
+		e.Arrive(0, &requests[i])
+	}
+	for _, at := range []time.Duration{0, 25 * ms} {
+		r, _ := e.Next(at)
+		e.Done(at+10*ms, r)
+	}
+	if got := requests[1].Eligible(); got != 20*ms {
+		t.Errorf("eligible at %v", got)
+	}
+	if got := e.Service().Lag; got != 5*ms {
+		t.Errorf("the lag is %v", got)
+	}
+}
+
+// Bursts at one instant, of two priorities: with the lag that was measured no response is longer than
+// all work of at least its priority, one request of the other, and the lag.
+func TestNoResponseIsLongerThanItsWorkBlockingAndTheLag(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 8))
+	broken := 0
+	for range 300 {
+		var jobs []job
+		var took []time.Duration
+		var work [2]time.Duration
+		var largest time.Duration
+		for range 1 + random.IntN(30) {
+			w, cost := random.IntN(2), time.Duration(1+random.IntN(20))*ms
+			jobs = append(jobs, job{w, 0, cost.Seconds()})
+			took = append(took, time.Duration(random.Float64()*2.2*float64(cost)))
+			work[w] += cost
+			if w == 1 {
+				largest = max(largest, cost)
+			}
+		}
+		e := mustNew(t, Parameters{Policy: PM, Depth: 1, Workloads: []Workload{
+			{Name: "high", Priority: 1}, {Name: "low", Priority: 2}}})
+		response := answer(t, e, jobs, took)
+		for i, r := range response {
+			bound := work[0] + largest
+			if jobs[i].workload == 1 {
+				bound = work[0] + work[1]
+			}
+			if r > bound {
+				broken++
+			}
+			if r > bound+e.Service().Lag {
+				t.Fatalf("job %d of %v took %v, above %v and %v", i, jobs, r, bound, e.Service().Lag)
+			}
+		}
+	}
+	if broken == 0 {
+		t.Error("without the lag no bound was exceeded: the test shows nothing")
+	}
+}
