@@ -57,6 +57,7 @@ type engine struct {
 	outstanding int
 	backlog     int
 	began       bool
+	over        bool // what has no reply has been counted: later ones are too late
 	err         error
 
 	whole, second tally
@@ -211,6 +212,9 @@ func (e *engine) count(r *request, latency time.Duration, answered bool) {
 
 // settle sends what was queued in this round and ends when all is done.
 func (e *engine) settle() {
+	if e.over {
+		return
+	}
 	for _, c := range e.conns {
 		if !c.ready {
 			continue
@@ -247,7 +251,7 @@ func (e *engine) abandon() {
 	for r := range waiting {
 		e.count(r, now-r.due, false)
 	}
-	e.outstanding = 0
+	e.outstanding, e.over = 0, true
 	e.loop.Stop()
 }
 

@@ -9,6 +9,9 @@ import (
 
 // reply takes the reply to a piece.
 func (e *engine) reply(record []byte) {
+	if e.over {
+		return
+	}
 	xid, d, err := sunrpc.ParseReply(record)
 	p, known := e.pieces[xid]
 	if !known {
