@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from testbed.nfs_wire import NETWORK
 from testbed.spec import DiskSpec
 
 _POINTS = 16
@@ -36,4 +37,10 @@ def profile_of(disk: DiskSpec) -> dict[str, Any]:
         "base": [base, base],
         "bandwidth": [[disk.bandwidth] * len(distances)] * 2,
     }
-    return {"type": "storageTable", "history": 1, "read": table, "write": table}
+    return {
+        "type": "storageTable",
+        "history": 1,
+        "read": table,
+        "write": table,
+        "network": NETWORK,
+    }

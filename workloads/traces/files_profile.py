@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from schemas.errors import UserError
+from testbed.nfs_wire import NETWORK
 from workloads.traces.device_profile import LARGE, SIZES, Measurement, jobs_of, part_of
 
 FILE_SIZES = (*SIZES, 524288, 1048576)
@@ -72,7 +73,7 @@ class FilesPlan:
 
 def build_files(plan: FilesPlan, output: str) -> dict[str, Any]:
     """The profile (docs/prioritymeister.md) from fio's JSON output of `plan.job_file`: of each size
-    so many bytes a second as its mean latency comes to.
+    so many bytes a second as its mean latency comes to. Its network costs are what NFS sends.
 
     Raises:
         WorkloadError: fio's output is not JSON, or a measurement is missing, failed or empty.
@@ -87,7 +88,7 @@ def build_files(plan: FilesPlan, output: str) -> dict[str, Any]:
         }
         for size in FILE_SIZES
     ]
-    return {"type": "storageSSD", "bandwidthTable": rows}
+    return {"type": "storageSSD", "bandwidthTable": rows, "network": NETWORK}
 
 
 def _bandwidth(part: Mapping[str, Any], size: int) -> float:

@@ -1,0 +1,38 @@
+"""What NFS requests send against what estimators say that they do."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from controllers.prioritymeister.estimators import NetworkCost
+from controllers.prioritymeister.profiles import parse_profile
+from testbed.disk_profile import profile_of
+from testbed.nfs_wire import NETWORK, sent
+from testbed.spec import DiskSpec
+
+SIZES = [1, 512, 1000, *range(1024, 70_000, 1024), 1 << 18, (1 << 20) - 1, 1 << 20]
+
+
+def estimated(cost: NetworkCost, size: int, *, read: bool) -> tuple[float, float]:
+    kind = np.array([read])
+    return float(cost.bytes_in(np.array([size]), kind)[0]), float(
+        cost.bytes_out(np.array([size]), kind)[0]
+    )
+
+
+def test_usual_costs_are_less_than_small_requests_send() -> None:
+    """Why testbeds have costs of their own: a bucket of the mean rate of these holds them back."""
+    for size, read in ((4096, True), (512, True), (4096, False)):
+        real, said = sent(size, read=read), estimated(NetworkCost(), size, read=read)
+        assert min(s / r for r, s in zip(real, said, strict=True)) < 0.8
+
+
+def test_costs_of_testbeds_are_never_below_what_is_sent() -> None:
+    disk = DiskSpec(size=1 << 32, scratch=0, positioning=0.004, bandwidth=1.5e8, queue_depth=32)
+    costs = parse_profile(profile_of(disk)).network
+    assert profile_of(disk)["network"] == NETWORK
+    for size in SIZES:
+        for read in (True, False):
+            pairs = zip(sent(size, read=read), estimated(costs, size, read=read), strict=True)
+            for real, said in pairs:
+                assert real <= said <= 1.6 * real
