@@ -146,7 +146,7 @@ def _run(program: Path, text: str, progress: Progress, limit_s: float) -> dict[s
         process.wait()
     if late.is_set():
         raise StoreError(f"the simulation did not end within {limit_s:g} s of real time.")
-    if process.returncode == 2:
+    if process.returncode == 2 and said.startswith("pmsim: "):  # a Go program that crashes exits so
         raise UserError(f"{said.removeprefix('pmsim: ').rstrip('.')}.")
     try:
         answer = json.loads(out)

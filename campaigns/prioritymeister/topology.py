@@ -119,11 +119,30 @@ class Topology(_Strict):
         twice = sorted({n for n in names if names.count(n) > 1}) if len(names) > 1 else []
         if twice:
             raise ValueError(f"two workloads are called {twice[0]}: names must differ")
+        self._check_names()
+        joined: set[frozenset[str]] = set()
         for trunk in self.trunks:
+            ends = frozenset(trunk.between)
+            if len(ends) < 2 or ends in joined:
+                what = "joins a switch to itself" if len(ends) < 2 else "is there twice"
+                raise ValueError(f"trunk {'-'.join(trunk.between)} {what}: leave it out")
+            joined.add(ends)
             _known(trunk.between, self.switches(), f"trunk {'-'.join(trunk.between)}", "switch")
         for workload in self.workloads:
             self.check(workload)
         return self
+
+    def _check_names(self) -> None:
+        """Queues are called by hosts, switches and devices: no two may have one name."""
+        for name, host in self.hosts.items():
+            for one in (name, *host.devices, *([host.switch] if host.switch else ())):
+                if not _NAME.match(one):
+                    raise ValueError(
+                        f"host {name}: {one!r} is no name: write 1 to 63 letters, digits, dots, - "
+                        "or _"
+                    )
+            if name in self.switches():
+                raise ValueError(f"host {name} is called as a switch: names must differ")
 
     def switches(self) -> frozenset[str]:
         """All switches that hosts are on."""

@@ -264,6 +264,10 @@ def test_a_simulator_that_is_not_there_or_is_killed(
     slow.write_text("#!/bin/sh\ncat > /dev/null\necho oh >&2\nexit 3\n")
     with pytest.raises(StoreError, match="exit code 3: oh"):
         simulate(scenario, program=slow)
+    # A crash of a Go program has the exit code of a wrong scenario, and is our mistake.
+    slow.write_text("#!/bin/sh\ncat > /dev/null\necho 'panic: index out of range' >&2\nexit 2\n")
+    with pytest.raises(StoreError, match="exit code 2: panic"):
+        simulate(scenario, program=slow)
     assert len(identity()["pmsim"]) == 64
     assert PROGRAM.name == "pmsim"
 

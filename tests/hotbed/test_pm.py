@@ -248,6 +248,10 @@ BAD = [
     (("hosts", "s0", "devices", {"ssd": "none.json"}), "none.json: cannot be read"),
     (("hosts", "s0", "link", "10kbit"), "is loaded to [0-9.]+ % by the mean rates of w0, w1, w2"),
     (("hosts", "s0", "devices", {"a": "ssd.json", "b": "ssd.json"}), "several devices: choose"),
+    (("hosts", "switch", {}), "host switch is called as a switch"),
+    (("hosts", "c->d", {}), "'c->d' is no name"),
+    (("hosts", "s0", "devices", {"a:b": "ssd.json"}), "host s0: 'a:b' is no name"),
+    (("trunks", [{"between": ["switch", "switch"], "link": "1Gbit"}]), "joins a switch to itself"),
     (("workloads", None), "workloads is missing"),
 ]
 
@@ -274,6 +278,9 @@ def test_routes_over_several_switches(tmp_path: Path) -> None:
     assert found["workloads"][0]["stages"][2]["queues"] == ["s0->b", "b->a", "a->c0"]
     document["workloads"][0]["route"] = ["a"]
     with pytest.raises(UserError, match="must begin at the client's switch a and end at"):
+        plan(tmp_path, document)
+    document["trunks"].append({"between": ["b", "a"], "link": "2Gbit"})
+    with pytest.raises(UserError, match="trunk b-a is there twice"):
         plan(tmp_path, document)
 
 

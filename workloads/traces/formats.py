@@ -40,6 +40,8 @@ class Parser:
 
 def _whole(text: str, what: str, base: int = 10) -> int:
     try:
+        if "_" in text or "+" in text:  # Python takes them; a trace does not have them
+            raise ValueError
         found = int(text, base)
     except ValueError:
         raise Malformed(f"{what} {text.strip()[:40]!r} is not a number") from None
@@ -49,11 +51,14 @@ def _whole(text: str, what: str, base: int = 10) -> int:
 
 
 class Plain(Parser):
-    """``ns,hex size,DiskRead|DiskWrite``, as WorkloadCompactor's; a hex offset may follow."""
+    """``ns,hex size,DiskRead|DiskWrite``, as WorkloadCompactor's; a hex offset may follow. A line
+    that begins with # is a comment."""
 
     name = "plain"
 
     def row(self, line: str) -> Row | None:
+        if line[0] == "#":
+            return None
         fields = line.split(",")
         if len(fields) != 3 and len(fields) != 4:
             raise Malformed(f"has {len(fields)} columns, not ns,hex size,DiskRead|DiskWrite")

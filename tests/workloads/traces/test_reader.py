@@ -44,6 +44,11 @@ def test_plain(tmp_path: Path) -> None:
     assert report.sentence(tmp_path) == ""
 
 
+def test_comments_are_no_rows(tmp_path: Path) -> None:
+    block, report = load(written(tmp_path, "# made by hand\n" + PLAIN))
+    assert (len(block), report.malformed) == (3, 0)
+
+
 def test_microsoft_maps_columns_by_the_header(tmp_path: Path) -> None:
     block, report = load(written(tmp_path, OLD))
     # Arrival is TimeStamp less ElapsedTime; the Init row announces the same request.
@@ -84,6 +89,8 @@ BAD = [
     ("5,0x10,DiskErase", "kind 'DiskErase'"),
     ("5,0x10", "has 2 columns"),
     ("-5,0x10,DiskRead", "out of range"),
+    ("1_0,0x10,DiskRead", "time '1_0' is not a number"),  # as the simulator and the replayer say
+    ("5,+0x10,DiskRead", "size '+0x10' is not a number"),
     ("99999999999999999999,0x10,DiskRead", "out of range"),
 ]
 
