@@ -207,7 +207,8 @@ def build_inventory(
             hosts[name] |= more
         children["twochoice"] = {"hosts": {name: {} for name in found}}
         for node in testbed.with_role("object"):
-            hosts[node.name] |= twochoice.disk_of(node, disks[node.name])
+            numbers = hosts[node.name]["twochoice_agents"]
+            hosts[node.name] |= twochoice.disk_of(node, disks[node.name], numbers)
     return {"all": {"hosts": hosts, "vars": variables, "children": children}}
 
 

@@ -60,8 +60,8 @@ class TwoChoiceSpec(Strict):
 
 
 class ObjectsSpec(TwoChoiceSpec):
-    """Object servers on local files: an agent on each node with the role object, its data on the
-    scratch part of the node's disk (the whole disk where scratch is 0)."""
+    """Object servers on local files: an agent for each disk of the nodes with the role object, its
+    data on the scratch part of the disk (the whole disk where scratch is 0)."""
 
     kind: Literal["twochoice"] = "twochoice"
 

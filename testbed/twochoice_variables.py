@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,10 @@ from testbed.spec import CephSpec, DiskSpec, NfsSpec, ObjectsSpec, TwoChoiceSpec
 BINARIES = Path(__file__).resolve().parents[1] / "dataplane" / "bin"
 POOL_PREFIX = "twochoice."
 KEY = "twochoice.key"
+FOLDERS_ROOT = "/var/lib/hotbed/scratch/twochoice"
+"""Folders of object servers on scratch, the role's default."""
+DISKS_ROOT = "/var/lib/hotbed/objects"
+"""Where the disks of nodes with several object servers are mounted."""
 _KEY_BYTES = 32
 _SIZE_SLACK = 0.9  # a partition is a little smaller than what was asked for
 
@@ -31,7 +36,7 @@ def agents(testbed: Testbed, store: CephSpec | ObjectsSpec) -> dict[str, tuple[i
     numbers: dict[str, tuple[int, ...]] = {}
     count = 0
     for node in testbed.with_role("osd" if isinstance(store, CephSpec) else "object"):
-        here = len(node.osd_devices) if isinstance(store, CephSpec) else 1
+        here = len(node.osd_devices) if isinstance(store, CephSpec) else disks_of(node)
         numbers[node.name] = tuple(range(count, count + here))
         count += here
     return numbers
@@ -90,12 +95,37 @@ def hosts_of(testbed: Testbed, store: CephSpec | ObjectsSpec) -> dict[str, dict[
     return out
 
 
-def disk_of(node: Node, disk: DiskSpec) -> dict[str, Any]:
-    """Variables of an object server's disk: its scratch part, or the whole of it.
+def disks_of(node: Node) -> int:
+    """How many object servers a node has: one for each of its disks."""
+    return 1 if "scratch" in node.devices else max(1, len(node.osd_devices))
+
+
+def folders(node: Node, numbers: Sequence[int]) -> tuple[str, ...]:
+    """The folder of each object server of a node: where it has several disks, each is mounted at a
+    folder of its own."""
+    root = DISKS_ROOT if disks_of(node) > 1 else FOLDERS_ROOT
+    return tuple(f"{root}/{number}" for number in numbers)
+
+
+def disk_of(node: Node, disk: DiskSpec, numbers: Sequence[int]) -> dict[str, Any]:
+    """Variables of an object server's disk: its scratch part, or the whole of it; or of each of
+    several disks.
 
     Raises:
         UserError: its site names no device.
     """
+    if disks_of(node) > 1:
+        places = zip(numbers, node.osd_devices, folders(node, numbers), strict=True)
+        return {
+            "twochoice_root": DISKS_ROOT,
+            "twochoice_requires": "hotbed-objectdisks.service",
+            "objectdisks_disks": [
+                {"number": number, "device": device, "path": path}
+                for number, device, path in places
+            ],
+            "objectdisks_min_bytes": int(disk.size * _SIZE_SLACK),
+            "objectdisks_wipe": "{{ validate_wipe | default(false) }}",
+        }
     device = node.devices.get("scratch") or next(iter(node.osd_devices), None)
     if device is None:
         raise UserError(

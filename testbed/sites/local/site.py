@@ -199,6 +199,10 @@ class LocalSite:
         """Counters of the node's (first) queue disk, as its control socket gives them."""
         return self._disks_of(name, node)[0].command({"op": "stats"})
 
+    def disks_stats(self, name: str, node: str) -> list[Mapping[str, object]]:
+        """Counters of each of the node's queue disks, in order."""
+        return [disk.command({"op": "stats"}) for disk in self._disks_of(name, node)]
+
     def usage_counters(self, name: str) -> Mapping[str, float]:
         """See `UsageSite.usage_counters`."""
         return usage.counters(self._cgroups(), name)
