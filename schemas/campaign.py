@@ -124,3 +124,14 @@ class ReplayCampaign(Campaign):
         if self.ground == "local" and not self.spec:
             raise ValueError("spec is missing: on the ground local it names the testbed's file")
         return self
+
+
+class ObjectCampaign(Campaign):
+    """A campaign whose cells write bursts to the two-choice scheduler's object servers on a testbed
+    of `spec` (the file says ``objects: twochoice``). There is no notebook, and nothing is scaled in
+    time."""
+
+    objects: Literal["twochoice"]
+    ground: Literal["local"] = "local"
+    notebook: str = Field(default="", max_length=0)
+    time_scale: float = Field(default=1, ge=1, le=1)
