@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from schemas.campaign import BurstCampaign, Campaign, PlannerCampaign, ReplayCampaign
+from campaigns.kinds.registry import schema_of
+from schemas.campaign import Campaign
 from schemas.errors import UserError
+from schemas.yaml_file import message_of, read_mapping
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES = Path(__file__).resolve().parent / "files"
-
-KINDS: dict[str, type[Campaign]] = {
-    "planner": PlannerCampaign,
-    "simulation": BurstCampaign,
-    "system": ReplayCampaign,
-}
-"""Campaigns that have sessions of their own, by the key that says so."""
 
 
 def campaign_names() -> list[str]:
@@ -49,20 +48,12 @@ def load_campaign(path: Path) -> Campaign:
     Raises:
         UserError: one sentence: file, key, what is wrong.
     """
-    import yaml
     from pydantic import ValidationError
 
+    data = read_mapping(path, "a campaign is a mapping with name, ground, spec and grids")
+    schema = schema_of(data, path)
     try:
-        data = yaml.safe_load(path.read_text())
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: is not YAML: {' '.join(str(error).split())}.") from error
-    if not isinstance(data, dict):
-        raise UserError(f"{path}: a campaign is a mapping with name, ground, spec and grids.")
-    try:
-        kind = next((kind for key, kind in KINDS.items() if key in data), Campaign)
-        return kind.model_validate(data)
+        return schema.model_validate(data)
     except ValidationError as error:
         raise UserError(_explain(error, path, data)) from error
 
@@ -78,16 +69,10 @@ def resolve(name: str, beside: Path) -> Path:
     )
 
 
-def _explain(error: object, path: Path, data: dict[str, object]) -> str:
-    from pydantic import ValidationError
-
-    assert isinstance(error, ValidationError)
+def _explain(error: ValidationError, path: Path, data: dict[str, object]) -> str:
     first = error.errors()[0]
     place = ".".join(_step(step, data) for step in first["loc"]) or "top level"
-    message = str(first["msg"]).removeprefix("Value error, ")
-    message = message[:1].lower() + message[1:]
-    if first["type"] == "extra_forbidden":
-        message = "unknown key"
+    message = "unknown key" if first["type"] == "extra_forbidden" else message_of(error)
     more = f" ({error.error_count() - 1} more)" if error.error_count() > 1 else ""
     return f"{path}: {place}: {message}{more}."
 

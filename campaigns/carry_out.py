@@ -9,12 +9,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Protocol
 
+from campaigns.cell import CellContext, run_cell
 from campaigns.disk import Reserve, require_room
 from campaigns.durable import write_file
 from campaigns.engine import CampaignResult, Engine, pending
 from campaigns.estimate import Estimator
 from campaigns.executors import Executor, ParallelExecutor
-from campaigns.in_process_executor import InProcessExecutor
+from campaigns.in_process_executor import InProcessExecutor, Make
 from campaigns.ledger import Ledger
 from campaigns.plan import Plan
 from campaigns.process_executor import ProcessExecutor, Setting
@@ -73,7 +74,7 @@ def carry_out(
         if inside is None:
             return processes
         if workers is None or not missing:
-            return InProcessExecutor(plan, store, ledger, setting, inside)
+            return InProcessExecutor(plan, store, ledger, setting, _cells_on(inside))
         from campaigns.dask_cluster import open_cluster
         from campaigns.dask_executor import DaskExecutor
 
@@ -81,6 +82,10 @@ def carry_out(
         return DaskExecutor(plan, store, ledger, setting, ground=inside, client=client)
 
     return make_cells(prepared, processes, ledger, shown, choose)
+
+
+def _cells_on(ground: Ground) -> Make:
+    return lambda job, folder: run_cell(None, CellContext(job, ground, folder))
 
 
 def make_cells(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from schemas.errors import UserError
+from campaigns.checked import allowed_of, checked
 
 Op = Literal["write", "seq", "rand", "open"]
 Scenario = Literal["none", "heterogeneity", "interference", "mix", "spread", "skew", "single"]
@@ -151,44 +151,13 @@ def check(values: dict[str, Any], where: str) -> CellParameters:
     Raises:
         UserError: file, grid, key, what is allowed.
     """
-    for key in values:
-        if key not in CellParameters.model_fields:
-            known = ", ".join(parameter_names())
-            raise UserError(f"{where}: unknown parameter {key!r}; a cell has {known}.")
-    for key, value in values.items():
-        # YAML's yes/no would pass for 1/0 in pydantic's lax mode.
-        if isinstance(value, bool):
-            raise UserError(f"{where}: {key}: {value!r} is not allowed; {_allowed(key)}.")
-    try:
-        return CellParameters.model_validate(values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = str(first["loc"][0]) if first["loc"] else ""
-        if not key:
-            message = str(first["msg"]).removeprefix("Value error, ")
-            raise UserError(f"{where}: {message}.") from error
-        found = values.get(key, "nothing")
-        raise UserError(f"{where}: {key}: {found!r} is not allowed; {_allowed(key)}.") from error
-
-
-_LITERALS: dict[str, Any] = {"op": Op, "scenario": Scenario, "mix": Mix, "signal": Signal}
+    return checked(CellParameters, values, where, _allowed)
 
 
 def _allowed(key: str) -> str:
     """What the field `key` may hold, in words."""
-    if key in _LITERALS:
-        return f"allowed: {', '.join(get_args(_LITERALS[key]))}"
-    field = CellParameters.model_fields[key]
     if key == "controller":
         return "allowed: the name of a controller's folder"
     if key == "controller_parameters":
         return "allowed: a mapping of names to numbers, texts or booleans"
-    bounds = []
-    for rule in field.metadata:
-        for attribute, word in (("ge", "at least"), ("gt", "above"), ("le", "at most")):
-            value = getattr(rule, attribute, None)
-            if value is not None:
-                bounds.append(f"{word} {value:g}")
-    whole = field.annotation in (int, int | None)
-    kind = "a whole number" if whole else "a number"
-    return f"allowed: {kind} {' and '.join(bounds)}".rstrip()
+    return allowed_of(CellParameters.model_fields[key])

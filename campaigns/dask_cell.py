@@ -6,7 +6,7 @@ of one's own come with the task, and what the cell wrote goes back with the resu
 
 from __future__ import annotations
 
-import json
+import sys
 import tempfile
 import time
 import zlib
@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from campaigns.cell import CellContext, run_cell
-from campaigns.job import ERROR_FILE, Job
+from campaigns.job import Job, write_error
 from campaigns.run_store import utc_now
+from campaigns.sameness import Code, difference
 from campaigns.services import Ground
-from campaigns.worker_code import Code, difference, here
+from campaigns.worker_code import here
 from controllers.registry import code_hash, find
 from schemas.errors import HotbedError
 
@@ -56,6 +57,16 @@ class Made:
     files: Mapping[str, bytes]
     seconds: float
 
+    @classmethod
+    def of(cls, folder: Path, started: float) -> Made:
+        """What lies in `folder`; `started`: when, by the monotonic clock."""
+        files = {
+            path.relative_to(folder).as_posix(): zlib.compress(path.read_bytes(), _LEVEL)
+            for path in sorted(folder.rglob("*"))
+            if path.is_file()
+        }
+        return cls(files, time.monotonic() - started)
+
     def unpack(self, folder: Path) -> None:
         """Write the files into `folder`."""
         for name, packed in self.files.items():
@@ -74,7 +85,7 @@ def run_task(task: Task) -> Made:
     if why is not None:
         raise WrongWorker(f"this worker {why}")
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="hotbed-cell-", dir=_scratch()) as name:
+    with tempfile.TemporaryDirectory(prefix="hotbed-cell-", dir=scratch()) as name:
         folder = Path(name) / "attempt"
         (folder / "logs").mkdir(parents=True)
         own = None if task.controller is None else _unpack(Path(name) / "own", *task.controller)
@@ -89,18 +100,14 @@ def run_task(task: Task) -> Made:
         try:
             run_cell(None, context)
         except (Exception, SystemExit) as error:
-            body = {"kind": type(error).__name__, "message": str(error) or type(error).__name__}
-            (folder / ERROR_FILE).write_text(json.dumps(body) + "\n")
-        files = {
-            path.relative_to(folder).as_posix(): zlib.compress(path.read_bytes(), _LEVEL)
-            for path in sorted(folder.rglob("*"))
-            if path.is_file()
-        }
-    return Made(files, time.monotonic() - started)
+            write_error(folder, error)
+        return Made.of(folder, started)
 
 
-def _scratch() -> str | None:
+def scratch() -> str | None:
     """The worker's own folder, which goes with it also when it is killed."""
+    if "distributed" not in sys.modules:  # called by hand, and it takes seconds to import
+        return None
     from distributed import get_worker
 
     try:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from campaigns.worker_code import difference, here
+from campaigns.sameness import Code, Sameness
+from campaigns.worker_code import here
 from campaigns.workers import Workers
 from schemas.errors import UserError
 
@@ -22,17 +22,7 @@ WORKERS_S = 30.0
 """Seconds until a cluster must have a worker."""
 
 
-@dataclass(frozen=True)
-class Sameness:
-    """How workers whose results need not be ours are told: `here` is what a process computes with
-    (it has a `problem` where it cannot compute), `difference` the end of a sentence about a worker
-    that has another one."""
-
-    here: Callable[[], Any]
-    difference: Callable[[Any, Any], str | None]
-
-
-SIMULATIONS = Sameness(here, difference)
+SIMULATIONS = Sameness(here)
 
 
 @contextmanager
@@ -103,7 +93,7 @@ def _remote(address: str, stack: ExitStack) -> Client:
     return client
 
 
-def refuse_others(client: Client, ours: Any, same: Sameness = SIMULATIONS) -> None:
+def refuse_others(client: Client, ours: Code, same: Sameness = SIMULATIONS) -> None:
     """Refuse workers that compute with something else than we do.
 
     Raises:
@@ -113,7 +103,7 @@ def refuse_others(client: Client, ours: Any, same: Sameness = SIMULATIONS) -> No
         raise UserError(f"this machine {ours.problem}.")
     found = client.run(same.here, on_error="return")
     for address, theirs in sorted(found.items()):
-        why = same.difference(ours, theirs) if isinstance(theirs, type(ours)) else _no_code(theirs)
+        why = same.difference(ours, theirs) if isinstance(theirs, Code) else _no_code(theirs)
         if why is not None:
             raise UserError(f"the worker {address} {why}.")
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pydantic import ValidationError
+
 from campaigns.cell_parameters import CellParameters
 from campaigns.estimate import format_s
+from campaigns.kinds.parameters import KindParameters
+from campaigns.kinds.registry import all_kinds
 from campaigns.run_store import RunStore, read_run
 from schemas.errors import UserError
 from schemas.run import Run, Summary
@@ -73,11 +78,17 @@ class CampaignView:
 
 def _label(run: Run) -> str:
     """The cell in words, of whichever experiment it is."""
-    if "partitions" in run.parameters:
-        from campaigns.ursa.parameters import UrsaParameters
+    for model in _models():
+        with contextlib.suppress(ValidationError):
+            return model.model_validate(run.parameters).label()
+    return ", ".join(f"{name}={value}" for name, value in run.parameters.items())
 
-        return UrsaParameters.model_validate(run.parameters).label()
-    return CellParameters.model_validate(run.parameters).label()
+
+def _models() -> Iterator[type[CellParameters] | type[KindParameters]]:
+    """Of the parameters of every experiment; no two of them take the same."""
+    yield CellParameters
+    for kind in all_kinds():
+        yield kind.parameters
 
 
 def show_run(folder: Path | str) -> RunView:

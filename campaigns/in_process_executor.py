@@ -1,32 +1,34 @@
-"""Makes each attempt in the engine's own process: for simulated cells, which have nothing that must
-be cleaned up after a crash, and of which hundreds are wanted."""
+"""Makes each attempt in the engine's own process: simulated cells, which have nothing that must be
+cleaned up after a crash and of which hundreds are wanted, and such as only wait for a testbed."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
 from pathlib import Path
 
-from campaigns.cell import CellContext, run_cell
-from campaigns.job import ERROR_FILE, read_job
+from campaigns.job import Job, read_job, write_error
 from campaigns.ledger import Ledger
 from campaigns.plan import Plan
 from campaigns.process_executor import ProcessExecutor, Setting
 from campaigns.run_store import RunStore
-from campaigns.services import Ground
+
+Make = Callable[[Job, Path], object]
+"""Makes a cell and writes its folder, `run.json` last; raises what goes wrong."""
 
 
 class InProcessExecutor(ProcessExecutor):
     """An `Executor` whose attempts are recorded, recovered and committed as those of a process are.
 
     A cell ends by itself: the simulator and a controller from outside have time limits of their
-    own. A signal raises KeyboardInterrupt in the cell, which then closes its simulator.
+    own. A signal raises KeyboardInterrupt in the cell, which then closes its simulator, or puts
+    back what it changed on the testbed.
     """
 
     def __init__(
-        self, plan: Plan, store: RunStore, ledger: Ledger, setting: Setting, ground: Ground
+        self, plan: Plan, store: RunStore, ledger: Ledger, setting: Setting, make: Make
     ) -> None:
         super().__init__(plan, store, ledger, setting)
-        self._ground = ground
+        self._make = make
         self._running = False
 
     def run_attempt(self, partial: Path, limit_s: float) -> str | None:
@@ -37,10 +39,9 @@ class InProcessExecutor(ProcessExecutor):
             if self._interrupted:
                 raise KeyboardInterrupt
             self._running = True
-            run_cell(None, CellContext(job, self._ground, partial))
+            self._make(job, partial)
         except (Exception, KeyboardInterrupt, SystemExit) as error:
-            body = {"kind": type(error).__name__, "message": str(error) or type(error).__name__}
-            (partial / ERROR_FILE).write_text(json.dumps(body) + "\n")
+            write_error(partial, error)
         finally:
             self._running = False
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,12 @@ def write_job(folder: Path, job: Job) -> Path:
     path = folder / JOB_FILE
     write_file(path, job.model_dump_json(indent=2) + "\n")
     return path
+
+
+def write_error(folder: Path, error: BaseException) -> None:
+    """Write what a cell raised into its folder, where the engine looks for it."""
+    body = {"kind": type(error).__name__, "message": str(error) or type(error).__name__}
+    (folder / ERROR_FILE).write_text(json.dumps(body) + "\n")
 
 
 def read_job(folder: Path) -> Job | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,12 +13,13 @@ from pydantic import ValidationError
 
 from campaigns import power
 from campaigns.campaign_file import ROOT, find_campaign, load_campaign, resolve
-from campaigns.carry_out import CAMPAIGN_FILE, carry_out, learn
+from campaigns.carry_out import CAMPAIGN_FILE, Laid, carry_out, learn
 from campaigns.engine import CampaignResult, Engine
 from campaigns.estimate import Estimator
 from campaigns.executors import DryRun
 from campaigns.fingerprint import Identity, digest_paths, identifying_versions
 from campaigns.grounds import open_ground
+from campaigns.kinds.registry import kind_of
 from campaigns.lock import Lock
 from campaigns.plan import Cell, Plan, make_plan
 from campaigns.process_executor import PAPERMILL_CELL, Setting
@@ -26,9 +27,8 @@ from campaigns.progress import Progress, Silent, suitable
 from campaigns.provenance import provenance
 from campaigns.run_store import RunStore
 from campaigns.services import Facts, Ground
-from campaigns.synthetic import session_of
 from campaigns.validate import select, validate
-from campaigns.workers import Workers
+from campaigns.workers import Workers, one_testbed
 from controllers.registry import available, code_hash
 from schemas.campaign import Campaign
 from schemas.errors import HotbedError, UserError
@@ -209,21 +209,18 @@ def asked(campaign: str | Campaign) -> tuple[Path, Campaign]:
 
 def dry_run(request: Request, *, workers: Workers | None = None) -> DryRunReport:
     """The cells that would run, the time they would take and what is done. Writes nothing."""
-    own = session_of(asked(request.campaign)[1])
-    if own is not None:
-        return own.dry_run(request, workers=workers)
+    if kind_of(asked(request.campaign)[1]) is not None:
+        from campaigns.kinds import session as kinds
+
+        return kinds.dry_run(request, workers=workers)
     return dry_run_prepared(prepare(request, need_ground=False), workers=workers)
 
 
 def dry_run_prepared(prepared: Prepared, *, workers: Workers | None = None) -> DryRunReport:
     """See `dry_run`."""
-    executor = DryRun()
-    Engine(prepared.plan, prepared.store, executor, Silent()).run()
-    estimator = Estimator(prepared.campaign.time_scale, simulated=prepared.campaign.ground == "sim")
-    learn(estimator, prepared.plan, prepared.store)
+    cells = pending_of(prepared)
     if workers is not None:
         _inside(prepared.campaign, True, workers)
-    width = 1 if workers is None else max(1, workers.processes)
     notes = []
     if prepared.facts is None:
         known = "those of the last run" if prepared.plan.identity.versions else "none"
@@ -233,21 +230,61 @@ def dry_run_prepared(prepared: Prepared, *, workers: Workers | None = None) -> D
         )
     if workers is not None and workers.scheduler is not None:
         notes.append(f"the time is that of one worker; {workers.scheduler} may have many")
+    return report_of(
+        prepared,
+        cells,
+        Estimator(prepared.campaign.time_scale, simulated=prepared.campaign.ground == "sim"),
+        width=1 if workers is None else max(1, workers.processes),
+        resolves=True,
+        notes=notes,
+    )
+
+
+def pending_of(laid: Laid) -> list[Cell]:
+    """The cells of a campaign that are still to be made. Writes nothing."""
+    executor = DryRun()
+    Engine(laid.plan, laid.store, executor, Silent()).run()
+    return executor.cells
+
+
+def report_of(
+    laid: Laid,
+    cells: Sequence[Cell],
+    estimator: Estimator,
+    *,
+    width: int,
+    resolves: bool,
+    notes: Sequence[str],
+    beside_s: float = 0.0,
+) -> DryRunReport:
+    """What is told of a campaign of which `cells` are still to be made.
+
+    Args:
+        laid: the campaign.
+        cells: see `pending_of`.
+        estimator: of their seconds; the runs that are there correct it.
+        width: how many run beside each other.
+        resolves: the smallest effect that the repetitions resolve is told too.
+        notes: what else is told.
+        beside_s: seconds that pass beside the cells.
+    """
+    learn(estimator, laid.plan, laid.store)
+    found = {name for cell in laid.plan.cells for name in cell.grids} if resolves else set()
     return DryRunReport(
-        campaign=prepared.campaign.name,
-        testbed=prepared.testbed,
-        time_scale=prepared.campaign.time_scale,
-        cells=len(prepared.plan.cells),
-        done=len(prepared.plan.cells) - len(executor.cells),
-        pending=tuple(executor.cells),
-        pending_s=estimator.left(executor.cells, width),
+        campaign=laid.campaign.name,
+        testbed=laid.testbed,
+        time_scale=laid.campaign.time_scale,
+        cells=len(laid.plan.cells),
+        done=len(laid.plan.cells) - len(cells),
+        pending=tuple(cells),
+        pending_s=estimator.left(cells, width) + beside_s,
         power={
             grid.name: power.sentence(grid.repetitions)
-            for grid in prepared.campaign.grids
-            if any(grid.name in cell.grids for cell in prepared.plan.cells)
+            for grid in laid.campaign.grids
+            if grid.name in found
         },
         notes=tuple(notes),
-        planned_s={cell.run_id: estimator.left([cell]) for cell in executor.cells},
+        planned_s={cell.run_id: estimator.left([cell]) for cell in cells},
     )
 
 
@@ -273,9 +310,10 @@ def run(
         UserError: something is wrong with the file, the testbed or the disk; or another engine
             works on this campaign or testbed.
     """
-    own = session_of(asked(request.campaign)[1])
-    if own is not None:
-        return own.run(request, progress=progress, workers=workers)
+    if kind_of(asked(request.campaign)[1]) is not None:
+        from campaigns.kinds import session as kinds
+
+        return kinds.run(request, progress=progress, workers=workers)
     return run_prepared(
         prepare(request),
         progress=progress,
@@ -330,10 +368,7 @@ def _inside(campaign: Campaign, in_process: bool, workers: Workers | None) -> bo
         UserError: workers were asked for and the ground has real machines.
     """
     if workers is not None and campaign.ground not in IN_PROCESS:
-        raise UserError(
-            f"{campaign.name}: on the ground {campaign.ground} cells run one after another on one "
-            "testbed: --workers and --scheduler are for simulated ones (--ground sim)."
-        )
+        raise one_testbed(campaign, " (--ground sim)")
     return (in_process or workers is not None) and campaign.ground in IN_PROCESS
 
 

@@ -1,17 +1,13 @@
-"""What a worker computes with, and whether it is what we compute with: only then are its results
-ours, to the bit."""
+"""What a worker computes simulated cells of a store with; see `campaigns.sameness`."""
 
 from __future__ import annotations
 
 import hashlib
-import platform
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
-from importlib import metadata
 
 from campaigns.campaign_file import ROOT
 from campaigns.fingerprint import digest_paths
+from campaigns.sameness import Code, library_versions, python_version
 from campaigns.sim_ground import code_digests
 from schemas.errors import StoreError
 from testbed.simulated import Benchmark, SimulatedCeph
@@ -29,23 +25,6 @@ LIBRARIES = ("numpy", "pandas", "pyarrow", "pydantic")
 """Their versions are written into the files of a run, or make them."""
 
 
-@dataclass(frozen=True)
-class Code:
-    """Digests of what decides a simulated result, short enough to be shown.
-
-    `problem` says why the simulator cannot be used, as the end of a sentence (it has not been
-    built, or from other sources than are there); None where it can. `probe` is what it makes of a
-    small simulation, which is the same on every machine.
-    """
-
-    python: str
-    libraries: Mapping[str, str]
-    sources: str
-    simulator: str
-    problem: str | None
-    probe: str | None
-
-
 @cache
 def here() -> Code:
     """This process's. (Read once: what a process has imported does not change with its files.)"""
@@ -58,34 +37,13 @@ def here() -> Code:
         except StoreError as error:
             problem = f"cannot use its simulator: {str(error).rstrip('.')}"
     return Code(
-        python=".".join(platform.python_version_tuple()[:2]),
-        libraries={name: _version(name) for name in LIBRARIES},
+        python=python_version(),
+        libraries=library_versions(LIBRARIES),
         sources=_sources()[:16],
         simulator=code_digests()["simulator"][:16],
         problem=problem,
         probe=probe,
     )
-
-
-def difference(ours: Code, theirs: Code) -> str | None:
-    """Why results of `theirs` need not be ours, as the end of a sentence about a worker; None if
-    they are the same."""
-    if theirs.sources != ours.sources or theirs.simulator != ours.simulator:
-        return "has another version of Hotbed's code: install this one there and restart it"
-    if theirs.problem is not None:
-        return theirs.problem
-    if theirs.probe != ours.probe:
-        return (
-            "has a simulator that computes something else than ours in a small simulation: run "
-            "`make setup` there and here, and restart it"
-        )
-    if theirs.python != ours.python:
-        return f"runs Python {theirs.python}, and here it is {ours.python}: use the same"
-    for name, version in ours.libraries.items():
-        if theirs.libraries.get(name) != version:
-            other = theirs.libraries.get(name)
-            return f"has {name} {other}, and here it is {version}: install requirements.lock there"
-    return None
 
 
 def _sources() -> str:
@@ -105,10 +63,3 @@ def _probe() -> str:
         result = ceph.run_benchmark()
     text = f"{result.seconds!r} {result.latency_mean_s!r} {result.histogram} {result.fio_reads}"
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _version(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return "none"

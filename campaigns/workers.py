@@ -6,6 +6,7 @@ import os
 import re
 from dataclasses import dataclass
 
+from schemas.campaign import Campaign
 from schemas.errors import UserError
 
 MOST_LOCAL = 1024
@@ -44,3 +45,11 @@ class Workers:
         if self.scheduler is not None:
             return 0
         return self.count or len(os.sched_getaffinity(0))
+
+
+def one_testbed(campaign: Campaign, instead: str = "") -> UserError:
+    """Why workers that were asked for cannot make a campaign's cells; `instead` tells what can."""
+    return UserError(
+        f"{campaign.name}: on the ground {campaign.ground} cells run one after another on one "
+        f"testbed: --workers and --scheduler are for simulated ones{instead}."
+    )

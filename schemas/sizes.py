@@ -23,16 +23,23 @@ def count_of(text: str) -> int:
     return int(value)
 
 
-def counts_of(size: str) -> tuple[int, int]:
-    """(nodes, partitions) of a size such as ``0.1K-0.1M``.
+def counts_of(
+    size: str, *, of: tuple[str, str] = ("nodes", "partitions"), example: str = "0.1K-0.1M"
+) -> tuple[int, int]:
+    """The two numbers of a size such as ``0.1K-0.1M``.
+
+    Args:
+        size: the text.
+        of: what they count, for the message.
+        example: a size, for the message.
 
     Raises:
         ValueError: it is none; says what one looks like.
     """
-    nodes, dash, partitions = size.partition("-")
+    first, dash, second = size.partition("-")
     if not dash:
-        raise ValueError(f"{size!r} is no size such as 0.1K-0.1M (nodes-partitions)")
-    return count_of(nodes), count_of(partitions)
+        raise ValueError(f"{size!r} is no size such as {example} ({'-'.join(of)})")
+    return count_of(first), count_of(second)
 
 
 def size_name(nodes: int, partitions: int) -> str:

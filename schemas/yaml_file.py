@@ -34,7 +34,12 @@ def read_mapping(path: Path, what: str) -> dict[str, Any]:
     return data
 
 
+def plain_message(error: ValidationError) -> str:
+    """The first thing that a model found wrong, in the words that the model has for it."""
+    return str(error.errors()[0]["msg"]).removeprefix("Value error, ")
+
+
 def message_of(error: ValidationError) -> str:
     """The first thing that a model found wrong, to follow a colon."""
-    message = str(error.errors()[0]["msg"]).removeprefix("Value error, ")
+    message = plain_message(error)
     return message[:1].lower() + message[1:]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from schemas.errors import UserError
+from campaigns.kinds import parameters as kinds
+from campaigns.kinds.parameters import KindParameters
 
 Scenario = Literal["disk", "burst", "misbehave", "network", "buckets", "levels", "table2"]
 Policy = Literal["pm", "ps", "cake", "edf", "byslo", "mclock", "none", "inputs"]
@@ -34,7 +35,7 @@ _OF: dict[str, tuple[tuple[str, ...], str]] = {
 }
 
 
-class PmParameters(BaseModel):
+class PmParameters(KindParameters):
     """One cell.
 
     Attributes:
@@ -68,8 +69,6 @@ class PmParameters(BaseModel):
         device_profile: another disk than `disk7200.json`, a profile's file.
         traces: a folder of real traces, ``A.csv`` and so on, for the workloads that it has.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     scenario: Scenario
     policy: Policy = "pm"
@@ -119,18 +118,9 @@ class PmParameters(BaseModel):
         return self.policy
 
     @property
-    def osds(self) -> None:
-        """There is no such store."""
-        return
-
-    @property
     def planned(self) -> bool:
         """Whether the policy is told something of the plan."""
         return self.policy in PLANNED
-
-    def canonical(self) -> dict[str, Any]:
-        """JSON-able, every field present: what is hashed, stored and given to a worker."""
-        return self.model_dump(mode="json")
 
     def contents(self) -> str:
         """The traces: cells that share them follow each other, and they are made once for them."""
@@ -152,52 +142,5 @@ def _default(name: str) -> object:
 
 
 def check(values: Mapping[str, Any], where: str) -> PmParameters:
-    """`values` as typed parameters.
-
-    Raises:
-        UserError: file, grid, key, what is allowed.
-    """
-    known = PmParameters.model_fields
-    for key, value in values.items():
-        if key not in known:
-            raise UserError(f"{where}: unknown parameter {key!r}; a cell has {', '.join(known)}.")
-        if isinstance(value, bool) and known[key].annotation is not bool:
-            raise UserError(f"{where}: {key}: {value!r} is not allowed; {_allowed(key)}.")
-    try:
-        return PmParameters.model_validate(dict(values))
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = str(first["loc"][0]) if first["loc"] else ""
-        if not key:
-            message = str(first["msg"]).removeprefix("Value error, ")
-            raise UserError(f"{where}: {message}.") from error
-        if key not in values:
-            raise UserError(f"{where}: {key} is missing; {_allowed(key)}.") from error
-        raise UserError(
-            f"{where}: {key}: {values[key]!r} is not allowed; {_allowed(key)}."
-        ) from error
-
-
-def _allowed(key: str) -> str:
-    """What the field `key` may hold, in words."""
-    field = PmParameters.model_fields[key]
-    annotation = field.annotation
-    choices = [
-        str(choice)
-        for one in (annotation, *get_args(annotation))
-        for choice in get_args(one)
-        if isinstance(choice, str)
-    ]
-    choices = choices or [str(one) for one in get_args(annotation) if isinstance(one, str)]
-    if choices:
-        return f"allowed: {', '.join(dict.fromkeys(choices))}"
-    words = (("ge", "at least"), ("gt", "above"), ("le", "at most"), ("lt", "below"))
-    bounds = [
-        f"{word} {getattr(rule, attribute):,}"
-        for rule in field.metadata
-        for attribute, word in words
-        if getattr(rule, attribute, None) is not None
-    ]
-    kinds = {bool: "yes or no", int: "a whole number", float: "a number"}
-    kind = kinds.get(annotation, "a text") if isinstance(annotation, type) else "a text"
-    return f"allowed: {kind} {' and '.join(bounds)}".rstrip()
+    """`values` as typed parameters; see `campaigns.kinds.parameters.check`."""
+    return kinds.check(PmParameters, values, where)

@@ -1,16 +1,13 @@
-"""What a process makes cells with, and whether it is what we make them with: only then are its
-results ours, to the bit."""
+"""What a process makes cells with; see `campaigns.sameness`."""
 
 from __future__ import annotations
 
-import platform
-from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
-from importlib import metadata
 
 from campaigns.campaign_file import ROOT
 from campaigns.fingerprint import digest_paths
+from campaigns.kinds.cell import SOURCES
+from campaigns.sameness import Code, library_versions, python_version
 from schemas.errors import StoreError
 from testbed.simulated import sources
 
@@ -23,20 +20,10 @@ EXPERIMENT = (
 )
 """What decides traces, SLOs and what is counted."""
 NOT_RESULTS = frozenset(
-    f"{name}.py"
-    for name in ("session", "executor", "profiling", "placement", "code", "local_ground", "apply")
+    f"{name}.py" for name in ("kind", "profiling", "placement", "code", "local_ground", "apply")
 )
-
-
-@dataclass(frozen=True)
-class Code:
-    """See `campaigns.worker_code.Code`."""
-
-    python: str
-    libraries: Mapping[str, str]
-    sources: str
-    simulator: str
-    problem: str | None = None
+WORKER = ("campaigns/prioritymeister/kind.py", *SOURCES)
+"""What else makes a cell on a worker."""
 
 
 @cache
@@ -44,34 +31,19 @@ def here() -> Code:
     """This process's. (Read once: what a process has imported does not change with its files.)"""
     from campaigns.prioritymeister.simulate import PROGRAM, identity
 
+    made_with = {**digests(), "worker": digest_paths(ROOT / name for name in WORKER)}
     problem = None
     try:
         sources.check(sources.built_from(PROGRAM), PROGRAM)
     except StoreError as error:
         problem = f"cannot use its simulator: {str(error).rstrip('.')}"
     return Code(
-        python=".".join(platform.python_version_tuple()[:2]),
-        libraries={name: metadata.version(name) for name in LIBRARIES},
-        sources=" ".join(f"{k} {v[:16]}" for k, v in sorted(digests().items())),
+        python=python_version(),
+        libraries=library_versions(LIBRARIES),
+        sources=" ".join(f"{k} {v[:16]}" for k, v in sorted(made_with.items())),
         simulator=identity()["pmsim"][:16],
         problem=problem,
     )
-
-
-def difference(ours: Code, theirs: Code) -> str | None:
-    """Why results of `theirs` need not be ours, as the end of a sentence about a worker; None if
-    they are the same."""
-    if theirs.problem is not None:
-        return theirs.problem
-    if (theirs.sources, theirs.simulator) != (ours.sources, ours.simulator):
-        return "has another version of Hotbed's code: install this one there and restart it"
-    if theirs.python != ours.python:
-        return f"runs Python {theirs.python}, and here it is {ours.python}: use the same"
-    for name, version in ours.libraries.items():
-        if theirs.libraries.get(name) != version:
-            other = theirs.libraries.get(name)
-            return f"has {name} {other}, and here it is {version}: install requirements.lock there"
-    return None
 
 
 def digests() -> dict[str, str]:

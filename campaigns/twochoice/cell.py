@@ -3,61 +3,26 @@
 from __future__ import annotations
 
 import json
-import time
-import zlib
-from dataclasses import dataclass
+from pathlib import Path
 
 from campaigns.cell import Phases
-from campaigns.dask_cell import Made, WrongWorker
-from campaigns.job import ERROR_FILE, Job
-from campaigns.run_store import RUN_FILE, utc_now
-from campaigns.twochoice.code import Code, difference, here
+from campaigns.job import Job
+from campaigns.kinds.cell import write_cell
+from campaigns.kinds.parameters import check
 from campaigns.twochoice.measure import curves, numbers
-from campaigns.twochoice.parameters import check
+from campaigns.twochoice.parameters import BurstParameters
 from campaigns.twochoice.simulator import simulate
-from schemas.run import Summary
+from schemas.run import Run
 
 BURSTS_FILE = "bursts.json"
 
 
-@dataclass(frozen=True)
-class Task:
-    """A cell to be made: the attempt's job as JSON, and what it must be computed with."""
-
-    job: str
-    code: Code
-
-
-def run_task(task: Task) -> Made:
-    """Make the cell; what it raised is in the file `error.json`.
-
-    Raises:
-        WrongWorker: this worker simulates with something else.
-    """
-    why = difference(task.code, here())
-    if why is not None:
-        raise WrongWorker(f"this worker {why}")
-    started = time.monotonic()
-    job = Job.model_validate_json(task.job).model_copy(update={"started_at": utc_now()})
-    try:
-        files = make(job)
-    except Exception as error:
-        body = {"kind": type(error).__name__, "message": str(error) or type(error).__name__}
-        files = {ERROR_FILE: json.dumps(body) + "\n"}
-    packed = {name: zlib.compress(text.encode(), 1) for name, text in files.items()}
-    return Made(packed, time.monotonic() - started)
-
-
-def make(job: Job) -> dict[str, str]:
-    """The files of a cell's folder, as texts by name; `run.json` among them."""
-    parameters = check(job.parameters, f"run {job.run_id}")
+def make(job: Job, folder: Path) -> Run:
+    """Make the cell and write its folder."""
+    parameters = check(BurstParameters, job.parameters, f"run {job.run_id}")
     phases = Phases()
     with phases("simulate"):
         answer = simulate(parameters, job.seed, limit_s=job.timeout_s)
+    (folder / BURSTS_FILE).write_text(json.dumps(curves(answer)) + "\n")
     cost = {f"cost_{name}": float(value) for name, value in answer["cost"].items()}
-    summary = Summary(whole=[], steady=[], pressure_mean={}, extra=numbers(answer) | cost)
-    return {
-        BURSTS_FILE: json.dumps(curves(answer)) + "\n",
-        "summary.json": summary.model_dump_json(indent=2) + "\n",
-        RUN_FILE: job.record("done", None, phases.seconds).model_dump_json(indent=2) + "\n",
-    }
+    return write_cell(folder, job, numbers(answer) | cost, phases)

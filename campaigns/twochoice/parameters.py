@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from schemas.errors import UserError
-from schemas.sizes import counts_of, size_name
+from campaigns.kinds.parameters import SizedParameters
 
 Scheduler = Literal[
     "fixed",
@@ -34,7 +33,7 @@ SERVER_BYTES = 6000
 PROCESS_BYTES = 1700
 
 
-class BurstParameters(BaseModel):
+class BurstParameters(SizedParameters):
     """One cell. `size` stands for servers and processes (``1K-10K``).
 
     The defaults are figure 3's where the paper gives a value: 1 MB, 5 ms, stragglers with 5 times
@@ -59,7 +58,8 @@ class BurstParameters(BaseModel):
         cache_s: for how long servers' knowledge of others' loads is used.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    SIZED: ClassVar[tuple[str, str]] = ("servers", "processes")
+    SIZE_EXAMPLE: ClassVar[str] = "1K-10K"
 
     scheduler: Scheduler
     choices: Choices = "random+random"
@@ -83,15 +83,10 @@ class BurstParameters(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _plain(cls, values: Any) -> Any:
-        """Without `size`, and without what the scheduler does not have: one cell has one way to
-        be written."""
+        """Without what the scheduler does not have: one cell has one way to be written."""
         if not isinstance(values, Mapping):
             return values
         plain = dict(values)
-        if "size" in plain:
-            if {"servers", "processes"} & set(plain):
-                raise ValueError("size already says servers and processes: keep one of them")
-            plain["servers"], plain["processes"] = counts_of(str(plain.pop("size")))
         scheduler = plain.get("scheduler")
         if scheduler not in LEARNING:
             if plain.get("history", "learned") != "learned":
@@ -109,23 +104,9 @@ class BurstParameters(BaseModel):
         return self.scheduler
 
     @property
-    def osds(self) -> None:
-        """There is no store."""
-        return
-
-    @property
-    def size(self) -> str:
-        """``1K-10K``."""
-        return size_name(self.servers, self.processes)
-
-    @property
     def memory_mib(self) -> float:
         """Memory that the simulator needs at most, about."""
         return BASE_MIB + (SERVER_BYTES * self.servers + PROCESS_BYTES * self.processes) / 2**20
-
-    def canonical(self) -> dict[str, Any]:
-        """JSON-able, every field present: what is hashed, stored and given to the simulator."""
-        return self.model_dump(mode="json")
 
     def contents(self) -> str:
         """Nothing is shared between cells but their size."""
@@ -141,60 +122,3 @@ class BurstParameters(BaseModel):
         if self.processes_per_node != BurstParameters.model_fields["processes_per_node"].default:
             parts.append(f"{self.processes_per_node} a node")
         return f"{' '.join(parts)}, {100 * self.straggler_ratio:g} % stragglers"
-
-
-def parameter_names() -> tuple[str, ...]:
-    """Every parameter that a campaign file may name."""
-    return ("size", *BurstParameters.model_fields)
-
-
-def check(values: Mapping[str, Any], where: str) -> BurstParameters:
-    """`values` as typed parameters.
-
-    Raises:
-        UserError: file, grid, key, what is allowed.
-    """
-    for key, value in values.items():
-        if key not in parameter_names():
-            known = ", ".join(parameter_names())
-            raise UserError(f"{where}: unknown parameter {key!r}; a cell has {known}.")
-        if isinstance(value, bool) != (key == "redirects"):  # YAML's yes/no would pass for 1/0
-            raise UserError(f"{where}: {key}: {value!r} is not allowed; {_allowed(key)}.")
-    try:
-        return BurstParameters.model_validate(dict(values))
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = str(first["loc"][0]) if first["loc"] else ""
-        if not key:
-            message = str(first["msg"]).removeprefix("Value error, ")
-            message = message.replace("0.1K-0.1M (nodes-partitions)", "1K-10K (servers-processes)")
-            raise UserError(f"{where}: {message}.") from error
-        if key in ("servers", "processes") and "size" in values:
-            key, allowed = "size", f"{key}: {_allowed(key)}"
-        else:
-            allowed = _allowed(key)
-        found = values.get(key, "nothing")
-        raise UserError(f"{where}: {key}: {found!r} is not allowed; {allowed}.") from error
-
-
-_LITERALS: dict[str, Any] = {"scheduler": Scheduler, "choices": Choices, "history": History}
-
-
-def _allowed(key: str) -> str:
-    """What the field `key` may hold, in words."""
-    if key in _LITERALS:
-        return f"allowed: {', '.join(get_args(_LITERALS[key]))}"
-    if key == "size":
-        return "allowed: servers-processes, such as 1K-10K"
-    if key == "redirects":
-        return "allowed: true or false"
-    field = BurstParameters.model_fields[key]
-    words = (("ge", "at least"), ("gt", "above"), ("le", "at most"))
-    bounds = [
-        f"{word} {getattr(rule, attribute):,}"
-        for rule in field.metadata
-        for attribute, word in words
-        if getattr(rule, attribute, None) is not None
-    ]
-    kind = "a whole number" if field.annotation is int else "a number"
-    return f"allowed: {kind} {' and '.join(bounds)}".rstrip()

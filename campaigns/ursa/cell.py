@@ -9,25 +9,21 @@ import contextlib
 import json
 import os
 import platform
-import time
-import zlib
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 from campaigns.cell import Phases
-from campaigns.dask_cell import Made, WrongWorker
-from campaigns.job import ERROR_FILE, Job
-from campaigns.run_store import RUN_FILE, utc_now
-from campaigns.ursa.code import Code, difference, here
+from campaigns.job import Job
+from campaigns.kinds.cell import write_cell
+from campaigns.kinds.parameters import check
 from campaigns.ursa.measure import describe, described_values, make_instance, plan_and_check
-from campaigns.ursa.parameters import INPUTS, UrsaParameters, check
+from campaigns.ursa.parameters import INPUTS, UrsaParameters
 from controllers.ursa.instance import Instance
 from controllers.ursa.jit import COMPILED, THREADS
-from schemas.run import Summary
+from schemas.run import Run
 
 KEPT_MIB = 1024.0
 """Instances that a worker keeps beside the last one."""
@@ -37,60 +33,27 @@ INPUTS_FILE = "inputs.json"
 HOST = "planner"
 
 
-@dataclass(frozen=True)
-class Task:
-    """A cell to be made: the attempt's job as JSON, and what it must be computed with."""
-
-    job: str
-    code: Code
-
-
-def run_task(task: Task) -> Made:
-    """Make the cell; what it raised is in the file `error.json`.
-
-    Raises:
-        WrongWorker: this worker computes with something else.
-    """
-    why = difference(task.code, here())
-    if why is not None:
-        raise WrongWorker(f"this worker {why}")
-    started = time.monotonic()
-    job = Job.model_validate_json(task.job).model_copy(update={"started_at": utc_now()})
-    try:
-        files = make(job)
-    except Exception as error:
-        body = {"kind": type(error).__name__, "message": str(error) or type(error).__name__}
-        files = {ERROR_FILE: json.dumps(body) + "\n"}
-    packed = {name: zlib.compress(text.encode(), 1) for name, text in files.items()}
-    return Made(packed, time.monotonic() - started)
-
-
-def make(job: Job) -> dict[str, str]:
-    """The files of a cell's folder, as texts by name; `run.json` among them."""
-    parameters = check(job.parameters, f"run {job.run_id}")
+def make(job: Job, folder: Path) -> Run:
+    """Make the cell and write its folder."""
+    parameters = check(UrsaParameters, job.parameters, f"run {job.run_id}")
     phases = Phases()
     with phases("generate"):
         instance = KEPT.get(parameters, job.seed)
     forget_peak()
-    files: dict[str, str] = {}
     if parameters.method == INPUTS:
         with phases("describe"):
             described = describe(instance)
         values = described_values(instance, described)
-        files[INPUTS_FILE] = json.dumps(described) + "\n"
+        (folder / INPUTS_FILE).write_text(json.dumps(described) + "\n")
     else:
         outcome = plan_and_check(parameters, instance, job.seed, phases)
         values = outcome.values
-        files[PLAN_FILE] = json.dumps(_shortened(outcome.plan), indent=1, default=float) + "\n"
+        text = json.dumps(_shortened(outcome.plan), indent=1, default=float)
+        (folder / PLAN_FILE).write_text(text + "\n")
     peak = peak_mib()
     if peak is not None:
         values["peak_rss_mib"] = peak
-    summary = Summary(whole=[], steady=[], pressure_mean={}, extra=values)
-    files["summary.json"] = summary.model_dump_json(indent=2) + "\n"
-    where = job.provenance.model_copy(update={"hosts": {HOST: host()}})
-    record = job.model_copy(update={"provenance": where}).record("done", None, phases.seconds)
-    files[RUN_FILE] = record.model_dump_json(indent=2) + "\n"
-    return files
+    return write_cell(folder, job, values, phases, hosts={HOST: host()})
 
 
 class Kept:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
+from campaigns.kinds.parameters import SizedParameters
 from controllers.ursa.methods import METHODS
-from schemas.errors import UserError
-from schemas.sizes import counts_of, size_name
 
 Kind = Literal["s1", "s2", "s3"]
 Selection = Literal["highest", "random"]
@@ -26,8 +25,10 @@ BYTES_A_PARTITION = 12  # beside 4 a replica: two loads, and what is primary
 BASE_MIB = 400.0  # interpreter, libraries, compiled loops, a solver
 MEMORY_FACTOR = 5.0  # the most that was seen beside an input's own size, and some room
 
+_KNOWN = ", ".join([*METHODS, INPUTS])
 
-class UrsaParameters(BaseModel):
+
+class UrsaParameters(SizedParameters):
     """One cell. `size` is the paper's name of nodes and partitions (``10K-10M``).
 
     Attributes:
@@ -42,7 +43,9 @@ class UrsaParameters(BaseModel):
         time_limit_s: the best plan found until then counts (section 5.1 gives SA 30 minutes).
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    SIZED: ClassVar[tuple[str, str]] = ("nodes", "partitions")
+    SIZE_EXAMPLE: ClassVar[str] = "0.1K-0.1M"
+    ALLOWED: ClassVar[Mapping[str, str]] = {"method": _KNOWN}
 
     kind: Kind = "s1"
     nodes: int = Field(ge=1, le=10**6)
@@ -63,26 +66,18 @@ class UrsaParameters(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _plain(cls, values: Any) -> Any:
-        """Without `size`, and with the paper's variant (DC+LP) where none is named: one cell has
-        one way to be written."""
-        if not isinstance(values, Mapping):
+    def _with_variant(cls, values: Any) -> Any:
+        """With the paper's variant (DC+LP) where none is named: one cell has one way to be
+        written."""
+        if not isinstance(values, Mapping) or values.get("method") != VARIED:
             return values
-        plain = dict(values)
-        if "size" in plain:
-            if {"nodes", "partitions"} & set(plain):
-                raise ValueError("size already says nodes and partitions: keep one of them")
-            plain["nodes"], plain["partitions"] = counts_of(str(plain.pop("size")))
-        if plain.get("method") == VARIED:
-            plain["program"] = plain.get("program") or "lp"
-            plain["divide"] = plain.get("divide") or "dc"
-        return plain
+        program, divide = values.get("program") or "lp", values.get("divide") or "dc"
+        return {**values, "program": program, "divide": divide}
 
     @model_validator(mode="after")
     def _together(self) -> UrsaParameters:
         if self.method != INPUTS and self.method not in METHODS:
-            known = ", ".join([*METHODS, INPUTS])
-            raise ValueError(f"method: there is no {self.method!r}; there are {known}")
+            raise ValueError(f"method: there is no {self.method!r}; there are {_KNOWN}")
         variant = (self.program, self.divide, self.first_radius, self.radius_step)
         if self.method != VARIED and any(value is not None for value in variant):
             raise ValueError(
@@ -108,16 +103,6 @@ class UrsaParameters(BaseModel):
         return self.method
 
     @property
-    def osds(self) -> None:
-        """There is no store."""
-        return
-
-    @property
-    def size(self) -> str:
-        """``10K-10M``."""
-        return size_name(self.nodes, self.partitions)
-
-    @property
     def input_mib(self) -> float:
         """Memory of the instance's arrays, about."""
         each = 4 * self.replicas + BYTES_A_PARTITION
@@ -127,10 +112,6 @@ class UrsaParameters(BaseModel):
     def memory_mib(self) -> float:
         """Memory that the cell needs at most, about, of who makes it."""
         return BASE_MIB + MEMORY_FACTOR * self.input_mib
-
-    def canonical(self) -> dict[str, Any]:
-        """JSON-able, every field present: what is hashed, stored and given to a worker."""
-        return self.model_dump(mode="json")
 
     def contents(self) -> str:
         """The instance: cells that share it follow each other, and it is made once for them."""
@@ -153,60 +134,3 @@ class UrsaParameters(BaseModel):
         if self.racks:
             parts.append(f"{self.racks} racks")
         return " ".join(parts)
-
-
-def parameter_names() -> tuple[str, ...]:
-    """Every parameter that a campaign file may name."""
-    return ("size", *UrsaParameters.model_fields)
-
-
-def check(values: Mapping[str, Any], where: str) -> UrsaParameters:
-    """`values` as typed parameters.
-
-    Raises:
-        UserError: file, grid, key, what is allowed.
-    """
-    for key, value in values.items():
-        if key not in parameter_names():
-            known = ", ".join(parameter_names())
-            raise UserError(f"{where}: unknown parameter {key!r}; a cell has {known}.")
-        if isinstance(value, bool):  # YAML's yes/no would pass for 1/0
-            raise UserError(f"{where}: {key}: {value!r} is not allowed; {_allowed(key)}.")
-    try:
-        return UrsaParameters.model_validate(dict(values))
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = str(first["loc"][0]) if first["loc"] else ""
-        if not key:
-            message = str(first["msg"]).removeprefix("Value error, ")
-            raise UserError(f"{where}: {message}.") from error
-        found = values.get(key, "nothing")
-        raise UserError(f"{where}: {key}: {found!r} is not allowed; {_allowed(key)}.") from error
-
-
-_LITERALS: dict[str, Any] = {
-    "kind": Kind,
-    "selection": Selection,
-    "program": Program,
-    "divide": Divide,
-}
-
-
-def _allowed(key: str) -> str:
-    """What the field `key` may hold, in words."""
-    if key in _LITERALS:
-        return f"allowed: {', '.join(get_args(_LITERALS[key]))}"
-    if key == "size":
-        return "allowed: nodes-partitions, such as 0.1K-0.1M"
-    if key == "method":
-        return f"allowed: {', '.join([*METHODS, INPUTS])}"
-    field = UrsaParameters.model_fields[key]
-    words = (("ge", "at least"), ("gt", "above"), ("le", "at most"))
-    bounds = [
-        f"{word} {getattr(rule, attribute):,}"
-        for rule in field.metadata
-        for attribute, word in words
-        if getattr(rule, attribute, None) is not None
-    ]
-    kind = "a whole number" if field.annotation is int else "a number"
-    return f"allowed: {kind} {' and '.join(bounds)}".rstrip()

@@ -10,7 +10,8 @@ import pytest
 
 from campaigns import worker_code
 from campaigns.dask_cluster import refuse_others
-from campaigns.worker_code import Code, difference, here
+from campaigns.sameness import Code, difference
+from campaigns.worker_code import here
 from campaigns.workers import Workers
 from schemas.errors import StoreError, UserError
 from testbed.simulated.process import PROGRAM

@@ -16,26 +16,26 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pm_grounds import FakeGround, result_of
+from tiny_kinds import job
 
 from campaigns import session
 from campaigns.campaign_file import find_campaign, load_campaign
-from campaigns.job import Job
+from campaigns.kinds.kind import Prepared
+from campaigns.kinds.session import prepare, typed_cells
 from campaigns.prioritymeister import rule
 from campaigns.prioritymeister.alone import Alone
 from campaigns.prioritymeister.cell import Maker, bound_holds
 from campaigns.prioritymeister.cell_parameters import PmParameters, check
-from campaigns.prioritymeister.code import Code, difference
 from campaigns.prioritymeister.machines import Machines
 from campaigns.prioritymeister.mixes import Mix, build, labels_of
 from campaigns.prioritymeister.outcome import histogram
 from campaigns.prioritymeister.real_traces import window
-from campaigns.prioritymeister.session import Prepared, prepare, typed_cells
 from campaigns.session import Request
 from campaigns.validate import figures_of
 from controllers.prioritymeister.estimators import Costs, SizeProfile
 from schemas.campaign import ReplayCampaign
 from schemas.errors import UserError
-from schemas.run import Provenance, Run, Summary
+from schemas.run import Run, Summary
 from workloads.traces import standins
 from workloads.traces.arrivals import scv
 from workloads.traces.requests import RequestBlock, save
@@ -258,31 +258,9 @@ def maker() -> Iterator[Maker]:
     made.close()
 
 
-def job_of(**parameters: Any) -> Job:
-    provenance = Provenance(
-        commit=None, dirty=None, hotbed_version="0", versions={}, hosts={}, site="x", signal=None
-    )
-    return Job(
-        run_id="abc",
-        campaign="pm-test",
-        attempt=1,
-        block=0,
-        order=0,
-        seed=5,
-        ground="sim",
-        parameters=parameters,
-        time_scale=1,
-        testbed="x",
-        notebook="x",
-        timeout_s=60,
-        started_at="2026-01-01T00:00:00Z",
-        provenance=provenance,
-    )
-
-
 @pytest.mark.slow
 def test_a_cell_leaves_what_the_figures_need(maker: Maker, tmp_path: Path) -> None:
-    run = maker.make(job_of(scenario="disk", policy="pm", k=2, **SHORT), tmp_path)
+    run = maker.make(job({"scenario": "disk", "policy": "pm", "k": 2, **SHORT}), tmp_path)
     assert run == Run.model_validate_json((tmp_path / "run.json").read_text())
     extra = Summary.model_validate_json((tmp_path / "summary.json").read_text()).extra
     assert extra["A_slo_s"] == pytest.approx(2 * extra["A_alone_s"])
@@ -301,8 +279,8 @@ def test_a_cell_leaves_what_the_figures_need(maker: Maker, tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_figure_4_has_the_order_and_the_bucket_that_it_names(maker: Maker, tmp_path: Path) -> None:
-    job = job_of(scenario="buckets", limiters="slow", misbehaves=True, **SHORT)
-    maker.make(job, tmp_path)
+    cell = {"scenario": "buckets", "limiters": "slow", "misbehaves": True, **SHORT}
+    maker.make(job(cell), tmp_path)
     extra = Summary.model_validate_json((tmp_path / "summary.json").read_text()).extra
     assert [extra[f"{name}_priority"] for name in "BAC"] == [1, 2, 3]
     assert extra["bounds"] == 0  # with one bucket nothing is proven
@@ -324,7 +302,7 @@ def test_short_traces_cannot_have_slos(tmp_path: Path) -> None:
     maker = Maker(Few())
     try:
         with pytest.raises(UserError, match=r"99\.9th percentile needs 10,000 that are answered"):
-            maker.make(job_of(scenario="disk", seconds=12.0), tmp_path)
+            maker.make(job({"scenario": "disk", "seconds": 12.0}), tmp_path)
     finally:
         maker.close()
 
@@ -360,28 +338,12 @@ def test_a_figure_is_a_part_of_the_campaign(tmp_path: Path) -> None:
     assert {cell.run_id for cell in part.plan.cells} < {cell.run_id for cell in whole.plan.cells}
 
 
-@pytest.mark.parametrize(
-    "changes", [{"ground": "local"}, {"testbed": "t"}, {"model": Path("m.yaml")}]
-)
-def test_what_is_not_ours_is_refused(changes: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="leave out --"):
-        prepared(artifacts=tmp_path, **changes)
-
-
 @pytest.mark.slow
 def test_the_dry_run_tells_cells_and_time(tmp_path: Path) -> None:
     report = session.dry_run(Request("pm-quick", figure="5", artifacts=tmp_path / "none"))
     assert report.cells == len(report.pending) == 52
     assert report.pending_s > 0
     assert not (tmp_path / "none").exists()
-
-
-def test_workers_must_have_our_code() -> None:
-    ours = Code("3.11", {"numpy": "2"}, "planner 1", "sim 1")
-    assert difference(ours, ours) is None
-    assert "another version" in str(difference(ours, replace(ours, simulator="sim 2")))
-    assert "numpy 1" in str(difference(ours, replace(ours, libraries={"numpy": "1"})))
-    assert difference(ours, replace(ours, problem="has none")) == "has none"
 
 
 def test_parameters_are_the_same_however_they_are_written() -> None:

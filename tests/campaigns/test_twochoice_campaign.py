@@ -5,45 +5,29 @@ from __future__ import annotations
 
 import json
 import subprocess
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from tiny_kinds import TWOCHOICE, job, written
 
-from campaigns import session
 from campaigns.campaign_file import find_campaign, load_campaign
-from campaigns.job import Job
+from campaigns.kinds import session as kinds
+from campaigns.kinds.parameters import check as check_of
 from campaigns.session import Request
 from campaigns.twochoice import cell as cell_module
-from campaigns.twochoice import session as bursts
+from campaigns.twochoice import code as code_module
 from campaigns.twochoice import simulator
-from campaigns.twochoice.cell import Task, make, run_task
-from campaigns.twochoice.code import Code, difference, result_digests
+from campaigns.twochoice.cell import make
+from campaigns.twochoice.code import result_digests
 from campaigns.twochoice.measure import MESSAGES, curves, numbers
-from campaigns.twochoice.parameters import LEARNING, BurstParameters, check
-from campaigns.workers import Workers
+from campaigns.twochoice.parameters import LEARNING, BurstParameters
 from schemas.campaign import BurstCampaign
 from schemas.errors import StoreError, UserError
-from schemas.run import Provenance, Run, Summary
+from schemas.run import Run, Summary
 
 FILES = ("twochoice-quick", "twochoice-full")
-TINY: dict[str, Any] = {
-    "name": "twochoice-tiny",
-    "paper": "twochoice",
-    "simulation": "twochoice",
-    "profile": "quick",
-    "parameters": {"size": "20-200", "rounds": 2, "learn_rounds": 1},
-    "grids": [
-        {
-            "name": "response",
-            "figures": ["3"],
-            "vary": {"scheduler": ["fixed", "both"], "straggler_ratio": [0, 0.1]},
-            "repetitions": 3,
-        }
-    ],
-}
 ROUND: dict[str, Any] = {
     "response_s": 0.5,
     "mean_s": 0.3,
@@ -72,17 +56,14 @@ ANSWER: dict[str, Any] = {
 }
 
 
-def written(folder: Path, **changes: Any) -> Path:
-    path = folder / "tiny.yaml"
-    path.write_text(yaml.safe_dump(TINY | changes))
-    return path
+check = partial(check_of, BurstParameters)
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_what_comes_with_hotbed_is_sound_and_of_the_paper_s_size(name: str, tmp_path: Path) -> None:
     campaign = load_campaign(find_campaign(name))
     assert isinstance(campaign, BurstCampaign)
-    cells = bursts.typed_cells(campaign, Path(name))
+    cells = kinds.typed_cells(campaign, Path(name))
     by_figure = {
         figure: [
             cell for grid in campaign.grids if figure in grid.figures for cell in cells[grid.name]
@@ -100,7 +81,7 @@ def test_what_comes_with_hotbed_is_sound_and_of_the_paper_s_size(name: str, tmp_
     assert {cell.history for cell in by_figure["3"]} == {"learned", "cold"}
     assert all(0 < cell.straggler_ratio * 1000 < 10 for cell in by_figure["4"])
     assert all(grid.repetitions >= 3 for grid in campaign.grids)
-    prepared = bursts.prepare(Request(name, artifacts=tmp_path))
+    prepared = kinds.prepare(Request(name, artifacts=tmp_path))
     assert prepared.plan.cells
     assert not list(tmp_path.iterdir())
 
@@ -111,25 +92,14 @@ def test_the_full_campaign_goes_to_ten_thousand_servers_and_a_million_processes(
     assert all(grid.repetitions >= 10 for name, grid in grids.items() if name != "scale")
 
 
-def test_every_scheduler_of_a_block_has_the_same_seed(tmp_path: Path) -> None:
-    cells = bursts.prepare(Request(str(written(tmp_path)))).plan.cells
-    assert len(cells) == 12
-    assert all(len({c.seed for c in cells if c.block == block}) == 1 for block in range(3))
-    assert len({cell.seed for cell in cells}) == 3
-    again = bursts.prepare(Request(str(written(tmp_path)))).plan.cells
-    assert [cell.run_id for cell in again] == [cell.run_id for cell in cells]
-    other = bursts.prepare(Request(str(written(tmp_path, seed=2)))).plan.cells
-    assert not {cell.run_id for cell in other} & {cell.run_id for cell in cells}
-
-
 def test_another_simulator_makes_other_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    request = Request(str(written(tmp_path)))
-    before = {cell.run_id for cell in bursts.prepare(request).plan.cells}
+    request = Request(str(written(tmp_path, TWOCHOICE)))
+    before = {cell.run_id for cell in kinds.prepare(request).plan.cells}
     assert set(result_digests()) == {"simulator", "measure"}
-    monkeypatch.setattr(bursts, "result_digests", lambda: {"simulator": "another"})
-    assert not before & {cell.run_id for cell in bursts.prepare(request).plan.cells}
+    monkeypatch.setattr(code_module, "simulator_digest", lambda: "another")
+    assert not before & {cell.run_id for cell in kinds.prepare(request).plan.cells}
 
 
 @pytest.mark.parametrize(
@@ -166,46 +136,6 @@ def test_one_cell_has_one_way_to_be_written() -> None:
     assert all(check({"scheduler": name}, "x").learn_rounds == 20 for name in LEARNING)
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"simulation": "best"}, "simulation: "),
-        ({"ground": "local"}, "ground: "),
-        ({"spec": "testbed/specs/dlr.yaml"}, "spec: "),
-        ({"time_scale": 0.5}, "time_scale: "),
-    ],
-)
-def test_a_file_says_nothing_of_testbeds(
-    tmp_path: Path, changes: dict[str, Any], said: str
-) -> None:
-    with pytest.raises(UserError, match=said):
-        session.dry_run(Request(str(written(tmp_path, **changes))))
-
-
-def test_what_is_not_ours_is_refused(tmp_path: Path) -> None:
-    request = Request(str(written(tmp_path)))
-    for change in ({"testbed": "x"}, {"model": Path("x")}, {"controllers_dir": Path("x")}):
-        with pytest.raises(UserError, match="on no testbed: leave out --"):
-            session.dry_run(replace(request, **change))
-    with pytest.raises(UserError, match="leave out --ground"):
-        session.dry_run(replace(request, ground="local"))
-
-
-def test_what_memory_does_not_hold_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    grid = TINY["grids"][0] | {"fixed": {"size": "10K-1M"}}
-    request = Request(str(written(tmp_path, parameters={}, grids=[grid])))
-    report = session.dry_run(request, workers=Workers(count=1))
-    assert report.cells == 12
-    assert "10K-1M" in report.notes[0]
-    monkeypatch.setattr(bursts, "available_mib", lambda: 300.0)
-    with pytest.raises(UserError, match=r"needs about .* GiB in each of 2 processes"):
-        session.dry_run(request, workers=Workers(count=2))
-    monkeypatch.setattr(bursts, "available_mib", lambda: None)
-    session.dry_run(request, workers=Workers(count=2))
-
-
 def test_numbers_are_means_over_bursts() -> None:
     found = numbers(ANSWER)
     assert found["response_s"] == pytest.approx(0.6)
@@ -219,36 +149,11 @@ def test_numbers_are_means_over_bursts() -> None:
     assert curves(ANSWER)["learning"] == [0.9]
 
 
-def job(parameters: BurstParameters) -> Job:
-    return Job(
-        run_id="0" * 12,
-        campaign="twochoice-tiny",
-        attempt=1,
-        block=0,
-        order=0,
-        seed=5,
-        ground="sim",
-        parameters=parameters.canonical(),
-        time_scale=1.0,
-        testbed="bursts",
-        notebook="tiny.yaml",
-        timeout_s=60,
-        started_at="2026-01-01T00:00:00Z",
-        provenance=Provenance(
-            commit=None,
-            dirty=None,
-            hotbed_version="0",
-            versions={},
-            hosts={},
-            site="bursts",
-            signal=None,
-        ),
-    )
-
-
-def test_a_cell_s_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cell_s_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cell_module, "simulate", lambda parameters, seed, limit_s: ANSWER)
-    files = make(job(BurstParameters(scheduler="both", servers=20, processes=200)))
+    cell = BurstParameters(scheduler="both", servers=20, processes=200)
+    make(job(cell.canonical()), tmp_path)
+    files = {path.name: path.read_text() for path in tmp_path.iterdir()}
     assert set(files) == {"run.json", "summary.json", "bursts.json"}
     run = Run.model_validate_json(files["run.json"])
     assert run.status == "done"
@@ -256,28 +161,6 @@ def test_a_cell_s_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     assert extra["response_s"] == pytest.approx(0.6)
     assert extra["cost_peak_mib"] == 9.0
     assert json.loads(files["bursts.json"])["loads"] == ANSWER["loads"]
-
-
-CODE = Code("3.12", {"pydantic": "2"}, "a", "b", None, "c")
-
-
-@pytest.mark.parametrize(
-    ("theirs", "said"),
-    [
-        (CODE, None),
-        (replace(CODE, sources="x"), "another version of Hotbed's code"),
-        (replace(CODE, simulator="x"), "another version of Hotbed's code"),
-        (replace(CODE, problem="cannot use its simulator"), "cannot use its simulator"),
-        (replace(CODE, probe="x"), "computes something else than ours"),
-        (replace(CODE, python="3.11"), "runs Python 3.11"),
-        (replace(CODE, libraries={"pydantic": "1"}), "has pydantic 1, and here it is 2"),
-    ],
-)
-def test_a_worker_that_simulates_with_something_else_is_refused(
-    theirs: Code, said: str | None
-) -> None:
-    found = difference(CODE, theirs)
-    assert found is None if said is None else said in str(found)
 
 
 def program(folder: Path, text: str) -> Path:
@@ -331,12 +214,3 @@ def test_the_program_simulates_and_refuses() -> None:
     )
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "tcsim: the request cannot be read: unexpected EOF\n"
-
-
-def test_a_worker_s_error_is_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(cell_module, "here", lambda: CODE)
-    monkeypatch.setattr(simulator, "PROGRAM", tmp_path / "tcsim")
-    task = Task(job(BurstParameters(scheduler="both")).model_dump_json(), CODE)
-    made = run_task(task)
-    made.unpack(tmp_path)
-    assert json.loads((tmp_path / "error.json").read_text())["kind"] == "StoreError"

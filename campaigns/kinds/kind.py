@@ -1,0 +1,114 @@
+"""What a paper says of its campaigns, and all that it has to say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from campaigns.in_process_executor import Make
+from campaigns.kinds.cell import Recipe
+from campaigns.kinds.parameters import KindParameters
+from campaigns.plan import Cell, Plan
+from campaigns.progress import Progress
+from campaigns.run_store import RunStore
+from campaigns.services import Facts
+from schemas.campaign import Campaign
+
+P = TypeVar("P", bound=KindParameters)
+
+SYNTHETIC: Mapping[str, Any] = {"synthetic": True}
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A campaign that is validated and planned; see `campaigns.carry_out.Laid`. `spec_file` is its
+    testbed's, where it has one."""
+
+    campaign: Campaign
+    file: Path
+    plan: Plan
+    whole: Plan
+    store: RunStore
+    testbed: str
+    spec_file: Path | None = None
+
+
+def _no_problem() -> None:
+    """There is nothing to look at."""
+
+
+def _no_seconds(_cells: Sequence[Cell], _store: RunStore) -> float:
+    return 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Computed(Generic[P]):
+    """A ground on which cells are computed, beside each other, on Dask workers.
+
+    Attributes:
+        site: stands for the kind of site in a run's provenance and identity.
+        digests: by name, of all that can change a result and is no parameter of a cell: sources,
+            libraries. Part of a run's identity: when one changes, its cells run anew.
+        planned_s: seconds that a cell takes, roughly; the cells that are done correct them.
+        recipe: how a worker makes a cell.
+        versions: of what computes, for the record.
+        calibration: for the record, what a model was fitted to.
+        seconds_count: a cell's seconds are part of its result: one at a time, with all of this
+            machine's processors, unless something else is asked for.
+        ready: raises where cells cannot be computed here.
+    """
+
+    site: str
+    digests: Callable[[], Mapping[str, str]]
+    planned_s: Callable[[P], float]
+    recipe: Recipe
+    versions: Callable[[], Mapping[str, str]]
+    calibration: Mapping[str, Any] = field(default_factory=lambda: SYNTHETIC)
+    seconds_count: bool = False
+    ready: Callable[[], None] = _no_problem
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnTestbed(Generic[P]):
+    """A ground on which cells run one after another, on the testbed of the campaign's spec. They
+    are made in the engine's process, which only waits for it.
+
+    Attributes:
+        digests, planned_s: as of `Computed`.
+        open: the testbed for the time of a call: its facts, and what makes a cell on it.
+        beside_s: seconds that pass beside the cells that are still to be made.
+    """
+
+    digests: Callable[[], Mapping[str, str]]
+    planned_s: Callable[[P], float]
+    open: Callable[[Prepared, Progress], AbstractContextManager[tuple[Facts, Make]]]
+    beside_s: Callable[[Sequence[Cell], RunStore], float] = _no_seconds
+
+
+Ground = Computed[P] | OnTestbed[P]
+
+
+def _no_notes(_pending: Sequence[P], _campaign: Campaign) -> Sequence[str]:
+    return ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind(Generic[P]):
+    """Campaigns of a kind.
+
+    Attributes:
+        parameters: the model of a cell's parameters.
+        does: what such a campaign does, for sentences: ``replays traces``.
+        grounds: by name, those on which it may run.
+        notes: what a dry run tells of the cells that are still to be made, in sentences.
+        resolves: a dry run also tells the smallest effect that the repetitions resolve.
+    """
+
+    parameters: type[P]
+    does: str
+    grounds: Mapping[str, Computed[P] | OnTestbed[P]]
+    notes: Callable[[Sequence[P], Campaign], Sequence[str]] = _no_notes
+    resolves: bool = False

@@ -1,0 +1,236 @@
+"""What `hotbed run` does for a campaign of another kind: from its file to run folders, or to a dry
+run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from campaigns.campaign_file import resolve
+from campaigns.carry_out import LEDGER_FILE, make_cells
+from campaigns.dask_cluster import open_cluster
+from campaigns.engine import CampaignResult
+from campaigns.estimate import Estimator
+from campaigns.executors import Executor, ParallelExecutor
+from campaigns.fingerprint import Identity
+from campaigns.in_process_executor import InProcessExecutor
+from campaigns.kinds.cell import RecipeExecutor
+from campaigns.kinds.kind import Computed, Kind, OnTestbed, Prepared
+from campaigns.kinds.parameters import KindParameters, check
+from campaigns.kinds.registry import kind_of
+from campaigns.ledger import Ledger
+from campaigns.lock import Lock
+from campaigns.memory import available_mib
+from campaigns.plan import Cell, make_plan, raw_cells
+from campaigns.process_executor import ProcessExecutor, Setting
+from campaigns.progress import Progress, suitable
+from campaigns.provenance import provenance
+from campaigns.run_store import RunStore
+from campaigns.services import Facts
+from campaigns.session import DryRunReport, Request, asked, pending_of, report_of
+from campaigns.validate import select
+from campaigns.workers import Workers, one_testbed
+from schemas.campaign import Campaign
+from schemas.errors import UserError
+from testbed.spec import load_spec
+
+
+def prepare(request: Request) -> Prepared:
+    """Validate every cell and lay out the plan. Nothing is started or written.
+
+    Raises:
+        UserError: one sentence on the first thing that is wrong.
+    """
+    file, campaign = asked(request.campaign)
+    _, ground = declared(campaign)
+    _refuse_what_is_not_ours(request, campaign)
+    cells = typed_cells(campaign, file)
+    chosen = cells if request.figure is None else select(campaign, cells, request.figure, file)
+    spec_file = resolve(campaign.spec, file) if isinstance(ground, OnTestbed) else None
+    spec = None if spec_file is None else load_spec(spec_file)
+    site = ground.site if isinstance(ground, Computed) else ""
+    identity = Identity(
+        spec_digest="" if spec is None else spec.digest(),
+        ground=campaign.ground,
+        site=site if spec is None else spec.site.kind,
+        time_scale=campaign.time_scale,
+        folders=ground.digests(),
+    )
+    controllers = {parameters.controller: "" for typed in cells.values() for parameters in typed}
+    whole, plan = (
+        make_plan(campaign, wanted, identity, controllers, ground.planned_s)
+        for wanted in (cells, chosen)
+    )
+    store = RunStore(request.artifacts.resolve() / campaign.name)
+    testbed = request.testbed or (site if spec is None else spec.name)
+    return Prepared(campaign, file, plan, whole, store, testbed, spec_file)
+
+
+def declared(campaign: Campaign) -> tuple[Kind[Any], Computed[Any] | OnTestbed[Any]]:
+    """What the campaign's kind says of itself, and of the campaign's ground."""
+    kind = kind_of(campaign)
+    assert kind is not None, campaign
+    return kind, kind.grounds[campaign.ground]
+
+
+def typed_cells(campaign: Campaign, file: Path) -> dict[str, list[Any]]:
+    """Typed cells by grid name, of all grids: a file is right or it is not.
+
+    Raises:
+        UserError: file, grid, key, what is allowed.
+    """
+    kind, _ = declared(campaign)
+    found = {}
+    for grid in campaign.grids:
+        where = f"{file}: grid {grid.name}"
+        typed = [check(kind.parameters, raw, where) for raw in raw_cells(campaign, grid)]
+        if not typed:
+            raise UserError(f"{where}: exclude leaves no cell.")
+        found[grid.name] = typed
+    return found
+
+
+def dry_run(request: Request, *, workers: Workers | None = None) -> DryRunReport:
+    """The cells that would run, the time they would take and what is done. Writes nothing."""
+    prepared = prepare(request)
+    kind, ground = declared(prepared.campaign)
+    who = _workers(prepared, workers)
+    cells = pending_of(prepared)
+    refuse_too_large(cells, who)
+    beside_s = ground.beside_s(cells, prepared.store) if isinstance(ground, OnTestbed) else 0.0
+    return report_of(
+        prepared,
+        cells,
+        Estimator(prepared.campaign.time_scale),
+        width=max(1, who.processes),
+        beside_s=beside_s,
+        resolves=kind.resolves,
+        notes=_notes(prepared, cells, who),
+    )
+
+
+def run(
+    request: Request, *, progress: Progress | None = None, workers: Workers | None = None
+) -> CampaignResult:
+    """Run or resume a campaign.
+
+    Args:
+        request: what is asked for.
+        progress: who is told of it.
+        workers: who computes; a process for each of this machine's processors unless said
+            otherwise, or a single one where a cell's seconds are part of its result.
+
+    Raises:
+        UserError: something is wrong with the file, the memory, the disk, the workers or the
+            testbed; or another engine works on this campaign.
+        HotbedError: cells cannot be computed here.
+    """
+    prepared = prepare(request)
+    _, ground = declared(prepared.campaign)
+    who = _workers(prepared, workers)
+    refuse_too_large(prepared.plan.cells, who)
+    if isinstance(ground, Computed):
+        ground.ready()
+    store, shown = prepared.store, progress or suitable()
+    store.prepare()
+    with ExitStack() as stack:
+        what = f"the campaign {prepared.campaign.name}"
+        stack.enter_context(Lock(store.folder / ".lock", what, say=shown.message))
+        if isinstance(ground, Computed):
+            return _compute(prepared, ground, shown, who)
+        facts, make = stack.enter_context(ground.open(prepared, shown))
+        setting = Setting(prepared.testbed, prepared.file, provenance(facts))
+        ledger = Ledger(store.folder / LEDGER_FILE)
+        executor = InProcessExecutor(prepared.plan, store, ledger, setting, make)
+        return make_cells(prepared, executor, ledger, shown, lambda _stack, _missing: executor)
+
+
+def _compute(
+    prepared: Prepared, ground: Computed[Any], shown: Progress, workers: Workers
+) -> CampaignResult:
+    facts = Facts(ground.site, ground.versions(), calibration=ground.calibration)
+    setting = Setting(prepared.testbed, prepared.file, provenance(facts))
+    plan, store = prepared.plan, prepared.store
+    ledger = Ledger(store.folder / LEDGER_FILE)
+    processes = ProcessExecutor(plan, store, ledger, setting)
+
+    def choose(stack: ExitStack, missing: bool) -> Executor | ParallelExecutor:
+        if not missing:
+            return processes
+        client = stack.enter_context(open_cluster(workers, ground.recipe.same))
+        return RecipeExecutor(plan, store, ledger, setting, recipe=ground.recipe, client=client)
+
+    return make_cells(prepared, processes, ledger, shown, choose)
+
+
+def refuse_too_large(cells: Iterable[Cell], workers: Workers) -> None:
+    """Refuse cells that this machine's memory does not hold, as many beside each other as there
+    will be. (What a cluster's machines hold is not known here.)
+
+    Raises:
+        UserError: names the largest, what it needs and what there is.
+    """
+    largest = max(_typed(cells), key=memory_of, default=None)
+    if largest is None or not workers.processes or not memory_of(largest):
+        return
+    need, available = memory_of(largest), available_mib()
+    if available is not None and need * workers.processes > available:
+        fewer = ", fewer --workers" if workers.processes > 1 else ""
+        raise UserError(
+            f"{largest.label()} needs about {need / 1024:.1f} GiB in each of "
+            f"{workers.processes} processes, and {available / 1024:.1f} GiB are free here: choose "
+            f"smaller sizes{fewer} or a single figure, or give --scheduler a cluster with more "
+            "memory."
+        )
+
+
+def memory_of(parameters: KindParameters) -> float:
+    """MiB that a cell needs at most, about; 0 for hardly any."""
+    return parameters.memory_mib or 0.0
+
+
+def _typed(cells: Iterable[Cell]) -> list[Any]:
+    return [cell.parameters for cell in cells if isinstance(cell.parameters, KindParameters)]
+
+
+def _workers(prepared: Prepared, asked_for: Workers | None) -> Workers:
+    """Who makes the cells.
+
+    Raises:
+        UserError: workers were asked for and there is one testbed.
+    """
+    _, ground = declared(prepared.campaign)
+    if isinstance(ground, Computed):
+        return asked_for or Workers(count=1 if ground.seconds_count else None)
+    if asked_for is not None:
+        raise one_testbed(prepared.campaign)
+    return Workers(count=1)
+
+
+def _notes(prepared: Prepared, cells: Sequence[Cell], workers: Workers) -> tuple[str, ...]:
+    kind, ground = declared(prepared.campaign)
+    if not cells:
+        return ()
+    notes = list(kind.notes(_typed(cells), prepared.campaign))
+    if workers.scheduler is not None:
+        notes.append(f"the time is that of one worker; {workers.scheduler} may have many")
+    elif isinstance(ground, Computed) and ground.seconds_count and workers.processes > 1:
+        notes.append("cells beside each other slow each other down: seconds are not those of one")
+    return tuple(notes)
+
+
+def _refuse_what_is_not_ours(request: Request, campaign: Campaign) -> None:
+    kind, ground = declared(campaign)
+    computed = isinstance(ground, Computed)
+    given = {
+        "--ground": request.ground if request.ground != campaign.ground else None,
+        "--testbed": request.testbed if computed else None,
+        "--controllers-dir": request.controllers_dir,
+        "--model": request.model,
+    }
+    where = "on no testbed" if computed else f"on the ground {campaign.ground}"
+    for option, value in given.items():
+        if value is not None:
+            raise UserError(f"{campaign.name} {kind.does}, {where}: leave out {option}.")

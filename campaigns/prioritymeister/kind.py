@@ -1,0 +1,142 @@
+"""Campaigns that replay traces (``system: prioritymeister``), as `campaigns.kinds` runs them:
+simulated, or on a testbed of NFS servers."""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+from campaigns.in_process_executor import Make
+from campaigns.job import Job
+from campaigns.kinds.cell import Recipe
+from campaigns.kinds.kind import Computed, Kind, OnTestbed, Prepared
+from campaigns.plan import Cell
+from campaigns.prioritymeister.cell import Maker
+from campaigns.prioritymeister.cell_parameters import INPUTS, PmParameters
+from campaigns.prioritymeister.code import LIBRARIES, digests, here
+from campaigns.prioritymeister.ground import SimGround
+from campaigns.prioritymeister.rule import measured_alone
+from campaigns.progress import Progress
+from campaigns.run_store import RunStore
+from campaigns.sameness import Sameness
+from campaigns.services import Facts
+from schemas.campaign import Campaign
+from schemas.run import Run
+
+SIM, LOCAL = "sim", "local"
+ALONE_FOLDER = ".alone"
+"""Beside the runs of a real testbed: what workloads have alone."""
+
+# Seconds of a cell, roughly.
+FIXED_S = 0.5
+REQUEST_S = {"network": 15e-6, "levels": 15e-6}
+OTHER_REQUEST_S = 5e-6
+RATES = {"disk": 400, "burst": 230, "misbehave": 180, "network": 1500, "levels": 1500}
+SETTLE_S = 20.0
+"""On a testbed, beside the traces' time."""
+
+
+@cache
+def _maker() -> Maker:
+    """This worker's, with the traces and measurements that it made last."""
+    maker = Maker(SimGround())
+    atexit.register(maker.close)
+    return maker
+
+
+def make(job: Job, folder: Path) -> Run:
+    """Simulate a cell and write its folder."""
+    return _maker().make(job, folder)
+
+
+def planned_s(parameters: PmParameters) -> float:
+    """Seconds that a simulated cell takes, roughly, its share of the traces included."""
+    requests = RATES.get(parameters.scenario, 300) * parameters.seconds
+    if parameters.policy == INPUTS:
+        return FIXED_S + 2000 * parameters.seconds * OTHER_REQUEST_S
+    return FIXED_S + requests * REQUEST_S.get(parameters.scenario, OTHER_REQUEST_S)
+
+
+def simulation_digests() -> dict[str, str]:
+    """Of the experiment, and of what simulates."""
+    from campaigns.prioritymeister.simulate import identity
+
+    return {**digests(), **identity()}
+
+
+def simulation_versions() -> dict[str, str]:
+    """What simulates, for the record."""
+    code = here()
+    return {**{name: code.libraries[name] for name in LIBRARIES}, "pmsim": code.simulator[:24]}
+
+
+def live_s(parameters: PmParameters) -> float:
+    """Seconds of a cell on a testbed, without what workloads have alone."""
+    return SETTLE_S + parameters.seconds
+
+
+def live_digests() -> dict[str, str]:
+    """Of the experiment, and of the programs of a testbed."""
+    from campaigns.prioritymeister import local_ground
+
+    return {**digests(), **local_ground.digests()}
+
+
+@contextmanager
+def on_testbed(prepared: Prepared, shown: Progress) -> Iterator[tuple[Facts, Make]]:
+    """The campaign's testbed, with nobody else measuring on it; see `local_ground.open_ground`."""
+    from campaigns.prioritymeister.local_ground import facts_of, open_ground
+
+    assert prepared.spec_file is not None
+    limits = prepared.campaign.limits
+    with open_ground(
+        prepared.testbed, prepared.spec_file, limits=limits, tell=shown.message
+    ) as ground:
+        maker = Maker(ground, remembered=prepared.store.folder / ALONE_FOLDER)
+        try:
+            yield facts_of(ground), maker.make
+        finally:
+            maker.close()
+
+
+def alone_s(cells: Sequence[Cell], store: RunStore) -> float:
+    """Seconds on a testbed in which workloads run alone, each once a block: nobody else's SLO."""
+    known = store.folder / ALONE_FOLDER
+    if known.is_dir() and any(known.iterdir()):
+        return 0.0
+    rounds = {
+        (cell.block, where.contents(), name): live_s(where)
+        for cell in cells
+        if isinstance(cell.parameters, PmParameters)
+        for name, where in measured_alone(cell.parameters)
+    }
+    return sum(rounds.values())
+
+
+def notes(_pending: Sequence[PmParameters], campaign: Campaign) -> Sequence[str]:
+    """What a dry run tells of a testbed's time."""
+    if campaign.ground == SIM:
+        return ()
+    return ("each workload also runs alone once a block, before the first cell that needs it",)
+
+
+KIND = Kind(
+    parameters=PmParameters,
+    does="replays traces",
+    grounds={
+        SIM: Computed(
+            site="modelled",
+            digests=simulation_digests,
+            planned_s=planned_s,
+            recipe=Recipe(make, Sameness(here)),
+            versions=simulation_versions,
+            calibration={"disk": "disk7200.json"},
+        ),
+        LOCAL: OnTestbed(digests=live_digests, planned_s=live_s, open=on_testbed, beside_s=alone_s),
+    },
+    notes=notes,
+    resolves=True,
+)

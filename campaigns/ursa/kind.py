@@ -1,0 +1,63 @@
+"""Campaigns of the planner Ursa (``planner: ursa``), as `campaigns.kinds` runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from campaigns.kinds.cell import Recipe
+from campaigns.kinds.kind import Computed, Kind
+from campaigns.sameness import Sameness
+from campaigns.ursa.cell import make
+from campaigns.ursa.code import difference, here, identity, libraries
+from campaigns.ursa.parameters import INPUTS, UrsaParameters
+from schemas.campaign import Campaign
+
+# Seconds of a cell, roughly.
+FIXED_S = 0.3
+GENERATE_S = 1.5e-6  # a partition
+CHECK_S = 0.4e-6
+METHOD_S = {"sa": 4e-6, "algorithm1": 1e-6, "joint": 5e-6, "ilp": 1e-6}
+OTHER_METHOD_S = 0.2e-6
+RANDOM_FACTOR = 10.0
+EXACT = {"opt": 0.3}  # part of the time limit that it takes
+
+
+def planned_s(parameters: UrsaParameters) -> float:
+    """Seconds that a cell takes, roughly; an instance that it shares with others included."""
+    if parameters.method == INPUTS:
+        return FIXED_S + (GENERATE_S + CHECK_S) * parameters.partitions
+    each = METHOD_S.get(parameters.method, OTHER_METHOD_S)
+    if parameters.selection == "random":
+        each *= RANDOM_FACTOR
+    method = each * parameters.partitions
+    method += EXACT.get(parameters.method, 0.0) * parameters.time_limit_s
+    shared = (GENERATE_S / 4 + 3 * CHECK_S) * parameters.partitions
+    return FIXED_S + shared + min(parameters.time_limit_s, method)
+
+
+def notes(pending: Sequence[UrsaParameters], _campaign: Campaign) -> Sequence[str]:
+    """What a dry run tells: the largest instance, and the time limits."""
+    largest = max(pending, key=lambda parameters: parameters.memory_mib)
+    limits = sorted({f"{p.method} {p.time_limit_s:g} s" for p in pending if p.method != INPUTS})
+    return (
+        f"the largest instance is {largest.size}: about {largest.memory_mib / 1024:.1f} GiB of "
+        "memory",
+        f"time limits: {', '.join(limits)}",
+    )
+
+
+KIND = Kind(
+    parameters=UrsaParameters,
+    does="plans for synthetic instances",
+    grounds={
+        "sim": Computed(
+            site="synthetic",
+            digests=identity,
+            planned_s=planned_s,
+            recipe=Recipe(make, Sameness(here, difference)),
+            versions=libraries,
+            seconds_count=True,
+        )
+    },
+    notes=notes,
+)

@@ -1,0 +1,302 @@
+"""What campaigns of every kind have in common: how their files and cells are refused, what is
+planned, and how a worker makes a cell."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny_kinds import CELLS, TINY, job, written
+
+from campaigns import session
+from campaigns.campaign_file import find_campaign, load_campaign
+from campaigns.cell import Phases
+from campaigns.dask_cell import WrongWorker
+from campaigns.display import CampaignView, RunView
+from campaigns.job import Job
+from campaigns.kinds import session as kinds
+from campaigns.kinds.cell import Recipe, Task, run_task, write_cell
+from campaigns.kinds.kind import Kind
+from campaigns.kinds.parameters import check
+from campaigns.kinds.registry import KINDS, Registered, kind_of
+from campaigns.sameness import Code, Sameness, difference
+from campaigns.session import Request
+from campaigns.workers import Workers
+from schemas.campaign import Campaign
+from schemas.errors import UserError
+from schemas.run import Run, Summary
+
+NAMES = tuple(TINY)
+SYNTHETIC = ("planner", "simulation")
+
+
+def kind(name: str) -> Kind[Any]:
+    (module,) = (one.module for one in KINDS if one.key == name)
+    found: Kind[Any] = importlib.import_module(module).KIND
+    return found
+
+
+# What a file may say.
+
+
+@pytest.mark.parametrize("one", KINDS, ids=lambda one: one.module)
+def test_a_kind_s_schema_says_what_its_files_say(one: Registered) -> None:
+    assert get_args(one.schema.model_fields[one.key].annotation) == (one.value,)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_is_of_its_kind(name: str, tmp_path: Path) -> None:
+    file = written(tmp_path, TINY[name])
+    campaign = load_campaign(file)
+    assert kind_of(campaign) is kind(name)
+    assert {type(p) for typed in kinds.typed_cells(campaign, file).values() for p in typed} == {
+        kind(name).parameters
+    }
+
+
+def test_other_campaigns_are_what_they_were() -> None:
+    for name in ("dlr-quick", "dlr-full", "dlr-scale"):
+        campaign = load_campaign(find_campaign(name))
+        assert type(campaign) is Campaign
+        assert kind_of(campaign) is None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_kind_that_there_is_not_is_one_sentence(name: str, tmp_path: Path) -> None:
+    file = written(tmp_path, TINY[name], **{name: "best"})
+    with pytest.raises(UserError) as raised:
+        load_campaign(file)
+    assert str(raised.value) == f"{file}: {name}: there is no 'best'; there is {TINY[name][name]}."
+
+
+@pytest.mark.parametrize("name", SYNTHETIC)
+@pytest.mark.parametrize(
+    "changes",
+    [{"ground": "local"}, {"spec": "testbed/specs/dlr.yaml"}, {"time_scale": 0.5}],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_what_has_no_testbed_says_nothing_of_one(
+    name: str, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    with pytest.raises(UserError, match=f": {next(iter(changes))}: "):
+        session.dry_run(Request(str(written(tmp_path, TINY[name], **changes))))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_mistake_in_a_cell_is_the_same_sentence(name: str) -> None:
+    model = kind(name).parameters
+    first = model.names()[0]
+    number = next(key for key, field in model.model_fields.items() if field.annotation is float)
+    for changes, said in (
+        ({"speed": 3}, f"unknown parameter 'speed'; a cell has {first}, "),
+        ({number: True}, f"{number}: True is not allowed; allowed: a number "),
+        ({number: "x"}, f"{number}: 'x' is not allowed; allowed: a number "),
+        ({number: None}, f"{number}: None is not allowed; allowed: a number "),
+    ):
+        with pytest.raises(UserError) as raised:
+            check(model, CELLS[name] | changes, "file: grid x")
+        assert str(raised.value).startswith(f"file: grid x: {said}")
+        assert str(raised.value).endswith(".")
+        assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "without"), [("planner", "nodes"), ("simulation", "scheduler"), ("system", "scenario")]
+)
+def test_what_a_cell_lacks_is_named(name: str, without: str) -> None:
+    with pytest.raises(UserError, match=f"^x: {without} is missing; allowed: "):
+        check(kind(name).parameters, {}, "x")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_true_or_false_is_nothing_else(name: str) -> None:
+    model = kind(name).parameters
+    for key, field in model.model_fields.items():
+        if field.annotation is bool:
+            with pytest.raises(UserError, match="1 is not allowed; allowed: true or false"):
+                check(model, CELLS[name] | {key: 1}, "x")
+
+
+@given(name=st.sampled_from(NAMES))
+def test_a_cell_survives_being_written(name: str) -> None:
+    model = kind(name).parameters
+    cell = check(model, CELLS[name], "x")
+    written_out = json.loads(json.dumps(cell.canonical()))
+    assert check(model, written_out, "again") == cell
+    assert set(written_out) == set(model.model_fields)
+
+
+# What is planned.
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_dry_run_tells_cells_and_time_and_writes_nothing(name: str, tmp_path: Path) -> None:
+    artifacts = tmp_path / "artifacts"
+    request = Request(str(written(tmp_path, TINY[name])), artifacts=artifacts)
+    report = session.dry_run(request)
+    assert report.cells == len(report.pending) == 12
+    assert report.pending_s > 0
+    assert bool(report.power) is kind(name).resolves
+    both = session.dry_run(request, workers=Workers(count=2))
+    one = session.dry_run(request, workers=Workers(count=1))
+    assert both.pending_s == pytest.approx(one.pending_s / 2)
+    away = session.dry_run(request, workers=Workers(scheduler="tcp://10.0.0.1:8786"))
+    assert away.notes[-1] == "the time is that of one worker; tcp://10.0.0.1:8786 may have many"
+    with pytest.raises(UserError, match="has no figure '99'; it has "):
+        session.dry_run(replace(request, figure="99"))
+    assert not artifacts.exists()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_block_has_one_seed_and_a_run_is_its_own(name: str, tmp_path: Path) -> None:
+    request = Request(str(written(tmp_path, TINY[name])), artifacts=tmp_path)
+    cells = kinds.prepare(request).plan.cells
+    seeds = [{cell.seed for cell in cells if cell.block == block} for block in range(3)]
+    assert [len(found) for found in seeds] == [1, 1, 1]
+    assert len(set.union(*seeds)) == 3
+    first = [cell.run_id for cell in cells]
+    assert len(set(first)) == 12
+    assert [cell.run_id for cell in kinds.prepare(request).plan.cells] == first
+    other = kinds.prepare(Request(str(written(tmp_path, TINY[name], seed=2)))).plan.cells
+    assert not {cell.run_id for cell in other} & set(first)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("changes", "option"),
+    [
+        ({"ground": "local"}, "--ground"),
+        ({"testbed": "dlr"}, "--testbed"),
+        ({"controllers_dir": Path()}, "--controllers-dir"),
+        ({"model": Path("m.yaml")}, "--model"),
+    ],
+)
+def test_options_of_testbeds_are_refused(
+    name: str, tmp_path: Path, changes: dict[str, Any], option: str
+) -> None:
+    request = replace(Request(str(written(tmp_path, TINY[name]))), **changes)
+    with pytest.raises(UserError) as raised:
+        session.dry_run(request)
+    does = f"{TINY[name]['name']} {kind(name).does}"
+    assert str(raised.value) == f"{does}, on no testbed: leave out {option}."
+
+
+def test_one_testbed_has_no_workers(tmp_path: Path) -> None:
+    request = Request("pm-local-quick", artifacts=tmp_path)
+    assert session.dry_run(request).cells
+    with pytest.raises(UserError, match="on the ground local cells run one after another on one"):
+        session.dry_run(request, workers=Workers(count=2))
+    with pytest.raises(UserError, match="replays traces, on the ground local: leave out --model"):
+        session.dry_run(replace(request, model=Path("m.yaml")))
+
+
+@pytest.mark.parametrize("name", SYNTHETIC)
+def test_what_memory_does_not_hold_is_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = TINY[name]
+    size = "10K-10M" if name == "planner" else "10K-1M"
+    grid = body["grids"][0] | {"fixed": {"size": size}}
+    grid["vary"] = {key: found for key, found in grid["vary"].items() if key != "size"}
+    artifacts = tmp_path / "artifacts"
+    file = written(tmp_path, body, parameters={}, grids=[grid])
+    request = Request(str(file), artifacts=artifacts)
+    (cells,) = kinds.typed_cells(load_campaign(file), file).values()
+    need = max(kinds.memory_of(cell) for cell in cells)
+    monkeypatch.setattr(kinds, "available_mib", lambda: 1.5 * need)
+    session.dry_run(request, workers=Workers(count=1))
+    with pytest.raises(UserError, match=rf"{size} .* in each of 2 processes, and .* are free here"):
+        session.dry_run(request, workers=Workers(count=2))
+    monkeypatch.setattr(kinds, "available_mib", lambda: 0.5 * need)
+    for ask in (session.dry_run, session.run):
+        with pytest.raises(UserError, match="choose smaller sizes or a single figure"):
+            ask(request, workers=Workers(count=1))
+    # What is not known, or not ours, is not refused.
+    session.dry_run(request, workers=Workers(scheduler="tcp://10.0.0.1:8786"))
+    monkeypatch.setattr(kinds, "available_mib", lambda: None)
+    session.dry_run(request)
+    assert not artifacts.exists()
+
+
+# How a worker makes a cell.
+
+CODE = Code("3.12", {"numpy": "2"}, "a", "b", None, "c")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, None),
+        ({"sources": "x"}, "another version of Hotbed's code"),
+        ({"simulator": "x"}, "another version of Hotbed's code"),
+        ({"problem": "cannot use its simulator"}, "cannot use its simulator"),
+        ({"probe": "x"}, "computes something else than ours"),
+        ({"python": "3.11"}, "runs Python 3.11, and here it is 3.12"),
+        ({"libraries": {"numpy": "1"}}, "has numpy 1, and here it is 2"),
+    ],
+)
+def test_a_worker_that_computes_with_something_else_is_told(
+    changes: dict[str, Any], said: str | None
+) -> None:
+    found = difference(CODE, replace(CODE, **changes))
+    assert found is None if said is None else said in str(found)
+
+
+def our_code() -> Code:
+    return CODE
+
+
+def makes(job: Job, folder: Path) -> Run:
+    (folder / "curve.json").write_text("[1]\n")
+    return write_cell(folder, job, {"answer": 42.0}, Phases(), hosts={"here": {"cpus": 2}})
+
+
+def breaks(job: Job, folder: Path) -> Run:
+    raise UserError(f"run {job.run_id} cannot be.")
+
+
+def task(make: Any, code: Code = CODE) -> Task:
+    return Task(job({}).model_dump_json(), Recipe(make, Sameness(our_code)), code)
+
+
+def test_what_a_cell_leaves_is_brought_back(tmp_path: Path) -> None:
+    run_task(task(makes)).unpack(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {
+        *("curve.json", "summary.json", "run.json")
+    }
+    run = Run.model_validate_json((tmp_path / "run.json").read_text())
+    assert (run.status, run.seed, run.provenance.hosts) == ("done", 5, {"here": {"cpus": 2}})
+    assert run.started_at > "2026-01-01T00:00:00+00:00"
+    assert Summary.model_validate_json((tmp_path / "summary.json").read_text()).extra == {
+        "answer": 42.0
+    }
+
+
+def test_a_cell_that_does_not_count_says_why(tmp_path: Path) -> None:
+    run = write_cell(tmp_path, job({}), {}, Phases(), spoiled="the machine was not quiet")
+    assert (run.status, run.reason) == ("spoiled", "the machine was not quiet")
+    assert run == Run.model_validate_json((tmp_path / "run.json").read_text())
+
+
+def test_what_a_cell_raises_is_a_file(tmp_path: Path) -> None:
+    run_task(task(breaks)).unpack(tmp_path)
+    assert json.loads((tmp_path / "error.json").read_text()) == {
+        "kind": "UserError",
+        "message": "run 000000000000 cannot be.",
+    }
+    with pytest.raises(WrongWorker, match="this worker has another version of Hotbed's code"):
+        run_task(task(makes, replace(CODE, sources="other")))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_runs_show_themselves_in_a_notebook(name: str) -> None:
+    cell = check(kind(name).parameters, CELLS[name], "x")
+    run = job(cell.canonical()).record("done", None)
+    assert cell.label() in CampaignView("tiny", (run,))._repr_html_()
+    assert f"{cell.label()} (block 0" in RunView(run, None, Path())._repr_html_()
