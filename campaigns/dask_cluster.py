@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from campaigns.sameness import Code, Sameness
 from campaigns.worker_code import here
@@ -20,6 +20,15 @@ LOCALHOST = "127.0.0.1"
 CONNECT_S = 10.0
 WORKERS_S = 30.0
 """Seconds until a cluster must have a worker."""
+
+LOCAL: Mapping[str, Any] = {
+    "distributed.scheduler.http.routes": [],  # no dashboard
+    "distributed.worker.http.routes": [],
+    # By default a worker that is not there again 15 s after its death is given up for good, with
+    # the nanny that is starting it: on a busy machine all of them, one after the other.
+    "distributed.deploy.lost-worker-timeout": "1000 days",
+}
+"""Dask's settings for workers of this machine."""
 
 
 SIMULATIONS = Sameness(here)
@@ -51,8 +60,7 @@ def _local(processes: int, stack: ExitStack) -> Client:
     from distributed import Client, LocalCluster
     from distributed.security import Security
 
-    pages = [f"distributed.{server}.http.routes" for server in ("scheduler", "worker")]
-    stack.enter_context(dask.config.set({name: [] for name in pages}))
+    stack.enter_context(dask.config.set(LOCAL))
     scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="hotbed-dask-"))
     cluster = LocalCluster(
         n_workers=processes,

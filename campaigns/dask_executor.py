@@ -5,6 +5,10 @@ gives back files (campaigns/dask_cell.py). A worker that dies has its cell made 
 one, by Dask, three times at most. Dask counts a death against every cell that the worker had been
 given, also one that only waited there: so who is given up is tried once more with no other cell
 beside it. What a cell itself raised is its failure, as everywhere.
+
+A result lies at its worker until it is fetched, and a worker may die with it: then Dask has the
+cell made again, and who fetches waits for that. Each result is therefore fetched in a thread of its
+own, so that interrupts and the loss of all workers are noticed meanwhile.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import threading
 import time
 from asyncio import CancelledError
 from collections import deque
@@ -54,6 +59,9 @@ class _Underway:
     alone: bool = False  # no other cell is under way
 
 
+_Ended = tuple[_Underway, Made | BaseException]
+
+
 class DaskExecutor(ProcessExecutor):
     """A `ParallelExecutor`; everything but the workers' part happens in the caller's thread."""
 
@@ -72,7 +80,7 @@ class DaskExecutor(ProcessExecutor):
         self._client = client
         self._underway: dict[str, _Underway] = {}  # by run id
         self._suspects: deque[_Underway] = deque()  # given up while others were under way
-        self._ended: SimpleQueue[str | None] = SimpleQueue()  # run ids; None: look at the flags
+        self._ended: SimpleQueue[_Ended | None] = SimpleQueue()  # None: look at the flags
         self._told: deque[tuple[Cell, Outcome]] = deque()
         self._packed: dict[str, tuple[_Files | None, str]] = {}
         self._width, self._counted = 1, -math.inf
@@ -109,8 +117,26 @@ class DaskExecutor(ProcessExecutor):
         run_id = begun.cell.run_id
         key = f"hotbed-{run_id}-{begun.job.attempt}-{time.monotonic_ns()}"
         future = self._client.submit(self.work(), task, key=key, pure=False)
-        self._underway[run_id] = _Underway(begun, task, future, time.monotonic(), alone)
-        future.add_done_callback(lambda _: self._ended.put(run_id))
+        attempt = _Underway(begun, task, future, time.monotonic(), alone)
+        self._underway[run_id] = attempt
+        future.add_done_callback(lambda _: self._fetch(attempt))
+
+    def _fetch(self, attempt: _Underway) -> None:
+        """Take the result of an attempt that has ended (called in a thread of Dask's)."""
+
+        def take() -> None:
+            came: Made | BaseException
+            try:
+                came = attempt.future.result()
+            except (Exception, CancelledError) as error:
+                came = error
+            self._ended.put((attempt, came))
+
+        if self._is_underway(attempt):  # else it was given up
+            threading.Thread(target=take, name="hotbed-result", daemon=True).start()
+
+    def _is_underway(self, attempt: _Underway) -> bool:
+        return self._underway.get(attempt.begun.cell.run_id) is attempt
 
     def finished(self) -> tuple[Cell, Outcome]:
         """See `ParallelExecutor.finished`."""
@@ -118,15 +144,11 @@ class DaskExecutor(ProcessExecutor):
             if self._suspects and not self._underway:  # nothing is started while we are in here
                 suspect = self._suspects.popleft()
                 self._submit(suspect.begun, suspect.task, alone=True)
-            run_id = self._next()
+            ended = self._next()
             if self._interrupted:
                 self._give_up("KeyboardInterrupt", "interrupted")
-            elif run_id is not None and run_id in self._underway:
-                attempt = self._underway.pop(run_id)
-                if _died_beside_others(attempt):
-                    self._suspects.append(attempt)
-                else:
-                    self._told.append((attempt.begun.cell, self._taken(attempt)))
+            elif ended is not None:
+                self._end(*ended)
             elif self._alone_s() > ALONE_S:
                 why = (
                     f"no Dask worker has been there for {ALONE_S:g} s: start some; the same "
@@ -135,8 +157,19 @@ class DaskExecutor(ProcessExecutor):
                 self._give_up("ConnectionError", why, fatal=True)
         return self._told.popleft()
 
-    def _next(self) -> str | None:
-        """The run that ends next; None after a while without one, or when it is to end."""
+    def _end(self, attempt: _Underway, came: Made | BaseException) -> None:
+        if not self._is_underway(attempt):
+            return
+        from distributed import KilledWorker
+
+        del self._underway[attempt.begun.cell.run_id]
+        if isinstance(came, KilledWorker) and not attempt.alone:
+            self._suspects.append(attempt)  # the deaths may have been another cell's doing
+        else:
+            self._told.append((attempt.begun.cell, self._taken(attempt, came)))
+
+    def _next(self) -> _Ended | None:
+        """What ends next; None after a while without anything, or when it is to end."""
         if self._interrupted:
             return None
         try:
@@ -182,37 +215,18 @@ class DaskExecutor(ProcessExecutor):
             outcome = self._without(attempt, kind, why, fatal=fatal)
             self._told.append((attempt.begun.cell, outcome))
 
-    def _taken(self, attempt: _Underway) -> Outcome:
+    def _taken(self, attempt: _Underway, came: Made | BaseException) -> Outcome:
         """How an attempt ended, its files in its folder."""
-        from distributed import KilledWorker
-        from distributed.client import FutureCancelledError
-
+        if isinstance(came, BaseException):
+            kind, message, fatal = _failure(came)
+            return self._without(attempt, kind, message, fatal=fatal)
         try:
-            made: Made = attempt.future.result()
-        except WrongWorker as error:
-            return self._without(attempt, "WrongWorker", f"{error}.", fatal=True)
-        except KilledWorker as error:
-            why = (
-                f"its worker died, and so did {error.allowed_failures} others that were given the "
-                "cell: look at their memory and logs."
-            )
-            return self._without(attempt, "KilledWorker", why)
-        except (FutureCancelledError, CancelledError, OSError) as error:
-            why = (
-                f"the connection to the Dask scheduler was lost ({type(error).__name__}): the "
-                "same command goes on from here."
-            )
-            return self._without(attempt, "ConnectionError", why, fatal=True)
-        except Exception as error:  # what Dask itself makes of a task
-            text = " ".join(str(error).split())[:300]
-            return self._without(attempt, type(error).__name__, f"the worker failed: {text}")
-        try:
-            made.unpack(attempt.begun.folder)
+            came.unpack(attempt.begun.folder)
         except OSError as error:
             if not is_full(error):
                 raise
             return self._without(attempt, "OSError", str(error))
-        return self.conclude(attempt.begun, None, made.seconds)
+        return self.conclude(attempt.begun, None, came.seconds)
 
     def _without(
         self, attempt: _Underway, kind: str, message: str, *, fatal: bool = False
@@ -225,10 +239,26 @@ class DaskExecutor(ProcessExecutor):
         return replace(outcome, fatal=outcome.fatal or fatal)
 
 
-def _died_beside_others(attempt: _Underway) -> bool:
-    """Whether the workers' deaths may have been another cell's doing."""
+def _failure(error: BaseException) -> tuple[str, str, bool]:
+    """Kind and sentence of what an attempt brought instead of a result, and whether no other cell
+    can fare better."""
     from distributed import KilledWorker
+    from distributed.client import FutureCancelledError
 
-    if attempt.alone or attempt.future.status != "error":
-        return False
-    return isinstance(attempt.future.exception(), KilledWorker)
+    name = type(error).__name__
+    if isinstance(error, WrongWorker):
+        return "WrongWorker", f"{error}.", True
+    if isinstance(error, KilledWorker):
+        why = (
+            f"its worker died, and so did {error.allowed_failures} others that were given the "
+            "cell: look at their memory and logs."
+        )
+        return "KilledWorker", why, False
+    if isinstance(error, (FutureCancelledError, CancelledError, OSError)):
+        why = (
+            f"the connection to the Dask scheduler was lost ({name}): the same command goes on "
+            "from here."
+        )
+        return "ConnectionError", why, True
+    text = " ".join(str(error).split())[:300]  # what Dask itself makes of a task
+    return name, f"the worker failed: {text}", False

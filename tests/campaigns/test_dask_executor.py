@@ -1,0 +1,153 @@
+"""What the engine makes of what Dask tells it: results that are lost, workers that are gone."""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tiny_campaigns import ONE_CELL, plan_of, tiny
+
+from campaigns.dask_cell import Made
+from campaigns.dask_executor import DaskExecutor
+from campaigns.engine import CampaignResult, Engine
+from campaigns.ledger import Ledger
+from campaigns.process_executor import Begun, Setting
+from campaigns.progress import Silent
+from campaigns.run_store import RUN_FILE, RunStore
+from schemas.run import Provenance
+
+PROVENANCE = Provenance(
+    commit=None, dirty=None, hotbed_version="0", versions={}, hosts={}, site="fake", signal=None
+)
+Result = Callable[[Begun], Made]
+
+
+class Future:
+    """One that has ended; to have its result may take long."""
+
+    def __init__(self, result: Callable[[], Made]) -> None:
+        self.result = result
+
+    def add_done_callback(self, told: Callable[[Any], None]) -> None:
+        told(self)
+
+
+class Client:
+    """A client of `threads` workers; what it is given ends at once, with one `result` each."""
+
+    def __init__(self, *results: Result, threads: int = 1) -> None:
+        self.results = list(results)
+        self.threads = threads
+        self.closed = threading.Event()
+
+    def nthreads(self) -> dict[str, int]:
+        return {f"tcp://10.0.0.{index}:1": 1 for index in range(self.threads)}
+
+    def submit(self, work: Any, task: Begun, **_: Any) -> Future:
+        result = self.results.pop(0)
+        return Future(lambda: result(task))
+
+    def cancel(self, *_: Any, **__: Any) -> None:
+        self.closed.set()
+
+    def never(self, begun: Begun) -> Made:
+        """A result whose worker has died with it: it is waited for until somebody cancels it."""
+        self.closed.wait()
+        raise OSError("cancelled")
+
+
+class Plain(DaskExecutor):
+    """A worker is given the attempt itself."""
+
+    def task(self, begun: Begun) -> Begun:
+        return begun
+
+
+def made(begun: Begun) -> Made:
+    record = begun.job.record("done", None).model_dump_json().encode()
+    return Made({RUN_FILE: zlib.compress(record)}, 1.0)
+
+
+def killed(begun: Begun) -> Made:
+    from distributed import KilledWorker
+
+    last = SimpleNamespace(address="tcp://10.0.0.1:1")
+    raise KilledWorker(begun.cell.run_id, last, 3)  # type: ignore[arg-type]
+
+
+def engine_of(client: Any, folder: Path, **changes: Any) -> Engine:
+    plan, store = plan_of(tiny(grids=ONE_CELL, **changes)), RunStore(folder / "runs")
+    store.prepare()
+    ledger = Ledger(store.folder / "ledger.jsonl")
+    setting = Setting("dlr", Path("notebook.ipynb"), PROVENANCE)
+    executor = Plain(plan, store, ledger, setting, ground=None, client=client)
+    return Engine(plan, store, executor, Silent())
+
+
+def statuses(folder: Path) -> list[tuple[str, str | None]]:
+    return [(run.status, run.reason) for run in RunStore(folder / "runs").runs()]
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits long for workers."""
+    monkeypatch.setattr("campaigns.dask_executor.ALONE_S", 0.1)
+    monkeypatch.setattr("campaigns.dask_executor.WIDTH_S", 0.02)
+
+
+def test_a_result_is_unpacked_and_committed(tmp_path: Path) -> None:
+    assert engine_of(Client(made), tmp_path).run().ok
+    assert statuses(tmp_path) == [("done", None)]
+
+
+def test_a_result_that_died_with_others_workers_is_made_alone(tmp_path: Path) -> None:
+    """It had ended, and was lost before it was fetched; whoever made it again died as well."""
+    client = Client(killed, made)
+    result = engine_of(client, tmp_path, retries=0).run()
+    assert (result.ok, result.failed_attempts) == (True, 0)
+    assert not client.results
+
+
+def test_who_kills_its_workers_alone_has_failed(tmp_path: Path) -> None:
+    assert not engine_of(Client(killed, killed), tmp_path, retries=0).run().ok
+    ((status, reason),) = statuses(tmp_path)
+    assert status == "failed"
+    assert "its worker died, and so did 3 others" in str(reason)
+
+
+def test_ctrl_c_ends_the_wait_for_a_result_that_does_not_come(tmp_path: Path) -> None:
+    def wait(begun: Begun) -> Made:
+        engine.stop()
+        return client.never(begun)
+
+    client = Client(wait)
+    engine = engine_of(client, tmp_path)
+    assert engine.run().interrupted
+    assert statuses(tmp_path) == [("interrupted", "interrupted")]
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_result_is_not_waited_for_when_all_workers_are_gone(tmp_path: Path) -> None:
+    client = Client(threads=0)
+    client.results.append(client.never)
+    gave_up(engine_of(client, tmp_path).run(), tmp_path)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_cluster_that_has_lost_its_workers_is_not_waited_for(tmp_path: Path) -> None:
+    class Lost(Client):
+        def submit(self, *_: Any, **__: Any) -> Any:
+            return SimpleNamespace(add_done_callback=lambda _: None)
+
+    gave_up(engine_of(Lost(threads=0), tmp_path).run(), tmp_path)
+
+
+def gave_up(result: CampaignResult, folder: Path) -> None:
+    assert result.gave_up is not None
+    assert result.gave_up.startswith("no Dask worker has been there for 0.1 s")
+    assert [status for status, _ in statuses(folder)] == ["failed"]
