@@ -10,26 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from analysis.claims import Claim, Compute, Evidence, Measured, NotRun
+from analysis.dlr.beyond import BEYOND
 from analysis.dlr.compare import OPS, compare, effect_of, sweep
+from analysis.dlr.gains import HETEROGENEITY, INTERFERENCE, Cells, gain, mapped, with_controller
 from analysis.load import SIM
 from analysis.stats import correlation, mean
 
-Cells = Mapping[str, object]
-HETEROGENEITY: Cells = {"scenario": "heterogeneity"}
-INTERFERENCE: Cells = {"scenario": "interference"}
 CALM: Cells = {"scenario": "none", "controller": "default"}
-
-
-def _with(scenario: Cells, controller: str) -> Cells:
-    return {**scenario, "controller": controller}
-
-
-def _mapped(measured: Measured | NotRun, function: Callable[[float], float]) -> Measured | NotRun:
-    if isinstance(measured, NotRun):
-        return measured
-    return Measured(
-        measured.estimate.map(function), measured.ground, measured.time_scale, measured.note
-    )
 
 
 def _up_to(
@@ -41,7 +28,7 @@ def _up_to(
         found: list[tuple[str, Measured]] = []
         missing: list[NotRun] = []
         for op, treated, baseline in options:
-            one = _mapped(
+            one = mapped(
                 effect_of(
                     evidence,
                     op=op,
@@ -68,33 +55,15 @@ def _up_to(
 
 
 def _degradation(scenario: Cells, what: str) -> Compute:
-    options = [(op, _with(scenario, "default"), CALM) for op in OPS]
+    options = [(op, with_controller(scenario, "default"), CALM) for op in OPS]
     return _up_to(options, what, (lambda r: 1 - r) if what == "throughput" else (lambda r: r))
-
-
-def _gain(
-    scenario: Cells, op: str, what: str, controller: str = "dlr", against: str = "default"
-) -> Compute:
-    """Throughput: T/T_baseline - 1. Latency: 1 - L/L_baseline."""
-
-    def compute(evidence: Evidence) -> Measured | NotRun:
-        measured = effect_of(
-            evidence,
-            op=op,
-            what=what,
-            treated=_with(scenario, controller),
-            baseline=_with(scenario, against),
-        )
-        return _mapped(measured, (lambda r: r - 1) if what == "throughput" else (lambda r: 1 - r))
-
-    return compute
 
 
 def _against_reweight(what: str) -> Compute:
     """T_dlr/T_reweight - 1, or L_reweight/L_dlr - 1 (the paper's 96 % exceeds what 1 - ratio of
     its 41 % could be, so it must be this quotient)."""
     options = [
-        (op, _with(scenario, "dlr"), _with(scenario, "reweight"))
+        (op, with_controller(scenario, "dlr"), with_controller(scenario, "reweight"))
         for scenario in (HETEROGENEITY, INTERFERENCE)
         for op in OPS
     ]
@@ -118,7 +87,7 @@ def _gain_claims(
                 figure=f"{figure}{'a' if what == 'throughput' else 'b'}",
                 statement=f"DLR {verb} {reading} read {noun} under {name} against default Ceph",
                 paper_value=value,
-                compute=_gain(scenario, op, what),
+                compute=gain(scenario, op, what),
                 unit="relative change",
                 baseline="default",
                 depends_on=() if what == "throughput" else (f"dlr-{name}-{op}-throughput",),
@@ -197,8 +166,8 @@ def _every_size(evidence: Evidence) -> Measured | NotRun:
             evidence,
             op="seq",
             what="throughput",
-            treated=_with(extra, "dlr"),
-            baseline=_with(extra, "default"),
+            treated=with_controller(extra, "dlr"),
+            baseline=with_controller(extra, "default"),
             comparisons=len(sizes),
         )
         if isinstance(one, Measured):
@@ -333,7 +302,7 @@ SHAPES: tuple[Claim, ...] = (
         figure="6a",
         statement="DLR improves write throughput slightly under heterogeneity",
         paper_value=None,
-        compute=_gain(HETEROGENEITY, "write", "throughput"),
+        compute=gain(HETEROGENEITY, "write", "throughput"),
         unit="relative change",
         baseline="default",
         size=False,
@@ -361,22 +330,5 @@ SHAPES: tuple[Claim, ...] = (
     ),
 )
 """What the paper states without a number."""
-
-BEYOND: tuple[Claim, ...] = tuple(
-    Claim(
-        id=f"{controller}-beats-dlr-{scenario['scenario']}-{op}",
-        figure=figure,
-        statement=f"{controller} raises {op} throughput over DLR under {scenario['scenario']}",
-        paper_value=None,
-        compute=_gain(scenario, op, "throughput", controller, "dlr"),
-        unit="relative change",
-        baseline="dlr",
-        size=False,
-    )
-    for controller in ("dlr-pg", "dlr-auto")
-    for scenario, figure in ((HETEROGENEITY, "6a"), (INTERFERENCE, "8a"))
-    for op in ("seq", "rand")
-)
-"""What goes beyond the paper."""
 
 CLAIMS: tuple[Claim, ...] = STATED + SHAPES + BEYOND
