@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from schemas.errors import HotbedError, UserError
-from testbed import ansible_processes, reach
+from testbed import ansible_processes, reach, twochoice_variables
 from testbed.agent import bundle
 from testbed.agent.config import config_to_json
 from testbed.inventory import agent_config, build_inventory
@@ -110,6 +110,27 @@ def remove(
         inventory = build_inventory(testbed, spec, {"remove_packages": packages})
         with _unshaped(testbed, site):
             return _play(testbed, folder, "remove.yml", inventory, progress)
+
+
+def remove_agents(
+    testbed: Testbed, spec: TestbedSpec, progress: Progress = silent, *, site: Site | None = None
+) -> dict[str, int]:
+    """Take the two-choice scheduler's agents away, with their data, pools and keys; the store
+    stays, and the next `deploy` of the same spec brings them again.
+
+    Raises:
+        UserError: the spec asks for none.
+        DeployError: a task failed.
+    """
+    if twochoice_variables.asked(spec.store) is None:
+        raise UserError(
+            f"testbed {testbed.name} has no agents of the two-choice scheduler: its spec asks for "
+            "none."
+        )
+    with _private_data(testbed) as folder:
+        inventory = build_inventory(testbed, spec)
+        with _unshaped(testbed, site):
+            return _play(testbed, folder, "remove-twochoice.yml", inventory, progress)
 
 
 def save_spec(testbed: Testbed, spec: TestbedSpec) -> None:

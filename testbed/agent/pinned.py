@@ -8,7 +8,7 @@ from typing import Any
 from schemas.errors import UserError
 from testbed.agent.contract import AgentConfig
 from testbed.agent.health import opened
-from testbed.stores.ceph.pinned import PG_NUM, keyrings, pin, unpin
+from testbed.stores.ceph.pinned import PG_NUM, empty, keyrings, pin, unpin
 
 _WAIT_S = 120.0
 
@@ -16,9 +16,7 @@ _WAIT_S = 120.0
 def create(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
     """Verb: {prefix, osds, pg_num?: 4, timeout_s?} -> {changed, keyrings}; returns when the PGs of
     all pools are active+clean. Safe to repeat. The keyrings, by OSD, are secret."""
-    prefix, osds = _prefix(payload, "pinned-create"), payload.get("osds")
-    if not isinstance(osds, list) or not osds or not all(type(osd) is int for osd in osds):
-        raise UserError("pinned-create: the payload needs the OSDs' numbers, such as [0, 1].")
+    prefix, osds = _prefix(payload, "pinned-create"), _osds(payload, "pinned-create")
     with opened(config) as store:
         changed = pin(
             store.connection,
@@ -30,12 +28,28 @@ def create(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
         return {"changed": changed, "keyrings": keyrings(store.connection, prefix, osds)}
 
 
+def make_empty(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, int]:
+    """Verb: {prefix, osds, timeout_s?} -> {pools}: replaced by empty ones. Their agents must be
+    stopped."""
+    prefix, osds = _prefix(payload, "pinned-empty"), _osds(payload, "pinned-empty")
+    timeout_s = float(payload.get("timeout_s", _WAIT_S))
+    with opened(config) as store:
+        return {"pools": empty(store.connection, prefix, osds, timeout_s=timeout_s)}
+
+
 def delete(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
     """Verb: {prefix, timeout_s?} -> {changed}; returns when the OSDs have removed the data."""
     prefix = _prefix(payload, "pinned-delete")
     timeout_s = float(payload.get("timeout_s", _WAIT_S))
     with opened(config) as store:
         return {"changed": unpin(store.connection, prefix, timeout_s=timeout_s)}
+
+
+def _osds(payload: Mapping[str, Any], verb: str) -> list[int]:
+    osds = payload.get("osds")
+    if not isinstance(osds, list) or not osds or not all(type(osd) is int for osd in osds):
+        raise UserError(f"{verb}: the payload needs the OSDs' numbers, such as [0, 1].")
+    return osds
 
 
 def _prefix(payload: Mapping[str, Any], verb: str) -> str:

@@ -29,6 +29,7 @@ VERBS: dict[str, str] = {
     "pool-create": "testbed.agent.pools:pool_create",
     "pool-delete": "testbed.agent.pools:pool_delete",
     "pinned-create": "testbed.agent.pinned:create",
+    "pinned-empty": "testbed.agent.pinned:make_empty",
     "pinned-delete": "testbed.agent.pinned:delete",
     "placement": "testbed.agent.placement:placement",
     # What runs where.

@@ -70,7 +70,7 @@ const fileName = "librados.so.2"
 var load = sync.OnceValues(func() (*library, error) {
 	handle, err := purego.Dlopen(fileName, purego.RTLD_NOW|purego.RTLD_LOCAL)
 	if err != nil {
-		return nil, fmt.Errorf("Ceph's client library cannot be loaded: %w; install the package librados2", err)
+		return nil, fmt.Errorf("librados cannot be loaded: %w; install the package librados2", err)
 	}
 	l := &library{}
 	for name, function := range l.symbols() {

@@ -74,18 +74,6 @@ class Connection:
         """A monitor command."""
         return self._send(prefix, arguments, self._raw.mon_command)
 
-    def mon_bytes(self, prefix: str, data: bytes = b"", **arguments: Any) -> tuple[int, bytes, str]:
-        """A monitor command with binary input or output: code, output and message.
-
-        Raises:
-            StoreError: it could not be sent.
-        """
-        text = json.dumps({"prefix": prefix, **arguments})
-        try:
-            return self._raw.mon_command(text, data)
-        except Exception as error:
-            raise StoreError(f"Ceph did not answer {prefix!r}: {error}") from error
-
     def mgr(self, prefix: str, **arguments: Any) -> Reply:
         """A manager command (statistics, reweight-by-utilization, the balancer)."""
         return self._send(prefix, arguments, self._raw.mgr_command)

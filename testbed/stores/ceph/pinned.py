@@ -1,21 +1,20 @@
 """Pools that lie on one OSD each: what the two-choice scheduler's agents keep their bytes in.
 
-A pool of size 1 whose CRUSH rule takes one OSD and nothing else: where every object of it is, is
-known (section VI of Dai et al.: an object server is one disk), and each is one agent's. Made
-safely: the CRUSH map is changed by its version, so that nobody else's change is lost, and what is
-there already is left alone. Taken away without a trace; other pools, rules and users are not
-touched.
+A pool of size 1 whose CRUSH rule takes one OSD's host and chooses an OSD there: where every object
+of it is, is known (section VI of Dai et al.: an object server is one disk), and each is an agent's.
+On a host with several OSDs the pool has a weight set of its own, in which the others weigh nothing.
+
+A rule that takes the OSD itself would place as well, but Ceph 16's autoscaler dies of it, which is
+HEALTH_ERR. The monitors do all of it by command: nobody else's change of the CRUSH map is lost, and
+what is there already is left alone. Taken away without a trace; other pools, rules, weights and
+users are not touched.
 """
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from schemas.errors import StoreError, UserError
@@ -27,8 +26,7 @@ from testbed.stores.ceph.pools import removing, wait_for
 APPLICATION = "twochoice"
 PG_NUM = 4  # few: a PG costs memory on its OSD; more than one, for it writes its log alone
 _PREFIX = re.compile(r"^[a-z][a-z0-9_-]{0,39}\.$")
-_TRIES = 5  # of a change of the CRUSH map that somebody else's came before
-_STALE = (-1, -116)  # EPERM, ESTALE: the map is not the one that was changed
+_THERE = (-17, -114)  # EEXIST, EALREADY
 
 
 def pin(
@@ -50,7 +48,8 @@ def pin(
         StoreError: Ceph refuses something, or the PGs are not clean within `timeout_s`.
     """
     _check(connection, prefix, osds)
-    done = _make_rules(connection, prefix, osds)
+    hosts = _hosts(connection)
+    done = _make_rules(connection, prefix, {osd: _host_of(osd, hosts) for osd in osds})
     rules = _rule_ids(connection)
     there = _pools(connection)
     _refuse_others(there, rules, prefix, osds)
@@ -61,6 +60,10 @@ def pin(
         ]
     )
     done += [word for words in made for word in words]
+    for osd in osds:
+        others = [one for one in hosts[_host_of(osd, hosts)] if one != osd]
+        if others and not _alone(connection, _pools(connection)[f"{prefix}{osd}"], osd):
+            _weigh_nothing(connection, f"{prefix}{osd}", others)
     known = {row["entity"] for row in connection.mon("auth ls").checked("auth ls")["auth_dump"]}
     users = [f"client.{prefix}{osd}" for osd in osds]
     for user, osd in zip(users, osds, strict=True):
@@ -107,9 +110,7 @@ def unpin(connection: Connection, prefix: str, *, timeout_s: float = 120.0) -> l
     ]
     unmute(connection, leaving=pools)
     for name in sorted(pools):
-        connection.mon(
-            "osd pool delete", pool=name, pool2=name, yes_i_really_really_mean_it=True
-        ).checked(f"osd pool delete {name}")
+        _remove_pool(connection, name)
         done.append(f"pool {name} removed")
     if pools:
         wait_for(
@@ -130,82 +131,80 @@ def unpin(connection: Connection, prefix: str, *, timeout_s: float = 120.0) -> l
     return done
 
 
+def empty(
+    connection: Connection, prefix: str, osds: Sequence[int], *, timeout_s: float = 120.0
+) -> int:
+    """Replace the pools of `pin` by empty ones, with as many PGs; how many. Keys stay good.
+
+    Raises:
+        UserError: there is no such pool.
+        StoreError: see `pin`.
+    """
+    _check(connection, prefix, osds)
+    pools = _pools(connection)
+    names = [f"{prefix}{osd}" for osd in osds]
+    for name in names:
+        if name not in pools:
+            raise UserError(f"there is no pool {name}: deploy the agents first (hotbed deploy).")
+    connection.together([partial(_remove_pool, connection, name) for name in names])
+    wait_for(
+        lambda: removing(connection) == 0,
+        timeout_s,
+        f"the OSDs were still deleting the pools {prefix}*",
+    )
+    pg_num = max(int(pools[name]["pg_num"]) for name in names)
+    pin(connection, prefix, osds, pg_num=pg_num, timeout_s=timeout_s)
+    return len(names)
+
+
+def _remove_pool(connection: Connection, name: str) -> None:
+    connection.mon(
+        "osd pool delete", pool=name, pool2=name, yes_i_really_really_mean_it=True
+    ).checked(f"osd pool delete {name}")
+
+
 # --- rules -------------------------------------------------------------------------------------
 
 
-def rule_text(name: str, number: int, osd: int, *, sizes: bool) -> str:
-    """A rule that takes one OSD, as crushtool reads it; `sizes` where it wants min_size."""
-    lines = [f"rule {name} {{", f"\tid {number}", "\ttype replicated"]
-    if sizes:  # up to Ceph 16
-        lines += ["\tmin_size 1", "\tmax_size 10"]
-    return "\n".join([*lines, f"\tstep take osd.{osd}", "\tstep emit", "}", ""])
-
-
-def with_rules(text: str, wanted: Mapping[str, int]) -> str:
-    """The CRUSH map `text` with rules by name, each taking the OSD that is its value; rules of a
-    name that is there are left alone."""
-    there = re.findall(r"(?m)^rule (\S+) \{", text)
-    numbers = {
-        int(number) for number in re.findall(r"(?m)^rule [^{]*\{\s*(?:id|ruleset) (\d+)", text)
+def _hosts(connection: Connection) -> dict[str, list[int]]:
+    """The OSDs under each host of the CRUSH map."""
+    tree = connection.mon("osd tree").checked("osd tree")
+    return {
+        str(node["name"]): [int(child) for child in node["children"] if int(child) >= 0]
+        for node in tree["nodes"]
+        if node["type"] == "host"
     }
-    sizes = re.search(r"(?m)^\tmin_size ", text) is not None
-    new = []
-    for name, osd in wanted.items():
-        if name in there:
-            continue
-        number = next(n for n in range(len(numbers) + 1) if n not in numbers)
-        numbers.add(number)
-        new.append(rule_text(name, number, osd, sizes=sizes))
-    mark = "\n# end crush map"
-    head, found, tail = text.partition(mark)
-    return head.rstrip("\n") + "\n" + "".join(new) + found + tail
 
 
-def _make_rules(connection: Connection, prefix: str, osds: Sequence[int]) -> list[str]:
-    wanted = {f"{prefix}{osd}": osd for osd in osds}
-    for _ in range(_TRIES):
-        missing = [name for name in wanted if name not in _rule_ids(connection)]
-        if not missing:
-            return []
-        code, binary, message = connection.mon_bytes("osd getcrushmap")
-        if code != 0 or not message.strip().isdigit():
-            raise StoreError(f"Ceph does not give its CRUSH map: {message or code}")
-        changed = compiled(with_rules(decompiled(binary), wanted))
-        code, _, said = connection.mon_bytes(
-            "osd setcrushmap", changed, prior_version=int(message.strip())
-        )
-        if code == 0:
-            return [f"rule {name} made" for name in missing]
-        if code not in _STALE:
-            raise StoreError(f"Ceph refused the CRUSH map with the agents' rules: {said} ({code})")
-    raise StoreError("the CRUSH map is changed by others all the time: try again.")
+def _host_of(osd: int, hosts: Mapping[str, Sequence[int]]) -> str:
+    for host, there in hosts.items():
+        if osd in there:
+            return host
+    raise UserError(f"osd.{osd} is under no host of the CRUSH map: place it there first.")
 
 
-def decompiled(binary: bytes) -> str:
-    """A CRUSH map as text. Raises StoreError."""
-    return _crushtool("-d", binary).decode()
+def _make_rules(connection: Connection, prefix: str, hosts: Mapping[int, str]) -> list[str]:
+    """A rule for each OSD: an OSD of its host."""
+    there = _rule_ids(connection)
+    missing = {
+        f"{prefix}{osd}": host for osd, host in hosts.items() if f"{prefix}{osd}" not in there
+    }
+    for name, host in missing.items():
+        connection.mon(
+            "osd crush rule create-replicated", name=name, root=host, type="osd"
+        ).checked(f"osd crush rule create-replicated {name}")
+    return [f"rule {name} made" for name in missing]
 
 
-def compiled(text: str) -> bytes:
-    """A CRUSH map from its text. Raises StoreError."""
-    return _crushtool("-c", text.encode())
-
-
-def _crushtool(flag: str, data: bytes) -> bytes:
-    with tempfile.TemporaryDirectory(prefix="hotbed-crush-") as folder:
-        before, after = Path(folder, "in"), Path(folder, "out")
-        before.write_bytes(data)
-        argv = ["crushtool", flag, str(before), "-o", str(after)]
-        try:
-            done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=30)
-        except FileNotFoundError as error:
-            raise StoreError("crushtool is missing on this node (package ceph-base).") from error
-        except subprocess.TimeoutExpired as error:
-            raise StoreError("crushtool did not end within 30 s.") from error
-        if done.returncode != 0 or not after.exists():
-            said = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["it said nothing"]
-            raise StoreError(f"crushtool refused the CRUSH map: {said[0]}")
-        return after.read_bytes()
+def _weigh_nothing(connection: Connection, pool: str, osds: Sequence[int]) -> None:
+    """Let these OSDs weigh nothing for a pool; it goes with the pool."""
+    made = connection.mon("osd crush weight-set create", pool=pool, mode="flat")
+    if made.code not in _THERE:
+        made.checked(f"osd crush weight-set create {pool}")
+    for osd in osds:
+        connection.mon(
+            "osd crush weight-set reweight", pool=pool, item=f"osd.{osd}", weight=[0.0]
+        ).checked(f"osd crush weight-set reweight {pool} osd.{osd}")
 
 
 # --- pools and users -----------------------------------------------------------------------------
@@ -294,20 +293,25 @@ def _refuse_others(
             raise UserError(f"pool {name} exists and is not pinned to osd.{osd}: remove it first.")
 
 
+def _pgids(pool: Mapping[str, Any]) -> list[str]:
+    return [f"{pool['pool']}.{number:x}" for number in range(int(pool["pg_num"]))]
+
+
+def _alone(connection: Connection, pool: Mapping[str, Any], osd: int) -> bool:
+    """Whether every PG of a pool is mapped to one OSD alone."""
+    calls = [partial(connection.mon, "pg map", pgid=pgid) for pgid in _pgids(pool)]
+    found = [reply.checked("pg map") for reply in connection.together(calls)]
+    return all(list(one["up"]) == [osd] for one in found)
+
+
 def _clean_and_alone(connection: Connection, prefix: str, osds: Sequence[int]) -> bool:
     pools = _pools(connection)
     for osd in osds:
         pool = pools.get(f"{prefix}{osd}")
-        if pool is None:
+        if pool is None or set(pg_states(connection, _pgids(pool))) != {CLEAN}:
             return False
-        pgids = [f"{pool['pool']}.{number:x}" for number in range(int(pool["pg_num"]))]
-        if set(pg_states(connection, pgids)) != {CLEAN}:
-            return False
-        for pgid in pgids:
-            found = connection.mon("pg map", pgid=pgid).checked(f"pg map {pgid}")
-            if list(found["acting"]) != [osd]:
-                raise StoreError(
-                    f"PG {pgid} of pool {prefix}{osd} is on OSDs {json.dumps(found['acting'])}, "
-                    f"and not on osd.{osd} alone: is an upmap in force?"
-                )
+        if not _alone(connection, pool, osd):
+            raise StoreError(
+                f"the PGs of pool {prefix}{osd} are not on osd.{osd} alone: is an upmap in force?"
+            )
     return True

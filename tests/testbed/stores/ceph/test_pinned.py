@@ -1,10 +1,8 @@
-"""Pools that lie on one OSD each, on a cluster in memory; the CRUSH map by the real crushtool."""
+"""Pools that lie on one OSD each, on a cluster in memory."""
 
 from __future__ import annotations
 
 import json
-import re
-import shutil
 from typing import Any
 
 import pytest
@@ -14,114 +12,83 @@ from schemas.errors import StoreError, UserError
 from testbed.stores.ceph import Connection, pinned
 from testbed.stores.ceph.health_mute import CODE
 
-CRUSH = """# begin crush map
-
-# devices
-device 0 osd.0
-device 1 osd.1
-device 2 osd.2
-
-# types
-type 0 osd
-type 1 host
-type 2 root
-
-# buckets
-host a {
-\tid -2
-\talg straw2
-\thash 0
-\titem osd.0 weight 1.000
-\titem osd.1 weight 1.000
-\titem osd.2 weight 1.000
-}
-root default {
-\tid -1
-\talg straw2
-\thash 0
-\titem a weight 3.000
-}
-
-# rules
-rule replicated_rule {
-\tid 0
-\ttype replicated
-\tmin_size 1
-\tmax_size 10
-\tstep take default
-\tstep chooseleaf firstn 0 type host
-\tstep emit
-}
-
-# end crush map
-"""
-
 
 class PinnableRados(FakeRados):
-    """Pools, rules and users come and go; the CRUSH map is its text."""
+    """Pools, rules, weight sets and users come and go."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.crush, self.version = CRUSH, 7
+        self.named = {"replicated_rule": 0}
+        self.last = 0
+        self.takes: dict[int, str] = {}
+        self.weightless: dict[str, set[int]] = {}
         self.users: dict[str, list[str]] = {"client.admin": []}
         self.muted: set[str] = set()
         self.warns = True
-        self.others = 0  # changes of the CRUSH map that come before ours
         for pool in self.dump["pools"]:
             pool.setdefault("application_metadata", {"rados": {}})
 
     def state(self) -> str:
         dump = {key: value for key, value in self.dump.items() if key != "epoch"}
-        return json.dumps([dump, self.rules(), sorted(self.users), sorted(self.muted)])
+        return json.dumps([dump, self.named, sorted(self.weightless), sorted(self.users)])
 
-    def rules(self) -> dict[str, int]:
-        found = re.findall(r"(?m)^rule (\S+) \{\s*id (\d+)", self.crush)
-        return {name: int(number) for name, number in found}
-
-    def mon_command(self, cmd: str, inbuf: bytes) -> tuple[int, bytes, str]:
-        arguments = json.loads(cmd)
-        if arguments["prefix"] == "osd getcrushmap":
-            return 0, self.crush.encode(), str(self.version)
-        if arguments["prefix"] == "osd setcrushmap":
-            if self.others:
-                self.others -= 1
-                self.version += 1
-            if arguments["prior_version"] != self.version:
-                return -1, b"", "prior_version does not match"
-            self.crush, self.version = inbuf.decode(), self.version + 1
-            return 0, b"", str(self.version)
-        return super().mon_command(cmd, inbuf)
+    def host_osds(self, host: str) -> list[int]:
+        node = next(n for n in self.tree["nodes"] if n["name"] == host)
+        return sorted(node["children"])
 
     def pool(self, name: str) -> dict[str, Any]:
         found: dict[str, Any] = next(p for p in self.dump["pools"] if p["pool_name"] == name)
         return found
 
     def mon_osd_crush_rule_dump(self) -> Any:
-        return [{"rule_name": n, "rule_id": number} for n, number in self.rules().items()]
+        return [{"rule_name": n, "rule_id": number} for n, number in self.named.items()]
+
+    def mon_osd_crush_rule_create_replicated(self, name: str, root: str, type: str) -> str:
+        assert type == "osd"
+        number = next(n for n in range(99) if n not in self.named.values())
+        self.named[name] = number
+        self.takes[number] = root
+        return self._changed("")
+
+    def mon_osd_crush_weight_set_create(self, pool: str, mode: str) -> str:
+        if pool in self.weightless:
+            raise Refused(-17, "there is one")
+        self.weightless[pool] = set()
+        return self._changed("")
+
+    def mon_osd_crush_weight_set_reweight(self, pool: str, item: str, weight: list[float]) -> str:
+        assert weight == [0.0]
+        self.weightless[pool].add(int(item.removeprefix("osd.")))
+        self.place(self.pool(pool))
+        return self._changed("")
+
+    def place(self, pool: dict[str, Any]) -> None:
+        here = self.host_osds(self.takes[pool["crush_rule"]])
+        light = self.weightless.get(pool["pool_name"], set())
+        heavy = [osd for osd in here if osd not in light]
+        for place in range(pool["pg_num"]):
+            self.maps[f"{pool['pool']}.{place:x}"] = [heavy[place % len(heavy)]]
 
     def mon_osd_crush_rule_rm(self, name: str) -> str:
-        number = self.rules()[name]
+        number = self.named[name]
         if any(pool["crush_rule"] == number for pool in self.dump["pools"]):
             raise Refused(-16, f"crush rule {name} is in use")
-        self.crush = re.sub(rf"(?ms)^rule {re.escape(name)} \{{.*?^\}}\n", "", self.crush)
+        del self.named[name]
         return self._changed("")
 
     def mon_osd_pool_create(self, pool: str, pg_num: int, rule: str, **rest: Any) -> str:
-        number = max(p["pool"] for p in self.dump["pools"]) + 1
+        self.last = number = max(self.last, *(p["pool"] for p in self.dump["pools"])) + 1
         made = {
             "pool": number,
             "pool_name": pool,
             "pg_num": pg_num,
             "size": rest["size"],
             "min_size": 1,
-            "crush_rule": self.rules()[rule],
+            "crush_rule": self.named[rule],
             "application_metadata": {},
         }
         self.dump["pools"].append(made)
-        taken = re.search(rf"(?ms)^rule {re.escape(rule)} \{{.*?take osd\.(\d+)", self.crush)
-        assert taken is not None
-        for place in range(pg_num):
-            self.maps[f"{number}.{place:x}"] = [int(taken[1])]
+        self.place(made)
         return self._changed(f"pool '{pool}' created")
 
     def mon_osd_pool_set(self, pool: str, var: str, val: str, **_: Any) -> str:
@@ -135,6 +102,7 @@ class PinnableRados(FakeRados):
     def mon_osd_pool_delete(self, pool: str, **_: Any) -> str:
         gone = self.pool(pool)
         self.dump["pools"].remove(gone)
+        self.weightless.pop(pool, None)
         for pgid in [pgid for pgid in self.maps if pgid.startswith(f"{gone['pool']}.")]:
             del self.maps[pgid]
         return self._changed("")
@@ -167,9 +135,7 @@ class PinnableRados(FakeRados):
 
 
 @pytest.fixture
-def raw(monkeypatch: pytest.MonkeyPatch) -> PinnableRados:
-    monkeypatch.setattr(pinned, "decompiled", bytes.decode)
-    monkeypatch.setattr(pinned, "compiled", str.encode)
+def raw() -> PinnableRados:
     return PinnableRados()
 
 
@@ -187,7 +153,7 @@ def test_each_osd_gets_a_pool_a_rule_and_a_user_and_all_goes_again(
     for osd in (0, 2):
         pool = raw.pool(f"twochoice.{osd}")
         assert (pool["size"], pool["min_size"], pool["pg_num"]) == (1, 1, pinned.PG_NUM)
-        assert f"step take osd.{osd}\n\tstep emit" in raw.crush
+        assert {tuple(raw.maps[f"{pool['pool']}.{n:x}"]) for n in range(pinned.PG_NUM)} == {(osd,)}
         mon, may, osds, cap = raw.users[f"client.twochoice.{osd}"]
         assert (mon, may, osds) == ("mon", "profile rbd", "osd")
         assert cap == f"allow rwx pool=twochoice.{osd}"
@@ -199,6 +165,23 @@ def test_each_osd_gets_a_pool_a_rule_and_a_user_and_all_goes_again(
     assert len(removed) == 6
     assert raw.state() == before
     assert pinned.unpin(connection, "twochoice.") == []
+
+
+def test_pools_are_replaced_by_empty_ones_that_are_pinned_too(
+    raw: PinnableRados, connection: Connection
+) -> None:
+    with pytest.raises(UserError, match=r"there is no pool twochoice\.0: deploy"):
+        pinned.empty(connection, "twochoice.", [0])
+    pinned.pin(connection, "twochoice.", [0, 1], pg_num=2)
+    before = [raw.pool(f"twochoice.{osd}")["pool"] for osd in (0, 1)]
+    users = dict(raw.users)
+    assert pinned.empty(connection, "twochoice.", [0, 1]) == 2
+    after = [raw.pool(f"twochoice.{osd}") for osd in (0, 1)]
+    assert not set(before) & {pool["pool"] for pool in after}
+    assert all(
+        pool["pg_num"] == 2 and "twochoice" in pool["application_metadata"] for pool in after
+    )
+    assert raw.users == users
 
 
 def test_what_was_cut_off_is_finished_or_removed(
@@ -226,14 +209,27 @@ def test_what_was_cut_off_is_finished_or_removed(
     assert raw.state() == before
 
 
-def test_nobody_elses_change_of_the_crush_map_is_lost(
+def test_on_a_host_with_several_osds_the_others_weigh_nothing_for_the_pool(
     raw: PinnableRados, connection: Connection
 ) -> None:
-    raw.others = 2
-    pinned.pin(connection, "twochoice.", [1])
-    assert raw.rules() == {"replicated_rule": 0, "twochoice.1": 1}
-    raw.others = 99
-    with pytest.raises(StoreError, match="changed by others all the time"):
+    hosts = [node for node in raw.tree["nodes"] if node["type"] == "host"]
+    hosts[0]["children"], hosts[1]["children"], hosts[2]["children"] = [0, 1], [2], []
+    before = raw.state()
+    pinned.pin(connection, "twochoice.", [0, 1, 2])
+    assert raw.weightless == {"twochoice.0": {1}, "twochoice.1": {0}}
+    pinned.pin(connection, "twochoice.", [0, 1, 2])
+    assert len(raw.sent("osd crush weight-set reweight")) == 2
+    pinned.unpin(connection, "twochoice.")
+    assert raw.state() == before
+    hosts[0]["children"] = [0]
+    with pytest.raises(UserError, match=r"osd\.1 is under no host"):
+        pinned.pin(connection, "twochoice.", [1])
+
+
+def test_an_upmap_that_moves_a_pool_is_told(raw: PinnableRados, connection: Connection) -> None:
+    pinned.pin(connection, "twochoice.", [0])
+    raw.maps[f"{raw.pool('twochoice.0')['pool']}.1"] = [2]
+    with pytest.raises(StoreError, match=r"twochoice\.0 are not on osd\.0 alone"):
         pinned.pin(connection, "twochoice.", [0])
 
 
@@ -249,7 +245,7 @@ def test_others_pools_rules_and_warnings_are_left_alone(
     pinned.unpin(connection, "twochoice.")
     assert raw.pool("twochoice.x")
     # The other pool uses the rule: it stays.
-    assert set(raw.rules()) == {"replicated_rule", "twochoice.0"}
+    assert set(raw.named) == {"replicated_rule", "twochoice.0"}
 
 
 def test_a_pool_that_is_not_pinned_is_not_taken(raw: PinnableRados, connection: Connection) -> None:
@@ -272,23 +268,3 @@ def test_bad_input_is_a_sentence(
 ) -> None:
     with pytest.raises(UserError, match=said):
         pinned.pin(connection, prefix, osds)
-
-
-def test_rules_take_free_numbers_and_the_form_of_their_neighbours() -> None:
-    text = pinned.with_rules(CRUSH, {"t.0": 0, "t.1": 1, "replicated_rule": 2})
-    assert re.findall(r"rule (\S+) \{\n\tid (\d+)", text) == [
-        ("replicated_rule", "0"),
-        ("t.0", "1"),
-        ("t.1", "2"),
-    ]
-    assert text.endswith("# end crush map\n")
-    later = re.sub(r"\tm(in|ax)_size \d+\n", "", CRUSH)
-    assert "min_size" not in pinned.with_rules(later, {"t.0": 0})
-
-
-@pytest.mark.skipif(shutil.which("crushtool") is None, reason="no crushtool on this machine")
-def test_crushtool_takes_the_rules() -> None:
-    text = pinned.decompiled(pinned.compiled(pinned.with_rules(CRUSH, {"t.0": 0, "t.2": 2})))
-    assert "step take osd.2\n\tstep emit" in text
-    with pytest.raises(StoreError, match="crushtool refused"):
-        pinned.compiled("nonsense {")

@@ -1,0 +1,172 @@
+"""`hotbed twochoice`: the two-choice scheduler's agents on a testbed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hotbed.output import JsonFlag, emit
+from hotbed.views import TestbedOption
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from campaigns.twochoice.bench.run import Outcome
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs."""
+    group = typer.Typer(no_args_is_help=True, help="Two-choice: bursts written past stragglers.")
+    app.add_typer(group, name="twochoice")
+    for verb in (_bench, _status, _remove):
+        verb(group)
+
+
+def _bench(group: typer.Typer) -> None:
+    @group.command()
+    def bench(
+        schedulers: Annotated[
+            str | None, typer.Option(help="Which, with commas; all eight when left out.")
+        ] = None,
+        nodes: Annotated[int, typer.Option(help="Compute nodes, each with a scheduler.")] = 8,
+        processes: Annotated[int, typer.Option(help="Client processes on each.")] = 8,
+        size: Annotated[str, typer.Option(help="Of a write.")] = "4MiB",
+        writes: Annotated[
+            int | None, typer.Option(help="Writes of each process; 4 without --duration.")
+        ] = None,
+        duration: Annotated[
+            str | None, typer.Option(help="Write for so long instead, such as 30s.")
+        ] = None,
+        choices: Annotated[
+            str, typer.Option(help="home+random (section V.A) or random+random (III).")
+        ] = "home+random",
+        read: Annotated[
+            bool, typer.Option(help="Read everything back afterwards, following redirects.")
+        ] = True,
+        maintainers: Annotated[
+            bool, typer.Option(help="Bring data home meanwhile, where nodes are idle.")
+        ] = False,
+        seed: Annotated[int, typer.Option(help="Of the bytes.")] = 1,
+        out: Annotated[
+            Path | None, typer.Option(help="New folder for the results.", show_default=False)
+        ] = None,
+        testbed: TestbedOption = None,
+        as_json: JsonFlag = False,
+    ) -> None:
+        """Many client processes write through each scheduler, and read back what they wrote.
+
+        Agents are emptied before each scheduler: what was written to them is lost. Exit 1 when a
+        write failed or an object is not as it was written.
+        """
+        from campaigns.twochoice.bench.agents import machines_of
+        from campaigns.twochoice.bench.options import SCHEDULERS, Options, measured
+        from campaigns.twochoice.bench.run import new_folder, run
+        from hotbed.progress import progress
+        from testbed.choose import choose_ready
+        from testbed.deploy import spec_of
+        from testbed.quantities import parse_bytes, parse_seconds
+
+        options = Options(
+            schedulers=tuple(schedulers.split(",")) if schedulers else SCHEDULERS,
+            choices=choices,
+            nodes=nodes,
+            processes=processes,
+            size=measured(size, "--size", parse_bytes),
+            writes=4 if writes is None and duration is None else writes,
+            duration_s=(
+                None if duration is None else measured(duration, "--duration", parse_seconds)
+            ),
+            read=read,
+            maintainers=maintainers,
+            seed=seed,
+        )
+        options.check()
+        _, found = choose_ready(testbed)
+        machines = machines_of(found, spec_of(found))
+        with progress("twochoice") as report:
+            outcome = run(machines, options, new_folder(out), report)
+        emit(outcome, as_json, lambda: _table(outcome))
+        if not outcome.good:
+            raise typer.Exit(1)
+
+
+def _table(outcome: Outcome) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(
+        *("scheduler", "writes", "MB/s", "mean [s]", "p50", "p99", "slowest", "redirected"),
+        *("busiest server", "read back"),
+        box=box.SIMPLE_HEAD,
+        title=f"{outcome.agents} agents ({outcome.backend}) of testbed {outcome.testbed}",
+        title_justify="left",
+        caption=f"reports: {outcome.folder}",
+        caption_justify="left",
+    )
+    for row in outcome.rows:
+        total = sum(row.server_bytes)
+        table.add_row(
+            row.scheduler,
+            str(row.writes) + (f" ({row.failed} failed)" if row.failed else ""),
+            f"{row.bytes_per_s / 1e6:.1f}",
+            *(_seconds(value) for value in (row.mean_s, row.p50_s, row.p99_s, row.slowest_rank_s)),
+            f"{row.redirected / row.writes:.0%}" if row.writes else "",
+            f"{max(row.server_bytes) / total:.0%}" if total else "",
+            "" if row.verified is None else f"{row.verified - (row.bad or 0)} of {row.verified}",
+        )
+    for scheduler, why in outcome.failed.items():
+        table.add_row(scheduler, "failed: " + why)
+    return table
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g}"
+
+
+def _status(group: typer.Typer) -> None:
+    @group.command()
+    def status(testbed: TestbedOption = None, as_json: JsonFlag = False) -> None:
+        """What each agent has: redirects, fragments, pulls and operations in flight."""
+        from campaigns.twochoice.bench.agents import Agents, machines_of
+        from testbed.choose import choose_ready
+        from testbed.deploy import spec_of
+
+        _, found = choose_ready(testbed)
+        rows = Agents(machines_of(found, spec_of(found))).status()
+
+        def table() -> Table:
+            from rich import box
+            from rich.table import Table
+
+            view = Table("agent", "address", "has", box=box.SIMPLE_HEAD)
+            for one in rows:
+                has: dict[str, Any] = one["has"]
+                words = ", ".join(f"{name} {value}" for name, value in has.items())
+                view.add_row(str(one["agent"]), one["address"], words)
+            return view
+
+        emit({"agents": rows}, as_json, table)
+
+
+def _remove(group: typer.Typer) -> None:
+    @group.command()
+    def remove(testbed: TestbedOption = None, as_json: JsonFlag = False) -> None:
+        """Take the agents away, with their data, pools and keys; the store stays.
+
+        `hotbed deploy` brings them again.
+        """
+        from hotbed.progress import progress
+        from testbed.choose import choose_ready
+        from testbed.deploy import remove_agents, spec_of
+
+        site, found = choose_ready(testbed)
+        with progress("twochoice") as report:
+            changed = remove_agents(found, spec_of(found), report, site=site)
+        done = sum(changed.values())
+        emit(
+            {"testbed": found.name, "changed": done},
+            as_json,
+            lambda: f"{found.name}: agents removed, {done} changes",
+        )
