@@ -103,7 +103,7 @@ def plan(
     proven = chosen.kind == "mover" and notes.get("optimal") is True
     if chosen.rescue and not proven and finish.hot_after(Nodes.of(instance, state), moves).any():
         with timer.phase("place"):
-            moves, bound = _rescue(instance, state, request, moves, notes)
+            moves, bound = _rescue(instance, state, request, moves, notes), None
     with timer.phase("finish"):
         nodes = Nodes.of(instance, state)
         if chosen.prune:
@@ -176,21 +176,19 @@ def _place(
 
 def _rescue(
     instance: Instance, state: State, request: Request, moves: MoveList, notes: dict[str, object]
-) -> tuple[MoveList, float | None]:
-    """Moves that leave fewer nodes hot than `moves` where there are any, and their bound."""
+) -> MoveList:
+    """Moves that leave fewer nodes hot than `moves` where there are any."""
     from controllers.ursa.place.moves_model import Pairs
     from controllers.ursa.place.rescue import rescued
 
     number = moves.partition.astype(np.int64) * instance.replicas + moves.replica
-    found = rescued(
-        instance, state, request, Pairs(number, moves.source, moves.to, moves.load, moves.cost)
-    )
-    if found is None:
-        return moves, None
+    begin = Pairs(number, moves.source, moves.to, moves.load, moves.cost)
+    better = rescued(instance, state, request, begin)
+    if better is None:
+        return moves
     notes["rescued"] = True
-    better = found.moves
     partition, replica = np.divmod(better.object, instance.replicas)
-    listed = MoveList(
+    return MoveList(
         partition=partition.astype(np.int32),
         replica=replica.astype(np.int8),
         source=better.source,
@@ -198,7 +196,6 @@ def _rescue(
         load=better.load,
         cost=better.cost,
     )
-    return listed, found.lower_bound
 
 
 def _no_moves() -> MoveList:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -12,6 +14,7 @@ from controllers.ursa.instance import Instance
 from controllers.ursa.place import rescue
 from controllers.ursa.plan import plan
 from controllers.ursa.results import Plan
+from controllers.ursa.state import initial_state
 
 pytestmark = pytest.mark.slow  # compiling and solving take their time
 
@@ -43,13 +46,34 @@ def test_room_is_made_where_nothing_fits(method: str, fillers: int) -> None:
     assert found.move_partition.tolist() == [1, 0]
     assert found.move_to.tolist() == [2, 1]
     assert found.summary["cost"] == 1.5
-    if fillers == 0:
-        assert found.summary["lower_bound"] == pytest.approx(1.5)
 
 
 def test_the_papers_methods_do_without() -> None:
     for method in ("greedy", "htoc", "algorithm1"):
         assert made(blocked(), method).still_hot.tolist() == [0]
+
+
+@pytest.mark.parametrize("method", ["alp", "opt"])
+def test_who_is_given_up_becomes_no_hotter_by_a_rounding(method: str) -> None:
+    """Node 3 would take 3.0000001 for the 3 that it gives away: less than a solver tolerates."""
+    third = np.float32(1) / np.float32(3)
+    primary = np.array([1, 5, 4, 2, 3, 0, 6, 7, 3], np.float32)
+    case = instance(
+        [[2, 3], [1, 2], [4, 2], [0, 3], [3, 4], [0, 3], [2, 1], [0, 1], [4, 0]],
+        primary.tolist(),
+        [9.205888748168945, 9.666666984558105, 10.0, 3.065781593322754, 6.0],
+        secondary=(primary * third).tolist(),
+        domain=[0, 0, 1, 1, 2],
+        xy=[(3.0, 2.0), (0.0, 1.0), (2.0, 1.0), (2.0, 1.0), (1.0, 2.0)],
+    )
+    found = made(case, method)
+    assert not len(found.swap_partition)
+    before = initial_state(case).load
+    place = case.replica_node.copy()
+    place[found.move_partition, found.move_replica] = found.move_to
+    after = initial_state(replace(case, replica_node=place)).load
+    left = found.still_hot
+    assert (after[left] <= before[left] * (1 + 1e-12)).all()
 
 
 def test_what_lies_beyond_the_reach_is_no_way_out() -> None:

@@ -17,6 +17,8 @@ from controllers.ursa.place.problem import Bools, Ints
 from controllers.ursa.results import Timer
 
 MAX_CUTS = 100
+ROUNDING = 1e-12
+"""Part of a node's load that differently ordered sums may differ by."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,15 +189,16 @@ def _solve(
         given_up = nothing if hot is None else hot[found.x[len(pairs) :] > 0.5]
         over = too_hot(ground, pairs, taken)
         over = over[~np.isin(over, given_up)]
-        if not len(over):
+        hotter = _hotter(ground, pairs, taken, given_up)
+        if not len(over) and not len(hotter):
             proven = found.status == "optimal" and gap == 0
             return Chosen(taken, given_up, proven, found.bound * _scale(pairs))
         leaving = np.isin(pairs.object, pairs.object[taken])
-        for node in over:
+        for node in np.concatenate([over, hotter]):
             coming = taken[pairs.target[taken] == node]
             more = np.flatnonzero((pairs.source == node) & ~leaving)
             columns, value = np.r_[coming, more], np.r_[-np.ones(len(coming)), np.ones(len(more))]
-            if hot is not None:
+            if hot is not None and node not in given_up:
                 switch = len(pairs) + np.flatnonzero(hot == node)
                 columns, value = np.r_[columns, switch], np.r_[value, np.ones(len(switch))]
             add_row(model, columns, value, 1.0 - len(coming), INFINITE)
@@ -204,10 +207,21 @@ def _solve(
 
 def too_hot(ground: Ground, pairs: Pairs, taken: Ints) -> Int32:
     """Nodes above their threshold once the moves `taken` are done."""
+    load = _load_after(ground, pairs, taken)
+    return np.flatnonzero(load > ground.instance.capacity).astype(np.int32)
+
+
+def _hotter(ground: Ground, pairs: Pairs, taken: Ints, given_up: Int32) -> Int32:
+    """Those of `given_up` that the moves `taken` make hotter than they are."""
+    after = _load_after(ground, pairs, taken)[given_up]
+    return given_up[after > ground.load[given_up] * (1 + ROUNDING)]
+
+
+def _load_after(ground: Ground, pairs: Pairs, taken: Ints) -> Float64:
     load = ground.load.copy()
     np.subtract.at(load, pairs.source[taken], pairs.load[taken])
     np.add.at(load, pairs.target[taken], pairs.load[taken])
-    return np.flatnonzero(load > ground.instance.capacity).astype(np.int32)
+    return load
 
 
 def _shared_domains(ground: Ground, pairs: Pairs) -> tuple[Ints, Ints, Float64, Float64]:

@@ -17,7 +17,7 @@ from controllers.ursa.gather import objects_on
 from controllers.ursa.instance import Float64, Instance, Int32
 from controllers.ursa.methods import Request
 from controllers.ursa.place.joint_bound import joined
-from controllers.ursa.place.moves_model import Ground, Pairs, choose_partly
+from controllers.ursa.place.moves_model import ROUNDING, Ground, Pairs, choose_partly
 from controllers.ursa.place.possible import every_pair, possible
 from controllers.ursa.place.problem import Ints
 from controllers.ursa.place.relaxation import ranks
@@ -33,18 +33,7 @@ TRIES = 32
 """Hot nodes whose surroundings are looked at."""
 
 
-@dataclass(frozen=True, eq=False)
-class Rescued:
-    """Moves that leave fewer nodes hot.
-
-    `lower_bound`: no plan costs less that leaves no node hot; None where that is not known.
-    """
-
-    moves: Pairs
-    lower_bound: float | None
-
-
-def rescued(instance: Instance, state: State, request: Request, found: Pairs) -> Rescued | None:
+def rescued(instance: Instance, state: State, request: Request, found: Pairs) -> Pairs | None:
     """Moves that leave fewer nodes hot than `found` does; None when none are found.
 
     Args:
@@ -66,20 +55,34 @@ def rescued(instance: Instance, state: State, request: Request, found: Pairs) ->
         if request.timer.left() <= 0:
             break
         best = _around(instance, state, request, best, int(node), region, objects)
-    return None if best is found else Rescued(best, None)
+    return None if best is found else best
 
 
-def _anew(instance: Instance, state: State, request: Request, found: Pairs) -> Rescued | None:
-    ground = Ground(instance, instance.replica_node, state.load)
-    pairs = every_pair(instance, state, request)
-    chosen = choose_partly(ground, pairs, request.timer, nodes=SEARCH_NODES)
-    if chosen.taken is None:
-        return None
-    best = pairs.where(chosen.taken)
-    if not _better(instance, state.load, found, best):
-        return None
-    bound = min(max(chosen.bound, 0.0), float(best.cost.sum()))
-    return Rescued(best, None if len(chosen.given_up) else bound)
+def _anew(instance: Instance, state: State, request: Request, found: Pairs) -> Pairs | None:
+    best = _chosen(instance, state, request, every_pair(instance, state, request))
+    return best if _better(instance, state.load, found, best) else None
+
+
+def _chosen(instance: Instance, now: State, request: Request, pairs: Pairs) -> Pairs:
+    """The best choice of `pairs` that was found.
+
+    First of those that bring nothing to hot nodes: moves into them may have to wait for each other
+    in a circle, and are looked at only when nodes stay hot without.
+    """
+    # What has moved already is none of the pairs' partitions: the others are where they were.
+    ground = Ground(instance, instance.replica_node, now.load)
+    into_hot = now.hot(instance)[pairs.target]
+    best = joined([])
+    for choice in (pairs.where(~into_hot), pairs):
+        chosen = choose_partly(ground, choice, request.timer, nodes=SEARCH_NODES)
+        if chosen.taken is None:
+            continue
+        made = choice.where(chosen.taken)
+        if _better(instance, now.load, best, made):
+            best = made
+        if not len(chosen.given_up):
+            break
+    return best
 
 
 def _regions(instance: Instance, load: Float64, hot: Int32) -> list[Int32]:
@@ -137,12 +140,7 @@ def _around(
     moved = np.unique(found.object // instance.replicas)
     some = objects.some(region, moved, PAIRS // len(region) ** 2)
     pairs = possible(instance, now, some, region, request.reach)
-    # What has moved is none of the pairs' partitions: the others are where they were.
-    ground = Ground(instance, instance.replica_node, load)
-    chosen = choose_partly(ground, pairs, request.timer, nodes=SEARCH_NODES)
-    if chosen.taken is None:
-        return found
-    more = joined([found, pairs.where(chosen.taken)])
+    more = joined([found, _chosen(instance, now, request, pairs)])
     return more if _better(instance, state.load, found, more) else found
 
 
@@ -151,7 +149,7 @@ def _better(instance: Instance, load: Float64, found: Pairs, other: Pairs) -> bo
     after, before = _load_after(load, other), _load_after(load, found)
     hot = after > instance.capacity
     fewer = hot.sum() < (before > instance.capacity).sum()
-    return bool(fewer and not (hot & (after > load)).any())
+    return bool(fewer and not (hot & (after > load * (1 + ROUNDING))).any())
 
 
 def _load_after(load: Float64, moves: Pairs) -> Float64:
