@@ -1,0 +1,159 @@
+"""The two-choice scheduler on a real Ceph: agents before its OSDs, killed, and taken away again."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from campaigns.twochoice.bench.agents import machines_of
+from campaigns.twochoice.bench.options import Options
+from campaigns.twochoice.bench.run import run
+from testbed.agent.client import agent_client
+from testbed.deploy import deploy, remove_agents, save_spec, spec_of
+from testbed.lifecycle import wait_healthy
+from testbed.reach import shell_to
+from testbed.sites import open_site
+from testbed.sites.contract import Testbed
+from testbed.spec import TestbedSpec
+
+pytestmark = [pytest.mark.local, pytest.mark.timeout(600)]
+
+CLUSTER = "/etc/hotbed/twochoice.json"
+FILES = "find /usr/local/bin /etc/hotbed /etc/systemd/system ! -type d 2>/dev/null || true"
+KILL = "kill -9 $(systemctl show -p MainPID --value {unit})"
+
+
+def sh(testbed: Testbed, node: str, command: str, *, check: bool = True) -> str:
+    done = shell_to(testbed, testbed.node(node)).run(
+        ["sh", "-c", command], timeout_s=200, check=check
+    )
+    return done.text
+
+
+def state(testbed: Testbed) -> dict[str, Any]:
+    """What a removal has to leave as it was."""
+    admin = testbed.admin.name
+    pools = json.loads(sh(testbed, admin, "ceph osd pool ls detail -f json"))
+    health = agent_client(testbed).call("health")
+    return {
+        "pools": [(pool["pool_name"], pool["crush_rule"], pool["size"]) for pool in pools],
+        "rules": sh(testbed, admin, "ceph osd crush rule ls"),
+        "sets": sh(testbed, admin, "ceph osd crush weight-set ls"),
+        "users": sh(testbed, admin, "ceph auth ls 2>/dev/null | grep -E '^[a-z]'"),
+        "health": health["checks"],
+        "files": sorted(sh(testbed, "osd0", FILES).splitlines()),
+    }
+
+
+@pytest.fixture(scope="module")
+def agents(deployed: Testbed) -> Iterator[Testbed]:
+    """Agents before the OSDs of the tests' Ceph; afterwards all is as before."""
+    site, plain = open_site("local"), spec_of(deployed)
+    asked = plain.model_dump(mode="json")
+    asked["store"]["twochoice"] = {"maintainer": {"off": True}}
+    spec = TestbedSpec.model_validate(asked)
+    before = state(deployed)
+    try:
+        changed = deploy(deployed, spec, site=site)
+        assert all(changed[node.name] > 0 for node in deployed.nodes)
+        yield deployed
+    finally:
+        remove_agents(deployed, spec, site=site)
+        assert not any(remove_agents(deployed, spec, site=site).values())
+        save_spec(deployed, plain)
+        wait_healthy(deployed)
+        assert state(deployed) == before
+
+
+def test_every_pool_is_on_its_osd_alone_and_nobody_is_warned(agents: Testbed) -> None:
+    admin = agents.admin.name
+    for osd in range(4):
+        rows = sh(agents, admin, f"ceph pg ls-by-pool twochoice.{osd} -f json")
+        assert {tuple(pg["acting"]) for pg in json.loads(rows)["pg_stats"]} == {(osd,)}
+    assert agent_client(agents).call("health")["status"] == "HEALTH_OK"
+    mode = sh(agents, "osd0", "stat -c '%a %U' /etc/hotbed/twochoice.key /etc/hotbed/*.keyring")
+    assert mode.split() == ["600", "root"] * 2
+    # A key is for its pool alone.
+    tried = "rados --id twochoice.0 --keyring /etc/hotbed/twochoice.0.keyring -p {} ls"
+    sh(agents, "osd0", tried.format("twochoice.0"))
+    denied = sh(agents, "osd0", tried.format("twochoice.1") + " 2>&1 || echo denied", check=False)
+    assert "denied" in denied
+
+
+def test_schedulers_write_past_a_slow_disk_and_all_is_read_back(
+    agents: Testbed, tmp_path: Path
+) -> None:
+    site: Any = open_site("local")
+    site.disk_fault(agents.name, "osd0", slow=8.0)
+    try:
+        options = Options(schedulers=("fixed", "both"), nodes=2, processes=4, writes=4, size=2**20)
+        machines = machines_of(agents, spec_of(agents))
+        outcome = run(machines, options, tmp_path, lambda phase, share: None)
+    finally:
+        site.disk_fault(agents.name, "osd0")
+    assert outcome.good
+    rows = {row.scheduler: row for row in outcome.rows}
+    assert all(row.verified == row.writes == 32 for row in rows.values())
+    assert rows["fixed"].redirected == 0
+    assert rows["fixed"].server_bytes == (8 * 2**20,) * 4
+    assert rows["both"].redirected > 0
+
+
+def test_nothing_acknowledged_is_lost_when_an_agent_and_an_osd_are_killed(agents: Testbed) -> None:
+    admin = agents.admin.name
+    bench = f"hotbed-twochoicebench {{}} --cluster {CLUSTER} --ledger /tmp/acknowledged"
+    write = bench.format("write") + " --nodes 4 --processes 4 --writes 10 --size 512KiB"
+    shell = shell_to(agents, agents.node(admin))
+    writing = shell.popen(["sh", "-c", f"rm -f /tmp/acknowledged; {write}"])
+    sh(agents, "osd1", KILL.format(unit="hotbed-twochoice@1"))
+    sh(agents, "osd2", KILL.format(unit="ceph-osd@2"))
+    sh(
+        agents,
+        "osd3",
+        f"{KILL.format(unit='hotbed-twochoice@3')}; {KILL.format(unit='ceph-osd@3')}",
+    )
+    sh(agents, admin, "systemctl restart ceph-mon.target")
+    out, _ = writing.communicate(timeout=200)
+    done = json.loads(out)
+    assert done["writes"] + done["failed"] == 160
+    assert done["writes"] > 0
+    checked = json.loads(sh(agents, admin, bench.format("verify")))
+    assert checked == {"objects": done["writes"], "bad": []}
+    log = sh(agents, "osd1", "journalctl -u hotbed-twochoice@1 --no-pager")
+    assert log.count("recovered") >= 2
+
+
+def test_ceph_keeps_the_contract_that_files_keep(
+    agents: Testbed, root: Path, tmp_path: Path
+) -> None:
+    program = tmp_path / "librados.test"
+    subprocess.run(
+        [root / "tools/go", "test", "-c", "-o", program, "./internal/librados"],
+        cwd=root / "dataplane",
+        env=os.environ | {"CGO_ENABLED": "0"},
+        check=True,
+    )
+    agent, admin = agent_client(agents), agents.admin.name
+    shell_to(agents, agents.admin).put(program.read_bytes(), "/tmp/librados.test")
+    try:
+        for pool in ("contract", "lock"):
+            agent.call("pool-create", {"name": pool, "pg_num": 4}, timeout_s=120)
+        said = sh(
+            agents,
+            admin,
+            "chmod +x /tmp/librados.test; HOTBED_RADOS='/etc/ceph/ceph.conf admin "
+            "/etc/ceph/ceph.client.admin.keyring' /tmp/librados.test -test.v 2>&1; true",
+        )
+        assert said.rstrip().endswith("PASS"), said
+        assert "--- PASS: TestCephKeepsTheContract" in said
+        assert "--- PASS: TestAnOwnerThatIsFencedWritesNoMore" in said
+    finally:
+        sh(agents, admin, "rm -f /tmp/librados.test")
+        for pool in ("contract", "lock"):
+            agent.call("pool-delete", {"name": pool}, timeout_s=120)
