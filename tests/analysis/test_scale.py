@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -120,8 +121,12 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return sweep(tmp_path_factory.mktemp("artifacts"))
 
 
-def test_every_controller_has_a_curve_along_every_axis(swept: Path) -> None:
-    rows = table(load_campaign(swept).runs)
+@pytest.fixture(scope="module")
+def rows(swept: Path) -> pd.DataFrame:
+    return table(load_campaign(swept).runs)
+
+
+def test_every_controller_has_a_curve_along_every_axis(rows: pd.DataFrame) -> None:
     for axis in AXES:
         found = {curve.controller: curve for curve in curves(rows, axis)}
         assert set(found) == {"dlr", "dlr-pg", "reweight"}
@@ -132,8 +137,7 @@ def test_every_controller_has_a_curve_along_every_axis(swept: Path) -> None:
     assert (dlr.hot_share, dlr.osds) == (0.05, None)
 
 
-def test_where_dlr_stops_helping_is_found(swept: Path) -> None:
-    rows = table(load_campaign(swept).runs)
+def test_where_dlr_stops_helping_is_found(rows: pd.DataFrame) -> None:
     hot = next(curve for curve in curves(rows, HOT) if curve.controller == "dlr")
     (part,) = hot.helps
     assert part.from_start and not part.to_end
@@ -152,28 +156,30 @@ def test_where_dlr_stops_helping_is_found(swept: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_single_cell_is_no_curve(tmp_path: Path) -> None:
-    folder = sweep(tmp_path)
+def test_a_single_cell_is_no_curve(swept: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(swept, tmp_path / swept.name)
     for block in range(3):
         cell = {"op": "rand", "scenario": "heterogeneity", "controller": "upmap"}
         cell |= {"osds": 100, "hot_share": 0.05, "duration_s": 60}
         write_run(folder, cell, block, 1000, ground="sim", with_samples=False)
+    rows = table(load_campaign(folder).runs)
     for axis in AXES:
-        found = curves(table(load_campaign(folder).runs), axis)
+        found = curves(rows, axis)
         assert "upmap" not in {curve.controller for curve in found}
 
 
 def test_durations_and_sizes_are_not_mixed(swept: Path, tmp_path: Path) -> None:
     """Shorter runs at one place of an axis do not get into the points of longer ones."""
-    folder = sweep(tmp_path)
+    folder = shutil.copytree(swept, tmp_path / swept.name)
     for block in range(3):
         for controller in ("default", "dlr"):
             cell = {"op": "rand", "scenario": "heterogeneity", "controller": controller}
             cell |= {"osds": 100, "hot_share": 0.05, "duration_s": 10}
             factor = 9.0 if controller == "dlr" else 1.0
             write_run(folder, cell, block, 10 * factor, ground="sim", with_samples=False)
+    rows = table(load_campaign(folder).runs)
     for axis in (OSDS, HOT):
-        for curve in curves(table(load_campaign(folder).runs), axis):
+        for curve in curves(rows, axis):
             assert all(point.gain.value < 2 for point in curve.points)
 
 
@@ -229,8 +235,8 @@ def test_parameters_that_grow_are_in_curve_table_and_claims(tmp_path: Path) -> N
         assert measured == pytest.approx(1.3 / 1.1 - 1, rel=0.02)
 
 
-def test_the_tables_have_a_row_a_controller(swept: Path) -> None:
-    made = tables(table(load_campaign(swept).runs))
+def test_the_tables_have_a_row_a_controller(rows: pd.DataFrame) -> None:
+    made = tables(rows)
     assert [found.id for found in made] == ["stops-osds", "stops-hot", "stops-move"]
     for found in made:
         assert {row["controller"] for row in found.as_json()} == {"dlr", "dlr-pg", "reweight"}

@@ -80,7 +80,16 @@ def test_write_cells_start_from_the_snapshot(campaign_file: Callable[..., Path])
     assert trace(path)[:4] == ["clean", "restore", "clean", "drop_caches"]
 
 
-@pytest.mark.parametrize("step", ["clean", "disturbance", "controller", "workload", "collect"])
+@pytest.mark.parametrize(
+    "step",
+    [
+        "workload",
+        *(
+            pytest.param(step, marks=pytest.mark.slow)
+            for step in ("clean", "disturbance", "controller", "collect")
+        ),
+    ],
+)
 def test_a_failing_cell_says_why_and_stops_what_it_started(
     campaign_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
@@ -111,8 +120,8 @@ def test_a_retried_cell_keeps_both_attempts(
     ("load", "words"),
     [
         ({"steal": 0.05}, "stolen"),
-        ({"outside_cores": 0.5}, "outside the testbed"),
-        ({"client_share": 0.9}, "CPU share"),
+        pytest.param({"outside_cores": 0.5}, "outside the testbed", marks=pytest.mark.slow),
+        pytest.param({"client_share": 0.9}, "CPU share", marks=pytest.mark.slow),
     ],
 )
 def test_a_spoiled_cell_is_redone(
@@ -230,9 +239,8 @@ def start(path: Path) -> subprocess.Popen[bytes]:
     )
 
 
-@pytest.mark.parametrize(
-    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(5))
 def test_killed_at_any_moment_it_resumes_to_the_same_set_of_runs(
     campaign_file: Callable[..., Path], seed: int
 ) -> None:
