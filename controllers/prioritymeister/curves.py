@@ -233,6 +233,27 @@ def delay(burst: float, ax: Floats, aslope: Floats, sx: Floats, sslope: Floats) 
 
 
 @njit
+def behind(
+    sx: Floats,
+    ss: Floats,
+    x: Floats,
+    drop: Floats,
+    owner: Indices,
+    burst: Floats,
+    slope: Floats,
+    active: Mask,
+    skip: int,
+    wburst: float,
+    wx: Floats,
+    wslope: Floats,
+) -> float:
+    """`delay` of arrivals (wburst, wx, wslope) behind a `total`, both at the service (sx, ss)."""
+    others, ox, oslope = total(x, drop, owner, burst, slope, active, skip)
+    left, rest = left_over(sx, ss, others, ox, oslope)
+    return delay(wburst, wx, wslope, left, rest)
+
+
+@njit
 def value(burst: float, x: Floats, slope: Floats, t: float) -> float:
     """An arrival curve at `t` >= 0 (at 0: its limit from above)."""
     found = burst

@@ -2,6 +2,9 @@
 
 One program per flow: with ``y <= arrival curve(a)`` as a constraint, the largest
 ``t_out - t_in - a`` is the largest horizontal distance over all y.
+
+Work is counted in seconds of the fastest queue: of bytes and seconds in one program a solver finds
+the optimum to no better than a thousandth, as a byte's worth in seconds is less than its tolerance.
 """
 
 from __future__ import annotations
@@ -74,6 +77,7 @@ def bound(system: System, flow: int, others: Mask) -> float:
         raise ValueError("the program is written for paths of one or two queues in two layers")
     higher = [k for k in np.flatnonzero(others).tolist() if k != flow]
     program = _Program()
+    unit = max(system.bandwidth)
     feeders = {system.flows[k].path[0] for k in higher if path[-1] in system.flows[k].path}
     queues = sorted({*path, *feeders})
     for queue in queues:
@@ -84,25 +88,27 @@ def bound(system: System, flow: int, others: Mask) -> float:
         if queue != path[-1] and path[-1] in {q for k in there for q in system.flows[k].path}:
             program.equals({f"out{queue}": 1, f"in{path[-1]}": -1}, 0)
         # Work conservation; of a queue with a lag but for what it may be behind.
-        served: Row = {f"out{queue}": -system.bandwidth[queue]}
-        served[f"in{queue}"] = system.bandwidth[queue]
+        bandwidth = system.bandwidth[queue] / unit
+        served: Row = {f"out{queue}": -bandwidth, f"in{queue}": bandwidth}
         for k in there:
             served[f"S{queue},{k}"] = 1
             served[f"A{queue},{k}"] = -1
             program.at_most({f"A{queue},{k}": 1, f"S{queue},{k}": -1}, 0)
-            _flow_rows(program, system, k, queue, limited=k != flow)
+            _flow_rows(program, system, k, queue, unit=unit, limited=k != flow)
         if system.lags and system.lags[queue] > 0:
             served[f"late{queue}"] = 1
-            program.at_most({f"late{queue}": 1}, system.bandwidth[queue] * system.lags[queue])
+            program.at_most({f"late{queue}": 1}, bandwidth * system.lags[queue])
         program.equals(served, 0)
     first, last = path[0], path[-1]
     for rate, burst in zip(system.flows[flow].rates, system.flows[flow].bursts, strict=True):
-        row = {f"S{last},{flow}": 1.0, f"A{first},{flow}": -1.0, "a": -float(rate)}
-        program.at_most(row, float(burst))
+        row = {f"S{last},{flow}": 1.0, f"A{first},{flow}": -1.0, "a": -float(rate) / unit}
+        program.at_most(row, float(burst) / unit)
     return program.maximum({f"out{last}": 1, f"in{first}": -1, "a": -1})
 
 
-def _flow_rows(program: _Program, system: System, k: int, queue: int, *, limited: bool) -> None:
+def _flow_rows(
+    program: _Program, system: System, k: int, queue: int, *, unit: float, limited: bool
+) -> None:
     """A flow's constraints at a queue: what left the queue before arrives, and its rate limits."""
     flow = system.flows[k]
     entry = flow.path[0]
@@ -112,5 +118,5 @@ def _flow_rows(program: _Program, system: System, k: int, queue: int, *, limited
         return
     for rate, burst in zip(flow.rates, flow.bursts, strict=True):
         row = {f"S{queue},{k}": 1.0, f"A{entry},{k}": -1.0}
-        row |= {f"out{queue}": -float(rate), f"in{entry}": float(rate)}
-        program.at_most(row, float(burst))
+        row |= {f"out{queue}": -float(rate) / unit, f"in{entry}": float(rate) / unit}
+        program.at_most(row, float(burst) / unit)

@@ -68,6 +68,7 @@ class System:
     _members: dict[Path, _Bundle] = field(init=False, repr=False)
     _feeders: list[dict[int, list[Path]]] = field(init=False, repr=False)
     _relevant: list[npt.NDArray[np.int64]] = field(init=False, repr=False)
+    _seen: dict[Path, npt.NDArray[np.int64]] = field(init=False, repr=False)
     _through: list[npt.NDArray[np.int64]] = field(init=False, repr=False)
     _long: bool = field(init=False, repr=False)
     _known: dict[object, object] = field(init=False, repr=False, default_factory=dict)
@@ -100,6 +101,10 @@ class System:
         self._relevant = [
             np.array(sorted(relevant.get(q, ())), np.int64) for q in range(len(self.bandwidth))
         ]
+        self._seen = {
+            path: np.concatenate([self._relevant[queue] for queue in path])
+            for path in self._members
+        }
 
     def _sorted(self) -> list[int]:
         """Queues so that each comes after those that feed it."""
@@ -164,22 +169,21 @@ class System:
         queues = self._services(path, along, flow, blocking)
         if queues is None:
             return float("inf")
-        sharing = self._members[path].total(others, flow)
+        sharing = self._members[path].parts(others, flow)
         own = self._arrivals[flow]
-        if len(queues) == 2 and sharing[0] > 0:
-            return float(tandem.delay(queues[0], queues[1], sharing, own))
+        if len(queues) == 2:
+            return float(tandem.behind(queues[0], queues[1], *sharing, own))
         x, slope = queues[0]
         for service in queues[1:]:
             x, slope = curves.in_series(x, slope, *service)
-        return float(curves.delay(*own, *curves.left_over(x, slope, *sharing)))
+        return float(curves.behind(x, slope, *sharing, *own))
 
     def _services(
         self, path: Path, others: Mask, flow: int, blocking: bool
     ) -> list[curves.Service] | None:
         """Service of each queue of `path` before those of that very path: the same for all of
         them."""
-        seen = np.concatenate([self._relevant[queue] for queue in path])
-        key = (path, others[seen].tobytes(), flow if blocking else -1)
+        key = (path, others[self._seen[path]].tobytes(), flow if blocking else -1)
         if key not in self._known:
             if len(self._known) > _REMEMBERED:
                 self._known.clear()
@@ -310,9 +314,15 @@ class _Bundle:
 
     def total(self, active: Mask, skip: int) -> curves.Arrival:
         """The sum of those that are active, `skip` (an index of a flow) left out."""
+        return curves.total(*self.parts(active, skip))
+
+    def parts(
+        self, active: Mask, skip: int
+    ) -> tuple[Floats, Floats, npt.NDArray[np.int64], Floats, Floats, Mask, int]:
+        """What `curves.total` takes."""
         chosen = active[self.members]
         out = self.place.get(skip, -1)
-        return curves.total(self.x, self.drop, self.owner, self.burst, self.slope, chosen, out)
+        return self.x, self.drop, self.owner, self.burst, self.slope, chosen, out
 
 
 @dataclass(frozen=True)

@@ -42,9 +42,12 @@ import numpy as np
 import numpy.typing as npt
 
 from controllers.jit import njit
+from controllers.prioritymeister import curves
 from controllers.prioritymeister.curves import Arrival, Service
 
 Floats = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 _STEPS = 200  # cutting planes; a handful is usual
 _CLOSE = 1e-12  # relative gap between tangents and function at which the maximum is found
@@ -221,3 +224,25 @@ def delay(first: Service, second: Service, sharing: Arrival, own: Arrival) -> fl
         else:
             high_at, high, high_slope = at, value, slope
     return max(top, best)
+
+
+@njit
+def behind(
+    first: Service,
+    second: Service,
+    x: Floats,
+    drop: Floats,
+    owner: Indices,
+    burst: Floats,
+    slope: Floats,
+    active: Mask,
+    skip: int,
+    own: Arrival,
+) -> float:
+    """`delay` where those who share both queues are a `curves.total`."""
+    sharing = curves.total(x, drop, owner, burst, slope, active, skip)
+    if sharing[0] > 0:
+        return delay(first, second, sharing, own)
+    both = curves.in_series(first[0], first[1], second[0], second[1])
+    left = curves.left_over(both[0], both[1], sharing[0], sharing[1], sharing[2])
+    return curves.delay(own[0], own[1], own[2], left[0], left[1])

@@ -112,6 +112,18 @@ def test_the_program_is_never_above_the_usual_service_curve(seed: int) -> None:
     assert system.bound(0, others) <= usual(system, others) * (1 + 1e-9)
 
 
+def test_the_program_is_solved_as_well_in_bytes() -> None:
+    """A link's work is some 1e8 bytes a second; the unit must not matter."""
+    small = two_hops(11)
+    large = System(
+        [1e8 * b for b in small.bandwidth],
+        [Flow(f.path, 1e8 * f.rates, 1e8 * f.bursts) for f in small.flows],
+    )
+    others = np.ones(len(small.flows), bool)
+    assert lp.bound(large, 0, others) == pytest.approx(lp.bound(small, 0, others), rel=1e-9)
+    assert large.bound(0, others) == pytest.approx(small.bound(0, others), rel=1e-9)
+
+
 def test_without_others_two_queues_pass_at_the_slower_one() -> None:
     flow = Flow((0, 1), np.array([0.5]), np.array([4.0]))
     system = System([3.0, 2.0], [flow])
