@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from schemas.campaign import BurstCampaign, Campaign, PlannerCampaign, ReplayCampaign
+from schemas.campaign import (
+    BurstCampaign,
+    Campaign,
+    ObjectCampaign,
+    PlannerCampaign,
+    ReplayCampaign,
+)
 from schemas.errors import UserError
 
 if TYPE_CHECKING:
@@ -31,6 +37,7 @@ KINDS: tuple[Registered, ...] = (
     Registered("planner", "ursa", PlannerCampaign, "campaigns.ursa.kind"),
     Registered("simulation", "twochoice", BurstCampaign, "campaigns.twochoice.kind"),
     Registered("system", "prioritymeister", ReplayCampaign, "campaigns.prioritymeister.kind"),
+    Registered("objects", "twochoice", ObjectCampaign, "campaigns.twochoice.live.kind"),
 )
 """Every kind but that of a Ceph testbed's campaigns, whose files say nothing of the sort."""
 

@@ -78,7 +78,7 @@ func Run(ctx context.Context, c server.Cluster, p Plan, program ...string) (Repo
 	}
 	began := time.Now()
 	m.work()
-	r := m.report(time.Since(began))
+	r := m.report(began, time.Since(began))
 	if err := ctx.Err(); err != nil {
 		return r, fmt.Errorf("the applications did not end in time: %w", err)
 	}

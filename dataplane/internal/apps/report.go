@@ -13,10 +13,12 @@ import (
 
 // Report is what a plan came to. Times are in seconds.
 type Report struct {
-	Nodes     int         `json:"nodes"`
-	Processes int         `json:"processes"` // of the operating system
-	Seconds   float64     `json:"seconds"`
-	Apps      []AppReport `json:"apps"`
+	Nodes     int `json:"nodes"`
+	Processes int `json:"processes"` // of the operating system
+	// Began is when all ranks could begin, seconds since the epoch; Seconds later all had ended.
+	Began   float64     `json:"began"`
+	Seconds float64     `json:"seconds"`
+	Apps    []AppReport `json:"apps"`
 	// Schedulers are the counts of all compute nodes' schedulers, by policy.
 	Schedulers map[twochoice.Policy]twochoice.Stats `json:"schedulers"`
 	// Steps are the times of requests: probe, put (the data), register (the redirect's record).
@@ -91,10 +93,10 @@ func spread(took []time.Duration) Spread {
 }
 
 // report makes numbers of what was done.
-func (m *machine) report(took time.Duration) Report {
+func (m *machine) report(began time.Time, took time.Duration) Report {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	r := Report{Nodes: m.plan.Nodes, Processes: len(m.all), Seconds: took.Seconds(),
+	r := Report{Nodes: m.plan.Nodes, Processes: len(m.all), Began: float64(began.UnixNano()) / 1e9, Seconds: took.Seconds(),
 		Schedulers: map[twochoice.Policy]twochoice.Stats{}, Steps: m.steps()}
 	for app := range m.plan.Apps {
 		r.Apps = append(r.Apps, m.reportOf(app))

@@ -1,0 +1,110 @@
+"""One cell on real object servers, from its parameters to the files of its run folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from campaigns.cell import Phases
+from campaigns.job import Job
+from campaigns.judge import spoiled
+from campaigns.kinds.cell import write_cell
+from campaigns.kinds.parameters import check
+from campaigns.steps.usage import Usage
+from campaigns.twochoice.live import plans, results
+from campaigns.twochoice.live.parameters import ObjectParameters
+from campaigns.twochoice.live.processors import too_busy
+from campaigns.twochoice.live.servers import Servers
+from campaigns.twochoice.live.watch import Watch
+from schemas.errors import UserError
+from schemas.run import Run
+
+REPORT_FILE = "objects.json"
+PROBE_S = 600.0
+SHOWN = ("name", "scheduler", "background", "ranks", "rank_seconds", "server_bytes", "home_bytes")
+"""What figures need of each job."""
+
+Numbers = dict[str, float]
+
+
+class Maker:
+    """Makes cells on the object servers of a testbed."""
+
+    def __init__(self, servers: Servers) -> None:
+        self._servers = servers
+        self._reached = servers.reached
+
+    def make(self, job: Job, folder: Path) -> Run:
+        """Carry a cell out and write its files into `folder`; `run.json` comes last.
+
+        Raises:
+            UserError: the testbed does not have what the cell needs.
+            HotbedError: a node, a server, a write or a read failed.
+        """
+        parameters = check(ObjectParameters, job.parameters, f"run {job.run_id}")
+        self._refuse(parameters)
+        phases = Phases()
+        with phases("clean"):
+            self._servers.clean(plans.settings(parameters))
+        usage = Usage(self._reached.site, self._reached.testbed, self._reached.client)
+        with phases("workload"), usage.measured():
+            found, shown = self._carry_out(parameters, job.seed)
+        with phases("collect"):
+            (folder / REPORT_FILE).write_text(json.dumps(shown) + "\n")
+            found |= usage.load.as_summary()
+            found |= {f"cores.{node}": used for node, used in usage.cores.items()}
+            why = spoiled(usage.load, job.limits) or too_busy(found.get("processors_busy"))
+        return write_cell(folder, job, found, phases, spoiled=why)
+
+    def _refuse(self, parameters: ObjectParameters) -> None:
+        have = len(self._reached.servers)
+        if parameters.experiment in ("probe", "delay") and 2 * parameters.pending > have:
+            raise UserError(
+                f"{parameters.label()} asks {2 * parameters.pending} servers, and testbed "
+                f"{self._reached.testbed.name} has {have}."
+            )
+
+    def _carry_out(
+        self, parameters: ObjectParameters, seed: int
+    ) -> tuple[Numbers, Mapping[str, Any]]:
+        if parameters.experiment == "probe":
+            answer = self._servers.bench(plans.probe_arguments(parameters), max_s=PROBE_S)
+            return results.numbers_of_probes(answer), answer
+        if parameters.experiment == "table":
+            arguments = plans.table_arguments(parameters, seed)
+            answer = self._servers.bench(arguments, max_s=plans.WHOLE_S)
+            return results.numbers_of_table(answer), answer
+        if parameters.experiment == "delay":
+            return self._delay(parameters, seed)
+        return self._applications(parameters, seed)
+
+    def _delay(self, parameters: ObjectParameters, seed: int) -> tuple[Numbers, Mapping[str, Any]]:
+        probed = self._servers.bench(plans.probe_arguments(parameters), max_s=PROBE_S)
+        plan = plans.delay_plan(parameters, seed)
+        report = self._servers.bench(["apps"], max_s=plans.WHOLE_S, plan=plan)
+        return results.numbers_of_delay(probed, report), {"probed": probed}
+
+    def _applications(
+        self, parameters: ObjectParameters, seed: int
+    ) -> tuple[Numbers, Mapping[str, Any]]:
+        servers = self._reached.servers
+        slowed = plans.stragglers(parameters, seed, len(servers))
+        commands = [plans.fio_command(servers[n].folder, plans.WHOLE_S) for n in slowed]
+        watch = Watch(self._servers.disk_counters)
+        with ExitStack() as stack:
+            stack.enter_context(self._servers.disturbed(slowed, commands))
+            stack.enter_context(watch.watching())
+            plan = plans.plan(parameters, seed, len(servers))
+            report = self._servers.bench(["apps"], max_s=plans.WHOLE_S, plan=plan)
+        found = results.numbers_of_apps(report, slowed)
+        found |= watch.numbers(report["began"], report["seconds"])
+        shown = {
+            "apps": [{name: app[name] for name in SHOWN} for app in report["apps"]],
+            "slowed": list(slowed),
+            "steps": report["steps"],
+            "verified": report.get("verified"),
+        }
+        return found, shown

@@ -1,0 +1,88 @@
+"""The ground `local`, and any other with real nodes: a deployed testbed of object servers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from campaigns.campaign_file import ROOT
+from campaigns.fingerprint import digest_paths
+from campaigns.lock import Lock
+from campaigns.services import Facts
+from campaigns.steps.facts import read_facts
+from campaigns.twochoice.live.servers import Reached, Servers, Stats, places_of
+from schemas.errors import HotbedError
+from testbed.deploy import spec_of
+from testbed.spec import ObjectsSpec
+
+PROGRAMS = ("cmd/twochoicebench", "cmd/twochoiced", "internal", "twochoice")
+"""Sources of what runs on the nodes, below `dataplane`."""
+ROLES = ("base", "scratch", "objectdisks", "twochoice_agent")
+"""Roles whose contents can change a result."""
+
+Tell = Callable[[str], None]
+
+
+@runtime_checkable
+class DisksSite(Protocol):
+    """A site whose disks tell what they did."""
+
+    def disks_stats(self, name: str, node: str) -> Sequence[Stats]:
+        """Counters of each of a node's disks."""
+
+
+def digests() -> dict[str, str]:
+    """Of all that can change a result beside a cell's parameters."""
+    folders = {
+        "live": [Path(__file__).parent, ROOT / "workloads" / "burst_applications.py"],
+        "data plane": [ROOT / "dataplane" / name for name in PROGRAMS],
+        **{f"roles/{name}": [ROOT / "playbooks" / "roles" / name] for name in ROLES},
+    }
+    return {
+        name: digest_paths(path for path in paths if path.exists())
+        for name, paths in folders.items()
+    }
+
+
+@contextmanager
+def open_servers(testbed: str, spec_file: Path, *, tell: Tell) -> Iterator[tuple[Facts, Servers]]:
+    """The object servers of a testbed that is up and deployed; nobody else measures on it
+    meanwhile, and it is left with the settings that were deployed.
+
+    Args:
+        testbed: its name.
+        spec_file: the spec that the campaign names: it must have been made from it.
+        tell: told who is waited for.
+
+    Raises:
+        UserError: there is no such testbed, it is another one, or it is not deployed.
+    """
+    from testbed.agent.client import agent_client
+    from testbed.choose import choose_ready
+    from testbed.reach import shell_to
+
+    site, found = choose_ready(testbed)
+    spec = spec_of(found)
+    places = places_of(found, spec, spec_file)
+    assert isinstance(spec.store, ObjectsSpec)
+    reached = Reached(
+        site=site,
+        testbed=found,
+        store=spec.store,
+        servers=places,
+        client=found.with_role("client")[0],
+        agent=agent_client(found),
+        shell_to=lambda name: shell_to(found, found.node(name)),
+        disks=(lambda node: site.disks_stats(testbed, node))
+        if isinstance(site, DisksSite)
+        else None,
+    )
+    servers = Servers(reached)
+    with Lock(found.directory / "campaign.lock", f"the testbed {testbed}", say=tell):
+        try:
+            yield read_facts(site, found, reached.agent), servers
+        finally:
+            with suppress(HotbedError):  # a node that is gone is told of by who met it
+                servers.restore()

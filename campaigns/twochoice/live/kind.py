@@ -1,0 +1,51 @@
+"""Campaigns on real object servers (``objects: twochoice``), as `campaigns.kinds` runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from campaigns.in_process_executor import Make
+from campaigns.kinds.kind import Kind, OnTestbed, Prepared
+from campaigns.progress import Progress
+from campaigns.services import Facts
+from campaigns.twochoice.live.cell import Maker
+from campaigns.twochoice.live.ground import digests, open_servers
+from campaigns.twochoice.live.parameters import KIB, ObjectParameters
+from workloads.burst_applications import TABLE2, bursts_of
+
+CLEAN_S = 25.0
+SERVER_S = 1.2e-6
+"""Seconds of a server for each byte, its disk's seeks included, where it writes 1 MB a second."""
+SERVERS = 64
+
+
+def planned_s(parameters: ObjectParameters) -> float:
+    """Seconds of a cell on a testbed, roughly; the cells that are done correct them."""
+    if parameters.experiment not in ("burst", "balance"):
+        return CLEAN_S + 0.02 * (parameters.operations if parameters.experiment == "table" else 100)
+    processes = parameters.nodes * parameters.processes
+    writes = 0.0
+    if parameters.experiment == "burst":
+        writes += processes * parameters.writes
+    if parameters.experiment == "balance" or parameters.stragglers == "table2":
+        for row in TABLE2:
+            bursts, each = bursts_of(row, parameters.processes, parameters.volume)
+            writes += row.jobs * row.share * processes * bursts * each
+    return CLEAN_S + 1.5 * writes * parameters.size_kib * KIB * SERVER_S / SERVERS
+
+
+@contextmanager
+def on_testbed(prepared: Prepared, shown: Progress) -> Iterator[tuple[Facts, Make]]:
+    """The campaign's testbed, with nobody else measuring on it."""
+    assert prepared.spec_file is not None
+    with open_servers(prepared.testbed, prepared.spec_file, tell=shown.message) as (facts, servers):
+        yield facts, Maker(servers).make
+
+
+KIND = Kind(
+    parameters=ObjectParameters,
+    does="writes bursts to object servers",
+    grounds={"local": OnTestbed(digests=digests, planned_s=planned_s, open=on_testbed)},
+    resolves=True,
+)

@@ -1,0 +1,137 @@
+"""What the load generator is asked to do in a cell: a plan of ``twochoicebench apps``, or arguments
+(docs/twochoice-server.md)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from campaigns.twochoice.live.parameters import KIB, ObjectParameters
+from workloads.burst_applications import Cluster, applications
+
+MEASURED = "measured"
+"""The job that a burst is about."""
+WHOLE_S = 1800.0
+"""Bounds what a cell's applications may take."""
+PATIENCE_S = 600.0
+"""How long a client waits for an answer: queues of a burst are long, and asking again makes them
+longer."""
+TABLE_SAMPLES = 50
+TABLE_WRITERS = 8
+
+
+def settings(parameters: ObjectParameters) -> dict[str, Any]:
+    """What the cluster file says beside agents and key, for a cell: agents go by it too."""
+    # Agents know no oracle: it asks nobody.
+    scheduler = "fixed" if parameters.scheduler == "oracle" else parameters.scheduler
+    return {
+        "scheduler": {
+            "scheduler": scheduler,
+            "choices": parameters.choices,
+            "preassign": {
+                "unit": parameters.size,
+                "prior": 0.5,
+                "weight": 1,
+                "lifetime": 1,
+            },
+        },
+        "maintainer": {"off": not parameters.maintainers or parameters.experiment == "table"},
+        "patience": PATIENCE_S,
+        "attempts": 3,
+    }
+
+
+def plan(parameters: ObjectParameters, seed: int, servers: int) -> dict[str, Any]:
+    """The plan of a burst or of a balance: the same jobs on the same nodes and files for every
+    scheduler of a block.
+
+    Args:
+        parameters: the cell's.
+        seed: the block's.
+        servers: how many there are.
+    """
+    cluster = Cluster(parameters.nodes, parameters.processes, servers)
+    found: list[dict[str, Any]] = []
+    balance = parameters.experiment == "balance"
+    if balance or parameters.stragglers == "table2":
+        found += applications(
+            cluster,
+            seed,
+            size=parameters.size,
+            volume=parameters.volume,
+            think_s=parameters.think_s,
+            scheduler=parameters.scheduler if balance else "fixed",
+            background=not balance,
+        )
+    if not balance:
+        found.append(
+            {
+                "name": f"{MEASURED}-{random.Random(f'start {seed}').getrandbits(32):08x}",
+                "scheduler": parameters.scheduler,
+                "writes": parameters.writes,
+                "size": parameters.size,
+                "start": parameters.start_s if parameters.stragglers == "table2" else 0.0,
+            }
+        )
+    return {
+        "nodes": parameters.nodes,
+        "processes": parameters.processes,
+        "seed": seed,
+        "apps": found,
+        "verify": True,
+        "patience": WHOLE_S,
+    }
+
+
+def stragglers(parameters: ObjectParameters, seed: int, servers: int) -> tuple[int, ...]:
+    """The servers on whose disks fio writes: the same for every scheduler of a block."""
+    if parameters.stragglers != "fio":
+        return ()
+    count = max(1, round(parameters.straggler_share * servers))
+    return tuple(sorted(random.Random(f"stragglers {seed}").sample(range(servers), count)))
+
+
+def fio_command(folder: str, seconds: float) -> list[str]:
+    """fio on a server's disk, beside the server's data: eight writes of 64 KiB are always on their
+    way, so that whatever the server asks of its disk waits for eight others."""
+    return [
+        *("fio", "--name=straggler", f"--filename={folder}/straggler", "--rw=write", "--bs=64k"),
+        *("--iodepth=8", "--ioengine=libaio", "--direct=1", "--size=128m", "--time_based"),
+        *(f"--runtime={seconds:.0f}", "--output-format=json"),
+    ]
+
+
+def probe_arguments(parameters: ObjectParameters) -> list[str]:
+    """Figure 11: every scheduler asks as many servers as `pending` writes need."""
+    return [
+        *("probe", "--servers", str(2 * parameters.pending)),
+        *("--schedulers", str(parameters.schedulers), "--times", str(parameters.probes)),
+        *("--size", f"{parameters.size}B"),
+    ]
+
+
+def table_arguments(parameters: ObjectParameters, seed: int) -> list[str]:
+    """Figure 12."""
+    return [
+        *("table", "--writers", str(TABLE_WRITERS), "--writes", str(parameters.operations)),
+        *("--samples", str(min(TABLE_SAMPLES, parameters.operations)), "--seed", str(seed)),
+        *("--object", f"{parameters.object_kib * KIB}B"),
+    ]
+
+
+def delay_plan(parameters: ObjectParameters, seed: int) -> Mapping[str, Any]:
+    """Table I: `pending` writes at a time of one compute node, placed by nobody."""
+    app = {
+        "name": f"delay-{seed}",
+        "scheduler": "fixed",
+        "writes": parameters.rounds,
+        "size": parameters.size,
+    }
+    return {
+        "nodes": 1,
+        "processes": parameters.pending,
+        "seed": seed,
+        "apps": [app],
+        "patience": WHOLE_S,
+    }

@@ -1,0 +1,252 @@
+"""A testbed's object servers and its client node: where they are, a clean state, what runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from schemas.errors import HotbedError, UserError
+from testbed import twochoice_variables
+from testbed.agent.contract import Agent, UnitResult
+from testbed.sites.contract import Node, ShapingSite, Site, Testbed
+from testbed.spec import ObjectsSpec, TestbedSpec, load_spec
+from testbed.ssh import Shell
+
+BENCH = "/usr/local/bin/hotbed-twochoicebench"
+CLUSTER_FILE = "/etc/hotbed/twochoice.json"
+KEY_FILE = "/etc/hotbed/twochoice.key"
+PLAN_FILE = "/var/lib/hotbed/twochoice-plan.json"
+UNIT = "load-objects"
+FIO_UNIT = "load-straggler"
+SERVES_S = 120.0
+SLACK_S = 120.0
+
+CLEAN = """
+set -e
+systemctl stop 'hotbed-twochoice@*.service'
+for folder in {folders}; do
+    find "$folder" -mindepth 1 -maxdepth 1 ! -name lost+found -exec rm -rf {{}} +
+done
+sync
+"""
+START = "systemctl start {units}"
+
+Stats = Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Server:
+    """An object server: its number, its node, and the folder that is all its disk's."""
+
+    number: int
+    node: str
+    folder: str
+
+
+@dataclass(frozen=True)
+class Reached:
+    """A testbed that is up and deployed, and what it is told through.
+
+    `disks` are the counters of a node's disks, in the order of its servers; None where the site
+    cannot tell.
+    """
+
+    site: Site
+    testbed: Testbed
+    store: ObjectsSpec
+    servers: tuple[Server, ...]
+    client: Node
+    agent: Agent
+    shell_to: Callable[[str], Shell]
+    disks: Callable[[str], Sequence[Stats]] | None = None
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Nodes of servers, each once, in order."""
+        return tuple(dict.fromkeys(server.node for server in self.servers))
+
+
+def places_of(testbed: Testbed, spec: TestbedSpec, spec_file: Path) -> tuple[Server, ...]:
+    """The object servers of a testbed.
+
+    Raises:
+        UserError: it was made from another spec, has none, or another number of clients than one.
+    """
+    if load_spec(spec_file).digest() != spec.digest():
+        raise UserError(
+            f"testbed {testbed.name} was not made from {spec_file}: bring that up, or name another "
+            "testbed with --testbed."
+        )
+    if not isinstance(spec.store, ObjectsSpec):
+        raise UserError(f"testbed {testbed.name} has no object servers on files.")
+    if len(testbed.with_role("client")) != 1:
+        raise UserError(
+            f"testbed {testbed.name} has {len(testbed.with_role('client'))} nodes of role client: "
+            "the client processes of these experiments run on one."
+        )
+    return tuple(
+        Server(number, node, folder)
+        for node, numbers in twochoice_variables.agents(testbed, spec.store).items()
+        for number, folder in zip(
+            numbers, twochoice_variables.folders(testbed.node(node), numbers), strict=True
+        )
+    )
+
+
+class Servers:
+    """What is done with the servers of a testbed."""
+
+    def __init__(self, reached: Reached) -> None:
+        self.reached = reached
+
+    def clean(self, settings: Mapping[str, Any]) -> None:
+        """Nothing of an earlier run is left; every server begins empty, with these settings.
+
+        Raises:
+            HotbedError: somebody else's load runs, or a server does not begin.
+        """
+        reached = self.reached
+        for node, units in reached.agent.units().items():
+            for unit in units:
+                reached.agent.unit_stop(node, unit)
+        for node, found in reached.agent.strays().items():
+            if found:
+                raise HotbedError(
+                    f"node {node} runs load that is not Hotbed's: process {found[0]!r}; end it "
+                    "first"
+                )
+        document = json.dumps(self.cluster(settings), indent=1).encode() + b"\n"
+        with unshaped(reached):
+            self._everywhere(reached.nodes, lambda node: self._empty(node, document))
+        reached.shell_to(reached.client.name).put(document, CLUSTER_FILE)
+        for server in self.status():
+            has = server["has"]
+            if has["fragments"] or has["entries"] or has["in_flight"]:
+                raise HotbedError(f"object server {server['agent']} is not empty when it begins")
+
+    def cluster(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """The cluster file: agents, key, and what a cell says."""
+        reached = self.reached
+        peers = twochoice_variables.peers(reached.testbed, reached.store, reached.store.port)
+        return {"agents": peers, "key_file": KEY_FILE, "copies": reached.store.copies, **settings}
+
+    def restore(self) -> None:
+        """The settings that were deployed are back."""
+        deployed = twochoice_variables.variables_of(self.reached.testbed, self.reached.store)
+        self.clean(deployed["twochoice_settings"])
+
+    def _empty(self, node: str, document: bytes) -> None:
+        shell = self.reached.shell_to(node)
+        here = [server for server in self.reached.servers if server.node == node]
+        folders = " ".join(f"'{server.folder}'" for server in here)
+        shell.run(["sh", "-c", CLEAN.format(folders=folders)], timeout_s=SERVES_S)
+        shell.put(document, CLUSTER_FILE)
+        units = " ".join(f"hotbed-twochoice@{server.number}.service" for server in here)
+        shell.run(["sh", "-c", START.format(units=units)], timeout_s=SERVES_S)
+
+    def status(self) -> list[dict[str, Any]]:
+        """What every server has.
+
+        Raises:
+            HotbedError: one does not answer.
+        """
+        answer = self.bench(["status", "--wait", f"{SERVES_S:g}s"], max_s=SERVES_S)
+        found: list[dict[str, Any]] = answer["agents"]
+        return found
+
+    def bench(
+        self, arguments: Sequence[str], *, max_s: float, plan: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """What the load generator prints on the client node.
+
+        Raises:
+            HotbedError: it failed, or writes or reads of it did: one sentence.
+        """
+        reached = self.reached
+        argv = [BENCH, *arguments, "--cluster", CLUSTER_FILE]
+        if plan is not None:
+            text = json.dumps(plan).encode()
+            shell = reached.shell_to(reached.client.name)
+            shell.run(["mkdir", "-p", str(Path(PLAN_FILE).parent)])
+            shell.put(text, PLAN_FILE)
+            argv += ["--plan", PLAN_FILE]
+        reached.agent.unit_start(reached.client.name, UNIT, argv, max_s=max_s)
+        try:
+            done = reached.agent.unit_wait(reached.client.name, UNIT, timeout_s=max_s + SLACK_S)
+        except BaseException:
+            reached.agent.unit_stop(reached.client.name, UNIT)
+            raise
+        return answer_of(arguments[0], done)
+
+    @contextmanager
+    def disturbed(self, numbers: Sequence[int], commands: Sequence[list[str]]) -> Iterator[None]:
+        """Commands run on the nodes of some servers, one each, and are stopped at the end."""
+        agent, servers = self.reached.agent, self.reached.servers
+        started: list[tuple[str, str]] = []
+        try:
+            for number, command in zip(numbers, commands, strict=True):
+                node, unit = servers[number].node, f"{FIO_UNIT}-{number}"
+                agent.unit_start(node, unit, command, max_s=SLACK_S * 20)
+                started.append((node, unit))
+            yield
+            live = agent.units()
+            for node, unit in started:
+                if unit not in live.get(node, ()):
+                    raise HotbedError(f"{commands[0][0]} on node {node} ended before the burst did")
+        finally:
+            for node, unit in started:
+                agent.unit_stop(node, unit)
+
+    def disk_counters(self) -> dict[int, Stats]:
+        """The counters of every server's disk, by server; empty where the site cannot tell."""
+        ask, found = self.reached.disks, dict[int, Stats]()
+        if ask is None:
+            return found
+        for node in self.reached.nodes:
+            numbers = [server.number for server in self.reached.servers if server.node == node]
+            found |= dict(zip(numbers, ask(node), strict=True))
+        return found
+
+    @staticmethod
+    def _everywhere(nodes: Sequence[str], do: Callable[[str], None]) -> None:
+        with ThreadPoolExecutor(max(1, len(nodes))) as pool:
+            for future in [pool.submit(do, node) for node in nodes]:
+                future.result()
+
+
+def answer_of(verb: str, done: UnitResult) -> dict[str, Any]:
+    """The JSON that the load generator printed.
+
+    Raises:
+        HotbedError: it failed; its own sentence.
+    """
+    if done.exit_code != 0:
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        said = lines[-1].strip().removeprefix("twochoicebench: ") if lines else "it said nothing"
+        if done.exit_code is None:
+            said = "it was stopped"
+        raise HotbedError(f"the load generator's {verb} failed: {said[:300]}")
+    try:
+        found: dict[str, Any] = json.loads(done.stdout)
+    except ValueError as error:
+        raise HotbedError(f"the load generator's {verb} printed no result") from error
+    return found
+
+
+@contextmanager
+def unshaped(reached: Reached) -> Iterator[None]:
+    """Disks and links at full speed, where the site can."""
+    site = reached.site
+    if not isinstance(site, ShapingSite):
+        yield
+        return
+    site.shape(reached.testbed.name, False)
+    try:
+        yield
+    finally:
+        site.shape(reached.testbed.name, True)

@@ -1,0 +1,102 @@
+"""How busy disks and processors are while applications write: counters, read again and again."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from campaigns.twochoice.live.processors import busy_between, ticks
+from campaigns.twochoice.live.servers import Stats
+from schemas.errors import HotbedError
+
+EVERY_S = 2.0
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Counters at a time, in seconds since the epoch: of the disks by server, of the processors."""
+
+    at: float
+    disks: Mapping[int, Stats]
+    processors: tuple[int, ...]
+
+
+class Watch:
+    """Reads counters from entering `watching` to leaving it, every `every_s`, and once more.
+
+    Args:
+        read: the disks' counters by server; nothing where the site cannot tell, and then the
+            nodes' processors are not this machine's either.
+        every_s: seconds between readings.
+    """
+
+    def __init__(
+        self, read: Callable[[], Mapping[int, Stats]], *, every_s: float = EVERY_S
+    ) -> None:
+        self._read, self._every_s = read, every_s
+        self._over = threading.Event()
+        self.samples: list[Sample] = []
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """The time in which counters are read."""
+        thread = threading.Thread(target=self._watch, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            self._over.set()
+            thread.join()
+
+    def _watch(self) -> None:
+        while True:
+            over = self._over.wait(self._every_s if self.samples else 0.0)
+            try:
+                found = self._read()
+            except HotbedError:  # of a node that is gone the cell tells
+                return
+            if not found:
+                return
+            self.samples.append(Sample(time.time(), found, ticks()))
+            if over:
+                return
+
+    def numbers(self, began: float, seconds: float) -> dict[str, float]:
+        """Shares of the time for which disks were busy, mean, least and most over servers, and
+        the machine's processors, between the readings that are nearest to the beginning and the
+        end; and how late the disks' alarms were at the end, seconds. Empty without two readings.
+
+        Args:
+            began: seconds since the epoch.
+            seconds: how long it took.
+        """
+        if len(self.samples) < 2:
+            return {}
+        first, last = self._nearest(began), self._nearest(began + seconds)
+        took = last.at - first.at
+        if took <= 0:
+            return {}
+        busy = [
+            (_number(last.disks[n], "busy_s") - _number(first.disks[n], "busy_s")) / took
+            for n in first.disks
+        ]
+        return {
+            "disk_busy_mean": statistics.fmean(busy),
+            "disk_busy_least": min(busy),
+            "disk_busy_most": max(busy),
+            "disk_late_mean_s": statistics.fmean(
+                _number(stats, "overshoot_mean_s") for stats in last.disks.values()
+            ),
+            "processors_busy": busy_between(first.processors, last.processors),
+        }
+
+    def _nearest(self, at: float) -> Sample:
+        return min(self.samples, key=lambda sample: abs(sample.at - at))
+
+
+def _number(stats: Stats, name: str) -> float:
+    return float(str(stats.get(name, 0.0)))

@@ -1,0 +1,313 @@
+"""Cells on object servers: what they may be, what is run, what is counted, what is left."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from objects_fakes import SERVERS, FakeAgent, FakeServers, reached, report_of
+
+from campaigns import session
+from campaigns.campaign_file import find_campaign, load_campaign
+from campaigns.job import Job
+from campaigns.kinds.parameters import check
+from campaigns.kinds.session import prepare, typed_cells
+from campaigns.session import Request
+from campaigns.twochoice.live import plans
+from campaigns.twochoice.live.cell import REPORT_FILE, Maker
+from campaigns.twochoice.live.kind import planned_s
+from campaigns.twochoice.live.parameters import ObjectParameters
+from campaigns.twochoice.live.processors import busy_between, ticks, too_busy
+from campaigns.twochoice.live.servers import Servers, answer_of
+from campaigns.twochoice.live.watch import Sample, Watch
+from campaigns.twochoice.parameters import Scheduler
+from campaigns.validate import figures_of
+from schemas.campaign import Limits, ObjectCampaign
+from schemas.errors import HotbedError, UserError
+from schemas.run import Provenance, Run, Summary
+from testbed.agent.contract import UnitResult
+
+FILES = {
+    "twochoice-local": {"13", "14", "beyond", "strategies"},
+    "twochoice-local-quick": {"13", "14", "beyond"},
+    "twochoice-micro": {"11", "12", "table1"},
+}
+SMALL: dict[str, Any] = {"nodes": 2, "processes": 2}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_campaigns_files_are_right(name: str, tmp_path: Path) -> None:
+    file = find_campaign(name)
+    campaign = load_campaign(file)
+    assert isinstance(campaign, ObjectCampaign)
+    assert set(figures_of(campaign)) == FILES[name]
+    cells = typed_cells(campaign, file)
+    assert all(cells.values())
+    assert prepare(Request(name, artifacts=tmp_path)).spec_file is not None
+    report = session.dry_run(Request(name, artifacts=tmp_path))
+    assert report.cells == report.cells - report.done > 0
+    assert all(0 < planned_s(one) < 600 for typed in cells.values() for one in typed)
+
+
+def test_quick_cells_are_the_full_campaigns() -> None:
+    def of(name: str) -> set[str]:
+        file = find_campaign(name)
+        cells = typed_cells(load_campaign(file), file)
+        return {json.dumps(one.canonical()) for typed in cells.values() for one in typed}
+
+    assert of("twochoice-local-quick") < of("twochoice-local")
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({}, "experiment is missing; allowed: burst, balance, probe, table, delay"),
+        ({"experiment": "burst", "wrong": 1}, "unknown parameter 'wrong'"),
+        (
+            {"experiment": "probe", "scheduler": "fixed"},
+            "scheduler is of the experiments burst and",
+        ),
+        ({"experiment": "balance", "stragglers": "fio"}, "stragglers is of the experiment burst"),
+        ({"experiment": "burst", "straggler_share": 0.5}, "is of the stragglers fio"),
+        ({"experiment": "burst", "pending": 8}, "pending is of the experiments probe and delay"),
+        ({"experiment": "burst", "nodes": 0}, "nodes: 0 is not allowed; allowed: a whole number"),
+    ],
+)
+def test_a_mistake_in_a_cell_is_a_sentence(values: dict[str, Any], says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        check(ObjectParameters, values, "file")
+
+
+def test_every_scheduler_of_a_block_meets_the_same() -> None:
+    def of(scheduler: Scheduler, seed: int = 5) -> dict[str, Any]:
+        parameters = ObjectParameters(
+            experiment="burst", scheduler=scheduler, stragglers="table2", **SMALL
+        )
+        return plans.plan(parameters, seed, SERVERS)
+
+    fixed, both = of("fixed"), of("both")
+    assert fixed["apps"][:-1] == both["apps"][:-1]
+    assert fixed["apps"][-1] | {"scheduler": "both"} == both["apps"][-1]
+    assert all(app["scheduler"] == "fixed" and app["background"] for app in both["apps"][:-1])
+    assert not both["apps"][-1].get("background")
+    assert both["apps"][-1]["start"] == 5.0
+    assert fixed["apps"] != of("fixed", 6)["apps"]
+    slow = ObjectParameters(experiment="burst", stragglers="fio", straggler_share=0.5)
+    assert len(plans.stragglers(slow, 5, 64)) == 32
+    assert plans.stragglers(slow, 5, 64) == plans.stragglers(slow, 5, 64)
+    assert plans.stragglers(ObjectParameters(experiment="burst"), 5, 64) == ()
+
+
+def test_in_a_balance_all_jobs_have_the_cells_scheduler() -> None:
+    found = plans.plan(ObjectParameters(experiment="balance", **SMALL), 1, SERVERS)
+    assert len(found["apps"]) == 21
+    assert all(app["scheduler"] == "both" and not app["background"] for app in found["apps"])
+
+
+def test_agents_know_no_oracle() -> None:
+    told = plans.settings(ObjectParameters(experiment="burst", scheduler="oracle"))
+    assert told["scheduler"]["scheduler"] == "fixed"
+    off = plans.settings(ObjectParameters(experiment="burst", maintainers=False))
+    assert off["maintainer"] == {"off": True}
+
+
+def job_of(**parameters: Any) -> Job:
+    return Job(
+        run_id="r1",
+        campaign="c",
+        attempt=1,
+        block=0,
+        order=0,
+        seed=7,
+        ground="local",
+        parameters=ObjectParameters(**parameters).canonical(),
+        time_scale=1.0,
+        testbed="t",
+        notebook="",
+        timeout_s=60.0,
+        started_at="2026-01-01T00:00:00Z",
+        limits=Limits(),
+        provenance=Provenance(
+            commit=None,
+            dirty=None,
+            hotbed_version="0",
+            versions={},
+            hosts={},
+            site="fake",
+            signal=None,
+        ),
+    )
+
+
+def made(folder: Path, **parameters: Any) -> tuple[FakeServers, Run, dict[str, float]]:
+    servers = FakeServers(reached(folder / "site")[0])
+    out = folder / "run"
+    out.mkdir()
+    record = Maker(servers).make(job_of(**parameters), out)
+    summary = Summary.model_validate_json((out / "summary.json").read_bytes())
+    assert (out / REPORT_FILE).is_file()
+    return servers, record, summary.extra
+
+
+def test_a_burst_among_stragglers_is_counted_alone(tmp_path: Path) -> None:
+    servers, record, found = made(
+        tmp_path, experiment="burst", scheduler="both", stragglers="table2", **SMALL
+    )
+    assert record.status == "done"
+    assert len(servers.cleaned) == 1
+    assert found["writes"] == 2 * 2 * 5
+    assert found["fullest"] == pytest.approx(1.0)
+    assert found["home_fullest"] == pytest.approx(2.0)
+    assert found["seconds"] == pytest.approx(22.75)
+    assert found["probes_per_write"] == pytest.approx(2.0)
+    assert found["redirected_share"] == pytest.approx(0.5)
+    assert found["client_processes"] == 4
+    assert found["background_writes"] > 0
+    assert (found["read_back"], found["read_redirected"], found["read_bad"]) == (100, 40, 0)
+    assert found["read_query_mean_s"] == pytest.approx(0.003)
+    assert "register_mean_s" not in found  # there was none
+
+
+def test_fio_runs_on_the_disks_of_some_servers(tmp_path: Path) -> None:
+    servers, _, found = made(
+        tmp_path, experiment="burst", stragglers="fio", straggler_share=0.25, **SMALL
+    )
+    assert len(servers.slowed) == 1
+    assert found["slowed_share"] == pytest.approx(1.0)
+    assert servers.plans[0]["apps"][-1]["start"] == 0.0
+
+
+def test_a_balance_is_of_all_jobs(tmp_path: Path) -> None:
+    servers, _, found = made(tmp_path, experiment="balance", scheduler="fixed", **SMALL)
+    assert found["writes"] == sum(app["writes"] for app in report_of(servers.plans[0])["apps"])
+    assert found["fullest"] == pytest.approx(2.0)
+    assert found["probes_per_write"] == 0.0
+
+
+def test_micro_benchmarks_are_counted(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    servers, _, found = made(tmp_path / "a", experiment="probe", pending=2, schedulers=16)
+    assert servers.asked == [
+        ["probe", "--servers", "4", "--schedulers", "16", "--times", "100", "--size", "524288B"]
+    ]
+    assert found["probe_mean_s"] == 0.002
+    assert "probe_p99_s" not in found
+    (tmp_path / "b").mkdir()
+    _, _, found = made(tmp_path / "b", experiment="table", operations=400)
+    assert (found["entries_most"], found["entries_mean"]) == (14, 13.5)
+    assert found["create_p99_s"] == 0.03
+    (tmp_path / "c").mkdir()
+    _, _, found = made(tmp_path / "c", experiment="delay", pending=2)
+    assert found["delay"] == pytest.approx(0.002 / 0.5)
+
+
+def test_probing_more_servers_than_there_are_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="asks 16 servers, and testbed t has 4"):
+        made(tmp_path, experiment="probe", pending=8)
+
+
+def test_busy_processors_spoil_what_is_about_disks(tmp_path: Path) -> None:
+    assert too_busy(None) is None
+    assert too_busy(0.9) is None
+    assert "97 %" in str(too_busy(0.97))
+    stat = tmp_path / "stat"
+    stat.write_text("cpu 0 0 0 0 0 0 0 0 0 0\n")
+    before = ticks(stat)
+    stat.write_text("cpu 60 10 20 5 5 0 0 0 60 0\n")
+    assert busy_between(before, ticks(stat)) == pytest.approx(0.9)
+
+
+def test_a_clean_state_is_empty_folders_and_the_cells_settings(tmp_path: Path) -> None:
+    status = {"agents": [{"agent": 0, "has": {"fragments": 0, "entries": 0, "in_flight": 0}}]}
+    agent = FakeAgent(UnitResult("client", "u", 0, 0.0, 1.0, json.dumps(status), ""))
+    found, shells = reached(tmp_path, agent)
+    agent.live = {"client": ["load-objects"]}
+    Servers(found).clean({"scheduler": {"scheduler": "both"}})
+    assert ("client", "load-objects") in agent.stopped
+    for place in range(2):
+        shell = shells[f"server{place}"]
+        script = shell.ran[0][2]
+        assert f"'/objects/{2 * place}'" in script
+        assert "lost+found" in script
+        assert "hotbed-twochoice@" in shell.ran[-1][2]
+    documents = {
+        shell.files["/etc/hotbed/twochoice.json"] for shell in (*shells.values(),) if shell.files
+    }
+    assert len(documents) == 1
+    told = json.loads(documents.pop())
+    assert len(told["agents"]) == SERVERS
+    assert told["scheduler"] == {"scheduler": "both"}
+
+
+def test_what_is_left_of_a_run_is_an_error(tmp_path: Path) -> None:
+    status = {"agents": [{"agent": 3, "has": {"fragments": 1, "entries": 0, "in_flight": 0}}]}
+    agent = FakeAgent(UnitResult("client", "u", 0, 0.0, 1.0, json.dumps(status), ""))
+    found, _ = reached(tmp_path, agent)
+    with pytest.raises(HotbedError, match="object server 3 is not empty"):
+        Servers(found).clean({})
+    agent.stray = {"server1": ["fio"]}
+    with pytest.raises(HotbedError, match="server1 runs load that is not"):
+        Servers(found).clean({})
+
+
+def test_stragglers_are_stopped_whatever_happens(tmp_path: Path) -> None:
+    agent = FakeAgent()
+    found, _ = reached(tmp_path, agent)
+    servers = Servers(found)
+    with pytest.raises(KeyError), servers.disturbed([3], [["fio"]]):
+        assert agent.units() == {"server1": ["load-straggler-3"]}
+        raise KeyError
+    assert agent.units() == {}
+    with pytest.raises(HotbedError, match="ended before"), servers.disturbed([0], [["fio"]]):
+        agent.live.clear()
+
+
+@pytest.mark.parametrize(
+    ("code", "stdout", "stderr", "says"),
+    [
+        (1, "", "x\ntwochoicebench: 3 writes failed\n", "apps failed: 3 writes failed"),
+        (None, "", "", "it was stopped"),
+        (0, "{", "", "printed no result"),
+    ],
+)
+def test_a_load_generator_that_fails_is_a_sentence(
+    code: int | None, stdout: str, stderr: str, says: str
+) -> None:
+    with pytest.raises(HotbedError, match=says):
+        answer_of("apps", UnitResult("client", "u", code, 0.0, 1.0, stdout, stderr))
+
+
+def test_disks_are_busy_between_the_nearest_readings() -> None:
+    watch = Watch(dict)
+    counters = [(10.0, 0.0), (12.0, 1.0), (14.0, 3.0), (16.0, 3.0)]
+    idle = (0,) * 8
+    watch.samples = [
+        Sample(at, {0: {"busy_s": busy, "overshoot_mean_s": 0.5}, 1: {"busy_s": 0.0}}, idle)
+        for at, busy in counters
+    ]
+    found = watch.numbers(11.9, 2.0)
+    assert (found["disk_busy_most"], found["disk_busy_least"]) == (1.0, 0.0)
+    assert found["disk_busy_mean"] == 0.5
+    assert found["disk_late_mean_s"] == 0.25
+    assert watch.numbers(16.0, 0.1) == {}
+
+
+def test_what_is_watched_is_read_at_both_ends() -> None:
+    read: list[int] = []
+
+    def counters() -> dict[int, dict[str, object]]:
+        read.append(1)
+        return {0: {"busy_s": float(len(read))}}
+
+    watch = Watch(counters, every_s=60.0)
+    with watch.watching():
+        pass
+    assert [one.at for one in watch.samples] == sorted(one.at for one in watch.samples)
+    assert 1 <= len(watch.samples) <= 2
+    nobody = Watch(dict)
+    with nobody.watching():
+        pass
+    assert nobody.samples == []
+    assert nobody.numbers(0.0, 1.0) == {}
