@@ -9,6 +9,7 @@ from analysis.figures import FigureEntry
 from analysis.papers import Part
 from analysis.twochoice import figures, variations
 from analysis.twochoice.claims import CLAIMS
+from analysis.twochoice.objects.catalogue import OBJECTS
 from analysis.twochoice.runs import table, takes
 from analysis.twochoice.tables import tables
 
@@ -86,4 +87,4 @@ FIGURES: tuple[FigureEntry, ...] = (
 
 SIMULATED = Part(CLAIMS, FIGURES, takes=takes, tabulate=table, tables=tables)
 
-PARTS: tuple[Part, ...] = (SIMULATED,)
+PARTS: tuple[Part, ...] = (SIMULATED, OBJECTS)

@@ -1,0 +1,66 @@
+"""The figures of runs on real object servers."""
+
+from __future__ import annotations
+
+from analysis.figures import FigureEntry
+from analysis.papers import Part
+from analysis.twochoice.objects import figures
+from analysis.twochoice.objects.claims import CLAIMS
+from analysis.twochoice.objects.runs import table, takes
+from analysis.twochoice.objects.tables import tables
+
+LOCAL = "hotbed run twochoice-local --figure {figure}"
+MICRO = "hotbed run twochoice-micro --figure {figure}"
+
+_MEAN = "Means over runs with 95 % intervals; all schedulers of a block meet the same jobs."
+
+FIGURES: tuple[FigureEntry, ...] = (
+    FigureEntry(
+        "11",
+        "Probing performance",
+        "Means over runs with 95 % intervals. Every scheduler asks all of the servers at once, 100 "
+        "times one after another; the slowest answer counts. All schedulers and servers share the "
+        "testbed's processors.",
+        figures.probing,
+        "11",
+        MICRO,
+    ),
+    FigureEntry(
+        "12",
+        "Redirect table performance",
+        "Means over runs and their range. Redirected writes of random ranges of one object. A "
+        "create ends when its record is on the home's disk.",
+        figures.redirecting,
+        "12",
+        MICRO,
+    ),
+    FigureEntry(
+        "13",
+        "Server loads while scheduling all the workloads",
+        "The first block's run; line: the mean. Jobs after Table II, each file from a random "
+        "server on.",
+        figures.balances,
+        "13",
+        LOCAL,
+    ),
+    FigureEntry(
+        "14",
+        "Completion times of the processes with different schedulers",
+        "512 client processes on 64 object servers, among the jobs of Table II with fixed "
+        "placement. Triangles: the last process.",
+        figures.completions,
+        "14",
+        LOCAL,
+    ),
+    FigureEntry(
+        "beyond",
+        "Every scheduler on the same servers (not in the paper)",
+        f"{_MEAN} The oracle joins the shortest queue of what the client processes have on their "
+        "way, and knows nothing of fio.",
+        figures.head_to_head,
+        "beyond",
+        LOCAL,
+    ),
+)
+
+OBJECTS = Part(CLAIMS, FIGURES, takes=takes, tabulate=table, tables=tables)

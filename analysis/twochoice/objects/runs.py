@@ -1,0 +1,116 @@
+"""Runs on real object servers as a table, and how they are paired: by block.
+
+All schedulers of a block meet the same jobs, files and stragglers. n counts runs, never processes,
+writes or probes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis.load import SIM, LoadedRun
+from analysis.stats import Estimate, mean, ratio
+from analysis.twochoice.runs import BOTH, FIXED, NATIVE, ORACLE, PREQUAL
+from schemas.run import Run
+
+REPORT_FILE = "objects.json"
+
+STANDARD: dict[str, Any] = {
+    "choices": "home+random",
+    "maintainers": True,
+    "straggler_share": 0.125,
+    "nodes": 64,
+    "processes": 8,
+    "writes": 5,
+    "size_kib": 512,
+    "start_s": 5.0,
+    "volume": 1 / 32,
+    "think_s": 2.0,
+    "probes": 100,
+    "operations": 4000,
+    "object_kib": 1024,
+    "rounds": 20,
+}
+"""Values that figures are of unless they vary one."""
+
+_CELL = ("experiment", "scheduler", "stragglers", "pending", "schedulers", *STANDARD)
+COLUMNS = ("index", "run_id", "campaign", "block", "seed", "ground", "spec")
+
+HEAD_TO_HEAD = (FIXED, NATIVE, BOTH, PREQUAL, ORACLE)
+
+
+def takes(run: Run) -> bool:
+    """Whether it is a run on real object servers."""
+    return run.ground != SIM and {"experiment", "stragglers", "pending"} <= set(run.parameters)
+
+
+def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
+    """One row a run: `COLUMNS`, the cell's parameters, and every number of the summary. Of cells
+    that were run by several campaigns the last one counts."""
+    rows = []
+    for index, loaded in enumerate(runs):
+        run = loaded.run
+        row: dict[str, Any] = {
+            "index": index,
+            "run_id": run.run_id,
+            "campaign": run.campaign,
+            "block": run.block,
+            "seed": run.seed,
+            "ground": run.ground,
+            "spec": str(run.provenance.calibration.get("spec", "")),
+        }
+        row |= {name: run.parameters[name] for name in _CELL}
+        rows.append(row | loaded.summary.extra)
+    if not rows:
+        return pd.DataFrame(columns=[*COLUMNS, *_CELL])
+    found = pd.DataFrame(rows).sort_values(["seed", "run_id"], kind="stable")
+    found = found.drop_duplicates([*_CELL, "seed", "spec"], keep="last")
+    return found.sort_values("index").reset_index(drop=True)
+
+
+def cells(rows: pd.DataFrame, experiment: str, **setting: Any) -> pd.DataFrame:
+    """The runs of an experiment as the paper's, except for what is said.
+
+    Args:
+        rows: of `table`.
+        experiment: see `campaigns.twochoice.live.parameters`.
+        setting: other values of parameters, and those that have no standard.
+    """
+    holds = rows["experiment"] == experiment
+    for name, value in (STANDARD | setting).items():
+        if value is not ...:
+            holds &= rows[name] == value
+    return rows[holds]
+
+
+def paired(
+    treated: pd.DataFrame, baseline: pd.DataFrame, column: str, *, comparisons: int = 1
+) -> Estimate | None:
+    """Geometric mean of treated/baseline over the blocks that have both, of positive values; None
+    without such a block."""
+    if column not in treated.columns:
+        return None
+    top, bottom = (dict(zip(its["seed"], its[column], strict=True)) for its in (treated, baseline))
+    seeds = [seed for seed in sorted(top.keys() & bottom.keys()) if top[seed] > 0 < bottom[seed]]
+    if not seeds:
+        return None
+    return ratio([top[s] for s in seeds], [bottom[s] for s in seeds], comparisons=comparisons)
+
+
+def average(rows: pd.DataFrame, column: str, factor: float = 1.0) -> Estimate | None:
+    """Mean over runs with a t interval; None without runs."""
+    values = rows[column].dropna().tolist() if column in rows.columns else []
+    return mean([factor * value for value in values]) if values else None
+
+
+@lru_cache(maxsize=1024)
+def report(folder: Path) -> dict[str, Any]:
+    """What a run tells beside its summary. (A finished run's folder never changes.)"""
+    found: dict[str, Any] = json.loads((folder / REPORT_FILE).read_text())
+    return found

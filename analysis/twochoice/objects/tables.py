@@ -1,0 +1,97 @@
+"""Table I beside the paper's, and what every scheduler came to on real object servers."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from analysis.figures import Table
+from analysis.stats import Estimate
+from analysis.twochoice.objects.claims import TABLE1
+from analysis.twochoice.objects.runs import HEAD_TO_HEAD, average, cells
+from analysis.twochoice.runs import COLLABORATIVE, LABELS, PREASSIGN, RANDOM
+
+DELAY_HEADS = ("write", *(f"{n} at once, %" for n in (1, 2, 4, 8)), "paper, %")
+HEADS = (
+    "experiment",
+    "stragglers",
+    "scheduler",
+    "n",
+    "last process s",
+    "mean process s",
+    "fullest server, of the mean",
+    "redirected %",
+    "probes a write",
+    "read back",
+    "of them redirected",
+    "not as acknowledged",
+    "disks busy %",
+    "processors busy %",
+)
+
+
+def tables(table: pd.DataFrame) -> list[Table]:
+    """Means over runs with 95 % intervals."""
+    return [*_delays(table), *_schedulers(table)]
+
+
+def _delays(table: pd.DataFrame) -> list[Table]:
+    rows = []
+    for size, stated in TABLE1.items():
+        found = [
+            average(cells(table, "delay", size_kib=size, pending=n), "delay", 100.0) for n in stated
+        ]
+        if any(one is not None for one in found):
+            paper = ", ".join(f"{value:g}" for value in stated.values())
+            rows.append((f"{size // 1024} MB", *(_interval(one) for one in found), paper))
+    title = "Table I: what probing takes of writes at once"
+    return [Table("table1", title, DELAY_HEADS, tuple(rows))] if rows else []
+
+
+def _schedulers(table: pd.DataFrame) -> list[Table]:
+    rows = []
+    found = pd.concat(
+        [cells(table, "balance", stragglers=...), cells(table, "burst", stragglers=...)]
+    )
+    for experiment in ("balance", "burst"):
+        for stragglers in ("none", "table2", "fio"):
+            for series in (*HEAD_TO_HEAD, RANDOM, COLLABORATIVE, PREASSIGN):
+                here = found[
+                    (found["experiment"] == experiment)
+                    & (found["stragglers"] == stragglers)
+                    & (found["scheduler"] == series)
+                ]
+                if len(here):
+                    rows.append(_row(experiment, stragglers, series, here))
+    title = "What every scheduler came to on real object servers"
+    return [Table("objects", title, HEADS, tuple(rows))] if rows else []
+
+
+def _row(experiment: str, stragglers: str, series: str, here: pd.DataFrame) -> tuple[str, ...]:
+    return (
+        experiment,
+        stragglers,
+        LABELS.get(series, series),
+        str(len(here)),
+        _interval(average(here, "seconds")),
+        _interval(average(here, "process_mean_s")),
+        _interval(average(here, "fullest")),
+        _number(average(here, "redirected_share", 100.0)),
+        _number(average(here, "probes_per_write")),
+        f"{here['read_back'].sum():g}" if "read_back" in here else "–",
+        f"{here['read_redirected'].sum():g}" if "read_redirected" in here else "–",
+        f"{here['read_bad'].sum():g}" if "read_bad" in here else "–",
+        _number(average(here, "disk_busy_mean", 100.0)),
+        _number(average(here, "processors_busy", 100.0)),
+    )
+
+
+def _number(found: Estimate | None) -> str:
+    return "–" if found is None else f"{found.value:.3g}"
+
+
+def _interval(found: Estimate | None) -> str:
+    if found is None:
+        return "–"
+    if found.n < 2:
+        return f"{found.value:.3g}"
+    return f"{found.value:.3g} [{found.low:.3g}, {found.high:.3g}]"

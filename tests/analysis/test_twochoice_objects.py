@@ -1,0 +1,125 @@
+"""Claims and figures of real object servers, on runs with known values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from synthetic_objects import SECONDS, write_all, write_balance, write_burst
+
+from analysis.claims import Evidence, evaluate
+from analysis.load import load_campaign
+from analysis.twochoice.catalogue import PARTS, SIMULATED
+from analysis.twochoice.objects.catalogue import FIGURES, OBJECTS
+from analysis.twochoice.objects.claims import CLAIMS, TABLE1
+from analysis.twochoice.objects.runs import REPORT_FILE, STANDARD, cells, paired, table, takes
+from analysis.twochoice.objects.tables import tables
+from campaigns.twochoice.live.cell import REPORT_FILE as WRITTEN_FILE
+from campaigns.twochoice.live.parameters import ObjectParameters
+from schemas.claim import ClaimResult
+
+
+def evidence_of(campaign: Path) -> Evidence:
+    runs = load_campaign(campaign).runs
+    assert all(takes(run.run) and not SIMULATED.takes(run.run) for run in runs)
+    return Evidence(table(runs), runs)
+
+
+@pytest.fixture(scope="module")
+def evidence(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
+    return evidence_of(write_all(tmp_path_factory.mktemp("artifacts")))
+
+
+@pytest.fixture(scope="module")
+def results(evidence: Evidence) -> dict[str, ClaimResult]:
+    return {claim.id: evaluate(claim, evidence) for claim in CLAIMS}
+
+
+def test_the_standard_cell_is_the_campaigns_default() -> None:
+    usual = ObjectParameters(experiment="burst").canonical()
+    assert {name: usual[name] for name in STANDARD} == STANDARD
+    assert REPORT_FILE == WRITTEN_FILE
+    assert OBJECTS in PARTS
+
+
+def test_every_number_of_table_1_is_a_claim(results: dict[str, ClaimResult]) -> None:
+    stated = [value for row in TABLE1.values() for value in row.values()]
+    found = [claim for claim in CLAIMS if claim.figure == "table1" and claim.paper_value]
+    assert [claim.paper_value for claim in found] == stated
+    for claim in found:
+        one = results[claim.id]
+        assert one.measured == pytest.approx(claim.paper_value, rel=0.06)
+        assert one.verdict == "direction"  # the disks are modelled
+    assert len({claim.id for claim in CLAIMS}) == len(CLAIMS)
+
+
+def test_claims_are_measured_within_blocks(results: dict[str, ClaimResult]) -> None:
+    expected = {
+        "finish": SECONDS["both"] / SECONDS["fixed"],
+        "finish-native": SECONDS["both"] / SECONDS["two-choice"],
+        "fio": SECONDS["both"] / SECONDS["fixed"],
+        "balance-spread": 0.2,
+        "oracle-table2": 1.2,
+        "prequal-fio": 60 / 70,
+        "calm": SECONDS["both"] / SECONDS["fixed"],
+        "read-5ms": 2.0,
+        "probe": 1e3 * 0.9e-3 * 128**0.3 * 1.05,
+        "probe-stable": 128**0.3,
+    }
+    for name, value in expected.items():
+        found = results[f"twochoice-objects-{name}"]
+        assert found.measured == pytest.approx(value, rel=0.01), name
+        assert found.n == 3, name
+        assert found.ground == "local"
+
+
+def test_verdicts_follow_from_the_values(results: dict[str, ClaimResult]) -> None:
+    verdicts = {
+        name.removeprefix("twochoice-objects-"): one.verdict for name, one in results.items()
+    }
+    assert verdicts["finish"] == "reproduced"
+    assert verdicts["early"] == "reproduced"
+    assert verdicts["balance-time"] == "reproduced"
+    assert verdicts["probe-stable"] == "not reproduced"
+    assert verdicts["probe"] == "direction"
+    assert verdicts["create-5ms"] == "direction"
+    assert verdicts["table-short"] == "reproduced"
+    assert verdicts["calm"] == "not reproduced"
+
+
+def test_without_runs_nothing_is_claimed(tmp_path: Path) -> None:
+    nothing = Evidence(table([]), [])
+    assert {evaluate(claim, nothing).verdict for claim in CLAIMS} == {"not run"}
+    for entry in FIGURES:
+        assert hasattr(entry.draw(nothing, tmp_path, "x"), "runs"), entry.id
+    assert tables(table([])) == []
+
+
+def test_a_single_block_has_no_interval_and_draws(tmp_path: Path) -> None:
+    campaign = tmp_path / "twochoice-local-quick"
+    for scheduler in ("fixed", "both"):
+        write_burst(campaign, scheduler, "table2", 0)
+        write_balance(campaign, scheduler, 0)
+    evidence = evidence_of(campaign)
+    found = {claim.id: evaluate(claim, evidence) for claim in CLAIMS}
+    assert found["twochoice-objects-finish"].verdict == "inconclusive"
+    assert found["twochoice-objects-finish"].ci95 is None
+    one = cells(evidence.table, "burst", stragglers="table2")
+    assert paired(one.iloc[:0], one, "seconds") is None
+
+
+def test_tables_tell_of_every_scheduler(evidence: Evidence) -> None:
+    delays, schedulers = tables(evidence.table)
+    assert [row[0] for row in delays.rows] == ["1 MB", "2 MB", "4 MB"]
+    assert delays.rows[0][-1] == "12.5, 11.7, 10.6, 10.3"
+    assert len(schedulers.rows) == 2 + 8 + 5 + 5
+    reads = {row[11] for row in schedulers.rows if row[0] == "burst"}
+    assert reads == {"0"}
+
+
+@pytest.mark.slow
+def test_every_figure_is_drawn(evidence: Evidence, tmp_path: Path) -> None:
+    for entry in FIGURES:
+        path = entry.draw(evidence, tmp_path, f"figure-{entry.id}")
+        assert isinstance(path, Path), entry.id
+        assert path.stat().st_size > 10_000
