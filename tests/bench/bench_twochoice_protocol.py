@@ -2,10 +2,8 @@
 
 10,000 seeds of the fault simulation have to keep the promise of docs/twochoice-consistency.md, and
 each way in which the protocol is broken on purpose has to be found. Probes (the paper's figure 11:
-below 10 ms for 4 pending writes) go to eight agents, each a process of its own. What scheduling
-costs a 4 MiB write without stragglers is shown on this machine's own disk, without a limit: the
-paper's 2 to 3 % are of disks that take some 80 ms for it.
-HOTBED_BENCH_SMALL=1 takes fewer seeds, probes and writes.
+below 10 ms for 4 pending writes) go to eight agents, each a process of its own.
+HOTBED_BENCH_SMALL=1 takes fewer seeds and probes.
 """
 
 from __future__ import annotations
@@ -13,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import statistics
 import subprocess
 import tempfile
 import time
@@ -31,8 +28,6 @@ SERVERS = 8
 SCHEDULERS = (1, 4)
 PROBES = 50 if SMALL else 1000
 PROBE_LIMIT_MS = 2.0
-ROUNDS = 2 if SMALL else 12
-WRITES = 4 if SMALL else 10  # of a round
 
 
 def program(name: str, *arguments: str, env: dict[str, str] | None = None) -> dict[str, Any]:
@@ -184,36 +179,13 @@ def probes(cluster: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def overhead(clusters: dict[str, Path]) -> dict[str, Any]:
-    """What a 4 MiB write costs more than with the fixed scheduler; rounds take turns."""
-    took: dict[str, list[float]] = {name: [] for name in clusters}
-    for turn in range(ROUNDS):
-        for name in sorted(clusters, reverse=turn % 2 == 1):
-            found = program(
-                *("twochoicebench", "write", "--cluster", str(clusters[name])),
-                *("--processes", "1", "--writes", str(WRITES), "--size", "4MiB"),
-            )
-            took[name].append(found["seconds"] / found["writes"])
-    ratios = [b / f for b, f in zip(took["both"], took["fixed"], strict=True)]
-    means = {name: 1e3 * statistics.median(times) for name, times in took.items()}
-    return {
-        "name": "two-choice, overhead at 4 MiB writes without stragglers",
-        "value": 100 * (statistics.median(ratios) - 1),
-        "unit": "%",
-        "limit": None,
-        "n": len(ratios),
-        "note": f"median of rounds of {WRITES} writes; {means['both']:.3g} ms beside "
-        f"{means['fixed']:.3g} ms fixed, on this machine's disk",
-    }
-
-
 def served() -> list[dict[str, Any]]:
     """What is measured on running agents."""
     with (
         tempfile.TemporaryDirectory(prefix="hotbed-bench-") as name,
         agents(Path(name), SERVERS) as clusters,
     ):
-        return [*probes(clusters["both"]), overhead(clusters)]
+        return probes(clusters["both"])
 
 
 def main() -> None:
