@@ -62,7 +62,7 @@ def test_a_share_is_at_least_one_node_and_never_too_many(share: float, nodes: in
     ("changes", "said"),
     [
         ({"osds": 1}, "osds: 1 is not allowed; allowed: a whole number at least 2"),
-        ({"osds": 20_000}, "at most 10000"),
+        ({"osds": 20_000}, "at most 10,000"),
         ({"osds": 8.5}, "osds: 8.5 is not allowed; allowed: a whole number"),
         ({"hot_share": 0}, "hot_share: 0 is not allowed; allowed: a number above 0 and at most 1"),
         ({"hot_share": float("nan")}, "hot_share: nan is not allowed"),
