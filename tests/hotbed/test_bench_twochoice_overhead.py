@@ -39,6 +39,34 @@ def test_rounds_are_paired_and_take_turns(
     assert (row["limit"], row["n"]) == (3.0, 4)
 
 
+def test_rounds_that_tell_nothing_say_so(
+    bench: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = iter([5.0, 6.0, 5.0, 9.0, 5.0, 4.0, 7.0, 5.0])
+
+    def program(*_: str) -> dict[str, Any]:
+        return {"seconds": next(seconds), "writes": 5, "redirected": 0}
+
+    monkeypatch.setattr(bench, "program", program)
+    monkeypatch.setattr(bench, "ROUNDS", 4)
+    row = bench.overhead({"both": Path("both.json"), "fixed": Path("fixed.json")})
+    assert row["value"] is None
+    assert row["note"].startswith("the machine is too busy to tell")
+
+
+def test_what_probing_takes_is_of_the_write_without_it(
+    bench: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    found = {
+        "steps": {"probe": {"n": 9, "mean": 0.002}},
+        "apps": [{"latency": {"n": 9, "mean": 0.102}, "redirected": 0}],
+    }
+    monkeypatch.setattr(bench, "program", lambda *_: found)
+    row = bench.probing(tmp_path / "both.json", tmp_path)
+    assert row["value"] == pytest.approx(2.0)
+    assert (row["limit"], row["n"]) == (3.0, 9)
+
+
 def test_without_root_nothing_is_measured(
     bench: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
