@@ -202,6 +202,7 @@ def _results(scenario: Scenario, answer: dict[str, Any]) -> Results:
                 busy_s=d["busy"],
                 utilisation=d["utilisation"],
                 max_queue=d["max_queue"],
+                lag_s=d["lag"],
             )
             for d in answer["devices"]
         ),

@@ -137,7 +137,9 @@ class WorkloadResult(_Frozen):
 
 class DeviceResult(_Frozen):
     """A device. `utilisation` is the share of the time until arrivals ended that it was busy,
-    `charged_s` the estimated work, `max_queue` the most requests waiting or served at a time."""
+    `charged_s` the estimated work, `max_queue` the most requests waiting or served at a time.
+    `lag_s` is the most that it was behind what it was charged (docs/prioritymeister.md, "What a
+    profile leaves out"): a bound that counts it as its profile's ``overhead.latency`` holds."""
 
     name: str
     requests: int
@@ -145,6 +147,7 @@ class DeviceResult(_Frozen):
     busy_s: float
     utilisation: float
     max_queue: int
+    lag_s: float
 
 
 class LinkResult(_Frozen):

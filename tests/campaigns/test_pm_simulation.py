@@ -54,6 +54,42 @@ def test_no_bound_is_broken(seed: int, tmp_path: Path) -> None:
             assert one.bound.applies == (keeps and whole), one.bound.why_not
 
 
+def test_bounds_with_the_lag_that_was_measured_hold_where_service_times_vary(
+    tmp_path: Path,
+) -> None:
+    """A profile tells means. Single requests take longer, and bounds of means alone are broken."""
+    noisy = Setting(noise_cv=4.0)
+    broken = checked = 0
+    for seed in range(12):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        topology, file = pm_topologies.random_topology(seed, folder)
+        try:
+            plan = plan_of(topology, file)
+        except UserError:
+            continue
+        first = simulate(scenario_of(topology, file, plan, noisy))
+        broken += sum(w.bound.measured_s > w.bound.blocking_s for w in first.workloads if w.bound)
+        assert all(w.bound is not None and not w.bound.applies for w in first.workloads)
+        allowed = 2 * max(d.lag_s for d in first.devices)
+        hosts = topology.hosts.values()
+        speeds = [device.speed for host in hosts for device in host.devices.values()]
+        for profile in folder.glob("*.json"):
+            document = json.loads(profile.read_text())
+            document["overhead"] = {"latency": allowed * max(speeds)}
+            profile.write_text(json.dumps(document))
+        # Who goes first may be another now, and so may be how far the device gets behind.
+        again = simulate(scenario_of(topology, file, plan_of(topology, file), noisy))
+        if max(d.lag_s for d in again.devices) > allowed:
+            continue
+        for one in again.workloads:
+            assert one.bound is not None
+            assert one.bound.measured_s <= one.bound.blocking_s * (1 + 1e-8) + 1e-8
+            checked += 1
+    assert broken > 0
+    assert checked > 10
+
+
 @pytest.fixture
 def crowded(tmp_path: Path) -> tuple[Topology, Path]:
     """C with a loose SLO, and D, which announces little and may send much."""
