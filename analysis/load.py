@@ -188,6 +188,19 @@ def _hot_share(run: Run) -> float | None:
     return None if share is None else float(share)
 
 
+def origin(index: int, run: Run) -> dict[str, Any]:
+    """Columns that tell of a table's row where it is from: index into the runs, run_id, campaign,
+    block, seed and ground."""
+    return {
+        "index": index,
+        "run_id": run.run_id,
+        "campaign": run.campaign,
+        "block": run.block,
+        "seed": run.seed,
+        "ground": run.ground,
+    }
+
+
 def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
     """One row a run.
 

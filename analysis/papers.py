@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import importlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -76,6 +77,23 @@ TWOCHOICE = "twochoice"
 PM = "pm"
 SHORT_NAMES = ("dlr", SCALE, URSA, TWOCHOICE, PM)
 
+_OTHERS: Mapping[str, tuple[str, str]] = {
+    URSA: (
+        "Scalable Load Balancing in Cluster Storage Systems (Ursa)",
+        "analysis.ursa.catalogue",
+    ),
+    PM: (
+        "PriorityMeister: Tail Latency QoS for Shared Networked Storage",
+        "analysis.prioritymeister.catalogue",
+    ),
+    TWOCHOICE: (
+        "Two-Choice Randomized Dynamic I/O Scheduler for Object Storage Systems",
+        "analysis.twochoice.catalogue",
+    ),
+}
+"""Papers whose parts each have a ground of their own: the title, and the module with ``PARTS`` and
+``BANNER``. The campaign <short name>-full makes the runs of every figure."""
+
 
 def paper(short: str) -> Paper:
     """The paper with the short name; UserError names the known ones."""
@@ -100,43 +118,17 @@ def paper(short: str) -> Paper:
             table_note="helps, harms: where the 95 % interval lies above, below zero. Between two "
             "places that were run its ends are\ntaken to be straight over the axis's logarithm.",
         )
-    if short == URSA:
-        from analysis.ursa.catalogue import BANNER, PARTS
-
+    if short in _OTHERS:
+        title, module = _OTHERS[short]
+        catalogue = importlib.import_module(module)
         return Paper(
-            URSA,
-            "Scalable Load Balancing in Cluster Storage Systems (Ursa)",
-            PARTS,
-            "hotbed run ursa-full --figure {figure}",
+            short,
+            title,
+            catalogue.PARTS,
+            f"hotbed run {short}-full --figure {{figure}}",
             sim_option=False,
             by_part=True,
-            banner=BANNER,
-        )
-    if short == PM:
-        from analysis.prioritymeister.catalogue import BANNER as PM_BANNER
-        from analysis.prioritymeister.catalogue import PARTS as PM_PARTS
-
-        return Paper(
-            PM,
-            "PriorityMeister: Tail Latency QoS for Shared Networked Storage",
-            PM_PARTS,
-            "hotbed run pm-full --figure {figure}",
-            sim_option=False,
-            by_part=True,
-            banner=PM_BANNER,
-        )
-    if short == TWOCHOICE:
-        from analysis.twochoice.catalogue import BANNER as BURSTS_BANNER
-        from analysis.twochoice.catalogue import PARTS as BURSTS_PARTS
-
-        return Paper(
-            TWOCHOICE,
-            "Two-Choice Randomized Dynamic I/O Scheduler for Object Storage Systems",
-            BURSTS_PARTS,
-            "hotbed run twochoice-full --figure {figure}",
-            sim_option=False,
-            by_part=True,
-            banner=BURSTS_BANNER,
+            banner=catalogue.BANNER,
         )
     known = ", ".join(SHORT_NAMES)
     raise UserError(f"report {short}: no such paper; the ones with a report are: {known}.")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -13,6 +14,20 @@ if TYPE_CHECKING:
     from campaigns.workers import Workers
 
 Number = TypeVar("Number", int, float)
+
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Show the cells, the time and what is done; run none.")
+]
+ControllersDirOption = Annotated[
+    Path | None, typer.Option(help="A folder of further controllers, such as your own.")
+]
+ModelOption = Annotated[
+    Path | None,
+    typer.Option(help="A YAML file of constants for the ground sim (docs/simulation.md)."),
+]
+OtherTestbedOption = Annotated[
+    str | None, typer.Option("--testbed", help="Another testbed than the spec's name.")
+]
 
 WorkersOption = Annotated[
     int | None,
@@ -29,6 +44,11 @@ SchedulerOption = Annotated[
         "tcp://10.0.0.1:8786.",
     ),
 ]
+
+
+def flag(name: str, what: str) -> Any:
+    """A flag that is off unless it is given."""
+    return typer.Option(name, help=what)
 
 
 def workers_of(count: int | None, scheduler: str | None) -> Workers:

@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
+from hotbed.options import flag
 from hotbed.output import JsonFlag, emit
+from hotbed.pm_verbs import ModeOption, PolicyOption
 from hotbed.views import TestbedOption
 
 
@@ -20,21 +22,17 @@ def add_apply(group: typer.Typer) -> None:
             Path | None, typer.Argument(help="Its hosts are called as the testbed's nodes.")
         ] = None,
         testbed: TestbedOption = None,
-        policy: Annotated[
-            str, typer.Option(help="pm, ps, cake, edf, byslo, mclock or none.")
-        ] = "pm",
-        mode: Annotated[str, typer.Option(help="Of pm: hold or best-effort.")] = "hold",
+        policy: PolicyOption = "pm",
+        mode: ModeOption = "hold",
         depth: Annotated[
             int | None, typer.Option(help="Requests at a device at a time; 0: any number.")
         ] = None,
-        no_network: Annotated[
-            bool, typer.Option("--no-network", help="Enforce at the devices alone.")
-        ] = False,
+        no_network: Annotated[bool, flag("--no-network", "Enforce at the devices alone.")] = False,
         check: Annotated[
-            bool, typer.Option("--check", help="Look whether what was applied is in force.")
+            bool, flag("--check", "Look whether what was applied is in force.")
         ] = False,
         remove: Annotated[
-            bool, typer.Option("--remove", help="Default parameters, a network left alone.")
+            bool, flag("--remove", "Default parameters, a network left alone.")
         ] = False,
         as_json: JsonFlag = False,
     ) -> None:

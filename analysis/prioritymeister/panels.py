@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,14 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from analysis import style
 from analysis.claims import Evidence
 from analysis.prioritymeister.runs import WORKLOADS, bootstrap, latency, met
 from analysis.stats import Estimate
 
 if TYPE_CHECKING:
-    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Floats = npt.NDArray[np.float64]
 
@@ -159,19 +159,8 @@ def percentile_axis(axes: Axes, *, most: float = 99.97) -> None:
     axes.set_ylabel("Latency (ms)")
 
 
-def legend(drawn: Figure, axes: Sequence[Axes], columns: int = 6) -> None:
-    """One legend above all panels, each text once."""
-    handles: dict[str, Artist] = {}
-    for panel in axes:
-        for handle, text in zip(*panel.get_legend_handles_labels(), strict=True):
-            handles.setdefault(text, handle)
-    drawn.legend(
-        handles=list(handles.values()),
-        labels=list(handles),
-        loc="outside upper center",
-        ncols=min(columns, max(1, len(handles))),
-        fontsize="small",
-    )
+legend = partial(style.legend, columns=6)
+"""One legend above all panels, each text once."""
 
 
 def named_slo(axes: Axes) -> None:

@@ -10,9 +10,10 @@ probe: its claims are held against both, alone and with both strategies together
 
 from __future__ import annotations
 
-from analysis.claims import Claim
+from functools import partial
+
+from analysis.claims import Claim, declared
 from analysis.twochoice.measured import (
-    Compute,
     at_setting,
     below_the_mean,
     farthest_mean,
@@ -34,7 +35,6 @@ from analysis.twochoice.runs import (
     PREQUAL,
     RANDOM,
 )
-from schemas.claim import Kind
 
 FEW = 0.1
 """Straggler ratios up to here are "small"."""
@@ -63,36 +63,7 @@ def _few(share: float) -> bool:
     return 0 < share <= FEW
 
 
-def _claim(
-    name: str,
-    figure: str,
-    statement: str,
-    compute: Compute,
-    *,
-    value: float | None = None,
-    kind: Kind = "about",
-    unit: str = "ratio",
-    baseline: str | None = None,
-    no_effect: float = 1.0,
-    larger: bool = True,
-    tolerance: float = 0.25,
-) -> Claim:
-    return Claim(
-        id=f"twochoice-{name}",
-        figure=figure,
-        statement=statement,
-        paper_value=value,
-        compute=compute,
-        unit=unit,
-        baseline=baseline,
-        kind=kind,
-        tolerance=tolerance,
-        no_effect=no_effect,
-        larger=larger,
-        size=value is not None,
-        machines=False,
-        paper="twochoice",
-    )
+_claim = partial(declared, prefix="twochoice", paper="twochoice", machines=False)
 
 
 _RESPONSES: tuple[Claim, ...] = (

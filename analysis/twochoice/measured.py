@@ -9,13 +9,12 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.claims import Evidence, Measured, NotRun
+from analysis.claims import Compute, Evidence, Measured, NotRun
 from analysis.load import SIM
 from analysis.stats import Estimate, mean
 from analysis.twochoice import placement
 from analysis.twochoice.runs import average, cells, quotient, ratios
 
-Compute = Callable[[Evidence], Measured | NotRun]
 Rows = Callable[[pd.DataFrame], pd.DataFrame]
 
 RESPONSE = "response_s"

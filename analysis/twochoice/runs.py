@@ -16,7 +16,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.load import SIM, LoadedRun
+from analysis.load import SIM, LoadedRun, origin
 from analysis.stats import Estimate, mean, ratio
 from schemas.run import Run
 from schemas.sizes import size_name
@@ -96,12 +96,7 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
         run, parameters = loaded.run, loaded.run.parameters
         cold = "-cold" if parameters["history"] == "cold" else ""
         row: dict[str, Any] = {
-            "index": index,
-            "run_id": run.run_id,
-            "campaign": run.campaign,
-            "block": run.block,
-            "seed": run.seed,
-            "ground": run.ground,
+            **origin(index, run),
             "size": size_name(parameters["servers"], parameters["processes"]),
             "series": f"{parameters['scheduler']}{cold}",
         }

@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.load import SIM, LoadedRun
+from analysis.load import SIM, LoadedRun, origin
 from analysis.stats import Estimate, ratio
 from schemas.run import Run
 
@@ -91,12 +91,7 @@ def _row(index: int, loaded: LoadedRun) -> dict[str, Any]:
     parameters, calibration = run.parameters, run.provenance.calibration
     osds = run.osd_count or 0
     row: dict[str, Any] = {
-        "index": index,
-        "run_id": run.run_id,
-        "campaign": run.campaign,
-        "block": run.block,
-        "seed": run.seed,
-        "ground": run.ground,
+        **origin(index, run),
         "time_scale": run.time_scale,
         "spec": calibration.get("spec"),
         "network": _network(calibration),

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.load import SIM, LoadedRun
+from analysis.load import SIM, LoadedRun, origin
 from analysis.stats import Estimate, mean, ratio
 from schemas.run import Run
 from schemas.sizes import size_name
@@ -77,12 +77,7 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
         if any(parameters.get(name) != value for name, value in STANDARD.items()):
             continue
         row: dict[str, Any] = {
-            "index": index,
-            "run_id": run.run_id,
-            "campaign": run.campaign,
-            "block": run.block,
-            "seed": run.seed,
-            "ground": run.ground,
+            **origin(index, run),
             "size": size_name(parameters["nodes"], parameters["partitions"]),
             "series": _series(parameters),
         }

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hotbed.options import SchedulerOption, WorkersOption, name_values, names, workers_asked
+from hotbed.options import (
+    ControllersDirOption,
+    DryRunOption,
+    ModelOption,
+    OtherTestbedOption,
+    SchedulerOption,
+    WorkersOption,
+    name_values,
+    names,
+    workers_asked,
+)
 from hotbed.output import JsonFlag, emit
 from hotbed.views import dry_run_table
 
@@ -27,9 +37,7 @@ def register(app: typer.Typer) -> None:
             list[str] | None,
             typer.Option(help="Names, separated by commas; all (the default) is all that can run."),
         ] = None,
-        controllers_dir: Annotated[
-            Path | None, typer.Option(help="A folder of further controllers, such as your own.")
-        ] = None,
+        controllers_dir: ControllersDirOption = None,
         ground: Annotated[
             str, typer.Option(help="sim (modelled, no testbed needed), local, or another.")
         ] = "sim",
@@ -57,23 +65,15 @@ def register(app: typer.Typer) -> None:
         spec: Annotated[
             Path | None, typer.Option(help="Another testbed than testbed/specs/dlr.yaml.")
         ] = None,
-        testbed: Annotated[
-            str | None, typer.Option(help="Another testbed than the spec's name.")
-        ] = None,
-        model: Annotated[
-            Path | None,
-            typer.Option(help="A YAML file of constants for the ground sim (docs/simulation.md)."),
-        ] = None,
+        testbed: OtherTestbedOption = None,
+        model: ModelOption = None,
         workers: WorkersOption = None,
         scheduler: SchedulerOption = None,
         artifacts: Annotated[Path, typer.Option(help="Where the runs go.")] = Path("artifacts"),
         out: Annotated[
             Path | None, typer.Option(help="Where figure, table and claims go; beside the runs.")
         ] = None,
-        dry_run: Annotated[
-            bool,
-            typer.Option("--dry-run", help="Show the cells, the time and what is done; run none."),
-        ] = False,
+        dry_run: DryRunOption = False,
         as_json: JsonFlag = False,
     ) -> None:
         """Compare controllers: paired blocks, a ranking with intervals, figure, table, claims.

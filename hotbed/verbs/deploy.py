@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from hotbed.options import flag
 from hotbed.output import JsonFlag, emit
 
 
@@ -17,18 +18,12 @@ def register(app: typer.Typer) -> None:
         testbed: Annotated[
             str | None, typer.Argument(help="May be left out if there is one.")
         ] = None,
-        remove: Annotated[
-            bool, typer.Option("--remove", help="Take the store and its data away.")
-        ] = False,
-        packages: Annotated[
-            bool, typer.Option("--packages", help="With --remove: the packages too.")
-        ] = False,
+        remove: Annotated[bool, flag("--remove", "Take the store and its data away.")] = False,
+        packages: Annotated[bool, flag("--packages", "With --remove: the packages too.")] = False,
         wipe: Annotated[
-            bool, typer.Option("--wipe", help="Destroy what other use left on the devices.")
+            bool, flag("--wipe", "Destroy what other use left on the devices.")
         ] = False,
-        no_snapshot: Annotated[
-            bool, typer.Option("--no-snapshot", help="Do not freeze the deployed state.")
-        ] = False,
+        no_snapshot: Annotated[bool, flag("--no-snapshot", "Do not freeze that state.")] = False,
         as_json: JsonFlag = False,
     ) -> None:
         """Deploy the store by Ansible; repeat it to resume. Ends with a snapshot `deployed`."""

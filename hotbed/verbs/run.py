@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from hotbed.options import SchedulerOption, WorkersOption, workers_asked
+from hotbed.options import (
+    ControllersDirOption,
+    DryRunOption,
+    ModelOption,
+    OtherTestbedOption,
+    SchedulerOption,
+    WorkersOption,
+    workers_asked,
+)
 from hotbed.output import JsonFlag, emit
 from hotbed.views import dry_run_table
 
@@ -28,17 +36,10 @@ def register(app: typer.Typer) -> None:
         figure: Annotated[
             str | None, typer.Option(help="Only the cells that feed this figure, such as 6 or 8a.")
         ] = None,
-        dry_run: Annotated[
-            bool,
-            typer.Option("--dry-run", help="Show the cells, the time and what is done; run none."),
-        ] = False,
-        testbed: Annotated[
-            str | None, typer.Option(help="Another testbed than the spec's name.")
-        ] = None,
+        dry_run: DryRunOption = False,
+        testbed: OtherTestbedOption = None,
         artifacts: Annotated[Path, typer.Option(help="Where results go.")] = Path("artifacts"),
-        controllers_dir: Annotated[
-            Path | None, typer.Option(help="A folder of further controllers.")
-        ] = None,
+        controllers_dir: ControllersDirOption = None,
         ground: Annotated[
             str | None,
             typer.Option(
@@ -46,10 +47,7 @@ def register(app: typer.Typer) -> None:
                 "or Ceph); results go to artifacts/CAMPAIGN-GROUND."
             ),
         ] = None,
-        model: Annotated[
-            Path | None,
-            typer.Option(help="A YAML file of constants for the ground sim (docs/simulation.md)."),
-        ] = None,
+        model: ModelOption = None,
         notebook: Annotated[
             bool,
             typer.Option(

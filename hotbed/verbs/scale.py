@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hotbed.options import SchedulerOption, WorkersOption, names, numbers, workers_of
+from hotbed.options import (
+    ControllersDirOption,
+    DryRunOption,
+    SchedulerOption,
+    WorkersOption,
+    names,
+    numbers,
+    workers_of,
+)
 from hotbed.output import JsonFlag, emit
 from hotbed.views import dry_run_table
 
@@ -36,9 +44,7 @@ def register(app: typer.Typer) -> None:
         controllers: Annotated[
             list[str] | None, typer.Option(help="Names, separated by commas; all is every one.")
         ] = None,
-        controllers_dir: Annotated[
-            Path | None, typer.Option(help="A folder of further controllers, such as your own.")
-        ] = None,
+        controllers_dir: ControllersDirOption = None,
         op: Annotated[
             list[str] | None, typer.Option(help="rand (the default), seq, write.")
         ] = None,
@@ -52,10 +58,7 @@ def register(app: typer.Typer) -> None:
         workers: WorkersOption = None,
         scheduler: SchedulerOption = None,
         artifacts: Annotated[Path, typer.Option(help="Where the runs go.")] = Path("artifacts"),
-        dry_run: Annotated[
-            bool,
-            typer.Option("--dry-run", help="Show the cells, the time and what is done; run none."),
-        ] = False,
+        dry_run: DryRunOption = False,
         as_json: JsonFlag = False,
     ) -> None:
         """Sweep simulated stores: gain against OSDs, share of hot nodes, how often hotspots move.
