@@ -44,7 +44,7 @@ def test_the_standard_cell_is_the_campaigns_default() -> None:
 
 def test_every_number_of_table_1_is_a_claim(results: dict[str, ClaimResult]) -> None:
     stated = [value for row in TABLE1.values() for value in row.values()]
-    found = [claim for claim in CLAIMS if claim.figure == "table1" and claim.paper_value]
+    found = [claim for claim in CLAIMS if claim.figure == "table1" and claim.size]
     assert [claim.paper_value for claim in found] == stated
     for claim in found:
         one = results[claim.id]
@@ -63,13 +63,13 @@ def test_claims_are_measured_within_blocks(results: dict[str, ClaimResult]) -> N
         "prequal-fio": 60 / 70,
         "calm": SECONDS["both"] / SECONDS["fixed"],
         "read-5ms": 2.0,
-        "probe": 1e3 * 0.9e-3 * 128**0.3 * 1.05,
+        "probe": 1e3 * 0.9e-3 * 128**0.3 * 1.025,
         "probe-stable": 128**0.3,
     }
     for name, value in expected.items():
         found = results[f"twochoice-objects-{name}"]
         assert found.measured == pytest.approx(value, rel=0.01), name
-        assert found.n == 3, name
+        assert found.n == 2, name
         assert found.ground == "local"
 
 
@@ -81,8 +81,9 @@ def test_verdicts_follow_from_the_values(results: dict[str, ClaimResult]) -> Non
     assert verdicts["early"] == "reproduced"
     assert verdicts["balance-time"] == "reproduced"
     assert verdicts["probe-stable"] == "not reproduced"
-    assert verdicts["probe"] == "direction"
-    assert verdicts["create-5ms"] == "direction"
+    # Below the paper's bound, and beyond it.
+    assert (verdicts["probe"], verdicts["query-5ms"]) == ("reproduced", "reproduced")
+    assert verdicts["create-5ms"] == "not reproduced"
     assert verdicts["table-short"] == "reproduced"
     assert verdicts["calm"] == "not reproduced"
 

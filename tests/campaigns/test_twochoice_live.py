@@ -38,17 +38,22 @@ SMALL: dict[str, Any] = {"nodes": 2, "processes": 2}
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_the_campaigns_files_are_right(name: str, tmp_path: Path) -> None:
+def test_the_campaigns_files_are_right(name: str) -> None:
     file = find_campaign(name)
     campaign = load_campaign(file)
     assert isinstance(campaign, ObjectCampaign)
     assert set(figures_of(campaign)) == FILES[name]
     cells = typed_cells(campaign, file)
     assert all(cells.values())
+    assert all(0 < planned_s(one) < 600 for typed in cells.values() for one in typed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FILES)
+def test_a_dry_run_plans_them_on_the_testbed_of_their_spec(name: str, tmp_path: Path) -> None:
     assert prepare(Request(name, artifacts=tmp_path)).spec_file is not None
     report = session.dry_run(Request(name, artifacts=tmp_path))
     assert report.cells == report.cells - report.done > 0
-    assert all(0 < planned_s(one) < 600 for typed in cells.values() for one in typed)
 
 
 def test_quick_cells_are_the_full_campaigns() -> None:
