@@ -25,6 +25,7 @@ from testbed.spec import TestbedSpec
 pytestmark = [pytest.mark.local, pytest.mark.timeout(600)]
 
 CLUSTER = "/etc/hotbed/twochoice.json"
+PREFIXES = ("contract.", "lock.")  # of pools that dataplane/internal/librados tests on
 FILES = "find /usr/local/bin /etc/hotbed /etc/systemd/system ! -type d 2>/dev/null || true"
 KILL = "kill -9 $(systemctl show -p MainPID --value {unit})"
 
@@ -142,8 +143,8 @@ def test_ceph_keeps_the_contract_that_files_keep(
     agent, admin = agent_client(agents), agents.admin.name
     shell_to(agents, agents.admin).put(program.read_bytes(), "/tmp/librados.test")
     try:
-        for pool in ("contract", "lock"):
-            agent.call("pool-create", {"name": pool, "pg_num": 4}, timeout_s=120)
+        for prefix in PREFIXES:
+            agent.call("pinned-create", {"prefix": prefix, "osds": [0]}, timeout_s=120)
         said = sh(
             agents,
             admin,
@@ -155,5 +156,5 @@ def test_ceph_keeps_the_contract_that_files_keep(
         assert "--- PASS: TestAnOwnerThatIsFencedWritesNoMore" in said
     finally:
         sh(agents, admin, "rm -f /tmp/librados.test")
-        for pool in ("contract", "lock"):
-            agent.call("pool-delete", {"name": pool}, timeout_s=120)
+        for prefix in PREFIXES:
+            agent.call("pinned-delete", {"prefix": prefix}, timeout_s=120)

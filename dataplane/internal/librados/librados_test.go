@@ -59,8 +59,9 @@ func TestACluserThatIsNotThereIsOneSentence(t *testing.T) {
 	}
 }
 
-// config is that of a cluster that a test may use: HOTBED_RADOS is "conf user keyring", and pools contract
-// and lock are there.
+// config is that of a cluster that a test may use: HOTBED_RADOS is "conf user keyring", and pools contract.0
+// and lock.0 are there, each on one OSD alone: there the lock is where all else is, and the OSD that broke it
+// knows who is fenced. Elsewhere an OSD learns of it with the new owner's first operation there.
 func config(t *testing.T, pool string) Config {
 	t.Helper()
 	words := strings.Fields(os.Getenv("HOTBED_RADOS"))
@@ -99,7 +100,7 @@ func empty(t *testing.T, c Config) {
 
 // TestCephKeepsTheContract leaves the lock of a dead owner behind at every restart.
 func TestCephKeepsTheContract(t *testing.T) {
-	c := config(t, "contract")
+	c := config(t, "contract.0")
 	storetest.Run(t, func(t *testing.T) storetest.Open {
 		empty(t, c)
 		t.Cleanup(func() { empty(t, c) })
@@ -118,7 +119,7 @@ func TestCephKeepsTheContract(t *testing.T) {
 }
 
 func TestAnOwnerThatIsFencedWritesNoMore(t *testing.T) {
-	c := config(t, "lock")
+	c := config(t, "lock.0")
 	empty(t, c)
 	pool := func() *Pool {
 		p, err := Open(c)
