@@ -47,6 +47,12 @@ def until(condition, seconds: float = 60) -> None:
         time.sleep(0.2)
 
 
+def steps_of(agent: AgentClient, name: str) -> int:
+    """Steps in the journal of the controller's present run."""
+    (row,) = (row for row in remote.status(agent)["controllers"] if row["name"] == name)
+    return 0 if row["last"] is None else 1 + row["last"]["step"]
+
+
 def toggled(admin: Shell) -> bool:
     return 0.9 in affinities(admin)
 
@@ -102,8 +108,8 @@ def test_kill_9_of_everything_is_healed_by_stop(agent, admin):
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_every_controller_runs_and_leaves_nothing(agent, admin, name):
     before = agent.call("health")
-    remote.start(agent, name, interval_s=1.0)
-    time.sleep(3.5)
+    remote.start(agent, name, interval_s=0.5)
+    until(lambda: steps_of(agent, name) >= 2)
     stopped = remote.stop(agent)
     assert (stopped["code"], stopped["reason"]) == (0, "stopped")
     assert stopped["steps"] >= 2

@@ -6,22 +6,28 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
 
 import pytest
 
 from testbed.sites.contract import Testbed
 from testbed.sites.local import LocalSite
+from testbed.sites.local.cgroups import CPU_PERIOD_US, Cgroups, detect
 from testbed.spec import TestbedSpec
 from tests.testbed.sites.local_support import local_site, shell, small_spec
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(120)]
 
 BURN = """
-import os, time
-for _ in range(3): os.fork() or None
-end = time.monotonic() + {seconds}
-while time.monotonic() < end: pass
+import os
+for _ in range(3): os.fork()
+while True: pass
+"""
+
+UNTIL_ENOUGH = """
+"$@" & while [ ! -e /run/enough ]; do sleep 0.1; done; rm /run/enough; kill -9 0
 """
 
 SINK = """
@@ -58,14 +64,59 @@ def spec() -> TestbedSpec:
     return small_spec()
 
 
+@contextmanager
+def load_on(up: Testbed, node: str, argv: Sequence[str]) -> Iterator[None]:
+    """`argv`, and all that it starts, runs on the node until the end."""
+    on_node = shell(up, node)
+    running = on_node.popen(["timeout", "110", "sh", "-c", UNTIL_ENOUGH, "sh", *argv])
+    try:
+        yield
+    finally:
+        on_node.run(["touch", "/run/enough"])
+        running.communicate(timeout=30)
+
+
+class Accounted(NamedTuple):
+    """What the kernel says of a node: the share of a core that it was asked to hold it to, seconds
+    of CPU, periods, and those in which it wanted more than its share and was held back."""
+
+    share: float
+    used_s: float
+    periods: int
+    held_back: int
+
+
+def accounted(site: LocalSite, node: str) -> Accounted:
+    groups, group = Cgroups(detect(), site.places.cgroup), f"small/{node}"
+    trees = groups.hierarchies
+    tree = trees.v2 if trees.unified else trees.v1["cpu"]
+    assert tree is not None
+    folder = tree / groups.top / group
+    files = ["cpu.max"] if trees.unified else ["cpu.cfs_quota_us", "cpu.cfs_period_us"]
+    quota, period = " ".join((folder / name).read_text() for name in files).split()
+    assert int(period) == CPU_PERIOD_US
+    lines = (folder / "cpu.stat").read_text().splitlines()
+    told = {key: int(value) for key, value in (line.split() for line in lines)}
+    share = int(quota) / CPU_PERIOD_US
+    return Accounted(share, groups.usage_s(group), told["nr_periods"], told["nr_throttled"])
+
+
 def test_cores(site: LocalSite, up: Testbed) -> None:
-    burning = shell(up, "osd0").popen(["timeout", "10", "python3", "-c", BURN.format(seconds=7)])
-    time.sleep(1.0)
-    before = site.usage_counters("small")
-    time.sleep(5.0)
-    usage = site.usage_between(before, site.usage_counters("small"))
-    burning.wait(timeout=20)
-    assert usage.node_cores["osd0"] == pytest.approx(0.5, rel=0.1)
+    """By the kernel's own account: it holds however little a busy machine has left to give."""
+    with load_on(up, "osd0", ["python3", "-c", BURN]):
+        before, first = site.usage_counters("small"), accounted(site, "osd0")
+        end = time.monotonic() + 90
+        while (last := accounted(site, "osd0")).held_back < first.held_back + 40:
+            assert time.monotonic() < end, f"it is not held back: {first}, {last}"
+            time.sleep(0.2)
+        usage = site.usage_between(before, site.usage_counters("small"))
+    assert first.share == 0.5
+    assert accounted(site, "admin").share == 1.0
+    used_s, in_full_s = last.used_s - first.used_s, 1e-6 * CPU_PERIOD_US * first.share
+    # No more than its share of each period, and all of it where it was held back.
+    assert used_s < 1.1 * in_full_s * (last.periods - first.periods)
+    assert used_s > 0.8 * in_full_s * (last.held_back - first.held_back)
+    assert usage.node_cores["osd0"] * usage.interval_s >= used_s
     assert usage.node_cores["osd1"] < 0.1
 
 
@@ -126,16 +177,20 @@ def _mean_latency(up: Testbed) -> float:
 
 
 def test_pressure_is_the_nodes_own(up: Testbed) -> None:
-    # More requests than the queue takes: only then do asynchronous readers wait in the kernel.
-    load = ("--rw=randread", "--bs=4k", "--iodepth=16", "--numjobs=4")
-    busy = shell(up, "osd0").popen(fio("load", *load, seconds=6))
-    time.sleep(1.0)
-    before = {node: _stalled_us(up, node) for node in ("osd0", "osd1")}
-    start = time.monotonic()
-    time.sleep(3.0)
-    interval_us = 1e6 * (time.monotonic() - start)
-    share = {node: (_stalled_us(up, node) - before[node]) / interval_us for node in before}
-    busy.wait(timeout=20)
+    # So many readers, each of which waits in the kernel, that some wait also while others wait
+    # for a busy machine's processors.
+    readers = ("--rw=randread", "--bs=4k", "--ioengine=psync", "--thread", "--numjobs=64")
+    idle_us = _stalled_us(up, "osd0")
+    with load_on(up, "osd0", fio("load", *readers, seconds=100)):
+        end = time.monotonic() + 40
+        while _stalled_us(up, "osd0") < idle_us + 500_000:
+            assert time.monotonic() < end, "no reader waits"
+            time.sleep(0.1)
+        before = {node: _stalled_us(up, node) for node in ("osd0", "osd1")}
+        start = time.monotonic()
+        time.sleep(3.0)
+        interval_us = 1e6 * (time.monotonic() - start)
+        share = {node: (_stalled_us(up, node) - before[node]) / interval_us for node in before}
     assert share["osd0"] > 0.7
     assert share["osd1"] < 0.2
 
