@@ -16,6 +16,7 @@ from analysis.prioritymeister import (
     burst_figures,
     contain_figures,
     tail_figures,
+    why_figure,
 )
 from analysis.prioritymeister import table2 as table2_of
 from analysis.prioritymeister.bound_table import bound_tables
@@ -147,6 +148,15 @@ FIGURES: tuple[FigureEntry, ...] = (
         "Means over blocks with 95 % intervals. The paper increased it and does not say how far.",
         burst_figures.cake_upper,
         "cake",
+    ),
+    FigureEntry(
+        "why",
+        "Where figures differ from the paper: suspected causes",
+        "Means over blocks with 95 % intervals; each setting differs from the figure's own cells "
+        "in one thing.",
+        why_figure.causes,
+        "7",
+        command="hotbed run pm-why",
     ),
 )
 

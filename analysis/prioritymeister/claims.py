@@ -17,6 +17,7 @@ from analysis.prioritymeister.beyond_claims import BEYOND, BOUNDS
 from analysis.prioritymeister.contain_claims import BUCKETS, BURSTS, CONTAINED
 from analysis.prioritymeister.network_claims import LINKS
 from analysis.prioritymeister.tail_claims import SENSITIVE, TAILS
+from analysis.prioritymeister.why_claims import CAUSES
 
 CLAIMS: tuple[Claim, ...] = (
     *BURSTS,
@@ -27,6 +28,7 @@ CLAIMS: tuple[Claim, ...] = (
     *SENSITIVE,
     *BOUNDS,
     *BEYOND,
+    *CAUSES,
 )
 """Of simulated runs."""
 
@@ -41,6 +43,6 @@ def _local(one: Claim) -> Claim:
 LOCAL_CLAIMS: tuple[Claim, ...] = tuple(
     _local(one)
     for one in CLAIMS
-    if one.figure.rstrip("abcd") not in _NOT_LOCAL and "-sharp" not in one.id
+    if one.figure.rstrip("abcd") not in _NOT_LOCAL and "-sharp" not in one.id and one not in CAUSES
 )
 """Of runs on a testbed: figures 1, 5, 7, 8 and 9."""

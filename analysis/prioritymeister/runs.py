@@ -5,7 +5,7 @@ A block's runs have the same traces. n counts blocks, never requests or seconds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,9 +24,23 @@ PARAMETERS = (
     *("permutation", "estimator", "misbehaves", "bottleneck", "limiters", "buckets"),
     *("network_levels", "cake_upper", "copy_share", "copy_in_flight", "depth"),
     *("frame", "device_profile", "traces"),
+    *("sharpness", "access", "copy_kib", "network_share", "blocking"),
 )
-STANDARD = {"buckets": 8, "copy_share": 0.25, "depth": 1, "device_profile": None, "traces": None}
+STANDARD: dict[str, Any] = {
+    **{"buckets": 8, "copy_share": 0.25, "depth": 1, "device_profile": None, "traces": None},
+    **{"sharpness": 10.0, "access": "random", "copy_kib": 1024, "network_share": 1.0},
+    "blocking": False,
+}
 """What the figures' runs have in common; those that differ feed none of them."""
+LONGEST = 100.0
+"""The `slo_percentile` of runs whose SLOs are made of the longest latency alone: no figure's."""
+WHY = "pm-why"
+"""The campaign that varies what figures have in common, one thing at a time."""
+USUAL: dict[str, Any] = {
+    **{"permutation": None, "estimator": "profile", "limiters": "all", "cake_upper": 1.2},
+    **{"misbehaves": False, "bottleneck": "egress", "network_levels": 7},
+}
+"""What a figure's cells have unless it varies it."""
 _RUN = ("index", "run_id", "campaign", "block", "seed", "ground", "variant")
 NUMBERS = (
     *("requests", "misses", "unfinished", "slo_s", "alone_s", "mean_s", "max_s", "max_whole_s"),
@@ -82,16 +96,14 @@ def takes(run: Run, ground: str) -> bool:
 
 def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
     """One row for each workload of a run. Columns: index of the run, run_id, campaign, block, seed,
-    ground, variant (the policy, with pm's mode), the cell's parameters, workload, `NUMBERS`.
-
-    Of runs whose traces differ in their length, such as those of a quick and a full campaign, the
-    longest of each scenario count; an experiment that two campaigns share counts once.
+    ground, variant (the policy, with pm's mode), the cell's parameters, workload, `NUMBERS`,
+    ``usual``: whether it feeds the figures, which those of `STANDARD` parameters do; of runs whose
+    traces differ in their length, such as those of a quick and a full campaign, the longest of each
+    scenario. An experiment that two campaigns share counts once.
     """
     rows: list[dict[str, Any]] = []
     for index, loaded in enumerate(runs):
         run, parameters = loaded.run, loaded.run.parameters
-        if any(parameters.get(name) != value for name, value in STANDARD.items()):
-            continue
         policy, mode = parameters["policy"], parameters.get("mode", "hold")
         common: dict[str, Any] = {
             "index": index,
@@ -101,21 +113,30 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
             "seed": run.seed,
             "ground": run.ground,
             "variant": BEST_EFFORT if mode == "best-effort" else policy,
-            **{name: parameters.get(name) for name in PARAMETERS},
+            **{name: parameters.get(name, STANDARD.get(name)) for name in PARAMETERS},
+            "usual": _is_standard(parameters),
         }
         numbers = loaded.summary.extra
         names = sorted({key.split("_")[0] for key in numbers if key.endswith("_requests")})
         for name in names:
             own = {column: numbers.get(f"{name}_{column}") for column in NUMBERS}
             rows.append({**common, "workload": name, **own})
-    columns = [*_RUN, *PARAMETERS, "workload", *NUMBERS]
+    columns = [*_RUN, *PARAMETERS, "usual", "workload", *NUMBERS]
     if not rows:
         return pd.DataFrame(columns=columns)
     found = pd.DataFrame(rows, columns=columns)
-    longest = found.groupby("scenario")["seconds"].transform("max")
-    found = found[found["seconds"] == longest].sort_values(["run_id"], kind="stable")
+    counted = found["seconds"].where(found["usual"] & (found["campaign"] != WHY))
+    longest = counted.groupby([found["scenario"], found["burst"].fillna("")]).transform("max")
+    found["usual"] &= found["seconds"] == longest
+    found = found.sort_values(["run_id"], kind="stable")
     keys = [*PARAMETERS, "seed", "workload"]
     return found.drop_duplicates(keys).sort_values(["index", "workload"]).reset_index(drop=True)
+
+
+def _is_standard(parameters: Mapping[str, Any]) -> bool:
+    """Of a run's parameters; one that was not there yet had the usual value."""
+    usual = all(parameters.get(name, value) == value for name, value in STANDARD.items())
+    return usual and parameters.get("slo_percentile") != LONGEST
 
 
 def cells(rows: pd.DataFrame, scenario: str, variant: str | None = None, **at: Any) -> pd.DataFrame:
@@ -125,16 +146,27 @@ def cells(rows: pd.DataFrame, scenario: str, variant: str | None = None, **at: A
     Where a ground's runs of the scenario have one k alone, which is not the one asked for, they
     count: its campaign has declared that k.
     """
-    usual = {"permutation": None, "estimator": "profile", "limiters": "all", "cake_upper": 1.2}
-    usual |= {"misbehaves": False, "bottleneck": "egress"}
+    usual = {name: value for name, value in USUAL.items() if name != "network_levels"}
     if scenario != "levels":
-        usual["network_levels"] = 7
-    found = rows[rows["scenario"] == scenario]
+        usual = USUAL
+    found = rows[(rows["scenario"] == scenario) & rows["usual"].astype(bool)]
     if "k" in at and found["k"].nunique() == 1:
         at = {**at, "k": ...}
+    return _where(found, variant, {**usual, **at})
+
+
+def varied(rows: pd.DataFrame, scenario: str, variant: str, **at: Any) -> pd.DataFrame:
+    """Rows of a scenario under a policy whose parameters are those named and, of the others, the
+    usual (k, burst, seconds have no usual value): what `pm-why` varies."""
+    usual = {**STANDARD, **USUAL, "slo_percentile": 99.9, "gaps": "balanced"}
+    return _where(rows[rows["scenario"] == scenario], variant, {**usual, **at})
+
+
+def _where(found: pd.DataFrame, variant: str | None, at: Mapping[str, Any]) -> pd.DataFrame:
+    """Rows of a policy with some values; None is a missing one, and `...` any."""
     if variant is not None:
         found = found[found["variant"] == variant]
-    for name, value in {**usual, **at}.items():
+    for name, value in at.items():
         if value is ...:
             continue
         column = found[name]

@@ -97,7 +97,7 @@ def _order(rows: pd.DataFrame) -> pd.Series:
     return (wide * place).sum(axis=1)
 
 
-def _same_order(rows: pd.DataFrame) -> pd.Series:
+def same_order(rows: pd.DataFrame) -> pd.Series:
     """1 where the plans with both estimators have the same order."""
     exact = _order(rows[rows["estimator"] == "profile"])
     rough = _order(rows[rows["estimator"] == "constant"])
@@ -105,7 +105,7 @@ def _same_order(rows: pd.DataFrame) -> pd.Series:
     return (both["e"] == both["r"]).astype(float)
 
 
-def _orders_met(rows: pd.DataFrame) -> pd.Series:
+def orders_met(rows: pd.DataFrame) -> pd.Series:
     """In how many of the six orders all SLOs are met; only blocks that have all six."""
     found = latency(rows)
     found = found.assign(met=met(found, TAIL).astype(float))
@@ -126,7 +126,7 @@ SENSITIVE = (
         "estimator-order",
         "10",
         "With the constant estimator PM ends up with the same priority order",
-        share(of("disk", "pm", k=K, estimator=...), _same_order, _WHY_ESTIMATOR),
+        share(of("disk", "pm", k=K, estimator=...), same_order, _WHY_ESTIMATOR),
         "share of the plans",
     ),
     claim(
@@ -156,7 +156,7 @@ SENSITIVE = (
         "orders",
         "11",
         "PM meets all SLOs in all six permutations",
-        share(_permuted("pm"), _orders_met, _WHY_ORDERS),
+        share(_permuted("pm"), orders_met, _WHY_ORDERS),
         value=ORDERS,
         kind="within",
         unit="permutations of 6",
@@ -166,7 +166,7 @@ SENSITIVE = (
         "orders-byslo",
         "11",
         "bySLO meets all SLOs in 5 of the 6 permutations",
-        share(_permuted("byslo"), _orders_met, _WHY_ORDERS),
+        share(_permuted("byslo"), orders_met, _WHY_ORDERS),
         value=ORDERS_BYSLO,
         kind="within",
         unit="permutations of 6",
@@ -177,7 +177,7 @@ SENSITIVE = (
             f"orders-more-{other}",
             "11",
             f"PM meets all SLOs in more permutations than {LABELS[other]}",
-            gap(_permuted("pm"), _permuted(other), _orders_met, _WHY_ORDERS),
+            gap(_permuted("pm"), _permuted(other), orders_met, _WHY_ORDERS),
             unit="permutations of 6, difference",
             baseline=LABELS[other],
         )
@@ -187,7 +187,7 @@ SENSITIVE = (
         "orders-byslo-cake",
         "11",
         "bySLO outperforms Cake (section 1)",
-        gap(_permuted("byslo"), _permuted("cake"), _orders_met, _WHY_ORDERS),
+        gap(_permuted("byslo"), _permuted("cake"), orders_met, _WHY_ORDERS),
         unit="permutations of 6, difference",
         baseline="Cake",
     ),

@@ -12,6 +12,8 @@ from campaigns.prioritymeister.ground import Ground
 from campaigns.prioritymeister.outcome import PERCENTILES
 from schemas.errors import HotbedError, UserError
 
+LONGEST = "100"
+"""The percentile that the longest latency is."""
 MOST = 256
 """Measurements that are remembered at a time."""
 ATTEMPTS = 3
@@ -42,7 +44,7 @@ class Alone:
         known = self._known[key]
         found = known.get(f"{percent:g}")
         if found is None:
-            needed = math.ceil(10 / (1 - percent / 100) - 1e-6)
+            needed = math.ceil(10 / (1 - percent / 100) - 1e-6) if percent < 100 else 1
             raise UserError(
                 f"workload {name}: {known['requests']:,.0f} requests counted alone, and an "
                 f"SLO made of the {percent:g}th percentile needs {needed:,} that are answered: "
@@ -65,6 +67,8 @@ class Alone:
             value = result.percentile(percent)
             if value is not None and math.isfinite(value):
                 found[f"{percent:g}"] = value
+        if result.requests and not result.unfinished and math.isfinite(result.max_s):
+            found[LONGEST] = result.max_s
         if self._folder is not None:
             (self._folder / key).mkdir(parents=True, exist_ok=True)
             for file, text in outcome.logs.items():

@@ -129,7 +129,7 @@ class Maker:
 
 
 _OF_POLICY = {"policy", "mode", "k", "slo_percentile", "permutation", "estimator", "limiters"}
-_OF_POLICY |= {"buckets", "network_levels", "cake_upper", "depth", "frame"}
+_OF_POLICY |= {"buckets", "network_levels", "cake_upper", "depth", "frame", "blocking"}
 """Parameters that make no difference to the traces."""
 
 

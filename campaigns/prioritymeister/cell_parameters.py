@@ -26,6 +26,10 @@ COPIED = ("disk", "burst")
 _OF: dict[str, tuple[tuple[str, ...], str]] = {
     "burst": (("burst",), "the latency-sensitive workload of the scenario burst"),
     "gaps": (("burst",), "of the scenario burst"),
+    "sharpness": (("burst",), "of the scenario burst"),
+    "access": (("burst",), "of the scenario burst"),
+    "network_share": (("disk",), "of the scenario disk"),
+    "copy_kib": (COPIED, "of the scenarios disk and burst"),
     "permutation": (("disk",), "of the scenario disk"),
     "estimator": (("disk",), "of the scenario disk"),
     "misbehaves": (("misbehave", "buckets"), "of the scenarios misbehave and buckets"),
@@ -47,11 +51,14 @@ class PmParameters(KindParameters):
         policy: whose enforcement; `inputs` runs nothing and describes the traces.
         mode: of pm: what becomes of a request that is out of profile.
         k: SLOs are so many times what a workload has alone.
-        slo_percentile: percentile of the latency alone that k multiplies.
+        slo_percentile: percentile of the latency alone that k multiplies; 100 is the longest.
         seconds: length of the traces; requests that arrive in the second half count.
         burst: the workload of the scenario `burst`.
         gaps: its times between arrivals: exponentials of balanced means, or `sharp`: bursts in
-            which requests come ten times as often as on average; the same C_A^2.
+            which requests come `sharpness` times as often as on average; the same C_A^2.
+        sharpness: of sharp gaps.
+        access: where F, G and H read and write: anywhere, as in section 6.2, or `mixed`: partly
+            one after the other, in smaller and more requests of the same loads.
         permutation: figure 11: which multiple of one base is whose SLO, of A, B and C.
         estimator: what planner and enforcer think that requests cost; `constant` is figure 10's.
         misbehaves: D sends what E does; or B has 40 s of far more work than it announced.
@@ -63,6 +70,10 @@ class PmParameters(KindParameters):
         cake_upper: Cake's upper bound of SLO compliance, which the paper "increased".
         copy_share: part of the disk that the copy L asks for.
         copy_in_flight: requests of the copy that are outstanding.
+        copy_kib: size of the copy's requests, which are not interrupted, in KiB.
+        network_share: A, B and C send so much of Table 2's network load: the less, the less
+            sequential are the requests that make up their storage load.
+        blocking: plan with the bound that counts requests and packets in service.
         depth: requests that a device is given at a time.
         frame: bytes of the modelled network's largest packets; jumbo frames, of which there are
             six times fewer to simulate than of 1538 bytes.
@@ -74,10 +85,12 @@ class PmParameters(KindParameters):
     policy: Policy = "pm"
     mode: Literal["hold", "best-effort"] = "hold"
     k: float = Field(default=2.0, gt=0, le=1000)
-    slo_percentile: float = Field(default=99.9, ge=50, lt=100)
+    slo_percentile: float = Field(default=99.9, ge=50, le=100)
     seconds: float = Field(default=600.0, ge=10, le=86400)
     burst: Burst | None = None
     gaps: Literal["balanced", "sharp"] = "balanced"
+    sharpness: float = Field(default=10.0, gt=1, le=100)
+    access: Literal["random", "mixed"] = "random"
     permutation: str | None = Field(default=None, pattern="^[124]{3}$")
     estimator: Literal["profile", "constant"] = "profile"
     misbehaves: bool = False
@@ -88,6 +101,9 @@ class PmParameters(KindParameters):
     cake_upper: float = Field(default=1.2, ge=1, le=100)
     copy_share: float = Field(default=0.25, gt=0, le=0.9)
     copy_in_flight: int = Field(default=4, ge=1, le=256)
+    copy_kib: int = Field(default=1024, ge=4, le=16384)
+    network_share: float = Field(default=1.0, gt=0, le=1)
+    blocking: bool = False
     depth: int = Field(default=1, ge=1, le=256)
     frame: float = Field(default=9038.0, ge=100, le=1e9)
     device_profile: str | None = None
@@ -102,6 +118,10 @@ class PmParameters(KindParameters):
             raise ValueError(f"mode {self.mode} is pm's, and this cell has {self.policy}")
         if self.limiters != "all" and self.policy != "pm":
             raise ValueError(f"limiters are pm's, and this cell has {self.policy}")
+        if self.blocking and not self.planned:
+            raise ValueError(f"blocking is of plans, and this cell has {self.policy}")
+        if self.sharpness != _default("sharpness") and self.gaps != "sharp":
+            raise ValueError(f"sharpness is of sharp gaps, and this cell has {self.gaps} ones")
         if self.cake_upper != _default("cake_upper") and self.policy != "cake":
             raise ValueError(f"cake_upper is cake's, and this cell has {self.policy}")
         if (self.scenario == "burst") is (self.burst is None):
@@ -124,7 +144,9 @@ class PmParameters(KindParameters):
 
     def contents(self) -> str:
         """The traces: cells that share them follow each other, and they are made once for them."""
-        return f"{self.scenario} {self.burst} {self.gaps} {self.bottleneck} {self.seconds:g}"
+        shape = f"{self.burst} {self.gaps} {self.sharpness:g} {self.access}"
+        copy = f"{self.network_share:g} {self.copy_kib}"
+        return f"{self.scenario} {shape} {copy} {self.bottleneck} {self.seconds:g}"
 
     def label(self) -> str:
         """A short text for people: ``disk pm k=2``."""

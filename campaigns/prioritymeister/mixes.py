@@ -67,6 +67,7 @@ class Mix:
             workloads=workloads,
             network_levels=parameters.network_levels or None,
             buckets=parameters.buckets,
+            blocking=parameters.blocking,
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -74,13 +75,23 @@ class TraceMaker:
     def row(self, label: str) -> standins.Row:
         """Of Table 2, or of the tenants of `levels`."""
         if label in standins.TABLE2:
-            return standins.TABLE2[label]
+            return self._varied(standins.TABLE2[label])
         c2 = TENANT_C2[int(label[1:]) % len(TENANT_C2)]
         return standins.Row(label, "Synthetic tenant", None, TENANT_LOAD, c2)
 
+    def _varied(self, row: standins.Row) -> standins.Row:
+        """Table 2's row, with what the cell varies of it."""
+        told = self._parameters
+        if told.access == "mixed":
+            row = replace(row, random=False)
+        if told.network_share < 1 and row.network_load is not None:
+            row = replace(row, network_load=row.network_load * told.network_share)
+        return row
+
     def standin(self, row: standins.Row, costs: Costs) -> standins.StandIn:
         """A trace like `row`, of this block."""
-        sharp = self._parameters.gaps == "sharp"
+        told = self._parameters
+        sharp = partial(standins.sharp, sharpness=told.sharpness)
         return standins.make(
             row,
             lambda block: costs.estimator("storage").work(block),
@@ -88,7 +99,7 @@ class TraceMaker:
             self.machines.bytes_s(),
             seconds=self._parameters.seconds,
             seed=seed_of(self._seed, row.label),
-            arrive=standins.sharp if sharp else standins.balanced,
+            arrive=sharp if told.gaps == "sharp" else standins.balanced,
         )
 
     def load(self, label: str, client: str, place: Place | None = None) -> Load:
@@ -116,7 +127,7 @@ class TraceMaker:
     def copy(self, client: str) -> Load:
         """Workload L: a copy, a request after the other for ever, which announces `copy_share` of
         the disk and is promised that work in `COPY_SLACK` times the time."""
-        size, seconds = 1 << 20, self._parameters.seconds
+        size, seconds = self._parameters.copy_kib << 10, self._parameters.seconds
         probe = arrivals.file_copy(64 * size, size, 1e9)
         each = float(self.disk.estimator("storage").work(probe).mean())
         most = COPY_LINK * self.machines.bytes_s() / 1.1

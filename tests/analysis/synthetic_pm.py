@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -130,13 +131,13 @@ def all_runs(
     within: Within = as_in_the_paper, blocks: int = 2, ground: str = "sim"
 ) -> list[LoadedRun]:
     """Every run of pm-quick, and some of pm-full that it lacks."""
-    cake = {"scenario": "burst", "policy": "cake", "cake_upper": 2, "seconds": 300}
+    cake = {"scenario": "burst", "policy": "cake", "cake_upper": 2, "seconds": 960}
     found: list[dict[str, Any]] = [
         {**cake, "burst": b, "gaps": g}
         for b, g in (("F", "balanced"), ("H", "balanced"), ("H", "sharp"))
     ]
     found += [
-        {"scenario": "burst", "policy": policy, "burst": b, "seconds": 300}
+        {"scenario": "burst", "policy": policy, "burst": b, "seconds": 960}
         for policy in ("none", "ps")
         for b in ("F", "G", "H")
     ]
@@ -156,6 +157,17 @@ def all_runs(
         for cell in (*cells(), *more)
         for block in range(blocks)
     ]
+
+
+def why_runs(within: Within, blocks: int = 2) -> list[LoadedRun]:
+    """Every run of pm-why."""
+    found = [
+        run_of(cell, block, extra_of(cell, block, within), "sim")
+        for cell in cells("pm-why")
+        for block in range(blocks)
+    ]
+    named = (one.run.model_copy(update={"campaign": "pm-why"}) for one in found)
+    return [replace(one, run=run) for one, run in zip(found, named, strict=True)]
 
 
 def write(loaded: LoadedRun, artifacts: Path) -> None:

@@ -7,7 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from synthetic_pm import REQUESTS, all_runs, as_in_the_paper, cells, extra_of, run_of, write
+from synthetic_pm import (
+    REQUESTS,
+    all_runs,
+    as_in_the_paper,
+    cells,
+    extra_of,
+    run_of,
+    why_runs,
+    write,
+)
 
 from analysis.claims import Claim, Evidence, NotRun, evaluate
 from analysis.load import LoadedRun
@@ -15,15 +24,18 @@ from analysis.papers import paper
 from analysis.prioritymeister.bound_table import bound_tables
 from analysis.prioritymeister.catalogue import FIGURES, LOCAL_FIGURES, PARTS
 from analysis.prioritymeister.claims import CLAIMS, LOCAL_CLAIMS
-from analysis.prioritymeister.runs import at_k, bootstrap, latency, met, table, takes
+from analysis.prioritymeister.runs import at_k, bootstrap, latency, met, table, takes, varied
 from analysis.prioritymeister.runs import cells as rows_of
 from analysis.prioritymeister.settings import settings, share_met
 from analysis.prioritymeister.table2 import tables as table2
+from analysis.prioritymeister.why_claims import CAUSES
 from analysis.report import build
 from campaigns.prioritymeister.cell_parameters import PmParameters
 from schemas.claim import ClaimResult
 from schemas.errors import UserError
 from schemas.run import Summary
+
+OF_FIGURES = tuple(claim for claim in CLAIMS if claim not in CAUSES)
 
 pytestmark = pytest.mark.slow
 """Hundreds of runs are made up and tabulated: seconds."""
@@ -40,7 +52,7 @@ def evidence() -> Evidence:
 
 @pytest.fixture(scope="module")
 def results(evidence: Evidence) -> dict[str, ClaimResult]:
-    return {claim.id: evaluate(claim, evidence) for claim in CLAIMS}
+    return {claim.id: evaluate(claim, evidence) for claim in OF_FIGURES}
 
 
 def changed(run: LoadedRun, **values: float) -> LoadedRun:
@@ -69,7 +81,7 @@ def test_claims_have_names_of_their_own() -> None:
 
 def test_what_holds_as_in_the_paper_ends_at_direction(results: dict[str, ClaimResult]) -> None:
     verdicts = {name: result.verdict for name, result in results.items()}
-    algorithm = {claim.id for claim in CLAIMS if not claim.machines}
+    algorithm = {claim.id for claim in OF_FIGURES if not claim.machines}
     for name, verdict in verdicts.items():
         assert verdict == ("reproduced" if name in algorithm else "direction"), (name, verdict)
     assert algorithm >= {"pm-bounds", "pm-table2"}
@@ -148,9 +160,51 @@ def test_the_longest_traces_of_a_scenario_count() -> None:
     assert set(both["scenario"]) == {"disk", "misbehave"}
 
 
-def test_runs_that_are_not_as_usual_feed_nothing() -> None:
-    cell = PmParameters(scenario="disk", depth=4)
-    assert table([run_of(cell, 0, extra_of(cell, 0, as_in_the_paper), "sim")]).empty
+@pytest.mark.parametrize("other", [{"depth": 4}, {"copy_kib": 64}, {"slo_percentile": 100.0}])
+def test_runs_that_are_not_as_usual_feed_no_figure(other: dict[str, float]) -> None:
+    usual = PmParameters(scenario="disk")
+    unusual = PmParameters.model_validate({"scenario": "disk", **other})
+    runs = [run_of(cell, 0, extra_of(cell, 0, as_in_the_paper), "sim") for cell in (usual, unusual)]
+    found = table(runs)
+    assert found["run_id"].nunique() == 2
+    assert set(rows_of(found, "disk", "pm", k=2.0)["run_id"]) == {runs[0].run.run_id}
+    at = {"k": 2.0, "seconds": 600.0}
+    assert set(varied(found, "disk", "pm", **at, **other)["run_id"]) == {runs[1].run.run_id}
+
+
+def test_longer_traces_of_pm_why_push_no_figures_runs_aside() -> None:
+    cell = PmParameters(scenario="disk", seconds=300)
+    longer = cell.model_copy(update={"seconds": 1000.0})
+    (usual, why) = (
+        run_of(one, 0, extra_of(one, 0, as_in_the_paper), "sim") for one in (cell, longer)
+    )
+    why = replace(why, run=why.run.model_copy(update={"campaign": "pm-why"}))
+    assert set(rows_of(table([usual, why]), "disk", "pm", k=2.0)["seconds"]) == {300}
+
+
+def test_suspected_causes_are_compared_with_a_figures_own_cells() -> None:
+    def within(cell: PmParameters, workload: str) -> float:
+        if cell.scenario == "burst":
+            missed = {"balanced": 0.01, "sharp": 0.01 * cell.sharpness}[cell.gaps]
+            return 1 - missed / cell.k * (0.5 if cell.copy_kib == 64 else 1.0)
+        provable = cell.k >= 2 or cell.slo_percentile == 100
+        if cell.policy == "pm":
+            return 1.0 if provable else 0.9
+        return 0.9 if cell.policy == "byslo" or not provable else 1.0
+
+    evidence = evidence_of(why_runs(within))
+    found = {claim.id: evaluate(claim, evidence) for claim in CAUSES}
+    assert found["pm-why-orders-k"].measured == pytest.approx(6.0)
+    assert found["pm-why-orders-k"].verdict == "direction"
+    assert found["pm-why-orders-copy"].verdict == "inconclusive"
+    assert found["pm-why-orders-k-edf"].measured == pytest.approx(0.0)
+    assert found["pm-why-orders-longest-byslo"].measured == pytest.approx(6.0)
+    assert found["pm-why-network-k5"].measured == pytest.approx(1.0)
+    assert found["pm-why-estimator-0.2"].measured == pytest.approx(0.0)
+    assert found["pm-why-low-copy"].measured == pytest.approx(0.0025)
+    assert found["pm-why-low-k"].measured == pytest.approx(0.0025)
+    assert found["pm-why-high-sharp10-cake"].measured == pytest.approx(0.045)
+    assert {one.n for one in found.values()} == {2}
 
 
 def test_grounds_are_kept_apart(evidence: Evidence) -> None:
@@ -193,7 +247,7 @@ def test_requests_of_the_synthetic_runs_suffice() -> None:
 
 
 def test_a_report_has_every_figure(tmp_path: Path) -> None:
-    for run in all_runs():
+    for run in (*all_runs(), *why_runs(as_in_the_paper)):
         write(run, tmp_path)
     made = build(tmp_path, "pm")
     drawn = {figure.entry.id for figure in made.figures if figure.path is not None}

@@ -40,7 +40,7 @@ from workloads.traces import standins
 from workloads.traces.arrivals import scv
 from workloads.traces.requests import RequestBlock, save
 
-FILES = ("pm-quick", "pm-full", "pm-local")
+FILES = ("pm-quick", "pm-full", "pm-local", "pm-why")
 FIGURES = {"1", "4", "5", "6", "7", "8", "9", "10", "11", "table2"}
 SHORT = {"seconds": 12.0, "slo_percentile": 99.0}
 
@@ -52,8 +52,8 @@ def test_the_campaigns_files_are_right(name: str) -> None:
     assert isinstance(campaign, ReplayCampaign)
     cells = typed_cells(campaign, file)
     assert all(cells.values())
-    wanted = {"1", "5", "6", "7", "8", "9"} if name == "pm-local" else FIGURES
-    assert wanted <= set(figures_of(campaign))
+    some = {"pm-local": {"1", "5", "6", "7", "8", "9"}, "pm-why": {"7", "9", "10", "11"}}
+    assert some.get(name, FIGURES) <= set(figures_of(campaign))
 
 
 def test_every_policy_has_the_same_blocks() -> None:
@@ -81,6 +81,10 @@ def test_every_policy_has_the_same_blocks() -> None:
         ({"scenario": "burst", "burst": "F", "cake_upper": 2}, "cake_upper is cake's"),
         ({"scenario": "network", "misbehaves": True}, "misbehaves is of the scenarios"),
         ({"scenario": "disk", "limiters": "fast"}, "limiters is of the scenario buckets"),
+        ({"scenario": "disk", "policy": "edf", "blocking": True}, "blocking is of plans"),
+        ({"scenario": "burst", "burst": "H", "sharpness": 3}, "sharpness is of sharp gaps"),
+        ({"scenario": "network", "copy_kib": 64}, "copy_kib is of the scenarios disk and burst"),
+        ({"scenario": "burst", "burst": "F", "network_share": 0.5}, "network_share is of the"),
     ],
 )
 def test_wrong_cells_are_refused_in_one_sentence(values: dict[str, Any], says: str) -> None:
@@ -189,6 +193,9 @@ def test_sharp_bursts_have_the_same_variability_and_more_intensity() -> None:
     assert scv(balanced) == pytest.approx(20, rel=0.01)
     assert np.median(sharp) < 0.3 * np.median(balanced)
     assert 1 / sharp.mean() == pytest.approx(100, rel=0.1)
+    milder = np.diff(standins.sharp(100.0, 20.0, 200_000, 1, sharpness=3))
+    assert scv(milder) == pytest.approx(20, rel=0.15)
+    assert np.median(sharp) < 0.5 * np.median(milder) < 0.5 * np.median(balanced)
 
 
 def test_real_traces_are_played_until_they_load_the_device(tmp_path: Path) -> None:
@@ -317,6 +324,8 @@ def test_what_workloads_have_alone_is_measured_once(disk: Mix, tmp_path: Path) -
     assert first.percentile(ground, experiment, 99) == value
     again = Alone(tmp_path)
     assert again.percentile(ground, experiment, 99) == value
+    assert len(ground.carried) == 1
+    assert again.percentile(ground, experiment, 100) == pytest.approx(0.01)
     assert len(ground.carried) == 1
 
 

@@ -28,7 +28,8 @@ Arrive = Callable[[float, float, int, int], Floats]
 @dataclass(frozen=True)
 class Row:
     """A row of Table 2. Loads are shares of a device and of a link, None where it has N/A;
-    `loop` is closed for L, whose requests follow each other."""
+    `loop` is closed for L, whose requests follow each other. `random`: no request follows another
+    where it ended (section 6.2 of F, G and H: "random access traces")."""
 
     label: str
     source: str
@@ -37,6 +38,7 @@ class Row:
     c2: float | None
     read_share: float = 0.6
     loop: str = "open"
+    random: bool = False
 
 
 TABLE2 = {
@@ -48,9 +50,9 @@ TABLE2 = {
         Row("D", "Exchange production trace (behaved)", 0.10, 0.05, 23.0, 0.6),
         # "> 100 %": a fifth more than the device can do.
         Row("E", "Exchange production trace (misbehaved)", 1.20, 0.15, 145.0, 0.6),
-        Row("F", "Synthetic low burst trace", 0.25, 0.05, 1.0),
-        Row("G", "Synthetic high burst trace", 0.25, 0.05, 20.0),
-        Row("H", "Synthetic very high burst trace", 0.25, 0.05, 40.0),
+        Row("F", "Synthetic low burst trace", 0.25, 0.05, 1.0, random=True),
+        Row("G", "Synthetic high burst trace", 0.25, 0.05, 20.0, random=True),
+        Row("H", "Synthetic very high burst trace", 0.25, 0.05, 40.0, random=True),
         Row("I", "Synthetic medium network load trace 1", 0.35, 0.20, 1.0),
         Row("J", "Synthetic medium network load trace 2", 0.45, 0.25, 1.0),
         Row("K", "Synthetic ramdisk trace", None, 0.35, 3.6),
@@ -80,14 +82,14 @@ def balanced(rate: float, c2: float, count: int, seed: int) -> Floats:
     return arrivals.hyperexponential(rate, c2, count, seed, exact=True)
 
 
-def sharp(rate: float, c2: float, count: int, seed: int) -> Floats:
-    """Bursts in which requests come `SHARPNESS` times as often as on average, of the same C2: with
+def sharp(rate: float, c2: float, count: int, seed: int, *, sharpness: float = SHARPNESS) -> Floats:
+    """Bursts in which requests come `sharpness` times as often as on average, of the same C2: with
     balanced means the rate in a burst is at most twice the average, whatever C2 is."""
     if c2 <= 1:
         return arrivals.poisson(rate, count, seed)
-    pause = 1 - 1 / SHARPNESS  # share of the time in which nothing comes
+    pause = 1 - 1 / sharpness  # share of the time in which nothing comes
     burst = (c2 - 1) / (2 * pause * pause)  # requests, see `arrivals.interrupted_poisson`
-    return arrivals.interrupted_poisson(rate, c2, burst / (SHARPNESS * rate), count, seed)
+    return arrivals.interrupted_poisson(rate, c2, burst / (sharpness * rate), count, seed)
 
 
 def make(
@@ -153,11 +155,16 @@ class _Shape:
     network_load: float
 
 
+Ratio = Callable[[int, float], float]
+"""Work of the device per byte on the link, of requests of a size, a share of them sequential."""
+
+
 def _shape(row: Row, storage: WorkOf, network: WorkOf, link: float, seed: int) -> _Shape:
     """Requests whose work is in the proportion of the loads.
 
-    On a device that does not mind where requests are (a profile by size) their size alone can make
-    it so, in steps of a page; then the storage load is met, and the network's nearly.
+    Where all are random, and on a device that does not mind where requests are (a profile by size),
+    their size alone makes it so, in steps of a page; then the storage load is met, and the
+    network's nearly. A random row that no size fits on this device is partly sequential.
     """
     assert row.network_load is not None
     if row.storage_load is None:
@@ -168,6 +175,20 @@ def _shape(row: Row, storage: WorkOf, network: WorkOf, link: float, seed: int) -
         seconds = _probe(row, size, sequential, storage, seed).mean()
         return float(seconds / _probe(row, size, sequential, network, seed).mean())
 
+    ways = (_by_size, _by_share) if row.random else (_by_share, _by_size)
+    for way in ways:
+        found = way(row, ratio, wanted, link)
+        if found is not None:
+            return found
+    raise UserError(
+        f"workload {row.label}: on this device no requests of 4 KiB to 1 MiB make a storage load "
+        f"of {100 * row.storage_load:g} % with a network load of {100 * row.network_load:g} %"
+    )
+
+
+def _by_share(row: Row, ratio: Ratio, wanted: float, _link: float) -> _Shape | None:
+    """Of a size near 64 KiB, some sequential; None where no share of them fits."""
+    assert row.network_load is not None
     for size in sorted(SIZES, key=lambda s: (abs(math.log(s / 65536)), s)):
         low, high = 0.0, 1.0  # more sequential requests, less work
         most, least = ratio(size, low), ratio(size, high)
@@ -177,21 +198,24 @@ def _shape(row: Row, storage: WorkOf, network: WorkOf, link: float, seed: int) -
             middle = 0.5 * (low + high)
             low, high = (middle, high) if ratio(size, middle) > wanted else (low, middle)
         return _Shape(size, 0.5 * (low + high), row.network_load)
-    low_pages, high_pages = 1, SIZES[-1] // PAGE
-    if ratio(high_pages * PAGE, 0.0) <= wanted <= ratio(PAGE, 0.0):
-        while high_pages - low_pages > 1:
-            pages = (low_pages + high_pages) // 2
-            if ratio(pages * PAGE, 0.0) >= wanted:
-                low_pages = pages
-            else:
-                high_pages = pages
-        near = {pages: ratio(pages * PAGE, 0.0) for pages in (low_pages, high_pages)}
-        best = min(near, key=lambda pages: abs(math.log(near[pages] / wanted)))
-        return _Shape(best * PAGE, 0.0, row.storage_load / (near[best] * link))
-    raise UserError(
-        f"workload {row.label}: on this device no requests of 4 KiB to 1 MiB make a storage load "
-        f"of {100 * row.storage_load:g} % with a network load of {100 * row.network_load:g} %"
-    )
+    return None
+
+
+def _by_size(row: Row, ratio: Ratio, wanted: float, link: float) -> _Shape | None:
+    """All random, of the size that fits best; None where none does."""
+    assert row.storage_load is not None
+    low, high = 1, SIZES[-1] // PAGE
+    if not ratio(high * PAGE, 0.0) <= wanted <= ratio(PAGE, 0.0):
+        return None
+    while high - low > 1:
+        pages = (low + high) // 2
+        if ratio(pages * PAGE, 0.0) >= wanted:
+            low = pages
+        else:
+            high = pages
+    near = {pages: ratio(pages * PAGE, 0.0) for pages in (low, high)}
+    best = min(near, key=lambda pages: abs(math.log(near[pages] / wanted)))
+    return _Shape(best * PAGE, 0.0, row.storage_load / (near[best] * link))
 
 
 def _copy(row: Row, storage: WorkOf, seconds: float) -> StandIn:
