@@ -208,8 +208,8 @@ def delay(first: Service, second: Service, sharing: Arrival, own: Arrival) -> fl
             break
         low_at, low, low_slope = high_at, high, high_slope
         reach *= 4.0
-    if high_slope > 0:  # as fast as w's arrivals for ever, but for rounding
-        return max(best, high)
+    if high_slope > 0:  # as fast as w's arrivals for ever, but for rounding: nothing is proven
+        return np.inf
     top = high
     for _ in range(_STEPS):
         meet = (low - high + high_slope * high_at - low_slope * low_at) / (high_slope - low_slope)
