@@ -97,6 +97,13 @@ def test_every_osd_has_an_agent_with_its_number(site: FakeSite) -> None:
     assert not without["children"]["twochoice"]["hosts"]
 
 
+def test_the_spec_on_rados_is_good(site: FakeSite, root: Path) -> None:
+    spec = load_spec(root / "testbed/specs/twochoice-rados.yaml")
+    hosts = build_inventory(site.provision(spec), spec)["all"]["hosts"]
+    numbers = [hosts[f"osd{place}"]["twochoice_agents"] for place in range(8)]
+    assert numbers == [[place] for place in range(8)]
+
+
 def test_the_key_is_made_once_and_is_the_users_alone(site: FakeSite) -> None:
     testbed = site.provision(TestbedSpec.model_validate(FILES))
     path = twochoice_variables.key_of(testbed)
