@@ -14,9 +14,9 @@
 # %% [markdown]
 # # The figures of the two-choice scheduler
 #
-# Draws figures 3 and 4 of the paper (simulated), 11 to 14 and Table I (real object servers), and what
-# lies beyond them, from whatever runs are under `artifacts` (`hotbed run twochoice-quick` makes
-# simulated ones in minutes), and judges every claim. The same as `hotbed report twochoice`.
+# Draws figures 3 and 4 of the paper (simulated), 11 to 14 and Table I (real object servers), and
+# what lies beyond them, from whatever runs are under `artifacts` (`hotbed run twochoice-quick`
+# makes simulated ones in minutes), and judges every claim. The same as `hotbed report twochoice`.
 
 # %% tags=["parameters"]
 artifacts = "artifacts"  # type: str
