@@ -21,6 +21,10 @@ from campaigns.progress import Silent
 from campaigns.run_store import RUN_FILE, RunStore
 from schemas.run import Provenance
 
+pytestmark = [
+    pytest.mark.slow,  # Dask alone takes more than a second to import, minutes on a busy machine
+    pytest.mark.timeout(600),
+]
 PROVENANCE = Provenance(
     commit=None, dirty=None, hotbed_version="0", versions={}, hosts={}, site="fake", signal=None
 )
