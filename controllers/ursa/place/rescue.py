@@ -1,4 +1,4 @@
-"""What is tried where a method leaves nodes hot: every choice of moves, by integer programmes.
+"""Where nodes stay hot: every choice of moves, equations (1) to (6), on a few nodes at once.
 
 Highest-load-first can select objects that fit nowhere together although others would, and room may
 first have to be made on a node that is not hot by moving something off it. Both happen where nodes
