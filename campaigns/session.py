@@ -257,15 +257,11 @@ def report_of(
     notes: Sequence[str],
     beside_s: float = 0.0,
 ) -> DryRunReport:
-    """What is told of a campaign of which `cells` are still to be made.
+    """What is told of a campaign of which `cells` are still to be made, `width` at a time.
 
     Args:
-        laid: the campaign.
-        cells: see `pending_of`.
-        estimator: of their seconds; the runs that are there correct it.
-        width: how many run beside each other.
+        estimator: of the cells' seconds; the runs that are there correct it.
         resolves: the smallest effect that the repetitions resolve is told too.
-        notes: what else is told.
         beside_s: seconds that pass beside the cells.
     """
     learn(estimator, laid.plan, laid.store)
