@@ -1,6 +1,6 @@
 """Why figures 7, 9, 10 and 11 come out otherwise than in the paper: suspected causes as claims of
-the campaign `pm-why`, which varies one thing at a time. None is the paper's; all were declared
-before any of their runs."""
+the campaign `pm-why`, which varies one thing at a time. None is the paper's; all but
+those of Cake's upper bound were declared before any of their runs."""
 
 from __future__ import annotations
 
