@@ -27,6 +27,7 @@ LOCAL: Mapping[str, Any] = {
     # By default a worker that is not there again 15 s after its death is given up for good, with
     # the nanny that is starting it: on a busy machine all of them, one after the other.
     "distributed.deploy.lost-worker-timeout": "1000 days",
+    "distributed.worker.preload": ["campaigns.dask_interrupts"],
 }
 """Dask's settings for workers of this machine."""
 
