@@ -93,9 +93,32 @@ def test_as_few_nodes_stay_hot_as_in_the_exact_model(case: Instance) -> None:
     exact = made(case, "opt")
     for method in ("alp", "ilp", "joint"):
         found = made(case, method)
-        assert len(found.still_hot) == len(exact.still_hot)
+        assert not into_its_own(case, found)
+        assert len(found.still_hot) >= len(exact.still_hot)
+        if not into_its_own(case, exact):  # the model also lets replicas change places
+            assert len(found.still_hot) == len(exact.still_hot)
         if not len(found.still_hot):
             assert found.summary["cost"] >= exact.summary["cost"] - 1e-6  # type: ignore[operator]
+
+
+def into_its_own(case: Instance, found: Plan) -> bool:
+    """Whether a replica moves to where another one of its partition began."""
+    return any(
+        case.replica_node[partition, other] == to
+        for partition, replica, to in zip(
+            found.move_partition, found.move_replica, found.move_to, strict=True
+        )
+        for other in range(case.replicas)
+        if other != replica
+    )
+
+
+@pytest.mark.parametrize("method", ["alp", "ilp", "joint"])
+def test_replicas_of_a_partition_do_not_change_places(method: str) -> None:
+    """Found by hypothesis: whichever went first would have been where the other was."""
+    case = instance([[1, 0], [1, 0]], [6.0, 7.0], [10.12, 9.86], secondary=[3.0, 3.5])
+    for seed in range(4):  # half of the swaps fail
+        assert not into_its_own(case, made(case, method, success=0.5, seed=seed))
 
 
 def test_some_objects_of_all_sizes_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,6 +41,19 @@ def possible(
     return pairs.where(~shared_already(instance, pairs))
 
 
+def held_already(instance: Instance, pairs: Pairs) -> Bools:
+    """Moves into a domain in which another replica of the partition begins.
+
+    Two replicas that change places so are a swap of roles, not moves: whichever goes first is for a
+    while where the other is.
+    """
+    partition, replica = np.divmod(pairs.object, instance.replicas)
+    others = instance.fault_domain[instance.replica_node[partition]]
+    others[np.arange(len(pairs)), replica] = -1
+    held = (others == instance.fault_domain[pairs.target][:, None]).any(axis=1)
+    return np.asarray(held)
+
+
 def shared_already(instance: Instance, pairs: Pairs) -> Bools:
     """Moves within a domain that holds another replica of the partition, from before or now."""
     partition, replica = np.divmod(pairs.object, instance.replicas)

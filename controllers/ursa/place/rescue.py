@@ -18,7 +18,7 @@ from controllers.ursa.instance import Float64, Instance, Int32
 from controllers.ursa.methods import Request
 from controllers.ursa.place.joint_bound import joined
 from controllers.ursa.place.moves_model import ROUNDING, Ground, Pairs, choose_partly
-from controllers.ursa.place.possible import every_pair, possible
+from controllers.ursa.place.possible import every_pair, held_already, possible
 from controllers.ursa.place.problem import Ints
 from controllers.ursa.place.relaxation import ranks
 from controllers.ursa.state import State, object_load
@@ -69,6 +69,7 @@ def _chosen(instance: Instance, now: State, request: Request, pairs: Pairs) -> P
     First of those that bring nothing to hot nodes: moves into them may have to wait for each other
     in a circle, and are looked at only when nodes stay hot without.
     """
+    pairs = pairs.where(~held_already(instance, pairs))
     # What has moved already is none of the pairs' partitions: the others are where they were.
     ground = Ground(instance, instance.replica_node, now.load)
     into_hot = now.hot(instance)[pairs.target]
