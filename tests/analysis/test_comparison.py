@@ -251,6 +251,7 @@ def test_no_finished_run_is_a_failure_with_its_reason(tmp_path: Path) -> None:
         read(campaign, comparison)
 
 
+@pytest.mark.slow
 def test_runs_of_other_comparisons_in_the_folder_do_not_count(tmp_path: Path) -> None:
     campaign, comparison = make(tmp_path, {"default": 1.0, "mine": 1.3})
     other = {"op": "seq", "scenario": "interference", "controller": "mine"}

@@ -60,6 +60,7 @@ def test_a_paper_s_report_leaves_simulated_runs_to_one_of_their_own(
         build(tmp_path, "dlr", ground="chameleon")
 
 
+@pytest.mark.slow
 def test_several_real_grounds_ask_for_a_choice(tmp_path: Path) -> None:
     some(tmp_path, "dlr-quick", "local")
     some(tmp_path, "dlr-paper", "chameleon")

@@ -52,6 +52,7 @@ def test_the_model_s_error_is_told_from_pairs_of_one_seed(tmp_path: Path) -> Non
     assert latency.error.value == pytest.approx(1 / 1.2 - 1, abs=0.01)
 
 
+@pytest.mark.slow
 def test_figures_and_tables_are_written(tmp_path: Path) -> None:
     both(tmp_path, model=0.9)
     made = build([tmp_path], tmp_path / "validation")

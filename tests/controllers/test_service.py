@@ -199,6 +199,7 @@ def test_a_start_that_fails_says_why(ground):
     assert remote.status(ground)["running"] is None
 
 
+@pytest.mark.slow
 def test_each_start_has_its_own_journal(ground):
     for _ in range(3):
         remote.start(ground, "default", interval_s=0.1)

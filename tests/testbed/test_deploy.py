@@ -135,6 +135,7 @@ def test_a_broken_playbook_is_told_too(play: Play) -> None:
         play({"name": "Nonsense", "no.such.module": {}})
 
 
+@pytest.mark.slow
 def test_nothing_goes_to_the_users_home(
     play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

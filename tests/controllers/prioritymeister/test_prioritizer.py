@@ -188,6 +188,7 @@ def test_a_device_that_may_lag_behind_has_later_bounds() -> None:
     assert last.bound == pytest.approx((2.0 + 0.5) / 0.9)  # a goes on coming meanwhile
 
 
+@pytest.mark.slow
 def test_a_sum_of_mean_rates_that_is_100_percent_but_for_rounding_is_planned() -> None:
     tenants = [tenant(f"c{k}", slo=1000.0, rate=1 / 49) for k in range(49)]
     assert sum([1 / 49] * 49) != 1.0

@@ -257,6 +257,7 @@ REWEIGHT = st.just(ReweightByUtilization())
 ACTIONS = st.lists(st.one_of(AFFINITY, SWAP, CLEAR, MOVE, BALANCER, REWEIGHT), max_size=12)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(before=ACTIONS, after=ACTIONS)
 def test_restore_puts_back_what_save_saw(before, after):
