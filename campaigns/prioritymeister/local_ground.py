@@ -36,12 +36,13 @@ from campaigns.prioritymeister.parameters import (
 )
 from campaigns.services import Facts
 from campaigns.steps.facts import read_facts
+from campaigns.steps.fill import unshaped
 from campaigns.steps.usage import Usage
 from schemas.campaign import Limits
 from schemas.errors import HotbedError
 from testbed.agent.contract import Agent
 from testbed.deploy import spec_of
-from testbed.sites.contract import Node, ShapingSite, Site, Testbed
+from testbed.sites.contract import Node, Site, Testbed
 from testbed.ssh import Shell
 
 LEAST_WAIT_S = 5.0
@@ -303,7 +304,7 @@ def laid_out(reached: Reached, tell: Tell = silent) -> Machines:
     for server, size in places.servers.items():
         told, clients = places.server(testbed, server), places.clients
         tell(f"laying out {len(clients)} files of {size >> 20} MiB on node {server}")
-        with unshaped(reached):
+        with unshaped(reached.site, reached.testbed.name):
             replays.prepare(reached.agent, [(told, client, size) for client in clients])
         files = [f"{places.folder}/{replays.file_of(client)}" for client in clients]
         profile = measured_profile(testbed, reached.shell_to(server), files, size, tell)
@@ -335,20 +336,6 @@ def facts_of(ground: LocalGround) -> Facts:
         for node in reached.places.servers
     }
     return replace(found, osd_count=None, calibration={**found.calibration, "profiles": profiles})
-
-
-@contextmanager
-def unshaped(reached: Reached) -> Iterator[None]:
-    """Disks and links at full speed, where the site can, for laying out files."""
-    site = reached.site
-    if not isinstance(site, ShapingSite):
-        yield
-        return
-    site.shape(reached.testbed.name, False)
-    try:
-        yield
-    finally:
-        site.shape(reached.testbed.name, True)
 
 
 @contextmanager

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from campaigns.steps.fill import unshaped
 from schemas.errors import HotbedError, UserError
 from testbed import twochoice_variables
 from testbed.agent.contract import Agent, UnitResult
-from testbed.sites.contract import Node, ShapingSite, Site, Testbed
+from testbed.sites.contract import Node, Site, Testbed
 from testbed.spec import ObjectsSpec, TestbedSpec, load_spec
 from testbed.ssh import Shell
 
@@ -121,7 +122,7 @@ class Servers:
                     "first"
                 )
         document = json.dumps(self.cluster(settings), indent=1).encode() + b"\n"
-        with unshaped(reached):
+        with unshaped(reached.site, reached.testbed.name):
             self._everywhere(reached.nodes, lambda node: self._empty(node, document))
         reached.shell_to(reached.client.name).put(document, CLUSTER_FILE)
         for server in self.status():
@@ -236,17 +237,3 @@ def answer_of(verb: str, done: UnitResult) -> dict[str, Any]:
     except ValueError as error:
         raise HotbedError(f"the load generator's {verb} printed no result") from error
     return found
-
-
-@contextmanager
-def unshaped(reached: Reached) -> Iterator[None]:
-    """Disks and links at full speed, where the site can."""
-    site = reached.site
-    if not isinstance(site, ShapingSite):
-        yield
-        return
-    site.shape(reached.testbed.name, False)
-    try:
-        yield
-    finally:
-        site.shape(reached.testbed.name, True)
