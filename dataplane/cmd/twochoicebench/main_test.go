@@ -1,54 +1,24 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
-	"net"
+	"hotbed/dataplane/twochoice/servertest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"hotbed/dataplane/twochoice/protocol"
-	"hotbed/dataplane/twochoice/server"
 )
 
 // cluster starts agents on loopback and returns the file that names them.
 func cluster(t *testing.T, n int) string {
 	t.Helper()
-	folder := t.TempDir()
-	c := server.DefaultCluster()
-	c.KeyFile = filepath.Join(folder, "key")
-	if err := os.WriteFile(c.KeyFile, bytes.Repeat([]byte("s"), 32), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.Agents = append(c.Agents, l.Addr().String())
-		_ = l.Close()
-	}
-	for i := range n {
-		s, err := server.Start(c, protocol.Node(i), t.TempDir(), io.Discard)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			s.Stop()
-			if err := s.Wait(); err != nil {
-				t.Error(err)
-			}
-		})
-	}
+	c := servertest.Start(t, n)
 	text, err := json.Marshal(c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(folder, "cluster.json")
+	path := filepath.Join(t.TempDir(), "cluster.json")
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		t.Fatal(err)
 	}

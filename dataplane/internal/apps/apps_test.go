@@ -3,8 +3,6 @@ package apps
 import (
 	"context"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +12,7 @@ import (
 	"hotbed/dataplane/twochoice"
 	"hotbed/dataplane/twochoice/protocol"
 	"hotbed/dataplane/twochoice/server"
+	"hotbed/dataplane/twochoice/servertest"
 )
 
 const childVariable = "HOTBED_TEST_CLIENT_PROCESS"
@@ -33,33 +32,7 @@ func TestMain(m *testing.M) {
 // agents starts agents on loopback, in this process.
 func agents(t *testing.T, n int) server.Cluster {
 	t.Helper()
-	c := server.DefaultCluster()
-	c.KeyFile = filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(c.KeyFile, []byte(strings.Repeat("k", 32)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c.Maintainer.Off = true
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.Agents = append(c.Agents, l.Addr().String())
-		_ = l.Close()
-	}
-	for i := range n {
-		s, err := server.Start(c, protocol.Node(i), t.TempDir(), io.Discard)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			s.Stop()
-			if err := s.Wait(); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	return c
+	return servertest.Start(t, n, servertest.Unmaintained)
 }
 
 func run(t *testing.T, c server.Cluster, p Plan) Report {

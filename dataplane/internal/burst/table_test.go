@@ -1,43 +1,14 @@
 package burst
 
 import (
-	"io"
-	"net"
-	"os"
-	"path/filepath"
+	"hotbed/dataplane/twochoice/servertest"
 	"strings"
 	"testing"
-
-	"hotbed/dataplane/twochoice/protocol"
-	"hotbed/dataplane/twochoice/server"
 )
 
 func TestATableIsTimedWhileItChanges(t *testing.T) {
-	c := server.DefaultCluster()
-	c.KeyFile = filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(c.KeyFile, []byte(strings.Repeat("k", 32)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c.Maintainer.Off = true
 	const agents = 4
-	for range agents {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.Agents = append(c.Agents, l.Addr().String())
-		_ = l.Close()
-	}
-	for i := range agents {
-		s, err := server.Start(c, protocol.Node(i), t.TempDir(), io.Discard)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			s.Stop()
-			_ = s.Wait()
-		})
-	}
+	c := servertest.Start(t, agents, servertest.Unmaintained)
 	got, err := Table(t.Context(), c, TableOptions{Writers: 3, Writes: 60, Samples: 5, Object: 64 << 10, Seed: 1})
 	if err != nil {
 		t.Fatal(err)
