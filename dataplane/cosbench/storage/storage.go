@@ -1,0 +1,49 @@
+// Package storage is the contract between the driver of COSBench workloads and the object stores
+// that it drives; the stores are in its subpackages.
+package storage
+
+import (
+	"context"
+	"io"
+
+	"hotbed/dataplane/cosbench/access"
+	"hotbed/dataplane/cosbench/auth"
+)
+
+// Storage is one worker's connection to an object store; not safe for concurrent use, but workers
+// may share a pool. Every error is, or wraps, an *Error.
+type Storage interface {
+	// CreateContainer makes a container; one that exists already is success.
+	CreateContainer(ctx context.Context, container string) error
+	// DeleteContainer removes a container; removing a missing one is success.
+	DeleteContainer(ctx context.Context, container string) error
+	// Put stores the body as an object, replacing one that is there. Length is in bytes; -1: chunked.
+	Put(ctx context.Context, container, object string, body io.Reader, length int64) error
+	// Get returns once the answer's first bytes are there: the body and its length in bytes (-1:
+	// unknown). The caller reads to the end and closes.
+	Get(ctx context.Context, container, object string) (io.ReadCloser, int64, error)
+	// Delete removes an object; removing a missing one is success (as in COSBench).
+	Delete(ctx context.Context, container, object string) error
+	// List reads the names in a container and returns the listing's length in bytes.
+	List(ctx context.Context, container, prefix string) (int64, error)
+	// Close ends the connection.
+	Close() error
+}
+
+// Config is a storage element's config after inheritance.
+type Config = access.Config
+
+// Error is a failed request.
+type Error = access.Error
+
+// Factory opens one worker's connection. It is called once a worker, one call at a time.
+type Factory func(config Config, session auth.Session) (Storage, error)
+
+// Kind is one storage type: the keys that its config may have, and how to open it.
+type Kind struct {
+	Keys []string
+	Open Factory
+}
+
+// Registry holds the storage types by the name that a workload's XML uses.
+type Registry map[string]Kind
