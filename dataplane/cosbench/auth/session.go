@@ -4,6 +4,7 @@ package auth
 
 import (
 	"context"
+	"time"
 
 	"hotbed/dataplane/cosbench/access"
 )
@@ -12,6 +13,10 @@ import (
 type Session struct {
 	StorageURL string // where the account is, without a slash at the end; empty: the store knows
 	Token      string // empty: requests carry none
+	// Authorization is the header of that name that each request carries; empty: none.
+	Authorization string
+	// Expires is when the token runs out, so that it can be renewed before; zero: not known.
+	Expires time.Time
 	// Renew gets a new session when the token has run out; nil: there is nothing to renew. It may
 	// be called by many workers at once.
 	Renew func(ctx context.Context) (Session, error)
