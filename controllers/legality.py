@@ -6,12 +6,14 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import get_args
 
+from controllers.microstore_legality import MicrostoreAction, illegal_for_microstores
 from testbed.stores.contract import (
     OSDS,
     PG_UPMAP,
     PGS,
     PRIMARY_AFFINITY,
     Action,
+    CephAction,
     ClearUpmap,
     MoveReplica,
     Needs,
@@ -21,6 +23,15 @@ from testbed.stores.contract import (
     SetBalancer,
     SetPrimaryAffinity,
     SwapPrimary,
+)
+from testbed.stores.microstores import (
+    MACHINES,
+    MICROSTORES,
+    RESOURCES,
+    TENANTS,
+    AssignMachine,
+    MapTenant,
+    SetResources,
 )
 
 _KINDS = get_args(Action)
@@ -34,6 +45,8 @@ def senses_for(needs: Needs) -> frozenset[str]:
         extra.add(OSDS)
     if PG_UPMAP in needs.acts:
         extra |= {OSDS, PGS}
+    if needs.acts & {RESOURCES, MACHINES, TENANTS}:
+        extra.add(MICROSTORES)
     return needs.senses | frozenset(extra)
 
 
@@ -45,18 +58,26 @@ def illegal(actions: object, observation: Observation, needs: Needs) -> str | No
         return None
     osds = {osd.id for osd in observation.osds}
     pgs = {pg.id: pg for pg in observation.pgs}
+    on_microstores: list[MicrostoreAction] = []
     for action in actions:
         if not isinstance(action, _KINDS):
             return f"{action!r} is not an action"
         if action.kind not in needs.acts:
             return f"{action!r} is of kind {action.kind!r}, which the policy's needs do not declare"
+        if isinstance(action, MicrostoreAction):
+            on_microstores.append(action)
+            continue
         reason = _one(action, osds, pgs)
         if reason:
             return f"{action!r}: {reason}"
+    if on_microstores:
+        reason = illegal_for_microstores(on_microstores, observation.microstores)
+        if reason:
+            return reason
     return _twice(actions)
 
 
-def _one(action: Action, osds: set[int], pgs: dict[str, Pg]) -> str | None:
+def _one(action: CephAction, osds: set[int], pgs: dict[str, Pg]) -> str | None:
     if isinstance(action, SetPrimaryAffinity):
         return _affinity(action, osds)
     if isinstance(action, ReweightByUtilization):
@@ -103,6 +124,12 @@ def _twice(actions: Iterable[Action]) -> str | None:
         subject: object = (action.kind, getattr(action, "osd", None))
         if isinstance(action, (SwapPrimary, ClearUpmap, MoveReplica)):
             subject = (action.kind, action.pg)
+        elif isinstance(action, AssignMachine):
+            subject = (action.kind, action.machine)
+        elif isinstance(action, MapTenant):
+            subject = (action.kind, action.tenant)
+        elif isinstance(action, SetResources):
+            subject = (action.kind, action.microstore)
         if subject in seen:
             return f"{action!r} is the second order for the same thing in one step"
         seen.add(subject)

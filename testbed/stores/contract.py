@@ -11,6 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol, TypeAlias
 
+from testbed.stores.microstores import (
+    AssignMachine,
+    MapTenant,
+    Microstores,
+    Resources,
+    SetResources,
+    microstores_from_json,
+    microstores_to_json,
+)
+
 # What a policy may ask to see (`Needs.senses`) ...
 PRESSURE = "pressure"  # Observation.pressure: the signal of every OSD's node, percent
 OSDS = "osds"  # Observation.osds: the OSD tree with weights and affinities
@@ -95,6 +105,7 @@ class Observation:
     pgs: tuple[Pg, ...] = ()
     hot: frozenset[int] | None = None
     activity: Activity | None = None
+    microstores: Microstores | None = None
 
 
 @dataclass(frozen=True)
@@ -154,7 +165,7 @@ class SetBalancer:
     kind: str = BALANCER
 
 
-Action: TypeAlias = (
+CephAction: TypeAlias = (
     SetPrimaryAffinity
     | SwapPrimary
     | ClearUpmap
@@ -162,6 +173,7 @@ Action: TypeAlias = (
     | ReweightByUtilization
     | SetBalancer
 )
+Action: TypeAlias = CephAction | SetResources | AssignMachine | MapTenant
 _ACTIONS: dict[str, type[Any]] = {
     cls.__name__: cls
     for cls in (
@@ -171,6 +183,9 @@ _ACTIONS: dict[str, type[Any]] = {
         MoveReplica,
         ReweightByUtilization,
         SetBalancer,
+        SetResources,
+        AssignMachine,
+        MapTenant,
     )
 }
 
@@ -223,6 +238,8 @@ def action_from_json(data: Mapping[str, Any]) -> Action:
     """The inverse of `action_to_json`; ValueError for an unknown action or field."""
     fields = {key: value for key, value in data.items() if key not in ("action", "kind")}
     try:
+        if "resources" in fields:
+            fields["resources"] = Resources(**fields["resources"])
         action: Action = _ACTIONS[str(data["action"])](**fields)
     except (KeyError, TypeError) as error:
         raise ValueError(f"not an action: {data!r}") from error
@@ -281,6 +298,8 @@ def observation_to_json(
     }
     if observation.activity is not None:
         data["activity"] = _activity_to_json(observation.activity)
+    if observation.microstores is not None:
+        data["microstores"] = microstores_to_json(observation.microstores)
     return data
 
 
@@ -316,4 +335,5 @@ def observation_from_json(
         pgs=tuple(map(pg_from_json, data["pgs"])) if pgs is None else pgs,
         hot=None if data["hot"] is None else frozenset(data["hot"]),
         activity=_activity_from_json(data["activity"]) if data.get("activity") else None,
+        microstores=microstores_from_json(data["microstores"]) if data.get("microstores") else None,
     )

@@ -1,0 +1,108 @@
+"""Shares, and the way of microstores and their actions through JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from testbed.stores.contract import (
+    Observation,
+    action_from_json,
+    action_to_json,
+    observation_from_json,
+    observation_to_json,
+)
+from testbed.stores.microstores import (
+    NOTHING,
+    RESOURCE_NAMES,
+    AssignMachine,
+    Machine,
+    MapTenant,
+    Microstore,
+    Microstores,
+    Resources,
+    SetResources,
+    Tenant,
+    microstores_from_json,
+    microstores_to_json,
+)
+
+SEEN = Microstores(
+    stores=(
+        Microstore("small", Resources(0.4, 0.4, 5e6, 1, 0), {"proxy_cpu": 0.7}, (0.5, 0.75)),
+        Microstore("large", Resources(0.2, 0.2, 2e7, 0, 2)),
+    ),
+    tenants=(
+        Tenant("web", "small", 80.0, 5.2e6, 0.5, 0.02, 0.06, {14: 3, 17: 900}, 0.1, 8.0),
+        Tenant("video", "large"),
+    ),
+    total=Resources(0.8, 0.8, 5e7, 2, 2),
+    step=Resources(0.1, 0.1, 2.5e6, 1, 1),
+    machines=(Machine("m1", Resources(0.2, 0.2, 1e7, 1, 0), "small"), Machine("m2", NOTHING)),
+)
+amounts = st.builds(
+    Resources,
+    *[st.integers(0, 1000).map(float)] * 3,
+    ssds=st.integers(0, 50),
+    hdds=st.integers(0, 50),
+)
+
+
+def test_everything_comes_back_from_json():
+    data = json.loads(json.dumps(microstores_to_json(SEEN)))
+    assert microstores_from_json(data) == SEEN
+
+
+def test_an_observation_carries_them_and_does_without():
+    seen = Observation(t_s=10.0, interval_s=10.0, microstores=SEEN)
+    data = json.loads(json.dumps(observation_to_json(seen)))
+    assert observation_from_json(data) == seen
+    bare = observation_to_json(replace(seen, microstores=None))
+    assert "microstores" not in bare
+    assert observation_from_json(bare).microstores is None
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        SetResources("small", Resources(0.4, 0.2, 1e6, 1, 0)),
+        AssignMachine("m1", ""),
+        MapTenant("web", "large"),
+    ],
+)
+def test_actions_come_back_from_json(action):
+    assert action_from_json(json.loads(json.dumps(action_to_json(action)))) == action
+
+
+@pytest.mark.parametrize("resources", [{"cores": 1}, "all", 3, None, [1, 2]])
+def test_malformed_shares_are_no_action(resources):
+    data = {"action": "SetResources", "microstore": "small", "resources": resources}
+    with pytest.raises(ValueError, match="not an action"):
+        action_from_json(data)
+
+
+def test_free_is_what_nobody_holds():
+    assert SEEN.free.within(Resources(0.2, 0.2, 2.5e7, 1, 0))
+    assert Resources(0.2, 0.2, 2.5e7, 1, 0).within(SEEN.free)
+    assert SEEN.store("large").resources.hdds == 2
+    with pytest.raises(KeyError):
+        SEEN.store("tiny")
+
+
+@given(amounts, amounts)
+def test_sums_and_differences_undo_each_other_and_contain_their_parts(one, other):
+    both = one + other
+    assert both - other == one
+    assert one.within(both)
+    assert other.within(both)
+
+
+@given(amounts, st.sampled_from(RESOURCE_NAMES))
+def test_a_single_resource_too_many_does_not_fit(held, name):
+    larger = replace(held, **{name: getattr(held, name) + 1})
+    assert held.within(larger)
+    assert not larger.within(held)
