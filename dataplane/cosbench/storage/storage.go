@@ -18,13 +18,16 @@ type Storage interface {
 	// DeleteContainer removes a container; removing a missing one is success.
 	DeleteContainer(ctx context.Context, container string) error
 	// Put stores the body as an object, replacing one that is there. Length is in bytes; -1: chunked.
+	// A body that can be sent again, after a connection turned out to be closed, is an io.Seeker; one
+	// that has its bytes at hand is an io.WriterTo.
 	Put(ctx context.Context, container, object string, body io.Reader, length int64) error
 	// Get returns once the answer's first bytes are there: the body and its length in bytes (-1:
 	// unknown). The caller reads to the end and closes.
 	Get(ctx context.Context, container, object string) (io.ReadCloser, int64, error)
 	// Delete removes an object; removing a missing one is success (as in COSBench).
 	Delete(ctx context.Context, container, object string) error
-	// List reads the names in a container and returns the listing's length in bytes.
+	// List reads the names in a container that begin with the prefix and returns the listing's length
+	// in bytes. With an empty container it lists the account's containers.
 	List(ctx context.Context, container, prefix string) (int64, error)
 	// Close ends the connection.
 	Close() error

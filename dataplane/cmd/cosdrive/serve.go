@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"hotbed/dataplane/cosbench"
+)
+
+// server serves live progress: the latest event of each work at /, all from now on at /events.
+type server struct {
+	http    http.Server
+	mu      sync.Mutex
+	latest  map[string]cosbench.Event
+	readers map[chan cosbench.Event]bool
+}
+
+func serve(address string) (*server, error) {
+	s := &server{latest: map[string]cosbench.Event{}, readers: map[chan cosbench.Event]bool{}}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", s.now)
+	mux.HandleFunc("GET /events", s.events)
+	s.http.Handler = mux
+	s.http.ReadHeaderTimeout = 10 * time.Second
+	go func() { _ = s.http.Serve(listener) }() // ends with close
+	return s, nil
+}
+
+func (s *server) send(e cosbench.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.latest[e.Event+"/"+e.Stage+"/"+e.Work] = e
+	for reader := range s.readers {
+		select {
+		case reader <- e:
+		default: // one that does not keep up misses events; the load does not wait for it
+		}
+	}
+}
+
+func (s *server) now(w http.ResponseWriter, _ *http.Request) {
+	s.mu.Lock()
+	events := make([]cosbench.Event, 0, len(s.latest))
+	for _, e := range s.latest {
+		events = append(events, e)
+	}
+	s.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(events) // the reader may have gone
+}
+
+func (s *server) events(w http.ResponseWriter, r *http.Request) {
+	reader := make(chan cosbench.Event, 64)
+	s.mu.Lock()
+	s.readers[reader] = true
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.readers, reader)
+		s.mu.Unlock()
+	}()
+	w.Header().Set("Content-Type", "application/jsonl")
+	w.WriteHeader(http.StatusOK)
+	flusher, _ := w.(http.Flusher)
+	encoder := json.NewEncoder(w)
+	for {
+		if flusher != nil {
+			flusher.Flush()
+		}
+		select {
+		case e := <-reader:
+			if encoder.Encode(e) != nil || e.Event == "done" {
+				return
+			}
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// close gives readers a moment to get the last event.
+func (s *server) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if s.http.Shutdown(ctx) != nil {
+		_ = s.http.Close() // a reader that does not read
+	}
+}

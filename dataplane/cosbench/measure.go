@@ -1,0 +1,239 @@
+package cosbench
+
+import (
+	"time"
+
+	"hotbed/dataplane/sim"
+)
+
+// COSBench's histogram: buckets of 10 ms up to 500 s, and one for all above.
+const (
+	bucketWidth = 10 * time.Millisecond
+	lastBucket  = 50_000
+)
+
+// bucketIndex is the bucket of a response time.
+func bucketIndex(response time.Duration) int { return int(min(response/bucketWidth, lastBucket)) }
+
+// bucketEdge is a bucket's upper edge in milliseconds, as COSBench prints it.
+func bucketEdge(index int) int64 {
+	if index >= lastBucket {
+		return 1<<63 - 1
+	}
+	return int64(index+1) * bucketWidth.Milliseconds()
+}
+
+// percentages are those that COSBench reports.
+var percentages = [6]float64{0.60, 0.80, 0.90, 0.95, 0.99, 1}
+
+// Percentiles are the upper edges in milliseconds of the buckets in which the running count reaches
+// int(n*p): for few samples that is the first bucket, whatever is in it, as in COSBench. Nothing
+// for no samples.
+func Percentiles(buckets []int64) ([6]int64, bool) {
+	var total, running int64
+	for _, count := range buckets {
+		total += count
+	}
+	var edges [6]int64
+	if total == 0 {
+		return edges, false
+	}
+	found := 0
+	for i, count := range buckets {
+		running += count
+		for found < len(percentages) && running >= int64(float64(total)*percentages[found]) {
+			edges[found] = bucketEdge(i)
+			found++
+		}
+	}
+	return edges, true
+}
+
+// mark adds up the requests of one operation that one worker did.
+type mark struct {
+	succeeded, all, bytes int64
+	response, transfer    time.Duration // sums over those that succeeded
+}
+
+func (m *mark) add(s *sample) {
+	m.all++
+	if s.failed == 0 {
+		m.succeeded++
+		m.bytes += s.bytes
+		m.response += s.response
+		m.transfer += s.transfer
+	}
+}
+
+// Metrics are what COSBench reports of one operation: sums over workers, each with its own window.
+type Metrics struct {
+	Samples    int64 // requests that succeeded
+	All        int64 // and those that failed
+	Bytes      int64
+	Workers    int
+	Response   time.Duration // mean
+	Transfer   time.Duration // mean
+	Throughput float64       // 1/s
+	Bandwidth  float64       // bytes/s
+}
+
+// merge adds up marks of workers; windows are the times in which each was busy.
+func merge(marks []mark, windows []time.Duration) Metrics {
+	m := Metrics{Workers: len(marks)}
+	var response, transfer time.Duration
+	for i := range marks {
+		mark := &marks[i]
+		m.Samples += mark.succeeded
+		m.All += mark.all
+		m.Bytes += mark.bytes
+		response += mark.response
+		transfer += mark.transfer
+		if seconds := windows[i].Seconds(); seconds > 0 {
+			m.Throughput += float64(mark.succeeded) / seconds
+			m.Bandwidth += float64(mark.bytes) / seconds
+		}
+	}
+	if m.Samples > 0 {
+		m.Response = response / time.Duration(m.Samples)
+		m.Transfer = transfer / time.Duration(m.Samples)
+	}
+	return m
+}
+
+// SuccessRatio is the share of requests that succeeded; 0 when there were none.
+func (m *Metrics) SuccessRatio() float64 {
+	if m.All == 0 {
+		return 0
+	}
+	return float64(m.Samples) / float64(m.All)
+}
+
+// OperationResult is all that was measured of one operation.
+type OperationResult struct {
+	*Operation
+	Work  *Work
+	Index int // of the work within its stage, from 1
+	Metrics
+	Buckets   []int64 // of 10 ms, by COSBench's rule
+	Histogram sim.Histogram
+	Failures  [8]int64 // by the index of their kind in failureKinds
+}
+
+// operationTally measures one operation of a work.
+type operationTally struct {
+	result  OperationResult
+	total   []mark // inside the window, a worker each
+	current []mark // since the last row of the stage's series, a worker each
+}
+
+// workTally measures a work. All of it happens in one goroutine, from samples taken out of the
+// workers.
+type workTally struct {
+	run         *workRun
+	operations  []operationTally
+	first, last []time.Duration // of the samples inside the window, a worker each
+	check       []time.Duration // what latest was at the last row
+	latest      []time.Duration // the end of each worker's latest sample
+	intended    int             // requests of the open loop that began in the window and have ended
+	spare       []sample
+}
+
+func newWorkTally(run *workRun) *workTally {
+	n := run.Workers
+	t := &workTally{run: run, first: make([]time.Duration, n), last: make([]time.Duration, n),
+		check: make([]time.Duration, n), latest: make([]time.Duration, n),
+		operations: make([]operationTally, 0, len(run.operations))} // its elements do not move
+	for i := range t.first {
+		t.first[i] = forever
+	}
+	for _, o := range run.operations {
+		t.operations = append(t.operations, operationTally{total: make([]mark, n), current: make([]mark, n),
+			result: OperationResult{Operation: o.Operation, Work: run.Work, Index: run.index,
+				Buckets: make([]int64, lastBucket+1)}})
+	}
+	return t
+}
+
+// collect takes what the workers have done since the last time.
+func (t *workTally) collect(series *series) {
+	for i, w := range t.run.workers {
+		taken := w.take(t.spare)
+		for j := range taken {
+			t.add(i, &taken[j], series)
+		}
+		t.spare = taken
+	}
+}
+
+// add measures one sample of a worker.
+func (t *workTally) add(worker int, s *sample, series *series) {
+	o := &t.operations[s.operation]
+	o.current[worker].add(s)
+	t.latest[worker] = max(t.latest[worker], s.end)
+	series.add(&o.result, s)
+	inside := t.run.window.holds(s)
+	if inside {
+		o.total[worker].add(s)
+		t.first[worker] = min(t.first[worker], s.begin)
+		t.last[worker] = max(t.last[worker], s.end)
+		if s.failed == 0 {
+			o.result.Buckets[bucketIndex(s.response)]++
+		}
+	}
+	if t.run.arrivals != nil {
+		// Whatever was to begin in the window counts, however late it ended.
+		inside = s.begin >= t.run.window.begin && s.begin < t.run.window.end
+		if inside {
+			t.intended++
+		}
+	}
+	switch {
+	case !inside:
+	case s.failed > 0:
+		o.result.Failures[s.failed-1]++
+	default:
+		o.result.Histogram.Add(s.response)
+	}
+}
+
+// results are what was measured of each operation.
+func (t *workTally) results() []OperationResult {
+	windows := make([]time.Duration, len(t.first))
+	for i := range windows {
+		windows[i] = t.last[i] - t.first[i]
+	}
+	results := make([]OperationResult, len(t.operations))
+	for i := range t.operations {
+		results[i] = t.operations[i].result
+		results[i].Metrics = merge(t.operations[i].total, windows)
+	}
+	return results
+}
+
+// row is what happened since the last row, and begins the next. A worker's time is from its last
+// request of the one row to its last of the other.
+func (t *workTally) row() []Metrics {
+	windows := make([]time.Duration, len(t.latest))
+	for i := range windows {
+		windows[i] = t.latest[i] - t.check[i]
+		t.check[i] = t.latest[i]
+	}
+	metrics := make([]Metrics, len(t.operations))
+	for i := range t.operations {
+		metrics[i] = merge(t.operations[i].current, windows)
+		clear(t.operations[i].current)
+	}
+	return metrics
+}
+
+// failed is how many of the work's requests failed and how many there were.
+func failed(results []OperationResult) (failures, all int64) {
+	for i := range results {
+		failures += results[i].All - results[i].Samples
+		all += results[i].All
+	}
+	return failures, all
+}
+
+// acceptable is COSBench's rule for the acceptable failure ratio, in whole numbers.
+func acceptable(failures, all int64, afr int) bool { return failures <= all*int64(afr)/1_000_000 }
