@@ -25,6 +25,10 @@ GIVE_UP_AFTER = 3
 SPOILED_IN_A_ROW = 9
 """Spoiled attempts in a row: the machine is not quiet and will not be soon."""
 
+ENOUGH = 2
+"""Runs of the same in other blocks (an interval needs two) that a cell whose runs were spoiled is
+done without for, when the campaign's time is over."""
+
 DOES_NOTHING = "default"
 """The controller whose cells fail with the testbed alone."""
 
@@ -97,6 +101,8 @@ class _Tally:
     streak: list[str] = field(default_factory=list)  # controllers of the last cells, all failed
     noise: int = 0  # spoiled attempts since one was not
     gave_up: str | None = None
+    began: float = 0.0
+    again: dict[str, str] = field(default_factory=dict)  # spoiled, to be made again: why
     missing: dict[str, str] = field(default_factory=dict)
     forgone: set[str] = field(default_factory=set)  # those of `missing` that were always spoiled
     budgets: dict[str, Counter[str]] = field(default_factory=dict)  # by run id
@@ -149,7 +155,7 @@ class Engine:
         started = self._clock()
         pending = self.pending()
         done_before = len(self._plan.cells) - len(pending)
-        tally = _Tally()
+        tally = _Tally(began=started)
         left = self.estimator.left(pending, self._executor.width)
         self._progress.begin(self._plan, done_before, left)
         with self._signals():
@@ -173,7 +179,9 @@ class Engine:
         waiting, running = deque(pending), dict[str, Cell]()
         while True:
             while waiting and len(running) < self._executor.width and not self._ending(tally):
-                cell = waiting.popleft()
+                cell = self._next(waiting, tally)
+                if cell is None:
+                    break
                 running[cell.run_id] = cell
                 self._progress.cell_started(cell, self.estimator.planned(cell))
                 self._executor.start(cell)
@@ -188,6 +196,36 @@ class Engine:
             self._progress.cell_ended(cell, outcome, left)
             if self._count(cell, outcome, tally):
                 waiting.insert(self._place(cell, outcome, waiting, tally), cell)
+
+    def _next(self, waiting: deque[Cell], tally: _Tally) -> Cell | None:
+        """The next cell to make; None when there is none left.
+
+        Where the file says how long spoiled cells are made again (`spoiled_within_s`), such a cell
+        waits for those that were not made yet when the time does not suffice for all, and is done
+        without when it does not suffice for the cell either and others measured the same.
+        """
+        within = self._plan.campaign.spoiled_within_s
+        while waiting:
+            cell = waiting.popleft()
+            if within is None or cell.run_id not in tally.again:
+                return cell
+            first = [other for other in waiting if other.run_id not in tally.again]
+            needed = self.estimator.left([cell, *first], self._executor.width)
+            if self._clock() - tally.began + needed <= within:
+                return cell
+            if first:
+                waiting.append(cell)
+            elif self._measured(cell) < ENOUGH:
+                return cell
+            else:
+                tally.missing[cell.run_id] = tally.again[cell.run_id]
+                tally.forgone.add(cell.run_id)
+        return None
+
+    def _measured(self, cell: Cell) -> int:
+        """How many finished runs measured the same as `cell` does."""
+        same = (other for other in self._plan.cells if _what(other) == _what(cell))
+        return sum(self._store.attempts(other.run_id).done is not None for other in same)
 
     def _place(self, cell: Cell, outcome: Outcome, waiting: Sequence[Cell], tally: _Tally) -> int:
         """Where in the queue another attempt goes. A failed cell is next. What spoils runs lasts
@@ -224,6 +262,8 @@ class Engine:
         elif outcome.status != "interrupted" and budget[outcome.status] > 0:
             budget[outcome.status] -= 1
             if not self._ending(tally):
+                if spoiled:
+                    tally.again[cell.run_id] = why
                 return True
             why = "interrupted" if self._stop else why
         tally.missing[cell.run_id] = why

@@ -64,6 +64,7 @@ class Campaign(Strict):
     seed: int = Field(default=1, ge=0, lt=2**32)
     retries: int = Field(default=1, ge=0, le=10)
     spoiled_retries: int = Field(default=2, ge=0, le=10)
+    spoiled_within_s: float | None = Field(default=None, gt=0, le=1e7)
     limits: Limits = Limits()
     parameters: dict[str, Any] = Field(default_factory=dict)
     # By controller and parameter: so much for each OSD of a cell that says how many its store has.
@@ -135,3 +136,21 @@ class ObjectCampaign(Campaign):
     ground: Literal["local"] = "local"
     notebook: str = Field(default="", max_length=0)
     time_scale: float = Field(default=1, ge=1, le=1)
+
+
+class MosCampaign(Campaign):
+    """A campaign whose cells run COSBench's workloads on microstores (the file says ``system:
+    mos``): on a testbed of `spec`, or computed by COSPerf. There is no notebook; what is scaled in
+    time is a parameter of the cells."""
+
+    system: Literal["mos"]
+    ground: Literal["sim", "local"] = "local"
+    spec: str = ""
+    notebook: str = Field(default="", max_length=0)
+    time_scale: float = Field(default=1, ge=1, le=1)
+
+    @model_validator(mode="after")
+    def _on_something(self) -> MosCampaign:
+        if self.ground == "local" and not self.spec:
+            raise ValueError("spec is missing: on the ground local it names the testbed's file")
+        return self

@@ -123,6 +123,60 @@ def test_a_cell_spoiled_in_every_block_is_missing(tmp_path: Path) -> None:
     assert (result.ok, len(result.missing), result.forgone) == (False, 2, ())
 
 
+def _timed(plan: Plan, executor: Scripted, folder: Path) -> Engine:
+    """An engine whose every attempt takes as long as was planned."""
+    now = [0.0]
+    store = RunStore(folder)
+    made = Engine(plan, store, executor, Silent(), clock=lambda: now[0])
+    real = store.attempts
+    store.attempts = lambda run_id: (  # type: ignore[method-assign]
+        type(real(run_id))({1: "done"}) if run_id in executor.done() else real(run_id)
+    )
+    planned = made.estimator.planned(plan.cells[0])
+
+    def tick() -> None:
+        now[0] += planned
+
+    executor.hook = tick
+    return made
+
+
+def _same_in_blocks(blocks: int, noisy: int, cells: float) -> tuple[Plan, Scripted, Cell]:
+    """A cell in so many blocks, that of block `noisy` always spoiled, time for so many cells."""
+    grid = {**TINY["grids"][0], "vary": {"op": ["seq"]}, "repetitions": blocks}
+    plan = plan_of(tiny(grids=[grid]))
+    planned = Engine(plan, RunStore(Path("none")), Scripted(lambda *_: "done"), Silent())
+    within = cells * planned.estimator.planned(plan.cells[0]) + 1e-6
+    plan = plan_of(tiny(grids=[grid], spoiled_retries=2, spoiled_within_s=within))
+    bad = next(cell for cell in plan.cells if cell.block == noisy)
+    executor = Scripted(lambda cell, _: "spoiled" if cell.run_id == bad.run_id else "done")
+    return plan, executor, bad
+
+
+@pytest.mark.parametrize(("cells", "attempts"), [(3, 1), (4, 2), (5, 3), (9, 3)])
+def test_spoiled_cells_are_made_again_while_there_is_time(
+    tmp_path: Path, cells: int, attempts: int
+) -> None:
+    plan, executor, bad = _same_in_blocks(3, noisy=0, cells=cells)
+    result = _timed(plan, executor, tmp_path).run()
+    assert sum(run_id == bad.run_id for run_id, _ in executor.made) == attempts
+    assert (result.ok, result.ran, len(result.forgone), result.missing) == (True, 2, 1, ())
+    assert "spoiled as told" in result.sentence
+
+
+def test_time_that_does_not_suffice_for_all_goes_to_cells_not_made_yet(tmp_path: Path) -> None:
+    plan, executor, _ = _same_in_blocks(3, noisy=0, cells=3)
+    _timed(plan, executor, tmp_path).run()
+    assert [run_id for run_id, _ in executor.made] == [cell.run_id for cell in plan.cells]
+
+
+def test_a_cell_that_too_few_others_measured_is_made_again_over_time(tmp_path: Path) -> None:
+    plan, executor, bad = _same_in_blocks(2, noisy=0, cells=2)
+    result = _timed(plan, executor, tmp_path).run()
+    assert sum(run_id == bad.run_id for run_id, _ in executor.made) == 3
+    assert (result.ok, len(result.forgone)) == (True, 1)
+
+
 def test_a_machine_that_is_never_quiet_ends_the_campaign(tmp_path: Path) -> None:
     executor = Scripted(lambda cell, tries: "spoiled")
     result = engine(plan_of(tiny(spoiled_retries=10)), executor, tmp_path).run()
