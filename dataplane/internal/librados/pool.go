@@ -5,25 +5,15 @@ import (
 	"runtime"
 	"sync"
 	"syscall"
-	"time"
 )
 
-// Config says which pool of which cluster.
-type Config struct {
-	// Conf is Ceph's configuration, such as /etc/ceph/ceph.conf, and Keyring the file with the user's key.
-	Conf, Keyring string
-	// User is the cephx user, without the "client." before it.
-	User, Pool string
-	// Patience is how long monitors may take to answer when connecting.
-	Patience time.Duration
-}
-
-// Pool is a pool of a cluster, for one owner; radosstore.Pool says what its methods do. Operations wait as
-// long as their OSD is away: no time-out leaves open whether they were done.
+// Pool is a pool of a cluster; radosstore.Pool says what its methods do. Unless the cluster's Config says
+// otherwise operations wait as long as their OSD is away: no time-out leaves open whether they were done.
 type Pool struct {
 	library          *library
 	cluster, context uintptr
 	name             string
+	owned            *Cluster // ends with the pool; nil: the cluster has others
 
 	// mu is held shared by operations: closing waits for them.
 	mu     sync.RWMutex
@@ -31,37 +21,18 @@ type Pool struct {
 	cookie string
 }
 
-// Open connects. Its error is one sentence.
+// Open connects to a cluster for one pool's sake. Its error is one sentence.
 func Open(c Config) (*Pool, error) {
-	l, err := load()
+	cluster, err := Connect(c)
 	if err != nil {
 		return nil, err
 	}
-	p := &Pool{library: l, name: c.Pool}
-	if err := check(l.create(&p.cluster, c.User), "a connection cannot be made for client.%s", c.User); err != nil {
-		return nil, err
-	}
-	seconds := max(1, int(c.Patience.Seconds()))
-	err = check(l.readConf(p.cluster, c.Conf), "Ceph's configuration %s cannot be read", c.Conf)
-	for _, option := range [][2]string{{"keyring", c.Keyring}, {"client_mount_timeout", itoa(seconds)},
-		{"rados_osd_op_timeout", "0"}, {"rados_mon_op_timeout", itoa(seconds)}} {
-		if err == nil && option[1] != "" {
-			err = check(l.setConf(p.cluster, option[0], option[1]), "%s cannot be set to %s", option[0], option[1])
-		}
-	}
-	if err == nil {
-		err = check(l.connect(p.cluster), "the Ceph cluster of %s does not let client.%s in", c.Conf, c.User)
-	}
+	p, err := cluster.Pool(c.Pool)
 	if err != nil {
-		l.shutdown(p.cluster)
+		cluster.Close()
 		return nil, err
 	}
-	if err := check(l.createContext(p.cluster, c.Pool, &p.context), "the pool %s cannot be opened", c.Pool); err != nil {
-		l.shutdown(p.cluster)
-		return nil, err
-	}
-	// A full pool is an answer, and not a wait without end.
-	l.fullTry(p.context)
+	p.owned = cluster
 	return p, nil
 }
 
@@ -94,7 +65,9 @@ func (p *Pool) Abandon() error {
 
 func (p *Pool) disconnect() {
 	p.library.destroyContext(p.context)
-	p.library.shutdown(p.cluster)
+	if p.owned != nil {
+		p.owned.Close()
+	}
 }
 
 var errClosed = errors.New("the pool is closed")

@@ -1,0 +1,136 @@
+package http1
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// serving is set where the test program is the benchmark's server: a process of its own, so that what
+// is measured is the client's CPU alone.
+const serving = "HTTP1_BENCHMARK_SERVER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(serving) == "" {
+		os.Exit(m.Run())
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPut {
+			_, _ = io.Copy(io.Discard, r.Body)
+			w.WriteHeader(http.StatusCreated)
+			return
+		}
+		size, _ := strconv.Atoi(strings.TrimPrefix(r.URL.Path, "/"))
+		w.Header().Set("Content-Length", strconv.Itoa(size))
+		_, _ = w.Write(zeros[:size])
+	}))
+	fmt.Println(server.URL)
+	_, _ = io.Copy(io.Discard, os.Stdin) // until the benchmark is gone
+	server.Close()
+}
+
+var zeros = make([]byte, 16<<20)
+
+func benchmarkServer(b *testing.B) string {
+	command := exec.Command(os.Args[0])
+	command.Env = append(os.Environ(), serving+"=1")
+	in, err := command.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	out, err := command.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		_ = in.Close()
+		_ = command.Wait()
+	})
+	var url string
+	if _, err := fmt.Fscanln(out, &url); err != nil {
+		b.Fatal(err)
+	}
+	return url
+}
+
+// processor is the CPU time of this process so far.
+func processor() time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// BenchmarkRequest tells the CPU that a request takes, of this client and of net/http's.
+func BenchmarkRequest(b *testing.B) {
+	url := benchmarkServer(b)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	ours := New(strings.TrimPrefix(url, "http://"), Options{Timeout: 30 * time.Second})
+	defer func() { _ = ours.Close() }()
+	clients := map[string]func(method string, size int) error{
+		"http1": func(method string, size int) error {
+			q := Request{Method: method, Target: "/" + strconv.Itoa(size), Fields: []Field{{"X-Auth-Token", "AUTH_tk0123456789"}}}
+			if method == "PUT" {
+				q.Body, q.Length = bytes.NewReader(zeros[:size]), int64(size)
+			}
+			r, err := ours.Do(ctx, &q)
+			if err == nil {
+				_, err = io.Copy(io.Discard, r)
+			}
+			return err
+		},
+		"net-http": func(method string, size int) error {
+			var body io.Reader
+			if method == "PUT" {
+				body = bytes.NewReader(zeros[:size])
+			}
+			q, err := http.NewRequestWithContext(ctx, method, url+"/"+strconv.Itoa(size), body)
+			if err != nil {
+				return err
+			}
+			q.Header.Set("X-Auth-Token", "AUTH_tk0123456789")
+			r, err := http.DefaultClient.Do(q)
+			if err == nil {
+				_, err = io.Copy(io.Discard, r.Body)
+				_ = r.Body.Close()
+			}
+			return err
+		},
+	}
+	for _, method := range []string{"GET", "PUT"} {
+		for _, size := range []int{1 << 10, 64 << 10, 4 << 20} {
+			for _, client := range []string{"http1", "net-http"} {
+				b.Run(fmt.Sprintf("%s/%d/%s", method, size, client), func(b *testing.B) {
+					do := clients[client]
+					if err := do(method, size); err != nil {
+						b.Fatal(err)
+					}
+					b.ReportAllocs()
+					b.ResetTimer()
+					before := processor()
+					for range b.N {
+						if err := do(method, size); err != nil {
+							b.Fatal(err)
+						}
+					}
+					b.ReportMetric(float64((processor()-before).Nanoseconds())/float64(b.N), "cpu-ns/op")
+				})
+			}
+		}
+	}
+}

@@ -1,0 +1,289 @@
+package http1
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestAConnectionThatTheServerClosedIsMadeAgain also says that nothing is asked twice.
+func TestAConnectionThatTheServerClosedIsMadeAgain(t *testing.T) {
+	closed := make(chan bool)
+	s := script(t, func(s *scripted, conn *net.TCPConn, in *bufio.Reader) {
+		if s.request(in) != nil {
+			say(conn, "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na")
+			_ = conn.Close()
+			closed <- true
+		}
+	})
+	c := open(t, s.address, patience)
+	for i := range 4 {
+		body := strings.NewReader("abc")
+		r, err := c.Do(t.Context(), &Request{Method: "PUT", Target: "/", Body: body, Length: 3})
+		if err != nil {
+			t.Fatal(i, err)
+		}
+		_ = r.Close()
+		<-closed
+		for c.conn != nil && c.probe.look() == quiet { // until the end has come through
+			time.Sleep(time.Millisecond)
+		}
+	}
+	if len(s.asked) != 4 {
+		t.Errorf("%d requests", len(s.asked))
+	}
+}
+
+func TestARequestThatWasSentIsNotSentAgain(t *testing.T) {
+	s := script(t, func(s *scripted, conn *net.TCPConn, in *bufio.Reader) {
+		if s.request(in) != nil {
+			say(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		}
+		s.request(in)
+	})
+	c := open(t, s.address, patience)
+	get(t, c)
+	_, err := c.Do(t.Context(), &Request{Method: "GET", Target: "/"})
+	reason(t, err, Broken, "EOF")
+	if len(s.asked) != 2 {
+		t.Errorf("%d requests", len(s.asked))
+	}
+	get(t, c) // on a new connection
+}
+
+func TestAnAnswerBeforeTheWholeBodyIsHeard(t *testing.T) {
+	const refusal = "HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nbig"
+	const size = 64 << 20 // more than sockets take in
+	hold := make(chan bool)
+	for name, serve := range map[string]func(conn *net.TCPConn){
+		"and the connection closed": func(conn *net.TCPConn) { say(conn, refusal) },
+		"and the connection left": func(conn *net.TCPConn) {
+			say(conn, "HTTP/1.1 100 Continue\r\n\r\n")
+			say(conn, refusal)
+			<-hold
+		},
+	} {
+		for form, length := range map[string]int64{"length": size, "chunks": -1} {
+			t.Run(name+"/"+form, func(t *testing.T) {
+				s := script(t, func(s *scripted, conn *net.TCPConn, in *bufio.Reader) {
+					if r, err := http.ReadRequest(in); err == nil {
+						s.asked <- r
+						serve(conn)
+					}
+				})
+				c := open(t, s.address, patience)
+				body := io.LimitReader(letters{}, size)
+				r, err := c.Do(t.Context(), &Request{Method: "PUT", Target: "/", Body: body, Length: length})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if text := r.Excerpt(100); r.Status != 413 || string(text) != "big" || c.conn != nil {
+					t.Errorf("%v %q %v", r, text, c.conn)
+				}
+				if len(s.asked) != 1 {
+					t.Errorf("%d requests", len(s.asked))
+				}
+			})
+		}
+	}
+	close(hold)
+}
+
+type letters struct{}
+
+func (letters) Read(b []byte) (int, error) {
+	for i := range b {
+		b[i] = 'a'
+	}
+	return len(b), nil
+}
+
+func TestABodyThatEndsEarlyIsAnError(t *testing.T) {
+	for name, test := range map[string]struct{ answer, text string }{
+		"length":  {"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc", "7 bytes before"},
+		"chunk":   {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabc", "EOF"},
+		"chunks":  {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", "EOF"},
+		"trailer": {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX: y\r\n", "EOF"},
+	} {
+		for how, reset := range map[string]bool{"closed": false, "reset": true} {
+			t.Run(name+"/"+how, func(t *testing.T) {
+				read := make(chan bool, 1)
+				s := script(t, func(s *scripted, conn *net.TCPConn, in *bufio.Reader) {
+					if s.request(in) != nil {
+						say(conn, test.answer)
+						<-read
+						if reset {
+							_ = conn.SetLinger(0)
+						}
+					}
+				})
+				c := open(t, s.address, patience)
+				r, err := c.Do(t.Context(), &Request{Method: "GET", Target: "/"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				begin := make([]byte, 3)
+				if _, err := io.ReadFull(r, begin); err != nil || string(begin) != "abc" {
+					t.Fatalf("%q %v", begin, err)
+				}
+				read <- true
+				text := test.text
+				if reset && text == "EOF" {
+					text = "reset"
+				}
+				_, err = io.Copy(io.Discard, r)
+				reason(t, err, Broken, text)
+			})
+		}
+	}
+}
+
+func TestAServerThatStallsIsNotWaitedForForEver(t *testing.T) {
+	hold := make(chan bool)
+	defer close(hold)
+	for name, begin := range map[string]string{"at once": "", "in the header": "HTTP/1.1 200 OK\r\nX: ",
+		"in the body": "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\na"} {
+		t.Run(name, func(t *testing.T) {
+			s := script(t, func(s *scripted, conn *net.TCPConn, in *bufio.Reader) {
+				s.request(in)
+				say(conn, begin)
+				<-hold
+			})
+			c := open(t, s.address, 20*time.Millisecond)
+			r, err := c.Do(t.Context(), &Request{Method: "GET", Target: "/"})
+			if err == nil {
+				_, err = io.ReadAll(r)
+			}
+			reason(t, err, Stalled, "20ms")
+		})
+	}
+	t.Run("and reads nothing", func(t *testing.T) {
+		s := script(t, func(*scripted, *net.TCPConn, *bufio.Reader) { <-hold })
+		for _, timeout := range []time.Duration{20 * time.Millisecond, 2 * writeSlice} {
+			_, err := open(t, s.address, timeout).Do(t.Context(), &Request{Method: "PUT", Target: "/", Body: letters{},
+				Length: 64 << 20})
+			reason(t, err, Stalled, "nothing")
+		}
+	})
+}
+
+func TestAContextEndsARequest(t *testing.T) {
+	hold := make(chan bool)
+	defer close(hold)
+	s := script(t, func(s *scripted, conn *net.TCPConn, in *bufio.Reader) {
+		for s.request(in) != nil {
+			if len(s.asked) == 2 {
+				<-hold
+			}
+			say(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+		}
+	})
+	c := open(t, s.address, patience)
+	ctx, cancel := context.WithCancel(t.Context())
+	q := &Request{Method: "GET", Target: "/"}
+	if _, err := c.Do(ctx, q); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for len(s.asked) < 2 {
+			time.Sleep(time.Millisecond)
+		}
+		cancel()
+	}()
+	_, err := c.Do(ctx, q)
+	if reason(t, err, Ended, ""); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	_, err = c.Do(ctx, q)
+	reason(t, err, Ended, "")
+	get(t, c) // another context, on a new connection
+
+	ctx, cancel = context.WithTimeout(t.Context(), time.Hour)
+	if _, err := c.Do(ctx, q); err != nil {
+		t.Fatal(err)
+	}
+	cancel() // between requests: the next has another context
+	get(t, c)
+}
+
+func TestTheRestOfAnAnswerIsReadOrGivenUp(t *testing.T) {
+	for name, test := range map[string]struct {
+		size int
+		kept bool
+	}{"short": {1000, true}, "long": {2 * discardMax, false}} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = w.Write(bytes.Repeat([]byte{'x'}, test.size))
+			}))
+			defer server.Close()
+			c := open(t, server.Listener.Addr().String(), patience)
+			for range 3 {
+				r, err := c.Do(t.Context(), &Request{Method: "GET", Target: "/"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := r.Read(make([]byte, 10)); err != nil {
+					t.Fatal(err)
+				}
+				if err := r.Close(); err != nil || (c.conn != nil) != test.kept {
+					t.Errorf("%v, kept %v", err, c.conn != nil)
+				}
+			}
+			if _, err := c.Do(t.Context(), &Request{Method: "GET", Target: "/"}); err != nil {
+				t.Fatal(err)
+			}
+			get(t, c) // nobody closed the last one: a new connection
+		})
+	}
+}
+
+func TestHTTPS(t *testing.T) {
+	asked := 0
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		n, _ := io.Copy(io.Discard, r.Body)
+		if asked%3 == 0 {
+			w.Header().Set("Connection", "close")
+		}
+		_, _ = w.Write(bytes.Repeat([]byte{'x'}, int(n)))
+	}))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	defer server.Close()
+	roots := server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
+	host, _, _ := net.SplitHostPort(server.Listener.Addr().String())
+	c := New(server.Listener.Addr().String(), Options{Timeout: patience, TLS: &tls.Config{RootCAs: roots, ServerName: host}})
+	defer func() { _ = c.Close() }()
+	for i := range 8 {
+		const size = 300_000
+		r, err := c.Do(t.Context(), &Request{Method: "PUT", Target: "/", Body: letters{}, Length: size})
+		if err != nil {
+			t.Fatal(i, err)
+		}
+		if n, err := io.Copy(io.Discard, r); n != size || err != nil {
+			t.Fatal(i, n, err)
+		}
+		if i == 4 { // the server ends the connection while nothing is asked
+			server.CloseClientConnections()
+			for c.conn != nil && c.probe.look() == quiet {
+				time.Sleep(time.Millisecond)
+			}
+		}
+	}
+	if asked != 8 {
+		t.Errorf("%d requests", asked)
+	}
+	_, err := New(server.Listener.Addr().String(), Options{Timeout: patience, TLS: &tls.Config{ServerName: host}}).Do(
+		t.Context(), &Request{Method: "GET", Target: "/"})
+	reason(t, err, Unreached, "certificate")
+}
