@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from campaigns import session
 from campaigns.progress import Silent
 from campaigns.session import Request
+from campaigns.steps import simulated
 from campaigns.steps.collect_simulated import as_rados_bench, in_own_time
 from schemas.run import Summary
 from testbed.simulated import Benchmark, BenchmarkResult, SimulatedCeph
@@ -134,3 +135,30 @@ def test_only_a_store_of_its_own_size_counts_so(campaign_file: Callable[..., Pat
     assert own.operations is not None and own.operations < own_served
     assert spec.operations == spec_served
     assert own.throughput_mb_s == pytest.approx(own.operations * 4.194304 / 4)
+
+
+@built
+@pytest.mark.slow
+@pytest.mark.parametrize("queued", [0.0, simulated.QUEUED])
+def test_what_waits_at_a_hot_disk_may_take_longer_than_the_benchmark(
+    campaign_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, queued: float
+) -> None:
+    """Seen with 1,000 OSDs, ten of them hot: the cell failed, as if nobody served it."""
+    monkeypatch.setattr(simulated, "GRACE_S", 5.0)
+    monkeypatch.setattr(simulated, "QUEUED", queued)
+    fixed = {"scenario": "heterogeneity", "osds": 64, "hot_share": 0.016, "concurrency": 100}
+    grid = {
+        "name": "hot",
+        "figures": ["hot"],
+        "vary": {"op": ["rand"], "controller": ["default"]},
+        "fixed": {**fixed, "duration_s": 20, "interval_s": 10},
+        "repetitions": 1,
+    }
+    file = campaign_file(ground="sim", time_scale=1, parameters={}, grids=[grid])
+    artifacts = file.parent / "artifacts"
+    result = session.run(
+        Request(str(file), artifacts=artifacts), progress=Silent(), in_process=True
+    )
+    assert result.ok == (queued > 0), result.sentence
+    if not queued:
+        assert "5 virtual seconds after its time" in result.sentence
