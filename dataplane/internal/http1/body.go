@@ -1,6 +1,7 @@
 package http1
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"sync"
@@ -46,23 +47,17 @@ func (r *Response) Read(b []byte) (int, error) {
 // nextChunk reads the line before a chunk; after the last one, all to the end.
 func (r *Response) nextChunk() error {
 	if !r.first {
-		if line, err := r.c.line(); err != nil || len(line) > 0 {
+		if line, err := r.c.chunkLine(); err != nil || len(line) > 0 {
 			return either(err, "a chunk is longer than it says")
 		}
 	}
 	r.first = false
-	line, err := r.c.line()
+	line, err := r.c.chunkLine()
 	if err != nil {
 		return err
 	}
-	size := line
-	for i, b := range line {
-		if b == ';' || b == ' ' || b == '\t' {
-			size = line[:i]
-			break
-		}
-	}
-	n, ok := number(size, 16)
+	size, _, _ := bytes.Cut(line, []byte{';'})
+	n, ok := number(bytes.TrimRight(size, " \t"), 16)
 	if !ok {
 		return malformed("a chunk's size is %.40q", line)
 	}
@@ -71,7 +66,7 @@ func (r *Response) nextChunk() error {
 		return nil
 	}
 	for read := 0; read < headerMax; {
-		line, err := r.c.line()
+		line, err := r.c.chunkLine()
 		if err != nil {
 			return err
 		}
@@ -79,9 +74,24 @@ func (r *Response) nextChunk() error {
 			r.finish()
 			return nil
 		}
+		if err := new(header).take(line); err != nil {
+			return err
+		}
 		read += len(line)
 	}
 	return malformed("what follows its last chunk is longer than %d bytes", headerMax)
+}
+
+// chunkLine is a line that ends as it should: nobody but an attacker leaves the return out here.
+func (c *Conn) chunkLine() ([]byte, error) {
+	line, err := c.reader.ReadSlice('\n')
+	if err != nil {
+		return nil, tooLong(line, err)
+	}
+	if len(line) < 2 || line[len(line)-2] != '\r' {
+		return nil, malformed("a chunk's line is %.40q", line)
+	}
+	return line[:len(line)-2], nil
 }
 
 func either(err error, text string) error {

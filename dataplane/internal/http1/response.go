@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"strings"
 )
 
 // Response is an answer. Its body is read by Read or WriteTo, and closed.
@@ -172,7 +173,12 @@ func (h *header) take(line []byte) error {
 		return malformed("its header has the line %.40q", line)
 	}
 	for _, b := range line[:colon] {
-		if b <= ' ' || b >= 0x7f {
+		if !isToken(b) {
+			return malformed("its header has the line %.40q", line)
+		}
+	}
+	for _, b := range line[colon+1:] {
+		if b < ' ' && b != '\t' || b == 0x7f {
 			return malformed("its header has the line %.40q", line)
 		}
 	}
@@ -214,6 +220,15 @@ func (h *header) connection(value []byte) {
 	}
 }
 
+// isToken says whether a byte may be in a header's name (RFC 9110, 5.6.2).
+func isToken(b byte) bool {
+	switch {
+	case 'a' <= b && b <= 'z', 'A' <= b && b <= 'Z', '0' <= b && b <= '9':
+		return true
+	}
+	return strings.IndexByte("!#$%&'*+-.^_`|~", b) >= 0
+}
+
 // number reads digits and nothing else.
 func number(digits []byte, base int64) (int64, bool) {
 	if len(digits) == 0 {
@@ -240,12 +255,16 @@ func number(digits []byte, base int64) (int64, bool) {
 func (c *Conn) line() ([]byte, error) {
 	line, err := c.reader.ReadSlice('\n')
 	if err != nil {
-		if len(line) >= readAhead {
-			err = malformed("it has a line of more than %d bytes", readAhead)
-		}
-		return nil, err
+		return nil, tooLong(line, err)
 	}
 	return bytes.TrimSuffix(line[:len(line)-1], []byte{'\r'}), nil
+}
+
+func tooLong(line []byte, err error) error {
+	if len(line) >= readAhead {
+		return malformed("it has a line of more than %d bytes", readAhead)
+	}
+	return err
 }
 
 // Excerpt reads up to n bytes of a body that tells of an error, and closes it.
