@@ -14,17 +14,19 @@ import (
 // server serves live progress: the latest event of each work at /, all from now on at /events.
 type server struct {
 	http    http.Server
+	address string
 	mu      sync.Mutex
 	latest  map[string]cosbench.Event
 	readers map[chan cosbench.Event]bool
 }
 
 func serve(address string) (*server, error) {
-	s := &server{latest: map[string]cosbench.Event{}, readers: map[chan cosbench.Event]bool{}}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, err
 	}
+	s := &server{address: listener.Addr().String(), latest: map[string]cosbench.Event{},
+		readers: map[chan cosbench.Event]bool{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", s.now)
 	mux.HandleFunc("GET /events", s.events)

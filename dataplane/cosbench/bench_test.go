@@ -1,0 +1,76 @@
+package cosbench
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func processorTime() time.Duration {
+	var used syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &used) != nil {
+		return 0
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
+
+// BenchmarkEngine is what one operation costs the driver itself: drawing, content, measuring, on a
+// store that does nothing at once. CPU-ns/op is the processor time of all threads.
+func BenchmarkEngine(b *testing.B) {
+	for _, c := range []struct {
+		name, operation string
+		options         Options
+	}{
+		{"read", `type="read" config="containers=u(1,32);objects=u(1,1000)"`, Options{}},
+		{"write64KB", `type="write" config="containers=u(1,32);objects=u(1,1000);sizes=c(64)KB"`, Options{}},
+		{"delete", `type="delete" config="containers=u(1,32);objects=u(1,1000)"`, Options{}},
+		{"openloop", `type="read" config="containers=u(1,32);objects=u(1,1000)"`, Options{OpenLoop: &Rate{PerSecond: 1e9}}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			const workers = 8
+			text := workload(fmt.Sprintf(`<work name="m" workers="%d" totalOps="%d"><operation %s/></work>`,
+				workers, max(b.N, workers), c.operation))
+			w, err := Read(strings.NewReader(text))
+			if err != nil {
+				b.Fatal(err)
+			}
+			p, err := MakePlan(w, kinds())
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			b.ResetTimer()
+			before := processorTime()
+			result, err := Run(context.Background(), p, c.options)
+			if err != nil {
+				b.Fatal(err)
+			}
+			n := result.Stages[0].Operations[0].Samples
+			b.ReportMetric(float64((processorTime()-before).Nanoseconds())/float64(n), "CPU-ns/op")
+		})
+	}
+}
+
+// BenchmarkMeasure is what taking in one sample costs the goroutine that measures.
+func BenchmarkMeasure(b *testing.B) {
+	p, err := Read(strings.NewReader(workload(reading)))
+	if err != nil {
+		b.Fatal(err)
+	}
+	made, err := MakePlan(p, kinds())
+	if err != nil {
+		b.Fatal(err)
+	}
+	run := &workRun{workPlan: made.stages[0].works[0], window: windowOf(made.stages[0].works[0].Work)}
+	t, s := newWorkTally(run), &series{}
+	for i := range b.N {
+		at := time.Duration(i) * time.Microsecond
+		t.add(i%2, &sample{begin: at, end: at + time.Millisecond, response: time.Millisecond}, s)
+		if i%100_000 == 0 {
+			s.close(at, false)
+		}
+	}
+}

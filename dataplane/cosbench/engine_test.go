@@ -1,0 +1,324 @@
+package cosbench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"hotbed/dataplane/cosbench/access"
+	"hotbed/dataplane/cosbench/auth"
+	"hotbed/dataplane/cosbench/storage"
+)
+
+// memory is a store that remembers, shared by all workers of a test.
+type memory struct {
+	mu         sync.Mutex
+	containers map[string]map[string]int64
+	log        map[string][]string // by worker, in its order
+	opened     int
+	fail       func(what, container, object string) error
+}
+
+func (m *memory) open(storage.Config, auth.Session) (storage.Storage, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.opened++
+	return &memoryWorker{m, fmt.Sprint("worker ", m.opened)}, nil
+}
+
+type memoryWorker struct {
+	*memory
+	name string
+}
+
+func (w *memoryWorker) do(what, container, object string, act func() error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.log[w.name] = append(w.log[w.name], what+" "+container+" "+object)
+	if w.fail != nil {
+		if err := w.fail(what, container, object); err != nil {
+			return err
+		}
+	}
+	return act()
+}
+
+var errMissing = &access.Error{Kind: access.NotFound, Status: 404, Message: "nothing there"}
+
+func (w *memoryWorker) CreateContainer(_ context.Context, container string) error {
+	return w.do("create", container, "", func() error {
+		if w.containers[container] == nil {
+			w.containers[container] = map[string]int64{}
+		}
+		return nil
+	})
+}
+
+func (w *memoryWorker) DeleteContainer(_ context.Context, container string) error {
+	return w.do("drop", container, "", func() error {
+		if len(w.containers[container]) > 0 {
+			return &access.Error{Kind: access.Client, Status: 409, Message: "not empty"}
+		}
+		delete(w.containers, container)
+		return nil
+	})
+}
+
+func (w *memoryWorker) Put(_ context.Context, container, object string, body io.Reader, length int64) error {
+	n, err := io.Copy(io.Discard, body)
+	return w.do("put", container, object, func() error {
+		if w.containers[container] == nil {
+			return errMissing
+		}
+		w.containers[container][object] = n
+		if length >= 0 && n != length {
+			return errors.New("another length than said")
+		}
+		return err
+	})
+}
+
+func (w *memoryWorker) Get(_ context.Context, container, object string) (io.ReadCloser, int64, error) {
+	var size int64
+	err := w.do("get", container, object, func() error {
+		found := false
+		if size, found = w.containers[container][object]; !found {
+			return errMissing
+		}
+		return nil
+	})
+	return io.NopCloser(strings.NewReader(strings.Repeat("x", int(size)))), size, err
+}
+
+func (w *memoryWorker) Delete(_ context.Context, container, object string) error {
+	return w.do("delete", container, object, func() error {
+		delete(w.containers[container], object)
+		return nil
+	})
+}
+
+func (w *memoryWorker) List(_ context.Context, container, prefix string) (int64, error) {
+	return 10, w.do("list", container, prefix, func() error { return nil })
+}
+
+func (w *memoryWorker) Close() error { return nil }
+
+func newMemory() *memory {
+	return &memory{containers: map[string]map[string]int64{}, log: map[string][]string{}}
+}
+
+// drive runs a workload on a store in memory.
+func drive(t *testing.T, m *memory, stages string, options Options) (*Result, error) {
+	t.Helper()
+	w, err := Read(strings.NewReader(`<workload name="t"><storage type="memory"/><workflow>` + stages + `</workflow></workload>`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := kinds()
+	k.Storage["memory"] = storage.Kind{Open: m.open}
+	p, err := MakePlan(w, k)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return Run(ctx, p, options)
+}
+
+func stage(name, works string) string {
+	return `<workstage name="` + name + `">` + works + `</workstage>`
+}
+
+const (
+	initial  = `<workstage name="init"><work type="init" workers="3" config="containers=r(1,2)"/></workstage>`
+	prepared = `<workstage name="prepare"><work type="prepare" workers="3" config="containers=r(1,2);objects=r(1,10);sizes=c(2)KB"/></workstage>`
+)
+
+// TestWorkflow has init, prepare, main, cleanup and dispose do what they are for.
+func TestWorkflow(t *testing.T) {
+	m := newMemory()
+	result, err := drive(t, m, initial+prepared, Options{})
+	if err != nil || result.State != "finished" {
+		t.Fatal(result.State, err)
+	}
+	for _, name := range []string{"mycontainers1", "mycontainers2"} {
+		if len(m.containers[name]) != 10 || m.containers[name]["myobjects7"] != 2000 {
+			t.Errorf("%s holds %v", name, m.containers[name])
+		}
+	}
+	prepare := result.Stages[1].Operations[0]
+	if prepare.Samples != 20 || prepare.Bytes != 40_000 || prepare.Workers != 3 || prepare.Label() != "prepare-write" {
+		t.Errorf("prepare: %+v", prepare.Metrics)
+	}
+	if created := result.Stages[0].Operations[0]; created.All != 0 { // containers are no samples
+		t.Errorf("init: %+v", created.Metrics)
+	}
+	main := stage("main", `<work name="m" workers="4" totalOps="402"><operation type="read" ratio="50" config="containers=u(1,2);objects=u(1,10)"/>
+<operation type="write" ratio="20" config="containers=u(1,2);objects=u(11,20);sizes=u(1,3)KB;chunked=true"/>
+<operation type="delete" ratio="20" config="containers=u(1,2);objects=u(11,30)"/>
+<operation type="list" ratio="10" config="containers=u(1,2)" division="none"/></work>`)
+	if strings.Contains(main, "workers=\"4\"") {
+		main = strings.Replace(main, `workers="4"`, `workers="2"`, 1) // a list of containers divides them
+	}
+	if result, err = drive(t, m, main, Options{Seed: 5}); err != nil {
+		t.Fatal(err)
+	}
+	var all, failures int64
+	for _, o := range result.Stages[0].Operations {
+		all += o.All
+		failures += o.All - o.Samples
+		if o.All < 10 {
+			t.Errorf("%s: %+v", o.Label(), o.Metrics)
+		}
+	}
+	if all != 402 || failures != 0 {
+		t.Errorf("%d operations, %d failed", all, failures)
+	}
+	clean := stage("cleanup", `<work type="cleanup" workers="2" config="containers=r(1,2);objects=r(1,30)"/>`) +
+		stage("dispose", `<work type="dispose" workers="1" config="containers=r(1,2)"/>`)
+	if result, err = drive(t, m, clean, Options{}); err != nil || result.Stages[0].Operations[0].Samples != 60 || len(m.containers) != 0 {
+		t.Errorf("%v: left %v, %+v", err, m.containers, result.Stages[0].Operations[0].Metrics)
+	}
+}
+
+// TestSameSeedSameRequests has each worker send the same requests for the same seed, others for
+// another.
+func TestSameSeedSameRequests(t *testing.T) {
+	main := stage("main", `<work name="m" workers="3" totalOps="90" afr="1000000"><operation type="read" ratio="50" config="containers=u(1,2);objects=u(1,100)"/>
+<operation type="delete" ratio="50" config="containers=u(1,2);objects=u(1,100)" division="object"/></work>`)
+	var logs []map[string][]string
+	for _, seed := range []uint64{1, 1, 2} {
+		m := newMemory()
+		if _, err := drive(t, m, main, Options{Seed: seed}); err != nil {
+			t.Fatal(err)
+		}
+		logs = append(logs, m.log)
+	}
+	same := func(a, b map[string][]string) bool {
+		return maps.EqualFunc(a, b, func(x, y []string) bool { return slices.Equal(x, y) })
+	}
+	if !same(logs[0], logs[1]) || same(logs[0], logs[2]) || len(logs[0]) != 3 {
+		t.Errorf("the same seed: same %v; another: same %v", same(logs[0], logs[1]), same(logs[0], logs[2]))
+	}
+}
+
+// TestFailures has them counted by kind, and the stage fail beyond its afr while the run goes on.
+func TestFailures(t *testing.T) {
+	m := newMemory()
+	main := `<work name="m" workers="2" totalOps="100" afr="%d"><operation type="read" config="containers=c(1);objects=c(1)"/></work>`
+	result, err := drive(t, m, stage("a", fmt.Sprintf(main, 999_999))+stage("b", fmt.Sprintf(main, 1_000_000)), Options{})
+	if err != nil || result.State != "failed" || result.Stages[0].State != "failed" || result.Stages[1].State != "completed" {
+		t.Fatal(err, result.State, result.Stages[0].State, result.Stages[1].State)
+	}
+	o := result.Stages[0].Operations[0]
+	if o.Samples != 0 || o.All != 100 || o.Failures[0] != 100 || failureKinds[0] != access.NotFound {
+		t.Errorf("%+v %v", o.Metrics, o.Failures)
+	}
+	// A container that cannot be made ends the run; what comes after it is aborted.
+	m.fail = func(what, container, _ string) error {
+		if what == "create" && container == "mycontainers2" {
+			return &access.Error{Kind: access.Server, Status: 503, Message: "no"}
+		}
+		return nil
+	}
+	result, err = drive(t, m, initial+prepared, Options{})
+	if err == nil || !strings.Contains(err.Error(), "s1-init: container mycontainers2 could not be created: no (server, 503)") {
+		t.Errorf("%v", err)
+	}
+	if result.State != "terminated" || result.Stages[0].State != "terminated" || result.Stages[1].State != "aborted" {
+		t.Error(result.State, result.Stages[0].State, result.Stages[1].State)
+	}
+}
+
+// TestInterrupted has a run that is called off end soon, with what it measured.
+func TestInterrupted(t *testing.T) {
+	m := newMemory()
+	p := plan(t, workload(strings.Replace(reading, `runtime="1"`, `runtime="3600"`, 1)))
+	k := storage.Kind{Open: m.open}
+	p.stages[0].works[0].store = k
+	m.containers["mycontainers1"], m.containers["mycontainers2"] = map[string]int64{}, map[string]int64{}
+	ctx, cancel := context.WithCancel(context.Background())
+	enough := 0
+	m.fail = func(string, string, string) error {
+		if enough++; enough == 200 {
+			cancel()
+		}
+		return nil
+	}
+	result, err := Run(ctx, p, Options{})
+	if !errors.Is(err, context.Canceled) && err != nil || result.State != "cancelled" || result.Stages[0].State != "aborted" {
+		t.Fatal(err, result.State, result.Stages[0].State)
+	}
+	if o := result.Stages[0].Operations[0]; o.All < 190 {
+		t.Errorf("only %d requests are kept", o.All)
+	}
+}
+
+// TestOpenLoop has a worker that is busy be waited for, and the waiting count.
+func TestOpenLoop(t *testing.T) {
+	m := newMemory()
+	m.containers["mycontainers1"] = map[string]int64{"myobjects1": 5}
+	first := true
+	m.fail = func(string, string, string) error {
+		if first {
+			time.Sleep(200 * time.Millisecond)
+		}
+		first = false
+		return nil
+	}
+	main := stage("main", `<work name="m" workers="1" totalOps="50"><operation type="read" config="containers=c(1);objects=c(1)"/></work>`)
+	result, err := drive(t, m, main, Options{OpenLoop: &Rate{PerSecond: 1000}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Fifty operations are to begin within 50 ms; the first takes 200 ms, so all end after 200 ms.
+	o := result.Stages[0].Operations[0]
+	if o.Samples != 50 || o.Histogram.Min() < 150*time.Millisecond {
+		t.Errorf("%d samples, the shortest %v", o.Samples, o.Histogram.Min())
+	}
+}
+
+// TestOptionsAreRefused that do not fit the workload.
+func TestOptionsAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		stages, says string
+		options      Options
+	}{
+		{initial, `no stage "main"`, Options{Stages: []string{"main"}}},
+		{`<workstage name="a" trigger="start.sh,1"><work type="init" workers="1" config="containers=c(1);containers=r(1,2)"/></workstage>`,
+			"start.sh", Options{}},
+		{`<workstage name="a" trigger="start.sh,1"><work type="init" workers="1" config="containers=r(1,2)"/></workstage>`,
+			"start.sh is not in", Options{Triggers: t.TempDir()}},
+		{stage("m", `<work name="m" workers="1" totalOps="1"><operation type="prepare" config="containers=r(1,2);objects=r(1,2);sizes=c(1)B"/></work>`),
+			"closed loop", Options{OpenLoop: &Rate{PerSecond: 1}}},
+	} {
+		if _, err := drive(t, newMemory(), c.stages, c.options); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%v, not about %s", err, c.says)
+		}
+	}
+}
+
+// TestTriggers has scripts run before and after.
+func TestTriggers(t *testing.T) {
+	folder := t.TempDir()
+	script := "echo \"$@\" >> " + filepath.Join(folder, "said") + "\n"
+	if err := os.WriteFile(filepath.Join(folder, "s.sh"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	stages := `<workstage name="a" trigger="s.sh,one,two"><work type="init" workers="1" config="containers=r(1,2)"/></workstage>`
+	if _, err := drive(t, newMemory(), stages, Options{Triggers: folder}); err != nil {
+		t.Fatal(err)
+	}
+	if said, _ := os.ReadFile(filepath.Join(folder, "said")); string(said) != "one two\n-k\n" {
+		t.Errorf("%q", said)
+	}
+}

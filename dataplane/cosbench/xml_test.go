@@ -1,0 +1,259 @@
+package cosbench
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"hotbed/dataplane/cosbench/auth"
+	"hotbed/dataplane/cosbench/storage"
+	"hotbed/dataplane/cosbench/storage/mock"
+)
+
+// kinds are enough to check and run workloads without a store.
+func kinds() Kinds {
+	return Kinds{
+		Storage: storage.Registry{"mock": {Keys: mock.Keys, Open: mock.Open}, "none": {Keys: mock.NoneKeys, Open: mock.OpenNone},
+			"swift": {Keys: []string{"timeout", "token", "storage_url", "policy"}}},
+		Auth: auth.Types(),
+	}
+}
+
+// workload is a workload around some works, one stage.
+func workload(works string) string {
+	return "<workload name=\"t\">\n<storage type=\"none\"/>\n<workflow>\n<workstage name=\"main\">\n" + works +
+		"\n</workstage>\n</workflow>\n</workload>\n"
+}
+
+const reading = `<work name="m" workers="2" runtime="1"><operation type="read" config="containers=u(1,2);objects=u(1,9)"/></work>`
+
+func plan(t *testing.T, text string) *Plan {
+	t.Helper()
+	w, err := Read(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := MakePlan(w, kinds())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestFaults has each mistake refused at its line, in its element, by its name.
+func TestFaults(t *testing.T) {
+	operation := func(attributes string) string {
+		return workload(`<work name="m" workers="4" runtime="1">` + "\n<operation " + attributes + "/>\n</work>")
+	}
+	work := func(attributes string) string {
+		return workload(`<work name="m" ` + attributes + `>` + "\n" + `<operation type="read" config="containers=c(1);objects=c(1)"/></work>`)
+	}
+	for _, c := range []struct {
+		text, element, says string
+		line                int
+	}{
+		{"", "", "no workload element", 0},
+		{"<job/>", "", "begins with <job>", 1},
+		{"<workload name=\"t\">\n<workflow>", `workflow`, "not well-formed", 2},
+		{"<workload name=\"t\">\n<workflow>\n</work>", `workflow`, "not well-formed", 3},
+		{"<!DOCTYPE x>\n<workload/>", "", "document types", 1},
+		{"<workload name=\"t\">\nhello<workflow/></workload>", `workload "t"`, "there is text", 1},
+		{"<workload\nname=\"t\"></workload>", `workload "t"`, "no <workflow>", 1},
+		{"<workload name=\"t\" colour=\"red\"/>", `workload "t"`, "colour is not known", 1},
+		{"<workload/>", "workload", "name is missing", 1},
+		{"<workload name=\"a/b\"><workflow/></workload>", `workflow`, "no <workstage>", 1},
+		{strings.Replace(workload(reading), `name="t"`, `name="a/b"`, 1), `workload "a/b"`, "a character", 1},
+		{strings.Replace(workload(reading), `name="main"`, `name="a;b"`, 1), `workstage "a;b"`, "a character", 4},
+		{strings.Replace(workload(reading), "<workflow>", "<storage type=\"mock\"/>\n<workflow>", 1), `storage "mock"`, "second <storage>", 3},
+		{strings.Replace(workload(reading), `"none"`, `"ampli"`, 1), `storage "ampli"`, `"ampli" is not supported; supported: mock`, 2},
+		{strings.Replace(workload(reading), `type="none"`, `type="mock" config="sise=3"`, 1), `storage "mock"`, "key sise is not supported", 2},
+		{strings.Replace(workload(reading), `type="none"`, `type="mock" config="Size=3"`, 1), `storage "mock"`, "write it size", 2},
+		{strings.Replace(workload(reading), `type="none"`, `type="mock" config="size"`, 1), `storage "mock"`, "not key=value", 2},
+		{workload("<run/>"), `workstage "main"`, "<run> cannot be here", 5},
+		{work(`workers="0" runtime="1"`), `work "m"`, "workers=\"0\"", 5},
+		{work(`runtime="1"`), `work "m"`, "workers is missing", 5},
+		{work(`workers="x" runtime="1"`), `work "m"`, "not a whole number", 5},
+		{work(`workers="2" runtime="-1"`), `work "m"`, "not a whole number from 0", 5},
+		{work(`workers="2" runtime="1" type="warm"`), `work "m"`, `"warm" is not supported`, 5},
+		{work(`workers="2" runtime="1" division="file"`), `work "m"`, `"file" is not supported`, 5},
+		{work(`workers="2" runtime="1" afr="1000001"`), `work "m"`, "afr", 5},
+		{work(`workers="2"`), `work "m"`, "no limit", 5},
+		{work(`workers="4" totalOps="3"`), `work "m"`, "cannot be divided among 4", 5},
+		{work(`workers="4" totalBytes="3"`), `work "m"`, "cannot be divided among 4", 5},
+		{operation(`type="copy"`), `operation "copy"`, `"copy" is not supported`, 6},
+		{operation(`type="read" ratio="90" config="containers=c(1);objects=c(1)"`), `work "m"`, "sum to 90", 5},
+		{operation(`type="read" config="objects=c(1)"`), `operation "read"`, "containers is missing", 6},
+		{operation(`type="read" config="containers=c(1);objects=u(9,1)"`), `operation "read"`, "lower one first", 6},
+		{operation(`type="read" config="containers=c(1);objects=z(1,2)"`), `operation "read"`, "not a distribution", 6},
+		{operation(`type="read" config="containers=c(1);objects=u(1,3)" division="object"`), `operation "read"`, "3 numbers cannot be divided among 4", 6},
+		{operation(`type="read" config="containers=h(1|9|1);objects=c(1)" division="container"`), `operation "read"`, "histogram cannot be divided", 6},
+		{operation(`type="write" config="containers=c(1);objects=c(1)"`), `operation "write"`, "sizes is missing", 6},
+		{operation(`type="write" config="containers=c(1);objects=c(1);sizes=c(1)KiB"`), `operation "write"`, "not a distribution", 6},
+		{operation(`type="write" config="containers=c(1);objects=c(1);sizes=c(1)"`), `operation "write"`, "no unit", 6},
+		{operation(`type="write" config="containers=c(1);objects=c(1);sizes=c(1)B;content=text"`), `operation "write"`, "content=text", 6},
+		{operation(`type="read" config="containers=c(1);objects=c(1);hashcheck=true"`), `operation "read"`, "write it hashCheck", 6},
+		{operation(`type="list" config="objects=c(1)"`), `operation "list"`, "objects needs containers", 6},
+		{operation(`type="filewrite" config="containers=c(1);files=/nowhere;fileselection=r"`), `operation "filewrite"`, "/nowhere", 6},
+		{workload(`<work type="prepare" workers="1" config="containers=u(1,2);objects=r(1,2);sizes=c(1)B"/>`), `prepare`, "not a range", 5},
+		{strings.Replace(workload(reading), `name="main"`, `name="delay" closuredelay="1"`, 1), `work "m"`, "runs no works", 5},
+	} {
+		w, err := Read(strings.NewReader(c.text))
+		if err == nil {
+			_, err = MakePlan(w, kinds())
+		}
+		var fault *Fault
+		if !errors.As(err, &fault) {
+			t.Errorf("%s\ngave %v", c.text, err)
+		} else if fault.Line != c.line || !strings.Contains(fault.Element, c.element) || !strings.Contains(fault.Message, c.says) {
+			t.Errorf("%s\ngave line %d, element %s: %s\nwanted line %d, element %s: %s", c.text, fault.Line, fault.Element,
+				fault.Message, c.line, c.element, c.says)
+		}
+	}
+}
+
+// TestInheritance has auth, storage and configs come down, and the child's win.
+func TestInheritance(t *testing.T) {
+	w, err := Read(strings.NewReader(`<workload name="t" config="cprefix=a;containers=c(1)">
+<auth type="mock" config="token=top"/><storage type="mock" config="size=1"/>
+<workflow config="oprefix=b">
+<workstage name="x" config="cprefix=c"><storage type="mock" config="delay=2"/>
+<work name="one" workers="2" totalOps="2" config="objects=c(1)"><operation type="read"/></work>
+<work name="two" workers="1" totalOps="2" division="object"><auth type="none"/>
+<operation type="read" ratio="60" config="objects=c(2);cprefix=d"/><operation type="write" ratio="0"/>
+<operation type="read" ratio="40" division="none" config="objects=c(3);name=late"/></work>
+</workstage>
+<workstage name="y"><work type="init" workers="3" config="containers=r(1,4)"/></workstage>
+</workflow></workload>`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, y := w.Stages[0], w.Stages[1]
+	if got := x.Works[0].Operations[0].Config; got != "cprefix=c;containers=c(1);oprefix=b;objects=c(1)" {
+		t.Errorf("inherited %s", string(got))
+	}
+	two := x.Works[1]
+	if two.Storage.Config != "delay=2" || two.Auth.Type != "none" || x.Works[0].Auth.Config != "token=top" || y.Works[0].Storage.Config != "size=1" {
+		t.Errorf("storage and auth: %+v %+v %+v", two.Storage, two.Auth, y.Works[0].Storage)
+	}
+	if len(two.Operations) != 2 || two.Operations[0].Label() != "1-read-read" || two.Operations[1].Label() != "late-read" ||
+		two.Operations[0].Division != "object" || two.Operations[1].Division != "none" || two.Operations[0].ID != "op2" {
+		t.Errorf("operations %+v", two.Operations)
+	}
+	init := y.Works[0]
+	if init.TotalOps != 3 || init.AFR != 0 || two.AFR != 200_000 || init.Division != "container" || init.Name != "init" ||
+		init.Operations[0].Label() != "init-write" ||
+		init.Operations[0].Config != "objects=r(0,0);sizes=c(0)B;cprefix=a;containers=r(1,4);oprefix=b" {
+		t.Errorf("init %+v", init)
+	}
+}
+
+// TestRecordedConfig reads what the real COSBench wrote: the workload that it ran.
+func TestRecordedConfig(t *testing.T) {
+	text, err := os.ReadFile("testdata/recorded-config.xml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := plan(t, string(text))
+	main := p.Workload.Stages[2].Works[0]
+	if p.Name != "mos-A" || len(p.Workload.Stages) != 5 || main.Workers != 8 || main.Runtime != 30 || main.Rampup != 2 ||
+		len(main.Operations) != 3 || main.Operations[2].Type != "delete" || main.Storage.Config != "timeout=30000" {
+		t.Errorf("%+v", main)
+	}
+	prepare := p.Workload.Stages[1].Works[0].Operations[0]
+	if prepare.Config != "createContainer=false;cprefix=mosa;containers=r(1,4);objects=r(1,50);sizes=u(1,128)KB" {
+		t.Errorf("prepare %s", string(prepare.Config))
+	}
+}
+
+// TestRealArchiveConfigs reads every workload of a real COSBench's archive beside this repository.
+func TestRealArchiveConfigs(t *testing.T) {
+	paths, _ := filepath.Glob("../../../shared/cosbench-archive/*/workload-config.xml")
+	if len(paths) == 0 {
+		t.Skip("there is no ../shared/cosbench-archive beside this repository")
+	}
+	for _, path := range paths {
+		file, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Read(file); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+		_ = file.Close()
+	}
+}
+
+// equal compares workloads but for their places in a file and their secrets.
+func equal(t *testing.T, a, b *Workload) {
+	t.Helper()
+	var texts [2]bytes.Buffer
+	for i, w := range []*Workload{a, b} {
+		if err := WriteXML(&texts[i], w); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !reflect.DeepEqual(texts[0].String(), texts[1].String()) {
+		t.Errorf("written, read and written again:\n%s\n%s", &texts[0], &texts[1])
+	}
+}
+
+// FuzzRead has nothing panic, and what was read survive being written and read again.
+func FuzzRead(f *testing.F) {
+	recorded, err := os.ReadFile("testdata/recorded-config.xml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(string(recorded))
+	f.Add(workload(reading))
+	f.Add(workload(`<work type="delay"/><work name="a&amp;b" workers="1" totalBytes="9" driver="d" config="=;"><operation type="list"/></work>`))
+	f.Fuzz(func(t *testing.T, text string) {
+		w, err := Read(strings.NewReader(text))
+		if err != nil {
+			var fault *Fault
+			if !errors.As(err, &fault) || fault.Message == "" {
+				t.Fatalf("%v is no fault", err)
+			}
+			return
+		}
+		_, _ = MakePlan(w, kinds()) // must not panic
+		var out bytes.Buffer
+		if err := WriteXML(&out, w); err != nil {
+			t.Fatal(err)
+		}
+		again, err := Read(&out)
+		if err != nil {
+			t.Fatalf("what was written cannot be read: %v", err)
+		}
+		equal(t, w, again)
+	})
+}
+
+// TestSecretsAreMasked wherever a workload is shown.
+func TestSecretsAreMasked(t *testing.T) {
+	text := `<workload name="t"><auth type="swauth" config="username=u;password=hunter2;auth_url=http://h/"/>
+<storage type="s3" config="accesskey=AKIA;secretkey=hunter2;endpoint=http://h"/><workflow>
+<workstage name="m">` + reading + `</workstage></workflow></workload>`
+	w, err := Read(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := WriteXML(&out, w); err != nil {
+		t.Fatal(err)
+	}
+	for _, secret := range []string{"hunter2", "AKIA"} {
+		if strings.Contains(out.String(), secret) {
+			t.Errorf("%s is in\n%s", secret, &out)
+		}
+	}
+	if !strings.Contains(out.String(), `config="username=u;password=***;auth_url=http://h/"`) {
+		t.Errorf("more than secrets is masked:\n%s", &out)
+	}
+	if w.Auth.Config != "username=u;password=hunter2;auth_url=http://h/" {
+		t.Error("the password itself is lost")
+	}
+}
