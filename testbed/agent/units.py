@@ -22,7 +22,7 @@ from testbed.agent.reach import every, reach
 from testbed.ssh import Shell
 
 LOAD_PREFIX = "load-"  # units of this name load the testbed: a run starts with none
-LOAD_PROGRAMS = ("fio", "rados", "hotbed-replay")
+LOAD_PROGRAMS = ("fio", "rados", "hotbed-replay", "hotbed-cosdrive")
 UNITS = f"{STATE}/units"
 STOP_S = 15  # fio takes up to a second to print its summary after SIGTERM
 _NAME = re.compile(r"^[a-z0-9][a-z0-9-]{0,79}$")

@@ -1,0 +1,218 @@
+"""`hotbed cosbench run`: by the embedded driver here or on a testbed, or by a real COSBench."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hotbed import cosbench_views
+from hotbed.output import JsonFlag, emit
+from hotbed.views import TestbedOption
+
+if TYPE_CHECKING:
+    from testbed.sites.contract import Progress
+    from testbed.ssh import Shell
+    from workloads.cosbench.credentials import Credentials
+    from workloads.cosbench.program import DriveOptions
+    from workloads.cosbench.results import Archive
+
+
+def add_run(group: typer.Typer) -> None:
+    """Add the verb."""
+
+    @group.command()
+    def run(
+        workload: Annotated[Path, typer.Argument(help="A workload of COSBench, XML.")],
+        out: Annotated[
+            Path | None, typer.Option(help="New folder for the archive.", show_default=False)
+        ] = None,
+        credentials: Annotated[
+            Path | None, typer.Option(help="JSON with user and key, that only you can read.")
+        ] = None,
+        open_loop: Annotated[
+            str | None,
+            typer.Option(help="Operations a second, whatever they take: RATE or RATE:constant."),
+        ] = None,
+        seed: Annotated[int | None, typer.Option(help="Of what is drawn; not of COSBench.")] = None,
+        only_stage: Annotated[str | None, typer.Option(help="Run this stage alone.")] = None,
+        controller: Annotated[
+            str | None, typer.Option(help="A real COSBench's controller: HOST or http://HOST:PORT.")
+        ] = None,
+        archive: Annotated[
+            Path | None, typer.Option(help="That controller's archive folder, on this machine.")
+        ] = None,
+        login: Annotated[
+            Path | None, typer.Option(help="JSON with the controller's user and key.")
+        ] = None,
+        node: Annotated[
+            str | None, typer.Option(help="Run on this client node of a testbed.")
+        ] = None,
+        tenant: Annotated[
+            str | None, typer.Option(help="With --node: credentials of this tenant of its Swift.")
+        ] = None,
+        testbed: TestbedOption = None,
+        as_json: JsonFlag = False,
+    ) -> None:
+        """Run a workload: by the embedded driver, or with --controller by a real COSBench.
+
+        Ctrl-C ends the stage it is in; what was measured until then is kept. Exit 1 when a stage
+        did not complete.
+        """
+        from hotbed.progress import progress
+        from workloads.cosbench.credentials import found_in
+        from workloads.cosbench.files import new_folder, read_xml
+
+        options = drive_options(open_loop, seed, only_stage)
+        _check_together(controller, archive, login, node or testbed, tenant, options)
+        xml = read_xml(workload)
+        given = found_in(credentials)
+        folder = new_folder(
+            out or Path("artifacts") / f"cosbench-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
+        )
+        with progress("cosbench") as report:
+            if controller is not None:
+                assert archive is not None
+                text = _filled(xml, given, workload)
+                found = _real(controller, archive, login, text, folder, report)
+            elif node is not None or testbed is not None:
+                found = _on_node(
+                    testbed, node, tenant, xml, given, workload, options, folder, report
+                )
+            else:
+                found = _here(_filled(xml, given, workload), workload, options, folder, report)
+        emit(
+            cosbench_views.archive_facts(found, False),
+            as_json,
+            lambda: cosbench_views.archive_table(found, False),
+        )
+        if not found.finished:
+            raise typer.Exit(1)
+
+
+def drive_options(open_loop: str | None, seed: int | None, only_stage: str | None) -> DriveOptions:
+    """What the embedded driver is told; UserError when the rate is none."""
+    from schemas.errors import UserError
+    from workloads.cosbench.program import DriveOptions
+
+    if open_loop is None:
+        return DriveOptions(seed=seed, only_stage=only_stage)
+    rate, _, arrivals = open_loop.partition(":")
+    try:
+        value = float(rate)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf") or arrivals not in ("", "poisson", "constant"):
+        raise UserError(
+            f"--open-loop {open_loop}: write operations a second, such as 200 or 200:constant."
+        )
+    if arrivals == "constant":
+        return DriveOptions(value, "constant", seed, only_stage)
+    return DriveOptions(value, "poisson", seed, only_stage)
+
+
+def _check_together(
+    controller: str | None,
+    archive: Path | None,
+    login: Path | None,
+    testbed: str | None,
+    tenant: str | None,
+    options: DriveOptions,
+) -> None:
+    from schemas.errors import UserError
+
+    if controller is None:
+        if archive is not None or login is not None:
+            raise UserError("--archive and --login are a real COSBench's: give --controller too.")
+        if tenant is not None and testbed is None:
+            raise UserError("--tenant is one of a testbed's Swift: give --node or --testbed too.")
+        return
+    if archive is None:
+        raise UserError(
+            "a controller leaves its results in files alone: give its --archive folder too."
+        )
+    if testbed is not None or tenant is not None:
+        raise UserError("--controller drives by itself: leave --node, --testbed and --tenant out.")
+    if options.flags():
+        raise UserError(
+            "--open-loop, --seed and --only-stage are the embedded driver's: a real COSBench has "
+            "none of them."
+        )
+
+
+def _filled(xml: str, given: Credentials, workload: Path) -> str:
+    from workloads.cosbench.xml_text import filled
+
+    return filled(xml, given.values, str(workload))
+
+
+def _here(
+    xml: str, workload: Path, options: DriveOptions, folder: Path, report: Progress
+) -> Archive:
+    from workloads.cosbench.driver import run_here
+
+    return run_here(xml, str(workload), folder, options, report).archive
+
+
+def _real(
+    controller: str,
+    archive: Path,
+    login: Path | None,
+    xml: str,
+    folder: Path,
+    report: Progress,
+) -> Archive:
+    from workloads.cosbench.archive_source import LocalSource
+    from workloads.cosbench.controller_api import Controller, Login
+    from workloads.cosbench.credentials import from_file
+    from workloads.cosbench.real import run
+
+    user = None
+    if login is not None:
+        values = from_file(login).values
+        user = Login(values.get("username", ""), values.get("password", ""))
+    source = LocalSource(archive)
+    source.sizes()  # before anything is handed in: is it there?
+    return run(Controller(controller, user), source, xml, folder, report)
+
+
+def _on_node(
+    testbed: str | None,
+    node: str | None,
+    tenant: str | None,
+    xml: str,
+    given: Credentials,
+    workload: Path,
+    options: DriveOptions,
+    folder: Path,
+    report: Progress,
+) -> Archive:
+    from schemas.errors import UserError
+    from testbed.agent.client import agent_client
+    from testbed.choose import choose_ready
+    from testbed.reach import shell_to
+    from workloads.cosbench import driver
+    from workloads.cosbench.xml_text import filled, planned_seconds
+
+    _, found = choose_ready(testbed)
+    clients = [one.name for one in found.with_role("client")]
+    name = node or (clients[0] if clients else None)
+    if name not in clients:
+        listed = ", ".join(clients) or "none"
+        raise UserError(
+            f"testbed {found.name} has no client node {name or ''!r}; client nodes: {listed}."
+        )
+
+    def shell(each: str) -> Shell:
+        return shell_to(found, found.node(each))
+
+    values = dict(given.values)
+    if tenant is not None:
+        values |= driver.tenant(shell(name), tenant).values
+    text = filled(xml, values, str(workload))
+    longest = driver.LONGEST_S + sum(planned_seconds(text).values())
+    load = driver.Load("cli", name, text, longest, options)
+    done = driver.run_on(agent_client(found), shell, [load], folder, report)
+    return done[load.name].archive

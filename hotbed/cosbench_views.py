@@ -1,0 +1,278 @@
+"""What `hotbed cosbench` shows: plans, releases, archives and comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Group, RenderableType
+    from rich.table import Table
+
+    from workloads.cosbench.compare import Comparison, Difference
+    from workloads.cosbench.release import Release
+    from workloads.cosbench.results import Archive
+
+SHOWN = ("operations", "bytes", "mean_s", "p95_s", "p99_s", "operations_s", "bytes_s", "success")
+
+
+def _table(*columns: str, title: str = "", numbers: int = 99, caption: str = "") -> Table:
+    from rich import box
+    from rich.table import Table
+
+    view = Table(
+        box=box.SIMPLE_HEAD,
+        title=title or None,
+        title_justify="left",
+        caption=caption or None,
+        caption_justify="left",
+        pad_edge=False,
+    )
+    for place, name in enumerate(columns):
+        view.add_column(name, justify="right" if place >= numbers else "left")
+    return view
+
+
+def _ms(value: float | None) -> str:
+    return "" if value is None else f"{1e3 * value:.4g}"
+
+
+def _percent(share: float | None) -> str:
+    return "" if share is None else f"{100 * share:.4g} %"
+
+
+def plan_table(plan: Mapping[str, Any]) -> Table:
+    """What `cosdrive check` found, an operation a line."""
+    auth, storage = plan["auth"]["type"], plan["storage"]["type"]
+    title = f"workload {plan['name']}: storage {storage}, auth {auth}"
+    view = _table("stage", "work", "workers", "ends after", "operation", "share", "config")
+    view.title = title
+    for stage in plan["stages"]:
+        for work in stage["works"]:
+            for number, operation in enumerate(work["operations"]):
+                first = number == 0
+                view.add_row(
+                    stage["id"] if first else "",
+                    work["name"] if first else "",
+                    str(work["workers"]) if first else "",
+                    _end(work) if first else "",
+                    str(operation["name"]),
+                    f"{operation['ratio_percent']} %",
+                    str(operation["config"]),
+                )
+    return view
+
+
+def _end(work: Mapping[str, Any]) -> str:
+    """What ends a work; runtime is the measured part."""
+    if work["type"] not in ("normal", "delay"):
+        return "all done"
+    parts = []
+    if work.get("runtime_s"):
+        rampup = work.get("rampup_s")
+        parts.append((f"{rampup} s, then " if rampup else "") + f"{work['runtime_s']} s")
+    if work.get("total_ops"):
+        parts.append(f"{work['total_ops']} operations")
+    if work.get("total_bytes"):
+        parts.append(f"{work['total_bytes']} bytes")
+    return ", ".join(parts)
+
+
+def release_table(release: Release) -> Group:
+    """What was looked at of a release."""
+    from rich.console import Group
+    from rich.text import Text
+
+    view = _table("", "what", "found", "what to do", title=f"COSBench in {release.folder}")
+    for finding in release.findings:
+        mark = "ok" if finding.good else "missing" if finding.needed else "note"
+        view.add_row(mark, finding.what, finding.found, "" if finding.good else finding.advice)
+    parts: list[RenderableType] = [view]
+    if release.java_options:
+        parts.append(Text(f"JDK_JAVA_OPTIONS='{release.java_options}'"))
+    return Group(*parts)
+
+
+def archive_facts(archive: Archive, series: bool) -> dict[str, Any]:
+    """An archive as data."""
+    stages = []
+    for stage in archive.stages:
+        results = []
+        for result in stage.results:
+            facts = asdict(result) | {"failed": result.failed}
+            del facts["buckets"]
+            if not series:
+                del facts["series"]
+            results.append(facts)
+        stages.append(
+            {
+                "id": stage.id,
+                "name": stage.name,
+                "status": stage.status,
+                "history": [{"state": m.state, "at": m.at.isoformat()} for m in stage.history],
+                "results": results,
+            }
+        )
+    measured = [
+        {
+            "stage": one.stage,
+            "op": one.op,
+            "mean_s": one.mean_s,
+            "max_s": one.max_s,
+            "operations": one.operations,
+            "bytes": one.bytes,
+            "failed": dict(one.failed),
+            **{f"p{name}_s": one.quantile_s(share) for name, share in _QUANTILES.items()},
+        }
+        for one in archive.measured
+    ]
+    return {
+        "folder": str(archive.folder),
+        "id": archive.id,
+        "name": archive.name,
+        "finished": archive.finished,
+        "driver": None if archive.driver is None else asdict(archive.driver),
+        "stages": stages,
+        "measured": measured,
+        "unread": list(archive.unread),
+    }
+
+
+_QUANTILES = {"50": 0.5, "95": 0.95, "99": 0.99, "99.9": 0.999}
+
+
+def archive_table(archive: Archive, series: bool) -> Group:
+    """An archive for people: times in milliseconds."""
+    from rich.console import Group
+
+    columns = ("stage", "operation", "status", "workers", "count", "failed", "op/s", "MB/s")
+    view = _table(
+        *columns,
+        *("mean", "p95", "p99", "max"),
+        title=f"{archive.id} {archive.name}; times in ms",
+        numbers=3,
+        caption=f"archive: {archive.folder}",
+    )
+    for stage in archive.stages:
+        if not stage.results:
+            view.add_row(stage.name, "", stage.status)
+        for number, result in enumerate(stage.results):
+            first = number == 0
+            view.add_row(
+                stage.name if first else "",
+                result.op,
+                stage.status if first else "",
+                "" if result.workers is None else str(result.workers),
+                str(result.operations),
+                "" if result.failed is None else str(result.failed),
+                f"{result.operations_s:.4g}",
+                f"{result.bytes_s / 1e6:.4g}",
+                _ms(result.mean_s),
+                *(_ms(result.percentiles_s.get(percent)) for percent in (95, 99, 100)),
+            )
+    parts: list[RenderableType] = [view]
+    if archive.measured:
+        parts.append(_measured_table(archive))
+    if series:
+        parts += _series_tables(archive)
+    return Group(*parts)
+
+
+def _measured_table(archive: Archive) -> Table:
+    loop = archive.driver
+    kind = f", open loop of {loop.rate:g}/s {loop.arrivals}" if loop and loop.rate else ""
+    view = _table(
+        *("stage", "operation", "count", "failed", *(f"p{name}" for name in _QUANTILES), "max"),
+        title=f"full resolution{kind}; times in ms",
+        numbers=2,
+    )
+    for one in archive.measured:
+        failed = ", ".join(f"{count} {kind}" for kind, count in one.failed.items()) or "0"
+        quantiles = (_ms(one.quantile_s(share)) for share in _QUANTILES.values())
+        view.add_row(one.stage, one.op, str(one.operations), failed, *quantiles, _ms(one.max_s))
+    return view
+
+
+def _series_tables(archive: Archive) -> list[RenderableType]:
+    parts: list[RenderableType] = []
+    for stage in archive.stages:
+        view = _table(
+            *("s", "operation", "count", "op/s", "MB/s", "mean [ms]", "success"),
+            title=f"series of {stage.id}",
+            numbers=2,
+        )
+        rows = sorted((p.t_s, result.op, p) for result in stage.results for p in result.series)
+        for t_s, op, point in rows:
+            view.add_row(
+                f"{t_s:g}",
+                op,
+                str(point.operations),
+                f"{point.operations_s:.4g}",
+                f"{point.bytes_s / 1e6:.4g}",
+                _ms(point.mean_s),
+                _percent(point.success),
+            )
+        if rows:
+            parts.append(view)
+    return parts
+
+
+def comparison_facts(found: Comparison) -> dict[str, Any]:
+    """A comparison as data."""
+    return asdict(found) | {"same_shape": found.same_shape}
+
+
+def comparison_table(found: Comparison) -> Group:
+    """A comparison for people."""
+    from rich.console import Group
+    from rich.text import Text
+
+    view = _table(
+        *("stage", "operation", "", "first", "second", "change"),
+        title=f"first: {found.first}\nsecond: {found.second}",
+        numbers=3,
+        caption="percentiles are edges of 10 ms buckets: one bucket apart is shown as the same",
+    )
+    before = ("", "")
+    for one in found.differences:
+        if one.metric not in SHOWN:
+            continue
+        key = (one.stage, one.op)
+        names = ("", "") if key == before else key
+        before = key
+        view.add_row(*names, _unit(one.metric), *_values(one), _change(one))
+    lines = [
+        *(f"only in the first: {name}" for name in found.only_first),
+        *(f"only in the second: {name}" for name in found.only_second),
+        *(f"differs: {name}" for name in found.unlike),
+    ]
+    return Group(view, *(Text(line) for line in lines))
+
+
+def _unit(metric: str) -> str:
+    words = {"operations_s": "op/s", "bytes_s": "MB/s", "bytes": "MB"}
+    if metric in words:
+        return words[metric]
+    return f"{metric.removesuffix('_s')} [ms]" if metric.endswith("_s") else metric
+
+
+def _values(one: Difference) -> tuple[str, str]:
+    def shown(value: float | None) -> str:
+        if value is None:
+            return ""
+        if one.metric in ("bytes", "bytes_s"):
+            return f"{value / 1e6:.4g}"
+        if one.metric == "success":
+            return _percent(value)
+        if one.metric.endswith("_s") and one.metric != "operations_s":
+            return _ms(value)
+        return f"{value:.5g}"
+
+    return shown(one.first), shown(one.second)
+
+
+def _change(one: Difference) -> str:
+    if one.same:
+        return "same"
+    return "" if one.change is None else f"{100 * one.change:+.1f} %"

@@ -1,0 +1,177 @@
+"""`hotbed cosbench`: COSBench workloads written, checked, run, read and compared."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hotbed import cosbench_run, cosbench_views
+from hotbed.output import JsonFlag, emit
+
+XmlFile = Annotated[Path, typer.Argument(help="A workload of COSBench, XML.")]
+Folder = Annotated[Path, typer.Argument(help="An archive, or the folder of a workload in one.")]
+Which = Annotated[
+    str | None, typer.Option("--workload", help="Which of the archive, such as w1 or its name.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs."""
+    group = typer.Typer(no_args_is_help=True, help="COSBench: workloads of object stores.")
+    app.add_typer(group, name="cosbench")
+    for verb in (_xml, _check, cosbench_run.add_run, _show, _compare):
+        verb(group)
+
+
+def _xml(group: typer.Typer) -> None:
+    @group.command()
+    def xml(
+        letter: Annotated[str, typer.Argument(help="A workload of Table 1: A, B, C or D.")],
+        out: Annotated[
+            Path | None, typer.Option(help="New file; without it the XML is printed.")
+        ] = None,
+        name: Annotated[
+            str | None, typer.Option(help="Of the workload, and of its tenant.")
+        ] = None,
+        scale: Annotated[
+            float, typer.Option(help="Times the largest object: 0.125 makes C and D 1-16 MB.")
+        ] = 1.0,
+        sizes: Annotated[
+            str | None, typer.Option(help="Instead of Table 1's: 64KB, or 1-16MB.")
+        ] = None,
+        workers: Annotated[int, typer.Option(help="Operations in flight.")] = 32,
+        containers: Annotated[int, typer.Option(help="How many.")] = 4,
+        objects: Annotated[int, typer.Option(help="Read from, in each container.")] = 50,
+        runtime: Annotated[str, typer.Option(help="Of the main stage.")] = "15min",
+        rampup: Annotated[str, typer.Option(help="Before it, not measured.")] = "0s",
+        total_ops: Annotated[
+            int | None, typer.Option(help="End the main stage after so many operations.")
+        ] = None,
+        stages: Annotated[
+            str, typer.Option(help="Which stages, with commas.")
+        ] = "init,prepare,main,cleanup,dispose",
+        storage: Annotated[str, typer.Option(help="mock, swift, s3, librados or none.")] = "mock",
+        auth: Annotated[
+            str | None, typer.Option(help="none, mock, swauth, keystone or httpauth.")
+        ] = None,
+        auth_url: Annotated[str | None, typer.Option(help="Where to log in.")] = None,
+        endpoint: Annotated[str | None, typer.Option(help="Of S3, or a monitor of Ceph.")] = None,
+        as_json: JsonFlag = False,
+    ) -> None:
+        """Write a workload of Table 1 as COSBench's XML, without any credentials.
+
+        `hotbed cosbench run --credentials FILE` fills them in.
+        """
+        from workloads.cosbench.files import access_of, table_workload, write_new
+        from workloads.cosbench.workload import to_xml
+
+        made = table_workload(
+            letter,
+            name=name,
+            scale=scale,
+            sizes=sizes,
+            runtime=runtime,
+            rampup=rampup,
+            workers=workers,
+            containers=containers,
+            objects=objects,
+            total_ops=total_ops,
+            **access_of(storage, auth, auth_url, endpoint),
+        )
+        text = to_xml(made, tuple(part.strip() for part in stages.split(",") if part.strip()))
+        if out is not None:
+            write_new(out, text)
+        facts = {"name": made.name, "file": None if out is None else str(out)}
+        facts["xml"] = text if out is None else None
+        emit(facts, as_json, lambda: text.rstrip("\n") if out is None else f"Written: {out}")
+
+
+def _check(group: typer.Typer) -> None:
+    @group.command()
+    def check(
+        workload: Annotated[
+            Path | None, typer.Argument(help="A workload of COSBench, XML.", show_default=False)
+        ] = None,
+        release: Annotated[
+            Path | None, typer.Option(help="An unpacked release of COSBench to look at.")
+        ] = None,
+        java: Annotated[str | None, typer.Option(help="The Java that is to run it.")] = None,
+        as_json: JsonFlag = False,
+    ) -> None:
+        """What a workload means, with everything inherited; or whether a release can run here.
+
+        What is not supported is refused by its name. Exit 1 when a release cannot run.
+        """
+        from schemas.errors import UserError
+        from workloads.cosbench import program
+        from workloads.cosbench.files import read_xml
+        from workloads.cosbench.release import examine
+
+        if (workload is None) == (release is None):
+            raise UserError("give either a workload's XML to check, or --release FOLDER.")
+        if workload is not None:
+            plan = program.check(read_xml(workload), str(workload))
+            emit(plan, as_json, lambda: cosbench_views.plan_table(plan))
+            return
+        assert release is not None
+        found = examine(release, java=java)
+        emit(found, as_json, lambda: cosbench_views.release_table(found))
+        if not found.good:
+            raise typer.Exit(1)
+
+
+def _show(group: typer.Typer) -> None:
+    @group.command()
+    def show(
+        folder: Folder,
+        workload: Which = None,
+        series: Annotated[
+            bool, typer.Option("--series", help="Also the series of each stage.")
+        ] = False,
+        as_json: JsonFlag = False,
+    ) -> None:
+        """The results in an archive of COSBench or of cosdrive."""
+        from workloads.cosbench.archive import read_archive
+
+        found = read_archive(folder, workload)
+        data = cosbench_views.archive_facts(found, series)
+        emit(data, as_json, lambda: cosbench_views.archive_table(found, series))
+
+
+def _compare(group: typer.Typer) -> None:
+    @group.command()
+    def compare(
+        first: Folder,
+        second: Folder,
+        first_workload: Annotated[
+            str | None, typer.Option(help="Which of the first archive.")
+        ] = None,
+        second_workload: Annotated[
+            str | None, typer.Option(help="Which of the second archive.")
+        ] = None,
+        main_only: Annotated[
+            bool, typer.Option("--main-only", help="Only stages that measure.")
+        ] = False,
+        as_json: JsonFlag = False,
+    ) -> None:
+        """Two archives side by side, such as a real COSBench's and cosdrive's of the same XML.
+
+        Exit 1 when one lacks operations of the other, or their workers differ.
+        """
+        from workloads.cosbench.archive import read_archive
+        from workloads.cosbench.compare import compare as side_by_side
+
+        found = side_by_side(
+            read_archive(first, first_workload),
+            read_archive(second, second_workload),
+            main_only=main_only,
+        )
+        emit(
+            cosbench_views.comparison_facts(found),
+            as_json,
+            lambda: cosbench_views.comparison_table(found),
+        )
+        if not found.same_shape:
+            raise typer.Exit(1)

@@ -1,0 +1,142 @@
+"""`hotbed cosbench` from the command line."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from hotbed.verbs import cosbench
+from schemas.errors import UserError
+from workloads.cosbench import program
+
+REAL = Path(__file__).parents[1] / "data" / "cosbench" / "real"
+
+APP = typer.Typer()
+cosbench.register(APP)
+
+
+def run(*arguments: str, code: int = 0) -> str:
+    done = CliRunner().invoke(APP, ["cosbench", *arguments], catch_exceptions=True)
+    if isinstance(done.exception, UserError):
+        raise done.exception
+    assert done.exit_code == code, done.output
+    return done.stdout
+
+
+def refused(*arguments: str) -> str:
+    with pytest.raises(UserError) as caught:
+        run(*arguments)
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+def test_a_workload_is_printed_or_written(tmp_path: Path) -> None:
+    options = ("--scale", "0.125", "--storage", "swift", "--runtime", "30s", "--workers", "8")
+    text = run("xml", "c", *options)
+    assert 'sizes=u(1,16)MB"' in text
+    assert '<auth type="swauth"/>' in text
+    assert 'workers="8" interval="5" runtime="30"' in text
+    out = tmp_path / "c.xml"
+    facts = json.loads(run("xml", "C", *options, "--out", str(out), "--json"))
+    assert facts == {"name": "workloadC", "file": str(out), "xml": None}
+    assert out.read_text() == text
+    assert out.stat().st_mode & 0o777 == 0o600
+    assert "is there already" in refused("xml", "C", "--out", str(out))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("E",), "no workload of Table 1: choose from A, B, C, D"),
+        (("A", "--scale", "0"), "--scale 0"),
+        (("A", "--sizes", "big"), "is no object size"),
+        (("A", "--runtime", "1.5s"), "COSBench counts whole seconds"),
+        (("A", "--runtime", "soon"), "--runtime: 'soon'"),
+        (("A", "--storage", "tape"), "--storage tape: choose from none, mock, swift"),
+        (("A", "--auth", "magic"), "--auth magic: choose from none, mock, swauth"),
+        (("A", "--auth-url", "http://192.0.2.1/"), "--auth-url has no place in type none"),
+        (("A", "--auth", "swauth", "--auth-url", "here"), "write an address such as"),
+        (("A", "--stages", "main,warmup"), "stages warmup"),
+        (("A", "--workers", "0"), "workers: "),
+    ],
+)
+def test_mistakes_in_a_workload(arguments: tuple[str, ...], says: str) -> None:
+    assert says in refused("xml", *arguments)
+
+
+def test_an_archive_is_shown() -> None:
+    text = run("show", str(REAL), "--workload", "w1", "--series")
+    assert "mos-A" in text
+    assert "200.1" in text
+    assert "series of s3-main" in text
+    facts: dict[str, Any] = json.loads(run("show", str(REAL / "w8-s3u"), "--json"))
+    assert (facts["id"], facts["finished"], facts["driver"]) == ("w8", True, None)
+    read = facts["stages"][2]["results"][0]
+    assert (read["op"], read["operations"], read["failed"]) == ("read", 181, 0)
+    assert "say which one" in refused("show", str(REAL))
+
+
+def test_two_archives_are_compared() -> None:
+    one, other = str(REAL / "w1-mos-A"), str(REAL / "w8-s3u")
+    assert "same" in run("compare", one, one)
+    text = run("compare", one, other, "--main-only", code=1)
+    assert "only in the first: main/delete" in text
+    facts = json.loads(run("compare", str(REAL), one, "--first-workload", "w1", "--json"))
+    assert facts["same_shape"] is True
+
+
+def test_check_wants_one_thing(tmp_path: Path) -> None:
+    assert "give either" in refused("check")
+    assert "holds no release" in refused("check", "--release", str(tmp_path))
+    assert "cannot be read: No such file" in refused("check", str(tmp_path / "none.xml"))
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--archive", "x"), "give --controller too"),
+        (("--tenant", "web"), "give --node or --testbed too"),
+        (("--controller", "h"), "give its --archive folder too"),
+        (("--controller", "h", "--archive", "x", "--seed", "1"), "embedded driver's"),
+        (("--controller", "h", "--archive", "x", "--node", "n"), "drives by itself"),
+        (("--open-loop", "fast"), "--open-loop fast: write operations a second"),
+        (("--open-loop", "5:bursty"), "--open-loop 5:bursty"),
+    ],
+)
+def test_options_that_do_not_go_together(
+    tmp_path: Path, options: tuple[str, ...], says: str
+) -> None:
+    xml = tmp_path / "w.xml"
+    xml.write_text("<workload name='w'/>")
+    assert says in refused("run", str(xml), *options)
+
+
+def test_a_run_by_the_embedded_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[str, str] = {}
+
+    def fake(xml: str, where: str, archive: Path, options: Any, *_: Any) -> program.Driven:
+        seen["xml"], seen["flags"] = xml, " ".join(options.flags())
+        shutil.copytree(REAL / "w1-mos-A", archive / "w1-mos-A")
+        return program.Driven((), 0.0, 1.0, 0.1, 0)
+
+    monkeypatch.setattr(program, "run", fake)
+    secret = tmp_path / "secret.json"
+    secret.write_text('{"user": "u", "key": "hidden", "auth_url": "http://192.0.2.1/a"}')
+    secret.chmod(0o600)
+    xml = tmp_path / "w.xml"
+    xml.write_text(run("xml", "A", "--storage", "swift"))
+    options = ("--credentials", str(secret), "--open-loop", "50:constant", "--seed", "3")
+    out = tmp_path / "out"
+    facts = json.loads(run("run", str(xml), "--out", str(out), *options, "--json"))
+    assert facts["name"] == "mos-A"
+    assert "password=hidden" in seen["xml"]
+    assert seen["flags"] == "--open-loop 50:constant --seed 3"
+    assert "hidden" not in json.dumps(facts)
+    assert "never overwritten" in refused("run", str(xml), "--out", str(out), *options)

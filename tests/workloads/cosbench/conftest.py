@@ -1,0 +1,96 @@
+"""A node that is this machine, and a driver that stands in for cosdrive."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from schemas.errors import RemoteError
+from testbed.ssh import Completed
+
+
+class LocalShell:
+    """Runs commands here, with the paths of a node below a folder."""
+
+    node = "client"
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.ran: list[list[str]] = []
+
+    def here(self, word: str) -> str:
+        for path in ("/var/lib/hotbed", "/usr/local/bin", "/etc/hotbed"):
+            word = word.replace(path, f"{self.root}{path}")
+        return word
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        input: bytes | None = None,
+        timeout_s: float = 60.0,
+        check: bool = True,
+    ) -> Completed:
+        self.ran.append(list(argv))
+        done = subprocess.run(
+            [self.here(word) for word in argv], input=input or b"", capture_output=True, check=False
+        )
+        if check and done.returncode != 0:
+            raise RemoteError(f"{argv} failed: {done.stderr.decode()}")
+        return Completed(tuple(argv), done.returncode, done.stdout, done.stderr)
+
+    def put(self, data: bytes, path: str, *, mode: int = 0o644) -> None:
+        target = Path(self.here(path))
+        target.write_bytes(data)
+        target.chmod(mode)
+
+    def popen(self, argv: Sequence[str]) -> subprocess.Popen[bytes]:
+        raise NotImplementedError
+
+
+@pytest.fixture
+def local_shell(tmp_path: Path) -> LocalShell:
+    root = tmp_path / "node"
+    for folder in ("var/lib/hotbed", "usr/local/bin", "etc/hotbed/swift"):
+        (root / folder).mkdir(parents=True)
+    return LocalShell(root)
+
+
+STAND_IN = """#!/bin/sh
+# What cosdrive does, without a store: reads the XML, prints events, leaves a recorded archive.
+set -eu
+verb=$1 xml=$2
+stopped=
+trap 'stopped=1' INT TERM
+cat "$xml" > "{folder}/seen.xml"
+echo "$@" >> "{folder}/commands"
+if grep -q broken "$xml"; then
+    echo "cosdrive: $xml: line 3, work \\"main\\": there is nothing to do" >&2
+    exit 2
+fi
+if [ "$verb" = check ]; then echo '{{"name": "web", "stages": []}}'; exit; fi
+echo '{{"event":"stage","stage":"s3-main","state":"running","t_s":1,"ops":0,"eta_s":3}}'
+echo '{{"event":"snapshot","stage":"s3-main","t_s":2,"ops":50,"errors":1,"eta_s":2}}'
+if grep -q patient "$xml"; then
+    turn=0
+    while [ -z "$stopped" ] && [ $turn -lt 600 ]; do sleep 0.05; turn=$((turn + 1)); done
+fi
+mkdir -p "$4"
+cp -r "{recorded}" "$4/"
+echo '{{"event":"done","t_s":4,"ops":100,"errors":1,"mean_s":null,"p95_s":null,"eta_s":0}}'
+"""
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path) -> Path:
+    """A program with cosdrive's command line; keeps what it was given in its folder."""
+    recorded = Path(__file__).parents[2] / "data" / "cosbench" / "real" / "w1-mos-A"
+    folder = tmp_path / "program"
+    folder.mkdir()
+    path = folder / "cosdrive"
+    path.write_text(STAND_IN.format(folder=folder, recorded=recorded))
+    path.chmod(0o755)
+    return path

@@ -1,0 +1,248 @@
+"""Archives that the real COSBench 0.4.2 wrote, and what is said of damaged ones."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from schemas.errors import UserError
+from workloads.cosbench import tables_of_stages
+from workloads.cosbench.archive import folders, read_archive, read_history
+from workloads.cosbench.results import FOREVER_NS, quantile_s
+
+REAL = Path(__file__).parents[2] / "data" / "cosbench" / "real"
+WHOLE = Path(__file__).resolve().parents[4] / "shared" / "cosbench-archive"
+MS = 1_000_000
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The recorded archive, to be damaged."""
+    return Path(shutil.copytree(REAL, tmp_path / "archive"))
+
+
+def damage(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+
+
+def test_results_of_a_real_run() -> None:
+    archive = read_archive(REAL, "w1")
+    assert (archive.id, archive.name, archive.finished) == ("w1", "mos-A", True)
+    assert [stage.name for stage in archive.stages] == [
+        *("init", "prepare", "main", "cleanup", "dispose")
+    ]
+    (main,) = archive.main
+    read = main.result("read")
+    assert (read.operations, read.bytes, read.workers, read.failed) == (5990, 394434000, 8, 0)
+    assert (read.mean_s, read.processing_s) == (0.03224, 0.03215)
+    assert read.percentiles_s == {60: 0.04, 80: 0.05, 90: 0.05, 95: 0.06, 99: 0.08, 100: 0.14}
+    assert (read.operations_s, read.bytes_s, read.success) == (200.06, 13173388.96, 1.0)
+    assert main.operations_s == pytest.approx(222.71)
+    assert main.mean_s == pytest.approx((5990 * 32.24 + 320 * 68.19 + 358 * 58.84) / 6668 / 1e3)
+    assert [moment.state for moment in main.history] == [
+        *("waiting", "booting", "submitting", "authing", "launching", "running", "closing"),
+        "completed",
+    ]
+    assert main.at("running") == datetime(2026, 11, 21, 5, 30, 4)
+    assert archive.unread == ()
+
+
+def test_what_is_missing_is_none() -> None:
+    init = read_archive(REAL, "mos-A").stage("init").result("init-write")
+    assert (init.operations, init.bytes) == (0, 0)
+    assert (init.mean_s, init.processing_s, init.success, init.failed) == (None,) * 4
+    assert set(init.percentiles_s.values()) == {None}
+    assert init.series[0].mean_s is None
+
+
+def test_the_series_of_a_stage() -> None:
+    (main,) = read_archive(REAL / "w1-mos-A").main
+    series = main.result("delete").series
+    assert [point.t_s for point in series] == [7, 12, 17, 22, 27, 32, 37]
+    assert [point.operations for point in series] == [56, 59, 69, 52, 65, 60, 15]
+    first = main.result("write").series[0]
+    assert (first.bytes, first.mean_s, first.processing_s) == (4531000, 0.06799, 0.06787)
+    assert (first.operations_s, first.bytes_s, first.success) == (13.36, 903644.48, 1.0)
+
+
+def test_the_histogram_agrees_with_the_results() -> None:
+    """Buckets add up to the counts, and give the very percentiles that COSBench prints."""
+    for name in ("w1", "w8"):
+        for stage in read_archive(REAL, name).main:
+            for result in stage.results:
+                assert sum(count for _, _, count in result.buckets) == result.operations
+                for percent, value in result.percentiles_s.items():
+                    # COSBench takes the first bucket by which int(n * p) have been seen.
+                    share = (int(result.operations * percent / 100) - 0.5) / result.operations
+                    assert quantile_s(result.buckets, share) == value
+
+
+def test_two_results_of_s3() -> None:
+    archive = read_archive(REAL / "w8-s3u")
+    (main,) = archive.main
+    assert [result.op for result in main.results] == ["read", "write"]
+    assert main.result("write").buckets[0] == (40 * MS, 50 * MS, 1)
+    assert archive.config is not None
+    assert "secretkey=***" in archive.config
+    assert "testing" not in archive.config
+
+
+def test_history() -> None:
+    runs = read_history(REAL)
+    assert [run.id for run in runs] == [f"w{number}" for number in range(1, 9)]
+    third = runs[2]
+    assert (third.name, third.state) == ("mosC", "cancelled")
+    assert third.stopped == datetime(2026, 11, 21, 5, 58, 57)
+    assert third.operations[:3] == ("init", "prepare", "read")
+    assert [moment.state for moment in third.history] == ["queuing", "processing", "cancelled"]
+
+
+def test_one_of_many_has_to_be_named() -> None:
+    assert list(folders(REAL)) == ["w1-mos-A", "w8-s3u"]
+    with pytest.raises(UserError, match="holds 2 workloads: say which one; there are w1-mos-A, w8"):
+        read_archive(REAL)
+    with pytest.raises(UserError, match="holds 0 workloads 'w5'"):
+        read_archive(REAL, "w5")
+    with pytest.raises(UserError, match="holds no archive"):
+        read_archive(REAL.parent / "real" / ".." / ".." / "journals")
+    with pytest.raises(UserError, match="is no folder"):
+        read_archive(REAL / "run-history.csv")
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "says"),
+    [
+        ("w1-mos-A.csv", "394434000", "39443x000", r"line 4, column 5 \(Byte-Count\): '39443x000'"),
+        (
+            "w1-mos-A.csv",
+            "32.24",
+            "-32.24",
+            r"line 4, column 6 \(Avg-ResTime\): '-32.24' is no num",
+        ),
+        (
+            "w1-mos-A.csv",
+            "100%,completed",
+            "100,completed",
+            r"column 16 \(Succ-Ratio\): '100' is no p",
+        ),
+        ("w1-mos-A.csv", "Op-Type", "Kind", r"line 1, column 3 \(Op-Type\): 'Kind' stands there"),
+        (
+            "w1-mos-A.csv",
+            "waiting @ 2026-11-21",
+            "waiting @ 2026-13-21",
+            "'2026-13-21 05:29:50' is",
+        ),
+        ("w1-mos-A.csv", "booting @", "booting at", "is no state with a time"),
+        (
+            "s3-main.csv",
+            "1103",
+            "many",
+            r"s3-main.csv, line 3, column 2 \(Op-Count\): 'many' is no",
+        ),
+        (
+            "s3-main.csv",
+            "05:30:16",
+            "25:30:16",
+            "line 4, column 1 .Timestamp.: '25:30:16' is no time",
+        ),
+        ("s3-main.csv", "Timestamp", "Time", r"line 1, column 1 \(Timestamp\)"),
+        ("w1-mos-A-rt-histogram.csv", "10~20", "10-20", r"line 3, column 1 \(ResTime\): '10-20'"),
+        (
+            "w1-mos-A-rt-histogram.csv",
+            "s3-main-w1-main-read",
+            "s9-x-w1-main-read",
+            "is no operation",
+        ),
+        ("w1-mos-A-rt-histogram.csv", "10~20,620", "10~20,6.2", "column 2 .*: '6.2' is no count"),
+    ],
+)
+def test_a_damaged_file_is_named_with_line_and_column(
+    copy: Path, file: str, old: str, new: str, says: str
+) -> None:
+    damage(copy / "w1-mos-A" / file, old, new)
+    with pytest.raises(UserError, match=says) as caught:
+        read_archive(copy, "w1")
+    assert file in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_row_that_was_cut_off(copy: Path) -> None:
+    path = copy / "w1-mos-A" / "w1-mos-A.csv"
+    lines = path.read_text().splitlines()
+    lines[3] = lines[3][:40]
+    path.write_text("\n".join(lines))
+    with pytest.raises(UserError, match=r"line 4, column \d+ .*: the row ends before it"):
+        read_archive(copy, "w1")
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UserError, match="cannot be read as CSV"):
+        read_archive(copy, "w1")
+    path.write_text("")
+    with pytest.raises(UserError, match=r"line 1, column 1 \(Stage\): the line's end stands there"):
+        read_archive(copy, "w1")
+
+
+def test_a_stage_without_operations(copy: Path) -> None:
+    """A delay, or a stage that a cancelled workload never came to: its line has N/A."""
+    path = copy / "w1-mos-A" / "w1-mos-A.csv"
+    rest = ",".join(["N/A"] * 14)
+    path.write_text(path.read_text() + f"pause,{rest},aborted,waiting @ 2026-11-21 05:29:50\n")
+    archive = read_archive(copy, "w1")
+    stage = archive.stage("pause")
+    assert (stage.status, stage.results, archive.finished) == ("aborted", (), False)
+    assert [moment.state for moment in stage.history] == ["waiting"]
+    assert [stage.name for stage in archive.main] == ["main"]
+
+
+def test_a_workload_alone_and_files_of_others(copy: Path) -> None:
+    folder = copy / "w8-s3u"
+    (folder / "notes.txt").write_text("x")
+    (folder / "workload.log").write_text("x")
+    moved = folder.rename(copy.parent / "elsewhere")
+    archive = read_archive(moved)
+    assert (archive.id, archive.name, archive.unread) == ("w8", "s3u", ("notes.txt",))
+    assert archive.main[0].result("read").workers is None
+
+
+def test_a_series_over_midnight(tmp_path: Path) -> None:
+    head = "Timestamp,Op-Count,Byte-Count,Avg-ResTime,Avg-ProcTime,Throughput,Bandwidth,Succ-Ratio"
+    rows = [f"{time},1,2,3,N/A,5,6,50%" for time in ("23:59:55", "00:00:00", "00:00:05")]
+    path = tmp_path / "s1-main.csv"
+    path.write_text("\n".join([head, "," + ",".join(["read"] * 7), *rows]))
+    begun = datetime(2026, 11, 21, 23, 59, 56)
+    (points,) = tables_of_stages.series(path, begun).values()
+    # The driver's clock was a second behind the controller's.
+    assert [point.t_s for point in points] == [0, 4, 9]
+    assert (points[0].mean_s, points[0].processing_s, points[0].success) == (0.003, None, 0.5)
+    late = tables_of_stages.series(path, begun - timedelta(seconds=20))
+    assert [point.t_s for point in late["read", 1]] == [19, 24, 29]
+    alone = tables_of_stages.series(path, None)
+    assert [point.t_s for point in alone["read", 1]] == [0, 5, 10]
+
+
+def test_names_with_dashes_and_two_of_a_kind(tmp_path: Path) -> None:
+    path = tmp_path / "w1-x-rt-histogram.csv"
+    names = ["s1-a-b-w1-c-read", "s1-a-b-w2-d-read", "s1-a-w1-b-w2-read"]
+    path.write_text(
+        f"ResTime,{',(%),'.join(names)},(%)\n0~10,1,1%,2,1%,0,0%\n500000~+INF,0,1%,0,1%,3,9%\n"
+    )
+    found = tables_of_stages.histograms(path, [("s1-a-b", "read"), ("s1-a", "read")])
+    assert found == {
+        ("s1-a-b", "read", 1): ((0, 10 * MS, 1),),
+        ("s1-a-b", "read", 2): ((0, 10 * MS, 2),),
+        ("s1-a", "read", 1): ((500_000 * MS, FOREVER_NS, 3),),
+    }
+    assert quantile_s(found["s1-a", "read", 1], 0.5) == 500.0
+    assert quantile_s((), 0.5) is None
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not WHOLE.is_dir(), reason="the whole recorded archive is not beside the clone")
+def test_the_archive_as_the_real_cosbench_left_it() -> None:
+    for stem, folder in folders(WHOLE).items():
+        assert read_archive(folder).stages == read_archive(REAL / stem).stages
+    assert read_history(WHOLE) == read_history(REAL)

@@ -1,0 +1,202 @@
+"""What we write means what we wrote: read back by `cosdrive check`, and run on its mock store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas.errors import UserError
+from workloads.cosbench import program
+from workloads.cosbench.access import MockStorage, SwAuth, SwiftStorage
+from workloads.cosbench.archive import read_archive
+from workloads.cosbench.compare import compare
+from workloads.cosbench.driver import run_here
+from workloads.cosbench.program import DriveOptions
+from workloads.cosbench.sizes import Constant, Part, Sizes, Uniform, Weighted
+from workloads.cosbench.tables import latencies, samples
+from workloads.cosbench.workload import STAGES, TABLE_1, Step, Workload, to_xml
+from workloads.cosbench.xml_text import filled
+
+REAL = Path(__file__).parents[2] / "data" / "cosbench" / "real"
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not program.PROGRAM.exists(), reason="cosdrive: `make setup` builds it"),
+]
+
+bounds = st.tuples(st.integers(1, 500), st.integers(0, 500)).map(lambda p: (p[0], p[0] + p[1]))
+constants = st.integers(1, 1000).map(lambda value: Constant(value=value))
+uniforms = bounds.map(lambda pair: Uniform(low=pair[0], high=pair[1]))
+parts = st.builds(
+    lambda pair, weight: Part(low=pair[0], high=pair[1], weight=weight), bounds, st.integers(1, 99)
+)
+weighteds = st.lists(parts, min_size=1, max_size=4).map(lambda p: Weighted(parts=tuple(p)))
+sizes = st.builds(
+    lambda numbers, unit: Sizes(numbers=numbers, unit=unit),
+    constants | uniforms | weighteds,
+    st.sampled_from(["B", "KB", "MB"]),
+)
+mixes = (
+    st.tuples(st.integers(0, 100), st.integers(0, 100))
+    .map(sorted)
+    .map(lambda cut: {"read": cut[0], "write": cut[1] - cut[0], "delete": 100 - cut[1]})
+)
+# Whatever is printable and no ';' may be in a password.
+words = st.text(
+    st.characters(min_codepoint=33, max_codepoint=0x17F, exclude_characters=";"), min_size=1
+).filter(str.isprintable)
+
+
+@st.composite
+def workloads(draw: st.DrawFn) -> Workload:
+    steps = draw(
+        st.lists(st.builds(Step, workers=st.integers(1, 99), runtime_s=st.integers(1, 99)))
+    )
+    return TABLE_1["A"].with_(
+        **draw(mixes),
+        name=draw(st.from_regex(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,20}", fullmatch=True)),
+        sizes=draw(sizes),
+        workers=draw(st.integers(1, 512)),
+        containers=draw(st.integers(1, 1000)),
+        objects=draw(st.integers(1, 10_000)),
+        runtime_s=draw(st.integers(1, 9999)),
+        rampup_s=draw(st.integers(0, 99)),
+        rampdown_s=draw(st.integers(0, 99)),
+        steps=tuple(steps[:3]),
+        interval_s=draw(st.integers(1, 60)),
+        storage=SwiftStorage(timeout=draw(st.integers(1, 60_000))),
+        auth=SwAuth(username=draw(words), password=draw(words), auth_url="http://192.0.2.1/auth"),
+    )
+
+
+def settings_of(config: str) -> dict[str, str]:
+    return dict(part.split("=", 1) for part in config.split(";") if part)
+
+
+@settings(max_examples=60)
+@given(workload=workloads(), count=st.integers(1, len(STAGES)))
+def test_what_is_written_is_what_is_read(workload: Workload, count: int) -> None:
+    plan = program.check(to_xml(workload, STAGES[:count]), "w.xml")
+    assert plan["name"] == workload.name
+    assert plan["storage"]["type"] == "swift"
+    mains = [f"main-{n}" for n in range(1, len(workload.steps) + 1)] or ["main"]
+    wanted = [name for stage in STAGES[:count] for name in (mains if stage == "main" else [stage])]
+    assert program.names(plan) == wanted
+    for stage in plan["stages"]:
+        (work,) = stage["works"]
+        if work["type"] == "normal":
+            _same_main(workload, stage["name"], work)
+        elif stage["name"] == "prepare":
+            (operation,) = work["operations"]
+            config = settings_of(operation["config"])
+            assert config["sizes"] == str(workload.sizes)
+            assert config["objects"] == f"r(1,{workload.objects})"
+            assert work["workers"] == workload.prepare_workers
+
+
+def _same_main(workload: Workload, name: str, work: dict[str, Any]) -> None:
+    step = workload.steps[int(name.partition("-")[2]) - 1] if workload.steps else None
+    assert work["workers"] == (step.workers if step else workload.workers)
+    assert work["runtime_s"] == (step.runtime_s if step else workload.runtime_s)
+    assert (work["rampup_s"], work["rampdown_s"]) == (workload.rampup_s, workload.rampdown_s)
+    assert work["interval_s"] == workload.interval_s
+    shares = {one["type"]: one["ratio_percent"] for one in work["operations"]}
+    mix = {"read": workload.read, "write": workload.write, "delete": workload.delete}
+    assert shares == {kind: ratio for kind, ratio in mix.items() if ratio}
+    for operation in work["operations"]:
+        config = settings_of(operation["config"])
+        low = 1 if operation["type"] == "read" else workload.objects + 1
+        assert config["objects"] == f"u({low},{low + workload.objects - 1})"
+        assert config["containers"] == f"u(1,{workload.containers})"
+        assert config["cprefix"] == workload.container_prefix
+
+
+def test_no_secret_is_in_what_check_prints() -> None:
+    secret = "pw-of-the-tenant"
+    auth = SwAuth(username="u", password=secret, auth_url="http://192.0.2.1/auth")
+    plan = program.check(to_xml(TABLE_1["A"].with_(auth=auth)), "w.xml")
+    assert secret not in str(plan)
+    with pytest.raises(UserError) as caught:
+        program.check(
+            to_xml(TABLE_1["A"].with_(auth=auth)).replace('ratio="90"', 'ratio="91"'), "w.xml"
+        )
+    assert secret not in str(caught.value)
+    assert "w.xml" in str(caught.value)
+    assert "line " in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["w1-mos-A", "w8-s3u"])
+def test_what_the_real_cosbench_wrote_is_understood(name: str) -> None:
+    text = (REAL / name / "workload-config.xml").read_text()
+    assert program.check(text, name)["name"] == name.partition("-")[2]
+
+
+@pytest.fixture(scope="module")
+def driven(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A of 2 seconds on the mock store, a tenth of the main stage's operations failing."""
+    small = TABLE_1["A"].with_(name="web", workers=4, runtime_s=2, objects=5)
+    xml = to_xml(small.with_(storage=MockStorage(delay=1)))
+    stage = '<workstage name="main">'
+    xml = xml.replace(stage, stage + '<storage type="mock" config="delay=5;errors=0.1"/>')
+    phases: list[tuple[str, float]] = []
+    out = tmp_path_factory.mktemp("cosdrive") / "archive"
+
+    def report(phase: str, share: float) -> None:
+        phases.append((phase, share))
+
+    return run_here(xml, "web.xml", out, DriveOptions(seed=5), report), phases
+
+
+def test_an_archive_of_cosdrive_reads_like_a_real_one(driven: Any) -> None:
+    drive, phases = driven
+    archive = drive.archive
+    assert [stage.name for stage in archive.stages] == list(STAGES)
+    (main,) = archive.main
+    assert [result.op for result in main.results] == ["read", "write", "delete"]
+    assert phases[-1] == ("done", 1.0)
+    assert archive.unread == ()
+    assert archive.config is not None
+    assert archive.driver is not None
+    for result in main.results:
+        assert result.workers == 4
+        assert sum(count for _, _, count in result.buckets) == result.operations
+        (exact,) = [
+            one for one in archive.measured if one.op == result.op and one.type == result.op
+        ]
+        assert exact.operations == result.operations
+        assert sum(count for _, _, count in exact.buckets) == exact.operations
+        assert sum(exact.failed.values()) > 0
+        # Lines of the series also hold what does not count: begun before, or ended after.
+        assert sum(point.operations for point in result.series) >= result.operations
+        edge = result.percentiles_s[99]
+        assert edge is not None
+        assert exact.mean_s == pytest.approx(result.mean_s, abs=1e-5)
+
+
+def test_its_tables_add_up(driven: Any) -> None:
+    archive = driven[0].archive
+    reads = archive.main[0].result("read").operations
+    table = latencies({"web": archive})
+    assert table[table["op"] == "read"]["count"].sum() == reads
+    frame = samples({"web": archive}, ramps=True)
+    assert frame[frame["metric"] == "read.iops"]["value"].sum() >= reads
+    assert frame["t_s"].min() > -2
+
+
+def test_the_same_xml_from_both_has_the_same_shape(tmp_path: Path) -> None:
+    """The recorded workload A, driven on the mock store: the same stages and workers."""
+    text = (REAL / "w1-mos-A" / "workload-config.xml").read_text()
+    text = text.replace(
+        'storage type="swift" config="timeout=30000"', 'storage type="mock" config="delay=1"'
+    )
+    text = text.replace('runtime="30" rampup="2"', 'runtime="1" rampup="0"')
+    text = text.replace('auth type="swauth"', 'auth type="none"').replace(
+        "username=test:tester;password=testing;auth_url=http://127.0.1.1:8080/auth/v1.0", ""
+    )
+    ours = run_here(filled(text, {}, "a.xml"), "a.xml", tmp_path / "archive").archive
+    found = compare(read_archive(REAL, "w1"), ours)
+    assert found.same_shape, (found.only_first, found.only_second, found.unlike)

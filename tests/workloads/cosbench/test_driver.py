@@ -1,0 +1,245 @@
+"""The embedded driver here and on client nodes: credentials, progress, archives, interruptions."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas.errors import HotbedError, UserError
+from testbed.agent.contract import UnitResult
+from workloads.cosbench import driver, program
+from workloads.cosbench.driver import Load, install, run_on, tenant
+from workloads.cosbench.program import DriveOptions, told
+from workloads.errors import WorkloadError
+
+SECRET = "s3cr3t"
+XML = f'<workload name="web"><auth config="password={SECRET}"/></workload>'
+
+
+class NodeAgent:
+    """Units are processes of this machine, on the node that the shell is."""
+
+    def __init__(self, shell: Any) -> None:
+        self.shell = shell
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.stopped: list[str] = []
+        self.started = threading.Event()
+
+    def unit_start(self, node: str, name: str, argv: Sequence[str], *, max_s: float) -> None:
+        folder = Path(self.shell.here(f"{driver.UNITS}/{name}"))
+        folder.mkdir(parents=True)
+        with (folder / "stdout").open("wb") as out, (folder / "stderr").open("wb") as err:
+            command = [self.shell.here(word) for word in argv]
+            self.processes[name] = subprocess.Popen(command, stdout=out, stderr=err)
+        self.started.set()
+
+    def unit_wait(self, node: str, name: str, *, timeout_s: float) -> UnitResult:
+        code = self.processes[name].wait(timeout=60)
+        folder = Path(self.shell.here(f"{driver.UNITS}/{name}"))
+        texts = [(folder / stream).read_text() for stream in ("stdout", "stderr")]
+        stopped = name in self.stopped
+        return UnitResult(node, name, None if stopped else code, 1.0, 2.0, *texts, 0.5)
+
+    def unit_stop(self, node: str, name: str) -> None:
+        self.stopped.append(name)
+        if name in self.processes:
+            self.processes[name].terminate()
+
+    def call(self, verb: str, payload: Mapping[str, Any] | None = None, **_: Any) -> Any:
+        raise AssertionError(verb)
+
+    units = strays = call
+
+
+def test_here(stand_in: Path, tmp_path: Path) -> None:
+    phases: list[tuple[str, float]] = []
+    driven = program.run(
+        XML,
+        "web.xml",
+        tmp_path / "out",
+        DriveOptions(rate=200, arrivals="constant", seed=7, only_stage="main"),
+        lambda phase, share: phases.append((phase, share)),
+        program=stand_in,
+    )
+    assert [event["event"] for event in driven.events] == ["stage", "snapshot", "done"]
+    assert phases == [("s3-main", 0.25), ("s3-main, 50 operations, 1 failed", 0.5), ("done", 1.0)]
+    assert driven.cpu_s is not None
+    assert driven.cpu_s > 0
+    folder = stand_in.parent
+    assert (folder / "seen.xml").read_text() == XML
+    (command,) = (folder / "commands").read_text().splitlines()
+    assert SECRET not in command
+    assert command.endswith("--json --open-loop 200:constant --seed 7 --only-stage main")
+    assert f"--archive {tmp_path / 'out'}" in command
+
+
+def test_a_mistake_is_told_about_the_users_file(stand_in: Path, tmp_path: Path) -> None:
+    xml = XML.replace("web", "broken")
+    with pytest.raises(UserError, match=r'^web\.xml: line 3, work "main": there is nothing to do$'):
+        program.run(xml, "web.xml", tmp_path / "out", program=stand_in)
+    with pytest.raises(UserError, match=r"^web\.xml: line 3"):
+        program.check(xml, "web.xml", program=stand_in)
+    assert program.check(XML, "web.xml", program=stand_in)["name"] == "web"
+
+
+def test_an_interruption_ends_it_and_keeps_the_archive(stand_in: Path, tmp_path: Path) -> None:
+    def interrupt(phase: str, share: float) -> None:
+        raise KeyboardInterrupt
+
+    xml = XML.replace("web", "patient")
+    with pytest.raises(KeyboardInterrupt):
+        program.run(xml, "web.xml", tmp_path / "out", None, interrupt, program=stand_in)
+    assert (tmp_path / "out" / "w1-mos-A").is_dir()
+
+
+def test_a_driver_that_is_not_built(tmp_path: Path, local_shell: Any) -> None:
+    with pytest.raises(HotbedError, match="is not built: run `make setup`"):
+        program.check(XML, "web.xml", program=tmp_path / "none")
+    with pytest.raises(HotbedError, match="is not built: run `make setup`"):
+        install(local_shell, tmp_path / "none")
+
+
+def test_rates() -> None:
+    assert DriveOptions().flags() == []
+    assert DriveOptions(rate=12.5).flags() == ["--open-loop", "12.5:poisson"]
+    for rate in (0.0, -1.0, float("inf"), float("nan")):
+        with pytest.raises(UserError, match="give more than 0"):
+            DriveOptions(rate=rate)
+
+
+def test_progress_of_events() -> None:
+    assert told({"event": "stage", "stage": "s1-init", "t_s": 0, "eta_s": None}) == ("s1-init", 0.0)
+    assert told({"event": "snapshot", "t_s": 5, "eta_s": 0})[1] == 0.99
+    assert told({"event": "snapshot", "t_s": 5, "eta_s": None}, 0.4)[1] == 0.4
+    assert program.event_of('{"event": "sta') is None
+    assert program.event_of("[]") is None
+
+
+def test_on_a_node(stand_in: Path, tmp_path: Path, local_shell: Any) -> None:
+    agent = NodeAgent(local_shell)
+    loads = [
+        Load("small", "client", XML, 60.0),
+        Load("large", "client", XML.replace("web", "video"), 60.0, DriveOptions(rate=5)),
+    ]
+    out = tmp_path / "out"
+    found = run_on(agent, lambda _: local_shell, loads, out, binary=stand_in, poll_s=0.01)
+    assert list(found) == ["small", "large"]
+    assert found["small"].archive.folder == out / "small" / "w1-mos-A"
+    assert found["large"].driven.cpu_s == 0.5
+    assert found["large"].driven.events[-1]["event"] == "done"
+    commands = (stand_in.parent / "commands").read_text().splitlines()
+    assert sorted("--open-loop 5:poisson" in command for command in commands) == [False, True]
+    # Nothing with credentials has been on a command line, nor is left on the node.
+    assert not [word for argv in local_shell.ran for word in argv if SECRET in word]
+    assert not [
+        word for process in agent.processes.values() for word in process.args if SECRET in word
+    ]
+    assert not list(Path(local_shell.here(driver.FOLDER)).iterdir())
+
+
+def test_the_xml_on_a_node_is_gone_before_the_driver_begins(
+    stand_in: Path, tmp_path: Path, local_shell: Any
+) -> None:
+    stand_in.write_text(
+        f"#!/bin/sh\nls -l {local_shell.here(driver.FOLDER)}/one > {tmp_path}/there\n"
+        f'cp "$2" {tmp_path}/seen\nexit 1\n'
+    )
+    load = Load("one", "client", XML, 60.0)
+    modes: list[str] = []
+    put = local_shell.put
+
+    def watched(data: bytes, path: str, *, mode: int = 0o644) -> None:
+        modes.append(f"{path} {mode:o}")
+        put(data, path, mode=mode)
+
+    local_shell.put = watched
+    with pytest.raises(
+        WorkloadError, match="failed with exit code 1 on workload one on node client"
+    ):
+        run_on(
+            NodeAgent(local_shell), lambda _: local_shell, [load], tmp_path / "o", binary=stand_in
+        )
+    assert (tmp_path / "seen").read_text() == XML
+    assert "workload.xml" not in (tmp_path / "there").read_text()
+    assert modes == ["/var/lib/hotbed/cosbench/one/workload.xml 600"]
+
+
+def test_one_that_fails_ends_all(stand_in: Path, tmp_path: Path, local_shell: Any) -> None:
+    agent = NodeAgent(local_shell)
+    loads = [
+        Load("long", "client", XML.replace("web", "patient"), 60.0),
+        Load("wrong", "client", XML.replace("web", "broken"), 60.0),
+    ]
+    out = tmp_path / "out"
+    with pytest.raises(UserError, match="workload wrong on node client: line 3"):
+        run_on(agent, lambda _: local_shell, loads, out, binary=stand_in, poll_s=0.01)
+    assert "load-cosbench-long" in agent.stopped
+    assert all(process.poll() is not None for process in agent.processes.values())
+    # What the other one had done until then is kept.
+    assert (out / "long" / "w1-mos-A" / "w1-mos-A.csv").exists()
+    assert not list(Path(local_shell.here(driver.FOLDER)).iterdir())
+
+
+def test_an_interruption_on_a_node(stand_in: Path, tmp_path: Path, local_shell: Any) -> None:
+    agent = NodeAgent(local_shell)
+
+    def interrupt(phase: str, share: float) -> None:
+        agent.started.wait(30)
+        raise KeyboardInterrupt
+
+    load = Load("long", "client", XML.replace("web", "patient"), 60.0)
+    with pytest.raises(KeyboardInterrupt):
+        run_on(agent, lambda _: local_shell, [load], tmp_path / "out", interrupt, binary=stand_in)
+    assert agent.processes["load-cosbench-long"].poll() is not None
+
+
+def test_the_driver_is_brought_once(stand_in: Path, local_shell: Any) -> None:
+    assert install(local_shell, stand_in)
+    there = Path(local_shell.here(driver.REMOTE_PROGRAM))
+    assert os.access(there, os.X_OK)
+    assert not install(local_shell, stand_in)
+    stand_in.write_text("#!/bin/sh\n")
+    assert install(local_shell, stand_in)
+    assert there.read_text() == "#!/bin/sh\n"
+
+
+def test_a_tenant_of_a_swift(local_shell: Any) -> None:
+    path = Path(local_shell.here("/etc/hotbed/swift")) / "web.json"
+    path.write_text(json.dumps({"auth_url": "http://192.0.2.1/a", "user": "w:w", "key": SECRET}))
+    assert tenant(local_shell, "web").values["password"] == SECRET
+    with pytest.raises(UserError, match="node client has no tenant 'video'"):
+        tenant(local_shell, "video")
+    with pytest.raises(UserError, match="names no tenant"):
+        tenant(local_shell, "../shadow")
+
+
+@pytest.mark.parametrize("names", [[], ["a", "a"]])
+def test_loads_have_names_of_their_own(names: list[str], tmp_path: Path, local_shell: Any) -> None:
+    loads = [Load(name, "client", XML, 1.0) for name in names]
+    with pytest.raises(UserError, match="loads need names of their own"):
+        run_on(NodeAgent(local_shell), lambda _: local_shell, loads, tmp_path)
+    with pytest.raises(UserError, match="names no load"):
+        Load("Web Server", "client", XML, 1.0)
+    (tmp_path / "b").mkdir()
+    with pytest.raises(UserError, match="never overwritten"):
+        run_on(NodeAgent(local_shell), lambda _: local_shell, [Load("b", "n", XML, 1.0)], tmp_path)
+
+
+def test_a_load_is_not_shown_with_its_credentials() -> None:
+    assert SECRET not in repr(Load("a", "client", XML, 1.0))
+
+
+def test_the_shells_program_opens_before_it_removes() -> None:
+    assert shutil.which("sh")
+    words = driver.command(Load("a", "client", XML, 1.0))
+    assert words[:2] == ["sh", "-c"]
+    assert words[3] == "/var/lib/hotbed/cosbench/a/workload.xml"
+    assert words[4:7] == [driver.REMOTE_PROGRAM, "run", "/dev/fd/3"]

@@ -1,0 +1,249 @@
+"""A real COSBench as its controller behaves: handed in, watched, cancelled, restarted, read."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fake_controller import FakeController, serving
+
+from schemas.errors import UserError
+from workloads.cosbench.archive import read_history
+from workloads.cosbench.archive_source import LocalSource, NodeSource, collect
+from workloads.cosbench.controller_api import (
+    Controller,
+    ControllerError,
+    Login,
+    UnknownWorkloadError,
+    UnreachableError,
+)
+from workloads.cosbench.real import Patience, run
+from workloads.cosbench.workload import TABLE_1, to_xml
+from workloads.errors import WorkloadError
+
+RECORDED = Path(__file__).parents[2] / "data" / "cosbench" / "real" / "w1-mos-A"
+XML = to_xml(TABLE_1["A"]).replace(
+    'type="none"', 'type="swauth" config="username=u;password=testing;auth_url=http://192.0.2.1/a"'
+)
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> FakeController:
+    (tmp_path / "archive").mkdir()
+    return FakeController(tmp_path / "archive", RECORDED)
+
+
+@pytest.fixture
+def address(fake: FakeController) -> Iterator[str]:
+    with serving(fake) as address:
+        yield address
+
+
+class Clock:
+    """Time that passes only by sleeping; `at` does something when that time has come."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.at: dict[float, object] = {}
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        for when in sorted(self.at):
+            if when <= self.now:
+                self.at.pop(when)()  # type: ignore[operator]
+
+
+def drive(
+    address: str, fake: FakeController, out: Path, clock: Clock | None = None, **waits: float
+) -> tuple[object, list[tuple[str, float]]]:
+    told: list[tuple[str, float]] = []
+    time = clock or Clock()
+    archive = run(
+        Controller(address),
+        LocalSource(fake.archive),
+        XML,
+        out,
+        lambda phase, share: told.append((phase, share)),
+        patience=Patience(**waits),
+        sleep=time.sleep,
+        clock=time,
+    )
+    return archive, told
+
+
+def test_a_workload_runs_to_its_end(fake: FakeController, address: str, tmp_path: Path) -> None:
+    archive, told = drive(address, fake, tmp_path / "out")
+    assert fake.submitted == [XML]
+    assert archive.main[0].result("read").operations == 5990  # type: ignore[attr-defined]
+    assert archive.finished  # type: ignore[attr-defined]
+    phases = [phase for phase, _ in told]
+    assert phases[0] == "w1 s3-main"
+    assert phases[-1] == "w1 finished: collecting"
+    shares = [share for _, share in told]
+    assert shares == sorted(shares)
+    assert 0 < shares[0] < shares[-1] < 1
+
+
+def test_what_is_kept_has_no_secrets_and_no_other_workloads(
+    fake: FakeController, address: str, tmp_path: Path
+) -> None:
+    drive(address, fake, tmp_path / "out")
+    kept = {path.name: path.read_text() for path in (tmp_path / "out").rglob("*.*")}
+    assert "testing" in (fake.archive / "w1-mos-A" / "workload.log").read_text()
+    assert not [name for name, text in kept.items() if "testing" in text]
+    assert kept["workload.log"] == "driver: logged in by ***\n"
+    assert [row.id for row in read_history(tmp_path / "out")] == ["w1"]
+    assert {line[:3] for line in kept["workloads.csv"].splitlines()[1:]} == {"w1-"}
+
+
+def test_files_that_are_written_late_are_waited_for(
+    fake: FakeController, address: str, tmp_path: Path
+) -> None:
+    fake.write_late = 1
+    clock = Clock()
+    clock.at = {12.0: lambda: fake.restart(keeps=True)}
+    archive, _ = drive(address, fake, tmp_path / "out", clock)
+    assert archive.main  # type: ignore[attr-defined]
+    assert clock.now >= 12
+
+
+def test_an_archive_of_another_controller_is_noticed(
+    fake: FakeController, address: str, tmp_path: Path
+) -> None:
+    fake.write_late = 100
+    with pytest.raises(WorkloadError, match="no archive of w1 within 60 s: is this the archive"):
+        drive(address, fake, tmp_path / "out")
+
+
+def test_a_restarted_controller_that_had_finished(
+    fake: FakeController, address: str, tmp_path: Path
+) -> None:
+    """Down for two questions, then back with the workload in its archive."""
+    fake.states = ("PROCESSING",) * 3 + ("FINISHED",)
+    clock = Clock()
+
+    def down() -> None:
+        fake.failures = [503, 503, 503]
+        fake.restart(keeps=True)
+
+    clock.at = {3.0: down}
+    archive, told = drive(address, fake, tmp_path / "out", clock)
+    assert archive.finished  # type: ignore[attr-defined]
+    assert any("silent" in phase for phase, _ in told)
+
+
+@pytest.mark.parametrize("reused", [False, True])
+def test_a_restarted_controller_that_lost_it(
+    fake: FakeController, address: str, tmp_path: Path, reused: bool
+) -> None:
+    fake.states = ("PROCESSING",)
+    clock = Clock()
+    lose = fake.reuse if reused else lambda: fake.restart(keeps=False)
+    clock.at = {5.0: lose}
+    says = "given its id to another one" if reused else "no longer knows it"
+    with pytest.raises(WorkloadError, match=f"w1 got lost: .* was restarted and .*{says}"):
+        drive(address, fake, tmp_path / "out", clock)
+
+
+def test_a_controller_that_stays_away(fake: FakeController, address: str, tmp_path: Path) -> None:
+    fake.states = ("PROCESSING",)
+    clock = Clock()
+    clock.at = {5.0: lambda: fake.failures.extend([503] * 200)}
+    with pytest.raises(WorkloadError, match=r"HTTP 503 .*, for 3\d s now; what became of it"):
+        drive(address, fake, tmp_path / "out", clock, silent_s=30.0)
+
+
+def test_an_interruption_cancels_it(fake: FakeController, address: str, tmp_path: Path) -> None:
+    fake.states = ("PROCESSING",)
+    clock = Clock()
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    clock.at = {5.0: interrupt}
+    with pytest.raises(KeyboardInterrupt):
+        drive(address, fake, tmp_path / "out", clock)
+    assert fake.cancelled == ["w1"]
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_terminated_workload_keeps_what_it_has(
+    fake: FakeController, address: str, tmp_path: Path
+) -> None:
+    fake.states = ("PROCESSING", "TERMINATED")
+    archive, told = drive(address, fake, tmp_path / "out")
+    assert archive.stages  # type: ignore[attr-defined]
+    assert told[-1][0] == "w1 terminated: collecting"
+
+
+def test_a_controller_without_drivers(fake: FakeController, address: str, tmp_path: Path) -> None:
+    fake.drivers = {}
+    with pytest.raises(UserError, match="has no drivers"):
+        drive(address, fake, tmp_path / "out")
+    assert not fake.submitted
+
+
+def test_errors_come_with_status_200(fake: FakeController, address: str) -> None:
+    controller = Controller(address)
+    fake.answers["submit.action"] = ["work ratios do not sum to 100", "Bad Request"]
+    with pytest.raises(UserError, match="does not take this workload: work ratios do not sum"):
+        controller.submit(XML)
+    with pytest.raises(ControllerError, match="bad request"):
+        controller.submit(XML)
+    with pytest.raises(UnknownWorkloadError, match="knows no w7"):
+        controller.workload("w7")
+    fake.answers["index.action"] = [
+        "Internal Error\njava.lang.IllegalStateException: closed\n\tat a.b(C.java:1)\n",
+        "<!DOCTYPE html>\n<html>log in</html>",
+        "what?",
+    ]
+    with pytest.raises(ControllerError, match=r"failed: java\.lang\.IllegalStateException: closed"):
+        controller.index()
+    with pytest.raises(ControllerError, match="a web page"):
+        controller.index()
+    with pytest.raises(ControllerError, match=r"answered: what\?"):
+        controller.index()
+    assert controller.index().drivers == fake.drivers
+
+
+def test_a_wrong_password_is_the_users_mistake_and_in_no_message(
+    fake: FakeController, address: str
+) -> None:
+    wrong = Controller(address, Login("me", "sesame"))
+    with pytest.raises(UserError, match="does not take user 'me'") as caught:
+        wrong.index()
+    assert "sesame" not in str(caught.value) + repr(Login("me", "sesame"))
+    assert "sesame" in fake.paths[-1]
+    fake.failures = [500]
+    with pytest.raises(UnreachableError, match="HTTP 500") as caught_too:
+        wrong.index()
+    assert "sesame" not in str(caught_too.value)
+
+
+def test_nobody_there() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        with pytest.raises(UnreachableError, match=r"answers at http://127\.0\.0\.1:.*refused"):
+            Controller(f"127.0.0.1:{port}").index()
+
+
+@pytest.mark.parametrize("given", ["", "ftp://a", "http://", "http://u:p@h", "http://h:x"])
+def test_addresses(given: str) -> None:
+    with pytest.raises(UserError, match="is no address of a controller"):
+        Controller(given)
+    assert Controller("h").address == "http://h:19088"
+    assert Controller("https://[::1]:5/x").address == "https://[::1]:5"
+
+
+def test_an_archive_on_a_node(tmp_path: Path, local_shell: object) -> None:
+    source = NodeSource(local_shell, str(RECORDED.parent))  # type: ignore[arg-type]
+    folder = collect(source, "w1", tmp_path / "out", sleep=lambda _: None)
+    assert folder == tmp_path / "out" / "w1-mos-A"
+    assert (folder / "s3-main.csv").read_bytes() == (RECORDED / "s3-main.csv").read_bytes()
+    assert "testing" not in (folder / "workload-config.xml").read_text()

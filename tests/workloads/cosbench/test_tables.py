@@ -1,0 +1,165 @@
+"""From archives to a run's tables, and two archives side by side."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from schemas.errors import UserError
+from workloads.cosbench.archive import read_archive
+from workloads.cosbench.compare import compare
+from workloads.cosbench.results import FOREVER_NS
+from workloads.cosbench.tables import latencies, origin_of, samples, summaries
+
+REAL = Path(__file__).parents[2] / "data" / "cosbench" / "real"
+SERIES = "second,stage,op,tenant,ops,bytes,errors,mean_s,p95_s,work,measured\n"
+
+
+def operation(name: str, buckets: list[list[int]], **changes: object) -> dict[str, object]:
+    count = sum(bucket[2] for bucket in buckets)
+    return {
+        **{"work": "main", "operation": name, "type": name, "window_begin_s": 2.0},
+        **{"window_end_s": 32.0, "ops": count, "bytes": 5, "errors": {}, "throughput_s": 1.5},
+        **{"bandwidth_bytes_s": 2.5, "mean_s": 0.1, "max_s": 0.2, "buckets": buckets},
+        **changes,
+    }
+
+
+@pytest.fixture
+def driven(tmp_path: Path) -> Path:
+    """The recorded run with what cosdrive keeps beside it."""
+    folder = Path(shutil.copytree(REAL / "w1-mos-A", tmp_path / "w1-mos-A"))
+    read = operation("read", [[0, 1000, 98], [1000, 2000, 2]], errors={"timeout": 3, "server": 1})
+    write = operation("write", [], mean_s=None, max_s=None)
+    stage = {"stage": "s3-main", "state": "completed", "started_unix_s": 1010.25}
+    stage["operations"] = [read, write]
+    document = {"state": "finished", "started_unix_s": 1000.0, "stopped_unix_s": 1050.0, "seed": 7}
+    document |= {"rate_s": 20, "arrivals": "poisson", "stages": [stage]}
+    (folder / "histograms.json").write_text(json.dumps(document))
+    (folder / "series.csv").write_text(
+        SERIES + "3,s2-prepare,prepare-write,mos-A,9,90,0,0.5,0.6,prepare,true\n"
+        "11,s3-main,read,mos-A,50,100,0,0.010,0.020,main,false\n"
+        "12,s3-main,read,mos-A,60,2000000,1,0.010,0.020,main,true\n"
+        "12,s3-main,write,mos-A,20,1000000,0,0.050,0.060,main,true\n"
+        "13,s3-main,read,mos-A,0,0,4,,,main,true\n"
+    )
+    return folder
+
+
+def test_what_cosdrive_keeps(driven: Path) -> None:
+    archive = read_archive(driven)
+    assert archive.driver is not None
+    assert (archive.driver.seed, archive.driver.rate, archive.driver.arrivals) == (7, 20, "poisson")
+    read, write = archive.measured
+    assert (read.operations, dict(read.failed)) == (100, {"timeout": 3, "server": 1})
+    assert (read.quantile_s(0.5), read.quantile_s(0.99)) == (1e-6, 2e-6)
+    assert (write.mean_s, write.quantile_s(0.5)) == (None, None)
+    assert len(archive.seconds) == 5
+    assert archive.unread == ()
+
+
+def test_samples_by_second(driven: Path) -> None:
+    archives = {"web": read_archive(driven)}
+    assert origin_of(archives) == 1010.25
+    frame = samples(archives)
+    assert set(frame["node"]) == {"web"}
+    assert sorted(set(frame["t_s"])) == [1.75, 2.75]
+    first = frame[frame["t_s"] == 1.75].set_index("metric")["value"]
+    assert first["read.iops"] == 60
+    assert first["all.iops"] == 80
+    assert first["all.throughput_mb_s"] == 3.0
+    assert first["all.latency_s"] == pytest.approx((60 * 0.01 + 20 * 0.05) / 80)
+    last = frame[frame["t_s"] == 2.75].set_index("metric")["value"]
+    assert last["read.errors"] == last["all.errors"] == 4
+    assert "read.latency_s" not in last.index
+    assert 0.75 in set(samples(archives, ramps=True)["t_s"])
+    assert samples(archives, origin=1000.0)["t_s"].min() == 12.0
+    assert set(samples(archives, stages=("prepare",))["metric"]) >= {"prepare-write.iops"}
+
+
+def test_samples_of_a_real_cosbench() -> None:
+    frame = samples({"web": read_archive(REAL, "w1")})
+    rows = frame[frame["metric"] == "read.iops"]
+    assert list(rows["t_s"]) == [7, 12, 17, 22, 27, 32, 37]
+    assert rows["value"].iloc[0] == 219.91
+    assert set(frame[frame["metric"] == "read.errors"]["value"]) == {0.0}
+    assert dict(frame.dtypes.astype(str))["value"] == "float64"
+
+
+def test_latencies(driven: Path) -> None:
+    exact = latencies({"web": read_archive(driven)})
+    assert exact.to_dict("records") == [
+        {"t_s": 2.0, "op": "read", "tenant": "web", "node": "client", "low_ns": low}
+        | {"high_ns": high, "count": count}
+        for low, high, count in ((0, 1000, 98), (1000, 2000, 2))
+    ]
+    coarse = latencies({"a": read_archive(REAL, "w1"), "b": read_archive(REAL, "w8")})
+    counts = coarse.groupby(["tenant", "op"])["count"].sum().to_dict()
+    assert counts["a", "read"] == 5990
+    assert counts["b", "write"] == 19
+    assert str(coarse["high_ns"].dtype) == "int64"
+    assert coarse["high_ns"].max() < FOREVER_NS
+    assert latencies({"web": read_archive(REAL, "w1")}, stages=("init",)).empty
+
+
+def test_summaries(driven: Path) -> None:
+    read, *_ = summaries(read_archive(driven))
+    assert (read.iops, read.latency_mean_s, read.latency_max_s) == (200.06, 0.1, 0.2)
+    assert (read.latency_p50_s, read.latency_p99_s, read.errors) == (1e-6, 2e-6, 4)
+    (plain, *_) = summaries(read_archive(REAL, "w1"), "main")
+    assert (plain.latency_mean_s, plain.latency_max_s, plain.errors) == (0.03224, 0.14, 0)
+    (empty,) = summaries(read_archive(REAL, "w1"), "init")
+    assert (empty.seconds, empty.latency_mean_s, empty.errors) == (0.0, None, None)
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "says"),
+    [
+        ("histograms.json", "{", r"histograms.json, line 1, column 2: no JSON"),
+        ("histograms.json", "{}", "'state' is missing"),
+        ("histograms.json", "[]", "is not what cosdrive writes"),
+        ("series.csv", "second,stage\n", "line 1, column 3 .op.: the line's end stands there"),
+        (
+            "series.csv",
+            SERIES + "1,s,r,t,x,0,0,,,m,true\n",
+            "line 2, column 5 .ops.: 'x' is no count",
+        ),
+        ("series.csv", SERIES + "1,s,r,t,0,0,0,,,m,yes\n", "'yes' is neither true nor false"),
+    ],
+)
+def test_damaged_files_of_cosdrive(driven: Path, file: str, text: str, says: str) -> None:
+    (driven / file).write_text(text)
+    with pytest.raises(UserError, match=says):
+        read_archive(driven)
+
+
+def test_an_archive_is_the_same_as_itself() -> None:
+    archive = read_archive(REAL, "w1")
+    found = compare(archive, archive)
+    assert found.same_shape
+    assert all(one.same for one in found.differences)
+    assert {one.change for one in found.differences} <= {0.0, None}
+    assert len(found.differences) == 7 * 13
+
+
+def test_differences() -> None:
+    first, second = read_archive(REAL, "w1"), read_archive(REAL, "w8")
+    found = compare(first, second, main_only=True)
+    assert not found.same_shape
+    assert found.only_first == ("main/delete",)
+    assert found.unlike == ("main/read: 8 workers, 4 workers", "main/write: 8 workers, 4 workers")
+    by_name = {(one.op, one.metric): one for one in found.differences}
+    operations = by_name["read", "operations"]
+    assert (operations.first, operations.second) == (5990, 181)
+    assert operations.change == pytest.approx((181 - 5990) / 5990)
+    assert not operations.same
+    # One bucket of 10 ms is no difference, two are.
+    assert by_name["read", "p100_s"].same
+    assert not by_name["read", "p60_s"].same
+    back = compare(second, first)
+    assert set(back.only_second) == {
+        *("main/delete", "cleanup/cleanup-delete", "dispose/dispose-delete")
+    }

@@ -1,0 +1,116 @@
+"""Secrets in workloads: masked, filled in, never shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from schemas.errors import UserError
+from workloads.cosbench import xml_text
+from workloads.cosbench.credentials import found_in, from_environment, from_file, from_json
+
+REAL = Path(__file__).parents[2] / "data" / "cosbench" / "real"
+XML = """<workload name="w">
+  <auth type="swauth" config="username=u"/>
+  <storage type="s3" config='secretkey=***;timeout=5'/>
+  <workflow><workstage name="main" closuredelay="3">
+    <work name="a" rampup="2" runtime="30"/><work name="b" runtime="40"/>
+  </workstage><workstage name="end"><work name="c" totalOps="4"/></workstage></workflow>
+</workload>"""
+
+
+def test_what_cosbench_keeps_is_masked() -> None:
+    swift = (REAL / "w1-mos-A" / "workload-config.xml").read_text()
+    s3 = (REAL / "w8-s3u" / "workload-config.xml").read_text()
+    assert "password=testing" in swift
+    assert "secretkey=testing" in s3
+    for text in (swift, s3):
+        masked = xml_text.masked(text)
+        assert "testing" not in masked
+        assert masked.count("***") >= text.count("testing")
+        assert xml_text.masked(masked) == masked
+        assert len(masked.splitlines()) == len(text.splitlines())
+    assert xml_text.secrets(s3) == {"test:tester", "testing"}
+    assert xml_text.secrets("no xml") == set()
+
+
+def test_single_quotes_and_other_keys() -> None:
+    text = "<auth config='password=it\"s;url=http://x/?token=kept'/>"
+    assert xml_text.masked(text) == "<auth config='password=***;url=http://x/?token=kept'/>"
+
+
+def test_credentials_fill_what_is_masked_or_missing() -> None:
+    values = {"username": "v", "password": "p&q", "auth_url": "http://192.0.2.1/auth"}
+    values |= {"accesskey": "AK", "secretkey": "SK", "endpoint": "http://192.0.2.1"}
+    root = xml_text.parsed(xml_text.filled(XML, values, "w.xml"), "w.xml")
+    auth, storage = root.find("auth"), root.find("storage")
+    assert auth is not None
+    assert storage is not None
+    # What the file says itself stays.
+    assert auth.get("config") == "username=u;password=p&q;auth_url=http://192.0.2.1/auth"
+    assert storage.get("config") == "secretkey=SK;timeout=5;accesskey=AK;endpoint=http://192.0.2.1"
+
+
+def test_a_mask_that_stays_is_an_error() -> None:
+    with pytest.raises(UserError, match=r"w\.xml: secretkey of <storage> is masked"):
+        xml_text.filled(XML, {}, "w.xml")
+
+
+def test_no_xml_is_said_with_line_and_column() -> None:
+    with pytest.raises(UserError, match=r"^w\.xml, line 2, column 5: no XML \(.+\)\.$"):
+        xml_text.filled("<workload>\n  </work>", {}, "w.xml")
+    with pytest.raises(UserError, match="not <work>"):
+        xml_text.name_of("<work/>", "w.xml")
+    assert xml_text.name_of(XML, "w.xml") == "w"
+
+
+def test_planned_times() -> None:
+    assert xml_text.planned_seconds(XML) == {"main": 43.0, "end": 0.0}
+    assert xml_text.planned_seconds("no xml") == {}
+
+
+def test_logs_are_scrubbed() -> None:
+    hidden = frozenset({"pass&word", "pass"})
+    assert xml_text.scrubbed("a pass&amp;word b pass&word c pass", hidden) == "a *** b *** c ***"
+
+
+def private(path: Path, text: str, mode: int = 0o600) -> Path:
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+def test_a_tenants_file(tmp_path: Path) -> None:
+    text = '{"auth_url": "http://192.0.2.1/a", "user": "t:u", "key": "k", "proxies": ["192.0.2.1"]}'
+    found = from_file(private(tmp_path / "t.json", text))
+    assert found.values == {"auth_url": "http://192.0.2.1/a", "username": "t:u", "password": "k"}
+    assert found.proxies == ("192.0.2.1",)
+    assert "'k'" not in repr(found)
+
+
+def test_a_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="chmod 600"):
+        from_file(private(tmp_path / "t.json", "{}", 0o640))
+    with pytest.raises(UserError, match="cannot be read: No such file"):
+        from_file(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "{", '{"colour": "red"}', '{"key": 5}', '{"key": "s;t"}', '{"proxies": "a"}']
+)
+def test_what_holds_no_credentials_is_refused_without_repeating_it(text: str) -> None:
+    with pytest.raises(UserError, match=r"^credentials here: ") as caught:
+        from_json(text, "here")
+    assert "s;t" not in str(caught.value)
+
+
+def test_the_environment_fills_in_what_the_file_leaves_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOTBED_COSBENCH_USERNAME", "env")
+    monkeypatch.setenv("HOTBED_COSBENCH_ENDPOINT", "http://192.0.2.1")
+    found = found_in(private(tmp_path / "t.json", '{"user": "file"}'))
+    assert found.values == {"username": "file", "endpoint": "http://192.0.2.1"}
+    with pytest.raises(UserError, match="HOTBED_COSBENCH_PASSWORD"):
+        from_environment({"HOTBED_COSBENCH_PASSWORD": "a;b"})

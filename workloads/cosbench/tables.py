@@ -1,0 +1,206 @@
+"""From archives to a run folder's tidy tables (schemas/run.py): samples and latencies by tenant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC
+from typing import TYPE_CHECKING
+
+from schemas.run import OpSummary
+from workloads.cosbench.results import FOREVER_NS, Archive, Buckets, Result, quantile_s
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SAMPLES = ("t_s", "node", "metric", "value")
+LATENCY = ("t_s", "op", "tenant", "node", "low_ns", "high_ns", "count")
+ALL = "all"
+
+
+def origin_of(archives: Mapping[str, Archive], stages: tuple[str, ...] | None = None) -> float:
+    """When the first of the chosen stages began, seconds since the epoch: where `t_s` is 0.
+
+    A real COSBench writes local times without a zone: its archives share an origin among
+    themselves, not with anything else.
+    """
+    begun = [
+        at
+        for archive in archives.values()
+        for stage in _chosen(archive, stages)
+        if (at := _begun(archive, stage)) is not None
+    ]
+    return min(begun, default=0.0)
+
+
+def samples(
+    archives: Mapping[str, Archive],
+    *,
+    stages: tuple[str, ...] | None = None,
+    origin: float | None = None,
+    ramps: bool = False,
+) -> pd.DataFrame:
+    """Columns t_s (float64), node (the tenant), metric (strings), value (float64).
+
+    Metrics are, of each operation, ``read.iops``, ``read.throughput_mb_s`` (10^6 bytes a second),
+    ``read.latency_s``, ``read.p95_s`` (cosdrive alone) and ``read.errors``; of cosdrive also those
+    of ``all``, without the percentile. A second in which nothing was done has no latency. Of a real
+    COSBench a row stands for an `interval` and its time is the interval's end; of cosdrive it is
+    the beginning of a second.
+
+    Args:
+        archives: by tenant.
+        stages: names of those to take; by default all that measure.
+        origin: epoch of t_s = 0; by default `origin_of`.
+        ramps: also seconds that do not count, of ramp-up and ramp-down.
+    """
+    import pandas as pd
+
+    zero = origin_of(archives, stages) if origin is None else origin
+    rows = [
+        (at - zero, tenant, metric, value)
+        for tenant, archive in archives.items()
+        for at, metric, value in _samples(archive, _chosen(archive, stages), ramps)
+    ]
+    rows.sort(key=lambda row: (row[0], row[1], row[2]))
+    frame = pd.DataFrame(rows, columns=list(SAMPLES))
+    return frame.astype({"t_s": "float64", "node": "str", "metric": "str", "value": "float64"})
+
+
+def latencies(
+    archives: Mapping[str, Archive],
+    *,
+    stages: tuple[str, ...] | None = None,
+    origin: float | None = None,
+) -> pd.DataFrame:
+    """Columns t_s (float64), op, tenant, node (strings), low_ns, high_ns, count (int64).
+
+    Of cosdrive with all the resolution that it has, of a real COSBench in its buckets of 10 ms. A
+    histogram is of a whole stage: `t_s` is where its measured time begins. An operation took low_ns
+    or longer and less than high_ns; a last bucket may end at 2^63 - 1.
+    """
+    import pandas as pd
+
+    zero = origin_of(archives, stages) if origin is None else origin
+    rows = []
+    for tenant, archive in archives.items():
+        for at, op, buckets in _latencies(archive, _chosen(archive, stages)):
+            t_s = at - zero
+            rows += [(t_s, op, tenant, "client", low, high, n) for low, high, n in buckets if n]
+    frame = pd.DataFrame(rows, columns=list(LATENCY))
+    kinds = dict.fromkeys(("low_ns", "high_ns", "count"), "int64")
+    kinds |= dict.fromkeys(("op", "tenant", "node"), "str")
+    return frame.astype({"t_s": "float64", **kinds})
+
+
+def summaries(archive: Archive, stage: str | None = None) -> list[OpSummary]:
+    """What each operation of the measuring stages, or of one of them, came to.
+
+    Throughput and operations a second are COSBench's: the sum over workers of what each did by the
+    time from its first operation's beginning to its last one's end.
+
+    Args:
+        archive: of one tenant.
+        stage: name or id of a stage; by default all that measure.
+    """
+    names = (stage,) if stage is not None else None
+    return [
+        _summary(archive, identity, result)
+        for identity in _chosen(archive, names)
+        for result in archive.stage(identity).results
+    ]
+
+
+def _chosen(archive: Archive, stages: tuple[str, ...] | None) -> tuple[str, ...]:
+    if stages is not None:
+        return tuple(archive.stage(name).id for name in stages)
+    return tuple(stage.id for stage in archive.main)
+
+
+def _begun(archive: Archive, identity: str) -> float | None:
+    for measured in archive.measured:
+        if measured.stage == identity:
+            return measured.started_at
+    at = archive.stage(identity).at("running")
+    return None if at is None else at.replace(tzinfo=UTC).timestamp()
+
+
+def _samples(
+    archive: Archive, stages: tuple[str, ...], ramps: bool
+) -> Iterator[tuple[float, str, float]]:
+    """(epoch, metric, value)."""
+    if archive.driver is not None:
+        yield from _by_second(archive, stages, archive.driver.started_at, ramps)
+        return
+    for identity in stages:
+        begun = _begun(archive, identity) or 0.0
+        for result in archive.stage(identity).results:
+            for point in result.series:
+                at = begun + point.t_s
+                yield at, f"{result.op}.iops", point.operations_s
+                yield at, f"{result.op}.throughput_mb_s", point.bytes_s / 1e6
+                if point.mean_s is not None:
+                    yield at, f"{result.op}.latency_s", point.mean_s
+                if point.success:
+                    failed = round(point.operations / point.success) - point.operations
+                    yield at, f"{result.op}.errors", float(failed)
+
+
+def _by_second(
+    archive: Archive, stages: tuple[str, ...], started_at: float, ramps: bool
+) -> Iterator[tuple[float, str, float]]:
+    totals: dict[float, list[float]] = {}
+    for second in archive.seconds:
+        if second.stage not in stages or not (second.measured or ramps):
+            continue
+        at = started_at + second.t_s
+        total = totals.setdefault(at, [0.0, 0.0, 0.0, 0.0])
+        total[0] += second.operations
+        total[1] += second.bytes
+        total[2] += second.failed
+        total[3] += (second.mean_s or 0.0) * second.operations
+        yield at, f"{second.op}.iops", float(second.operations)
+        yield at, f"{second.op}.throughput_mb_s", second.bytes / 1e6
+        yield at, f"{second.op}.errors", float(second.failed)
+        if second.mean_s is not None:
+            yield at, f"{second.op}.latency_s", second.mean_s
+        if second.p95_s is not None:
+            yield at, f"{second.op}.p95_s", second.p95_s
+    for at, (operations, size, failed, waited) in totals.items():
+        yield at, f"{ALL}.iops", operations
+        yield at, f"{ALL}.throughput_mb_s", size / 1e6
+        yield at, f"{ALL}.errors", failed
+        if operations:
+            yield at, f"{ALL}.latency_s", waited / operations
+
+
+def _latencies(archive: Archive, stages: tuple[str, ...]) -> Iterator[tuple[float, str, Buckets]]:
+    """(epoch, operation, buckets)."""
+    for identity in stages:
+        own = [measured for measured in archive.measured if measured.stage == identity]
+        for measured in own:
+            yield measured.started_at + measured.begin_s, measured.op, measured.buckets
+        if not own:
+            begun = _begun(archive, identity) or 0.0
+            for result in archive.stage(identity).results:
+                yield begun, result.op, result.buckets
+
+
+def _summary(archive: Archive, identity: str, result: Result) -> OpSummary:
+    own = [m for m in archive.measured if m.stage == identity and m.op == result.op]
+    exact = own[0] if len(own) == 1 else None
+    buckets = exact.buckets if exact else result.buckets
+    ends = [high if high != FOREVER_NS else low for low, high, count in buckets if count]
+    return OpSummary(
+        op=result.op,
+        seconds=result.operations / result.operations_s if result.operations_s else 0.0,
+        operations=result.operations,
+        bytes=result.bytes,
+        throughput_mb_s=result.bytes_s / 1e6,
+        iops=result.operations_s,
+        # In an open loop the exact one is from the intended beginning, COSBench's is not.
+        latency_mean_s=exact.mean_s if exact else result.mean_s,
+        latency_max_s=exact.max_s if exact else max(ends) / 1e9 if ends else None,
+        latency_p50_s=quantile_s(buckets, 0.50),
+        latency_p99_s=quantile_s(buckets, 0.99),
+        errors=sum(exact.failed.values()) if exact else result.failed,
+    )

@@ -1,0 +1,160 @@
+"""A workload's XML as text: secrets masked or filled in. `cosdrive check` tells what it means."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator, Mapping
+
+from schemas.errors import UserError
+from workloads.cosbench.access import MASK, SECRET_KEYS
+
+_CONFIG = re.compile(r"""(\bconfig\s*=\s*)("[^"]*"|'[^']*')""")
+_LOGIN = {"swauth", "keystone", "httpauth"}
+
+
+def masked(text: str) -> str:
+    """`text` with the value of every secret key of every config string as ``***``."""
+
+    def mask(found: re.Match[str]) -> str:
+        quote, body = found[2][0], found[2][1:-1]
+        parts = [_masked_pair(part) for part in body.split(";")]
+        return f"{found[1]}{quote}{';'.join(parts)}{quote}"
+
+    return _CONFIG.sub(mask, text)
+
+
+def _masked_pair(part: str) -> str:
+    key, equals, value = part.partition("=")
+    return f"{key}={MASK}" if equals and value and key.strip().lower() in SECRET_KEYS else part
+
+
+def secrets(text: str) -> frozenset[str]:
+    """Every secret in it, as it is used and as XML writes it. Nothing where it is no XML."""
+    try:
+        root = ET.fromstring(text)
+    except ET.ParseError:
+        return frozenset()
+    found = {value for _, key, value in _pairs(root) if key.lower() in SECRET_KEYS}
+    return frozenset(found - {MASK, ""})
+
+
+def scrubbed(text: str, hidden: frozenset[str]) -> str:
+    """`text` without any of the secrets, wherever they are; for logs that others wrote."""
+    for secret in sorted(hidden, key=len, reverse=True):
+        for form in {secret, _escaped(secret)}:
+            text = text.replace(form, MASK)
+    return text
+
+
+def _escaped(value: str) -> str:
+    for plain, written in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;")):
+        value = value.replace(plain, written)
+    return value
+
+
+def parsed(text: str, where: str) -> ET.Element:
+    """The XML's root.
+
+    Raises:
+        UserError: it is no XML; says where it stops being one.
+    """
+    try:
+        return ET.fromstring(text)
+    except ET.ParseError as error:
+        line, column = error.position
+        reason = str(error).partition(":")[0]
+        raise UserError(f"{where}, line {line}, column {column + 1}: no XML ({reason}).") from None
+
+
+def name_of(text: str, where: str) -> str:
+    """The workload's name.
+
+    Raises:
+        UserError: it is no workload, or has no name.
+    """
+    root = parsed(text, where)
+    name = root.get("name", "").strip()
+    if root.tag != "workload" or not name:
+        raise UserError(f"{where}: a workload begins with <workload name=...>, not <{root.tag}>.")
+    return name
+
+
+def filled(text: str, values: Mapping[str, str], where: str) -> str:
+    """The workload with credentials: each ``***`` replaced, and what the outermost auth and storage
+    elements need and lack added. What the file says itself stays.
+
+    Args:
+        text: the XML.
+        values: of username, password, auth_url, accesskey, secretkey, endpoint, token,
+            storage_url, those that are known.
+        where: the file's name, for errors.
+
+    Raises:
+        UserError: it is no XML, or a ``***`` stays.
+    """
+    root = parsed(text, where)
+    for element, key, value in list(_pairs(root)):
+        if value == MASK and key.lower() in values:
+            _set(element, key, values[key.lower()])
+    for element in (*root.findall("auth"), *root.findall("storage")):
+        for key in _needed(element):
+            if key in values and key not in _config(element):
+                _set(element, key, values[key])
+    for element, key, value in _pairs(root):
+        if value == MASK:
+            raise UserError(
+                f"{where}: {key} of <{element.tag}> is masked ({MASK}): give it by --credentials, "
+                "a file that only you can read, or in the environment (docs/cosbench.md)."
+            )
+    return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _needed(element: ET.Element) -> tuple[str, ...]:
+    kind = element.get("type", "")
+    if element.tag == "auth" and kind in _LOGIN:
+        return ("username", "password", "auth_url")
+    if element.tag == "storage" and kind == "s3":
+        return ("accesskey", "secretkey", "endpoint")
+    if element.tag == "storage" and kind == "librados":
+        return ("accesskey", "secretkey", "endpoint")
+    return ()
+
+
+def _config(element: ET.Element) -> dict[str, str]:
+    parts = (part.partition("=") for part in element.get("config", "").split(";"))
+    return {key.strip(): value.strip() for key, equals, value in parts if equals}
+
+
+def _pairs(root: ET.Element) -> Iterator[tuple[ET.Element, str, str]]:
+    for element in root.iter():
+        for key, value in _config(element).items():
+            yield element, key, value
+
+
+def _set(element: ET.Element, key: str, value: str) -> None:
+    config = _config(element) | {key: value}
+    element.set("config", ";".join(f"{name}={each}" for name, each in config.items()))
+
+
+def planned_seconds(text: str) -> dict[str, float]:
+    """How long each stage is to last at the most, by name, as far as its works end by time; to
+    tell people the time left, no more. Nothing where it is no XML."""
+    try:
+        root = ET.fromstring(text)
+    except ET.ParseError:
+        return {}
+    found: dict[str, float] = {}
+    for stage in root.iter("workstage"):
+        longest = 0.0
+        for work in stage.iter("work"):
+            longest = max(longest, sum(_number(work, key) for key in ("rampup", "runtime")))
+        found[stage.get("name", "")] = longest + _number(stage, "closuredelay")
+    return found
+
+
+def _number(element: ET.Element, key: str) -> float:
+    try:
+        return float(element.get(key, "0"))
+    except ValueError:
+        return 0.0
