@@ -1,0 +1,157 @@
+package s3
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"hotbed/dataplane/cosbench/access"
+	"hotbed/dataplane/cosbench/auth"
+	"hotbed/dataplane/cosbench/storage/storagetest"
+)
+
+func openStore(t *testing.T, config string) *store {
+	t.Helper()
+	parsed, err := access.ParseConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(parsed, auth.Session{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if unasked := parsed.Unasked(); unasked != nil {
+		t.Errorf("not asked for: %v", unasked)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s.(*store)
+}
+
+func TestTheContract(t *testing.T) {
+	for name, test := range map[string]struct{ config, region string }{
+		"plain":          {"", "us-east-1"},
+		"signed payload": {";sign_payload=true", "us-east-1"},
+		"another region": {";region=eu-west-1", "eu-west-1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := storagetest.NewS3(t)
+			server.Region = test.region
+			s := openStore(t, "accesskey=test:tester;secretkey=test-key;path_style_access=true;timeout=60000;endpoint="+
+				server.URL+test.config)
+			storagetest.Contract(t, s, "bucket-1", storagetest.Traits{})
+			if signed := server.Hashed() > 1; signed != s.signPayload {
+				t.Errorf("%d payloads were signed", server.Hashed())
+			}
+		})
+	}
+}
+
+func TestBucketsInTheHostsName(t *testing.T) {
+	server := storagetest.NewS3(t)
+	address := strings.TrimPrefix(server.URL, "http://")
+	server.Domain = "store.example:8080"
+	s := openStore(t, "accesskey=test:tester;secretkey=test-key;endpoint=http://store.example:8080;proxies="+address)
+	storagetest.Contract(t, s, "bucket-1", storagetest.Traits{})
+}
+
+// The examples are those of AWS's documentation ("Signature Calculations for the Authorization Header").
+const (
+	exampleAccess = "AKIAIOSFODNN7EXAMPLE"
+	exampleSecret = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
+	exampleHost   = "examplebucket.s3.amazonaws.com"
+)
+
+var exampleTime = time.Date(2013, 5, 24, 0, 0, 0, 0, time.UTC)
+
+func TestSignaturesAreThoseOfAWSsExamples(t *testing.T) {
+	s := newSigner(exampleAccess, exampleSecret, "us-east-1")
+	for _, test := range []struct{ query, signature string }{
+		{"lifecycle=", "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543"},
+		{"max-keys=2&prefix=J", "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7"},
+	} {
+		stamp, authorization := s.sign(exampleTime, "GET", "/", test.query, exampleHost, emptyHash)
+		want := "AWS4-HMAC-SHA256 Credential=" + exampleAccess + "/20130524/us-east-1/s3/aws4_request," +
+			"SignedHeaders=host;x-amz-content-sha256;x-amz-date,Signature=" + test.signature
+		if stamp != "20130524T000000Z" || authorization != want {
+			t.Errorf("%s: %s %s", test.query, stamp, authorization)
+		}
+	}
+}
+
+// TestTheServersSignatureIsAWSsToo checks what the other tests are checked by, on other examples.
+func TestTheServersSignatureIsAWSsToo(t *testing.T) {
+	const signed = "AWS4-HMAC-SHA256 Credential=" + exampleAccess + "/20130524/us-east-1/s3/aws4_request,SignedHeaders="
+	for _, test := range []struct {
+		method, target, signed, signature string
+		header                            map[string]string
+	}{
+		{"GET", "/test.txt", "host;range;x-amz-content-sha256;x-amz-date",
+			"f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41",
+			map[string]string{"Range": "bytes=0-9", "X-Amz-Content-Sha256": emptyHash}},
+		{"PUT", "/test%24file.text", "date;host;x-amz-content-sha256;x-amz-date;x-amz-storage-class",
+			"98ad721746da40c64f1a55b78f14c238d841ea1380cd77a1b5971af0ece108bd",
+			map[string]string{"Date": "Fri, 24 May 2013 00:00:00 GMT", "X-Amz-Storage-Class": "REDUCED_REDUNDANCY",
+				"X-Amz-Content-Sha256": "44ce7dd67c959e0d3524ffac1771dfbba87d2b6b4b4e99e42034a8b803f8b072"}},
+	} {
+		u, err := url.Parse(test.target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &http.Request{Method: test.method, URL: u, Host: exampleHost, Header: http.Header{
+			"X-Amz-Date": {"20130524T000000Z"}, "Authorization": {signed + test.signed + ",Signature=x"}}}
+		for key, value := range test.header {
+			r.Header.Set(key, value)
+		}
+		if got := storagetest.Signature(r, exampleSecret); got != test.signature {
+			t.Errorf("%s %s: %s", test.method, test.target, got)
+		}
+	}
+}
+
+func TestTheKeyOfADayIsNotTheNexts(t *testing.T) {
+	server := storagetest.NewS3(t)
+	s := openStore(t, "accesskey=test:tester;secretkey=test-key;endpoint="+server.URL)
+	now := exampleTime.Add(-time.Minute)
+	s.now = func() time.Time { now = now.Add(time.Minute); return now }
+	for range 3 {
+		if err := s.CreateContainer(t.Context(), "b"); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestAWrongKeyIsToldWithoutTellingIt(t *testing.T) {
+	server := storagetest.NewS3(t)
+	s := openStore(t, "accesskey=test:tester;secretkey=other-secret;endpoint="+server.URL)
+	for _, err := range []error{s.CreateContainer(t.Context(), "b"), s.Delete(t.Context(), "b", "o")} {
+		if access.KindOf(err) != access.Auth || !strings.Contains(err.Error(), "SignatureDoesNotMatch") ||
+			strings.Contains(err.Error(), "other-secret") || strings.Contains(err.Error(), "test:tester") ||
+			strings.Contains(err.Error(), "\n") {
+			t.Error(err)
+		}
+	}
+}
+
+func TestBadConfigs(t *testing.T) {
+	for config, text := range map[string]string{
+		"":                                   "endpoint is missing",
+		"endpoint=http://x":                  "accesskey and secretkey are missing",
+		"endpoint=x;accesskey=a;secretkey=b": "endpoint is not a store's URL",
+		"endpoint=http://a:b@x;accesskey=a;secretkey=b":                "has a user",
+		"endpoint=http://x;accesskey=a;secretkey=b;region=<a>":         "not a region's name",
+		"endpoint=http://x;accesskey=a;secretkey=b;timeout=-1":         "timeout=-1",
+		"endpoint=http://x;accesskey=a;secretkey=b;sign_payload=1":     "sign_payload=1",
+		"endpoint=http://x;accesskey=a;secretkey=b;proxies=a:b:c,d":    "proxies has",
+		"endpoint=http://x;accesskey=a;secretkey=b;path_style_access=": "path_style_access",
+	} {
+		parsed, err := access.ParseConfig(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Open(parsed, auth.Session{}); err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("%s: %v", config, err)
+		}
+	}
+}
