@@ -1,0 +1,207 @@
+"""Who holds what of the pool, and when what was given serves.
+
+Whole machines as basic MOS gives them, or shares of all machines together as MOS++ does. A change
+takes effect station by station (`Costs`): what is given up is gone at once, what is added serves
+when it is ready, and disks that come or go cost the others time while data moves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from schemas.errors import StoreError
+from testbed.simulated.cosperf.classes import ObjectClass
+from testbed.simulated.cosperf.constants import Constants, Costs
+from testbed.simulated.cosperf.demand import Array, Servers, servers
+from testbed.simulated.cosperf.machines import Host, total
+from testbed.simulated.cosperf.placement import Placed, place, whole
+from testbed.stores.microstores import NOTHING, Resources, resources_to_json
+
+DISK = 3
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What a microstore has: resources, and where its proxies are."""
+
+    resources: Resources
+    placed: Placed
+
+
+@dataclass(frozen=True)
+class Change:
+    """The last change of a microstore: what it had, when each station of what it has now serves
+    (the order of `demand.STATIONS`), and until when data moves."""
+
+    before: Holding
+    ready_s: tuple[float, float, float, float]
+    moves_until_s: float
+    workers_until_s: float
+
+
+class Holdings:
+    """The pool's division among microstores.
+
+    Args:
+        hosts: the pool.
+        stores: names of microstores.
+        machines: who has which machine at the beginning; the others are free.
+        costs: of changes.
+    """
+
+    def __init__(
+        self,
+        hosts: Sequence[Host],
+        stores: Sequence[str],
+        machines: Mapping[str, str],
+        costs: Costs,
+    ) -> None:
+        self.hosts = tuple(hosts)
+        self.stores = tuple(stores)
+        self.costs = costs
+        self.machines = {host.name: machines.get(host.name, "") for host in hosts}
+        self.shares: dict[str, Resources] | None = None
+        self.now: dict[str, Holding] = self._held()
+        self.changes: dict[str, Change] = {}
+
+    def _held(self) -> dict[str, Holding]:
+        if self.shares is not None:
+            placed = place(self.hosts, self.shares)
+            return {name: Holding(self.shares[name], placed[name]) for name in self.stores}
+        found = {}
+        for name in self.stores:
+            mine = [host for host in self.hosts if self.machines[host.name] == name]
+            found[name] = Holding(total(mine), whole(mine))
+        return found
+
+    def assign(self, machines: Mapping[str, str], now_s: float) -> None:
+        """Give whole machines ("": to the pool).
+
+        Raises:
+            StoreError: shares have been given, or there is no such machine or microstore.
+        """
+        if self.shares is not None:
+            raise StoreError("the pool is divided by shares: a whole machine cannot be assigned")
+        for machine, store in machines.items():
+            if machine not in self.machines:
+                raise StoreError(f"there is no machine {machine!r}")
+            if store and store not in self.stores:
+                raise StoreError(f"there is no microstore {store!r}")
+        self.machines |= dict(machines)
+        self._changed(now_s)
+
+    def give(self, shares: Mapping[str, Resources], now_s: float) -> None:
+        """Give shares; who is not named keeps what it has.
+
+        Raises:
+            StoreError: there is no such microstore, or together they exceed the pool.
+        """
+        unknown = [name for name in shares if name not in self.stores]
+        if unknown:
+            raise StoreError(f"there is no microstore {unknown[0]!r}")
+        wanted = {name: shares.get(name, self.now[name].resources) for name in self.stores}
+        held = NOTHING
+        for share in wanted.values():
+            held = held + share
+        if not held.within(total(self.hosts)):
+            raise StoreError(f"{held} is more than the pool has, {total(self.hosts)}")
+        self.shares = wanted
+        self._changed(now_s)
+
+    def _changed(self, now_s: float) -> None:
+        before, self.now = self.now, self._held()
+        factor, costs = self.costs.factor, self.costs
+        for name in self.stores:
+            old, new = before[name], self.now[name]
+            if old == new:
+                continue
+            node = costs.node_s if new.placed.machines - old.placed.machines else 0.0
+            disks = _moved(old.resources, new.resources)
+            ring = costs.ring_s if disks else 0.0
+            workers_until = now_s + factor * (node + costs.workers_s)
+            self.changes[name] = Change(
+                old,
+                (
+                    workers_until,
+                    now_s + factor * (node + costs.workers_s + ring),
+                    now_s + factor * (node + costs.network_s),
+                    now_s + factor * (node + ring),
+                ),
+                now_s + factor * (ring + costs.migration_s * disks),
+                workers_until,
+            )
+
+    def stations(
+        self, store: str, workload: ObjectClass, constants: Constants, times_s: Array
+    ) -> tuple[Array, Array, Array]:
+        """Service, demand and count of a microstore's stations, shape (times, stations)."""
+        new = _servers(workload, self.now[store], constants)
+        shape = (len(times_s), len(new.count))
+        service, demand, count = (
+            np.broadcast_to(part, shape) for part in (new.service, new.demand, new.count)
+        )
+        change = self.changes.get(store)
+        last = max((*change.ready_s, change.moves_until_s)) if change else 0.0
+        if change is None or last <= times_s[0]:
+            return service, demand, count
+        old = _servers(workload, change.before, constants)
+        scarcer = old.count / old.demand < new.count / new.demand
+        waits = scarcer & (times_s[:, None] < np.array(change.ready_s))
+        service = np.where(waits, old.service, service)
+        demand = np.where(waits, old.demand, demand)
+        count = np.where(waits, old.count, count)
+        moving = times_s < change.moves_until_s
+        slower = np.where(moving, 1 / (1 - self.costs.migration_share), 1.0)
+        service[:, DISK] *= slower
+        demand[:, DISK] *= slower
+        return service, demand, count
+
+    def failing(self, store: str, times_s: Array) -> Array:
+        """The share of operations that fail because workers are exchanged, by time."""
+        change = self.changes.get(store)
+        until = change.workers_until_s if change else -1.0
+        return np.where(times_s < until, self.costs.failed_share, 0.0)
+
+    def save(self) -> dict[str, Any]:
+        """JSON-able, for `restore`."""
+        shares = self.shares
+        return {
+            "machines": dict(self.machines),
+            "shares": None
+            if shares is None
+            else {name: resources_to_json(share) for name, share in shares.items()},
+        }
+
+    def restore(self, saved: Mapping[str, Any], now_s: float) -> bool:
+        """Put back what `save` saw; whether anything was another."""
+        if self.save() == saved:
+            return False
+        shares = saved["shares"]
+        self.machines = dict(saved["machines"])
+        self.shares = (
+            None if shares is None else {name: Resources(**share) for name, share in shares.items()}
+        )
+        self._changed(now_s)
+        return True
+
+
+def _servers(workload: ObjectClass, holding: Holding, constants: Constants) -> Servers:
+    return servers(workload, holding.resources, holding.placed, constants)
+
+
+def _moved(old: Resources, new: Resources) -> int:
+    return round(abs(new.ssds - old.ssds) + abs(new.hdds - old.hdds))
+
+
+def even_start(hosts: Sequence[Host], stores: Sequence[str], part: float) -> dict[str, str]:
+    """Machines dealt out in turns, as many to each microstore: a part of them, of all sizes.
+
+    Algorithm 1 begins with the same amount for each, "conservatively".
+    """
+    order = sorted(hosts, key=lambda host: (-host.cores, -host.network, host.name))
+    count = int(part * len(order) / len(stores)) * len(stores)
+    dealt = [order[index * len(order) // count] for index in range(count)]
+    return {host.name: stores[index % len(stores)] for index, host in enumerate(dealt)}

@@ -1,0 +1,98 @@
+"""Closed workloads on stations of several servers: throughput and response, solved for many moments
+at once.
+
+COSBench's workers are closed loops: `n` workers finish n / R operations a second, where R is the
+response. At a station of m servers with utilization u an operation of service S takes
+S (1 + u^(sqrt(2(m+1))-1) / (m (1-u))): Sakasegawa's approximation of M/M/m, with service shared
+among the operations that are there, as processors and links are. R grows with the rate, so there
+is exactly one rate, and it is found by bisection."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[np.float64]
+
+HALVINGS = 40
+ROUNDS = 12
+NEARLY = 1 - 1e-9
+
+
+@dataclass(frozen=True)
+class Stations:
+    """What tenants' operations meet.
+
+    Attributes:
+        service, demand: seconds on a server of each station, and of servers all told, shape
+            (times, tenants, stations).
+        count: servers, the same shape.
+        idle_s: what no station accounts for, shape (tenants,).
+    """
+
+    service: Array
+    demand: Array
+    count: Array
+    idle_s: Array
+
+    def of(self, tenant: int) -> Stations:
+        """Those of one tenant; axes stay."""
+        one = slice(tenant, tenant + 1)
+        return Stations(
+            self.service[:, one], self.demand[:, one], self.count[:, one], self.idle_s[one]
+        )
+
+
+def response(rate: Array, others: Array, at: Stations) -> Array:
+    """Seconds of an operation.
+
+    Args:
+        rate: operations a second, shape (times, tenants).
+        others: utilization by others of each station, shape (times, tenants, stations).
+        at: the stations.
+    """
+    used = np.minimum(rate[..., None] * at.demand / at.count + others, NEARLY)
+    waits = used ** (np.sqrt(2 * (at.count + 1)) - 1) / (at.count * (1 - used))
+    total: Array = at.idle_s + np.sum(at.service * (1 + waits), axis=-1)
+    return total
+
+
+def solve(workers: Array, others: Array, at: Stations) -> Array:
+    """Operations a second of closed workloads that have stations of their own, or what `others`
+    leave of them; `workers` of shape (times, tenants), the rest as of `response`."""
+    room = np.maximum(1 - others, 1e-9)
+    high = np.min(room * at.count / at.demand, axis=-1) * NEARLY
+    low: Array = np.zeros_like(high)
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        fits = middle * response(middle, others, at) <= workers
+        low = np.where(fits, middle, low)
+        high = np.where(fits, high, middle)
+    return low
+
+
+def shared(workers: Array, groups: Sequence[Sequence[int]], at: Stations) -> tuple[Array, Array]:
+    """Rates, and utilization by others, where the tenants of a group use the same stations.
+
+    Each one's rate is found with the others' fixed, in turns, until they agree: the fixed point of
+    the equations above. `groups` are indices of tenants, every tenant once; the rest is as of
+    `solve`.
+    """
+    others = np.zeros_like(at.demand)
+    rate = solve(workers, others, at)
+    several = [list(group) for group in groups if len(group) > 1]
+    for group in several:
+        rate[:, group] /= len(group)
+    for _ in range(ROUNDS if several else 0):
+        for group in several:
+            for tenant in group:
+                rest = [other for other in group if other != tenant]
+                busy = np.sum(rate[:, rest, None] * at.demand[:, rest] / at.count[:, rest], axis=1)
+                others[:, tenant] = np.minimum(busy, NEARLY)
+                one = slice(tenant, tenant + 1)
+                found = solve(workers[:, one], others[:, one], at.of(tenant))
+                rate[:, one] = 0.5 * (rate[:, one] + found)
+    return rate, others

@@ -1,0 +1,342 @@
+"""COSPerf: microstores on virtual time."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas.errors import StoreError
+from testbed.simulated.cosperf.classes import CLASSES
+from testbed.simulated.cosperf.constants import Constants, Costs
+from testbed.simulated.cosperf.demand import needs, servers
+from testbed.simulated.cosperf.holdings import Holdings, even_start
+from testbed.simulated.cosperf.machines import FAST, GBIT, Host, paper_pool, total
+from testbed.simulated.cosperf.placement import Placed, place
+from testbed.simulated.cosperf.response import Stations, response, shared, solve
+from testbed.simulated.cosperf.stages import Load, paper_stages, stage_of
+from testbed.simulated.cosperf.store import SLOTS, SimulatedMicrostores
+from testbed.stores.microstores import (
+    MEASURES,
+    MICROSTORES,
+    NOTHING,
+    AssignMachine,
+    MapTenant,
+    Microstores,
+    Resources,
+    SetResources,
+)
+
+CONSTANTS = Constants(
+    proxy_request_s=0.0145,
+    proxy_byte_s=3e-9,
+    storage_request_s=0.0145,
+    storage_byte_s=3e-9,
+    network_efficiency=0.75,
+)
+POOL = paper_pool(1)
+
+
+def _stations(count: float, service: float, tenants: int = 1) -> Stations:
+    shape = (1, tenants, 1)
+    same = np.full(shape, service)
+    return Stations(same, same, np.full(shape, count), np.zeros(tenants))
+
+
+def _store(level: float = 0.1) -> SimulatedMicrostores:
+    loads = {letter: Load((0.0, 1e6), (level, level)) for letter in CLASSES}
+    return SimulatedMicrostores(POOL, loads, constants=CONSTANTS)
+
+
+def _seen(store: SimulatedMicrostores) -> Microstores:
+    seen = store.sense(frozenset({MICROSTORES})).microstores
+    assert seen is not None
+    return seen
+
+
+# --- the pool -----------------------------------------------------------------------------------
+
+
+def test_the_pool_is_that_of_section_8_2() -> None:
+    assert Counter(host.cores for host in POOL) == {32: 3, 16: 4, 8: 31, 4: 12}
+    assert sum(host.network == FAST for host in POOL) == 18
+    assert sum(host.network == GBIT for host in POOL) == 32
+    disks = total(POOL)
+    assert disks.ssds / (disks.ssds + disks.hdds) == pytest.approx(0.3)
+    assert disks.proxy_cores + disks.storage_cores == 456  # section 1: "a 456-core cloud cluster"
+
+
+def test_machines_are_drawn_from_the_seed() -> None:
+    assert paper_pool(1) == POOL
+    assert paper_pool(2) != POOL
+    assert len(paper_pool(1, scale=3)) == 150
+
+
+# --- stations -----------------------------------------------------------------------------------
+
+
+def test_a_lone_worker_waits_for_nobody() -> None:
+    rate = solve(np.array([[1e-3]]), np.zeros((1, 1, 1)), _stations(4, 0.1))
+    assert 1e-3 / rate[0, 0] == pytest.approx(0.1, rel=1e-5)
+
+
+def test_one_server_is_m_m_1() -> None:
+    for used in (0.1, 0.5, 0.9):
+        found = response(np.array([[used / 0.2]]), np.zeros((1, 1, 1)), _stations(1, 0.2))
+        assert found[0, 0] == pytest.approx(0.2 / (1 - used))
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    workers=st.floats(0.1, 1e4),
+    count=st.floats(1, 300),
+    service=st.floats(1e-4, 2.0),
+    more=st.floats(1.0, 3.0),
+)
+def test_more_servers_and_more_workers_never_finish_less(
+    workers: float, count: float, service: float, more: float
+) -> None:
+    none = np.zeros((1, 1, 1))
+
+    def rate(n: float, m: float) -> float:
+        return float(solve(np.array([[n]]), none, _stations(m, service))[0, 0])
+
+    base = rate(workers, count)
+    assert base <= count / service
+    assert base * service <= workers * (1 + 1e-9)
+    assert rate(workers * more, count) >= base * (1 - 1e-6)
+    # Little's law, in what was solved.
+    found = response(np.array([[base]]), none, _stations(count, service))
+    assert base * found[0, 0] == pytest.approx(workers, rel=1e-3)
+
+
+def test_tenants_of_one_store_share_it_alike() -> None:
+    at = _stations(10, 0.1, tenants=2)
+    rate, others = shared(np.array([[50.0, 50.0]]), [[0, 1]], at)
+    assert rate[0, 0] == pytest.approx(rate[0, 1], rel=0.02)
+    assert rate.sum() == pytest.approx(100, rel=0.05)
+    assert others[0, 0, 0] == pytest.approx(rate[0, 1] * 0.1 / 10, rel=0.05)
+
+
+# --- what a holding is --------------------------------------------------------------------------
+
+
+def test_small_objects_want_cores_and_large_ones_the_network() -> None:  # R2, R3
+    holding = Resources(32, 64, 10 * GBIT, 6, 0)
+    placed = Placed({"a": 32.0}, {"a": 10 * GBIT}, 10 * GBIT)
+    more_network = Placed({"a": 32.0}, {"a": 20 * GBIT}, 20 * GBIT)
+    twice = Resources(32, 64, 20 * GBIT, 12, 0)
+    small, large = CLASSES["A"], CLASSES["C"]
+
+    def gain(one: object) -> float:
+        before = servers(one, holding, placed, CONSTANTS).capacity  # type: ignore[arg-type]
+        return servers(one, twice, more_network, CONSTANTS).capacity / before  # type: ignore[arg-type]
+
+    assert gain(small) == pytest.approx(1.0)
+    assert gain(large) > 1.7
+
+
+def test_a_write_costs_its_replicas() -> None:
+    reads, writes = needs(CLASSES["A"], CONSTANTS), needs(CLASSES["B"], CONSTANTS)
+    assert writes.storage_s > 2 * reads.storage_s
+    assert writes.network_bytes == pytest.approx(reads.network_bytes)
+
+
+def test_cores_without_network_are_of_no_use() -> None:
+    large = CLASSES["C"]
+    holding = Resources(20, 100, 10 * GBIT, 30, 0)
+    together = Placed({"a": 10.0, "b": 10.0}, {"a": 5 * GBIT, "b": 5 * GBIT}, 10 * GBIT)
+    apart = Placed({"a": 20.0, "b": 0.0}, {"a": 1 * GBIT, "b": 9 * GBIT}, 10 * GBIT)
+    whole_rate = servers(large, holding, together, CONSTANTS).capacity
+    assert servers(large, holding, apart, CONSTANTS).capacity < 0.2 * whole_rate
+
+
+shares = st.fixed_dictionaries({name: st.floats(0, 0.5) for name in ("proxy_cores", "network")})
+
+
+@settings(max_examples=15, deadline=None)
+@given(first=shares, second=shares)
+def test_containers_fit_the_machines(first: dict[str, float], second: dict[str, float]) -> None:
+    pool = total(POOL)
+    wanted = {
+        name: Resources(
+            proxy_cores=part["proxy_cores"] * pool.proxy_cores,
+            network=part["network"] * pool.network,
+        )
+        for name, part in (("x", first), ("y", second))
+    }
+    placed = place(POOL, wanted)
+    for host in POOL:
+        cores = sum(one.cores.get(host.name, 0.0) for one in placed.values())
+        network = sum(one.network.get(host.name, 0.0) for one in placed.values())
+        assert cores <= host.holds.proxy_cores + 1e-6
+        assert network <= host.network * (1 + 1e-9) + 1e-3
+    for name, one in placed.items():
+        assert sum(one.cores.values()) == pytest.approx(wanted[name].proxy_cores, abs=1e-6)
+        assert sum(one.network.values()) == pytest.approx(wanted[name].network, rel=1e-6, abs=1)
+
+
+# --- changes ------------------------------------------------------------------------------------
+
+
+def _two(costs: Costs) -> Holdings:
+    hosts = [Host(f"h{index}", 8, GBIT, 0, 3) for index in range(4)]
+    return Holdings(hosts, ("x", "y"), {"h0": "x", "h1": "y"}, costs)
+
+
+def test_what_is_added_serves_when_it_is_ready_and_what_is_taken_is_gone_at_once() -> None:
+    holdings = _two(Costs(migration_share=0.2))
+    holdings.assign({"h2": "x", "h1": ""}, now_s=100.0)
+    times = np.array([100.5, 101.0, 140.0, 200.0])
+    _, demand, count = holdings.stations("x", CLASSES["A"], CONSTANTS, times)
+    rates = count / demand
+    # Proxies' cores: two machines' after a node's start and its workers', 4.9 s.
+    assert rates[3, 0] == pytest.approx(2 * rates[0, 0], rel=0.01)
+    # Disks: slower while data moves (15 s of ring, 3 disks of 14 s).
+    assert rates[2, 3] == pytest.approx(0.8 * rates[3, 3])
+    _, gone, left = holdings.stations("y", CLASSES["A"], CONSTANTS, times)
+    assert (left / gone)[0, 0] < 1e-3
+
+
+def test_without_costs_changes_are_at_once() -> None:
+    holdings = _two(Costs(factor=0))
+    holdings.assign({"h2": "x"}, now_s=100.0)
+    _, demand, count = holdings.stations("x", CLASSES["A"], CONSTANTS, np.array([100.1, 200.0]))
+    assert (count / demand)[0] == pytest.approx((count / demand)[1])
+
+
+def test_shares_beyond_the_pool_are_refused() -> None:
+    holdings = _two(Costs())
+    with pytest.raises(StoreError, match="more than the pool has"):
+        holdings.give({"x": Resources(proxy_cores=15), "y": Resources(proxy_cores=2)}, 0.0)
+    holdings.give({"x": Resources(proxy_cores=2, network=GBIT)}, 0.0)
+    with pytest.raises(StoreError, match="divided by shares"):
+        holdings.assign({"h0": ""}, 1.0)
+
+
+def test_machines_are_dealt_out_evenly() -> None:
+    start = even_start(POOL, "ABCD", 0.25)
+    assert set(Counter(start.values()).values()) == {3}
+    assert len(even_start(POOL, "ABCD", 1.0)) == 48
+
+
+# --- the store ----------------------------------------------------------------------------------
+
+
+def test_it_tells_what_a_controller_needs() -> None:
+    store = _store()
+    assert _seen(store).stores[0].utilization == {}  # nothing has happened yet
+    store.advance_to(180)
+    seen = _seen(store)
+    assert [one.name for one in seen.stores] == list("ABCD")
+    for one in seen.stores:
+        assert set(one.utilization) == set(MEASURES)
+        assert len(one.slots) == SLOTS
+        assert max(one.utilization.values()) == pytest.approx(np.mean(one.slots), abs=0.02)
+    tenant = seen.tenants[0]
+    assert tenant.mean_latency_s is not None
+    assert tenant.workers is not None
+    assert tenant.requests_s * tenant.mean_latency_s == pytest.approx(tenant.workers, rel=0.01)
+    assert sum(tenant.sizes.values()) == pytest.approx(180 * tenant.requests_s, rel=0.01)
+    assert seen.total == total(POOL)
+
+
+def test_whole_machines_change_hands_and_come_back() -> None:
+    store = _store(level=0.4)
+    store.advance_to(180)
+    before, saved = _seen(store), store.save()
+    free = [machine.name for machine in before.machines if not machine.microstore]
+    effects = store.act([AssignMachine(name, "A") for name in free])
+    assert all(effect.ok for effect in effects)
+    store.advance_to(720)
+    after = _seen(store)
+    assert after.free.proxy_cores == pytest.approx(0)
+    assert after.tenants[0].requests_s > 1.5 * before.tenants[0].requests_s
+    assert len(store.restore(saved)) == 1
+    assert store.restore(saved) == []
+    assert _seen(store).free == before.free
+
+
+def test_shares_change_hands_and_come_back() -> None:
+    store = _store()
+    store.advance_to(180)
+    saved, pool = store.save(), total(POOL)
+    half = Resources(pool.proxy_cores / 2, pool.storage_cores / 2, 10 * GBIT, 20, 0)
+    store.act([SetResources("A", half)])
+    store.advance_to(400)
+    assert _seen(store).store("A").resources == half
+    store.restore(saved)
+    assert store.save() == saved
+
+
+def test_a_tenant_can_be_served_elsewhere() -> None:
+    store = _store()
+    store.advance_to(180)
+    store.act([MapTenant("B", "A")])
+    _seen(store)
+    store.advance_to(360)
+    seen = _seen(store)
+    assert seen.tenants[1].microstore == "A"
+    assert max(seen.store("B").utilization.values()) == 0
+    with pytest.raises(StoreError, match="no tenant"):
+        store.act([MapTenant("Z", "A")])
+
+
+def test_advancing_in_pieces_comes_to_the_same() -> None:
+    loads = paper_stages(3)
+    one, other = (SimulatedMicrostores(POOL, loads, constants=CONSTANTS) for _ in range(2))
+    one.advance_to(360)
+    for end in (180, 360):
+        other.advance_to(end)
+    means = [
+        np.average(s.series()["tenants"]["C"]["bytes_s"], weights=s.series()["seconds"])
+        for s in (one, other)
+    ]
+    assert means[0] == pytest.approx(means[1], rel=1e-4)
+
+
+def test_senses_and_times_that_there_are_not_are_refused() -> None:
+    store = _store()
+    with pytest.raises(StoreError, match="cannot sense"):
+        store.sense(frozenset({"pgs"}))
+    with pytest.raises(StoreError, match="give a time"):
+        store.advance_to(math.inf)
+
+
+# --- loads --------------------------------------------------------------------------------------
+
+
+def test_four_stages_as_section_8_2_tells() -> None:
+    """Means over seeds: single ones have noise."""
+    minutes = np.arange(0, 840.0, 5)
+    mean = {
+        letter: np.mean([paper_stages(seed)[letter].at(60 * minutes) for seed in range(12)], axis=0)
+        for letter in CLASSES
+    }
+
+    def at(letter: str, minute: float) -> float:
+        return float(mean[letter][int(minute // 5)])
+
+    for letter in "AB":  # gradual growth in stage 1, further in stage 4
+        assert at(letter, 200) > 2.5 * at(letter, 5)
+        assert at(letter, 830) > 1.2 * at(letter, 600)
+    for letter in "CD":  # abrupt growth as stage 2 begins, a fall after minute 500
+        assert at(letter, 220) > 1.4 * at(letter, 200)
+        assert at(letter, 530) < 0.5 * at(letter, 490)
+    assert sum(at(letter, 490) for letter in CLASSES) > 1.2  # more than there is
+
+
+def test_blocks_have_loads_of_their_own() -> None:
+    assert paper_stages(1) == paper_stages(1)
+    assert paper_stages(1) != paper_stages(2)
+    assert paper_stages(1, minutes=84)["A"].times_s[-1] == pytest.approx(84 * 60)
+
+
+def test_stages_by_minute() -> None:
+    assert [stage_of(minute) for minute in (0, 209, 210, 500, 630, 840)] == [1, 1, 2, 3, 4, 4]
+    assert stage_of(50, minutes=84) == 3
+    assert Resources() == NOTHING
