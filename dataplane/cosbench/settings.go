@@ -48,7 +48,7 @@ func joinConfig(settings []setting) string {
 }
 
 // secrets are the keys whose values nobody gets to see.
-var secrets = []string{"password", "secretkey", "token", "accesskey", "key", "secret"}
+var secrets = []string{"password", "secretkey", "token", "accesskey", "key", "secret", "usertoken"}
 
 // Config is a config string. Wherever it is shown, as text or as JSON, *** stands for the values of
 // passwords, keys and tokens.

@@ -86,11 +86,11 @@ type worker struct {
 	samples []sample // since they were last taken
 }
 
-// readBuffer is what is read at once.
-const readBuffer = 256 << 10
+// readBuffer is what a worker reads at once, bytes: less where there are very many workers.
+func readBuffer(workers int) int { return max(min(256<<10, (256<<20)/workers), 16<<10) }
 
 func newWorker(run *workRun, index int, seed [2]uint64) *worker {
-	return &worker{index: index, workers: run.Workers, run: run, buffer: make([]byte, readBuffer),
+	return &worker{index: index, workers: run.Workers, run: run, buffer: make([]byte, readBuffer(run.Workers)),
 		random: rand.New(rand.NewPCG(seed[0], seed[1]))}
 }
 
