@@ -17,9 +17,10 @@ from pydantic import ValidationError
 from campaigns import session
 from campaigns.campaign_file import find_campaign, load_campaign
 from campaigns.comparison import ALL
-from controllers.registry import available
+from controllers.registry import available, create
 from schemas.campaign import Campaign, Grid
 from schemas.errors import UserError
+from testbed.stores.microstores import MICROSTORES
 
 CAMPAIGN = "dlr-scale"
 QUICK = "dlr-scale-quick"
@@ -143,8 +144,17 @@ def _controllers(ask: Ask) -> list[str]:
     assert ask.controllers is not None
     names: list[str] = [BASELINE]
     for name in _values("--controllers", [n.strip().replace("_", "-") for n in ask.controllers]):
-        names += sorted(available(dirs)) if name == ALL else [name]
+        names += sorted(_of_ceph(dirs)) if name == ALL else [name]
     return list(dict.fromkeys(names))
+
+
+def _of_ceph(dirs: Sequence[Path]) -> list[str]:
+    """Controllers but the built-in ones for microstores, which this simulation has none of."""
+    return [
+        name
+        for name, controller in available(dirs).items()
+        if controller.outside or MICROSTORES not in create(controller, {}, 0).needs.senses
+    ]
 
 
 def _values(option: str, given: Sequence[T]) -> list[T]:

@@ -119,7 +119,7 @@ def refuse_unoffered(name: str, needs: Needs, offers: Needs, store: str) -> None
 
 def code_hash(controller: Controller) -> str:
     """SHA-256 over the controller's files, over what the built-in folder `common` holds, and over
-    the folders of other built-in controllers that it imports from."""
+    the other built-in folders that it imports from: controllers', or what several of them share."""
     digest = hashlib.sha256()
     others = [(f"uses {folder.name}", folder) for folder in _used(controller.folder)]
     for label, folder in (("controller", controller.folder), ("common", COMMON), *others):
@@ -134,7 +134,7 @@ def code_hash(controller: Controller) -> str:
 
 
 def _used(folder: Path) -> list[Path]:
-    """Folders of other built-in controllers that the files of `folder` import from directly."""
+    """Other built-in folders but `common` that the files of `folder` import from directly."""
     names: set[str] = set()
     for path in sorted(folder.rglob("*.py")):
         try:
@@ -149,7 +149,7 @@ def _used(folder: Path) -> list[Path]:
     parts = (name.split(".") for name in names)
     packages = sorted({part[1] for part in parts if part[0] == "controllers" and len(part) > 1})
     folders = [BUILT_IN / package for package in packages]
-    return [f for f in folders if (f / "policy.py").is_file() and f != folder]
+    return [f for f in folders if f.is_dir() and f not in (folder, COMMON)]
 
 
 def _generated(path: Path) -> bool:

@@ -9,6 +9,7 @@ parameters = read(Parameters, "dlr", {"theta_i": 0.3})
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, asdict, field, fields
@@ -39,6 +40,11 @@ def flag(default: bool, doc: str) -> Any:
     return field(default=default, metadata={"type": bool, "doc": doc})
 
 
+def structure(doc: str) -> Any:
+    """A mapping that the policy itself checks, {} unless given; as text it is JSON."""
+    return field(default_factory=dict, metadata={"type": dict, "doc": doc})
+
+
 def read(cls: type[_T], controller: str, given: Mapping[str, object]) -> _T:
     """`given` over the defaults of `cls`.
 
@@ -55,7 +61,8 @@ def read(cls: type[_T], controller: str, given: Mapping[str, object]) -> _T:
             )
         values[name] = _checked(controller, known[name], value)
     for name, declared in known.items():
-        if name not in values and declared.default is MISSING:
+        missing = declared.default is MISSING and declared.default_factory is MISSING
+        if name not in values and missing:
             raise UserError(f"controller {controller}: parameter {name!r} is required")
     return cls(**values)
 
@@ -70,6 +77,8 @@ def _checked(controller: str, declared: Field[Any], value: object) -> object:
     where = f"controller {controller}: parameter {declared.name!r}"
     if meta.get("type") is bool:
         return _truth(where, value)
+    if meta.get("type") is dict:
+        return _data(where, value)
     if meta.get("type") is str:
         if value not in meta["allowed"]:
             raise UserError(f"{where} is {value!r}; allowed: {', '.join(meta['allowed'])}")
@@ -82,6 +91,17 @@ def _checked(controller: str, declared: Field[Any], value: object) -> object:
         raise UserError(f"{where} is {value!r}; allowed: {meta['low']} to {meta['high']}")
     result: float | int = meta["type"](value)
     return result
+
+
+def _data(where: str, value: object) -> dict[str, object]:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError as error:
+            raise UserError(f"{where} is no JSON: {error}") from None
+    if not isinstance(value, Mapping):
+        raise UserError(f"{where} is {value!r}; it must be a mapping, or the JSON of one")
+    return dict(value)
 
 
 def _truth(where: str, value: object) -> bool:

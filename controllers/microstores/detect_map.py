@@ -1,0 +1,165 @@
+"""Detect and map (section 9): a tenant whose object sizes drift moves to the microstore for them.
+
+The paper names the danger, thrashing, and leaves the mechanism open. Here every tenant's request
+sizes enter a fading histogram, each epoch with one vote whatever its load. A microstore serves a
+band of sizes; it suits a tenant as far as the tenant's requests lie in the band. A tenant moves
+when another microstore has suited it better by `margin` for `patience` epochs on end. After its
+n-th move it stays for ``cooldown * 2 ** (n - 1)`` epochs, until it has wanted nothing else for
+`calm` epochs on end. So a tenant of constant sizes moves once at most, and any tenant, whatever it
+does, at most `most_moves` times.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from controllers.common.parameters import integer, number, read
+from controllers.microstores.performance import SMALL_BELOW
+from schemas.errors import UserError
+from testbed.stores.microstores import MapTenant, Microstores, Tenant
+
+_DIGITS = 9
+_MOST_LEVEL = 30
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Parameters of detect and map; an epoch is a control interval."""
+
+    fade: float = number(0.5, 0, 0.99, "what the memory of sizes keeps from one epoch to the next")
+    margin: float = number(0.2, 0.01, 1, "share of requests by which another microstore suits more")
+    patience: int = integer(3, 1, 10_000, "epochs on end that it must")
+    cooldown: int = integer(10, 1, 100_000, "epochs that a tenant stays after its first move")
+    calm: int = integer(100, 1, 1_000_000, "epochs without a wish after which moves are forgotten")
+    min_requests: int = integer(20, 1, 1_000_000, "requests that an epoch must have to count")
+
+
+Bands = Mapping[str, tuple[float, float]]
+"""Sizes in bytes that a microstore is for: above the first, up to the second."""
+
+
+def bands_from_json(data: Mapping[str, object], where: str) -> dict[str, tuple[float, float]]:
+    """From {MICROSTORE: [LOW, HIGH]} in bytes, HIGH null where there is none.
+
+    Raises:
+        UserError: malformed, or an empty band.
+    """
+    found: dict[str, tuple[float, float]] = {}
+    for name, pair in data.items():
+        if not isinstance(pair, (list, tuple)) or len(pair) != 2:
+            raise UserError(f"{where}: {name} is {pair!r}; it must be [LOW, HIGH] in bytes")
+        low, high = pair[0], math.inf if pair[1] is None else pair[1]
+        for value in (low, high):
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                raise UserError(f"{where}: {name} is {pair!r}; it must be [LOW, HIGH] in bytes")
+        if not 0 <= low < high:
+            raise UserError(f"{where}: {name} is {pair!r}; LOW must be from 0 and below HIGH")
+        found[str(name)] = (float(low), float(high))
+    return found
+
+
+def detector_from_json(
+    data: Mapping[str, object], controller: str
+) -> tuple[Bands, Settings] | None:
+    """From {bands: {..}} and any of `Settings`; None from {}: nobody is mapped.
+
+    Raises:
+        UserError: malformed, naming the controller.
+    """
+    if not data:
+        return None
+    where = f"controller {controller}: parameter 'detect'"
+    given = data.get("bands")
+    if not isinstance(given, Mapping) or len(given) < 2:
+        raise UserError(f"{where}: bands must name two microstores or more with their [LOW, HIGH]")
+    others = {name: value for name, value in data.items() if name != "bands"}
+    return bands_from_json(given, f"{where}: bands"), read(Settings, controller, others)
+
+
+def small_and_large(small: str, large: str) -> dict[str, tuple[float, float]]:
+    """The paper's two: objects of KB, and of MB."""
+    return {small: (0.0, SMALL_BELOW), large: (SMALL_BELOW, math.inf)}
+
+
+def most_moves(epochs: int, p: Settings) -> int:
+    """No tenant moves more often than this in so many epochs."""
+    spells = 1 + epochs // p.calm
+    return spells * (1 + math.floor(math.log2(1 + epochs / p.cooldown)))
+
+
+def step(
+    state: Mapping[str, Any], seen: Microstores, bands: Bands, p: Settings
+) -> tuple[dict[str, Any], list[MapTenant]]:
+    """An epoch: the memory after it, by tenant, and who moves where."""
+    names = {store.name for store in seen.stores}
+    usable = {name: band for name, band in bands.items() if name in names}
+    after: dict[str, Any] = {}
+    moves: list[MapTenant] = []
+    for tenant in seen.tenants:
+        memory = state.get(tenant.name) or _new()
+        after[tenant.name], to = _one(memory, tenant, usable, p)
+        if to is not None:
+            moves.append(MapTenant(tenant.name, to))
+    return after, moves
+
+
+def _new() -> dict[str, Any]:
+    return {"sizes": {}, "wants": "", "for": 0, "stay": 0, "moves": 0, "calm": 0}
+
+
+def _one(
+    memory: Mapping[str, Any], tenant: Tenant, bands: Bands, p: Settings
+) -> tuple[dict[str, Any], str | None]:
+    after = dict(memory) | {"stay": max(0, memory["stay"] - 1)}
+    count = sum(tenant.sizes.values())
+    if count < p.min_requests:
+        return after, None  # too few to say anything
+    after["sizes"] = _remember(memory["sizes"], tenant.sizes, p.fade)
+    wanted = _better(after["sizes"], tenant.microstore, bands, p.margin)
+    if wanted is None:
+        after |= {"wants": "", "for": 0, "calm": memory["calm"] + 1}
+        if after["calm"] >= p.calm:
+            after |= {"moves": 0, "calm": 0}
+        return after, None
+    after |= {"calm": 0, "wants": wanted}
+    after["for"] = memory["for"] + 1 if memory["wants"] == wanted else 1
+    if after["for"] < p.patience or after["stay"] > 0:
+        return after, None
+    stay = p.cooldown * 2 ** min(_MOST_LEVEL, memory["moves"])
+    after |= {"wants": "", "for": 0, "stay": stay, "moves": memory["moves"] + 1}
+    return after, wanted
+
+
+def _remember(
+    sizes: Mapping[str, float], counts: Mapping[int, int], fade: float
+) -> dict[str, float]:
+    """The histogram (share of requests by exponent) after one more epoch."""
+    total = sum(counts.values())
+    keep = fade if sizes else 0.0
+    after = {exponent: keep * share for exponent, share in sizes.items()}
+    for exponent, count in counts.items():
+        key = str(exponent)
+        after[key] = after.get(key, 0.0) + (1 - keep) * count / total
+    return {key: round(after[key], _DIGITS) for key in sorted(after) if after[key] > 1e-6}
+
+
+def suits(sizes: Mapping[str, float], band: tuple[float, float]) -> float:
+    """The share of requests whose size lies in the band. An exponent stands for sizes from half of
+    its power of two to it, so for three quarters of it."""
+    low, high = band
+    inside = [share for exponent, share in sizes.items() if low < 0.75 * 2 ** int(exponent) <= high]
+    return sum(inside)
+
+
+def _better(sizes: Mapping[str, float], home: str, bands: Bands, margin: float) -> str | None:
+    """The microstore that suits most, if it does so by `margin` more than `home`."""
+    if not bands:
+        return None
+    here = suits(sizes, bands[home]) if home in bands else 0.0
+    best = max(sorted(bands), key=lambda name: suits(sizes, bands[name]))
+    if best == home or suits(sizes, bands[best]) < here + margin:
+        return None
+    return best

@@ -1,0 +1,71 @@
+"""A plan for tenants, their SLAs and a pool: equations 1 to 6 of the paper.
+
+Two solvers give the same plans. ``highs`` is the mixed-integer program (`milp`). ``exact`` is a
+search of our own (`search`) in the standard library, as MOS++ decides on the testbed's admin node,
+where there is no highspy, and as its journal must replay alike wherever it is replayed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+
+from controllers.microstores import search
+from controllers.microstores.performance import PiecewiseLinear
+from controllers.microstores.problem import Demand, Plan, Pool, Prices, asked, check_demands
+from schemas.errors import UserError
+
+EXACT, HIGHS = "exact", "highs"
+SOLVERS = (EXACT, HIGHS)
+COST, VALUE = "cost", "value"
+OBJECTIVES = (COST, VALUE)
+
+
+def check_solver(solver: str) -> None:
+    """UserError for a solver that is unknown, or cannot run here."""
+    if solver not in SOLVERS:
+        raise UserError(f"solver {solver!r}: allowed are {', '.join(SOLVERS)}")
+    if solver == HIGHS and importlib.util.find_spec("highspy") is None:
+        raise UserError(
+            "the solver highs needs highspy, which is not installed here; use the solver exact"
+        )
+
+
+def plan(
+    performance: PiecewiseLinear,
+    demands: Sequence[Demand],
+    pool: Pool,
+    *,
+    prices: Prices | None = None,
+    headroom: float = 1.0,
+    solver: str = EXACT,
+    objective: str = COST,
+) -> Plan:
+    """The best plan for `demands`; see `problem` for what is best when not every SLA can be met.
+
+    Args:
+        performance: what a workload would get of some resources (cospurf).
+        demands: one for each tenant, `problem.MOST_TENANTS` at most.
+        pool: all there is.
+        prices: what is minimised; without, equation 2 (fractions of the pool).
+        headroom: times what an SLA's low needs, at least 1.
+        solver: ``exact`` or ``highs``.
+        objective: ``cost``, or ``value`` for the most performance per price (``highs`` only).
+
+    Raises:
+        UserError: no such solver or objective, no highspy, or a pool with less than a step of
+            everything for each tenant.
+    """
+    check_demands(demands)
+    check_solver(solver)
+    if objective not in OBJECTIVES:
+        raise UserError(f"objective {objective!r}: allowed are {', '.join(OBJECTIVES)}")
+    wanted = [asked(demand, performance, headroom) for demand in demands]
+    paid = prices or Prices()
+    if solver == HIGHS:
+        from controllers.microstores import milp
+
+        return milp.solve(wanted, pool, paid, objective)
+    if objective == VALUE:
+        raise UserError("the objective value needs the solver highs")
+    return search.solve(wanted, pool, paid)

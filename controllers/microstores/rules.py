@@ -1,0 +1,283 @@
+"""The paper's rules of thumb R1 to R7 (section 3) as checks of who holds what.
+
+A rule is judged by numbers that are told with the verdict; thresholds that the paper does not give
+are here, with their reasons. A rule that cannot be judged says what is not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from controllers.microstores.performance import ClassTable, PiecewiseLinear, WorkloadClass
+from controllers.microstores.problem import Plan
+from testbed.stores.microstores import NOTHING, Resources
+
+RULES = ("R1", "R2", "R3", "R4", "R5", "R6", "R7")
+HOLDS, BROKEN, UNKNOWN = "holds", "broken", "unknown"
+
+CORES_RATIO = 3.0
+"""R4 has as many proxies' cores as storage servers'; which of them work harder depends on the
+store, and up to this many times as many of either are taken for the same."""
+
+LINK_RATIO = 1.5
+"""R5's "roughly the same"."""
+
+IDLE_NETWORK = 2.0
+"""R6: network beyond this many times what the cores can make use of is wasted on small objects."""
+
+DISK_PRICES = Resources(ssds=3, hdds=1)
+"""R7: which disks are the cheaper, where no prices are given."""
+
+_SAME = 1e-6
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A rule's verdict on a microstore ("" for R1's on all of them): `holds`, `broken` or
+    `unknown`; the numbers that decided; a sentence."""
+
+    rule: str
+    microstore: str
+    verdict: str
+    numbers: Mapping[str, float]
+    sentence: str
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON-able data."""
+        return {
+            "rule": self.rule,
+            "microstore": self.microstore,
+            "verdict": self.verdict,
+            "numbers": dict(self.numbers),
+            "sentence": self.sentence,
+        }
+
+
+@dataclass(frozen=True)
+class Division:
+    """Who holds what, and who is served by whom: a plan, or what is there.
+
+    Attributes:
+        total: the pool.
+        stores: resources by microstore.
+        tenants: microstore by tenant.
+        needed: requests a second by microstore at which its tenants' SLAs are met; what is not
+            known is absent.
+        link: bytes a second of all storage servers of a microstore; what is not known is absent.
+        prices: of each resource, to tell which disks are the cheapest.
+    """
+
+    total: Resources
+    stores: Mapping[str, Resources]
+    tenants: Mapping[str, str]
+    needed: Mapping[str, float] = field(default_factory=dict)
+    link: Mapping[str, float] = field(default_factory=dict)
+    prices: Resources = DISK_PRICES
+
+
+def division_of(plan: Plan, total: Resources) -> Division:
+    """What a plan makes of the pool."""
+    needed: dict[str, float] = {}
+    for share in plan.shares:
+        needed[share.microstore] = needed.get(share.microstore, 0.0) + share.needed_s
+    tenants = {share.tenant: share.microstore for share in plan.shares}
+    return Division(total, plan.stores, tenants, needed)
+
+
+def check_rules(
+    plan: Division,
+    workloads: Mapping[str, WorkloadClass],
+    performance: PiecewiseLinear | None = None,
+) -> list[Finding]:
+    """Every rule's verdict on every microstore that it is about.
+
+    Args:
+        plan: who holds what (`division_of` a plan).
+        workloads: the class of each tenant; tenants without one are passed over.
+        performance: what R2, R3, R6 and R7 are judged by; without, by parts of the pool.
+    """
+    found = [_r1(plan, workloads)]
+    for name, held in plan.stores.items():
+        kinds = [workloads[t] for t, s in plan.tenants.items() if s == name and t in workloads]
+        small = [kind for kind in kinds if kind.small]
+        large = [kind for kind in kinds if not kind.small]
+        table = performance.table(kinds[0]) if performance and kinds else None
+        if small and not large:
+            found += [_r2(plan, name, held, table), _r6(plan, name, held, table)]
+        if large and not small:
+            found += [_r3(plan, name, held, table), _r7(plan, name, held, table)]
+        if kinds:
+            found += [_r4(name, held), _r5(plan, name, held)]
+    return sorted(found, key=lambda finding: (finding.rule, finding.microstore))
+
+
+def _r1(plan: Division, workloads: Mapping[str, WorkloadClass]) -> Finding:
+    sizes: dict[str, set[bool]] = {name: set() for name in plan.stores}
+    for tenant, store in plan.tenants.items():
+        if tenant in workloads and store in sizes:
+            sizes[store].add(workloads[tenant].small)
+    mixed = [name for name, found in sizes.items() if len(found) > 1]
+    numbers = {"mixed": float(len(mixed)), "microstores": float(len(plan.stores))}
+    if mixed:
+        said = f"{', '.join(mixed)} serves both small and large objects; they belong apart"
+        return Finding("R1", "", BROKEN, numbers, said)
+    return Finding("R1", "", HOLDS, numbers, "no microstore serves both small and large objects")
+
+
+def _parts(plan: Division, held: Resources) -> tuple[float, float]:
+    """Of the pool: proxies' cores, network."""
+    cores = held.proxy_cores / plan.total.proxy_cores if plan.total.proxy_cores else 0.0
+    network = held.network / plan.total.network if plan.total.network else 0.0
+    return cores, network
+
+
+def _r2(plan: Division, name: str, held: Resources, table: ClassTable | None) -> Finding:
+    """Small objects: CPU of proxies comes first."""
+    if table is not None:
+        parts = table.parts(held)
+        cpu = min(parts["proxy_cpu"], parts["storage_cpu"])
+        numbers = {"cpu_requests_s": cpu, "network_requests_s": parts["network"]}
+        # A network that carries what the SLA needs is no bottleneck, however few cores there are.
+        enough = min(cpu, plan.needed.get(name, cpu))
+        good = parts["network"] >= enough * (1 - _SAME)
+        said = (
+            f"its CPU carries {cpu:.3g} requests a second and its network {parts['network']:.3g}; "
+            + ("CPU comes first" if good else "the network ends before the CPU does")
+        )
+        return Finding("R2", name, HOLDS if good else BROKEN, numbers, said)
+    cores, network = _parts(plan, held)
+    numbers = {"cores_part": cores, "network_part": network}
+    good = cores >= network * (1 - _SAME)
+    said = (
+        f"it has {100 * cores:.0f} % of the proxies' cores and {100 * network:.0f} % of the "
+        f"network; small objects need {'the cores first' if good else 'cores rather than network'}"
+    )
+    return Finding("R2", name, HOLDS if good else BROKEN, numbers, said)
+
+
+def _r3(plan: Division, name: str, held: Resources, table: ClassTable | None) -> Finding:
+    """Large objects: network comes first, so cores must not end before it does."""
+    if table is not None:
+        parts = table.parts(held)
+        cpu = min(parts["proxy_cpu"], parts["storage_cpu"])
+        size = table.workload.mean_bytes
+        numbers = {"network_bytes_s": parts["network"] * size, "cpu_bytes_s": cpu * size}
+        needed = plan.needed.get(name, min(cpu, parts["network"]))
+        good = min(parts["network"], cpu) >= needed * (1 - _SAME)
+        said = (
+            f"its network carries {parts['network'] * size / 1e6:.3g} MB/s and its CPU "
+            f"{cpu * size / 1e6:.3g}; its tenants need {needed * size / 1e6:.3g}"
+        )
+        return Finding("R3", name, HOLDS if good else BROKEN, numbers, said)
+    cores, network = _parts(plan, held)
+    numbers = {"cores_part": cores, "network_part": network}
+    good = network >= cores * (1 - _SAME)
+    said = (
+        f"it has {100 * network:.0f} % of the network and {100 * cores:.0f} % of the proxies' "
+        f"cores; large objects need {'the network first' if good else 'network rather than cores'}"
+    )
+    return Finding("R3", name, HOLDS if good else BROKEN, numbers, said)
+
+
+def _r4(name: str, held: Resources) -> Finding:
+    """proxyCores = storageNodes * coresPerStorageNode."""
+    low, high = sorted((held.proxy_cores, held.storage_cores))
+    numbers = {"proxy_cores": held.proxy_cores, "storage_cores": held.storage_cores}
+    good = high > 0 and low * CORES_RATIO >= high * (1 - _SAME)
+    said = (
+        f"{held.proxy_cores:g} cores of proxies and {held.storage_cores:g} of storage servers are "
+        + ("about as many" if good else f"more than {CORES_RATIO:g} times apart")
+    )
+    return Finding("R4", name, HOLDS if good else BROKEN, numbers, said)
+
+
+def _r5(plan: Division, name: str, held: Resources) -> Finding:
+    """bw_proxies = storageNodes * bw_storageNode."""
+    link = plan.link.get(name)
+    numbers = {"network": held.network}
+    if link is None:
+        said = "the network between proxies and storage servers is not known"
+        return Finding("R5", name, UNKNOWN, numbers, said)
+    numbers["link"] = link
+    good = link > 0 and 1 / LINK_RATIO <= held.network / link <= LINK_RATIO
+    said = (
+        f"{held.network / 1e6:.3g} MB/s to the clients and {link / 1e6:.3g} MB/s to the storage "
+        f"servers are {'roughly the same' if good else 'not the same'}"
+    )
+    return Finding("R5", name, HOLDS if good else BROKEN, numbers, said)
+
+
+def _r6(plan: Division, name: str, held: Resources, table: ClassTable | None) -> Finding:
+    """Small objects gain nothing from a faster network."""
+    if table is None:
+        said = "without a performance model nobody knows how much network its cores can use"
+        return Finding("R6", name, UNKNOWN, {"network": held.network}, said)
+    parts = table.parts(held)
+    rest = min(parts["proxy_cpu"], parts["storage_cpu"], parts["disk"])
+    usable = table.network.inverse(min(rest, table.network.most))
+    numbers = {"network": held.network, "usable": usable}
+    # One step is the least there can be.
+    good = held.network <= IDLE_NETWORK * usable or held.network <= _least(plan)
+    said = (
+        f"cores and disks can make use of {usable / 1e6:.3g} MB/s of its {held.network / 1e6:.3g} "
+        f"MB/s of network{'' if good else '; the rest would serve large objects'}"
+    )
+    return Finding("R6", name, HOLDS if good else BROKEN, numbers, said)
+
+
+def _least(plan: Division) -> float:
+    shares = [held.network for held in plan.stores.values() if held.network > 0]
+    return min([*shares, plan.total.network / 20])
+
+
+def _r7(plan: Division, name: str, held: Resources, table: ClassTable | None) -> Finding:
+    """Large objects: the cheapest disks that keep up with the network."""
+    if table is None:
+        said = "without a performance model nobody knows what its disks carry"
+        return Finding("R7", name, UNKNOWN, {"ssds": held.ssds, "hdds": held.hdds}, said)
+    parts = table.parts(held)
+    wanted = min(parts["network"], plan.needed.get(name, parts["network"]))
+    numbers = {
+        "disk_bytes_s": parts["disk"] * table.workload.mean_bytes,
+        "network_bytes_s": parts["network"] * table.workload.mean_bytes,
+        "ssds": float(held.ssds),
+        "hdds": float(held.hdds),
+    }
+    if parts["disk"] < wanted * (1 - _SAME):
+        said = f"its disks carry {parts['disk']:.3g} requests a second of {wanted:.3g}"
+        return Finding("R7", name, BROKEN, numbers, said)
+    cheaper = _cheaper(plan, held, table, wanted)
+    if cheaper is None:
+        said = f"{held.ssds} SSDs and {held.hdds} HDDs are the cheapest that carry its network"
+        return Finding("R7", name, HOLDS, numbers, said)
+    said = f"{cheaper[0]} SSDs and {cheaper[1]} HDDs would carry as much for less"
+    return Finding("R7", name, BROKEN, numbers, said)
+
+
+def _cheaper(
+    plan: Division, held: Resources, table: ClassTable, wanted: float
+) -> tuple[int, int] | None:
+    """The cheapest disks that carry `wanted`, of those that the microstore has or nobody holds;
+    None when it has them."""
+    others = NOTHING
+    for share in plan.stores.values():
+        others = others + share
+    free = plan.total - others
+    fast, slow = plan.prices.ssds, plan.prices.hdds
+    best, price = None, fast * held.ssds + slow * held.hdds - _SAME
+    for ssds in range(held.ssds + max(0, int(free.ssds)) + 1):
+        for hdds in range(held.hdds + max(0, int(free.hdds)) + 1):
+            cost = fast * ssds + slow * hdds
+            if ssds + hdds == 0 or cost >= price:
+                continue
+            if table.ssds.value(ssds) + table.hdds.value(hdds) >= wanted * (1 - _SAME):
+                best, price = (ssds, hdds), cost
+                break
+    return best
+
+
+def broken(findings: Sequence[Finding]) -> list[Finding]:
+    """Those that a plan does not keep to."""
+    return [finding for finding in findings if finding.verdict == BROKEN]

@@ -1,0 +1,216 @@
+"""The provisioning problem solved exactly by search: standard library only, for the admin node.
+
+For a rate that a tenant is to have, the steps of cores and network follow from the tables, and of
+disks a short list of combinations; whether rates fit the pool is then a sum, and for disks a small
+dynamic program. Which SLAs are met is decided by going through subsets of the tenants, heaviest
+first, and how much the others get by bisection. `optimiser` says the same as a mixed-integer
+program; tests hold the two against each other and against trying out everything.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import combinations
+
+from controllers.microstores.problem import (
+    Asked,
+    Plan,
+    Pool,
+    Prices,
+    disk_choices,
+    make_plan,
+    rate_steps,
+)
+from controllers.microstores.shares import Steps
+from schemas.errors import UserError
+
+SOLVER = "exact"
+_HALVINGS = 40
+_GRAIN = 1e-6
+_SAME = _GRAIN / 2
+"""Satisfactions are told in grains, rounded down: less than one buys no container, as what
+rounding of a step's amount lets through could."""
+
+Choices = list[tuple[int, int]]
+
+
+def solve(wanted: Sequence[Asked], pool: Pool, prices: Prices) -> Plan:
+    """The best plan; see `problem` for what is better.
+
+    Raises:
+        UserError: the pool has not even a step of everything for each tenant.
+    """
+    search = _Search(wanted, pool, prices)
+    best: tuple[tuple[float, ...], list[Steps]] | None = None
+    lightest: float | None = None
+    for violated, weight in _by_weight(wanted):
+        if lightest is not None and weight > lightest + _SAME:
+            break
+        found = search.best(violated)
+        if found is None:
+            continue
+        lightest = weight
+        if best is None or _better(found[0], best[0]):
+            best = found
+    if best is None:
+        raise UserError(
+            f"the pool is too small for {len(wanted)} tenants: each needs at least one step of "
+            "proxy cores, storage cores and network, and a disk"
+        )
+    return make_plan(wanted, best[1], pool, prices, SOLVER)
+
+
+def _by_weight(wanted: Sequence[Asked]) -> Iterator[tuple[frozenset[int], float]]:
+    """Sets of tenants whose SLAs are given up, and their weight, lightest first."""
+    everyone = range(len(wanted))
+    sets = [
+        (frozenset(some), sum(wanted[i].demand.weight for i in some))
+        for count in range(len(wanted) + 1)
+        for some in combinations(everyone, count)
+    ]
+    yield from sorted(sets, key=lambda item: (item[1], sorted(item[0])))
+
+
+def _better(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    for a, b in zip(one, other, strict=True):
+        if abs(a - b) > _SAME:
+            return a > b
+    return False
+
+
+@dataclass
+class _Search:
+    wanted: Sequence[Asked]
+    pool: Pool
+    prices: Prices
+
+    def __post_init__(self) -> None:
+        self._most = self.pool.steps
+        self._price = self.prices.a_step(self.pool)
+        # Heavier tenants first, then by name: who is raised first where all cannot be.
+        self._order = sorted(
+            range(len(self.wanted)),
+            key=lambda i: (-self.wanted[i].demand.weight, self.wanted[i].demand.tenant),
+        )
+        self._known: dict[tuple[int, float], tuple[tuple[int, int, int], Choices] | None] = {}
+
+    def best(self, violated: frozenset[int]) -> tuple[tuple[float, ...], list[Steps]] | None:
+        """The best plan that meets all SLAs but the violated ones: (what it is judged by, steps);
+        None where there is none."""
+        share = [0.0 if i in violated else 1.0 for i in range(len(self.wanted))]
+        if self._fit(share) is None:
+            return None
+        least = _bisect(partial(self._fits, share, violated))
+        share = [least if i in violated else 1.0 for i in range(len(self.wanted))]
+        for i in self._order:
+            if i in violated:
+                share[i] = _bisect(partial(self._fits, share, {i}), least)
+        given = self._fit(share, keep_below_high=True) or self._fit(share)
+        assert given is not None
+        cost = sum(
+            price * count
+            for steps in given
+            for price, count in zip(self._price, steps, strict=True)
+        )
+        return (least if violated else 1.0, *(share[i] for i in self._order), -cost), given
+
+    def _fits(self, share: list[float], which: frozenset[int] | set[int], level: float) -> bool:
+        tried = [level if i in which else part for i, part in enumerate(share)]
+        return self._fit(tried) is not None
+
+    def _fit(self, share: Sequence[float], *, keep_below_high: bool = False) -> list[Steps] | None:
+        """The cheapest steps that give each tenant `share` of what it needs; None where they
+        exceed the pool."""
+        rates: list[tuple[int, int, int]] = []
+        disks: list[Choices] = []
+        left = list(self._most[:3])
+        for i, part in enumerate(share):
+            asked = self._asked(i, part)
+            if asked is None:
+                return None
+            steps, choices = asked
+            left = [have - take for have, take in zip(left, steps, strict=True)]
+            if min(left) < 0 or not choices:
+                return None
+            if keep_below_high and part >= 1:
+                choices = self._below_high(self.wanted[i], steps, choices)
+            rates.append(steps)
+            disks.append(choices)
+        chosen = _cheapest(disks, self._most[3], self._most[4], self._price[3], self._price[4])
+        if chosen is None:
+            return None
+        return [(*steps, *pair) for steps, pair in zip(rates, chosen, strict=True)]
+
+    def _asked(self, i: int, part: float) -> tuple[tuple[int, int, int], Choices] | None:
+        key = (i, part)
+        if key not in self._known:
+            item = self.wanted[i]
+            steps = rate_steps(item, part * item.need, self.pool)
+            choices = [] if steps is None else disk_choices(item, part * item.need, self.pool)
+            self._known[key] = None if steps is None else (steps, choices)
+        return self._known[key]
+
+    def _below_high(self, item: Asked, steps: tuple[int, int, int], choices: Choices) -> Choices:
+        """Of a tenant whose cores and network carry more than its SLA's high, the disks that do
+        not; all where there are none (equation 3's upper bound)."""
+        if not exceeds(item, steps, self.pool):
+            return choices
+        step, table = self.pool.step, item.table
+        below = [
+            (fast, slow)
+            for fast, slow in choices
+            if table.ssds.value(fast * step.ssds) + table.hdds.value(slow * step.hdds)
+            <= item.high * (1 + 1e-9)
+        ]
+        return below or choices
+
+
+def exceeds(item: Asked, steps: tuple[int, int, int], pool: Pool) -> bool:
+    """Whether cores and network of so many steps all carry more than the SLA's high."""
+    step, table = pool.step, item.table
+    parts = (
+        table.proxy_cores.value(steps[0] * step.proxy_cores),
+        table.storage_cores.value(steps[1] * step.storage_cores),
+        table.network.value(steps[2] * step.network),
+    )
+    return min(parts) > item.high * (1 + 1e-9)
+
+
+def _bisect(holds: Callable[[float], bool], low: float = 0.0) -> float:
+    """The largest level of [`low`, 1] that holds, when lower ones do; `low` is known to."""
+    if holds(1.0):
+        return 1.0
+    start, high = low, 1.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        if holds(middle):
+            low = middle
+        else:
+            high = middle
+    return max(start, math.floor(low / _GRAIN + 1e-3) * _GRAIN)
+
+
+def _cheapest(
+    disks: Sequence[Choices], ssds: int, hdds: int, fast_price: float, slow_price: float
+) -> Choices | None:
+    """One combination for each tenant, all together within the pool and as cheap as can be.
+
+    For every number of SSDs given out so far it is enough to know the fewest HDDs with it: the
+    cost depends on the two numbers alone.
+    """
+    reached: dict[int, tuple[int, Choices]] = {0: (0, [])}
+    for choices in disks:
+        after: dict[int, tuple[int, Choices]] = {}
+        for used, (slow_used, chosen) in reached.items():
+            for fast, slow in choices:
+                key, total = used + fast, slow_used + slow
+                if key <= ssds and total <= hdds and (key not in after or total < after[key][0]):
+                    after[key] = (total, [*chosen, (fast, slow)])
+        reached = after
+    if not reached:
+        return None
+    key = min(reached, key=lambda k: (fast_price * k + slow_price * reached[k][0], k))
+    return reached[key][1]

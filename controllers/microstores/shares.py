@@ -1,0 +1,157 @@
+"""Arithmetic of the resource pool in whole steps (containers): what is given out twice does not
+exist, so `Ledger` never holds more than there is, whatever is asked of it.
+
+A microstore may hold amounts that are no multiples of the step, as a spec says. They count as the
+next larger number of steps, so that what seems free is free; a resource of which a microstore's
+number of steps does not change stays exactly what it was.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from testbed.stores.microstores import (
+    NOTHING,
+    RESOURCE_NAMES,
+    Microstores,
+    Resources,
+    SetResources,
+)
+
+Steps = tuple[int, ...]
+"""Whole steps of each of `RESOURCE_NAMES`."""
+
+NONE: Steps = (0,) * len(RESOURCE_NAMES)
+MEASURE_OF = {
+    "proxy_cores": "proxy_cpu",
+    "storage_cores": "storage_cpu",
+    "network": "network",
+    "ssds": "disk",
+    "hdds": "disk",
+}
+"""The measure of utilization that tells of a resource."""
+
+_TOLERANCE = 1e-9
+_DISKS = ("ssds", "hdds")
+LEAST = Resources(1, 1, 1, 1, 1)
+"""A microstore keeps a step of each, of disks one of either class: below it there is no store."""
+
+
+def whole_steps(amount: Resources, step: Resources, *, up: bool = False) -> Steps:
+    """How many steps an amount is, rounded down or `up`; 0 of what has no step."""
+
+    def count(name: str) -> int:
+        size = float(getattr(step, name))
+        if size <= 0:
+            return 0
+        exact = float(getattr(amount, name)) / size
+        slack = _TOLERANCE * max(1.0, abs(exact))
+        return math.ceil(exact - slack) if up else math.floor(exact + slack)
+
+    return tuple(count(name) for name in RESOURCE_NAMES)
+
+
+def amount_of(steps: Steps, step: Resources) -> Resources:
+    """The amount that so many steps are."""
+    values = {
+        name: count * getattr(step, name) for name, count in zip(RESOURCE_NAMES, steps, strict=True)
+    }
+    return Resources(**values)
+
+
+def fits(steps: Steps, most: Steps) -> bool:
+    """No resource of `steps` exceeds that of `most`."""
+    return all(mine <= theirs for mine, theirs in zip(steps, most, strict=True))
+
+
+def added(one: Steps, other: Steps, times: int = 1) -> Steps:
+    """`one` and `times` times `other`, resource by resource."""
+    return tuple(a + times * b for a, b in zip(one, other, strict=True))
+
+
+def clipped(steps: Steps) -> Steps:
+    """Without what is negative."""
+    return tuple(max(0, count) for count in steps)
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Who holds how many steps of what.
+
+    Attributes:
+        step: the size of a step of each resource.
+        total: steps there are.
+        held: steps by microstore.
+    """
+
+    step: Resources
+    total: Steps
+    held: Mapping[str, Steps]
+
+    @property
+    def free(self) -> Steps:
+        """Steps that nobody holds, at least 0."""
+        left = self.total
+        for steps in self.held.values():
+            left = added(left, steps, -1)
+        return clipped(left)
+
+    def give(self, store: str, wanted: Steps) -> Ledger:
+        """`store` gets of `wanted` what is free, resource by resource; less than 0 is nothing."""
+        free = self.free
+        given = tuple(min(a, b) for a, b in zip(clipped(wanted), free, strict=True))
+        return self._with(store, added(self.held[store], given))
+
+    def take(self, store: str, unwanted: Steps) -> Ledger:
+        """`store` gives back of `unwanted` what leaves it `LEAST`."""
+        held = list(self.held[store])
+        for index, count in enumerate(clipped(unwanted)):
+            held[index] -= min(count, self._spare(held, index))
+        return self._with(store, tuple(held))
+
+    def _spare(self, held: list[int], index: int) -> int:
+        name = RESOURCE_NAMES[index]
+        least = int(getattr(LEAST, name))
+        if name in _DISKS:
+            disks = sum(held[RESOURCE_NAMES.index(kind)] for kind in _DISKS)
+            least = max(0, least - (disks - held[index]))
+        return max(0, held[index] - least)
+
+    def _with(self, store: str, steps: Steps) -> Ledger:
+        return replace(self, held={**self.held, store: steps})
+
+
+def ledger(seen: Microstores) -> Ledger:
+    """What the pool and its holders are at present."""
+    held = {store.name: whole_steps(store.resources, seen.step, up=True) for store in seen.stores}
+    return Ledger(seen.step, whole_steps(seen.total, seen.step), held)
+
+
+def changes(seen: Microstores, wanted: Ledger) -> list[SetResources]:
+    """What makes the microstores hold what `wanted` says, those that give something up first."""
+    before = ledger(seen)
+    losing: list[SetResources] = []
+    gaining: list[SetResources] = []
+    for store in seen.stores:
+        old, new = before.held[store.name], wanted.held[store.name]
+        if old == new:
+            continue
+        amount = amount_of(new, seen.step)
+        kept = {
+            name: getattr(store.resources, name)
+            for name, was, is_now in zip(RESOURCE_NAMES, old, new, strict=True)
+            if was == is_now
+        }
+        action = SetResources(store.name, replace(amount, **kept))
+        (gaining if fits(old, new) else losing).append(action)
+    return losing + gaining
+
+
+def held_by(shares: Mapping[str, Resources]) -> Resources:
+    """The sum."""
+    total = NOTHING
+    for share in shares.values():
+        total = total + share
+    return total

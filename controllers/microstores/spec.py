@@ -1,0 +1,197 @@
+"""The file that a plan is made from: tenants with SLAs, a pool, and a performance model.
+
+model: profile.json            # or the model itself; see `performance.PiecewiseLinear`
+pool: {proxy_cores: 0.8, storage_cores: 0.8, network_mbit_s: 400, ssds: 1, hdds: 2}
+step: {proxy_cores: 0.1, storage_cores: 0.1, network_mbit_s: 20}
+tenants:
+  web: {microstore: small, workload: A, workers: 8, sla: {latency_ms: 90}}
+  video: {microstore: large, workload: C, workers: 4, sla: {bandwidth_mb_s: 20}}
+holds:                         # optional: what is there, for the rules
+  small: {proxy_cores: 0.6, storage_cores: 0.4, network_mbit_s: 120, ssds: 1}
+prices: {proxy_core: 0.04, storage_core: 0.04, network_gbit_s: 0.02, ssd: 0.03, hdd: 0.01}
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from controllers.microstores.performance import PiecewiseLinear, WorkloadClass
+from controllers.microstores.price import prices_from_json
+from controllers.microstores.problem import Demand, Pool, Prices
+from controllers.microstores.sla import sla_from_json
+from controllers.microstores.tenants import class_called
+from schemas.errors import UserError
+from testbed.stores.microstores import Resources
+
+KEYS = ("model", "pool", "step", "tenants", "holds", "prices", "headroom")
+TENANT_KEYS = ("microstore", "workload", "workers", "sla", "weight")
+AMOUNTS = {
+    "proxy_cores": ("proxy_cores", 1.0),
+    "storage_cores": ("storage_cores", 1.0),
+    "network_mbit_s": ("network", 125e3),
+    "ssds": ("ssds", 1.0),
+    "hdds": ("hdds", 1.0),
+}
+"""How amounts are written: the resource, and how much of it (bytes a second) one is."""
+
+_DISKS = ("ssds", "hdds")
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a plan is made of; `holds` is what microstores have at present, where it was said."""
+
+    model: PiecewiseLinear
+    demands: tuple[Demand, ...]
+    pool: Pool
+    prices: Prices | None = None
+    headroom: float = 1.0
+    holds: Mapping[str, Resources] = field(default_factory=dict)
+
+    @property
+    def workloads(self) -> dict[str, WorkloadClass]:
+        """The class of each tenant."""
+        return {demand.tenant: demand.workload for demand in self.demands}
+
+
+def read_spec(path: Path, parse: Callable[[str], object]) -> Spec:
+    """The file at `path`; `parse` makes data of its text (YAML's `safe_load`) or raises ValueError.
+
+    Raises:
+        UserError: unreadable, malformed, a name that nothing has, or an amount that cannot be.
+    """
+    try:
+        data = parse(path.read_text())
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        raise UserError(f"{path}: {' '.join(str(error).split())}") from None
+    return spec_from_data(data, str(path), path.parent)
+
+
+def spec_from_data(data: object, where: str, folder: Path) -> Spec:
+    """From a mapping; a model that is a name is a file beside the spec. Raises UserError."""
+    given = _known(data, where, KEYS, needed=KEYS[:4])
+    model = _model(given["model"], where, folder)
+    total = amounts(given["pool"], f"{where}: pool", every=True)
+    step = _step(given["step"], total, f"{where}: step")
+    tenants = given["tenants"]
+    if not isinstance(tenants, Mapping) or not tenants:
+        raise UserError(f"{where}: tenants must name at least one tenant")
+    demands = tuple(
+        _demand(str(name), item, model, f"{where}: tenant {name}") for name, item in tenants.items()
+    )
+    prices = given.get("prices")
+    headroom = _number(given.get("headroom", 1.0), f"{where}: headroom", 1.0, 3.0)
+    return Spec(
+        model,
+        demands,
+        Pool(total, step),
+        None if prices is None else prices_from_json(prices, f"{where}: prices"),
+        headroom,
+        _holds(given.get("holds"), demands, total, where),
+    )
+
+
+def _model(value: object, where: str, folder: Path) -> PiecewiseLinear:
+    if not isinstance(value, str):
+        return PiecewiseLinear.from_json(value, f"{where}: model")
+    path = folder / value
+    try:
+        data = json.loads(path.read_text())
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        raise UserError(f"{where}: model {path}: {error}") from None
+    return PiecewiseLinear.from_json(data, str(path))
+
+
+def amounts(data: object, where: str, *, every: bool) -> Resources:
+    """Resources from {proxy_cores: 0.8, ..}; what is missing is 0, unless cores and network are all
+    needed (`every`).
+
+    Raises:
+        UserError: unknown names, no numbers of at least 0, or parts of a disk.
+    """
+    given = _known(data, where, tuple(AMOUNTS), needed=tuple(AMOUNTS)[:3] if every else ())
+    values: dict[str, Any] = {}
+    for name, (resource, unit) in AMOUNTS.items():
+        value = _number(given.get(name, 0), f"{where}: {name}", 0.0, math.inf)
+        if resource in _DISKS and value != int(value):
+            raise UserError(f"{where}: {name} is {value:g}; it must be a whole number")
+        values[resource] = int(value) if resource in _DISKS else value * unit
+    return Resources(**values)
+
+
+def _step(data: object, total: Resources, where: str) -> Resources:
+    step = amounts(data, where, every=True)
+    for name in ("proxy_cores", "storage_cores", "network"):
+        size, most = getattr(step, name), getattr(total, name)
+        if not 0 < size <= most:
+            raise UserError(
+                f"{where}: the step of {name} must be above 0 and at most what the pool has"
+            )
+        if most / size > 1e5:
+            raise UserError(f"{where}: the pool has more than 100,000 steps of {name}; take larger")
+    if total.ssds + total.hdds == 0:
+        raise UserError(f"{where.replace(': step', ': pool')}: it has no disks; give ssds or hdds")
+    return Resources(
+        step.proxy_cores, step.storage_cores, step.network, max(1, step.ssds), max(1, step.hdds)
+    )
+
+
+def _demand(name: str, data: object, model: PiecewiseLinear, where: str) -> Demand:
+    given = _known(data, where, TENANT_KEYS, needed=TENANT_KEYS[:4])
+    store = given["microstore"]
+    if not isinstance(store, str) or not store:
+        raise UserError(f"{where}: microstore is {store!r}; it must be a name")
+    return Demand(
+        tenant=name,
+        microstore=store,
+        workload=class_called(given["workload"], model, where),
+        offered=_number(given["workers"], f"{where}: workers", 0.0, 1e6),
+        sla=sla_from_json(given["sla"], f"{where}: sla"),
+        weight=_number(given.get("weight", 1.0), f"{where}: weight", 1e-6, 1e6),
+    )
+
+
+def _holds(
+    data: object, demands: tuple[Demand, ...], total: Resources, where: str
+) -> dict[str, Resources]:
+    if data is None:
+        return {}
+    stores = sorted({demand.microstore for demand in demands})
+    given = _known(data, f"{where}: holds", tuple(stores), needed=tuple(stores))
+    held = {
+        name: amounts(item, f"{where}: holds: {name}", every=False) for name, item in given.items()
+    }
+    everything = Resources()
+    for share in held.values():
+        everything = everything + share
+    if not everything.within(total):
+        raise UserError(f"{where}: holds: the microstores hold more than the pool has")
+    return held
+
+
+def _known(
+    data: object, where: str, allowed: tuple[str, ...], *, needed: tuple[str, ...]
+) -> Mapping[str, Any]:
+    if not isinstance(data, Mapping):
+        raise UserError(f"{where}: must be a mapping with {', '.join(allowed)}")
+    for name in data:
+        if name not in allowed:
+            raise UserError(f"{where}: unknown key {name!r} (allowed: {', '.join(allowed)})")
+    for name in needed:
+        if name not in data:
+            raise UserError(f"{where}: {name} is missing")
+    return data
+
+
+def _number(value: object, where: str, low: float, high: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise UserError(f"{where} is {value!r}; it must be a number")
+    if not low <= value <= high:
+        limit = f"at least {low:g}" if math.isinf(high) else f"from {low:g} to {high:g}"
+        raise UserError(f"{where} is {value:g}; it must be {limit}")
+    return float(value)

@@ -1,0 +1,1 @@
+"""Basic MOS: whole machines by utilization (Algorithm 1)."""

@@ -1,0 +1,178 @@
+"""Basic MOS: Algorithm 1 of the paper, to the letter (section 5).
+
+Once an epoch (the control interval) every microstore's utilization is looked at. Within
+[util_low, util_high] nothing happens and its ``firstTime`` becomes true. Outside, the first epoch
+only makes ``firstTime`` false and ``toChange`` 1; in every further one ``toChange`` doubles, and
+then so many machines come from the free pool where utilization is above util_high, or a single one
+goes back to it where it is below util_low. What follows from that, and is kept:
+
+- nothing happens in the first epoch, and two machines come in the second (2, 4, 8, ...: the text
+  calls it quadratic, it is exponential);
+- ``toChange`` also doubles in epochs that release, so that a microstore that went from below the
+  band to above it without an epoch within it asks for as many machines at once;
+- it doubles while the pool is empty, too.
+
+``first: at-once`` is the other way to read the listing, whose blocks are not all closed: the first
+epoch already acts, with a ``toChange`` of 1.
+
+What the paper leaves open: utilization is that of the busiest resource; machines are chosen as
+`controllers.microstores.machines` says; a microstore that gives back comes before one that takes,
+and those that take begin with another microstore every epoch, so that nobody is always first at the
+pool. A microstore never gives up its last proxies, storage, network or disks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from controllers.common.parameters import choice, flag, mapping, number, read, structure
+from controllers.contract import State
+from controllers.microstores import detect_map
+from controllers.microstores.machines import FREE, Machines
+from controllers.microstores.monitor import busiest, util
+from schemas.errors import UserError
+from testbed.stores.contract import Action, Needs, Observation
+from testbed.stores.microstores import (
+    MACHINES,
+    MICROSTORES,
+    TENANTS,
+    AssignMachine,
+    Microstore,
+    Microstores,
+)
+
+WAIT, AT_ONCE = "wait", "at-once"
+KEEP, EVEN = "keep", "even"
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The defaults are those of the paper's evaluation (section 8.1)."""
+
+    util_low: float = number(0.65, 0, 1, "utilization below which a machine is given back")
+    util_high: float = number(0.85, 0, 1, "utilization above which machines are added")
+    first: str = choice(WAIT, (WAIT, AT_ONCE), "what the first epoch outside the band does")
+    initial: str = choice(KEEP, (KEEP, EVEN), "what microstores begin with (even: as many each)")
+    initial_share: float = number(0.5, 0, 1, "part of the machines that is given out at first")
+    detect: Mapping[str, object] = structure("detect and map: bands of sizes, {} for none")
+    restore_on_stop: bool = flag(True, "put the store back when the controller is stopped")
+
+
+class Mos:
+    """Its memory: ``firstTime`` and ``toChange`` of every microstore, whose turn it is, and why the
+    last epoch did what it did."""
+
+    name = "mos"
+
+    def __init__(self, parameters: Parameters) -> None:
+        """Raises UserError for a band that is empty."""
+        if parameters.util_low > parameters.util_high:
+            raise UserError(
+                f"controller mos: util_low {parameters.util_low:g} is above util_high "
+                f"{parameters.util_high:g}"
+            )
+        self._p = parameters
+        self._detect = detect_map.detector_from_json(parameters.detect, self.name)
+        acts = {MACHINES} | ({TENANTS} if self._detect else set())
+        self.needs = Needs(frozenset({MICROSTORES}), frozenset(acts))
+
+    def parameters(self) -> Mapping[str, object]:
+        """Everything of `Parameters`."""
+        return mapping(self._p)
+
+    def initial(self) -> State:
+        """Nothing decided yet."""
+        return {"stores": {}, "turn": 0, "begun": False, "why": {}, "tenants": {}}
+
+    def decide(self, state: State, observation: Observation) -> tuple[State, Sequence[Action]]:
+        """One pass of Algorithm 1 over all microstores."""
+        seen = observation.microstores
+        if seen is None:
+            return state, []
+        machines = Machines(seen.machines)
+        if not state["begun"] and self._p.initial == EVEN:
+            after, machines = dict(state), self._even(machines, seen)
+        else:
+            after, machines = self._pass(state, seen, machines)
+        after |= {"begun": True}
+        actions: list[Action] = _changes(seen, machines)
+        if self._detect:
+            bands, settings = self._detect
+            after["tenants"], moves = detect_map.step(state["tenants"], seen, bands, settings)
+            actions += moves
+        return after, actions
+
+    def _pass(
+        self, state: State, seen: Microstores, machines: Machines
+    ) -> tuple[dict[str, Any], Machines]:
+        stores: dict[str, Any] = {}
+        why: dict[str, str] = {}
+        wanting: list[tuple[Microstore, int]] = []
+        for store in _from(seen.stores, state["turn"]):
+            before = state["stores"].get(store.name, {"first": True, "change": 1})
+            stores[store.name], change = self._look(before, util(store), len(seen.machines))
+            if change > 0:
+                wanting.append((store, change))
+            elif change < 0:
+                names = machines.to_remove(store.name, -change, busiest(store))
+                machines = machines.assigned(names, FREE)
+                why[store.name] = f"utilization {util(store):.2f}: gives back {len(names)}"
+        for store, change in wanting:
+            names = machines.to_add(change, busiest(store))
+            machines = machines.assigned(names, store.name)
+            why[store.name] = f"utilization {util(store):.2f}: adds {len(names)} of {change}"
+        after = dict(state) | {"stores": stores, "why": why, "turn": state["turn"] + 1}
+        return after, machines
+
+    def _look(
+        self, before: Mapping[str, Any], busy: float | None, machines: int
+    ) -> tuple[dict[str, Any], int]:
+        """Algorithm 1's body: the microstore's memory, and machines to add (or to give back,
+        below 0)."""
+        if busy is None:
+            return dict(before), 0
+        if self._p.util_low <= busy <= self._p.util_high:
+            return {"first": True, "change": before["change"]}, 0
+        if before["first"]:
+            after = {"first": False, "change": 1}
+            if self._p.first == WAIT:
+                return after, 0
+        else:
+            # More than all machines is all machines: the number need not grow for ever.
+            after = {"first": False, "change": min(before["change"] * 2, max(2, 2 * machines))}
+        return after, after["change"] if busy > self._p.util_high else -1
+
+    def _even(self, machines: Machines, seen: Microstores) -> Machines:
+        """init(free_pool): as many machines for each microstore, conservatively few; the best of
+        each kind are dealt out in turn."""
+        names = [store.name for store in seen.stores]
+        each = int(self._p.initial_share * len(machines.all) / max(1, len(names)))
+        each = max(each, 1)
+        machines = machines.assigned([machine.name for machine in machines.all], FREE)
+        for _ in range(each):
+            for name in names:
+                machines = machines.assigned(machines.to_add(1, "proxy_cpu"), name)
+        return machines
+
+
+def _from(stores: Sequence[Microstore], turn: int) -> list[Microstore]:
+    """All of them, beginning with another one every turn."""
+    if not stores:
+        return []
+    start = turn % len(stores)
+    return [*stores[start:], *stores[:start]]
+
+
+def _changes(seen: Microstores, machines: Machines) -> list[Action]:
+    """Orders for the machines that change hands, those that become free first."""
+    before = {machine.name: machine.microstore for machine in seen.machines}
+    changed = [m for m in machines.all if m.microstore != before[m.name]]
+    changed.sort(key=lambda machine: (machine.microstore != FREE, machine.name))
+    return [AssignMachine(machine.name, machine.microstore) for machine in changed]
+
+
+def create(parameters: Mapping[str, object], seed: int) -> Mos:
+    """The policy; `seed` is not used."""
+    return Mos(read(Parameters, "mos", parameters))

@@ -1,0 +1,1 @@
+"""MOS++: shares by SLA and utilization (Algorithm 2)."""

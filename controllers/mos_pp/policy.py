@@ -1,0 +1,259 @@
+"""MOS++: Algorithm 2 of the paper with getContainers() by equations 1 to 6 (section 6).
+
+As printed, a microstore whose performance is out of [sla_low, sla_high] is never changed: the
+branches that add and remove by getContainers() stand inside the one for performance within the SLA,
+behind a test that utilization is neither above the band, nor below, nor within. That cannot be
+meant: section 6 says that resources are removed when performance goes above sla_high and added when
+it goes below sla_low. The reading ``intent`` (the default) has that last ``else`` belong to the
+outermost ``if``:
+
+    performance within the SLA:   utilization within the band: nothing
+                                  above: a container more; below: a container less
+    otherwise:                    utilization was within the band in more than util_thresh of the
+                                  epoch's slots: nothing (the SLA's second way to be met)
+                                  performance above sla_high: getContainers() are removed
+                                  performance below sla_low:  getContainers() are added
+
+The reading ``printed`` does what stands there: it fine-tunes, and nothing else.
+
+What the paper leaves open: getContainers() is the difference between the optimiser's plan for all
+microstores and what this one holds (`containers`); what the free pool lacks comes from microstores
+that hold more than that plan gives them; fine-tuning is by resource (`tuning`). In an epoch those
+that give back come first, then those whose SLA is missed, then fine-tuning; among equals another
+microstore begins every epoch. A microstore with several tenants misses when any of them does, and
+exceeds when all do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from controllers.common.parameters import mapping, read
+from controllers.contract import State
+from controllers.microstores import detect_map
+from controllers.microstores.monitor import sample, util
+from controllers.microstores.optimiser import check_solver
+from controllers.microstores.performance import PiecewiseLinear
+from controllers.microstores.price import prices_from_json
+from controllers.microstores.problem import Plan
+from controllers.microstores.shares import Ledger, Steps, changes, clipped, ledger
+from controllers.microstores.shares import added as plus
+from controllers.microstores.tenants import offered_by, promises_from_json
+from controllers.mos_pp import containers, tuning
+from controllers.mos_pp.parameters import INTENT, PLAN, Parameters
+from schemas.errors import UserError
+from testbed.stores.contract import Action, Needs, Observation
+from testbed.stores.microstores import (
+    MICROSTORES,
+    RESOURCES,
+    TENANTS,
+    Microstore,
+    Microstores,
+    resources_to_json,
+)
+
+MISSED, WITHIN, EXCEEDED = "missed", "within", "exceeded"
+
+
+@dataclass
+class _Epoch:
+    """What an epoch works on."""
+
+    seen: Microstores
+    book: Ledger
+    corrections: dict[str, float]
+    why: dict[str, str] = field(default_factory=dict)
+    planned: Plan | None = None
+    asked: bool = False
+
+
+class MosPlusPlus:
+    """Its memory: how wrong the model is by microstore, whose turn it is, and for the journal the
+    last plan and why the last epoch did what it did."""
+
+    name = "mos-pp"
+
+    def __init__(self, parameters: Parameters) -> None:
+        """Raises UserError for an empty band, a malformed model, tenant, price or detector."""
+        p = parameters
+        if p.util_low > p.util_high:
+            raise UserError(
+                f"controller mos-pp: util_low {p.util_low:g} is above util_high {p.util_high:g}"
+            )
+        check_solver(p.solver)
+        where = "controller mos-pp: parameter"
+        model = PiecewiseLinear.from_json(p.model, f"{where} 'model'") if p.model else None
+        self._p = p
+        self._optimiser = containers.Optimiser(
+            model,
+            promises_from_json(p.tenants, model, f"{where} 'tenants'"),
+            prices_from_json(p.prices, f"{where} 'prices'") if p.prices else None,
+            p,
+        )
+        self._detect = detect_map.detector_from_json(p.detect, self.name)
+        acts = {RESOURCES} | ({TENANTS} if self._detect else set())
+        self.needs = Needs(frozenset({MICROSTORES}), frozenset(acts))
+
+    def parameters(self) -> Mapping[str, object]:
+        """Everything of `Parameters`."""
+        return mapping(self._p)
+
+    def initial(self) -> State:
+        """Nothing decided yet."""
+        return {
+            "correction": {},
+            "turn": 0,
+            "begun": False,
+            "why": {},
+            "plan": None,
+            "tenants": {},
+        }
+
+    def decide(self, state: State, observation: Observation) -> tuple[State, Sequence[Action]]:
+        """One pass of Algorithm 2 over all microstores."""
+        seen = observation.microstores
+        if seen is None:
+            return state, []
+        epoch = _Epoch(seen, ledger(seen), dict(state["correction"]))
+        if not state["begun"] and self._p.initial == PLAN:
+            self._begin(epoch)
+        else:
+            self._pass(epoch, state["turn"])
+        told = state["plan"]
+        if epoch.planned is not None:
+            told = {n: resources_to_json(held) for n, held in epoch.planned.stores.items()}
+        after: dict[str, Any] = dict(state) | {
+            "correction": epoch.corrections,
+            "turn": state["turn"] + 1,
+            "begun": True,
+            "why": epoch.why,
+            "plan": told,
+        }
+        actions: list[Action] = list(changes(seen, epoch.book))
+        if self._detect:
+            bands, settings = self._detect
+            after["tenants"], moves = detect_map.step(state["tenants"], seen, bands, settings)
+            actions += moves
+        return after, actions
+
+    def _begin(self, epoch: _Epoch) -> None:
+        """init(sla, free_pool): all that is planned, and nothing that is not."""
+        planned = self._plan(epoch)
+        if planned is None:
+            return
+        names = [store.name for store in epoch.seen.stores if store.name in planned.stores]
+        for name in names:
+            epoch.book = epoch.book.take(name, containers.to_remove(planned, name, epoch.book))
+        for name in names:
+            epoch.book = epoch.book.give(name, containers.to_add(planned, name, epoch.book))
+            epoch.why[name] = "begins with the optimiser's plan"
+
+    def _pass(self, epoch: _Epoch, turn: int) -> None:
+        stores = _from(epoch.seen.stores, turn)
+        verdicts = {store.name: self._verdict(store, epoch.seen) for store in stores}
+        for store in stores:
+            self._learn(epoch, store, verdicts[store.name])
+        out = [store for store in stores if verdicts[store.name] != WITHIN and self._acts(store)]
+        tuned = [store for store in stores if verdicts[store.name] == WITHIN]
+        for store in out:
+            if verdicts[store.name] == EXCEEDED:
+                self._remove(epoch, store)
+        for store in tuned:
+            self._less(epoch, store)
+        for store in out:
+            if verdicts[store.name] == MISSED:
+                self._add(epoch, store)
+        for store in tuned:
+            self._more(epoch, store)
+
+    def _verdict(self, store: Microstore, seen: Microstores) -> str:
+        """Where the performance of a microstore lies; within for one that nothing was promised."""
+        found: list[str] = []
+        for tenant in seen.tenants:
+            promise = self._optimiser.promises.get(tenant.name)
+            offered = offered_by(tenant)
+            if promise is None or tenant.microstore != store.name or offered <= 0:
+                continue
+            sla = promise.sla.at(offered)
+            level = sla.of(tenant)
+            if level is None or level < 1:
+                return MISSED
+            found.append(EXCEEDED if level > sla.high_level else WITHIN)
+        return EXCEEDED if found and set(found) == {EXCEEDED} else WITHIN
+
+    def _acts(self, store: Microstore) -> bool:
+        """Whether a microstore out of its SLA is changed at all."""
+        p = self._p
+        if p.reading != INTENT:
+            return False
+        part = sample(store.slots, p.util_low, p.util_high)
+        return not (p.either and part is not None and part > p.util_thresh)
+
+    def _learn(self, epoch: _Epoch, store: Microstore, verdict: str) -> None:
+        busy = util(store)
+        epoch.corrections[store.name] = containers.corrected(
+            epoch.corrections.get(store.name, 1.0),
+            self._optimiser.modelled_load(store, epoch.seen),
+            saturated=verdict == MISSED and busy is not None and busy > self._p.util_high,
+            learn=self._p.learn,
+        )
+
+    def _plan(self, epoch: _Epoch) -> Plan | None:
+        """The epoch's plan, made when it is first asked for."""
+        if not epoch.asked:
+            epoch.asked = True
+            epoch.planned = self._optimiser.plan(epoch.seen, epoch.corrections)
+        return epoch.planned
+
+    def _remove(self, epoch: _Epoch, store: Microstore) -> None:
+        unwanted = containers.to_remove(self._plan(epoch), store.name, epoch.book)
+        self._give_back(epoch, store.name, unwanted, "performance above the SLA's high")
+
+    def _less(self, epoch: _Epoch, store: Microstore) -> None:
+        for measure in tuning.too_idle(store, epoch.book, self._p):
+            one = tuning.one_less(measure, epoch.book.held[store.name])
+            self._give_back(epoch, store.name, one, f"{measure} below the band")
+
+    def _add(self, epoch: _Epoch, store: Microstore) -> None:
+        planned = self._plan(epoch)
+        wanted = containers.to_add(planned, store.name, epoch.book)
+        if self._p.reclaim:
+            epoch.book = containers.reclaimed(planned, store.name, wanted, epoch.book)
+        self._take(epoch, store.name, wanted, "performance below the SLA's low")
+
+    def _more(self, epoch: _Epoch, store: Microstore) -> None:
+        for measure in tuning.too_busy(store, self._p):
+            one = tuning.one_more(measure, epoch.book)
+            self._take(epoch, store.name, one, f"{measure} above the band")
+
+    def _give_back(self, epoch: _Epoch, name: str, unwanted: Steps, why: str) -> None:
+        before = epoch.book.held[name]
+        epoch.book = epoch.book.take(name, unwanted)
+        self._say(epoch, name, why, before)
+
+    def _take(self, epoch: _Epoch, name: str, wanted: Steps, why: str) -> None:
+        before = epoch.book.held[name]
+        epoch.book = epoch.book.give(name, wanted)
+        self._say(epoch, name, why, before)
+
+    @staticmethod
+    def _say(epoch: _Epoch, name: str, why: str, before: Steps) -> None:
+        gained = sum(clipped(plus(epoch.book.held[name], before, -1)))
+        lost = sum(clipped(plus(before, epoch.book.held[name], -1)))
+        said = f"{why}: {f'+{gained}' if gained else f'-{lost}' if lost else 'nothing to be had'}"
+        epoch.why[name] = f"{epoch.why[name]}; {said}" if name in epoch.why else said
+
+
+def _from(stores: Sequence[Microstore], turn: int) -> list[Microstore]:
+    """All of them, beginning with another one every turn."""
+    if not stores:
+        return []
+    start = turn % len(stores)
+    return [*stores[start:], *stores[:start]]
+
+
+def create(parameters: Mapping[str, object], seed: int) -> MosPlusPlus:
+    """The policy; `seed` is not used."""
+    return MosPlusPlus(read(Parameters, "mos-pp", parameters))

@@ -1,0 +1,57 @@
+"""Algorithm 2's fine-tuning: a container more or less of what is too busy or too idle.
+
+The listing has one utilization for a microstore and says "a container". Here every resource is
+looked at for itself, so that network can be given back while cores are added, and a container is a
+step of one resource. Of disks a container is an SSD, or an HDD where no SSD is to be had.
+"""
+
+from __future__ import annotations
+
+from controllers.microstores.shares import NONE, Ledger, Steps
+from controllers.mos_pp.parameters import Parameters
+from testbed.stores.microstores import MEASURES, RESOURCE_NAMES, Microstore
+
+_PLACE = {"proxy_cpu": 0, "storage_cpu": 1, "network": 2}
+_SSDS, _HDDS = RESOURCE_NAMES.index("ssds"), RESOURCE_NAMES.index("hdds")
+
+
+def too_busy(store: Microstore, p: Parameters) -> list[str]:
+    """Measures above the band."""
+    return [m for m in MEASURES if store.utilization.get(m, 0.0) > p.util_high]
+
+
+def too_idle(store: Microstore, ledger: Ledger, p: Parameters) -> list[str]:
+    """Measures below the band; guarded, only those that a container less leaves below its top."""
+    found: list[str] = []
+    for measure in MEASURES:
+        busy = store.utilization.get(measure)
+        if busy is None or busy >= p.util_low:
+            continue
+        count = _count(ledger.held[store.name], measure)
+        if count > 1 and (not p.guard or busy * count / (count - 1) <= p.util_high):
+            found.append(measure)
+    return found
+
+
+def one_more(measure: str, ledger: Ledger) -> Steps:
+    """A container that helps `measure`."""
+    if measure != "disk":
+        return _one(_PLACE[measure])
+    return _one(_SSDS if ledger.free[_SSDS] > 0 or ledger.free[_HDDS] == 0 else _HDDS)
+
+
+def one_less(measure: str, held: Steps) -> Steps:
+    """A container that `measure` can do without."""
+    if measure != "disk":
+        return _one(_PLACE[measure])
+    return _one(_HDDS if held[_HDDS] > 0 else _SSDS)
+
+
+def _one(place: int) -> Steps:
+    return tuple(int(index == place) for index in range(len(NONE)))
+
+
+def _count(held: Steps, measure: str) -> int:
+    if measure == "disk":
+        return held[_SSDS] + held[_HDDS]
+    return held[_PLACE[measure]]

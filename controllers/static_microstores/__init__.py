@@ -1,0 +1,1 @@
+"""Fixed allocations that MOS is compared with."""

@@ -1,0 +1,151 @@
+"""The pool is never over-committed, whatever is asked of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controllers.microstores.baselines import ALLOCATIONS, allocate
+from controllers.microstores.shares import (
+    LEAST,
+    NONE,
+    added,
+    amount_of,
+    changes,
+    ledger,
+    whole_steps,
+)
+from schemas.errors import UserError
+from testbed.stores.microstores import NOTHING, Microstore, Microstores, Resources
+
+STEP = Resources(0.1, 0.1, 2.5e6, 1, 1)
+TOTAL = Resources(0.8, 0.8, 5e7, 2, 4)
+counts = st.tuples(*[st.integers(-3, 9)] * 5)
+orders = st.lists(st.tuples(st.sampled_from(["a", "b"]), st.booleans(), counts), max_size=8)
+held = st.builds(
+    Resources,
+    st.floats(0, 0.4),
+    st.floats(0, 0.4),
+    st.floats(0, 2.5e7),
+    ssds=st.integers(0, 1),
+    hdds=st.integers(0, 2),
+)
+
+
+def pool(a, b):
+    return Microstores((Microstore("a", a), Microstore("b", b)), (), TOTAL, STEP)
+
+
+@settings(max_examples=20, deadline=None)
+@given(held, held, orders)
+def test_whatever_is_asked_the_pool_is_kept(a, b, asked):
+    seen = pool(a, b)
+    book = ledger(seen)
+    for name, gives_back, steps in asked:
+        before = book
+        book = book.take(name, steps) if gives_back else book.give(name, steps)
+        assert all(count >= 0 for count in book.held[name])
+        other = "b" if name == "a" else "a"
+        assert book.held[other] == before.held[other]
+    after = {store.name: store.resources for store in seen.stores}
+    after |= {order.microstore: order.resources for order in changes(seen, book)}
+    together = after["a"] + after["b"]
+    assert together.within(TOTAL)
+
+
+@settings(max_examples=15, deadline=None)
+@given(held, st.lists(counts, max_size=6))
+def test_a_microstore_keeps_what_it_cannot_be_without(a, asked):
+    book = ledger(pool(a, NOTHING))
+    before = book.held["a"]
+    for steps in asked:
+        book = book.take("a", steps)
+    after = book.held["a"]
+    for index, name in enumerate(("proxy_cores", "storage_cores", "network")):
+        assert after[index] >= min(before[index], getattr(LEAST, name))
+    assert sum(after[3:]) >= min(1, sum(before[3:]))
+
+
+def test_two_contend_for_the_last_resources():
+    seen = pool(Resources(0.3, 0.3, 2e7, 1, 1), Resources(0.3, 0.3, 2e7, 1, 1))
+    book = ledger(seen).give("a", (2, 1, 9, 1, 1)).give("b", (2, 2, 2, 1, 5))
+    assert book.free == (0, 0, 0, 0, 0) or book.free[4] == 0
+    assert book.held["a"] == (5, 4, 12, 1, 2)  # first come, first served: no SSD was left
+    assert book.held["b"] == (3, 4, 8, 1, 2)
+
+
+def test_what_is_no_multiple_of_a_step_counts_as_more_and_stays_what_it_is():
+    seen = pool(Resources(0.25, 0.3, 2e7, 1, 1), Resources(0.3, 0.3, 2e7, 1, 1))
+    book = ledger(seen)
+    assert book.held["a"] == (3, 3, 8, 1, 1)
+    assert book.free[0] == 2
+    (order,) = changes(seen, book.give("a", (0, 1, 0, 0, 0)))
+    assert order.resources == replace(seen.stores[0].resources, storage_cores=0.4)
+    assert changes(seen, book) == []
+
+
+def test_who_gives_back_comes_first():
+    seen = pool(Resources(0.4, 0.4, 2e7, 1, 2), Resources(0.4, 0.4, 2e7, 1, 2))
+    book = ledger(seen).take("b", (2, 0, 0, 0, 0)).give("a", (2, 0, 0, 0, 0))
+    assert [order.microstore for order in changes(seen, book)] == ["b", "a"]
+
+
+def test_what_has_no_step_is_not_given_out():
+    seen = Microstores(
+        (Microstore("a", NOTHING),), (), replace(TOTAL, hdds=0), replace(STEP, hdds=0)
+    )
+    book = ledger(seen).give("a", (1, 1, 1, 1, 1))
+    assert book.held["a"] == (1, 1, 1, 1, 0)
+
+
+@given(counts.map(lambda steps: tuple(max(0, count) for count in steps)))
+def test_steps_are_amounts_and_back(steps):
+    assert whole_steps(amount_of(steps, STEP), STEP) == steps
+    assert whole_steps(amount_of(steps, STEP), STEP, up=True) == steps
+    assert added(steps, steps, -1) == NONE
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.sampled_from(ALLOCATIONS), st.integers(1, 2), st.integers(1, 2), st.integers(8, 30))
+def test_allocations_give_out_the_whole_pool_and_no_more(allocation, small, large, steps):
+    total = Resources(steps * 0.1, steps * 0.1, steps * 2.5e6, steps, steps)
+    names = [f"s{i}" for i in range(small)], [f"l{i}" for i in range(large)]
+    made = allocate(allocation, total, STEP, *names)
+    assert set(made) == {*names[0], *names[1]}
+    together = NOTHING
+    for share in made.values():
+        together = together + share
+    assert together.within(total)
+    assert total.within(together)
+
+
+def test_static_is_the_papers():
+    total = Resources(8, 8, 1e9, 10, 10)
+    made = allocate("static", total, Resources(1, 1, 1e7, 1, 1), ["small"], ["large"])
+    assert made["small"] == Resources(6, 6, 3e8, 10, 3)
+    assert made["large"] == Resources(2, 2, 7e8, 0, 7)
+
+
+def test_favouring_is_by_proxies_and_their_links():
+    total = Resources(40, 40, 11e8, 4, 4)
+    step = Resources(1, 1, 1e8, 1, 1)
+    small = allocate("favors-small", total, step, ["small"], ["large"])["small"]
+    large = allocate("favors-large", total, step, ["small"], ["large"])["small"]
+    assert (small.proxy_cores, small.network) == (8, 1e9)
+    assert (large.proxy_cores, large.network) == (32, 1e8)
+
+
+@pytest.mark.parametrize(
+    ("allocation", "small", "total", "words"),
+    [
+        ("fair", ["a"], TOTAL, "allowed are default, static"),
+        ("even", [], TOTAL, "at least one microstore"),
+        ("even", ["a", "b", "c"], replace(TOTAL, proxy_cores=0.2), "too small for 3"),
+    ],
+)
+def test_allocations_that_cannot_be(allocation, small, total, words):
+    with pytest.raises(UserError, match=words):
+        allocate(allocation, total, STEP, small, [])
