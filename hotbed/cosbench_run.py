@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -37,7 +38,9 @@ def add_run(group: typer.Typer) -> None:
             typer.Option(help="Operations a second, whatever they take: RATE or RATE:constant."),
         ] = None,
         seed: Annotated[int | None, typer.Option(help="Of what is drawn; not of COSBench.")] = None,
-        only_stage: Annotated[str | None, typer.Option(help="Run this stage alone.")] = None,
+        only_stage: Annotated[
+            list[str] | None, typer.Option(help="Run this stage alone; may be repeated.")
+        ] = None,
         controller: Annotated[
             str | None, typer.Option(help="A real COSBench's controller: HOST or http://HOST:PORT.")
         ] = None,
@@ -75,14 +78,15 @@ def add_run(group: typer.Typer) -> None:
         with progress("cosbench") as report:
             if controller is not None:
                 assert archive is not None
-                text = _filled(xml, given, workload)
+                text = _filled(xml, given.values, workload)
                 found = _real(controller, archive, login, text, folder, report)
             elif node is not None or testbed is not None:
                 found = _on_node(
                     testbed, node, tenant, xml, given, workload, options, folder, report
                 )
             else:
-                found = _here(_filled(xml, given, workload), workload, options, folder, report)
+                text = _filled(xml, given.for_cosdrive(), workload)
+                found = _here(text, workload, options, folder, report)
         emit(
             cosbench_views.archive_facts(found, False),
             as_json,
@@ -92,13 +96,16 @@ def add_run(group: typer.Typer) -> None:
             raise typer.Exit(1)
 
 
-def drive_options(open_loop: str | None, seed: int | None, only_stage: str | None) -> DriveOptions:
+def drive_options(
+    open_loop: str | None, seed: int | None, only_stage: list[str] | None
+) -> DriveOptions:
     """What the embedded driver is told; UserError when the rate is none."""
     from schemas.errors import UserError
     from workloads.cosbench.program import DriveOptions
 
+    stages = tuple(only_stage or ())
     if open_loop is None:
-        return DriveOptions(seed=seed, only_stage=only_stage)
+        return DriveOptions(seed=seed, only_stages=stages)
     rate, _, arrivals = open_loop.partition(":")
     try:
         value = float(rate)
@@ -109,8 +116,8 @@ def drive_options(open_loop: str | None, seed: int | None, only_stage: str | Non
             f"--open-loop {open_loop}: write operations a second, such as 200 or 200:constant."
         )
     if arrivals == "constant":
-        return DriveOptions(value, "constant", seed, only_stage)
-    return DriveOptions(value, "poisson", seed, only_stage)
+        return DriveOptions(value, "constant", seed, stages)
+    return DriveOptions(value, "poisson", seed, stages)
 
 
 def _check_together(
@@ -142,10 +149,10 @@ def _check_together(
         )
 
 
-def _filled(xml: str, given: Credentials, workload: Path) -> str:
+def _filled(xml: str, values: Mapping[str, str], workload: Path) -> str:
     from workloads.cosbench.xml_text import filled
 
-    return filled(xml, given.values, str(workload))
+    return filled(xml, values, str(workload))
 
 
 def _here(
@@ -153,7 +160,14 @@ def _here(
 ) -> Archive:
     from workloads.cosbench.driver import run_here
 
-    return run_here(xml, str(workload), folder, options, report).archive
+    done = run_here(xml, str(workload), folder, options, report)
+    _warn(done.driven.warnings)
+    return done.archive
+
+
+def _warn(warnings: Sequence[str]) -> None:
+    for warning in warnings:
+        typer.echo(f"hotbed: {warning}", err=True)
 
 
 def _real(
@@ -208,11 +222,12 @@ def _on_node(
     def shell(each: str) -> Shell:
         return shell_to(found, found.node(each))
 
-    values = dict(given.values)
+    values = given.for_cosdrive()
     if tenant is not None:
-        values |= driver.tenant(shell(name), tenant).values
+        values |= driver.tenant(shell(name), tenant).for_cosdrive()
     text = filled(xml, values, str(workload))
     longest = driver.LONGEST_S + sum(planned_seconds(text).values())
     load = driver.Load("cli", name, text, longest, options)
     done = driver.run_on(agent_client(found), shell, [load], folder, report)
+    _warn(done[load.name].driven.warnings)
     return done[load.name].archive

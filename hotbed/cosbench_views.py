@@ -48,6 +48,8 @@ def plan_table(plan: Mapping[str, Any]) -> Table:
     title = f"workload {plan['name']}: storage {storage}, auth {auth}"
     view = _table("stage", "work", "workers", "ends after", "operation", "share", "config")
     view.title = title
+    view.caption = "\n".join(plan.get("warnings") or ()) or None
+    view.caption_justify = "left"
     for stage in plan["stages"]:
         for work in stage["works"]:
             for number, operation in enumerate(work["operations"]):

@@ -62,7 +62,15 @@ class MockStorage(_Access):
     errors: float | None = Field(default=None, ge=0, le=1)
 
 
-class SwiftStorage(_Access):
+class _Web(_Access):
+    """`proxies` (``host:port,host:port``) and `tls_verify` are cosdrive's alone: requests go round
+    between the proxies, and certificates that nobody vouches for are taken unless it is true."""
+
+    proxies: str | None = Field(default=None, pattern=r"^[^\s,;]+:\d+(,[^\s,;]+:\d+)*$")
+    tls_verify: bool | None = None
+
+
+class SwiftStorage(_Web):
     """OpenStack Swift; times in milliseconds. `token` and `storage_url` bypass the login."""
 
     type: Literal["swift"] = "swift"
@@ -72,14 +80,15 @@ class SwiftStorage(_Access):
     policy: str | None = None
 
 
-class S3Storage(_Access):
-    """An S3 service, such as Swift's s3api or Ceph's object gateway."""
+class S3Storage(_Web):
+    """An S3 service, such as Swift's s3api or Ceph's object gateway. `region` is cosdrive's."""
 
     type: Literal["s3"] = "s3"
     accesskey: SecretStr | None = None
     secretkey: SecretStr | None = None
     endpoint: Address | None = None
     path_style_access: bool = True
+    region: str | None = None
     timeout: int = Field(default=30_000, ge=1)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from schemas.errors import UserError
 
@@ -32,6 +33,17 @@ class Credentials:
 
     values: Mapping[str, str] = field(repr=False)
     proxies: tuple[str, ...] = ()
+
+    def for_cosdrive(self) -> dict[str, str]:
+        """The values and, of two proxies or more, their addresses: the requests go round between
+        them, as between the addresses of one name. A real COSBench has no such key."""
+        if len(self.proxies) < 2:
+            return dict(self.values)
+        url = urlsplit(self.values.get("auth_url") or self.values.get("endpoint") or "")
+        port = url.port or (443 if url.scheme == "https" else 80)
+        hosts = [urlsplit(one if "//" in one else f"//{one}") for one in self.proxies]
+        shown = ",".join(f"{host.hostname}:{host.port or port}" for host in hosts)
+        return {**self.values, "proxies": shown}
 
 
 def from_file(path: Path) -> Credentials:

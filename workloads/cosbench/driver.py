@@ -199,7 +199,7 @@ def run_on(
             fetch(shell_to(load.node), load, out)
     return {
         load.name: Drive(
-            load.name, load.node, read_archive(out / load.name), _driven(units[load.name])
+            load.name, load.node, read_archive(out / load.name), _driven(load, units[load.name])
         )
         for load in loads
     }
@@ -335,7 +335,7 @@ def fetch(shell: Shell, load: Load, out: Path) -> Path:
     return target
 
 
-def _driven(unit: UnitResult) -> Driven:
+def _driven(load: Load, unit: UnitResult) -> Driven:
     events = (event_of(line) for line in unit.stdout.splitlines())
     return Driven(
         tuple(event for event in events if event is not None),
@@ -343,4 +343,5 @@ def _driven(unit: UnitResult) -> Driven:
         unit.ended_at,
         unit.cpu_s,
         unit.exit_code,
+        program.complaints_of(unit.stderr, load.name, "/dev/fd/3"),
     )

@@ -39,11 +39,13 @@ class DriveOptions:
     rate: float | None = None
     arrivals: Literal["poisson", "constant"] = "poisson"
     seed: int | None = None
-    only_stage: str | None = None
+    only_stages: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.rate is not None and not 0 < self.rate < float("inf"):
             raise UserError(f"an open loop of {self.rate:g} operations a second: give more than 0.")
+        if self.seed is not None and not 0 <= self.seed < 2**64:
+            raise UserError(f"seed {self.seed}: give a whole number from 0 to 2^64 - 1.")
 
     def flags(self) -> list[str]:
         """For the command line."""
@@ -52,21 +54,23 @@ class DriveOptions:
             made += ["--open-loop", f"{self.rate:g}:{self.arrivals}"]
         if self.seed is not None:
             made += ["--seed", str(self.seed)]
-        if self.only_stage is not None:
-            made += ["--only-stage", self.only_stage]
+        for name in self.only_stages:
+            made += ["--only-stage", name]
         return made
 
 
 @dataclass(frozen=True)
 class Driven:
     """What a run of cosdrive printed and took. Times are seconds since the epoch; `cpu_s` is the
-    processor time of the driver, None where it is not known."""
+    processor time of the driver, None where it is not known. `warnings` tell what of the workload
+    has no effect."""
 
     events: tuple[Mapping[str, Any], ...]
     started_at: float
     ended_at: float
     cpu_s: float | None
     exit_code: int | None
+    warnings: tuple[str, ...] = ()
 
 
 def run_command(program: str, xml: str, archive: str, options: DriveOptions) -> list[str]:
@@ -156,7 +160,7 @@ def run(
         raise said(code, text, where, path)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Driven(tuple(events), began, ended, cpu, code)
+    return Driven(tuple(events), began, ended, cpu, code, complaints_of(text, where, path))
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -218,6 +222,12 @@ def said(code: int | None, text: str, where: str, path: str) -> HotbedError:
         return UserError(reason if where in reason else f"{where}: {reason}")
     what = "was stopped" if code is None else f"failed with exit code {code}"
     return WorkloadError(f"cosdrive {what} on {where}: {reason}")
+
+
+def complaints_of(text: str, where: str, path: str) -> tuple[str, ...]:
+    """What it said besides, about the user's file."""
+    lines = (line.strip().removeprefix(f"{NAME}: ") for line in text.splitlines())
+    return tuple(line.replace(path, where) for line in lines if line)
 
 
 def _built(program: Path | None) -> Path:

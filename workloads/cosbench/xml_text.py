@@ -10,6 +10,7 @@ from schemas.errors import UserError
 from workloads.cosbench.access import MASK, SECRET_KEYS
 
 _CONFIG = re.compile(r"""(\bconfig\s*=\s*)("[^"]*"|'[^']*')""")
+_WEB = {"swift", "s3"}
 _LOGIN = {"swauth", "keystone", "httpauth"}
 
 
@@ -87,7 +88,7 @@ def filled(text: str, values: Mapping[str, str], where: str) -> str:
     Args:
         text: the XML.
         values: of username, password, auth_url, accesskey, secretkey, endpoint, token,
-            storage_url, those that are known.
+            storage_url, those that are known; and proxies, which go to the storage.
         where: the file's name, for errors.
 
     Raises:
@@ -98,7 +99,7 @@ def filled(text: str, values: Mapping[str, str], where: str) -> str:
         if value == MASK and key.lower() in values:
             _set(element, key, values[key.lower()])
     for element in (*root.findall("auth"), *root.findall("storage")):
-        for key in _needed(element):
+        for key in (*_needed(element), *_optional(element)):
             if key in values and key not in _config(element):
                 _set(element, key, values[key])
     for element, key, value in _pairs(root):
@@ -119,6 +120,10 @@ def _needed(element: ET.Element) -> tuple[str, ...]:
     if element.tag == "storage" and kind == "librados":
         return ("accesskey", "secretkey", "endpoint")
     return ()
+
+
+def _optional(element: ET.Element) -> tuple[str, ...]:
+    return ("proxies",) if element.tag == "storage" and element.get("type") in _WEB else ()
 
 
 def _config(element: ET.Element) -> dict[str, str]:

@@ -72,6 +72,7 @@ if grep -q broken "$xml"; then
     exit 2
 fi
 if [ "$verb" = check ]; then echo '{{"name": "web", "stages": []}}'; exit; fi
+echo "cosdrive: $xml: afr has no effect" >&2
 echo '{{"event":"stage","stage":"s3-main","state":"running","t_s":1,"ops":0,"eta_s":3}}'
 echo '{{"event":"snapshot","stage":"s3-main","t_s":2,"ops":50,"errors":1,"eta_s":2}}'
 if grep -q patient "$xml"; then

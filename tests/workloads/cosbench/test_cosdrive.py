@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from schemas.errors import UserError
 from workloads.cosbench import program
-from workloads.cosbench.access import MockStorage, SwAuth, SwiftStorage
+from workloads.cosbench.access import AUTHS, STORAGES, MockStorage, SwAuth, SwiftStorage
 from workloads.cosbench.archive import read_archive
 from workloads.cosbench.compare import compare
 from workloads.cosbench.driver import run_here
@@ -127,6 +128,30 @@ def test_no_secret_is_in_what_check_prints() -> None:
     assert secret not in str(caught.value)
     assert "w.xml" in str(caught.value)
     assert "line " in str(caught.value)
+
+
+FILLED: dict[str, Any] = {
+    **{"username": "u", "password": "p", "auth_url": "http://192.0.2.1/v3", "tenant_name": "t"},
+    **{"service": "swift", "timeout": 5000, "token": "t", "storage_url": "http://192.0.2.1/v1/a"},
+    **{"policy": "gold", "accesskey": "a", "secretkey": "c2VjcmV0", "path_style_access": True},
+    **{"region": "eu", "proxies": "192.0.2.1:8080,192.0.2.2:8080", "tls_verify": False},
+    **{"size": 5, "delay": 5, "errors": 0.5},
+}
+
+
+@pytest.mark.parametrize("kind", [*STORAGES.values(), *AUTHS.values()])
+def test_every_key_that_can_be_written_is_known(kind: type[BaseModel]) -> None:
+    values = {key: FILLED[key] for key in kind.model_fields if key in FILLED}
+    if "endpoint" in kind.model_fields:
+        values["endpoint"] = (
+            "http://192.0.2.1:8080" if "region" in kind.model_fields else "192.0.2.1"
+        )
+    assert set(values) | {"type"} == set(kind.model_fields)
+    element = "storage" if kind in STORAGES.values() else "auth"
+    workload = TABLE_1["A"].with_(**{element: kind(**values)})
+    plan = program.check(to_xml(workload), "w.xml")
+    for key in values:
+        assert f"{key}=" in plan[element]["config"]
 
 
 @pytest.mark.parametrize("name", ["w1-mos-A", "w8-s3u"])

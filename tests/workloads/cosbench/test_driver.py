@@ -65,19 +65,22 @@ def test_here(stand_in: Path, tmp_path: Path) -> None:
         XML,
         "web.xml",
         tmp_path / "out",
-        DriveOptions(rate=200, arrivals="constant", seed=7, only_stage="main"),
+        DriveOptions(rate=200, arrivals="constant", seed=7, only_stages=("prepare", "main")),
         lambda phase, share: phases.append((phase, share)),
         program=stand_in,
     )
     assert [event["event"] for event in driven.events] == ["stage", "snapshot", "done"]
     assert phases == [("s3-main", 0.25), ("s3-main, 50 operations, 1 failed", 0.5), ("done", 1.0)]
+    assert driven.warnings == ("web.xml: afr has no effect",)
     assert driven.cpu_s is not None
     assert driven.cpu_s > 0
     folder = stand_in.parent
     assert (folder / "seen.xml").read_text() == XML
     (command,) = (folder / "commands").read_text().splitlines()
     assert SECRET not in command
-    assert command.endswith("--json --open-loop 200:constant --seed 7 --only-stage main")
+    assert command.endswith(
+        "--json --open-loop 200:constant --seed 7 --only-stage prepare --only-stage main"
+    )
     assert f"--archive {tmp_path / 'out'}" in command
 
 
@@ -110,6 +113,8 @@ def test_a_driver_that_is_not_built(tmp_path: Path, local_shell: Any) -> None:
 def test_rates() -> None:
     assert DriveOptions().flags() == []
     assert DriveOptions(rate=12.5).flags() == ["--open-loop", "12.5:poisson"]
+    with pytest.raises(UserError, match="seed -1"):
+        DriveOptions(seed=-1)
     for rate in (0.0, -1.0, float("inf"), float("nan")):
         with pytest.raises(UserError, match="give more than 0"):
             DriveOptions(rate=rate)

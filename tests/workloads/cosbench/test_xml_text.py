@@ -89,6 +89,19 @@ def test_a_tenants_file(tmp_path: Path) -> None:
     assert "'k'" not in repr(found)
 
 
+def test_proxies_are_for_cosdrive() -> None:
+    text = (
+        '{"auth_url": "http://192.0.2.1:8080/a", "proxies": ["192.0.2.1", "http://192.0.2.2:81"]}'
+    )
+    found = from_json(text, "here").for_cosdrive()
+    assert found["proxies"] == "192.0.2.1:8080,192.0.2.2:81"
+    xml = '<workload><auth type="none"/><storage type="swift"/></workload>'
+    assert 'config="proxies=192.0.2.1:8080,192.0.2.2:81"' in xml_text.filled(xml, found, "w.xml")
+    assert (
+        "proxies" not in from_json(text.replace(', "http://192.0.2.2:81"', ""), "").for_cosdrive()
+    )
+
+
 def test_a_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="chmod 600"):
         from_file(private(tmp_path / "t.json", "{}", 0o640))
