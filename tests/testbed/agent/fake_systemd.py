@@ -1,7 +1,8 @@
 """Runs the agent's shell scripts for real, with a stand-in for systemd and another state folder.
 
 `systemd-run` starts the unit's script in a session of its own and `systemctl` knows it by the
-process id; what the scripts themselves do is the real thing.
+process id; what the scripts themselves do is the real thing. The pause between two looks at a
+unit that is waited for is shortened.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from pathlib import Path
 from testbed.agent.contract import STATE
 from testbed.ssh import Completed
 
+# What has ended runs no more, though the machine's init may take seconds to reap it.
 _SYSTEMCTL = r"""#!/bin/sh
-alive() { [ -s "$FAKE/$1" ] && kill -0 "-$(cat "$FAKE/$1")" 2>/dev/null; }
+alive() { [ -s "$FAKE/$1" ] && pgrep --pgroup "$(cat "$FAKE/$1")" --runstates DRSTt > /dev/null; }
 verb=$1; shift
 case $verb in
 is-active) alive "$2" ;;
@@ -56,6 +58,10 @@ echo $pid > "$FAKE/$unit"
 ( sleep "$max"; kill -TERM -$pid ) > /dev/null 2>&1 < /dev/null &
 echo $! >> "$FAKE/timers"
 """
+_SLEEP = r"""#!/bin/sh
+[ "$1" = 0.25 ] && set -- 0.02
+exec /bin/sleep "$@"
+"""
 
 
 class FakeSystemdShell:
@@ -68,7 +74,8 @@ class FakeSystemdShell:
         programs = self.programs = folder / "bin"
         for path in (self.state, self._fake / "ending", programs):
             path.mkdir(parents=True, exist_ok=True)
-        for name, text in (("systemctl", _SYSTEMCTL), ("systemd-run", _SYSTEMD_RUN)):
+        scripts = {"systemctl": _SYSTEMCTL, "systemd-run": _SYSTEMD_RUN, "sleep": _SLEEP}
+        for name, text in scripts.items():
             (programs / name).write_text(text)
             (programs / name).chmod(0o755)
         self._env = os.environ | {

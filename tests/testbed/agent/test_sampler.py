@@ -122,6 +122,28 @@ def test_recording_is_lines_that_survive_a_cut(sampling, tmp_path):
     assert found[0]["wall"] == pytest.approx(taken[0].wall, abs=0.001)
 
 
+class Clock(threading.Event):
+    """A clock that waiting moves, up to eight seconds."""
+
+    now = 0.0
+
+    def wait(self, timeout=None):
+        self.now += timeout
+        return self.now > 8
+
+
+def test_a_sample_that_takes_long_makes_later_ones_late_and_never_a_burst(tmp_path):
+    clock, at = Clock(), []
+
+    def take():
+        at.append(clock.now)
+        clock.now += 2.5 if len(at) == 3 else 0.1
+        return sampler.Sample(at[-1], {})
+
+    assert recorder.record(take, tmp_path / "r", clock, clock=lambda: clock.now) == 6
+    assert at == [1, 2, 3, 5.5, 6.5, 7.5]
+
+
 def test_a_recording_is_never_overwritten(tmp_path, monkeypatch):
     monkeypatch.setattr(recorder, "FOLDER", tmp_path)
     (tmp_path / "x.jsonl").write_text('{"wall":1,"values":{},"lost":{}}\n')

@@ -21,6 +21,14 @@ def shell(tmp_path: Path) -> Iterator[FakeSystemdShell]:
         yield shell
 
 
+def await_output(shell: FakeSystemdShell, name: str) -> None:
+    """Wait until the unit's command has printed something."""
+    out = shell.state / "units" / name / "stdout"
+    deadline = time.monotonic() + 10
+    while not (out.exists() and out.read_text()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
 def test_output_exit_code_and_times_come_back(shell: FakeSystemdShell) -> None:
     before = time.time()
     words = 'it\'s $HOME; "%n" ${X} \\ \n*'
@@ -70,26 +78,29 @@ def test_stop_of_nothing_is_nothing(shell: FakeSystemdShell) -> None:
 def test_a_stopped_program_may_still_print_its_result(shell: FakeSystemdShell) -> None:
     script = "trap 'echo summary; exit 0' TERM; echo up; while :; do sleep 0.05; done"
     units.start(shell, "load-a", ["sh", "-c", script], max_s=60)
-    out = shell.state / "units" / "load-a" / "stdout"
-    deadline = time.monotonic() + 10
-    while not (out.exists() and out.read_text()) and time.monotonic() < deadline:
-        time.sleep(0.02)
+    await_output(shell, "load-a")
     result = units.stop(shell, "load-a")
     assert result is not None
     assert (result.exit_code, result.stdout) == (None, "up\nsummary\n")
 
 
-def test_a_stop_before_the_command_has_begun_is_no_start(shell: FakeSystemdShell) -> None:
+def test_a_stop_before_the_command_has_begun_is_no_start(
+    shell: FakeSystemdShell, tmp_path: Path
+) -> None:
     # The script is stopped while it still writes down when it started.
+    asked, begun = tmp_path / "asked", tmp_path / "begun"
     slow = shell.programs / "date"
-    slow.write_text('#!/bin/sh\nsleep 1\nexec /bin/date "$@"\n')
+    slow.write_text(f"#!/bin/sh\ntouch {asked}\nexec sleep 60\n")
     slow.chmod(0o755)
-    units.start(shell, "load-a", ["sleep", "30"], max_s=60)
-    time.sleep(0.3)
-    before = time.monotonic()
+    units.start(shell, "load-a", ["touch", str(begun)], max_s=60)
+    deadline = time.monotonic() + 10
+    while not asked.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    slow.unlink()
     result = units.stop(shell, "load-a")
-    assert time.monotonic() - before < 5
     assert result is not None and result.exit_code is None
+    assert units.live(shell) == []
+    assert asked.exists() and not begun.exists()
 
 
 def test_waiting_has_an_end(shell: FakeSystemdShell) -> None:
@@ -107,7 +118,7 @@ def test_a_unit_that_outlives_its_time_is_ended(shell: FakeSystemdShell) -> None
 
 def test_a_killed_unit_is_noticed(shell: FakeSystemdShell) -> None:
     units.start(shell, "load-a", ["sh", "-c", "echo half; exec sleep 30"], max_s=60)
-    time.sleep(0.3)
+    await_output(shell, "load-a")
     shell.kill("load-a")
     result = units.wait(shell, "load-a", timeout_s=10)
     assert result.exit_code is None and result.stdout == "half\n"

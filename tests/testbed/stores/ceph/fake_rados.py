@@ -7,7 +7,6 @@ epoch, and, as on Ceph 16, bad values are accepted in silence.
 
 from __future__ import annotations
 
-import copy
 import json
 import threading
 from collections.abc import Callable
@@ -97,20 +96,20 @@ class FakeRados:
             with self._lock:
                 handler = getattr(self, f"{target}_{prefix.replace(' ', '_').replace('-', '_')}")
                 data = handler(whom, **arguments) if whom is not None else handler(**arguments)
+                body = b"" if isinstance(data, str) else json.dumps(data).encode()
         except Refused as error:
             return error.code, b"", str(error)
         finally:
             with self._lock:
                 self.in_flight -= 1
-        message = data if isinstance(data, str) else ""
-        return 0, b"" if isinstance(data, str) else json.dumps(data).encode(), message
+        return 0, body, data if isinstance(data, str) else ""
 
     def _changed(self, message: str) -> str:
         self.dump["epoch"] += 1
         return message
 
     def mon_osd_dump(self) -> Any:
-        return copy.deepcopy(self.dump)
+        return self.dump
 
     def mon_osd_tree(self) -> Any:
         return self.tree
