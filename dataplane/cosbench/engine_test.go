@@ -322,3 +322,27 @@ func TestTriggers(t *testing.T) {
 		t.Errorf("%q", said)
 	}
 }
+
+// TestWholeSeconds has the seconds of the series be those of the window.
+func TestWholeSeconds(t *testing.T) {
+	m := newMemory()
+	m.fail = func(string, string, string) error { time.Sleep(time.Millisecond); return errMissing }
+	main := stage("main", `<work name="m" workers="1" rampup="1" runtime="2" afr="1000000"><operation type="read" config="containers=c(1);objects=c(1)"/></work>`)
+	result, err := drive(t, m, main, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := result.Stages[0]
+	var measured, errors int64
+	for _, at := range s.Seconds {
+		if at.Measured {
+			measured++
+			errors += at.Errors
+		}
+	}
+	o := s.Operations[0]
+	// A request that began before the window and ended in it, or the like, may be in one and not the other.
+	if measured != 2 || errors < o.All-2 || errors > o.All+2 || o.All == 0 {
+		t.Errorf("%d measured seconds with %d requests, %d in the window: %+v", measured, errors, o.All, s.Seconds)
+	}
+}

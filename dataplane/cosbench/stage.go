@@ -73,12 +73,29 @@ func (e *engine) runWorks(ctx context.Context, index int, s *StageResult) error 
 	return nil
 }
 
+// begin is when the stage begins: at once, or, where it measures for a time, at the run's next whole
+// second, so that no second of the series lies half inside the window.
+func (l *liveStage) begin(ctx context.Context) time.Time {
+	now, started := time.Now(), l.engine.result.Started
+	for _, run := range l.runs {
+		if run.Runtime > 0 {
+			whole := now.Sub(started).Truncate(time.Second) + time.Second
+			select {
+			case <-time.After(whole - now.Sub(started)):
+			case <-ctx.Done():
+			}
+			return started.Add(whole)
+		}
+	}
+	return now
+}
+
 // run has all workers work, and measures meanwhile.
 func (l *liveStage) run(ctx context.Context) error {
 	// Requests outlive the run's end for a moment, so that what has begun can end.
 	requests, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	l.start = time.Now()
+	l.start = l.begin(ctx)
 	l.series = series{stage: l.result.ID, offset: l.start.Sub(l.engine.result.Started)}
 	l.interval = forever
 	for _, run := range l.runs {
