@@ -1,0 +1,108 @@
+"""The profile that `hotbed mos profile` writes: a JSON document."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from campaigns.mos.profile.calibrate import calibrated
+from campaigns.mos.profile.check import by_cospurf, by_simulator, cross_validated, most_of
+from campaigns.mos.profile.fit import fit
+from campaigns.mos.profile.points import (
+    REFERENCES,
+    Points,
+    from_run_folders,
+    halves,
+    read_points,
+    reference,
+)
+from schemas.errors import UserError
+
+SCHEMA = 1
+FEWEST = 4
+"""Configurations with less of which nothing is held out."""
+
+
+def measured(source: str) -> Points:
+    """Points by what a user names: a folder of runs, a JSON file of points, or points that come
+    with Hotbed.
+
+    Raises:
+        UserError: there is nothing of the kind, or too few configurations.
+    """
+    path = Path(source)
+    if path.is_dir():
+        points = from_run_folders(path)
+    elif path.is_file():
+        points = read_points(path)
+    elif source in REFERENCES:
+        points = reference(source)
+    else:
+        raise UserError(
+            f"{source}: there is no such folder of runs or JSON file of points; Hotbed comes with "
+            f"{' and '.join(REFERENCES)}."
+        )
+    several = len({point.configuration for point in points.runs})
+    if several < FEWEST:
+        raise UserError(
+            f"{source}: holds {several} configurations, and a profile needs at least {FEWEST}: "
+            "some to make it of, others to hold it against."
+        )
+    return points
+
+
+def document(points: Points, seed: int) -> dict[str, Any]:
+    """The profile: ``cospurf`` for the optimiser, made of one half of the configurations, and
+    ``simulator``, COSPerf's constants, of the other; ``model`` is a cospurf made of all runs, for a
+    controller on the very store that was measured. ``errors`` are relative ones on configurations
+    held out, by workload.
+
+    Args:
+        points: measured runs.
+        seed: says which half is whose, and how folds are drawn.
+    """
+    judge, optimiser = halves(points.runs, seed)
+    most = most_of(points.runs)
+    cospurf = fit(optimiser, most, f"{points.name}: {len(optimiser)} runs")
+    whole = fit(points.runs, most, f"{points.name}: {len(points.runs)} runs")
+    return {
+        "schema": SCHEMA,
+        "name": points.name,
+        "about": points.about,
+        "replicas": points.replicas,
+        "seed": seed,
+        "runs": {
+            "simulator": [point.source for point in judge],
+            "cospurf": [point.source for point in optimiser],
+        },
+        "simulator": calibrated(judge, points.replicas).canonical(),
+        "cospurf": cospurf.to_json(),
+        "model": whole.to_json(),
+        "errors": {
+            "simulator": _errors(points, by_simulator(points.replicas), seed),
+            "cospurf": _errors(points, by_cospurf, seed),
+        },
+    }
+
+
+def _errors(points: Points, predictions: Any, seed: int) -> list[dict[str, Any]]:
+    return [one.as_json() for one in cross_validated(points.runs, predictions, seed)]
+
+
+def write(profile: Mapping[str, Any], path: Path) -> None:
+    """Write a profile.
+
+    Raises:
+        UserError: the file exists, or cannot be written.
+    """
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(json.dumps(profile, indent=1) + "\n")
+    except FileExistsError:
+        raise UserError(
+            f"{path} exists: give another name, a profile is not overwritten."
+        ) from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written ({error.strerror}).") from error

@@ -1,0 +1,194 @@
+"""The optimiser's cospurf from measured runs: for every workload and resource a concave piecewise
+linear curve of requests a second; a workload gets the least of them (rules R2 to R7)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from campaigns.mos.profile.points import PLENTY, Point
+from controllers.microstores.curve import NOTHING_GAINED, Curve
+from controllers.microstores.performance import ClassTable, PiecewiseLinear, WorkloadClass
+from schemas.errors import UserError
+from testbed.stores.microstores import Resources
+
+PARTS = ("proxy_cores", "storage_cores", "network", "disks")
+KNOTS = 3
+"""Breakpoints between nothing and the most, at quantiles of the amounts that were measured."""
+
+ROUNDS = 30
+NEARLY = 0.98
+"""A knot that changes the slope by less is left out."""
+
+AMPLE = 100.0
+"""A resource that no run limited gives so many times what was ever measured."""
+
+
+def fit(points: Sequence[Point], most: Resources, source: str) -> PiecewiseLinear:
+    """Curves of every workload that there are runs of.
+
+    Args:
+        points: measured runs.
+        most: how far curves go on; beyond what was measured straight.
+        source: for the record.
+
+    Raises:
+        UserError: no runs.
+    """
+    if not points:
+        raise UserError("a profile needs measured runs, and there are none.")
+    usual = [point for point in points if point.object_bytes is None]
+    # A table is of one size of objects: odd ones count only where there is nothing else.
+    letters: list[str] = sorted({point.workload for point in points})
+    tables = {}
+    for letter in letters:
+        mine = [point for point in usual if point.workload == letter]
+        tables[letter] = fit_class(mine or _one_size(points, letter), most)
+    return PiecewiseLinear(tables, source)
+
+
+def _one_size(points: Sequence[Point], letter: str) -> list[Point]:
+    mine = [point for point in points if point.workload == letter]
+    sizes = Counter(point.object_bytes for point in mine)
+    (size, _), *_ = sizes.most_common(1)
+    return [point for point in mine if point.object_bytes == size]
+
+
+def fit_class(points: Sequence[Point], most: Resources) -> ClassTable:
+    """Curves of one workload.
+
+    Each run is taken to be limited by the part that predicts least for it; a part's curve is the
+    concave curve nearest to the runs that it limits; both are repeated until nothing changes. A
+    part that limits no run is a straight line that contradicts none.
+    """
+    objects = points[0].objects
+    workload = WorkloadClass(points[0].workload, objects.payload, 1 - objects.read)
+    rates = np.array([point.rate for point in points])
+    amounts = {name: _amounts(points, name) for name in PARTS}
+    ends = {
+        "proxy_cores": most.proxy_cores,
+        "storage_cores": most.storage_cores,
+        "network": most.network,
+        "disks": float(max(1, most.ssds + most.hdds)),
+    }
+    idle_s = _idle_s(points, rates)
+    asked = np.array([(point.workers or np.inf) / idle_s for point in points])
+    lines = {name: _envelope(amounts[name], rates) for name in PARTS}
+    curves = {name: _line(slope, ends[name], rates) for name, slope in lines.items()}
+    owner = np.full(len(points), -1)
+    for _ in range(ROUNDS):
+        parts = np.array([_values(curves[name], amounts[name]) for name in PARTS] + [asked])
+        now = parts.argmin(axis=0)
+        if (now == owner).all():
+            break
+        owner = now
+        for index, name in enumerate(PARTS):
+            mine = (owner == index) & np.isfinite(amounts[name])
+            if mine.any():
+                curves[name] = concave(amounts[name][mine], rates[mine], ends[name])
+            else:
+                curves[name] = _line(lines[name], ends[name], rates)
+    return ClassTable(
+        workload,
+        idle_s,
+        proxy_cores=curves["proxy_cores"],
+        storage_cores=curves["storage_cores"],
+        network=curves["network"],
+        **_disks(points, curves["disks"], owner == PARTS.index("disks"), most),
+    )
+
+
+def concave(amounts: npt.NDArray[np.float64], rates: npt.NDArray[np.float64], most: float) -> Curve:
+    """The concave, rising curve from (0, 0) that is nearest to some points, relative to them.
+
+    It is a sum of min(x, knot) with weights of 0 or more, so every such sum is concave and rises;
+    the weights are a non-negative least squares solution.
+    """
+    from scipy.optimize import nnls
+
+    inner = np.unique(np.quantile(amounts, np.linspace(0, 1, KNOTS + 2)[1:-1]))
+    top = max(most, float(amounts.max()))
+    knots = np.append(inner[inner < top], top)
+    basis = np.minimum(amounts[:, None], knots[None, :]) / rates[:, None]
+    weights, _ = nnls(basis / basis.max(axis=0), np.ones(len(rates)))
+    weights = weights / basis.max(axis=0)
+    at = np.array([0.0, *knots])
+    values = np.minimum(at[:, None], knots[None, :]) @ weights
+    return _simpler(at, values)
+
+
+def _simpler(at: npt.NDArray[np.float64], values: npt.NDArray[np.float64]) -> Curve:
+    """Without knots that hardly bend the curve."""
+    kept = [(0.0, 0.0)]
+    for index in range(1, len(at) - 1):
+        (x0, y0), x1, y1 = kept[-1], at[index], values[index]
+        before = (y1 - y0) / (x1 - x0)
+        after = (values[index + 1] - y1) / (at[index + 1] - x1)
+        if after < NEARLY * before:
+            kept.append((float(x1), float(y1)))
+    return Curve((*kept, (float(at[-1]), float(max(values[-1], kept[-1][1])))))
+
+
+def _amounts(points: Sequence[Point], name: str) -> npt.NDArray[np.float64]:
+    """Of a resource, by run; infinite where it was no limit."""
+    found = []
+    for point in points:
+        held = point.resources
+        amount = float(held.ssds + held.hdds) if name == "disks" else getattr(held, name)
+        plenty = float(PLENTY.ssds) if name == "disks" else getattr(PLENTY, name)
+        found.append(np.inf if amount >= plenty else amount)
+    return np.array(found)
+
+
+def _values(curve: Curve, amounts: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    xs, ys = (np.array(axis) for axis in zip(*curve.points, strict=True))
+    inside = np.interp(amounts, xs, ys)
+    return np.where(np.isfinite(amounts), inside, np.inf)
+
+
+def _envelope(amounts: npt.NDArray[np.float64], rates: npt.NDArray[np.float64]) -> float | None:
+    """Requests a second of a unit at least; None where it never was a limit."""
+    limited = np.isfinite(amounts) & (amounts > 0)
+    return float((rates[limited] / amounts[limited]).max()) if limited.any() else None
+
+
+def _line(slope: float | None, most: float, rates: npt.NDArray[np.float64]) -> Curve:
+    if slope is None:
+        slope = AMPLE * float(rates.max())
+    return Curve(((0.0, 0.0), (most, slope * most)))
+
+
+def _idle_s(points: Sequence[Point], rates: npt.NDArray[np.float64]) -> float:
+    """The least that a request was seen to take; where no run tells, what a core takes for it."""
+    seen = [point.latency_s for point in points if point.latency_s]
+    seen += [point.workers / point.rate for point in points if point.workers]
+    if seen:
+        return float(min(seen))
+    slopes = [_envelope(_amounts(points, name), rates) for name in ("proxy_cores", "storage_cores")]
+    return float(sum(1 / slope for slope in slopes if slope)) or 1e-3
+
+
+def _disks(
+    points: Sequence[Point],
+    together: Curve,
+    limits: npt.NDArray[np.bool_],
+    most: Resources,
+) -> Mapping[str, Curve]:
+    """Curves of either class. Their speeds are told apart where disks limited runs of both mixes;
+    else a disk is a disk."""
+    from scipy.optimize import nnls
+
+    slope = together.value(together.points[-1][0]) / together.points[-1][0]
+    speeds = np.array([slope, slope])
+    mixes = np.array([[p.resources.ssds, p.resources.hdds] for p in points], dtype=float)[limits]
+    if len(mixes) and np.linalg.matrix_rank(mixes) == 2:
+        rates = np.array([point.rate for point in points])[limits]
+        speeds, _ = nnls(mixes / rates[:, None], np.ones(len(rates)))
+    ends = {"ssds": most.ssds, "hdds": most.hdds}
+    return {
+        name: Curve(((0.0, 0.0), (float(end), float(speed * end)))) if end else NOTHING_GAINED
+        for (name, end), speed in zip(ends.items(), speeds, strict=True)
+    }

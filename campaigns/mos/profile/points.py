@@ -1,0 +1,265 @@
+"""Measured runs as a profile takes them: what a store had, and what a workload got of it."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from schemas.errors import UserError
+from schemas.yaml_file import plain_message
+from testbed.simulated.cosperf.classes import CLASSES, ObjectClass, local
+from testbed.stores.microstores import Resources
+
+PLENTY = Resources(proxy_cores=1e6, storage_cores=1e6, network=1e14, ssds=10**6, hdds=0)
+"""What is not a limit."""
+
+RESOURCE = ("proxy_cores", "storage_cores", "network", "disks")
+FILES = Path(__file__).parent
+REFERENCES = ("local", "paper")
+"""Points that come with Hotbed, in files beside this one."""
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Point(_Frozen):
+    """One run at a configuration. What is left out was not a limit.
+
+    Attributes:
+        workload: A to D.
+        sizes: ``paper``: objects of Table 1; ``local``: large ones of 1 to 16 MB.
+        object_bytes: all objects are of this size, where they are.
+        reads_only: nothing is written or deleted.
+        workers: of COSBench; None: enough to saturate the store.
+        proxy_cores, storage_cores: of all proxies and storage servers together.
+        network: bytes a second between clients and proxies.
+        ssds, hdds: disks.
+        requests_s, bytes_s: finished a second; one of them at least.
+        latency_s: mean of a request.
+        source: where it was measured; points of one source that repeat a configuration are
+            repetitions.
+    """
+
+    workload: Literal["A", "B", "C", "D"]
+    sizes: Literal["paper", "local"] = "local"
+    object_bytes: float | None = Field(default=None, gt=0)
+    reads_only: bool = False
+    workers: float | None = Field(default=None, gt=0)
+    proxy_cores: float | None = Field(default=None, gt=0)
+    storage_cores: float | None = Field(default=None, gt=0)
+    network: float | None = Field(default=None, gt=0)
+    ssds: int | None = Field(default=None, ge=0)
+    hdds: int | None = Field(default=None, ge=0)
+    requests_s: float | None = Field(default=None, gt=0)
+    bytes_s: float | None = Field(default=None, gt=0)
+    latency_s: float | None = Field(default=None, gt=0)
+    source: str
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Point:
+        if self.requests_s is None and self.bytes_s is None:
+            raise ValueError("a point needs requests_s or bytes_s")
+        return self
+
+    @property
+    def objects(self) -> ObjectClass:
+        """What was stored and read."""
+        one = CLASSES[self.workload] if self.sizes == "paper" else local(self.workload)
+        if self.object_bytes is not None:
+            one = replace(one, low=self.object_bytes, high=self.object_bytes)
+        return replace(one, read=1.0, write=0.0, delete=0.0) if self.reads_only else one
+
+    @property
+    def rate(self) -> float:
+        """Requests a second."""
+        if self.requests_s is not None:
+            return self.requests_s
+        assert self.bytes_s is not None
+        return self.bytes_s / self.objects.payload
+
+    @property
+    def resources(self) -> Resources:
+        """What the store had; `PLENTY` of what was not a limit."""
+        disks = self.ssds is not None or self.hdds is not None
+        return Resources(
+            PLENTY.proxy_cores if self.proxy_cores is None else self.proxy_cores,
+            PLENTY.storage_cores if self.storage_cores is None else self.storage_cores,
+            PLENTY.network if self.network is None else self.network,
+            (self.ssds or 0) if disks else PLENTY.ssds,
+            (self.hdds or 0) if disks else 0,
+        )
+
+    @property
+    def configuration(self) -> tuple[object, ...]:
+        """What tells configurations apart: runs of one are repetitions of each other."""
+        left = ("requests_s", "bytes_s", "latency_s", "source")
+        return tuple(value for name, value in self if name not in left)
+
+    @property
+    def limited_by(self) -> tuple[str, ...]:
+        """Resources that were limited."""
+        disks = self.ssds is not None or self.hdds is not None
+        given = (
+            self.proxy_cores is not None,
+            self.storage_cores is not None,
+            self.network is not None,
+            disks,
+        )
+        return tuple(name for name, there in zip(RESOURCE, given, strict=True) if there)
+
+
+class Points(_Frozen):
+    """Measured runs of one kind of store: `replicas` of every object."""
+
+    name: str
+    about: str
+    replicas: int = Field(ge=1, le=10)
+    runs: tuple[Point, ...] = Field(min_length=1)
+
+
+def reference(name: str) -> Points:
+    """Points that come with Hotbed.
+
+    Raises:
+        UserError: there are none of this name.
+    """
+    if name not in REFERENCES:
+        raise UserError(f"there is no profile {name!r}: there are {', '.join(REFERENCES)}.")
+    return read_points(FILES / f"{name}.json")
+
+
+def read_points(path: Path) -> Points:
+    """A file of measured points.
+
+    Raises:
+        UserError: file, place in it, what is wrong.
+    """
+    try:
+        data = json.loads(path.read_text())
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
+    except ValueError as error:
+        raise UserError(f"{path}: is not JSON ({error}).") from error
+    try:
+        return Points.model_validate(data)
+    except ValidationError as error:
+        raise UserError(f"{path}: {plain_message(error)}.") from error
+
+
+def halves(points: Sequence[Point], seed: int) -> tuple[tuple[Point, ...], tuple[Point, ...]]:
+    """Disjoint halves: one to make the simulator of, one for the optimiser's cospurf.
+
+    Repetitions of a configuration stay together. Both have points of every workload and every
+    limited resource as far as there are two configurations of it; which half gets which is drawn
+    from `seed`.
+    """
+    kinds: dict[tuple[object, ...], dict[tuple[object, ...], list[Point]]] = {}
+    for point in points:
+        kind: tuple[object, ...] = (point.workload, point.limited_by)
+        kinds.setdefault(kind, {}).setdefault(point.configuration, []).append(point)
+    sides: tuple[list[Point], list[Point]] = ([], [])
+    turn = seed % 2
+    for name in sorted(kinds, key=repr):
+        ordered = sorted(kinds[name].values(), key=lambda runs: _amount(runs[0]))
+        for runs in ordered:
+            sides[turn].extend(runs)
+            turn = 1 - turn
+    return tuple(sides[0]), tuple(sides[1])
+
+
+def _amount(point: Point) -> float:
+    """For an order of configurations."""
+    limits = (point.proxy_cores, point.storage_cores, point.network, point.ssds, point.hdds)
+    return math.prod(float(limit) for limit in limits if limit) * (point.workers or 1.0)
+
+
+def from_run_folders(folder: Path) -> Points:
+    """The points of a campaign's finished runs: cells of experiments that vary one store's
+    resources (`campaigns/mos/parameters.py`) on real microstores.
+
+    Raises:
+        UserError: there is no such run.
+    """
+    runs = [
+        point
+        for record in sorted(folder.glob("**/run.json"))
+        if (point := _point_of(record)) is not None
+    ]
+    if not runs:
+        raise UserError(
+            f"{folder}: holds no finished run of one workload on one store (experiments sizes, "
+            "proxy, storage, network and disks of a campaign with system: mos); run one, or give "
+            "a JSON file of points."
+        )
+    about = f"{len(runs)} runs measured on real microstores"
+    return Points(name=folder.name, about=about, replicas=_replicas(folder), runs=tuple(runs))
+
+
+PROFILED = ("sizes", "proxy", "storage", "network", "disks")
+DISKS_TOLD = ("network", "disks")
+"""Experiments that say which disks there are; elsewhere they are fast ones and no limit."""
+
+DEFAULT_REPLICAS = 2
+USUAL_LARGE_MB = 16
+
+
+def _replicas(folder: Path) -> int:
+    for record in sorted(folder.glob("**/summary.json")):
+        found = _json(record).get("extra", {}).get("replicas")
+        if found:
+            return int(found)
+    return DEFAULT_REPLICAS
+
+
+def _point_of(record: Path) -> Point | None:
+    run = _json(record)
+    parameters: Mapping[str, Any] = run.get("parameters", {})
+    experiment = parameters.get("experiment")
+    if run.get("status") != "done" or experiment not in PROFILED:
+        return None
+    letter = "A" if experiment == "sizes" else str(parameters.get("workload", "A"))
+    extra: Mapping[str, Any] = _json(record.with_name("summary.json")).get("extra", {})
+    rate, proxies = extra.get(f"{letter}_qps"), parameters.get("proxies", 1)
+    servers = int(extra.get("storage_servers") or 1)
+    if not rate:
+        return None
+    disks = experiment in DISKS_TOLD
+    return Point(
+        workload=letter,  # type: ignore[arg-type]
+        object_bytes=_object_bytes(letter, experiment, parameters),
+        reads_only=experiment == "sizes",
+        workers=parameters.get("workers"),
+        proxy_cores=proxies * parameters["proxy_cores"],
+        storage_cores=servers * parameters["storage_cores"],
+        network=proxies * parameters["network_mbit"] * 125e3,
+        ssds=servers * int(parameters.get("ssds", 0)) if disks else None,
+        hdds=servers * int(parameters.get("hdds", 0)) if disks else None,
+        requests_s=rate,
+        latency_s=extra.get(f"{letter}_mean_s") or None,
+        source=f"run {run.get('run_id')} of {run.get('campaign')}",
+    )
+
+
+def _object_bytes(letter: str, experiment: str, parameters: Mapping[str, Any]) -> float | None:
+    """The size of all objects, or the mean where it is not a class's usual one."""
+    if experiment == "sizes":
+        return 1000.0 * float(parameters["object_kb"])
+    largest = float(parameters.get("large_mb", USUAL_LARGE_MB))
+    if local(letter).large and largest != USUAL_LARGE_MB:
+        return 1e6 * (1 + largest) / 2
+    return None
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

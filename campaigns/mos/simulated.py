@@ -1,0 +1,282 @@
+"""The ground ``sim`` of MOS's campaigns: a cell of COSPerf, from its job to its folder.
+
+The judge and the model that MOS++ plans with are made of disjoint halves of the same measurements:
+one half gives the simulator its constants; the other gives those of a second simulator, on which
+cospurf is profiled. Pool, loads, halves and errors are drawn from the block's seed."""
+
+from __future__ import annotations
+
+import json
+import random
+import statistics
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from campaigns.campaign_file import ROOT
+from campaigns.cell import Phases
+from campaigns.fingerprint import digest_paths
+from campaigns.job import Job
+from campaigns.kinds.cell import SOURCES, Recipe, write_cell
+from campaigns.kinds.kind import Computed
+from campaigns.kinds.parameters import check
+from campaigns.mos.profile.calibrate import calibrated, predict, relative_error
+from campaigns.mos.profile.check import cospurf_rate
+from campaigns.mos.profile.fit import fit
+from campaigns.mos.profile.grid import configurations, simulated_runs
+from campaigns.mos.profile.points import halves, reference
+from campaigns.mos.simulated_parameters import ADAPTING, SimParameters
+from campaigns.sameness import Code, Sameness, library_versions, python_version
+from controllers.decide import InProcess
+from controllers.journal import JournalWriter
+from controllers.loop import EXIT_STOPPED, Loop, Plan
+from controllers.microstores.performance import CURVES, PiecewiseLinear
+from controllers.registry import code_hash, create, find, refuse_unoffered
+from controllers.saved import Saved
+from schemas.errors import HotbedError
+from schemas.run import Run
+from testbed.simulated.clock import SimulatedClock
+from testbed.simulated.cosperf.classes import CLASSES
+from testbed.simulated.cosperf.constants import Constants, Costs
+from testbed.simulated.cosperf.machines import paper_pool, total
+from testbed.simulated.cosperf.stages import paper_stages, stage_of
+from testbed.simulated.cosperf.store import START_PART, SimulatedMicrostores
+from testbed.stores.microstores import Resources
+
+SERIES_FILE = "microstores.json"
+CONFIGURATIONS = 12
+"""Of each workload, drawn at random, on which cospurf is held against the judge."""
+
+SIMULATED = (
+    "testbed/simulated/cosperf",
+    "testbed/stores/microstores.py",
+    "campaigns/mos/profile",
+    "campaigns/mos/simulated.py",
+    "controllers/microstores",
+    "controllers/mos",
+    "controllers/mos_pp",
+    "controllers/loop.py",
+)
+"""What can change a cell's result."""
+
+LIBRARIES = ("numpy", "scipy", "pydantic")
+
+# Seconds of a cell, roughly.
+FIXED_S = 1.5
+EPOCH_S = {"static": 0.005, "mos": 0.012, "mos-pp": 0.02}
+
+
+def make(job: Job, folder: Path) -> Run:
+    """Simulate a cell and write its folder."""
+    parameters = check(SimParameters, job.parameters, f"run {job.run_id}")
+    phases = Phases()
+    with phases("profile"):
+        judge, model = constants(parameters.profile, parameters.runs, job.seed)
+        hosts = paper_pool(job.seed, parameters.pools)
+        pool = total(hosts)
+        cospurf = made_wrong(profiled(model, pool, job.seed), parameters.model_error, job.seed)
+    with phases("simulate"):
+        store = SimulatedMicrostores(
+            hosts,
+            paper_stages(job.seed, minutes=parameters.minutes),
+            constants=judge,
+            costs=Costs(factor=parameters.cost_factor),
+            start_part=1.0 if parameters.policy not in ADAPTING else START_PART,
+            epoch_s=parameters.epoch_s,
+        )
+        simulate(store, parameters, cospurf, job.seed, folder)
+    series = store.series() | {"minutes": parameters.minutes}
+    (folder / SERIES_FILE).write_text(json.dumps(series) + "\n")
+    numbers = averages(series)
+    if parameters.policy == "mos-pp":
+        numbers |= errors(cospurf, judge, pool, job.seed)
+    return write_cell(folder, job, numbers, phases)
+
+
+@lru_cache(maxsize=8)
+def _constants(profile: str, side: int) -> tuple[Constants, Constants]:
+    points = reference(profile)
+    first, second = (calibrated(half, points.replicas) for half in halves(points.runs, side))
+    # The pool's objects have three replicas whatever was measured.
+    return tuple(one.model_copy(update={"replicas": 3}) for one in (first, second))  # type: ignore[return-value]
+
+
+def constants(profile: str, runs: str, seed: int) -> tuple[Constants, Constants]:
+    """The judge's constants, and those of the simulator that cospurf is profiled on."""
+    judge, other = _constants(profile, seed % 2)
+    return judge, judge if runs == "same" else other
+
+
+def profiled(model: Constants, pool: Resources, seed: int) -> PiecewiseLinear:
+    """The cospurf that runs on a simulator come to."""
+    runs = simulated_runs(model, pool, seed)
+    return fit(runs, pool, f"{len(runs)} runs on a simulator made of measured ones")
+
+
+def made_wrong(cospurf: PiecewiseLinear, error: float, seed: int) -> PiecewiseLinear:
+    """Every curve `error` too high or too low, as drawn from `seed`; the same at every error."""
+    if not error:
+        return cospurf
+    rng = random.Random(f"error-{seed}")
+    data = cospurf.to_json()
+    for name in sorted(data["classes"]):
+        curves = data["classes"][name]["curves"]
+        for curve in CURVES:
+            factor = 1 + rng.choice((-1, 1)) * error
+            curves[curve] = [[amount, factor * value] for amount, value in curves[curve]]
+    return PiecewiseLinear.from_json(data)
+
+
+def simulate(
+    store: SimulatedMicrostores,
+    parameters: SimParameters,
+    cospurf: PiecewiseLinear,
+    seed: int,
+    folder: Path,
+) -> None:
+    """Run all stages, under the policy's real control loop where it has one."""
+    ends_s = 60 * parameters.minutes
+    # The monitors have seen an epoch when the first decision is made.
+    store.advance_to(parameters.epoch_s)
+    if parameters.policy not in ADAPTING:
+        while store.now_s < ends_s:
+            store.advance_to(min(ends_s, store.now_s + parameters.epoch_s))
+        return
+    controller = find(parameters.policy)
+    policy = create(controller, policy_parameters(store, parameters, cospurf), seed)
+    refuse_unoffered(controller.name, policy.needs, store.offers(), "modelled microstores")
+    plan = Plan(
+        policy=policy.name,
+        needs=policy.needs,
+        parameters=policy.parameters(),
+        seed=seed,
+        interval_s=parameters.epoch_s,
+        signal="microstores",
+        code_hash=code_hash(controller),
+    )
+    with JournalWriter(folder / "journal.jsonl") as journal:
+        outcome = Loop(
+            plan,
+            decider=InProcess(policy),
+            store=store,
+            journal=journal,
+            saved=Saved(folder / "logs" / "saved.json"),
+            clock=SimulatedClock(store, stop_at_s=ends_s),
+        ).run()
+    if outcome.code != EXIT_STOPPED:
+        raise HotbedError(f"the controller {policy.name} failed: {outcome.reason}")
+
+
+def policy_parameters(
+    store: SimulatedMicrostores, parameters: SimParameters, cospurf: PiecewiseLinear
+) -> dict[str, Any]:
+    """What the policy is told: MOS++ its model and what tenants were promised, a part of what
+    their load would get of an idle pool: a latency (A, B), a bandwidth a worker (C, D)."""
+    if parameters.policy != "mos-pp":
+        return {}
+    return {
+        "model": cospurf.to_json(),
+        "tenants": {
+            tenant: {"workload": tenant, "sla": _sla(store, tenant, parameters.sla)}
+            for tenant in store.tenants
+        },
+    }
+
+
+def _sla(store: SimulatedMicrostores, tenant: str, part: float) -> dict[str, Any]:
+    alone, objects = store.alone[tenant], CLASSES[tenant]
+    if not objects.large:
+        return {"latency_ms": 1000 * alone.response_s / part}
+    return {
+        "bandwidth_mb_s": part * objects.payload / alone.response_s / 1e6,
+        "per_worker": True,
+    }
+
+
+def averages(series: Mapping[str, Any]) -> dict[str, float]:
+    """Numbers of the summary: by tenant requests and bytes a second and mean latency over all
+    stages, and requests a second by stage."""
+    seconds = series["seconds"]
+    stages = [
+        stage_of((end - each / 2) / 60, series["minutes"])
+        for end, each in zip(series["t_s"], seconds, strict=True)
+    ]
+    found: dict[str, float] = {}
+    for tenant, its in series["tenants"].items():
+        rates = its["requests_s"]
+        for name in ("requests_s", "bytes_s", "failed_s", "workers"):
+            found[f"{tenant}_{name}"] = statistics.fmean(its[name], weights=seconds)
+        done = [rate * each for rate, each in zip(rates, seconds, strict=True)]
+        found[f"{tenant}_latency_s"] = statistics.fmean(its["latency_s"], weights=done)
+        for stage in range(1, 5):
+            weights = [
+                each if at == stage else 0.0 for at, each in zip(stages, seconds, strict=True)
+            ]
+            found[f"{tenant}_stage_{stage}_requests_s"] = statistics.fmean(rates, weights=weights)
+    return found
+
+
+def errors(
+    cospurf: PiecewiseLinear, judge: Constants, pool: Resources, seed: int
+) -> dict[str, float]:
+    """By workload, the median relative error of cospurf against the judge on configurations that
+    it was not made of."""
+    rng = random.Random(f"held-out-{seed}")
+    found = {}
+    for letter in CLASSES:
+        asked = list(configurations(letter, pool, rng, mixes=CONFIGURATIONS, alone=()))
+        truth = predict(asked, judge)
+        found[f"cospurf_error_{letter}"] = statistics.median(
+            relative_error(cospurf_rate(cospurf, point), float(rate))
+            for point, rate in zip(asked, truth, strict=True)
+        )
+    return found
+
+
+def digests() -> dict[str, str]:
+    """Of all that can change a cell's result: part of a run's identity."""
+    versions = library_versions(LIBRARIES)
+    files = [
+        path
+        for name in SIMULATED
+        for path in ([ROOT / name] if (ROOT / name).is_file() else (ROOT / name).rglob("*"))
+        if path.suffix in {".py", ".json"}
+    ]
+    return {
+        "cosperf": digest_paths(files),
+        "libraries": ", ".join(f"{name} {versions[name]}" for name in ("numpy", "scipy")),
+    }
+
+
+def planned_s(parameters: SimParameters) -> float:
+    """Seconds that a cell takes, roughly."""
+    epochs = 60 * parameters.minutes / parameters.epoch_s
+    return FIXED_S + epochs * EPOCH_S[parameters.policy] * (1 + 0.3 * (parameters.pools - 1))
+
+
+def versions() -> dict[str, str]:
+    """What computes, for the record."""
+    return library_versions(LIBRARIES)
+
+
+@lru_cache(maxsize=1)
+def here() -> Code:
+    """This process's. (Read once: what a process has imported does not change with its files.)"""
+    digest = digests()["cosperf"]
+    return Code(
+        python=python_version(),
+        libraries=library_versions(LIBRARIES),
+        sources=f"{digest[:16]} {digest_paths(ROOT / name for name in SOURCES)[:16]}",
+    )
+
+
+GROUND: Computed[SimParameters] = Computed(
+    site="cosperf",
+    digests=digests,
+    planned_s=planned_s,
+    recipe=Recipe(make, Sameness(here)),
+    versions=versions,
+    calibration={"profiles": "campaigns/mos/profile", "simulated": True},
+)
+"""For the declaration of the kind."""

@@ -1,0 +1,81 @@
+"""`hotbed mos profile`: what measured runs say of a store's performance."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hotbed.output import JsonFlag, emit
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+WHAT = {"cospurf": "the optimiser's cospurf", "simulator": "COSPerf"}
+
+
+def profile(group: typer.Typer) -> None:
+    """Add `hotbed mos profile`."""
+
+    @group.command()
+    def profile(
+        runs: Annotated[
+            str,
+            typer.Argument(
+                help="Folder of a campaign's runs, JSON file of points, or local or paper: points "
+                "that come with Hotbed."
+            ),
+        ],
+        out: Annotated[
+            Path | None, typer.Option(help="New JSON file for the profile.", show_default=False)
+        ] = None,
+        seed: Annotated[
+            int, typer.Option(help="Which half of the configurations is whose.", min=0)
+        ] = 0,
+        as_json: JsonFlag = False,
+    ) -> None:
+        """Fit cospurf and COSPerf to measured runs, and say how well they predict others.
+
+        They are made of disjoint halves of the configurations. Errors are of configurations that
+        were held out.
+        """
+        from campaigns.mos.profile.document import document, measured, write
+
+        made = document(measured(runs), seed)
+        if out is not None:
+            write(made, out)
+        emit(made, as_json, lambda: _table(made))
+        if not as_json:
+            for name, value in made["simulator"].items():
+                typer.echo(f"{name}: {value:.4g}")
+            if out is not None:
+                typer.echo(f"Written: {out.resolve()}")
+
+
+def _table(made: dict[str, Any]) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    counts = {name: len(made["runs"][name]) for name in WHAT}
+    table = Table(
+        *("model", "workload", "configurations", "median error", "95 % interval", "worst"),
+        box=box.SIMPLE_HEAD,
+        title=f"Profile {made['name']}: errors on configurations held out",
+        title_justify="left",
+        caption=f"COSPerf is made of {counts['simulator']} runs, cospurf of {counts['cospurf']} "
+        "others",
+        caption_justify="left",
+    )
+    for name, words in WHAT.items():
+        for one in made["errors"][name]:
+            interval = one["ci95"]
+            table.add_row(
+                words,
+                one["workload"],
+                str(one["configurations"]),
+                f"{one['median']:.0%}",
+                "" if interval is None else f"{interval[0]:.0%} to {interval[1]:.0%}",
+                f"{one['worst']:.0%}",
+            )
+    return table
