@@ -4,18 +4,9 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
-
-func processorTime() time.Duration {
-	var used syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &used) != nil {
-		return 0
-	}
-	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
-}
 
 // BenchmarkEngine is what one operation costs the driver itself: drawing, content, measuring, on a
 // store that does nothing at once. CPU-ns/op is the processor time of all threads.

@@ -42,6 +42,7 @@ type StageResult struct {
 	Operations []OperationResult
 	Rows       []Row
 	Seconds    []Second
+	Processor  time.Duration  // what the driver took while the works ran
 	Unfinished map[string]int // by work: requests of the open loop that the window's end overtook
 }
 

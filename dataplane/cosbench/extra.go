@@ -26,6 +26,7 @@ type stageHistogram struct {
 	State      string               `json:"state"`
 	StartedAt  float64              `json:"started_unix_s"` // when its works began to run
 	StoppedAt  float64              `json:"stopped_unix_s"`
+	Processor  float64              `json:"driver_cpu_s"` // of this process, while the works ran
 	Unfinished map[string]int       `json:"unfinished,omitempty"`
 	Operations []operationHistogram `json:"operations"`
 }
@@ -68,6 +69,7 @@ func histograms(id string, r *Result) histogramFile {
 	}
 	for _, s := range r.Stages {
 		stage := stageHistogram{Stage: s.ID, State: s.State, Unfinished: s.Unfinished,
+			Processor: s.Processor.Seconds(),
 			Operations: []operationHistogram{}}
 		for _, m := range s.History {
 			if m.State == "running" {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -52,7 +53,9 @@ func (e *engine) runWorks(ctx context.Context, index int, s *StageResult) error 
 	for _, run := range l.runs {
 		l.tallies = append(l.tallies, newWorkTally(run))
 	}
+	before := processorTime()
 	err := l.run(ctx)
+	s.Processor = processorTime() - before
 	s.enter("closing")
 	if failed := closeAll(l.runs); failed != nil {
 		e.Warn(fmt.Sprintf("stage %s: closing connections: %v", s.ID, failed))
@@ -143,6 +146,15 @@ func (r *workRun) work(ctx context.Context, stop func()) error {
 	all.Wait()
 	r.ended.Store(true)
 	return errors.Join(errs...)
+}
+
+// processorTime is what this process has taken of all processors.
+func processorTime() time.Duration {
+	var used syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &used) != nil {
+		return 0
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 // measure takes the workers' samples four times a second, makes the series' rows and tells how far
