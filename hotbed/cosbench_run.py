@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +17,7 @@ from hotbed.views import TestbedOption
 if TYPE_CHECKING:
     from testbed.sites.contract import Progress
     from testbed.ssh import Shell
+    from workloads.cosbench.archive_source import ArchiveSource
     from workloads.cosbench.credentials import Credentials
     from workloads.cosbench.program import DriveOptions
     from workloads.cosbench.results import Archive
@@ -45,7 +47,8 @@ def add_run(group: typer.Typer) -> None:
             str | None, typer.Option(help="A real COSBench's controller: HOST or http://HOST:PORT.")
         ] = None,
         archive: Annotated[
-            Path | None, typer.Option(help="That controller's archive folder, on this machine.")
+            str | None,
+            typer.Option(help="That controller's archive folder: here, or NODE:FOLDER."),
         ] = None,
         login: Annotated[
             Path | None, typer.Option(help="JSON with the controller's user and key.")
@@ -69,17 +72,17 @@ def add_run(group: typer.Typer) -> None:
         from workloads.cosbench.files import new_folder, read_xml
 
         options = drive_options(open_loop, seed, only_stage)
-        _check_together(controller, archive, login, node or testbed, tenant, options)
+        _check_together(controller, archive, login, node, tenant, testbed, options)
         xml = read_xml(workload)
         given = found_in(credentials)
         folder = new_folder(
             out or Path("artifacts") / f"cosbench-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
         )
-        with progress("cosbench") as report:
+        with progress("cosbench") as report, _kept(folder):
             if controller is not None:
                 assert archive is not None
                 text = _filled(xml, given.values, workload)
-                found = _real(controller, archive, login, text, folder, report)
+                found = _real(controller, archive, testbed, login, text, folder, report)
             elif node is not None or testbed is not None:
                 found = _on_node(
                     testbed, node, tenant, xml, given, workload, options, folder, report
@@ -120,12 +123,24 @@ def drive_options(
     return DriveOptions(value, "poisson", seed, stages)
 
 
+@contextmanager
+def _kept(folder: Path) -> Iterator[None]:
+    """Says where the results are of a run that does not get to its end."""
+    try:
+        yield
+    except BaseException:
+        if folder.exists():
+            typer.echo(f"hotbed: what was measured until then is in {folder}", err=True)
+        raise
+
+
 def _check_together(
     controller: str | None,
-    archive: Path | None,
+    archive: str | None,
     login: Path | None,
-    testbed: str | None,
+    node: str | None,
     tenant: str | None,
+    testbed: str | None,
     options: DriveOptions,
 ) -> None:
     from schemas.errors import UserError
@@ -133,15 +148,19 @@ def _check_together(
     if controller is None:
         if archive is not None or login is not None:
             raise UserError("--archive and --login are a real COSBench's: give --controller too.")
-        if tenant is not None and testbed is None:
+        if tenant is not None and node is None and testbed is None:
             raise UserError("--tenant is one of a testbed's Swift: give --node or --testbed too.")
         return
     if archive is None:
         raise UserError(
             "a controller leaves its results in files alone: give its --archive folder too."
         )
-    if testbed is not None or tenant is not None:
-        raise UserError("--controller drives by itself: leave --node, --testbed and --tenant out.")
+    if node is not None or tenant is not None:
+        raise UserError("--controller has drivers of its own: leave --node and --tenant out.")
+    if testbed is not None and not _node_of(archive)[0]:
+        raise UserError(
+            "--testbed goes with an archive on one of its nodes: --archive NODE:FOLDER."
+        )
     if options.flags():
         raise UserError(
             "--open-loop, --seed and --only-stage are the embedded driver's: a real COSBench has "
@@ -170,15 +189,33 @@ def _warn(warnings: Sequence[str]) -> None:
         typer.echo(f"hotbed: {warning}", err=True)
 
 
+def _node_of(archive: str) -> tuple[str, str]:
+    """(node or nothing, folder) of NODE:FOLDER or a folder of this machine."""
+    node, colon, path = archive.partition(":")
+    return (node, path) if colon and path.startswith("/") and "/" not in node else ("", archive)
+
+
+def _source(archive: str, testbed: str | None) -> ArchiveSource:
+    from testbed.choose import choose_ready, select
+    from testbed.reach import shell_to
+    from workloads.cosbench.archive_source import LocalSource, NodeSource
+
+    node, path = _node_of(archive)
+    if not node:
+        return LocalSource(Path(path))
+    _, found = choose_ready(testbed)
+    return NodeSource(shell_to(found, select(found, node)[0]), path)
+
+
 def _real(
     controller: str,
-    archive: Path,
+    archive: str,
+    testbed: str | None,
     login: Path | None,
     xml: str,
     folder: Path,
     report: Progress,
 ) -> Archive:
-    from workloads.cosbench.archive_source import LocalSource
     from workloads.cosbench.controller_api import Controller, Login
     from workloads.cosbench.credentials import from_file
     from workloads.cosbench.real import run
@@ -187,7 +224,7 @@ def _real(
     if login is not None:
         values = from_file(login).values
         user = Login(values.get("username", ""), values.get("password", ""))
-    source = LocalSource(archive)
+    source = _source(archive, testbed)
     source.sizes()  # before anything is handed in: is it there?
     return run(Controller(controller, user), source, xml, folder, report)
 

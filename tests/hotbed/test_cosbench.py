@@ -13,7 +13,11 @@ from typer.testing import CliRunner
 
 from hotbed.verbs import cosbench
 from schemas.errors import UserError
-from workloads.cosbench import program
+from testbed.sites.contract import Node, Testbed
+from workloads.cosbench import driver, program
+from workloads.cosbench.archive import read_archive
+from workloads.cosbench.credentials import Credentials
+from workloads.errors import WorkloadError
 
 REAL = Path(__file__).parents[1] / "data" / "cosbench" / "real"
 
@@ -105,7 +109,10 @@ def test_check_wants_one_thing(tmp_path: Path) -> None:
         (("--tenant", "web"), "give --node or --testbed too"),
         (("--controller", "h"), "give its --archive folder too"),
         (("--controller", "h", "--archive", "x", "--seed", "1"), "embedded driver's"),
-        (("--controller", "h", "--archive", "x", "--node", "n"), "drives by itself"),
+        (("--controller", "h", "--archive", "x", "--node", "n"), "has drivers of its own"),
+        (("--controller", "h", "--archive", "x", "--testbed", "t"), "--archive NODE:FOLDER"),
+        (("--controller", "h", "--archive", "none", "--login", "x"), "cannot be read"),
+        (("--controller", "h", "--archive", "none"), "none is no folder"),
         (("--open-loop", "fast"), "--open-loop fast: write operations a second"),
         (("--open-loop", "5:bursty"), "--open-loop 5:bursty"),
     ],
@@ -140,3 +147,54 @@ def test_a_run_by_the_embedded_driver(tmp_path: Path, monkeypatch: pytest.Monkey
     assert seen["flags"] == "--open-loop 50:constant --seed 3"
     assert "hidden" not in json.dumps(facts)
     assert "never overwritten" in refused("run", str(xml), "--out", str(out), *options)
+
+
+def test_what_did_not_get_to_its_end_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fake(xml: str, where: str, archive: Path, *_: Any) -> program.Driven:
+        archive.mkdir()
+        raise WorkloadError("the store is gone.")
+
+    monkeypatch.setattr(program, "run", fake)
+    xml = tmp_path / "w.xml"
+    xml.write_text(run("xml", "A"))
+    out = tmp_path / "out"
+    done = CliRunner().invoke(APP, ["cosbench", "run", str(xml), "--out", str(out)])
+    assert isinstance(done.exception, WorkloadError)
+    assert f"what was measured until then is in {out}" in done.stderr
+
+
+def test_a_run_on_a_client_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nodes = [Node(n, n, frozenset({r}), r) for n, r in (("a", "admin"), ("c0", "client"))]
+    found = Testbed("t", "fake", tuple(nodes), tmp_path, tmp_path, tmp_path, "")
+    asked: list[driver.Load] = []
+
+    def fake(agent: Any, shell_to: Any, loads: list[driver.Load], out: Path, *_: Any) -> Any:
+        asked.extend(loads)
+        archive = read_archive(REAL, "w1")
+        driven = program.Driven((), 0.0, 1.0, 0.1, 0, ("cli: afr has no effect",))
+        return {"cli": driver.Drive("cli", "c0", archive, driven)}
+
+    key = Credentials(
+        {"username": "w", "password": "of-the-tenant", "auth_url": "http://192.0.2.1/"}
+    )
+    monkeypatch.setattr("testbed.choose.choose_ready", lambda name: (None, found))
+    monkeypatch.setattr("testbed.agent.client.agent_client", lambda testbed: None)
+    monkeypatch.setattr("testbed.reach.shell_to", lambda testbed, node: None)
+    monkeypatch.setattr(driver, "tenant", lambda shell, name: key)
+    monkeypatch.setattr(driver, "run_on", fake)
+    xml = tmp_path / "w.xml"
+    xml.write_text(run("xml", "A", "--storage", "swift", "--runtime", "30s"))
+    options = ("--testbed", "t", "--tenant", "web", "--out", str(tmp_path / "out"))
+    done = CliRunner().invoke(APP, ["cosbench", "run", str(xml), *options])
+    assert done.exit_code == 0, done.output
+    assert "hotbed: cli: afr has no effect" in done.stderr
+    (load,) = asked
+    assert load.node == "c0"
+    assert "password=of-the-tenant" in load.xml
+    assert load.max_s >= 30
+    assert "of-the-tenant" not in done.output
+    assert "no client node 'a'; client nodes: c0" in refused(
+        "run", str(xml), *options, "--node", "a"
+    )
