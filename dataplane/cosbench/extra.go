@@ -69,7 +69,7 @@ func histograms(id string, r *Result) histogramFile {
 	}
 	for _, s := range r.Stages {
 		stage := stageHistogram{Stage: s.ID, State: s.State, Unfinished: s.Unfinished,
-			Processor: s.Processor.Seconds(),
+			Processor:  s.Processor.Seconds(),
 			Operations: []operationHistogram{}}
 		for _, m := range s.History {
 			if m.State == "running" {
