@@ -88,7 +88,7 @@ def _models() -> Iterator[type[CellParameters] | type[KindParameters]]:
     """Of the parameters of every experiment; no two of them take the same."""
     yield CellParameters
     for kind in all_kinds():
-        yield kind.parameters
+        yield from kind.models()
 
 
 def show_run(folder: Path | str) -> RunView:

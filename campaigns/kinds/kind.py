@@ -103,6 +103,7 @@ class Kind(Generic[P]):
         parameters: the model of a cell's parameters.
         does: what such a campaign does, for sentences: ``replays traces``.
         grounds: by name, those on which it may run.
+        of_ground: by ground, the model of a cell's parameters where it is another one there.
         notes: what a dry run tells of the cells that are still to be made, in sentences.
         resolves: a dry run also tells the smallest effect that the repetitions resolve.
     """
@@ -112,3 +113,12 @@ class Kind(Generic[P]):
     grounds: Mapping[str, Computed[P] | OnTestbed[P]]
     notes: Callable[[Sequence[P], Campaign], Sequence[str]] = _no_notes
     resolves: bool = False
+    of_ground: Mapping[str, type[P]] = field(default_factory=dict)
+
+    def parameters_on(self, ground: str) -> type[P]:
+        """The model of the parameters of cells on a ground."""
+        return self.of_ground.get(ground, self.parameters)
+
+    def models(self) -> tuple[type[P], ...]:
+        """Every model of a cell's parameters."""
+        return tuple(dict.fromkeys((self.parameters, *self.of_ground.values())))

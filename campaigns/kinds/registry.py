@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from schemas.campaign import (
     BurstCampaign,
     Campaign,
+    MosCampaign,
     ObjectCampaign,
     PlannerCampaign,
     ReplayCampaign,
@@ -37,6 +38,7 @@ KINDS: tuple[Registered, ...] = (
     Registered("planner", "ursa", PlannerCampaign, "campaigns.ursa.kind"),
     Registered("simulation", "twochoice", BurstCampaign, "campaigns.twochoice.kind"),
     Registered("system", "prioritymeister", ReplayCampaign, "campaigns.prioritymeister.kind"),
+    Registered("system", "mos", MosCampaign, "campaigns.mos.kind"),
     Registered("objects", "twochoice", ObjectCampaign, "campaigns.twochoice.live.kind"),
 )
 """Every kind but that of a Ceph testbed's campaigns, whose files say nothing of the sort."""

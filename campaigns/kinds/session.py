@@ -85,7 +85,8 @@ def typed_cells(campaign: Campaign, file: Path) -> dict[str, list[Any]]:
     found = {}
     for grid in campaign.grids:
         where = f"{file}: grid {grid.name}"
-        typed = [check(kind.parameters, raw, where) for raw in raw_cells(campaign, grid)]
+        model = kind.parameters_on(campaign.ground)
+        typed = [check(model, raw, where) for raw in raw_cells(campaign, grid)]
         if not typed:
             raise UserError(f"{where}: exclude leaves no cell.")
         found[grid.name] = typed

@@ -37,7 +37,8 @@ SYNTHETIC = ("planner", "simulation")
 
 
 def kind(name: str) -> Kind[Any]:
-    (module,) = (one.module for one in KINDS if one.key == name)
+    said = (name, TINY[name][name])
+    (module,) = (one.module for one in KINDS if (one.key, one.value) == said)
     found: Kind[Any] = importlib.import_module(module).KIND
     return found
 
@@ -72,7 +73,8 @@ def test_a_kind_that_there_is_not_is_one_sentence(name: str, tmp_path: Path) -> 
     file = written(tmp_path, TINY[name], **{name: "best"})
     with pytest.raises(UserError) as raised:
         load_campaign(file)
-    assert str(raised.value) == f"{file}: {name}: there is no 'best'; there is {TINY[name][name]}."
+    there = ", ".join(one.value for one in KINDS if one.key == name)
+    assert str(raised.value) == f"{file}: {name}: there is no 'best'; there is {there}."
 
 
 @pytest.mark.parametrize("name", SYNTHETIC)

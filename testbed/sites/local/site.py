@@ -203,6 +203,23 @@ class LocalSite:
         """Counters of each of the node's queue disks, in order."""
         return [disk.command({"op": "stats"}) for disk in self._disks_of(name, node)]
 
+    def set_disks(self, name: str, node: str, settings: Sequence[tuple[float, float]]) -> None:
+        """Give each of the node's queue disks, in order, a mean time to a random place (seconds)
+        and a bandwidth (bytes/s), until it is started anew.
+
+        Raises:
+            UserError: there are not as many settings as disks.
+        """
+        disks = self._disks_of(name, node)
+        if len(settings) != len(disks):
+            raise UserError(
+                f"testbed {name}: node {node} has {len(disks)} disks, not {len(settings)}."
+            )
+        for disk, (positioning, bandwidth) in zip(disks, settings, strict=True):
+            disk.command(
+                {"op": "set", "positioning_us": 1e6 * positioning, "bandwidth_bytes": bandwidth}
+            )
+
     def usage_counters(self, name: str) -> Mapping[str, float]:
         """See `UsageSite.usage_counters`."""
         return usage.counters(self._cgroups(), name)

@@ -1,0 +1,159 @@
+"""How the pool is divided between the two microstores: every setup of sections 1, 3 and 8.1.
+
+One microstore serves the tenant of small objects (workloads A and B), one that of large ones (C
+and D). In the layout ``default`` there is one store of everything: each tenant is served by all
+proxies, which keep their own shares. Where a controller works, this is what it begins with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from campaigns.mos.loads import TENANT
+from campaigns.mos.parameters import MosParameters
+
+MEGABIT = 125_000.0
+"""Bytes."""
+SMALL, LARGE = "small", "large"
+TOGETHER, APART = "default", "static"
+"""Layouts: every tenant on all proxies, or each on its microstore's own."""
+
+STATIC_CPU, STATIC_NETWORK = 0.75, 0.30
+"""Of the pool, what the small objects' store has in section 8.1's Static; the rest is the
+other's."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a microstore holds, in all: cores of its proxies, cores of its storage servers, bytes a
+    second between its proxies and clients; and worker processes of each proxy."""
+
+    proxy_cores: float
+    storage_cores: float
+    network: float
+    proxy_workers: int = 1
+
+
+@dataclass(frozen=True)
+class Pool:
+    """What there is to divide, the smallest part of each, how many storage servers each microstore
+    has, and disks each of them."""
+
+    total: Share = Share(0.8, 0.8, 400 * MEGABIT)
+    step: Share = Share(0.1, 0.1, 20 * MEGABIT)
+    storage_servers: int = 2
+    disks: int = 3
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A class of disks: mean time to a random place, seconds, and bytes a second."""
+
+    positioning: float
+    bandwidth: float
+
+
+SSD, HDD = Disk(0.0002, 15e6), Disk(0.012, 3e6)
+"""What section 3 has, SATA SSDs and HDDs of about 500 and 100 MB/s, slowed down as the network is
+(docs/mos-experiments.md); a hard disk still needs its head."""
+
+
+@dataclass(frozen=True)
+class Division:
+    """A layout, each microstore's share, and the classes of the disks of every storage server;
+    without any they are as the spec says."""
+
+    layout: str
+    shares: Mapping[str, Share]
+    disks: tuple[Disk, ...] = ()
+
+
+def division_of(parameters: MosParameters, pool: Pool) -> Division:
+    """What a cell begins with."""
+    if parameters.experiment == "setups":
+        return _section_1(parameters, pool)
+    if parameters.experiment in ("load", "adaptation"):
+        return even(pool) if parameters.setup == "default" else static(pool)
+    return _alone(parameters, pool)
+
+
+def _section_1(parameters: MosParameters, pool: Pool) -> Division:
+    """Figure 1: storage always the same, one proxy with many cores and one with a fast link."""
+    storage = parameters.storage_cores * pool.storage_servers
+    slim = Share(parameters.slim_cores, storage, parameters.slim_mbit * MEGABIT)
+    wide = Share(parameters.wide_cores, storage, parameters.wide_mbit * MEGABIT)
+    if parameters.setup == "favors-small":
+        return Division(APART, {SMALL: wide, LARGE: slim})
+    layout = TOGETHER if parameters.setup == "default" else APART
+    return Division(layout, {SMALL: slim, LARGE: wide})
+
+
+def even(pool: Pool) -> Division:
+    """Section 8.1's Default: one store of everything, its proxies alike."""
+    total = pool.total
+    half = Share(total.proxy_cores / 2, total.storage_cores / 2, total.network / 2)
+    return Division(TOGETHER, {SMALL: half, LARGE: half})
+
+
+def static(pool: Pool) -> Division:
+    """Section 8.1's Static: the best division by the rules of thumb, and what MOS begins with."""
+    total = pool.total
+
+    def of(cpu: float, network: float) -> Share:
+        return Share(
+            round(cpu * total.proxy_cores, 6),
+            round(cpu * total.storage_cores, 6),
+            round(network * total.network, 3),
+        )
+
+    return Division(
+        APART,
+        {SMALL: of(STATIC_CPU, STATIC_NETWORK), LARGE: of(1 - STATIC_CPU, 1 - STATIC_NETWORK)},
+    )
+
+
+def _alone(parameters: MosParameters, pool: Pool) -> Division:
+    """Section 3: one workload and nobody else. A second proxy is the other microstore's."""
+    storage = parameters.storage_cores * pool.storage_servers
+    one = Share(
+        parameters.proxy_cores,
+        storage,
+        parameters.network_mbit * MEGABIT,
+        parameters.proxy_workers,
+    )
+    disks: tuple[Disk, ...] = ()
+    if parameters.experiment in ("network", "disks"):
+        disks = (SSD,) * parameters.ssds + (HDD,) * parameters.hdds
+    if parameters.proxies == 2:
+        half = Share(one.proxy_cores, storage / 2, one.network, one.proxy_workers)
+        return Division(TOGETHER, {SMALL: half, LARGE: half}, disks)
+    tenant = LARGE if parameters.experiment == "sizes" else TENANT[parameters.workload]
+    idle = SMALL if tenant == LARGE else LARGE
+    return Division(APART, {tenant: one, idle: pool.step}, disks)
+
+
+def problem(division: Division, pool: Pool, *, whole: bool) -> str | None:
+    """Why a pool cannot be divided so; None where it can.
+
+    Args:
+        whole: the shares come out of the pool; else they are just what an experiment asks for.
+    """
+    if division.disks and len(division.disks) != pool.disks:
+        return f"{len(division.disks)} disks of each storage server are asked for, not {pool.disks}"
+    for name, text in (
+        ("proxy_cores", "cores of proxies"),
+        ("storage_cores", "cores of storage servers"),
+        ("network", "bytes a second"),
+    ):
+        total = getattr(pool.total, name)
+        given = sum(getattr(share, name) for share in division.shares.values())
+        if whole and given > total * (1 + 1e-6):
+            return f"{given:g} {text} are asked for, and the pool has {total:g}"
+        for store, share in division.shares.items():
+            if whole and getattr(share, name) < getattr(pool.step, name) * (1 - 1e-6):
+                return (
+                    f"microstore {store} would get {getattr(share, name):g} {text}, less than a "
+                    f"step of {getattr(pool.step, name):g}"
+                )
+    return None

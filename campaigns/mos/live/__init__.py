@@ -1,0 +1,1 @@
+"""Cells on a testbed of real Swift microstores."""

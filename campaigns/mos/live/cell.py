@@ -1,0 +1,255 @@
+"""One cell on real microstores, from its parameters to the files of its run folder.
+
+Begun in this order and ended in reverse: nothing of an earlier run, the objects that are read, the
+pool's division, empty caches, the recorder, the controller where the setup has one, the drivers.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from campaigns.cell import Phases
+from campaigns.job import Job
+from campaigns.judge import spoiled, stalled
+from campaigns.kinds.cell import write_cell
+from campaigns.kinds.parameters import check
+from campaigns.mos.division import Division, Pool, division_of, problem
+from campaigns.mos.live import drives, results, stages
+from campaigns.mos.live.control import controller_parameters
+from campaigns.mos.live.objects import Stocked
+from campaigns.mos.live.swift import Swift
+from campaigns.mos.live.tables import write_latency, write_samples
+from campaigns.mos.loads import length_s, loads_of, measured
+from campaigns.mos.parameters import MosParameters
+from campaigns.steps import clean
+from campaigns.steps.collect import controller_summary
+from campaigns.steps.usage import Usage
+from controllers import remote
+from controllers.journal import read_journal
+from schemas.errors import HotbedError, UserError
+from schemas.run import Run
+from testbed.agent.recorder import INTERVAL_S
+
+REPORT_FILE = "mos.json"
+JOURNAL_FILE = "journal.jsonl"
+LOGS = "logs"
+SLACK_S = 180.0
+
+Numbers = dict[str, float]
+
+
+class Maker:
+    """Makes cells on a testbed's Swift."""
+
+    def __init__(self, swift: Swift) -> None:
+        self._swift = swift
+        self._reached = swift.reached
+        self._stocked = Stocked(swift)
+
+    def make(self, job: Job, folder: Path) -> Run:
+        """Carry a cell out and write its files into `folder`; `run.json` comes last.
+
+        Raises:
+            UserError: the testbed does not have what the cell needs.
+            HotbedError: a node, a store, a driver or a controller failed.
+        """
+        parameters = check(MosParameters, job.parameters, f"run {job.run_id}")
+        pool = self._swift.pool()
+        division = divided(parameters, pool, self._reached.testbed.name)
+        phases = Phases()
+        with phases("clean"):
+            self._clean()
+        with phases("objects"):
+            self._stocked.ensure(parameters)
+        with phases("divide"):
+            self._swift.divide(division)
+            sent = self._drives(parameters)
+            self._swift.drop_caches()
+        one = _Running(self._swift, parameters, job, folder, sent)
+        with phases("workload"):
+            one.run()
+        with phases("collect"):
+            found, why = one.collect(division, pool)
+        return write_cell(folder, job, found, phases, spoiled=why)
+
+    def _clean(self) -> None:
+        """Nothing of an earlier run is left, and nobody else's load runs."""
+        agent = self._reached.agent
+        clean.at_once(lambda: remote.stop(agent), lambda: agent.call("recorder-stop", {}))
+        for node, units in agent.units().items():
+            for unit in units:
+                agent.unit_stop(node, unit)
+        clean.refuse_strays(agent)
+
+    def _drives(self, parameters: MosParameters) -> tuple[drives.Drive, ...]:
+        return drives.drives_of(loads_of(parameters), self._swift.access(), self._reached.clients)
+
+
+def divided(parameters: MosParameters, pool: Pool, testbed: str) -> Division:
+    """What a cell begins with.
+
+    Raises:
+        UserError: the testbed's pool cannot be divided so.
+    """
+    division = division_of(parameters, pool)
+    whole = parameters.experiment in ("load", "adaptation")
+    why = problem(division, pool, whole=whole)
+    if why is not None:
+        raise UserError(f"{parameters.label()} on testbed {testbed}: {why}.")
+    return division
+
+
+class _Running:
+    """The part of a cell in which load runs, and what is made of it."""
+
+    def __init__(
+        self,
+        swift: Swift,
+        parameters: MosParameters,
+        job: Job,
+        folder: Path,
+        sent: Sequence[drives.Drive],
+    ) -> None:
+        self._swift, self._reached = swift, swift.reached
+        self._parameters, self._job, self._folder = parameters, job, folder
+        self._drives = sent
+        testbed = self._reached.testbed
+        clients = [testbed.node(name) for name in dict.fromkeys(one.client for one in sent)]
+        self._usage = Usage(self._reached.site, testbed, *clients)
+        self._recording = f"{job.run_id}-{secrets.token_hex(3)}"
+        self._start = 0.0
+
+    def run(self) -> None:
+        """Drive the load to its end."""
+        with ExitStack() as stack:
+            stack.enter_context(self._recorder())
+            stack.enter_context(self._controller())
+            stack.enter_context(self._usage.measured())
+            self._start = drives.drive(
+                self._reached.agent,
+                self._reached.shell_to,
+                self._drives,
+                seed=self._job.seed,
+                folder=self._folder / LOGS,
+            )
+
+    @contextmanager
+    def _recorder(self) -> Iterator[None]:
+        agent, most_s = self._reached.agent, length_s(self._parameters) + SLACK_S
+        try:
+            agent.call("recorder-start", {"name": self._recording, "max_s": most_s})
+            yield
+        finally:
+            agent.call("recorder-stop", {})
+
+    @contextmanager
+    def _controller(self) -> Iterator[None]:
+        """Controls the store meanwhile; one that failed fails the cell."""
+        parameters, agent = self._parameters, self._reached.agent
+        if not parameters.controlled:
+            yield
+            return
+        try:
+            remote.start(
+                agent,
+                parameters.setup,
+                parameters=controller_parameters(parameters),
+                seed=self._job.seed,
+                interval_s=parameters.epoch_s,
+            )
+            yield
+        except BaseException:
+            remote.stop(agent)
+            raise
+        ended = remote.stop(agent, parameters.setup)
+        remote.fetch_journal(agent, parameters.setup, self._folder / JOURNAL_FILE)
+        if not ended["was_running"] or ended["code"] != 0:
+            raise HotbedError(f"the controller {parameters.setup} failed: {ended['reason']}")
+
+    def collect(self, division: Division, pool: Pool) -> tuple[Numbers, str | None]:
+        """Write the run's tables and report; its numbers, and why it does not count."""
+        parameters, logs = self._parameters, self._folder / LOGS
+        length = length_s(parameters)
+        sent = results.gather(self._drives, logs, self._start, length)
+        for letter, one in sent.items():
+            if not one.ops.sum():
+                raise HotbedError(f"not one operation of workload {letter} ended.")
+        window = measured(parameters)
+        found = results.numbers_of(sent, *window)
+        report: dict[str, Any] = self._report(sent, division, pool)
+        if parameters.experiment == "adaptation":
+            found |= stages.numbers_of(parameters, sent)
+            report["course"] = stages.course_of(parameters)
+        samples = self._samples()
+        proxies = sorted({one.access.proxy for one in self._drives})
+        found |= results.usage_of(
+            samples,
+            (self._start + window[0], self._start + window[1]),
+            proxies=proxies,
+            storage=self._reached.storage,
+            held=self._held(division),
+            ops_s=found["qps"],
+        )
+        found["storage_servers"] = float(pool.storage_servers)
+        if parameters.controlled:
+            found |= self._controlled(report)
+        (self._folder / REPORT_FILE).write_text(json.dumps(report) + "\n")
+        write_samples(self._folder, samples, sent, self._start)
+        write_latency(self._folder, sent)
+        load = replace(
+            self._usage.load, stalled=stalled([float(s["wall"]) for s in samples], INTERVAL_S)
+        )
+        found |= load.as_summary()
+        found |= {f"cores.{node}": used for node, used in self._usage.cores.items()}
+        return found, spoiled(load, self._job.limits)
+
+    def _held(self, division: Division) -> float:
+        """Cores of the proxies that serve the cell's tenants."""
+        tenants = {one.load.objects.tenant for one in self._drives}
+        together = division.layout == "default"
+        return sum(
+            share.proxy_cores
+            for name, share in division.shares.items()
+            if together or name in tenants
+        )
+
+    def _report(
+        self, sent: Mapping[str, results.Sent], division: Division, pool: Pool
+    ) -> dict[str, Any]:
+        return {
+            "series": {letter: one.as_json() for letter, one in sent.items()},
+            "latencies": {letter: one.latencies() for letter, one in sent.items()},
+            "division": asdict(division),
+            "pool": {k: v for k, v in asdict(pool.total).items() if k != "proxy_workers"},
+            "minute_s": self._parameters.minute_s,
+            "sla": {
+                "latency_s": self._parameters.latency_sla_ms / 1e3,
+                "bytes_s": self._parameters.bandwidth_sla_mb_s * 1e6,
+            },
+        }
+
+    def _samples(self) -> list[dict[str, Any]]:
+        payload = {"name": self._recording, "forget": True}
+        answer = self._reached.agent.call("recorder-fetch", payload, timeout_s=120.0)
+        samples: list[dict[str, Any]] = answer["samples"]
+        lines = "".join(json.dumps(line) + "\n" for line in samples)
+        (self._folder / LOGS / "recording.jsonl").write_text(lines)
+        return samples
+
+    def _controlled(self, report: dict[str, Any]) -> Numbers:
+        journal = read_journal(self._folder / JOURNAL_FILE)
+        report["held"] = results.held_of(journal.steps, self._start)
+        told = controller_summary(journal)
+        found = {"changes": told["actions"], "failed_changes": told["failed_actions"]}
+        found["steps"] = told["steps"]
+        for name in ("sense_s", "decide_s", "act_s"):
+            for key in (name, f"{name}_max"):
+                if key in told:
+                    found[key] = told[key]
+        return found

@@ -1,0 +1,272 @@
+"""COSBench drivers on a testbed's client nodes: a cell's, all begun at one instant.
+
+One tenant has one client node (two machines in section 8.1). A driver is `cosdrive`, told by a
+workload's XML. A closed loop's worker keeps its connection, so that of a tenant with several
+proxies each gets a driver of its own with its part of the workers, as DNS in turn would deal them
+out. What holds a key is a file of mode 0600 that has lost its name before the driver begins.
+"""
+
+from __future__ import annotations
+
+import io
+import tarfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from campaigns.mos.loads import KB, Load, Objects
+from schemas.errors import HotbedError
+from testbed.agent.contract import Agent, UnitResult
+from testbed.ssh import Shell
+from workloads.cosbench.access import SwAuth, SwiftStorage
+from workloads.cosbench.driver import REMOTE_PROGRAM
+from workloads.cosbench.sizes import Constant, Sizes, Uniform
+from workloads.cosbench.workload import Workload, to_xml
+
+FOLDER = "/var/lib/hotbed/mos"
+UNIT = "load-cosdrive"
+LEAD_S = 3.0
+"""From the order to start until the first driver begins."""
+SLACK_S = 60.0
+PREPARE_S = 600.0
+PREPARE_WORKERS = 8
+INTERVAL_S = 1
+
+ShellTo = Callable[[str], Shell]
+
+
+@dataclass(frozen=True)
+class Access:
+    """How a tenant's client logs in at one proxy."""
+
+    proxy: str
+    auth_url: str
+    user: str
+    key: str
+
+
+@dataclass(frozen=True)
+class Drive:
+    """One driver: a load, the proxy that it asks, and the node that it runs on."""
+
+    name: str
+    load: Load
+    access: Access
+    client: str
+
+
+def split(load: Load, proxies: Sequence[Access], client: str, turn: int) -> tuple[Drive, ...]:
+    """A load's drivers: its workers dealt out to the proxies in turn, from number `turn` on."""
+    found = []
+    for place in range(len(proxies)):
+        access = proxies[(place + turn) % len(proxies)]
+        workers = load.workers // len(proxies) + (place < load.workers % len(proxies))
+        if workers:
+            name = load.name if len(proxies) == 1 else f"{load.name}-of-{access.proxy}"
+            found.append(Drive(name, replace(load, workers=workers), access, client))
+    return tuple(found)
+
+
+def drives_of(
+    loads: Sequence[Load], access: Mapping[str, Sequence[Access]], clients: Mapping[str, str]
+) -> tuple[Drive, ...]:
+    """Every driver of a cell.
+
+    Args:
+        loads: what is sent.
+        access: by tenant, the proxies that serve it.
+        clients: by tenant, the node that it sends from.
+    """
+    found: list[Drive] = []
+    turns: dict[str, int] = {}
+    for load in loads:
+        tenant = load.objects.tenant
+        turn = turns.get(tenant, 0)
+        found += split(load, access[tenant], clients[tenant], turn)
+        turns[tenant] = turn + load.workers
+    return tuple(found)
+
+
+def workload_of(objects: Objects, access: Access, load: Load | None = None) -> Workload:
+    """COSBench's workload: what is sent or, without a load, what there is to read."""
+    least, most = (size // KB for size in (objects.least, objects.most))
+    numbers = Constant(value=least) if least == most else Uniform(low=least, high=most)
+    read, write, delete = load.mix if load is not None else (100, 0, 0)
+    return Workload(
+        name=load.name if load is not None else f"objects-{objects.prefix}",
+        sizes=Sizes(numbers=numbers, unit="KB"),
+        read=read,
+        write=write,
+        delete=delete,
+        workers=load.workers if load is not None else 1,
+        containers=objects.containers,
+        objects=objects.each,
+        runtime_s=max(1, round(load.seconds)) if load is not None else 1,
+        rampup_s=round(load.rampup_s) if load is not None else 0,
+        interval_s=INTERVAL_S,
+        prepare_workers=PREPARE_WORKERS,
+        prefix=f"{objects.prefix}-",
+        storage=SwiftStorage(),
+        auth=SwAuth(username=access.user, password=SecretStr(access.key), auth_url=access.auth_url),
+    )
+
+
+# Each driver opens its XML, takes its name away, waits for its time and becomes cosdrive. (bash's
+# `wait -n` misses those that have ended before it is called.)
+SCRIPT = """
+cd {folder} || exit 1
+until_us() {{
+    local wait=$(( $1 - ${{EPOCHREALTIME/[.,]/}} ))
+    [ "$wait" -le 0 ] || sleep "$(( wait / 1000000 )).$(printf %06d $(( wait % 1000000 )))"
+}}
+pids=""
+{begin}
+left=$pids
+while [ -n "$left" ]; do
+    still=""
+    for pid in $left; do
+        if kill -0 "$pid" 2>/dev/null; then
+            still="$still $pid"
+        elif ! wait "$pid"; then
+            kill -TERM $pids 2>/dev/null
+            wait
+            exit 1
+        fi
+    done
+    left=$still
+    [ -z "$left" ] || sleep 0.3
+done
+"""
+BEGIN = """
+( exec 3< {name}.xml && rm -f -- {name}.xml && until_us {at} && exec {command} \\
+    > {name}.out 2> {name}.err ) &
+pids="$pids $!"
+"""
+
+
+def script(drives: Sequence[Drive], start: float, seed: int) -> str:
+    """What runs on one client node: all its drivers, each at its time; one that fails ends all.
+
+    Args:
+        drives: of the node.
+        start: Unix time of the load's beginning.
+        seed: of what drivers draw.
+    """
+    parts = []
+    for place, drive in enumerate(drives):
+        command = (
+            f"{REMOTE_PROGRAM} run /dev/fd/3 --archive {drive.name}.archive "
+            f"--seed {(seed + place) % 2**31} --json"
+        )
+        at = round(1e6 * (start + drive.load.begins_s))
+        parts.append(BEGIN.format(at=at, command=command, name=drive.name))
+    return SCRIPT.format(folder=FOLDER, begin="".join(parts))
+
+
+def prepare(agent: Agent, shell_to: ShellTo, client: str, objects: Objects, access: Access) -> None:
+    """Write what is read, through one proxy.
+
+    Raises:
+        HotbedError: the store does not take it.
+    """
+    workload = workload_of(objects, access)
+    shell = shell_to(client)
+    clear(shell)
+    name = workload.name
+    xml = to_xml(workload, ("init", "prepare")).encode()
+    shell.put(xml, f"{FOLDER}/{name}.xml", mode=0o600)
+    argv = [REMOTE_PROGRAM, "run", f"{FOLDER}/{name}.xml", "--archive", f"{FOLDER}/{name}.archive"]
+    agent.unit_start(client, UNIT, argv, max_s=PREPARE_S)
+    try:
+        done = agent.unit_wait(client, UNIT, timeout_s=PREPARE_S)
+    except BaseException:
+        agent.unit_stop(client, UNIT)
+        raise
+    finally:
+        clear(shell)
+    if done.exit_code != 0:
+        raise HotbedError(f"the objects of {objects.letter} cannot be written: {_said(done)}")
+
+
+def drive(
+    agent: Agent, shell_to: ShellTo, drives: Sequence[Drive], *, seed: int, folder: Path
+) -> float:
+    """Run all drivers to their ends and bring their archives into `folder`, one a driver.
+
+    Returns:
+        Unix time of the load's beginning.
+
+    Raises:
+        HotbedError: one failed; one sentence names it and says why. All have ended then.
+    """
+    clients = list(dict.fromkeys(one.client for one in drives))
+    for client in clients:
+        shell = shell_to(client)
+        clear(shell)
+        for one in drives:
+            if one.client == client:
+                xml = to_xml(workload_of(one.load.objects, one.access, one.load), ("main",))
+                shell.put(xml.encode(), f"{FOLDER}/{one.name}.xml", mode=0o600)
+    start = time.time() + LEAD_S
+    most = LEAD_S + max(one.load.ends_s for one in drives) + SLACK_S
+
+    def run(client: str) -> UnitResult:
+        here = [one for one in drives if one.client == client]
+        argv = ["bash", "-c", script(here, start, seed)]
+        agent.unit_start(client, UNIT, argv, max_s=most)
+        return agent.unit_wait(client, UNIT, timeout_s=most + SLACK_S)
+
+    try:
+        with ThreadPoolExecutor(len(clients)) as pool:
+            futures = {client: pool.submit(run, client) for client in clients}
+            try:
+                ended = {client: future.result() for client, future in futures.items()}
+            except BaseException:
+                for client in clients:
+                    agent.unit_stop(client, UNIT)
+                raise
+        for client, done in ended.items():
+            if done.exit_code != 0:
+                raise HotbedError(_why(shell_to(client), client, drives, done))
+        for client in clients:
+            _bring(shell_to(client), folder)
+    finally:
+        for client in clients:
+            clear(shell_to(client))
+    return start
+
+
+def clear(shell: Shell) -> None:
+    """An empty folder on a client."""
+    shell.run(["sh", "-c", f"rm -rf {FOLDER} && mkdir -p -m 0700 {FOLDER}"])
+
+
+def _bring(shell: Shell, folder: Path) -> None:
+    done = shell.run(["tar", "-C", FOLDER, "-cf", "-", "."], timeout_s=SLACK_S)
+    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
+        archive.extractall(folder, filter="data")
+
+
+def _why(shell: Shell, client: str, drives: Sequence[Drive], done: UnitResult) -> str:
+    """What the first driver that failed said."""
+    if done.exit_code is None:
+        return f"the drivers on node {client} were stopped"
+    for one in drives:
+        if one.client != client:
+            continue
+        said = shell.run(["tail", "-n", "1", f"{FOLDER}/{one.name}.err"], check=False).text.strip()
+        if said:
+            words = said.removeprefix("cosdrive: ")[:300]
+            return f"the driver of {one.name} on node {client} failed: {words}"
+    return f"the drivers on node {client} failed: {_said(done)}"
+
+
+def _said(done: UnitResult) -> str:
+    if done.exit_code is None:
+        return "it was stopped"
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    return (lines[-1].strip().removeprefix("cosdrive: ") if lines else "it said nothing")[:300]

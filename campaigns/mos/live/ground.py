@@ -1,0 +1,81 @@
+"""The ground `local`, and any other with real nodes: a deployed testbed of Swift microstores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from campaigns.campaign_file import ROOT
+from campaigns.fingerprint import digest_paths
+from campaigns.lock import Lock
+from campaigns.mos.live.swift import Reached, Swift, fitting
+from campaigns.services import Facts
+from campaigns.steps.facts import read_facts, require_current
+from schemas.errors import HotbedError
+from testbed.deploy import spec_of
+from workloads.cosbench.driver import install
+
+PROGRAMS = ("cmd/cosdrive", "cosbench")
+"""Sources of what runs on the clients, below `dataplane`."""
+ROLES = ("base", "swift")
+"""Roles whose contents can change a result."""
+CONTROLLERS = ("mos", "mos_pp", "microstores")
+
+Tell = Callable[[str], None]
+
+
+def digests() -> dict[str, str]:
+    """Of all that can change a result beside a cell's parameters."""
+    here = Path(__file__).parent
+    folders = {
+        "live": [here, *(here.with_name(f"{name}.py") for name in ("course", "division", "loads"))],
+        "store": [ROOT / "testbed" / "stores" / "swift"],
+        "workloads": [ROOT / "workloads" / "cosbench" / f"{n}.py" for n in ("workload", "sizes")],
+        "data plane": [ROOT / "dataplane" / name for name in PROGRAMS],
+        "controllers": [ROOT / "controllers" / name for name in CONTROLLERS],
+        **{f"roles/{name}": [ROOT / "playbooks" / "roles" / name] for name in ROLES},
+    }
+    return {
+        name: digest_paths(path for path in paths if path.exists())
+        for name, paths in folders.items()
+    }
+
+
+@contextmanager
+def open_swift(testbed: str, spec_file: Path, *, tell: Tell) -> Iterator[tuple[Facts, Swift]]:
+    """The microstores of a testbed that is up and deployed; nobody else measures on it meanwhile,
+    and it is left with the layout that was deployed.
+
+    Args:
+        testbed: its name.
+        spec_file: the spec that the campaign names: it must have been made from it.
+        tell: told who is waited for.
+
+    Raises:
+        UserError: there is no such testbed, it is another one, or it is not deployed.
+    """
+    from testbed.agent.client import agent_client
+    from testbed.choose import choose_ready
+    from testbed.reach import shell_to
+
+    site, found = choose_ready(testbed)
+    spec = spec_of(found)
+    fitting(found, spec, spec_file)
+    require_current(found)
+    reached = Reached(
+        site=site,
+        testbed=found,
+        spec=spec,
+        agent=agent_client(found),
+        shell_to=lambda name: shell_to(found, found.node(name)),
+    )
+    swift = Swift(reached)
+    with Lock(found.directory / "campaign.lock", f"the testbed {testbed}", say=tell):
+        for client in dict.fromkeys(reached.clients.values()):
+            install(reached.shell_to(client))
+        try:
+            yield read_facts(site, found, reached.agent), swift
+        finally:
+            with suppress(HotbedError):  # a node that is gone is told of by who met it
+                swift.restore()

@@ -1,0 +1,55 @@
+"""The objects that are read, written once in a testbed's life: every layout finds them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+from campaigns.durable import write_file
+from campaigns.mos.division import APART, Division, even
+from campaigns.mos.live import drives
+from campaigns.mos.live.swift import Swift
+from campaigns.mos.loads import Objects, objects_of
+from campaigns.mos.parameters import MosParameters
+from campaigns.steps.fill import unshaped
+
+FILE = "mos-objects.json"
+"""Beside the testbed: what is stored."""
+
+
+class Stocked:
+    """What a testbed's store holds of ours."""
+
+    def __init__(self, swift: Swift) -> None:
+        self._swift = swift
+        self._path = swift.reached.testbed.directory / FILE
+
+    def ensure(self, parameters: MosParameters) -> list[Objects]:
+        """Write what a cell reads and is not there, with disks and links unshaped; what that was.
+
+        Raises:
+            HotbedError: the store does not take it.
+        """
+        stored = self._stored()
+        wanted = [objects_of(parameters, letter) for letter in parameters.letters]
+        missing = [one for one in wanted if asdict(one) not in stored]
+        if not missing:
+            return []
+        swift, reached = self._swift, self._swift.reached
+        pool = swift.pool()
+        swift.divide(Division(APART, even(pool).shares, even(pool).disks))
+        access = swift.access()
+        with unshaped(reached.site, reached.testbed.name):
+            for one in missing:
+                client = reached.clients[one.tenant]
+                drives.prepare(reached.agent, reached.shell_to, client, one, access[one.tenant][0])
+                stored.append(asdict(one))
+                write_file(self._path, json.dumps(stored) + "\n")
+        return missing
+
+    def _stored(self) -> list[dict[str, object]]:
+        try:
+            found: list[dict[str, object]] = json.loads(self._path.read_text())
+        except (OSError, ValueError):
+            return []
+        return found

@@ -1,0 +1,230 @@
+"""From drivers' archives, the recorder's samples and a controller's journal to a run's numbers.
+
+``summary.json`` holds, for each workload w: ``w_qps`` (all operations a second), ``w_mb_s``,
+``w_mean_s``, ``w_p50_s`` to ``w_p99_s`` (of reads where most operations are reads, else of writes;
+where ten are slower), ``w_ops`` and ``w_failed``; ``qps`` and ``mb_s`` of all; ``proxy_busy``
+(share of what they hold), ``proxy_ms_per_op``, ``storage_ms_per_op``, ``disk_busy_mean``;
+``cores.node``. Rates count what ended within the measured time, so that they do not depend on how
+long an operation takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from campaigns.mos.live.drives import Drive
+from schemas.errors import HotbedError
+from workloads.cosbench.archive import read_archive
+from workloads.cosbench.results import Archive
+
+MEGA = 1e6
+QUANTILES = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
+BEYOND = 10
+"""Requests beyond a quantile that is told."""
+
+Floats = npt.NDArray[np.float64]
+Buckets = dict[tuple[int, int], int]
+
+
+@dataclass
+class Sent:
+    """What one workload sent, of all its drivers.
+
+    Arrays are of each second from the load's beginning: operations that ended, bytes, failures,
+    reads and the sum of their latencies, and the same of writes. `buckets`: measured latencies by
+    operation, (from, to) in nanoseconds.
+    """
+
+    seconds: int
+    ops: Floats = field(init=False)
+    bytes: Floats = field(init=False)
+    failed: Floats = field(init=False)
+    reads: Floats = field(init=False)
+    read_s: Floats = field(init=False)
+    writes: Floats = field(init=False)
+    write_s: Floats = field(init=False)
+    buckets: dict[str, Buckets] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("ops", "bytes", "failed", "reads", "read_s", "writes", "write_s"):
+            setattr(self, name, np.zeros(self.seconds))
+
+    def add(self, archive: Archive, start: float) -> None:
+        """What one driver sent; `start` is the load's beginning, Unix time."""
+        driver = archive.driver
+        if driver is None:
+            raise HotbedError(f"{archive.folder} is not of cosdrive: it has no series.")
+        offset = driver.started_at - start
+        for second in archive.seconds:
+            at = int(offset + second.t_s)
+            if not 0 <= at < self.seconds:
+                continue
+            self.ops[at] += second.operations
+            self.bytes[at] += second.bytes
+            self.failed[at] += second.failed
+            total = (second.mean_s or 0.0) * second.operations
+            if second.op == "read":
+                self.reads[at] += second.operations
+                self.read_s[at] += total
+            elif second.op == "write":
+                self.writes[at] += second.operations
+                self.write_s[at] += total
+        for one in archive.measured:
+            buckets = self.buckets.setdefault(one.op, {})
+            for low, high, count in one.buckets:
+                buckets[low, high] = buckets.get((low, high), 0) + count
+
+    @property
+    def main(self) -> str:
+        """What most operations are."""
+        return "read" if self.reads.sum() >= self.writes.sum() else "write"
+
+    def mean_s(self, begins: int, ends: int) -> float | None:
+        """Mean latency of the main operation between two seconds; None where none ended."""
+        count, total = (
+            (self.reads, self.read_s) if self.main == "read" else (self.writes, self.write_s)
+        )
+        done = count[begins:ends].sum()
+        return float(total[begins:ends].sum() / done) if done else None
+
+    def quantile_s(self, share: float) -> float | None:
+        """A quantile of the main operation's latency: the upper end of its bucket; None where
+        fewer than ten are slower."""
+        buckets = sorted(self.buckets.get(self.main, {}).items())
+        total = sum(count for _, count in buckets)
+        if total * (1 - share) < BEYOND:
+            return None
+        seen = 0
+        for (_, high), count in buckets:
+            seen += count
+            if seen >= share * total:
+                return high / 1e9
+        return None
+
+    def as_json(self) -> dict[str, list[float]]:
+        """The series that figures need."""
+        names = ("ops", "bytes", "failed", "reads", "read_s")
+        return {name: [round(float(v), 6) for v in getattr(self, name)] for name in names}
+
+    def latencies(self) -> dict[str, list[list[float]]]:
+        """By operation, (from, to, count), seconds."""
+        return {
+            op: [[low / 1e9, high / 1e9, count] for (low, high), count in sorted(found.items())]
+            for op, found in self.buckets.items()
+        }
+
+
+def gather(drives: Sequence[Drive], folder: Path, start: float, seconds: float) -> dict[str, Sent]:
+    """What each workload sent, from the archives that `drives.drive` brought.
+
+    Raises:
+        UserError, HotbedError: an archive is damaged.
+    """
+    found: dict[str, Sent] = {}
+    for one in drives:
+        sent = found.setdefault(one.load.letter, Sent(int(np.ceil(seconds))))
+        sent.add(read_archive(folder / f"{one.name}.archive"), start)
+    return found
+
+
+def numbers_of(sent: Mapping[str, Sent], begins_s: float, ends_s: float) -> dict[str, float]:
+    """A run's numbers of what was sent between two times."""
+    begins, ends = round(begins_s), round(ends_s)
+    took = ends - begins
+    found: dict[str, float] = {"qps": 0.0, "mb_s": 0.0, "failed": 0.0}
+    for letter, one in sent.items():
+        ops, moved = one.ops[begins:ends].sum(), one.bytes[begins:ends].sum()
+        found[f"{letter}_qps"] = float(ops / took)
+        found[f"{letter}_mb_s"] = float(moved / took / MEGA)
+        found[f"{letter}_ops"] = float(ops)
+        found[f"{letter}_failed"] = float(one.failed.sum())
+        found["qps"] += found[f"{letter}_qps"]
+        found["mb_s"] += found[f"{letter}_mb_s"]
+        found["failed"] += found[f"{letter}_failed"]
+        told = {"mean": one.mean_s(begins, ends)}
+        told |= {name: one.quantile_s(share) for name, share in QUANTILES.items()}
+        found |= {f"{letter}_{key}_s": value for key, value in told.items() if value is not None}
+    return found
+
+
+def recorded(
+    samples: Sequence[Mapping[str, Any]],
+    nodes: Sequence[str],
+    name: str,
+    begins: float,
+    ends: float,
+) -> float | None:
+    """A metric summed over nodes, the mean over the samples between two Unix times; None without
+    one."""
+    values = [
+        sum(float(line["values"].get(node, {}).get(name, 0.0)) for node in nodes)
+        for line in samples
+        if begins <= float(line["wall"]) <= ends
+    ]
+    return float(np.mean(values)) if values else None
+
+
+def usage_of(
+    samples: Sequence[Mapping[str, Any]],
+    window: tuple[float, float],
+    *,
+    proxies: Sequence[str],
+    storage: Sequence[str],
+    held: float,
+    ops_s: float,
+) -> dict[str, float]:
+    """Processors, links and disks while it was measured.
+
+    Args:
+        samples: the recorder's.
+        window: Unix times.
+        proxies: nodes whose proxies serve the workloads.
+        storage: storage nodes.
+        held: cores that the proxies hold together.
+        ops_s: operations a second.
+    """
+    found: dict[str, float] = {}
+    for name, nodes in (("proxy", proxies), ("storage", storage)):
+        cores = recorded(samples, nodes, "cpu_cores", *window)
+        if cores is None:
+            continue
+        found[f"{name}_cores_used"] = cores
+        if ops_s > 0:
+            found[f"{name}_ms_per_op"] = 1e3 * cores / ops_s
+        if name == "proxy" and held > 0:
+            found["proxy_busy"] = cores / held
+    sends = recorded(samples, proxies, "net_tx_mb_s", *window)
+    if sends is not None:
+        found["proxy_net_tx_mb_s"] = sends
+    busy = recorded(samples, storage, "disk_util", *window)
+    if busy is not None and storage:
+        found["disk_busy_mean"] = busy / 100 / len(storage)
+    return found
+
+
+def held_of(steps: Sequence[Mapping[str, Any]], start: float) -> list[dict[str, Any]]:
+    """What microstores held at each of a controller's steps, and how busy they were: what was
+    sensed, and from the actions on what they were given. `t_s` counts from the load's beginning."""
+    found: list[dict[str, Any]] = []
+    for step in steps:
+        seen = (step.get("observation") or {}).get("microstores")
+        if not seen:
+            continue
+        stores = {store["name"]: dict(store["resources"]) for store in seen["stores"]}
+        for action in step.get("actions") or ():
+            if action.get("action") == "SetResources":
+                stores[action["microstore"]] = dict(action["resources"])
+        found.append(
+            {
+                "t_s": float(step["wall"]) - start,
+                "stores": stores,
+                "utilization": {one["name"]: one["utilization"] for one in seen["stores"]},
+            }
+        )
+    return found

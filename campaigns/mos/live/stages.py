@@ -1,0 +1,73 @@
+"""Numbers of a load that changes: by stage, at the spike, and how long SLAs were held."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from campaigns.mos.course import COURSES
+from campaigns.mos.live.results import MEGA, Sent
+from campaigns.mos.parameters import MosParameters
+
+SLA_WINDOW_MINUTES = 2.0
+
+
+def course_of(parameters: MosParameters) -> dict[str, Any]:
+    """When stages begin, when A's first spike ends and when all does, seconds."""
+    course, minute = COURSES[parameters.course], parameters.minute_s
+    return {
+        "stages": [minute * at for at in course.stages],
+        "spike_ends": minute * spike_of(parameters)[1],
+        "ends": minute * course.ends,
+    }
+
+
+def spike_of(parameters: MosParameters) -> tuple[float, float]:
+    """When A's load spikes and when it first shifts down, the paper's minutes."""
+    course = COURSES[parameters.course]
+    begins = course.stages[1]
+    return begins, next(at for at, _ in course.steps["A"] if at > begins)
+
+
+def numbers_of(parameters: MosParameters, sent: Mapping[str, Sent]) -> dict[str, float]:
+    """By stage, A's QPS and mean latency and C's bandwidth; A's in the second half of its spike,
+    which a controller has had the first half to notice; shares of the time in which SLAs held."""
+    course = course_of(parameters)
+    small, large = sent["A"], sent["C"]
+    found: dict[str, float] = {}
+    edges = [*course["stages"], course["ends"]]
+    for number, (begins, ends) in enumerate(pairwise(edges), start=1):
+        first, last = round(begins), round(ends)
+        found[f"A_qps_stage{number}"] = float(small.ops[first:last].mean())
+        found[f"C_mb_s_stage{number}"] = float(large.bytes[first:last].mean() / MEGA)
+        mean = small.mean_s(first, last)
+        if mean is not None:
+            found[f"A_mean_s_stage{number}"] = mean
+    begins, ends = course["stages"][1], course["spike_ends"]
+    found["A_qps_spike"] = float(small.ops[round((begins + ends) / 2) : round(ends)].mean())
+    found["A_sla_met"] = _latency_held(small, parameters)
+    found["C_sla_met"] = _bandwidth_held(large, parameters)
+    return found
+
+
+def _windows(values: Any, parameters: MosParameters) -> Any:
+    width = max(1, round(SLA_WINDOW_MINUTES * parameters.minute_s))
+    whole = len(values) // width * width
+    return np.asarray(values[:whole]).reshape(-1, width).sum(axis=1), width
+
+
+def _latency_held(sent: Sent, parameters: MosParameters) -> float:
+    """Windows whose reads' mean latency is within the SLA; one without a read is not."""
+    total, _ = _windows(sent.read_s, parameters)
+    count, _ = _windows(sent.reads, parameters)
+    within = (count > 0) & (total <= parameters.latency_sla_ms / 1e3 * count)
+    return float(within.mean())
+
+
+def _bandwidth_held(sent: Sent, parameters: MosParameters) -> float:
+    """Windows whose bandwidth reaches the SLA."""
+    total, width = _windows(sent.bytes, parameters)
+    return float((total / width >= parameters.bandwidth_sla_mb_s * MEGA).mean())

@@ -1,0 +1,137 @@
+"""What the tenants of a cell send, and what they find: objects, workers and times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from campaigns.mos.course import COURSES, layers
+from campaigns.mos.parameters import MosParameters
+
+TENANT = {"A": "small", "B": "small", "C": "large", "D": "large"}
+"""By workload, whose objects they are."""
+MIX = {"A": (90, 5, 5), "B": (5, 90, 5), "C": (90, 5, 5), "D": (5, 90, 5)}
+"""Table 1: percent of GET, PUT and DELETE."""
+SMALL_KB = 128
+CONTAINERS = {"small": 4, "large": 2}
+KB, MB = 1000, 1_000_000
+
+
+@dataclass(frozen=True)
+class Objects:
+    """What one workload reads: `containers` of `each` objects, of `least` to `most` bytes, drawn
+    evenly; their names begin with `prefix`."""
+
+    letter: str
+    tenant: str
+    prefix: str
+    containers: int
+    each: int
+    least: int
+    most: int
+
+    @property
+    def mean(self) -> float:
+        """Bytes."""
+        return (self.least + self.most) / 2
+
+
+@dataclass(frozen=True)
+class Load:
+    """One run of a driver: so many workers of a workload, from `begins_s` on for `rampup_s` that
+    do not count and `seconds` that do. `mix` is in percent: reads, writes, deletions."""
+
+    name: str
+    objects: Objects
+    mix: tuple[int, int, int]
+    workers: int
+    begins_s: float
+    rampup_s: float
+    seconds: float
+
+    @property
+    def letter(self) -> str:
+        """The workload of Table 1."""
+        return self.objects.letter
+
+    @property
+    def ends_s(self) -> float:
+        """When its workers end."""
+        return self.begins_s + self.rampup_s + self.seconds
+
+
+def objects_of(parameters: MosParameters, letter: str) -> Objects:
+    """What a workload reads."""
+    tenant = TENANT[letter]
+    small = tenant == "small"
+    count = parameters.small_objects if small else parameters.large_objects
+    least, most = (KB, SMALL_KB * KB) if small else (MB, parameters.large_mb * MB)
+    prefix = letter.lower()
+    if not small:
+        prefix += f"{parameters.large_mb}mb"
+    if parameters.experiment == "sizes":
+        tenant, prefix = "large", f"s{parameters.object_kb}kb"
+        least = most = parameters.object_kb * KB
+        count = fixed_count(parameters)
+    containers = min(CONTAINERS[tenant], count)
+    return Objects(letter, tenant, prefix, containers, -(-count // containers), least, most)
+
+
+def fixed_count(parameters: MosParameters) -> int:
+    """How many objects of one size there are in figure 2: at most 200, and 64 MB of them."""
+    fit = 64 * MB // (parameters.object_kb * KB)
+    return int(max(4, min(parameters.small_objects, fit)))
+
+
+def loads_of(parameters: MosParameters) -> tuple[Load, ...]:
+    """Every driver of a cell."""
+    if parameters.experiment == "adaptation":
+        return _over_time(parameters)
+    settle = parameters.epoch_s * parameters.settle_epochs if parameters.experiment == "load" else 0
+    found = []
+    for letter in parameters.letters:
+        objects = objects_of(parameters, letter)
+        workers = parameters.workers
+        if parameters.experiment in ("setups", "load"):
+            small = TENANT[letter] == "small"
+            workers = parameters.small_workers if small else parameters.large_workers
+        found.append(
+            Load(
+                name=letter.lower(),
+                objects=objects,
+                mix=(100, 0, 0) if parameters.experiment == "sizes" else MIX[letter],
+                workers=workers,
+                begins_s=0.0,
+                rampup_s=parameters.rampup_s + settle,
+                seconds=parameters.seconds,
+            )
+        )
+    return tuple(found)
+
+
+def _over_time(parameters: MosParameters) -> tuple[Load, ...]:
+    """Figure 11's: workers that come and go; what their start takes counts."""
+    course, minute = COURSES[parameters.course], parameters.minute_s
+    return tuple(
+        Load(
+            name=f"{letter.lower()}-{number}",
+            objects=objects_of(parameters, letter),
+            mix=MIX[letter],
+            workers=layer.workers,
+            begins_s=minute * layer.begins,
+            rampup_s=0.0,
+            seconds=minute * (layer.ends - layer.begins),
+        )
+        for letter in parameters.letters
+        for number, layer in enumerate(layers(course.steps[letter], course.ends))
+    )
+
+
+def length_s(parameters: MosParameters) -> float:
+    """How long the load of a cell takes."""
+    return max(load.ends_s for load in loads_of(parameters))
+
+
+def measured(parameters: MosParameters) -> tuple[float, float]:
+    """From when to when a cell is measured, seconds from the load's start."""
+    loads = loads_of(parameters)
+    return max(min(load.begins_s + load.rampup_s for load in loads), 0.0), length_s(parameters)
