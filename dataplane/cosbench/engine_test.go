@@ -25,6 +25,7 @@ type memory struct {
 	containers map[string]map[string]int64
 	log        map[string][]string // by worker, in its order
 	opened     int
+	content    string // of what is read; empty: x as often as it is long
 	fail       func(what, container, object string) error
 }
 
@@ -96,6 +97,9 @@ func (w *memoryWorker) Get(_ context.Context, container, object string) (io.Read
 		}
 		return nil
 	})
+	if w.content != "" {
+		return io.NopCloser(strings.NewReader(w.content)), int64(len(w.content)), err
+	}
 	return io.NopCloser(strings.NewReader(strings.Repeat("x", int(size)))), size, err
 }
 

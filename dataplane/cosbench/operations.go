@@ -171,13 +171,14 @@ func prepare(ctx context.Context, w *worker, o *operationPlan) error {
 }
 
 // cleanup removes the objects of a worker's share and, when asked, each container after its
-// objects; dispose removes containers alone. A container that cannot be removed is reported.
+// objects; dispose removes containers alone. Where several workers share a container only the last of
+// them finds it empty; the first that remains is told.
 func cleanup(ctx context.Context, w *worker, o *operationPlan) error {
 	last := ""
 	dispose := func() {
 		if o.deleteContainer && last != "" && !w.stopped() {
 			if err := w.store.DeleteContainer(ctx, last); err != nil && ctx.Err() == nil {
-				w.run.warn(fmt.Sprintf("container %s could not be removed: %v", last, err))
+				w.run.remains(last, err)
 			}
 		}
 	}

@@ -58,12 +58,20 @@ type workRun struct {
 	ended    atomic.Bool   // all workers have
 	warn     func(string)
 	failures [8]atomic.Bool // of which kind one has been shown
+	kept     atomic.Bool    // a container that could not be removed has been shown
 }
 
 // tell shows the first failure of each kind.
 func (r *workRun) tell(err error) {
 	if kind := failureKind(err); !r.failures[kind].Swap(true) {
 		r.warn(fmt.Sprintf("the first failure of its kind (%s): %v", failureKinds[kind], err))
+	}
+}
+
+// remains tells of the first container that could not be removed.
+func (r *workRun) remains(container string, err error) {
+	if !r.kept.Swap(true) {
+		r.warn(fmt.Sprintf("container %s could not be removed, or not yet: %v", container, err))
 	}
 }
 
