@@ -87,6 +87,25 @@ def name_values(given: Iterable[str], example: str) -> dict[str, object]:
     return parameters
 
 
+def from_file(path: Path | None) -> dict[str, object]:
+    """The mapping of names to values in a YAML file; nothing of none.
+
+    Raises:
+        UserError: it cannot be read, or holds something else.
+    """
+    import yaml
+
+    if path is None:
+        return {}
+    try:
+        data = yaml.safe_load(path.read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UserError(f"--parameters {path}: {' '.join(str(error).split())}") from None
+    if not isinstance(data, dict) or not all(isinstance(name, str) for name in data):
+        raise UserError(f"--parameters {path}: it must be a mapping of names to values.")
+    return data
+
+
 def names(given: Iterable[str]) -> tuple[str, ...]:
     """Names separated by commas, in options that may be repeated."""
     return tuple(name.strip() for text in given for name in text.split(",") if name.strip())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hotbed.options import name_values
+from hotbed.options import from_file, name_values
 from hotbed.output import JsonFlag, emit
 from hotbed.views import TestbedOption
 
@@ -64,6 +64,10 @@ def _start(group: typer.Typer) -> None:
         parameter: Annotated[
             list[str] | None, typer.Option("--parameter", "-p", help="NAME=VALUE; repeat for more.")
         ] = None,
+        parameters_file: Annotated[
+            Path | None,
+            typer.Option("--parameters", help="A YAML file of parameters; --parameter goes first."),
+        ] = None,
         seed: Annotated[int, typer.Option(help="The policy's seed.")] = 0,
         interval: Annotated[float, typer.Option(help="Control interval, seconds.")] = 20.0,
         signal: Annotated[str, typer.Option(help="node, osd or op_r_latency.")] = "node",
@@ -84,7 +88,7 @@ def _start(group: typer.Typer) -> None:
 
         parameters = remote.cautious(
             name,
-            name_values(parameter or [], "theta_i=0.3"),
+            from_file(parameters_file) | name_values(parameter or [], "theta_i=0.3"),
             act=act,
             controllers_dirs=controllers_dir or (),
         )

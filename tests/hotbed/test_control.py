@@ -110,6 +110,30 @@ def test_start_sends_typed_parameters(capsys, agent):
     assert (payload["interval_s"], payload["seed"], payload["signal"]) == (3.5, 7, "node")
 
 
+def test_parameters_come_from_a_file_too(capsys, agent, tmp_path):
+    path = tmp_path / "mos.yaml"
+    path.write_text("util_low: 0.5\ndetect: {bands: {a: [0, 10], b: [10, null]}}\n")
+    words = ["start", "mos", "--parameters", str(path), "-p", "util_low=0.6"]
+    code, out, _ = hotbed(capsys, "control", *words)
+    assert (code, out) == (0, "started: mos\n")
+    bands = {"a": [0, 10], "b": [10, None]}
+    assert agent.calls[0][1]["parameters"] == {"util_low": 0.6, "detect": {"bands": bands}}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("[1, 2]", "must be a mapping"), ("a: {", "expected the node content"), (None, "No such")],
+)
+def test_a_bad_file_of_parameters_is_one_sentence(capsys, agent, tmp_path, text, said):
+    path = tmp_path / "mos.yaml"
+    if text is not None:
+        path.write_text(text)
+    code, _, err = hotbed(capsys, "control", "start", "mos", "--parameters", str(path))
+    assert code == 2
+    assert said in err
+    assert agent.calls == []
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -1,0 +1,171 @@
+"""`hotbed mos`: plans of microstores for tenants with SLAs, and the paper's rules of thumb."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hotbed.mos_profile import profile
+from hotbed.output import JsonFlag, emit
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.table import Table
+
+    from controllers.microstores.problem import Plan
+    from controllers.microstores.rules import Division, Finding
+    from controllers.microstores.spec import Spec
+
+SpecFile = Annotated[
+    Path, typer.Argument(help="Tenants, pool and performance model (docs/mos.md).")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs."""
+    group = typer.Typer(no_args_is_help=True, help="MOS: plans of microstores, and rules for them.")
+    app.add_typer(group, name="mos")
+    for verb in (_plan, _rules, profile):
+        verb(group)
+
+
+def _plan(group: typer.Typer) -> None:
+    @group.command()
+    def plan(
+        spec: SpecFile,
+        solver: Annotated[
+            str, typer.Option(help="highs, or exact: the search that controllers use.")
+        ] = "highs",
+        objective: Annotated[
+            str, typer.Option(help="cost, or value: the most performance per price.")
+        ] = "cost",
+        as_json: JsonFlag = False,
+    ) -> None:
+        """Say what each microstore should hold so that its tenants' SLAs are met."""
+        from controllers.microstores.optimiser import plan as optimise
+        from controllers.microstores.rules import division_of
+
+        read = _read(spec)
+        made = optimise(
+            read.model,
+            read.demands,
+            read.pool,
+            prices=read.prices,
+            headroom=read.headroom,
+            solver=solver,
+            objective=objective,
+        )
+        found = _findings(read, division_of(made, read.pool.total))
+        data = made.to_json() | {"rules": [finding.to_json() for finding in found]}
+        data |= {"bills": _bills(read, made)}
+        emit(data, as_json, lambda: _plan_table(made, found))
+        if not as_json:
+            for note in made.notes:
+                typer.echo(note)
+
+
+def _rules(group: typer.Typer) -> None:
+    @group.command()
+    def rules(spec: SpecFile, as_json: JsonFlag = False) -> None:
+        """Check what microstores hold (`holds` in the file) against the paper's rules R1 to R7.
+
+        Ends with 1 when a rule is broken.
+        """
+        from controllers.microstores.problem import asked
+        from controllers.microstores.rules import Division, broken
+        from schemas.errors import UserError
+
+        read = _read(spec)
+        if not read.holds:
+            raise UserError(
+                f"{spec}: holds is missing: it says what each microstore has; hotbed mos plan "
+                "checks the plan that it makes"
+            )
+        needed: dict[str, float] = {}
+        for demand in read.demands:
+            need = asked(demand, read.model, read.headroom).need
+            needed[demand.microstore] = needed.get(demand.microstore, 0.0) + need
+        tenants = {demand.tenant: demand.microstore for demand in read.demands}
+        found = _findings(read, Division(read.pool.total, read.holds, tenants, needed))
+        data = {"rules": [finding.to_json() for finding in found], "broken": len(broken(found))}
+        emit(data, as_json, lambda: _rules_table(found))
+        if broken(found):
+            raise typer.Exit(1)
+
+
+def _read(path: Path) -> Spec:
+    import yaml
+
+    from controllers.microstores.spec import read_spec
+
+    def parse(text: str) -> object:
+        try:
+            return yaml.safe_load(text)
+        except yaml.YAMLError as error:
+            raise ValueError(f"no YAML: {error}") from error
+
+    return read_spec(path, parse)
+
+
+def _findings(read: Spec, division: Division) -> list[Finding]:
+    from dataclasses import replace
+
+    from controllers.microstores.rules import check_rules
+
+    if read.prices is not None and read.prices.of is not None:
+        division = replace(division, prices=read.prices.of)
+    return check_rules(division, read.workloads, read.model)
+
+
+def _bills(read: Spec, made: Plan) -> list[dict[str, Any]] | None:
+    from controllers.microstores.price import bills
+
+    if read.prices is None or read.prices.of is None:
+        return None
+    sizes = {name: workload.mean_bytes for name, workload in read.workloads.items()}
+    return [
+        {
+            "tenant": bill.tenant,
+            "price_an_hour": bill.price,
+            "requests_per_price": bill.requests,
+            "gigabytes_per_price": bill.gigabytes,
+        }
+        for bill in bills(made, read.prices.of, sizes)
+    ]
+
+
+def _plan_table(made: Plan, found: Sequence[Finding]) -> Table:
+    from rich.table import Table
+
+    from controllers.microstores.rules import broken
+
+    names = ", ".join(f"{f.rule} ({f.microstore or 'all'})" for f in broken(found))
+    table = Table(
+        *("tenant", "microstore", "proxy cores", "storage cores", "Mbit/s", "SSDs", "HDDs"),
+        *("requests/s", "needed", "SLA"),
+        caption=f"cost {made.cost:.4g} by {made.solver}; rules broken: {names or 'none'}",
+    )
+    for share in made.shares:
+        held = share.resources
+        table.add_row(
+            share.tenant,
+            share.microstore,
+            *(f"{held.proxy_cores:g}", f"{held.storage_cores:g}", f"{held.network / 125e3:g}"),
+            *(str(held.ssds), str(held.hdds)),
+            *(f"{share.requests_s:.1f}", f"{share.needed_s:.1f}"),
+            "met" if share.met else "MISSED",
+        )
+    return table
+
+
+def _rules_table(found: Sequence[Finding]) -> Table:
+    from rich.table import Table
+
+    table = Table("rule", "microstore", "verdict", "why")
+    for finding in found:
+        where = finding.microstore or "all"
+        table.add_row(finding.rule, where, finding.verdict, finding.sentence)
+    return table

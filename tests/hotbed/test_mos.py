@@ -1,0 +1,159 @@
+"""`hotbed mos plan` and `rules`: the same facts for people and programs, and bad input told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from controllers.microstores.performance import WorkloadClass, linear
+from hotbed.cli import build
+from schemas.errors import UserError
+
+UNITS = {"proxy_cores": 340, "storage_cores": 180, "network": 1 / 70e3, "ssds": 2000, "hdds": 120}
+LARGE = {"proxy_cores": 47, "storage_cores": 60, "network": 1 / 9e6, "ssds": 50, "hdds": 15}
+MOST = {"proxy_cores": 10, "storage_cores": 10, "network": 1e9, "ssds": 10, "hdds": 10}
+
+
+def model() -> dict[str, Any]:
+    from controllers.microstores.performance import PiecewiseLinear
+
+    small = linear(WorkloadClass("A", 65e3), UNITS, MOST, 0.005)
+    large = linear(WorkloadClass("C", 8.5e6), LARGE, MOST, 0.03)
+    return PiecewiseLinear({"A": small, "C": large}).to_json()
+
+
+def spec() -> dict[str, Any]:
+    sla = {"latency_ms": 90}
+    return {
+        "model": "profile.json",
+        "pool": {
+            "proxy_cores": 0.8,
+            "storage_cores": 0.8,
+            "network_mbit_s": 400,
+            "ssds": 2,
+            "hdds": 4,
+        },
+        "step": {"proxy_cores": 0.1, "storage_cores": 0.1, "network_mbit_s": 20},
+        "tenants": {
+            "web": {"microstore": "small", "workload": "A", "workers": 8, "sla": sla},
+            "video": {
+                "microstore": "large",
+                "workload": "C",
+                "workers": 4,
+                "sla": {"bandwidth_mb_s": 20},
+            },
+        },
+        "holds": {
+            "small": {"proxy_cores": 0.6, "storage_cores": 0.4, "network_mbit_s": 120, "ssds": 2},
+            "large": {"proxy_cores": 0.2, "storage_cores": 0.4, "network_mbit_s": 280, "hdds": 4},
+        },
+        "prices": {
+            "proxy_core": 0.04,
+            "storage_core": 0.04,
+            "network_gbit_s": 0.02,
+            "ssd": 0.03,
+            "hdd": 0.01,
+        },
+    }
+
+
+def write(folder: Path, data: object) -> Path:
+    (folder / "profile.json").write_text(json.dumps(model()))
+    path = folder / "spec.yaml"
+    path.write_text(data if isinstance(data, str) else yaml.safe_dump(data))
+    return path
+
+
+def hotbed(*words: object) -> Any:
+    return CliRunner().invoke(build(), ["mos", *map(str, words)])
+
+
+def test_a_plan_for_people_and_for_programs(tmp_path: Path) -> None:
+    path = write(tmp_path, spec())
+    shown = hotbed("plan", path)
+    assert shown.exit_code == 0, shown.output
+    assert "rules broken: none" in shown.output
+    told = {}
+    for solver in ("highs", "exact"):
+        ended = hotbed("plan", path, "--solver", solver, "--json")
+        told[solver] = json.loads(ended.stdout)
+    assert told["highs"]["microstores"] == told["exact"]["microstores"]
+    assert told["highs"]["violated"] == []
+    assert [tenant["met"] for tenant in told["highs"]["tenants"]] == [True, True]
+    assert {finding["rule"] for finding in told["highs"]["rules"]} >= {"R1", "R2", "R7"}
+    assert sum(b["price_an_hour"] for b in told["highs"]["bills"]) == pytest.approx(
+        told["highs"]["cost"]
+    )
+
+
+def test_what_cannot_be_met_is_said(tmp_path: Path) -> None:
+    data = spec()
+    data["tenants"]["web"]["workers"] = 500
+    del data["prices"]
+    ended = hotbed("plan", write(tmp_path, data))
+    assert ended.exit_code == 0, ended.output
+    assert "MISSED" in ended.output
+    assert "web: the pool carries" in ended.output
+
+
+def test_rules_of_what_is_there(tmp_path: Path) -> None:
+    path = write(tmp_path, spec())
+    shown = hotbed("rules", path)
+    assert shown.exit_code == 1
+    assert "R6" in shown.output
+    told = json.loads(hotbed("rules", path, "--json").stdout)
+    assert told["broken"] == sum(f["verdict"] == "broken" for f in told["rules"]) == 2
+
+
+def _with(path: str, value: object) -> dict[str, Any]:
+    data = spec()
+    at: Any = data
+    *where, last = path.split("/")
+    for key in where:
+        at = at[key]
+    if value is None:
+        del at[last]
+    else:
+        at[last] = value
+    return data
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ("tenants: {", "no YAML"),
+        ("[1, 2]", "must be a mapping"),
+        (_with("colour", 1), "unknown key 'colour'"),
+        (_with("model", None), "model is missing"),
+        (_with("model", "none.json"), "none.json"),
+        (_with("pool/proxy_cores", "many"), "pool: proxy_cores is 'many'; it must be a number"),
+        (_with("pool/ssds", 0.5), "ssds is 0.5; it must be a whole number"),
+        (_with("pool/network_mbit_s", None), "network_mbit_s is missing"),
+        (_with("step/proxy_cores", 9), "at most what the pool has"),
+        (_with("step/network_mbit_s", 1e-6), "more than 100,000 steps"),
+        (_with("pool", {"proxy_cores": 1, "storage_cores": 1, "network_mbit_s": 20}), "no disks"),
+        (_with("tenants", {}), "at least one tenant"),
+        (_with("tenants/web/workload", "Z"), "'Z' is not in the model, which has A, C"),
+        (_with("tenants/web/workers", -1), "workers is -1; it must be from 0"),
+        (_with("tenants/web/sla", {}), "exactly one of latency_ms and bandwidth_mb_s"),
+        (_with("holds/small/proxy_cores", 5), "hold more than the pool has"),
+        (_with("holds/large", None), "holds: large is missing"),
+        (_with("prices/ssd", -1), "ssd is -1"),
+        (_with("headroom", 0.5), "headroom is 0.5; it must be from 1 to 3"),
+    ],
+)
+def test_a_bad_file_is_told_in_one_sentence(tmp_path: Path, data: object, words: str) -> None:
+    ended = hotbed("plan", write(tmp_path, data))
+    assert isinstance(ended.exception, UserError), ended.output
+    assert words in str(ended.exception)
+    assert "\n" not in str(ended.exception)
+
+
+def test_rules_need_to_know_what_is_there(tmp_path: Path) -> None:
+    ended = hotbed("rules", write(tmp_path, _with("holds", None)))
+    assert "holds is missing" in str(ended.exception)
