@@ -143,7 +143,7 @@ func person(out io.Writer) func(cosbench.Event) {
 			fmt.Fprintf(os.Stderr, "%s %s: %d op/s, %.2f MB/s, %d failed, mean %s ms, p95 %s ms, %s s left",
 				e.Stage, e.Work, e.Ops, float64(e.Bytes)/1e6, e.Errors, number(e.Mean, 1e3), number(e.P95, 1e3),
 				number(e.ETA, 1))
-		case e.Event == "stage" && e.State != "booting" && e.State != "running":
+		case e.Event == "stage" && e.State != "booting" && e.State != "running" && e.State != "sleeping":
 			_, _ = fmt.Fprintf(out, "%-16s %-10s %8.1f s %9d ops %4d failed  mean %s ms  p95 %s ms\n", e.Stage, e.State,
 				e.T, e.Ops, e.Errors, number(e.Mean, 1e3), number(e.P95, 1e3))
 		case e.Event == "done":

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -55,6 +57,7 @@ func (s *server) now(w http.ResponseWriter, _ *http.Request) {
 		events = append(events, e)
 	}
 	s.mu.Unlock()
+	slices.SortFunc(events, func(a, b cosbench.Event) int { return cmp.Compare(a.T, b.T) })
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(events) // the reader may have gone
 }
