@@ -190,7 +190,11 @@ def _bisect(holds: Callable[[float], bool], low: float = 0.0) -> float:
             low = middle
         else:
             high = middle
-    return max(start, math.floor(low / _GRAIN + 1e-3) * _GRAIN)
+    # `low` may lie a little below a multiple of the grain that holds; or above one that does not.
+    rounded = math.floor(low / _GRAIN + 1e-3) * _GRAIN
+    while rounded > start and not holds(rounded):
+        rounded -= _GRAIN
+    return max(start, rounded)
 
 
 def _cheapest(

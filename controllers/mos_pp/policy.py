@@ -18,9 +18,10 @@ The reading ``printed`` does what stands there: it fine-tunes, and nothing else.
 
 What the paper leaves open: getContainers() is the difference between the optimiser's plan for all
 microstores and what this one holds (`containers`); what the free pool lacks comes from microstores
-that hold more than that plan gives them; fine-tuning is by resource (`tuning`). In an epoch those
-that give back come first, then those whose SLA is missed, then fine-tuning; among equals another
-microstore begins every epoch. A microstore with several tenants misses when any of them does, and
+that hold more than that plan gives them; where a plan has nothing that a microstore lacks, although
+its SLA is missed, what is too busy gets a container; fine-tuning is by resource (`tuning`). In an
+epoch those that give back come first, then those whose SLA is missed, then fine-tuning; among
+equals another microstore begins every epoch. A microstore with several tenants misses when any of them does, and
 exceeds when all do.
 """
 
@@ -221,7 +222,11 @@ class MosPlusPlus:
         wanted = containers.to_add(planned, store.name, epoch.book)
         if self._p.reclaim:
             epoch.book = containers.reclaimed(planned, store.name, wanted, epoch.book)
+        before = epoch.book.held[store.name]
         self._take(epoch, store.name, wanted, "performance below the SLA's low")
+        if epoch.book.held[store.name] == before:
+            # The model thinks it has enough, and it has not: what is too busy is what it lacks.
+            self._more(epoch, store)
 
     def _more(self, epoch: _Epoch, store: Microstore) -> None:
         for measure in tuning.too_busy(store, self._p):

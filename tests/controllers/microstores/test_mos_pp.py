@@ -125,6 +125,17 @@ def test_a_missed_sla_gets_what_the_plan_has_and_takes_it_from_who_has_more():
     assert orders == {}
 
 
+def test_where_the_model_thinks_it_enough_what_is_too_busy_gets_a_container():
+    observation = seen((BUSY, NO), (CALM, NO), web=web(0.12), video=video(1.5e7))
+    microstores = observation.microstores
+    small, large = microstores.stores
+    ample = replace(small, resources=replace(HALF, storage_cores=0.6))
+    spare = replace(large, resources=replace(HALF, storage_cores=0.2, proxy_cores=0.3))
+    free = replace(observation, microstores=replace(microstores, stores=(ample, spare)))
+    _, orders = decide(free, learn=0, reclaim=False)
+    assert orders == {"small": replace(ample.resources, proxy_cores=0.5)}
+
+
 def test_as_printed_a_missed_sla_changes_nothing():
     observation = seen((BUSY, NO), (CALM, NO), web=web(0.12), video=video(1.5e7))
     assert decide(observation, reading="printed")[1] == {}
@@ -197,7 +208,7 @@ def test_a_model_that_is_wrong_is_corrected(factor):
         assert states[-1]["correction"]["small"] < 1
         blind = two(lambda n: WORKERS)
         settle(blind, policy(model=off_by(MODEL, factor).to_json(), learn=0, either=False), 20)
-        assert levels(blind, WORKERS)["web"] < 1  # the plan says that enough is there
+        assert levels(blind, WORKERS)["web"] >= 1  # by single containers of what is too busy
 
 
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -13,6 +13,7 @@ from controllers.microstores.optimiser import plan
 from controllers.microstores.performance import PiecewiseLinear, linear
 from controllers.microstores.price import bills, prices_from_json
 from controllers.microstores.problem import Demand, Pool
+from controllers.microstores.search import _bisect
 from controllers.microstores.sla import BANDWIDTH, LATENCY, Sla
 from schemas.errors import UserError
 from testbed.stores.microstores import NOTHING, Resources
@@ -83,6 +84,15 @@ def test_the_search_finds_what_trying_everything_finds_again(problem):
 @given(problems(most_tenants=4, most=12))
 def test_the_search_finds_what_highs_finds_again(problem):
     check_highs(problem)
+
+
+@pytest.mark.parametrize("limit", [0.5 - 1e-12, 0.5, 0.123456 - 4e-10, 0.999999999, 0.3, 0.0])
+@pytest.mark.parametrize("start", [0.0, 0.2])
+def test_a_level_that_was_found_holds(limit, start):
+    """A plan is made of it: one that does not hold has none."""
+    found = _bisect(lambda level: level <= max(limit, start), start)
+    assert found <= max(limit, start)
+    assert found >= max(limit, start) - 2e-6
 
 
 @pytest.mark.parametrize("solver", ["exact", "highs"])
