@@ -82,7 +82,8 @@ def test_the_controllers_settings(role: Path) -> None:
 
 def test_the_units(role: Path, defaults: dict[str, Any]) -> None:
     variables = {name: defaults[name] for name in ("cosbench_user", "cosbench_root")}
-    variables |= {name: defaults[name] for name in ("cosbench_java_options", "cosbench_heap")}
+    variables["cosbench_heap"] = defaults["cosbench_heap"]
+    variables["cosbench_options"] = defaults["cosbench_java_options"]
     text = rendered(role, "hotbed-cosbench.service.j2", item="driver", **variables)
     command = next(line for line in text.splitlines() if line.startswith("ExecStart="))
     assert "--add-opens=java.base/java.io=ALL-UNNAMED -Dosgi.parentClassloader=ext" in command

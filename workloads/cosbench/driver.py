@@ -12,6 +12,7 @@ import hashlib
 import io
 import re
 import tarfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -248,8 +249,13 @@ def _ended(
     progress: Progress,
     poll_s: float,
 ) -> dict[str, UnitResult]:
+    ending = threading.Event()
+
     def one(load: Load) -> UnitResult:
         agent.unit_start(load.node, load.unit, command(load), max_s=load.max_s)
+        if ending.is_set():  # all were stopped while this one began
+            agent.unit_stop(load.node, load.unit)
+            raise WorkloadError(f"workload {load.name} was stopped.")
         done = agent.unit_wait(load.node, load.unit, timeout_s=load.max_s + GRACE_S)
         if done.exit_code != 0:
             where = f"workload {load.name} on node {load.node}"
@@ -262,6 +268,7 @@ def _ended(
             _watch(shell_to, loads, futures, progress, poll_s)
         except BaseException:
             # Who waits for a unit must not wait on.
+            ending.set()
             for load in loads:
                 with suppress(HotbedError):
                     agent.unit_stop(load.node, load.unit)

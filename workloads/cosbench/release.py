@@ -23,6 +23,7 @@ SEEN = re.compile(r"^0\.4\.\d+(\.\w+)?$")
 """Versions whose archives and controllers these modules know."""
 
 DRIVER_PORT = 18088
+JAXB = "/usr/share/java/jaxb-api.jar"
 _CONSOLE = 1  # the console's port is that much above the service's
 _JAVA = re.compile(r'version "(\d+)(?:\.(\d+))?')
 _PACKAGES = ("net", "lang", "util", "lang.reflect", "io")
@@ -58,15 +59,22 @@ class Release:
         return all(finding.good for finding in self.findings if finding.needed)
 
 
-def java_options(major: int) -> tuple[str, ...]:
-    """Options by which a COSBench of 2013 runs on a Java of today; for Java 8 none."""
+def java_options(major: int, *, s3: bool = False) -> tuple[str, ...]:
+    """Options by which a COSBench of 2013 runs on a Java of today; for Java 8 none.
+
+    Args:
+        major: Java's version.
+        s3: also for its s3 adaptor, with Debian's libjaxb-api-java.
+    """
     if major < _MODULES_SINCE:
         return ()
     opened = [f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in _PACKAGES]
+    extra = (f"-Xbootclasspath/a:{JAXB}", "-Dorg.osgi.framework.bootdelegation=javax.xml.bind")
     return (
         *opened,
         "-Dosgi.parentClassloader=ext",
         "-Dosgi.java.profile=file:JavaSE-1.6.profile",
+        *(extra if s3 else ()),
     )
 
 

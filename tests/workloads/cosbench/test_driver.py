@@ -206,6 +206,30 @@ def test_an_interruption_on_a_node(stand_in: Path, tmp_path: Path, local_shell: 
     assert agent.processes["load-cosbench-long"].poll() is not None
 
 
+def test_an_interruption_while_a_load_begins(
+    stand_in: Path, tmp_path: Path, local_shell: Any
+) -> None:
+    agent = NodeAgent(local_shell)
+    start, over = agent.unit_start, threading.Event()
+
+    def slow(*arguments: Any, **options: Any) -> None:
+        over.wait(30)
+        start(*arguments, **options)
+
+    def stop(node: str, name: str) -> None:
+        NodeAgent.unit_stop(agent, node, name)
+        over.set()
+
+    def interrupt(phase: str, share: float) -> None:
+        raise KeyboardInterrupt
+
+    agent.unit_start, agent.unit_stop = slow, stop  # type: ignore[method-assign]
+    load = Load("late", "client", XML.replace("web", "patient"), 60.0)
+    with pytest.raises(KeyboardInterrupt):
+        run_on(agent, lambda _: local_shell, [load], tmp_path / "out", interrupt, binary=stand_in)
+    assert agent.processes["load-cosbench-late"].wait(30) is not None
+
+
 def test_the_driver_is_brought_once(stand_in: Path, local_shell: Any) -> None:
     assert install(local_shell, stand_in)
     there = Path(local_shell.here(driver.REMOTE_PROGRAM))

@@ -122,4 +122,6 @@ def test_versions_of_java() -> None:
 
 def test_the_role_gives_the_same_options(root: Path) -> None:
     defaults = yaml.safe_load((root / "playbooks/roles/cosbench/defaults/main.yml").read_text())
-    assert tuple(defaults["cosbench_java_options"]) == java_options(17)
+    plain, more = defaults["cosbench_java_options"], defaults["cosbench_s3_options"]
+    assert tuple(plain) == java_options(17)
+    assert tuple(plain + more) == java_options(17, s3=True)
