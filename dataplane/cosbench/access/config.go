@@ -8,27 +8,18 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 )
 
 // Config is a COSBench config string, "key=value;key=value", after inheritance: a later key
-// replaces an earlier one, a child's key its parent's. The zero Config is empty. It may be copied
-// and read by many goroutines; copies share the record of which keys were asked for.
-type Config struct {
-	values map[string]string
-	asked  *record
-}
-
-type record struct {
-	sync.Mutex
-	keys map[string]bool
-}
+// replaces an earlier one, a child's key its parent's. The zero Config is empty. Many goroutines may
+// read it.
+type Config struct{ values map[string]string }
 
 // ParseConfig reads a config string. Empty parts are skipped, spaces around keys and values
 // dropped; a part without "=" or without a key is an error.
 func ParseConfig(text string) (Config, error) {
-	config := Config{values: map[string]string{}, asked: &record{keys: map[string]bool{}}}
+	config := Config{values: map[string]string{}}
 	for part := range strings.SplitSeq(text, ";") {
 		if strings.TrimSpace(part) == "" {
 			continue
@@ -45,37 +36,11 @@ func ParseConfig(text string) (Config, error) {
 	return config, nil
 }
 
-// Over returns this config on top of a parent's: what the parent says holds where this is silent.
-func (c Config) Over(parent Config) Config {
-	merged := Config{values: map[string]string{}, asked: &record{keys: map[string]bool{}}}
-	maps.Copy(merged.values, parent.values)
-	maps.Copy(merged.values, c.values)
-	return merged
-}
-
 // Keys are all keys, sorted.
 func (c Config) Keys() []string { return slices.Sorted(maps.Keys(c.values)) }
 
-// Unasked are the keys that nobody has asked for, sorted: they have no effect and are refused.
-func (c Config) Unasked() []string {
-	var left []string
-	for _, key := range c.Keys() {
-		c.asked.Lock()
-		if !c.asked.keys[key] {
-			left = append(left, key)
-		}
-		c.asked.Unlock()
-	}
-	return left
-}
-
 // Lookup returns a key's value and whether the key is there.
 func (c Config) Lookup(key string) (string, bool) {
-	if c.asked != nil {
-		c.asked.Lock()
-		c.asked.keys[key] = true
-		c.asked.Unlock()
-	}
 	value, found := c.values[key]
 	return value, found
 }
