@@ -75,7 +75,8 @@ SCALE = "dlr-scale"
 URSA = "ursa"
 TWOCHOICE = "twochoice"
 PM = "pm"
-SHORT_NAMES = ("dlr", SCALE, URSA, TWOCHOICE, PM)
+MOS = "mos"
+SHORT_NAMES = ("dlr", SCALE, URSA, TWOCHOICE, PM, MOS)
 
 _OTHERS: Mapping[str, tuple[str, str]] = {
     URSA: (
@@ -89,6 +90,10 @@ _OTHERS: Mapping[str, tuple[str, str]] = {
     TWOCHOICE: (
         "Two-Choice Randomized Dynamic I/O Scheduler for Object Storage Systems",
         "analysis.twochoice.catalogue",
+    ),
+    MOS: (
+        "MOS: Workload-aware Elasticity for Cloud Object Stores",
+        "analysis.mos.catalogue",
     ),
 }
 """Papers whose parts each have a ground of their own: the title, and the module with ``PARTS`` and

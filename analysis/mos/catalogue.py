@@ -1,0 +1,16 @@
+"""Every figure and claim of the MOS paper, in parts: each is made of runs of a ground of its own,
+and none of them are pooled. Another part is one line in `PARTS`."""
+
+from __future__ import annotations
+
+from analysis.mos.local.catalogue import LOCAL
+from analysis.mos.scale import SCALE
+from analysis.papers import Part
+
+BANNER = (
+    "<b>Simulated</b> where a figure says so: COSPerf computes a pool of machines from measured "
+    "profiles (docs/mos.md), as the paper's simulator does. Figures 1 to 12 are measured on real "
+    "Swift, at a hundredth of the paper's size (docs/mos-experiments.md)."
+)
+
+PARTS: tuple[Part, ...] = (LOCAL, SCALE)

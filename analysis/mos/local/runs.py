@@ -1,0 +1,140 @@
+"""Runs on real microstores as a table, and how they are paired: by block.
+
+All setups of a block meet the same objects and draws. n counts runs, never requests or seconds.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from analysis.load import SIM, LoadedRun, origin
+from analysis.stats import Estimate, mean, ratio
+from schemas.run import Run
+
+REPORT_FILE = "mos.json"
+
+DEFAULT, STATIC, MOS_PP, MOS = "default", "static", "mos-pp", "mos"
+FAVORS_SMALL, FAVORS_LARGE = "favors-small", "favors-large"
+SETUPS = (DEFAULT, FAVORS_SMALL, FAVORS_LARGE, STATIC, MOS, MOS_PP)
+LABELS = {
+    DEFAULT: "Default",
+    FAVORS_SMALL: "FavorsSmall",
+    FAVORS_LARGE: "FavorsLarge",
+    STATIC: "Static",
+    MOS: "MOS",
+    MOS_PP: "MOS++",
+}
+COLOURS = {
+    DEFAULT: "#999999",
+    FAVORS_SMALL: "#0072B2",
+    FAVORS_LARGE: "#E69F00",
+    STATIC: "#56B4E9",
+    MOS: "#CC79A7",
+    MOS_PP: "#D55E00",
+}
+
+EXPERIMENTS = ("setups", "sizes", "proxy", "storage", "network", "disks", "load", "adaptation")
+CELL = (
+    *("experiment", "setup", "workload", "object_kb", "workers", "proxies", "proxy_cores"),
+    *("proxy_workers", "storage_cores", "network_mbit", "ssds", "hdds", "small_workers"),
+    *("large_workers", "large_mb", "slim_cores", "slim_mbit", "wide_cores", "wide_mbit"),
+    *("seconds", "rampup_s", "epoch_s", "settle_epochs", "latency_sla_ms", "bandwidth_sla_mb_s"),
+    *("minute_s", "course", "small_objects", "large_objects"),
+)
+COLUMNS = ("index", "run_id", "campaign", "block", "seed", "ground", "spec")
+SMALL, LARGE = ("A", "B"), ("C", "D")
+
+
+def takes(run: Run) -> bool:
+    """Whether it is a run on real microstores."""
+    return run.ground != SIM and {"setup", "slim_mbit", "course"} <= set(run.parameters)
+
+
+def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
+    """One row a run: `COLUMNS`, the cell's parameters, and every number of the summary; ``qps`` and
+    ``mb_s`` of small and of large objects too (``small_qps``, ``large_mb_s``). Of cells that were
+    run by several campaigns on the same testbed the last one counts."""
+    rows = []
+    for index, loaded in enumerate(runs):
+        run = loaded.run
+        row = origin(index, run) | {"spec": str(run.provenance.calibration.get("spec", ""))}
+        row |= {name: run.parameters.get(name) for name in CELL}
+        rows.append(row | loaded.summary.extra | _sums(loaded.summary.extra))
+    if not rows:
+        return pd.DataFrame(columns=[*COLUMNS, *CELL])
+    found = pd.DataFrame(rows).sort_values(["seed", "run_id"], kind="stable")
+    found = found.drop_duplicates([*CELL, "seed", "spec"], keep="last")
+    return found.sort_values("index").reset_index(drop=True)
+
+
+def _sums(found: Mapping[str, float]) -> dict[str, float]:
+    sums = {}
+    for name, letters, measure in (("small", SMALL, "qps"), ("large", LARGE, "mb_s")):
+        values = [
+            found[f"{letter}_{measure}"] for letter in letters if f"{letter}_{measure}" in found
+        ]
+        if values:
+            sums[f"{name}_{measure}"] = sum(values)
+    return sums
+
+
+def cells(rows: pd.DataFrame, experiment: str, **setting: Any) -> pd.DataFrame:
+    """The runs of an experiment with these values of parameters."""
+    holds = rows["experiment"] == experiment
+    for name, value in setting.items():
+        holds &= rows[name] == value
+    return rows[holds]
+
+
+def values_of(rows: pd.DataFrame, name: str) -> list[Any]:
+    """What a parameter was, ascending."""
+    return sorted(set(rows[name].dropna()))
+
+
+def average(rows: pd.DataFrame, column: str, factor: float = 1.0) -> Estimate | None:
+    """Mean over runs with a t interval; None without runs."""
+    values = rows[column].dropna().tolist() if column in rows.columns else []
+    return mean([factor * value for value in values]) if values else None
+
+
+def paired(
+    treated: pd.DataFrame, baseline: pd.DataFrame, column: str, *, comparisons: int = 1
+) -> Estimate | None:
+    """Geometric mean of treated/baseline over the blocks that have both, of positive values; None
+    without such a block."""
+    if column not in treated.columns or column not in baseline.columns:
+        return None
+    top, bottom = (dict(zip(its["seed"], its[column], strict=True)) for its in (treated, baseline))
+    seeds = [seed for seed in sorted(top.keys() & bottom.keys()) if top[seed] > 0 < bottom[seed]]
+    if not seeds:
+        return None
+    return ratio([top[s] for s in seeds], [bottom[s] for s in seeds], comparisons=comparisons)
+
+
+@lru_cache(maxsize=512)
+def report(folder: Path) -> dict[str, Any]:
+    """What a run tells beside its summary. (A finished run's folder never changes.)"""
+    found: dict[str, Any] = json.loads((folder / REPORT_FILE).read_text())
+    return found
+
+
+def label(setup: str) -> str:
+    """A setup's name in the paper."""
+    return LABELS.get(setup, setup)
+
+
+def colour(setup: str) -> str:
+    """A setup's colour, the same in every figure."""
+    return COLOURS.get(setup, "#444444")
+
+
+def shown(rows: pd.DataFrame) -> list[str]:
+    """Setups that there are runs of, in the paper's order."""
+    there = set(rows["setup"])
+    return [setup for setup in SETUPS if setup in there]

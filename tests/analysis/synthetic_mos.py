@@ -1,0 +1,202 @@
+"""Run folders of real microstores with chosen values, to test the analysis. Never shown as a
+result."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from analysis.mos.local.runs import REPORT_FILE
+from campaigns.mos.parameters import MosParameters
+from schemas.run import Provenance, Run, Summary
+
+SMALL_QPS = {"default": 20.0, "favors-small": 150.0, "favors-large": 60.0}
+LARGE_MB_S = {"default": 20.0, "favors-small": 4.0, "favors-large": 21.0}
+LATENCY = {"default": 1.0, "favors-small": 0.2, "favors-large": 0.5}
+LARGE_LATENCY = {"default": 1.0, "favors-small": 5.0, "favors-large": 0.8}
+LOADS = ((2, 16), (8, 8), (16, 4), (32, 2))
+"""Workers of A and C."""
+QPS = {"default": 1.0, "static": 1.7, "mos-pp": 2.0}
+MB_S = {"default": 1.1, "static": 1.0, "mos-pp": 1.6}
+SHARE = {"proxy_cores": 0.8, "storage_cores": 0.8, "network": 50e6}
+MINUTE_S, ENDS = 4.0, 152.0
+
+
+def write_run(
+    campaign: Path, block: int, values: dict[str, float], report: Any, **cell: Any
+) -> Path:
+    """One finished run."""
+    parameters = MosParameters(**cell).canonical()
+    text = json.dumps([parameters, block], sort_keys=True)
+    run_id = hashlib.sha256(text.encode()).hexdigest()[:12]
+    folder = campaign / run_id / "attempt-1"
+    folder.mkdir(parents=True)
+    run = Run.model_validate(
+        {
+            "run_id": run_id,
+            "campaign": campaign.name,
+            "attempt": 1,
+            "block": block,
+            "order": 0,
+            "seed": 100 + block,
+            "ground": "local",
+            "parameters": parameters,
+            "time_scale": 1.0,
+            "status": "done",
+            "started_at": "2026-01-01T00:00:00Z",
+            "ended_at": "2026-01-01T00:00:01Z",
+            "phases_s": {"workload": 1.0},
+            "provenance": Provenance(
+                commit="0" * 40,
+                dirty=False,
+                hotbed_version="0",
+                versions={},
+                hosts={},
+                site="local",
+                signal=None,
+                calibration={"spec": "mos"},
+            ),
+        }
+    )
+    noise = 1 + 0.02 * block
+    extra = {name: value * noise for name, value in values.items()}
+    summary = Summary(whole=[], steady=[], pressure_mean={}, extra=extra)
+    (folder / REPORT_FILE).write_text(json.dumps(report))
+    (folder / "summary.json").write_text(summary.model_dump_json())
+    (folder / "run.json").write_text(run.model_dump_json())
+    return folder
+
+
+def write_setups(campaign: Path, block: int) -> None:
+    """Figure 1."""
+    for setup, qps in SMALL_QPS.items():
+        values = {"failed": 0.0, "proxy_ms_per_op": 3.0}
+        for letter, share in (("A", 0.6), ("B", 0.4)):
+            values |= {f"{letter}_qps": share * qps, f"{letter}_mean_s": 0.1 * LATENCY[setup]}
+        for letter in "CD":
+            values |= {f"{letter}_mb_s": LARGE_MB_S[setup] / 2}
+            values |= {f"{letter}_mean_s": LARGE_LATENCY[setup]}
+        write_run(campaign, block, values, {}, experiment="setups", setup=setup)
+
+
+def write_alone(campaign: Path, block: int) -> None:
+    """Figures 2 to 5."""
+    for kb in (10, 100, 1000, 16_000):
+        rate = min(140.0, 25_000 / kb)
+        values = {"qps": rate, "mb_s": rate * kb / 1000, "A_mean_s": 8 / rate, "proxy_busy": 0.6}
+        report = {"latencies": {"A": {"read": [[0.5 * 8 / rate, 8 / rate, 100]]}}}
+        write_run(campaign, block, values, report, experiment="sizes", object_kb=kb)
+    for letter in "AC":
+        for cores in (0.1, 0.2, 0.4):
+            values = _of_proxy(letter, cores)
+            cell: dict[str, Any] = {"experiment": "proxy", "workload": letter}
+            write_run(campaign, block, values, {}, **cell, proxy_cores=cores)
+        double = {name: 1.7 * value for name, value in _of_proxy(letter, 0.4).items()}
+        write_run(campaign, block, double, {}, **cell, proxies=2)
+        for cores in (0.05, 0.1, 0.2, 0.4):
+            values = {"qps": min(140.0, 700 * cores), "mb_s": min(25.0, 300 * cores)}
+            cell = {"experiment": "storage", "workload": letter, "storage_cores": cores}
+            write_run(campaign, block, values, {}, **cell)
+        for ssds, gain in ((0, 1.15), (3, 1.7 if letter == "A" else 9.0)):
+            for rate, factor in ((40, 1.0), (400, gain)):
+                values = {"qps": 70 * factor, "mb_s": 5 * factor}
+                cell = {"experiment": "network", "workload": letter, "ssds": ssds}
+                write_run(campaign, block, values, {}, **cell, network_mbit=rate)
+    write_run(campaign, block, _of_proxy("A", 0.4), {}, experiment="proxy", proxy_workers=2)
+    for ssds in range(4):
+        for rate in (50, 100, 150, 200):
+            values = {"mb_s": min(rate / 8, 8.0 + 5 * ssds), "qps": 1.0}
+            cell = {"experiment": "disks", "workload": "C", "ssds": ssds}
+            write_run(campaign, block, values, {}, **cell, network_mbit=rate)
+
+
+def _of_proxy(letter: str, cores: float) -> dict[str, float]:
+    if letter == "A":
+        return {"qps": 340 * cores, "mb_s": 22 * cores, "A_mean_s": 0.1, "proxy_busy": 0.95}
+    return {"qps": 10.0, "mb_s": 25.0, "C_mean_s": 0.3, "proxy_busy": 0.06 / cores}
+
+
+def write_loads(campaign: Path, block: int) -> None:
+    """Figures 8 to 10: MOS++ is best everywhere, in the tail at peak load most."""
+    for small, large in LOADS:
+        for setup, factor in QPS.items():
+            values = {
+                "qps": 30 * factor + small,
+                "mb_s": MB_S[setup] * large,
+                "A_qps": 30 * factor + small,
+                "C_mb_s": MB_S[setup] * large,
+                "A_p95_s": 0.01 * small / factor ** (3 if small > 8 else 1),
+                "C_p95_s": large / MB_S[setup],
+                "failed": 0.0,
+            }
+            cell = {"experiment": "load", "setup": setup, "small_workers": small}
+            write_run(campaign, block, values, {}, **cell, large_workers=large)
+
+
+def write_course(campaign: Path, block: int) -> None:
+    """Figures 11 and 12."""
+    for setup, factor in QPS.items():
+        seconds = int(ENDS)
+        small = [10.0 * factor if at < 40 else 60.0 * factor for at in range(seconds)]
+        report: dict[str, Any] = {
+            "minute_s": MINUTE_S,
+            "course": {"stages": [0.0, 40.0, 116.0], "spike_ends": 60.0, "ends": ENDS},
+            "sla": {"latency_s": 0.09, "bytes_s": 12e6},
+            "pool": SHARE,
+            "series": {
+                "A": {
+                    "ops": small,
+                    "bytes": [65e3 * one for one in small],
+                    "reads": small,
+                    "read_s": [0.1 / factor * one for one in small],
+                },
+                "C": {
+                    "ops": [3.0] * seconds,
+                    "bytes": [10e6 * MB_S[setup]] * seconds,
+                    "reads": [3.0] * seconds,
+                    "read_s": [3.0] * seconds,
+                },
+            },
+        }
+        if setup == "mos-pp":
+            report["held"] = [held(-1.0, 0.3, 0.7), held(24.0, 0.05, 0.9)]
+            report["held"] += [held(48.0, 0.2, 0.2), held(130.0, 0.5, 0.5)]
+        values = {
+            "A_qps": 50 * factor,
+            "A_qps_spike": 60 * factor,
+            "A_qps_stage3": 60 * factor,
+            "A_mean_s": 0.1 / factor,
+            "C_mb_s": 10 * MB_S[setup],
+            "C_mb_s_stage1": 10 * MB_S[setup],
+            "A_sla_met": 0.45 * factor,
+            "C_sla_met": 0.5 * MB_S[setup],
+            "failed": 2.0,
+            "changes": 5.0,
+            "act_s_max": 0.4,
+        }
+        write_run(campaign, block, values, report, experiment="adaptation", setup=setup)
+
+
+def held(t_s: float, small: float, large: float) -> dict[str, Any]:
+    """What microstores held, as parts of the pool."""
+    return {
+        "t_s": t_s,
+        "stores": {
+            name: {key: part * total for key, total in SHARE.items()}
+            for name, part in (("small", small), ("large", large))
+        },
+        "utilization": {},
+    }
+
+
+def write_all(artifacts: Path, blocks: int = 2) -> Path:
+    """Every figure's runs."""
+    campaign = artifacts / "mos-local"
+    for block in range(blocks):
+        write_setups(campaign, block)
+        write_alone(campaign, block)
+        write_loads(campaign, block)
+        write_course(campaign, block)
+    return campaign

@@ -1,0 +1,172 @@
+"""Claims and figures of real microstores, on runs with known values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from synthetic_mos import LARGE_MB_S, MB_S, QPS, SMALL_QPS, write_all, write_setups
+
+from analysis.claims import Evidence, evaluate
+from analysis.load import load_campaign
+from analysis.mos.catalogue import PARTS
+from analysis.mos.local.catalogue import FIGURES, LOCAL
+from analysis.mos.local.course_figures import windows
+from analysis.mos.local.runs import CELL, REPORT_FILE, cells, paired, table, takes
+from analysis.mos.local.tables import tables
+from analysis.papers import paper
+from campaigns.campaign_file import find_campaign
+from campaigns.campaign_file import load_campaign as campaign_of
+from campaigns.mos.live.cell import REPORT_FILE as WRITTEN_FILE
+from campaigns.mos.parameters import MosParameters
+from campaigns.validate import figures_of
+from schemas.claim import ClaimResult
+
+CLAIMS = LOCAL.claims
+
+
+def evidence_of(campaign: Path) -> Evidence:
+    runs = load_campaign(campaign).runs
+    assert all(takes(run.run) for run in runs)
+    return Evidence(table(runs), runs)
+
+
+@pytest.fixture(scope="module")
+def evidence(tmp_path_factory: pytest.TempPathFactory) -> Evidence:
+    return evidence_of(write_all(tmp_path_factory.mktemp("artifacts")))
+
+
+@pytest.fixture(scope="module")
+def results(evidence: Evidence) -> dict[str, ClaimResult]:
+    return {claim.id.removeprefix("mos-local-"): evaluate(claim, evidence) for claim in CLAIMS}
+
+
+def test_parameters_and_files_are_the_campaigns() -> None:
+    assert set(CELL) == set(MosParameters.model_fields)
+    assert REPORT_FILE == WRITTEN_FILE
+    assert LOCAL in PARTS
+    known = figures_of(campaign_of(find_campaign("mos-local")))
+    assert {entry.campaign for entry in FIGURES} == set(known)
+    assert set(LOCAL.figures) <= set(paper("mos").figures)
+    assert len({claim.id for claim in CLAIMS}) == len(CLAIMS)
+    assert {claim.figure for claim in CLAIMS} <= {entry.id for entry in FIGURES}
+
+
+def test_every_claim_names_its_baseline_or_is_no_comparison() -> None:
+    for claim in CLAIMS:
+        if claim.unit == "ratio":
+            assert claim.baseline, claim.id
+
+
+def test_claims_are_measured_within_blocks(results: dict[str, ClaimResult]) -> None:
+    expected = {
+        "small-favors-small": SMALL_QPS["favors-small"] / SMALL_QPS["default"],
+        "small-favors-large": SMALL_QPS["favors-large"] / SMALL_QPS["default"],
+        "large-favors-small-c": LARGE_MB_S["default"] / LARGE_MB_S["favors-small"],
+        "large-favors-large": LARGE_MB_S["favors-large"] / LARGE_MB_S["default"],
+        "latency-favors-large": 0.8,
+        "latency-a-default": 0.2,
+        "latency-c-favors-large": 5 / 0.8,
+        "proxy-linear": 1.0,
+        "proxy-second": 1.7,
+        "proxy-workers": 1.0,
+        "proxy-network": 1.0,
+        "storage-equal": 1.0,
+        "network-a-ssd": 1.7,
+        "network-a-hdd": 1.15,
+        "network-c-ssd": 9.0,
+        "network-disks": 1.7 / 1.15,
+        "disks-slow-network": 1.0,
+        "disks-worst": 8.0 / 18.0,
+        "disks-mixed": 18.0 / 18.75,
+        "static-small": (30 * 1.7 + 2) / 32,
+        "tail-static": (1.7 / 2.0) ** 3,
+        "large-bandwidth-static": MB_S["mos-pp"] / MB_S["static"],
+        "spike-default": QPS["mos-pp"] / QPS["default"],
+        "throughput-default": (60 + 2) / 32,
+        "throughput-most": (60 + 2) / 32,
+        "bandwidth-most": MB_S["mos-pp"] / MB_S["static"],
+        "bandwidth-least": MB_S["mos-pp"] / MB_S["default"],
+        "network-most": 0.9,
+        "network-freed": 0.55,
+        "network-given": 0.15,
+    }
+    for name, value in expected.items():
+        found = results[name]
+        assert found.measured == pytest.approx(value, rel=0.02), name
+        assert (found.n, found.ground) == (2, "local"), name
+
+
+def test_verdicts_follow_from_the_values(results: dict[str, ClaimResult]) -> None:
+    verdicts = {name: one.verdict for name, one in results.items()}
+    # Directions count as reproduced, sizes of a modelled machine do not.
+    assert verdicts["latency-favors-large"] == "reproduced"
+    assert verdicts["small-favors-small"] == "direction"
+    assert verdicts["large-favors-large"] == "reproduced"
+    assert verdicts["disks-worst"] == "reproduced"
+    assert verdicts["default-large"] == "reproduced"
+    assert verdicts["hdd-share"] == "not run"
+    assert "of workload" in str(results["latency-favors-large"].note)
+
+
+def test_both_readings_of_the_same_percentages_are_listed() -> None:
+    told = {claim.id: claim for claim in CLAIMS}
+    first = [c for c in CLAIMS if c.paper_value == 1.896]
+    assert {c.baseline for c in first} == {"Default and Static", "Default"}
+    second = [c for c in CLAIMS if c.paper_value == 1.798]
+    assert {c.baseline for c in second} == {"Default and Static", "Static"}
+    assert told["mos-local-tail-static"].baseline == "Static"
+    assert {c.baseline for c in CLAIMS if c.paper_value == 2.1} == {"Default", "Static"}
+
+
+def test_without_runs_nothing_is_claimed(tmp_path: Path) -> None:
+    nothing = Evidence(table([]), [])
+    assert {evaluate(claim, nothing).verdict for claim in CLAIMS} == {"not run"}
+    for entry in FIGURES:
+        assert hasattr(entry.draw(nothing, tmp_path, "x"), "runs"), entry.id
+    assert tables(table([])) == []
+
+
+def test_a_single_block_has_no_interval(tmp_path: Path) -> None:
+    campaign = tmp_path / "mos-quick"
+    write_setups(campaign, 0)
+    evidence = evidence_of(campaign)
+    found = {claim.id: evaluate(claim, evidence) for claim in CLAIMS}
+    assert found["mos-local-small-favors-small"].verdict == "inconclusive"
+    assert found["mos-local-spike-default"].verdict == "not run"
+    one = cells(evidence.table, "setups", setup="default")
+    assert paired(one.iloc[:0], one, "small_qps") is None
+    assert paired(one, one, "missing") is None
+
+
+def test_tables_tell_of_every_setup(evidence: Evidence) -> None:
+    setups, loads, courses, alone = tables(evidence.table)
+    assert [row[0] for row in setups.rows] == ["Default", "FavorsSmall", "FavorsLarge"]
+    assert [row[0] for row in loads.rows] == [
+        x for x in ("2/16", "8/8", "16/4", "32/2") for _ in "123"
+    ]
+    assert [row[0] for row in courses.rows] == ["Default", "Static", "MOS++"]
+    assert len(alone.rows) == 4 + (3 + 1 + 3 + 1 + 1) + 8 + 8 + 16
+    for one in (setups, loads, courses, alone):
+        assert all(len(row) == len(one.heads) for row in one.rows)
+
+
+def test_windows_are_means_and_rates() -> None:
+    series = {
+        "ops": [1.0, 3.0] * 10,
+        "reads": [0.0] * 10 + [2.0] * 10,
+        "read_s": [0.0] * 10 + [1.0] * 10,
+    }
+    assert list(windows(series, 5.0, "ops")) == [2.0, 2.0]
+    latency = windows(series, 5.0, "latency")
+    assert np.isnan(latency[0])
+    assert latency[1] == 0.5
+
+
+@pytest.mark.slow
+def test_every_figure_is_drawn(evidence: Evidence, tmp_path: Path) -> None:
+    for entry in FIGURES:
+        drawn = entry.draw(evidence, tmp_path, f"figure-{entry.id}")
+        assert isinstance(drawn, Path), entry.id
+        assert drawn.stat().st_size > 5000

@@ -1,0 +1,322 @@
+"""Cells on real microstores: what is put into force, run and counted, and what is left."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from mos_fakes import RATE, FakeBed, archive_of
+
+from campaigns.job import Job
+from campaigns.mos.division import MEGABIT, Pool, division_of
+from campaigns.mos.live import drives as driving
+from campaigns.mos.live.cell import REPORT_FILE, Maker
+from campaigns.mos.live.control import controller_parameters
+from campaigns.mos.live.drives import Access, Drive, drives_of, script, workload_of
+from campaigns.mos.live.objects import FILE
+from campaigns.mos.live.results import Sent, gather, held_of, numbers_of
+from campaigns.mos.live.swift import fitting
+from campaigns.mos.loads import loads_of
+from campaigns.mos.parameters import MosParameters
+from schemas.campaign import Limits
+from schemas.errors import HotbedError, UserError
+from schemas.run import Provenance, Run
+from workloads.cosbench.workload import to_xml
+
+START = 1000.0
+SMALL_CELL: dict[str, Any] = {"seconds": 4, "rampup_s": 1}
+
+
+def job_of(**parameters: Any) -> Job:
+    return Job(
+        run_id="r1",
+        campaign="c",
+        attempt=1,
+        block=0,
+        order=0,
+        seed=7,
+        ground="local",
+        parameters=MosParameters(**parameters).canonical(),
+        time_scale=1.0,
+        testbed="mos",
+        notebook="",
+        timeout_s=60.0,
+        started_at="2026-01-01T00:00:00Z",
+        limits=Limits(),
+        provenance=Provenance(
+            commit=None,
+            dirty=None,
+            hotbed_version="0",
+            versions={},
+            hosts={},
+            site="fake",
+            signal=None,
+        ),
+    )
+
+
+@pytest.fixture(autouse=True)
+def now(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("campaigns.mos.live.drives.time.time", lambda: START - driving.LEAD_S)
+
+
+def made(
+    folder: Path, archived: int = 6, **parameters: Any
+) -> tuple[FakeBed, Run, dict[str, float]]:
+    bed = FakeBed(folder / "site", START, archived)
+    where = folder / "attempt-1"
+    (where / "logs").mkdir(parents=True)
+    run = Maker(bed.swift).make(job_of(**parameters), where)
+    extra: dict[str, float] = json.loads((where / "summary.json").read_text())["extra"]
+    return bed, run, extra
+
+
+def test_a_cell_is_divided_driven_and_counted(tmp_path: Path) -> None:
+    bed, run, found = made(tmp_path, experiment="setups", setup="favors-large", **SMALL_CELL)
+    assert run.status == "done"
+    assert [found[f"{letter}_qps"] for letter in "ABCD"] == [RATE[x] for x in "abcd"]
+    assert found["qps"] == sum(RATE[x] for x in "abcd")
+    assert found["C_mb_s"] == pytest.approx(10.0)
+    assert found["A_mean_s"] == pytest.approx(0.02)
+    assert found["A_p95_s"] == pytest.approx(0.02)
+    assert "C_p95_s" not in found  # fewer than ten are slower
+    # Two proxies of 0.2 core each, of 0.8 that they hold.
+    assert found["proxy_busy"] == pytest.approx(0.5)
+    assert found["proxy_ms_per_op"] == pytest.approx(1e3 * 0.4 / found["qps"])
+    assert found["storage_servers"] == 2
+    verbs = bed.agent.verbs()
+    assert verbs.index("recorder-start") < verbs.index("recorder-fetch")
+    assert "control-start" not in verbs
+    layout = bed.layout
+    assert layout["layout"] == "static"
+    assert layout["microstores"]["small"]["network"] == 20 * MEGABIT
+    folder = tmp_path / "attempt-1"
+    report = json.loads((folder / REPORT_FILE).read_text())
+    assert report["series"]["A"]["ops"] == [RATE["a"]] * 5
+    assert sum(count for _, _, count in report["latencies"]["A"]["read"]) == RATE["a"] * 6
+    table = pd.read_parquet(folder / "samples.parquet")
+    mine = table[(table["node"] == "workload A") & (table["metric"] == "requests_s")]
+    assert list(mine["value"]) == [RATE["a"]] * 5
+    assert set(pd.read_parquet(folder / "latency.parquet")["tenant"]) == set("ABCD")
+
+
+def test_no_key_is_left_or_shown(tmp_path: Path) -> None:
+    bed, _, _ = made(tmp_path, experiment="setups", **SMALL_CELL)
+    assert any("secret-of-small" in xml for xml in bed.xmls.values())
+    for shell in bed.shells.values():
+        assert not shell.files
+        assert all(mode == 0o600 for path, mode in shell.modes.items() if path.endswith(".xml"))
+        assert "secret" not in json.dumps(shell.ran)
+    assert "secret" not in json.dumps(bed.agent.scripts)
+    for file in (tmp_path / "attempt-1").rglob("*"):
+        assert file.is_dir() or b"secret-of" not in file.read_bytes(), file
+
+
+def test_in_default_workers_are_dealt_out_to_all_proxies(tmp_path: Path) -> None:
+    bed, _, found = made(
+        tmp_path, experiment="setups", setup="default", small_workers=5, **SMALL_CELL
+    )
+    mine = {name: xml for name, xml in bed.xmls.items() if name.startswith("a-of")}
+    assert sorted(mine) == ["a-of-proxy0", "a-of-proxy1"]
+    assert sum(xml.count('workers="3"') for xml in mine.values()) == 1
+    assert sum(xml.count('workers="2"') for xml in mine.values()) == 1
+    assert found["A_qps"] == 2 * RATE["a"]
+
+
+def test_objects_are_written_once_for_all_layouts(tmp_path: Path) -> None:
+    bed, _, _ = made(tmp_path, experiment="setups", **SMALL_CELL)
+    prepared = [one for one in bed.agent.scripts if one[1][0] != "bash"]
+    assert len(prepared) == 4
+    kept = json.loads((bed.testbed.directory / FILE).read_text())
+    assert [one["letter"] for one in kept] == ["A", "B", "C", "D"]
+    for setup in ("favors-small", "favors-large"):
+        where = tmp_path / setup
+        (where / "logs").mkdir(parents=True)
+        Maker(bed.swift).make(job_of(experiment="setups", setup=setup, **SMALL_CELL), where)
+    assert len([one for one in bed.agent.scripts if one[1][0] != "bash"]) == 4
+
+
+@pytest.mark.slow
+def test_mos_pp_controls_while_the_load_runs(tmp_path: Path) -> None:
+    bed, _, found = made(
+        tmp_path,
+        archived=38,
+        experiment="adaptation",
+        setup="mos-pp",
+        minute_s=1,
+        latency_sla_ms=30,
+        bandwidth_sla_mb_s=1000,
+    )
+    verbs = bed.agent.verbs()
+    order = [verbs.index(v) for v in ("recorder-start", "control-start", "recorder-fetch")]
+    assert order == sorted(order)
+    started = next(payload for verb, payload in bed.agent.calls if verb == "control-start")
+    assert (started["name"], started["interval_s"]) == ("mos-pp", 12)
+    assert (found["changes"], found["steps"], found["act_s_max"]) == (1, 2, 0.2)
+    assert (found["A_sla_met"], found["C_sla_met"]) == (1.0, 0.0)
+    report = json.loads((tmp_path / "attempt-1" / REPORT_FILE).read_text())
+    assert report["course"] == {"stages": [0, 10, 29], "spike_ends": 15, "ends": 38}
+    assert [line["t_s"] for line in report["held"]] == [0.0, 12.0]
+    held = [line["stores"]["small"]["proxy_cores"] for line in report["held"]]
+    assert held == [0.4, 0.3]
+    assert found["A_qps_stage2"] > 0
+
+
+@pytest.mark.slow
+def test_what_mos_pp_is_told_is_what_it_takes() -> None:
+    from controllers.registry import create, find
+
+    parameters = MosParameters(experiment="load", setup="mos-pp")
+    told = controller_parameters(parameters)
+    known = create(find("mos-pp", ()), told, 1).parameters()
+    assert set(told) <= set(known)
+    assert told["tenants"]["small"]["sla"] == {"latency_ms": 90}
+    assert json.loads(json.dumps(told)) == told
+
+
+def test_a_workload_of_which_nothing_ends_fails_the_cell(tmp_path: Path) -> None:
+    with pytest.raises(HotbedError, match="not one operation of workload A ended"):
+        made(tmp_path, archived=0, experiment="setups", **SMALL_CELL)
+
+
+def test_a_driver_that_fails_is_named(tmp_path: Path) -> None:
+    bed = FakeBed(tmp_path / "site", START, 4)
+    bed.agent.exit_code = 1
+    loads = loads_of(MosParameters(experiment="setups", **SMALL_CELL))
+    with pytest.raises(HotbedError, match="the driver of a on node client0 failed: the store ref"):
+        driving.drive(
+            bed.agent,
+            bed.reached.shell_to,
+            drives_of(loads, bed.swift.access(), bed.reached.clients),
+            seed=1,
+            folder=tmp_path,
+        )
+    assert all(not shell.files for shell in bed.shells.values())
+
+
+def test_a_testbed_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    bed = FakeBed(tmp_path, START, 4)
+    fitting(bed.testbed, bed.spec, Path("testbed/specs/mos.yaml"))
+    with pytest.raises(UserError, match=r"was not made from .*mos-local\.yaml"):
+        fitting(bed.testbed, bed.spec, Path("testbed/specs/mos-local.yaml"))
+    other = bed.spec.model_copy(update={"name": "mos"})
+    assert other.store is not None
+    few = Maker(bed.swift)
+    with pytest.raises(UserError, match="3 disks of each storage server are asked for, not 1"):
+        few.make(job_of(experiment="disks", workload="C", ssds=2), tmp_path)
+
+
+def test_the_pool_is_the_spec_s(tmp_path: Path) -> None:
+    pool = FakeBed(tmp_path, START, 4).swift.pool()
+    assert pool.total == Pool().total
+    assert pool.step == Pool().step
+    assert (pool.storage_servers, pool.disks) == (2, 1)
+
+
+# What is sent, in COSBench's words.
+
+
+def access(proxy: str = "proxy0") -> Access:
+    return Access(proxy, "http://10.0.0.1:8080/auth/v1.0", "small:small", "k")
+
+
+def test_a_load_is_cosbench_s_workload() -> None:
+    (load, *_) = loads_of(MosParameters(experiment="setups", small_workers=3, **SMALL_CELL))
+    xml = to_xml(workload_of(load.objects, access(), load), ("main",))
+    for part in (
+        'workers="3"',
+        'runtime="4"',
+        'rampup="1"',
+        'ratio="90"',
+        "sizes=u(1,128)KB",
+        "cprefix=a-",
+        "auth_url=http://10.0.0.1:8080/auth/v1.0",
+    ):
+        assert part in xml
+    stored = to_xml(workload_of(load.objects, access()), ("init", "prepare"))
+    assert "objects=r(1,50)" in stored
+    (one,) = loads_of(MosParameters(experiment="sizes", object_kb=64, **SMALL_CELL))
+    assert "sizes=c(64)KB" in to_xml(workload_of(one.objects, access()), ("prepare",))
+
+
+def test_drivers_begin_together_at_their_times_and_one_that_fails_ends_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "cosdrive"
+    program.write_text(
+        '#!/bin/bash\nread -r line <&3\necho "$line" "$@"\n'
+        '[ "$line" = fails ] && { echo "cosdrive: no store" >&2; exit 2; }\n'
+        '[ "$line" = stays ] && exec sleep 60\nexit 0\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setattr(driving, "FOLDER", str(tmp_path))
+    monkeypatch.setattr(driving, "REMOTE_PROGRAM", str(program))
+    (load, *_) = loads_of(MosParameters(experiment="setups", **SMALL_CELL))
+
+    def run(**contents: str) -> subprocess.CompletedProcess[bytes]:
+        for name, text in contents.items():
+            (tmp_path / f"{name}.xml").write_text(text + "\n")
+        ones = [Drive(name, load, access(), "client0") for name in contents]
+        text = script(ones, 0.0, 5)
+        return subprocess.run(["bash", "-c", text], capture_output=True, check=False, timeout=20)
+
+    assert run(a="well", b="well").returncode == 0
+    assert (tmp_path / "b.out").read_text() == (
+        "well run /dev/fd/3 --archive b.archive --seed 6 --json\n"
+    )
+    assert not list(tmp_path.glob("*.xml"))
+    began = time.monotonic()
+    assert run(a="stays", b="fails").returncode == 1
+    assert time.monotonic() - began < 15
+    assert (tmp_path / "b.err").read_text() == "cosdrive: no store\n"
+
+
+# What is counted.
+
+
+def test_what_ends_in_the_measured_time_counts(tmp_path: Path) -> None:
+    (load, *_) = loads_of(MosParameters(experiment="setups", **SMALL_CELL))
+    drive = Drive("a", load, access(), "client0")
+    for file, text in archive_of("a", 8, START + 2.2).items():
+        path = tmp_path / "a.archive" / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    sent = gather([drive], tmp_path, START, 8.0)
+    assert list(sent["A"].ops) == [0, 0, *[RATE["a"]] * 6]
+    found = numbers_of(sent, 0.0, 4.0)
+    assert found["A_qps"] == RATE["a"] / 2
+    assert numbers_of(sent, 2.0, 8.0)["A_qps"] == RATE["a"]
+    assert numbers_of({"A": Sent(4)}, 0.0, 4.0)["A_qps"] == 0.0
+    assert "A_mean_s" not in numbers_of({"A": Sent(4)}, 0.0, 4.0)
+
+
+def test_failures_are_counted(tmp_path: Path) -> None:
+    bed = FakeBed(tmp_path / "site", START, 6)
+    bed.failed = 3
+    where = tmp_path / "attempt-1"
+    (where / "logs").mkdir(parents=True)
+    Maker(bed.swift).make(job_of(experiment="proxy", **SMALL_CELL), where)
+    extra = json.loads((where / "summary.json").read_text())["extra"]
+    assert extra["A_failed"] == extra["failed"] == 3
+
+
+def test_a_step_without_an_observation_tells_nothing_of_what_was_held() -> None:
+    assert held_of([{"wall": 1.0, "observation": None, "actions": []}], 0.0) == []
+
+
+def test_a_division_is_told_in_bytes_and_cores(tmp_path: Path) -> None:
+    bed = FakeBed(tmp_path, START, 4)
+    bed.swift.divide(division_of(MosParameters(experiment="load", setup="static"), Pool()))
+    assert bed.layout["microstores"]["large"] == {
+        "proxy_cores": 0.2,
+        "storage_cores": 0.2,
+        "network": pytest.approx(280 * MEGABIT),
+        "workers": 1,
+    }
+    bed.swift.restore()
+    assert bed.layout == {"layout": "static"}
