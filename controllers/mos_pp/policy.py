@@ -21,8 +21,8 @@ microstores and what this one holds (`containers`); what the free pool lacks com
 that hold more than that plan gives them; where a plan has nothing that a microstore lacks, although
 its SLA is missed, what is too busy gets a container; fine-tuning is by resource (`tuning`). In an
 epoch those that give back come first, then those whose SLA is missed, then fine-tuning; among
-equals another microstore begins every epoch. A microstore with several tenants misses when any of them does, and
-exceeds when all do.
+equals another microstore begins every epoch. A microstore with several tenants misses when any of
+them does, and exceeds when all do.
 """
 
 from __future__ import annotations
