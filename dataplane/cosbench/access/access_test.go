@@ -27,12 +27,18 @@ func TestConfig(t *testing.T) {
 	if got := c.Keys(); !slices.Equal(got, []string{"a", "b", "empty", "f", "ms", "on"}) {
 		t.Error(got)
 	}
+	if got := c.Unasked(); len(got) != 6 {
+		t.Error(got)
+	}
 	a, errA := c.Int("a", 0)
 	f, errF := c.Float("f", 0)
 	on, errOn := c.Bool("on", false)
 	ms, errMs := c.Milliseconds("ms", 0)
 	if a != 2 || f != 0.5 || !on || ms != 1500*time.Millisecond || c.String("b", "") != "x=y" || errors.Join(errA, errF, errOn, errMs) != nil {
 		t.Error(a, f, on, ms, c.String("b", ""), errA, errF, errOn, errMs)
+	}
+	if got := c.Unasked(); !slices.Equal(got, []string{"empty"}) {
+		t.Error(got)
 	}
 	missing, err := c.Milliseconds("none", time.Minute)
 	if missing != time.Minute || err != nil || c.String("none", "z") != "z" {

@@ -8,18 +8,27 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
 // Config is a COSBench config string, "key=value;key=value", after inheritance: a later key
-// replaces an earlier one, a child's key its parent's. The zero Config is empty. Many goroutines may
-// read it.
-type Config struct{ values map[string]string }
+// replaces an earlier one, a child's key its parent's. The zero Config is empty. It may be copied
+// and read by many goroutines; copies share the record of which keys were asked for.
+type Config struct {
+	values map[string]string
+	asked  *record
+}
+
+type record struct {
+	sync.Mutex
+	keys map[string]bool
+}
 
 // ParseConfig reads a config string. Empty parts are skipped, spaces around keys and values
 // dropped; a part without "=" or without a key is an error.
 func ParseConfig(text string) (Config, error) {
-	config := Config{values: map[string]string{}}
+	config := Config{values: map[string]string{}, asked: &record{keys: map[string]bool{}}}
 	for part := range strings.SplitSeq(text, ";") {
 		if strings.TrimSpace(part) == "" {
 			continue
@@ -39,8 +48,27 @@ func ParseConfig(text string) (Config, error) {
 // Keys are all keys, sorted.
 func (c Config) Keys() []string { return slices.Sorted(maps.Keys(c.values)) }
 
+// Unasked are the keys that nobody has asked for yet, sorted: what a store says it knows and does not
+// read.
+func (c Config) Unasked() []string {
+	var left []string
+	for _, key := range c.Keys() {
+		c.asked.Lock()
+		if !c.asked.keys[key] {
+			left = append(left, key)
+		}
+		c.asked.Unlock()
+	}
+	return left
+}
+
 // Lookup returns a key's value and whether the key is there.
 func (c Config) Lookup(key string) (string, bool) {
+	if c.asked != nil {
+		c.asked.Lock()
+		c.asked.keys[key] = true
+		c.asked.Unlock()
+	}
 	value, found := c.values[key]
 	return value, found
 }
