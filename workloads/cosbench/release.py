@@ -254,7 +254,7 @@ def _options_finding(folder: Path, major: int | None) -> list[Finding]:
             f"options for Java {major}",
             not missing,
             "given" if not missing else f"{len(missing)} are not given",
-            "export JDK_JAVA_OPTIONS as shown before start-all.sh (the role cosbench does)",
+            "export JDK_JAVA_OPTIONS as shown, then start it (the role cosbench does so)",
             needed=False,
         )
     ]
