@@ -31,6 +31,8 @@ FOLDER = "/var/lib/hotbed/mos"
 UNIT = "load-cosdrive"
 LEAD_S = 3.0
 """From the order to start until the first driver begins."""
+WHOLE_S = 1.0
+"""A driver's stage begins with the first whole second of its run: it is started so much earlier."""
 SLACK_S = 60.0
 PREPARE_S = 600.0
 PREPARE_WORKERS = 8
@@ -162,7 +164,7 @@ def script(drives: Sequence[Drive], start: float, seed: int) -> str:
             f"{REMOTE_PROGRAM} run /dev/fd/3 --archive {drive.name}.archive "
             f"--seed {(seed + place) % 2**31} --json"
         )
-        at = round(1e6 * (start + drive.load.begins_s))
+        at = round(1e6 * (start + drive.load.begins_s - WHOLE_S))
         parts.append(BEGIN.format(at=at, command=command, name=drive.name))
     return SCRIPT.format(folder=FOLDER, begin="".join(parts))
 
