@@ -10,7 +10,9 @@ import os
 import pkgutil
 import signal
 import sys
+from functools import cache
 from types import FrameType
+from typing import Any
 
 import typer
 
@@ -23,6 +25,7 @@ EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
 
 
+@cache
 def build() -> typer.Typer:
     """The application with every verb of `hotbed.verbs` registered, in alphabetical order."""
     app = typer.Typer(
@@ -44,6 +47,12 @@ def build() -> typer.Typer:
     return app
 
 
+@cache
+def command(app: typer.Typer) -> Any:
+    """The application as Click runs it; made once, for it looks at every option of every verb."""
+    return typer.main.get_command(app)
+
+
 def _terminated(_signum: int, _frame: FrameType | None) -> None:
     # As an exception, so that what a command made is cleaned up on the way out.
     raise SystemExit(EXIT_TERMINATED)
@@ -53,7 +62,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command line; always ends by SystemExit."""
     signal.signal(signal.SIGTERM, _terminated)
     try:
-        typer.main.get_command(build())(args=arguments, prog_name="hotbed")
+        command(build())(args=arguments, prog_name="hotbed")
     except UserError as error:
         _say(error)
         raise SystemExit(EXIT_USER) from None

@@ -10,7 +10,6 @@ from typing import Any
 import pm_topologies
 import pytest
 import yaml
-from typer.testing import CliRunner
 
 from campaigns.prioritymeister.scenario import (
     Closed,
@@ -24,8 +23,8 @@ from campaigns.prioritymeister.simulate import PROGRAM, identity, simulate, simu
 from campaigns.prioritymeister.simulated import Results
 from campaigns.prioritymeister.study import plan_of
 from campaigns.prioritymeister.topology import Topology, load_topology
-from hotbed import cli
 from schemas.errors import StoreError, UserError
+from tests.hotbed.runner import Runner
 
 pytestmark = pytest.mark.slow
 
@@ -309,7 +308,7 @@ def test_a_simulator_that_is_not_there_or_is_killed(
 
 
 def run(*arguments: str) -> Any:
-    return CliRunner().invoke(cli.build(), ["pm", *arguments, "--json"], catch_exceptions=True)
+    return Runner().run(["pm", *arguments, "--json"], catch_exceptions=True)
 
 
 def test_the_command_tells_percentiles_slos_and_bounds(crowded: tuple[Topology, Path]) -> None:
@@ -320,7 +319,7 @@ def test_the_command_tells_percentiles_slos_and_bounds(crowded: tuple[Topology, 
     assert [w.name for w in found.workloads] == ["C", "D"]
     bound = found.workloads[0].bound
     assert bound is not None and bound.held and found.length_s == 2.0
-    table = CliRunner().invoke(cli.build(), ["pm", "simulate", file]).stdout
+    table = Runner().run(["pm", "simulate", file]).stdout
     assert "p99.9" in table and "50 ms" in table and "yes" in table
     wrong = run("simulate", file, "--duration", "2 acres")
     assert isinstance(wrong.exception, UserError)
@@ -348,6 +347,6 @@ def test_parameters_are_printed_as_enforcers_take_them(crowded: tuple[Topology, 
     assert json.loads(run("parameters", str(file), "--policy", "edf").stdout)["network"][
         "mode"
     ] == ("fifo")
-    table = CliRunner().invoke(cli.build(), ["pm", "parameters", str(file)]).stdout
+    table = Runner().run(["pm", "parameters", str(file)]).stdout
     assert "DSCP 56" in table and "s->switch" in table
     assert isinstance(run("parameters", str(file), "--policy", "x").exception, UserError)

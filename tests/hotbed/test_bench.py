@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from hotbed import cli
 from hotbed.verbs import bench as verb
+from tests.hotbed.runner import Runner
 
 
 def _run(
@@ -21,7 +20,7 @@ def _run(
     (benches / "bench_made.py").write_text(f"print({json.dumps(json.dumps(rows))})\n")
     monkeypatch.setattr(verb, "BENCHES", benches)
     artifacts = folder / "artifacts"
-    done = CliRunner().invoke(cli.build(), ["bench", "--artifacts", str(artifacts), "--json"])
+    done = Runner().run(["bench", "--artifacts", str(artifacts), "--json"])
     (path,) = (artifacts / "bench").glob("*.json")
     results: list[dict[str, Any]] = json.loads(path.read_text())["results"]
     return done.exit_code, results
@@ -38,7 +37,7 @@ def test_a_bench_runs_with_its_parts(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(verb, "BENCHES", tmp_path)
     words = ["bench", "--artifacts", str(tmp_path), "--json", "--only"]
     for only, names in (("a", ["a", "a_part"]), ("a_part", ["a_part"]), ("ab", ["ab"])):
-        done = CliRunner().invoke(cli.build(), [*words, only])
+        done = Runner().run([*words, only])
         assert [row["name"] for row in json.loads(done.stdout)["results"]] == names
 
 

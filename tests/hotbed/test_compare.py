@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 from own_controllers import texts_drawn, write_shy
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from campaigns import comparison, session
 from campaigns.engine import CampaignResult
 from campaigns.progress import Silent
 from hotbed import cli
+from tests.hotbed.runner import Runner
 
 pytestmark = pytest.mark.timeout(300)  # what draws imports much, slowly on a busy machine
 
@@ -48,7 +49,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 
 def invoke(tmp_path: Path, *arguments: str) -> Result:
     words = ["compare", "--ground", "fake", *SHORT, "--artifacts", str(tmp_path / "artifacts")]
-    return CliRunner().invoke(cli.build(), [*words, *arguments])
+    return Runner().run([*words, *arguments])
 
 
 @pytest.mark.slow
@@ -158,9 +159,9 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
 
 def test_new_controller_tells_what_is_next(tmp_path: Path) -> None:
     arguments = ["new", "controller", "mine", "--dir", str(tmp_path / "own")]
-    ended = CliRunner().invoke(cli.build(), arguments)
+    ended = Runner().run(arguments)
     assert ended.exit_code == 0, ended.output
     assert (tmp_path / "own" / "mine" / "policy.py").is_file()
     assert f"--controllers mine,dlr --controllers-dir {tmp_path / 'own'}" in ended.output
-    again = CliRunner().invoke(cli.build(), arguments)
+    again = Runner().run(arguments)
     assert again.exit_code != 0

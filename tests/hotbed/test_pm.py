@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from typer.testing import CliRunner
 
-from hotbed import cli
 from schemas.errors import UserError
+from tests.hotbed.runner import Runner
 
 PROFILE = {
     "type": "storageSSD",
@@ -60,7 +59,7 @@ def topology(folder: Path) -> dict[str, Any]:
 
 def run(*arguments: str) -> Any:
     """The JSON that a command prints; its UserError is raised."""
-    done = CliRunner().invoke(cli.build(), ["pm", *arguments, "--json"], catch_exceptions=True)
+    done = Runner().run(["pm", *arguments, "--json"], catch_exceptions=True)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     assert done.exit_code == 0, done.output
@@ -294,7 +293,7 @@ def test_malformed_rows_of_a_trace_are_told_and_planned_without(
     document["workloads"][0]["trace"] = "bad.csv"
     path = tmp_path / "topology.yaml"
     path.write_text(yaml.safe_dump(document))
-    done = CliRunner().invoke(cli.build(), ["pm", "plan", str(path), "--json"])
+    done = Runner().run(["pm", "plan", str(path), "--json"])
     assert done.exit_code == 0
     assert "1 malformed row left out; the first is line 401" in done.stderr
 
@@ -329,7 +328,7 @@ def test_place_is_first_fit_and_keeps_every_slo(tmp_path: Path) -> None:
     path.write_text(yaml.safe_dump(document))
     with pytest.raises(UserError, match="workload w0 has no server"):
         run("plan", str(path))
-    done = CliRunner().invoke(cli.build(), ["pm", "place", str(path), "--json"])
+    done = Runner().run(["pm", "place", str(path), "--json"])
     placed = json.loads(done.stdout)
     servers = [one["server"] for one in placed["places"]]
     assert servers[:2] == ["s0", "s1"]
@@ -353,7 +352,7 @@ def test_place_admits_what_fits_and_refuses_what_does_not(tmp_path: Path) -> Non
     }
     document["workloads"][2]["slo"] = {"latency": "1us"}
     path.write_text(yaml.safe_dump(document))
-    done = CliRunner().invoke(cli.build(), ["pm", "place", str(path), "--json"])
+    done = Runner().run(["pm", "place", str(path), "--json"])
     assert done.exit_code == 1
     assert json.loads(done.stdout)["places"][2]["server"] is None
     assert json.loads(done.stdout)["plan"]["met"]

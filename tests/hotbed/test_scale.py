@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from own_controllers import texts_drawn, write_shy
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from hotbed import cli
 from schemas.errors import UserError
 from testbed.simulated.process import PROGRAM
+from tests.hotbed.runner import Runner
 
 pytestmark = pytest.mark.timeout(600)
 built = pytest.mark.skipif(not PROGRAM.is_file(), reason="the simulator is not built")
@@ -19,7 +19,7 @@ built = pytest.mark.skipif(not PROGRAM.is_file(), reason="the simulator is not b
 
 def scale(tmp_path: Path, *arguments: str) -> Result:
     words = ["scale", "--artifacts", str(tmp_path / "artifacts"), *arguments]
-    return CliRunner().invoke(cli.build(), words)
+    return Runner().run(words)
 
 
 def test_the_dry_run_shows_cells_and_time(tmp_path: Path) -> None:

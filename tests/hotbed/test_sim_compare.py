@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from own_controllers import texts_drawn, write_shy
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from controllers.journal import read_journal
 from controllers.replay import replay
-from hotbed import cli
 from schemas.errors import UserError
+from tests.hotbed.runner import Runner
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -48,7 +48,7 @@ def create(parameters, seed):
 def compare(tmp_path: Path, *arguments: str) -> Result:
     words = ["compare", "--controllers-dir", str(tmp_path / "own"), "--op", "rand"]
     words += ["-p", "duration_s=60", "--artifacts", str(tmp_path / "artifacts")]
-    return CliRunner().invoke(cli.build(), [*words, *arguments])
+    return Runner().run([*words, *arguments])
 
 
 @pytest.mark.slow

@@ -6,14 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from hotbed import cli
+from tests.hotbed.runner import Runner
 
 
 def test_a_campaign_is_planned_on_the_ground_sim(tmp_path: Path) -> None:
     words = ["run", "dlr-quick", "--ground", "sim", "--dry-run", "--json"]
-    ended = CliRunner().invoke(cli.build(), [*words, "--artifacts", str(tmp_path)])
+    ended = Runner().run([*words, "--artifacts", str(tmp_path)])
     assert ended.exit_code == 0, ended.output
     told = json.loads(ended.stdout)
     assert told["campaign"] == "dlr-quick-sim"

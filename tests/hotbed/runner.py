@@ -1,0 +1,21 @@
+"""Runs command lines in this process, as `typer.testing` does, on an application made once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from unittest import mock
+
+from typer import testing
+from typer.testing import CliRunner, Result
+
+from hotbed import cli
+
+
+class Runner(CliRunner):
+    """`typer.testing.CliRunner` on `hotbed`, whose options are looked at once a process."""
+
+    def run(self, words: Sequence[str], **more: Any) -> Result:
+        """Run ``hotbed WORDS``."""
+        with mock.patch.object(testing, "_get_command", cli.command):
+            return self.invoke(cli.build(), words, **more)
