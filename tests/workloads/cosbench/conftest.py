@@ -67,7 +67,13 @@ stopped=
 trap 'stopped=1' INT TERM
 cat "$xml" > "{folder}/seen.xml"
 echo "$@" >> "{folder}/commands"
+turn=0
 if grep -q broken "$xml"; then
+    # With a file `second` it fails only after another one has begun.
+    while [ -e "{folder}/second" ] && [ $turn -lt 600 ]; do
+        [ "$(wc -l < "{folder}/commands")" -lt 2 ] || break
+        sleep 0.05; turn=$((turn + 1))
+    done
     echo "cosdrive: $xml: line 3, work \\"main\\": there is nothing to do" >&2
     exit 2
 fi
@@ -76,7 +82,6 @@ echo "cosdrive: $xml: afr has no effect" >&2
 echo '{{"event":"stage","stage":"s3-main","state":"running","t_s":1,"ops":0,"eta_s":3}}'
 echo '{{"event":"snapshot","stage":"s3-main","t_s":2,"ops":50,"errors":1,"eta_s":2}}'
 if grep -q patient "$xml"; then
-    turn=0
     while [ -z "$stopped" ] && [ $turn -lt 600 ]; do sleep 0.05; turn=$((turn + 1)); done
 fi
 mkdir -p "$4"

@@ -179,6 +179,7 @@ def test_the_xml_on_a_node_is_gone_before_the_driver_begins(
 
 def test_one_that_fails_ends_all(stand_in: Path, tmp_path: Path, local_shell: Any) -> None:
     agent = NodeAgent(local_shell)
+    (stand_in.parent / "second").touch()
     loads = [
         Load("long", "client", XML.replace("web", "patient"), 60.0),
         Load("wrong", "client", XML.replace("web", "broken"), 60.0),
