@@ -198,3 +198,23 @@ def test_a_run_on_a_client_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert "no client node 'a'; client nodes: c0" in refused(
         "run", str(xml), *options, "--node", "a"
     )
+
+
+def test_a_run_by_a_real_cosbench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, Any] = {}
+
+    def fake(controller: Any, source: Any, xml: str, out: Path, *_: Any) -> Any:
+        asked.update(address=controller.address, root=source.root, xml=xml)
+        return read_archive(REAL, "w1")
+
+    monkeypatch.setattr("workloads.cosbench.real.run", fake)
+    login = tmp_path / "login.json"
+    login.write_text('{"user": "me", "key": "sesame"}')
+    login.chmod(0o600)
+    xml = tmp_path / "w.xml"
+    xml.write_text(run("xml", "A"))
+    options = ("--controller", "cos0", "--archive", str(REAL), "--login", str(login))
+    text = run("run", str(xml), *options, "--out", str(tmp_path / "out"))
+    assert asked == {"address": "http://cos0:19088", "root": REAL, "xml": asked["xml"]}
+    assert "sesame" not in text + asked["xml"]
+    assert "mos-A" in text
