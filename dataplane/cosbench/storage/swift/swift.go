@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"hotbed/dataplane/cosbench/access"
@@ -156,7 +157,25 @@ func (s *store) plain(ctx context.Context, q call, missing bool) error {
 	if response.Status/100 == 2 || missing && response.Status == 404 {
 		return response.Close()
 	}
-	return s.client.Refused(response, what, nil)
+	return s.client.Refused(response, what, said)
+}
+
+// said is the text that Swift has for an error: some of its answers are a small HTML page.
+func said(body []byte) string {
+	var text strings.Builder
+	tag := false
+	for _, c := range string(body) {
+		switch {
+		case c == '<':
+			tag = true
+			text.WriteByte(' ')
+		case c == '>' && tag:
+			tag = false
+		case !tag:
+			text.WriteRune(c)
+		}
+	}
+	return text.String()
 }
 
 // CreateContainer makes a container, with the policy of the config. Swift answers 202 where there is one.
@@ -187,7 +206,7 @@ func (s *store) Get(ctx context.Context, container, object string) (io.ReadClose
 		return nil, 0, err
 	}
 	if response.Status != 200 {
-		return nil, 0, s.client.Refused(response, what, nil)
+		return nil, 0, s.client.Refused(response, what, said)
 	}
 	return s.client.Body(response, what), response.Length, nil
 }
@@ -203,7 +222,7 @@ func (s *store) List(ctx context.Context, container, prefix string) (int64, erro
 		return 0, err
 	}
 	if response.Status != 200 && response.Status != 204 {
-		return 0, s.client.Refused(response, what, nil)
+		return 0, s.client.Refused(response, what, said)
 	}
 	return io.Copy(io.Discard, s.client.Body(response, what))
 }

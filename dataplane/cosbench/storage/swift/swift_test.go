@@ -223,7 +223,7 @@ func TestFaults(t *testing.T) {
 			_, _ = io.WriteString(conn, "hello\r\n\r\n")
 			_ = conn.Close()
 		}},
-		"overloaded": {access.Server, "Service Unavailable", func(w http.ResponseWriter) { http.Error(w, "", 503) }},
+		"overloaded": {access.Server, "Service Unavailable", func(w http.ResponseWriter) { http.Error(w, "", http.StatusServiceUnavailable) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := ""

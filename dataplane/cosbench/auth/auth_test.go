@@ -1,0 +1,313 @@
+package auth
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"hotbed/dataplane/cosbench/access"
+)
+
+const secret = "very-secret"
+
+func login(t *testing.T, kind, config string) (Session, error) {
+	t.Helper()
+	parsed, err := access.ParseConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	session, err := Types()[kind].Open(t.Context(), parsed)
+	if err == nil {
+		if unasked := parsed.Unasked(); unasked != nil {
+			t.Errorf("%s did not ask for %v", kind, unasked)
+		}
+	} else if strings.Contains(err.Error(), secret) {
+		t.Errorf("%v shows the password", err)
+	}
+	return session, err
+}
+
+func serve(t *testing.T, handler http.HandlerFunc) string {
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func refused(t *testing.T, err error, kind, text string) {
+	t.Helper()
+	if err == nil || access.KindOf(err) != kind || !strings.Contains(err.Error(), text) {
+		t.Errorf("error %v, not of kind %s with %q", err, kind, text)
+	}
+}
+
+func TestNoneAndMock(t *testing.T) {
+	if session, err := login(t, "none", "logging=false;caching=true"); err != nil || session.Token != "" {
+		t.Error(session, err)
+	}
+	if session, err := login(t, "mock", "token=abc;delay=0"); err != nil || session.Token != "abc" {
+		t.Error(session, err)
+	}
+	for _, config := range []string{"delay=-1", "delay=x", "caching=2"} {
+		if _, err := login(t, "mock", config); err == nil {
+			t.Errorf("%s was taken", config)
+		}
+	}
+}
+
+// tempAuth answers as Swift's TempAuth does.
+func tempAuth(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != "/auth/v1.0" {
+		http.NotFound(w, r)
+		return
+	}
+	if r.Header.Get("X-Auth-User") != "test:tester" || r.Header.Get("X-Auth-Key") != secret {
+		http.Error(w, "your key "+r.Header.Get("X-Auth-Key")+" is wrong", http.StatusUnauthorized)
+		return
+	}
+	w.Header().Set("X-Auth-Token", "AUTH_tk1")
+	w.Header().Set("X-Auth-Token-Expires", "3600")
+	w.Header().Set("X-Storage-Url", "http://store:8080/v1/AUTH_test/")
+}
+
+func TestSwauth(t *testing.T) {
+	at := serve(t, tempAuth) + "/auth/v1.0"
+	for _, key := range []string{"auth_url", "url"} {
+		session, err := login(t, "swauth", key+"="+at+";username=test:tester;password="+secret)
+		left := time.Until(session.Expires)
+		if err != nil || session.Token != "AUTH_tk1" || session.StorageURL != "http://store:8080/v1/AUTH_test" ||
+			session.Renew == nil || left < 30*time.Minute || left > time.Hour {
+			t.Error(session, err)
+		}
+	}
+	_, err := login(t, "swauth", "auth_url="+at+";username=other;password="+secret)
+	refused(t, err, access.Auth, "does not let other in")
+	_, err = login(t, "swauth", "auth_url="+at)
+	refused(t, err, access.Auth, "nobody (no username is given)")
+	_, err = login(t, "swauth", "auth_url="+at+"x;username=test:tester;password="+secret)
+	refused(t, err, access.Client, "see to auth_url")
+}
+
+func TestServicesThatAnswerOtherwise(t *testing.T) {
+	stall := make(chan bool)
+	for name, test := range map[string]struct {
+		handler    http.HandlerFunc
+		kind, text string
+	}{
+		"nothing said": {func(http.ResponseWriter, *http.Request) {}, access.Server, "without X-Auth-Token"},
+		"overloaded":   {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, secret, http.StatusServiceUnavailable) }, access.Server, "failed"},
+		"bad request":  {func(w http.ResponseWriter, _ *http.Request) { http.Error(w, secret, 400) }, access.Client, "refuses"},
+		"elsewhere": {func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/elsewhere" {
+				t.Error("the password was carried elsewhere")
+			}
+			http.Redirect(w, r, "/elsewhere", http.StatusFound)
+		}, access.Client, "sends elsewhere"},
+		"stalled": {func(http.ResponseWriter, *http.Request) { <-stall }, access.Timeout, "did not answer within 50ms"},
+		"broken": {func(w http.ResponseWriter, _ *http.Request) {
+			conn, _, err := w.(http.Hijacker).Hijack()
+			if err == nil {
+				_ = conn.Close()
+			}
+		}, access.Refused, "cannot be reached"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := "username=u;password=" + secret + ";auth_url=" + serve(t, test.handler)
+			if test.kind == access.Timeout {
+				config += ";timeout=50"
+				t.Cleanup(func() { close(stall) })
+			}
+			_, err := login(t, "swauth", config)
+			refused(t, err, test.kind, test.text)
+		})
+	}
+	_, err := login(t, "swauth", "auth_url=http://127.0.0.1:1/auth")
+	refused(t, err, access.Refused, "cannot be reached")
+	for config, text := range map[string]string{"auth_url=x": "is not the URL", "auth_url=ftp://x": "is not the URL",
+		"auth_url=http://a:" + secret + "@x": "has a user in it", "timeout=x": "timeout=x", "tls_verify=1": "tls_verify=1"} {
+		_, err := login(t, "swauth", config)
+		refused(t, err, access.Client, text)
+	}
+}
+
+func TestCertificatesAreLookedAt(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(tempAuth))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	config := "username=test:tester;password=" + secret + ";auth_url=" + server.URL + "/auth/v1.0"
+	_, err := login(t, "swauth", config)
+	if err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Error(err)
+	}
+	if _, err := login(t, "swauth", config+";tls_verify=false"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestHTTPAuth(t *testing.T) {
+	digest := false
+	at := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		user, password, _ := r.BasicAuth()
+		switch {
+		case digest:
+			w.Header().Set("WWW-Authenticate", `Digest realm="x"`)
+			w.WriteHeader(http.StatusUnauthorized)
+		case user != "u" || password != secret:
+			w.WriteHeader(http.StatusUnauthorized)
+		default:
+			http.NotFound(w, r) // the page itself does not matter
+		}
+	})
+	session, err := login(t, "httpauth", "auth_url="+at+"/base/;username=u;password="+secret)
+	if err != nil || session.StorageURL != at+"/base" || session.Authorization != "Basic dTp2ZXJ5LXNlY3JldA==" {
+		t.Error(session, err)
+	}
+	_, err = login(t, "httpauth", "auth_url="+at+";username=v;password="+secret)
+	refused(t, err, access.Auth, "does not let v in")
+	digest = true
+	_, err = login(t, "httpauth", "auth_url="+at+";username=u;password="+secret)
+	refused(t, err, access.Auth, "only basic is supported")
+}
+
+// keystoneFake answers versions 2.0 and 3 to one user.
+func keystoneFake(t *testing.T) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var asked struct{ Auth json.RawMessage }
+		if err := json.NewDecoder(r.Body).Decode(&asked); err != nil || r.Method != http.MethodPost ||
+			r.Header.Get("Content-Type") != "application/json" {
+			t.Errorf("%s %s %v", r.Method, r.URL, err)
+		}
+		until := time.Now().Add(time.Hour).UTC()
+		switch said := string(asked.Auth); {
+		case r.URL.Path == "/v2.0/tokens" && (said == `{"passwordCredentials":{"password":"`+secret+`","username":"u"},"tenantName":"t"}` ||
+			said == `{"tenantId":"id","token":{"id":"old"}}`):
+			_, _ = fmt.Fprintf(w, `{"access":{"token":{"id":"tk2","expires":%q},"serviceCatalog":[
+				{"name":"nova","type":"compute","endpoints":[{"region":"R1","publicURL":"http://nova"}]},
+				{"name":"swift","type":"object-store","endpoints":[{"region":"R1","publicURL":"http://one/v1/AUTH_t","internalURL":"http://in"},
+				{"region":"R2","publicURL":"http://two/v1/AUTH_t"}]}]}}`, until.Format("2006-01-02T15:04:05Z"))
+		case r.URL.Path == "/v3/auth/tokens" && (said == `{"identity":{"methods":["password"],"password":{"user":{"domain":{"id":"default"},"name":"u","password":"`+secret+`"}}},"scope":{"project":{"domain":{"id":"default"},"name":"t"}}}` ||
+			said == `{"identity":{"methods":["token"],"token":{"id":"old"}},"scope":{"project":{"id":"id"}}}` ||
+			said == `{"identity":{"methods":["password"],"password":{"user":{"domain":{"name":"D"},"name":"u","password":"`+secret+`"}}},"scope":{"project":{"domain":{"name":"E"},"name":"t"}}}`):
+			w.Header().Set("X-Subject-Token", "tk3")
+			w.WriteHeader(http.StatusCreated)
+			_, _ = fmt.Fprintf(w, `{"token":{"expires_at":%q,"catalog":[{"name":"swift","type":"object-store","endpoints":[
+				{"interface":"internal","region":"R1","url":"http://in"},{"interface":"public","region":"R1","url":"http://one/v1/AUTH_t/"},
+				{"interface":"public","region":"R2","url":"http://two/v1/AUTH_t"}]}]}}`, until.Format("2006-01-02T15:04:05.000000Z"))
+		default:
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}
+}
+
+func TestKeystone(t *testing.T) {
+	at := serve(t, keystoneFake(t))
+	for _, version := range []string{"2.0", "3"} {
+		who := "auth_url=" + at + "/v" + version + ";username=u;password=" + secret
+		for config, want := range map[string]string{
+			who + ";tenant_name=t":                                             "http://one/v1/AUTH_t",
+			who + ";tenname=t;region=R2":                                       "http://two/v1/AUTH_t",
+			who + ";tenant_name=t;service=object-store":                        "http://one/v1/AUTH_t",
+			"auth_url=" + at + "/v" + version + "/;tenant_id=id;usertoken=old": "http://one/v1/AUTH_t",
+		} {
+			session, err := login(t, "keystone", config)
+			if err != nil || session.StorageURL != want || session.Token != "tk"+version[:1] || session.Renew == nil ||
+				session.Expires.IsZero() {
+				t.Errorf("%s: %v %v", config, session, err)
+			}
+		}
+		_, err := login(t, "keystone", who+";tenant_name=other")
+		refused(t, err, access.Auth, "does not let u in")
+		_, err = login(t, "keystone", who+";tenant_name=t;service=s3;region=R9")
+		refused(t, err, access.Client, "no public endpoint of service s3 in region R9; it has: ")
+	}
+	if _, err := login(t, "keystone", "auth_url="+at+"/v3;username=u;password="+secret+
+		";tenant_name=t;user_domain=D;project_domain=E"); err != nil {
+		t.Error(err)
+	}
+	for _, path := range []string{"/v2.0", "/v3"} {
+		at := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) })
+		_, err := login(t, "keystone", "auth_url="+at+path)
+		refused(t, err, access.Server, "without a token")
+	}
+}
+
+func TestAnOldExpiryMeansThatClocksDiffer(t *testing.T) {
+	k := &keystone{service: &service{name: "keystone"}, catalogue: "swift"}
+	session, err := k.session("tk", "2001-01-01T00:00:00Z", []endpoint{{"swift", "", "", "http://x"}})
+	if err != nil || !session.Expires.IsZero() {
+		t.Error(session, err)
+	}
+}
+
+// TestOneRenewalServesAll has many workers find at once that their token has run out.
+func TestOneRenewalServesAll(t *testing.T) {
+	var mu sync.Mutex
+	logins, fail := 0, false
+	begin := make(chan bool)
+	session, err := open(t.Context(), func(context.Context) (Session, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if logins++; logins > 1 {
+			<-begin
+		}
+		if fail {
+			return Session{}, &access.Error{Kind: access.Server, Message: "down"}
+		}
+		return Session{Token: fmt.Sprint(logins)}, nil
+	})
+	if err != nil || session.Token != "1" {
+		t.Fatal(session, err)
+	}
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			if renewed, err := session.Renew(t.Context()); err != nil || renewed.Token != "2" {
+				t.Error(renewed, err)
+			}
+		})
+	}
+	called, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := session.Renew(called); !errors.Is(err, context.Canceled) {
+		t.Error(err) // whoever is called off does not wait, and the others get theirs
+	}
+	close(begin)
+	all.Wait()
+	renewed, err := session.Renew(t.Context())
+	if err != nil || renewed.Token != "2" || logins != 2 {
+		t.Error(renewed, err, logins)
+	}
+	if again, err := renewed.Renew(t.Context()); err != nil || again.Token != "3" {
+		t.Error(again, err)
+	}
+}
+
+func TestAFailedRenewalIsEverybodysForAWhile(t *testing.T) {
+	logins := 0
+	a := &account{hold: time.Hour, login: func(context.Context) (Session, error) {
+		logins++
+		return Session{}, &access.Error{Kind: access.Server, Message: "down"}
+	}}
+	session := a.take(Session{Token: "1"})
+	for range 5 {
+		_, err := session.Renew(t.Context())
+		refused(t, err, access.Server, "down")
+	}
+	if logins != 1 {
+		t.Errorf("%d logins", logins)
+	}
+	a.hold = 0
+	_, err := session.Renew(t.Context())
+	if refused(t, err, access.Server, "down"); logins != 2 {
+		t.Errorf("%d logins", logins)
+	}
+}
