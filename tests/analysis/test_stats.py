@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats as reference
 
 from analysis.stats import correlation, mean, ratio
 
@@ -16,6 +15,8 @@ positive = st.floats(0.01, 1e6)
 
 
 def test_mean_matches_scipys_interval() -> None:
+    from scipy import stats as reference  # here: every worker imports this file
+
     values = [10.0, 12.0, 11.0, 15.0]
     low, high = reference.t.interval(0.95, 3, loc=np.mean(values), scale=reference.sem(values))
     estimate = mean(values)
