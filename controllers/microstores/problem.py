@@ -46,7 +46,10 @@ class Demand:
         offered: requests at a time (COSBench's workers).
         sla: what it was promised.
         weight: of its SLA against others', above 0.
-        correction: measured over modelled throughput, where the model is known to be wrong.
+        corrections: real over modelled throughput by resource, where the model is known to be
+            wrong.
+        utilization: of its scarcest resource at which the SLA's low is met; the model knows of no
+            queues and says 1.
     """
 
     tenant: str
@@ -55,7 +58,8 @@ class Demand:
     offered: float
     sla: Sla
     weight: float = 1.0
-    correction: float = 1.0
+    corrections: Mapping[str, float] = field(default_factory=dict)
+    utilization: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -111,24 +115,23 @@ class Asked:
 
 def asked(demand: Demand, performance: PiecewiseLinear, headroom: float = 1.0) -> Asked:
     """What `demand` needs; `headroom` times its SLA's low, but never more than its high."""
-    table = scaled(performance.table(demand.workload), demand.correction)
+    table = corrected(performance.table(demand.workload), demand.corrections)
     ceiling = demand.offered / table.idle_s
     if demand.offered <= 0:
         return Asked(demand, table, 0.0, math.inf, 0.0, True)
     low, high = demand.sla.at(demand.offered).required(demand.offered, table.workload.mean_bytes)
-    wanted = min(low * headroom, max(low, high))
+    # Its workers cannot ask for more than the ceiling, but at full utilization they do not get it.
+    need = min(min(low, ceiling) * headroom / demand.utilization, max(low, high))
     # A bandwidth that its few workers cannot ask for is not missed; a latency below an idle
     # store's is.
     attainable = demand.sla.kind != LATENCY or low <= ceiling * (1 + _TOLERANCE)
-    return Asked(demand, table, min(wanted, ceiling), high, ceiling, attainable)
+    return Asked(demand, table, need, high, ceiling, attainable)
 
 
-def scaled(table: ClassTable, factor: float) -> ClassTable:
-    """The table with `factor` times the throughput of everything."""
-    if factor == 1:
-        return table
-    names = ("proxy_cores", "storage_cores", "network", "ssds", "hdds")
-    return replace(table, **{name: getattr(table, name).times(factor) for name in names})
+def corrected(table: ClassTable, corrections: Mapping[str, float]) -> ClassTable:
+    """The table with so many times the throughput of each resource, by its name."""
+    curves = {name: getattr(table, name).times(times) for name, times in corrections.items()}
+    return replace(table, **curves)
 
 
 def rate_steps(wanted: Asked, rate: float, pool: Pool) -> tuple[int, int, int] | None:

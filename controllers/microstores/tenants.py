@@ -77,8 +77,13 @@ def offered_by(tenant: Tenant) -> float:
     return tenant.requests_s * tenant.mean_latency_s
 
 
-def demand_of(tenant: Tenant, promise: Promise, correction: float = 1.0) -> Demand:
-    """What a monitored tenant asks for."""
+def demand_of(
+    tenant: Tenant,
+    promise: Promise,
+    corrections: Mapping[str, float],
+    utilization: float = 1.0,
+) -> Demand:
+    """What a monitored tenant asks for; see `Demand` for what was learnt of its microstore."""
     return Demand(
         tenant.name,
         tenant.microstore,
@@ -86,5 +91,6 @@ def demand_of(tenant: Tenant, promise: Promise, correction: float = 1.0) -> Dema
         offered_by(tenant),
         promise.sla,
         promise.weight,
-        correction,
+        corrections,
+        utilization,
     )

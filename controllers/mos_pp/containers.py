@@ -1,5 +1,5 @@
 """getContainers(): how many containers (steps) a microstore is to get or to give back, by the
-optimiser's plan for all of them (equations 1 to 6), and how far its model is to be believed."""
+optimiser's plan for all of them (equations 1 to 6)."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ from controllers.microstores.performance import PiecewiseLinear
 from controllers.microstores.problem import Demand, Plan, Pool, Prices
 from controllers.microstores.shares import NONE, Ledger, Steps, added, clipped, whole_steps
 from controllers.microstores.tenants import Promise, demand_of
+from controllers.mos_pp.learning import Learnt
 from controllers.mos_pp.parameters import Parameters
 from schemas.errors import UserError
-from testbed.stores.microstores import Microstore, Microstores, Tenant
+from testbed.stores.microstores import RESOURCE_NAMES, Microstore, Microstores, Tenant
 
 ONE_EACH: Steps = (1, 1, 1, 1, 0)
 """What is added where no model tells what is missing."""
-
-_LEAST_CORRECTION, _MOST_CORRECTION = 0.25, 4.0
-_DIGITS = 6
 
 
 @dataclass(frozen=True)
@@ -31,7 +29,7 @@ class Optimiser:
     prices: Prices | None
     parameters: Parameters
 
-    def plan(self, seen: Microstores, corrections: Mapping[str, float]) -> Plan | None:
+    def plan(self, seen: Microstores, learnt: Learnt) -> Plan | None:
         """A plan for every tenant that was promised something; microstores without one keep what
         they have. None without a model, such a tenant, or room for all of them."""
         if self.model is None:
@@ -40,8 +38,8 @@ class Optimiser:
         for tenant in seen.tenants:
             promise = self.promises.get(tenant.name)
             if promise is not None and self._known(seen, tenant):
-                correction = corrections.get(tenant.microstore, 1.0)
-                demands.append(demand_of(tenant, promise, correction))
+                known = learnt.of(tenant.microstore)
+                demands.append(demand_of(tenant, promise, known.corrections, known.knee))
         planned = {demand.microstore for demand in demands}
         if not planned:
             return None
@@ -55,7 +53,6 @@ class Optimiser:
                 demands,
                 Pool(left, seen.step),
                 prices=self.prices,
-                headroom=self.parameters.headroom,
                 solver=self.parameters.solver,
             )
         except UserError:
@@ -67,34 +64,21 @@ class Optimiser:
     def _known(seen: Microstores, tenant: Tenant) -> bool:
         return any(store.name == tenant.microstore for store in seen.stores)
 
-    def modelled_load(self, store: Microstore, seen: Microstores) -> float | None:
-        """What a microstore finished, as a part of what the model says it could at most; None
-        without a model or where nothing was to be done."""
-        if self.model is None:
-            return None
-        load = 0.0
+    def modelled(self, store: Microstore, seen: Microstores) -> dict[str, float]:
+        """Of each of a microstore's resources, the time that it takes by the model for what its
+        tenants got in a second, were the resource alone to serve them (so of each class of disks);
+        nothing without a model."""
+        found: dict[str, float] = {}
         for tenant in seen.tenants:
             promise = self.promises.get(tenant.name)
-            if promise is None or tenant.microstore != store.name:
+            if self.model is None or promise is None or tenant.microstore != store.name:
                 continue
-            capacity = self.model.table(promise.workload).capacity(store.resources)
-            if capacity > 0:
-                load += tenant.requests_s / capacity
-        return load if load > 0 else None
-
-
-def corrected(before: float, load: float | None, *, saturated: bool, learn: float) -> float:
-    """Measured over modelled throughput of a microstore, after an epoch.
-
-    One that is saturated finishes all that it can, so the modelled load is the correction. One that
-    is not shows only that it can do at least what it did.
-    """
-    if load is None:
-        return before
-    target = min(_MOST_CORRECTION, max(_LEAST_CORRECTION, load))
-    if not saturated:
-        target = max(before, target)
-    return round(before + learn * (target - before), _DIGITS)
+            table = self.model.table(promise.workload)
+            for name in RESOURCE_NAMES:
+                capacity = getattr(table, name).value(getattr(store.resources, name))
+                if capacity > 0:
+                    found[name] = found.get(name, 0.0) + tenant.requests_s / capacity
+        return found
 
 
 def to_remove(planned: Plan | None, store: str, ledger: Ledger) -> Steps:

@@ -27,7 +27,7 @@ class Parameters:
     headroom: float = number(1.1, 1, 3, "times the throughput that an SLA's low needs")
     reclaim: bool = flag(True, "what the free pool lacks comes from who has more than is planned")
     guard: bool = flag(True, "give nothing back that would push utilization out of the band's top")
-    learn: float = number(0.5, 0, 1, "how fast the model is corrected by what is measured; 0: not")
+    learn: float = number(0.5, 0, 1, "how fast what is measured corrects the model; 0: never")
     solver: str = choice(EXACT, SOLVERS, "of the optimiser; highs needs highspy where it runs")
     tenants: Mapping[str, object] = structure("{TENANT: {workload, sla, weight}}")
     model: Mapping[str, object] = structure("cospurf: tables of a profile (docs/mos.md)")

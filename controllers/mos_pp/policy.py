@@ -34,7 +34,7 @@ from typing import Any
 from controllers.common.parameters import mapping, read
 from controllers.contract import State
 from controllers.microstores import detect_map
-from controllers.microstores.monitor import sample, util
+from controllers.microstores.monitor import sample
 from controllers.microstores.optimiser import check_solver
 from controllers.microstores.performance import PiecewiseLinear
 from controllers.microstores.price import prices_from_json
@@ -43,6 +43,7 @@ from controllers.microstores.shares import Ledger, Steps, changes, clipped, ledg
 from controllers.microstores.shares import added as plus
 from controllers.microstores.tenants import offered_by, promises_from_json
 from controllers.mos_pp import containers, tuning
+from controllers.mos_pp.learning import Learnt
 from controllers.mos_pp.parameters import INTENT, PLAN, Parameters
 from schemas.errors import UserError
 from testbed.stores.contract import Action, Needs, Observation
@@ -64,15 +65,15 @@ class _Epoch:
 
     seen: Microstores
     book: Ledger
-    corrections: dict[str, float]
+    learnt: Learnt
     why: dict[str, str] = field(default_factory=dict)
     planned: Plan | None = None
     asked: bool = False
 
 
 class MosPlusPlus:
-    """Its memory: how wrong the model is by microstore, whose turn it is, and for the journal the
-    last plan and why the last epoch did what it did."""
+    """Its memory: what was learnt of every microstore (`learning`), whose turn it is, and for the
+    journal the last plan and why the last epoch did what it did."""
 
     name = "mos-pp"
 
@@ -104,7 +105,7 @@ class MosPlusPlus:
     def initial(self) -> State:
         """Nothing decided yet."""
         return {
-            "correction": {},
+            "learnt": {},
             "turn": 0,
             "begun": False,
             "why": {},
@@ -117,7 +118,7 @@ class MosPlusPlus:
         seen = observation.microstores
         if seen is None:
             return state, []
-        epoch = _Epoch(seen, ledger(seen), dict(state["correction"]))
+        epoch = _Epoch(seen, ledger(seen), Learnt.from_json(state["learnt"], self._p))
         if not state["begun"] and self._p.initial == PLAN:
             self._begin(epoch)
         else:
@@ -126,7 +127,7 @@ class MosPlusPlus:
         if epoch.planned is not None:
             told = {n: resources_to_json(held) for n, held in epoch.planned.stores.items()}
         after: dict[str, Any] = dict(state) | {
-            "correction": epoch.corrections,
+            "learnt": epoch.learnt.to_json(),
             "turn": state["turn"] + 1,
             "begun": True,
             "why": epoch.why,
@@ -155,7 +156,9 @@ class MosPlusPlus:
         stores = _from(epoch.seen.stores, turn)
         verdicts = {store.name: self._verdict(store, epoch.seen) for store in stores}
         for store in stores:
-            self._learn(epoch, store, verdicts[store.name])
+            modelled = self._optimiser.modelled(store, epoch.seen)
+            missed = verdicts[store.name] == MISSED
+            epoch.learnt.see(store.name, modelled, store.utilization, missed=missed)
         out = [store for store in stores if verdicts[store.name] != WITHIN and self._acts(store)]
         tuned = [store for store in stores if verdicts[store.name] == WITHIN]
         for store in out:
@@ -192,20 +195,11 @@ class MosPlusPlus:
         part = sample(store.slots, p.util_low, p.util_high)
         return not (p.either and part is not None and part > p.util_thresh)
 
-    def _learn(self, epoch: _Epoch, store: Microstore, verdict: str) -> None:
-        busy = util(store)
-        epoch.corrections[store.name] = containers.corrected(
-            epoch.corrections.get(store.name, 1.0),
-            self._optimiser.modelled_load(store, epoch.seen),
-            saturated=verdict == MISSED and busy is not None and busy > self._p.util_high,
-            learn=self._p.learn,
-        )
-
     def _plan(self, epoch: _Epoch) -> Plan | None:
         """The epoch's plan, made when it is first asked for."""
         if not epoch.asked:
             epoch.asked = True
-            epoch.planned = self._optimiser.plan(epoch.seen, epoch.corrections)
+            epoch.planned = self._optimiser.plan(epoch.seen, epoch.learnt)
         return epoch.planned
 
     def _remove(self, epoch: _Epoch, store: Microstore) -> None:
@@ -230,7 +224,7 @@ class MosPlusPlus:
 
     def _more(self, epoch: _Epoch, store: Microstore) -> None:
         for measure in tuning.too_busy(store, self._p):
-            one = tuning.one_more(measure, epoch.book)
+            one = tuning.one_more(measure, store.name, epoch.book)
             self._take(epoch, store.name, one, f"{measure} above the band")
 
     def _give_back(self, epoch: _Epoch, name: str, unwanted: Steps, why: str) -> None:

@@ -2,7 +2,8 @@
 
 The listing has one utilization for a microstore and says "a container". Here every resource is
 looked at for itself, so that network can be given back while cores are added, and a container is a
-step of one resource. Of disks a container is an SSD, or an HDD where no SSD is to be had.
+step of one resource. Of disks a container is an SSD, or an HDD where no SSD is to be had; a
+microstore of SSDs alone gets no HDD, whose latency all of its requests would meet (R6).
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ def too_idle(store: Microstore, ledger: Ledger, p: Parameters) -> list[str]:
     return found
 
 
-def one_more(measure: str, ledger: Ledger) -> Steps:
+def one_more(measure: str, store: str, ledger: Ledger) -> Steps:
     """A container that helps `measure`."""
     if measure != "disk":
         return _one(_PLACE[measure])
-    return _one(_SSDS if ledger.free[_SSDS] > 0 or ledger.free[_HDDS] == 0 else _HDDS)
+    return _one(_SSDS if ledger.free[_SSDS] > 0 or ledger.held[store][_HDDS] == 0 else _HDDS)
 
 
 def one_less(measure: str, held: Steps) -> Steps:

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from mos_stores import HALF, MODEL, STEP, TOTAL, off_by, two, with_model
 from virtual import run_loop
 
+from controllers.common.parameters import read
 from controllers.journal import read_journal
 from controllers.legality import illegal
 from controllers.microstores.tenants import promises_from_json
+from controllers.mos_pp.parameters import Parameters
 from controllers.registry import create, find
 from controllers.replay import replay
 from schemas.errors import UserError
@@ -115,6 +117,43 @@ def test_nothing_goes_back_that_would_be_missed_at_once():
     assert set(orders) == {"large"}
 
 
+def test_what_an_epoch_teaches():
+    made = policy()
+    observation = seen((BUSY, NO), (CALM, NO), web=web(0.12), video=video(1.5e7))
+    state, _ = made.decide(made.initial(), observation)
+    small = state["learnt"]["small"]
+    # 66.7 requests a second of 136 that the model has for 0.4 cores, which were busy for 95 %.
+    target = 8 / 0.12 / 136 / 0.95
+    assert small["corrections"]["proxy_cores"] == pytest.approx((1 + target) / 2, abs=1e-5)
+    assert set(small["corrections"]) == {"proxy_cores"}  # nothing else was sensed
+    assert small["knee"] == pytest.approx(1 / 1.1, abs=1e-5)  # missed at more than that
+    assert state["learnt"]["large"]["knee"] == pytest.approx(1 / 1.1, abs=1e-5)
+    early = seen(({"proxy_cpu": 0.8}, NO), (CALM, NO), web=web(0.12), video=video(1.5e7))
+    state, _ = made.decide(state, early)
+    assert state["learnt"]["small"]["knee"] == 0.8  # an SLA that is missed before it is saturated
+    state, _ = made.decide(state, seen((IDLE, NO), (CALM, NO), web=web(0.12)))
+    assert state["learnt"]["small"]["knee"] == 0.8  # idle and missed: no want of resources
+    met = seen(({"proxy_cpu": 0.85}, NO), (CALM, NO), web=web(0.06), video=video(1.5e7))
+    state, _ = made.decide(state, met)
+    assert state["learnt"]["small"]["knee"] == 0.85
+
+
+@pytest.mark.parametrize(
+    ("ssds", "hdds", "learnt"),
+    [(1, 0, {"ssds": 0.5}), (0, 2, {"hdds": 2.0}), (1, 2, {"ssds": 1.0})],
+)
+def test_of_two_classes_of_disks_the_larger_is_learnt(ssds, hdds, learnt):
+    from controllers.mos_pp.learning import Learnt
+
+    made = Learnt(read(Parameters, "mos-pp", {"learn": 1}), {})
+    rate, fast, slow = 120.0, 2000.0 * ssds, 120.0 * hdds
+    modelled = {n: rate / c for n, c in (("ssds", fast), ("hdds", slow)) if c}
+    real = 0.5 * fast if not hdds else (2.0 * slow if not ssds else fast + slow)
+    made.see("small", modelled, {"disk": rate / real}, missed=False)
+    assert made.of("small").corrections == pytest.approx(learnt)
+    assert Learnt.from_json(made.to_json(), made.parameters).stores == made.stores
+
+
 def test_a_missed_sla_gets_what_the_plan_has_and_takes_it_from_who_has_more():
     observation = seen((BUSY, NO), (CALM, NO), web=web(0.12), video=video(1.5e7))
     state, orders = decide(observation, learn=0)
@@ -205,7 +244,8 @@ def test_a_model_that_is_wrong_is_corrected(factor):
     states = settle(store, made, 20)
     assert min(levels(store, WORKERS).values()) >= 1
     if factor > 1:
-        assert states[-1]["correction"]["small"] < 1
+        learnt = states[-1]["learnt"]["small"]["corrections"]
+        assert learnt["proxy_cores"] == pytest.approx(1 / factor, rel=0.05)
         blind = two(lambda n: WORKERS)
         settle(blind, policy(model=off_by(MODEL, factor).to_json(), learn=0, either=False), 20)
         assert levels(blind, WORKERS)["web"] >= 1  # by single containers of what is too busy
