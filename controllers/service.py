@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from controllers.decide import PolicyError
 from controllers.decider import ChildDecider
@@ -37,6 +37,9 @@ from controllers.registry import code_hash, find, refuse_unoffered
 from controllers.saved import Saved
 from schemas.errors import HotbedError, UserError
 from testbed.stores.contract import PRESSURE, Effect, Store
+
+if TYPE_CHECKING:
+    from testbed.stores.ceph.store import CephStore
 
 FOLDERS = Path("/var/lib/hotbed/controllers")  # one a controller: journal, saved state, outcome
 CONFIGS = Path("/etc/hotbed/controllers")
@@ -129,7 +132,7 @@ def run(
     try:
         # A policy that does not ask for pressure must not fail for want of a sensor.
         with open_store(settings, PRESSURE in decider.needs.senses) as store:
-            refuse_unoffered(controller.name, decider.needs, store.offers(), "Ceph")
+            refuse_unoffered(controller.name, decider.needs, store.offers(), _kind_of(store))
             plan = Plan(
                 policy=controller.name,
                 needs=decider.needs,
@@ -187,18 +190,29 @@ def write_outcome(folder: Path, outcome: Outcome) -> None:
     temporary.replace(folder / OUTCOME)
 
 
+def _kind_of(store: Store) -> str:
+    """What a store calls itself in messages."""
+    return str(getattr(store, "kind", "Ceph"))
+
+
 @contextmanager
 def open_ceph(settings: Settings, sensing: bool) -> Iterator[Store]:
-    """The testbed's Ceph, on its admin node."""
+    """The testbed's store on its admin node: Ceph, or Swift microstores."""
     from testbed.agent.config import CONTROL_DIR, load_config
     from testbed.agent.reach import use_control_dir
     from testbed.agent.sense import open_store
+    from testbed.stores.swift.store import SwiftStore, store_of
 
     # Connections of our own: systemd kills what is left of a unit, and with it a shared ssh master
     # that everybody else's commands go through.
     if sensing:
         use_control_dir(CONTROL_DIR / "controller")
-    store = open_store(load_config(), settings.signal if sensing else None)
+    config = load_config()
+    store: CephStore | SwiftStore
+    if config.store == "swift":
+        store = store_of(config)
+    else:
+        store = open_store(config, settings.signal if sensing else None)
     try:
         yield store
     finally:

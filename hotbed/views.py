@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -95,3 +95,48 @@ def dry_run_table(report: DryRunReport) -> Group:
     lines += [f"  {grid}: {text}" for grid, text in report.power.items()]
     lines += [f"  note: {note}" for note in report.notes]
     return Group(table, *lines)
+
+
+def microstores_view(found: Mapping[str, Any]) -> Group:
+    """What the agent's verb ``swift-status`` tells, or the part of ``top`` on microstores."""
+    from rich.console import Group
+
+    seen = found["microstores"]
+    table = _table(
+        *("microstore", "proxy cores", "storage cores", "Mbit/s", "proxy CPU", "storage CPU"),
+        *("network", "disk", "proxies"),
+        title=f"layout {found['state']['layout']}",
+    )
+    proxies = found["state"]["proxies"]
+    for store in seen["stores"]:
+        share, used = store["resources"], store["utilization"]
+        table.add_row(
+            store["name"],
+            f"{share['proxy_cores']:.2f}",
+            f"{share['storage_cores']:.2f}",
+            f"{share['network'] * 8 / 1e6:.0f}",
+            *(_percent(used.get(name)) for name in ("proxy_cpu", "storage_cpu", "network", "disk")),
+            ", ".join(node for node, mine in proxies.items() if mine == store["name"]),
+        )
+    tenants = _table("tenant", "served by", "requests/s", "MB/s", "failed/s", "mean ms", "p95 ms")
+    for tenant in seen["tenants"]:
+        tenants.add_row(
+            tenant["name"],
+            ", ".join(found["state"]["tenants"][tenant["name"]]),
+            f"{tenant['requests_s']:.1f}",
+            f"{tenant['bytes_s'] / 1e6:.1f}",
+            f"{tenant['failed_s']:.1f}",
+            _milliseconds(tenant["mean_latency_s"]),
+            _milliseconds(tenant["p95_latency_s"]),
+        )
+    lines = [f"{node}: {', '.join(units)} not running" for node, units in found["down"].items()]
+    lines += [f"{node}: {why}" for node, why in found["lost"].items()]
+    return Group(table, tenants, *lines)
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.0%}"
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds * 1e3:.0f}"

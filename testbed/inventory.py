@@ -2,8 +2,9 @@
 
 Groups carry ceph-ansible's names (mons, mgrs, osds, rgws, clients), `admins`, the one node with the
 control plane, `servers`, those of NFS, `nfs`, all nodes of a testbed whose store is NFS, `objects`,
-object servers on files, `files`, all nodes of a testbed of those, and `twochoice`, nodes with the
-two-choice scheduler's agents or clients.
+object servers on files, `files`, all nodes of a testbed of those, `twochoice`, nodes with the
+two-choice scheduler's agents or clients, `proxies` and `storages`, Swift's, and `swift`, all nodes
+of a testbed of microstores.
 docs/deployment.md lists the variables, for inventories written by hand.
 """
 
@@ -15,11 +16,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from schemas.errors import UserError
+from testbed import swift_variables as swift
 from testbed import twochoice_variables as twochoice
 from testbed.agent.contract import AgentConfig, AgentNode
 from testbed.nfs_variables import host_of, variables_of
 from testbed.sites.contract import Node, Testbed
-from testbed.spec import CephSpec, DiskSpec, NfsSpec, ObjectsSpec, TestbedSpec
+from testbed.spec import CephSpec, DiskSpec, NfsSpec, ObjectsSpec, SwiftSpec, TestbedSpec
 
 GROUPS = {
     "mon": "mons",
@@ -30,6 +32,8 @@ GROUPS = {
     "admin": "admins",
     "nfs": "servers",
     "object": "objects",
+    "proxy": "proxies",
+    "storage": "storages",
 }
 SCRATCH_PATH = "/var/lib/hotbed/scratch"
 SCRATCH_LABEL = "hotbed-scratch"
@@ -187,12 +191,16 @@ def build_inventory(
         "hotbed_scratch_path": SCRATCH_PATH,
         "hotbed_scratch_label": SCRATCH_LABEL,
     }
-    variables = common | _of_store(testbed, store) | dict(extra or {})
+    variables = common | _of_store(testbed, spec, store) | dict(extra or {})
     children: dict[str, Any] = {
         group: {"hosts": {node.name: {} for node in testbed.with_role(role)}}
         for role, group in GROUPS.items()
     }
-    for group, kind in (("nfs", NfsSpec), ("files", ObjectsSpec)):
+    for group, kind in (
+        ("nfs", NfsSpec),
+        ("files", ObjectsSpec),
+        ("swift", SwiftSpec),
+    ):
         everybody = [node.name for node in testbed.nodes] if isinstance(store, kind) else []
         children[group] = {"hosts": {name: {} for name in everybody}}
     hosts = {
@@ -201,6 +209,9 @@ def build_inventory(
     if isinstance(store, NfsSpec):
         for node in testbed.with_role("nfs"):
             hosts[node.name] |= host_of(testbed, node, disks[node.name], store)
+    elif isinstance(store, SwiftSpec):
+        for name, more in swift.hosts_of(testbed, spec).items():
+            hosts[name] |= more
     else:
         found = twochoice.hosts_of(testbed, store)
         for name, more in found.items():
@@ -212,9 +223,13 @@ def build_inventory(
     return {"all": {"hosts": hosts, "vars": variables, "children": children}}
 
 
-def _of_store(testbed: Testbed, store: CephSpec | NfsSpec | ObjectsSpec) -> dict[str, Any]:
+def _of_store(
+    testbed: Testbed, spec: TestbedSpec, store: CephSpec | NfsSpec | ObjectsSpec | SwiftSpec
+) -> dict[str, Any]:
     if isinstance(store, NfsSpec):
         return variables_of(store)
+    if isinstance(store, SwiftSpec):
+        return swift.variables_of(testbed, spec, store)
     of_agents = twochoice.variables_of(testbed, store)
     return _ceph(store) | of_agents if isinstance(store, CephSpec) else of_agents
 

@@ -24,17 +24,26 @@ HEALTH_S = 120.0
 # In this order: OSDs tell the monitors that they go, and the monitors are still there to hear it.
 _KINDS = (("osd", "osd"), ("rgw", "radosgw"), ("mgr", "mgr"), ("mon", "mon"))
 _AGENTS = "hotbed-twochoice.target"
+_SWIFT_UNITS = "hotbed-swift-*.service"
+_START_SWIFT = (
+    "cd /etc/systemd/system && for unit in hotbed-swift-disks.service hotbed-swift-node.service "
+    "hotbed-swift-*.service; do [ ! -e $unit ] || systemctl start $unit; done"
+)
 _NFS_UNITS = ("hotbed-nfsproxy.service", "hotbed-ganesha.service", "hotbed-rpcbind.service")
 
 
 def stop_store(testbed: Testbed) -> None:
-    """Stop every daemon cleanly, OSDs first; of NFS the proxies and servers.
+    """Stop every daemon cleanly, OSDs first; of NFS and Swift the proxies and servers.
 
     Raises:
         RemoteError: a node cannot be reached, or a daemon does not stop.
     """
     if testbed.with_role("nfs"):
         _everywhere(testbed, "nfs", ["systemctl", "stop", *_NFS_UNITS])
+        return
+    if testbed.with_role("proxy"):
+        for role in ("proxy", "storage"):
+            _everywhere(testbed, role, ["systemctl", "stop", _SWIFT_UNITS])
         return
     _agents(testbed, "stop")
     for role, kind in _KINDS:
@@ -53,6 +62,10 @@ def start_store(testbed: Testbed, *, timeout_s: float = HEALTH_S) -> float:
     start = time.monotonic()
     if testbed.with_role("nfs"):
         _everywhere(testbed, "nfs", ["systemctl", "start", *reversed(_NFS_UNITS[:2])])
+    elif testbed.with_role("proxy"):
+        # Disks and daemons first, by name: a pattern starts only what is loaded.
+        for role in ("storage", "proxy"):
+            _everywhere(testbed, role, ["sh", "-c", _START_SWIFT])
     elif not testbed.with_role("object"):
         for role, kind in reversed(_KINDS):
             _everywhere(testbed, role, ["systemctl", "start", f"ceph-{kind}.target"])
@@ -73,6 +86,8 @@ def wait_healthy(testbed: Testbed, *, timeout_s: float = HEALTH_S) -> float:
         return _wait_nfs(testbed, timeout_s)
     if testbed.with_role("object"):
         return _wait_agents(testbed, timeout_s)
+    if testbed.with_role("proxy"):
+        return _wait_swift(testbed, timeout_s)
     osds = testbed.osds
     script = (
         f"cd {AGENT_ROOT} && PYTHONDONTWRITEBYTECODE=1 exec "
@@ -101,6 +116,15 @@ def _wait_nfs(testbed: Testbed, timeout_s: float) -> float:
             said = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
             raise StoreError(f"node {node.name}: {said[-1]}")
     return time.monotonic() - start
+
+
+def _wait_swift(testbed: Testbed, timeout_s: float) -> float:
+    from testbed.agent.client import agent_client
+
+    answer = agent_client(testbed).call(
+        "swift-ready", {"timeout_s": timeout_s}, timeout_s=timeout_s + 30
+    )
+    return float(answer["seconds"])
 
 
 def _wait_agents(testbed: Testbed, timeout_s: float) -> float:

@@ -25,6 +25,7 @@ from testbed.store_spec import (
     Strict,
     TwoChoiceSpec,
 )
+from testbed.swift_spec import SwiftSpec, check_nodes
 
 __all__ = [
     "CephSpec",
@@ -37,6 +38,7 @@ __all__ = [
     "RackSpec",
     "Role",
     "SiteSpec",
+    "SwiftSpec",
     "TestbedSpec",
     "TwoChoiceSpec",
     "explain",
@@ -45,7 +47,7 @@ __all__ = [
 ]
 
 _NAME = re.compile(r"^[a-z][a-z0-9-]{0,19}$")
-Role = Literal["admin", "mon", "mgr", "osd", "rgw", "client", "nfs", "object"]
+Role = Literal["admin", "mon", "mgr", "osd", "rgw", "client", "nfs", "object", "proxy", "storage"]
 
 
 class DiskSpec(Strict):
@@ -97,7 +99,7 @@ class GroupSpec(Strict):
 
     @model_validator(mode="after")
     def _osd_has_disk(self) -> GroupSpec:
-        for role in ("osd", "nfs", "object"):
+        for role in ("osd", "nfs", "object", "storage"):
             if role in self.roles and self.disk is None:
                 raise ValueError(
                     f"group {self.name!r} has the role {role} and so needs a disk block"
@@ -218,6 +220,17 @@ class TestbedSpec(Strict):
                 if node in seen:
                     raise ValueError(f"node {node!r} is in rack {seen[node]!r} and in {rack!r}")
                 seen[node] = rack
+        return self
+
+    @model_validator(mode="after")
+    def _microstores_fit(self) -> TestbedSpec:
+        if isinstance(self.store, SwiftSpec):
+            check_nodes(
+                self.store,
+                {group.name: group.node_names() for group in self.groups},
+                {name: group.roles for group in self.groups for name in group.node_names()},
+                {name: group.cpus for group in self.groups for name in group.node_names()},
+            )
         return self
 
     @model_validator(mode="after")

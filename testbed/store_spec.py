@@ -1,4 +1,5 @@
-"""What a spec says of the store on a testbed: a Ceph cluster, NFS servers, or object servers."""
+"""What a spec says of the store on a testbed: a Ceph cluster, NFS servers, object servers, or Swift
+microstores."""
 
 from __future__ import annotations
 
@@ -16,11 +17,13 @@ from pydantic import (
 )
 
 from testbed.quantities import Bytes
+from testbed.swift_spec import SwiftSpec
 
 STORES = {
     "ceph": ("mon", "mgr", "osd", "client"),
     "nfs": ("nfs", "client"),
     "twochoice": ("object", "client"),
+    "swift": ("proxy", "storage", "client"),
 }
 """Kinds of stores, and the roles that each needs."""
 _EXPORT = re.compile(r"^/[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$")
@@ -138,7 +141,8 @@ def _known_store(store: Any) -> Any:
 Store = Annotated[
     Annotated[CephSpec, Tag("ceph")]
     | Annotated[NfsSpec, Tag("nfs")]
-    | Annotated[ObjectsSpec, Tag("twochoice")],
+    | Annotated[ObjectsSpec, Tag("twochoice")]
+    | Annotated[SwiftSpec, Tag("swift")],
     Discriminator(_store_kind),
     BeforeValidator(_known_store),
 ]

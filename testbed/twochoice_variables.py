@@ -10,7 +10,7 @@ from typing import Any
 
 from schemas.errors import UserError
 from testbed.sites.contract import Node, Testbed
-from testbed.spec import CephSpec, DiskSpec, NfsSpec, ObjectsSpec, TwoChoiceSpec
+from testbed.spec import CephSpec, DiskSpec, NfsSpec, ObjectsSpec, SwiftSpec, TwoChoiceSpec
 
 BINARIES = Path(__file__).resolve().parents[1] / "dataplane" / "bin"
 POOL_PREFIX = "twochoice."
@@ -23,7 +23,7 @@ _KEY_BYTES = 32
 _SIZE_SLACK = 0.9  # a partition is a little smaller than what was asked for
 
 
-def asked(store: CephSpec | NfsSpec | ObjectsSpec | None) -> TwoChoiceSpec | None:
+def asked(store: CephSpec | NfsSpec | ObjectsSpec | SwiftSpec | None) -> TwoChoiceSpec | None:
     """What a spec's store says of agents; None where it has none."""
     if isinstance(store, CephSpec):
         return store.twochoice

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Regenerate the three lock files. Each holds names, versions and hashes only: no index, no path.
+# Regenerate the lock files. Each holds names, versions and hashes only: no index, no path.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,3 +21,5 @@ compile() { # compile OUTPUT INPUT [OPTION...]
 compile requirements.lock pyproject.toml --extra dev "$@"
 compile tools/bootstrap.lock tools/bootstrap.in "$@"
 compile tools/go.lock tools/go.in "$@"
+swift=playbooks/roles/swift/files/requirements
+compile "$swift.lock" "$swift.in" "$@"

@@ -48,6 +48,15 @@ VERBS: dict[str, str] = {
     "nfs-act": "testbed.agent.nfs:act",
     "nfs-check": "testbed.agent.nfs:check",
     "nfs-caches": "testbed.agent.nfs:caches",
+    # Swift microstores.
+    "swift-deploy": "testbed.agent.swift:deploy",
+    "swift-ready": "testbed.agent.swift:ready",
+    "swift-status": "testbed.agent.swift:status",
+    "swift-layout": "testbed.agent.swift:layout",
+    "swift-restore": "testbed.agent.swift:restore",
+    "swift-sense": "testbed.agent.swift:sense",
+    "swift-counted": "testbed.agent.swift:counted",
+    "swift-act": "testbed.agent.swift:act",
     # The controller: named here, imported by its name alone.
     "control-start": "controllers.control:start",
     "control-stop": "controllers.control:stop",

@@ -147,6 +147,16 @@ class Cgroups:
         folder = self.hierarchies.v2 / self.top / group
         return folder if (folder / "io.pressure").exists() else None
 
+    def share_folders(self, group: str) -> dict[str, Path]:
+        """Folders of the group by v1 controller that the node may divide below (``cpu`` and
+        ``cpuacct``); none where v2 manages: there the node's own systemd does it."""
+        if self.hierarchies.unified:
+            return {}
+        trees = self.hierarchies.v1
+        return {
+            name: trees[name] / self.top / group for name in ("cpu", "cpuacct") if name in trees
+        }
+
     def usage_s(self, group: str = "") -> float:
         """CPU seconds used by the group and everything below, 0 when there is none."""
         return self._usage_s(Path(self.top, group))

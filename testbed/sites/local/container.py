@@ -14,6 +14,10 @@ from testbed.sites.local.tools import mounts_under, run, write
 PRESSURE_FOLDER = "/opt/hotbed-site/cgroup"
 """Where a node sees its own control group."""
 
+SHARES_FOLDER = "/opt/hotbed-site"
+"""Where a node sees its group of each cgroup v1 controller that it may divide: ``cpu``,
+``cpuacct``."""
+
 
 @dataclass(frozen=True)
 class Container:
@@ -77,6 +81,7 @@ class Container:
         binds: Mapping[str, str],
         pressure: Path | None,
         unified: bool,
+        shares: Mapping[str, Path] | None = None,
     ) -> None:
         """Boot it.
 
@@ -85,6 +90,7 @@ class Container:
             binds: device on the host -> path on the node.
             pressure: the node's group in the v2 tree.
             unified: whether the host manages resources by cgroup v2.
+            shares: the node's groups by v1 controller that it may divide.
         """
         command = ["systemd-nspawn", "--quiet", "--settings=no", "--register=no", "--keep-unit"]
         command += [f"--directory={self.root}", f"--machine={self.machine}"]
@@ -96,6 +102,9 @@ class Container:
         if pressure is not None:
             # Writable: the agent's probe makes groups below, to tell OSD pressure from fio's.
             command.append(f"--bind={pressure}:{PRESSURE_FOLDER}")
+        for controller, path in (shares or {}).items():
+            # Its own systemd cannot: controllers of v1 are read-only inside.
+            command.append(f"--bind={path}:{SHARES_FOLDER}/{controller}")
         command.append("--boot")
         if not unified:
             command.append("systemd.unified_cgroup_hierarchy=0")

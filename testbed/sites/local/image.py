@@ -45,12 +45,14 @@ PACKAGES = (
     "xfsprogs",
     "procps",
     "iputils-ping",
+    "memcached",
     "netcat-openbsd",
     "netbase",
     "nfs-ganesha",
     "nfs-ganesha-vfs",
     "nftables",
     "rpcbind",
+    "rsync",
 )
 # What a node has no use for. Stores' units stay as their packages left them; roles start them.
 MASKED = (
@@ -70,6 +72,7 @@ MASKED = (
     "systemd-timesyncd.service",
     "systemd-udevd.service",
     "systemd-logind.service",
+    "memcached.service",
     "nvmf-autoconnect.service",
     "nfs-client.target",
     "nfs-ganesha.service",
@@ -80,6 +83,7 @@ MASKED = (
     "rpc-statd-notify.service",
     "rpcbind.service",
     "rpcbind.socket",
+    "rsync.service",
     "run-rpc_pipefs.mount",
 )
 

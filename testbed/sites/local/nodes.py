@@ -124,6 +124,7 @@ class Nodes:
             binds=binds,
             pressure=self.cgroups.pressure_folder(group),
             unified=self.cgroups.hierarchies.unified,
+            shares=self.cgroups.share_folders(group),
         )
 
     def halt(self, member: Member, timeout_s: float = 20.0) -> None:

@@ -37,7 +37,9 @@ DATA = (
     "/opt/hotbed.new",
     "/etc/hotbed",
     "/run/hotbed",
+    "/run/hotbed-swift",
 )
+SWIFT_LINK, SWIFT_USER = Path("/etc/swift"), "hotbed-swift"
 HEAD_BYTES = 8 * 2**20
 BLUESTORE = b"bluestore block device"
 
@@ -137,6 +139,51 @@ def wipe(device: str, wanted: dict) -> list[str]:
     return [f"{device} wiped"]
 
 
+def remove_swift(wanted: dict) -> list[str]:
+    """Swift's disks, user and link; its environment with the packages."""
+    changed = []
+    devices = Path("/srv/hotbed-swift")
+    for path in sorted(devices.glob("*")):
+        if os.path.ismount(path):
+            subprocess.run(["umount", str(path)], capture_output=True, check=False)
+        if os.path.ismount(path):
+            sys.exit(f"{path} cannot be unmounted: something still uses it")
+        path.rmdir()
+        changed.append(f"{path} unmounted")
+    if devices.is_dir():
+        devices.rmdir()
+    for device in wanted["swift_disks"]:
+        changed += wipe_xfs(device, wanted)
+    if SWIFT_LINK.is_symlink():
+        SWIFT_LINK.unlink()
+        changed.append(f"{SWIFT_LINK} removed")
+    done = subprocess.run(["userdel", SWIFT_USER], capture_output=True, check=False)
+    if done.returncode == 0:
+        changed.append(f"user {SWIFT_USER} removed")
+    for path in (Path(wanted["swift_venv"]), Path("/var/lib/hotbed/swift-packages.tar")):
+        if wanted["packages"] and path.exists():
+            remove_path(path)
+            changed.append(f"{path} removed")
+    return changed
+
+
+def wipe_xfs(device: str, wanted: dict) -> list[str]:
+    """Zero the head of a disk that holds a file system with our label."""
+    if not Path(device).exists():
+        return []
+    handle = os.open(device, os.O_RDWR)
+    try:
+        head = os.pread(handle, 4096, 0)
+        label = head[108:120].rstrip(b"\0").decode(errors="replace")
+        if not head.startswith(b"XFSB") or label != wanted["swift_label"]:
+            return []
+        os.pwrite(handle, bytes(HEAD_BYTES), 0)
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    return [f"{device} wiped"]
+
+
 def forget_names() -> list[str]:
     """Take our lines out of /etc/hosts and root's authorized keys."""
     changed = []
@@ -161,6 +208,7 @@ def main() -> None:
     wanted = json.loads(sys.argv[1])
     changed = stop_units(wanted)
     changed += remove_files()
+    changed += remove_swift(wanted)
     changed += unmount(wanted)
     for osd in wanted["osds"]:
         changed += wipe(osd.get("device", ""), wanted)

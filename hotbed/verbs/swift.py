@@ -1,0 +1,159 @@
+"""`hotbed swift`: Swift microstores on a testbed, and their changes while tenants work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hotbed.output import JsonFlag, emit
+from hotbed.views import TestbedOption, microstores_view
+
+if TYPE_CHECKING:
+    from testbed.agent.client import AgentClient
+
+_LONG_S = 900.0
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verbs."""
+    group = typer.Typer(no_args_is_help=True, help="Swift microstores (MOS): look, and change.")
+    app.add_typer(group, name="swift")
+    for verb in (_status, _layout, _share, _workers, _map, _storage, _replicate):
+        verb(group)
+
+
+def _agent(testbed: str | None) -> AgentClient:
+    from testbed.agent.client import agent_client
+    from testbed.choose import choose_ready
+
+    return agent_client(choose_ready(testbed)[1])
+
+
+def _status(group: typer.Typer) -> None:
+    @group.command()
+    def status(
+        interval: Annotated[float, typer.Option(help="Seconds over which rates are taken.")] = 1.0,
+        testbed: TestbedOption = None,
+        as_json: JsonFlag = False,
+    ) -> None:
+        """What microstores hold and use, whom they serve, and what is not running."""
+        found = _agent(testbed).call("swift-status", {"interval_s": interval}, timeout_s=90)
+        emit(found, as_json, lambda: microstores_view(found))
+
+
+def _layout(group: typer.Typer) -> None:
+    @group.command()
+    def layout(
+        name: Annotated[str, typer.Argument(help="One of the spec's: static, default, ...")],
+        testbed: TestbedOption = None,
+        as_json: JsonFlag = False,
+    ) -> None:
+        """Put a layout of the spec into force; objects stay where they are."""
+        found = _agent(testbed).call("swift-layout", {"layout": name}, timeout_s=120)
+        emit(found, as_json, lambda: f"layout {name} in {found['seconds']:.2f} s")
+
+
+def _share(group: typer.Typer) -> None:
+    @group.command()
+    def share(
+        microstore: Annotated[str, typer.Argument()],
+        proxy_cores: Annotated[float | None, typer.Option(min=0.001)] = None,
+        storage_cores: Annotated[float | None, typer.Option(min=0.001)] = None,
+        network: Annotated[str | None, typer.Option(help="Such as 120Mbit.")] = None,
+        testbed: TestbedOption = None,
+        as_json: JsonFlag = False,
+    ) -> None:
+        """Change what a microstore holds; what is left out stays."""
+        from schemas.errors import UserError
+        from testbed.quantities import parse_bits_per_s
+
+        fields: dict[str, float] = {}
+        if proxy_cores is not None:
+            fields["proxy_cores"] = proxy_cores
+        if storage_cores is not None:
+            fields["storage_cores"] = storage_cores
+        if network is not None:
+            try:
+                fields["network"] = parse_bits_per_s(network) / 8
+            except ValueError as error:
+                raise UserError(f"--network: {error}.") from error
+        payload = {"microstores": {microstore: fields}}
+        found = _agent(testbed).call("swift-layout", payload, timeout_s=60)
+        emit(found, as_json, lambda: f"{microstore} has its share after {found['seconds']:.2f} s")
+
+
+def _workers(group: typer.Typer) -> None:
+    @group.command()
+    def workers(
+        microstore: Annotated[str, typer.Argument()],
+        count: Annotated[int, typer.Argument(min=1, help="Processes of each of its proxies.")],
+        testbed: TestbedOption = None,
+        as_json: JsonFlag = False,
+    ) -> None:
+        """Change the proxies' processes without refusing a connection."""
+        action = {"action": "workers", "microstore": microstore, "workers": count}
+        _act(testbed, action, as_json)
+
+
+def _map(group: typer.Typer) -> None:
+    @group.command("map")
+    def map_tenant(
+        tenant: Annotated[str, typer.Argument()],
+        microstore: Annotated[str, typer.Argument()],
+        testbed: TestbedOption = None,
+        as_json: JsonFlag = False,
+    ) -> None:
+        """Have a microstore serve a tenant from now on."""
+        _act(testbed, {"action": "MapTenant", "tenant": tenant, "microstore": microstore}, as_json)
+
+
+def _storage(group: typer.Typer) -> None:
+    @group.command("add-storage")
+    def add(
+        node: Annotated[str, typer.Argument(help="A node with the role storage.")],
+        microstore: Annotated[str, typer.Argument()],
+        disk: Annotated[
+            list[str] | None, typer.Option(help="Such as d1; all when left out.")
+        ] = None,
+        testbed: TestbedOption = None,
+        as_json: JsonFlag = False,
+    ) -> None:
+        """Give a microstore a storage node or disks; `hotbed swift replicate` fills them."""
+        action = {"action": "add-storage", "node": node, "microstore": microstore}
+        _act(testbed, action | ({"disks": disk} if disk else {}), as_json)
+
+    @group.command("remove-storage")
+    def remove(
+        node: Annotated[str, typer.Argument()],
+        disk: Annotated[
+            list[str] | None, typer.Option(help="Such as d1; all when left out.")
+        ] = None,
+        testbed: TestbedOption = None,
+        as_json: JsonFlag = False,
+    ) -> None:
+        """Empty a storage node, or some of its disks, and take it out of the rings."""
+        action = {"action": "remove-storage", "node": node}
+        _act(testbed, action | ({"disks": disk} if disk else {}), as_json)
+
+
+def _replicate(group: typer.Typer) -> None:
+    @group.command()
+    def replicate(testbed: TestbedOption = None, as_json: JsonFlag = False) -> None:
+        """A pass of all replicators: after rings changed, or a node came back."""
+        _act(testbed, {"action": "replicate"}, as_json)
+
+
+def _act(testbed: str | None, action: Mapping[str, Any], as_json: bool) -> None:
+    [effect] = _agent(testbed).call("swift-act", {"actions": [action]}, timeout_s=_LONG_S)
+    emit(effect, as_json, lambda: _said(effect))
+    if not effect["ok"]:
+        raise typer.Exit(1)
+
+
+def _said(effect: Mapping[str, Any]) -> str:
+    detail = effect["detail"]
+    requests = detail.get("requests", 0) + detail.get("failed", 0)
+    meanwhile = f"; {detail.get('failed', 0):.0f} of {requests:.0f} requests failed meanwhile"
+    return f"{effect['message']} after {effect['seconds']:.2f} s{meanwhile if requests else ''}"

@@ -1,0 +1,146 @@
+"""Verbs of Swift microstores: what is in force, layouts, shares, processes, storage nodes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+from schemas.errors import UserError
+from testbed.agent.contract import AgentConfig
+from testbed.stores.contract import Effect, action_from_json
+from testbed.stores.microstores import microstores_to_json
+from testbed.stores.swift.bring import READY_S, bring_up, wait_ready
+from testbed.stores.swift.cluster import state_to_json
+from testbed.stores.swift.storage import StorageChanges
+from testbed.stores.swift.store import SwiftStore, store_of
+
+
+@contextmanager
+def _opened(config: AgentConfig) -> Iterator[SwiftStore]:
+    store = store_of(config)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def deploy(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Verb: {timeout_s?} -> {changed: [words]}: the spec's layout in force, every proxy serving."""
+    with _opened(config) as store:
+        return {"changed": bring_up(store, float(payload.get("timeout_s", READY_S)))}
+
+
+def ready(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Verb: {timeout_s?} -> {seconds}: until every proxy serves its tenants."""
+    with _opened(config) as store:
+        return {"seconds": wait_ready(store, float(payload.get("timeout_s", READY_S)))}
+
+
+def status(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Verb: {interval_s?: 1} -> {state, microstores, layouts, down, lost, contents}.
+
+    `microstores` as `microstores_to_json` has it, over the interval; `down`: units that do not run,
+    by node, `lost`: why a node is not to be reached; `contents` stays the same as long as objects
+    that were stored are still there for their tenants."""
+    interval_s = float(payload.get("interval_s", 1.0))
+    if not 0.1 <= interval_s <= 60:
+        raise UserError(f"interval_s is {interval_s:g}; write 0.1 to 60 seconds.")
+    with _opened(config) as store:
+        state = store.state()
+        store.intervals(state)
+        time.sleep(interval_s)
+        seen = store.seen(state, store.intervals(state))
+        names = [*state.proxies, *store.changes.storage_nodes(state)]
+        requests = {name: {"op": "units"} for name in dict.fromkeys(names)}
+        units, lost = store.nodes.try_ask(requests, 5.0)
+        down = {
+            node: [unit for unit, word in found.items() if word != "active"]
+            for node, found in units.items()
+        }
+        return {
+            "state": state_to_json(state),
+            "microstores": microstores_to_json(seen),
+            "layouts": list(store.cluster.layouts),
+            "down": {node: names for node, names in down.items() if names},
+            "lost": lost,
+            "contents": contents(store),
+        }
+
+
+def contents(store: SwiftStore) -> str:
+    """Names the sets of storage nodes: layouts of one deployment share what is stored."""
+    return ",".join(dict.fromkeys(store.cluster.set_of(name) for name in store.cluster.microstores))
+
+
+def layout(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Verb: {layout?, microstores?, tenants?, proxies?} -> {seconds, contents, state}; see
+    `SwiftStore.put_layout`."""
+    with _opened(config) as store:
+        began = time.monotonic()
+        store.put_layout(
+            payload.get("layout"),
+            microstores=payload.get("microstores"),
+            tenants=payload.get("tenants"),
+            proxies=payload.get("proxies"),
+        )
+        return {
+            "seconds": time.monotonic() - began,
+            "contents": contents(store),
+            "state": state_to_json(store.state()),
+        }
+
+
+def restore(config: AgentConfig, payload: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Verb: {state?} -> effects: what an answer called `state` says is in force again; without one
+    the spec's layout."""
+    with _opened(config) as store:
+        if "state" in payload:
+            return [asdict(effect) for effect in store.restore(payload["state"])]
+        return [asdict(store.timed(lambda: store.put_layout(store.cluster.layout)))]
+
+
+def sense(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Verb: {interval_s?: 1} -> `Microstores` over that time."""
+    with _opened(config) as store:
+        state = store.state()
+        store.intervals(state)
+        time.sleep(min(60.0, max(0.1, float(payload.get("interval_s", 1.0)))))
+        return microstores_to_json(store.seen(state, store.intervals(state)))
+
+
+def counted(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Verb: {} -> sums by tenant since the proxies' daemons started."""
+    with _opened(config) as store:
+        return store.counted()
+
+
+def act(config: AgentConfig, payload: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Verb: {actions: [...]} -> effects. Actions are those of controllers (SetResources,
+    AssignMachine, MapTenant), {action: workers, microstore, workers}, {action: add-storage,
+    node, microstore, disks?}, {action: remove-storage, node, disks?}, {action: replicate}."""
+    with _opened(config) as store:
+        effects: list[Effect] = []
+        for action in payload["actions"]:
+            effects += _one(store, action)
+        return [asdict(effect) for effect in effects]
+
+
+def _one(store: SwiftStore, action: Mapping[str, Any]) -> list[Effect]:
+    storage = StorageChanges(store)
+    kind = action.get("action")
+    try:
+        if kind == "workers":
+            wanted = {action["microstore"]: {"workers": int(action["workers"])}}
+            return [store.timed(lambda: store.put_layout(microstores=wanted))]
+        if kind == "add-storage":
+            return [storage.add(action["node"], action["microstore"], action.get("disks"))]
+        if kind == "remove-storage":
+            return [storage.remove(action["node"], action.get("disks"))]
+        if kind == "replicate":
+            return [storage.replicated()]
+        return list(store.act([action_from_json(action)]))
+    except (KeyError, ValueError) as error:
+        raise UserError(f"action {kind!r} of Swift cannot be understood: {error}.") from error

@@ -1,0 +1,169 @@
+"""The workload monitor's ears: lines of a proxy's access log, summed up by tenant.
+
+Sums only ever grow, so that any number of readers make rates of their differences. Latencies are
+counted in logarithmic buckets, sizes by powers of two (`testbed.stores.microstores.Tenant`).
+"""
+
+from __future__ import annotations
+
+import math
+import socket
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import unquote
+
+from testbed.stores.swift.confs import LOG_PORT, MARK
+
+BUCKETS_A_DECADE = 20
+LOWEST_S = 1e-4
+_ACCOUNT = "AUTH_"
+_WRITES = ("PUT", "POST", "DELETE")
+_OWN_SOURCES = ("-", "S3")  # requests of clients; others are middleware's own
+_MARKED = MARK.encode() + b" "
+_DRAIN = 4096
+_RECEIVE_BYTES = 4 << 20
+
+
+class Line:
+    """One request. `size` is the object's, None where no object was moved."""
+
+    __slots__ = ("bytes", "failed", "seconds", "size", "tenant", "write")
+
+    def __init__(
+        self,
+        tenant: str,
+        seconds: float,
+        count: int,
+        *,
+        failed: bool,
+        write: bool,
+        size: int | None,
+    ) -> None:
+        self.tenant, self.seconds, self.bytes = tenant, seconds, count
+        self.failed, self.write, self.size = failed, write, size
+
+
+def parse(datagram: bytes) -> Line | None:
+    """A request from a datagram of the log; None for anything else, such as a proxy's own warnings.
+
+    A request failed when the server says so (5xx), or the client left before its end (499).
+    """
+    _, mark, rest = datagram.partition(_MARKED)
+    if not mark:
+        return None
+    words = rest.rstrip(b"\0\n ").decode("ascii", "replace").split(" ")
+    if len(words) != 9:
+        return None
+    method, account, status, received, sent, seconds, _, source, name = words
+    account = unquote(account)
+    if not account.startswith(_ACCOUNT) or source not in _OWN_SOURCES:
+        return None
+    try:
+        code, got, gave = int(status), _number(received), _number(sent)
+        took = float(seconds)
+    except ValueError:
+        return None
+    size = None
+    if name != "-" and 200 <= code < 300 and method in {"PUT", "GET"}:
+        size = got if method == "PUT" else gave
+    tenant = account.removeprefix(_ACCOUNT)
+    failed = code >= 500 or code == 499
+    write = method in _WRITES
+    return Line(tenant, took, got + gave, failed=failed, write=write, size=size)
+
+
+def _number(word: str) -> int:
+    return 0 if word == "-" else int(word)
+
+
+def bucket_of(seconds: float) -> int:
+    """The bucket of a latency; bucket n reaches up to `upper_edge`(n)."""
+    if seconds <= LOWEST_S:
+        return 0
+    return math.ceil(math.log10(seconds / LOWEST_S) * BUCKETS_A_DECADE - 1e-9)
+
+
+def upper_edge(bucket: int) -> float:
+    """Seconds up to which a bucket reaches."""
+    return LOWEST_S * 10 ** (bucket / BUCKETS_A_DECADE)
+
+
+def percentile(buckets: Mapping[int, int], share: float, beyond: int = 10) -> float | None:
+    """The latency, in seconds, that `share` of the requests do not exceed (the upper edge of its
+    bucket); None where fewer than `beyond` requests are above it."""
+    total = sum(buckets.values())
+    if total * (1 - share) < beyond:
+        return None
+    left = share * total
+    for bucket in sorted(buckets):
+        left -= buckets[bucket]
+        if left <= 1e-9:
+            return upper_edge(bucket)
+    return None
+
+
+class Sums:
+    """What a tenant's requests came to since the node's daemon started."""
+
+    def __init__(self) -> None:
+        self.requests = self.failed = self.writes = self.bytes = 0
+        self.seconds = 0.0
+        self.latencies: dict[int, int] = {}
+        self.sizes: dict[int, int] = {}
+
+    def add(self, line: Line) -> None:
+        """One more request. A failed one counts, and not for latency or size."""
+        if line.failed:
+            self.failed += 1
+            return
+        self.requests += 1
+        self.bytes += line.bytes
+        self.seconds += line.seconds
+        self.writes += line.write
+        bucket = bucket_of(line.seconds)
+        self.latencies[bucket] = self.latencies.get(bucket, 0) + 1
+        if line.size is not None:
+            exponent = max(0, (line.size - 1).bit_length()) if line.size else 0
+            self.sizes[exponent] = self.sizes.get(exponent, 0) + 1
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON-able data."""
+        return {
+            "requests": self.requests,
+            "failed": self.failed,
+            "writes": self.writes,
+            "bytes": self.bytes,
+            "seconds": self.seconds,
+            "latencies": {str(key): value for key, value in self.latencies.items()},
+            "sizes": {str(key): value for key, value in self.sizes.items()},
+        }
+
+
+class Listener:
+    """Receives the log on the loopback."""
+
+    def __init__(self, port: int = LOG_PORT) -> None:
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BYTES)
+        self.socket.bind(("127.0.0.1", port))
+        self.socket.setblocking(False)
+        self.tenants: dict[str, Sums] = {}
+
+    def drain(self) -> None:
+        """Take in what has arrived."""
+        for _ in range(_DRAIN):
+            try:
+                datagram = self.socket.recv(8192)
+            except BlockingIOError:
+                return
+            line = parse(datagram)
+            if line is not None:
+                self.tenants.setdefault(line.tenant, Sums()).add(line)
+
+    def to_json(self) -> dict[str, Any]:
+        """Sums by tenant."""
+        return {tenant: sums.to_json() for tenant, sums in self.tenants.items()}
+
+    def close(self) -> None:
+        """Stop listening."""
+        self.socket.close()

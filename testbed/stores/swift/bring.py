@@ -1,0 +1,147 @@
+"""Brings a deployed Swift up, or looks whether it serves: the last step of a deployment.
+
+Everything on the nodes is in place by then (the role swift): packages, disks, secrets, daemons.
+What is in force afterwards is the spec's layout. Safe to repeat; nothing changes where all is so.
+"""
+
+from __future__ import annotations
+
+import http.client
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from schemas.errors import StoreError
+from testbed.agent.reach import every
+from testbed.stores.swift import services
+from testbed.stores.swift.cluster import State, initial
+from testbed.stores.swift.storage import StorageChanges
+from testbed.stores.swift.store import SwiftStore
+
+_START_S = 120.0
+_ASK_S = 10.0
+READY_S = 60.0
+
+
+def bring_up(store: SwiftStore, timeout_s: float = READY_S) -> list[str]:
+    """Put the spec's layout into force and wait until every proxy serves; what changed, in words.
+
+    Raises:
+        StoreError: a server does not start or serve; the message says which.
+    """
+    changed: list[str] = []
+    with store.locked():
+        state = replace(initial(store.cluster), rings=_rings(store))
+        restart = _configure(store, state, changed)
+        storages = StorageChanges(store)
+        for storage in state.members:
+            put = storages.put_rings(state, storage)
+            changed += put["changed"]
+        state = replace(state, rings=store.state().rings)
+        store.write(state)
+        _share(store, state, changed)
+        _start(store, state, restart, changed)
+        for node, answer in store.nodes.ask(store.changes.endpoints(state)).items():
+            changed += [f"{node}: {name}" for name in answer["changed"]]
+    wait_ready(store, timeout_s)
+    return changed
+
+
+def _rings(store: SwiftStore) -> int:
+    try:
+        return store.state().rings
+    except StoreError:
+        return 0
+
+
+def _configure(store: SwiftStore, state: State, changed: list[str]) -> dict[str, list[str]]:
+    """Files and units on every node; the units to start anew by node."""
+    restart: dict[str, list[str]] = {}
+    answers = store.nodes.ask(store.changes.configure(state), _START_S)
+    for node, answer in answers.items():
+        changed += [f"{node}: {name}" for name in answer["changed"]]
+        names = [name.rsplit("/", 1)[-1] for name in answer["changed"]]
+        units = {name for name in names if name.endswith(".service")}
+        for name in names:
+            if name.endswith(".conf") and name not in {"swift.conf", "rsyncd.conf"}:
+                units.add(f"hotbed-swift-{name.removesuffix('.conf')}.service")
+        restart[node] = sorted(units)
+    return restart
+
+
+def _share(store: SwiftStore, state: State, changed: list[str]) -> None:
+    for node, answer in store.nodes.ask(store.changes.shares(state)).items():
+        changed += [f"{node}: share of {name}" for name in answer["changed"]]
+
+
+def _start(
+    store: SwiftStore, state: State, restart: dict[str, list[str]], changed: list[str]
+) -> None:
+    """Storage servers first: a proxy that finds none remembers that for a while."""
+    storage = [node for node in restart if node not in state.proxies]
+    for nodes in (storage, [node for node in restart if node in state.proxies]):
+        requests = {node: {"op": "start", "restart": restart[node]} for node in nodes}
+        for node, answer in store.nodes.ask(requests, _START_S).items():
+            changed += [f"{node}: {name} started" for name in answer["changed"]]
+
+
+def wait_ready(store: SwiftStore, timeout_s: float = READY_S) -> float:
+    """Wait until every proxy lets every tenant that it serves in and shows its account; seconds.
+
+    Raises:
+        StoreError: not in time; the message says what the last one said.
+    """
+    began = time.monotonic()
+    keys = services.secrets()["keys"]
+    state, cluster = store.state(), store.cluster
+
+    def one(node: str) -> str:
+        tenants = [name for name in cluster.tenants if node in state.endpoints(name)]
+        address = store.changes.node(node).address
+        return _until(lambda: _looks(address, cluster.port, tenants, keys), began + timeout_s)
+
+    serving = [node for node, name in state.proxies.items() if name]
+    for node, problem in every(serving, one).items():
+        if problem:
+            raise StoreError(f"proxy {node} does not serve after {timeout_s:g} s: {problem}.")
+    return time.monotonic() - began
+
+
+def _until(look: Callable[[], str], deadline: float) -> str:
+    while True:
+        problem = look()
+        if not problem or time.monotonic() > deadline:
+            return problem
+        time.sleep(0.2)
+
+
+def _looks(address: str, port: int, tenants: Sequence[str], keys: dict[str, str]) -> str:
+    """What is amiss with a proxy; nothing when it serves these tenants."""
+    try:
+        status, _ = _get(address, port, "/healthcheck", {})
+        if status != 200:
+            return f"its health check answers {status}"
+        for tenant in tenants:
+            headers = {"X-Auth-User": f"{tenant}:{tenant}", "X-Auth-Key": keys[tenant]}
+            status, got = _get(address, port, "/auth/v1.0", headers)
+            if status != 200:
+                return f"tenant {tenant} is not let in ({status})"
+            token = {"X-Auth-Token": got["x-auth-token"]}
+            status, _ = _get(address, port, f"/v1/AUTH_{tenant}", token)
+            if status not in {200, 204}:
+                return f"the account of tenant {tenant} answers {status}"
+    except (OSError, http.client.HTTPException, KeyError) as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def _get(address: str, port: int, path: str, headers: dict[str, str]) -> tuple[int, dict[str, Any]]:
+    connection = http.client.HTTPConnection(address, port, timeout=_ASK_S)
+    try:
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status, {name.lower(): value for name, value in answer.getheaders()}
+    finally:
+        connection.close()

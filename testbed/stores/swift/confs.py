@@ -1,0 +1,283 @@
+"""Configuration of a node's servers: files and units as text, from what the node is to run.
+
+Secrets are on the node already (`SECRETS`): they are put into the files there and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+ETC = "/etc/hotbed/swift"
+SECRETS = f"{ETC}/secrets.json"
+DEVICES = "/srv/hotbed-swift"
+USER = "hotbed-swift"
+VENV = "/usr/local/lib/hotbed-swift"
+RUN = "/usr/local/bin/hotbed-swift-run"
+LOG_PORT = 8127
+MEMCACHE_PORT = 11211
+RSYNC_PORT = 873
+MARK = "hbswift"
+TEMPLATE = (
+    f"{MARK} {{method}} {{account}} {{status_int}} {{bytes_recvd}} {{bytes_sent}} {{request_time}} "
+    "{ttfb} {source} {object}"
+)
+"""A line of the access log: what the workload monitor needs, no token and no address."""
+KINDS = ("account", "container", "object")
+_OFFSET = {"object": 0, "container": 1, "account": 2}
+_HEAD = "# Written by Hotbed.\n"
+
+
+@dataclass(frozen=True)
+class Proxy:
+    """A proxy to run: for which microstore, where, with how many processes."""
+
+    microstore: str
+    address: str
+    port: int
+    workers: int
+    memcaches: tuple[str, ...]
+    tenants: tuple[str, ...]
+    s3: bool
+
+
+@dataclass(frozen=True)
+class Storage:
+    """A microstore's storage servers to run, from `port` upwards."""
+
+    microstore: str
+    address: str
+    port: int
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """All that a node is to run."""
+
+    proxy: Proxy | None = None
+    storage: tuple[Storage, ...] = ()
+    memcached: str | None = None
+    rsync: str | None = None
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Groups of shares on the node: ``proxy``, and one a microstore with servers here."""
+        return (("proxy",) if self.proxy else ()) + tuple(one.microstore for one in self.storage)
+
+
+@dataclass(frozen=True)
+class Files:
+    """Text by path (mode 0600: they may hold keys), and units by name in the order of starting."""
+
+    files: Mapping[str, str] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
+
+
+def wanted_from_json(data: Mapping[str, Any]) -> Wanted:
+    """What a node is to run, from JSON."""
+    proxy = data.get("proxy")
+    return Wanted(
+        proxy=Proxy(**(proxy | {key: tuple(proxy[key]) for key in ("memcaches", "tenants")}))
+        if proxy
+        else None,
+        storage=tuple(Storage(**one) for one in data.get("storage", ())),
+        memcached=data.get("memcached"),
+        rsync=data.get("rsync"),
+    )
+
+
+def rings_folder(microstore: str) -> str:
+    """Where servers of a microstore find its rings and swift.conf."""
+    return f"{ETC}/{microstore}"
+
+
+def files_of(wanted: Wanted, secrets: Mapping[str, Any]) -> Files:
+    """Everything that the node's servers read, and their units."""
+    files: dict[str, str] = {}
+    units: dict[str, str] = {}
+    stores = {one.microstore for one in wanted.storage}
+    if wanted.proxy:
+        stores.add(wanted.proxy.microstore)
+    for store in sorted(stores):
+        files[f"{rings_folder(store)}/swift.conf"] = _swift_conf(secrets)
+    if wanted.memcached:
+        units["hotbed-swift-memcached.service"] = _memcached_unit(wanted.memcached)
+    if wanted.rsync:
+        files[f"{ETC}/rsyncd.conf"] = _rsyncd(wanted.rsync)
+        units["hotbed-swift-rsync.service"] = _plain_unit(
+            "Copies of Swift's databases between storage nodes",
+            f"/usr/bin/rsync --daemon --no-detach --config={ETC}/rsyncd.conf",
+        )
+    for one in wanted.storage:
+        for kind in KINDS:
+            name = f"{kind}-{one.microstore}"
+            files[f"{ETC}/{name}.conf"] = storage_conf(one, kind)
+            units[f"hotbed-swift-{name}.service"] = _server_unit(
+                f"swift-{kind}-server", f"{ETC}/{name}.conf", one.microstore
+            )
+    if wanted.proxy:
+        files[f"{ETC}/proxy.conf"] = proxy_conf(wanted.proxy, secrets)
+        units["hotbed-swift-proxy.service"] = _server_unit(
+            "swift-proxy-server", f"{ETC}/proxy.conf", "proxy"
+        )
+    return Files(files, units)
+
+
+def proxy_conf(proxy: Proxy, secrets: Mapping[str, Any]) -> str:
+    """The proxy's configuration, with the tenants' keys."""
+    pipeline = "catch_errors gatekeeper healthcheck cache"
+    pipeline += " s3api tempauth" if proxy.s3 else " tempauth"
+    users = "\n".join(
+        f"user_{tenant}_{tenant} = {secrets['keys'][tenant]} .admin" for tenant in proxy.tenants
+    )
+    s3 = "[filter:s3api]\nuse = egg:swift#s3api\ns3_acl = false\nlocation = us-east-1\n"
+    return f"""{_HEAD}[DEFAULT]
+bind_ip = {proxy.address}
+bind_port = {proxy.port}
+workers = {proxy.workers}
+user = {USER}
+swift_dir = {rings_folder(proxy.microstore)}
+log_level = WARNING
+log_name = swift-proxy
+max_clients = 1024
+client_timeout = 60
+[pipeline:main]
+pipeline = {pipeline} proxy-logging proxy-server
+[app:proxy-server]
+use = egg:swift#proxy
+account_autocreate = true
+node_timeout = 20
+conn_timeout = 1
+recoverable_node_timeout = 5
+error_suppression_interval = 10
+error_suppression_limit = 5
+[filter:tempauth]
+use = egg:swift#tempauth
+token_life = 604800
+{users}
+{s3 if proxy.s3 else ""}[filter:cache]
+use = egg:swift#memcache
+memcache_servers = {",".join(proxy.memcaches)}
+memcache_max_connections = 8
+[filter:proxy-logging]
+use = egg:swift#proxy_logging
+access_log_name = {MARK}
+access_log_udp_host = 127.0.0.1
+access_log_udp_port = {LOG_PORT}
+access_log_level = INFO
+log_msg_template = {TEMPLATE}
+[filter:catch_errors]
+use = egg:swift#catch_errors
+[filter:gatekeeper]
+use = egg:swift#gatekeeper
+[filter:healthcheck]
+use = egg:swift#healthcheck
+"""
+
+
+def storage_conf(one: Storage, kind: str) -> str:
+    """An account, container or object server's configuration, and its replicator's."""
+    more = "[object-updater]\nconcurrency = 1\n" if kind == "object" else ""
+    more += "[container-updater]\n" if kind == "container" else ""
+    sync = "sync_method = ssync\n" if kind == "object" else ""
+    return f"""{_HEAD}[DEFAULT]
+bind_ip = {one.address}
+bind_port = {one.port + _OFFSET[kind]}
+workers = 0
+user = {USER}
+swift_dir = {rings_folder(one.microstore)}
+devices = {DEVICES}
+mount_check = true
+log_level = WARNING
+log_name = swift-{kind}-{one.microstore}
+disable_fallocate = true
+[pipeline:main]
+pipeline = {kind}-server
+[app:{kind}-server]
+use = egg:swift#{kind}
+log_requests = false
+[{kind}-replicator]
+concurrency = 2
+{sync}rsync_module = {{replication_ip}}::{kind}
+recon_cache_path = /run/hotbed-swift
+handoffs_first = true
+{more}"""
+
+
+def _swift_conf(secrets: Mapping[str, Any]) -> str:
+    return (
+        f"{_HEAD}[swift-hash]\n"
+        f"swift_hash_path_prefix = {secrets['prefix']}\n"
+        f"swift_hash_path_suffix = {secrets['suffix']}\n"
+    )
+
+
+def _rsyncd(address: str) -> str:
+    modules = "\n".join(
+        f"[{kind}]\nmax connections = 8\npath = {DEVICES}/\nread only = false\n"
+        f"lock file = /run/hotbed-swift/{kind}.lock"
+        for kind in KINDS
+    )
+    return (
+        f"{_HEAD}uid = {USER}\ngid = {USER}\naddress = {address}\nport = {RSYNC_PORT}\n"
+        f"use chroot = false\n{modules}\n"
+    )
+
+
+def _server_unit(program: str, conf: str, group: str) -> str:
+    nested = group.replace("-", "_")
+    return f"""{_HEAD}[Unit]
+Description=Swift: {program} of {group}
+After=network.target hotbed-swift-disks.service hotbed-swift-memcached.service
+PartOf=hotbed-swift.target
+
+[Service]
+Type=notify
+NotifyAccess=all
+Slice=hotbed-swift-{nested}.slice
+RuntimeDirectory=hotbed-swift
+RuntimeDirectoryPreserve=yes
+Environment=PYTHONDONTWRITEBYTECODE=1 EVENTLET_NO_GREENDNS=yes
+ExecStart={RUN} {group} {VENV}/bin/python -s {VENV}/bin/{program} {conf}
+Restart=on-failure
+RestartSec=1
+TimeoutStartSec=60
+TimeoutStopSec=10
+KillMode=mixed
+LimitNOFILE=65536
+
+[Install]
+WantedBy=hotbed-swift.target
+"""
+
+
+def _memcached_unit(address: str) -> str:
+    command = f"/usr/bin/memcached -u nobody -l {address} -p {MEMCACHE_PORT} -U 0 -m 32"
+    return _plain_unit("Tokens and what proxies remember", command)
+
+
+def _plain_unit(what: str, command: str) -> str:
+    return f"""{_HEAD}[Unit]
+Description={what}
+After=network.target
+PartOf=hotbed-swift.target
+
+[Service]
+ExecStart={command}
+RuntimeDirectory=hotbed-swift
+RuntimeDirectoryPreserve=yes
+Restart=on-failure
+RestartSec=1
+
+[Install]
+WantedBy=hotbed-swift.target
+"""
+
+
+TARGET = f"""{_HEAD}[Unit]
+Description=Swift on this node
+
+[Install]
+WantedBy=multi-user.target
+"""

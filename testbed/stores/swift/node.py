@@ -1,0 +1,296 @@
+"""The daemon on a node: ``python3 -m testbed.stores.swift.node``, unit ``hotbed-swift-node``.
+
+It answers one JSON line per line on a unix socket that root alone may open, {"op": ...} with
+{"ok": true, "result": ...} or {"ok": false, "error": "<one sentence>"}. What it was told last it
+keeps in a file, and puts into force again when it starts: after a reboot of the node, say.
+
+Every slot (a quarter of a second) it notes what the node's groups of shares, its interface and its
+disks have done, for readers that want more than a mean.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+import time
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from schemas.errors import HotbedError, UserError
+from testbed.agent.probe import disk_counters, net_bytes, stat_files
+from testbed.stores.swift import accesslog, services
+from testbed.stores.swift.nic import Nic, device_with
+from testbed.stores.swift.shares import Shares
+
+SOCKET = Path("/run/hotbed/swift-node.sock")
+KEPT = Path("/etc/hotbed/swift/node.json")
+SLOT_S = 0.25
+_SLOTS = 1200  # five minutes
+_LONGEST = 16 << 20
+_BUSY_MS = 4  # of `disk_counters`: milliseconds in which the disk had something to do
+
+
+class Node:
+    """What the daemon knows and does; `address` is the node's own."""
+
+    def __init__(self, kept: Path = KEPT) -> None:
+        self._path = kept
+        self.kept: dict[str, Any] = {"wanted": {}, "shares": {}, "network": None, "devices": {}}
+        with contextlib.suppress(OSError, ValueError):
+            self.kept |= json.loads(kept.read_text())
+        self.shares = Shares()
+        self.nic: Nic | None = None
+        self.listener: accesslog.Listener | None = None
+        self.slots: deque[list[Any]] = deque(maxlen=_SLOTS)
+        self._numbered = 0
+        self._stats: list[str] = []
+        self.device = ""
+
+    # -- operations -----------------------------------------------------------------------------
+
+    def answer(self, request: Mapping[str, Any]) -> Any:
+        """Carry out one request.
+
+        Raises:
+            HotbedError: it cannot be done; the message says why.
+        """
+        operation = getattr(self, f"op_{request.get('op')}", None)
+        if operation is None:
+            raise UserError(f"there is no operation {request.get('op')!r}.")
+        return operation(request)
+
+    def op_ping(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Whether it is there, and which way shares go."""
+        return {"by_folder": self.shares.by_folder, "device": self.device}
+
+    def op_configure(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """{wanted, address, devices}: what the node is to run from now on -> what changed."""
+        self.kept |= {key: request[key] for key in ("wanted", "address", "devices")}
+        groups = services.wanted_of(self.kept).groups
+        gone = set(self.kept["shares"]) - set(groups)
+        self.kept["shares"] = {
+            group: cores for group, cores in self.kept["shares"].items() if group in groups
+        }
+        self._keep()
+        changed = services.write(services.wanted_of(self.kept))
+        for group in gone:
+            self.shares.forget(group)
+        self._look()
+        return {"changed": changed}
+
+    def op_start(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Start everything that is not running; `restart`: units that are started anew."""
+        wanted = services.wanted_of(self.kept)
+        return {"changed": services.start(wanted, tuple(request.get("restart", ())))}
+
+    def op_ring(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """{microstore, rings: {kind: base64}, digests}: rings to serve by -> what changed."""
+        return {
+            "changed": services.put_rings(
+                str(request["microstore"]), request["rings"], request["digests"]
+            )
+        }
+
+    def op_shares(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """{shares: {group: cores or null}, network?: bytes/s or null} -> {seconds, changed}."""
+        began = time.monotonic()
+        changed = []
+        for group, cores in request.get("shares", {}).items():
+            if self.kept["shares"].get(group, ...) != cores:
+                changed.append(group)
+            self.shares.set(group, cores)
+            self.kept["shares"][group] = cores
+        if "network" in request and self.nic is not None:
+            if self.kept["network"] != request["network"]:
+                changed.append("network")
+            self.nic.set(request["network"])
+            self.kept["network"] = request["network"]
+        self._keep()
+        return {"seconds": time.monotonic() - began, "changed": changed}
+
+    def op_workers(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """{workers}: processes of the proxy, changed without refusing a connection."""
+        workers = int(request["workers"])
+        wanted = dict(self.kept["wanted"])
+        if not wanted.get("proxy"):
+            raise UserError("this node runs no proxy.")
+        if wanted["proxy"]["workers"] == workers:
+            return {"changed": []}
+        wanted["proxy"] = wanted["proxy"] | {"workers": workers}
+        self.kept["wanted"] = wanted
+        self._keep()
+        changed = services.write(services.wanted_of(self.kept))
+        return {"changed": changed, "seconds": services.reload_proxy(workers)}
+
+    def op_sense(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """{since}: all counters now, and the slots after the one numbered `since`."""
+        self._tick()
+        since = int(request.get("since", -1))
+        slots = [slot for slot in self.slots if slot[0] > since]
+        return {
+            "wall": time.time(),
+            "slots": slots if since >= 0 else slots[-1:],
+            "tenants": self.listener.to_json() if self.listener else {},
+            "groups": list(services.wanted_of(self.kept).groups),
+            "shares": self.kept["shares"],
+            "network": self.kept["network"],
+            "disks": len(self._stats),
+        }
+
+    def op_units(self, request: Mapping[str, Any]) -> dict[str, str]:
+        """State by unit."""
+        return services.states(services.wanted_of(self.kept))
+
+    def op_endpoints(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """{tenants: {tenant: {auth_url, user, proxies}}}: a client node's files -> what changed."""
+        return {"changed": services.put_endpoints(request["tenants"])}
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Put into force what was kept."""
+        self._look()
+        for group, cores in self.kept["shares"].items():
+            self.shares.set(group, cores)
+        if self.nic is not None and self.kept["network"] is not None:
+            self.nic.set(self.kept["network"])
+
+    def _look(self) -> None:
+        """Where counters are, by what the node is to run."""
+        address = self.kept.get("address")
+        if address and not self.device:
+            self.device = device_with(address)
+        proxy = self.kept["wanted"].get("proxy")
+        if proxy and self.nic is None:
+            self.nic = Nic(self.device)
+        if proxy and self.listener is None:
+            self.listener = accesslog.Listener()
+        self._stats = stat_files(self.kept["devices"])
+
+    def tick(self) -> None:
+        """A slot is over."""
+        if self.nic is not None:
+            with contextlib.suppress(HotbedError):
+                self.nic.renew()
+        self._tick()
+
+    def _tick(self) -> None:
+        if self.listener is not None:
+            self.listener.drain()
+        self._numbered += 1
+        self.slots.append([self._numbered, time.monotonic(), *self._counters()])
+
+    def _counters(self) -> tuple[dict[str, float], list[int], list[int]]:
+        """CPU seconds by group, bytes received and sent, milliseconds busy by disk."""
+        used = self.shares.used(services.wanted_of(self.kept).groups)
+        net = net_bytes(Path("/proc/net/dev").read_text(), [self.device])
+        busy = [disk_counters(Path(path).read_text())[_BUSY_MS] for path in self._stats]
+        return used, net, busy
+
+    def _keep(self) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        new = self._path.with_suffix(".new")
+        with new.open("w") as file:
+            json.dump(self.kept, file)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self._path)
+
+
+class Server:
+    """The socket: many clients, a request each at a time."""
+
+    def __init__(self, node: Node, path: Path = SOCKET) -> None:
+        self._node, self._path = node, path
+        self._selector = selectors.DefaultSelector()
+        self._buffers: dict[socket.socket, bytes] = {}
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        before = os.umask(0o177)
+        try:
+            self._listener.bind(str(path))
+        finally:
+            os.umask(before)
+        self._listener.listen(32)
+        self._selector.register(self._listener, selectors.EVENT_READ)
+        self._ended = False
+
+    def end(self) -> None:
+        """Have `run` return."""
+        self._ended = True
+
+    def run(self, slot_s: float = SLOT_S) -> None:
+        """Serve until told to end."""
+        due = time.monotonic()
+        while not self._ended:
+            left = due - time.monotonic()
+            if left <= 0:
+                self._node.tick()
+                due = max(due + slot_s, time.monotonic())
+                continue
+            for key, _ in self._selector.select(left):
+                if key.fileobj is self._listener:
+                    client, _ = self._listener.accept()
+                    self._buffers[client] = b""
+                    self._selector.register(client, selectors.EVENT_READ)
+                else:
+                    assert isinstance(key.fileobj, socket.socket)
+                    self._serve(key.fileobj)
+        self._path.unlink(missing_ok=True)
+
+    def _serve(self, client: socket.socket) -> None:
+        try:
+            data = client.recv(1 << 20)
+        except OSError:
+            data = b""
+        if not data or len(self._buffers[client]) > _LONGEST:
+            self._drop(client)
+            return
+        *lines, self._buffers[client] = (self._buffers[client] + data).split(b"\n")
+        for line in lines:
+            try:
+                client.sendall(json.dumps(self._answer(line)).encode() + b"\n")
+            except OSError:
+                self._drop(client)
+                return
+
+    def _answer(self, line: bytes) -> dict[str, Any]:
+        seq: object = None
+        try:
+            request = json.loads(line)
+            seq = request.get("seq")
+            return {"seq": seq, "ok": True, "result": self._node.answer(request)}
+        except HotbedError as error:
+            return {"seq": seq, "ok": False, "error": str(error)}
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            return {"seq": seq, "ok": False, "error": f"{type(error).__name__}: {error}"}
+
+    def _drop(self, client: socket.socket) -> None:
+        self._selector.unregister(client)
+        self._buffers.pop(client, None)
+        client.close()
+
+
+def main() -> int:
+    """See the module's text."""
+    node = Node()
+    node.begin()
+    server = Server(node)
+    signal.signal(signal.SIGTERM, lambda *_: server.end())
+    services.notify("READY=1")
+    server.run()
+    if node.nic is not None:
+        node.nic.set(None)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,313 @@
+"""What the daemon of a node does to it: files, units, rings, and clients' endpoint files.
+
+Everything is written whole or not at all: beside its place, to the disk, then renamed.
+"""
+
+from __future__ import annotations
+
+import base64
+import grp
+import gzip
+import hashlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import zlib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from schemas.errors import StoreError, UserError
+from testbed.stores.swift import confs
+from testbed.stores.swift.confs import ETC, SECRETS, Wanted, files_of, rings_folder
+
+UNITS = Path("/etc/systemd/system")
+TARGET = "hotbed-swift.target"
+PROXY = "hotbed-swift-proxy.service"
+_START_S = 90.0
+_RELOAD_S = 20.0
+_RING_MAGIC = b"R1NG"
+_SAFE = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
+
+
+def wanted_of(kept: Mapping[str, Any]) -> Wanted:
+    """What the node is to run, from what the daemon keeps."""
+    return confs.wanted_from_json(kept["wanted"])
+
+
+def secrets() -> Mapping[str, Any]:
+    """Hash prefix and suffix, and tenants' keys.
+
+    Raises:
+        StoreError: the role has not brought them.
+    """
+    try:
+        found: Mapping[str, Any] = json.loads(Path(SECRETS).read_text())
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{SECRETS} cannot be read: deploy the testbed again.") from error
+    return found
+
+
+def put(path: Path, data: bytes, mode: int = 0o600, group: int | None = None) -> bool:
+    """Write a file whole or not at all, also through a power cut; whether it changed. `group` is
+    the number of one that it is given to."""
+    if path.exists() and path.read_bytes() == data:
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(f".{path.name}.new")
+    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with os.fdopen(handle, "wb") as file:
+        os.fchmod(handle, mode)
+        if group is not None:
+            os.fchown(handle, 0, group)
+        file.write(data)
+        file.flush()
+        os.fsync(handle)
+    new.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+    return True
+
+
+# -- files and units -------------------------------------------------------------------------------
+
+
+def write(wanted: Wanted) -> list[str]:
+    """Write the files and units of `wanted` and take away others of ours; what changed. Servers
+    whose files changed are not started anew here (`start`)."""
+    made = files_of(wanted, secrets()) if wanted.groups or wanted.memcached else confs.Files()
+    changed = []
+    # Servers read them again after they have become their own user.
+    group = grp.getgrnam(confs.USER).gr_gid if made.files else None
+    for name, text in made.files.items():
+        if put(Path(name), text.encode(), 0o640, group):
+            changed.append(name)
+    units = dict(made.units)
+    if units:
+        units[TARGET] = confs.TARGET
+    for name, text in units.items():
+        if put(UNITS / name, text.encode(), 0o644):
+            changed.append(name)
+    gone = _leftover(set(units))
+    if gone:
+        _systemctl("disable", "--now", *gone)
+        for name in gone:
+            (UNITS / name).unlink(missing_ok=True)
+            conf = name.removeprefix("hotbed-swift-").removesuffix(".service")
+            Path(ETC, f"{conf}.conf").unlink(missing_ok=True)
+        changed += gone
+    if any(name.endswith((".service", ".target")) for name in changed):
+        _systemctl("daemon-reload")
+    return changed
+
+
+def _leftover(units: set[str]) -> list[str]:
+    """Units of servers that we wrote earlier and that are wanted no more."""
+    kinds = (*confs.KINDS, "proxy", "memcached", "rsync")
+    found = [path.name for kind in kinds for path in UNITS.glob(f"hotbed-swift-{kind}*.service")]
+    return sorted(set(found) - units)
+
+
+def start(wanted: Wanted, restart: Sequence[str] = ()) -> list[str]:
+    """Start all units, those in `restart` anew, and enable them; which ones were.
+
+    Raises:
+        StoreError: one does not start; the message has its last words.
+    """
+    names = list(files_of(wanted, secrets()).units) if wanted.groups or wanted.memcached else []
+    if not names:
+        return []
+    _systemctl("enable", TARGET, *names)
+    anew = [name for name in names if name in restart]
+    down = [name for name in names if name not in restart and not _active(name)]
+    if anew or down:
+        _systemctl("reset-failed", *anew, *down)
+    for verb, which in (("start", down), ("restart", anew)):
+        if not which:
+            continue
+        done = _systemctl(verb, *which, timeout_s=_START_S)
+        if done.returncode != 0:
+            raise StoreError(_reason([*down, *anew]))
+    _systemctl("start", TARGET)
+    return [*down, *anew]
+
+
+def states(wanted: Wanted) -> dict[str, str]:
+    """systemd's word for each unit."""
+    names = list(files_of(wanted, secrets()).units) if wanted.groups or wanted.memcached else []
+    if not names:
+        return {}
+    words = _systemctl("is-active", *names).stdout.decode().split()
+    return dict(zip(names, words, strict=False))
+
+
+def _active(name: str) -> bool:
+    return _systemctl("is-active", "--quiet", name).returncode == 0
+
+
+def _reason(names: Sequence[str]) -> str:
+    for name in names:
+        if _active(name):
+            continue
+        said = subprocess.run(
+            ["journalctl", "--no-pager", "-o", "cat", "-n", "20", "-u", name],
+            capture_output=True,
+            check=False,
+        ).stdout.decode(errors="replace")
+        lines = [line for line in said.splitlines() if line.strip()]
+        last = next((line for line in reversed(lines) if "Error" in line), "")
+        words = (last or " | ".join(lines[-2:]) or "no reason given").split("#012")[-1]
+        return f"{name} does not start: {words[-300:]}"
+    return "a server does not start."
+
+
+def _systemctl(*arguments: str, timeout_s: float = 60.0) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        ["systemctl", *arguments], capture_output=True, check=False, timeout=timeout_s
+    )
+
+
+# -- the proxy's processes -------------------------------------------------------------------------
+
+
+def reload_proxy(workers: int) -> float:
+    """Have the proxy take its configuration over without closing its port; seconds until it runs
+    with `workers` processes.
+
+    Raises:
+        StoreError: it does not.
+    """
+    began = time.monotonic()
+    pid = int(_systemctl("show", "-p", "MainPID", "--value", PROXY).stdout or 0)
+    if pid <= 0:
+        raise StoreError("the proxy is not running.")
+    before = set(_children(pid))
+    os.kill(pid, signal.SIGUSR1)
+    while time.monotonic() - began < _RELOAD_S:
+        time.sleep(0.05)
+        fresh = [child for child in _children(pid) if child not in before]
+        if len(_serving(fresh)) >= workers:
+            return time.monotonic() - began
+    raise StoreError(f"the proxy did not start {workers} processes within {_RELOAD_S:g} s.")
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+    except OSError:
+        return []
+    return [int(word) for word in text.split()]
+
+
+def _serving(pids: Sequence[int]) -> list[int]:
+    """Those that poll sockets: a worker that has loaded its pipeline."""
+    found = []
+    for pid in pids:
+        with suppress(OSError):
+            if any(
+                "eventpoll" in str(link.readlink()) for link in Path(f"/proc/{pid}/fd").iterdir()
+            ):
+                found.append(pid)
+    return found
+
+
+# -- rings -----------------------------------------------------------------------------------------
+
+
+def put_rings(microstore: str, rings: Mapping[str, str], digests: Mapping[str, str]) -> list[str]:
+    """Put rings into their place: checked whole, written beside it, then renamed. Servers look at
+    the time of the file and read it again.
+
+    Args:
+        rings: base64 by kind.
+        digests: SHA-256 (hex) by kind, of what was sent.
+
+    Raises:
+        StoreError: a ring is damaged; none was changed.
+    """
+    if not set(microstore) <= _SAFE:
+        raise UserError(f"{microstore!r} is no microstore's name.")
+    found: dict[str, bytes] = {}
+    for kind in confs.KINDS:
+        found[kind] = base64.b64decode(rings[kind])
+        problem = ring_problem(found[kind], digests[kind])
+        if problem:
+            raise StoreError(f"the {kind} ring of microstore {microstore} {problem}.")
+    folder = Path(rings_folder(microstore))
+    clear_halves(folder)
+    return [
+        f"{microstore}/{kind}.ring.gz"
+        for kind, data in found.items()
+        if put(folder / f"{kind}.ring.gz", data, 0o644)
+    ]
+
+
+def ring_problem(data: bytes, digest: str) -> str:
+    """What is wrong with a ring's bytes, as a clause; nothing when they are what was sent."""
+    if hashlib.sha256(data).hexdigest() != digest:
+        return "is not what was sent"
+    try:
+        if not gzip.decompress(data).startswith(_RING_MAGIC):
+            return "is no ring"
+    except (OSError, EOFError, zlib.error):
+        return "is cut off or damaged"
+    return ""
+
+
+def clear_halves(folder: Path) -> list[str]:
+    """Remove what an interrupted write left: it is never read, and only in the way."""
+    left = sorted(folder.glob(".*.new")) if folder.is_dir() else []
+    for path in left:
+        path.unlink(missing_ok=True)
+    return [path.name for path in left]
+
+
+# -- clients ---------------------------------------------------------------------------------------
+
+
+def put_endpoints(tenants: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Write a client node's files, one a tenant, with the key that the node holds; which changed.
+
+    A file: {"auth_url", "user", "key", "proxies": ["http://ADDRESS:PORT", ...], "s3": bool}.
+    """
+    keys = secrets()["keys"]
+    changed = []
+    for tenant, body in tenants.items():
+        data = json.dumps(dict(body) | {"key": keys[tenant]}, sort_keys=True).encode() + b"\n"
+        if put(Path(ETC, f"{tenant}.json"), data):
+            changed.append(f"{tenant}.json")
+    known = {*tenants, "cluster", "node", "secrets"}
+    for path in Path(ETC).glob("*.json"):
+        if path.stem not in known:
+            path.unlink()
+            changed.append(path.name)
+    return changed
+
+
+def notify(message: str) -> None:
+    """Tell systemd; nothing when it did not start us."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    if address.startswith("@"):
+        address = "\0" + address[1:]
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+        sock.sendto(message.encode(), address)
+
+
+def space(path: str = confs.DEVICES) -> dict[str, tuple[int, int]]:
+    """Bytes free and in all, by disk."""
+    found = {}
+    for folder in Path(path).glob("*"):
+        if folder.is_dir():
+            usage = shutil.disk_usage(folder)
+            found[folder.name] = (usage.free, usage.total)
+    return found

@@ -1,0 +1,135 @@
+"""CPU shares of the servers on a node, and what they used: one group a microstore, one the proxy.
+
+Two ways, found by looking. Where the site shows the node its own cgroup v1 folders (its systemd may
+not write them), groups are made below those, and servers join them as they start (`JOIN`). Else
+systemd does it: a slice a group, with its CPUQuota, on cgroup v1 or v2.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from schemas.errors import StoreError
+
+SITE = Path("/opt/hotbed-site")
+PERIOD_US = 25_000
+"""Quota period, as short as the local site's own: whoever used its share waits milliseconds."""
+_CONTROLLERS = ("cpu", "cpuacct", "cgroup")
+JOIN = r"""#!/bin/sh
+# Written by Hotbed: starts a server of Swift inside its group of shares.
+# hotbed-swift-run GROUP COMMAND...
+group=$1; shift
+for controller in cpu cpuacct cgroup; do
+    folder=/opt/hotbed-site/$controller
+    [ -w "$folder/cgroup.procs" ] || continue
+    mkdir -p "$folder/swift-$group" && echo $$ > "$folder/swift-$group/cgroup.procs"
+done
+exec "$@"
+"""
+
+
+@dataclass(frozen=True)
+class Usage:
+    """CPU seconds of a group since it was made."""
+
+    cpu_s: float
+
+
+class Shares:
+    """The groups of one node."""
+
+    def __init__(self, site: Path = SITE) -> None:
+        self._site = site
+        self.by_folder = (site / "cpu" / "cgroup.procs").exists()
+
+    def set(self, group: str, cores: float | None) -> None:
+        """Let a group use `cores` on average over a period; None: no limit of its own.
+
+        Raises:
+            StoreError: the kernel refuses, as it does for more than the node itself has.
+        """
+        try:
+            if self.by_folder:
+                self._write(group, cores)
+            else:
+                self._quota(group, cores)
+        except (OSError, subprocess.SubprocessError) as error:
+            what = "no limit" if cores is None else f"{cores:g} cores"
+            raise StoreError(
+                f"group {group} cannot be given {what} ({error}): has the node that many?"
+            ) from error
+
+    def _write(self, group: str, cores: float | None) -> None:
+        folder = self._site / "cpu" / f"swift-{group}"
+        folder.mkdir(exist_ok=True)
+        quota = -1 if cores is None else max(1000, round(cores * PERIOD_US))
+        (folder / "cpu.cfs_period_us").write_text(str(PERIOD_US))
+        (folder / "cpu.cfs_quota_us").write_text(str(quota))
+
+    def _quota(self, group: str, cores: float | None) -> None:
+        quota = "" if cores is None else f"{cores * 100:.4g}%"
+        subprocess.run(
+            ["systemctl", "set-property", "--runtime", slice_of(group), f"CPUQuota={quota}"],
+            check=True,
+            capture_output=True,
+            timeout=10,
+        )
+
+    def used(self, groups: Iterable[str]) -> dict[str, float]:
+        """CPU seconds by group; one that nothing has joined yet is 0."""
+        return {group: self._used(group) for group in groups}
+
+    def _used(self, group: str) -> float:
+        for path, key, scale in self._files(group):
+            try:
+                text = path.read_text()
+                return int(text.split(key, 1)[1].split()[0] if key else text) * scale
+            except (OSError, ValueError, IndexError):
+                continue
+        return 0.0
+
+    def _files(self, group: str) -> tuple[tuple[Path, str, float], ...]:
+        if self.by_folder:
+            folder = f"swift-{group}"
+            return (
+                (self._site / "cpuacct" / folder / "cpuacct.usage", "", 1e-9),
+                (self._site / "cgroup" / folder / "cpu.stat", "usage_usec", 1e-6),
+            )
+        below = f"hotbed.slice/hotbed-swift.slice/{slice_of(group)}"
+        return (
+            (Path("/sys/fs/cgroup", below, "cpu.stat"), "usage_usec", 1e-6),
+            (Path("/sys/fs/cgroup/cpuacct", below, "cpuacct.usage"), "", 1e-9),
+            (Path("/sys/fs/cgroup/cpu,cpuacct", below, "cpuacct.usage"), "", 1e-9),
+        )
+
+    def forget(self, group: str) -> None:
+        """Take a group away that nobody is in; one that is in use stays."""
+        for controller in _CONTROLLERS if self.by_folder else ():
+            try:
+                (self._site / controller / f"swift-{group}").rmdir()
+            except OSError:
+                continue
+
+    def shown(self, group: str) -> float | None:
+        """The limit in force where it can be read back, in cores; None: none, or not to be told."""
+        if not self.by_folder:
+            return None
+        try:
+            quota = int((self._site / "cpu" / f"swift-{group}" / "cpu.cfs_quota_us").read_text())
+        except (OSError, ValueError):
+            return None
+        return quota / PERIOD_US if quota > 0 else None
+
+
+def slice_of(group: str) -> str:
+    """The systemd slice of a group; dashes would nest."""
+    return f"hotbed-swift-{group.replace('-', '_')}.slice"
+
+
+def environment() -> Mapping[str, str]:
+    """For programs that a daemon starts."""
+    return {"PATH": f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin", "LC_ALL": "C"}

@@ -1,0 +1,399 @@
+"""Swift microstores as controllers see and change them (`testbed.stores.contract.Store`).
+
+Sensed: what the daemons of all nodes counted since the observation before. Changed: shares, whole
+machines (proxies) and who serves a tenant; beyond what controllers may ask, layouts, the proxies'
+processes, storage nodes and disks (`testbed.stores.swift.storage`). Standard library only: this
+runs on the admin node.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from schemas.errors import HotbedError, StoreError, UserError
+from testbed.agent.contract import AgentConfig
+from testbed.stores.contract import Action, Effect, Needs, Observation
+from testbed.stores.microstores import (
+    MACHINES,
+    MICROSTORES,
+    RESOURCES,
+    TENANTS,
+    AssignMachine,
+    MapTenant,
+    Microstores,
+    Resources,
+    SetResources,
+)
+from testbed.stores.swift import sensing
+from testbed.stores.swift.changes import Changes
+from testbed.stores.swift.channels import Nodes, over_ssh
+from testbed.stores.swift.cluster import (
+    STATE,
+    Cluster,
+    State,
+    initial,
+    load_cluster,
+    state_from_json,
+    state_to_json,
+)
+
+_SENSE_S = 3.0
+_SLOW_S = 60.0  # starting servers anew
+
+
+class SwiftStore:
+    """See the module's text.
+
+    Args:
+        config: the testbed.
+        cluster: its deployment.
+        nodes: lines to the nodes' daemons.
+        path: the file that holds what is in force.
+        clock: seconds.
+    """
+
+    def __init__(
+        self,
+        config: AgentConfig,
+        cluster: Cluster,
+        nodes: Nodes,
+        path: Path = STATE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.config, self.cluster, self.nodes = config, cluster, nodes
+        self.changes = Changes(config, cluster)
+        self._path, self._clock = path, clock
+        self._began = clock()
+        self._before: dict[str, Any] = {}
+        self._last: dict[str, int] = {}
+
+    kind = "Swift"
+
+    # -- the contract ---------------------------------------------------------------------------
+
+    def offers(self) -> Needs:
+        """See `Store.offers`. Machines where the spec's pool has some, tenants where another
+        microstore sees their objects."""
+        acts = {RESOURCES}
+        if self.cluster.machine is not None:
+            acts.add(MACHINES)
+        sets = [self.cluster.set_of(store) for store in self.cluster.microstores]
+        if len(set(sets)) < len(sets):
+            acts.add(TENANTS)
+        return Needs(frozenset({MICROSTORES}), frozenset(acts))
+
+    def sense(self, senses: frozenset[str]) -> Observation:
+        """See `Store.sense`; the first observation's rates are 0.
+
+        Raises:
+            StoreError: no node of Swift answers.
+        """
+        state = self.state()
+        known, intervals = bool(self._before), self.intervals(state)
+        seconds = max((one.seconds for one in intervals.values()), default=0.0)
+        if known and not intervals:
+            raise StoreError("no node of Swift answers.")
+        found = self.seen(state, intervals) if MICROSTORES in senses else None
+        return Observation(
+            t_s=self._clock() - self._began,
+            interval_s=seconds,
+            signal="microstores",
+            microstores=found,
+        )
+
+    def act(self, actions: Sequence[Action]) -> Sequence[Effect]:
+        """See `Store.act`. All shares at once, those first that give something up; then machines,
+        then tenants. `detail` tells the requests that finished and failed meanwhile."""
+        effects: dict[int, Effect] = {}
+        places = list(enumerate(actions))
+        with self.locked():
+            shares = [(n, one) for n, one in places if isinstance(one, SetResources)]
+            if shares:
+                effects |= self._put_shares(shares)
+            for place, action in places:
+                if isinstance(action, AssignMachine):
+                    effects[place] = self.timed(partial(self._assign, action))
+                elif isinstance(action, MapTenant):
+                    effects[place] = self.timed(partial(self._map, action))
+                elif not isinstance(action, SetResources):
+                    effects[place] = Effect(False, f"{action!r} is nothing that Swift can do")
+        return [effects[place] for place in range(len(actions))]
+
+    def save(self) -> Mapping[str, Any]:
+        """See `Store.save`."""
+        return state_to_json(self.state())
+
+    def restore(self, saved: Mapping[str, Any]) -> Sequence[Effect]:
+        """See `Store.restore`: shares, machines, processes and tenants. Rings stay as they are."""
+        wanted = state_from_json(saved)
+        with self.locked():
+            now = self.state()
+            wanted = replace(wanted, members=now.members, rings=now.rings)
+            return [self.timed(lambda: self.put(wanted))] if wanted != now else []
+
+    # -- what there is --------------------------------------------------------------------------
+
+    def state(self) -> State:
+        """What is in force."""
+        try:
+            return state_from_json(json.loads(self._path.read_text()))
+        except FileNotFoundError:
+            return initial(self.cluster)
+        except (ValueError, KeyError, TypeError) as error:
+            raise StoreError(f"{self._path} is damaged ({error}): deploy again.") from error
+
+    def intervals(self, state: State) -> dict[str, sensing.Interval]:
+        """Every node that answers over the time since the call before; none at the first."""
+        names = [*state.proxies, *self.changes.storage_nodes(state)]
+        requests = {
+            name: {"op": "sense", "since": self._last.get(name, -1)}
+            for name in dict.fromkeys(names)
+        }
+        answers, _ = self.nodes.try_ask(requests, _SENSE_S)
+        found = {}
+        for name, answer in answers.items():
+            if name in self._before:
+                interval = sensing.interval_of(self._before[name], answer)
+                if interval is not None:
+                    found[name] = interval
+            self._before[name] = answer
+            if answer["slots"]:
+                self._last[name] = answer["slots"][-1][0]
+        return found
+
+    def seen(self, state: State, intervals: Mapping[str, sensing.Interval]) -> Microstores:
+        """Intervals as microstores."""
+        return sensing.microstores(self.cluster, state, intervals)
+
+    def counted(self) -> dict[str, dict[str, Any]]:
+        """Sums of each tenant since the proxies' daemons started."""
+        state = self.state()
+        requests = {node: {"op": "sense", "since": -1} for node in state.proxies}
+        answers, _ = self.nodes.try_ask(requests, _SENSE_S)
+        return {
+            tenant: sensing.together(
+                [a["tenants"][tenant] for a in answers.values() if tenant in a["tenants"]]
+            )
+            for tenant in self.cluster.tenants
+        }
+
+    def close(self) -> None:
+        """End the lines to the nodes."""
+        self.nodes.close()
+
+    # -- changing it ----------------------------------------------------------------------------
+
+    def put(self, wanted: State) -> str:
+        """Put shares, machines, processes and tenants of `wanted` into force."""
+        now = self.state()
+        moved = [node for node in wanted.proxies if wanted.proxies[node] != now.proxies[node]]
+        for node in moved:
+            self._give(replace(wanted, shares=now.shares), node)
+        self.share(now, wanted)
+        for store in self.cluster.microstores:
+            if wanted.workers[store] != now.workers[store]:
+                self.set_processes(wanted, store)
+        self.nodes.ask(self.changes.endpoints(wanted))
+        self.write(wanted)
+        return "shares, machines and tenants are as asked"
+
+    def share(self, before: State, after: State) -> None:
+        """Change what differs in shares, less first."""
+        for requests in self.changes.less_and_more(before, after):
+            if requests:
+                self.nodes.ask(requests)
+
+    def set_processes(self, state: State, store: str) -> None:
+        """Have the proxies of a microstore run `state.workers` processes."""
+        requests = {
+            node: {"op": "workers", "workers": state.workers[store]}
+            for node in state.proxies_of(store)
+        }
+        self.nodes.ask(requests, _SLOW_S)
+
+    def _put_shares(self, wanted: Sequence[tuple[int, SetResources]]) -> dict[int, Effect]:
+        began, now = self._clock(), self.state()
+        shares = dict(now.shares)
+        effects: dict[int, Effect] = {}
+        for place, action in wanted:
+            if action.microstore not in shares:
+                effects[place] = Effect(False, f"there is no microstore {action.microstore!r}")
+                continue
+            share = action.resources
+            if self.cluster.machine is not None:
+                was = shares[action.microstore]
+                share = replace(share, proxy_cores=was.proxy_cores, network=was.network)
+            shares[action.microstore] = replace(share, ssds=0, hdds=0)
+            effects[place] = Effect(True)
+        after = replace(now, shares=shares, overrides={})
+        problem = ""
+        try:
+            self.share(now, after)
+            self.write(after)
+        except HotbedError as error:
+            problem = str(error)
+        seconds = self._clock() - began
+        for place, action in wanted:
+            if effects[place].ok:
+                said = problem or f"{action.microstore} has its share"
+                effects[place] = Effect(not problem, said, seconds)
+        return effects
+
+    def _assign(self, action: AssignMachine) -> str:
+        now = self.state()
+        if action.machine not in now.proxies:
+            raise UserError(f"node {action.machine!r} is no machine that can be handed out.")
+        if now.proxies[action.machine] == action.microstore:
+            return f"{action.machine} stays where it is"
+        after = replace(now, proxies={**now.proxies, action.machine: action.microstore})
+        if not action.microstore:
+            # Clients first: nobody is to ask a proxy that goes.
+            self.nodes.ask(self.changes.endpoints(after))
+        self._give(after, action.machine)
+        self.share(now, after)
+        self.nodes.ask(self.changes.endpoints(after))
+        self.write(after)
+        return f"{action.machine} is {action.microstore or 'the pool'}'s"
+
+    def _give(self, state: State, node: str) -> None:
+        """Have a proxy serve another microstore, or none."""
+        store = state.proxies[node]
+        if store:
+            rings = self.changes.build_rings(state, self.cluster.set_of(store))["rings"]
+            request = self.changes.ring_requests(state, {store: rings[store]})[-1][node]
+            self.nodes.ask(self.changes.configure(state, [node]), _SLOW_S)
+            self.nodes.ask({node: request})
+        else:
+            self.nodes.ask(self.changes.configure(state, [node]), _SLOW_S)
+        restart = ["hotbed-swift-proxy.service"] if store else []
+        self.nodes.ask({node: {"op": "start", "restart": restart}}, _SLOW_S)
+
+    def _map(self, action: MapTenant) -> str:
+        now, cluster = self.state(), self.cluster
+        if action.tenant not in cluster.tenants or action.microstore not in cluster.microstores:
+            raise UserError(f"there is no tenant or microstore for {action!r}.")
+        home = cluster.set_of(cluster.tenants[action.tenant])
+        if cluster.set_of(action.microstore) != home:
+            raise StoreError(
+                f"tenant {action.tenant} cannot be served by {action.microstore}: its objects are "
+                "on other storage nodes."
+            )
+        after = replace(now, tenants={**now.tenants, action.tenant: (action.microstore,)})
+        self.nodes.ask(self.changes.endpoints(after))
+        self.write(after)
+        return f"{action.microstore} serves {action.tenant}"
+
+    def put_layout(
+        self,
+        layout: str | None = None,
+        *,
+        microstores: Mapping[str, Mapping[str, Any]] | None = None,
+        tenants: Mapping[str, Sequence[str]] | None = None,
+        proxies: Mapping[str, Mapping[str, float]] | None = None,
+    ) -> str:
+        """Put a layout into force, and what is said beside it.
+
+        Args:
+            layout: its name; None: the one in force.
+            microstores: fields of `Resources`, and ``workers``, by microstore.
+            tenants: the microstores that serve a tenant.
+            proxies: proxy_cores and network (bytes/s) of single proxies, in place of an even part.
+
+        Raises:
+            UserError: a name or a field is unknown.
+        """
+        now = self.state()
+        after = initial(self.cluster, layout) if layout else now
+        after = replace(after, members=now.members, rings=now.rings, overrides={})
+        shares, workers = dict(after.shares), dict(after.workers)
+        for name, body in (microstores or {}).items():
+            self._known(name)
+            fields = dict(body)
+            workers[name] = int(fields.pop("workers", workers[name]))
+            for unused in ("ssds", "hdds"):
+                fields.pop(unused, None)
+            shares[name] = _with(shares[name], fields, f"microstore {name}")
+        served = dict(after.tenants)
+        for tenant, names in (tenants or {}).items():
+            if tenant not in self.cluster.tenants:
+                there = ", ".join(self.cluster.tenants)
+                raise UserError(f"there is no tenant {tenant!r}; there are {there}.")
+            for name in names:
+                self._known(name)
+            served[tenant] = tuple(names)
+        overrides = {}
+        for node, part in (proxies or {}).items():
+            if node not in after.proxies:
+                raise UserError(f"there is no proxy {node!r}; there are {', '.join(now.proxies)}.")
+            overrides[node] = _with(Resources(), part, f"proxy {node}")
+        after = replace(after, shares=shares, workers=workers, tenants=served, overrides=overrides)
+        with self.locked():
+            return self.put(after)
+
+    def _known(self, microstore: str) -> None:
+        if microstore not in self.cluster.microstores:
+            there = ", ".join(self.cluster.microstores)
+            raise UserError(f"there is no microstore {microstore!r}; there are {there}.")
+
+    # -- keeping it -----------------------------------------------------------------------------
+
+    def write(self, state: State) -> None:
+        """Keep what is in force, whole or not at all."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        new = self._path.with_suffix(".new")
+        with new.open("w") as file:
+            json.dump(state_to_json(state), file)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self._path)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """One change at a time, whoever makes it."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        with self._path.with_suffix(".lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def timed(self, work: Callable[[], str]) -> Effect:
+        """Carry something out; its effect, with the requests that finished and failed meanwhile."""
+        before, began = self.counted(), self._clock()
+        try:
+            ok, message = True, work()
+        except HotbedError as error:
+            ok, message = False, str(error)
+        seconds = self._clock() - began
+        parts = [
+            sensing.difference(before.get(tenant), sums) for tenant, sums in self.counted().items()
+        ]
+        total = sensing.together(parts)
+        detail = {"requests": float(total["requests"]), "failed": float(total["failed"])}
+        return Effect(ok, message, seconds, detail)
+
+
+def _with(resources: Resources, fields: Mapping[str, Any], where: str) -> Resources:
+    known = ("proxy_cores", "storage_cores", "network")
+    for name, value in fields.items():
+        if name not in known:
+            raise UserError(
+                f"{where}: there is no share of {name!r}; there are {', '.join(known)}."
+            )
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+            raise UserError(f"{where}: {name} is {value!r}; write a number above 0.")
+    return replace(resources, **fields)
+
+
+def store_of(config: AgentConfig) -> SwiftStore:
+    """The store of this admin node; UserError when the testbed has another kind."""
+    if config.store != "swift":
+        raise UserError(f"testbed {config.testbed} runs the store {config.store!r}, not swift.")
+    return SwiftStore(config, load_cluster(), Nodes(over_ssh(config)))

@@ -1,0 +1,124 @@
+"""Swift and what it needs as one archive: made on this machine from the hash-locked requirements,
+then copied to the nodes, which need no way to a package index.
+
+The archive holds the content of a site-packages folder for the nodes' Python (Debian 12's), with
+byte code where this machine's Python is of the same version. It is made once a lock file.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tarfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from schemas.errors import UserError
+
+LOCK = (
+    Path(__file__).resolve().parents[1]
+    / "playbooks"
+    / "roles"
+    / "swift"
+    / "files"
+    / "requirements.lock"
+)
+PYTHON = "3.11"
+"""Of the nodes: Debian 12's. The role refuses nodes with another one in a sentence."""
+_TIMEOUT_S = 600.0
+_RECIPE = "1"  # of the archive: another one is another archive
+
+
+@dataclass(frozen=True)
+class Packages:
+    """An archive, the SHA-256 (hex, 16 digits) of what it was made from, and what it runs on, such
+    as ``3.11-x86_64``."""
+
+    archive: Path
+    digest: str
+    platform: str
+
+
+def cache_folder() -> Path:
+    """Where archives are kept: $HOTBED_CACHE, else what the local site uses."""
+    return Path(os.environ.get("HOTBED_CACHE", "/var/cache/hotbed")) / "swift"
+
+
+def ensure(lock: Path = LOCK, cache: Path | None = None) -> Packages:
+    """The archive for `lock`, made first where it is not cached (half a minute).
+
+    Raises:
+        UserError: the packages cannot be downloaded; the message ends with the installer's words.
+    """
+    machine = platform.machine()
+    recipe = f"{_RECIPE}\n{PYTHON}\n{machine}\n{lock.read_text()}"
+    digest = hashlib.sha256(recipe.encode()).hexdigest()[:16]
+    folder = cache or cache_folder()
+    archive = folder / f"swift-{digest}.tar"
+    if not archive.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / ".lock").open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if not archive.exists():
+                _make(lock, folder, archive, machine)
+    return Packages(archive, digest, f"{PYTHON}-{machine}")
+
+
+def _make(lock: Path, folder: Path, archive: Path, machine: str) -> None:
+    for leftover in folder.glob(".making-*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    work = folder / f".making-{os.getpid()}"
+    site = work / "site"
+    try:
+        site.mkdir(parents=True)
+        _install(lock, site, machine)
+        if sys.version.startswith(f"{PYTHON}."):
+            # Every server of every node would compile all of it at its first start.
+            subprocess.run(
+                [sys.executable, "-m", "compileall", "-q", str(site)],
+                capture_output=True,
+                check=False,
+            )
+        new = work / archive.name
+        with tarfile.open(new, "w") as tar:
+            tar.add(site, ".", filter=_anonymous)
+        new.rename(archive)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _install(lock: Path, site: Path, machine: str) -> None:
+    """By uv where `make setup` brought it, else by pip; wheels for the nodes' Python alone."""
+    uv = Path(sys.executable).with_name("uv")
+    common = ["--target", str(site), "--python-version", PYTHON, "--only-binary", ":all:"]
+    common += ["--require-hashes", "--no-deps", "-r", str(lock)]
+    if uv.is_file():
+        command = [str(uv), "pip", "install", "--quiet", "--no-config", *common]
+        command += ["--python-platform", f"{machine}-manylinux_2_36"]
+    else:
+        command = [sys.executable, "-m", "pip", "install", "--quiet", *common]
+        for tag in ("manylinux_2_17", "manylinux_2_28", "manylinux_2_34", "manylinux2014"):
+            command += ["--platform", f"{tag}_{machine}"]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=_TIMEOUT_S
+        )
+    except subprocess.TimeoutExpired as error:
+        raise UserError(
+            f"Swift's packages could not be downloaded within {_TIMEOUT_S:g} s: look whether this "
+            "machine reaches its package index."
+        ) from error
+    if done.returncode != 0:
+        words = [line for line in done.stderr.splitlines() if line.strip()] or ["no message"]
+        raise UserError(f"Swift's packages could not be downloaded: {words[-1].strip()[:300]}")
+
+
+def _anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = "root"
+    return entry

@@ -1,0 +1,272 @@
+"""What a spec says of Swift microstores (MOS, sections 4 and 6): who serves whom, with what."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from testbed.quantities import BitsPerSecond
+
+TOGETHER, EVEN = "default", "static"
+"""Layouts that every spec has, both with even shares: all microstores serve every tenant (MOS's
+monolithic Default), and each its own."""
+_NAME = re.compile(r"^[a-z][a-z0-9]{0,19}$")
+_NEAR = 1e-6
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ShareSpec(_Strict):
+    """What a microstore holds of the pool: cores of its proxies and of its storage servers, and
+    bits a second that its proxies may send. What is left out is an even share."""
+
+    proxy_cores: float | None = Field(default=None, gt=0, le=1024)
+    storage_cores: float | None = Field(default=None, gt=0, le=1024)
+    network: BitsPerSecond | None = Field(default=None, ge=1e6)
+
+
+class StepSpec(_Strict):
+    """The smallest share that can be given: MOS++'s container."""
+
+    proxy_cores: float = Field(default=0.1, gt=0, le=64)
+    storage_cores: float = Field(default=0.1, gt=0, le=64)
+    network: BitsPerSecond = Field(default=20e6, ge=1e6)
+
+
+class PoolSpec(_Strict):
+    """All that microstores share. With `machine` every proxy node is a machine of that size, which
+    basic MOS hands out whole; without it only shares move."""
+
+    proxy_cores: float = Field(default=0.8, gt=0, le=1024)
+    storage_cores: float = Field(default=0.8, gt=0, le=1024)
+    network: BitsPerSecond = Field(default=400e6, ge=1e6)
+    step: StepSpec = StepSpec()
+    machine: ShareSpec | None = None
+
+    @model_validator(mode="after")
+    def _whole_steps(self) -> PoolSpec:
+        for name in ("proxy_cores", "storage_cores", "network"):
+            count = getattr(self, name) / getattr(self.step, name)
+            if abs(count - round(count)) > _NEAR * max(1.0, count):
+                raise ValueError(
+                    f"pool.{name} is {getattr(self, name):g}, which is not a whole number of steps "
+                    f"of {getattr(self.step, name):g}"
+                )
+        machine = self.machine
+        if machine is not None and (machine.proxy_cores is None or machine.network is None):
+            raise ValueError("pool.machine needs proxy_cores and network")
+        return self
+
+
+class MicrostoreSpec(_Strict):
+    """A microstore: its proxies and storage nodes, by the names of groups or nodes.
+
+    Microstores on the same storage nodes see the same objects, each through servers and shares of
+    its own, so a tenant can be given to another one without moving its data.
+    """
+
+    name: str
+    proxies: tuple[str, ...] = Field(min_length=1)
+    storage: tuple[str, ...] = Field(min_length=1)
+
+    @field_validator("name")
+    @classmethod
+    def _is_name(cls, name: str) -> str:
+        return _named(name)
+
+
+class TenantSpec(_Strict):
+    """A tenant: an account of its own, whose key is made at deployment. `microstore` serves it; in
+    the layout ``default`` all on the same storage nodes do."""
+
+    name: str
+    microstore: str
+
+    @field_validator("name")
+    @classmethod
+    def _is_name(cls, name: str) -> str:
+        return _named(name)
+
+
+class SwiftSpec(_Strict):
+    """Swift microstores (docs/swift.md).
+
+    `part_power` and `replicas` are the rings', `proxy_workers` processes of a proxy, `s3` puts the
+    S3 API before authentication. `layouts` names shares by microstore; `layout` is put into force
+    by a deployment, `hotbed swift layout` by another. Ports: a proxy's `port`, storage servers'
+    `storage_port` upwards.
+    """
+
+    kind: Literal["swift"] = "swift"
+    microstores: tuple[MicrostoreSpec, ...] = Field(min_length=1, max_length=50)
+    tenants: tuple[TenantSpec, ...] = Field(min_length=1)
+    pool: PoolSpec = PoolSpec()
+    layouts: dict[str, dict[str, ShareSpec]] = Field(default_factory=dict)
+    layout: str = EVEN
+    replicas: int = Field(default=2, ge=1, le=8)
+    part_power: int = Field(default=8, ge=1, le=20)
+    proxy_workers: int = Field(default=1, ge=1, le=64)
+    s3: bool = True
+    port: int = Field(default=8080, ge=1024, le=65535)
+    storage_port: int = Field(default=6200, ge=1024, le=60000)
+
+    @model_validator(mode="after")
+    def _names_fit(self) -> SwiftSpec:
+        names = [store.name for store in self.microstores]
+        _once(names, "microstores")
+        _once([tenant.name for tenant in self.tenants], "tenants")
+        for tenant in self.tenants:
+            if tenant.microstore not in names:
+                raise ValueError(
+                    f"tenant {tenant.name!r} is served by {tenant.microstore!r}, and the "
+                    f"microstores are {', '.join(names)}"
+                )
+        for layout, shares in self.layouts.items():
+            if layout in {TOGETHER, EVEN} or not re.match(r"^[a-z][a-z0-9+-]{0,29}$", layout):
+                raise ValueError(
+                    f"layouts: {layout!r} is no name for a layout; {TOGETHER} and {EVEN} are there "
+                    "anyway"
+                )
+            unknown = sorted(set(shares) - set(names))
+            if unknown:
+                raise ValueError(
+                    f"layouts.{layout} names microstore {unknown[0]!r}; there are "
+                    f"{', '.join(names)}"
+                )
+        if self.layout not in self.layout_names():
+            raise ValueError(
+                f"layout is {self.layout!r}; there are {', '.join(self.layout_names())}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _shares_fit(self) -> SwiftSpec:
+        for layout in self.layout_names():
+            self._layout_fits(layout)
+        return self
+
+    def _layout_fits(self, layout: str) -> None:
+        for name in ("proxy_cores", "storage_cores", "network"):
+            total, step = getattr(self.pool, name), getattr(self.pool.step, name)
+            shares = self.shares(layout, name)
+            for store, share in shares.items():
+                if share < step * (1 - _NEAR):
+                    raise ValueError(
+                        f"layout {layout}: microstore {store!r} would get {share:g} of "
+                        f"pool.{name}; a step of {step:g} is the least"
+                    )
+            if sum(shares.values()) > total * (1 + _NEAR):
+                raise ValueError(
+                    f"layout {layout}: the microstores together get {sum(shares.values()):g} of "
+                    f"pool.{name}, which is {total:g}"
+                )
+
+    def layout_names(self) -> tuple[str, ...]:
+        """Every layout's name."""
+        return (TOGETHER, EVEN, *self.layouts)
+
+    def shares(self, layout: str, name: str) -> dict[str, float]:
+        """Share of `name` (proxy_cores, storage_cores: cores; network: bits/s) by microstore: what
+        the layout says, and even parts of what is left, in whole steps, for the others."""
+        said = {
+            store: value
+            for store, share in self.layouts.get(layout, {}).items()
+            if (value := getattr(share, name)) is not None
+        }
+        step = getattr(self.pool.step, name)
+        rest = [store.name for store in self.microstores if store.name not in said]
+        left = getattr(self.pool, name) - sum(said.values())
+        steps = int(left / step + _NEAR)
+        even = {
+            store: step * (steps // len(rest) + (place < steps % len(rest)))
+            for place, store in enumerate(rest)
+        }
+        return {store.name: (said | even)[store.name] for store in self.microstores}
+
+
+def check_nodes(
+    store: SwiftSpec,
+    groups: Mapping[str, Sequence[str]],
+    roles: Mapping[str, Sequence[str]],
+    cpus: Mapping[str, float],
+) -> None:
+    """Whether a store fits a testbed's nodes.
+
+    Args:
+        groups: nodes by group.
+        roles: roles by node.
+        cpus: cores of each node.
+
+    Raises:
+        ValueError: one clause that says what does not fit.
+    """
+    proxy_of: dict[str, str] = {}
+    for microstore in store.microstores:
+        where = f"microstore {microstore.name!r}"
+        for node in members(microstore.proxies, groups, f"{where}: proxies"):
+            if "proxy" not in roles[node]:
+                raise ValueError(f"{where}: node {node!r} is a proxy without the role proxy")
+            if node in proxy_of:
+                raise ValueError(
+                    f"proxy {node!r} is in {proxy_of[node]!r} and in {microstore.name!r}"
+                )
+            proxy_of[node] = microstore.name
+        nodes = members(microstore.storage, groups, f"{where}: storage")
+        for node in nodes:
+            if "storage" not in roles[node]:
+                raise ValueError(f"{where}: node {node!r} stores without the role storage")
+        if len(nodes) < store.replicas:
+            raise ValueError(
+                f"{where} keeps {store.replicas} replicas on {len(nodes)} storage nodes"
+            )
+    sets = {frozenset(members(m.storage, groups, "")) for m in store.microstores}
+    for one in sets:
+        for other in sets:
+            if one != other and one & other:
+                raise ValueError(
+                    f"storage node {min(one & other)!r} is in two sets of storage nodes: "
+                    "microstores have the same ones, or none in common"
+                )
+    for node, have in cpus.items():
+        most = max(
+            (store.pool.proxy_cores if "proxy" in roles[node] else 0.0),
+            (store.pool.storage_cores / store.replicas if "storage" in roles[node] else 0.0),
+        )
+        if have < most * (1 - _NEAR):
+            raise ValueError(
+                f"node {node!r} has cpus {have:g}, and its share may become {most:g}: give it more"
+            )
+
+
+def members(
+    names: Sequence[str], groups: Mapping[str, Sequence[str]], where: str
+) -> tuple[str, ...]:
+    """Nodes by names of groups or nodes, each once and in order; ValueError names one that is
+    neither."""
+    nodes = {node for listed in groups.values() for node in listed}
+    found: dict[str, None] = {}
+    for name in names:
+        if name in nodes:
+            found[name] = None
+        elif name in groups:
+            found.update(dict.fromkeys(groups[name]))
+        else:
+            raise ValueError(f"{where}: there is no group or node {name!r}")
+    return tuple(found)
+
+
+def _named(name: str) -> str:
+    if not _NAME.match(name):
+        raise ValueError("a name is 1 to 20 lower-case letters or digits, a letter first")
+    return name
+
+
+def _once(names: Sequence[str], what: str) -> None:
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"{what}: {name!r} is there twice")

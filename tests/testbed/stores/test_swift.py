@@ -1,0 +1,418 @@
+"""Swift microstores without Swift: what a layout makes of nodes, and what counters tell."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.errors import StoreError, UserError
+from testbed.agent.contract import AgentConfig, AgentNode
+from testbed.stores.contract import Effect
+from testbed.stores.microstores import (
+    MICROSTORES,
+    AssignMachine,
+    MapTenant,
+    Resources,
+    SetResources,
+)
+from testbed.stores.swift import accesslog, confs, sensing, services
+from testbed.stores.swift.changes import Changes
+from testbed.stores.swift.channels import Nodes
+from testbed.stores.swift.cluster import (
+    Cluster,
+    cluster_from_json,
+    initial,
+    state_from_json,
+    state_to_json,
+)
+from testbed.stores.swift.store import SwiftStore
+
+EVEN = {"proxy_cores": 0.4, "storage_cores": 0.4, "network": 25e6}
+DATA: dict[str, Any] = {
+    "microstores": {
+        "small": {"proxies": ["p0"], "storage": ["s0", "s1"], "port": 6200},
+        "large": {"proxies": ["p1"], "storage": ["s0", "s1"], "port": 6210},
+    },
+    "tenants": {"a": "small", "b": "large"},
+    "pool": {
+        "total": {"proxy_cores": 0.8, "storage_cores": 0.8, "network": 50e6},
+        "step": {"proxy_cores": 0.1, "storage_cores": 0.1, "network": 2.5e6},
+        "machine": None,
+    },
+    "layouts": {
+        "static": {
+            "microstores": {"small": EVEN, "large": EVEN},
+            "tenants": {"a": ["small"], "b": ["large"]},
+        },
+        "default": {
+            "microstores": {"small": EVEN, "large": EVEN},
+            "tenants": {"a": ["small", "large"], "b": ["small", "large"]},
+        },
+    },
+    "layout": "static",
+    "replicas": 2,
+    "part_power": 6,
+    "workers": 1,
+    "s3": True,
+    "port": 8080,
+    "disks": {"s0": ["d0"], "s1": ["d0"]},
+    "clients": ["admin"],
+}
+CONFIG = AgentConfig(
+    "t",
+    "swift",
+    tuple(
+        AgentNode(name, f"10.0.0.{place}", (role,), "iowait")
+        for place, (name, role) in enumerate(
+            (
+                *(("admin", "admin"), ("p0", "proxy"), ("p1", "proxy")),
+                *(("s0", "storage"), ("s1", "storage")),
+            )
+        )
+    ),
+)
+SECRETS = {"prefix": "pre", "suffix": "suf", "keys": {"a": "key-a", "b": "key-b"}}
+
+
+def cluster(**pool: Any) -> Cluster:
+    return cluster_from_json(DATA | {"pool": DATA["pool"] | pool})
+
+
+class FakeNodes(Nodes):
+    """Daemons that take everything in and count."""
+
+    def __init__(self) -> None:
+        self.asked: list[Mapping[str, Mapping[str, Any]]] = []
+        self.refuse: set[str] = set()
+        self.answers: dict[str, Any] = {}
+
+    def try_ask(
+        self, requests: Mapping[str, Mapping[str, Any]], timeout_s: float = 1.0
+    ) -> tuple[dict[str, Any], dict[str, str]]:
+        if any(request["op"] != "sense" for request in requests.values()):
+            self.asked.append(requests)
+        answers = {
+            node: self.answers.get(node, {"tenants": {}, "slots": [], "changed": []})
+            for node in requests
+            if node not in self.refuse
+        }
+        return answers, {node: "refuses." for node in requests if node in self.refuse}
+
+
+def opened(tmp_path: Path, **pool: Any) -> tuple[SwiftStore, FakeNodes]:
+    nodes = FakeNodes()
+    return SwiftStore(CONFIG, cluster(**pool), nodes, tmp_path / "state.json"), nodes
+
+
+# --- what a layout makes of nodes ----------------------------------------------------------------
+
+
+def test_a_state_survives_its_file() -> None:
+    state = replace(initial(cluster()), overrides={"p0": Resources(0.6, network=1e6)}, rings=3)
+    assert state_from_json(json.loads(json.dumps(state_to_json(state)))) == state
+
+
+def test_every_microstore_has_its_own_servers_on_shared_nodes() -> None:
+    changes, state = Changes(CONFIG, cluster()), initial(cluster())
+    wanted = changes.wanted(state, "s0")
+    assert [one["port"] for one in wanted["storage"]] == [6200, 6210]
+    assert "proxy" not in wanted
+    proxy = changes.wanted(state, "p1")["proxy"]
+    assert proxy["microstore"] == "large"
+    assert proxy["memcaches"] == ["10.0.0.1:11211", "10.0.0.2:11211"]
+    assert changes.shares(state)["s1"]["shares"] == {"small": 0.2, "large": 0.2}
+    assert changes.shares(state)["p0"] == {
+        "op": "shares",
+        "network": 25e6,
+        "shares": {"proxy": 0.4},
+    }
+
+
+def test_in_the_default_layout_tenants_are_served_by_all_proxies() -> None:
+    changes = Changes(CONFIG, cluster())
+    both = changes.endpoints(initial(cluster(), "default"))["admin"]["tenants"]["a"]
+    assert both["proxies"] == ["http://10.0.0.1:8080", "http://10.0.0.2:8080"]
+    one = changes.endpoints(initial(cluster()))["admin"]["tenants"]["b"]
+    assert one["proxies"] == ["http://10.0.0.2:8080"]
+    assert one["auth_url"] == "http://10.0.0.2:8080/auth/v1.0"
+    with pytest.raises(UserError, match="no layout 'mos'; there are static, default"):
+        initial(cluster(), "mos")
+
+
+def test_keys_are_in_the_proxys_own_file_alone() -> None:
+    changes, state = Changes(CONFIG, cluster()), initial(cluster())
+    for node in ("p0", "s0"):
+        made = confs.files_of(confs.wanted_from_json(changes.wanted(state, node)), SECRETS)
+        for name, text in {**made.files, **made.units}.items():
+            assert ("key-a" in text) == name.endswith("proxy.conf"), name
+    made = confs.files_of(confs.wanted_from_json(changes.wanted(state, "p0")), SECRETS)
+    text = made.files["/etc/hotbed/swift/proxy.conf"]
+    assert "user_a_a = key-a .admin" in text
+    assert text.index("s3api tempauth") < text.index("[filter:tempauth]")
+    assert "swift_dir = /etc/hotbed/swift/small" in text
+
+
+# --- shares, machines, tenants -------------------------------------------------------------------
+
+
+def test_who_gives_something_up_goes_first(tmp_path: Path) -> None:
+    store, nodes = opened(tmp_path)
+    less = Resources(0.2, 0.4, 10e6)
+    more = Resources(0.6, 0.4, 40e6)
+    effects = store.act([SetResources("large", more), SetResources("small", less)])
+    assert [effect.ok for effect in effects] == [True, True]
+    first, second = nodes.asked
+    assert first == {"p0": {"op": "shares", "shares": {"proxy": 0.2}, "network": 10e6}}
+    assert second == {"p1": {"op": "shares", "shares": {"proxy": 0.6}, "network": 40e6}}
+    assert store.state().shares["large"] == more
+
+
+def test_what_a_node_refuses_is_told_and_not_believed(tmp_path: Path) -> None:
+    store, nodes = opened(tmp_path)
+    nodes.refuse = {"p0"}
+    [effect] = store.act([SetResources("small", Resources(0.2, 0.4, 25e6))])
+    assert not effect.ok
+    assert "node p0: refuses." in effect.message
+    assert store.state() == initial(cluster())
+
+
+def test_a_store_is_put_back_as_it_was(tmp_path: Path) -> None:
+    store, _ = opened(tmp_path)
+    saved = json.loads(json.dumps(store.save()))
+    store.act([SetResources("small", Resources(0.1, 0.1, 2.5e6)), MapTenant("b", "small")])
+    assert store.state().tenants["b"] == ("small",)
+    [effect] = store.restore(saved)
+    assert effect.ok, effect
+    assert store.state() == initial(cluster())
+    assert store.restore(saved) == []
+
+
+def test_a_tenants_objects_must_be_there_for_it_to_move(tmp_path: Path) -> None:
+    data = json.loads(json.dumps(DATA))
+    data["microstores"]["large"]["storage"] = ["s2", "s3"]
+    data["disks"] = {name: ["d0"] for name in ("s0", "s1", "s2", "s3")}
+    apart = cluster_from_json(data)
+    nodes = [AgentNode(name, "10.0.1.1", ("storage",), "iowait") for name in ("s2", "s3")]
+    config = replace(CONFIG, nodes=(*CONFIG.nodes, *nodes))
+    store = SwiftStore(config, apart, FakeNodes(), tmp_path / "state.json")
+    [effect] = store.act([MapTenant("a", "large")])
+    assert not effect.ok
+    assert "its objects are on other storage nodes" in effect.message
+    assert store.offers().acts == {"resources"}
+    assert opened(tmp_path)[0].offers().acts == {"resources", "tenants"}
+    assert store.seen(store.state(), {}).store("large").resources.hdds == 2
+
+
+def test_machines_are_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = {"proxy_cores": 0.4, "storage_cores": 0.0, "network": 25e6}
+    store, nodes = opened(tmp_path, machine=machine)
+    rings = {name: dict.fromkeys(confs.KINDS, "") for name in ("small", "large")}
+    monkeypatch.setattr(store.changes, "build_rings", lambda *_: {"rings": rings})
+    assert "machines" in store.offers().acts
+    [effect] = store.act([AssignMachine("p1", "small")])
+    assert effect.ok, effect
+    seen = store.seen(store.state(), {})
+    assert seen.store("small").resources.proxy_cores == pytest.approx(0.8)
+    assert seen.store("large").resources.proxy_cores == 0
+    assert [machine.microstore for machine in seen.machines] == ["small", "small"]
+    assert any(r.get("p1", {}).get("restart") for r in nodes.asked)
+    [effect] = store.act([AssignMachine("p1", "")])
+    assert effect.ok, effect
+    assert nodes.asked[0].keys() == {"p1"}
+
+
+def test_a_layout_with_an_unknown_name_is_refused(tmp_path: Path) -> None:
+    store, nodes = opened(tmp_path)
+    for arguments, said in (
+        ({"microstores": {"x": {}}}, "no microstore 'x'; there are small, large"),
+        ({"microstores": {"small": {"cpu": 1}}}, "no share of 'cpu'"),
+        ({"microstores": {"small": {"network": 0}}}, "network is 0; write a number above 0"),
+        ({"tenants": {"x": ["small"]}}, "no tenant 'x'"),
+        ({"proxies": {"s0": {}}}, "no proxy 's0'"),
+    ):
+        with pytest.raises(UserError, match=said):
+            store.put_layout("static", **arguments)  # type: ignore[arg-type]
+    assert nodes.asked == []
+
+
+def test_single_proxies_may_have_shares_of_their_own(tmp_path: Path) -> None:
+    store, nodes = opened(tmp_path)
+    store.put_layout("default", proxies={"p0": {"proxy_cores": 0.6, "network": 2.5e6}})
+    assert nodes.asked[-1]["admin"]["op"] == "endpoints"
+    assert {"op": "shares", "shares": {"proxy": 0.6}} in [r.get("p0") for r in nodes.asked]
+    assert store.state().layout == "default"
+
+
+# --- what counters tell --------------------------------------------------------------------------
+
+
+def line(method: str = "GET", status: int = 200, seconds: str = "0.0500", **other: str) -> bytes:
+    words = {"account": "AUTH_a", "got": "-", "gave": "4097", "source": "-", "object": "o"} | other
+    text = (
+        f"<134>hbswift: hbswift {method} {words['account']} {status} {words['got']} "
+        f"{words['gave']} {seconds} 0.01 {words['source']} {words['object']}"
+    )
+    return text.encode() + b"\0"
+
+
+def test_lines_of_the_access_log_become_sums() -> None:
+    sums = accesslog.Sums()
+    for datagram in (
+        line(),
+        line("PUT", 201, "0.2000", got="1000", gave="-"),
+        line("DELETE", 404, gave="70"),
+        line(status=503),
+        line(status=499),
+    ):
+        found = accesslog.parse(datagram)
+        assert found is not None
+        assert found.tenant == "a"
+        sums.add(found)
+    assert (sums.requests, sums.failed, sums.writes, sums.bytes) == (3, 2, 2, 5167)
+    assert sums.sizes == {13: 1, 10: 1}
+    assert sums.seconds == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize(
+    "datagram",
+    [
+        b"",
+        b"<134>swift-proxy: ERROR with Object server",
+        line(account="-"),
+        line(source="TA"),
+        line(seconds="soon"),
+        line()[:-12],
+    ],
+)
+def test_other_lines_are_left_alone(datagram: bytes) -> None:
+    assert accesslog.parse(datagram) is None
+
+
+@given(st.floats(1e-5, 1e3))
+def test_a_bucket_holds_its_latency(seconds: float) -> None:
+    edge = accesslog.upper_edge(accesslog.bucket_of(seconds))
+    assert seconds <= edge * (1 + 1e-9)
+    assert edge <= max(seconds, accesslog.LOWEST_S) * 1.13
+
+
+def test_a_percentile_needs_requests_beyond_it() -> None:
+    assert accesslog.percentile({20: 199}, 0.95) is None
+    assert accesslog.percentile({20: 190, 40: 10}, 0.95) == pytest.approx(1e-3)
+    assert accesslog.percentile({20: 100, 40: 100}, 0.95) == pytest.approx(1e-2)
+
+
+def answer(number: int, t: float, **counters: Any) -> dict[str, Any]:
+    """A daemon's answer with one slot."""
+    slot = [
+        number,
+        t,
+        counters.get("cpu", {}),
+        counters.get("net", [0, 0]),
+        counters.get("busy", []),
+    ]
+    return {"slots": [slot], "tenants": counters.get("tenants", {})}
+
+
+def test_utilization_is_of_the_share(tmp_path: Path) -> None:
+    store, nodes = opened(tmp_path)
+    sums = accesslog.Sums()
+    for node in ("p0", "p1", "s0", "s1"):
+        nodes.answers[node] = answer(
+            1, 10.0, cpu={"proxy": 1.0, "small": 1.0, "large": 1.0}, busy=[0]
+        )
+    nodes.answers["p0"]["tenants"] = {"a": sums.to_json()}
+    first = store.sense(frozenset({MICROSTORES}))
+    assert first.microstores is not None
+    assert first.interval_s == 0
+    assert first.microstores.stores[0].utilization == {}
+    for _ in range(40):
+        sums.add(accesslog.Line("a", 0.1, 5000, failed=False, write=False, size=5000))
+    nodes.answers["p0"] = answer(5, 12.0, cpu={"proxy": 1.4}, net=[1e6, 25e6])
+    nodes.answers["p0"]["tenants"] = {"a": sums.to_json()}
+    nodes.answers["p1"] = answer(5, 12.0, cpu={"proxy": 1.0})
+    nodes.answers["s0"] = answer(5, 12.0, cpu={"small": 1.2, "large": 1.0}, busy=[500])
+    nodes.answers["s1"] = answer(5, 12.0, cpu={"small": 1.0, "large": 1.0}, busy=[0])
+    seen = store.sense(frozenset({MICROSTORES})).microstores
+    assert seen is not None
+    small = seen.store("small")
+    assert small.utilization == pytest.approx(
+        {"proxy_cpu": 0.5, "network": 0.5, "storage_cpu": 0.25, "disk": 0.25}
+    )
+    assert small.slots == pytest.approx((0.5,))
+    assert seen.store("large").utilization["proxy_cpu"] == 0
+    tenant = seen.tenants[0]
+    assert tenant.requests_s == pytest.approx(20)
+    assert tenant.mean_latency_s == pytest.approx(0.1)
+    assert tenant.p95_latency_s is None
+    assert tenant.workers == pytest.approx(2)
+    assert tenant.sizes == {13: 40}
+    assert seen.free.within(Resources())
+    nodes.refuse = {"p0", "p1", "s0", "s1"}
+    with pytest.raises(StoreError, match="no node of Swift answers"):
+        store.sense(frozenset({MICROSTORES}))
+
+
+def test_a_daemon_that_started_anew_counts_from_nothing() -> None:
+    assert sensing.interval_of(answer(9, 10.0), answer(1, 11.0)) is None
+    old, new = accesslog.Sums(), accesslog.Sums()
+    for _ in range(3):
+        old.add(accesslog.Line("a", 0.1, 1, failed=False, write=True, size=1))
+    new.add(accesslog.Line("a", 0.1, 1, failed=False, write=True, size=1))
+    assert sensing.difference(old.to_json(), new.to_json())["requests"] == 1
+
+
+# --- rings and files -----------------------------------------------------------------------------
+
+
+def test_a_ring_that_is_not_whole_is_never_put_into_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(services, "rings_folder", lambda store: str(tmp_path / store))
+    whole = gzip.compress(b"R1NG" + bytes(range(256)) * 40)
+    (tmp_path / "small").mkdir()
+    (tmp_path / "small" / ".object.ring.gz.new").write_bytes(whole[:50])
+
+    def put(data: bytes, sent: bytes | None = None) -> list[str]:
+        digest = hashlib.sha256(sent or data).hexdigest()
+        rings = dict.fromkeys(confs.KINDS, base64.b64encode(data).decode())
+        return services.put_rings("small", rings, dict.fromkeys(confs.KINDS, digest))
+
+    assert len(put(whole)) == 3
+    assert put(whole) == []
+    for data, sent, said in (
+        (whole[:-20], None, "is cut off or damaged"),
+        (whole[:-20], whole, "is not what was sent"),
+        (gzip.compress(b"nothing"), None, "is no ring"),
+        (b"", b"x", "is not what was sent"),
+    ):
+        with pytest.raises(StoreError, match=said):
+            put(data, sent)
+    assert (tmp_path / "small" / "object.ring.gz").read_bytes() == whole
+    assert sorted(path.name for path in (tmp_path / "small").iterdir()) == [
+        *("account.ring.gz", "container.ring.gz", "object.ring.gz"),
+    ]
+
+
+def test_an_effect_counts_requests_meanwhile(tmp_path: Path) -> None:
+    store, nodes = opened(tmp_path)
+    sums = accesslog.Sums()
+    nodes.answers["p0"] = answer(1, 1.0, tenants={"a": sums.to_json()})
+
+    def work() -> str:
+        for failed in (True, False, False):
+            sums.add(accesslog.Line("a", 0.1, 1, failed=failed, write=True, size=1))
+        nodes.answers["p0"] = answer(2, 2.0, tenants={"a": sums.to_json()})
+        return "done"
+
+    effect = store.timed(work)
+    assert effect == Effect(True, "done", effect.seconds, {"requests": 2.0, "failed": 1.0})

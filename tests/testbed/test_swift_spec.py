@@ -1,0 +1,145 @@
+"""A spec with Swift microstores, what the role gets of it, and its secrets."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from schemas.errors import UserError
+from testbed import swift_variables
+from testbed.inventory import agent_config
+from testbed.sites.fake import FakeSite
+from testbed.spec import SwiftSpec, TestbedSpec, load_spec
+from testbed.swift_packages import Packages
+
+DISK = {"size": "2GiB", "scratch": 0}
+STORE: dict[str, Any] = {
+    "kind": "swift",
+    "microstores": [
+        {"name": "small", "proxies": ["proxy0"], "storage": ["store"]},
+        {"name": "large", "proxies": ["proxy1"], "storage": ["store"]},
+    ],
+    "tenants": [{"name": "a", "microstore": "small"}, {"name": "b", "microstore": "large"}],
+}
+SPEC: dict[str, Any] = {
+    "name": "t",
+    "groups": [
+        {"name": "admin", "roles": ["admin", "client"]},
+        {"name": "proxy", "count": 2, "roles": ["proxy"]},
+        {"name": "store", "count": 2, "roles": ["storage"], "disk": DISK, "disks": 2},
+    ],
+    "store": STORE,
+}
+
+
+def swift(**changes: Any) -> SwiftSpec:
+    return SwiftSpec.model_validate(STORE | changes)
+
+
+def test_shares_left_out_are_even_in_whole_steps() -> None:
+    spec = swift(layouts={"uneven": {"small": {"proxy_cores": 0.6}}})
+    assert spec.shares("static", "proxy_cores") == pytest.approx({"small": 0.4, "large": 0.4})
+    assert spec.shares("uneven", "proxy_cores") == pytest.approx({"small": 0.6, "large": 0.2})
+    assert spec.shares("uneven", "network") == pytest.approx({"small": 200e6, "large": 200e6})
+    odd = swift(pool={"proxy_cores": 0.5})
+    assert odd.shares("static", "proxy_cores") == pytest.approx({"small": 0.3, "large": 0.2})
+
+
+def test_the_admin_node_gets_names_ports_and_layouts_and_no_secret(tmp_path: Path) -> None:
+    spec = TestbedSpec.model_validate(SPEC)
+    testbed = FakeSite(tmp_path).provision(spec)
+    assert isinstance(spec.store, SwiftSpec)
+    packages = Packages(tmp_path / "p.tar", "abc", "3.11-x86_64")
+    found = swift_variables.variables_of(testbed, spec, spec.store, lambda: packages)
+    cluster = found["swift_cluster"]
+    assert cluster["microstores"]["large"] == {
+        "proxies": ["proxy1"],
+        "storage": ["store0", "store1"],
+        "port": 6210,
+    }
+    assert cluster["layouts"]["default"]["tenants"] == {"a": ["small", "large"]} | {
+        "b": ["small", "large"]
+    }
+    assert cluster["layouts"]["static"]["tenants"] == {"a": ["small"], "b": ["large"]}
+    assert cluster["pool"]["total"]["network"] == 50e6
+    assert cluster["disks"] == {"store0": ["d0", "d1"], "store1": ["d0", "d1"]}
+    secrets = json.loads(Path(found["swift_secrets"]).read_text())
+    for secret in (secrets["prefix"], secrets["suffix"], *secrets["keys"].values()):
+        assert len(secret) == 48
+        assert secret not in json.dumps(found)
+    assert agent_config(testbed, spec).store == "swift"
+    hosts = swift_variables.hosts_of(testbed, spec)
+    assert [disk["name"] for disk in hosts["store1"]["hotbed_swift_disks"]] == ["d0", "d1"]
+
+
+def test_keys_stay_when_a_tenant_comes(tmp_path: Path) -> None:
+    testbed = FakeSite(tmp_path).provision(TestbedSpec.model_validate(SPEC))
+    path = swift_variables.secrets_of(testbed, swift())
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    before = json.loads(path.read_text())
+    more = [*STORE["tenants"], {"name": "c", "microstore": "small"}]
+    swift_variables.secrets_of(testbed, swift(tenants=more))
+    after = json.loads(path.read_text())
+    assert set(after["keys"]) == {"a", "b", "c"}
+    assert after["keys"]["a"] == before["keys"]["a"]
+    assert after["prefix"] == before["prefix"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"layout": "mos"}, r"layout is 'mos'; there are default, static"),
+        ({"replicas": 3}, r"microstore 'small' keeps 3 replicas on 2 storage nodes"),
+        ({"tenants": [{"name": "a", "microstore": "x"}]}, r"tenant 'a' is served by 'x'"),
+        ({"proxy_workers": 0}, r"store\.proxy_workers: Input should be greater"),
+        ({"pool": {"proxy_cores": 0.85}}, r"0\.85, which is not a whole number of steps of 0\.1"),
+        ({"pool": {"network": "400Mbps!"}}, r"store\.pool\.network: '400Mbps!' is not a network"),
+        (
+            {"pool": {"proxy_cores": 1.2}},
+            r"node 'proxy0' has cpus 1, and its share may become 1\.2",
+        ),
+        (
+            {"layouts": {"big": {"small": {"proxy_cores": 0.8}}}},
+            r"layout big: microstore 'large' would get 0 of pool\.proxy_cores",
+        ),
+        ({"layouts": {"big": {"medium": {}}}}, r"layouts\.big names microstore 'medium'"),
+        ({"layouts": {"static": {}}}, r"'static' is no name for a layout"),
+        (
+            {"microstores": [STORE["microstores"][0] | {"proxies": ["store0"]}]},
+            r"tenant 'b' is served by 'large'|store0' is a proxy without the role proxy",
+        ),
+        (
+            {"microstores": [STORE["microstores"][0], STORE["microstores"][0] | {"name": "large"}]},
+            r"proxy 'proxy0' is in 'small' and in 'large'",
+        ),
+        (
+            {
+                "microstores": [
+                    STORE["microstores"][0],
+                    STORE["microstores"][1] | {"storage": ["x"]},
+                ]
+            },
+            r"microstore 'large': storage: there is no group or node 'x'",
+        ),
+    ],
+)
+def test_a_mistake_is_told_in_a_sentence(
+    tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
+    path = tmp_path / "spec.yaml"
+    path.write_text(yaml.safe_dump(SPEC | {"store": STORE | changes}))
+    with pytest.raises(UserError, match=said) as caught:
+        load_spec(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_specs_are_good(root: Path) -> None:
+    for name in ("mos", "mos-quick"):
+        spec = load_spec(root / f"testbed/specs/{name}.yaml")
+        assert isinstance(spec.store, SwiftSpec)
+        assert spec.store.layout == "static"
