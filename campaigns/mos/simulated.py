@@ -51,7 +51,8 @@ CONFIGURATIONS = 12
 SIMULATED = (
     "testbed/simulated/cosperf",
     "testbed/stores/microstores.py",
-    "campaigns/mos/profile",
+    *(f"campaigns/mos/profile/{name}.py" for name in ("calibrate", "check", "fit", "grid")),
+    *(f"campaigns/mos/profile/{name}" for name in ("points.py", "local.json", "paper.json")),
     "campaigns/mos/simulated.py",
     "controllers/microstores",
     "controllers/mos",

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from campaigns.mos.profile.calibrate import FITTED, calibrated, predict, relative_error
-from campaigns.mos.profile.check import cospurf_rate, cross_validated
+from campaigns.mos.profile.check import cospurf_rate, cross_validated, most_of
 from campaigns.mos.profile.document import document, measured, write
 from campaigns.mos.profile.fit import concave, fit
 from campaigns.mos.profile.grid import NOISE, configurations, simulated_runs
@@ -142,7 +142,7 @@ def test_a_document_has_everything(tmp_path: Path) -> None:
     path = tmp_path / "profile.json"
     write(made, path)
     read = json.loads(path.read_text())
-    PiecewiseLinear.from_json(read["model"])
+    assert PiecewiseLinear.from_json(read) == fit(points.runs, most_of(points.runs), made["source"])
     Constants.model_validate(read["simulator"])
     with pytest.raises(UserError, match="not overwritten"):
         write(made, path)

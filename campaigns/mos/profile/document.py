@@ -54,10 +54,11 @@ def measured(source: str) -> Points:
 
 
 def document(points: Points, seed: int) -> dict[str, Any]:
-    """The profile: ``cospurf`` for the optimiser, made of one half of the configurations, and
-    ``simulator``, COSPerf's constants, of the other; ``model`` is a cospurf made of all runs, for a
-    controller on the very store that was measured. ``errors`` are relative ones on configurations
-    held out, by workload.
+    """The profile: itself a model that controllers and `hotbed mos plan` read, made of all runs,
+    for the very store that was measured.
+
+    Beside it ``cospurf``, made of one half of the configurations, and ``simulator``, COSPerf's
+    constants, of the other; ``errors`` are relative ones on configurations held out, by workload.
 
     Args:
         points: measured runs.
@@ -67,7 +68,7 @@ def document(points: Points, seed: int) -> dict[str, Any]:
     most = most_of(points.runs)
     cospurf = fit(optimiser, most, f"{points.name}: {len(optimiser)} runs")
     whole = fit(points.runs, most, f"{points.name}: {len(points.runs)} runs")
-    return {
+    return whole.to_json() | {
         "schema": SCHEMA,
         "name": points.name,
         "about": points.about,
@@ -79,7 +80,6 @@ def document(points: Points, seed: int) -> dict[str, Any]:
         },
         "simulator": calibrated(judge, points.replicas).canonical(),
         "cospurf": cospurf.to_json(),
-        "model": whole.to_json(),
         "errors": {
             "simulator": _errors(points, by_simulator(points.replicas), seed),
             "cospurf": _errors(points, by_cospurf, seed),

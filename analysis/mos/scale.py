@@ -1,0 +1,57 @@
+"""The part of MOS's report that is simulated: section 8.2 on fifty machines."""
+
+from __future__ import annotations
+
+from analysis.figures import FigureEntry
+from analysis.mos import scale_figures as figures
+from analysis.mos.scale_claims import CLAIMS
+from analysis.mos.scale_runs import table, takes
+from analysis.mos.scale_tables import tables
+from analysis.papers import Part
+
+COMMAND = "hotbed run mos-sim --figure {figure}"
+
+_BAND = (
+    "Means of 15 minutes over runs, band: 95 % interval. Pool, loads and noise are drawn from a "
+    "block's seed and are the same for both; the paper's pictures are not in its text, so levels "
+    "of load are ours (docs/mos.md)."
+)
+
+FIGURES: tuple[FigureEntry, ...] = (
+    FigureEntry(
+        "14",
+        "Throughput of MOS and MOS++ under workloads A and B",
+        _BAND,
+        figures.small,
+        "14",
+        COMMAND.format(figure="14"),
+    ),
+    FigureEntry(
+        "15",
+        "Bandwidth of MOS and MOS++ under workloads C and D",
+        _BAND,
+        figures.large,
+        "15",
+        COMMAND.format(figure="15"),
+    ),
+    FigureEntry(
+        "error",
+        "What a wrong model costs MOS++ (not in the paper)",
+        "MOS++'s optimiser uses a cospurf made of other runs than the simulator that judges it; "
+        "here each of its curves is made wrong by a given part besides. Means over blocks with "
+        "95 % intervals.",
+        figures.errors,
+        "error",
+        COMMAND.format(figure="error"),
+    ),
+    FigureEntry(
+        "division",
+        "Who holds what of the pool (not in the paper)",
+        "Means over runs.",
+        figures.division,
+        "14",
+        COMMAND.format(figure="14"),
+    ),
+)
+
+SCALE = Part(CLAIMS, FIGURES, takes=takes, tabulate=table, tables=tables)

@@ -1,0 +1,183 @@
+"""Figures 14 and 15: what MOS and MOS++ get of fifty machines over fourteen hours; and beyond them,
+what the pool's division was, and what a wrong cospurf costs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from analysis import style
+from analysis.claims import Evidence
+from analysis.figures import Missing
+from analysis.mos.scale_claims import by_error
+from analysis.mos.scale_runs import (
+    COLOURS,
+    LABELS,
+    MOS,
+    MOS_PP,
+    STAGES,
+    TENANTS,
+    cells,
+    held_share,
+    measure,
+    series,
+    windows,
+)
+from analysis.stats import mean
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+UNITS = {"requests_s": (1.0, "Throughput (QPS)"), "bytes_s": (1e9, "Bandwidth (GB/s)")}
+SHOWN = (MOS, MOS_PP)
+TENANT_COLOURS = {"A": "#0072B2", "B": "#56B4E9", "C": "#D55E00", "D": "#E69F00"}
+GREY = "#999999"
+
+
+def small(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+    """Figure 14: throughput of workloads A and B."""
+    return _over_time(evidence, folder, name, ("A", "B"))
+
+
+def large(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+    """Figure 15: bandwidth of workloads C and D."""
+    return _over_time(evidence, folder, name, ("C", "D"))
+
+
+def _over_time(
+    evidence: Evidence, folder: Path, name: str, tenants: Sequence[str]
+) -> Path | Missing:
+    runs = {policy: cells(evidence.table, policy)["folder"].tolist() for policy in SHOWN}
+    if not all(runs.values()):
+        return Missing("both MOS and MOS++ in section 8.2's simulation")
+    with style.figure(1, 2, width=10.4, height=4.2) as (drawn, axes):
+        for panel, tenant, letter in zip(axes, tenants, "ab", strict=True):
+            factor, axis = UNITS[measure(tenant)]
+            for policy, folders in runs.items():
+                _band(panel, folders, tenant, factor, policy)
+            _stages(panel)
+            panel.set_ylim(0, None)
+            panel.set_xlabel("Time (min)")
+            panel.set_ylabel(axis)
+            counted = len(runs[MOS_PP])
+            panel.set_title(f"({letter}) Workload {tenant} (n = {counted} runs)", loc="left")
+        style.legend(drawn, axes, columns=4)
+        return style.save(drawn, folder, name)
+
+
+def _band(panel: Axes, folders: Sequence[Path], tenant: str, factor: float, policy: str) -> None:
+    found = [windows(folder, tenant) for folder in folders]
+    minutes = found[0].minutes
+    estimates = [
+        mean([float(one.values[at]) / factor for one in found]) for at in range(len(minutes))
+    ]
+    colour = COLOURS[policy]
+    panel.plot(
+        minutes,
+        [one.value for one in estimates],
+        color=colour,
+        linewidth=1.8,
+        linestyle="-" if policy == MOS_PP else "--",
+        label=LABELS[policy],
+    )
+    if len(found) > 1:
+        panel.fill_between(
+            minutes,
+            [one.low for one in estimates],
+            [one.high for one in estimates],
+            color=colour,
+            alpha=0.2,
+            linewidth=0,
+        )
+
+
+def _stages(panel: Axes) -> None:
+    for stage, (begins, ends) in STAGES.items():
+        if begins:
+            panel.axvline(begins, color=GREY, linewidth=0.8, linestyle=":")
+        panel.text(
+            (begins + ends) / 2,
+            1.0,
+            f"stage {stage}",
+            transform=panel.get_xaxis_transform(),
+            ha="center",
+            va="top",
+            fontsize="x-small",
+            color="#555555",
+        )
+    panel.set_xlim(0, STAGES[4][1])
+    panel.set_xticks(np.arange(0, STAGES[4][1] + 1, 105))
+
+
+def division(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+    """What part of the pool each microstore holds over time, under MOS and MOS++."""
+    runs = {policy: cells(evidence.table, policy)["folder"].tolist() for policy in SHOWN}
+    if not all(runs.values()):
+        return Missing("both MOS and MOS++ in section 8.2's simulation")
+    resources = (("proxy_cores", "cores of proxies"), ("network", "network"))
+    with style.figure(2, 2, width=10.4, height=6.4) as (drawn, axes):
+        panels = iter(axes)
+        for resource, words in resources:
+            for policy in SHOWN:
+                panel = next(panels)
+                shares = []
+                for tenant in TENANTS:
+                    found = [held_share(run, (tenant,), resource) for run in runs[policy]]
+                    minutes = found[0].minutes
+                    shares.append(100 * np.mean([one.values for one in found], axis=0))
+                panel.stackplot(
+                    minutes,
+                    *shares,
+                    colors=[TENANT_COLOURS[tenant] for tenant in TENANTS],
+                    labels=[f"microstore {tenant}" for tenant in TENANTS],
+                    linewidth=0,
+                )
+                _stages(panel)
+                panel.set_ylim(0, 108)
+                panel.set_ylabel(f"Held of the pool's {words} (%)")
+                panel.set_title(LABELS[policy], loc="left")
+        for panel in axes[2:]:
+            panel.set_xlabel("Time (min)")
+        style.legend(drawn, axes, columns=4)
+        return style.save(drawn, folder, name)
+
+
+def errors(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+    """The gain of MOS++ over MOS against how wrong its cospurf is."""
+    together = by_error(evidence, "".join(TENANTS))
+    if len(together) < 2:
+        return Missing("MOS, and MOS++ with a cospurf that is wrong by several parts")
+    with style.figure(1, 1, width=6.8, height=4.4) as (drawn, axes):
+        panel = axes[0]
+        lines = [(f"workload {t}", TENANT_COLOURS[t], by_error(evidence, t)) for t in TENANTS]
+        lines.append(("all four (geometric mean)", "black", together))
+        for index, (text, colour, found) in enumerate(lines):
+            at = np.array([100 * error for error in found]) + (index - 2) * 0.35
+            whole = index == len(lines) - 1
+            panel.errorbar(
+                at,
+                [100 * (one.value - 1) for one in found.values()],
+                yerr=100 * np.array([one.error for one in found.values()]).T,
+                color=colour,
+                marker="o" if whole else "s",
+                markersize=5 if whole else 4,
+                linewidth=2.0 if whole else 1.0,
+                capsize=2.5,
+                label=text,
+            )
+        panel.axhline(0, color="black", linewidth=0.8)
+        panel.set_xticks([100 * error for error in together])
+        panel.set_xlabel("Error of each of cospurf's curves, up or down at random (%)")
+        panel.set_ylabel("MOS++ over MOS, average performance (%)")
+        counted = next(iter(together.values())).n
+        panel.set_title(f"n = {counted} blocks", loc="left")
+        style.legend(drawn, axes, columns=3)
+        return style.save(drawn, folder, name)
+
+
+def tells(folder: Path) -> str:
+    """What a run's cospurf was made of, for a caption."""
+    return str(series(folder).get("cospurf", ""))

@@ -1,0 +1,186 @@
+"""COSPerf's runs as a table, and what a workload got over time.
+
+All policies of a block meet the same pool and the same loads: both are drawn from the block's seed.
+n counts runs. What counts is requests a second of small objects (A, B) and bytes a second of large
+ones (C, D), as in figures 14 and 15."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from analysis.load import SIM, LoadedRun, origin
+from analysis.stats import Estimate, ratio
+from schemas.run import Run
+
+Array = npt.NDArray[np.float64]
+
+SERIES_FILE = "microstores.json"
+TENANTS = ("A", "B", "C", "D")
+STATIC, MOS, MOS_PP = "static", "mos", "mos-pp"
+POLICIES = (STATIC, MOS, MOS_PP)
+LABELS = {STATIC: "Static", MOS: "MOS", MOS_PP: "MOS++"}
+COLOURS = {STATIC: "#E69F00", MOS: "#56B4E9", MOS_PP: "#0072B2"}
+
+STANDARD: dict[str, Any] = {
+    "profile": "paper",
+    "runs": "disjoint",
+    "model_error": 0.0,
+    "cost_factor": 1.0,
+    "pools": 1,
+    "minutes": 840.0,
+    "epoch_s": 180.0,
+    "sla": 0.9,
+}
+"""Section 8.2's simulation; what the paper does not say as Hotbed reads it."""
+
+WINDOW_MINUTES = 15.0
+STAGES = {1: (0.0, 210.0), 2: (210.0, 420.0), 3: (420.0, 630.0), 4: (630.0, 840.0)}
+CROWDED = (420.0, 500.0)
+"""Stage 3 until C and D decrease: "up until around 500 min"."""
+
+COLUMNS = ("index", "run_id", "campaign", "block", "seed", "ground", "policy")
+
+
+def takes(run: Run) -> bool:
+    """Whether it is a run of COSPerf."""
+    return run.ground == SIM and {"policy", "cost_factor", "profile"} <= set(run.parameters)
+
+
+def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
+    """One row a run: `COLUMNS`, the cell's parameters, every number of the summary, ``folder``."""
+    rows = []
+    for index, loaded in enumerate(runs):
+        parameters = loaded.run.parameters
+        row: dict[str, Any] = {
+            **origin(index, loaded.run),
+            "policy": parameters["policy"],
+            "folder": loaded.folder,
+        }
+        rows.append(row | {name: parameters[name] for name in STANDARD} | loaded.summary.extra)
+    if not rows:
+        return pd.DataFrame(columns=[*COLUMNS, "folder", *STANDARD])
+    found = pd.DataFrame(rows).sort_values("run_id", kind="stable")
+    found = found.drop_duplicates(["policy", *STANDARD, "seed"], keep="last")
+    return found.sort_values("index").reset_index(drop=True)
+
+
+def cells(rows: pd.DataFrame, policy: str, **setting: Any) -> pd.DataFrame:
+    """The runs of a policy as in section 8.2, except for what is said. What only MOS++ has is
+    ignored for the others."""
+    wanted = STANDARD | setting
+    if policy != MOS_PP:
+        wanted = {k: v for k, v in wanted.items() if k not in ("runs", "model_error", "sla")}
+    holds = rows["policy"] == policy
+    for name, value in wanted.items():
+        holds &= rows[name] == value
+    return rows[holds]
+
+
+def paired(
+    rows: pd.DataFrame, treated: str, baseline: str, **setting: Any
+) -> list[tuple[Path, Path]]:
+    """Folders of two policies' runs of the same blocks."""
+    top, bottom = (
+        dict(zip(its["seed"], its["folder"], strict=True))
+        for its in (cells(rows, treated, **setting), cells(rows, baseline, **setting))
+    )
+    return [(top[seed], bottom[seed]) for seed in sorted(top.keys() & bottom.keys())]
+
+
+@lru_cache(maxsize=1024)
+def series(folder: Path) -> dict[str, Any]:
+    """What a run tells beside its summary. (A finished run's folder never changes.)"""
+    found: dict[str, Any] = json.loads((folder / SERIES_FILE).read_text())
+    return found
+
+
+def measure(tenant: str) -> str:
+    """What counts of a tenant, by its name in the series."""
+    return "requests_s" if tenant in ("A", "B") else "bytes_s"
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Means over windows of `WINDOW_MINUTES`: their middles, in the paper's minutes, and values."""
+
+    minutes: Array
+    values: Array
+
+
+def windows(folder: Path, tenant: str, name: str | None = None) -> Windows:
+    """What a tenant got over time; see `measure`."""
+    data = series(folder)
+    values = np.array(data["tenants"][tenant][name or measure(tenant)])
+    return _windows(data, values)
+
+
+def held_share(folder: Path, stores: Sequence[str], resource: str) -> Windows:
+    """The part of the pool's resource that some microstores hold, over time."""
+    data = series(folder)
+    held = np.sum([data["held"][store][resource] for store in stores], axis=0)
+    return _windows(data, held / data["pool"][resource])
+
+
+def _windows(data: dict[str, Any], values: Array) -> Windows:
+    stretch = STAGES[4][1] / data["minutes"]
+    seconds = np.array(data["seconds"])
+    middles = (np.array(data["t_s"]) - seconds / 2) / 60 * stretch
+    which = (middles // WINDOW_MINUTES).astype(int)
+    order = np.unique(which)
+    means = [float(np.average(values[which == at], weights=seconds[which == at])) for at in order]
+    return Windows((order + 0.5) * WINDOW_MINUTES, np.array(means))
+
+
+def mean_of(folder: Path, tenant: str, span: tuple[float, float] | None = None) -> float:
+    """What a tenant got on average, between two minutes or all the time."""
+    found = windows(folder, tenant)
+    inside = found.minutes > -1 if span is None else _inside(found, span)
+    return float(found.values[inside].mean())
+
+
+def largest_gain(
+    pairs: Sequence[tuple[Path, Path]], tenant: str, span: tuple[float, float]
+) -> tuple[float, Estimate] | None:
+    """The window between two minutes in which the first runs are most ahead of the second: its
+    middle and the geometric mean of the ratio. The interval is widened for the choice."""
+    if not pairs:
+        return None
+    found = [(windows(a, tenant), windows(b, tenant)) for a, b in pairs]
+    inside = np.flatnonzero(_inside(found[0][0], span))
+    several = [
+        (
+            float(found[0][0].minutes[at]),
+            ratio(
+                [float(top.values[at]) for top, _ in found],
+                [float(bottom.values[at]) for _, bottom in found],
+                comparisons=len(inside),
+            ),
+        )
+        for at in inside
+    ]
+    return max(several, key=lambda one: one[1].value)
+
+
+def gain(pairs: Sequence[tuple[Path, Path]], tenants: Sequence[str] = TENANTS) -> Estimate | None:
+    """Geometric mean over blocks, and over tenants within a block, of what they got on average."""
+    if not pairs:
+        return None
+    each = [
+        float(np.exp(np.mean([np.log(mean_of(a, t) / mean_of(b, t)) for t in tenants])))
+        for a, b in pairs
+    ]
+    return ratio(each, [1.0] * len(each))
+
+
+def _inside(found: Windows, span: tuple[float, float]) -> npt.NDArray[np.bool_]:
+    half = WINDOW_MINUTES / 2
+    return (found.minutes - half >= span[0] - 1e-9) & (found.minutes - half < span[1] - 1e-9)
