@@ -80,8 +80,8 @@ def from_json(text: str, where: str) -> Credentials:
     values: dict[str, str] = {}
     for name, value in document.items():
         key = _NAMES.get(name, name)
-        if name == "proxies":
-            continue
+        if name == "proxies" or (name == "s3" and isinstance(value, bool)):
+            continue  # whether its proxies speak S3 too is no credential
         if key not in _KEYS or not isinstance(value, str) or not _fits(value):
             raise UserError(
                 f"credentials {where}: {name!r} is not known, or no text without ';': write a "
