@@ -206,6 +206,7 @@ class FakeBed:
             "user": f"{tenant}:{tenant}",
             "key": f"secret-of-{tenant}",
             "proxies": urls,
+            "s3": True,
         }
 
     def archive(self, name: str) -> dict[str, str]:

@@ -90,7 +90,7 @@ def test_a_tenants_file(tmp_path: Path) -> None:
 
 
 def test_a_testbed_s_tenant_file_is_credentials() -> None:
-    text = '{"auth_url": "http://192.0.2.1/a", "user": "t:t", "key": "k", "proxies": [], "s3": true}'
+    text = '{"auth_url": "http://192.0.2.1/a", "user": "t:t", "key": "k", "s3": true}'
     assert set(from_json(text, "x").values) == {"auth_url", "username", "password"}
     with pytest.raises(UserError, match="'s3' is not known"):
         from_json('{"s3": "yes"}', "x")
