@@ -15,6 +15,7 @@ import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 
@@ -137,19 +138,27 @@ def _used(folder: Path) -> list[Path]:
     """Other built-in folders but `common` that the files of `folder` import from directly."""
     names: set[str] = set()
     for path in sorted(folder.rglob("*.py")):
-        try:
-            tree = ast.parse(path.read_bytes())
-        except (SyntaxError, ValueError):
-            continue  # loading it will tell
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and not node.level and node.module:
-                names.add(node.module)
-            elif isinstance(node, ast.Import):
-                names.update(alias.name for alias in node.names)
+        names |= _imported(path.read_bytes())
     parts = (name.split(".") for name in names)
     packages = sorted({part[1] for part in parts if part[0] == "controllers" and len(part) > 1})
     folders = [BUILT_IN / package for package in packages]
     return [f for f in folders if f.is_dir() and f not in (folder, COMMON)]
+
+
+@lru_cache(maxsize=1024)
+def _imported(source: bytes) -> frozenset[str]:
+    """Modules that a file imports; none of one that does not parse, as loading it will tell."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):
+        return frozenset()
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            names.add(node.module)
+        elif isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+    return frozenset(names)
 
 
 def _generated(path: Path) -> bool:
