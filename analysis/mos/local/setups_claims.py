@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from analysis.claims import Claim, Compute, Evidence, Measured, NotRun
 from analysis.mos.local.measured import Rows, claim, of, over, worst_of
-from analysis.mos.local.runs import DEFAULT, FAVORS_LARGE, FAVORS_SMALL
+from analysis.mos.local.runs import DEFAULT, FAVORS_LARGE, FAVORS_SMALL, label
 
 PARTITION = {FAVORS_SMALL: 8.0, FAVORS_LARGE: 3.25}
 """Figure 1(a): small objects' QPS over Default's."""
@@ -84,9 +84,9 @@ def _section_1() -> tuple[Claim, ...]:
                 "1",
                 f"FavorsSmall has the {'lowest' if better else 'highest'} latency of "
                 f"{'small' if better else 'large'} objects ({' and '.join(letters)}; "
-                f"{other} beside it)",
+                f"{label(other)} beside it)",
                 _latency(letters, small, of("setups", setup=other), better),
-                baseline=other,
+                baseline=label(other),
                 larger=not better,
             )
             for letters, better in ((("A", "B"), True), (("C", "D"), False))

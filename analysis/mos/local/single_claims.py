@@ -226,8 +226,7 @@ _STORAGE: tuple[Claim, ...] = (
     claim(
         "storage-small",
         "3c",
-        "Small objects need as many cores in storage servers as in proxies: from half of that on, "
-        "QPS grow with them",
+        "QPS of small objects grow with the storage servers' cores",
         ends(of("storage", workload="A"), "storage_cores", "qps", _NO_STORAGE),
         baseline="fewest cores",
     ),
