@@ -58,10 +58,15 @@ def top_view(sample: Mapping[str, Any]) -> Group:
             "\n".join(_number(values.get("primaries"), 0) for _, values in osds),
             "\n".join(_number(_ms(values.get("op_r_latency_s")), 0) for _, values in osds),
         )
-    lost = [
+    lost: list[Any] = [
         Text.from_markup(f"[red]{escape(name)}[/] {escape(str(why))}")
         for name, why in sample["lost"].items()
     ]
+    swift = sample.get("swift")
+    if swift is not None:
+        from hotbed.views import microstores_view
+
+        lost.append(swift["error"] if "error" in swift else microstores_view(swift))
     return Group(_header(sample), table, *lost)
 
 

@@ -70,6 +70,32 @@ def status_table(name: str, status: Status, testbed: Testbed | None) -> Table | 
     return table
 
 
+def microstores_of(testbed: Testbed | None) -> Mapping[str, Any] | None:
+    """What a testbed's Swift says of itself; None where there is none, or it is not deployed."""
+    from schemas.errors import HotbedError
+    from testbed.agent.client import agent_client
+
+    if testbed is None or not testbed.with_role("proxy"):
+        return None
+    try:
+        found: Mapping[str, Any] = agent_client(testbed).call("swift-status", timeout_s=60)
+    except HotbedError as error:
+        return {"error": str(error)}
+    return found
+
+
+def status_view(
+    name: str, status: Status, testbed: Testbed | None, swift: Mapping[str, Any] | None
+) -> object:
+    """One testbed with its nodes, and with its microstores where it has some."""
+    from rich.console import Group
+
+    table = status_table(name, status, testbed)
+    if swift is None:
+        return table
+    return Group(table, f"swift: {swift['error']}" if "error" in swift else microstores_view(swift))
+
+
 def dry_run_table(report: DryRunReport) -> Group:
     """What a campaign would run."""
     from rich import box

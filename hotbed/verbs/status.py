@@ -18,8 +18,9 @@ def register(app: typer.Typer) -> None:
         as_json: JsonFlag = False,
     ) -> None:
         """Show every testbed, or one with its nodes."""
-        from hotbed.views import status_table, testbeds_table
+        from hotbed.views import microstores_of, status_view, testbeds_table
         from testbed.choose import choose, existing
+        from testbed.sites.contract import State
 
         if name is None:
             found = {each: (site.kind, site.status(each)) for site, each in existing()}
@@ -32,9 +33,14 @@ def register(app: typer.Typer) -> None:
             return
         site, chosen = choose(name)
         known, testbed = site.status(chosen), site.find(chosen)
-        one = {"name": chosen, "site": site.kind, "state": known.state, "detail": known.detail}
-        emit(
-            one | {"nodes": known.nodes, "ends_at_s": known.ends_at_s, "testbed": testbed},
-            as_json,
-            lambda: status_table(chosen, known, testbed),
-        )
+        one: dict[str, object] = {
+            "name": chosen,
+            "site": site.kind,
+            "state": known.state,
+            "detail": known.detail,
+        }
+        one |= {"nodes": known.nodes, "ends_at_s": known.ends_at_s, "testbed": testbed}
+        swift = microstores_of(testbed) if known.state == State.READY else None
+        if swift is not None:
+            one["swift"] = swift
+        emit(one, as_json, lambda: status_view(chosen, known, testbed, swift))

@@ -9,6 +9,7 @@ from schemas.errors import RemoteError, StoreError
 from testbed.agent.contract import AgentConfig
 from testbed.agent.health import opened
 from testbed.agent.reach import every, on_each, reach
+from testbed.stores.swift.confs import VENV
 
 # One shell for everything: an ssh session costs more than all of it.
 _SCRIPT = r"""
@@ -43,8 +44,8 @@ def facts(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def versions(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, str]:
-    """Verb: {} -> {ceph or nfs-ganesha, kernel, fio, python3}; several versions of one thing joined
-    by a comma."""
+    """Verb: {} -> {ceph, nfs-ganesha or swift, kernel, fio, python3}; several versions of one thing
+    joined by a comma."""
     hosts = facts(config, payload)
     result: dict[str, str] = {}
     for tool in _TOOLS:
@@ -58,6 +59,11 @@ def versions(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, str]:
         except StoreError as error:
             raise StoreError(f"Ceph's version cannot be read: {error}") from error
         result["ceph"] = ",".join(sorted({text.split()[2] for text in daemons}))
+    if config.store == "swift":
+        proxies = [node.name for node in config.nodes if "proxy" in node.roles]
+        program = [f"{VENV}/bin/python", "-c", "import swift; print(swift.__version__)"]
+        told = every(proxies, lambda name: reach(config, name).run(program).text.strip())
+        result["swift"] = ",".join(sorted(set(told.values())))
     if config.store == "nfs":
         servers = [node.name for node in config.nodes if "nfs" in node.roles]
         found = every(servers, lambda name: reach(config, name).run(["ganesha.nfsd", "-v"]).text)

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
-from schemas.errors import UserError
+from schemas.errors import StoreError, UserError
 from testbed.agent.contract import AgentConfig
 from testbed.stores.contract import Effect, action_from_json
-from testbed.stores.microstores import microstores_to_json
+from testbed.stores.microstores import SetResources, microstores_to_json
 from testbed.stores.swift.bring import READY_S, bring_up, wait_ready
 from testbed.stores.swift.cluster import state_to_json
 from testbed.stores.swift.storage import StorageChanges
@@ -115,6 +115,36 @@ def counted(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
     """Verb: {} -> sums by tenant since the proxies' daemons started."""
     with _opened(config) as store:
         return store.counted()
+
+
+def reconfigure(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
+    """Verb: {times?: 20} -> {seconds: [...]}: from a decision until every node that it concerns
+    says that the share is in force, as a controller's step does it (its lines to the nodes are
+    open). A step of every share goes from one microstore to another and back."""
+    times = max(2, min(1000, int(payload.get("times", 20))))
+    with _opened(config) as store:
+        before = store.state()
+        first, *others = store.cluster.microstores
+        if not others:
+            raise UserError("there is one microstore alone: nothing can change hands.")
+        store.intervals(before)
+        seconds = []
+        try:
+            for turn in range(times):
+                shares = dict(before.shares)
+                if turn % 2 == 0:
+                    shares[first] = shares[first] - store.cluster.step
+                    shares[others[0]] = shares[others[0]] + store.cluster.step
+                actions = [SetResources(name, shares[name]) for name in (first, others[0])]
+                began = time.monotonic()
+                effects = store.act(actions)
+                seconds.append(time.monotonic() - began)
+                problems = [effect.message for effect in effects if not effect.ok]
+                if problems:
+                    raise StoreError(problems[0])
+        finally:
+            store.restore(state_to_json(before))
+        return {"seconds": seconds}
 
 
 def act(config: AgentConfig, payload: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -6,9 +6,13 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from schemas.errors import StoreError
 from testbed.agent.config import osd_nodes
 from testbed.agent.contract import AgentConfig
 from testbed.agent.sampler import CLIENT, Sample, open_sampler
+from testbed.stores.microstores import MICROSTORES, microstores_to_json
+from testbed.stores.swift.cluster import state_to_json
+from testbed.stores.swift.store import SwiftStore, store_of
 
 _LONGEST_S = 86_400.0
 
@@ -17,20 +21,44 @@ def top(config: AgentConfig, payload: Mapping[str, Any]) -> Iterator[dict[str, A
     """Verb: {interval_s?: 1, count?} -> stream of {wall, testbed, nodes, osds, client, lost}.
 
     `nodes` maps a name to its metrics plus roles, osds and signal; `osds` and `client` are as in
-    `testbed.agent.sampler`. Ends after `count` samples, or when the caller hangs up.
+    `testbed.agent.sampler`; with Swift also `swift`, {microstores, state, down, lost}. Ends after
+    `count` samples, or when the caller hangs up.
     """
     interval_s = min(60.0, max(0.2, float(payload.get("interval_s", 1.0))))
     count = payload.get("count")
     sampler = open_sampler(config)
+    swift = store_of(config) if config.store == "swift" else None
     try:
+        if swift is not None:
+            swift.sense(frozenset({MICROSTORES}))
         taken, due, end = 0, time.monotonic(), time.monotonic() + _LONGEST_S
         while (count is None or taken < int(count)) and due < end:
             due = max(due + interval_s, time.monotonic())
             time.sleep(max(0.0, due - time.monotonic()))
-            yield view(config, sampler.sample())
+            yield view(config, sampler.sample()) | _microstores(swift)
             taken += 1
     finally:
+        if swift is not None:
+            swift.close()
         sampler.close()
+
+
+def _microstores(swift: SwiftStore | None) -> dict[str, Any]:
+    """Microstores and tenants since the sample before, and what is in force."""
+    if swift is None:
+        return {}
+    try:
+        seen = swift.sense(frozenset({MICROSTORES})).microstores
+        assert seen is not None
+        told: dict[str, Any] = {
+            "microstores": microstores_to_json(seen),
+            "state": state_to_json(swift.state()),
+            "down": {},
+            "lost": {},
+        }
+    except StoreError as error:
+        told = {"error": str(error)}
+    return {"swift": told}
 
 
 def view(config: AgentConfig, sample: Sample) -> dict[str, Any]:

@@ -56,6 +56,7 @@ VERBS: dict[str, str] = {
     "swift-restore": "testbed.agent.swift:restore",
     "swift-sense": "testbed.agent.swift:sense",
     "swift-counted": "testbed.agent.swift:counted",
+    "swift-reconfigure": "testbed.agent.swift:reconfigure",
     "swift-act": "testbed.agent.swift:act",
     # The controller: named here, imported by its name alone.
     "control-start": "controllers.control:start",
