@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controllers.legality import illegal, senses_for
@@ -97,6 +97,7 @@ def test_nothing_was_sensed():
     )
 
 
+@settings(max_examples=25)
 @given(st.integers(0, 20), st.integers(0, 20))
 def test_the_pool_is_never_exceeded(small, large):
     wanted = [

@@ -274,6 +274,7 @@ def test_it_runs_in_the_loop_and_its_journal_replays(tmp_path):
     assert found.decisions == 15
 
 
+@pytest.mark.slow
 def test_highs_decides_alike():
     observation = seen((BUSY, NO), (CALM, NO), web=web(0.12), video=video(1.5e7))
     assert decide(observation, solver="highs")[1] == decide(observation)[1]

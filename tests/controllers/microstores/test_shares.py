@@ -101,6 +101,7 @@ def test_what_has_no_step_is_not_given_out():
     assert book.held["a"] == (1, 1, 1, 1, 0)
 
 
+@settings(max_examples=25)
 @given(counts.map(lambda steps: tuple(max(0, count) for count in steps)))
 def test_steps_are_amounts_and_back(steps):
     assert whole_steps(amount_of(steps, STEP), STEP) == steps

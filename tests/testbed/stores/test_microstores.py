@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from testbed.stores.contract import (
@@ -93,6 +93,7 @@ def test_free_is_what_nobody_holds():
         SEEN.store("tiny")
 
 
+@settings(max_examples=25)
 @given(amounts, amounts)
 def test_sums_and_differences_undo_each_other_and_contain_their_parts(one, other):
     both = one + other
@@ -101,6 +102,7 @@ def test_sums_and_differences_undo_each_other_and_contain_their_parts(one, other
     assert other.within(both)
 
 
+@settings(max_examples=25)
 @given(amounts, st.sampled_from(RESOURCE_NAMES))
 def test_a_single_resource_too_many_does_not_fit(held, name):
     larger = replace(held, **{name: getattr(held, name) + 1})
