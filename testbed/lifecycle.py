@@ -25,10 +25,7 @@ HEALTH_S = 120.0
 _KINDS = (("osd", "osd"), ("rgw", "radosgw"), ("mgr", "mgr"), ("mon", "mon"))
 _AGENTS = "hotbed-twochoice.target"
 _SWIFT_UNITS = "hotbed-swift-*.service"
-_START_SWIFT = (
-    "cd /etc/systemd/system && for unit in hotbed-swift-disks.service hotbed-swift-node.service "
-    "hotbed-swift-*.service; do [ ! -e $unit ] || systemctl start $unit; done"
-)
+_START_SWIFT = "cd /etc/systemd/system && systemctl start hotbed-swift-*.service"
 _NFS_UNITS = ("hotbed-nfsproxy.service", "hotbed-ganesha.service", "hotbed-rpcbind.service")
 
 
@@ -63,7 +60,7 @@ def start_store(testbed: Testbed, *, timeout_s: float = HEALTH_S) -> float:
     if testbed.with_role("nfs"):
         _everywhere(testbed, "nfs", ["systemctl", "start", *reversed(_NFS_UNITS[:2])])
     elif testbed.with_role("proxy"):
-        # Disks and daemons first, by name: a pattern starts only what is loaded.
+        # By name: a pattern starts only what is loaded.
         for role in ("storage", "proxy"):
             _everywhere(testbed, role, ["sh", "-c", _START_SWIFT])
     elif not testbed.with_role("object"):

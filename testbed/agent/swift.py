@@ -14,6 +14,7 @@ from testbed.stores.contract import Effect, action_from_json
 from testbed.stores.microstores import SetResources, microstores_to_json
 from testbed.stores.swift.bring import READY_S, bring_up, wait_ready
 from testbed.stores.swift.cluster import state_to_json
+from testbed.stores.swift.layouts import put_layout
 from testbed.stores.swift.storage import StorageChanges
 from testbed.stores.swift.store import SwiftStore, store_of
 
@@ -77,10 +78,11 @@ def contents(store: SwiftStore) -> str:
 
 def layout(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
     """Verb: {layout?, microstores?, tenants?, proxies?} -> {seconds, contents, state}; see
-    `SwiftStore.put_layout`."""
+    `testbed.stores.swift.layouts.put_layout`."""
     with _opened(config) as store:
         began = time.monotonic()
-        store.put_layout(
+        put_layout(
+            store,
             payload.get("layout"),
             microstores=payload.get("microstores"),
             tenants=payload.get("tenants"),
@@ -99,7 +101,7 @@ def restore(config: AgentConfig, payload: Mapping[str, Any]) -> list[dict[str, A
     with _opened(config) as store:
         if "state" in payload:
             return [asdict(effect) for effect in store.restore(payload["state"])]
-        return [asdict(store.timed(lambda: store.put_layout(store.cluster.layout)))]
+        return [asdict(store.timed(lambda: put_layout(store, store.cluster.layout)))]
 
 
 def sense(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
@@ -164,7 +166,7 @@ def _one(store: SwiftStore, action: Mapping[str, Any]) -> list[Effect]:
     try:
         if kind == "workers":
             wanted = {action["microstore"]: {"workers": int(action["workers"])}}
-            return [store.timed(lambda: store.put_layout(microstores=wanted))]
+            return [store.timed(lambda: put_layout(store, microstores=wanted))]
         if kind == "add-storage":
             return [storage.add(action["node"], action["microstore"], action.get("disks"))]
         if kind == "remove-storage":

@@ -32,6 +32,12 @@ def over_ssh(config: AgentConfig) -> Opener:
     return open_channel
 
 
+class Lost(str):
+    """Why a node is not to be reached, in difference to what it refuses."""
+
+    __slots__ = ()
+
+
 class Nodes:
     """Channels by node, opened when they are first needed and again when they broke."""
 
@@ -59,7 +65,7 @@ class Nodes:
     def try_ask(
         self, requests: Mapping[str, Mapping[str, Any]], timeout_s: float = TIMEOUT_S
     ) -> tuple[dict[str, Any], dict[str, str]]:
-        """As `ask`: the answers, and why there is none by node."""
+        """As `ask`: the answers, and by node why there is none (`Lost`: it cannot be reached)."""
         self._seq += 1
         answers: dict[str, Any] = {}
         problems: dict[str, str] = {}
@@ -81,7 +87,7 @@ class Nodes:
         for node in requests:
             if node not in answers and node not in problems:
                 self.drop(node)  # a late answer would be taken for the next one's
-                problems[node] = f"did not answer within {timeout_s:g} s"
+                problems[node] = Lost(f"did not answer within {timeout_s:g} s")
         return answers, problems
 
     def close(self) -> None:
@@ -107,7 +113,7 @@ class Nodes:
             except (OSError, HotbedError) as error:
                 self.drop(node)
                 if not again:
-                    return f"cannot be reached: {error}"
+                    return Lost(f"cannot be reached: {error}")
         return ""
 
     def _write(self, channel: Channel, data: bytes, deadline: float) -> None:
@@ -142,7 +148,8 @@ class Nodes:
             answer = json.loads(line)
         if not isinstance(answer, dict) or answer.get("seq") != self._seq:
             self.drop(node)
-            problems[node] = "its daemon (hotbed-swift-node) is not running or the node is down"
+            why = "its daemon (hotbed-swift-node) is not running or the node is down"
+            problems[node] = Lost(why)
         elif answer["ok"]:
             answers[node] = answer["result"]
         else:

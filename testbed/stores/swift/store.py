@@ -30,12 +30,11 @@ from testbed.stores.microstores import (
     AssignMachine,
     MapTenant,
     Microstores,
-    Resources,
     SetResources,
 )
 from testbed.stores.swift import sensing
 from testbed.stores.swift.changes import Changes
-from testbed.stores.swift.channels import Nodes, over_ssh
+from testbed.stores.swift.channels import Lost, Nodes, over_ssh
 from testbed.stores.swift.cluster import (
     STATE,
     Cluster,
@@ -138,7 +137,11 @@ class SwiftStore:
         with self.locked():
             now = self.state()
             wanted = replace(wanted, members=now.members, rings=now.rings)
-            return [self.timed(lambda: self.put(wanted))] if wanted != now else []
+            if wanted != now:
+                return [self.timed(lambda: self.put(wanted))]
+            # A change that failed half-way is on no file: nodes get their shares in any case.
+            self.nodes.try_ask(self.changes.shares(now))
+            return []
 
     # -- what there is --------------------------------------------------------------------------
 
@@ -159,6 +162,7 @@ class SwiftStore:
             for name in dict.fromkeys(names)
         }
         answers, _ = self.nodes.try_ask(requests, _SENSE_S)
+        self._catch_up(state, answers)
         found = {}
         for name, answer in answers.items():
             if name in self._before:
@@ -207,10 +211,31 @@ class SwiftStore:
         return "shares, machines and tenants are as asked"
 
     def share(self, before: State, after: State) -> None:
-        """Change what differs in shares, less first."""
-        for requests in self.changes.less_and_more(before, after):
-            if requests:
-                self.nodes.ask(requests)
+        """Change what differs in shares, less first. A node that is away follows when it returns
+        (`_catch_up`): it does not keep the others from their shares.
+
+        Raises:
+            StoreError: a node refuses, or none of them is there.
+        """
+        for requests in filter(None, self.changes.less_and_more(before, after)):
+            answers, problems = self.nodes.try_ask(requests)
+            told = [f"node {n}: {why}" for n, why in problems.items() if not isinstance(why, Lost)]
+            if told or not answers:
+                raise StoreError(told[0] if told else f"no node of {', '.join(requests)} answers.")
+
+    def _catch_up(self, state: State, answers: Mapping[str, Any]) -> None:
+        """Give nodes their shares that have others in force: they were away when those changed."""
+        behind = {}
+        for node, request in self.changes.shares(state).items():
+            seen = answers.get(node, {})
+            if "shares" in seen and any(
+                seen["shares"].get(group) != cores for group, cores in request["shares"].items()
+            ):
+                behind[node] = request
+        if behind:
+            with self.locked():
+                if self.state() == state:
+                    self.nodes.try_ask(behind)
 
     def set_processes(self, state: State, store: str) -> None:
         """Have the proxies of a microstore run `state.workers` processes."""
@@ -292,58 +317,6 @@ class SwiftStore:
         self.write(after)
         return f"{action.microstore} serves {action.tenant}"
 
-    def put_layout(
-        self,
-        layout: str | None = None,
-        *,
-        microstores: Mapping[str, Mapping[str, Any]] | None = None,
-        tenants: Mapping[str, Sequence[str]] | None = None,
-        proxies: Mapping[str, Mapping[str, float]] | None = None,
-    ) -> str:
-        """Put a layout into force, and what is said beside it.
-
-        Args:
-            layout: its name; None: the one in force.
-            microstores: fields of `Resources`, and ``workers``, by microstore.
-            tenants: the microstores that serve a tenant.
-            proxies: proxy_cores and network (bytes/s) of single proxies, in place of an even part.
-
-        Raises:
-            UserError: a name or a field is unknown.
-        """
-        now = self.state()
-        after = initial(self.cluster, layout) if layout else now
-        after = replace(after, members=now.members, rings=now.rings, overrides={})
-        shares, workers = dict(after.shares), dict(after.workers)
-        for name, body in (microstores or {}).items():
-            self._known(name)
-            fields = dict(body)
-            workers[name] = int(fields.pop("workers", workers[name]))
-            for unused in ("ssds", "hdds"):
-                fields.pop(unused, None)
-            shares[name] = _with(shares[name], fields, f"microstore {name}")
-        served = dict(after.tenants)
-        for tenant, names in (tenants or {}).items():
-            if tenant not in self.cluster.tenants:
-                there = ", ".join(self.cluster.tenants)
-                raise UserError(f"there is no tenant {tenant!r}; there are {there}.")
-            for name in names:
-                self._known(name)
-            served[tenant] = tuple(names)
-        overrides = {}
-        for node, part in (proxies or {}).items():
-            if node not in after.proxies:
-                raise UserError(f"there is no proxy {node!r}; there are {', '.join(now.proxies)}.")
-            overrides[node] = _with(Resources(), part, f"proxy {node}")
-        after = replace(after, shares=shares, workers=workers, tenants=served, overrides=overrides)
-        with self.locked():
-            return self.put(after)
-
-    def _known(self, microstore: str) -> None:
-        if microstore not in self.cluster.microstores:
-            there = ", ".join(self.cluster.microstores)
-            raise UserError(f"there is no microstore {microstore!r}; there are {there}.")
-
     # -- keeping it -----------------------------------------------------------------------------
 
     def write(self, state: State) -> None:
@@ -378,18 +351,6 @@ class SwiftStore:
         total = sensing.together(parts)
         detail = {"requests": float(total["requests"]), "failed": float(total["failed"])}
         return Effect(ok, message, seconds, detail)
-
-
-def _with(resources: Resources, fields: Mapping[str, Any], where: str) -> Resources:
-    known = ("proxy_cores", "storage_cores", "network")
-    for name, value in fields.items():
-        if name not in known:
-            raise UserError(
-                f"{where}: there is no share of {name!r}; there are {', '.join(known)}."
-            )
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-            raise UserError(f"{where}: {name} is {value!r}; write a number above 0.")
-    return replace(resources, **fields)
 
 
 def store_of(config: AgentConfig) -> SwiftStore:

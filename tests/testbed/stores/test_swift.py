@@ -27,7 +27,7 @@ from testbed.stores.microstores import (
 )
 from testbed.stores.swift import accesslog, confs, sensing, services
 from testbed.stores.swift.changes import Changes
-from testbed.stores.swift.channels import Nodes
+from testbed.stores.swift.channels import Lost, Nodes
 from testbed.stores.swift.cluster import (
     Cluster,
     cluster_from_json,
@@ -35,6 +35,7 @@ from testbed.stores.swift.cluster import (
     state_from_json,
     state_to_json,
 )
+from testbed.stores.swift.layouts import put_layout
 from testbed.stores.swift.store import SwiftStore
 
 EVEN = {"proxy_cores": 0.4, "storage_cores": 0.4, "network": 25e6}
@@ -94,6 +95,7 @@ class FakeNodes(Nodes):
     def __init__(self) -> None:
         self.asked: list[Mapping[str, Mapping[str, Any]]] = []
         self.refuse: set[str] = set()
+        self.lost: set[str] = set()
         self.answers: dict[str, Any] = {}
 
     def try_ask(
@@ -104,9 +106,10 @@ class FakeNodes(Nodes):
         answers = {
             node: self.answers.get(node, {"tenants": {}, "slots": [], "changed": []})
             for node in requests
-            if node not in self.refuse
+            if node not in self.refuse | self.lost
         }
-        return answers, {node: "refuses." for node in requests if node in self.refuse}
+        problems = {node: "refuses." for node in requests if node in self.refuse}
+        return answers, problems | {node: Lost("away") for node in requests if node in self.lost}
 
 
 def opened(tmp_path: Path, **pool: Any) -> tuple[SwiftStore, FakeNodes]:
@@ -186,6 +189,21 @@ def test_what_a_node_refuses_is_told_and_not_believed(tmp_path: Path) -> None:
     assert store.state() == initial(cluster())
 
 
+def test_a_node_that_is_away_follows_when_it_returns(tmp_path: Path) -> None:
+    store, nodes = opened(tmp_path)
+    nodes.lost = {"s0"}
+    [effect] = store.act([SetResources("small", Resources(0.4, 0.2, 25e6))])
+    assert effect.ok, effect
+    for node in ("s0", "s1"):
+        nodes.answers[node] = answer(1, 1.0) | {"shares": {"small": 0.1, "large": 0.2}}
+    nodes.lost, nodes.answers["s0"]["shares"] = set(), {"small": 0.2, "large": 0.2}
+    store.sense(frozenset({MICROSTORES}))
+    assert nodes.asked[-1] == {"s0": {"op": "shares", "shares": {"small": 0.1, "large": 0.2}}}
+    nodes.lost = {"p0", "p1", "s0", "s1"}
+    [effect] = store.act([SetResources("small", Resources(0.4, 0.4, 25e6))])
+    assert (effect.ok, effect.message) == (False, "no node of s0, s1 answers.")
+
+
 def test_a_store_is_put_back_as_it_was(tmp_path: Path) -> None:
     store, _ = opened(tmp_path)
     saved = json.loads(json.dumps(store.save()))
@@ -241,13 +259,13 @@ def test_a_layout_with_an_unknown_name_is_refused(tmp_path: Path) -> None:
         ({"proxies": {"s0": {}}}, "no proxy 's0'"),
     ):
         with pytest.raises(UserError, match=said):
-            store.put_layout("static", **arguments)  # type: ignore[arg-type]
+            put_layout(store, "static", **arguments)
     assert nodes.asked == []
 
 
 def test_single_proxies_may_have_shares_of_their_own(tmp_path: Path) -> None:
     store, nodes = opened(tmp_path)
-    store.put_layout("default", proxies={"p0": {"proxy_cores": 0.6, "network": 2.5e6}})
+    put_layout(store, "default", proxies={"p0": {"proxy_cores": 0.6, "network": 2.5e6}})
     assert nodes.asked[-1]["admin"]["op"] == "endpoints"
     assert {"op": "shares", "shares": {"proxy": 0.6}} in [r.get("p0") for r in nodes.asked]
     assert store.state().layout == "default"
