@@ -94,3 +94,12 @@ def deployed() -> Iterator[Testbed]:
             del os.environ["HOTBED_STATE"]
         else:
             os.environ["HOTBED_STATE"] = before
+
+
+@pytest.fixture(scope="session")
+def nfs_testbed() -> Iterator[Testbed]:
+    """An NFS server behind its proxy, and two clients. A test may remove the store."""
+    from tests.testbed.nfs_testbed import up_and_down
+
+    with up_and_down() as testbed:
+        yield testbed

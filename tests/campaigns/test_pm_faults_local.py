@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,53 +16,29 @@ from campaigns.prioritymeister.live import replays
 from campaigns.prioritymeister.live.replays import ClientLoad, Server
 from schemas.errors import HotbedError
 from testbed.agent.client import agent_client
-from testbed.deploy import deploy, save_spec
 from testbed.enforcement import Enforcement
 from testbed.reach import shell_to
 from testbed.sites.contract import Testbed
-from testbed.sites.local import LocalSite
-from testbed.sites.local.names import Places
-from testbed.spec import TestbedSpec
 from testbed.ssh import Shell
+from tests.testbed.nfs_testbed import nfs_site, with_store
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(400)]
 
-SPEC = TestbedSpec.model_validate(
-    {
-        "name": "pm-faults",
-        "network": {"priority_levels": 7},
-        "groups": [
-            {"name": "admin", "roles": ["admin"], "memory": "512MiB"},
-            {
-                "name": "server",
-                "roles": ["nfs"],
-                "memory": "512MiB",
-                "disk": {"size": "1GiB", "scratch": 0, "positioning": "2ms"},
-            },
-            {"name": "client", "count": 2, "roles": ["client"], "memory": "512MiB"},
-        ],
-        "store": {"kind": "nfs", "depth": 1},
-    }
-)
 SECONDS = 6.0
 FILE = 64 << 20
 
 
 @pytest.fixture(scope="module")
-def served() -> Iterator[Testbed]:
+def served(nfs_testbed: Testbed) -> Testbed:
     """An NFS server behind its proxy, and two clients with their files."""
-    cache = Places.of_environment().cache
-    site = LocalSite(places=Places(Path("/var/lib/hotbed-tests-pm"), cache))
-    site.release(SPEC.name)
-    testbed = site.provision(SPEC)
-    save_spec(testbed, SPEC)
-    deploy(testbed, SPEC, site=site)
+    testbed, site = with_store(nfs_testbed), nfs_site()
     site.shape(testbed.name, False)
-    files = [(server_of(testbed), name, FILE) for name in ("client0", "client1")]
-    replays.prepare(agent_client(testbed), files)
-    site.shape(testbed.name, True)
-    yield testbed
-    site.release(SPEC.name)
+    try:
+        files = [(server_of(testbed), name, FILE) for name in ("client0", "client1")]
+        replays.prepare(agent_client(testbed), files)
+    finally:
+        site.shape(testbed.name, True)
+    return testbed
 
 
 def server_of(testbed: Testbed) -> Server:

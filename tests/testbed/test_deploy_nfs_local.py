@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,43 +14,15 @@ from campaigns.prioritymeister import apply as work
 from schemas.errors import StoreError
 from testbed import reach
 from testbed.agent.client import agent_client
-from testbed.deploy import deploy, remove, save_spec
+from testbed.deploy import deploy, remove
 from testbed.disk_profile import profile_of
 from testbed.enforcement import Enforcement
 from testbed.lifecycle import start_store, stop_store
 from testbed.sites.contract import Testbed
-from testbed.sites.local import LocalSite
-from testbed.sites.local.names import Places
-from testbed.spec import TestbedSpec
+from tests.testbed.nfs_testbed import NODES, SPEC, nfs_site, with_store
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(300)]
 
-SPEC = TestbedSpec.model_validate(
-    {
-        "name": "nfs-test",
-        "network": {"priority_levels": 7},
-        "groups": [
-            {"name": "admin", "roles": ["admin"], "cpus": 1, "memory": "512MiB"},
-            {
-                "name": "server",
-                "roles": ["nfs"],
-                "cpus": 1.5,
-                "memory": "512MiB",
-                "network": "100Mbit",
-                "disk": {"size": "2GiB", "scratch": 0, "positioning": "1ms"},
-            },
-            {
-                "name": "client",
-                "count": 2,
-                "roles": ["client"],
-                "memory": "512MiB",
-                "network": "100Mbit",
-            },
-        ],
-        "store": {"kind": "nfs", "depth": 4},
-    }
-)
-NODES = SPEC.node_names()
 UNITS = ("hotbed-rpcbind", "hotbed-ganesha", "hotbed-nfsproxy")
 
 
@@ -60,21 +31,8 @@ def run(testbed: Testbed, node: str, command: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def site() -> Iterator[LocalSite]:
-    found = LocalSite(
-        places=Places(Path("/var/lib/hotbed-tests-nfs"), Places.of_environment().cache)
-    )
-    found.release(SPEC.name)
-    yield found
-    found.release(SPEC.name)
-
-
-@pytest.fixture(scope="module")
-def deployed(site: LocalSite) -> Testbed:
-    testbed = site.provision(SPEC)
-    save_spec(testbed, SPEC)
-    changed = deploy(testbed, SPEC, site=site)
-    assert all(changed[node] > 0 for node in NODES)
+def deployed(nfs_testbed: Testbed) -> Testbed:
+    testbed = with_store(nfs_testbed)
     for node, name in (("client0", "web"), ("client1", "load")):
         run(testbed, node, replay(testbed, "prepare", name, "--size", "8MiB"))
     return testbed
@@ -93,10 +51,8 @@ def replay(testbed: Testbed, verb: str, name: str, *more: object) -> str:
     return " ".join([*words, *map(str, more)])
 
 
-def test_deployed_it_serves_and_a_second_run_changes_nothing(
-    site: LocalSite, deployed: Testbed
-) -> None:
-    assert deploy(deployed, SPEC, site=site) == dict.fromkeys(NODES, 0)
+def test_deployed_it_serves_and_a_second_run_changes_nothing(deployed: Testbed) -> None:
+    assert deploy(deployed, SPEC, site=nfs_site()) == dict.fromkeys(NODES, 0)
     for unit in UNITS:
         assert run(deployed, "server", f"systemctl is-active {unit}").strip() == "active"
     listening = run(deployed, "server", "ss -Hltn | awk '{print $4}'").split()
@@ -134,6 +90,7 @@ def test_files_are_the_same_byte_for_byte_while_parameters_change(
         {"policy": "none", "workloads": [{}, {}]},
     ]
     clients = [deployed.node(f"client{n}") for n in range(2)]
+    before = enforcement.status("server")
     with ThreadPoolExecutor(3) as pool:
         same = [
             pool.submit(run, deployed, node, replay(deployed, "check", f"f-{node}", "--steps", 120))
@@ -157,7 +114,7 @@ def test_files_are_the_same_byte_for_byte_while_parameters_change(
     assert not result.get("errors")
     assert result["whole"]["requests"] > 0
     status = enforcement.status("server")
-    assert (status["lost"], status["timed_out"]) == (0, 0)
+    assert all(status[count] == before[count] for count in ("lost", "timed_out"))
     enforcement.default("server")
     assert enforcement.parameters("server")["policy"] == "none"
 

@@ -1,0 +1,71 @@
+"""NFS on nodes of this machine: the tests' own testbed, which all modules that need one share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from testbed import reach
+from testbed.deploy import deploy, save_spec
+from testbed.sites.contract import Testbed
+from testbed.sites.local import LocalSite
+from testbed.sites.local.names import Places
+from testbed.spec import TestbedSpec
+
+SPEC = TestbedSpec.model_validate(
+    {
+        "name": "nfs-test",
+        "network": {"priority_levels": 7},
+        "groups": [
+            {"name": "admin", "roles": ["admin"], "cpus": 1, "memory": "512MiB"},
+            {
+                "name": "server",
+                "roles": ["nfs"],
+                "cpus": 1.5,
+                "memory": "512MiB",
+                "network": "100Mbit",
+                "disk": {"size": "2GiB", "scratch": 0, "positioning": "1ms"},
+            },
+            {
+                "name": "client",
+                "count": 2,
+                "roles": ["client"],
+                "memory": "512MiB",
+                "network": "100Mbit",
+            },
+        ],
+        "store": {"kind": "nfs", "depth": 4},
+    }
+)
+NODES = SPEC.node_names()
+
+
+def nfs_site() -> LocalSite:
+    """This machine, with a state folder of its own."""
+    return LocalSite(
+        places=Places(Path("/var/lib/hotbed-tests-nfs"), Places.of_environment().cache)
+    )
+
+
+@contextmanager
+def up_and_down() -> Iterator[Testbed]:
+    """The testbed with its store; what a killed run left goes first, and all of it in the end."""
+    site = nfs_site()
+    site.release(SPEC.name)
+    try:
+        testbed = site.provision(SPEC)
+        save_spec(testbed, SPEC)
+        changed = deploy(testbed, SPEC, site=site)
+        assert all(changed[node] > 0 for node in NODES)
+        yield testbed
+    finally:
+        site.release(SPEC.name)
+
+
+def with_store(testbed: Testbed) -> Testbed:
+    """The testbed, deployed anew where a test has removed its store."""
+    admin = reach.shell_to(testbed, testbed.admin)
+    if admin.run(["test", "-e", "/etc/hotbed/agent.json"], check=False).returncode != 0:
+        deploy(testbed, SPEC, site=nfs_site())
+    return testbed
