@@ -37,9 +37,10 @@ FIGURES: tuple[FigureEntry, ...] = (
     FigureEntry(
         "error",
         "What a wrong model costs MOS++ (not in the paper)",
-        "MOS++'s optimiser uses a cospurf made of other runs than the simulator that judges it; "
-        "here each of its curves is made wrong by a given part besides. Means over blocks with "
-        "95 % intervals.",
+        "Each curve of the optimiser's cospurf is made wrong by a given part. In (b), as "
+        "everywhere else, cospurf and the simulator that judges are made of disjoint halves of the "
+        "measurements, and cospurf is off before anything is made wrong (docs/mos.md). Means over "
+        "blocks with 95 % intervals.",
         figures.errors,
         "error",
         COMMAND.format(figure="error"),

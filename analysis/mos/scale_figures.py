@@ -3,7 +3,7 @@ what the pool's division was, and what a wrong cospurf costs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ import numpy as np
 from analysis import style
 from analysis.claims import Evidence
 from analysis.figures import Missing
-from analysis.mos.scale_claims import by_error
+from analysis.mos.scale_claims import ERRORS, by_error
 from analysis.mos.scale_runs import (
     COLOURS,
     LABELS,
@@ -23,10 +23,9 @@ from analysis.mos.scale_runs import (
     cells,
     held_share,
     measure,
-    series,
     windows,
 )
-from analysis.stats import mean
+from analysis.stats import Estimate, mean
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,6 +34,7 @@ UNITS = {"requests_s": (1.0, "Throughput (QPS)"), "bytes_s": (1e9, "Bandwidth (G
 SHOWN = (MOS, MOS_PP)
 TENANT_COLOURS = {"A": "#0072B2", "B": "#56B4E9", "C": "#D55E00", "D": "#E69F00"}
 GREY = "#999999"
+DODGE = 0.5
 
 
 def small(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
@@ -146,38 +146,58 @@ def division(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 
 def errors(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """The gain of MOS++ over MOS against how wrong its cospurf is."""
-    together = by_error(evidence, "".join(TENANTS))
-    if len(together) < 2:
+    """The gain of MOS++ over MOS against how wrong its cospurf is, which is made of the judge's own
+    runs, or of others."""
+    made = {
+        words: (runs, by_error(evidence, "".join(TENANTS), runs))
+        for runs, words in (
+            ("same", "(a) cospurf of the judge's own runs"),
+            ("disjoint", "(b) cospurf of other runs"),
+        )
+    }
+    if all(len(found) < 2 for _, found in made.values()):
         return Missing("MOS, and MOS++ with a cospurf that is wrong by several parts")
-    with style.figure(1, 1, width=6.8, height=4.4) as (drawn, axes):
-        panel = axes[0]
-        lines = [(f"workload {t}", TENANT_COLOURS[t], by_error(evidence, t)) for t in TENANTS]
-        lines.append(("all four (geometric mean)", "black", together))
-        for index, (text, colour, found) in enumerate(lines):
-            at = np.array([100 * error for error in found]) + (index - 2) * 0.35
-            whole = index == len(lines) - 1
-            panel.errorbar(
-                at,
-                [100 * (one.value - 1) for one in found.values()],
-                yerr=100 * np.array([one.error for one in found.values()]).T,
-                color=colour,
-                marker="o" if whole else "s",
-                markersize=5 if whole else 4,
-                linewidth=2.0 if whole else 1.0,
-                capsize=2.5,
-                label=text,
-            )
-        panel.axhline(0, color="black", linewidth=0.8)
-        panel.set_xticks([100 * error for error in together])
-        panel.set_xlabel("Error of each of cospurf's curves, up or down at random (%)")
-        panel.set_ylabel("MOS++ over MOS, average performance (%)")
-        counted = next(iter(together.values())).n
-        panel.set_title(f"n = {counted} blocks", loc="left")
-        style.legend(drawn, axes, columns=3)
+    with style.figure(1, 2, width=10.4, height=4.4) as (drawn, axes):
+        for panel, (title, (runs, together)) in zip(axes, made.items(), strict=True):
+            lines = [
+                (f"workload {t}", TENANT_COLOURS[t], by_error(evidence, t, runs)) for t in TENANTS
+            ]
+            lines.append(("all four (geometric mean)", "black", together))
+            for index, (text, colour, found) in enumerate(lines):
+                if found:
+                    _line(panel, found, text, colour, shift=(index - 2) * DODGE)
+            panel.axhline(0, color="black", linewidth=0.8)
+            panel.set_xticks([100 * error for error in ERRORS])
+            panel.set_xlabel("Error of each of cospurf's curves, up or down (%)")
+            counted = max((one.n for one in together.values()), default=0)
+            panel.set_title(f"{title} (n = {counted} blocks)", loc="left")
+        axes[0].set_ylabel("MOS++ over MOS, average performance (%)")
+        low, high = (
+            end(panel.get_ylim()[at] for panel in axes) for at, end in ((0, min), (1, max))
+        )
+        for panel in axes:
+            panel.set_ylim(low, high)
+        style.legend(drawn, axes, columns=5)
         return style.save(drawn, folder, name)
 
 
-def tells(folder: Path) -> str:
-    """What a run's cospurf was made of, for a caption."""
-    return str(series(folder).get("cospurf", ""))
+def _line(
+    panel: Axes,
+    found: Mapping[float, Estimate],
+    text: str,
+    colour: str,
+    *,
+    shift: float,
+) -> None:
+    whole = colour == "black"
+    panel.errorbar(
+        np.array([100 * error for error in found]) + shift,
+        [100 * (one.value - 1) for one in found.values()],
+        yerr=100 * np.array([one.error for one in found.values()]).T,
+        color=colour,
+        marker="o" if whole else "s",
+        markersize=5 if whole else 4,
+        linewidth=2.0 if whole else 1.0,
+        capsize=2.5,
+        label=text,
+    )

@@ -108,7 +108,8 @@ def write_all(campaign: Path, blocks: int = 3) -> Path:
             write_run(campaign, block, policy=policy)
         for error in (0.1, 0.2, 0.3):
             write_run(campaign, block, policy="mos-pp", model_error=error)
-        write_run(campaign, block, policy="mos-pp", runs="same")
+        for error in (0.0, 0.1, 0.2, 0.3):
+            write_run(campaign, block, policy="mos-pp", model_error=error, runs="same")
         for policy in ("mos", "mos-pp"):
             write_run(campaign, block, policy=policy, cost_factor=10)
             write_run(campaign, block, policy=policy, profile="local")

@@ -82,9 +82,11 @@ def test_up_to_is_the_best_window_of_the_stage(results: dict[str, ClaimResult]) 
 
 
 def test_a_wrong_model_costs(results: dict[str, ClaimResult]) -> None:
-    gains = [results[f"error-{error}"].measured for error in (0, 10, 20, 30)]
-    assert all(one is not None for one in gains)
-    assert gains == sorted(gains, reverse=True)  # type: ignore[type-var]
+    for kind in ("error", "own-runs-error"):
+        gains = [results[f"{kind}-{error}"].measured for error in (0, 10, 20, 30)]
+        assert all(one is not None for one in gains)
+        assert gains == sorted(gains, reverse=True)  # type: ignore[type-var]
+    assert results["other-runs-cost"].measured == pytest.approx(1.0)
     assert results["error-costs"].measured == pytest.approx(0.91, rel=0.02)
     assert results["error-costs"].verdict == "direction"
 
