@@ -140,6 +140,7 @@ def test_a_single_block_has_no_interval(tmp_path: Path) -> None:
     assert paired(one, one, "missing") is None
 
 
+@pytest.mark.slow
 def test_tables_tell_of_every_setup(evidence: Evidence) -> None:
     setups, loads, courses, alone = tables(evidence.table)
     assert [row[0] for row in setups.rows] == ["Default", "FavorsSmall", "FavorsLarge"]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from campaigns import session
@@ -95,6 +95,7 @@ steps_of_load = st.lists(st.integers(0, 12), min_size=1, max_size=12).map(
 )
 
 
+@settings(max_examples=40)
 @given(steps=steps_of_load.filter(lambda steps: any(count for _, count in steps)))
 def test_layers_are_as_many_workers_as_steps_say(steps: list[tuple[float, int]]) -> None:
     ends = steps[-1][0] + 3
