@@ -48,6 +48,8 @@ class Demand:
         weight: of its SLA against others', above 0.
         corrections: real over modelled throughput by resource, where the model is known to be
             wrong.
+        latency_s: mean response time that was measured: a request that waits for nobody takes no
+            longer, whatever the model says.
         utilization: of its scarcest resource at which the SLA's low is met; the model knows of no
             queues and says 1.
     """
@@ -60,6 +62,7 @@ class Demand:
     weight: float = 1.0
     corrections: Mapping[str, float] = field(default_factory=dict)
     utilization: float = 1.0
+    latency_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -116,6 +119,8 @@ class Asked:
 def asked(demand: Demand, performance: PiecewiseLinear, headroom: float = 1.0) -> Asked:
     """What `demand` needs; `headroom` times its SLA's low, but never more than its high."""
     table = corrected(performance.table(demand.workload), demand.corrections)
+    if demand.latency_s is not None and 0 < demand.latency_s < table.idle_s:
+        table = replace(table, idle_s=demand.latency_s)
     ceiling = demand.offered / table.idle_s
     if demand.offered <= 0:
         return Asked(demand, table, 0.0, math.inf, 0.0, True)

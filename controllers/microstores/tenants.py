@@ -93,4 +93,5 @@ def demand_of(
         promise.weight,
         corrections,
         utilization,
+        tenant.mean_latency_s,
     )

@@ -89,7 +89,7 @@ class Mos:
     def decide(self, state: State, observation: Observation) -> tuple[State, Sequence[Action]]:
         """One pass of Algorithm 1 over all microstores."""
         seen = observation.microstores
-        if seen is None:
+        if seen is None or observation.interval_s <= 0:  # nothing has been monitored yet
             return state, []
         machines = Machines(seen.machines)
         if not state["begun"] and self._p.initial == EVEN:

@@ -116,7 +116,7 @@ class MosPlusPlus:
     def decide(self, state: State, observation: Observation) -> tuple[State, Sequence[Action]]:
         """One pass of Algorithm 2 over all microstores."""
         seen = observation.microstores
-        if seen is None:
+        if seen is None or observation.interval_s <= 0:  # nothing has been monitored yet
             return state, []
         epoch = _Epoch(seen, ledger(seen), Learnt.from_json(state["learnt"], self._p))
         if not state["begun"] and self._p.initial == PLAN:

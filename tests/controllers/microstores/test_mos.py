@@ -189,6 +189,9 @@ def test_a_tenant_that_drifts_is_mapped():
 def test_without_microstores_nothing_happens():
     made = policy()
     assert made.decide(made.initial(), Observation(0, 10)) == (made.initial(), [])
+    first = Pool(a=1).observe(a=0.9)
+    first = Observation(0, 0.0, microstores=first.microstores)
+    assert made.decide(made.initial(), first) == (made.initial(), [])
 
 
 @pytest.mark.parametrize(

@@ -146,6 +146,15 @@ def test_few_workers_cannot_miss_a_bandwidth_that_they_do_not_ask_for():
     assert plan(MODEL, [shy], POOL).violated == ()
 
 
+def test_a_measured_latency_refutes_a_models_longer_idle_one():
+    slow = PiecewiseLinear({"A": replace(A, idle_s=0.2)})
+    promised = replace(WEB, sla=Sla(LATENCY, 0.09, 0.045))
+    assert plan(slow, [promised], POOL).violated == ("web",)
+    seen = plan(slow, [replace(promised, latency_s=0.08)], POOL)
+    assert seen.violated == ()
+    assert seen.shares[0].needed_s == pytest.approx(8 / 0.09)
+
+
 @pytest.mark.parametrize("solver", ["exact", "highs"])
 def test_disks_keep_a_tenant_below_its_high_where_steps_of_cores_cannot(solver):
     """Equation 3's upper bound: cores and network carry 10 in one step, SSDs 10, HDDs 2 each."""
