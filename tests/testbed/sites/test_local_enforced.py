@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 import time
@@ -31,21 +32,24 @@ UNTIL_ENOUGH = """
 """
 
 SINK = """
-import socket, time
+import socket
 server = socket.create_server(("", 5001)); connection, _ = server.accept()
-connection.recv(1 << 16); start = time.monotonic(); total = 0
-while data := connection.recv(1 << 18): total += len(data)
-print(total * 8 / (time.monotonic() - start), flush=True)
+while connection.recv(1 << 18): pass
 """
 
 BLAST = """
 import socket, sys, time
-for _ in range(50):
+for _ in range(300):
     try: connection = socket.create_connection((sys.argv[1], 5001)); break
     except OSError: time.sleep(0.1)
-end = time.monotonic() + 4; block = bytes(1 << 18)
-while time.monotonic() < end: connection.sendall(block)
+block = bytes(1 << 18)
+while True: connection.sendall(block)
 """
+
+RECEIVED = "sed -n 's/^ *eth0: *\\([0-9]*\\) .*/\\1/p' /proc/net/dev"
+READ = """disk=/dev/hotbed/osd
+read -r _ _ sectors _ < /sys/dev/block/$((0x$(stat -c %t $disk))):$((0x$(stat -c %T $disk)))/stat
+echo $((512 * sectors))"""
 
 
 @pytest.fixture(scope="module")
@@ -129,12 +133,43 @@ def test_memory(up: Testbed) -> None:
         assert out.split()[-2:] == ["code", str(code)]
 
 
+class Counted(NamedTuple):
+    """Bytes that a counter of the kernel showed before and after a moment, in seconds."""
+
+    before: int
+    at: float
+    after: int
+
+
+def counted(up: Testbed, node: str, command: str) -> Counted:
+    told = shell(up, node).run(["sh", "-c", f"{command}; date +%s.%N; {command}"]).text.split()
+    before, at, after = told
+    return Counted(int(before), float(at), int(after))
+
+
+def held_to(up: Testbed, node: str, command: str, rate: float, bucket: float) -> None:
+    """A counter, under a load that takes all it gets, never grows by more than the rate and a
+    bucket, and by nearly as much in some window: those that a busy machine spoils do not matter.
+
+    Args:
+        rate, bucket: bytes per second, and bytes that may come at once.
+    """
+    end, best = time.monotonic() + 60, 0.0
+    while best < 0.9:
+        assert time.monotonic() < end, f"at most {best:.0%} of the rate in any window"
+        first = counted(up, node, command)
+        time.sleep(1.0)
+        last = counted(up, node, command)
+        grown, seconds = last.before - first.after, last.at - first.at
+        assert grown < 1.02 * rate * seconds + bucket
+        best = max(best, grown / (rate * seconds))
+
+
 @pytest.mark.parametrize(("source", "sink"), [("osd0", "admin"), ("admin", "osd0")])
 def test_link(up: Testbed, source: str, sink: str) -> None:
-    receiving = shell(up, sink).popen(["timeout", "20", "python3", "-c", SINK])
-    shell(up, source).run(["python3", "-c", BLAST, up.node(sink).address], timeout_s=30)
-    rate = float(receiving.communicate(timeout=20)[0])
-    assert rate == pytest.approx(200e6, rel=0.1)
+    blast = ["python3", "-c", BLAST, up.node(sink).address]
+    with load_on(up, sink, ["python3", "-c", SINK]), load_on(up, source, blast):
+        held_to(up, sink, RECEIVED, rate=200e6 / 8, bucket=96 * 1024)
 
 
 def fio(name: str, *options: str, seconds: int = 5) -> list[str]:
@@ -144,19 +179,26 @@ def fio(name: str, *options: str, seconds: int = 5) -> list[str]:
     ]  # fmt: skip
 
 
-def test_disk_bandwidth(site: LocalSite, up: Testbed) -> None:
-    job = fio("seq", "--rw=read", "--bs=1M", "--iodepth=4", seconds=6)
-    result = json.loads(shell(up, "osd0").run(job, timeout_s=30).text)
-    # 512 KiB requests in sequence from one reader: no positioning but the first.
-    assert result["jobs"][0]["read"]["bw_bytes"] == pytest.approx(40e6, rel=0.1)
+def sequential(seconds: int = 100) -> list[str]:
+    """512 KiB requests in sequence from one reader: no positioning but the first."""
+    return fio("seq", "--rw=read", "--bs=1M", "--iodepth=4", seconds=seconds)
+
+
+def test_disk_bandwidth(up: Testbed) -> None:
+    with load_on(up, "osd0", sequential()):
+        held_to(up, "osd0", READ, rate=40e6, bucket=4 * 2**20)
 
 
 def test_random_reads_wait_for_positioning(up: Testbed) -> None:
-    job = fio("rand", "--rw=randread", "--bs=4k", "--iodepth=1", seconds=5)
-    result = json.loads(shell(up, "osd0").run(job, timeout_s=30).text)
-    mean_s = result["jobs"][0]["read"]["clat_ns"]["mean"] / 1e9
-    # The mean positioning holds over the whole disk; the partition is a part of it.
-    assert 0.002 < mean_s < 0.006
+    """4 ms on average; the mean holds over the whole disk, and the partition is a part of it."""
+    job = fio("rand", "--rw=randread", "--bs=4k", "--iodepth=1", seconds=2)
+    for _ in range(10):
+        result = json.loads(shell(up, "osd0").run(job, timeout_s=30).text)
+        mean_s = result["jobs"][0]["read"]["clat_ns"]["mean"] / 1e9
+        assert mean_s > 0.002
+        if mean_s < 0.006:  # a busy machine adds to it
+            return
+    raise AssertionError(f"{mean_s} s")
 
 
 def test_scratch_and_store_share_one_queue(up: Testbed) -> None:
@@ -203,14 +245,14 @@ def _stalled_us(up: Testbed, node: str) -> int:
 
 
 def test_shaping_off_frees_disk_and_link(site: LocalSite, up: Testbed) -> None:
-    job = fio("seq", "--rw=read", "--bs=1M", "--iodepth=4", seconds=2)
     site.shape("small", False)
     try:
-        result = json.loads(shell(up, "osd0").run(job, timeout_s=30).text)
+        with load_on(up, "osd0", sequential()):
+            # A machine that is too busy for twice the rate in one window is not in all of them.
+            held_to(up, "osd0", READ, rate=80e6 / 0.9, bucket=math.inf)
         qdisc = _qdiscs(site, up)
     finally:
         site.shape("small", True)
-    assert result["jobs"][0]["read"]["bw_bytes"] > 80e6
     assert "tbf" not in qdisc
     assert "tbf" in _qdiscs(site, up)
 
