@@ -1,20 +1,26 @@
-"""Deploys a small Ceph on three nodes of this machine: again, stopped, removed, deployed anew."""
+"""Deploys a small Ceph on three nodes of this machine: again, stopped, removed, and another one.
+
+The other one has the less usual parts: three monitors, a gateway, FileStore, settings of its own.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from testbed import reach
 from testbed.deploy import LOG, DeployError, RefusedError, deploy, remove, save_spec
+from testbed.inventory import FIO_JOBS, fio_file_bytes
 from testbed.lifecycle import start_store, stop_store, wait_healthy
 from testbed.sites.contract import SnapshotSite, Testbed
 from testbed.sites.local import LocalSite
@@ -23,22 +29,34 @@ from testbed.spec import TestbedSpec
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(300)]
 
-DISK = {"size": "2GiB", "scratch": "512MiB"}
-SPEC = TestbedSpec.model_validate(
-    {
-        "name": "deploy-test",
-        "groups": [
-            {
-                "name": "admin",
-                "roles": ["admin", "mon", "mgr", "client"],
-                "cpus": 1.5,
-                "memory": "2GiB",
-            },
-            {"name": "osd", "count": 2, "roles": ["osd"], "cpus": 1, "disk": DISK},
-        ],
-        "store": {"pools": [{"name": "bench", "pg_num": 16}]},
-    }
+DISK = {"size": "4GiB", "scratch": "2GiB"}
+
+
+def spec_of_three(roles: dict[str, list[str]], store: dict[str, object]) -> TestbedSpec:
+    """The three nodes in these roles, with this store."""
+    admin = {"name": "admin", "roles": roles["admin"], "cpus": 1.5, "memory": "2GiB"}
+    osd = {"name": "osd", "count": 2, "roles": roles["osd"], "cpus": 1, "disk": DISK}
+    return TestbedSpec.model_validate(
+        {"name": "deploy-test", "groups": [admin, osd], "store": store}
+    )
+
+
+SPEC = spec_of_three(
+    {"admin": ["admin", "mon", "mgr", "client"], "osd": ["osd"]},
+    {"pools": [{"name": "bench", "pg_num": 16}]},
 )
+VARIANT = spec_of_three(
+    {"admin": ["admin", "mon", "mgr", "client", "rgw"], "osd": ["osd", "mon"]},
+    {
+        "objectstore": "filestore",
+        "pools": [{"name": "bench", "pg_num": 8}],
+        "config": {
+            "global": {"osd_pool_default_pg_num": 4, "osd_pool_default_pgp_num": 4},
+            "osd": {"osd_max_backfills": 7},
+        },
+    },
+)
+NODES = SPEC.node_names()
 
 
 def run(testbed: Testbed, node: str, command: str) -> str:
@@ -47,8 +65,6 @@ def run(testbed: Testbed, node: str, command: str) -> str:
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[LocalSite]:
-    from pathlib import Path
-
     found = LocalSite(
         places=Places(Path("/var/lib/hotbed-tests-deploy"), Places.of_environment().cache)
     )
@@ -71,6 +87,21 @@ def deployed(site: LocalSite, bare: Testbed) -> Testbed:
     return bare
 
 
+@pytest.fixture(scope="module")
+def varied(site: LocalSite, deployed: Testbed) -> Testbed:
+    """The other store on the same machines: its deployment was killed again and again on its way,
+    and the next call took up where the killed one was."""
+    if run(deployed, "admin", "ls -d /etc/hotbed 2>/dev/null || true"):
+        remove(deployed, SPEC)
+    roles = {name: group.roles for group in VARIANT.groups for name in group.node_names()}
+    nodes = tuple(dataclasses.replace(n, roles=frozenset(roles[n.name])) for n in deployed.nodes)
+    found = dataclasses.replace(deployed, nodes=nodes)
+    for task in ("base: ", "ceph: Make the OSDs' stores", "agent: "):
+        _killed_at(found, VARIANT, task)
+    deploy(found, VARIANT, site=site)
+    return found
+
+
 def test_a_device_in_use_is_refused_before_anything_changes(bare: Testbed) -> None:
     run(bare, "osd1", "mkfs.ext4 -q -F /dev/hotbed/osd && mount /dev/hotbed/osd /mnt")
     with pytest.raises(RefusedError, match=r"of node osd1 is mounted at /mnt"):
@@ -86,7 +117,7 @@ def test_deployed_it_serves_and_a_second_run_changes_nothing(
     site: LocalSite, deployed: Testbed
 ) -> None:
     assert run(deployed, "admin", "ceph health").strip() == "HEALTH_OK"
-    assert deploy(deployed, SPEC, site=site) == dict.fromkeys(("admin", "osd0", "osd1"), 0)
+    assert deploy(deployed, SPEC, site=site) == dict.fromkeys(NODES, 0)
     log = (deployed.directory / LOG).read_text()
     secret = run(deployed, "admin", "ceph auth get-key client.admin").strip()
     osd_secret = run(deployed, "admin", "ceph auth get-key osd.0").strip()
@@ -116,10 +147,13 @@ def test_a_daemons_lives_are_told_apart_by_more_than_its_process_id(deployed: Te
 def test_fio_reuses_its_files(deployed: Testbed) -> None:
     folder = "/var/lib/hotbed/scratch/fio"
     before = run(deployed, "osd0", f"stat -c '%n %s %i %Y' {folder}/hot.*")
-    assert len(before.splitlines()) == 4
+    assert len(before.splitlines()) == FIO_JOBS
+    disk = SPEC.groups[1].disk
+    assert disk is not None
     fio = (
         f"fio --name=hot --directory={folder} --numjobs=4 --rw=randread --bs=4k --direct=1 "
-        "--ioengine=libaio --iodepth=16 --time_based --runtime=1 --size=102M --allow_file_create=0"
+        "--ioengine=libaio --iodepth=16 --time_based --runtime=1 --allow_file_create=0 "
+        f"--size={fio_file_bytes(disk, 'osd0')}"
     )
     assert "err= 0" in run(deployed, "osd0", fio)
     assert run(deployed, "osd0", f"stat -c '%n %s %i %Y' {folder}/hot.*") == before
@@ -152,33 +186,35 @@ def test_an_unreachable_node_is_named(deployed: Testbed) -> None:
         deploy(dataclasses.replace(deployed, nodes=nodes), SPEC)
 
 
-def _deploying(deployed: Testbed, task: str) -> subprocess.Popen[str]:
+def _deploying(testbed: Testbed, spec: TestbedSpec, task: str) -> subprocess.Popen[bytes]:
     """A process that deploys, when it has come to a task that begins so."""
     code = (
-        "import sys; from pathlib import Path; from testbed.sites.local import LocalSite;"
-        "from testbed.sites.local.names import Places; from testbed.deploy import deploy, spec_of;"
-        f"t = LocalSite(places=Places(Path({str(deployed.directory.parents[1])!r}),"
-        f"Places.of_environment().cache)).find({deployed.name!r});"
-        "deploy(t, spec_of(t), lambda phase, share: print(phase, flush=True))"
+        "import pickle, sys; from testbed.deploy import deploy;"
+        "testbed, spec = pickle.load(sys.stdin.buffer);"
+        "deploy(testbed, spec, lambda phase, share: print(phase, flush=True))"
     )
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdin is not None and process.stdout is not None
+    process.stdin.write(pickle.dumps((testbed, spec)))
+    process.stdin.close()
     said = []
     for line in process.stdout:
         said.append(line)
-        if line.startswith(task):
+        if line.startswith(task.encode()):
             return process
     raise AssertionError(f"it never came to {task!r}: {said}")
 
 
-def _killed_at(deployed: Testbed, task: str) -> None:
-    process = _deploying(deployed, task)
+def _killed_at(testbed: Testbed, spec: TestbedSpec, task: str) -> None:
+    process = _deploying(testbed, spec, task)
     process.kill()
     process.wait(timeout=10)
 
 
 def test_interrupted_it_ends_its_processes_and_can_go_on(deployed: Testbed) -> None:
-    process = _deploying(deployed, "ceph: Write ceph.conf")
+    process = _deploying(deployed, SPEC, "ceph: Write ceph.conf")
     assert process.stdout is not None
     os.kill(process.pid, signal.SIGINT)
     process.stdout.read()
@@ -188,29 +224,58 @@ def test_interrupted_it_ends_its_processes_and_can_go_on(deployed: Testbed) -> N
     assert left.stdout == ""
 
 
-def test_removed_nothing_is_left_and_it_can_be_deployed_again(
-    site: LocalSite, deployed: Testbed
-) -> None:
-    assert sum(remove(deployed, SPEC).values()) == 3
-    for node in ("admin", "osd0", "osd1"):
+def assert_removed(testbed: Testbed, spec: TestbedSpec) -> None:
+    """Removed, nothing is left; and a second time there is nothing to do."""
+    assert sum(remove(testbed, spec).values()) == len(NODES)
+    for node in NODES:
         left = run(
-            deployed,
+            testbed,
             node,
             "ls -d /etc/ceph/* /etc/hotbed /opt/hotbed /var/lib/hotbed /var/lib/ceph/*/ceph-* "
             "/etc/systemd/system/*hotbed* /etc/systemd/system/ceph-*@.service.d 2>/dev/null; "
-            "pgrep -a ceph; grep -s hotbed /etc/hosts; true",
+            "pgrep -a 'ceph|radosgw'; grep -s hotbed /etc/hosts; true",
         )
         assert left.split() == ["/etc/ceph/rbdmap"]
-    assert sum(remove(deployed, SPEC).values()) == 0
-    # Killed again and again on its way; the next call takes up where the killed one was.
-    for task in ("base: ", "ceph: Make the OSDs' stores", "agent: "):
-        _killed_at(deployed, task)
-    deploy(deployed, SPEC, site=site)
-    assert run(deployed, "admin", "ceph health").strip() == "HEALTH_OK"
+    assert sum(remove(testbed, spec).values()) == 0
+
+
+def test_removed_nothing_is_left(deployed: Testbed) -> None:
+    assert_removed(deployed, SPEC)
+
+
+def test_killed_on_its_way_it_can_be_deployed_all_the_same(varied: Testbed) -> None:
+    assert run(varied, "admin", "ceph health").strip() == "HEALTH_OK"
+
+
+def test_three_monitors_agree(varied: Testbed) -> None:
+    said = run(varied, "admin", "ceph quorum_status -f json")
+    assert '"quorum_names":["admin","osd0","osd1"]' in said
+
+
+def test_objects_are_files_beside_fios(varied: Testbed) -> None:
+    assert "filestore" in run(varied, "admin", "ceph osd metadata 1 -f json")
+    run(varied, "admin", "dd if=/dev/zero bs=1M count=4 | rados -p bench put thing -")
+    found = run(varied, "osd0", "find /var/lib/hotbed/scratch/osd -name '*thing*' -size +4000k")
+    assert len(found.split()) == 1
+    assert len(run(varied, "osd0", "ls /var/lib/hotbed/scratch/fio").split()) == FIO_JOBS
+
+
+def test_the_gateway_answers(varied: Testbed) -> None:
+    ask = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:7480', timeout=20).read())"
+    assert "ListAllMyBucketsResult" in run(varied, "admin", f'python3 -c "{ask}"')
+
+
+def test_a_specs_settings_reach_the_daemons(varied: Testbed) -> None:
+    said = run(varied, "osd0", "ceph daemon osd.0 config get osd_max_backfills")
+    assert '"7"' in said
+
+
+def test_the_other_one_is_removed_as_well(varied: Testbed) -> None:
+    assert_removed(varied, VARIANT)
 
 
 def test_killed_it_goes_with_the_testbed(site: LocalSite, deployed: Testbed) -> None:
-    _killed_at(deployed, "ceph: ")
+    _killed_at(deployed, SPEC, "ceph: ")
     marks = (deployed.directory, reach.control_dir(SPEC.name, deployed.directory))
     site.release(SPEC.name)
     for mark in marks:
