@@ -6,14 +6,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import yaml
 from tiny_campaigns import TINY
 
+from campaigns.cell import summary_of
 from campaigns.engine import CampaignResult
 from campaigns.progress import Lines
 from campaigns.run_store import RunStore
 from campaigns.session import Request, run
 from controllers import remote
+from controllers.journal import read_journal
+from controllers.replay import replay
 from schemas.errors import RemoteError
 from schemas.run import Run
 from testbed.agent.client import agent_client
@@ -58,6 +62,24 @@ def folders(path: Path) -> dict[Path, Run]:
     return {
         store.folder / found.run_id / f"attempt-{found.attempt}": found for found in store.runs()
     }
+
+
+def assert_whole(folder: Path, found: Run, testbed: Testbed) -> None:
+    """A finished run of six seconds: what it measured, decided and recorded is all there."""
+    assert found.status == "done"
+    assert "ceph" in found.provenance.versions
+    assert found.osd_count == len(testbed.with_role("osd"))
+    (whole,) = summary_of(folder).whole
+    assert whole.throughput_mb_s is not None and whole.throughput_mb_s > 1
+    assert whole.seconds >= 0.95 * 6
+    journal = read_journal(folder / "journal.jsonl")
+    assert len(journal.steps) >= 2
+    assert replay(journal).difference is None
+    samples = pd.read_parquet(folder / "samples.parquet")
+    assert {"throughput_mb_s", "pressure", "primary_affinity"} <= set(samples["metric"])
+    hot = samples[(samples["metric"] == "hot") & (samples["t_s"] >= 0)]
+    expected = 1 if found.parameters["scenario"] == "heterogeneity" else 0
+    assert (hot.groupby("node")["value"].mean() > 0.5).sum() == expected
 
 
 def assert_clean(testbed: Testbed) -> None:
