@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,18 @@ from campaigns.mos.live.control import controller_parameters
 from campaigns.mos.live.drives import Access, Drive, drives_of, script, workload_of
 from campaigns.mos.live.objects import FILE
 from campaigns.mos.live.results import Sent, gather, held_of, numbers_of
-from campaigns.mos.live.swift import fitting
+from campaigns.mos.live.swift import fitting, layout_of
 from campaigns.mos.loads import loads_of
 from campaigns.mos.parameters import MosParameters
 from schemas.campaign import Limits
 from schemas.errors import HotbedError, UserError
 from schemas.run import Provenance, Run
+from testbed.agent.contract import AgentConfig, AgentNode
+from testbed.stores.swift.channels import Nodes
+from testbed.stores.swift.cluster import cluster_from_json
+from testbed.stores.swift.layouts import put_layout
+from testbed.stores.swift.store import SwiftStore
+from testbed.swift_variables import cluster_of
 from workloads.cosbench.workload import to_xml
 
 START = 1000.0
@@ -320,3 +327,49 @@ def test_a_division_is_told_in_bytes_and_cores(tmp_path: Path) -> None:
     }
     bed.swift.restore()
     assert bed.layout == {"layout": "static"}
+
+
+class Daemons(Nodes):
+    """Of a testbed's nodes: they take in whatever they are told."""
+
+    def __init__(self) -> None:
+        self.told: list[Mapping[str, Mapping[str, Any]]] = []
+
+    def try_ask(
+        self, requests: Mapping[str, Mapping[str, Any]], timeout_s: float = 1.0
+    ) -> tuple[dict[str, Any], dict[str, str]]:
+        self.told.append(requests)
+        return {node: {"tenants": {}, "slots": [], "changed": []} for node in requests}, {}
+
+
+def test_every_division_is_one_that_the_store_takes(tmp_path: Path) -> None:
+    bed = FakeBed(tmp_path, START, 4)
+    nodes = bed.testbed.nodes
+    config = AgentConfig(
+        "mos", "swift", tuple(AgentNode(n.name, n.address, tuple(n.roles), "x") for n in nodes)
+    )
+    cluster = cluster_from_json(cluster_of(bed.testbed, bed.spec, bed.reached.store))
+    daemons = Daemons()
+    store = SwiftStore(config, cluster, daemons, tmp_path / "state.json")
+    cells: tuple[dict[str, Any], ...] = (
+        {"experiment": "setups"},
+        {"experiment": "setups", "setup": "favors-small"},
+        {"experiment": "load", "setup": "static"},
+        {"experiment": "proxy", "proxies": 2},
+        {"experiment": "proxy", "workload": "C", "proxy_cores": 0.05, "proxy_workers": 2},
+    )
+    for cell in cells:
+        division = division_of(MosParameters(**cell), Pool())
+        told = json.loads(json.dumps(layout_of(division)))
+        put_layout(store, told["layout"], microstores=told["microstores"])
+        state = store.state()
+        assert state.layout == division.layout
+        for name, share in division.shares.items():
+            held = state.shares[name]
+            assert held.proxy_cores == share.proxy_cores
+            assert held.storage_cores == share.storage_cores
+            assert held.network == share.network
+            assert state.workers[name] == share.proxy_workers
+        served = 2 if division.layout == "default" else 1
+        assert {len(state.endpoints(tenant)) for tenant in ("small", "large")} == {served}
+    assert daemons.told
