@@ -159,6 +159,10 @@ class MosPlusPlus:
             modelled = self._optimiser.modelled(store, epoch.seen)
             missed = verdicts[store.name] == MISSED
             epoch.learnt.see(store.name, modelled, store.utilization, missed=missed)
+        for store in stores:
+            if self._deserted(store, epoch.seen):
+                held = epoch.book.held[store.name]
+                self._give_back(epoch, store.name, held, "its tenants have moved")
         out = [store for store in stores if verdicts[store.name] != WITHIN and self._acts(store)]
         tuned = [store for store in stores if verdicts[store.name] == WITHIN]
         for store in out:
@@ -186,6 +190,14 @@ class MosPlusPlus:
                 return MISSED
             found.append(EXCEEDED if level > sla.high_level else WITHIN)
         return EXCEEDED if found and set(found) == {EXCEEDED} else WITHIN
+
+    def _deserted(self, store: Microstore, seen: Microstores) -> bool:
+        """Whether detect and map has left nobody in a microstore, and not the monitors."""
+        return (
+            self._detect is not None
+            and bool(seen.tenants)
+            and all(tenant.microstore != store.name for tenant in seen.tenants)
+        )
 
     def _acts(self, store: Microstore) -> bool:
         """Whether a microstore out of its SLA is changed at all."""

@@ -288,6 +288,9 @@ def test_a_tenant_that_drifts_is_mapped_and_planned_for_where_it_is(tmp_path):
     made = policy(detect={"bands": {"small": [0, 1e6], "large": [1e6, None]}})
     settle(store, made, 15)
     assert store.tenants == {"web": "large", "video": "large"}
+    # Nobody is left in the other: it keeps a step of each.
+    assert Resources(0.1, 0.1, 2.5e6, 0, 1).within(store.stores["small"])
+    assert store.stores["small"].within(Resources(0.1, 0.1, 2.5e6, 1, 1))
 
 
 @pytest.mark.parametrize(

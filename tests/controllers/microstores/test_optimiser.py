@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mos_stores import MODEL, STEP, TOTAL, A, C, best_of_all, judged, problems
 
+from controllers.microstores.curve import Curve
 from controllers.microstores.optimiser import plan
 from controllers.microstores.performance import PiecewiseLinear, linear
 from controllers.microstores.price import bills, prices_from_json
@@ -144,6 +145,19 @@ def test_idle_tenants_are_met_and_hopeless_latencies_never():
 def test_few_workers_cannot_miss_a_bandwidth_that_they_do_not_ask_for():
     shy = replace(VIDEO, offered=0.05, sla=Sla(BANDWIDTH, 1e9, 2e9))
     assert plan(MODEL, [shy], POOL).violated == ()
+
+
+@pytest.mark.parametrize("solver", ["exact", "highs"])
+def test_a_pool_without_disks_of_its_own(solver):
+    """As on the local testbed, whose disks all microstores share and limit nobody."""
+    plenty, none = Curve(((0.0, 1e6),)), Curve(((0.0, 0.0),))
+    tables = {n: replace(t, ssds=plenty, hdds=none) for n, t in MODEL.tables.items()}
+    pool = Pool(replace(TOTAL, ssds=0, hdds=0), replace(STEP, ssds=0, hdds=0))
+    made = plan(PiecewiseLinear(tables), [WEB, VIDEO], pool, solver=solver)
+    assert made.violated == ()
+    assert made.shares[0].resources == Resources(pytest.approx(0.3), 0.5, 7.5e6, 0, 0)
+    greedy = [replace(WEB, offered=100), VIDEO]
+    assert plan(PiecewiseLinear(tables), greedy, pool, solver=solver).violated == ("web",)
 
 
 def test_a_measured_latency_refutes_a_models_longer_idle_one():
