@@ -23,3 +23,4 @@ compile tools/bootstrap.lock tools/bootstrap.in "$@"
 compile tools/go.lock tools/go.in "$@"
 swift=playbooks/roles/swift/files/requirements
 compile "$swift.lock" "$swift.in" "$@"
+compile tests/bench/swift-bench.lock tests/bench/swift-bench.in "$@"

@@ -189,3 +189,14 @@ func mac(key, text string) string {
 func encode(text string) string {
 	return strings.NewReplacer("+", "%20", "*", "%2A", "%7E", "~").Replace(url.QueryEscape(text))
 }
+
+func listed(objects map[string][]byte, prefix string) []string {
+	var names []string
+	for name := range objects {
+		if strings.HasPrefix(name, prefix) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}

@@ -68,17 +68,17 @@ func TestTheContract(t *testing.T) {
 	server := storagetest.NewSwift(t)
 	s := openStore(t, "timeout=60000;policy=gold", login(t, server))
 	storagetest.Contract(t, s, "my containers1", storagetest.Traits{})
-	if server.Policy["my containers1"] != "gold" {
-		t.Error("the policy was not asked for")
+	if err := s.CreateContainer(t.Context(), "c"); err != nil || server.Store.Policy("c") != "gold" {
+		t.Errorf("%v, policy %q", err, server.Store.Policy("c"))
 	}
-	if server.Logins() != 1 {
-		t.Errorf("%d logins", server.Logins())
+	if server.Store.Logins() != 1 {
+		t.Errorf("%d logins", server.Store.Logins())
 	}
 }
 
 func TestTheConfigsTokenAndURLAreTakenWithoutAnAuthType(t *testing.T) {
 	server := storagetest.NewSwift(t)
-	s := openStore(t, "token="+server.Token()+";storage_url="+server.StorageURL()+"/", auth.Session{})
+	s := openStore(t, "token="+server.Store.Token()+";storage_url="+server.StorageURL()+"/", auth.Session{})
 	storagetest.Contract(t, s, "c", storagetest.Traits{})
 	// As in COSBench, a session's go before them.
 	s = openStore(t, "token=old;storage_url=http://127.0.0.1:1/v1/other", login(t, server))
@@ -94,7 +94,7 @@ func TestManyWorkersRenewATokenOnce(t *testing.T) {
 	if err := first.CreateContainer(t.Context(), "c"); err != nil {
 		t.Fatal(err)
 	}
-	server.Expire()
+	server.Store.Expire()
 	var all sync.WaitGroup
 	for range 8 {
 		s := openStore(t, "", session)
@@ -115,8 +115,8 @@ func TestManyWorkersRenewATokenOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if server.Logins() != 2 {
-		t.Errorf("%d logins", server.Logins())
+	if server.Store.Logins() != 2 {
+		t.Errorf("%d logins", server.Store.Logins())
 	}
 }
 
@@ -126,7 +126,7 @@ func TestABodyThatCannotBeRewoundFailsOnceWhenATokenRunsOut(t *testing.T) {
 	if err := s.CreateContainer(t.Context(), "c"); err != nil {
 		t.Fatal(err)
 	}
-	server.Expire()
+	server.Store.Expire()
 	put := func() error {
 		return s.Put(t.Context(), "c", "o", io.MultiReader(strings.NewReader("abc")), 3)
 	}
@@ -144,8 +144,8 @@ func TestATokenIsRenewedBeforeItRunsOut(t *testing.T) {
 		t.Errorf("renewed in %v", left)
 	}
 	s.renewAt = time.Now().Add(-time.Second)
-	if err := s.CreateContainer(t.Context(), "c"); err != nil || server.Logins() != 2 {
-		t.Errorf("%v, %d logins", err, server.Logins())
+	if err := s.CreateContainer(t.Context(), "c"); err != nil || server.Store.Logins() != 2 {
+		t.Errorf("%v, %d logins", err, server.Store.Logins())
 	}
 }
 
@@ -157,10 +157,10 @@ func TestATokenThatIsNeverTakenIsAnErrorAndNotALoop(t *testing.T) {
 	}
 	s := openStore(t, "", login(t, server))
 	kind(t, s.CreateContainer(t.Context(), "c"), access.Auth, "PUT c", "Unauthorized", "tx1")
-	if server.Logins() != 2 {
-		t.Errorf("%d logins", server.Logins())
+	if server.Store.Logins() != 2 {
+		t.Errorf("%d logins", server.Store.Logins())
 	}
-	server.Key = "changed"
+	server.Store.Key = "changed"
 	kind(t, s.CreateContainer(t.Context(), "c"), access.Auth, "does not let test:tester in")
 }
 

@@ -65,7 +65,7 @@ func (c *Client) Refused(response *http1.Response, what string, detail func(body
 	}
 	if detail == nil {
 		_ = response.Close()
-	} else if text := detail(response.Excerpt(excerpt)); text != "" {
+	} else if text := strings.TrimSpace(detail(response.Excerpt(excerpt))); text != "" {
 		message += ": " + text
 	}
 	if transaction != "" {

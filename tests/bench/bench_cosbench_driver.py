@@ -1,0 +1,218 @@
+"""What a request costs the COSBench driver, beside swift-bench, on the same store in one run.
+
+Processor time (user and system) of the load tool's process a request, and requests a second:
+objects of 64 KiB are written, read and deleted, 4 at a time, by cosdrive and by swift-bench, in
+turns. The store is memswift, in memory: it answers quicker than any Swift, so that what is slow
+are the tools. What a process takes to start is measured by a run of a few requests, and left out.
+swift-bench is installed from PyPI into a folder that is removed, pinned with hashes; where it
+cannot be had, its row says so. HOTBED_BENCH_SMALL=1 takes fewer requests.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = ROOT / "dataplane" / "bin"
+LOCK = Path(__file__).with_name("swift-bench.lock")
+SMALL = bool(os.environ.get("HOTBED_BENCH_SMALL"))
+REQUESTS = 200 if SMALL else 2000
+ROUNDS = 1 if SMALL else 3
+STARTING = 8  # requests of a run that is measured for its start
+OBJECT_BYTES = 65536
+TIMES_FEWER = 5.0
+INSTALL_S = 120
+
+WORKLOAD = """<?xml version="1.0" encoding="UTF-8"?>
+<workload name="bench">
+  <auth type="swauth" config="username=test:tester;password=testing;auth_url={url}"/>
+  <storage type="swift" config="timeout=30000"/>
+  <workflow>
+    <workstage name="init"><work type="init" workers="1" config="containers=r(1,4)"/></workstage>
+    <workstage name="put"><work name="put" workers="4" totalOps="{n}"><operation type="write"
+      ratio="100" config="containers=c(1);objects=s(1,{n});sizes=c({size})B"/></work></workstage>
+    <workstage name="get"><work name="get" workers="4" totalOps="{n}"><operation type="read"
+      ratio="100" config="containers=c(1);objects=u(1,{n})"/></work></workstage>
+    <workstage name="del"><work name="del" workers="4" totalOps="{n}"><operation type="delete"
+      ratio="100" config="containers=c(1);objects=s(1,{n})"/></work></workstage>
+    <workstage name="dispose"><work type="dispose" workers="1" config="containers=r(1,4)"/>
+    </workstage>
+  </workflow>
+</workload>
+"""
+
+SWIFT_BENCH = """[bench]
+auth = {url}
+user = test:tester
+key = testing
+auth_version = 1.0
+object_size = {size}
+num_objects = {n}
+num_gets = {n}
+num_containers = 4
+put_concurrency = 4
+get_concurrency = 4
+del_concurrency = 4
+delete = yes
+"""
+
+
+@contextmanager
+def store() -> Iterator[str]:
+    """A store in memory; the URL at which one logs in."""
+    with subprocess.Popen([PROGRAMS / "memswift"], stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        try:
+            yield server.stdout.readline().strip()
+        finally:
+            server.terminate()
+
+
+class Took(NamedTuple):
+    """What a run took, in seconds, of processors and by the clock."""
+
+    processor_s: float
+    clock_s: float
+
+
+def took(command: list[str]) -> Took:
+    """What a command takes; its output is shown when it fails."""
+    began = time.monotonic()
+    with tempfile.TemporaryFile("w+") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        output.seek(0)
+        said = output.read()
+    if process.returncode != 0 or "Traceback" in said:
+        raise RuntimeError(f"{Path(command[0]).name}: {said.strip()[-300:]}")
+    return Took(used.ru_utime + used.ru_stime, time.monotonic() - began)
+
+
+def cosdrive(url: str, folder: Path, requests: int) -> Took:
+    """That many writes, reads and deletes each."""
+    xml = folder / "bench.xml"
+    xml.write_text(WORKLOAD.format(url=url, n=requests, size=OBJECT_BYTES))
+    return took([str(PROGRAMS / "cosdrive"), "run", str(xml), "--archive", str(folder / "archive")])
+
+
+def swift_bench(tool: Path, url: str, folder: Path, requests: int) -> Took:
+    """The same by swift-bench."""
+    conf = folder / "swift-bench.conf"
+    conf.write_text(SWIFT_BENCH.format(url=url, n=requests, size=OBJECT_BYTES))
+    return took([str(tool), str(conf)])
+
+
+def installed(folder: Path) -> Path:
+    """swift-bench, in a folder of its own.
+
+    Raises:
+        LookupError: it cannot be had here.
+    """
+    uv = str(Path(sys.executable).with_name("uv"))
+    python = str(folder / "bin" / "python")
+    for command in (
+        [uv, "venv", "--quiet", "--python", sys.executable, str(folder)],
+        [uv, "pip", "install", "--quiet", "--require-hashes", "--python", python, "-r", str(LOCK)],
+    ):
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, check=False, timeout=INSTALL_S
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise LookupError(f"swift-bench cannot be installed: {error}") from error
+        if done.returncode != 0:
+            raise LookupError(f"swift-bench cannot be installed: {done.stderr.strip()[-200:]}")
+    return folder / "bin" / "swift-bench"
+
+
+class Cost(NamedTuple):
+    """What a request takes, in microseconds, of processors and by the clock."""
+
+    processor_us: float
+    clock_us: float
+
+
+def each(whole: Took, start: Took) -> Cost:
+    """What a request takes without the start; a run has three kinds of requests."""
+    more = 3 * (REQUESTS - STARTING)
+    return Cost(*((w - s) / more * 1e6 for w, s in zip(whole, start, strict=True)))
+
+
+def median(costs: list[Cost]) -> Cost:
+    """Of rounds."""
+    return Cost(*(statistics.median(column) for column in zip(*costs, strict=True)))
+
+
+def rows(ours: list[Cost], theirs: list[Cost], why: str | None) -> list[dict[str, Any]]:
+    """The bench's rows, from what a request took in each round."""
+    mine = median(ours)
+    n = len(ours) * 3 * REQUESTS
+    found: list[dict[str, Any]] = [
+        {
+            "name": "COSBench driver, processor time a request (64 KiB)",
+            "value": mine.processor_us,
+            "unit": "us",
+            "limit": None,
+            "n": n,
+            "note": "writes, reads and deletes of a store in memory",
+        },
+        {
+            "name": "COSBench driver, times less processor time than swift-bench takes",
+            "value": None,
+            "unit": "times",
+            "limit": TIMES_FEWER,
+            "at_least": True,
+            "n": n,
+            "note": why,
+        },
+        {
+            "name": "COSBench driver, requests a second (4 at a time)",
+            "value": 1e6 / mine.clock_us,
+            "unit": "/s",
+            "limit": None,
+            "n": n,
+            "note": why,
+        },
+    ]
+    if theirs:
+        other = median(theirs)
+        found[1]["value"] = other.processor_us / mine.processor_us
+        found[1]["note"] = f"swift-bench {other.processor_us:.0f} us a request"
+        found[2]["note"] = f"swift-bench {1e6 / other.clock_us:.0f} /s"
+    return found
+
+
+def main() -> None:
+    """Print the rows."""
+    ours: list[Cost] = []
+    theirs: list[Cost] = []
+    why = None
+    with tempfile.TemporaryDirectory(prefix="hotbed-bench.") as name, store() as url:
+        folder = Path(name)
+        tool = None
+        try:
+            tool = installed(folder / "swift-bench")
+        except LookupError as error:
+            why = str(error)
+        start = cosdrive(url, folder, STARTING)
+        other_start = swift_bench(tool, url, folder, STARTING) if tool else start
+        for _ in range(ROUNDS):
+            ours.append(each(cosdrive(url, folder, REQUESTS), start))
+            if tool:
+                theirs.append(each(swift_bench(tool, url, folder, REQUESTS), other_start))
+    print(json.dumps(rows(ours, theirs, why)))
+
+
+if __name__ == "__main__":
+    main()
