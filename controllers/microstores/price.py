@@ -50,6 +50,15 @@ def prices_from_json(data: object, where: str) -> Prices:
     return Prices(Resources(**values))  # type: ignore[arg-type]
 
 
+def prices_to_json(prices: Prices) -> dict[str, float]:
+    """What `prices_from_json` reads; nothing of prices that are none."""
+    if prices.of is None:
+        return {}
+    return {
+        name: float(getattr(prices.of, resource)) * unit for name, (resource, unit) in UNITS.items()
+    }
+
+
 def price_of(resources: Resources, prices: Resources) -> float:
     """An hour's price of `resources`."""
     return float(sum(getattr(resources, name) * getattr(prices, name) for name in RESOURCE_NAMES))

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from controllers.microstores.performance import PiecewiseLinear, WorkloadClass
-from controllers.microstores.price import prices_from_json
+from controllers.microstores.price import prices_from_json, prices_to_json
 from controllers.microstores.problem import Demand, Pool, Prices
-from controllers.microstores.sla import sla_from_json
+from controllers.microstores.sla import sla_from_json, sla_to_json
 from controllers.microstores.tenants import class_called
 from schemas.errors import UserError
 from testbed.stores.microstores import Resources
@@ -57,6 +57,22 @@ class Spec:
     def workloads(self) -> dict[str, WorkloadClass]:
         """The class of each tenant."""
         return {demand.tenant: demand.workload for demand in self.demands}
+
+
+def controller_parameters(spec: Spec) -> dict[str, Any]:
+    """Parameters of the controller mos-pp that keep to what `spec` promises its tenants."""
+    tenants = {
+        demand.tenant: {
+            "workload": demand.workload.name,
+            "sla": sla_to_json(demand.sla),
+            "weight": demand.weight,
+        }
+        for demand in spec.demands
+    }
+    found: dict[str, Any] = {"tenants": tenants, "model": spec.model.to_json()}
+    if spec.prices is not None:
+        found["prices"] = prices_to_json(spec.prices)
+    return found
 
 
 def read_spec(path: Path, parse: Callable[[str], object]) -> Spec:

@@ -42,6 +42,10 @@ def _plan(group: typer.Typer) -> None:
         objective: Annotated[
             str, typer.Option(help="cost, or value: the most performance per price.")
         ] = "cost",
+        parameters_out: Annotated[
+            Path | None,
+            typer.Option(help="Write parameters of the controller mos-pp for these tenants."),
+        ] = None,
         as_json: JsonFlag = False,
     ) -> None:
         """Say what each microstore should hold so that its tenants' SLAs are met."""
@@ -49,6 +53,8 @@ def _plan(group: typer.Typer) -> None:
         from controllers.microstores.rules import division_of
 
         read = _read(spec)
+        if parameters_out is not None:
+            _write_parameters(read, parameters_out)
         made = optimise(
             read.model,
             read.demands,
@@ -108,6 +114,21 @@ def _read(path: Path) -> Spec:
             raise ValueError(f"no YAML: {error}") from error
 
     return read_spec(path, parse)
+
+
+def _write_parameters(read: Spec, path: Path) -> None:
+    import yaml
+
+    from controllers.microstores.spec import controller_parameters
+    from schemas.errors import UserError
+
+    try:
+        with path.open("x") as file:
+            yaml.safe_dump(controller_parameters(read), file, sort_keys=False)
+    except FileExistsError:
+        raise UserError(f"{path} exists: it is not overwritten; give another file") from None
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}") from None
 
 
 def _findings(read: Spec, division: Division) -> list[Finding]:

@@ -13,6 +13,7 @@ import yaml
 from click.testing import CliRunner
 
 from controllers.microstores.performance import WorkloadClass, linear
+from controllers.registry import create, find
 from hotbed.verbs.mos import _read, register
 from schemas.errors import UserError
 
@@ -99,6 +100,17 @@ def test_a_plan_for_people_and_for_programs(tmp_path: Path) -> None:
     assert sum(b["price_an_hour"] for b in told["highs"]["bills"]) == pytest.approx(
         told["highs"]["cost"]
     )
+
+
+def test_the_controller_takes_what_is_written_for_it(tmp_path: Path) -> None:
+    path, out = write(tmp_path, spec()), tmp_path / "mos-pp.yaml"
+    assert hotbed("plan", path, "--parameters-out", out).exit_code == 0
+    parameters = yaml.safe_load(out.read_text())
+    made = create(find("mos-pp"), parameters, 1)
+    assert dict(made.parameters()) | parameters == made.parameters()
+    assert set(parameters["tenants"]) == {"web", "video"}
+    ended = hotbed("plan", path, "--parameters-out", out)
+    assert "is not overwritten" in str(ended.exception)
 
 
 def test_what_cannot_be_met_is_said(tmp_path: Path) -> None:
