@@ -147,17 +147,20 @@ def other_runs(evidence: Evidence) -> Measured | NotRun:
     return Measured(found, SIM, 1.0)
 
 
-def trend(evidence: Evidence) -> Measured | NotRun:
-    """How much of the gain a cospurf of the judge's own runs keeps when it is made 30 % wrong: gain
-    at 30 % over gain at none, within blocks."""
-    right, wrong = (
-        cells(evidence.table, MOS_PP, runs="same", model_error=error) for error in (0.0, 0.3)
-    )
-    pairs = _joined(wrong, right)
-    found = gain(pairs)
-    if found is None:
-        return NotRun("no block was run with a cospurf that is right and one that is 30 % off")
-    return Measured(found, SIM, 1.0)
+def trend(learns: bool) -> Compute:
+    """What MOS++ keeps when a cospurf of the judge's own runs is made 30 % wrong, within blocks."""
+
+    def compute(evidence: Evidence) -> Measured | NotRun:
+        right, wrong = (
+            cells(evidence.table, MOS_PP, runs="same", model_error=error, learns=learns)
+            for error in (0.0, 0.3)
+        )
+        found = gain(_joined(wrong, right))
+        if found is None:
+            return NotRun("no block was run with a cospurf that is right and one that is wrong")
+        return Measured(found, SIM, 1.0)
+
+    return compute
 
 
 def _joined(top: pd.DataFrame, bottom: pd.DataFrame) -> list[tuple[Path, Path]]:
@@ -247,8 +250,16 @@ _BEYOND: tuple[Claim, ...] = (
         "error-costs",
         "error",
         "A cospurf that is 30 % wrong costs MOS++ performance",
-        trend,
+        trend(learns=True),
         baseline="MOS++ with a cospurf made of the judge's own runs",
+        larger=False,
+    ),
+    _claim(
+        "error-costs-without-learning",
+        "error",
+        "A cospurf that is 30 % wrong costs a MOS++ that does not correct it performance",
+        trend(learns=False),
+        baseline="the same with a cospurf made of the judge's own runs",
         larger=False,
     ),
     *(
@@ -296,12 +307,12 @@ _BEYOND: tuple[Claim, ...] = (
 CLAIMS: tuple[Claim, ...] = (*_PAPER, *_BEYOND)
 
 
-def by_error(evidence: Evidence, tenants: str, runs: str) -> dict[float, Estimate]:
-    """The gain of MOS++ over MOS by how wrong its cospurf, made of `runs`, was made."""
+def by_error(evidence: Evidence, tenants: str, **setting: object) -> dict[float, Estimate]:
+    """The gain of MOS++ over MOS by how wrong its cospurf was made; `setting` as of `cells`."""
     base = cells(evidence.table, MOS)
     found = {
         error: gain(
-            _joined(cells(evidence.table, MOS_PP, runs=runs, model_error=error), base),
+            _joined(cells(evidence.table, MOS_PP, model_error=error, **setting), base),
             tuple(tenants),
         )
         for error in ERRORS

@@ -145,38 +145,43 @@ def division(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         return style.save(drawn, folder, name)
 
 
+MADE: Mapping[str, Mapping[str, object]] = {
+    "(a) Judge's own runs": {"runs": "same"},
+    "(b) Other runs": {"runs": "disjoint"},
+    "(c) Own runs, no learning": {"runs": "same", "learns": False},
+}
+"""What cospurf is made of, and whether MOS++ corrects it."""
+
+
 def errors(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """The gain of MOS++ over MOS against how wrong its cospurf is, which is made of the judge's own
-    runs, or of others."""
-    made = {
-        words: (runs, by_error(evidence, "".join(TENANTS), runs))
-        for runs, words in (
-            ("same", "(a) cospurf of the judge's own runs"),
-            ("disjoint", "(b) cospurf of other runs"),
-        )
-    }
-    if all(len(found) < 2 for _, found in made.values()):
+    """The gain of MOS++ over MOS against how wrong its cospurf is."""
+    everybody = "".join(TENANTS)
+    together = {title: by_error(evidence, everybody, **made) for title, made in MADE.items()}
+    shown = {title: found for title, found in together.items() if len(found) > 1}
+    if not shown:
         return Missing("MOS, and MOS++ with a cospurf that is wrong by several parts")
-    with style.figure(1, 2, width=10.4, height=4.4) as (drawn, axes):
-        for panel, (title, (runs, together)) in zip(axes, made.items(), strict=True):
+    with style.figure(1, len(shown), width=1.2 + 3.8 * len(shown), height=4.4) as (drawn, axes):
+        for panel, (title, mean_of_all) in zip(axes, shown.items(), strict=True):
             lines = [
-                (f"workload {t}", TENANT_COLOURS[t], by_error(evidence, t, runs)) for t in TENANTS
+                (
+                    f"workload {tenant}",
+                    TENANT_COLOURS[tenant],
+                    by_error(evidence, tenant, **MADE[title]),
+                )
+                for tenant in TENANTS
             ]
-            lines.append(("all four (geometric mean)", "black", together))
+            lines.append(("all four (geometric mean)", "black", mean_of_all))
             for index, (text, colour, found) in enumerate(lines):
-                if found:
-                    _line(panel, found, text, colour, shift=(index - 2) * DODGE)
+                _line(panel, found, text, colour, shift=(index - 2) * DODGE)
             panel.axhline(0, color="black", linewidth=0.8)
             panel.set_xticks([100 * error for error in ERRORS])
-            panel.set_xlabel("Error of each of cospurf's curves, up or down (%)")
-            counted = max((one.n for one in together.values()), default=0)
+            panel.set_xlabel("Error of cospurf's curves, up or down (%)")
+            counted = max(one.n for one in mean_of_all.values())
             panel.set_title(f"{title} (n = {counted} blocks)", loc="left")
         axes[0].set_ylabel("MOS++ over MOS, average performance (%)")
-        low, high = (
-            end(panel.get_ylim()[at] for panel in axes) for at, end in ((0, min), (1, max))
-        )
+        ends = [panel.get_ylim() for panel in axes]
         for panel in axes:
-            panel.set_ylim(low, high)
+            panel.set_ylim(min(low for low, _ in ends), max(high for _, high in ends))
         style.legend(drawn, axes, columns=5)
         return style.save(drawn, folder, name)
 

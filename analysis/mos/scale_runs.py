@@ -34,6 +34,7 @@ STANDARD: dict[str, Any] = {
     "profile": "paper",
     "runs": "disjoint",
     "model_error": 0.0,
+    "learns": True,
     "cost_factor": 1.0,
     "pools": 1,
     "minutes": 840.0,
@@ -46,6 +47,9 @@ WINDOW_MINUTES = 15.0
 STAGES = {1: (0.0, 210.0), 2: (210.0, 420.0), 3: (420.0, 630.0), 4: (630.0, 840.0)}
 CROWDED = (420.0, 500.0)
 """Stage 3 until C and D decrease: "up until around 500 min"."""
+
+MODELLED = ("runs", "model_error", "learns", "sla")
+"""Parameters that only MOS++ has."""
 
 COLUMNS = ("index", "run_id", "campaign", "block", "seed", "ground", "policy")
 
@@ -78,7 +82,7 @@ def cells(rows: pd.DataFrame, policy: str, **setting: Any) -> pd.DataFrame:
     ignored for the others."""
     wanted = STANDARD | setting
     if policy != MOS_PP:
-        wanted = {k: v for k, v in wanted.items() if k not in ("runs", "model_error", "sla")}
+        wanted = {k: v for k, v in wanted.items() if k not in MODELLED}
     holds = rows["policy"] == policy
     for name, value in wanted.items():
         holds &= rows[name] == value

@@ -176,7 +176,8 @@ def policy_parameters(
     their load would get of an idle pool: a latency (A, B), a bandwidth a worker (C, D)."""
     if parameters.policy != "mos-pp":
         return {}
-    return {
+    learning = {} if parameters.learns else {"learn": 0.0}
+    return learning | {
         "model": cospurf.to_json(),
         "tenants": {
             tenant: {"workload": tenant, "sla": _sla(store, tenant, parameters.sla)}

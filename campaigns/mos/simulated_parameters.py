@@ -31,6 +31,7 @@ class SimParameters(KindParameters):
         runs: what the optimiser's cospurf is made of: runs that the judge knows nothing of, or the
             very ones.
         model_error: cospurf's curves are wrong by this part, each up or down as the seed says.
+        learns: MOS++ corrects its model by what it measures.
         cost_factor: times of reconfigurations are multiplied by it.
         pools: so many times the 50 machines.
         minutes: all four stages together.
@@ -44,6 +45,7 @@ class SimParameters(KindParameters):
     profile: Profile = "paper"
     runs: Runs = "disjoint"
     model_error: float = Field(default=0.0, ge=0, le=0.9)
+    learns: bool = True
     cost_factor: float = Field(default=1.0, ge=0, le=100)
     pools: int = Field(default=1, ge=1, le=20)
     minutes: float = Field(default=STAGES_MINUTES, ge=60, le=10_000)
@@ -56,7 +58,7 @@ class SimParameters(KindParameters):
         """Without what the policy does not have: one cell has one way to be written."""
         if not isinstance(values, Mapping) or values.get("policy") == "mos-pp":
             return values
-        for name in ("model_error", "runs", "sla"):
+        for name in ("model_error", "runs", "learns", "sla"):
             if name in values and values[name] != cls.model_fields[name].default:
                 raise ValueError(f"{name}: only mos-pp has a model and SLAs: leave it out")
         return values
@@ -79,6 +81,8 @@ class SimParameters(KindParameters):
             parts.append(f"model {100 * self.model_error:g} % off")
         if self.runs == "same":
             parts.append("the judge's own runs")
+        if not self.learns:
+            parts.append("learns nothing")
         if self.cost_factor != 1:
             parts.append(f"costs x {self.cost_factor:g}")
         return ", ".join(parts)

@@ -27,7 +27,8 @@ def rate(policy: str, tenant: str, epoch: int, parameters: SimParameters, block:
         return 0.7 * found
     if policy == "mos":
         return found
-    gain = GAIN[tenant] * (1 - 0.3 * parameters.model_error) * (1 + 0.01 * block)
+    cost = 0.3 if parameters.learns else 0.6
+    gain = GAIN[tenant] * (1 - cost * parameters.model_error) * (1 + 0.01 * block)
     return found * gain * PEAK.get((tenant, epoch), 1.0)
 
 
@@ -109,7 +110,9 @@ def write_all(campaign: Path, blocks: int = 3) -> Path:
         for error in (0.1, 0.2, 0.3):
             write_run(campaign, block, policy="mos-pp", model_error=error)
         for error in (0.0, 0.1, 0.2, 0.3):
-            write_run(campaign, block, policy="mos-pp", model_error=error, runs="same")
+            cell = {"policy": "mos-pp", "model_error": error, "runs": "same"}
+            write_run(campaign, block, **cell)
+            write_run(campaign, block, **cell, learns=False)
         for policy in ("mos", "mos-pp"):
             write_run(campaign, block, policy=policy, cost_factor=10)
             write_run(campaign, block, policy=policy, profile="local")

@@ -86,6 +86,7 @@ def test_a_wrong_model_costs(results: dict[str, ClaimResult]) -> None:
         gains = [results[f"{kind}-{error}"].measured for error in (0, 10, 20, 30)]
         assert all(one is not None for one in gains)
         assert gains == sorted(gains, reverse=True)  # type: ignore[type-var]
+    assert results["error-costs-without-learning"].measured == pytest.approx(0.82, rel=0.02)
     assert results["other-runs-cost"].measured == pytest.approx(1.0)
     assert results["error-costs"].measured == pytest.approx(0.91, rel=0.02)
     assert results["error-costs"].verdict == "direction"

@@ -18,13 +18,16 @@ from campaigns.mos.simulated import (
     made_wrong,
     make,
     planned_s,
+    policy_parameters,
     profiled,
 )
 from campaigns.mos.simulated_parameters import SimParameters
 from controllers.journal import read_journal
-from controllers.microstores.performance import CURVES
+from controllers.microstores.performance import CURVES, PiecewiseLinear
 from schemas.errors import UserError
 from testbed.simulated.cosperf.machines import paper_pool, total
+from testbed.simulated.cosperf.stages import paper_stages
+from testbed.simulated.cosperf.store import SimulatedMicrostores
 from tests.campaigns.tiny_kinds import job
 
 SHORT = {"minutes": 84, "epoch_s": 60}
@@ -69,6 +72,22 @@ def test_more_resources_than_the_start_are_worth_something(tmp_path: Path) -> No
     for extra in found.values():
         first = series["tenants"]["A"]["requests_s"][0]
         assert extra["A_stage_4_requests_s"] > 3 * first
+
+
+@pytest.mark.slow
+def test_a_mos_pp_that_learns_nothing_is_told_so() -> None:
+    hosts = paper_pool(1)
+    judge, _ = constants("local", "same", 4)
+    store = SimulatedMicrostores(hosts, paper_stages(1), constants=judge)
+    cospurf = PiecewiseLinear({}, "")
+    told = {
+        learns: policy_parameters(store, SimParameters(policy="mos-pp", learns=learns), cospurf)
+        for learns in (True, False)
+    }
+    assert "learn" not in told[True]
+    assert told[False]["learn"] == 0
+    assert set(told[True]["tenants"]) == set("ABCD")
+    assert policy_parameters(store, SimParameters(policy="mos"), cospurf) == {}
 
 
 def test_what_only_mos_pp_has_is_refused_of_others() -> None:
