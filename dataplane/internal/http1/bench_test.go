@@ -84,7 +84,8 @@ func BenchmarkRequest(b *testing.B) {
 	defer func() { _ = ours.Close() }()
 	clients := map[string]func(method string, size int) error{
 		"http1": func(method string, size int) error {
-			q := Request{Method: method, Target: "/" + strconv.Itoa(size), Fields: []Field{{"X-Auth-Token", "AUTH_tk0123456789"}}}
+			q := Request{Method: method, Target: "/" + strconv.Itoa(size),
+				Fields: []Field{{"X-Auth-Token", "AUTH_tk0123456789"}}}
 			if method == "PUT" {
 				q.Body, q.Length = bytes.NewReader(zeros[:size]), int64(size)
 			}

@@ -148,6 +148,15 @@ func TestABodyThatEndsEarlyIsAnError(t *testing.T) {
 	}
 }
 
+// hasty waits for a connection as long as that takes, and then not.
+func hasty(t *testing.T, address string, timeout time.Duration) *Conn {
+	c := New(address, Options{Timeout: timeout, Dial: func(_ context.Context, network, address string) (net.Conn, error) {
+		return net.Dial(network, address)
+	}})
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
 func TestAServerThatStallsIsNotWaitedForForEver(t *testing.T) {
 	hold := make(chan bool)
 	defer close(hold)
@@ -159,7 +168,7 @@ func TestAServerThatStallsIsNotWaitedForForEver(t *testing.T) {
 				say(conn, begin)
 				<-hold
 			})
-			c := open(t, s.address, 20*time.Millisecond)
+			c := hasty(t, s.address, 20*time.Millisecond)
 			r, err := c.Do(t.Context(), &Request{Method: "GET", Target: "/"})
 			if err == nil {
 				_, err = io.ReadAll(r)
@@ -170,8 +179,8 @@ func TestAServerThatStallsIsNotWaitedForForEver(t *testing.T) {
 	t.Run("and reads nothing", func(t *testing.T) {
 		s := script(t, func(*scripted, *net.TCPConn, *bufio.Reader) { <-hold })
 		for _, timeout := range []time.Duration{20 * time.Millisecond, 2 * writeSlice} {
-			_, err := open(t, s.address, timeout).Do(t.Context(), &Request{Method: "PUT", Target: "/", Body: letters{},
-				Length: 64 << 20})
+			_, err := hasty(t, s.address, timeout).Do(t.Context(), &Request{Method: "PUT", Target: "/",
+				Body: letters{}, Length: 64 << 20})
 			reason(t, err, Stalled, "nothing")
 		}
 	})
@@ -262,7 +271,8 @@ func TestHTTPS(t *testing.T) {
 	defer server.Close()
 	roots := server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs
 	host, _, _ := net.SplitHostPort(server.Listener.Addr().String())
-	c := New(server.Listener.Addr().String(), Options{Timeout: patience, TLS: &tls.Config{RootCAs: roots, ServerName: host}})
+	c := New(server.Listener.Addr().String(), Options{Timeout: patience,
+		TLS: &tls.Config{RootCAs: roots, ServerName: host}})
 	defer func() { _ = c.Close() }()
 	for i := range 8 {
 		const size = 300_000

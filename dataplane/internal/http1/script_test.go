@@ -126,7 +126,7 @@ func TestAnswersAreReadWhateverTheirForm(t *testing.T) {
 		{"no reason", "HTTP/1.1 200\r\nContent-Length: 1\r\n\r\na", "a"},
 		{"lines without a return", "HTTP/1.1 200 OK\nContent-Length: 1\n\na", "a"},
 		{"twice the same length", "HTTP/1.1 200 OK\r\nContent-Length: 1\r\ncontent-length: 1\r\n\r\na", "a"},
-		{"chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n00a;x=\"y\"\r\n0123456789\r\n0\r\n\r\n",
+		{"chunks", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n" + "00a;x=\"y\"\r\n0123456789\r\n0\r\n\r\n",
 			"abc0123456789"},
 		{"chunks and a trailer", "HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n1 \r\na\r\n0\r\nX: y\r\n\r\n", "a"},
 		{"interim answers", "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nLink: x\r\n\r\n" +

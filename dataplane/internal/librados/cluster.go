@@ -50,7 +50,8 @@ func Connect(c Config) (*Cluster, error) {
 func (c *Cluster) connect(config Config) error {
 	l := c.library
 	if config.Conf != "" {
-		if err := check(l.readConf(c.handle, config.Conf), "Ceph's configuration %s cannot be read", config.Conf); err != nil {
+		err := check(l.readConf(c.handle, config.Conf), "Ceph's configuration %s cannot be read", config.Conf)
+		if err != nil {
 			return err
 		}
 	}
@@ -74,7 +75,8 @@ func (c *Cluster) Close() { c.library.shutdown(c.handle) }
 // Pool opens a pool.
 func (c *Cluster) Pool(name string) (*Pool, error) {
 	p := &Pool{library: c.library, cluster: c.handle, name: name}
-	if err := check(c.library.createContext(c.handle, name, &p.context), "the pool %s cannot be opened", name); err != nil {
+	err := check(c.library.createContext(c.handle, name, &p.context), "the pool %s cannot be opened", name)
+	if err != nil {
 		return nil, err
 	}
 	// A full pool is an answer, and not a wait without end.

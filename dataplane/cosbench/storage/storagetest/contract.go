@@ -25,7 +25,8 @@ type Traits struct {
 }
 
 // names are of objects that a path has to be escaped for.
-var names = []string{"myobjects1", "a b", "ü-日本", "a/b//c", "100%", "q?x=1&y=2#z", "+;,:@=$!*'()", "~._-", "back\\slash"}
+var names = []string{"myobjects1", "a b", "ü-日本", "a/b//c", "100%", "q?x=1&y=2#z", "+;,:@=$!*'()", "~._-",
+	"back\\slash"}
 
 // Contract checks a store with a container of its own.
 func Contract(t *testing.T, s storage.Storage, container string, traits Traits) {

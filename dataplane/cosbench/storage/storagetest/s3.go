@@ -94,8 +94,9 @@ func s3Error(w http.ResponseWriter, status int, code string) {
 
 func (s *S3) bucket(w http.ResponseWriter, r *http.Request, name, body string) {
 	objects, found := s.buckets[name]
+	located := strings.Contains(body, "<LocationConstraint>"+s.Region+"<")
 	switch {
-	case r.Method == http.MethodPut && (s.Region != "us-east-1") != strings.Contains(body, "<LocationConstraint>"+s.Region+"<"):
+	case r.Method == http.MethodPut && located != (s.Region != "us-east-1"):
 		s3Error(w, http.StatusBadRequest, "IllegalLocationConstraintException")
 	case r.Method == http.MethodPut && found:
 		s3Error(w, http.StatusConflict, "BucketAlreadyOwnedByYou")

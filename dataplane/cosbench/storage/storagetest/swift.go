@@ -3,6 +3,7 @@ package storagetest
 import (
 	"net/http"
 	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 
 	"hotbed/dataplane/internal/memswift"
@@ -12,16 +13,23 @@ import (
 type Swift struct {
 	*httptest.Server
 	Store *memswift.Server
-	// Before is asked before each request to the account; true: it has answered itself.
-	Before func(w http.ResponseWriter, r *http.Request) bool
+
+	before atomic.Pointer[Answer]
 }
+
+// Answer answers a request, unless it is false.
+type Answer func(w http.ResponseWriter, r *http.Request) bool
+
+// Before has each request to the account asked of this first; nil: no more.
+func (s *Swift) Before(answer Answer) { s.before.Store(&answer) }
 
 // NewSwift starts one.
 func NewSwift(t testing.TB) *Swift {
 	s := &Swift{Store: &memswift.Server{User: "test:tester", Key: "test-key"}}
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Trans-Id", "tx1")
-		if r.URL.Path != memswift.AuthPath && s.Before != nil && s.Before(w, r) {
+		before := s.before.Load()
+		if r.URL.Path != memswift.AuthPath && before != nil && *before != nil && (*before)(w, r) {
 			return
 		}
 		s.Store.ServeHTTP(w, r)

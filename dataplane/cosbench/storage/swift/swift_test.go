@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -151,10 +152,10 @@ func TestATokenIsRenewedBeforeItRunsOut(t *testing.T) {
 
 func TestATokenThatIsNeverTakenIsAnErrorAndNotALoop(t *testing.T) {
 	server := storagetest.NewSwift(t)
-	server.Before = func(w http.ResponseWriter, _ *http.Request) bool {
+	server.Before(func(w http.ResponseWriter, _ *http.Request) bool {
 		http.Error(w, "", http.StatusUnauthorized)
 		return true
-	}
+	})
 	s := openStore(t, "", login(t, server))
 	kind(t, s.CreateContainer(t.Context(), "c"), access.Auth, "PUT c", "Unauthorized", "tx1")
 	if server.Store.Logins() != 2 {
@@ -167,17 +168,18 @@ func TestATokenThatIsNeverTakenIsAnErrorAndNotALoop(t *testing.T) {
 func TestStatusesHaveKinds(t *testing.T) {
 	server := storagetest.NewSwift(t)
 	s := openStore(t, "", login(t, server))
-	answer := 0
-	server.Before = func(w http.ResponseWriter, r *http.Request) bool {
+	var answer atomic.Int64
+	server.Before(func(w http.ResponseWriter, r *http.Request) bool {
 		// A server that repeats what it was told.
-		http.Error(w, r.Header.Get("X-Auth-Token"), answer)
+		http.Error(w, r.Header.Get("X-Auth-Token"), int(answer.Load()))
 		return true
-	}
-	for status, want := range map[int]string{301: access.Server, 400: access.Client, 403: access.Auth, 404: access.NotFound,
-		408: access.Timeout, 411: access.Client, 429: access.Server, 498: access.Server, 500: access.Server,
+	})
+	for status, want := range map[int]string{301: access.Server, 400: access.Client, 403: access.Auth,
+		404: access.NotFound, 408: access.Timeout, 411: access.Client, 429: access.Server, 498: access.Server, 500: access.Server,
 		503: access.Server, 507: access.Server} {
-		answer = status
-		for _, err := range []error{s.Put(t.Context(), "c", "o", strings.NewReader("x"), 1), s.CreateContainer(t.Context(), "c")} {
+		answer.Store(int64(status))
+		for _, err := range []error{s.Put(t.Context(), "c", "o", strings.NewReader("x"), 1),
+			s.CreateContainer(t.Context(), "c")} {
 			kind(t, err, want)
 			if err != nil && strings.Contains(err.Error(), s.session.Token) {
 				t.Error("the token is shown")
@@ -214,8 +216,8 @@ func TestFaults(t *testing.T) {
 			_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc")
 			_ = conn.Close()
 		}},
-		"stalled": {access.Timeout, "did nothing", func(http.ResponseWriter) { <-hold }},
-		"stalled in the body": {access.Timeout, "did nothing", func(w http.ResponseWriter) {
+		"stalled": {access.Timeout, "", func(http.ResponseWriter) { <-hold }},
+		"stalled in the body": {access.Timeout, "", func(w http.ResponseWriter) {
 			_, _ = io.WriteString(hijack(w), "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc")
 		}},
 		"garbage": {access.Server, "not HTTP", func(w http.ResponseWriter) {
@@ -231,14 +233,14 @@ func TestFaults(t *testing.T) {
 				config = "timeout=50"
 			}
 			s := openStore(t, config, login(t, server))
-			server.Before = func(w http.ResponseWriter, _ *http.Request) bool { test.fault(w); return true }
+			server.Before(func(w http.ResponseWriter, _ *http.Request) bool { test.fault(w); return true })
 			body, _, err := s.Get(t.Context(), "c", "o")
 			if err == nil {
 				_, err = io.Copy(io.Discard, body)
 				_ = body.Close()
 			}
 			kind(t, err, test.kind, test.text, "GET c/o")
-			server.Before = nil
+			server.Before(nil)
 			s = openStore(t, "", s.session)
 			if err := s.CreateContainer(t.Context(), "c"); err != nil {
 				t.Error(err)
@@ -250,10 +252,10 @@ func TestFaults(t *testing.T) {
 func TestAnEarlyAnswerToALargeObject(t *testing.T) {
 	server := storagetest.NewSwift(t)
 	s := openStore(t, "", login(t, server))
-	server.Before = func(w http.ResponseWriter, _ *http.Request) bool {
+	server.Before(func(w http.ResponseWriter, _ *http.Request) bool {
 		http.Error(w, "", http.StatusInsufficientStorage)
 		return true
-	}
+	})
 	err := s.Put(t.Context(), "c", "o", io.LimitReader(zeros{}, 64<<20), 64<<20)
 	kind(t, err, access.Server, "Insufficient Storage")
 }
@@ -266,7 +268,7 @@ func (zeros) Read(b []byte) (int, error) { return len(b), nil }
 func TestProxiesTakeTurns(t *testing.T) {
 	server := storagetest.NewSwift(t)
 	var addresses []string
-	counts := make([]int, 3)
+	counts := make([]atomic.Int64, 3)
 	proxies := make([]*http.Server, len(counts))
 	for i := range counts {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -275,7 +277,7 @@ func TestProxiesTakeTurns(t *testing.T) {
 		}
 		addresses = append(addresses, listener.Addr().String())
 		proxies[i] = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			counts[i]++
+			counts[i].Add(1)
 			server.Config.Handler.ServeHTTP(w, r)
 		})}
 		go func() { _ = proxies[i].Serve(listener) }()
@@ -291,16 +293,20 @@ func TestProxiesTakeTurns(t *testing.T) {
 		}
 		return failed
 	}
-	if failed := do(30); failed > 0 || counts[0] != 10 || counts[1] != 10 || counts[2] != 10 {
-		t.Errorf("%d failed; requests: %v", failed, counts)
+	got := func() (n [3]int64) {
+		for i := range counts {
+			n[i] = counts[i].Load()
+		}
+		return n
+	}
+	if failed := do(30); failed > 0 || got() != [3]int64{10, 10, 10} {
+		t.Errorf("%d failed; requests: %v", failed, got())
 	}
 	_ = proxies[1].Close()
 	// Once the connection that it had is found closed, and not again for a while.
-	if failed := do(30); failed < 1 || counts[1] != 10 {
-		t.Errorf("%d failed; requests: %v", failed, counts)
-	}
-	if counts[0]+counts[2] < 40 {
-		t.Errorf("requests: %v", counts)
+	failed, n := do(30), got()
+	if failed < 1 || n[1] != 10 || n[0]+n[2] < 40 {
+		t.Errorf("%d failed; requests: %v", failed, n)
 	}
 	_ = proxies[0].Close()
 	_ = proxies[2].Close()
@@ -313,7 +319,7 @@ func TestACalledOffOperation(t *testing.T) {
 	server := storagetest.NewSwift(t)
 	s := openStore(t, "", login(t, server))
 	asked, hold := make(chan bool), make(chan bool)
-	server.Before = func(http.ResponseWriter, *http.Request) bool { asked <- true; <-hold; return true }
+	server.Before(func(http.ResponseWriter, *http.Request) bool { asked <- true; <-hold; return true })
 	defer close(hold)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-asked; cancel() }()
