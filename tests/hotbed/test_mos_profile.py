@@ -1,0 +1,46 @@
+"""`hotbed mos profile`: errors for people and programs, and a file that plans are made from."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from click.testing import CliRunner
+
+from controllers.microstores.performance import PiecewiseLinear
+from hotbed.mos_profile import profile
+from schemas.errors import UserError
+
+
+def run(*arguments: str) -> str:
+    app, group = typer.Typer(), typer.Typer()
+    app.add_typer(group, name="mos")
+    profile(group)
+    group.command()(lambda: None)  # with a single command typer would leave its name out
+    command = typer.main.get_command(app)
+    done = CliRunner().invoke(command, ["mos", "profile", *arguments], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+@pytest.mark.slow
+def test_it_tells_errors_and_writes_a_model(tmp_path: Path) -> None:
+    path = tmp_path / "profile.json"
+    shown = run("local", "--out", str(path))
+    assert "errors on configurations held out" in shown
+    assert "COSPerf is made of 8 runs, cospurf of 10 others" in shown
+    written = json.loads(path.read_text())
+    model = PiecewiseLinear.from_json(written)
+    assert set(model.tables) == {"A", "C"}
+    assert json.loads(run("local", "--json")) == written
+    with pytest.raises(UserError, match="not overwritten"):
+        run("local", "--out", str(path))
+
+
+def test_what_is_no_profile_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such folder of runs"):
+        run("nowhere")
+    with pytest.raises(UserError, match="holds no finished run"):
+        run(str(tmp_path))
