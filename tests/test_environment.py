@@ -96,7 +96,16 @@ def test_lock_satisfies_pyproject(project: dict[str, Any], root: Path) -> None:
             assert version in requirement.specifier, f"{name} {version}: run `make lock`"
 
 
-@pytest.mark.parametrize("name", ["requirements.lock", "tools/bootstrap.lock", "tools/go.lock"])
+LOCKS = [
+    "requirements.lock",
+    "tools/bootstrap.lock",
+    "tools/go.lock",
+    "playbooks/roles/swift/files/requirements.lock",
+    "tests/bench/swift-bench.lock",
+]
+
+
+@pytest.mark.parametrize("name", LOCKS)
 def test_lock_has_hashes_and_no_place(root: Path, name: str) -> None:
     entries = re.split(r"(?m)^(?=[A-Za-z])", (root / name).read_text())
     entries = [entry for entry in entries if entry.strip()]
