@@ -4,7 +4,7 @@ optimiser's plan for all of them (equations 1 to 6)."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from controllers.microstores.optimiser import plan
 from controllers.microstores.performance import PiecewiseLinear
@@ -29,15 +29,18 @@ class Optimiser:
     prices: Prices | None
     parameters: Parameters
 
-    def plan(self, seen: Microstores, learnt: Learnt) -> Plan | None:
+    def plan(self, seen: Microstores, learnt: Learnt, at_high: str = "") -> Plan | None:
         """A plan for every tenant that was promised something; microstores without one keep what
-        they have. None without a model, such a tenant, or room for all of them."""
+        they have. It is made for the SLAs' lows, of the microstore `at_high` for their highs. None
+        without a model, such a tenant, or room for all of them."""
         if self.model is None:
             return None
         demands: list[Demand] = []
         for tenant in seen.tenants:
             promise = self.promises.get(tenant.name)
             if promise is not None and self._known(seen, tenant):
+                if tenant.microstore == at_high:
+                    promise = replace(promise, sla=replace(promise.sla, low=promise.sla.high))
                 known = learnt.of(tenant.microstore)
                 demands.append(demand_of(tenant, promise, known.corrections, known.knee))
         planned = {demand.microstore for demand in demands}

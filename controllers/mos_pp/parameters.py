@@ -10,6 +10,7 @@ from controllers.microstores.optimiser import EXACT, SOLVERS
 
 INTENT, PRINTED = "intent", "printed"
 KEEP, PLAN = "keep", "plan"
+HIGH, LOW = "high", "low"
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,9 @@ class Parameters:
     initial: str = choice(KEEP, (KEEP, PLAN), "what microstores begin with (plan: the optimiser's)")
     headroom: float = number(1.1, 1, 3, "times the throughput that an SLA's low needs")
     reclaim: bool = flag(True, "what the free pool lacks comes from who has more than is planned")
+    remove_to: str = choice(
+        HIGH, (HIGH, LOW), "which of the SLA's bounds is left to who exceeds it (low: equation 2's)"
+    )
     guard: bool = flag(True, "give nothing back that would push utilization out of the band's top")
     learn: float = number(0.5, 0, 1, "how fast what is measured corrects the model; 0: never")
     solver: str = choice(EXACT, SOLVERS, "of the optimiser; highs needs highspy where it runs")

@@ -17,12 +17,13 @@ outermost ``if``:
 The reading ``printed`` does what stands there: it fine-tunes, and nothing else.
 
 What the paper leaves open: getContainers() is the difference between the optimiser's plan for all
-microstores and what this one holds (`containers`); what the free pool lacks comes from microstores
-that hold more than that plan gives them; where a plan has nothing that a microstore lacks, although
-its SLA is missed, what is too busy gets a container; fine-tuning is by resource (`tuning`). In an
-epoch those that give back come first, then those whose SLA is missed, then fine-tuning; among
-equals another microstore begins every epoch. A microstore with several tenants misses when any of
-them does, and exceeds when all do.
+microstores and what this one holds (`containers`), the plan being made for the bound that is
+missed: getContainers(perf - sla_high) leaves what sla_high needs (``remove_to``). What the free
+pool lacks comes from microstores that hold more than that plan gives them. Where a plan has nothing
+that a microstore lacks, although its SLA is missed, what is too busy gets a container. Fine-tuning
+is by resource (`tuning`). In an epoch those that give back come first, then those whose SLA is
+missed, then fine-tuning; among equals another microstore begins every epoch. A microstore with
+several tenants misses when any of them does, and exceeds when all do.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from controllers.microstores.shares import added as plus
 from controllers.microstores.tenants import offered_by, promises_from_json
 from controllers.mos_pp import containers, tuning
 from controllers.mos_pp.learning import Learnt
-from controllers.mos_pp.parameters import INTENT, PLAN, Parameters
+from controllers.mos_pp.parameters import INTENT, LOW, PLAN, Parameters
 from schemas.errors import UserError
 from testbed.stores.contract import Action, Needs, Observation
 from testbed.stores.microstores import (
@@ -215,7 +216,12 @@ class MosPlusPlus:
         return epoch.planned
 
     def _remove(self, epoch: _Epoch, store: Microstore) -> None:
-        unwanted = containers.to_remove(self._plan(epoch), store.name, epoch.book)
+        planned = (
+            self._plan(epoch)
+            if self._p.remove_to == LOW
+            else self._optimiser.plan(epoch.seen, epoch.learnt, at_high=store.name)
+        )
+        unwanted = containers.to_remove(planned, store.name, epoch.book)
         self._give_back(epoch, store.name, unwanted, "performance above the SLA's high")
 
     def _less(self, epoch: _Epoch, store: Microstore) -> None:

@@ -191,12 +191,19 @@ def test_utilization_within_its_band_meets_an_sla_too():
 
 
 def test_what_exceeds_its_sla_gives_back_what_the_plan_does_not_have():
-    observation = seen((IDLE, NO), (CALM, NO), web=web(0.02), video=video(1.5e7))
+    fast = Tenant("web", "small", 2 / 0.03, 4e6, 0, 0.03, workers=2.0)
+    observation = seen((IDLE, NO), (CALM, NO), web=fast, video=video(1.5e7))
     _, orders = decide(observation, learn=0)
-    small = orders["small"]
-    # 8 workers within 90 ms with headroom are 98 requests a second.
-    assert small.proxy_cores == pytest.approx(0.3)
-    assert small.network == pytest.approx(7.5e6)
+    # 2 workers within 45 ms, the SLA's high, are 44 requests a second.
+    assert set(orders) == {"small"}
+    assert orders["small"].proxy_cores == pytest.approx(0.2)
+    assert orders["small"].storage_cores == pytest.approx(0.3)
+    assert orders["small"].network == pytest.approx(5e6)
+    _, orders = decide(observation, learn=0, remove_to="low")
+    # Within 90 ms with headroom they are 24.
+    assert orders["small"].proxy_cores == pytest.approx(0.1)
+    assert orders["small"].storage_cores == pytest.approx(0.2)
+    assert orders["small"].network == pytest.approx(2.5e6)
 
 
 def test_idle_tenants_are_within_and_silent_ones_are_missed():
