@@ -10,6 +10,9 @@ PYTEST := $(BIN)/python -m pytest
 # What builds testbeds runs as root: directly when we are, else through sudo.
 SUDO := $(if $(filter 0,$(shell id -u)),,tools/as-root)
 export PATH := $(CURDIR)/$(BIN):$(PATH)
+# Images for containers often set it: every Python would compile everything that it imports, each
+# time, which is most of what tests and campaigns would then do.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup reproduce test test-unit test-go test-slow test-local lint bench lock clean
 
