@@ -20,6 +20,7 @@ _ACCOUNT = "AUTH_"
 _WRITES = ("PUT", "POST", "DELETE")
 _OWN_SOURCES = ("-", "S3")  # requests of clients; others are middleware's own
 _MARKED = MARK.encode() + b" "
+_WORDS = 9
 _DRAIN = 4096
 _RECEIVE_BYTES = 4 << 20
 
@@ -51,8 +52,9 @@ def parse(datagram: bytes) -> Line | None:
     _, mark, rest = datagram.partition(_MARKED)
     if not mark:
         return None
-    words = rest.rstrip(b"\0\n ").decode("ascii", "replace").split(" ")
-    if len(words) != 9:
+    # What follows, Swift's formatter adds: the transaction, after most requests.
+    words = rest.rstrip(b"\0\n ").decode("ascii", "replace").split(" ")[:_WORDS]
+    if len(words) < _WORDS:
         return None
     method, account, status, received, sent, seconds, _, source, name = words
     account = unquote(account)

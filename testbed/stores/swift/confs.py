@@ -109,6 +109,9 @@ def files_of(wanted: Wanted, secrets: Mapping[str, Any]) -> Files:
             "Copies of Swift's databases between storage nodes",
             f"/usr/bin/rsync --daemon --no-detach --config={ETC}/rsyncd.conf",
         )
+    if wanted.storage:
+        # By the link /etc/swift: the object replicator looks nowhere else.
+        files[f"{ETC}/swift.conf"] = _swift_conf(secrets)
     for one in wanted.storage:
         for kind in KINDS:
             name = f"{kind}-{one.microstore}"

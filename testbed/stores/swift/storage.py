@@ -19,18 +19,17 @@ _PASS_S = 300.0
 _PASSES = 4
 _SLOW_S = 60.0
 _REPLICATE = f"""
-set -e
-mkdir -p /run/hotbed-swift && chown hotbed-swift: /run/hotbed-swift
-for kind in object container account; do
-    {VENV}/bin/python -s {VENV}/bin/swift-$kind-replicator {ETC}/$kind-$1.conf once \
-        > /dev/null 2>&1 || echo "$kind-replicator failed" >&2
+logs=/run/hotbed-swift
+mkdir -p $logs && chown hotbed-swift: $logs
+failed=
+for daemon in object-replicator container-replicator account-replicator object-updater \\
+        container-updater; do
+    {VENV}/bin/python -s {VENV}/bin/swift-$daemon {ETC}/${{daemon%-*}}-$1.conf once -v \\
+        > $logs/$daemon.log 2>&1 || failed="$failed $daemon"
 done
-for updater in object container; do
-    {VENV}/bin/python -s {VENV}/bin/swift-$updater-updater {ETC}/$updater-$1.conf once \
-        > /dev/null 2>&1 || true
-done
+[ -z "$failed" ] || {{ echo "these failed:$failed (see $logs)" >&2; exit 1; }}
 """
-_COUNT = f"find {DEVICES} -name '*.data' 2>/dev/null | wc -l"
+_COUNT = f"find {DEVICES} -name '*.data' -o -name '*.db' | wc -l"
 
 
 class StorageChanges:
@@ -117,7 +116,9 @@ class StorageChanges:
             left = int(self._shell(node).run(["sh", "-c", _COUNT]).text)
             if not left:
                 return
-        raise StoreError(f"node {node} still holds {left} objects after {_PASSES} passes.")
+        raise StoreError(
+            f"node {node} still holds {left} objects and databases after {_PASSES} passes."
+        )
 
     def replicate(self, state: State, storage: str) -> float:
         """A pass of all replicators and updaters on every node of a set; seconds."""

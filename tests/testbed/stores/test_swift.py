@@ -158,6 +158,9 @@ def test_keys_are_in_the_proxys_own_file_alone() -> None:
         made = confs.files_of(confs.wanted_from_json(changes.wanted(state, node)), SECRETS)
         for name, text in {**made.files, **made.units}.items():
             assert ("key-a" in text) == name.endswith("proxy.conf"), name
+            assert ("= suf" in text) == name.endswith("swift.conf"), name
+        # Replicators look for it nowhere else.
+        assert ("/etc/hotbed/swift/swift.conf" in made.files) == (node == "s0")
     made = confs.files_of(confs.wanted_from_json(changes.wanted(state, "p0")), SECRETS)
     text = made.files["/etc/hotbed/swift/proxy.conf"]
     assert "user_a_a = key-a .admin" in text
@@ -281,6 +284,21 @@ def line(method: str = "GET", status: int = 200, seconds: str = "0.0500", **othe
         f"{words['gave']} {seconds} 0.01 {words['source']} {words['object']}"
     )
     return text.encode() + b"\0"
+
+
+def test_a_line_as_swift_sends_it() -> None:
+    """Recorded: the formatter adds the transaction."""
+    found = accesslog.parse(
+        b"<134>hbswift: hbswift GET AUTH_small 401 - 131 0.1089 0.10876107215881348 - o "
+        b"(txn: tx9088a61eef1145498a31f-006b027dfc)\x00"
+    )
+    assert found is not None
+    assert (found.tenant, found.bytes, found.failed) == ("small", 131, False)
+    own = (
+        b"<134>hbswift: hbswift HEAD AUTH_small 503 - - 0.0176 - GET_ACCOUNT_INFO - "
+        b"(txn: tx9088a61eef1145498a31f-006b027dfc)\x00"
+    )
+    assert accesslog.parse(own) is None
 
 
 def test_lines_of_the_access_log_become_sums() -> None:
