@@ -129,7 +129,9 @@ def files_of(wanted: Wanted, secrets: Mapping[str, Any]) -> Files:
 
 def proxy_conf(proxy: Proxy, secrets: Mapping[str, Any]) -> str:
     """The proxy's configuration, with the tenants' keys."""
-    pipeline = "catch_errors gatekeeper healthcheck cache"
+    # Swift itself would put listing_formats behind proxy-logging, where s3api's listings pass it
+    # too and are text then.
+    pipeline = "catch_errors gatekeeper healthcheck cache listing_formats"
     pipeline += " s3api tempauth" if proxy.s3 else " tempauth"
     users = "\n".join(
         f"user_{tenant}_{tenant} = {secrets['keys'][tenant]} .admin" for tenant in proxy.tenants
@@ -176,6 +178,8 @@ use = egg:swift#catch_errors
 use = egg:swift#gatekeeper
 [filter:healthcheck]
 use = egg:swift#healthcheck
+[filter:listing_formats]
+use = egg:swift#listing_formats
 """
 
 

@@ -47,11 +47,6 @@ class Nic:
         self._as_set: Mapping[str, float] | None = None
         self._events = _events()
 
-    @property
-    def bytes_s(self) -> float | None:
-        """The share, bytes a second; None: none."""
-        return self._bytes_s
-
     def set(self, bytes_s: float | None) -> None:
         """Send no faster than this from now on; None: as fast as the wire.
 

@@ -11,7 +11,6 @@ import gzip
 import hashlib
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -301,13 +300,3 @@ def notify(message: str) -> None:
         address = "\0" + address[1:]
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
         sock.sendto(message.encode(), address)
-
-
-def space(path: str = confs.DEVICES) -> dict[str, tuple[int, int]]:
-    """Bytes free and in all, by disk."""
-    found = {}
-    for folder in Path(path).glob("*"):
-        if folder.is_dir():
-            usage = shutil.disk_usage(folder)
-            found[folder.name] = (usage.free, usage.total)
-    return found

@@ -7,10 +7,8 @@ systemd does it: a slice a group, with its CPUQuota, on cgroup v1 or v2.
 
 from __future__ import annotations
 
-import os
 import subprocess
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
 
 from schemas.errors import StoreError
@@ -23,6 +21,8 @@ JOIN = r"""#!/bin/sh
 # Written by Hotbed: starts a server of Swift inside its group of shares.
 # hotbed-swift-run GROUP COMMAND...
 group=$1; shift
+# Where the site shows none of cgroup v1, the unit's slice is the group.
+[ -w /opt/hotbed-site/cpu/cgroup.procs ] || exec "$@"
 for controller in cpu cpuacct cgroup; do
     folder=/opt/hotbed-site/$controller
     [ -w "$folder/cgroup.procs" ] || continue
@@ -30,13 +30,6 @@ for controller in cpu cpuacct cgroup; do
 done
 exec "$@"
 """
-
-
-@dataclass(frozen=True)
-class Usage:
-    """CPU seconds of a group since it was made."""
-
-    cpu_s: float
 
 
 class Shares:
@@ -114,22 +107,7 @@ class Shares:
             except OSError:
                 continue
 
-    def shown(self, group: str) -> float | None:
-        """The limit in force where it can be read back, in cores; None: none, or not to be told."""
-        if not self.by_folder:
-            return None
-        try:
-            quota = int((self._site / "cpu" / f"swift-{group}" / "cpu.cfs_quota_us").read_text())
-        except (OSError, ValueError):
-            return None
-        return quota / PERIOD_US if quota > 0 else None
-
 
 def slice_of(group: str) -> str:
     """The systemd slice of a group; dashes would nest."""
     return f"hotbed-swift-{group.replace('-', '_')}.slice"
-
-
-def environment() -> Mapping[str, str]:
-    """For programs that a daemon starts."""
-    return {"PATH": f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin", "LC_ALL": "C"}

@@ -36,6 +36,7 @@ from testbed.stores.swift.cluster import (
     state_to_json,
 )
 from testbed.stores.swift.layouts import put_layout
+from testbed.stores.swift.shares import Shares
 from testbed.stores.swift.store import SwiftStore
 
 EVEN = {"proxy_cores": 0.4, "storage_cores": 0.4, "network": 25e6}
@@ -452,3 +453,29 @@ def test_an_effect_counts_requests_meanwhile(tmp_path: Path) -> None:
 
     effect = store.timed(work)
     assert effect == Effect(True, "done", effect.seconds, {"requests": 2.0, "failed": 1.0})
+
+
+def test_shares_go_by_the_sites_folders_where_it_has_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And else by a slice's quota."""
+    calls: list[list[str]] = []
+    monkeypatch.setattr(
+        "testbed.stores.swift.shares.subprocess.run", lambda argv, **_: calls.append(argv)
+    )
+    Shares(tmp_path).set("small", 0.35)
+    Shares(tmp_path).set("small", None)
+    assert [call[-2:] for call in calls] == [
+        ["hotbed-swift-small.slice", "CPUQuota=35%"],
+        ["hotbed-swift-small.slice", "CPUQuota="],
+    ]
+    for controller in ("cpu", "cpuacct"):
+        (tmp_path / controller / "swift-small").mkdir(parents=True)
+    (tmp_path / "cpu" / "cgroup.procs").touch()
+    shares = Shares(tmp_path)
+    shares.set("small", 0.35)
+    folder = tmp_path / "cpu" / "swift-small"
+    assert (folder / "cpu.cfs_quota_us").read_text() == "8750"
+    assert (folder / "cpu.cfs_period_us").read_text() == "25000"
+    (tmp_path / "cpuacct" / "swift-small" / "cpuacct.usage").write_text("2500000000\n")
+    assert shares.used(["small", "large"]) == {"small": 2.5, "large": 0.0}
