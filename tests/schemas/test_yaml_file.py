@@ -34,6 +34,13 @@ def test_what_is_none_is_one_sentence(tmp_path, content, says):
     assert "\n" not in str(raised.value)
 
 
+def test_a_mistake_is_told_with_its_line_and_what_is_there(tmp_path):
+    file = tmp_path / "a.yaml"
+    file.write_text("name: x\nnumbers: [1, 2\nother: y\n")
+    with pytest.raises(UserError, match=r"line 3, column 6.*other: y"):
+        read_mapping(file, "it is a mapping")
+
+
 def test_what_a_model_says_follows_a_colon():
     class Model(BaseModel):
         size: int
