@@ -18,8 +18,9 @@ from schemas.campaign import Campaign
 
 SIM, LOCAL = "sim", "local"
 
-BESIDE_S = 8.0
-"""Seconds of a cell beside its load: cleaning, dividing, starting, collecting."""
+BESIDE_S = 14.0
+"""Seconds of a cell beside its load: cleaning, dividing, starting, what is under way at the end,
+collecting. Seen: 7 to 18, on a busy machine."""
 CONTROLLER_S = 3.0
 
 
