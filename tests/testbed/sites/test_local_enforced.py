@@ -180,8 +180,9 @@ def fio(name: str, *options: str, seconds: int = 5) -> list[str]:
 
 
 def sequential(seconds: int = 100) -> list[str]:
-    """512 KiB requests in sequence from one reader: no positioning but the first."""
-    return fio("seq", "--rw=read", "--bs=1M", "--iodepth=4", seconds=seconds)
+    """512 KiB requests in sequence from one reader: no positioning but the first. In a thread: a
+    job's process leaves the group that `load_on` ends."""
+    return fio("seq", "--rw=read", "--bs=1M", "--iodepth=4", "--thread", seconds=seconds)
 
 
 def test_disk_bandwidth(up: Testbed) -> None:
