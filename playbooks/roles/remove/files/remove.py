@@ -157,6 +157,8 @@ def remove_swift(wanted: dict) -> list[str]:
     if SWIFT_LINK.is_symlink():
         SWIFT_LINK.unlink()
         changed.append(f"{SWIFT_LINK} removed")
+    # A replicator's pass belongs to no unit, and keeps its user.
+    subprocess.run(["pkill", "-KILL", "-u", SWIFT_USER], capture_output=True, check=False)
     done = subprocess.run(["userdel", SWIFT_USER], capture_output=True, check=False)
     if done.returncode == 0:
         changed.append(f"user {SWIFT_USER} removed")
