@@ -35,7 +35,7 @@ def by_asdict(observation):
     data = asdict(replace(observation, activity=None))
     data["pressure"] = {str(osd): value for osd, value in observation.pressure.items()}
     data["hot"] = None if observation.hot is None else sorted(observation.hot)
-    del data["activity"]
+    del data["activity"], data["microstores"]  # neither is there: then neither is journalled
     return json.dumps(data, separators=(",", ":"))
 
 

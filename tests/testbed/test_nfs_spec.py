@@ -55,7 +55,7 @@ def test_the_spec_of_the_paper_is_good(root: Path) -> None:
     [
         (
             {"store": {"kind": "nfs4"}},
-            r"store: kind is 'nfs4'; there are ceph, nfs and twochoice\.$",
+            r"store: kind is 'nfs4'; there are ceph, nfs, twochoice and swift\.$",
         ),
         ({"store": {"kind": "nfs", "pools": []}}, r"store\.pools: Extra inputs"),
         ({"store": {"kind": "nfs", "export": "/a b"}}, r"store: export is '/a b'; write a name"),
