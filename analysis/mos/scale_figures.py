@@ -177,12 +177,13 @@ def errors(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             panel.set_xticks([100 * error for error in ERRORS])
             panel.set_xlabel("Error of cospurf's curves, up or down (%)")
             counted = max(one.n for one in mean_of_all.values())
-            panel.set_title(f"{title} (n = {counted} blocks)", loc="left")
+            name_alone = title if len(shown) > 1 else title.partition(" ")[2]
+            panel.set_title(f"{name_alone} (n = {counted} blocks)", loc="left")
         axes[0].set_ylabel("MOS++ over MOS, average performance (%)")
         ends = [panel.get_ylim() for panel in axes]
         for panel in axes:
             panel.set_ylim(min(low for low, _ in ends), max(high for _, high in ends))
-        style.legend(drawn, axes, columns=5)
+        style.legend(drawn, axes, columns=5 if len(shown) > 1 else 2)
         return style.save(drawn, folder, name)
 
 
