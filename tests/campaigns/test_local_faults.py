@@ -110,11 +110,15 @@ def test_a_slow_disk_shows_in_its_service_times(deployed: Testbed) -> None:
     assert isinstance(site, FaultSite)
     node = shell_to(deployed, deployed.node("osd0"))
     argv = "fio --name=slow --filename=/dev/hotbed/scratch --readonly --rw=randread --bs=4k"
-    argv += " --direct=1 --ioengine=psync --runtime=3 --time_based --output-format=terse"
+    argv += " --direct=1 --ioengine=psync --runtime=2 --time_based --output-format=terse"
 
-    def milliseconds() -> float:
+    def once() -> float:
         line = node.run(["sh", "-c", argv], timeout_s=30).text.splitlines()[-1]
         return float(line.split(";")[39]) / 1000
+
+    def milliseconds() -> float:
+        """The least disturbed of three: the OSD uses the disk too, and all read the same blocks."""
+        return min(once() for _ in range(3))
 
     try:
         site.disk_fault(deployed.name, "osd0", slow=1.0)
