@@ -3,14 +3,15 @@ result."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
+from synthetic_runs import finished
+
 from analysis.mos.local.runs import REPORT_FILE
 from campaigns.mos.parameters import MosParameters
-from schemas.run import Provenance, Run, Summary
+from schemas.run import Summary
 
 SMALL_QPS = {"default": 20.0, "favors-small": 150.0, "favors-large": 60.0}
 LARGE_MB_S = {"default": 20.0, "favors-small": 4.0, "favors-large": 21.0}
@@ -29,37 +30,7 @@ def write_run(
 ) -> Path:
     """One finished run."""
     parameters = MosParameters(**cell).canonical()
-    text = json.dumps([parameters, block], sort_keys=True)
-    run_id = hashlib.sha256(text.encode()).hexdigest()[:12]
-    folder = campaign / run_id / "attempt-1"
-    folder.mkdir(parents=True)
-    run = Run.model_validate(
-        {
-            "run_id": run_id,
-            "campaign": campaign.name,
-            "attempt": 1,
-            "block": block,
-            "order": 0,
-            "seed": 100 + block,
-            "ground": "local",
-            "parameters": parameters,
-            "time_scale": 1.0,
-            "status": "done",
-            "started_at": "2026-01-01T00:00:00Z",
-            "ended_at": "2026-01-01T00:00:01Z",
-            "phases_s": {"workload": 1.0},
-            "provenance": Provenance(
-                commit="0" * 40,
-                dirty=False,
-                hotbed_version="0",
-                versions={},
-                hosts={},
-                site="local",
-                signal=None,
-                calibration={"spec": "mos"},
-            ),
-        }
-    )
+    run, folder = finished(campaign, block, parameters, calibration={"spec": "mos"})
     noise = 1 + 0.02 * block
     extra = {name: value * noise for name, value in values.items()}
     summary = Summary(whole=[], steady=[], pressure_mean={}, extra=extra)

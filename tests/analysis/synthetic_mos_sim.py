@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
+from synthetic_runs import finished
+
 from analysis.mos.scale_runs import SERIES_FILE
 from campaigns.mos.simulated_parameters import SimParameters
-from schemas.run import Provenance, Run, Summary
+from schemas.run import Summary
 
 EPOCH_S = 900.0
 EPOCHS = 56
@@ -35,36 +36,14 @@ def rate(policy: str, tenant: str, epoch: int, parameters: SimParameters, block:
 def write_run(campaign: Path, block: int, **cell: Any) -> Path:
     """One finished run."""
     parameters = SimParameters(**cell)
-    text = json.dumps([parameters.canonical(), block], sort_keys=True)
-    run_id = hashlib.sha256(text.encode()).hexdigest()[:12]
-    folder = campaign / run_id / "attempt-1"
-    folder.mkdir(parents=True)
-    run = Run.model_validate(
-        {
-            "run_id": run_id,
-            "campaign": campaign.name,
-            "attempt": 1,
-            "block": block,
-            "order": 0,
-            "seed": 100 + block,
-            "ground": "sim",
-            "parameters": parameters.canonical(),
-            "time_scale": 1.0,
-            "status": "done",
-            "started_at": "2026-01-01T00:00:00Z",
-            "ended_at": "2026-01-01T00:00:01Z",
-            "phases_s": {"simulate": 1.0},
-            "provenance": Provenance(
-                commit="0" * 40,
-                dirty=False,
-                hotbed_version="0",
-                versions={},
-                hosts={},
-                site="cosperf",
-                signal=None,
-                calibration={"simulated": True},
-            ),
-        }
+    run, folder = finished(
+        campaign,
+        block,
+        parameters.canonical(),
+        ground="sim",
+        phase="simulate",
+        site="cosperf",
+        calibration={"simulated": True},
     )
     series = _series(parameters, block)
     (folder / SERIES_FILE).write_text(json.dumps(series))

@@ -3,14 +3,15 @@ result."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
+from synthetic_runs import finished
+
 from analysis.twochoice.objects.claims import TABLE1
 from analysis.twochoice.objects.runs import HEAD_TO_HEAD, REPORT_FILE, STANDARD
-from schemas.run import Provenance, Run, Summary
+from schemas.run import Summary
 
 SERVERS, PROCESSES = 64, 512
 SECONDS = {
@@ -45,37 +46,7 @@ def write_run(
         "schedulers": 1,
     }
     parameters |= cell
-    text = json.dumps([parameters, block], sort_keys=True)
-    run_id = hashlib.sha256(text.encode()).hexdigest()[:12]
-    folder = campaign / run_id / "attempt-1"
-    folder.mkdir(parents=True)
-    run = Run.model_validate(
-        {
-            "run_id": run_id,
-            "campaign": campaign.name,
-            "attempt": 1,
-            "block": block,
-            "order": 0,
-            "seed": 100 + block,
-            "ground": "local",
-            "parameters": parameters,
-            "time_scale": 1.0,
-            "status": "done",
-            "started_at": "2026-01-01T00:00:00Z",
-            "ended_at": "2026-01-01T00:00:01Z",
-            "phases_s": {"workload": 1.0},
-            "provenance": Provenance(
-                commit="0" * 40,
-                dirty=False,
-                hotbed_version="0",
-                versions={},
-                hosts={},
-                site="local",
-                signal=None,
-                calibration={"spec": spec},
-            ),
-        }
-    )
+    run, folder = finished(campaign, block, parameters, calibration={"spec": spec})
     summary = Summary(whole=[], steady=[], pressure_mean={}, extra=values)
     (folder / REPORT_FILE).write_text(json.dumps(report))
     (folder / "summary.json").write_text(summary.model_dump_json())

@@ -1,0 +1,56 @@
+"""A finished run of any kind, as its folder would say it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from schemas.run import Provenance, Run
+
+
+def finished(
+    campaign: Path,
+    block: int,
+    parameters: Mapping[str, Any],
+    *,
+    ground: str = "local",
+    phase: str = "workload",
+    site: str = "local",
+    calibration: Mapping[str, Any],
+) -> tuple[Run, Path]:
+    """The run and the folder that is made for it; its files are the caller's to write."""
+    text = json.dumps([parameters, block], sort_keys=True)
+    run_id = hashlib.sha256(text.encode()).hexdigest()[:12]
+    folder = campaign / run_id / "attempt-1"
+    folder.mkdir(parents=True)
+    run = Run.model_validate(
+        {
+            "run_id": run_id,
+            "campaign": campaign.name,
+            "attempt": 1,
+            "block": block,
+            "order": 0,
+            "seed": 100 + block,
+            "ground": ground,
+            "parameters": parameters,
+            "time_scale": 1.0,
+            "status": "done",
+            "started_at": "2026-01-01T00:00:00Z",
+            "ended_at": "2026-01-01T00:00:01Z",
+            "phases_s": {phase: 1.0},
+            "provenance": Provenance(
+                commit="0" * 40,
+                dirty=False,
+                hotbed_version="0",
+                versions={},
+                hosts={},
+                site=site,
+                signal=None,
+                calibration=dict(calibration),
+            ),
+        }
+    )
+    return run, folder
