@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from mos_fakes import RATE, FakeBed, archive_of
+from testbed_jobs import job_with
 
 from campaigns.job import Job
 from campaigns.mos.division import MEGABIT, Pool, division_of
@@ -24,9 +25,8 @@ from campaigns.mos.live.results import Sent, gather, held_of, numbers_of
 from campaigns.mos.live.swift import fitting, layout_of
 from campaigns.mos.loads import loads_of
 from campaigns.mos.parameters import MosParameters
-from schemas.campaign import Limits
 from schemas.errors import HotbedError, UserError
-from schemas.run import Provenance, Run
+from schemas.run import Run
 from testbed.agent.contract import AgentConfig, AgentNode
 from testbed.stores.swift.channels import Nodes
 from testbed.stores.swift.cluster import cluster_from_json
@@ -40,31 +40,7 @@ SMALL_CELL: dict[str, Any] = {"seconds": 4, "rampup_s": 1}
 
 
 def job_of(**parameters: Any) -> Job:
-    return Job(
-        run_id="r1",
-        campaign="c",
-        attempt=1,
-        block=0,
-        order=0,
-        seed=7,
-        ground="local",
-        parameters=MosParameters(**parameters).canonical(),
-        time_scale=1.0,
-        testbed="mos",
-        notebook="",
-        timeout_s=60.0,
-        started_at="2026-01-01T00:00:00Z",
-        limits=Limits(),
-        provenance=Provenance(
-            commit=None,
-            dirty=None,
-            hotbed_version="0",
-            versions={},
-            hosts={},
-            site="fake",
-            signal=None,
-        ),
-    )
+    return job_with(MosParameters(**parameters), "mos")
 
 
 @pytest.fixture(autouse=True)

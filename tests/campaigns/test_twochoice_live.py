@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from objects_fakes import SERVERS, FakeAgent, FakeServers, reached, report_of
+from testbed_jobs import job_with
 
 from campaigns import session
 from campaigns.campaign_file import find_campaign, load_campaign
@@ -24,9 +25,9 @@ from campaigns.twochoice.live.servers import Servers, answer_of
 from campaigns.twochoice.live.watch import Sample, Watch
 from campaigns.twochoice.parameters import Scheduler
 from campaigns.validate import figures_of
-from schemas.campaign import Limits, ObjectCampaign
+from schemas.campaign import ObjectCampaign
 from schemas.errors import HotbedError, UserError
-from schemas.run import Provenance, Run, Summary
+from schemas.run import Run, Summary
 from testbed.agent.contract import UnitResult
 
 FILES = {
@@ -119,31 +120,7 @@ def test_agents_know_no_oracle() -> None:
 
 
 def job_of(**parameters: Any) -> Job:
-    return Job(
-        run_id="r1",
-        campaign="c",
-        attempt=1,
-        block=0,
-        order=0,
-        seed=7,
-        ground="local",
-        parameters=ObjectParameters(**parameters).canonical(),
-        time_scale=1.0,
-        testbed="t",
-        notebook="",
-        timeout_s=60.0,
-        started_at="2026-01-01T00:00:00Z",
-        limits=Limits(),
-        provenance=Provenance(
-            commit=None,
-            dirty=None,
-            hotbed_version="0",
-            versions={},
-            hosts={},
-            site="fake",
-            signal=None,
-        ),
-    )
+    return job_with(ObjectParameters(**parameters))
 
 
 def made(folder: Path, **parameters: Any) -> tuple[FakeServers, Run, dict[str, float]]:

@@ -1,0 +1,37 @@
+"""The job of a cell on a testbed, as an engine would give it."""
+
+from __future__ import annotations
+
+from campaigns.job import Job
+from campaigns.kinds.parameters import KindParameters
+from schemas.campaign import Limits
+from schemas.run import Provenance
+
+
+def job_with(parameters: KindParameters, testbed: str = "t") -> Job:
+    """A job in block 0 of seed 7 on a local testbed."""
+    return Job(
+        run_id="r1",
+        campaign="c",
+        attempt=1,
+        block=0,
+        order=0,
+        seed=7,
+        ground="local",
+        parameters=parameters.canonical(),
+        time_scale=1.0,
+        testbed=testbed,
+        notebook="",
+        timeout_s=60.0,
+        started_at="2026-01-01T00:00:00Z",
+        limits=Limits(),
+        provenance=Provenance(
+            commit=None,
+            dirty=None,
+            hotbed_version="0",
+            versions={},
+            hosts={},
+            site="fake",
+            signal=None,
+        ),
+    )
