@@ -15,12 +15,9 @@ positive = st.floats(0.01, 1e6)
 
 
 @pytest.mark.slow  # scipy.stats takes seconds to import
-def test_what_scipy_computes_is_the_same() -> None:
+def test_the_interval_of_a_mean_is_scipy_s() -> None:
     from scipy import stats as reference
 
-    random = np.random.default_rng(3)
-    for x, y in zip(random.integers(0, 6, (20, 12)), random.normal(size=(20, 12)), strict=True):
-        assert correlation(x, y).value == pytest.approx(reference.spearmanr(x, y).statistic)
     values = [10.0, 12.0, 11.0, 15.0]
     low, high = reference.t.interval(0.95, 3, loc=np.mean(values), scale=reference.sem(values))
     estimate = mean(values)
