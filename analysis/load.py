@@ -68,7 +68,7 @@ def run_folders(campaign: Path) -> Iterator[Path]:
     yield from sorted(path.parent for path in campaign.glob("*/attempt-*/run.json"))
 
 
-def _current(campaign: Path) -> frozenset[str] | None:
+def planned_runs(campaign: Path) -> frozenset[str] | None:
     """Run ids of the campaign's cells as last planned; None where no plan is kept."""
     try:
         plan = json.loads((campaign / "campaign.json").read_bytes())
@@ -117,7 +117,7 @@ def load_campaign(campaign: Path, only: Collection[str] | None = None) -> Attemp
     done: dict[str, LoadedRun] = {}
     counts = {"spoiled": 0, "failed": 0, "interrupted": 0}
     unreadable = []
-    current = _current(campaign) if only is None else frozenset(only)
+    current = planned_runs(campaign) if only is None else frozenset(only)
     outdated = 0
     for folder in run_folders(campaign):
         try:

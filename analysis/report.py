@@ -43,6 +43,7 @@ class Report:
     figures: tuple[Drawn, ...]
     runs: int
     tables: tuple[Table, ...] = ()
+    paper: str = ""  # its short name
 
     def _repr_html_(self) -> str:
         drawn = sum(figure.path is not None for figure in self.figures)
@@ -54,7 +55,7 @@ class Report:
         )
 
 
-def _campaign_folders(
+def campaign_folders(
     artifacts: Path, name: str, ground: str | None
 ) -> tuple[Paper, list[Path], Path]:
     """Which campaigns feed the report `name`: a campaign's own name, or a paper's short name for
@@ -87,6 +88,11 @@ def _paper(campaign: Path, short: str) -> str:
     """Whose figures a campaign feeds; `short` where it does not say, or names nobody we know."""
     named = paper_of(campaign)
     return named if named in SHORT_NAMES else short
+
+
+def paper_short_name(campaign: Path) -> str:
+    """Short name of the paper whose figures the campaign in a folder feeds."""
+    return _paper(campaign, campaign.name.partition("-")[0])
 
 
 def _has_runs(folder: Path) -> bool:
@@ -186,7 +192,7 @@ def build(
     Raises:
         UserError: no such paper, campaign or figure, or no run in it.
     """
-    chosen, folders, target = _campaign_folders(artifacts, name, ground)
+    chosen, folders, target = campaign_folders(artifacts, name, ground)
     loaded = [(folder.name, load_campaign(folder)) for folder in folders]
     evidence = [_evidence(part, loaded, folders[0]) for part in chosen.parts]
     runs = [run for its in evidence for run in its.runs]
@@ -218,7 +224,7 @@ def build(
     path = target / "report.html"
     _write(path, _page(chosen, runs, loaded, figures=figures, claims=claims, tables=tables))
     progress("report", 1.0)
-    return Report(path, claims_path, claims, tuple(figures), len(runs), tables)
+    return Report(path, claims_path, claims, tuple(figures), len(runs), tables, chosen.short)
 
 
 def _page(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -66,6 +66,23 @@ def marked(text: str | None) -> Iterator[None]:
         _MARK.reset(token)
 
 
+_RECORD: ContextVar[dict[str, Any] | None] = ContextVar("record", default=None)
+_PDF: ContextVar[bool] = ContextVar("pdf", default=True)
+
+
+@contextmanager
+def recorded(*, pdf: bool = True) -> Iterator[dict[str, Any]]:
+    """What every figure saved within it shows, by the figure's name (see
+    `analysis.figure_data`); without `pdf` figures are saved as PNG alone."""
+    shown: dict[str, Any] = {}
+    token, kind = _RECORD.set(shown), _PDF.set(pdf)
+    try:
+        yield shown
+    finally:
+        _RECORD.reset(token)
+        _PDF.reset(kind)
+
+
 @contextmanager
 def figure(
     rows: int = 1, columns: int = 1, *, width: float = 6.4, height: float = 3.8
@@ -82,10 +99,15 @@ def figure(
 
 
 def save(drawn: Figure, folder: Path, name: str) -> Path:
-    """Write `name`.png (160 dpi) and `name`.pdf; returns the PNG's path."""
+    """Write `name`.png (160 dpi) and `name`.pdf (see `recorded`); returns the PNG's path."""
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     folder.mkdir(parents=True, exist_ok=True)
+    shown = _RECORD.get()
+    if shown is not None:
+        from analysis.figure_data import describe
+
+        shown[name] = describe(drawn)
     mark = _MARK.get()
     if mark is not None:
         engine = drawn.get_layout_engine()
@@ -104,7 +126,8 @@ def save(drawn: Figure, folder: Path, name: str) -> Path:
         )
     png = folder / f"{name}.png"
     drawn.savefig(png, dpi=160)
-    drawn.savefig(folder / f"{name}.pdf", metadata={"CreationDate": None})
+    if _PDF.get():
+        drawn.savefig(folder / f"{name}.pdf", metadata={"CreationDate": None})
     return png
 
 

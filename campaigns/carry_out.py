@@ -12,14 +12,16 @@ from typing import Protocol
 from campaigns.cell import CellContext, run_cell
 from campaigns.disk import Reserve, require_room
 from campaigns.durable import write_file
-from campaigns.engine import CampaignResult, Engine, pending
+from campaigns.engine import Engine, pending
 from campaigns.estimate import Estimator
 from campaigns.executors import Executor, ParallelExecutor
 from campaigns.in_process_executor import InProcessExecutor, Make
+from campaigns.lease import Lease
 from campaigns.ledger import Ledger
 from campaigns.plan import Plan
 from campaigns.process_executor import ProcessExecutor, Setting
 from campaigns.progress import Progress
+from campaigns.result import CampaignResult
 from campaigns.run_store import RunStore
 from campaigns.services import Ground
 from campaigns.workers import Workers
@@ -81,7 +83,7 @@ def carry_out(
         client = stack.enter_context(open_cluster(workers))
         return DaskExecutor(plan, store, ledger, setting, ground=inside, client=client)
 
-    return make_cells(prepared, processes, ledger, shown, choose)
+    return make_cells(prepared, processes, ledger, shown, choose, lease=setting.lease)
 
 
 def _cells_on(ground: Ground) -> Make:
@@ -94,6 +96,8 @@ def make_cells(
     ledger: Ledger,
     shown: Progress,
     choose: Callable[[ExitStack, bool], Executor | ParallelExecutor],
+    *,
+    lease: Lease | None = None,
 ) -> CampaignResult:
     """Recover what a dead engine left, and make every cell that is still to be made.
 
@@ -104,6 +108,7 @@ def make_cells(
         shown: who is told of it.
         choose: opens who makes the attempts, told whether there are any to make; what it enters
             is left in the end.
+        lease: of the testbed, where it ends.
     """
     store, plan = laid.store, laid.plan
     processes.recover()
@@ -111,7 +116,7 @@ def make_cells(
     require_room(store.folder, len(missing), finished_folders(store))
     with ExitStack() as stack:
         executor = choose(stack, bool(missing))
-        engine = Engine(plan, store, executor, shown)
+        engine = Engine(plan, store, executor, shown, lease=lease)
         learn(engine.estimator, plan, store)
         Reserve(store.folder).take()
         write_file(store.folder / CAMPAIGN_FILE, _description(laid))

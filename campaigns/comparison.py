@@ -18,10 +18,11 @@ from campaigns import session
 from campaigns.campaign_file import ROOT
 from campaigns.cell_parameters import CellParameters, parameter_names
 from campaigns.display import result_html
-from campaigns.engine import CampaignResult
+from campaigns.dry_run import DryRunReport
 from campaigns.estimate import experiment
 from campaigns.process_executor import PAPERMILL_CELL
 from campaigns.progress import Progress
+from campaigns.result import CampaignResult
 from campaigns.run_store import RunStore
 from campaigns.workers import Workers
 from controllers.decide import PolicyError
@@ -157,7 +158,7 @@ def plan(ask: Ask, *, need_ground: bool = True) -> Planned:
     return Planned(comparison, prepared)
 
 
-def dry_run(ask: Ask, *, workers: Workers | None = None) -> session.DryRunReport:
+def dry_run(ask: Ask, *, workers: Workers | None = None) -> DryRunReport:
     """The cells that would run, the time they would take and what is done. Writes nothing."""
     planned = plan(ask, need_ground=False)
     report = session.dry_run_prepared(planned.prepared, workers=workers)

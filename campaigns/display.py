@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from campaigns.cell_parameters import CellParameters
-from campaigns.estimate import format_s
 from campaigns.kinds.parameters import KindParameters
 from campaigns.kinds.registry import all_kinds
 from campaigns.run_store import RunStore, read_run
 from schemas.errors import UserError
 from schemas.run import Run, Summary
+from testbed.quantities import format_s
 
 if TYPE_CHECKING:
-    from campaigns.engine import CampaignResult
+    from campaigns.dry_run import DryRunReport
     from campaigns.plan import Plan
-    from campaigns.session import DryRunReport
+    from campaigns.result import CampaignResult
 
 _COLOURS = {"done": "#1a7f37", "failed": "#cf222e", "spoiled": "#9a6700", "interrupted": "#57606a"}
 _MOST_ROWS = 200
@@ -155,6 +155,9 @@ def dry_run_html(report: DryRunReport) -> str:
         f"<b>{html.escape(report.campaign)}</b>: {report.cells} cells, {report.done} done, "
         f"about {format_s(report.pending_s)} for the rest"
     )
+    if report.lease is not None:
+        colour = _COLOURS["done" if report.lease.fits else "spoiled"]
+        heading += f'<p style="color:{colour}">{html.escape(report.lease.sentence)}</p>'
     return heading + _table(("run", "block", "figures", "cell", "planned"), rows)
 
 

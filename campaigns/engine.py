@@ -14,8 +14,11 @@ from types import FrameType
 
 from campaigns.estimate import Estimator
 from campaigns.executors import Executor, OneByOne, Outcome, ParallelExecutor
+from campaigns.lease import Lease
+from campaigns.lease_watch import watching
 from campaigns.plan import Cell, Plan
 from campaigns.progress import Progress
+from campaigns.result import CampaignResult
 from campaigns.run_store import RunStore
 from schemas.campaign import Campaign
 
@@ -25,72 +28,15 @@ GIVE_UP_AFTER = 3
 SPOILED_IN_A_ROW = 9
 """Spoiled attempts in a row: the machine is not quiet and will not be soon."""
 
-ENOUGH = 2
-"""Runs of the same in other blocks (an interval needs two) that a cell whose runs were spoiled is
-done without for, when the campaign's time is over."""
+ENOUGH = 3
+"""Runs of the same that are wanted first when time is short: the interval of two is too wide to
+show anything (t is 12.7, of three 4.3)."""
+
+OUT_OF_TIME = "spoiled attempts at others took its time"
+"""Why there is no run of a cell that was not begun."""
 
 DOES_NOTHING = "default"
 """The controller whose cells fail with the testbed alone."""
-
-
-@dataclass(frozen=True)
-class CampaignResult:
-    """What a call of the engine came to."""
-
-    campaign: str
-    planned: int
-    already_done: int
-    ran: int
-    missing: tuple[tuple[str, str], ...] = ()  # (cell in words, why there is no run of it)
-    forgone: tuple[tuple[str, str], ...] = ()  # the same of cells always spoiled; see `ok`
-    spoiled: int = 0
-    failed_attempts: int = 0
-    interrupted: bool = False
-    gave_up: str | None = None
-    seconds: float = 0.0
-
-    @property
-    def ok(self) -> bool:
-        """Whether every planned cell has a finished run, and there is at least one.
-
-        A cell that something else on the machine spoiled as often as it was made does not count
-        against it, if the very same was measured in another block: the figures rest on a run
-        less there, and say so.
-        """
-        return self.planned > 0 and not self.missing and not self.interrupted
-
-    @property
-    def sentence(self) -> str:
-        """The outcome in words."""
-        if self.planned == 0:
-            return f"{self.campaign}: no cell was planned, so nothing ran."
-        finished = self.planned - len(self.missing) - len(self.forgone)
-        text = f"{self.campaign}: {finished} of {self.planned} runs done"
-        if self.already_done:
-            text += f" ({self.already_done} of them before)"
-        if self.spoiled:
-            text += f", {self.spoiled} spoiled and redone or given up"
-        if self.interrupted:
-            return f"{text}; interrupted: the same command goes on from here."
-        if self.gave_up:
-            return f"{text}; gave up: {self.gave_up}"
-        if self.missing:
-            cell, why = self.missing[0]
-            more = f" ({len(self.missing) - 1} more)" if len(self.missing) > 1 else ""
-            return f"{text}; missing: {cell}: {why}{more}"
-        if self.forgone:
-            cell, why = self.forgone[0]
-            more = f" ({len(self.forgone) - 1} more)" if len(self.forgone) > 1 else ""
-            return (
-                f"{text}; without {cell}: {why}{more}: fewer repetitions there, which the same "
-                "command on a quiet machine adds."
-            )
-        return f"{text}."
-
-    def _repr_html_(self) -> str:
-        from campaigns.display import result_html
-
-        return result_html(self)
 
 
 @dataclass
@@ -103,8 +49,9 @@ class _Tally:
     gave_up: str | None = None
     began: float = 0.0
     again: dict[str, str] = field(default_factory=dict)  # spoiled, to be made again: why
+    last: str = ""  # run id of the last attempt
     missing: dict[str, str] = field(default_factory=dict)
-    forgone: set[str] = field(default_factory=set)  # those of `missing` that were always spoiled
+    forgone: set[str] = field(default_factory=set)  # those of `missing` that noise cost
     budgets: dict[str, Counter[str]] = field(default_factory=dict)  # by run id
 
     def budget(self, cell: Cell, campaign: Campaign) -> Counter[str]:
@@ -134,12 +81,16 @@ class Engine:
         progress: Progress,
         *,
         clock: Callable[[], float] = time.monotonic,
+        lease: Lease | None = None,
     ) -> None:
+        """`lease`: of the testbed, where it ends."""
         self._plan = plan
         self._store = store
         self._executor = executor if isinstance(executor, ParallelExecutor) else OneByOne(executor)
         self._progress = progress
         self._clock = clock
+        self._lease = lease
+        self._leave: str | None = None  # why no further cell is begun: the lease
         self.estimator = Estimator(
             plan.campaign.time_scale, simulated=plan.campaign.ground == "sim"
         )
@@ -158,7 +109,7 @@ class Engine:
         tally = _Tally(began=started)
         left = self.estimator.left(pending, self._executor.width)
         self._progress.begin(self._plan, done_before, left)
-        with self._signals():
+        with self._signals(), watching(self._lease, self.lease_over, self._executor.kill):
             self._work(pending, tally)
         result = self._result(pending, done_before, tally, self._clock() - started)
         self._progress.end(result)
@@ -174,13 +125,19 @@ class Engine:
         self._progress.message("stopping: the running cell puts the testbed back (again to kill)")
         self._executor.interrupt()
 
+    def lease_over(self, why: str) -> None:
+        """The lease ends under the running cell: it is ended and marked; none is begun any more.
+        May be called from another thread."""
+        self._leave = why
+        self._executor.interrupt()
+
     def _work(self, pending: Sequence[Cell], tally: _Tally) -> None:
         """Attempts at every cell, as many beside each other as the executor takes."""
         waiting, running = deque(pending), dict[str, Cell]()
         while True:
             while waiting and len(running) < self._executor.width and not self._ending(tally):
                 cell = self._next(waiting, tally)
-                if cell is None:
+                if cell is None or self._refused(cell, [*waiting, *running.values()]):
                     break
                 running[cell.run_id] = cell
                 self._progress.cell_started(cell, self.estimator.planned(cell))
@@ -188,6 +145,7 @@ class Engine:
             if not running:
                 return
             cell, outcome = self._executor.finished()
+            tally.last = cell.run_id
             del running[cell.run_id]
             if outcome.status == "done":
                 self.estimator.observe(cell, outcome.seconds)
@@ -197,35 +155,62 @@ class Engine:
             if self._count(cell, outcome, tally):
                 waiting.insert(self._place(cell, outcome, waiting, tally), cell)
 
+    def _refused(self, cell: Cell, others: Sequence[Cell]) -> bool:
+        """Whether the lease does not let `cell` begin. It ends the call: a shorter cell that still
+        fits would change the order, which is drawn at random."""
+        if self._lease is not None:
+            rest = self.estimator.left([cell, *others], self._executor.width)
+            self._leave = self._leave or self._lease.refuses(self.estimator.left([cell]), rest)
+        return self._leave is not None
+
     def _next(self, waiting: deque[Cell], tally: _Tally) -> Cell | None:
         """The next cell to make; None when there is none left.
 
-        Where the file says how long spoiled cells are made again (`spoiled_within_s`), such a cell
-        waits for those that were not made yet when the time does not suffice for all, and is done
-        without when it does not suffice for the cell either and others measured the same.
+        Where the file says how long a campaign may take that is disturbed (`spoiled_within_s`),
+        and time no longer suffices for all that is left, the cells go first that are worth most,
+        and those are done without for which there is no time.
         """
         within = self._plan.campaign.spoiled_within_s
-        while waiting:
-            cell = waiting.popleft()
-            if within is None or cell.run_id not in tally.again:
+        if within is None or not tally.again:
+            return waiting.popleft() if waiting else None
+        left = within - (self._clock() - tally.began)
+        if waiting and self.estimator.left(waiting, self._executor.width) <= left:
+            return waiting.popleft()
+        for cell in sorted(waiting, key=lambda cell: self._worth(cell, tally)):
+            if self.estimator.left([cell], 1) <= left:
+                waiting.remove(cell)
                 return cell
-            first = [other for other in waiting if other.run_id not in tally.again]
-            needed = self.estimator.left([cell, *first], self._executor.width)
-            if self._clock() - tally.began + needed <= within:
-                return cell
-            if first:
-                waiting.append(cell)
-            elif self._measured(cell) < ENOUGH:
-                return cell
-            else:
-                tally.missing[cell.run_id] = tally.again[cell.run_id]
-                tally.forgone.add(cell.run_id)
+        for cell in waiting:
+            tally.missing[cell.run_id] = tally.again.get(cell.run_id, OUT_OF_TIME)
+            tally.forgone.add(cell.run_id)
+        waiting.clear()
         return None
+
+    def _worth(self, cell: Cell, tally: _Tally) -> tuple[bool, int, bool, int, int]:
+        """What is smallest is worth most: what too few blocks have measured; the file's first
+        grids; what was not spoiled just now, as noise lasts; what completes a comparison within
+        its block; what was tried least."""
+        campaign = self._plan.campaign
+        names = [grid.name for grid in campaign.grids]
+        beside = (
+            other
+            for other in self._plan.cells
+            if other.block == cell.block and set(other.grids) & set(cell.grids)
+        )
+        return (
+            self._measured(cell) >= ENOUGH,
+            min(names.index(name) for name in cell.grids),
+            cell.run_id == tally.last,
+            -sum(self._done(other) for other in beside),
+            campaign.spoiled_retries - tally.budget(cell, campaign)["spoiled"],
+        )
 
     def _measured(self, cell: Cell) -> int:
         """How many finished runs measured the same as `cell` does."""
-        same = (other for other in self._plan.cells if _what(other) == _what(cell))
-        return sum(self._store.attempts(other.run_id).done is not None for other in same)
+        return sum(_what(other) == _what(cell) and self._done(other) for other in self._plan.cells)
+
+    def _done(self, cell: Cell) -> bool:
+        return self._store.attempts(cell.run_id).done is not None
 
     def _place(self, cell: Cell, outcome: Outcome, waiting: Sequence[Cell], tally: _Tally) -> int:
         """Where in the queue another attempt goes. A failed cell is next. What spoils runs lasts
@@ -239,7 +224,7 @@ class Engine:
         return sum(1 for _ in takewhile(lambda other: other.block == cell.block, waiting))
 
     def _ending(self, tally: _Tally) -> bool:
-        return self._stop or tally.gave_up is not None
+        return self._stop or self._leave is not None or tally.gave_up is not None
 
     def _count(self, cell: Cell, outcome: Outcome, tally: _Tally) -> bool:
         """Take an attempt's outcome into account; whether another one is to be made."""
@@ -252,6 +237,12 @@ class Engine:
         tally.spoiled += spoiled
         tally.failed += outcome.status == "failed"
         why = outcome.reason or outcome.status
+        if self._lease is not None and outcome.status != "spoiled" and not self._stop:
+            # Nothing is counted against a cell whose testbed went.
+            self._leave = self._leave or self._lease.over()
+            if self._leave is not None:
+                tally.missing[cell.run_id] = self._leave
+                return False
         budget = tally.budget(cell, self._plan.campaign)
         if tally.noise >= SPOILED_IN_A_ROW:
             tally.gave_up = tally.gave_up or (
@@ -265,7 +256,7 @@ class Engine:
                 if spoiled:
                     tally.again[cell.run_id] = why
                 return True
-            why = "interrupted" if self._stop else why
+            why = "interrupted" if self._stop else self._leave or why
         tally.missing[cell.run_id] = why
         if spoiled and not self._stop:
             tally.forgone.add(cell.run_id)
@@ -322,11 +313,12 @@ class Engine:
             failed_attempts=tally.failed,
             interrupted=self._stop,
             gave_up=tally.gave_up,
+            lease=self._leave if without else None,
             seconds=seconds,
         )
 
     def _forgone(self, without: Sequence[Cell], tally: _Tally) -> set[str]:
-        """Which cells without a run can be done without: always spoiled, and measured in another
+        """Which cells without a run can be done without: lost to noise, and measured in another
         block. None when the campaign was given up or stopped."""
         if self._ending(tally):
             return set()

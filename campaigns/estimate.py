@@ -108,13 +108,3 @@ class Estimator:
         ratio = self._actual / self._planned if self._planned > 0 else 1.0
         # However many run beside each other, the longest takes its time.
         return max(sum(each) / max(1, width), max(each, default=0.0)) * ratio
-
-
-def format_s(seconds: float) -> str:
-    """``42 s``, ``3 min 05 s``, ``2 h 10 min`` for people."""
-    whole = max(0, round(seconds))
-    if whole < 90:
-        return f"{whole} s"
-    if whole < 5400:
-        return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

@@ -19,8 +19,9 @@ _SKIPPED_FOLDERS = {"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"
 # Request traces (workloads/traces): no run on a store's testbed replays one.
 _SKIPPED_FOLDERS |= {"traces"}
 _SKIPPED_SUFFIXES = {".pyc", ".pyo", ".md", ".swp"}
-_IDENTIFYING_TOOLS = ("ceph", "fio", "rados", "swift", "nfs", "hotbedsim")
-"""Versions that are part of a run's identity; python's and the kernel's are only recorded."""
+_IDENTIFYING_TOOLS = ("ceph", "fio", "rados", "swift", "nfs", "hotbedsim", "deployer")
+"""Versions that are part of a run's identity; python's and the kernel's are only recorded. A
+deployer is named where it is not the project's own."""
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import cached_property
 from pathlib import Path
 
+from campaigns.lease import SiteTenure, Tenure
 from campaigns.services import CellSetting, Facts, Services
 from schemas.errors import UserError
 from testbed.agent.contract import Agent
-from testbed.sites.contract import Site, Testbed
+from testbed.sites.contract import Site, State, Testbed
 from testbed.stores.contract import Needs
 
 
@@ -23,6 +24,12 @@ class LiveGround:
         self.site: Site = open_site(site)
         found = self.site.find(name)
         if found is None:
+            known = self.site.status(name)
+            if known.state is not State.ABSENT:
+                raise UserError(
+                    f"testbed {name!r} on site {site} is {known.state} ({known.detail}): `hotbed "
+                    "up SPEC` brings it up, `hotbed status` tells more."
+                )
             raise UserError(
                 f"there is no testbed {name!r} on site {site}: bring it up with `hotbed up SPEC` "
                 "and `hotbed deploy`, or name another with --testbed."
@@ -61,3 +68,7 @@ class LiveGround:
     def lock_path(self) -> Path:
         """See `Ground.lock_path`."""
         return self.testbed.directory / "campaign.lock"
+
+    def tenure(self) -> Tenure:
+        """See `Ground.tenure`."""
+        return SiteTenure(self.site, self.name)

@@ -18,6 +18,7 @@ from campaigns.disk import Reserve, is_full, nearly_full
 from campaigns.estimate import cell_timeout_s
 from campaigns.executors import Outcome
 from campaigns.job import ERROR_FILE, Job, read_job, write_job
+from campaigns.lease import Lease
 from campaigns.ledger import Ledger
 from campaigns.plan import Cell, Plan
 from campaigns.process_tree import kill_tree
@@ -44,6 +45,7 @@ class Setting:
     held: tuple[int, ...] = ()  # locks that each cell's process keeps while it lives
     grace_s: float = GRACE_S
     timeout_s: float | None = None  # instead of the estimate's
+    lease: Lease | None = None  # of the testbed, where it ends
 
 
 @dataclass(frozen=True)
@@ -188,7 +190,7 @@ class ProcessExecutor:
     def conclude(self, begun: Begun, why: str | None, seconds: float) -> Outcome:
         """Write what is missing of the attempt's record, and commit it."""
         cell, job, partial = begun.cell, begun.job, begun.folder
-        run = self._record(job, partial, why)
+        run = self._excused(self._record(job, partial, why))
         full = nearly_full(partial) or _says_full(run.reason)
         try:
             if full:
@@ -226,6 +228,14 @@ class ProcessExecutor:
         if error is not None:
             reason = error[1]
         return job.record(status, reason, phases)
+
+    def _excused(self, run: Run) -> Run:
+        """A cell whose testbed went has not failed: it was interrupted."""
+        lease = self._setting.lease
+        if lease is None or run.status not in {"failed", "interrupted"}:
+            return run
+        gone = lease.over() if run.status == "failed" else lease.known_over
+        return run if gone is None else amended(run, status="interrupted", reason=gone)
 
     def _full(self, seconds: float = 0.0, attempt: int | None = None) -> Outcome:
         self._reserve.release()

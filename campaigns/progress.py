@@ -5,14 +5,14 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from campaigns.estimate import format_s
 from campaigns.executors import Outcome
 from campaigns.plan import Cell, Plan
+from testbed.quantities import format_s
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichBar
 
-    from campaigns.engine import CampaignResult
+    from campaigns.result import CampaignResult
 
 
 class Progress(Protocol):
@@ -162,7 +162,7 @@ def describe(cell: Cell, outcome: Outcome) -> str:
     if outcome.attempt is not None and outcome.attempt > 1:
         text += f" (attempt {outcome.attempt})"
     if outcome.reason:
-        text += f": {outcome.reason}"
+        text += f": {outcome.reason.rstrip('.')}"
     return f"{text} in {format_s(outcome.seconds)}"
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from campaigns.cell_parameters import CellParameters
+from campaigns.lease import Tenure
 from schemas.run import Summary
 from testbed.stores.contract import Needs
 
@@ -147,3 +148,6 @@ class Ground(Protocol):
     def lock_path(self) -> Path | None:
         """A file that stands for the testbed: one campaign at a time; None where campaigns do not
         disturb each other."""
+
+    def tenure(self) -> Tenure | None:
+        """Until when the testbed is ours, and who is asked for more; None where it stays."""

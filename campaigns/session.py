@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 from pydantic import ValidationError
 
-from campaigns import power
 from campaigns.campaign_file import ROOT, find_campaign, load_campaign, resolve
-from campaigns.carry_out import CAMPAIGN_FILE, Laid, carry_out, learn
-from campaigns.engine import CampaignResult, Engine
+from campaigns.carry_out import CAMPAIGN_FILE, carry_out
+from campaigns.dry_run import DryRunReport, pending_of, report_of
 from campaigns.estimate import Estimator
-from campaigns.executors import DryRun
 from campaigns.fingerprint import Identity, digest_paths, identifying_versions
 from campaigns.grounds import open_ground
 from campaigns.kinds.registry import kind_of
+from campaigns.lease import Lease, asked_for, open_lease
 from campaigns.lock import Lock
-from campaigns.plan import Cell, Plan, make_plan
+from campaigns.plan import Plan, make_plan
 from campaigns.process_executor import PAPERMILL_CELL, Setting
-from campaigns.progress import Progress, Silent, suitable
+from campaigns.progress import Progress, suitable
 from campaigns.provenance import provenance
+from campaigns.result import CampaignResult
 from campaigns.run_store import RunStore
 from campaigns.services import Facts, Ground
 from campaigns.validate import select, validate
@@ -41,6 +41,9 @@ ROLES = ("base", "ceph", "fio", "agent")
 IN_PROCESS = frozenset({"sim"})
 """Grounds whose cells may run in the engine's own process: nothing of theirs outlives it."""
 
+OF_SITES = frozenset({"chameleon", "inventory", "local"})
+"""Grounds that are testbeds of the site of the same name."""
+
 
 @dataclass(frozen=True)
 class Request:
@@ -53,6 +56,7 @@ class Request:
     controllers_dir: Path | None = None
     ground: str | None = None  # instead of the campaign's; the results go beside, not among, its
     model: Path | None = None  # constants of the ground sim
+    extend_lease: bool | None = None  # instead of the campaign's `lease.extend`
 
 
 @dataclass(frozen=True)
@@ -74,52 +78,6 @@ class Prepared:
     model: Path | None = None  # absolute
 
 
-@dataclass(frozen=True)
-class DryRunReport:
-    """What would run. Seconds are planned ones."""
-
-    campaign: str
-    testbed: str
-    time_scale: float
-    cells: int
-    done: int
-    pending: tuple[Cell, ...]
-    pending_s: float
-    power: Mapping[str, str]
-    notes: tuple[str, ...] = field(default_factory=tuple)
-    planned_s: Mapping[str, float] = field(default_factory=dict)
-
-    def as_json(self) -> dict[str, Any]:
-        """For programs."""
-        return {
-            "campaign": self.campaign,
-            "testbed": self.testbed,
-            "time_scale": self.time_scale,
-            "cells": self.cells,
-            "done": self.done,
-            "pending_s": round(self.pending_s, 1),
-            "power": dict(self.power),
-            "notes": list(self.notes),
-            "pending": [
-                {
-                    "run_id": cell.run_id,
-                    "block": cell.block,
-                    "order": cell.order,
-                    "grids": list(cell.grids),
-                    "figures": list(cell.figures),
-                    "planned_s": round(self.planned_s[cell.run_id], 1),
-                    "parameters": cell.parameters.canonical(),
-                }
-                for cell in self.pending
-            ],
-        }
-
-    def _repr_html_(self) -> str:
-        from campaigns.display import dry_run_html
-
-        return dry_run_html(self)
-
-
 def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
     """Validate everything and lay out the plan.
 
@@ -131,9 +89,13 @@ def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
         UserError: one sentence on the first thing that is wrong.
     """
     file, campaign = asked(request.campaign)
-    campaign = on_ground(campaign, request.ground)
     spec_file = resolve(campaign.spec, file)
     spec = load_spec(spec_file)
+    campaign = on_ground(campaign, request.ground or _site_of(campaign, spec))
+    if request.extend_lease is not None:
+        rules = campaign.lease.model_copy(update={"extend": request.extend_lease})
+        campaign = campaign.model_copy(update={"lease": rules})
+    site = campaign.ground if campaign.ground in OF_SITES else spec.site.kind
     notebook = resolve(campaign.notebook, file)
     extra = () if request.controllers_dir is None else (request.controllers_dir,)
     controllers = available(extra)
@@ -142,12 +104,12 @@ def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
     testbed = request.testbed or spec.name
     store = RunStore(request.artifacts.resolve() / campaign.name)
     model = None if request.model is None else request.model.resolve()
-    ground, facts = _ground(campaign, spec, (spec_file, model), testbed, need_ground)
+    ground, facts = _ground(campaign, site, (spec_file, model), testbed, need_ground)
     versions = facts.versions if facts is not None else last_versions(store.folder)
     identity = Identity(
         spec_digest=spec.digest(),
         ground=campaign.ground,
-        site=facts.site if facts is not None else spec.site.kind,
+        site=facts.site if facts is not None else site,
         time_scale=campaign.time_scale,
         versions=identifying_versions(versions),
         folders=used_folders() if facts is None or facts.folders is None else facts.folders,
@@ -198,6 +160,13 @@ def on_ground(campaign: Campaign, ground: str | None) -> Campaign:
         raise UserError(f"--ground {ground}: {error.errors()[0]['msg']}.") from error
 
 
+def _site_of(campaign: Campaign, spec: TestbedSpec) -> str | None:
+    """The ground that the spec's site is, where the campaign is for another site: a campaign goes
+    where its testbed is. None: the campaign's own."""
+    grounds = {campaign.ground, spec.site.kind}
+    return spec.site.kind if grounds <= OF_SITES else None
+
+
 def asked(campaign: str | Campaign) -> tuple[Path, Campaign]:
     """The campaign and its file; of one made in memory its name stands for the file: in messages,
     and for what lies beside it (the current folder)."""
@@ -230,58 +199,25 @@ def dry_run_prepared(prepared: Prepared, *, workers: Workers | None = None) -> D
         )
     if workers is not None and workers.scheduler is not None:
         notes.append(f"the time is that of one worker; {workers.scheduler} may have many")
-    return report_of(
+    lease = None
+    if prepared.facts is not None:
+        try:
+            lease = _lease(prepared)
+        except HotbedError as error:
+            notes.append(f"the lease of testbed {prepared.testbed!r} cannot be told: {error}")
+    report = report_of(
         prepared,
         cells,
         Estimator(prepared.campaign.time_scale, simulated=prepared.campaign.ground == "sim"),
         width=1 if workers is None else max(1, workers.processes),
         resolves=True,
         notes=notes,
+        lease=lease,
     )
-
-
-def pending_of(laid: Laid) -> list[Cell]:
-    """The cells of a campaign that are still to be made. Writes nothing."""
-    executor = DryRun()
-    Engine(laid.plan, laid.store, executor, Silent()).run()
-    return executor.cells
-
-
-def report_of(
-    laid: Laid,
-    cells: Sequence[Cell],
-    estimator: Estimator,
-    *,
-    width: int,
-    resolves: bool,
-    notes: Sequence[str],
-    beside_s: float = 0.0,
-) -> DryRunReport:
-    """What is told of a campaign of which `cells` are still to be made, `width` at a time.
-
-    Args:
-        estimator: of the cells' seconds; the runs that are there correct it.
-        resolves: the smallest effect that the repetitions resolve is told too.
-        beside_s: seconds that pass beside the cells.
-    """
-    learn(estimator, laid.plan, laid.store)
-    found = {name for cell in laid.plan.cells for name in cell.grids} if resolves else set()
-    return DryRunReport(
-        campaign=laid.campaign.name,
-        testbed=laid.testbed,
-        time_scale=laid.campaign.time_scale,
-        cells=len(laid.plan.cells),
-        done=len(laid.plan.cells) - len(cells),
-        pending=tuple(cells),
-        pending_s=estimator.left(cells, width) + beside_s,
-        power={
-            grid.name: power.sentence(grid.repetitions)
-            for grid in laid.campaign.grids
-            if grid.name in found
-        },
-        notes=tuple(notes),
-        planned_s={cell.run_id: estimator.left([cell]) for cell in cells},
-    )
+    if prepared.facts is not None or prepared.spec.site.kind != prepared.campaign.ground:
+        return report
+    told = asked_for(prepared.spec, report.pending_s, prepared.campaign.lease.margin_s)
+    return report if told is None else replace(report, notes=(*report.notes, told))
 
 
 def run(
@@ -353,8 +289,19 @@ def run_prepared(
             controllers_dir=prepared.controllers_dir,
             command=command,
             held=tuple(lock.handle for lock in locks),
+            lease=_lease(prepared, shown.message),
         )
         return carry_out(prepared, setting, shown, inside=inside, workers=workers)
+
+
+def _lease(prepared: Prepared, say: Callable[[str], None] = lambda text: None) -> Lease | None:
+    """Of the testbed, where it ends.
+
+    Raises:
+        HotbedError: the site cannot tell.
+    """
+    tenure = None if prepared.ground is None else prepared.ground.tenure()
+    return open_lease(tenure, prepared.campaign.lease, say=say)
 
 
 def _inside(campaign: Campaign, in_process: bool, workers: Workers | None) -> bool:
@@ -386,13 +333,13 @@ def used_folders() -> dict[str, str]:
 
 def _ground(
     campaign: Campaign,
-    spec: TestbedSpec,
+    site: str,
     files: tuple[Path, Path | None],
     testbed: str,
     needed: bool,
 ) -> tuple[Ground | None, Facts | None]:
     try:
-        ground = open_ground(campaign.ground, testbed, spec.site.kind, *files)
+        ground = open_ground(campaign.ground, testbed, site, *files)
         return ground, ground.facts()
     except (HotbedError, SiteError, OSError):
         if needed:

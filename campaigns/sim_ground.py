@@ -117,6 +117,10 @@ class SimGround:
         """See `Ground.lock_path`: there is nothing that two campaigns could disturb."""
         return None
 
+    def tenure(self) -> None:
+        """See `Ground.tenure`: a model stays."""
+        return None
+
     def _version(self) -> str:
         """The model's version; other constants than its own make another one."""
         text = f"model {MODEL_VERSION}, protocol {PROTOCOL}"

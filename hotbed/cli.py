@@ -1,6 +1,7 @@
 """The command `hotbed`: finds the verbs, and turns errors into one sentence and an exit code.
 
-Exit codes: 0 done; 1 it failed; 2 the user's mistake; 130 Ctrl-C; 143 terminated.
+Exit codes: 0 done; 1 it failed; 2 the user's mistake; 75 a lease ended a campaign before its last
+cell; 130 Ctrl-C; 143 terminated.
 """
 
 from __future__ import annotations
@@ -17,12 +18,8 @@ from typing import Any
 import typer
 
 import hotbed.verbs
+from hotbed.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_TERMINATED, EXIT_USER
 from schemas.errors import HotbedError, UserError
-
-EXIT_FAILED = 1
-EXIT_USER = 2
-EXIT_INTERRUPTED = 130
-EXIT_TERMINATED = 143
 
 
 @cache
@@ -86,7 +83,16 @@ def _flush() -> None:
 
 def _say(error: HotbedError) -> None:
     _flush()
-    print(f"hotbed: {error}", file=sys.stderr)
+    print(f"hotbed: {_with_hint(error)}", file=sys.stderr)
+
+
+def _with_hint(error: HotbedError) -> str:
+    """The message, and when to try again where a site says that it helps (`SiteError`)."""
+    wait_s = getattr(error, "retry_after_s", None)
+    if wait_s is None:
+        return str(error)
+    again = f"Try again in {wait_s:.0f} s." if wait_s > 0 else "Try again."
+    return f"{str(error).rstrip('.')}. {again}"
 
 
 if __name__ == "__main__":

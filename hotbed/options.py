@@ -25,8 +25,21 @@ ModelOption = Annotated[
     Path | None,
     typer.Option(help="A YAML file of constants for the ground sim (docs/simulation.md)."),
 ]
+ExtendLeaseOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--extend-lease/--no-extend-lease",
+        help="Ask for more time when the campaign does not fit what is left of the testbed's "
+        "lease; by default as the campaign's file says (lease: {extend: true}).",
+    ),
+]
 OtherTestbedOption = Annotated[
     str | None, typer.Option("--testbed", help="Another testbed than the spec's name.")
+]
+
+MostGibOption = Annotated[
+    float,
+    typer.Option("--most-gib", min=0.001, help="How large a bundle may be when it is unpacked."),
 ]
 
 WorkersOption = Annotated[

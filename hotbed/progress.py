@@ -1,4 +1,5 @@
-"""Progress of long work on standard error: a bar with the time left, or plain lines in a log."""
+"""Progress of long work: a bar with the time left, on a terminal or in a notebook; or plain lines
+in a log, on standard error."""
 
 from __future__ import annotations
 
@@ -7,6 +8,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from hotbed.frontend import has_widgets, show
 
 if TYPE_CHECKING:
     from testbed.sites.contract import Progress
@@ -20,6 +23,8 @@ def progress(title: str) -> Iterator[Progress]:
     if sys.stderr.isatty():
         with _bar(title) as report:
             yield report
+    elif has_widgets():
+        yield _widget(title)
     else:
         yield _lines(title)
 
@@ -44,6 +49,21 @@ def _bar(title: str) -> Iterator[Progress]:
             bar.update(task, completed=share, phase=phase, left=clock.left(phase, share))
 
         yield report
+
+
+def _widget(title: str) -> Progress:
+    import ipywidgets  # type: ignore[import-untyped]
+
+    bar = ipywidgets.FloatProgress(max=1.0, description=title, style={"description_width": "auto"})
+    told = ipywidgets.Label()
+    clock = _Clock()
+    show(ipywidgets.HBox([bar, told]))
+
+    def report(phase: str, share: float) -> None:
+        bar.value = share
+        told.value = f"{phase} {clock.left(phase, share)}".rstrip()
+
+    return report
 
 
 def _lines(title: str) -> Progress:

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from rich.console import Group
     from rich.table import Table
 
-    from campaigns.session import DryRunReport
-    from testbed.sites.contract import Status, Testbed
+    from campaigns.dry_run import DryRunReport
+    from testbed.sites.contract import Cost, Status, Testbed
 
 TestbedOption = Annotated[
     str | None, typer.Option("--testbed", help="May be left out if there is one.")
@@ -29,6 +29,12 @@ def _table(*columns: str, title: str | None = None) -> Table:
 
 def _gib(count: int | None) -> str:
     return "" if count is None else f"{count / 2**30:.1f} GiB"
+
+
+def cost_line(name: str, cost: Cost) -> str:
+    """What a testbed takes."""
+    length = "" if cost.hours is None else f" for {cost.hours:g} h"
+    return f"{name}: {cost.nodes} nodes{length}, {cost.node_hours:g} node-hours; {cost.detail}"
 
 
 def nodes_table(testbed: Testbed, states: Mapping[str, str] | None = None) -> Table:
@@ -52,20 +58,36 @@ def testbeds_table(found: Mapping[str, tuple[str, Status]]) -> Table | str:
     """Every testbed."""
     if not found:
         return "no testbeds; `hotbed up SPEC` makes one"
-    table = _table("testbed", "site", "state", "nodes", "detail")
+    leased = any(status.ends_at_s is not None for _, status in found.values())
+    table = _table("testbed", "site", "state", "nodes", "detail", *(["lease"] if leased else []))
     for name, (kind, status) in found.items():
         running = sum(state == "running" for state in status.nodes.values())
-        table.add_row(name, kind, status.state, f"{running}/{len(status.nodes)}", status.detail)
+        nodes = f"{running}/{len(status.nodes)}"
+        lease = [status.lease() or "none"] if leased else []
+        table.add_row(name, kind, status.state, nodes, status.detail, *lease)
     return table
+
+
+def lease_facts(status: Status) -> dict[str, float | None]:
+    """The lease for programs: its end, seconds to it, and the node-hours still to come."""
+    import time
+
+    if status.ends_at_s is None:
+        return {"ends_at_s": None, "ends_in_s": None, "node_hours_left": None}
+    left_s = max(0.0, status.ends_at_s - time.time())
+    hours = round(len(status.nodes) * left_s / 3600, 2)
+    return {"ends_at_s": status.ends_at_s, "ends_in_s": round(left_s, 1), "node_hours_left": hours}
 
 
 def status_table(name: str, status: Status, testbed: Testbed | None) -> Table | str:
     """One testbed with its nodes."""
+    lease = status.lease()
     if testbed is None:
         lines = [f"testbed {name}: {status.state} ({status.detail})"]
+        lines += [] if lease is None else [f"  lease: {lease}"]
         return "\n".join(lines + [f"  {node}: {state}" for node, state in status.nodes.items()])
     table = nodes_table(testbed, status.nodes)
-    table.caption = f"{status.state}: {status.detail}"
+    table.caption = f"{status.state}: {status.detail}" + (f"\nlease {lease}" if lease else "")
     table.caption_justify = "left"
     return table
 
@@ -103,7 +125,7 @@ def dry_run_table(report: DryRunReport) -> Group:
     from rich.markup import escape
     from rich.table import Table
 
-    from campaigns.estimate import format_s
+    from testbed.quantities import format_s
 
     table = Table("run", "block", "figures", "cell", "planned", box=box.SIMPLE_HEAD)
     for cell in report.pending:
@@ -118,6 +140,8 @@ def dry_run_table(report: DryRunReport) -> Group:
         f"{report.campaign} on testbed {report.testbed}: {report.cells} cells, {report.done} done; "
         f"about {format_s(report.pending_s)} for the rest (times × {report.time_scale:.4g})"
     ]
+    if report.lease is not None:
+        lines.append(f"  {report.lease.sentence}")
     lines += [f"  {grid}: {text}" for grid, text in report.power.items()]
     lines += [f"  note: {note}" for note in report.notes]
     return Group(table, *lines)

@@ -51,6 +51,15 @@ class Limits(Strict):
     stalled: float = Field(default=0.05, gt=0, le=1)  # share of the time without the recorder
 
 
+class LeaseRules(Strict):
+    """On a testbed that ends: `extend` lets the campaign ask for more time when what is left of
+    the lease does not suffice. No cell is begun that would end less than `margin_s` before the
+    lease does: time to put the testbed back, to fetch files, and for a cell that is late."""
+
+    extend: bool = False
+    margin_s: float = Field(default=180, ge=30, le=86400)
+
+
 class Campaign(Strict):
     """One YAML file under campaigns/files/, named <short name>-<profile>."""
 
@@ -66,6 +75,7 @@ class Campaign(Strict):
     spoiled_retries: int = Field(default=2, ge=0, le=10)
     spoiled_within_s: float | None = Field(default=None, gt=0, le=1e7)
     limits: Limits = Limits()
+    lease: LeaseRules = LeaseRules()
     parameters: dict[str, Any] = Field(default_factory=dict)
     # By controller and parameter: so much for each OSD of a cell that says how many its store has.
     controller_parameters_per_osd: dict[str, dict[str, int | float]] = Field(default_factory=dict)

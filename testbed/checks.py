@@ -159,6 +159,16 @@ def queuedisk(machine: Machine, need: Need) -> Finding:
     return Finding("queuedisk", "the queue disk, built", ok, found, "make setup")
 
 
+CHI_LIBRARIES = ("chi", "blazarclient", "openstack", "keystoneauth1")
+
+
+def chi(machine: Machine, need: Need) -> Finding:
+    missing = [name for name in CHI_LIBRARIES if not machine.has_module(name)]
+    found = f"missing: {', '.join(missing)}" if missing else "installed"
+    how = "make setup, or pip install python-chi python-blazarclient python-zunclient openstacksdk"
+    return Finding("chi", "python-chi and its clients (Chameleon)", not missing, found, how)
+
+
 def disk(machine: Machine, need: Need) -> Finding:
     free, wanted = machine.free_bytes(need.state), need.disk_bytes
     how = (
@@ -256,6 +266,7 @@ CHECKS: dict[str, Check] = {
     "shaping": shaping,
     "ssh": _package("ssh", "ssh client", ("ssh", "ssh-keygen"), "openssh-client"),
     "queuedisk": queuedisk,
+    "chi": chi,
     "disk": disk,
     "memory": memory,
     "cores": cores,

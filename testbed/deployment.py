@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from testbed.deploy import deploy, remove, spec_of
+from testbed import deployers
+from testbed.deploy import spec_of
 from testbed.lifecycle import DEPLOYED, start_store, stop_store
 from testbed.sites.contract import Progress, Site, SnapshotSite, Testbed, silent
 
@@ -38,16 +39,25 @@ def bring(
     *,
     wipe: bool = False,
     snapshot: bool = True,
+    deployer: str | None = None,
 ) -> Outcome:
     """Deploy the spec that the testbed was brought up from, and freeze it as `deployed`.
 
     The store is stopped cleanly before it is frozen and serves again at the end. A state that is
     frozen already is left alone when nothing has changed.
 
+    Args:
+        deployer: in place of the spec's; kept with the testbed.
+
     Raises:
-        UserError, DeployError: see `testbed.deploy.deploy`.
+        UserError, DeployError: see `testbed.deployers.contract.Deployer.deploy`.
         StoreError: the store is not healthy after it was frozen.
     """
+    spec = spec_of(testbed)
+    if deployer is not None:
+        spec = deployers.with_kind(spec, deployer)
+    chosen = deployers.choose(spec)
+    deployers.claim(testbed, chosen.kind)
     freezes = snapshot and isinstance(site, SnapshotSite)
 
     def first(phase: str, share: float) -> None:
@@ -58,7 +68,7 @@ def bring(
     again = unfrozen.exists()
     unfrozen.touch()
     start = time.monotonic()
-    changed = sum(deploy(testbed, spec_of(testbed), first, site=site, wipe=wipe).values())
+    changed = sum(chosen.deploy(testbed, spec, first, site=site, wipe=wipe).values())
     deployed = time.monotonic()
     label = None
     if snapshot and isinstance(site, SnapshotSite):
@@ -98,8 +108,11 @@ def take_away(
     """Remove the store, its data and the control plane.
 
     Raises:
-        UserError, DeployError: see `testbed.deploy.remove`.
+        UserError, DeployError: see `testbed.deployers.contract.Deployer.remove`.
     """
     start = time.monotonic()
-    done = remove(testbed, spec_of(testbed), progress, packages=packages, site=site)
+    spec = deployers.as_deployed(testbed, spec_of(testbed))
+    chosen = deployers.choose(spec)
+    done = chosen.remove(testbed, spec, progress, packages=packages, site=site)
+    deployers.disclaim(testbed)
     return Outcome(testbed.name, "removed", sum(done.values()), time.monotonic() - start)

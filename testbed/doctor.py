@@ -5,8 +5,10 @@ it starts, so that what is missing is said in a sentence and not by a failure ha
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from schemas.errors import UserError
+from testbed import deployers
 from testbed.checks import CHECKS, HOUSE_BYTES, Finding, Need
 from testbed.machine import Machine, ThisMachine
 from testbed.sites import open_site
@@ -49,8 +51,12 @@ def need_of(spec: TestbedSpec) -> Need:
 def diagnose(spec: TestbedSpec | None = None, machine: Machine | None = None) -> list[Finding]:
     """Everything that `spec` needs of this machine; without one, a local testbed of any size."""
     if spec is None:
-        return examine((n for n in LOCAL_SITE if n not in {"disk", "memory"}), None, machine)
-    return examine(requirements(spec.site.kind), need_of(spec), machine)
+        here = examine((n for n in LOCAL_SITE if n not in {"disk", "memory"}), None, machine)
+        return [*here, *deployers.findings()]
+    found = examine(requirements(spec.site.kind), need_of(spec), machine)
+    chosen = deployers.choose(spec)
+    # The project's own is checked by what every testbed needs.
+    return found if chosen.kind == "own" else [*found, replace(chosen.usable(), needed=True)]
 
 
 def lacking(findings: Iterable[Finding]) -> list[Finding]:

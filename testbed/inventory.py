@@ -11,17 +11,27 @@ docs/deployment.md lists the variables, for inventories written by hand.
 from __future__ import annotations
 
 import itertools
+import shlex
 import uuid
 from collections.abc import Mapping
 from typing import Any
 
 from schemas.errors import UserError
+from testbed import reach
 from testbed import swift_variables as swift
 from testbed import twochoice_variables as twochoice
 from testbed.agent.contract import AgentConfig, AgentNode
 from testbed.nfs_variables import host_of, variables_of
 from testbed.sites.contract import Node, Testbed
-from testbed.spec import CephSpec, DiskSpec, NfsSpec, ObjectsSpec, SwiftSpec, TestbedSpec
+from testbed.spec import (
+    SIZE_SLACK,
+    CephSpec,
+    DiskSpec,
+    NfsSpec,
+    ObjectsSpec,
+    SwiftSpec,
+    TestbedSpec,
+)
 
 GROUPS = {
     "mon": "mons",
@@ -41,7 +51,6 @@ FIO_JOBS = 4
 FIO_SHARE_OF_DISK = 0.05  # a job's file: DLR's 2 GB of a 40 GB disk
 _MIB = 2**20
 _NAMESPACE = uuid.UUID("6d6b0d1c-0f6c-5b0e-9f0b-6f4a9d8b2f11")
-_SIZE_SLACK = 0.9  # a partition is a little smaller than what was asked for
 
 
 def cluster_id(testbed: Testbed) -> str:
@@ -97,15 +106,6 @@ def agent_config(testbed: Testbed, spec: TestbedSpec) -> AgentConfig:
     return AgentConfig(testbed.name, store.kind if store else "none", nodes, pools)
 
 
-def _disks(spec: TestbedSpec) -> dict[str, DiskSpec]:
-    return {
-        name: group.disk
-        for group in spec.groups
-        if group.disk is not None
-        for name in group.node_names()
-    }
-
-
 def host_variables(testbed: Testbed, node: Node, disk: DiskSpec | None) -> dict[str, Any]:
     """Variables of one node.
 
@@ -113,13 +113,15 @@ def host_variables(testbed: Testbed, node: Node, disk: DiskSpec | None) -> dict[
         UserError: a node with the role osd has no device for it.
     """
     variables: dict[str, Any] = {
-        "ansible_host": node.address,
+        "ansible_host": node.reached_at,
         "ansible_port": node.ssh_port,
         "ansible_user": node.ssh_user,
         "hotbed_address": node.address,
     }
     if node.ssh_user != "root":
         variables["ansible_become"] = True
+    if node.via is not None:
+        variables["ansible_ssh_common_args"] = ssh_arguments(testbed, node)
     if node.memory_bytes is not None:
         variables["hotbed_memory_bytes"] = node.memory_bytes
     if "osd" not in node.roles:
@@ -133,12 +135,12 @@ def host_variables(testbed: Testbed, node: Node, disk: DiskSpec | None) -> dict[
     if node.rack is not None:
         variables["hotbed_rack"] = node.rack
     if disk is not None:
-        variables["validate_osd_min_bytes"] = int((disk.size - disk.scratch) * _SIZE_SLACK)
+        variables["validate_osd_min_bytes"] = int((disk.size - disk.scratch) * SIZE_SLACK)
         variables["hotbed_fio_file_bytes"] = fio_file_bytes(disk, node.name) if disk.scratch else 0
     if "scratch" in node.devices:
         variables["hotbed_scratch_device"] = node.devices["scratch"]
         if disk is not None:
-            variables["validate_scratch_min_bytes"] = int(disk.scratch * _SIZE_SLACK)
+            variables["validate_scratch_min_bytes"] = int(disk.scratch * SIZE_SLACK)
     return variables
 
 
@@ -155,8 +157,10 @@ def _osds(testbed: Testbed, node: Node) -> list[dict[str, Any]]:
     ]
 
 
-def ssh_arguments(testbed: Testbed) -> str:
-    """Options of every ssh that Ansible starts: host keys checked, nothing from the home folder."""
+def ssh_arguments(testbed: Testbed, node: Node | None = None) -> str:
+    """Options of every ssh that Ansible starts: host keys checked, nothing from the home folder;
+    for a `node` with those that lead through another machine.
+    """
     options = (
         "IdentitiesOnly=yes",
         "StrictHostKeyChecking=yes",
@@ -166,7 +170,11 @@ def ssh_arguments(testbed: Testbed) -> str:
         "ServerAliveInterval=5",
         "ServerAliveCountMax=3",
     )
-    return " ".join(["-F none", *(f"-o {option}" for option in options)])
+    words = [word for option in options for word in ("-o", option)]
+    through = reach.proxy_command_of(testbed, node) if node is not None else None
+    if through is not None:
+        words += ["-o", f"ProxyCommand={through}"]
+    return shlex.join(["-F", "none", *words])
 
 
 def build_inventory(
@@ -180,7 +188,7 @@ def build_inventory(
     if spec.store is None:
         raise UserError(f"spec {spec.name}: store is empty; there is nothing to deploy.")
     store = spec.store
-    disks = _disks(spec)
+    disks = spec.disks()
     common: dict[str, Any] = {
         "ansible_python_interpreter": "/usr/bin/python3",
         "ansible_ssh_private_key_file": str(testbed.ssh_key),

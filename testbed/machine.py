@@ -8,6 +8,7 @@ import os
 import platform
 import shutil
 import subprocess
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
@@ -25,6 +26,9 @@ class Machine(Protocol):
 
     def which(self, program: str) -> str | None:
         """Path of a program, the system folders included; None when there is none."""
+
+    def has_module(self, name: str) -> bool:
+        """Could this Python import the module?"""
 
     def is_there(self, path: str) -> bool:
         """Whether `path` exists."""
@@ -57,6 +61,10 @@ class ThisMachine:
     def which(self, program: str) -> str | None:
         # A user's PATH often lacks sbin, where debootstrap and losetup live.
         return shutil.which(program, path=f"{os.environ.get('PATH', os.defpath)}:{_SYSTEM_FOLDERS}")
+
+    def has_module(self, name: str) -> bool:
+        """See `Machine.has_module`."""
+        return find_spec(name) is not None
 
     def is_there(self, path: str) -> bool:
         return Path(path).exists()

@@ -8,10 +8,9 @@ from typing import Any
 from schemas.errors import UserError
 from testbed.disk_profile import profile_of
 from testbed.sites.contract import Node, Testbed
-from testbed.spec import DiskSpec, NfsSpec
+from testbed.spec import SIZE_SLACK, DiskSpec, NfsSpec
 
 BINARIES = Path(__file__).resolve().parents[1] / "dataplane" / "bin"
-_SIZE_SLACK = 0.9  # a partition is a little smaller than what was asked for
 
 
 def variables_of(store: NfsSpec) -> dict[str, Any]:
@@ -65,7 +64,7 @@ def host_of(testbed: Testbed, node: Node, disk: DiskSpec, store: NfsSpec) -> dic
     size = disk.scratch or disk.size
     return {
         "hotbed_scratch_device": device,
-        "validate_scratch_min_bytes": int(size * _SIZE_SLACK),
+        "validate_scratch_min_bytes": int(size * SIZE_SLACK),
         "nfsproxy_profile": store.profile or profile_of(disk),
         "nfsproxy_parameters": parameters_of(testbed, store),
     }

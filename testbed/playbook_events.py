@@ -152,6 +152,10 @@ def message_of(result: Mapping[str, Any]) -> str:
     """The one line of a failed task's result that says why."""
     if result.get("censored"):
         return "its output may hold secrets and is hidden"
+    # A loop itself says no more than that some of it failed.
+    for item in result.get("results") or ():
+        if isinstance(item, Mapping) and item.get("failed"):
+            return message_of(item)
     said = str(result.get("msg") or "").strip()
     for_people = said and not said.startswith(("non-zero return code", "MODULE FAILURE"))
     if not for_people:

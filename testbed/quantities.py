@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import math
 import re
 from typing import Annotated
 
@@ -69,3 +71,22 @@ def format_bytes(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1024
     return f"{count:.1f} TiB"
+
+
+def format_s(seconds: float) -> str:
+    """``42 s``, ``3 min 05 s``, ``2 h 10 min``, ``6 d 04 h`` for people."""
+    whole = max(0, round(seconds))
+    if whole < 90:
+        return f"{whole} s"
+    if whole < 5400:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    if whole < 48 * 3600:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{whole // 86400} d {whole % 86400 // 3600:02d} h"
+
+
+def moment(at_s: float) -> str:
+    """Seconds since the epoch as a point in time for people: ``2026-03-01 14:05 UTC``."""
+    if not math.isfinite(at_s):
+        return "never"
+    return datetime.datetime.fromtimestamp(at_s, datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")

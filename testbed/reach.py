@@ -8,10 +8,11 @@ import os
 import shutil
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from schemas.errors import UserError
-from testbed.sites.contract import Node, Testbed
+from testbed.sites.contract import Gateway, Node, Testbed
 from testbed.ssh import SshShell, SshTarget
 
 
@@ -37,24 +38,68 @@ def make_control_dir(testbed: Testbed) -> Path:
 
 
 def target_of(testbed: Testbed, node: Node) -> SshTarget:
-    """The ssh target of a node.
+    """The ssh target of a node, through whom it is reached.
 
     Raises:
-        UserError: the key is another user's, or the folder for connections is.
+        UserError: the key is another user's, or the folder for connections is; or the node is
+            said to be reached through a machine that the testbed does not have.
     """
     if testbed.ssh_key.exists() and not os.access(testbed.ssh_key, os.R_OK):
         raise UserError(
             f"testbed {testbed.name!r} belongs to another user: run this as that user (sudo)."
         )
-    folder = make_control_dir(testbed)
+    return replace(_target(testbed, node, ()), control_dir=make_control_dir(testbed))
+
+
+def proxy_command_of(testbed: Testbed, node: Node) -> str | None:
+    """ssh's ProxyCommand on the way to `node`; None when ssh goes there directly.
+
+    Raises:
+        UserError: the testbed has no such machine, or the way leads back to itself.
+    """
+    return _target(testbed, node, ()).proxy_command
+
+
+def _target(testbed: Testbed, node: Node, passed: tuple[str, ...]) -> SshTarget:
     return SshTarget(
         node=node.name,
-        address=node.address,
+        address=node.reached_at,
         key=testbed.ssh_key,
         known_hosts=testbed.known_hosts,
         user=node.ssh_user,
         port=node.ssh_port,
-        control_dir=folder,
+        jump=_jump(testbed, node, passed),
+    )
+
+
+def _jump(testbed: Testbed, node: Node, passed: tuple[str, ...]) -> SshTarget | None:
+    if node.via is None:
+        return None
+    if node.via in (*passed, node.name):
+        raise UserError(
+            f"testbed {testbed.name}: the way to node {node.name} leads through {node.via} twice."
+        )
+    for gateway in testbed.gateways:
+        if gateway.name == node.via:
+            return gateway_target(gateway, testbed.known_hosts)
+    for other in testbed.nodes:
+        if other.name == node.via:
+            return _target(testbed, other, (*passed, node.name))
+    raise UserError(
+        f"testbed {testbed.name}: node {node.name} is reached through {node.via!r}, which is "
+        "neither a node nor a gateway of it."
+    )
+
+
+def gateway_target(gateway: Gateway, known_hosts: Path) -> SshTarget:
+    """The ssh target of a gateway."""
+    return SshTarget(
+        node=gateway.name,
+        address=gateway.address,
+        key=gateway.ssh_key,
+        known_hosts=known_hosts,
+        user=gateway.ssh_user,
+        port=gateway.ssh_port,
     )
 
 

@@ -14,6 +14,7 @@ from pydantic import BeforeValidator, Field, ValidationError, field_validator, m
 
 from schemas.errors import UserError
 from schemas.yaml_file import read_mapping
+from testbed.deployer_spec import KINDS as DEPLOYERS
 from testbed.quantities import BitsPerSecond, Bytes, BytesPerSecond, Seconds, parse_bits_per_s
 from testbed.store_spec import (
     STORES,
@@ -48,6 +49,10 @@ __all__ = [
 
 _NAME = re.compile(r"^[a-z][a-z0-9-]{0,19}$")
 Role = Literal["admin", "mon", "mgr", "osd", "rgw", "client", "nfs", "object", "proxy", "storage"]
+
+
+SIZE_SLACK = 0.9
+"""Least share of a size asked for that a device must have: a partition is a little smaller."""
 
 
 class DiskSpec(Strict):
@@ -269,6 +274,15 @@ class TestbedSpec(Strict):
     def _osd_names(self) -> tuple[str, ...]:
         return tuple(n for group in self.groups if "osd" in group.roles for n in group.node_names())
 
+    def disks(self) -> dict[str, DiskSpec]:
+        """The disk block of every node that has one."""
+        return {
+            name: group.disk
+            for group in self.groups
+            if group.disk is not None
+            for name in group.node_names()
+        }
+
     def osd_disks(self) -> tuple[DiskSpec, ...]:
         """The disk of every OSD, in the order of their numbers."""
         return tuple(
@@ -315,6 +329,7 @@ class TestbedSpec(Strict):
         if isinstance(self.store, CephSpec):
             _leave_out(body["store"], "failure_domain", "host")
             _leave_out(body["store"], "twochoice", None)
+            _leave_out(body["store"], "deployer", {"kind": "own"})
         return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
@@ -329,6 +344,8 @@ def explain(error: ValidationError, where: str) -> UserError:
     steps = [str(part) for part in first["loc"]]
     if steps[:1] == ["store"]:
         steps[1:2] = [step for step in steps[1:2] if step not in STORES]
+        if steps[1:2] == ["deployer"]:
+            steps[2:3] = [step for step in steps[2:3] if step not in DEPLOYERS]
     path = ".".join(steps) or "top level"
     message = str(first["msg"]).removeprefix("Value error, ")
     more = f" ({error.error_count() - 1} more)" if error.error_count() > 1 else ""
@@ -343,10 +360,29 @@ def load_spec(path: Path) -> TestbedSpec:
     """
     data = read_mapping(path, "a spec is a mapping with name, groups and store")
     _read_profile(data.get("store"), path)
+    _locate(data.get("site"), path.parent)
     try:
         return TestbedSpec.model_validate(data)
     except ValidationError as error:
         raise explain(error, str(path)) from error
+
+
+FILE_OPTIONS = ("inventory", "key", "known_hosts")
+"""Options of sites that name files; a relative path in a spec starts at the spec's folder."""
+
+
+def _locate(options: object, folder: Path) -> None:
+    """Make the paths of files in a site's options absolute, also those of single machines."""
+    if isinstance(options, list):
+        for each in options:
+            _locate(each, folder)
+    if not isinstance(options, dict):
+        return
+    for name, value in options.items():
+        if name in FILE_OPTIONS and isinstance(value, str) and value:
+            options[name] = str((folder / Path(value).expanduser()).absolute())
+        else:
+            _locate(value, folder)
 
 
 def _read_profile(store: object, path: Path) -> None:

@@ -56,11 +56,13 @@ class Shell(Protocol):
 
 @dataclass(frozen=True)
 class SshTarget:
-    """How to reach a node. `jump` names another target to go through (ProxyJump)."""
+    """How to reach a node. `jump` names another target to go through (ProxyJump). Without `key`
+    ssh tries an agent's and the user's default keys.
+    """
 
     node: str
     address: str
-    key: Path
+    key: Path | None
     known_hosts: Path
     user: str = "root"
     port: int = 22
@@ -71,10 +73,9 @@ class SshTarget:
         """OpenSSH options: checked host key, no prompts, dead peers noticed within 15 s."""
         options = [
             *("-F", "none"),
-            *("-i", str(self.key)),
+            *([] if self.key is None else ["-i", str(self.key), "-o", "IdentitiesOnly=yes"]),
             *("-p", str(self.port)),
             *("-o", "BatchMode=yes"),
-            *("-o", "IdentitiesOnly=yes"),
             *("-o", "StrictHostKeyChecking=yes"),
             *("-o", f"UserKnownHostsFile={self.known_hosts}"),
             *("-o", "GlobalKnownHostsFile=/dev/null"),
@@ -90,10 +91,21 @@ class SshTarget:
                 *("-o", "ControlPersist=60"),
             ]
         if self.jump is not None:
-            inner = ["ssh", *self.jump.options(multiplex=False), "-W", "%h:%p"]
-            inner.append(f"{self.jump.user}@{self.jump.address}")
-            options += ["-o", f"ProxyCommand={shlex.join(inner)}"]
+            options += ["-o", f"ProxyCommand={self.proxy_command}"]
         return options
+
+    @property
+    def proxy_command(self) -> str | None:
+        """The ssh that goes through `jump`, as ssh_config's ProxyCommand takes it; None without.
+
+        ssh's own ProxyJump would check the other's host key against the user's files.
+        """
+        if self.jump is None:
+            return None
+        host = f"[{self.address}]" if ":" in self.address else self.address
+        inner = ["ssh", *self.jump.options(multiplex=False), "-W", f"{host}:{self.port}"]
+        inner.append(f"{self.jump.user}@{self.jump.address}")
+        return shlex.join(inner).replace("%", "%%")  # ssh expands %h and the like in it
 
     def command(self, argv: Sequence[str], *, multiplex: bool = True) -> list[str]:
         """The full local command line that runs `argv` on the node.

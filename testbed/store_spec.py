@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from testbed.deployer_spec import DeployerSpec, OwnDeployer
 from testbed.quantities import Bytes
 from testbed.swift_spec import SwiftSpec
 
@@ -75,7 +76,8 @@ class CephSpec(Strict):
     `objectstore` filestore keeps objects as files on the scratch file system beside fio's, where
     reweight-by-utilization sees the space that fio's files take, as in the paper.
     `failure_domain`: no two replicas of a placement group share a host, or a rack. With `twochoice`
-    every OSD gets a pool of its own and an agent before it (docs/twochoice-rados.md).
+    every OSD gets a pool of its own and an agent before it (docs/twochoice-rados.md). `deployer`
+    brings the cluster (docs/deployers.md).
     """
 
     kind: Literal["ceph"] = "ceph"
@@ -84,6 +86,24 @@ class CephSpec(Strict):
     objectstore: Literal["bluestore", "filestore"] = "bluestore"
     failure_domain: Literal["host", "rack"] = "host"
     twochoice: TwoChoiceSpec | None = None
+    deployer: DeployerSpec = OwnDeployer()
+
+    @model_validator(mode="after")
+    def _deployer_can(self) -> CephSpec:
+        kind = self.deployer.kind
+        if kind == "own":
+            return self
+        if self.objectstore == "filestore":
+            raise ValueError(
+                f"objectstore filestore is known to Ceph up to 17 (quincy), and {kind} brings a "
+                "later one: choose bluestore, or deployer own"
+            )
+        if self.twochoice is not None:
+            raise ValueError(
+                f"twochoice names OSDs by numbers that {kind} gives out as it likes: choose "
+                "deployer own"
+            )
+        return self
 
 
 class NfsSpec(Strict):

@@ -12,13 +12,12 @@ from typing import Any
 from schemas.errors import UserError
 from testbed import swift_packages
 from testbed.sites.contract import Node, Testbed
-from testbed.spec import SwiftSpec, TestbedSpec
+from testbed.spec import SIZE_SLACK, SwiftSpec, TestbedSpec
 from testbed.swift_spec import TOGETHER, members
 
 SECRETS = "swift-secrets.json"
 """Beside the testbed, readable by its owner alone: hash prefix and suffix, tenants' keys."""
 _SECRET_BYTES = 24
-_SIZE_SLACK = 0.9  # a partition is a little smaller than what was asked for
 _STORAGE_PORTS = 10  # between the first ports of two microstores' servers
 
 
@@ -62,7 +61,7 @@ def hosts_of(testbed: Testbed, spec: TestbedSpec) -> dict[str, dict[str, Any]]:
     return {
         node.name: {
             "hotbed_swift_disks": disks_of(node),
-            "swift_disk_min_bytes": int(sizes.get(node.name, 0) * _SIZE_SLACK),
+            "swift_disk_min_bytes": int(sizes.get(node.name, 0) * SIZE_SLACK),
         }
         for node in testbed.with_role("storage")
     }

@@ -10,7 +10,15 @@ from typing import Any
 
 from schemas.errors import UserError
 from testbed.sites.contract import Node, Testbed
-from testbed.spec import CephSpec, DiskSpec, NfsSpec, ObjectsSpec, SwiftSpec, TwoChoiceSpec
+from testbed.spec import (
+    SIZE_SLACK,
+    CephSpec,
+    DiskSpec,
+    NfsSpec,
+    ObjectsSpec,
+    SwiftSpec,
+    TwoChoiceSpec,
+)
 
 BINARIES = Path(__file__).resolve().parents[1] / "dataplane" / "bin"
 POOL_PREFIX = "twochoice."
@@ -20,7 +28,6 @@ FOLDERS_ROOT = "/var/lib/hotbed/scratch/twochoice"
 DISKS_ROOT = "/var/lib/hotbed/objects"
 """Where the disks of nodes with several object servers are mounted."""
 _KEY_BYTES = 32
-_SIZE_SLACK = 0.9  # a partition is a little smaller than what was asked for
 
 
 def asked(store: CephSpec | NfsSpec | ObjectsSpec | SwiftSpec | None) -> TwoChoiceSpec | None:
@@ -123,7 +130,7 @@ def disk_of(node: Node, disk: DiskSpec, numbers: Sequence[int]) -> dict[str, Any
                 {"number": number, "device": device, "path": path}
                 for number, device, path in places
             ],
-            "objectdisks_min_bytes": int(disk.size * _SIZE_SLACK),
+            "objectdisks_min_bytes": int(disk.size * SIZE_SLACK),
             "objectdisks_wipe": "{{ validate_wipe | default(false) }}",
         }
     device = node.devices.get("scratch") or next(iter(node.osd_devices), None)
@@ -134,7 +141,7 @@ def disk_of(node: Node, disk: DiskSpec, numbers: Sequence[int]) -> dict[str, Any
         )
     return {
         "hotbed_scratch_device": device,
-        "validate_scratch_min_bytes": int((disk.scratch or disk.size) * _SIZE_SLACK),
+        "validate_scratch_min_bytes": int((disk.scratch or disk.size) * SIZE_SLACK),
     }
 
 

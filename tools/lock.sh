@@ -24,3 +24,4 @@ compile tools/go.lock tools/go.in "$@"
 swift=playbooks/roles/swift/files/requirements
 compile "$swift.lock" "$swift.in" "$@"
 compile tests/bench/swift-bench.lock tests/bench/swift-bench.in "$@"
+compile tests/openstack/requirements.lock tests/openstack/requirements.in "$@"

@@ -11,7 +11,7 @@ from typing import Any
 from campaigns.campaign_file import resolve
 from campaigns.carry_out import LEDGER_FILE, make_cells
 from campaigns.dask_cluster import open_cluster
-from campaigns.engine import CampaignResult
+from campaigns.dry_run import DryRunReport, pending_of, report_of
 from campaigns.estimate import Estimator
 from campaigns.executors import Executor, ParallelExecutor
 from campaigns.fingerprint import Identity
@@ -27,9 +27,10 @@ from campaigns.plan import Cell, make_plan, raw_cells
 from campaigns.process_executor import ProcessExecutor, Setting
 from campaigns.progress import Progress, suitable
 from campaigns.provenance import provenance
+from campaigns.result import CampaignResult
 from campaigns.run_store import RunStore
 from campaigns.services import Facts
-from campaigns.session import DryRunReport, Request, asked, pending_of, report_of
+from campaigns.session import Request, asked
 from campaigns.validate import select
 from campaigns.workers import Workers, one_testbed
 from schemas.campaign import Campaign
@@ -230,6 +231,7 @@ def _refuse_what_is_not_ours(request: Request, campaign: Campaign) -> None:
         "--testbed": request.testbed if computed else None,
         "--controllers-dir": request.controllers_dir,
         "--model": request.model,
+        "--extend-lease": request.extend_lease,
     }
     where = "on no testbed" if computed else f"on the ground {campaign.ground}"
     for option, value in given.items():

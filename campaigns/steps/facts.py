@@ -35,13 +35,17 @@ def read_facts(site: Site, testbed: Testbed, agent: Agent) -> Facts:
                 f"the admin node does not reach the others: {host['error'].rstrip('.')}; repair "
                 f"the testbed with `hotbed up SPEC` and `hotbed deploy {testbed.name}`."
             )
+    for node in testbed.nodes:
+        if node.facts and node.name in hosts:
+            hosts[node.name]["machine"] = dict(node.facts)
+    spec = spec_of(testbed)
     signals = sorted({node.signal for node in testbed.with_role("osd")})
     return Facts(
         site=site.kind,
-        versions={str(name): str(version) for name, version in versions.items()},
+        versions={str(name): str(version) for name, version in versions.items()} | deployer(spec),
         hosts=hosts,
         signal=",".join(signals) or None,
-        calibration=calibration(spec_of(testbed)),
+        calibration=calibration(spec),
         osd_count=sum(len(host.get("osds", ())) for host in hosts.values()),
     )
 
@@ -101,6 +105,13 @@ def deployed(testbed: Testbed) -> bool:
     except HotbedError:
         return False
     return True
+
+
+def deployer(spec: TestbedSpec) -> dict[str, str]:
+    """Who deployed a testbed's store, beside the versions; nothing for the project's own, which
+    left no word in the identity of earlier runs."""
+    kind = spec.store.deployer.kind if isinstance(spec.store, CephSpec) else "own"
+    return {} if kind == "own" else {"deployer": kind}
 
 
 def calibration(spec: TestbedSpec) -> dict[str, Any]:

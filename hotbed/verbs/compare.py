@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hotbed.exit_codes import end_with, stopped
 from hotbed.options import (
     ControllersDirOption,
     DryRunOption,
@@ -106,9 +107,9 @@ def register(app: typer.Typer) -> None:
             return
         made = comparison.compare(ask, workers=helpers)
         result = made.result
-        if result.interrupted:
+        if stopped(result) is not None:
             emit({"ok": False, "sentence": result.sentence}, as_json, lambda: None)
-            raise typer.Exit(130)
+            end_with(result)
         from analysis.comparison.build import build
 
         ranking = build(made.folder, made.comparison, out)

@@ -23,18 +23,44 @@ def register(app: typer.Typer) -> None:
         wipe: Annotated[
             bool, flag("--wipe", "Destroy what other use left on the devices.")
         ] = False,
+        deployer: Annotated[
+            str | None,
+            typer.Option(help="own, ceph-ansible or cephadm, in place of the spec's."),
+        ] = None,
+        dry_run: Annotated[bool, flag("--dry-run", "Only say what would be done.")] = False,
         no_snapshot: Annotated[bool, flag("--no-snapshot", "Do not freeze that state.")] = False,
         as_json: JsonFlag = False,
     ) -> None:
         """Deploy the store by Ansible; repeat it to resume. Ends with a snapshot `deployed`."""
         from hotbed.progress import progress
-        from testbed import deployment
+        from schemas.errors import UserError
+        from testbed import deployers, deployment
         from testbed.choose import choose_ready
+        from testbed.deploy import spec_of
 
+        if remove and deployer is not None:
+            raise UserError(
+                "--remove is by the deployer that brought the store: leave --deployer out."
+            )
+        if remove and dry_run:
+            raise UserError("--dry-run is of a deployment: leave --remove or --dry-run out.")
         site, found = choose_ready(testbed)
+        if dry_run:
+            spec = spec_of(found)
+            spec = spec if deployer is None else deployers.with_kind(spec, deployer)
+            plan = deployers.choose(spec).plan(spec)
+            emit(plan, as_json, plan.sentences)
+            return
         with progress(f"{'remove from' if remove else 'deploy'} {found.name}") as report:
             if remove:
                 result = deployment.take_away(site, found, report, packages=packages)
             else:
-                result = deployment.bring(site, found, report, wipe=wipe, snapshot=not no_snapshot)
+                result = deployment.bring(
+                    site,
+                    found,
+                    report,
+                    wipe=wipe,
+                    snapshot=not no_snapshot,
+                    deployer=deployer,
+                )
         emit(result, as_json, result.sentence)

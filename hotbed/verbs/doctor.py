@@ -1,18 +1,25 @@
-"""`hotbed doctor`: what this machine has, what is missing and how to get it."""
+"""`hotbed doctor`: what this machine has, what is missing and how to get it; and the same of the
+machines that a spec's site names.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hotbed.output import JsonFlag, emit
+from hotbed.site_options import AcceptHostKeysOption
 
 if TYPE_CHECKING:
+    from rich.console import Group
     from rich.table import Table
 
     from testbed.checks import Finding
+    from testbed.sites.contract import HostFindings
+    from testbed.spec import TestbedSpec
 
 
 def register(app: typer.Typer) -> None:
@@ -23,24 +30,78 @@ def register(app: typer.Typer) -> None:
         spec: Annotated[
             Path | None, typer.Option(help="Also check the disk and memory that this spec needs.")
         ] = None,
+        site: Annotated[
+            Path | None,
+            typer.Option(help="Check the machines that this spec's site names, over ssh."),
+        ] = None,
+        accept_host_keys: AcceptHostKeysOption = False,
         as_json: JsonFlag = False,
     ) -> None:
-        """Check that this machine has everything; exit 1 when something needed is missing."""
+        """Check that this machine has everything; exit 1 when something needed is missing.
+
+        With --site also the machines of the spec: logins, disks and what is on them, clocks, ports,
+        kernels, sizes, and the network between them. Nothing is changed there.
+        """
+        from schemas.errors import UserError
         from testbed.doctor import diagnose, lacking
         from testbed.spec import load_spec
 
+        if site is not None:
+            if spec is not None:
+                raise UserError("give --spec or --site, not both: --site checks its spec too.")
+            _machines(load_spec(site), accept_host_keys, as_json)
+            return
         findings = diagnose(load_spec(spec) if spec else None)
         emit(findings, as_json, lambda: _table(findings))
         if lacking(findings):
             raise typer.Exit(1)
 
 
-def _table(findings: list[Finding]) -> Table:
+def _machines(spec: TestbedSpec, accept_host_keys: bool, as_json: bool) -> None:
+    from hotbed.progress import progress
+    from schemas.errors import UserError
+    from testbed.doctor import diagnose, lacking
+    from testbed.sites import open_site
+    from testbed.sites.contract import CautiousSite, InspectingSite
+
+    here = diagnose(spec)
+    site = open_site(spec.site.kind, spec.site.options)
+    if not isinstance(site, InspectingSite):
+        if accept_host_keys:
+            raise UserError(
+                f"--accept-host-keys: a site of kind {site.kind} has no machines to look at before "
+                "they are made."
+            )
+        emit({"here": here, "machines": []}, as_json, lambda: _table(here))
+        if lacking(here):
+            raise typer.Exit(1)
+        return
+    if accept_host_keys and isinstance(site, CautiousSite):
+        site.allow(host_keys=True)
+    with progress(f"looking at the machines of {spec.name}") as report:
+        machines = site.inspect(spec, report)
+    emit({"here": here, "machines": machines}, as_json, lambda: _tables(here, machines))
+    if lacking(here) or any(lacking(machine.findings) for machine in machines):
+        raise typer.Exit(1)
+
+
+def _tables(here: list[Finding], machines: Sequence[HostFindings]) -> Group:
+    from rich.console import Group
+
+    tables = [_table(here, "this machine")]
+    for machine in machines:
+        name = f"{machine.node}: {machine.machine}" if machine.machine else machine.node
+        tables.append(_table(machine.findings, name))
+    return Group(*tables)
+
+
+def _table(findings: Sequence[Finding], title: str | None = None) -> Table:
     from rich import box
     from rich.markup import escape
     from rich.table import Table
 
-    table = Table("", "needed", "found", "how to get it", box=box.SIMPLE_HEAD, pad_edge=False)
+    columns = ("", "needed", "found", "how to get it")
+    table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
     for finding in findings:
         bad = "[red]missing[/]" if finding.needed else "[yellow]short[/]"
         table.add_row(

@@ -20,20 +20,33 @@ def register(app: typer.Typer) -> None:
         ] = False,
         as_json: JsonFlag = False,
     ) -> None:
-        """Remove a testbed, whatever state it is in; safe to repeat."""
+        """Remove a testbed, whatever state it is in; safe to repeat. One that cannot be removed,
+        such as one on machines that are away, does not keep --all from the others."""
         from hotbed.progress import progress
-        from schemas.errors import UserError
+        from schemas.errors import HotbedError, UserError
         from testbed.choose import choose, existing
 
         if everything and name is not None:
             raise UserError("give a testbed's name or --all, not both.")
         doomed = existing() if everything else [choose(name)]
+        removed: list[str] = []
+        failed: list[HotbedError] = []
         for site, each in doomed:
-            with progress(f"down {each}") as report:
-                site.release(each, report)
-        removed = [each for _, each in doomed]
+            try:
+                with progress(f"down {each}") as report:
+                    site.release(each, report)
+            except HotbedError as error:
+                failed.append(error)
+            else:
+                removed.append(each)
+        if len(failed) == len(doomed) == 1:
+            raise failed[0]
+        none = "nothing was removed" if failed else "nothing to remove"
         emit(
             {"removed": removed},
             as_json,
-            lambda: f"removed: {', '.join(removed)}" if removed else "nothing to remove",
+            lambda: f"removed: {', '.join(removed)}" if removed else none,
         )
+        if failed:
+            why = "; ".join(str(error).rstrip(".") for error in failed)
+            raise HotbedError(f"{len(failed)} of {len(doomed)} testbeds are still there: {why}.")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hotbed.exit_codes import end_with, stopped
 from hotbed.output import JsonFlag, emit
 
 if TYPE_CHECKING:
@@ -51,8 +52,8 @@ def register(app: typer.Typer) -> None:
             save_spec(testbed, spec)
             _deploy(site, testbed)
             result = session.run(request)
-            if result.interrupted:
-                raise typer.Exit(130)
+            if stopped(result) is not None:
+                end_with(result)
             ok, sentence = result.ok, result.sentence
         else:
             ok, sentence = True, f"{CAMPAIGN}: all {known.cells} runs were done before."

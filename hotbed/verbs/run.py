@@ -7,9 +7,11 @@ from typing import Annotated
 
 import typer
 
+from hotbed.exit_codes import end_with
 from hotbed.options import (
     ControllersDirOption,
     DryRunOption,
+    ExtendLeaseOption,
     ModelOption,
     OtherTestbedOption,
     SchedulerOption,
@@ -58,13 +60,18 @@ def register(app: typer.Typer) -> None:
         ] = True,
         workers: WorkersOption = None,
         scheduler: SchedulerOption = None,
+        extend_lease: ExtendLeaseOption = None,
         as_json: JsonFlag = False,
     ) -> None:
-        """Run a campaign; the same command resumes it. Exit 1 when a cell has no run in the end."""
+        """Run a campaign; the same command resumes it.
+
+        Exit 1 when a cell has no run in the end, 75 when the testbed's lease ends before the last
+        cell: the same command goes on on a new one.
+        """
         from campaigns import session
 
         request = session.Request(
-            campaign, figure, testbed, artifacts, controllers_dir, ground, model
+            campaign, figure, testbed, artifacts, controllers_dir, ground, model, extend_lease
         )
         helpers = workers_asked(workers, scheduler)
         if dry_run:
@@ -75,7 +82,4 @@ def register(app: typer.Typer) -> None:
         emit(
             {"ok": result.ok, "sentence": result.sentence, "result": result}, as_json, lambda: None
         )
-        if result.interrupted:
-            raise typer.Exit(130)
-        if not result.ok:
-            raise typer.Exit(1)
+        end_with(result)

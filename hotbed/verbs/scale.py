@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hotbed.exit_codes import end_with, stopped
 from hotbed.options import (
     ControllersDirOption,
     DryRunOption,
@@ -89,9 +90,9 @@ def register(app: typer.Typer) -> None:
             emit(report.as_json(), as_json, lambda: dry_run_table(report))
             return
         result = session.run(request, in_process=True, workers=helpers)
-        if result.interrupted:
+        if stopped(result) is not None:
             emit({"ok": False, "sentence": result.sentence}, as_json, lambda: None)
-            raise typer.Exit(130)
+            end_with(result)
         if not result.ran and not result.already_done:
             emit({"ok": False, "sentence": result.sentence}, as_json, lambda: None)
             raise typer.Exit(1)

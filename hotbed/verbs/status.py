@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
         as_json: JsonFlag = False,
     ) -> None:
         """Show every testbed, or one with its nodes."""
-        from hotbed.views import microstores_of, status_view, testbeds_table
+        from hotbed.views import lease_facts, microstores_of, status_view, testbeds_table
         from testbed.choose import choose, existing
         from testbed.sites.contract import State
 
@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
             found = {each: (site.kind, site.status(each)) for site, each in existing()}
             data = [
                 {"name": each, "site": kind, "state": known.state, "detail": known.detail}
-                | {"nodes": known.nodes, "ends_at_s": known.ends_at_s}
+                | {"nodes": known.nodes, **lease_facts(known)}
                 for each, (kind, known) in found.items()
             ]
             emit(data, as_json, lambda: testbeds_table(found))
@@ -39,7 +39,7 @@ def register(app: typer.Typer) -> None:
             "state": known.state,
             "detail": known.detail,
         }
-        one |= {"nodes": known.nodes, "ends_at_s": known.ends_at_s, "testbed": testbed}
+        one |= {"nodes": known.nodes, **lease_facts(known), "testbed": testbed}
         swift = microstores_of(testbed) if known.state == State.READY else None
         if swift is not None:
             one["swift"] = swift

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from hotbed.output import JsonFlag, emit
+from hotbed.site_options import AcceptHostKeysOption, YesWipeOption
 
 
 def register(app: typer.Typer) -> None:
@@ -17,11 +18,17 @@ def register(app: typer.Typer) -> None:
     def up(
         spec: Annotated[Path, typer.Argument(help="A spec file, such as testbed/specs/dlr.yaml.")],
         name: Annotated[str | None, typer.Option(help="Another name than the spec's.")] = None,
+        yes_wipe: YesWipeOption = None,
+        accept_host_keys: AcceptHostKeysOption = False,
+        dry_run: Annotated[
+            bool, typer.Option("--dry-run", help="Only say what it takes, and from when on.")
+        ] = False,
         as_json: JsonFlag = False,
     ) -> None:
         """Bring a testbed up until every node answers ssh; repeat it to resume or repair."""
         from hotbed.progress import progress
-        from hotbed.views import nodes_table
+        from hotbed.site_options import allow
+        from hotbed.views import cost_line, nodes_table
         from testbed.deploy import save_spec
         from testbed.doctor import require
         from testbed.sites import open_site
@@ -30,7 +37,12 @@ def register(app: typer.Typer) -> None:
         loaded = load_spec(spec)
         wanted = renamed(loaded, name) if name else loaded
         site = open_site(wanted.site.kind, wanted.site.options)
+        if dry_run:
+            cost = site.plan(wanted)
+            emit(cost, as_json, lambda: cost_line(wanted.name, cost))
+            return
         require(spec=wanted)
+        allow(site, wanted, devices=yes_wipe, host_keys=accept_host_keys, ask=not as_json)
         with progress(f"up {wanted.name}") as report:
             testbed = site.provision(wanted, report)
         save_spec(testbed, wanted)

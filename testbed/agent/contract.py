@@ -17,6 +17,8 @@ KEY = "/etc/hotbed/ssh/id_ed25519"  # the admin node's own key to the other node
 KNOWN_HOSTS = "/etc/hotbed/ssh/known_hosts"
 STATE = "/var/lib/hotbed"  # journals, recordings, controllers under study
 UNIT_PREFIX = "hotbed-"  # every systemd unit that Hotbed starts on a node
+IOWAIT_CPUS = 4
+"""%iowait is a share of all CPUs' time: on more of them it is diluted beyond use."""
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,7 @@ def _step(store: CephStore, actions: Sequence[Action]) -> dict[str, Any]:
     }
 
 
-def _pgs(store: CephStore) -> tuple[Pg, ...]:
+def _pgs(store: CephStore) -> Sequence[Pg]:
     return store.sense(frozenset({PGS})).pgs
 
 

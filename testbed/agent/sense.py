@@ -9,14 +9,11 @@ from typing import Any
 
 from schemas.errors import UserError
 from testbed.agent.config import osd_names, osd_nodes
-from testbed.agent.contract import AgentConfig, AgentNode
+from testbed.agent.contract import IOWAIT_CPUS, AgentConfig, AgentNode
 from testbed.agent.disturb import read_state
 from testbed.agent.monitor import Monitor, Reading, over_ssh
 from testbed.agent.samples import Rates
 from testbed.stores.ceph.store import CephStore, Sensor
-
-IOWAIT_CPUS = 4
-"""%iowait is a share of all CPUs' time: on more of them it is diluted beyond use."""
 
 SIGNALS = ("node", "osd", "op_r_latency")
 _NODE_SIGNALS = ("iowait", "io_pressure")

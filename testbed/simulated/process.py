@@ -52,6 +52,7 @@ class SimulatorProcess:
     ) -> None:
         self._program = program or PROGRAM
         self._limit_s = limit_s
+        self._unread = bytearray()
         self._messages: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed by close)
         try:
             self._process = subprocess.Popen(
@@ -153,15 +154,17 @@ class SimulatorProcess:
     def _read(self, size: int, op: str, deadline: float) -> bytearray:
         assert self._process.stdout is not None
         pipe = self._process.stdout.fileno()
-        data = bytearray()
-        while len(data) < size:
+        # As much as there is: an answer's many small parts come in one piece.
+        while len(self._unread) < size:
             ready = select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))[0]
             if not ready:
                 raise self._hung(op)
-            piece = os.read(pipe, min(size - len(data), 2**20))
+            piece = os.read(pipe, 2**20)
             if not piece:
                 raise self._died(op)
-            data += piece
+            self._unread += piece
+        data = self._unread[:size]
+        del self._unread[:size]
         return data
 
     def _hung(self, op: str) -> StoreError:

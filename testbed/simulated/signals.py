@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import sub
 from typing import Literal
 
 from testbed.stores.ceph.perf import latency_pressure
@@ -40,5 +41,6 @@ def pressure(
 
 
 def _differences(before: Sequence[float], now: Sequence[float], which: int) -> list[float]:
-    pairs = zip(now[which::_OF_NODE], before[which::_OF_NODE], strict=True)
-    return [after - then for after, then in pairs]
+    if len(now) != len(before):
+        raise ValueError(f"{len(now)} numbers after {len(before)}")
+    return list(map(sub, now[which::_OF_NODE], before[which::_OF_NODE]))

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from testbed.simulated.benchmark import Sample
+from testbed.simulated.chunks import Changing
 from testbed.simulated.process import Answer
 from testbed.stores.contract import Osd, Pg
 
@@ -39,8 +40,7 @@ class MapTable:
         self._numbers = (*range(len(nodes)), NONE)
         self._osd_tuple: tuple[Osd, ...] | None = None
         self._ids = tuple(f"{pool}.{number:x}" for number in range(pgs))
-        self._pgs = [Pg(name, (), ()) for name in self._ids]
-        self._pg_tuple: tuple[Pg, ...] | None = None
+        self._pgs = Changing(Pg(name, (), ()) for name in self._ids)
 
     def osds(self) -> tuple[Osd, ...]:
         """Every OSD."""
@@ -48,11 +48,9 @@ class MapTable:
             self._osd_tuple = tuple(self._osds)
         return self._osd_tuple
 
-    def pgs(self) -> tuple[Pg, ...]:
-        """Every PG of the pool."""
-        if self._pg_tuple is None:
-            self._pg_tuple = tuple(self._pgs)
-        return self._pg_tuple
+    def pgs(self) -> Sequence[Pg]:
+        """Every PG of the pool, as it is now."""
+        return self._pgs.frozen()
 
     def names(self) -> tuple[str, ...]:
         """The PGs' ids by number."""
@@ -80,7 +78,6 @@ class MapTable:
         numbers, sets = blocks["pg_ids"], blocks["pg_sets"]
         if not numbers:
             return
-        self._pg_tuple = None
         # Whole columns at a time: a step on a large cluster changes hundreds of PGs.
         osds = map(self._numbers.__getitem__, sets)
         rows = list(zip(*[osds] * self._size, strict=True))
@@ -92,9 +89,7 @@ class MapTable:
         actings = [up if acting == up else acting for up, acting in pairs]
         ids = map(self._ids.__getitem__, numbers)
         pinned = [flags & 1 == 1 for flags in blocks["pg_flags"]]
-        changed = map(Pg, ids, ups, actings, pinned, blocks["pg_bytes"])
-        for number, pg in zip(numbers, changed, strict=True):
-            self._pgs[number] = pg
+        self._pgs.put(numbers, map(Pg, ids, ups, actings, pinned, blocks["pg_bytes"]))
 
 
 def sample_rows(answer: Answer, nodes: Sequence[str]) -> list[Sample]:

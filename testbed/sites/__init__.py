@@ -16,7 +16,23 @@ def _local(options: Mapping[str, object]) -> Site:
     return LocalSite(options)
 
 
-_SITES: dict[str, Callable[[Mapping[str, object]], Site]] = {"local": _local}
+def _inventory(options: Mapping[str, object]) -> Site:
+    from testbed.sites.inventory import InventorySite
+
+    return InventorySite(options)
+
+
+def _chameleon(options: Mapping[str, object]) -> Site:
+    from testbed.sites.chameleon import ChameleonSite
+
+    return ChameleonSite(options)
+
+
+_SITES: dict[str, Callable[[Mapping[str, object]], Site]] = {
+    "chameleon": _chameleon,
+    "inventory": _inventory,
+    "local": _local,
+}
 
 
 def kinds() -> tuple[str, ...]:

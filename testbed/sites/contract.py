@@ -8,13 +8,16 @@ signal, shares) or an optional capability named in `Site.capabilities`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from schemas.errors import HotbedError
+from testbed.checks import Finding
+from testbed.quantities import format_bytes, format_s, moment
 from testbed.spec import TestbedSpec
 
 Progress = Callable[[str, float], None]
@@ -52,8 +55,11 @@ class Node:
     `devices` maps a use to a path on the node: ``osd`` (a raw device that a store may wipe),
     ``scratch`` (a device for files such as fio's, on the same disk as ``osd``), and ``osd1``,
     ``osd2``, ... where the node has more disks. `rack` is None for a node in none.
+    `address` is what the other nodes reach it by, `public_address` what we reach it by, where that
+    is another one; `via` names the node or gateway of the testbed that ssh goes through.
     `signal` names how pressure on the node's disk is sensed: ``iowait`` (%iowait of /proc/stat)
     or ``io_pressure`` (the share of time in which some task waited for I/O, from `pressure_file`).
+    `facts` are what the site knows of the machine (its type, its image), for runs' provenance.
     """
 
     name: str
@@ -68,6 +74,14 @@ class Node:
     cpus: float | None = None
     memory_bytes: int | None = None
     rack: str | None = None
+    public_address: str | None = None
+    via: str | None = None
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def reached_at(self) -> str:
+        """The address that we, or whom we go through, connect to."""
+        return self.public_address or self.address
 
     @property
     def osd_devices(self) -> tuple[str, ...]:
@@ -83,6 +97,19 @@ class Node:
 
 
 @dataclass(frozen=True)
+class Gateway:
+    """A machine that is no node, through which ssh goes to nodes (`Node.via`). Its host key is in
+    the testbed's known_hosts; `ssh_key` None leaves the choice to ssh (an agent, default keys).
+    """
+
+    name: str
+    address: str
+    ssh_user: str
+    ssh_port: int = 22
+    ssh_key: Path | None = None
+
+
+@dataclass(frozen=True)
 class Testbed:
     """A set of nodes under one name, with what is needed to reach them over ssh."""
 
@@ -95,6 +122,7 @@ class Testbed:
     known_hosts: Path
     directory: Path
     spec_hash: str
+    gateways: tuple[Gateway, ...] = ()
 
     def node(self, name: str) -> Node:
         """The node called `name`; KeyError when there is none."""
@@ -137,16 +165,41 @@ class Status:
     nodes: Mapping[str, str] = field(default_factory=dict)  # node -> running | stopped | lost ...
     ends_at_s: float | None = None  # end of the lease, seconds since the epoch
 
+    def lease(self, now_s: float | None = None) -> str | None:
+        """When the lease ends and what is still to come of it, in words; None without one."""
+        if self.ends_at_s is None:
+            return None
+        left_s = self.ends_at_s - (time.time() if now_s is None else now_s)
+        if left_s <= 0:
+            return f"ended {moment(self.ends_at_s)}"
+        hours = f", {len(self.nodes) * left_s / 3600:.1f} node-hours" if self.nodes else ""
+        return f"ends {moment(self.ends_at_s)}, in {format_s(left_s)}{hours}"
+
+    def _repr_html_(self) -> str:
+        """For Jupyter."""
+        from testbed.html import status_html
+
+        return status_html(self)
+
 
 @dataclass(frozen=True)
 class Cost:
-    """What a testbed takes. `node_hours` is 0 on one's own machine."""
+    """What a testbed takes. `node_hours` is 0 on one's own machines; `hours` is the length of the
+    lease, None where there is none.
+    """
 
     node_hours: float
     nodes: int
     disk_bytes: int
     memory_bytes: int
     detail: str
+    hours: float | None = None
+
+    def _repr_html_(self) -> str:
+        """For Jupyter."""
+        from testbed.html import cost_html
+
+        return cost_html(self)
 
 
 @dataclass(frozen=True)
@@ -229,6 +282,53 @@ class FaultSite(Site, Protocol):
         """Multiply the disk's service times by `slow`, or let every request fail."""
 
 
+@dataclass(frozen=True)
+class Doomed:
+    """A device on which provisioning would destroy something."""
+
+    node: str
+    device: str
+    bytes: int
+    holds: tuple[str, ...]  # such as ``ext4 'data'``
+    model: str | None = None
+
+    @property
+    def name(self) -> str:
+        """How people name it when they allow it: ``/dev/sdb@osd0``."""
+        return f"{self.device}@{self.node}"
+
+    def sentence(self) -> str:
+        """For people: what it is and what is on it."""
+        model = f"{self.model}, " if self.model else ""
+        return (
+            f"{self.device} of node {self.node} ({model}{format_bytes(self.bytes)}) holds "
+            f"{', '.join(self.holds)}"
+        )
+
+
+@runtime_checkable
+class CautiousSite(Site, Protocol):
+    """A site of machines that are somebody's: what they hold, and who they are, is asked first.
+
+    Until it is allowed, `provision` refuses in a sentence, before anything is changed.
+    """
+
+    def doomed(self, spec: TestbedSpec, progress: Progress = silent) -> Sequence[Doomed]:
+        """Devices on which provisioning would destroy something, allowed or not."""
+
+    def allow(self, devices: Collection[str] = (), *, host_keys: bool = False) -> None:
+        """Allow the next `provision` to wipe these (`Doomed.name`), and to trust host keys that
+        nobody vouches for. UserError when one is not written that way."""
+
+
+@runtime_checkable
+class InspectingSite(Site, Protocol):
+    """A site whose machines can be looked at before anything is made of them."""
+
+    def inspect(self, spec: TestbedSpec, progress: Progress = silent) -> Sequence[HostFindings]:
+        """What each machine has of what `spec` needs. Changes nothing."""
+
+
 @runtime_checkable
 class UsageSite(Site, Protocol):
     """`Capability.USAGE`."""
@@ -238,6 +338,15 @@ class UsageSite(Site, Protocol):
 
     def usage_between(self, before: Mapping[str, float], after: Mapping[str, float]) -> Usage:
         """Load between two readings of `usage_counters`."""
+
+
+@dataclass(frozen=True)
+class HostFindings:
+    """Answers of checks on one machine; `machine` is what people call it."""
+
+    node: str
+    machine: str
+    findings: tuple[Finding, ...]
 
 
 class SiteError(HotbedError):

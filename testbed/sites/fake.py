@@ -87,6 +87,7 @@ class FakeSite:
             disk_bytes=sum(g.count * g.disks * g.disk.size for g in spec.groups if g.disk),
             memory_bytes=sum(group.count * group.memory for group in spec.groups),
             detail="in memory",
+            hours=None if self._lease_s is None else self._lease_s / 3600,
         )
 
     def provision(self, spec: TestbedSpec, progress: Progress = silent) -> Testbed:

@@ -31,7 +31,9 @@ LOCAL_SITE = (
     "cores",
 )
 
-_BY_KIND = {"local": LOCAL_SITE}
+CHAMELEON_SITE = (*ANY_SITE, "chi")
+
+_BY_KIND = {"local": LOCAL_SITE, "chameleon": CHAMELEON_SITE}
 
 
 def requirements(kind: str) -> tuple[str, ...]:
@@ -41,7 +43,7 @@ def requirements(kind: str) -> tuple[str, ...]:
 
 def state_folder(kind: str) -> Path | None:
     """Where a site of this `kind` keeps disks on this machine; None when it keeps none here."""
-    if kind not in _BY_KIND:
+    if kind != "local":
         return None
     from testbed.sites.local.names import Places
 

@@ -6,6 +6,8 @@ asked for by HOTBED_FAKE_FAULT, a JSON object: {"step": name, "how": "raise"|"ha
 HOTBED_FAKE_TRACE names. HOTBED_FAKE_CONTROLLERS gives controllers an effect, a JSON object:
 {name: {"gain": 1.2, "fails": "sentence", "inert": true}}; with it every run varies a little.
 HOTBED_FAKE_LACKS: a list of what the store does not offer, separated by commas.
+HOTBED_FAKE_LEASE: a JSON file {"ends_at_s": seconds since the epoch, "state": "ready", "refuses":
+sentence}; an extension is written there. Without it the testbed stays.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from typing import Any
 from campaigns.services import CellSetting, Facts, Load
 from schemas.errors import HotbedError
 from schemas.run import OpSummary, Summary
+from testbed.sites.contract import SiteError, State, Status
 from testbed.stores.contract import Needs
 from testbed.stores.fake import EVERYTHING
 
@@ -56,6 +59,27 @@ class FakeGround:
     def lock_path(self) -> Path:
         folder = os.environ.get("HOTBED_FAKE_LOCKS", tempfile.gettempdir())
         return Path(folder) / f"hotbed-fake-{self.name}.lock"
+
+    def tenure(self) -> FakeTenure | None:
+        file = os.environ.get("HOTBED_FAKE_LEASE")
+        return None if file is None else FakeTenure(Path(file))
+
+
+class FakeTenure:
+    def __init__(self, file: Path) -> None:
+        self.file = file
+
+    def status(self) -> Status:
+        known = json.loads(self.file.read_text())
+        state = State(known.get("state", "ready"))
+        return Status(state, f"as the file says: {state}", ends_at_s=known["ends_at_s"])
+
+    def extend(self, seconds: float) -> Status:
+        known = json.loads(self.file.read_text())
+        if "refuses" in known:
+            raise SiteError(known["refuses"], retry_after_s=known.get("retry_after_s"))
+        self.file.write_text(json.dumps(known | {"ends_at_s": known["ends_at_s"] + seconds}))
+        return self.status()
 
 
 class FakeServices:

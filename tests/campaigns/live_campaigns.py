@@ -11,8 +11,8 @@ import yaml
 from tiny_campaigns import TINY
 
 from campaigns.cell import summary_of
-from campaigns.engine import CampaignResult
 from campaigns.progress import Lines
+from campaigns.result import CampaignResult
 from campaigns.run_store import RunStore
 from campaigns.session import Request, run
 from controllers import remote

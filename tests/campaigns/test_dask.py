@@ -20,12 +20,13 @@ from deadly_ground import DeadlyGround
 from campaigns import session
 from campaigns.dask_cluster import LOCAL, open_cluster
 from campaigns.dask_executor import DaskExecutor
-from campaigns.engine import CampaignResult, Engine
+from campaigns.engine import Engine
 from campaigns.ledger import Ledger
 from campaigns.new_controller import new_controller
 from campaigns.process_executor import Setting
 from campaigns.progress import Silent
 from campaigns.provenance import provenance
+from campaigns.result import CampaignResult
 from campaigns.run_store import RunStore
 from campaigns.session import Request
 from campaigns.worker_code import here

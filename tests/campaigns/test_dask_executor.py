@@ -14,10 +14,11 @@ from tiny_campaigns import ONE_CELL, plan_of, tiny
 
 from campaigns.dask_cell import Made
 from campaigns.dask_executor import DaskExecutor
-from campaigns.engine import CampaignResult, Engine
+from campaigns.engine import Engine
 from campaigns.ledger import Ledger
 from campaigns.process_executor import Begun, Setting
 from campaigns.progress import Silent
+from campaigns.result import CampaignResult
 from campaigns.run_store import RUN_FILE, RunStore
 from schemas.run import Provenance
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tiny_campaigns import TINY, plan_of, tiny
 
 from campaigns.engine import GIVE_UP_AFTER, SPOILED_IN_A_ROW, Engine
@@ -26,6 +30,7 @@ class Scripted:
         self.outcome = outcome
         self.made: list[tuple[str, RunStatus]] = []
         self.interrupted = self.killed = 0
+        self.seconds = 2.0  # of an attempt
         self.hook: Callable[[], None] = lambda: None
 
     def execute(self, cell: Cell) -> Outcome:
@@ -33,7 +38,7 @@ class Scripted:
         status = self.tell(cell, tries)
         self.made.append((cell.run_id, status))
         self.hook()
-        return Outcome(status, f"{status} as told", 2.0, tries + 1, **self.outcome)
+        return Outcome(status, f"{status} as told", self.seconds, tries + 1, **self.outcome)
 
     def interrupt(self) -> None:
         self.interrupted += 1
@@ -132,7 +137,7 @@ def _timed(plan: Plan, executor: Scripted, folder: Path) -> Engine:
     store.attempts = lambda run_id: (  # type: ignore[method-assign]
         type(real(run_id))({1: "done"}) if run_id in executor.done() else real(run_id)
     )
-    planned = made.estimator.planned(plan.cells[0])
+    executor.seconds = planned = made.estimator.planned(plan.cells[0])
 
     def tick() -> None:
         now[0] += planned
@@ -170,11 +175,64 @@ def test_time_that_does_not_suffice_for_all_goes_to_cells_not_made_yet(tmp_path:
     assert [run_id for run_id, _ in executor.made] == [cell.run_id for cell in plan.cells]
 
 
-def test_a_cell_that_too_few_others_measured_is_made_again_over_time(tmp_path: Path) -> None:
+def test_a_cell_that_too_few_others_measured_is_not_made_over_time(tmp_path: Path) -> None:
     plan, executor, bad = _same_in_blocks(2, noisy=0, cells=2)
     result = _timed(plan, executor, tmp_path).run()
-    assert sum(run_id == bad.run_id for run_id, _ in executor.made) == 3
+    assert sum(run_id == bad.run_id for run_id, _ in executor.made) == 1
     assert (result.ok, len(result.forgone)) == (True, 1)
+
+
+def _two_comparisons(cells: int) -> Plan:
+    """Two blocks of two comparisons of two controllers, and time for so many cells."""
+    first = {
+        "name": "first",
+        "figures": ["x"],
+        "vary": {"controller": ["default", "dlr"]},
+        "fixed": {"op": "seq"},
+        "repetitions": 2,
+    }
+    grids = [first, {**first, "name": "second", "fixed": {"op": "rand"}}]
+    plan = plan_of(tiny(grids=grids))
+    made = Engine(plan, RunStore(Path("none")), Scripted(lambda *_: "done"), Silent())
+    within = cells * made.estimator.planned(plan.cells[0]) + 1e-6
+    return plan_of(tiny(grids=grids, spoiled_retries=9, spoiled_within_s=within))
+
+
+def test_short_time_goes_to_the_first_comparison_of_the_file(tmp_path: Path) -> None:
+    plan = _two_comparisons(9)
+    executor = Scripted(lambda cell, tries: "spoiled" if tries == 0 else "done")
+    result = _timed(plan, executor, tmp_path).run()
+    done = [cell for cell in plan.cells if cell.run_id in executor.done()]
+    assert len(executor.made) == 9, "eight cells, of which time lets one be made again"
+    assert {cell.grids for cell in done} == {("first",)}
+    assert not result.ok, "nothing measured the second comparison"
+
+
+def test_in_short_time_what_was_spoiled_just_now_lets_others_go_first(tmp_path: Path) -> None:
+    plan = _two_comparisons(8)
+    firsts = [cell.run_id for cell in plan.cells if cell.grids == ("first",)]
+    executor = Scripted(lambda cell, _: "spoiled" if cell.run_id == firsts[0] else "done")
+    _timed(plan, executor, tmp_path).run()
+    made = [run_id for run_id, _ in executor.made]
+    while_others_wait = made[: 1 + max(made.index(run_id) for run_id in firsts)]
+    pairs = pairwise(while_others_wait)
+    assert (firsts[0], firsts[0]) not in pairs
+    assert made.count(firsts[0]) > 1
+
+
+@given(noise=st.lists(st.booleans(), min_size=40, max_size=40), cells=st.integers(2, 20))
+@settings(max_examples=60, deadline=None)
+def test_a_disturbed_campaign_ends_in_time(noise: list[bool], cells: int) -> None:
+    plan = _two_comparisons(cells)
+    sequence = iter(noise)
+    executor = Scripted(lambda *_: "spoiled" if next(sequence) else "done")
+    with TemporaryDirectory() as folder:
+        result = _timed(plan, executor, Path(folder)).run()
+    disturbed = [*(status for _, status in executor.made), "spoiled"].index("spoiled") + 1
+    assert len(executor.made) <= max(cells, disturbed), "time counts from the first disturbance on"
+    kept = {run_id for run_id, _ in executor.made if run_id in executor.done()}
+    told = len(result.missing) + len(result.forgone)
+    assert result.ran == len(kept) == len(plan.cells) - told
 
 
 def test_a_machine_that_is_never_quiet_ends_the_campaign(tmp_path: Path) -> None:

@@ -170,6 +170,9 @@ class OneGround:
     def lock_path(self) -> Path:
         return self.testbed.directory / "lock"
 
+    def tenure(self) -> None:
+        return None
+
 
 def context(
     tmp_path: Path, site: FakeSite, testbed: Testbed, agent: ScriptedAgent, **parameters: Any

@@ -20,7 +20,7 @@ from live_campaigns import (
     live_units,
 )
 
-from campaigns.engine import CampaignResult
+from campaigns.result import CampaignResult
 from testbed.agent.client import agent_client
 from testbed.reach import shell_to
 from testbed.sites import open_site

@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_campaigns import plan_of, tiny
 
-from campaigns.engine import CampaignResult, Engine
+from campaigns.engine import Engine
 from campaigns.estimate import Estimator
 from campaigns.executors import OneByOne, Outcome, ParallelExecutor
 from campaigns.plan import Cell
 from campaigns.progress import Silent
+from campaigns.result import CampaignResult
 from campaigns.run_store import RunStore
 from schemas.run import RunStatus
 

@@ -14,8 +14,8 @@ import yaml
 from campaigns import carry_out, engine, session
 from campaigns.cell import run_cell
 from campaigns.cell_context import close_cell, open_cell
-from campaigns.engine import CampaignResult
 from campaigns.progress import Silent
+from campaigns.result import CampaignResult
 from campaigns.run_store import RunStore
 from campaigns.session import Request
 from campaigns.sim_ground import SimGround, open_sim
@@ -332,5 +332,7 @@ def test_a_cell_by_hand_is_simulated_from_a_spec_s_name(tmp_path: Path) -> None:
     assert made.provenance.versions["hotbedsim"].startswith("model ")
     folder = close_cell(context)
     assert (folder / "samples.parquet").is_file()
-    with pytest.raises(UserError, match="no spec 'moon' to simulate; there are dlr, dlr-paper"):
+    with pytest.raises(
+        UserError, match="no spec 'moon' to simulate; there are dlr, dlr-chameleon, dlr-kvm"
+    ):
         open_cell({"op": "rand"}, testbed="moon", ground="sim", artifacts=tmp_path)

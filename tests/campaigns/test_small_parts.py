@@ -13,7 +13,7 @@ from tiny_campaigns import ONE_CELL, plan_of, tiny
 
 from campaigns.cell_parameters import CellParameters
 from campaigns.display import show_campaign, show_run
-from campaigns.estimate import Estimator, format_s, lead_s, planned_s
+from campaigns.estimate import Estimator, lead_s, planned_s
 from campaigns.judge import spoiled, stalled
 from campaigns.power import sentence, smallest_effect
 from campaigns.progress import Silent
@@ -23,6 +23,7 @@ from campaigns.session import Request, dry_run, run
 from campaigns.steps.usage import load_between
 from schemas.campaign import Limits
 from schemas.errors import UserError
+from testbed.quantities import format_s
 
 ROOT = Path(__file__).resolve().parents[2]
 

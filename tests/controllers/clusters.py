@@ -41,8 +41,7 @@ def renumbered(observation: Observation, names: dict[int, int]) -> Observation:
         pressure={names[osd]: value for osd, value in observation.pressure.items()},
         osds=tuple(replace(osd, id=names[osd.id]) for osd in observation.osds),
         pgs=tuple(
-            replace(
-                pg,
+            pg._replace(
                 up=tuple(names[osd] for osd in pg.up),
                 acting=tuple(names[osd] for osd in pg.acting),
             )

@@ -33,6 +33,7 @@ JOURNALS = ("dlr-8", "dlr-pg-8", pytest.param("htoc-8", marks=pytest.mark.slow))
 def by_asdict(observation):
     """What is journalled, by the standard library's way of it."""
     data = asdict(replace(observation, activity=None))
+    data["pgs"] = [pg._asdict() for pg in observation.pgs]
     data["pressure"] = {str(osd): value for osd, value in observation.pressure.items()}
     data["hot"] = None if observation.hot is None else sorted(observation.hot)
     del data["activity"], data["microstores"]  # neither is there: then neither is journalled
@@ -75,7 +76,7 @@ def test_a_series_of_observations_is_encoded_as_each_alone(steps, sizes):
     for step, size in zip(steps, sizes, strict=False):
         for place, value in step:
             osds[place] = replace(osds[place], primary_affinity=value)
-            pgs[place] = replace(pgs[place], bytes=int(value * 9), acting=(place,))
+            pgs[place] = pgs[place]._replace(bytes=int(value * 9), acting=(place,))
         seen = Observation(
             2.5, 1, "node", {1: 0.5}, tuple(osds[:size]), tuple(pgs), hot=frozenset({3})
         )

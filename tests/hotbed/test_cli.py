@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from hotbed import cli, output
 from schemas.errors import HotbedError, UserError
+from testbed.sites.contract import SiteError
 
 
 def _app_raising(error: BaseException) -> typer.Typer:
@@ -161,3 +162,25 @@ def test_closed_pipe_is_no_traceback() -> None:
     error = process.stderr.read()
     process.wait(timeout=20)
     assert "Traceback" not in error and "Exception" not in error
+
+
+@pytest.mark.parametrize(
+    ("wait_s", "said"),
+    [
+        (None, "hotbed: the lease failed\n"),
+        (0.0, "hotbed: the lease failed. Try again.\n"),
+        (30.0, "hotbed: the lease failed. Try again in 30 s.\n"),
+    ],
+)
+def test_a_site_says_when_to_try_again(
+    wait_s: float | None,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    error = SiteError("the lease failed", retry_after_s=wait_s)
+    monkeypatch.setattr(cli, "build", lambda: _app_raising(error))
+    with pytest.raises(SystemExit) as stopped:
+        cli.main([])
+    assert stopped.value.code == 1
+    assert capsys.readouterr().err == said

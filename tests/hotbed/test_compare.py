@@ -13,8 +13,8 @@ from own_controllers import texts_drawn, write_shy
 from typer.testing import Result
 
 from campaigns import comparison, session
-from campaigns.engine import CampaignResult
 from campaigns.progress import Silent
+from campaigns.result import CampaignResult
 from hotbed import cli
 from tests.hotbed.runner import Runner
 

@@ -16,7 +16,7 @@ import testbed.deployment
 import testbed.doctor
 import testbed.sites
 from campaigns import session
-from campaigns.engine import CampaignResult
+from campaigns.result import CampaignResult
 from campaigns.steps import facts
 from hotbed.cli import build
 

@@ -12,6 +12,7 @@ import pytest
 
 from hotbed import cli
 from testbed import choose, doctor, reach, sites
+from testbed.sites.contract import Progress, SiteError, silent
 from testbed.sites.fake import FakeSite
 
 SPEC = """
@@ -60,6 +61,16 @@ def hotbed(*arguments: object) -> int:
     return code if isinstance(code, int) else 0
 
 
+def test_up_only_tells_what_it_takes(
+    site: FakeSite, spec_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert hotbed("up", spec_file, "--dry-run", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["nodes"] == 3
+    assert hotbed("up", spec_file, "--dry-run") == 0
+    assert "3 nodes, 0 node-hours; in memory" in capsys.readouterr().out
+    assert site.names() == []
+
+
 def test_up_status_down(
     site: FakeSite, spec_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -75,6 +86,32 @@ def test_up_status_down(
     assert json.loads(capsys.readouterr().out) == {"removed": ["mine"]}
     assert hotbed("down", "--all") == 0
     assert "nothing to remove" in capsys.readouterr().out
+
+
+def test_down_all_goes_on_after_one_that_cannot_be_removed(
+    site: FakeSite,
+    spec_file: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("first", "away", "last"):
+        assert hotbed("up", spec_file, "--name", name) == 0
+    release = site.release
+
+    def releases(name: str, progress: Progress = silent) -> None:
+        if name == "away":
+            raise SiteError("host h1 does not answer.")
+        release(name, progress)
+
+    monkeypatch.setattr(site, "release", releases)
+    capsys.readouterr()
+    assert hotbed("down", "--all", "--json") == 1
+    out, error = capsys.readouterr()
+    assert json.loads(out) == {"removed": ["first", "last"]}
+    assert "1 of 3 testbeds are still there: host h1 does not answer." in error
+    assert site.names() == ["away"]
+    assert hotbed("down") == 1
+    assert capsys.readouterr().err.count("host h1 does not answer") == 1
 
 
 def test_a_users_mistakes_are_one_sentence(

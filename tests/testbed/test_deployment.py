@@ -8,6 +8,7 @@ import pytest
 
 from testbed import deployment
 from testbed.deploy import DeployError, save_spec
+from testbed.deployers import own
 from testbed.sites.contract import Testbed
 from testbed.sites.fake import FakeSite
 from testbed.spec import TestbedSpec
@@ -48,7 +49,7 @@ class Ansible:
 @pytest.fixture
 def ansible(monkeypatch: pytest.MonkeyPatch) -> Ansible:
     made = Ansible()
-    monkeypatch.setattr(deployment, "deploy", made.deploy)
+    monkeypatch.setattr(own, "deploy", made.deploy)
     monkeypatch.setattr(deployment, "stop_store", made.stop)
     monkeypatch.setattr(deployment, "start_store", made.start)
     return made

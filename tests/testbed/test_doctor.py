@@ -11,7 +11,8 @@ import pytest
 from hotbed import cli
 from schemas.errors import UserError
 from testbed import doctor
-from testbed.checks import CHECKS, DISK_FLOOR, GIB, Need
+from testbed.checks import CHECKS, CHI_LIBRARIES, DISK_FLOOR, GIB, Need
+from testbed.deployers import with_kind
 from testbed.doctor import need_of
 from testbed.machine import ThisMachine
 from testbed.sites.local import record
@@ -58,6 +59,9 @@ class Made:
 
     def which(self, program: str) -> str | None:
         return None if program in self.lacks else f"/usr/bin/{program}"
+
+    def has_module(self, name: str) -> bool:
+        return name not in self.lacks
 
     def is_there(self, path: str) -> bool:
         return path not in self.lacks
@@ -134,7 +138,16 @@ def test_each_lack_is_found_alone(
 def test_every_check_is_shown_to_fail() -> None:
     """The list above names every check that exists."""
     mark = next(m for m in test_each_lack_is_found_alone.pytestmark if m.name == "parametrize")
-    assert {case[1] for case in mark.args[1]} == set(CHECKS)
+    assert {case[1] for case in mark.args[1]} | {"chi"} == set(CHECKS)
+
+
+@pytest.mark.parametrize("library", CHI_LIBRARIES)
+def test_chameleons_libraries_are_missed(library: str) -> None:
+    (finding,) = doctor.examine(["chi"], None, Made(lacks={library}))
+    assert not finding.ok
+    assert library in finding.found and "python-chi" in finding.how
+    (finding,) = doctor.examine(["chi"], None, Made())
+    assert finding.ok
 
 
 def test_cgroup_v1_controllers_are_those_mounted() -> None:
@@ -202,9 +215,10 @@ def test_not_root_does_not_try_in_namespaces() -> None:
     assert all(finding.ok and "not tried" in finding.found for finding in findings)
 
 
-def test_other_sites_need_only_ssh() -> None:
+def test_other_sites_need_ssh_and_their_libraries() -> None:
     assert requirements("inventory") == ("ssh",)
-    assert set(LOCAL_SITE) == set(CHECKS)
+    assert requirements("chameleon") == ("ssh", "chi")
+    assert {*LOCAL_SITE, "chi"} == set(CHECKS)
 
 
 def test_require_names_only_what_was_asked_and_counts_the_rest() -> None:
@@ -246,3 +260,12 @@ def test_the_verb_refuses_a_bad_spec(tmp_path: Path, capsys: pytest.CaptureFixtu
         cli.main(["doctor", "--spec", str(tmp_path / "none.yaml")])
     assert stopped.value.code == 2
     assert "none.yaml" in capsys.readouterr().err
+
+
+def test_deployers_are_told_and_the_specs_own_is_needed(spec: TestbedSpec) -> None:
+    told = {finding.name: finding for finding in doctor.diagnose(None, Made())}
+    assert told["deployer-own"].ok
+    assert "untested on a live cluster" in told["deployer-cephadm"].found
+    assert not told["deployer-ceph-ansible"].needed
+    found = doctor.diagnose(with_kind(spec, "ceph-ansible"), Made())
+    assert (found[-1].name, found[-1].needed) == ("deployer-ceph-ansible", True)

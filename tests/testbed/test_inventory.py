@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from schemas.errors import UserError
+from testbed import reach
 from testbed.agent.config import config_from_json, config_to_json
 from testbed.inventory import agent_config, build_inventory, fio_file_bytes, osd_ids
-from testbed.sites.contract import Node, Testbed
+from testbed.sites.contract import Gateway, Node, Testbed
 from testbed.sites.fake import FakeSite
 from testbed.spec import DiskSpec, TestbedSpec
 
@@ -120,6 +123,47 @@ def test_ssh_checks_host_keys_and_reads_nothing_of_the_users() -> None:
     assert inventory["hosts"]["osd2"]["ansible_port"] == 2203
     assert inventory["hosts"]["osd2"]["ansible_become"] is True
     assert inventory["vars"]["ansible_python_interpreter"] == "/usr/bin/python3"
+
+
+def test_nodes_are_reached_at_their_public_address_or_through_another() -> None:
+    spec = make_spec()
+    plain = make_testbed(spec)
+    nodes = tuple(
+        replace(node, public_address="192.0.2.1")
+        if "admin" in node.roles
+        else replace(node, via="admin")
+        for node in plain.nodes
+    )
+    testbed = replace(plain, nodes=nodes)
+    hosts = build_inventory(testbed, spec)["all"]["hosts"]
+    assert hosts["admin"]["ansible_host"] == "192.0.2.1"
+    assert hosts["admin"]["hotbed_address"] == "10.1.0.0"
+    assert "ansible_ssh_common_args" not in hosts["admin"]
+    assert hosts["osd0"]["ansible_host"] == hosts["osd0"]["hotbed_address"] == "10.1.0.1"
+    words = shlex.split(hosts["osd0"]["ansible_ssh_common_args"])
+    assert "StrictHostKeyChecking=yes" in words
+    (proxy,) = (word for word in words if word.startswith("ProxyCommand="))
+    through = shlex.split(proxy.removeprefix("ProxyCommand="))
+    assert through[-3:] == ["-W", "10.1.0.1:2201", "root@192.0.2.1"]
+    assert "UserKnownHostsFile=/keys/known" in through
+    # The nodes themselves know one another by the addresses between them.
+    assert agent_config(testbed, spec).nodes[0].address == "10.1.0.0"
+
+
+def test_a_gateway_is_no_node() -> None:
+    plain = make_testbed(make_spec())
+    nodes = tuple(replace(node, via="door") for node in plain.nodes)
+    testbed = replace(plain, nodes=nodes, gateways=(Gateway("door", "192.0.2.9", "me"),))
+    through = reach.proxy_command_of(testbed, testbed.node("osd0"))
+    assert through is not None
+    assert shlex.split(through)[-1] == "me@192.0.2.9"
+    with pytest.raises(UserError, match="neither a node nor a gateway"):
+        reach.proxy_command_of(replace(testbed, gateways=()), testbed.node("osd0"))
+    circle = replace(
+        plain, nodes=tuple(replace(n, via="osd1" if n.name == "osd0" else "osd0") for n in nodes)
+    )
+    with pytest.raises(UserError, match="twice"):
+        reach.proxy_command_of(circle, circle.node("osd0"))
 
 
 def test_pools_settings_and_objectstore_come_from_the_spec() -> None:

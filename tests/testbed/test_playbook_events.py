@@ -121,3 +121,13 @@ def test_the_real_playbooks_tasks_are_known_before_they_run(playbook: str) -> No
 def test_expected_times_are_of_tasks_that_exist() -> None:
     tasks = playbook_tasks(PLAYBOOKS / "site.yml") + playbook_tasks(PLAYBOOKS / "remove.yml")
     assert set(SECONDS) <= set(tasks)
+
+
+def test_a_loop_tells_why_its_first_item_failed() -> None:
+    items = [{"changed": False}, {"failed": True, "msg": "vg/lv doesn't exist"}, {"failed": True}]
+    assert message_of({"msg": "One or more items failed", "results": items}) == (
+        "vg/lv doesn't exist"
+    )
+    hidden = {"msg": "One or more items failed", "results": [{"failed": True, "censored": "x"}]}
+    assert "hidden" in message_of(hidden)
+    assert message_of({"msg": "no", "results": []}) == "no"

@@ -1,5 +1,6 @@
 """What runs on the node's side of a connection."""
 
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -25,3 +26,26 @@ def test_a_command_ended_by_a_signal_is_told_from_a_node_that_does_not_answer(
 
 def test_arguments_arrive_as_they_were_given() -> None:
     assert _on_the_node(["test", "a b;exit 3", "=", "a b;exit 3"]) == 0
+
+
+def test_through_another_machine_host_keys_are_checked_at_every_step() -> None:
+    key, known = Path("my key"), Path("/keys/known%hosts")
+    gateway = SshTarget("bastion", "192.0.2.1", None, known, user="me", port=2222)
+    head = SshTarget("head", "10.0.0.1", key, known, jump=gateway)
+    inside = SshTarget("osd0", "2001:db8::7", key, known, port=2200, jump=head)
+    proxy = inside.proxy_command
+    assert proxy is not None
+    assert f"ProxyCommand={proxy}" in inside.options()
+    # What ssh makes of it: one level of percent signs and quotes at each hop.
+    outer = shlex.split(proxy.replace("%%", "%"))
+    assert outer[-3:] == ["-W", "[2001:db8::7]:2200", "root@10.0.0.1"]
+    assert "StrictHostKeyChecking=yes" in outer
+    assert str(key) in outer
+    (nested,) = (word for word in outer if word.startswith("ProxyCommand="))
+    inner = shlex.split(nested.removeprefix("ProxyCommand=").replace("%%", "%"))
+    assert inner[-3:] == ["-W", "10.0.0.1:22", "me@192.0.2.1"]
+    assert "StrictHostKeyChecking=yes" in inner
+    assert f"UserKnownHostsFile={known}" in inner
+    assert inner[inner.index("-p") + 1] == "2222"
+    # Whose key is not given is left to ssh.
+    assert "-i" not in inner

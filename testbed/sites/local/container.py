@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.sites.contract import SiteError
+from testbed.sites.files import write
 from testbed.sites.local.process import alive, detach, read_pid
-from testbed.sites.local.tools import mounts_under, run, write
+from testbed.sites.local.tools import mounts_under, run
 
 PRESSURE_FOLDER = "/opt/hotbed-site/cgroup"
 """Where a node sees its own control group."""

@@ -15,7 +15,9 @@ from collections import deque
 from pathlib import Path
 
 from testbed.sites.contract import Progress, SiteError, silent
-from testbed.sites.local.tools import ENVIRONMENT, locked, run
+from testbed.sites.files import locked
+from testbed.sites.local.tools import ENVIRONMENT, run
+from testbed.tied import tied
 
 SUITE = "bookworm"
 BASE = (
@@ -181,14 +183,13 @@ def _build(roots: Path, progress: Progress) -> None:
         "PACKAGES": " ".join(PACKAGES),
         "MASKED": " ".join(MASKED),
     }
-    # The kernel ends the build when we die (pdeathsig), and its first process takes all others
-    # and the mounts along.
-    command = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork"]
-    command += ["--kill-child=KILL", "sh", "-c", _RECIPE]
+    # The kernel ends the build when we die, and its first process takes all others and the mounts
+    # along.
+    build = ["unshare", "--mount", "--pid", "--fork", "--kill-child=KILL", "sh", "-c", _RECIPE]
     last: deque[str] = deque(maxlen=5)
     with (roots / "build.log").open("w") as log:
         process = subprocess.Popen(
-            command,
+            tied(build, "KILL"),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

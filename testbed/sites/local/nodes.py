@@ -11,8 +11,9 @@ from pathlib import Path
 from threading import Event
 from typing import TypeVar
 
+from testbed.sites import keys
 from testbed.sites.contract import Node, SiteError
-from testbed.sites.local import keys, network, racks
+from testbed.sites.local import network, racks
 from testbed.sites.local.cgroups import Cgroups
 from testbed.sites.local.container import PRESSURE_FOLDER, Container
 from testbed.sites.local.disk import Disk, folder_name, folders, loops_on, uses

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from schemas.errors import UserError
+from testbed.sites.files import write
 from testbed.sites.local import network
-from testbed.sites.local.tools import write
 from testbed.spec import GroupSpec, TestbedSpec
 
 _VERSION = 1

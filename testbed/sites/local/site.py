@@ -12,6 +12,7 @@ from threading import Event
 
 from schemas.errors import RemoteError, UserError
 from testbed import reach
+from testbed.sites import keys
 from testbed.sites.contract import (
     Capability,
     Cost,
@@ -23,13 +24,13 @@ from testbed.sites.contract import (
     Usage,
     silent,
 )
-from testbed.sites.local import image, keys, network, racks, record, removal, usage
+from testbed.sites.files import locked
+from testbed.sites.local import image, network, racks, record, removal, usage
 from testbed.sites.local.cgroups import Cgroups, detect
 from testbed.sites.local.disk import MOST_QUEUE_DEPTH, Disk
 from testbed.sites.local.names import Places
 from testbed.sites.local.nodes import Nodes, at_once
 from testbed.sites.local.record import Member, Record
-from testbed.sites.local.tools import locked
 from testbed.spec import TestbedSpec
 from testbed.ssh import SshShell
 

@@ -1,13 +1,10 @@
-"""Running the machine's own tools, and small files that are written whole or not at all."""
+"""Running the machine's own tools."""
 
 from __future__ import annotations
 
-import fcntl
 import os
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from testbed.sites.contract import SiteError
@@ -53,18 +50,6 @@ def run(*argv: str, timeout_s: float = 30.0, check: bool = True, text: str | Non
     return done.stdout
 
 
-def write(path: Path, data: str, mode: int = 0o644) -> None:
-    """Replace `path` by `data`; a reader sees the old or the new file, never a part."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.chmod(mode)
-    temporary.replace(path)
-
-
 def wait_until(condition: object, timeout_s: float, *, pause_s: float = 0.02) -> bool:
     """Call `condition` until it is true or the time is over; returns its last answer."""
     assert callable(condition)
@@ -74,28 +59,6 @@ def wait_until(condition: object, timeout_s: float, *, pause_s: float = 0.02) ->
             return False
         time.sleep(pause_s)
     return True
-
-
-@contextmanager
-def locked(path: Path, *, timeout_s: float, busy: str) -> Iterator[None]:
-    """Hold an exclusive lock on `path`; it ends with the process, however that ends.
-
-    Raises:
-        SiteError: with the text `busy`, when somebody else holds it for longer than `timeout_s`.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+") as file:
-
-        def take() -> bool:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return False
-            return True
-
-        if not wait_until(take, timeout_s, pause_s=0.1):
-            raise SiteError(busy, retry_after_s=30.0)
-        yield
 
 
 def mounts_under(folder: Path) -> list[str]:

@@ -66,7 +66,7 @@ class SiteConformance:
         assert cost.nodes == sum(group.count for group in spec.groups)
         assert cost.disk_bytes >= sum(g.count * g.disk.size for g in spec.groups if g.disk)
         assert cost.memory_bytes == sum(g.count * g.memory for g in spec.groups)
-        assert cost.node_hours >= 0
+        assert cost.node_hours == pytest.approx(cost.nodes * (cost.hours or 0.0))
         assert "planned" not in site.names()
         assert site.status("planned").state is State.ABSENT
 

@@ -46,6 +46,7 @@ def test_a_lease_ends_by_the_clock_and_can_be_extended() -> None:
     now = [1000.0]
     site = FakeSite(clock=lambda: now[0], lease_s=3600.0)
     assert site.plan(SPEC).node_hours == pytest.approx(3.0)
+    assert site.plan(SPEC).hours == pytest.approx(1.0)
     site.provision(SPEC)
     assert site.status("small").ends_at_s == 4600.0
     now[0] = 4600.0

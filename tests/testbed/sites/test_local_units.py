@@ -215,6 +215,6 @@ def test_the_site_refuses_what_it_cannot_give() -> None:
 
 
 def test_an_unknown_kind_of_site_names_the_known_ones() -> None:
-    with pytest.raises(UserError, match="'moon'; there are: local"):
+    with pytest.raises(UserError, match="'moon'; there are: chameleon, inventory, local"):
         open_site("moon")
     assert "local" in kinds()

@@ -1,0 +1,189 @@
+"""The archive: written so that equal contents give equal bytes, and opened as a stranger's.
+
+ZIP, because every Python opens it and a single file can be read from it; entries are sorted, carry
+one date and one mode, and are compressed at one level.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import stat
+import unicodedata
+import zipfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from schemas.errors import UserError
+
+EPOCH = (1980, 1, 1, 0, 0, 0)
+"""The earliest date that a ZIP can hold; that of every entry."""
+LEVEL = 5
+CHUNK = 2**20
+MOST_ENTRIES = 2_000_000
+GIB = 2**30
+
+Progress = Callable[[str, float], None]
+
+
+@dataclass(frozen=True)
+class Digest:
+    """A file's SHA-256 (hex) and size."""
+
+    sha256: str
+    bytes: int
+
+
+def write(target: Path, files: Mapping[str, Path], progress: Progress) -> str:
+    """Write `files` (name in the archive -> file) to `target`; returns the archive's SHA-256.
+
+    It is made beside `target` and renamed when it is whole.
+
+    Raises:
+        UserError: it cannot be written.
+    """
+    partial = target.with_name(f".{target.name}.partial")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with zipfile.ZipFile(partial, "w", allowZip64=True) as archive:
+            for index, name in enumerate(sorted(files)):
+                progress("packing", index / len(files))
+                _add(archive, name, files[name])
+        whole = digest(partial).sha256
+        partial.replace(target)
+    except OSError as error:
+        raise UserError(f"{target}: cannot be written ({error.strerror}).") from error
+    finally:
+        partial.unlink(missing_ok=True)
+    return whole
+
+
+def _add(archive: zipfile.ZipFile, name: str, file: Path) -> None:
+    info = zipfile.ZipInfo(name, EPOCH)
+    info.create_system = 3  # Unix: what the mode below is read by
+    info.external_attr = (stat.S_IFREG | 0o644) << 16
+    info.compress_type = zipfile.ZIP_DEFLATED
+    info._compresslevel = LEVEL  # type: ignore[attr-defined]  # public from Python 3.13 on
+    info.file_size = file.stat().st_size
+    with file.open("rb") as source, archive.open(info, "w") as sink:
+        shutil.copyfileobj(source, sink, CHUNK)
+
+
+def digest(file: Path) -> Digest:
+    """Of a file on disk."""
+    with file.open("rb") as source:
+        sha = hashlib.file_digest(source, "sha256")
+        return Digest(sha.hexdigest(), source.tell())
+
+
+def unpack(
+    archive: Path, folder: Path, *, most_bytes: int = 16 * GIB, progress: Progress
+) -> dict[str, Digest]:
+    """Unpack into the (empty) `folder` and return every file's digest as it came out.
+
+    Nothing is written outside `folder`, nothing but plain files is made, and no more than
+    `most_bytes` are written, whatever the archive says of itself.
+
+    Raises:
+        UserError: it cannot be read, is no ZIP archive, or is one that should not be opened: says
+            which entry and why.
+    """
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            entries = opened.infolist()
+            _refuse_unsafe(archive, entries, most_bytes)
+            _refuse_without_room(archive, entries, folder)
+            found = {}
+            for index, entry in enumerate(entries):
+                progress("unpacking", index / max(1, len(entries)))
+                found[entry.filename] = _extract(archive, opened, entry, folder)
+            return found
+    except (zipfile.BadZipFile, NotImplementedError, EOFError) as error:
+        raise UserError(
+            f"{archive}: is no bundle, or a damaged one ({error}); fetch it again."
+        ) from error
+    except OSError as error:
+        raise UserError(f"{archive}: cannot be read ({error.strerror or error}).") from error
+
+
+def _refuse_unsafe(archive: Path, entries: Iterable[zipfile.ZipInfo], most_bytes: int) -> None:
+    names: set[str] = set()
+    total = count = 0
+    for entry in entries:
+        count += 1
+        total += entry.file_size
+        why = _unsafe(entry) or _taken(entry.filename, names)
+        if why is not None:
+            raise UserError(f"{archive}: the entry {entry.filename!r} {why}; do not trust it.")
+    if count > MOST_ENTRIES:
+        raise UserError(
+            f"{archive}: holds {count:,} files, more than the {MOST_ENTRIES:,} allowed."
+        )
+    if total > most_bytes:
+        raise UserError(
+            f"{archive}: unpacks to {total / GIB:.1f} GiB, more than the {most_bytes / GIB:g} GiB "
+            "that are allowed: raise --most-gib if you trust it."
+        )
+
+
+def _unsafe(entry: zipfile.ZipInfo) -> str | None:
+    """Why an entry is not to be unpacked; None where nothing is wrong."""
+    name, mode = entry.filename, entry.external_attr >> 16
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or name != str(path) or not path.parts:
+        return "leaves the folder that it is unpacked to"
+    if "\\" in name or ":" in name or any(unicodedata.category(c).startswith("C") for c in name):
+        return "has a name that means something else elsewhere"
+    if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
+        return "is no plain file"
+    if entry.flag_bits & 0x1:
+        return "is encrypted"
+    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        return "is compressed in a way that a bundle is not"
+    return None
+
+
+def _taken(name: str, names: set[str]) -> str | None:
+    """Whether another entry has the name, also where case makes no difference."""
+    folded = unicodedata.normalize("NFC", name).casefold()
+    if folded in names:
+        return "is there twice"
+    names.add(folded)
+    return None
+
+
+def _refuse_without_room(archive: Path, entries: Iterable[zipfile.ZipInfo], folder: Path) -> None:
+    need, free = sum(entry.file_size for entry in entries), shutil.disk_usage(folder).free
+    if need > free:
+        raise UserError(
+            f"{archive}: unpacks to {need / GIB:.1f} GiB and {folder} has {free / GIB:.1f} GiB "
+            "free: set TMPDIR to a folder with more room."
+        )
+
+
+def _extract(
+    archive: Path, opened: zipfile.ZipFile, entry: zipfile.ZipInfo, folder: Path
+) -> Digest:
+    target = folder / entry.filename
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with opened.open(entry) as source, target.open("xb") as sink:
+        found = _copy(source, sink, entry.file_size)
+    if found.bytes != entry.file_size:
+        raise UserError(
+            f"{archive}: the entry {entry.filename!r} is not as long as it says; do not trust it."
+        )
+    return found
+
+
+def _copy(source: IO[bytes], sink: IO[bytes], most: int) -> Digest:
+    """Copy, but stop as soon as there is more than `most`."""
+    sha, total = hashlib.sha256(), 0
+    while chunk := source.read(CHUNK):
+        total += len(chunk)
+        if total > most:
+            break
+        sha.update(chunk)
+        sink.write(chunk)
+    return Digest(sha.hexdigest(), total)

@@ -1,0 +1,171 @@
+"""Replaces what tells of somebody's machines, the same thing by the same other thing everywhere:
+addresses by those that RFC 5737 and RFC 3849 set aside for documents, folders and host names by
+words. Numbers stay as they are, so that figures and claims come out as they did."""
+
+from __future__ import annotations
+
+import io
+import ipaddress
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from analysis.bundle import private
+from schemas.errors import UserError
+
+_V4 = ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "198.18.0.0/15")
+
+
+def _v4() -> Iterator[str]:
+    return chain.from_iterable(map(str, ipaddress.ip_network(net).hosts()) for net in _V4)
+
+
+def _v6() -> Iterator[str]:
+    return (f"2001:db8::{number:x}" for number in range(1, 2**16))
+
+
+def _mac() -> Iterator[str]:
+    return (f"02:00:00:00:{number >> 8:02x}:{number & 255:02x}" for number in range(1, 2**16))
+
+
+class Redactor:
+    """Remembers what it has put in which place; `counts` says how often, by kind."""
+
+    def __init__(self, folders: Mapping[str, str], hosts: Mapping[str, str] | None = None) -> None:
+        """`folders` and `hosts`: absolute folders and host names, and what is written instead."""
+        self.counts: Counter[str] = Counter()
+        self._folders = _words(folders, before=rb"")
+        before = rb"(?:(?<![\w.-])|" + private.COLOURED + rb")"
+        self._hosts = _words(hosts or {}, before=before)
+        self._names = {
+            old.encode(): new.encode() for old, new in {**folders, **(hosts or {})}.items()
+        }
+        self._pools: dict[str, Iterator[str]] = {
+            "addresses": _v4(),
+            "IPv6 addresses": _v6(),
+            "hardware addresses": _mac(),
+        }
+        self._given: dict[bytes, bytes] = {}
+        self._harmless: set[str] = set()
+
+    def data(self, data: bytes) -> bytes:
+        """A text file's contents."""
+        for kind, pattern in (("folders", self._folders), ("host names", self._hosts)):
+            if pattern is not None:
+                data = self._replace(kind, pattern, data, self._names.__getitem__)
+        if private.homes(data):
+            data = self._replace("homes", private.HOME, data, lambda _: b"$HOME")
+        for kind, found, pattern in (
+            ("addresses", private.addresses_v4(data), private.IPV4),
+            ("IPv6 addresses", private.addresses_v6(data), private.IPV6),
+            ("hardware addresses", private.macs(data), private.MAC),
+        ):
+            if found:
+                instead = self._instead(kind, found)
+                data = self._replace(kind, pattern, data, instead)
+        mails = set(private.mails(data))
+        if mails:
+            data = self._replace(
+                "mail addresses",
+                private.MAIL,
+                data,
+                lambda found: b"someone@example.org" if found in mails else found,
+            )
+        return data
+
+    def _instead(self, kind: str, found: list[bytes]) -> Callable[[bytes], bytes]:
+        for old in found:
+            if old not in self._given:
+                new = next(self._pools[kind], None)
+                if new is None:
+                    raise UserError(f"the runs name more {kind} than a bundle can replace.")
+                self._given[old] = new.encode()
+        mine = set(found)
+        return lambda old: self._given[old] if old in mine else old
+
+    def _replace(
+        self,
+        kind: str,
+        pattern: re.Pattern[bytes],
+        data: bytes,
+        instead: Callable[[bytes], bytes],
+    ) -> bytes:
+        def new(match: re.Match[bytes]) -> bytes:
+            made = instead(match[0])
+            self.counts[kind] += made != match[0]
+            return made
+
+        return pattern.sub(new, data)
+
+    def parquet(self, file: Path) -> bytes | None:
+        """A Parquet file with its texts replaced; None where there is nothing to replace.
+
+        Raises:
+            UserError: it cannot be read.
+        """
+        import pyarrow.parquet as pq
+
+        texts = read_parquet(file, texts_only=True)
+        made_anew: dict[str, list[str | None]] = {}
+        for index, name in enumerate(texts.column_names):
+            column = texts.column(index)
+            values = {text: self._text(text) for text in column.unique().to_pylist() if text}
+            if all(old == new for old, new in values.items()):
+                continue
+            made_anew[name] = [values.get(text, text) for text in column.to_pylist()]
+        if not made_anew:
+            return None
+        table = read_parquet(file)
+        for name, values_anew in made_anew.items():
+            index = table.column_names.index(name)
+            table = table.set_column(index, name, [values_anew])
+        sink = io.BytesIO()
+        pq.write_table(table, sink)
+        return sink.getvalue()
+
+    def _text(self, text: str) -> str:
+        if text in self._harmless:  # names of nodes and metrics are in every file
+            return text
+        made = self.data(text.encode()).decode()
+        if made == text:
+            self._harmless.add(text)
+        return made
+
+
+def read_parquet(file: Path, *, texts_only: bool = False) -> Any:
+    """A Parquet file as a pyarrow table; `texts_only`: but for its numbers.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        opened = pq.ParquetFile(file)
+        schema = opened.schema_arrow
+        names = [field.name for field in schema if is_text(field.type)] if texts_only else None
+        return opened.read(columns=names)
+    except (pa.ArrowException, OSError) as error:
+        raise UserError(f"{file}: is no Parquet file that can be read ({error}).") from error
+
+
+def is_text(kind: Any) -> bool:
+    """Whether a column holds texts."""
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _words(names: Mapping[str, str], *, before: bytes) -> re.Pattern[bytes] | None:
+    """Any of the names as a whole word."""
+    if not names:
+        return None
+    longest_first = sorted((name.encode() for name in names), key=len, reverse=True)
+    joined = b"|".join(map(re.escape, longest_first))
+    return re.compile(before + b"(?:" + joined + rb")(?![\w-])")

@@ -1,0 +1,322 @@
+"""A campaign that was run again against the one in a bundle: to the bit where the same code on the
+same seeds must give the same, and statistically, claim by claim, where machines were involved.
+
+Cells are matched by parameters and block; only cells that both have count. A claim is computed for
+each block of either side; the differences of the blocks' values have a paired t interval. Where a
+claim cannot be computed of single blocks, the two intervals are taken to be independent.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from analysis.bundle.differences import Difference, differences
+from analysis.claims import Claim, Evidence, Measured, evaluate
+from analysis.comparison.build import read
+from analysis.load import LoadedRun, load_campaign
+from analysis.papers import Part, paper
+from analysis.report import paper_short_name
+from analysis.stats import Estimate, mean, ratio
+from schemas.claim import ClaimResult
+from schemas.comparison import Comparison
+
+MOST_BLOCKS = 60
+"""Blocks that a claim is computed of one by one; beyond, its intervals say enough."""
+_FILES = ("journal.jsonl", "samples.parquet", "latency.parquet", "requests.parquet")
+
+_COSTS = ("cost_", "simulated_cpu_s")
+"""How the numbers of a summary begin that tell what it took to compute it: no results."""
+
+Pairs = Sequence[tuple[LoadedRun, LoadedRun]]
+Scale = Callable[[float], float]
+Outcome = Literal["identical", "agrees", "differs", "one run", "not run"]
+
+
+@dataclass(frozen=True)
+class ClaimAgain:
+    """A claim then and now, on the cells that both have.
+
+    Attributes:
+        change: ``ratio`` of the new value to the bundled one (of 1 + value where the unit is a
+            relative change), or their ``difference``.
+        estimate: of it, with a 95 % interval; None where there is no interval.
+        paired: whether it was computed block by block.
+    """
+
+    id: str
+    figure: str
+    statement: str
+    unit: str
+    bundled: ClaimResult
+    again: ClaimResult
+    change: Literal["ratio", "difference"]
+    estimate: Estimate | None
+    paired: bool
+
+    @property
+    def outcome(self) -> Outcome:
+        """What came of it."""
+        if self.bundled.measured is None or self.again.measured is None:
+            return "not run"
+        if self.bundled.measured == self.again.measured and self.bundled.ci95 == self.again.ci95:
+            return "identical"
+        if self.estimate is None:
+            return "one run"
+        none = 1.0 if self.change == "ratio" else 0.0
+        return "agrees" if self.estimate.low <= none <= self.estimate.high else "differs"
+
+    @property
+    def same_verdict(self) -> bool:
+        """Whether it is judged as before."""
+        return self.bundled.verdict == self.again.verdict
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A rerun beside its bundle.
+
+    Attributes:
+        matched: cells that both have, block by block; `identical` of them agree to the bit.
+        exact: whether they all must.
+        differing: where the others differ, at most a few.
+    """
+
+    campaign: str
+    ground: str
+    matched: int
+    identical: int
+    exact: bool
+    differing: tuple[Difference, ...]
+    claims: tuple[ClaimAgain, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Nothing contradicts the bundle: cells that must be identical are, and no claim has both
+        another value and another verdict."""
+        if not self.matched or (self.exact and self.identical < self.matched):
+            return False
+        return not any(one.outcome == "differs" and not one.same_verdict for one in self.claims)
+
+    @property
+    def sentence(self) -> str:
+        """The result in a line."""
+        if not self.matched:
+            return f"{self.campaign}: no cell of the bundle was run again."
+        text = (
+            f"{self.campaign}: {self.matched} cells of the bundle were run again, {self.identical} "
+            "with the same results to the bit"
+        )
+        tested = [one for one in self.claims if one.outcome != "not run"]
+        if tested:
+            alike = sum(one.outcome in ("identical", "agrees") for one in tested)
+            same = sum(one.same_verdict for one in tested)
+            text += f"; of {len(tested)} claims {alike} agree and {same} have the same verdict"
+        return text + "."
+
+
+def compare(bundled: Path, again: Path, *, exact: bool) -> Compared:
+    """Hold the runs in the folder `again` against those in `bundled` (both ``.../<campaign>``).
+
+    Args:
+        bundled: the campaign's folder from the bundle.
+        again: the new runs.
+        exact: results must agree to the bit.
+
+    Raises:
+        UserError: a folder is not there.
+    """
+    pairs = _pairs(load_campaign(bundled).runs, load_campaign(again).runs)
+    same, differing = 0, list[Difference]()
+    for one, other in pairs:
+        found = list(_differing(one, other))
+        same += not found
+        if len(differing) < 20:
+            differing += found[:3]
+    claims = tuple(_all_claims(bundled, again, pairs)) if pairs else ()
+    ground = pairs[0][1].run.ground if pairs else ""
+    return Compared(bundled.name, ground, len(pairs), same, exact, tuple(differing), claims)
+
+
+def _key(loaded: LoadedRun) -> str:
+    body = [loaded.run.parameters, loaded.run.block, loaded.run.time_scale]
+    return json.dumps(body, sort_keys=True)
+
+
+def _pairs(bundled: Sequence[LoadedRun], again: Sequence[LoadedRun]) -> Pairs:
+    new = {_key(loaded): loaded for loaded in again}
+    return [(old, new[_key(old)]) for old in bundled if _key(old) in new]
+
+
+def _differing(one: LoadedRun, other: LoadedRun) -> Iterator[Difference]:
+    """Where the results of a cell are not the same to the bit."""
+    cell = f"{one.run.run_id} (block {one.run.block})"
+    first, second = _results(one), _results(other)
+    if first != second:
+        found = list(differences(f"{cell} summary.json", first, second))
+        yield from found or [Difference(f"{cell} summary.json", "", "", "last digits differ")]
+    for name in _FILES:
+        contents = [_content(loaded.folder / name) for loaded in (one, other)]
+        if contents[0] != contents[1]:
+            yield Difference(f"{cell} {name}", "contents", *map(_size, contents))
+
+
+def _results(loaded: LoadedRun) -> dict[str, Any]:
+    """A summary without what this or that machine was busy with."""
+    found: dict[str, Any] = json.loads(loaded.summary.model_dump_json(exclude={"usage"}))
+    extra = found["extra"].items()
+    return found | {"extra": {k: value for k, value in extra if not k.startswith(_COSTS)}}
+
+
+def _content(file: Path) -> bytes | None:
+    return file.read_bytes() if file.is_file() else None
+
+
+def _size(content: bytes | None) -> str:
+    return "missing" if content is None else f"{len(content)} bytes"
+
+
+def _all_claims(bundled: Path, again: Path, pairs: Pairs) -> Iterator[ClaimAgain]:
+    try:
+        data = (bundled / "comparison.json").read_bytes()
+    except FileNotFoundError:
+        return _claims(bundled, pairs)
+    return _ranked(bundled, again, pairs, Comparison.model_validate_json(data))
+
+
+def _ranked(
+    bundled: Path, again: Path, pairs: Pairs, comparison: Comparison
+) -> Iterator[ClaimAgain]:
+    """Claims of a comparison of controllers, of the cells that both have."""
+    new_id = {old.run.run_id: new.run.run_id for old, new in pairs}
+    kept = tuple(cell for cell in comparison.cells if cell.run_id in new_id)
+    then = read(bundled, comparison.model_copy(update={"cells": kept})).claims
+    anew = tuple(cell.model_copy(update={"run_id": new_id[cell.run_id]}) for cell in kept)
+    now = {one.id: one for one in read(again, comparison.model_copy(update={"cells": anew})).claims}
+    for before in then:
+        if before.id in now:
+            yield _result(before, now[before.id], _scale(before.unit), None)
+
+
+def _claims(bundled: Path, pairs: Pairs) -> Iterator[ClaimAgain]:
+    for part in paper(paper_short_name(bundled)).parts:
+        mine = [pair for pair in pairs if part.takes(pair[0].run)]
+        if not mine or not part.claims:
+            continue
+        sides = [_Side(part, [pair[which] for pair in mine]) for which in (0, 1)]
+        for claim in part.claims:
+            yield _again(claim, sides[0], sides[1])
+
+
+class _Side:
+    """One side's evidence: all of it, and block by block (made when it is asked for)."""
+
+    def __init__(self, part: Part, runs: list[LoadedRun]) -> None:
+        self._part, self._runs = part, runs
+        self.whole = Evidence(part.tabulate(runs), runs)
+        self._blocks: Mapping[int, Evidence] | None = None
+
+    @property
+    def blocks(self) -> Mapping[int, Evidence]:
+        if self._blocks is None:
+            by_block: dict[int, list[LoadedRun]] = {}
+            for loaded in self._runs:
+                by_block.setdefault(loaded.run.block, []).append(loaded)
+            if len(by_block) > MOST_BLOCKS:
+                by_block = {}
+            self._blocks = {
+                block: Evidence(self._part.tabulate(runs), runs)
+                for block, runs in sorted(by_block.items())
+            }
+        return self._blocks
+
+
+def _again(claim: Claim, old: _Side, new: _Side) -> ClaimAgain:
+    before, after = evaluate(claim, old.whole), evaluate(claim, new.whole)
+    scale = _scale(claim.unit)
+    both = before.measured is not None and after.measured is not None
+    return _result(before, after, scale, _paired(claim, old, new, scale) if both else None)
+
+
+def _result(
+    before: ClaimResult, after: ClaimResult, scale: Scale | None, paired: Estimate | None
+) -> ClaimAgain:
+    estimate = paired
+    if estimate is None and before.measured is not None and after.measured is not None:
+        estimate = _independent(before, after, scale)
+    return ClaimAgain(
+        id=before.id,
+        figure=before.figure,
+        statement=before.statement,
+        unit=before.unit,
+        bundled=before,
+        again=after,
+        change="difference" if scale is None else "ratio",
+        estimate=estimate,
+        paired=paired is not None,
+    )
+
+
+def _scale(unit: str) -> Scale | None:
+    """What a ratio is taken of; None where the difference is what has a meaning."""
+    if unit == "ratio":
+        return lambda value: value
+    if unit.startswith("relative") or "- 1" in unit:
+        return lambda value: 1 + value
+    return None
+
+
+def _paired(claim: Claim, old: _Side, new: _Side, scale: Scale | None) -> Estimate | None:
+    values = [
+        (one, other)
+        for block, evidence in old.blocks.items()
+        if (one := _value(claim, evidence)) is not None
+        and block in new.blocks
+        and (other := _value(claim, new.blocks[block])) is not None
+    ]
+    if len(values) < 2:
+        return None
+    if scale is None:
+        return mean([other - one for one, other in values])
+    treated, baseline = [scale(b) for _, b in values], [scale(a) for a, _ in values]
+    if min(*treated, *baseline) <= 0:
+        return None
+    return ratio(treated, baseline)
+
+
+def _value(claim: Claim, evidence: Evidence) -> float | None:
+    """A claim's value of a single block; None where a block is too little for it."""
+    try:
+        measured = claim.compute(evidence)
+    except (ValueError, ZeroDivisionError, IndexError, KeyError):
+        return None
+    if not isinstance(measured, Measured) or not math.isfinite(measured.estimate.value):
+        return None
+    return measured.estimate.value
+
+
+def _independent(before: ClaimResult, after: ClaimResult, scale: Scale | None) -> Estimate | None:
+    """From the two intervals, as of independent measurements."""
+    if before.ci95 is None or after.ci95 is None:
+        return None
+    assert before.measured is not None
+    assert after.measured is not None
+    ends = []
+    for one in (before, after):
+        assert one.ci95 is not None
+        values = [one.measured or 0.0, *one.ci95]
+        if scale is not None:
+            values = [scale(value) for value in values]
+            if min(values) <= 0:
+                return None
+            values = [math.log(value) for value in values]
+        ends.append(values)
+    (old, old_low, old_high), (new, new_low, new_high) = ends
+    low = new - old - math.hypot(new - new_low, old_high - old)
+    high = new - old + math.hypot(new_high - new, old - old_low)
+    found = Estimate(new - old, low, high, min(before.n, after.n))
+    return found if scale is None else found.map(math.exp)

@@ -1,0 +1,202 @@
+"""Puts a campaign's runs where the bundle is made from, without what tells of somebody's machines.
+
+Run folders are only read. What of them is not taken is counted, with the reason.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from analysis.bundle.redact import Redactor
+from analysis.load import planned_runs, run_folders
+from schemas.bundle import Role
+from schemas.errors import UserError
+
+Progress = Callable[[str, float], None]
+
+CAMPAIGN_FILES = ("campaign.json", "comparison.json", "ledger.jsonl")
+TEXTS = {".json", ".jsonl", ".txt", ".log", ".ipynb", ".csv", ".md", ".yaml", ".yml", ".xml"}
+TEXTS |= {".html", ".conf", ".cfg", ".toml", ".lock", ".py", ".cff", ".out", ".err", ""}
+_KNOWN_PLACES = ("/notebooks/", "/testbed/specs/", "/campaigns/files/")
+_HOST_FACTS = ("hostname", "fqdn", "nodename", "address", "public_address")
+_ADDRESS = re.compile(r"[\d.]+|[0-9a-fA-F:]+")
+
+
+@dataclass
+class Stage:
+    """A folder that holds what will be in the bundle, and each file's role."""
+
+    folder: Path
+    roles: dict[str, Role] = field(default_factory=dict)
+    left_out: Counter[str] = field(default_factory=Counter)
+
+    def put(self, name: str, data: bytes, role: Role) -> Path:
+        """Write a file."""
+        target = self.folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+        self.roles[name] = role
+        return target
+
+    def adopt(self, folder: str, role: Role) -> None:
+        """Take what somebody else has written below `folder`."""
+        for path in sorted((self.folder / folder).rglob("*")):
+            name = path.relative_to(self.folder).as_posix()
+            if path.is_file() and name not in self.roles:
+                self.roles[name] = role
+
+    def files(self) -> dict[str, Path]:
+        """Every file by its name in the bundle."""
+        return {name: self.folder / name for name in sorted(self.roles)}
+
+
+def attempts_of(campaign: Path, left_out: Counter[str]) -> list[Path]:
+    """The attempts that are taken: of the cells that the campaign holds as last planned, however
+    they ended."""
+    planned = _compared(campaign)
+    if planned is None:
+        planned = planned_runs(campaign)
+    taken = []
+    for folder in run_folders(campaign):
+        if planned is None or folder.parent.name in planned:
+            taken.append(folder)
+        else:
+            left_out["attempts at cells that the campaign no longer holds"] += 1
+    left_out["unfinished attempts"] += sum(1 for _ in campaign.glob("*/.attempt-*.partial"))
+    return taken
+
+
+def _compared(campaign: Path) -> frozenset[str] | None:
+    """The runs of a comparison; None where there is none."""
+    try:
+        body = json.loads((campaign / "comparison.json").read_bytes())
+        return frozenset(str(cell["run_id"]) for cell in body["cells"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def private_names(
+    attempts: Iterable[Path], hide: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Folders and host names that the runs tell of, and what to write instead.
+
+    Args:
+        attempts: their folders.
+        hide: folders that are known to the caller, and what to write instead.
+    """
+    folders, hosts = dict(hide), dict[str, str]()
+    for attempt in attempts:
+        folders |= _artifacts(attempt) | _folders(_read(attempt / "job.json"))
+        for name in _host_names(_read(attempt / "run.json")):
+            hosts.setdefault(name, f"host-{len(hosts) + 1}")
+    folders.pop("/", None)
+    return folders, hosts
+
+
+def _artifacts(attempt: Path) -> dict[str, str]:
+    """The artifacts folder in which an executed notebook says that it was made."""
+    try:
+        data = (attempt / "notebook.ipynb").read_text()
+    except (OSError, UnicodeDecodeError):
+        return {}
+    place = re.escape(f"/{attempt.parent.parent.name}/{attempt.parent.name}/")
+    found = re.search(rf"(/[^\s\"'\\]*?){place}", data)
+    return {found[1]: "$ARTIFACTS"} if found else {}
+
+
+def _folders(job: Mapping[str, Any]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for key, word in (("notebook", "$NOTEBOOKS"), ("spec", "$SPECS"), ("model", "$MODELS")):
+        text = str(job.get(key) or "")
+        if not text.startswith("/"):
+            continue
+        ours = [text.rpartition(place)[0] for place in _KNOWN_PLACES if place in text]
+        if ours:
+            found[ours[0]] = "$HOTBED"
+        else:
+            found[str(PurePosixPath(text).parent)] = word
+    if str(job.get("controllers_dir") or "").startswith("/"):
+        found[str(job["controllers_dir"])] = "$CONTROLLERS"
+    found.pop("", None)
+    return found
+
+
+def _host_names(run: Mapping[str, Any]) -> Iterator[str]:
+    """Names of nodes that people gave them, not the spec's groups; and what nodes are called
+    elsewhere."""
+    provenance = run.get("provenance")
+    if not isinstance(provenance, dict):
+        return
+    groups = provenance.get("calibration", {}).get("groups")
+    ours = re.compile("|".join(rf"{re.escape(g)}-?\d*" for g in groups)) if groups else None
+    for node, facts in (provenance.get("hosts") or {}).items():
+        ordinary = "." not in node and (ours is None or ours.fullmatch(node))
+        if not ordinary:
+            yield node
+        for key in _HOST_FACTS:
+            text = facts.get(key) if isinstance(facts, dict) else None
+            if not isinstance(text, str) or text in ("", node) or _ADDRESS.fullmatch(text):
+                continue
+            if ours is None or not ours.fullmatch(text):
+                yield text
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        body = json.loads(file.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
+def stage_runs(
+    stage: Stage, campaigns: Mapping[Path, list[Path]], redactor: Redactor, progress: Progress
+) -> None:
+    """Copy campaigns' records and attempts (folder -> its attempts), redacted."""
+    total = sum(map(len, campaigns.values()))
+    done = 0
+    for campaign, attempts in campaigns.items():
+        for name in CAMPAIGN_FILES:
+            if (campaign / name).is_file():
+                data = (campaign / name).read_bytes()
+                stage.put(f"artifacts/{campaign.name}/{name}", redactor.data(data), "run")
+        for attempt in attempts:
+            progress("runs", done / max(1, total))
+            done += 1
+            _stage_attempt(stage, campaign, attempt, redactor)
+
+
+def _stage_attempt(stage: Stage, campaign: Path, attempt: Path, redactor: Redactor) -> None:
+    for file in sorted(attempt.rglob("*")):
+        if file.is_symlink() or not file.is_file():
+            continue
+        relative = redactor.data(file.relative_to(campaign).as_posix().encode()).decode()
+        data = redacted(file, redactor)
+        if data is None:
+            stage.left_out["files of a kind that cannot be looked into"] += 1
+        else:
+            stage.put(f"artifacts/{campaign.name}/{relative}", data, "run")
+
+
+def redacted(file: Path, redactor: Redactor) -> bytes | None:
+    """A file's contents as they may leave; None where nobody can tell what they say.
+
+    Raises:
+        UserError: a Parquet file cannot be read.
+    """
+    try:
+        if file.suffix == ".parquet":
+            made = redactor.parquet(file)
+            return file.read_bytes() if made is None else made
+        data = file.read_bytes()
+    except OSError as error:
+        raise UserError(f"{file}: cannot be read ({error.strerror}).") from error
+    if file.suffix not in TEXTS or b"\0" in data:
+        return None
+    return redactor.data(data)

@@ -1,0 +1,338 @@
+"""Checks a bundle: nothing is missing or changed, and all that it states follows from the raw runs
+in it. Needs nothing but the archive: neither the machine nor the folder that it came from."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import metadata as installed
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from analysis.bundle import archive
+from analysis.bundle.build import described
+from analysis.bundle.derive import DATA, Derived, derive
+from analysis.bundle.differences import Difference, differences
+from analysis.bundle.experiments import ran
+from analysis.bundle.pictures import same_picture
+from analysis.bundle.scan import scan
+from schemas.bundle import ABOUT, BUNDLE_VERSION, MANIFEST, About, Manifest
+from schemas.errors import HotbedError, UserError
+
+Progress = Callable[[str, float], None]
+
+_SHARES = {"unpacking": (0.0, 0.2), "deriving": (0.2, 0.8), "comparing": (0.8, 1.0)}
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at: `ok` None where it could not be, or does not count."""
+
+    name: str
+    ok: bool | None
+    detail: str
+
+
+@dataclass
+class Verification:
+    """What came of it. `ok`: no check failed."""
+
+    path: Path
+    sha256: str
+    manifest: Manifest
+    checks: list[Check] = field(default_factory=list)
+    differences: list[Difference] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing differs."""
+        return all(check.ok is not False for check in self.checks)
+
+    @property
+    def sentence(self) -> str:
+        """The result in a line."""
+        failed = [check.name for check in self.checks if check.ok is False]
+        if failed:
+            return f"{self.path.name}: does not hold ({', '.join(failed)})."
+        files = len(self.manifest.files)
+        return (
+            f"{self.path.name}: {files} files, and all that follows from the runs, are as stated."
+        )
+
+    def record(self, name: str, found: Iterable[Difference], good: str) -> None:
+        """A check that fails with any difference."""
+        more = list(found)
+        self.differences += more
+        self.checks.append(Check(name, not more, f"{len(more)} differences" if more else good))
+
+
+@dataclass(frozen=True)
+class Opened:
+    """An unpacked bundle."""
+
+    path: Path
+    folder: Path
+    manifest: Manifest
+    found: Mapping[str, archive.Digest]
+
+
+@contextmanager
+def opened(
+    path: Path, *, most_bytes: int = 16 * archive.GIB, progress: Progress
+) -> Iterator[Opened]:
+    """Unpack a bundle into a temporary folder that goes with the block.
+
+    Raises:
+        UserError: it is no bundle, or one that should not be opened.
+    """
+    with tempfile.TemporaryDirectory(prefix="hotbed-verify-") as place:
+        folder = Path(place) / "bundle"
+        folder.mkdir()
+        found = archive.unpack(path, folder, most_bytes=most_bytes, progress=progress)
+        yield Opened(path, folder, _manifest(path, folder), found)
+
+
+def _manifest(path: Path, folder: Path) -> Manifest:
+    try:
+        manifest = Manifest.model_validate_json((folder / MANIFEST).read_bytes())
+    except FileNotFoundError:
+        raise UserError(f"{path}: has no {MANIFEST}, so it is no bundle of Hotbed's.") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise UserError(f"{path}: {MANIFEST}: {where}: {first['msg']}.") from error
+    if manifest.schema_version > BUNDLE_VERSION:
+        raise UserError(
+            f"{path}: was made by a later Hotbed (version {manifest.schema_version} of the "
+            f"format, here it is {BUNDLE_VERSION}): install Hotbed {manifest.hotbed_version}."
+        )
+    return manifest
+
+
+def verify(
+    path: Path,
+    *,
+    most_bytes: int = 16 * archive.GIB,
+    progress: Progress = lambda phase, share: None,
+) -> Verification:
+    """Check a bundle.
+
+    Args:
+        path: the archive.
+        most_bytes: how large it may be when it is unpacked.
+        progress: told of each phase.
+
+    Raises:
+        UserError: it is no bundle, or one that should not be opened.
+    """
+    told = _shares(progress)
+    with opened(path, most_bytes=most_bytes, progress=told("unpacking")) as bundle:
+        made = Verification(path, archive.digest(path).sha256, bundle.manifest)
+        made.record("files", _changed(bundle), "every file has the SHA-256 that was stated")
+        made.record("private", _private(bundle), "no address, home folder or secret")
+        try:
+            _derive_again(bundle, made, told)
+        except HotbedError as error:
+            made.checks.append(Check("runs", False, str(error)))
+        except Exception as error:  # what is in a bundle is anybody's
+            detail = f"cannot be analysed ({type(error).__name__}: {error})"
+            made.checks.append(Check("runs", False, detail))
+    progress("done", 1.0)
+    return made
+
+
+def _changed(bundle: Opened) -> Iterator[Difference]:
+    """Files that are not as the manifest says."""
+    stated = {entry.path: entry for entry in bundle.manifest.files}
+    for name in sorted({*stated, *bundle.found} - {MANIFEST}):
+        entry, found = stated.get(name), bundle.found.get(name)
+        if found is None:
+            yield Difference(name, "file", "stated", "missing")
+        elif entry is None:
+            yield Difference(name, "file", "not stated", "there")
+        elif (entry.sha256, entry.bytes) != (found.sha256, found.bytes):
+            yield Difference(name, "SHA-256", entry.sha256[:16], found.sha256[:16])
+
+
+def _private(bundle: Opened) -> Iterator[Difference]:
+    files = {name: bundle.folder / name for name in bundle.found}
+    for one in scan(files):
+        yield Difference(one.file, f"line {one.line}", one.what, "")
+
+
+def _derive_again(bundle: Opened, made: Verification, told: Callable[[str], Progress]) -> None:
+    """Compute everything from the runs alone, in a folder that has nothing else, and compare."""
+    manifest = bundle.manifest
+    fresh = bundle.folder.parent / "fresh"
+    _only_runs(bundle, fresh)
+    made.record("runs", _misplaced(fresh, manifest), "every run is what its folder says")
+    derived = derive(
+        fresh / "artifacts",
+        manifest.report,
+        comparison=manifest.comparison,
+        progress=told("deriving"),
+        pdf=False,
+    )
+    told("comparing")("comparing", 0.0)
+    here = bundle.folder / "artifacts" / derived.folder.name
+    made.record(
+        "claims",
+        _claims(here, derived),
+        f"{len(derived.claims)} claims computed from {derived.runs} runs",
+    )
+    made.record(
+        "figures",
+        _figures(here, derived),
+        f"what {len(derived.shown)} figures show was computed again",
+    )
+    made.checks.append(_pictures(here, derived, manifest))
+    made.record("tables", _tables(here, derived), "the same")
+    made.record("appendix and metadata", _described(bundle, derived, fresh), "follow from the runs")
+    made.checks += _same_libraries(manifest)
+
+
+def _only_runs(bundle: Opened, fresh: Path) -> None:
+    for entry in bundle.manifest.files:
+        source = bundle.folder / entry.path
+        if entry.role == "run" and entry.path in bundle.found:
+            target = fresh / entry.path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.hardlink_to(source)  # what is derived replaces files, it never writes into them
+
+
+def _misplaced(fresh: Path, manifest: Manifest) -> Iterator[Difference]:
+    """Records that do not belong where they lie, or cannot be read."""
+    for campaign in manifest.campaigns:
+        for record in sorted((fresh / "artifacts" / campaign).glob("*/attempt-*/run.json")):
+            name = record.relative_to(fresh).as_posix()
+            try:
+                body = json.loads(record.read_bytes())
+                said = (body["campaign"], body["run_id"], f"attempt-{body['attempt']}")
+            except (ValueError, KeyError, TypeError):
+                yield Difference(name, "record", "a run", "cannot be read")
+                continue
+            lies = (campaign, record.parent.parent.name, record.parent.name)
+            for what, wanted, found in zip(("campaign", "run", "attempt"), said, lies, strict=True):
+                if wanted != found:
+                    yield Difference(name, what, wanted, found)
+
+
+def _claims(here: Path, derived: Derived) -> Iterator[Difference]:
+    file = f"artifacts/{derived.folder.name}/claims.json"
+    try:
+        stated = {
+            str(claim["id"]): claim for claim in json.loads((here / "claims.json").read_bytes())
+        }
+    except (OSError, ValueError, KeyError, TypeError):
+        yield Difference(file, "file", "claims", "cannot be read")
+        return
+    computed = {claim.id: claim.model_dump(mode="json") for claim in derived.claims}
+    yield from differences(file, stated, computed)
+
+
+def _figures(here: Path, derived: Derived) -> Iterator[Difference]:
+    place = f"artifacts/{derived.folder.name}/figures/{DATA}"
+    there = {path.stem for path in (here / "figures" / DATA).glob("*.json")}
+    for name in sorted(there | set(derived.shown)):
+        file = f"{place}/{name}.json"
+        if name not in derived.shown:
+            yield Difference(file, "figure", "stated", "not drawn from these runs")
+            continue
+        try:
+            stated = json.loads((here / "figures" / DATA / f"{name}.json").read_bytes())
+        except (OSError, ValueError):
+            yield Difference(file, "figure", "missing or unreadable", "drawn from these runs")
+            continue
+        yield from differences(file, stated, json.loads(json.dumps(derived.shown[name])))
+
+
+def _pictures(here: Path, derived: Derived, manifest: Manifest) -> Check:
+    """Whether the pictures are drawn again to the pixel: with the same drawing library they must
+    be, with another one only what they show counts."""
+    drawn = sorted(derived.folder.rglob("*.png"))
+    other = [
+        path.name
+        for path in drawn
+        if not same_picture(path, here / path.relative_to(derived.folder))
+    ]
+    if not other:
+        return Check("pictures", True, f"{len(drawn)} drawn again to the pixel")
+    stated, ours = manifest.libraries.get("matplotlib"), installed.version("matplotlib")
+    detail = f"{len(other)} of {len(drawn)} differ in pixels, such as {other[0]}"
+    if stated != ours:
+        return Check("pictures", None, f"{detail}; drawn by matplotlib {stated}, here it is {ours}")
+    return Check("pictures", False, detail)
+
+
+def _tables(here: Path, derived: Derived) -> Iterator[Difference]:
+    for path in sorted([*derived.folder.glob("*.csv"), *derived.folder.glob("*.md")]):
+        file = f"artifacts/{derived.folder.name}/{path.name}"
+        try:
+            stated = (here / path.name).read_text()
+        except (OSError, UnicodeDecodeError):
+            yield Difference(file, "table", "missing or unreadable", "computed from these runs")
+            continue
+        yield from differences(file, _cells(stated), _cells(path.read_text()))
+
+
+def _cells(text: str) -> list[list[object]]:
+    """A table's lines, what is a number as such."""
+    return [[_cell(part) for part in line.split(",")] for line in text.splitlines()]
+
+
+def _cell(text: str) -> object:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _described(bundle: Opened, derived: Derived, fresh: Path) -> Iterator[Difference]:
+    """The appendix and the metadata, written again from the runs and `about.json`."""
+    try:
+        about = About.model_validate_json((bundle.folder / ABOUT).read_bytes())
+    except (OSError, ValidationError):
+        yield Difference(ABOUT, "file", "stated", "cannot be read")
+        return
+    manifest = bundle.manifest
+    campaigns = tuple(ran(fresh / "artifacts" / name) for name in manifest.campaigns)
+    files = {
+        entry.path: bundle.folder / entry.path
+        for entry in manifest.files
+        if entry.role != "metadata" or entry.path == ABOUT
+    }
+    for name, text in described(about, manifest, derived, campaigns, files).items():
+        try:
+            stated = (bundle.folder / name).read_bytes()
+        except OSError:
+            yield Difference(name, "file", "missing", "written from the runs")
+            continue
+        yield from differences(name, _lines(stated), _lines(text))
+
+
+def _lines(text: bytes) -> list[str]:
+    return text.decode(errors="replace").splitlines()
+
+
+def _same_libraries(manifest: Manifest) -> list[Check]:
+    other = [
+        f"{name} {version} (here {installed.version(name)})"
+        for name, version in manifest.libraries.items()
+        if name in ("matplotlib", "numpy", "pandas", "pyarrow", "scipy", "seaborn")
+        and installed.version(name) != version
+    ]
+    if not other:
+        return []
+    return [Check("libraries", None, f"made with other versions: {', '.join(other)}")]
+
+
+def _shares(progress: Progress) -> Callable[[str], Progress]:
+    def of(phase: str) -> Progress:
+        start, end = _SHARES[phase]
+        return lambda what, share: progress(what, start + (end - start) * share)
+
+    return of

@@ -1,0 +1,113 @@
+"""What `hotbed run --dry-run` tells: the cells that would run, their time, whether it suffices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from campaigns import power
+from campaigns.carry_out import Laid, learn
+from campaigns.engine import Engine
+from campaigns.estimate import Estimator
+from campaigns.executors import DryRun
+from campaigns.lease import Lease, Outlook
+from campaigns.plan import Cell
+from campaigns.progress import Silent
+
+
+@dataclass(frozen=True)
+class DryRunReport:
+    """What would run. Seconds are planned ones."""
+
+    campaign: str
+    testbed: str
+    time_scale: float
+    cells: int
+    done: int
+    pending: tuple[Cell, ...]
+    pending_s: float
+    power: Mapping[str, str]
+    notes: tuple[str, ...] = field(default_factory=tuple)
+    planned_s: Mapping[str, float] = field(default_factory=dict)
+    lease: Outlook | None = None  # of the testbed, where it is up and ends
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "campaign": self.campaign,
+            "testbed": self.testbed,
+            "time_scale": self.time_scale,
+            "cells": self.cells,
+            "done": self.done,
+            "pending_s": round(self.pending_s, 1),
+            "power": dict(self.power),
+            "notes": list(self.notes),
+            "lease": None if self.lease is None else self.lease.as_json(),
+            "pending": [
+                {
+                    "run_id": cell.run_id,
+                    "block": cell.block,
+                    "order": cell.order,
+                    "grids": list(cell.grids),
+                    "figures": list(cell.figures),
+                    "planned_s": round(self.planned_s[cell.run_id], 1),
+                    "parameters": cell.parameters.canonical(),
+                }
+                for cell in self.pending
+            ],
+        }
+
+    def _repr_html_(self) -> str:
+        from campaigns.display import dry_run_html
+
+        return dry_run_html(self)
+
+
+def pending_of(laid: Laid) -> list[Cell]:
+    """The cells of a campaign that are still to be made. Writes nothing."""
+    executor = DryRun()
+    Engine(laid.plan, laid.store, executor, Silent()).run()
+    return executor.cells
+
+
+def report_of(
+    laid: Laid,
+    cells: Sequence[Cell],
+    estimator: Estimator,
+    *,
+    width: int,
+    resolves: bool,
+    notes: Sequence[str],
+    beside_s: float = 0.0,
+    lease: Lease | None = None,
+) -> DryRunReport:
+    """What is told of a campaign of which `cells` are still to be made, `width` at a time.
+
+    Args:
+        estimator: of the cells' seconds; the runs that are there correct it.
+        resolves: the smallest effect that the repetitions resolve is told too.
+        beside_s: seconds that pass beside the cells.
+        lease: of the testbed, where it is up and ends.
+    """
+    learn(estimator, laid.plan, laid.store)
+    found = {name for cell in laid.plan.cells for name in cell.grids} if resolves else set()
+    pending_s = estimator.left(cells, width) + beside_s
+    planned_s = {cell.run_id: estimator.left([cell]) for cell in cells}
+    return DryRunReport(
+        campaign=laid.campaign.name,
+        testbed=laid.testbed,
+        time_scale=laid.campaign.time_scale,
+        cells=len(laid.plan.cells),
+        done=len(laid.plan.cells) - len(cells),
+        pending=tuple(cells),
+        pending_s=pending_s,
+        power={
+            grid.name: power.sentence(grid.repetitions)
+            for grid in laid.campaign.grids
+            if grid.name in found
+        },
+        notes=tuple(notes),
+        planned_s=planned_s,
+        lease=None if lease is None else lease.outlook(list(planned_s.values()), pending_s),
+    )

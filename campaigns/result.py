@@ -1,0 +1,72 @@
+"""What a call of the engine came to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class CampaignResult:
+    """What a call of the engine came to."""
+
+    campaign: str
+    planned: int
+    already_done: int
+    ran: int
+    missing: tuple[tuple[str, str], ...] = ()  # (cell in words, why there is no run of it)
+    forgone: tuple[tuple[str, str], ...] = ()  # the same of cells done without; see `ok`
+    spoiled: int = 0
+    failed_attempts: int = 0
+    interrupted: bool = False
+    gave_up: str | None = None
+    lease: str | None = None  # why the testbed's lease ended the call before its last cell
+    seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """Whether every planned cell has a finished run, and there is at least one.
+
+        A cell that something else on the machine spoiled as often as it was made, or for which
+        spoiled attempts left no time, does not count against it, if the very same was measured in
+        another block: the figures rest on a run less there, and say so.
+        """
+        return self.planned > 0 and not self.missing and not self.interrupted
+
+    @property
+    def sentence(self) -> str:
+        """The outcome in words."""
+        if self.planned == 0:
+            return f"{self.campaign}: no cell was planned, so nothing ran."
+        finished = self.planned - len(self.missing) - len(self.forgone)
+        text = f"{self.campaign}: {finished} of {self.planned} runs done"
+        if self.already_done:
+            text += f" ({self.already_done} of them before)"
+        if self.spoiled:
+            text += f", {self.spoiled} spoiled and redone or given up"
+        if self.interrupted:
+            return f"{text}; interrupted: the same command goes on from here."
+        if self.lease:
+            return (
+                f"{text}; {self.lease}: bring the testbed up again and deploy it (hotbed up, "
+                "hotbed deploy), on a new lease where the old one is over, and the same command "
+                "goes on from here."
+            )
+        if self.gave_up:
+            return f"{text}; gave up: {self.gave_up}"
+        if self.missing:
+            cell, why = self.missing[0]
+            more = f" ({len(self.missing) - 1} more)" if len(self.missing) > 1 else ""
+            return f"{text}; missing: {cell}: {why}{more}"
+        if self.forgone:
+            cell, why = self.forgone[0]
+            more = f" ({len(self.forgone) - 1} more)" if len(self.forgone) > 1 else ""
+            return (
+                f"{text}; without {cell}: {why}{more}: fewer repetitions there, which the same "
+                "command on a quiet machine adds."
+            )
+        return f"{text}."
+
+    def _repr_html_(self) -> str:
+        from campaigns.display import result_html
+
+        return result_html(self)

@@ -1,0 +1,198 @@
+"""What `hotbed bundle` and `hotbed rerun` do, for the verbs and for notebooks: analysis tells what
+runs show, campaigns what made them, and here they meet."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from schemas.errors import UserError
+
+if TYPE_CHECKING:
+    from analysis.bundle.build import Bundled, Inputs
+    from analysis.bundle.rerun import Compared
+    from campaigns.bundled import Again
+    from campaigns.dry_run import DryRunReport
+    from campaigns.result import CampaignResult
+    from campaigns.workers import Workers
+    from schemas.bundle import Manifest
+
+Progress = Callable[[str, float], None]
+
+
+def _quiet(_phase: str, _share: float) -> None:
+    """Nobody is told."""
+
+
+def bundle(
+    campaign: str,
+    out: Path | None = None,
+    *,
+    artifacts: Path = Path("artifacts"),
+    ground: str | None = None,
+    about: Path | None = None,
+    hide: Sequence[str] = (),
+    progress: Progress = _quiet,
+) -> Bundled:
+    """Bundle a campaign, a comparison or a paper's campaigns.
+
+    Args:
+        campaign: as `hotbed report` takes it, or a comparison such as ``compare-sim``.
+        out: the archive; by default ``CAMPAIGN.hotbed.zip`` in the current folder.
+        artifacts: where the runs are.
+        ground: of the runs, where there are several.
+        about: a YAML file of `schemas.bundle.About`'s fields.
+        hide: host names that must not be in it.
+        progress: told of each phase.
+
+    Raises:
+        UserError: there is no such campaign, `out` cannot be written, or something in it must not
+            leave.
+    """
+    from analysis.bundle.build import build, chosen_campaigns
+
+    target = Path(f"{campaign}.hotbed.zip") if out is None else out
+    folders, _, _ = chosen_campaigns(artifacts, campaign, ground)
+    with tempfile.TemporaryDirectory(prefix="hotbed-sources-") as scratch:
+        inputs = _inputs(folders, Path(scratch), about, tuple(hide))
+        return build(artifacts, campaign, target, inputs, ground=ground, progress=progress)
+
+
+def _inputs(
+    folders: list[Path], scratch: Path, about: Path | None, hosts: tuple[str, ...]
+) -> Inputs:
+    from analysis.bundle.build import Inputs
+    from campaigns.bundled import sources
+    from schemas.bundle import Author
+    from schemas.yaml_file import read_mapping
+
+    found = sources(folders, scratch)
+    what = "it is a mapping with title, authors and more (docs/artifacts.md)"
+    return Inputs(
+        files=found.files,
+        hotbed_version=found.version,
+        commit=found.commit,
+        authors=tuple(Author.model_validate(author) for author in found.authors),
+        hide=found.hide,
+        notes=found.notes,
+        about={} if about is None else read_mapping(about, what),
+        hosts=hosts,
+    )
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What of a bundle is run again, and where.
+
+    Attributes:
+        campaign: which one, where there are several.
+        figure: only what feeds it.
+        spec: another testbed's file.
+        site: another kind of site than the spec's.
+        testbed: another testbed's name.
+        ground: another real ground.
+        artifacts: where the new runs go; by default ``artifacts-BUNDLE``.
+        most_gib: how large the bundle may be when it is unpacked.
+    """
+
+    bundle: Path
+    campaign: str | None = None
+    figure: str | None = None
+    spec: Path | None = None
+    site: str | None = None
+    testbed: str | None = None
+    ground: str | None = None
+    artifacts: Path | None = None
+    most_gib: float = 16
+
+    @property
+    def folder(self) -> Path:
+        """Where the new runs go."""
+        name = f"artifacts-{self.bundle.name.partition('.')[0]}"
+        return Path(name) if self.artifacts is None else self.artifacts
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """A campaign that was run again, and how it compares."""
+
+    result: CampaignResult
+    compared: Compared
+
+    @property
+    def ok(self) -> bool:
+        """It finished, and nothing contradicts the bundle."""
+        return self.result.ok and self.compared.ok
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A campaign of an unpacked bundle; `bundled` is the folder of its runs."""
+
+    bundled: Path
+    again: Again
+
+    def dry_run(self, workers: Workers | None = None) -> DryRunReport:
+        """The cells that would run. Writes nothing."""
+        from campaigns import session
+
+        return session.dry_run(self.again.request, workers=workers)
+
+    def run(self, workers: Workers | None = None) -> Rerun:
+        """Run it, or resume that, and compare; see `hotbed run`.
+
+        Raises:
+            UserError: something is wrong with the testbed, the disk or the workers.
+        """
+        from analysis.bundle.rerun import compare
+        from campaigns import session
+        from campaigns.bundled import is_exact
+
+        result = session.run(self.again.request, in_process=True, workers=workers)
+        new = self.again.request.artifacts / result.campaign
+        return Rerun(result, compare(self.bundled, new, exact=is_exact(self.again)))
+
+
+@contextmanager
+def unpacked(asked: Asked, progress: Progress = _quiet) -> Iterator[Ready]:
+    """A bundle's campaign, ready to be run again while the block lasts.
+
+    Raises:
+        UserError: it is no bundle, or one that should not be opened; or it does not hold what is
+            asked for.
+    """
+    from analysis.bundle import archive
+    from analysis.bundle.verify import opened
+    from campaigns.bundled import again
+
+    if not asked.bundle.is_file():
+        raise UserError(f"{asked.bundle}: there is no such file.")
+    most_bytes = int(asked.most_gib * archive.GIB)
+    with opened(asked.bundle, most_bytes=most_bytes, progress=progress) as found:
+        name = _campaign(found.manifest, asked.campaign)
+        request = again(
+            found.folder,
+            name,
+            asked.folder,
+            figure=asked.figure,
+            spec=asked.spec,
+            site=asked.site,
+            testbed=asked.testbed,
+            ground=asked.ground,
+        )
+        yield Ready(found.folder / "artifacts" / name, request)
+
+
+def _campaign(manifest: Manifest, wanted: str | None) -> str:
+    known = ", ".join(manifest.campaigns)
+    if wanted is None and len(manifest.campaigns) == 1:
+        return manifest.campaigns[0]
+    if wanted is None:
+        raise UserError(f"the bundle holds several campaigns ({known}): name one by --campaign.")
+    if wanted not in manifest.campaigns:
+        raise UserError(f"--campaign {wanted}: the bundle holds no such campaign, only {known}.")
+    return wanted

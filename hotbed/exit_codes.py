@@ -1,0 +1,33 @@
+"""What the command's exit codes mean, and which one a campaign ends with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from campaigns.result import CampaignResult
+
+EXIT_FAILED = 1
+EXIT_USER = 2
+EXIT_LEASE = 75
+"""A lease ended a campaign before its last cell (EX_TEMPFAIL of sysexits.h: try again later)."""
+EXIT_INTERRUPTED = 130
+EXIT_TERMINATED = 143
+
+
+def stopped(result: CampaignResult) -> int | None:
+    """The exit code of a campaign that was ended before its last cell; None of one that was not."""
+    if result.interrupted:
+        return EXIT_INTERRUPTED
+    return None if result.lease is None else EXIT_LEASE
+
+
+def end_with(result: CampaignResult) -> None:
+    """Leave the command by the exit code of `result`; return when it is 0."""
+    code = stopped(result)
+    if code is not None:
+        raise typer.Exit(code)
+    if not result.ok:
+        raise typer.Exit(EXIT_FAILED)

@@ -1,0 +1,25 @@
+"""Whether a notebook's frontend is there to show widgets."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from typing import Any
+
+
+def has_widgets() -> bool:
+    """Whether this runs in a notebook's kernel, with ipywidgets installed."""
+    shell = sys.modules.get("IPython")
+    running: Any = None if shell is None else shell.get_ipython()
+    return (
+        getattr(running, "kernel", None) is not None
+        and importlib.util.find_spec("ipywidgets") is not None
+    )
+
+
+def show(what: object) -> None:
+    """Display something in the notebook cell that runs."""
+    import IPython.display
+
+    display: Any = IPython.display.display
+    display(what)

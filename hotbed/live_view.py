@@ -1,0 +1,188 @@
+"""`hotbed top` in a notebook: a widget that follows the testbed, or plain text."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Callable, Generator, Mapping
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from hotbed.frontend import has_widgets
+from schemas.errors import HotbedError
+
+if TYPE_CHECKING:
+    from testbed.sites.contract import Testbed
+
+Sample = Mapping[str, Any]
+Looks = Callable[[int | None], Generator[Sample, None, None]]
+"""Opens the stream of samples that `hotbed top` shows; so many, or without end."""
+
+WIDTH = 118
+"""Columns of a look: as wide as a notebook's page."""
+PATIENCE_S = 10.0
+"""A stopped view ends with its next look; nobody waits longer for it."""
+_PAGE = '<pre style="font-family:monospace;line-height:1.2;white-space:pre">{code}</pre>'
+
+
+def live_view(testbed: Testbed, *, seconds: float = 600.0, interval_s: float = 1.0) -> LiveView:
+    """The testbed live.
+
+    In a notebook with widgets it follows the testbed for `seconds` (a button ends it or goes on);
+    elsewhere it is one look, and `LiveView.watch` prints more. The first look is taken at once.
+
+    Args:
+        testbed: deployed; its admin node samples itself and the others.
+        seconds: how long it follows, so that a forgotten notebook does not load a testbed for days.
+        interval_s: between two looks.
+
+    Raises:
+        HotbedError: the testbed cannot be looked at.
+    """
+    from testbed.agent.client import agent_client
+
+    client = agent_client(testbed)
+
+    def looks(count: int | None) -> Generator[Sample, None, None]:
+        payload = {"interval_s": interval_s} | ({} if count is None else {"count": count})
+        return client.stream("top", payload)
+
+    view = LiveView(looks, most=max(1, round(seconds / interval_s)))
+    view.look()
+    if has_widgets():
+        view.follow()
+    return view
+
+
+class LiveView:
+    """What was last seen of a testbed, and a thread that may keep it new.
+
+    Args:
+        looks: opens the stream of samples.
+        most: a thread ends after so many.
+    """
+
+    def __init__(self, looks: Looks, *, most: int = 600) -> None:
+        self._looks = looks
+        self._most = most
+        self._sample: Sample | None = None
+        self._problem: str | None = None
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._widget: Any = None
+        self._page: Any = None
+        self._button: Any = None
+
+    @property
+    def following(self) -> bool:
+        """Whether the view is kept new."""
+        thread = self._thread
+        return thread is not None and thread.is_alive()
+
+    def look(self) -> LiveView:
+        """Look once."""
+        with closing(self._looks(1)) as samples:
+            for sample in samples:
+                self._seen(sample)
+        return self
+
+    def watch(self, count: int) -> None:
+        """Look `count` times, and print each."""
+        with closing(self._looks(count)) as samples:
+            for sample in samples:
+                self._seen(sample)
+                print(self.text)
+
+    def follow(self) -> None:
+        """Keep the view new in a thread, until `stop` or the last look."""
+        if self.following:
+            return
+        self._problem = None
+        self._ended.clear()
+        self._thread = threading.Thread(target=self._follow, name="live view", daemon=True)
+        self._thread.start()
+        self._show()
+
+    def stop(self) -> None:
+        """End following, and wait for it."""
+        self._ended.set()
+        thread = self._thread
+        if thread is not None:
+            thread.join(PATIENCE_S)
+        self._show()
+
+    @property
+    def text(self) -> str:
+        """The last look as plain text."""
+        return self._drawn(html=False)
+
+    @property
+    def html(self) -> str:
+        """The last look, coloured."""
+        return self._drawn(html=True)
+
+    def widget(self) -> Any:
+        """The view as an ipywidgets widget, with a button that ends and resumes following."""
+        if self._widget is None:
+            import ipywidgets  # type: ignore[import-untyped]
+
+            self._page = ipywidgets.HTML()
+            self._button = ipywidgets.Button()
+            self._button.on_click(lambda _: self.stop() if self.following else self.follow())
+            self._widget = ipywidgets.VBox([self._page, self._button])
+            self._show()
+        return self._widget
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        """For Jupyter: the widget where there is a frontend for it, and the look as it is now for
+        notebooks that are read later."""
+        bundle: dict[str, Any] = {"text/plain": self.text, "text/html": self.html}
+        if has_widgets():
+            bundle = {**self.widget()._repr_mimebundle_(), **bundle}
+        return bundle
+
+    def _follow(self) -> None:
+        try:
+            with closing(self._looks(self._most)) as samples:
+                for sample in samples:
+                    self._seen(sample)
+                    if self._ended.is_set():
+                        return
+        except HotbedError as error:
+            self._problem = str(error)
+        finally:
+            self._thread = None
+            self._show()
+
+    def _seen(self, sample: Sample) -> None:
+        self._sample = sample
+        self._show()
+
+    def _show(self) -> None:
+        if self._widget is not None:
+            self._page.value = self.html
+            self._button.description = "stop" if self.following else "follow"
+
+    def _drawn(self, *, html: bool) -> str:
+        from rich.console import Console
+        from rich.text import Text
+
+        from hotbed.top_view import top_view
+
+        console = Console(
+            width=WIDTH,
+            file=io.StringIO(),
+            record=True,
+            force_jupyter=False,
+            color_system="standard",
+        )
+        if self._sample is not None:
+            console.print(top_view(self._sample))
+        if self._problem is not None:
+            console.print(Text(self._problem, style="red"))
+        if html:
+            return console.export_html(inline_styles=True, code_format=_PAGE)
+        return console.export_text()

@@ -1,0 +1,85 @@
+"""What people are asked before somebody's machines are taken: which devices may be wiped."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from testbed.sites.contract import CautiousSite, Doomed, Site
+    from testbed.spec import TestbedSpec
+
+YesWipeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--yes-wipe",
+        metavar="DEVICE@NODE,...",
+        help="Wipe these devices, whatever they hold: machines of your own only.",
+    ),
+]
+AcceptHostKeysOption = Annotated[
+    bool,
+    typer.Option(
+        "--accept-host-keys",
+        help="Trust the host keys that machines of your own show, where nobody vouches for them.",
+    ),
+]
+AGREE = "wipe"
+"""What a person types: not a y that was meant for another question."""
+
+
+def allow(
+    site: Site,
+    spec: TestbedSpec,
+    *,
+    devices: list[str] | None,
+    host_keys: bool,
+    ask: bool,
+) -> None:
+    """Hand on what was allowed on the command line; ask for the rest where somebody can answer.
+
+    Args:
+        ask: whether there may be a question; there is one only at a terminal.
+
+    Raises:
+        UserError: the site knows no such consent, a device is none of it, or the answer is no.
+    """
+    from hotbed.options import names
+    from schemas.errors import UserError
+    from testbed.sites.contract import CautiousSite
+
+    given = names(devices or ())
+    if not isinstance(site, CautiousSite):
+        if given or host_keys:
+            raise UserError(
+                f"--yes-wipe and --accept-host-keys are for machines of your own; a site of kind "
+                f"{site.kind} wipes nothing that was there before."
+            )
+        return
+    site.allow(given, host_keys=host_keys)
+    if ask and sys.stdin.isatty() and sys.stderr.isatty():
+        _ask(site, spec, set(given))
+
+
+def _ask(site: CautiousSite, spec: TestbedSpec, given: set[str]) -> None:
+    from hotbed.progress import progress
+    from schemas.errors import UserError
+
+    with progress(f"looking at the machines of {spec.name}") as report:
+        doomed = [one for one in site.doomed(spec, report) if one.name not in given]
+    if not doomed:
+        return
+    typer.echo(question(doomed), err=True)
+    answer = typer.prompt(f"type {AGREE} to go on", default="", show_default=False, err=True)
+    if answer.strip() != AGREE:
+        raise UserError("nothing was wiped, and nothing was changed.")
+    site.allow([one.name for one in doomed])
+
+
+def question(doomed: Sequence[Doomed]) -> str:
+    """What is lost, a line a device."""
+    lines = [f"  {one.sentence()}" for one in doomed]
+    return "\n".join(["what these devices hold will be lost:", *lines])

@@ -1,0 +1,89 @@
+"""`hotbed bundle`: one archive of a campaign's runs, figures, claims and what made them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hotbed.options import names
+from hotbed.output import JsonFlag, emit
+
+if TYPE_CHECKING:
+    from analysis.bundle.build import Bundled
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+
+    @app.command()
+    def bundle(
+        campaign: Annotated[
+            str,
+            typer.Argument(
+                help="A campaign (dlr-quick), a comparison (compare-sim), or a paper: all its "
+                "campaigns (dlr)."
+            ),
+        ],
+        artifacts: Annotated[Path, typer.Option(help="Where the runs are.")] = Path("artifacts"),
+        out: Annotated[
+            Path | None, typer.Option(help="The archive; by default CAMPAIGN.hotbed.zip.")
+        ] = None,
+        ground: Annotated[
+            str | None, typer.Option(help="The ground of the runs, where there are several.")
+        ] = None,
+        about: Annotated[
+            Path | None,
+            typer.Option(help="A YAML file with title, authors and more (docs/artifacts.md)."),
+        ] = None,
+        hide: Annotated[
+            list[str] | None,
+            typer.Option(help="A host name that must not be in it; more of them by commas."),
+        ] = None,
+        as_json: JsonFlag = False,
+    ) -> None:
+        """Bundle runs, figures and claims for a reviewer; refused if it holds anything private."""
+        from hotbed import bundling
+        from hotbed.progress import progress
+
+        with progress(f"bundle {campaign}") as report:
+            made = bundling.bundle(
+                campaign,
+                out,
+                artifacts=artifacts,
+                ground=ground,
+                about=about,
+                hide=names(hide or ()),
+                progress=report,
+            )
+        facts = {
+            "bundle": made.path,
+            "sha256": made.sha256,
+            "bytes": made.bytes,
+            "files": len(made.manifest.files),
+            "runs": made.derived.runs,
+            "claims": len(made.derived.claims),
+            "redacted": made.manifest.redacted,
+            "left_out": made.manifest.left_out,
+            "notes": list(made.manifest.notes),
+        }
+        emit(facts, as_json, lambda: _sentences(made))
+
+
+def _sentences(made: Bundled) -> str:
+    lines = [
+        f"{made.path.resolve()}: {made.bytes / 1e6:.1f} MB, {len(made.manifest.files)} files, "
+        f"{made.derived.runs} runs, {len(made.derived.claims)} claims",
+        f"SHA-256 {made.sha256}",
+    ]
+    for word, counts in (
+        ("Replaced", made.manifest.redacted),
+        ("Left out", made.manifest.left_out),
+    ):
+        if counts:
+            listed = ", ".join(f"{count} {what}" for what, count in counts.items())
+            lines.append(f"{word}: {listed}.")
+    lines += [f"Note: {note}" for note in made.manifest.notes]
+    lines.append(f"Check it: hotbed verify {made.path}")
+    return "\n".join(lines)

@@ -1,0 +1,39 @@
+"""`hotbed extend`: more time on a testbed that is leased."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from hotbed.output import JsonFlag, emit
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+
+    @app.command()
+    def extend(
+        name: Annotated[str, typer.Argument(help="The testbed's name.")],
+        hours: Annotated[float, typer.Argument(help="So many hours more.")],
+        as_json: JsonFlag = False,
+    ) -> None:
+        """Ask for more time on a leased testbed; the site says how much it allows, and when."""
+        from hotbed.views import lease_facts
+        from schemas.errors import UserError
+        from testbed.choose import choose
+
+        if not 0 < hours <= 24 * 31:
+            raise UserError(f"{hours:g} hours: allowed are more than 0, to {24 * 31}.")
+        site, chosen = choose(name)
+        before = site.status(chosen).ends_at_s
+        if before is None:
+            raise UserError(
+                f"testbed {chosen!r} on site {site.kind} has no lease: it stays until `hotbed "
+                "down`."
+            )
+        known = site.extend(chosen, hours * 3600)
+        more_s = (known.ends_at_s or before) - before
+        facts = {"name": chosen, "extended_s": more_s, **lease_facts(known)}
+        done = "extended" if more_s > 0 else "as it was: the site granted nothing"
+        emit(facts, as_json, lambda: f"testbed {chosen}: lease {done}; it {known.lease()}")

@@ -1,0 +1,128 @@
+"""`hotbed rerun`: run a bundle's campaign again, and compare with the bundled results."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hotbed.exit_codes import stopped
+from hotbed.options import (
+    DryRunOption,
+    MostGibOption,
+    OtherTestbedOption,
+    SchedulerOption,
+    WorkersOption,
+    workers_asked,
+)
+from hotbed.output import JsonFlag, emit
+from hotbed.views import dry_run_table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from analysis.bundle.rerun import Compared
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+
+    @app.command()
+    def rerun(
+        bundle: Annotated[Path, typer.Argument(help="An archive made by hotbed bundle.")],
+        *,
+        campaign: Annotated[
+            str | None, typer.Option(help="Which one, where the bundle holds several.")
+        ] = None,
+        figure: Annotated[
+            str | None, typer.Option(help="Only the cells that feed this figure, such as 6 or 8a.")
+        ] = None,
+        spec: Annotated[
+            Path | None, typer.Option(help="Another testbed's spec than the bundle's.")
+        ] = None,
+        site: Annotated[
+            str | None,
+            typer.Option(help="Another kind of site than the spec's, such as local."),
+        ] = None,
+        testbed: OtherTestbedOption = None,
+        ground: Annotated[
+            str | None, typer.Option(help="Another ground than the bundle's, such as local.")
+        ] = None,
+        artifacts: Annotated[
+            Path | None, typer.Option(help="Where the new runs go; by default artifacts-BUNDLE.")
+        ] = None,
+        dry_run: DryRunOption = False,
+        workers: WorkersOption = None,
+        scheduler: SchedulerOption = None,
+        most_gib: MostGibOption = 16,
+        as_json: JsonFlag = False,
+    ) -> None:
+        """Run a bundle's campaign again and compare; exit 1 where the results contradict it."""
+        from hotbed.bundling import Asked, unpacked
+        from hotbed.progress import progress
+
+        asked = Asked(bundle, campaign, figure, spec, site, testbed, ground, artifacts, most_gib)
+        helpers = workers_asked(workers, scheduler)
+        with ExitStack() as stack:
+            with progress(f"open {bundle.name}") as report:
+                ready = stack.enter_context(unpacked(asked, report))
+            if dry_run:
+                planned = ready.dry_run(helpers)
+                emit(planned.as_json(), as_json, lambda: dry_run_table(planned))
+                return
+            made = ready.run(helpers)
+        facts = {
+            "ok": made.ok,
+            "sentence": made.compared.sentence,
+            "run": made.result.sentence,
+            "comparison": made.compared,
+            "outcomes": {one.id: one.outcome for one in made.compared.claims},
+        }
+        emit(facts, as_json, lambda: _table(made.compared))
+        if not as_json:
+            _say(made.compared)
+        code = stopped(made.result)
+        if code is not None:
+            raise typer.Exit(code)
+        if not made.ok:
+            raise typer.Exit(1)
+
+
+def _table(made: Compared) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    from analysis.report import format_value
+
+    colours = {"differs": "red", "one run": "yellow", "not run": "dim"}
+    table = Table(
+        *("fig.", "claim", "bundled", "again", "change", "95 % interval", ""),
+        *("verdict then", "now"),
+        box=box.SIMPLE_HEAD,
+    )
+    for one in made.claims:
+        if one.outcome == "not run":
+            continue
+        estimate = one.estimate
+        sign = "x" if one.change == "ratio" else ""
+        table.add_row(
+            one.figure,
+            one.statement,
+            format_value(one.bundled.measured, one.unit),
+            format_value(one.again.measured, one.unit),
+            "–" if estimate is None else f"{estimate.value:.3g}{sign}",
+            "–" if estimate is None else f"{estimate.low:.3g} … {estimate.high:.3g}",
+            f"[{colours.get(one.outcome, 'green')}]{one.outcome}[/]",
+            one.bundled.verdict,
+            one.again.verdict,
+        )
+    return table
+
+
+def _say(made: Compared) -> None:
+    if made.exact and made.identical < made.matched:
+        for one in made.differing:
+            print(f"{one.file} {one.where}: in the bundle {one.bundled}, here {one.derived}")
+    print(made.sentence)

@@ -1,0 +1,77 @@
+"""`hotbed verify`: whether a bundle is whole, and states nothing but what its runs show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from hotbed.options import MostGibOption
+from hotbed.output import JsonFlag, emit
+from schemas.errors import UserError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from analysis.bundle.verify import Verification
+
+SHOWN = 40  # differences that are printed
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+
+    @app.command()
+    def verify(
+        bundle: Annotated[Path, typer.Argument(help="An archive made by hotbed bundle.")],
+        sha256: Annotated[
+            str | None, typer.Option(help="The archive's SHA-256 as published with it.")
+        ] = None,
+        most_gib: MostGibOption = 16,
+        as_json: JsonFlag = False,
+    ) -> None:
+        """Check a bundle's hashes, and compute its figures and claims again from its runs."""
+        from analysis.bundle import archive
+        from analysis.bundle.verify import verify as check
+        from hotbed.progress import progress
+
+        if not bundle.is_file():
+            raise UserError(f"{bundle}: there is no such file.")
+        with progress(f"verify {bundle.name}") as report:
+            made = check(bundle, most_bytes=int(most_gib * archive.GIB), progress=report)
+        published = sha256 is None or made.sha256 == sha256.lower().strip()
+        facts = {
+            "ok": made.ok and published,
+            "sentence": made.sentence,
+            "sha256": made.sha256,
+            "as_published": None if sha256 is None else published,
+            "checks": made.checks,
+            "differences": made.differences,
+        }
+        emit(facts, as_json, lambda: _table(made))
+        if not as_json:
+            _say(made, published)
+        if not (made.ok and published):
+            raise typer.Exit(1)
+
+
+def _table(made: Verification) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    words = {True: "[green]holds[/]", False: "[red]does not hold[/]", None: "[dim]note[/]"}
+    table = Table("what", "", "", box=box.SIMPLE_HEAD)
+    for check in made.checks:
+        table.add_row(check.name, words[check.ok], check.detail)
+    return table
+
+
+def _say(made: Verification, published: bool) -> None:
+    for one in made.differences[:SHOWN]:
+        place = f" {one.where}" if one.where else ""
+        print(f"{one.file}{place}: in the bundle {one.bundled}, here {one.derived or '-'}")
+    if len(made.differences) > SHOWN:
+        print(f"... and {len(made.differences) - SHOWN} more differences (--json tells all).")
+    print(f"SHA-256 {made.sha256}{'' if published else ' is not the published one'}")
+    print(made.sentence)

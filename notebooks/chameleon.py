@@ -1,0 +1,88 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Machines on Chameleon, and giving them back
+#
+# From a spec with `site: {kind: chameleon, options: {site: CHI@UC, node_type: compute_skylake}}` to
+# machines that answer ssh: what they cost, the lease, more time, and release. The same cells bring
+# up a testbed on any other site; only the spec's site block differs (docs/chameleon.md).
+#
+# `spec` is a path below Hotbed's folder, or an absolute one.
+#
+# Credentials are Chameleon's JupyterHub's own, or the `OS_*` variables of the RC file that
+# Chameleon's page hands out. They do not belong into a notebook. Every cell can be repeated and
+# goes on where it stopped.
+
+# %% tags=["parameters"]
+spec = "testbed/specs/dlr-kvm.yaml"  # type: str
+extend_hours = 0.0  # type: float
+keep = True  # type: bool
+
+# %% [markdown]
+# ## What it takes
+# Nothing is asked for yet.
+
+# %%
+from campaigns.campaign_file import ROOT
+from testbed.sites import open_site
+from testbed.spec import load_spec
+
+wanted = load_spec(ROOT / spec)
+site = open_site(wanted.site.kind, wanted.site.options)
+site.plan(wanted)
+
+# %% [markdown]
+# ## Up
+# `hotbed up SPEC`: the lease, then all servers beside each other, until every node answers ssh. A
+# lease and servers that are there already are used.
+
+# %%
+from hotbed.progress import progress
+from testbed.deploy import save_spec
+from testbed.doctor import require
+
+require(spec=wanted)
+with progress(f"up {wanted.name}") as report:
+    testbed = site.provision(wanted, report)
+save_spec(testbed, wanted)
+testbed
+
+# %% [markdown]
+# ## The lease
+# `hotbed status NAME`: when it ends, and the node-hours still to come.
+
+# %%
+site.status(testbed.name)
+
+# %% [markdown]
+# ## More time
+# `hotbed extend NAME HOURS`: inside what the spec allows (`lease: {prolong: ...}`) and the site's
+# policy. A campaign can ask by itself: `hotbed run CAMPAIGN --extend-lease` (docs/leases.md).
+
+# %%
+if extend_hours:
+    site.extend(testbed.name, extend_hours * 3600)
+site.status(testbed.name)
+
+# %% [markdown]
+# ## Give it back
+# `hotbed down NAME` removes everything that was made for the testbed, and nothing else. Set `keep`
+# to `False`, or run the verb, as soon as the results are there: a lease costs whether it is used or
+# not.
+
+# %%
+if not keep:
+    with progress(f"down {testbed.name}") as report:
+        site.release(testbed.name, report)
+site.status(testbed.name)

@@ -1,0 +1,100 @@
+"""Brings a cluster that another deployer made to what the rest of Hotbed expects of one.
+
+Run on the admin node as ``python3 -c THIS PARAMETERS``, with the role ceph's cluster.py on standard
+input (its functions are used, not repeated). PARAMETERS is a JSON object: `osds` (count by node),
+`racks` (by node), `settings` (section -> name -> value, for the configuration database), `modules`,
+`min_client`, `pools`, `failure_domain`, `timeout_s`, `agent_config`. Prints {"changed": [what],
+"osds": {node: [number]}, "agent_config": with the numbers that the deployer gave out}.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from types import ModuleType
+
+
+def module_of(text: str) -> ModuleType:
+    """cluster.py as a module."""
+    made = ModuleType("cluster")
+    made.__dict__["__file__"] = "cluster.py"
+    exec(compile(text, "cluster.py", "exec"), made.__dict__)
+    return made
+
+
+def numbers_by_host(metadata: list) -> dict:
+    """OSD numbers by host name, from `osd metadata`; an OSD that never started has none there."""
+    found: dict = {}
+    for row in metadata:
+        if row.get("hostname"):
+            found.setdefault(row["hostname"].split(".")[0], []).append(int(row["id"]))
+    return {host: sorted(numbers) for host, numbers in found.items()}
+
+
+def judge(found: dict, wanted: dict) -> str | None:
+    """A sentence when a node has not as many OSDs as devices; None when all have."""
+    for node, count in wanted.items():
+        have = len(found.get(node, ()))
+        if have != count:
+            return (
+                f"node {node} has {have} of {count} OSDs: the deployer took no more of its "
+                "devices; look at `ceph-volume lvm list` there"
+            )
+    strange = sorted(set(found) - set(wanted))
+    if strange:
+        return f"there are OSDs on {', '.join(strange)}, which the spec does not know"
+    return None
+
+
+def configure(cluster: object, settings: dict) -> list:
+    """Settings in the monitors' configuration database."""
+    rows = cluster.ask("config dump")
+    have = {(row["section"], row["name"]): row["value"] for row in rows}
+    changed = []
+    for section, values in settings.items():
+        for name, value in values.items():
+            if have.get((section, name)) == value:
+                continue
+            # By force: a later release may not know an option, which then means nothing.
+            cluster.call("config set", who=section, name=name, value=value, force=True)
+            changed.append(f"{section}: {name} = {value}")
+    return changed
+
+
+def numbered(config: dict, found: dict) -> dict:
+    """The agent's configuration with the OSDs' numbers."""
+    nodes = [{**node, "osds": found.get(node["name"], [])} for node in config["nodes"]]
+    return {**config, "nodes": nodes}
+
+
+def adopt(tools: ModuleType, cluster: object, parameters: dict) -> dict:
+    """See the module's text."""
+    wanted = parameters["osds"]
+    tools.wait_for_osds(cluster, sum(wanted.values()), parameters["timeout_s"])
+    found = numbers_by_host(cluster.ask("osd metadata"))
+    sentence = judge(found, wanted)
+    if sentence is not None:
+        raise tools.Refused(sentence)
+    changed = configure(cluster, parameters["settings"])
+    changed += tools.move_hosts(cluster, parameters["racks"])
+    changed += tools.set_modules(cluster, parameters["modules"])
+    if cluster.ask("osd dump")["require_min_compat_client"] != parameters["min_client"]:
+        cluster.call("osd set-require-min-compat-client", version=parameters["min_client"])
+        changed.append(f"clients must be {parameters['min_client']} or newer")
+    pools = {**parameters, "osd_count": sum(wanted.values())}
+    changed += tools.pools(cluster, pools)["changed"]
+    config = numbered(parameters["agent_config"], found)
+    return {"changed": changed, "osds": found, "agent_config": config}
+
+
+def main() -> None:
+    """See the module's text."""
+    tools = module_of(sys.stdin.read())
+    try:
+        json.dump(adopt(tools, tools.connect(), json.loads(sys.argv[1])), sys.stdout)
+    except tools.Refused as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,214 @@
+"""Logical volumes for OSDs on one machine: looked at, made, taken away.
+
+Run on the node as ``python3 - WANTED``, a JSON object: `action` (check, make or remove), `node`,
+`deployer`, `volumes` ([{vg, lv, device}]), `min_bytes`, `wipe` (take devices that hold something),
+`engine` (what must run containers, or none). Prints {"problems": [sentence], "changed": [what]}.
+Standard library only. A deployer that makes OSDs by ceph-volume gets volumes and not devices: it
+takes no partition in a batch, and after a purge it refuses what the last one left (a physical
+volume, a volume group, a mapping), which is taken away here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+# What a store leaves on a device; other signatures are somebody else's.
+STORES = frozenset({"LVM2_member", "ceph_bluestore"})
+
+
+def run(*argv: str) -> subprocess.CompletedProcess:
+    """A command with its output, whatever it came to."""
+    try:
+        return subprocess.run(argv, capture_output=True, text=True, check=False)
+    except OSError as error:
+        return subprocess.CompletedProcess(argv, 127, "", str(error))
+
+
+def must(*argv: str) -> str:
+    """What a command prints; ends the program with a sentence when it fails."""
+    done = run(*argv)
+    if done.returncode != 0:
+        words = done.stderr.strip().splitlines() or ["no reason given"]
+        sys.exit(f"{' '.join(argv)}: {words[-1]}")
+    return done.stdout
+
+
+def mapper_name(volume: dict) -> str:
+    """The device mapper's name of a volume: dashes doubled, group and volume joined by one."""
+    return "-".join(volume[part].replace("-", "--") for part in ("vg", "lv"))
+
+
+def signatures(listing: str) -> list[str]:
+    """Types of signatures in the JSON of `wipefs --json`, which prints nothing where there is none.
+
+    An LVM2_member or a file system; a partition table is one too.
+    """
+    if not listing.strip():
+        return []
+    return [row["type"] for row in json.loads(listing).get("signatures", [])]
+
+
+def tree(listing: str) -> dict:
+    """The device itself in the JSON of `lsblk`; {} when it is not in it."""
+    devices = json.loads(listing).get("blockdevices", []) if listing.strip() else []
+    return devices[0] if devices else {}
+
+
+def in_use(device: dict, volume: dict) -> str | None:
+    """What holds a device, other than the wanted volume and ceph-volume; None: free."""
+    points = [point for point in device.get("mountpoints") or [] if point]
+    if points:
+        return f"mounted at {points[0]}"
+    wanted = mapper_name(volume)
+    others = [
+        child["name"]
+        for child in device.get("children", [])
+        if child["name"] != wanted and not child["name"].startswith("ceph--")
+    ]
+    return f"in use by {', '.join(others)}" if others else None
+
+
+def is_made(device: dict, volume: dict) -> bool:
+    """Whether the wanted volume lies on the device already."""
+    return any(child["name"] == mapper_name(volume) for child in device.get("children", []))
+
+
+def look(volume: dict) -> tuple[dict, list[str]]:
+    """The device as lsblk sees it, and its signatures."""
+    columns = "NAME,TYPE,FSTYPE,SIZE,MOUNTPOINTS"
+    listing = run("lsblk", "--json", "--bytes", "--output", columns, volume["device"]).stdout
+    return tree(listing), signatures(run("wipefs", "--json", volume["device"]).stdout)
+
+
+def no_device(path: str) -> str | None:
+    """Why a path is no block device; None when it is one."""
+    try:
+        mode = Path(path).stat().st_mode
+    except OSError as error:
+        return f"cannot be found ({error.strerror}): name one that exists"
+    if not stat.S_ISBLK(mode):
+        return "is no block device: name a whole disk or a partition"
+    return None
+
+
+def problem_of(volume: dict, wanted: dict) -> str | None:
+    """Why a device cannot be taken, in a sentence."""
+    path, node = volume["device"], wanted["node"]
+    where = f"OSD device {path} of node {node}"
+    reason = no_device(path)
+    if reason is not None:
+        return f"The {where} {reason}."
+    device, found = look(volume)
+    if is_made(device, volume):
+        return None
+    used = in_use(device, volume)
+    if used is not None:
+        return f"The {where} is {used}: free it or name another one."
+    size = int(device.get("size") or 0)
+    if size < wanted["min_bytes"]:
+        return (
+            f"The {where} holds {size / 2**30:.1f} GiB; at least "
+            f"{wanted['min_bytes'] / 2**30:.1f} GiB are needed."
+        )
+    if found and not wanted["wipe"]:
+        return (
+            f"The {where} holds {', '.join(sorted(set(found)))}: if it may go, deploy with --wipe."
+        )
+    return None
+
+
+def has_mapper() -> bool:
+    """Whether the kernel has a device mapper, loaded if need be."""
+    if "device-mapper" not in Path("/proc/misc").read_text():
+        run("modprobe", "dm_mod")
+    return "device-mapper" in Path("/proc/misc").read_text()
+
+
+def machine_problems(wanted: dict) -> list[str]:
+    """What the machine itself lacks for this deployer."""
+    node, deployer = wanted["node"], wanted["deployer"]
+    problems = []
+    inside = run("systemd-detect-virt", "--container").stdout.strip()
+    if wanted["engine"] and inside not in ("", "none"):
+        problems.append(
+            f"Node {node} is itself a container ({inside}), and {deployer} runs every daemon in "
+            f"one ({wanted['engine']}): take virtual machines or bare metal, or deployer own."
+        )
+    if wanted["volumes"] and not has_mapper():
+        problems.append(
+            f"The kernel of node {node} has no device mapper, and {deployer} makes OSDs on LVM "
+            "alone: take machines whose kernel has dm_mod, or deployer own."
+        )
+    return problems
+
+
+def free(volume: dict, *, ours: bool) -> list[str]:
+    """Take volumes, groups and signatures off a device; with `ours` only what a store left."""
+    path = volume["device"]
+    if no_device(path) is not None:
+        return []
+    group = run("pvs", "--noheadings", "--options", "vg_name", path).stdout.strip()
+    if ours and group and group != volume["vg"] and not group.startswith("ceph-"):
+        return []
+    changed = []
+    if group:
+        must("vgremove", "--force", "--force", "--yes", group)
+        changed.append(f"{path}: volume group {group} removed")
+    # A mapping whose group is gone from the disk would keep the device busy for ever.
+    for child in look(volume)[0].get("children", []):
+        if child.get("type") == "lvm" and child["name"].startswith(("ceph--", "hotbed--")):
+            must("dmsetup", "remove", "--retry", child["name"])
+            changed.append(f"{path}: mapping {child['name']} removed")
+    left = look(volume)[1]
+    if left and (not ours or set(left) <= STORES):
+        must("wipefs", "--all", path)
+        changed.append(f"{path}: {', '.join(sorted(set(left)))} wiped")
+    return changed
+
+
+def make(volume: dict, wanted: dict) -> list[str]:
+    """Make a volume over a whole device."""
+    device, found = look(volume)
+    if is_made(device, volume):
+        return []
+    path, group = volume["device"], volume["vg"]
+    changed = []
+    if run("pvs", "--noheadings", "--options", "vg_name", path).stdout.strip() != group:
+        if found:
+            if not wanted["wipe"]:
+                sys.exit(str(problem_of(volume, wanted)))
+            changed += free(volume, ours=False)
+        must("pvcreate", "--yes", path)
+        must("vgcreate", group, path)
+    must("lvcreate", "--yes", "--wipesignatures", "y", "-l", "100%FREE", "-n", volume["lv"], group)
+    return [*changed, f"{group}/{volume['lv']} made on {path}"]
+
+
+def main() -> None:
+    """See the module's text."""
+    wanted = json.loads(sys.argv[1])
+    os.environ["LC_ALL"] = "C"
+    problems: list[str] = []
+    changed: list[str] = []
+    if wanted["action"] == "check":
+        problems = machine_problems(wanted)
+        found = [problem_of(volume, wanted) for volume in wanted["volumes"]]
+        problems += [sentence for sentence in found if sentence]
+    if wanted["action"] == "remove" and wanted["volumes"]:
+        # A purge that failed half-way leaves OSDs that hold their devices.
+        run("systemctl", "stop", "ceph-osd@*.service", "ceph-*@osd.*.service")
+    for volume in wanted["volumes"]:
+        if wanted["action"] == "make":
+            changed += make(volume, wanted)
+        elif wanted["action"] == "remove":
+            changed += free(volume, ours=True)
+    json.dump({"problems": problems, "changed": changed}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""What a bundle holds: its manifest, and the one description that all its metadata are made of.
+
+A bundle is a ZIP archive (`hotbed bundle`). At its top::
+
+    manifest.json                every other file with its SHA-256, and how the bundle was made
+    about.json                   an `About`: the one source of the metadata files
+    APPENDIX.md, appendix.html   what is claimed, how to check it, how long that takes
+    artifacts/<campaign>/        campaign.json, ledger.jsonl, <run id>/attempt-N/ (schemas/run.py)
+    artifacts/<report>/          claims.json, report.html, tables, figures as PNG, PDF and data
+    campaigns/, specs/, notebooks/, controllers/, models/, environment/   what made the runs
+    LICENSE, CITATION.cff, .zenodo.json, trovi.json, ro-crate-metadata.json
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from schemas.run import Model
+
+MANIFEST = "manifest.json"
+ABOUT = "about.json"
+BUNDLE_VERSION = 1
+
+Role = Literal["run", "derived", "source", "metadata"]
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$")]
+"""Of a folder; it cannot lead out of the one that it is in."""
+
+
+class Entry(Model):
+    """One file of the archive. `role`: ``run`` is what was measured, ``derived`` what is computed
+    from it, ``source`` what made the runs, ``metadata`` the rest."""
+
+    path: str
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    bytes: int = Field(ge=0)
+    role: Role
+
+
+class Manifest(Model):
+    """``manifest.json``.
+
+    Attributes:
+        report: name of the report, which is that of a folder below ``artifacts/``.
+        campaigns: the folders of runs below ``artifacts/``.
+        comparison: whether the report is one of `hotbed compare`.
+        hotbed_version: that made the bundle.
+        commit: of the code that made the bundle; None outside a clone.
+        libraries: versions of what figures and claims were computed and drawn with.
+        redacted: how often each kind of thing was replaced, such as addresses.
+        left_out: what of the campaign's folders is not here, and why, with a count.
+        notes: sentences on what does not quite fit, such as a spec that has changed since.
+    """
+
+    schema_version: int = BUNDLE_VERSION
+    report: Name
+    campaigns: tuple[Name, ...]
+    comparison: bool = False
+    hotbed_version: str
+    commit: str | None
+    libraries: dict[str, str]
+    redacted: dict[str, int] = Field(default_factory=dict)
+    left_out: dict[str, int] = Field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    files: tuple[Entry, ...]
+
+
+class Author(Model):
+    """Who made the artefact: a person by `family_names` and `given_names`, a group by `name`. No
+    addresses: metadata are public."""
+
+    name: str = ""
+    family_names: str = ""
+    given_names: str = ""
+    affiliation: str = ""
+    orcid: str | None = Field(default=None, pattern=r"^\d{4}-\d{4}-\d{4}-\d{3}[\dX]$")
+
+    @model_validator(mode="after")
+    def _named(self) -> Author:
+        if bool(self.name) == bool(self.family_names):
+            raise ValueError("an author has either a name (a group) or family_names (a person)")
+        return self
+
+    @property
+    def full_name(self) -> str:
+        """``Given Family``, or the group's name."""
+        return self.name or f"{self.given_names} {self.family_names}".strip()
+
+
+class About(Model):
+    """``about.json``: what ro-crate-metadata.json, trovi.json, .zenodo.json and CITATION.cff say.
+
+    Attributes:
+        date: ISO day; by default that of the last run.
+        repository: where the code is, an https address.
+    """
+
+    title: str = Field(min_length=1, max_length=250)
+    short_description: str = Field(min_length=1, max_length=70)
+    description: str = Field(min_length=1)
+    authors: tuple[Author, ...] = Field(min_length=1)
+    keywords: tuple[str, ...] = ("storage", "reproducibility", "testbed")
+    license: str = "Apache-2.0"
+    version: str = "1.0.0"
+    date: str = Field(pattern=r"^\d{4}-\d{2}-\d{2}$")
+    repository: str | None = Field(default=None, pattern=r"^https://")
+    doi: str | None = Field(default=None, pattern=r"^10\.\d{4,}/\S+$")
+
+    @field_validator("keywords")
+    @classmethod
+    def _plain(cls, keywords: tuple[str, ...]) -> tuple[str, ...]:
+        if any("," in word or not word.strip() for word in keywords):
+            raise ValueError("a keyword is not empty and has no comma")
+        return keywords

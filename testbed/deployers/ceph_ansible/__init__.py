@@ -1,0 +1,1 @@
+"""ceph-ansible's stable-9.0 (Ceph 19, Squid) as a deployer."""

@@ -1,0 +1,1 @@
+"""cephadm as a deployer: current releases, in containers. Untested on a live cluster."""

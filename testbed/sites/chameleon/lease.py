@@ -1,0 +1,317 @@
+"""The lease of a testbed: found or asked for, waited for, prolonged.
+
+A lease is found by its name and its owner. python-chi's own `Lease` is not used: its `wait` returns
+on ERROR, its `submit` drops Blazar's words and takes any lease of the name, and it cannot prolong.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from schemas.errors import UserError
+from testbed.sites.chameleon.asks import Ask, match_reservations
+from testbed.sites.chameleon.cloud import LIVE, CloudError, Fault, Lease
+from testbed.sites.chameleon.errors import PASSING_S, explain, when
+from testbed.sites.chameleon.options import HOUR_S
+from testbed.sites.chameleon.slots import Need, Slot, next_slot
+from testbed.sites.chameleon.work import POLL_S, Work, left
+from testbed.sites.contract import SiteError
+
+MINUTE_S = 60.0
+GAP_S = MINUTE_S
+"""Between two leases of a host: to Blazar one that starts as another ends overlaps it."""
+PROLONG_WINDOW_S = 48 * HOUR_S
+"""A lease of whole machines can be prolonged within this time before its end (Chameleon's policy),
+by up to `Options.longest_hours` from the moment of asking."""
+
+
+def look_for_slot(work: Work, asks: Sequence[Ask]) -> Slot | None:
+    """When the machines are free together; None where that is not told: of virtual machines, and
+    on clouds that keep it to their operators.
+
+    Raises:
+        UserError: the site does not have that many such machines.
+    """
+    if work.options.virtual:
+        return None
+    options = work.options
+    hosts = work.if_allowed("looking for free machines", work.cloud.hosts)
+    bookings = work.if_allowed("looking for free machines", work.cloud.bookings)
+    if hosts is None or bookings is None:
+        return None
+    bookings = [
+        replace(each, start_s=each.start_s - GAP_S, end_s=each.end_s + GAP_S) for each in bookings
+    ]
+    filters = [options.filter_of(ask.groups[0]) for ask in asks]
+    needs = [Need(each, ask.wanted.amount) for each, ask in zip(filters, asks, strict=True)]
+    slot = next_slot(needs, hosts, bookings, now_s=work.now(), seconds=options.lease_s)
+    if slot.start_s is None:
+        for ask, fitting in zip(asks, slot.fitting, strict=True):
+            if fitting < ask.wanted.amount:
+                raise UserError(
+                    f"{options.site} has {fitting} machines that fit {ask.wanted.properties}, and "
+                    f"{' and '.join(ask.groups)} need {ask.wanted.amount}: take fewer, or another "
+                    "node_type or filters."
+                )
+        raise UserError(
+            f"{options.site} has not enough machines for all groups at once: they are wanted by "
+            "several groups; take fewer, or other types."
+        )
+    return slot
+
+
+def hold_lease(work: Work, asks: Sequence[Ask]) -> Lease:
+    """The testbed's active lease: the one there is, or a new one.
+
+    Raises:
+        UserError: two leases of the name, or one that does not hold what is needed.
+        SiteError: not enough is free, or it starts later, or Blazar could not start it.
+    """
+    lease = find_lease(work)
+    if lease is None:
+        lease = _new_lease(work, asks)
+    match_reservations(lease, asks)
+    remember(work, lease)
+    return _wait(work, lease)
+
+
+def lease_name(work: Work) -> str:
+    """The name by which the lease is known."""
+    return work.options.lease.name or work.base
+
+
+def find_lease(work: Work) -> Lease | None:
+    """The lease of our name that serves or will, of this owner.
+
+    Raises:
+        UserError: there is more than one, and it is not known which was meant.
+    """
+    identity = work.ask("asking who we are", work.cloud.identity)
+    named = [
+        lease
+        for lease in work.ask("looking for the lease", work.cloud.leases)
+        if lease.name == lease_name(work) and lease.user_id == identity.user_id
+    ]
+    _note_others(work, named)
+    leases = [each for each in named if each.status in LIVE and each.end_s > work.now()]
+    known = (work.record.data.get("lease") or {}).get("id")
+    chosen = [lease for lease in leases if lease.id == known] or leases
+    if len(chosen) > 1 and work.options.lease.name is None:
+        # Nobody else has that name: both are ours, of an answer that came too late.
+        chosen.sort(key=lambda lease: (lease.start_s, lease.id))
+        for extra in chosen[1:]:
+            _delete(work, extra.id)
+        chosen = chosen[:1]
+    if len(chosen) > 1:
+        raise UserError(
+            f"{work.options.site}: you have {len(chosen)} leases called {lease_name(work)!r} "
+            f"({', '.join(sorted(lease.id for lease in chosen))}): delete one or give lease.name "
+            "another name."
+        )
+    return chosen[0] if chosen else None
+
+
+def _note_others(work: Work, named: Sequence[Lease]) -> None:
+    """Leases of our name that were there before we asked for one, dead ones too: not ours."""
+    if work.journalled("ask", "lease"):
+        return
+    noted = {line["id"] for line in work.journalled("found", "lease")}
+    for lease in named:
+        if lease.id not in noted:
+            work.record.journal("found", what="lease", name=lease.name, id=lease.id)
+
+
+def _delete(work: Work, lease_id: str) -> None:
+    work.ask("removing a lease", lambda: work.cloud.delete_lease(lease_id))
+
+
+def is_ours(work: Work, lease_id: str) -> bool:
+    """Did we make this lease, of our name, or was it there before us?
+
+    We ask for one only when none of the name is there. So after an asking any that was not found
+    before it is ours, also when its id never reached the journal.
+    """
+    found = {line["id"] for line in work.journalled("found", "lease")}
+    return lease_id not in found and bool(work.journalled("ask", "lease"))
+
+
+def remember(work: Work, lease: Lease) -> None:
+    """Keep what is known of the lease."""
+    work.record.data["lease"] = {
+        "id": lease.id,
+        "name": lease.name,
+        "status": lease.status,
+        "start_s": lease.start_s,
+        "end_s": lease.end_s,
+        "ours": is_ours(work, lease.id),
+    }
+    work.record.save()
+
+
+def _new_lease(work: Work, asks: Sequence[Ask]) -> Lease:
+    start = _start(work, look_for_slot(work, asks))
+    first = work.now() if start is None else start
+    end = _ceil_minute(first + work.options.lease_s)
+    wanted = [ask.wanted for ask in asks]
+    try:
+        return work.ensure(
+            "lease",
+            lease_name(work),
+            lambda: find_lease(work),
+            lambda: work.cloud.create_lease(lease_name(work), start, end, wanted),
+            lambda lease: lease.id,
+        )
+    except SiteError as error:
+        cause = error.__cause__
+        if isinstance(cause, CloudError) and cause.fault is Fault.FULL:
+            raise _full(work, asks, cause) from cause
+        raise
+
+
+def _start(work: Work, slot: Slot | None) -> float | None:
+    """When to let the lease start; None: now."""
+    asked = work.options.lease.start_s
+    if asked is not None:
+        if asked + work.options.lease_s <= work.now():
+            raise UserError(f"lease.start: {when(asked)} and the lease's hours are over.")
+        return asked if asked > work.now() + MINUTE_S else None
+    if slot is None or slot.start_s is None or slot.start_s <= work.now():
+        return None
+    if work.options.lease.start == "next-free":
+        return _ceil_minute(slot.start_s)
+    raise SiteError(
+        f"{work.options.site}: not enough machines are free now ({_counts(slot)}); all that are "
+        f"needed are free for {work.options.lease.hours:g} h from {when(slot.start_s)}: wait, or "
+        "say lease.start: next-free to lease them from then on",
+        retry_after_s=slot.start_s - work.now(),
+    )
+
+
+def _counts(slot: Slot) -> str:
+    pairs = zip(slot.free_now, slot.fitting, strict=True)
+    return ", ".join(f"{free} of {all_of}" for free, all_of in pairs)
+
+
+def _full(work: Work, asks: Sequence[Ask], cause: CloudError) -> SiteError:
+    """Blazar found too few although some seemed free: say when there are more, if we can."""
+    said = " ".join(str(cause).split()).rstrip(".")
+    slot = look_for_slot(work, asks)
+    later = slot is not None and slot.start_s is not None and slot.start_s > work.now()
+    if slot is None or slot.start_s is None or not later:
+        return SiteError(
+            f"{work.options.site}: Blazar could not reserve it: {said}", retry_after_s=PASSING_S
+        )
+    return SiteError(
+        f"{work.options.site}: Blazar could not reserve it: {said}; all machines are free from "
+        f"{when(slot.start_s)}",
+        retry_after_s=slot.start_s - work.now(),
+    )
+
+
+def _wait(work: Work, lease: Lease) -> Lease:
+    """Until it is active."""
+    patience = work.options.patience.lease_s
+    begun = work.now()
+    while lease.status != "ACTIVE":
+        if lease.status == "ERROR":
+            raise _broken(work, lease)
+        to_start = lease.start_s - work.now()
+        if to_start > patience:
+            raise SiteError(
+                f"{work.options.site}: lease {lease.name!r} starts at {when(lease.start_s)}, in "
+                f"{left(to_start)}: `hotbed up` again then goes on",
+                retry_after_s=to_start,
+            )
+        waited = work.now() - begun
+        if waited > patience:
+            raise SiteError(
+                f"{work.options.site}: lease {lease.name!r} is still {lease.status} after "
+                f"{left(waited)}: `hotbed up` again goes on waiting",
+                retry_after_s=PASSING_S,
+            )
+        hint = f", starts in {left(to_start)}" if to_start > 0 else ""
+        work.progress(f"lease is {lease.status.lower()}{hint}", 0.05 + 0.1 * waited / patience)
+        work.clock.sleep(POLL_S)
+        lease = _look(work, lease)
+    remember(work, lease)
+    return lease
+
+
+def _look(work: Work, lease: Lease) -> Lease:
+    now = work.ask("waiting for the lease", lambda: work.cloud.lease(lease.id))
+    if now is None:
+        raise SiteError(
+            f"{work.options.site}: lease {lease.name!r} ({lease.id}) was deleted by somebody",
+            retry_after_s=PASSING_S,
+        )
+    return now
+
+
+def _broken(work: Work, lease: Lease) -> SiteError:
+    """Remove a lease in ERROR that is ours, so that the next try makes a new one."""
+    said = lease.reason or "it gives no reason"
+    if is_ours(work, lease.id):
+        _delete(work, lease.id)
+        work.record.data.pop("lease", None)
+        work.record.save()
+    return SiteError(
+        f"{work.options.site}: Blazar could not start lease {lease.name!r} ({lease.id}): {said}",
+        retry_after_s=PASSING_S,
+    )
+
+
+def prolong(work: Work, lease: Lease, seconds: float) -> Lease:
+    """Move the lease's end by `seconds`, as far as the policy and the spec let it.
+
+    Raises:
+        UserError: the spec or the policy never allows it.
+        SiteError: not yet, or somebody else has the machines then.
+    """
+    options, now = work.options, work.now()
+    end = _ceil_minute(lease.end_s + seconds)
+    if options.lease.prolong is not None:
+        upto = lease.start_s + options.lease.prolong.upto_hours * HOUR_S
+        if end > upto + MINUTE_S:
+            raise UserError(
+                f"lease {lease.name!r}: lease.prolong.upto_hours is "
+                f"{options.lease.prolong.upto_hours:g}, so it ends at {when(upto)} at the latest."
+            )
+    if lease.status != "ACTIVE":
+        raise SiteError(
+            f"lease {lease.name!r} is {lease.status}: only an active one can be prolonged",
+            retry_after_s=max(lease.start_s - now, PASSING_S),
+        )
+    opens = lease.end_s - PROLONG_WINDOW_S
+    if not options.virtual and now < opens:
+        raise SiteError(
+            f"lease {lease.name!r} can be prolonged within 48 h of its end, from {when(opens)} on",
+            retry_after_s=opens - now,
+        )
+    latest = now + options.longest_hours * HOUR_S
+    if end > latest:
+        raise UserError(
+            f"lease {lease.name!r}: {options.site} lets it end at {when(latest)} at the latest, "
+            f"{options.longest_hours:g} h from now; asked for was {when(end)}."
+        )
+    work.record.journal("ask", what="prolonging", name=lease.name, end_s=end)
+    try:
+        prolonged = work.cloud.prolong_lease(lease.id, end)
+    except CloudError as error:
+        prolonged = _after_lost_answer(work, lease, end, error)
+    remember(work, prolonged)
+    return prolonged
+
+
+def _after_lost_answer(work: Work, lease: Lease, end: float, error: CloudError) -> Lease:
+    """An answer that got lost may have been a yes."""
+    if error.fault is Fault.PASSING:
+        now = work.ask("looking for the lease", lambda: work.cloud.lease(lease.id))
+        if now is not None and now.end_s >= end - MINUTE_S:
+            return now
+    raise explain(error, "prolonging the lease", work.options.site) from error
+
+
+def _ceil_minute(seconds: float) -> float:
+    return math.ceil(seconds / MINUTE_S) * MINUTE_S

@@ -1,0 +1,327 @@
+"""Makes a fresh machine a node: run on it as root, ``python3 - WANTED``, WANTED being base64 of a
+JSON object (see `prepare.wanted_of`); prints one: devices and facts, or ``error``, a sentence.
+
+Repeating it changes nothing. Standard library only, Python 3.10 or newer. It stands alone: nothing
+of Hotbed is on the machine yet.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+Disk = dict[str, Any]  # as lsblk tells it
+
+MIB = 2**20
+IMAGES = Path("/var/lib/hotbed-site")
+UNITS = Path("/etc/systemd/system")
+HOSTS = Path("/etc/hosts")
+BEGIN, END = "# BEGIN hotbed-site", "# END hotbed-site"
+SPARE_BYTES = 3 * 2**30  # left to the system when a file stands for a disk
+UNIT = """[Unit]
+Description=Disk {number} of this node, a file
+DefaultDependencies=no
+After=local-fs-pre.target -.mount
+Before=ceph.target umount.target
+Conflicts=umount.target
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart={losetup} --find --partscan --direct-io=on {image}
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+class Trouble(Exception):
+    """What is in the way, as a sentence."""
+
+
+def run(*argv: str, stdin: str = "") -> str:
+    """Standard output of a command; Trouble when it fails."""
+    try:
+        done = subprocess.run(argv, input=stdin, capture_output=True, text=True, check=False)
+    except FileNotFoundError as error:
+        raise Trouble(f"the program {argv[0]!r} is missing on the image.") from error
+    if done.returncode != 0:
+        words = " ".join(done.stderr.split())[-300:] or "no message"
+        raise Trouble(f"{' '.join(argv)} failed: {words}.")
+    return done.stdout
+
+
+def write(path: Path, text: str, mode: int = 0o644) -> None:
+    """Replace a file whole."""
+    temporary = path.with_name(f"{path.name}.hotbed")
+    temporary.write_text(text)
+    temporary.chmod(mode)
+    temporary.replace(path)
+
+
+# -- the node's name, its neighbours, who may log in --------------------------------------------
+
+
+def let_in(keys: list[str], home: Path = Path("/root")) -> None:
+    """Let these keys in as root. Cloud images have the same key there with a command that sends
+    people away, and sshd takes the first line that fits: such lines go."""
+    folder = home / ".ssh"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    path = folder / "authorized_keys"
+    there = path.read_text().splitlines() if path.exists() else []
+    blobs = {key.split()[1] for key in keys}
+    others = [line for line in there if not blobs & set(line.split())]
+    write(path, "\n".join([*keys, *others]) + "\n", 0o600)
+
+
+def name_all(own: str, peers: dict[str, str], hosts: Path = HOSTS) -> None:
+    """The node's host name, and every node in /etc/hosts."""
+    if platform.node() != own:
+        run("hostnamectl", "set-hostname", own)
+    text = hosts.read_text() if hosts.exists() else ""
+    kept = re.sub(rf"{BEGIN}\n.*?{END}\n", "", text, flags=re.DOTALL)
+    if kept and not kept.endswith("\n"):
+        kept += "\n"
+    lines = "".join(f"{address} {name}\n" for name, address in peers.items())
+    hosts.write_text(f"{kept}{BEGIN}\n{lines}{END}\n")  # in place: it may be a mount of its own
+
+
+def open_firewall(peers: dict[str, str]) -> None:
+    """Let the other nodes, and nobody else, through the image's own firewall."""
+    if shutil.which("firewall-cmd") and _active("firewalld"):
+        for address in peers.values():
+            run(
+                "firewall-cmd",
+                "--quiet",
+                "--permanent",
+                "--zone=trusted",
+                f"--add-source={address}",
+            )
+        run("firewall-cmd", "--quiet", "--reload")
+    if shutil.which("ufw") and "Status: active" in run("ufw", "status"):
+        for address in peers.values():
+            run("ufw", "allow", "from", address)
+
+
+def _active(unit: str) -> bool:
+    return subprocess.run(["systemctl", "--quiet", "is-active", unit], check=False).returncode == 0
+
+
+# -- disks --------------------------------------------------------------------------------------
+
+
+def block_devices() -> list[Disk]:
+    """Whole disks as lsblk tells them, with their parts as ``children``."""
+    columns = "NAME,PATH,TYPE,SIZE,ROTA,RO,MODEL,MOUNTPOINTS,PARTLABEL"
+    told = json.loads(run("lsblk", "--json", "--bytes", "--output", columns))
+    return [each for each in told["blockdevices"] if each["type"] in ("disk", "loop")]
+
+
+def tree(device: Disk) -> list[Disk]:
+    """A device and everything on it."""
+    return [device, *(each for child in device.get("children", ()) for each in tree(child))]
+
+
+def in_use(device: Disk) -> bool:
+    """Is anything of it mounted, swapped to, or part of a volume?"""
+    parts = tree(device)
+    mounted = any(point for part in parts for point in part.get("mountpoints") or ())
+    return mounted or any(part["type"] not in ("disk", "part", "loop") for part in parts)
+
+
+def label(use: str, number: int) -> str:
+    """Name of a part in its partition table."""
+    return f"hotbed-{use}{number or ''}"
+
+
+def parts_of(device: Disk, number: int) -> dict[str, str]:
+    """Uses and paths of our parts of the disk `number`, where they are made already."""
+    named = {part.get("partlabel"): part["path"] for part in device.get("children", ())}
+    uses = {f"osd{number or ''}": label("osd", number), "scratch": label("scratch", number)}
+    return {use: named[text] for use, text in uses.items() if text in named}
+
+
+def free_disks(devices: list[Disk], need: int, media: str) -> list[Disk]:
+    """Whole disks that nothing is on which is in use, large enough and of the wanted kind."""
+    wanted = {"any": (True, False), "rotational": (True,), "solid": (False,)}[media]
+    return [
+        device
+        for device in devices
+        if device["type"] == "disk"
+        and not device["ro"]
+        and not re.match(r"(loop|zram|ram|sr|fd)\d", device["name"])
+        and int(device["size"]) >= need
+        and bool(device["rota"]) in wanted
+        and not in_use(device)
+    ]
+
+
+def divide(path: str, number: int, osd_bytes: int, scratch_bytes: int) -> None:
+    """Two parts, or one, on a disk whose contents go; the part for files is the first."""
+    lines = ["label: gpt"]
+    if scratch_bytes:
+        lines.append(f"size={scratch_bytes // MIB}MiB, name={label('scratch', number)}")
+    lines.append(f"size={osd_bytes // MIB}MiB, name={label('osd', number)}")
+    run("wipefs", "--all", "--force", path)
+    run("sfdisk", "--wipe", "always", "--wipe-partitions", "always", path, stdin="\n".join(lines))
+    if shutil.which("udevadm"):
+        run("udevadm", "settle", "--timeout=30")
+
+
+def file_for(number: int, need: int) -> str:
+    """A loop device on a file of `need` bytes, attached now and at every boot."""
+    image, losetup = IMAGES / f"disk{number}.img", shutil.which("losetup") or "/sbin/losetup"
+    IMAGES.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not image.exists():
+        free = shutil.disk_usage(IMAGES).free
+        if free < need + SPARE_BYTES:
+            raise Trouble(
+                f"{free // MIB} MiB are free on the root disk, and a disk of {need // MIB} MiB is "
+                "to be made on it: make the group's disk smaller or take a larger flavor."
+            )
+        partial = image.with_suffix(".new")
+        run("fallocate", "--length", str(need), str(partial))
+        partial.rename(image)
+    unit = f"hotbed-disk{number}.service"
+    write(UNITS / unit, UNIT.format(number=number, losetup=losetup, image=image))
+    run("systemctl", "daemon-reload")
+    attached = run(losetup, "--noheadings", "--output", "NAME", "--associated", str(image)).split()
+    run("systemctl", "enable", "--quiet", unit)
+    if not attached:
+        run("systemctl", "restart", unit)
+        attached = run(
+            losetup, "--noheadings", "--output", "NAME", "--associated", str(image)
+        ).split()
+    return attached[0]
+
+
+def lasting(number: int, parts: dict[str, str], wait_s: float = 10.0) -> dict[str, str]:
+    """Paths that stay the same over a boot, where udev makes them."""
+    found = {}
+    for use, path in parts.items():
+        kept = Path("/dev/disk/by-partlabel", label(use.rstrip("0123456789"), number))
+        end = time.monotonic() + (wait_s if shutil.which("udevadm") else 0.0)
+        while not kept.exists() and time.monotonic() < end:
+            time.sleep(0.2)
+        found[use] = str(kept) if kept.exists() else path
+    return found
+
+
+def make_disks(wanted: dict[str, Any]) -> dict[str, str]:
+    """Path of every use; the disks are chosen, divided, or only looked at, as wanted."""
+    made: dict[str, str] = {}
+    for number, disk in enumerate(wanted["disks"]):
+        osd_bytes, scratch_bytes = int(disk["osd_bytes"]), int(disk["scratch_bytes"])
+        need = osd_bytes + scratch_bytes + 4 * MIB  # the tables at both ends
+        count = 2 if scratch_bytes else 1
+        path = disk["path"] or (file_for(number, need) if wanted["files"] else None)
+        devices = block_devices()
+        if path is None:
+            path = choose(devices, number, count, need, wanted["media"])
+        device = find(devices, path)
+        if len(parts_of(device, number)) < count:
+            if in_use(device):
+                raise Trouble(
+                    f"{path} is in use (mounted, or part of a volume): name another disk."
+                )
+            if int(device["size"]) < need:
+                raise Trouble(
+                    f"{path} has {int(device['size']) // MIB} MiB; {need // MIB} are needed."
+                )
+            divide(path, number, osd_bytes, scratch_bytes)
+            device = find(block_devices(), path)
+        parts = parts_of(device, number)
+        if len(parts) < count:
+            raise Trouble(f"{path} was divided, and its parts do not show: see lsblk on the node.")
+        made.update(lasting(number, parts))
+    return made
+
+
+def choose(devices: list[Disk], number: int, count: int, need: int, media: str) -> str:
+    """The disk that has our parts, or else the first free one."""
+    for device in devices:
+        if len(parts_of(device, number)) == count:
+            return str(device["path"])
+    others = [
+        d
+        for d in devices
+        if not any((p.get("partlabel") or "").startswith("hotbed-") for p in tree(d))
+    ]
+    free = free_disks(others, need, media)
+    if not free:
+        seen = ", ".join(
+            f"{d['path']} of {int(d['size']) // 2**30} GiB{' (in use)' if in_use(d) else ''}"
+            for d in devices
+            if d["type"] == "disk"
+        )
+        raise Trouble(
+            f"no disk of at least {need // MIB} MiB is free for the store ({seen or 'no disks'}): "
+            "name one in site.options.devices, or take another node_type."
+        )
+    return str(min(free, key=lambda d: (len(d["name"]), d["name"]))["path"])
+
+
+def find(devices: list[Disk], path: str) -> Disk:
+    """The device at `path`, also by another of its names."""
+    real = os.path.realpath(path)
+    for device in devices:
+        if device["path"] == real:
+            return device
+    raise Trouble(f"there is no whole disk {path} on this machine.")
+
+
+def given_parts(parts: dict[str, str]) -> dict[str, str]:
+    """Devices that the spec names one by one."""
+    for use, path in parts.items():
+        if not Path(path).is_block_device():
+            raise Trouble(f"the device for {use}, {path}, is no block device of this machine.")
+    return parts
+
+
+# -- facts --------------------------------------------------------------------------------------
+
+
+def facts() -> dict[str, object]:
+    """What a run's provenance tells of the machine."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    release = Path("/etc/os-release")
+    names = (
+        dict(line.split("=", 1) for line in release.read_text().splitlines() if "=" in line)
+        if release.exists()
+        else {}
+    )
+    product = Path("/sys/class/dmi/id/product_name")
+    return {
+        "cpus": os.cpu_count() or 1,
+        "memory_bytes": memory,
+        "kernel": platform.release(),
+        "distribution": names.get("PRETTY_NAME", "").strip('"'),
+        "product": product.read_text().strip() if product.exists() else "",
+        "pressure": Path("/proc/pressure/io").exists(),
+    }
+
+
+def main(wanted: dict[str, Any]) -> dict[str, object]:
+    """Everything, in order."""
+    let_in(wanted["keys"])
+    name_all(wanted["hostname"], wanted["peers"])
+    open_firewall(wanted["peers"])
+    devices = given_parts(wanted["parts"]) if wanted["parts"] else make_disks(wanted)
+    return {"devices": devices, "facts": facts()}
+
+
+if __name__ == "__main__":
+    try:
+        answer = main(json.loads(base64.b64decode(sys.argv[1])))
+    except Trouble as trouble:
+        answer = {"error": str(trouble)}
+    print(json.dumps(answer))

@@ -1,0 +1,271 @@
+"""The servers of a testbed and what they need: key pair, security group, image, network, a floating
+IP for the admin node.
+
+All servers are asked for at once and then looked at together, with one request for all of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+
+from schemas.errors import UserError
+from testbed.sites import keys
+from testbed.sites.chameleon.cloud import (
+    CloudError,
+    Fault,
+    Flavor,
+    FloatingIp,
+    Named,
+    NewServer,
+    Reservation,
+    Rule,
+    Server,
+)
+from testbed.sites.chameleon.errors import PASSING_S, explain
+from testbed.sites.chameleon.work import POLL_S, Work, left
+from testbed.sites.contract import SiteError
+
+SSH_PORT = 22
+AT_ONCE = 16
+"""Requests under way at the same time."""
+TRIES = 2
+"""How often a server is made before its failure is told: machines fail to deploy now and then."""
+BARE_METAL = "baremetal"
+
+
+@dataclass(frozen=True)
+class Base:
+    """What all servers share."""
+
+    keypair: str
+    image: Named
+    network: Named
+    security_group: Named | None
+
+
+def make_base(work: Work) -> Base:
+    """Look up the image and the network, and see to the key pair and the security group.
+
+    Raises:
+        UserError: there is no such image or network, or more than one.
+        SiteError: the cloud refused.
+    """
+    image = _one(work, "image", work.options.image, work.cloud.images)
+    network = _one(work, "network", work.options.network, work.cloud.networks)
+    keys.make(work.record.folder / keys.LOGIN, work.base)
+    public = keys.public(work.record.folder / keys.LOGIN)
+    work.ensure(
+        "keypair",
+        work.base,
+        lambda: work.base if work.base in work.cloud.keypairs() else None,
+        lambda: _registered(work, public),
+        str,
+    )
+    # Whole machines have no security groups on Chameleon (its documentation, Basic networking).
+    group = _security_group(work) if work.options.virtual else None
+    return Base(work.base, image, network, group)
+
+
+def _registered(work: Work, public: str) -> str:
+    work.cloud.create_keypair(work.base, public)
+    return work.base
+
+
+def _one(work: Work, kind: str, name: str, look: Callable[[str], Sequence[Named]]) -> Named:
+    found = work.ask(f"looking for {kind} {name}", partial(look, name))
+    if not found:
+        raise UserError(
+            f"{work.options.site}: there is no {kind} {name!r}: give site.options.{kind} the name "
+            "of one that is there."
+        )
+    if len(found) > 1:
+        raise UserError(
+            f"{work.options.site}: there are {len(found)} of {kind} {name!r} "
+            f"({', '.join(sorted(each.id for each in found))}): give site.options.{kind} a name "
+            "that only one has."
+        )
+    return found[0]
+
+
+def _security_group(work: Work) -> Named:
+    """Lets in ssh from anywhere, and everything from the testbed's own nodes."""
+    group = work.ensure(
+        "security group",
+        work.base,
+        lambda: next((e for e in work.cloud.security_groups() if e.name == work.base), None),
+        lambda: work.cloud.create_security_group(work.base),
+        lambda made: made.id,
+    )
+    there = work.ask("looking at the security group", lambda: work.cloud.rules(group.id))
+    for rule in (Rule(SSH_PORT), Rule(None)):
+        if rule not in there:
+            work.ensure(
+                "rule",
+                f"{work.base} {rule.port or 'inside'}",
+                partial(_rule, work, group.id, rule),
+                partial(_ruled, work, group.id, rule),
+                lambda made: str(made.port),
+            )
+    return group
+
+
+def _rule(work: Work, group_id: str, rule: Rule) -> Rule | None:
+    return rule if rule in work.cloud.rules(group_id) else None
+
+
+def _ruled(work: Work, group_id: str, rule: Rule) -> Rule:
+    work.cloud.add_rule(group_id, rule)
+    return rule
+
+
+def wanted_servers(
+    work: Work,
+    base: Base,
+    served: Mapping[str, Reservation],
+    flavors: Sequence[Flavor],
+    user_data: Mapping[str, str],
+) -> list[NewServer]:
+    """A server for every node, in the spec's order.
+
+    Raises:
+        SiteError: the flavor of a reservation is not there (yet).
+    """
+    wanted = []
+    for group in work.spec.groups:
+        reservation = served[group.name]
+        # Virtual machines are leased as a flavor of the lease's own, whole ones by a hint.
+        name = f"reservation:{reservation.id}" if work.options.virtual else BARE_METAL
+        flavor = next((e for e in flavors if name in (e.name, e.id)), None)
+        if flavor is None:
+            raise SiteError(
+                f"{work.options.site}: there is no flavor {name!r}", retry_after_s=PASSING_S
+            )
+        wanted += [
+            NewServer(
+                name=work.server_name(node),
+                flavor_id=flavor.id,
+                image_id=base.image.id,
+                network_id=base.network.id,
+                keypair=base.keypair,
+                user_data=user_data[node],
+                reservation_id=None if work.options.virtual else reservation.id,
+                security_group=base.security_group.id if base.security_group else None,
+            )
+            for node in group.node_names()
+        ]
+    return wanted
+
+
+def cloud_config(node: str, host_key: tuple[str, str] | None) -> str:
+    """cloud-init's part: the node's name, and its (private, public) host key where we choose it."""
+    config: dict[str, object] = {"hostname": node, "preserve_hostname": False}
+    if host_key is not None:
+        config["ssh_deletekeys"] = True
+        config["ssh_keys"] = {"ed25519_private": host_key[0], "ed25519_public": host_key[1]}
+    return f"#cloud-config\n{json.dumps(config, indent=1)}\n"
+
+
+def hold_servers(work: Work, wanted: Sequence[NewServer]) -> dict[str, Server]:
+    """Every wanted server, active and with an address, by name; those that fail are made anew once.
+
+    Raises:
+        SiteError: a server failed again, or they took too long.
+    """
+    begun = work.clock.now()
+    patience = work.options.patience.servers_s
+    asked: dict[str, int] = {}
+    removed: set[str] = set()
+    failures = 0
+    while True:
+        there = _look(work, removed)
+        for name, server in list(there.items()):
+            if server.status == "ERROR":
+                removed.add(server.id)
+                _give_up_or_remove(work, server, asked.get(name, 0))
+                del there[name]
+        missing = [new for new in wanted if new.name not in there]
+        if missing:
+            _create(work, missing, asked, last=failures >= TRIES)
+            failures += 1
+        active = [s for s in there.values() if s.status == "ACTIVE" and s.addresses]
+        if len(active) == len(wanted):
+            return there
+        waited = work.clock.now() - begun
+        if waited > patience:
+            late = sorted(n.name for n in wanted if n.name not in {s.name for s in active})
+            raise SiteError(
+                f"{work.options.site}: {len(late)} of {len(wanted)} servers did not come up within "
+                f"{left(patience)} ({', '.join(late[:3])}): `hotbed up` again goes on waiting",
+                retry_after_s=PASSING_S,
+            )
+        share = max(len(active) / len(wanted), min(waited / patience, 0.9))
+        work.progress(f"{len(active)} of {len(wanted)} servers are up", 0.2 + 0.5 * share)
+        work.clock.sleep(POLL_S)
+
+
+def _look(work: Work, removed: set[str]) -> dict[str, Server]:
+    """Our servers by name. Doubles of an answer that came too late are removed, and those in
+    `removed`, which take their time to go, are left out."""
+    best = {"ACTIVE": 0, "BUILD": 1}
+    found: dict[str, Server] = {}
+    servers = work.ask("looking at the servers", lambda: work.cloud.servers(work.base))
+    for server in sorted(servers, key=lambda each: (best.get(each.status, 2), each.id)):
+        if server.status in ("DELETED", "SOFT_DELETED") or server.id in removed:
+            continue
+        if server.name in found:
+            removed.add(server.id)
+            work.ask("removing a double", partial(work.cloud.delete_server, server.id))
+        else:
+            found[server.name] = server
+    return found
+
+
+def _give_up_or_remove(work: Work, server: Server, tries: int) -> None:
+    said = " ".join(server.fault.split()).rstrip(".") or "Nova gives no reason"
+    work.record.journal("failed", what="server", name=server.name, id=server.id, reason=said)
+    work.ask("removing a failed server", lambda: work.cloud.delete_server(server.id))
+    if tries >= TRIES:
+        raise SiteError(
+            f"{work.options.site}: server {server.name} could not be started: {said}",
+            retry_after_s=PASSING_S,
+        )
+
+
+def _create(work: Work, missing: Sequence[NewServer], asked: dict[str, int], *, last: bool) -> None:
+    """Ask for all of them at the same time."""
+    for new in missing:
+        work.record.journal("ask", what="server", name=new.name)
+        asked[new.name] = asked.get(new.name, 0) + 1
+    with ThreadPoolExecutor(min(AT_ONCE, len(missing))) as pool:
+        futures = [(new, pool.submit(work.cloud.create_server, new)) for new in missing]
+    problem: CloudError | None = None
+    for new, future in futures:
+        try:
+            work.made("server", new.name, future.result().id)
+        except CloudError as error:
+            if error.fault is not Fault.PASSING or last:
+                problem = error
+    if problem is not None:
+        raise explain(problem, "making servers", work.options.site) from problem
+
+
+def hold_floating_ip(work: Work, server: Server) -> FloatingIp:
+    """The admin node's public address."""
+    name = f"{work.base}-admin"
+    made = work.ensure(
+        "floating ip",
+        name,
+        lambda: next((e for e in work.cloud.floating_ips() if e.description == name), None),
+        lambda: work.cloud.create_floating_ip(name),
+        lambda made: made.id,
+    )
+    # Repeating it changes nothing, and an address left over from an earlier server is moved.
+    work.ask(
+        "giving the admin node its address",
+        lambda: work.cloud.attach_floating_ip(made.id, server.id),
+    )
+    return made

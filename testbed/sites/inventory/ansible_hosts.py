@@ -1,0 +1,258 @@
+"""Machines and their groups from a file: any inventory that Ansible reads, by Ansible itself, or a
+short YAML of our own, a mapping with a list `hosts` (and with `groups`, if you like).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import Field, ValidationError
+
+from schemas.errors import UserError
+from testbed.sites.inventory.options import HostOptions, InventoryOptions
+from testbed.spec import explain
+from testbed.store_spec import Strict
+
+_TIMEOUT_S = 60.0
+_ALWAYS = {"all", "ungrouped", "_meta"}
+
+
+@dataclass(frozen=True)
+class Machines:
+    """What a file tells: machines in its order, and names of machines by group."""
+
+    hosts: tuple[HostOptions, ...]
+    groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+class ShortFile(Strict):
+    """Our own YAML file."""
+
+    hosts: tuple[HostOptions, ...]
+    groups: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+
+
+def machines_of(options: InventoryOptions) -> Machines:
+    """The machines that the options name.
+
+    Raises:
+        UserError: the file cannot be read or understood, or names a machine twice.
+    """
+    if options.inventory is None:
+        found = Machines(options.hosts)
+    else:
+        found = read_file(Path(options.inventory).expanduser())
+    _check(found, options.inventory or "site.options.hosts")
+    return found
+
+
+def read_file(path: Path) -> Machines:
+    """The machines in an inventory file.
+
+    Raises:
+        UserError: see `machines_of`.
+    """
+    if not path.exists():
+        raise UserError(
+            f"the inventory {path} cannot be found (a relative path starts at the spec's folder)."
+        )
+    short = _short(path)
+    return short if short is not None else _by_ansible(path)
+
+
+def _short(path: Path) -> Machines | None:
+    if path.suffix not in (".yml", ".yaml"):
+        return None
+    try:
+        data = yaml.safe_load(path.read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return None  # Ansible says what is wrong with it
+    if not isinstance(data, Mapping) or not isinstance(data.get("hosts"), list):
+        return None
+    try:
+        found = ShortFile.model_validate(data)
+    except ValidationError as error:
+        raise explain(error, str(path)) from error
+    return Machines(found.hosts, found.groups)
+
+
+def _check(found: Machines, where: str) -> None:
+    if not found.hosts:
+        raise UserError(f"{where} has no machines: name one at least.")
+    names, addresses = set[str](), set[tuple[str, int | None]]()
+    for host in found.hosts:
+        if host.name in names:
+            raise UserError(f"{where}: the machine {host.name!r} is there twice.")
+        if (host.address, host.port) in addresses:
+            raise UserError(
+                f"{where}: {host.address} is there twice, the second time as {host.name!r}."
+            )
+        names.add(host.name)
+        addresses.add((host.address, host.port))
+    for group, members in found.groups.items():
+        for member in members:
+            if member not in names:
+                raise UserError(f"{where}: group {group!r} names {member!r}, which is no machine.")
+
+
+def _by_ansible(path: Path) -> Machines:
+    listing = ansible_listing(path)
+    variables: Mapping[str, Mapping[str, Any]] = listing.get("_meta", {}).get("hostvars", {})
+    groups = {
+        group: tuple(_members(listing, group, frozenset()))
+        for group in listing
+        if group not in _ALWAYS
+    }
+    ordered = dict.fromkeys(_members(listing, "all", frozenset()))
+    hosts = tuple(host_of(name, variables.get(name, {}), path) for name in ordered)
+    return Machines(hosts, groups)
+
+
+def _members(listing: Mapping[str, Any], group: str, passed: frozenset[str]) -> list[str]:
+    """Machines of a group and of the groups in it."""
+    if group in passed:
+        return []
+    body = listing.get(group, {})
+    found = list(body.get("hosts", []))
+    for child in body.get("children", []):
+        found += _members(listing, child, passed | {group})
+    return list(dict.fromkeys(found))
+
+
+def ansible_listing(path: Path) -> Mapping[str, Any]:
+    """What ``ansible-inventory --list`` says of a file.
+
+    Raises:
+        UserError: Ansible is missing or does not understand the file.
+    """
+    beside = Path(sys.executable).with_name("ansible-inventory")
+    program = str(beside) if beside.exists() else shutil.which("ansible-inventory")
+    if program is None:
+        raise UserError("ansible-inventory is missing, which reads the inventory: run make setup.")
+    environment = {
+        **os.environ,
+        "ANSIBLE_INVENTORY_UNPARSED_FAILED": "True",
+        "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "True",
+        "ANSIBLE_NOCOLOR": "True",
+        "ANSIBLE_LOCALHOST_WARNING": "False",
+    }
+    try:
+        done = subprocess.run(
+            [program, "-i", str(path.resolve()), "--list"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+            env=environment,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise UserError(
+            f"{path}: Ansible did not read this inventory within {_TIMEOUT_S:g} s."
+        ) from error
+    try:
+        data = json.loads(done.stdout) if done.returncode == 0 else None
+    except ValueError:
+        data = None
+    if not isinstance(data, dict):
+        words = " ".join(done.stderr.split())
+        telling = re.findall(r"(?:ERROR|Failed to parse)[^\n]*", words) or [words]
+        raise UserError(f"{path}: Ansible cannot read this inventory: {telling[0][:300]}")
+    return data
+
+
+def host_of(name: str, variables: Mapping[str, Any], path: Path) -> HostOptions:
+    """A machine from its variables in an Ansible inventory.
+
+    Raises:
+        UserError: a variable makes no sense, or says something that is not supported.
+    """
+    where = f"{path}: machine {name}"
+    connection = variables.get("ansible_connection", "ssh")
+    if connection not in ("ssh", "smart"):
+        raise UserError(f"{where}: ansible_connection is {connection!r}; only ssh will do.")
+    for secret in ("ansible_password", "ansible_ssh_pass", "ansible_become_password"):
+        if secret in variables:
+            raise UserError(
+                f"{where}: {secret} is not used: log in with a key, as root or as a user who may "
+                "become root without a password."
+            )
+    jump = None
+    for key in ("ansible_ssh_common_args", "ansible_ssh_extra_args"):
+        jump = proxy_jump(str(variables.get(key, "")), f"{where}: {key}") or jump
+    body = {
+        "name": name,
+        "address": str(variables.get("ansible_host", name)),
+        "private_address": _text(variables.get("hotbed_address")),
+        "user": _text(variables.get("ansible_user", variables.get("ansible_ssh_user"))),
+        "port": variables.get("ansible_port", variables.get("ansible_ssh_port")),
+        "key": _text(variables.get("ansible_ssh_private_key_file")),
+        "proxy_jump": jump,
+        "host_key": _text(variables.get("hotbed_host_key")),
+    }
+    if body["key"] is not None:
+        body["key"] = str(path.parent / Path(body["key"]).expanduser())
+    try:
+        return HostOptions.model_validate(body)
+    except ValidationError as error:
+        raise explain(error, where) from error
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def proxy_jump(arguments: str, where: str) -> str | None:
+    """Whom ssh arguments go through; None when they say nothing of it.
+
+    Raises:
+        UserError: they go through something by another way than one ProxyJump.
+    """
+    try:
+        words = shlex.split(arguments)
+    except ValueError as error:
+        raise UserError(f"{where}: {error}.") from None
+    found = None
+    for place, word in enumerate(words):
+        after = words[place + 1] if place + 1 < len(words) else ""
+        option = word[2:] if word.startswith("-o") and len(word) > 2 else ""
+        option = after if word == "-o" else option
+        name, _, value = option.partition("=")
+        if word == "-J":
+            found = after
+        elif word.startswith("-J"):
+            found = word[2:]
+        elif name.strip().lower() == "proxyjump":
+            found = value.strip()
+        elif name.strip().lower() == "proxycommand":
+            found = _of_command(value, where)
+    return found
+
+
+def _of_command(command: str, where: str) -> str:
+    """``ssh -W %h:%p [-q] [-p port] [user@]host`` as a ProxyJump."""
+    words = [word for word in shlex.split(command) if word not in ("-q", "-x", "-T")]
+    port = ""
+    if "-p" in words[:-1]:
+        place = words.index("-p")
+        port = f":{words[place + 1]}"
+        del words[place : place + 2]
+    if len(words) == 4 and words[0] == "ssh" and words[1:3] == ["-W", "%h:%p"]:
+        return words[3] + port
+    if len(words) == 4 and words[0] == "ssh" and words[2:] == ["-W", "%h:%p"]:
+        return words[1] + port
+    raise UserError(
+        f"{where}: the ProxyCommand {command!r} is not understood: write ProxyJump=[user@]host, or "
+        "give site.options.proxy_jump."
+    )

@@ -1,0 +1,129 @@
+"""Host keys of machines: whose word makes one trusted, and the file in which it is then pinned."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import ipaddress
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from schemas.errors import UserError
+from testbed.sites.files import write
+
+
+def fingerprint(key: str) -> str:
+    """``SHA256:...`` of a public key, as ssh-keygen -l prints it."""
+    digest = hashlib.sha256(base64.b64decode(key.split()[1])).digest()
+    return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
+
+
+def field_of(address: str, port: int) -> str:
+    """A machine's name in a known_hosts file."""
+    return address if port == 22 else f"[{address}]:{port}"
+
+
+def default_files() -> tuple[Path, ...]:
+    """Where ssh itself looks for this user's host keys."""
+    return (Path.home() / ".ssh" / "known_hosts", Path("/etc/ssh/ssh_known_hosts"))
+
+
+def known(files: Iterable[Path], address: str, port: int) -> list[str]:
+    """Keys that known_hosts files (hashed or not) have for a machine."""
+    found: list[str] = []
+    for file in files:
+        if not file.exists():
+            continue
+        done = subprocess.run(
+            ["ssh-keygen", "-F", field_of(address, port), "-f", str(file)],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=30,
+        )
+        for line in done.stdout.splitlines():
+            words = line.split()
+            if line.startswith(("#", "@")) or len(words) < 3:
+                continue
+            key = " ".join(words[1:3])
+            if key not in found:
+                found.append(key)
+    return found
+
+
+def judge(
+    name: str,
+    shown: Sequence[str],
+    *,
+    vouched: Sequence[str],
+    expected: str | None = None,
+    accept: bool = False,
+) -> list[str]:
+    """The keys of a machine to be pinned.
+
+    Args:
+        name: what people call the machine.
+        shown: keys that it shows.
+        vouched: keys that files have for it.
+        expected: a public key, or the fingerprint of one, that the user says it has.
+        accept: whether a key that nobody vouches for is taken at first sight.
+
+    Raises:
+        UserError: the machine shows another key than it should, or nobody vouches for it.
+    """
+    if expected is not None:
+        same = [key for key in shown if _is(key, expected)]
+        if not same:
+            raise UserError(
+                f"machine {name} shows the host key {_told(shown)}, and host_key says {expected}: "
+                "this is another machine, or somebody listens in between; find out which."
+            )
+        return same
+    types = {key.split()[0]: key for key in vouched}
+    for key in shown:
+        if types.get(key.split()[0], key) != key:
+            raise UserError(
+                f"machine {name} shows the host key {_told([key])}, and known_hosts has another: "
+                "it was installed anew, or somebody listens in between; find out which, then mend "
+                "known_hosts."
+            )
+    if vouched:
+        return list(vouched)
+    if accept:
+        return list(shown)
+    raise UserError(
+        f"machine {name} shows the host key {_told(shown)}, for which nobody vouches: compare it "
+        "with what `ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` prints there, then give a "
+        "known_hosts file or this host_key in site.options, or take what is shown "
+        "(--accept-host-keys)."
+    )
+
+
+def _is(key: str, expected: str) -> bool:
+    if expected.startswith("SHA256:"):
+        return fingerprint(key) == expected.rstrip("=")
+    return key.split()[:2] == expected.split()[:2]
+
+
+def _told(keys: Sequence[str]) -> str:
+    return ", ".join(f"{fingerprint(key)} ({key.split()[0]})" for key in keys)
+
+
+def pin(path: Path, keys: Mapping[tuple[str, int], Sequence[str]]) -> None:
+    """Write a known_hosts file from (address or name, port) -> its keys."""
+    lines = [
+        f"{field_of(address, port)} {key}"
+        for (address, port), listed in keys.items()
+        for key in listed
+    ]
+    write(path, "\n".join(lines) + "\n", mode=0o600)
+
+
+def is_address(text: str) -> bool:
+    """Whether it is an IP address."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,115 @@
+"""Block devices: what they are, what uses them, what is on them."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Sequence
+from typing import Any
+
+from testbed.sites.inventory.hostside.base import Machine
+
+HEAD = 1 << 20
+
+
+def device(machine: Machine, name: str) -> dict[str, Any]:
+    """A block device: whether it is one, its size, what uses it and what is on it.
+
+    ``uses`` are sentences' ends on why it may never be wiped; ``holds`` what wiping destroys.
+    """
+    found: dict[str, Any] = {"path": name, "is": "nothing", "bytes": 0, "uses": [], "holds": []}
+    path = machine.path(name)
+    try:
+        status = path.stat()
+    except OSError:
+        return found
+    if not is_block(status):
+        found["is"] = "a folder" if stat.S_ISDIR(status.st_mode) else "a file"
+        return found
+    found["is"] = "a device"
+    members = [number_of(status)] + [number for number, _ in partitions(machine, number_of(status))]
+    found["uses"] = _uses(machine, name, members)
+    found["holds"] = [
+        f"a partition {part}" for _, part in partitions(machine, number_of(status))
+    ] + _signatures(machine, name)
+    try:
+        handle = os.open(str(path), os.O_RDONLY)
+        try:
+            found["bytes"] = os.lseek(handle, 0, os.SEEK_END)
+            head = os.pread(handle, HEAD, 0)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        found["uses"].append(f"cannot be read ({error.strerror})")
+        return found
+    if not found["holds"] and head.count(0) != len(head):
+        found["holds"].append("data of a kind that is not known")
+    found["read_only"] = _sys(machine, number_of(status), "ro").strip() == "1"
+    model = _sys(machine, number_of(status), "device/model").strip()
+    found["model"] = model or None
+    return found
+
+
+def is_block(status: os.stat_result) -> bool:
+    """Whether it is a block device."""
+    return stat.S_ISBLK(status.st_mode)
+
+
+def number_of(status: os.stat_result) -> str:
+    return f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
+
+
+def _sys(machine: Machine, number: str, name: str) -> str:
+    return machine.text(f"sys/dev/block/{number}/{name}")
+
+
+def partitions(machine: Machine, number: str) -> list[tuple[str, str]]:
+    """Number and kernel's name of each partition of a disk."""
+    folder = machine.path("sys/dev/block/" + number)
+    found = sorted(entry.parent for entry in folder.glob("*/partition"))
+    return [((part / "dev").read_text().strip(), part.name) for part in found]
+
+
+def _uses(machine: Machine, name: str, members: Sequence[str]) -> list[str]:
+    """What uses any of the devices with these numbers now."""
+    found = []
+    for line in machine.text("proc/self/mountinfo").splitlines():
+        fields = line.split()
+        if len(fields) > 4 and fields[2] in members:
+            found.append(f"is mounted at {fields[4]}")
+    swaps = [line.split()[0] for line in machine.text("proc/swaps").splitlines()[1:]]
+    for swap in swaps:
+        try:
+            status = machine.path(swap).stat()
+        except OSError:
+            continue
+        if is_block(status) and number_of(status) in members:
+            found.append("is swap space in use")
+    for number in members:
+        holders = machine.path(f"sys/dev/block/{number}/holders")
+        found += [f"is part of {entry.name}" for entry in sorted(holders.glob("*"))]
+    if not found:
+        try:
+            # O_EXCL without O_CREAT: fails when the kernel itself (md, LVM, a mount) holds it.
+            os.close(os.open(str(machine.path(name)), os.O_RDONLY | os.O_EXCL))
+        except OSError as error:
+            found.append(f"is in use ({error.strerror})")
+    return found
+
+
+def _signatures(machine: Machine, name: str) -> list[str]:
+    """What libblkid recognises on it, such as ``ext4 'data'``."""
+    printed = machine.run(["wipefs", "--json", str(machine.path(name))])
+    try:
+        rows = json.loads(printed)["signatures"] if printed.strip() else []
+    except (ValueError, KeyError):
+        rows = []
+    found = []
+    for row in rows:
+        what = str(row.get("type"))
+        if row.get("label"):
+            what += " '{}'".format(row["label"])
+        if what not in found:
+            found.append(what)
+    return found

@@ -1,0 +1,176 @@
+"""Looking at a machine. Nothing here changes anything."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from testbed.sites.inventory.hostside.base import Machine, read_mark
+from testbed.sites.inventory.hostside.devices import device
+
+LISTEN = "0A"  # of /proc/net/tcp
+CONNECT_S = 3.0
+
+
+def survey(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
+    """Everything that a plan and doctor want to know. Changes nothing.
+
+    ``devices``: paths to look at. The answer's sizes are bytes.
+    """
+    release = {
+        line.split("=", 1)[0]: line.split("=", 1)[1].strip().strip("\"'")
+        for line in machine.text("etc/os-release").splitlines()
+        if "=" in line
+    }
+    sshd = machine.run(["sshd", "-T", "-C", "user=root,host=localhost,addr=127.0.0.1"])
+    root_login = re.search(r"^permitrootlogin (\S+)$", sshd, re.MULTILINE)
+    return {
+        "host_name": socket.gethostname(),
+        "machine_id": machine.text("etc/machine-id").strip(),
+        "boot_id": machine.text("proc/sys/kernel/random/boot_id").strip(),
+        "distribution": release.get("ID", ""),
+        "distribution_like": release.get("ID_LIKE", ""),
+        "version": release.get("VERSION_ID", ""),
+        "distribution_name": release.get("PRETTY_NAME", ""),
+        "kernel": os.uname().release,
+        "python": list(sys.version_info[:3]),
+        "cpus": _cpus(machine),
+        "cpu_model": _cpu_model(machine),
+        "memory_bytes": _memory(machine),
+        "systemd": machine.path("run/systemd/system").is_dir(),
+        "apt": bool(machine.run(["apt-get", "--version"])),
+        "pressure": machine.path("proc/pressure/io").exists(),
+        "cgroups": _cgroups(machine),
+        "listening": _listening(machine),
+        "root_login": root_login.group(1) if root_login else None,
+        "free_bytes": _free(machine),
+        "mark": read_mark(machine),
+        "ceph_conf": machine.path("etc/ceph/ceph.conf").exists(),
+        "time_kept": _time_kept(machine),
+        "devices": {path: device(machine, path) for path in request.get("devices", ())},
+    }
+
+
+def _cpus(machine: Machine) -> int:
+    return sum(
+        bool(re.match(r"cpu\d", line)) for line in machine.text("proc/stat").splitlines()
+    ) or (os.cpu_count() or 1)
+
+
+def _cpu_model(machine: Machine) -> str:
+    found = re.search(r"^model name\s*:\s*(.+)$", machine.text("proc/cpuinfo"), re.MULTILINE)
+    return found.group(1).strip() if found else os.uname().machine
+
+
+def _memory(machine: Machine) -> int:
+    found = re.search(r"^MemTotal:\s+(\d+) kB", machine.text("proc/meminfo"), re.MULTILINE)
+    return int(found.group(1)) * 1024 if found else 0
+
+
+def _cgroups(machine: Machine) -> str:
+    kinds = set()
+    for line in machine.text("proc/self/mountinfo").splitlines():
+        tail = line.partition(" - ")[2].split()
+        if tail and tail[0] in ("cgroup", "cgroup2"):
+            kinds.add("v1" if tail[0] == "cgroup" else "v2")
+    return "+".join(sorted(kinds))
+
+
+def _listening(machine: Machine) -> list[int]:
+    """TCP ports that somebody listens on beside the loopback interface."""
+    ports = set()
+    for name in ("proc/net/tcp", "proc/net/tcp6"):
+        for line in machine.text(name).splitlines()[1:]:
+            fields = line.split()
+            if len(fields) > 3 and fields[3] == LISTEN:
+                address, port = fields[1].rsplit(":", 1)
+                if address not in ("0100007F", "00000000000000000000000001000000"):
+                    ports.add(int(port, 16))
+    return sorted(ports)
+
+
+def _free(machine: Machine) -> int:
+    found = os.statvfs(str(machine.root))
+    return found.f_bavail * found.f_frsize
+
+
+def _time_kept(machine: Machine) -> bool:
+    if machine.run(["systemd-detect-virt", "--container"]).strip() not in ("", "none"):
+        return True  # its host's clock
+    units = ["chrony.service", "chronyd.service", "systemd-timesyncd.service", "ntpsec.service"]
+    return "active" in machine.run(["systemctl", "is-active", *units]).split()
+
+
+def connect(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
+    """Which of ``targets`` (name to [address, port]) a TCP connection reaches; None, or why not."""
+    found: dict[str, str | None] = {}
+    for name, (address, port) in request["targets"].items():
+        try:
+            socket.create_connection((address, port), CONNECT_S).close()
+            found[name] = None
+        except OSError as error:
+            found[name] = error.strerror or str(error)
+    return found
+
+
+def usage(machine: Machine, request: dict[str, Any]) -> dict[str, float]:
+    """Counters in seconds: of all CPUs, busy, steal, the kernel's threads, and of what is ours.
+
+    Ours are the units of the store and of Hotbed, and root's sessions, as which we log in. Where
+    control groups do not tell CPU time, everything counts as ours.
+    """
+    tick = os.sysconf("SC_CLK_TCK")
+    fields = [
+        int(field) / tick for field in machine.text("proc/stat").split("\n", 1)[0].split()[1:]
+    ]
+    user, nice, system, idle, wait, irq, softirq, steal = (fields + [0.0] * 8)[:8]
+    busy = user + nice + system + irq + softirq
+    ours = None
+    top = machine.path("sys/fs/cgroup")
+    for tree, name, unit in ((top, "cpu.stat", 1e6), (top / "cpuacct", "cpuacct.usage", 1e9)):
+        if ours is None and (tree / "system.slice" / name).exists():
+            groups = [
+                group
+                for pattern in ("ceph-*", "hotbed-*", "system-ceph*", "system-hotbed*")
+                for group in (tree / "system.slice").glob(pattern)
+            ]
+            ours = sum(
+                _cpu_time(group / name) / unit
+                for group in [*groups, tree / "user.slice/user-0.slice"]
+            )
+    kernel = _kernel_threads(machine) / tick
+    return {
+        "time": time.time(),
+        "all": busy + idle + wait + steal,
+        "busy": busy,
+        "steal": steal,
+        "kernel": kernel,
+        "ours": busy - kernel if ours is None else ours,
+    }
+
+
+def _cpu_time(path: Path) -> float:
+    try:
+        text = path.read_text()
+    except OSError:
+        return 0.0
+    found = re.search(r"^(?:usage_usec )?(\d+)$", text, re.MULTILINE)
+    return float(found.group(1)) if found else 0.0
+
+
+def _kernel_threads(machine: Machine) -> int:
+    """Clock ticks used by the kernel's own threads: they are nobody's."""
+    ticks = 0
+    for entry in machine.path("proc").glob("[0-9]*/stat"):
+        try:
+            fields = entry.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if fields and fields[1] == "2":
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks

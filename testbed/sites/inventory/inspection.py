@@ -1,0 +1,306 @@
+"""`hotbed doctor --site`: what each machine has of what a spec needs, as one finding a check.
+
+A remark (`Finding.needed` False) keeps nobody from going on; what is needed does.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from schemas.errors import HotbedError, UserError
+from testbed.agent.contract import IOWAIT_CPUS
+from testbed.checks import GIB, Finding
+from testbed.quantities import format_bytes
+from testbed.sites.clock import Clock
+from testbed.sites.contract import HostFindings
+from testbed.sites.inventory import fitness
+from testbed.sites.inventory.assign import Member
+from testbed.sites.inventory.contact import OLDEST_PYTHON, Contact, ask, everywhere
+from testbed.sites.inventory.look import Look, address_of, first_target
+from testbed.spec import SIZE_SLACK, CephSpec, GroupSpec, NfsSpec, TestbedSpec
+from testbed.ssh import Shell
+
+DRIFT_S = 0.05
+"""Ceph's monitors complain beyond this offset (mon_clock_drift_allowed)."""
+CLOCK_LOOKS = 3
+ROOM_BYTES = 3 * GIB
+"""For packages, logs and the control plane on a machine's system disk."""
+CEPH_PORTS = {"mon": (3300, 6789), "rgw": (7480, 8080)}
+CEPH_RANGE = (6800, 7300)
+NFS_PORTS = (111, 2049)
+SWIFT_PORT = 8080
+TESTED = {"debian": ("12",)}
+
+
+@dataclass(frozen=True)
+class Offset:
+    """A machine's clock against ours: it lies between these, in seconds."""
+
+    low_s: float
+    high_s: float
+
+    @property
+    def middle_s(self) -> float:
+        """The best guess."""
+        return (self.low_s + self.high_s) / 2
+
+    @property
+    def half_s(self) -> float:
+        """How far off the guess may be."""
+        return (self.high_s - self.low_s) / 2
+
+
+def inspect(
+    spec: TestbedSpec,
+    members: Sequence[Member],
+    look: Look,
+    contact: Contact,
+    *,
+    own: str | None,
+    clock: Clock,
+) -> tuple[HostFindings, ...]:
+    """Findings on every machine, in the spec's order.
+
+    Args:
+        look: what was seen of them; machines with a problem get one finding.
+        own: identity of the testbed's own mark, where it is up already.
+    """
+    addresses = _addresses(members, look)
+
+    def more(node: str) -> tuple[Offset, dict[str, str | None]]:
+        member = next(each for each in members if each.node == node)
+        shell = contact.shell(first_target(member.host, look.known_hosts))
+        targets = {
+            each.node: [addresses[each.node], each.host.port]
+            for each in members
+            if each.node != node and each.node in addresses
+        }
+        offset = offset_of(shell, clock)
+        found = ask(shell, "connect", root=look.logins[node].root, targets=targets)
+        return offset, found
+
+    seen = everywhere(look.surveys, more)
+    for node, error in seen.lost.items():
+        look.problems[node] = error
+    offsets = {node: offset for node, (offset, _) in seen.found.items()}
+    found = []
+    for member in members:
+        if member.node in look.problems:
+            findings = [_lost(look.problems[member.node])]
+        else:
+            host = _Host(spec, member, look, own, offsets, seen.found[member.node][1], addresses)
+            findings = list(host.findings())
+        found.append(HostFindings(member.node, member.host.name, tuple(findings)))
+    return tuple(found)
+
+
+def _addresses(members: Sequence[Member], look: Look) -> dict[str, str]:
+    found = {}
+    for member in members:
+        if member.node in look.logins:
+            try:
+                found[member.node] = address_of(member, look.logins[member.node])
+            except UserError as error:
+                look.problems[member.node] = error
+    return found
+
+
+def offset_of(shell: Shell, clock: Clock) -> Offset:
+    """A machine's clock, from the quickest of a few looks: it was read between asking and answer.
+
+    Raises:
+        RemoteError: the machine does not answer.
+    """
+    looks = []
+    for _ in range(CLOCK_LOOKS):
+        before = clock.now()
+        there = float(shell.run(["sh", "-c", "date +%s.%N"], timeout_s=30.0).text)
+        looks.append(Offset(there - clock.now(), there - before))
+    return min(looks, key=lambda offset: offset.high_s - offset.low_s)
+
+
+def _lost(error: HotbedError) -> Finding:
+    how = "see docs/sites.md, What a machine must have"
+    return Finding("ssh", "reached by ssh as root, or with sudo", False, str(error), how)
+
+
+def ports_of(spec: TestbedSpec, roles: Sequence[str]) -> tuple[int, ...]:
+    """TCP ports that a node's daemons will listen on, ranges aside."""
+    ports: list[int] = []
+    if isinstance(spec.store, CephSpec):
+        for role, listed in CEPH_PORTS.items():
+            ports += listed if role in roles else ()
+    elif isinstance(spec.store, NfsSpec) and "nfs" in roles:
+        ports += NFS_PORTS
+    elif spec.store is not None and "proxy" in roles:
+        ports.append(SWIFT_PORT)
+    return tuple(ports)
+
+
+def _range_of(spec: TestbedSpec, roles: Sequence[str]) -> tuple[int, int] | None:
+    daemons = {"osd", "mgr"} & set(roles)
+    return CEPH_RANGE if isinstance(spec.store, CephSpec) and daemons else None
+
+
+@dataclass(frozen=True)
+class _Host:
+    spec: TestbedSpec
+    member: Member
+    look: Look
+    own: str | None
+    offsets: Mapping[str, Offset]
+    reached: Mapping[str, str | None]
+    addresses: Mapping[str, str]
+
+    @property
+    def survey(self) -> Mapping[str, Any]:
+        return self.look.surveys[self.member.node]
+
+    @property
+    def ours(self) -> bool:
+        """Whether our own testbed is on it already: its daemons and data are no obstacle."""
+        mark = self.survey["mark"]
+        return mark is not None and mark.get("id") == self.own
+
+    def findings(self) -> Iterator[Finding]:
+        checks: tuple[Callable[[], Finding], ...] = (
+            *(self.ssh, self.python, self.root_login, self.holder, self.distribution),
+            *(self.kernel, self.cpus, self.memory, self.room, self.ports, self.clock),
+            self.network,
+        )
+        for check in checks:
+            yield check()
+        yield from self.devices()
+
+    def ssh(self) -> Finding:
+        login = self.look.logins[self.member.node]
+        found = "root" if login.root else "sudo without a password"
+        return Finding("ssh", "ssh, and root by login or sudo", True, found, "")
+
+    def python(self) -> Finding:
+        version = ".".join(str(part) for part in self.survey["python"])
+        oldest = ".".join(map(str, OLDEST_PYTHON))
+        return Finding("python", f"Python {oldest} or newer", True, version, "")
+
+    def root_login(self) -> Finding:
+        told = self.survey["root_login"]
+        ok = told not in ("no", "forced-commands-only")
+        how = "set PermitRootLogin prohibit-password in /etc/ssh/sshd_config and reload sshd"
+        return Finding("root login", "root may log in by key", ok, told or "sshd -T is silent", how)
+
+    def holder(self) -> Finding:
+        mark = self.survey["mark"]
+        ok = mark is None or self.ours
+        found = "nobody" if mark is None else f"testbed {mark.get('testbed')}"
+        how = "take that testbed down, or delete /etc/hotbed-site.json there if nobody has it"
+        return Finding("free", "held by no other testbed", ok, found, how)
+
+    def distribution(self) -> Finding:
+        survey = self.survey
+        name = f"{survey['distribution']} {survey['distribution_like']}".split()
+        installs = survey["apt"] and survey["systemd"] and {"debian", "ubuntu"} & set(name)
+        tested = survey["version"] in TESTED.get(survey["distribution"], ())
+        what = "Debian or Ubuntu with systemd (tested on Debian 12)"
+        how = "install Debian 12, or Ubuntu 22.04 or newer"
+        return Finding(
+            "system",
+            what,
+            bool(installs) and tested,
+            survey["distribution_name"] or "unknown",
+            "should work, is not what the tests run on" if installs else how,
+            needed=not installs,
+        )
+
+    def kernel(self) -> Finding:
+        survey = self.survey
+        few = survey["cpus"] <= IOWAIT_CPUS
+        has = "io.pressure" if survey["pressure"] else "no io.pressure"
+        found = f"{survey['kernel']}, {has}, cgroup {survey['cgroups'] or 'none'}"
+        ok = bool(survey["pressure"] or few) and bool(survey["cgroups"])
+        how = f"boot with psi=1: with {survey['cpus']} CPUs %iowait says little"
+        return Finding("kernel", "io.pressure (PSI), control groups", ok, found, how)
+
+    def cpus(self) -> Finding:
+        have, wanted = self.survey["cpus"], self._group().cpus
+        how = f"the spec says {wanted:g}: results will differ from those of larger machines"
+        return Finding("cpus", f"{wanted:g} CPUs", have >= wanted, str(have), how, needed=False)
+
+    def memory(self) -> Finding:
+        have, wanted = self.survey["memory_bytes"], self.member.memory_bytes
+        # A machine sold with 4 GiB shows a little less.
+        ok = have >= SIZE_SLACK * wanted
+        return Finding(
+            "memory",
+            f"{format_bytes(wanted)} of memory",
+            ok,
+            format_bytes(have),
+            "take a larger machine, or lower the group's memory in the spec",
+            needed=have < wanted / 2,
+        )
+
+    def room(self) -> Finding:
+        have = self.survey["free_bytes"]
+        how = "make room for packages and logs on its system disk"
+        what = f"{format_bytes(ROOM_BYTES)} free on /"
+        return Finding("room", what, have >= ROOM_BYTES, format_bytes(have), how, needed=False)
+
+    def ports(self) -> Finding:
+        roles, listening = self.member.roles, set(self.survey["listening"])
+        wanted, span = ports_of(self.spec, roles), _range_of(self.spec, roles)
+        taken = sorted(listening & set(wanted))
+        if span is not None:
+            # Daemons take the next free one in the range: a few that are taken are no obstacle.
+            taken += sorted(port for port in listening if span[0] <= port <= span[1])
+        told = [str(port) for port in wanted] + ([f"{span[0]}-{span[1]}"] if span else [])
+        blocked = bool(listening & set(wanted)) and not self.ours
+        return Finding(
+            "ports",
+            f"ports {', '.join(told)}" if told else "no ports",
+            not taken or self.ours,
+            f"taken: {', '.join(map(str, taken))}" if taken else "free",
+            "stop what listens there (`ss -tlnp`)",
+            needed=blocked,
+        )
+
+    def clock(self) -> Finding:
+        mine = self.offsets[self.member.node]
+        middles = sorted(offset.middle_s for offset in self.offsets.values())
+        middle = middles[len(middles) // 2]
+        away = abs(mine.middle_s - middle)
+        kept = "kept" if self.survey["time_kept"] else "not kept"
+        found = f"{mine.middle_s:+.3f} s to us, ± {mine.half_s:.3f} s; {kept}"
+        ok = away <= DRIFT_S + mine.half_s
+        how = "set it (`date -s`) and let chrony keep it; hotbed deploy installs chrony if need be"
+        return Finding("clock", "a clock as the others'", ok, found, how, needed=away > 60.0)
+
+    def network(self) -> Finding:
+        bad = [f"{node}: {why}" for node, why in self.reached.items() if why is not None]
+        mine = self.addresses[self.member.node]
+        loop = ipaddress.ip_address(mine).is_loopback and len(self.addresses) > 1
+        how = "open the firewall between the machines, or give each its private_address"
+        found = f"{mine}; cannot reach {', '.join(bad)}" if bad else mine
+        return Finding("network", "reaches the other nodes", not bad and not loop, found, how)
+
+    def devices(self) -> Iterator[Finding]:
+        disk = self.spec.disks().get(self.member.node)
+        for use, path in self.member.devices.items():
+            seen = self.survey["devices"][path]
+            size = f"{path}, {format_bytes(fitness.needed_bytes(use, disk))}" if disk else path
+            problem = fitness.device_problem(self.member.node, use, seen, disk)
+            holds = ", ".join(seen["holds"])
+            if self.ours and seen["is"] == "a device":
+                yield Finding(use, size, True, f"ours, {format_bytes(seen['bytes'])}", "")
+            elif problem is not None:
+                yield Finding(use, size, False, problem, "name another in site.options.devices")
+            elif holds:
+                how = f"if it may go: hotbed up --yes-wipe {path}@{self.member.node}"
+                found = f"{format_bytes(seen['bytes'])} that hold {holds}"
+                yield Finding(use, size, False, found, how, needed=False)
+            else:
+                yield Finding(use, size, True, f"{format_bytes(seen['bytes'])}, empty", "")
+
+    def _group(self) -> GroupSpec:
+        return next(group for group in self.spec.groups if group.name == self.member.group)

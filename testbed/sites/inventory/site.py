@@ -1,0 +1,269 @@
+"""The inventory site: machines that are there already, held for a testbed while it is up.
+
+What it makes on a machine is a mark that says who holds it, our key among those that let root in,
+and the nodes' names in /etc/hosts; devices are wiped only when they were named. Release takes the
+store and these away and nothing else. Every change is journalled before it is asked for and may be
+repeated, so that a crash anywhere leaves what `up` resumes and `down` removes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from schemas.errors import UserError
+from testbed import ansible_processes, reach
+from testbed.sites.clock import Clock, SystemClock
+from testbed.sites.contract import (
+    Capability,
+    Cost,
+    Doomed,
+    HostFindings,
+    Progress,
+    State,
+    Status,
+    Testbed,
+    Usage,
+    silent,
+)
+from testbed.sites.inventory import fitness, hostkeys, usage
+from testbed.sites.inventory.ansible_hosts import machines_of
+from testbed.sites.inventory.assign import Member, assign
+from testbed.sites.inventory.contact import Contact, OpenSsh, all_or_error, ask, everywhere
+from testbed.sites.inventory.described import KIND, members_of, testbed_of
+from testbed.sites.inventory.letting_go import TakeAway, let_go
+from testbed.sites.inventory.look import Look, Trust, look, looking
+from testbed.sites.inventory.options import check_consent, need_hosts, read_options
+from testbed.sites.inventory.taking import judged, shell_of, take
+from testbed.sites.records import Records
+from testbed.spec import TestbedSpec
+from testbed.ssh import Shell
+
+
+class InventorySite:
+    """See `testbed.sites.contract.Site`; also a `CautiousSite`, `InspectingSite`, `UsageSite`.
+
+    Args:
+        options: see `testbed.sites.inventory.options`; none are needed for testbeds that are up.
+        records: where testbeds are remembered; by default the user's.
+        contact: how machines are reached; by default OpenSSH.
+        clock: tells the time of marks.
+        take_away: removes a deployed store; by default `testbed.deployment.take_away`.
+    """
+
+    kind = KIND
+    capabilities = frozenset({Capability.USAGE})
+
+    def __init__(
+        self,
+        options: Mapping[str, object] | None = None,
+        *,
+        records: Records | None = None,
+        contact: Contact | None = None,
+        clock: Clock | None = None,
+        take_away: TakeAway | None = None,
+    ) -> None:
+        self.options = read_options(options or {})
+        self._records = records or Records(self.kind)
+        self._contact = contact or OpenSsh()
+        self._clock = clock or SystemClock()
+        self._take_away = take_away or self._take_store_away
+        self._allowed = set(self.options.wipe)
+        self._accept = self.options.accept_host_keys
+
+    # -- the contract ---------------------------------------------------------------------------
+
+    def plan(self, spec: TestbedSpec) -> Cost:
+        """See `Site.plan`. The machines are not asked; `inspect` does."""
+        members = self._members(spec)
+        machines = ", ".join(member.host.name for member in members[:6])
+        more = f" and {len(members) - 6} more" if len(members) > 6 else ""
+        return Cost(
+            node_hours=0.0,
+            nodes=len(members),
+            disk_bytes=sum(g.count * g.disks * g.disk.size for g in spec.groups if g.disk),
+            memory_bytes=sum(group.count * group.memory for group in spec.groups),
+            detail=f"machines that are there: {machines}{more}",
+        )
+
+    def provision(self, spec: TestbedSpec, progress: Progress = silent) -> Testbed:
+        """See `Site.provision`."""
+        with self._records.open(spec.name) as record:
+            known = record.data
+            if known and not self._same(known, spec):
+                raise UserError(
+                    f"a testbed {spec.name!r} of another spec is there; take it down first "
+                    f"(`hotbed down {spec.name}`) or give this one another name (--name)."
+                )
+            if not known:
+                members = self._members(spec)
+                with looking(self._contact) as folder:
+                    found = self._look(members, folder, lambda what, x: progress(what, 0.5 * x))
+                    record.data = judged(
+                        spec,
+                        members,
+                        found,
+                        signal=self.options.signal,
+                        allowed=self._allowed,
+                        clock=self._clock,
+                    )
+                record.save()
+            return take(record, self._contact, progress)
+
+    def status(self, name: str) -> Status:
+        """See `Site.status`. Every machine is asked who holds it."""
+        known = self._records.read(name)
+        if known is None:
+            if name in self._records.names():
+                return Status(State.BUILDING, "leftovers of a testbed without a record")
+            return Status(State.ABSENT, f"there is no testbed {name!r}")
+        members, testbed = members_of(known), testbed_of(self._records.folder(name), known)
+        if not known["ready"]:
+            states = {m.node: "held" if m.node in known["held"] else "free" for m in members}
+            if known.get("releasing"):
+                detail = f"half removed: run `hotbed down {name}` again"
+            else:
+                detail = "partly there: run `hotbed up` again"
+            return Status(State.BUILDING, detail, states)
+
+        def holder(node: str) -> object:
+            mark = ask(self._shell(testbed, node), "mark")["mark"]
+            return (mark or {}).get("id")
+
+        answers = everywhere([member.node for member in members], holder)
+        states = {
+            member.node: "lost"
+            if member.node in answers.lost
+            else "running"
+            if answers.found[member.node] == known["id"]
+            else "not ours"
+            for member in members
+        }
+        bad = [f"{node} ({state})" for node, state in states.items() if state != "running"]
+        if bad:
+            return Status(State.FAILED, f"not to be used: {', '.join(bad)}", states)
+        return Status(State.READY, f"{len(states)} machines answer", states)
+
+    def find(self, name: str) -> Testbed | None:
+        """See `Site.find`."""
+        known = self._records.read(name)
+        ready = known is not None and known["ready"]
+        return testbed_of(self._records.folder(name), known) if known and ready else None
+
+    def names(self) -> Sequence[str]:
+        """See `Site.names`."""
+        return self._records.names()
+
+    def extend(self, name: str, seconds: float) -> Status:
+        """See `Site.extend`: these machines are not leased."""
+        return self.status(name)
+
+    def release(self, name: str, progress: Progress = silent) -> None:
+        """See `Site.release`. Where a machine does not answer, the others are let go and this one
+        is kept on record: repeat it when the machine is back.
+
+        Raises:
+            SiteError: a machine could not be cleaned; says which, and when to try again.
+        """
+        if name not in self._records.names():
+            progress("removed", 1.0)
+            return
+        with self._records.open(name) as record:
+            if record.data:
+                let_go(record, self._contact, self._take_away, progress)
+            ansible_processes.end(record.folder)
+            reach.hang_up(name, record.folder, record.folder / "known_hosts")
+            self._records.remove(name)
+        progress("removed", 1.0)
+
+    # -- capabilities ---------------------------------------------------------------------------
+
+    def doomed(self, spec: TestbedSpec, progress: Progress = silent) -> Sequence[Doomed]:
+        """See `CautiousSite.doomed`; nothing for a testbed that has its devices already."""
+        known = self._records.read(spec.name)
+        if known is not None:
+            return ()
+        members = self._members(spec)
+        with looking(self._contact) as folder:
+            found = self._look(members, folder, progress)
+            found.require()
+        return fitness.doomed_of(members, found.surveys)
+
+    def allow(self, devices: Collection[str] = (), *, host_keys: bool = False) -> None:
+        """See `CautiousSite.allow`."""
+        for name in devices:
+            try:
+                self._allowed.add(check_consent(name))
+            except ValueError as error:
+                raise UserError(f"{error}.") from None
+        self._accept = self._accept or host_keys
+
+    def inspect(self, spec: TestbedSpec, progress: Progress = silent) -> Sequence[HostFindings]:
+        """See `InspectingSite.inspect`."""
+        from testbed.sites.inventory.inspection import inspect
+
+        known = self._records.read(spec.name)
+        members = members_of(known) if known is not None else self._members(spec)
+        with looking(self._contact) as folder:
+            found = self._look(members, folder, progress)
+            own = known["id"] if known is not None else None
+            return inspect(spec, members, found, self._contact, own=own, clock=self._clock)
+
+    def usage_counters(self, name: str) -> Mapping[str, float]:
+        """See `UsageSite.usage_counters`."""
+        testbed = self._ready(name)
+        nodes = [node.name for node in testbed.nodes]
+        answers = everywhere(nodes, lambda node: ask(self._shell(testbed, node), "usage"))
+        return usage.counters(all_or_error(answers, "the load cannot be read:"), self._clock.now())
+
+    def usage_between(self, before: Mapping[str, float], after: Mapping[str, float]) -> Usage:
+        """See `UsageSite.usage_between`."""
+        return usage.between(before, after)
+
+    # -- inside ---------------------------------------------------------------------------------
+
+    def _members(self, spec: TestbedSpec) -> tuple[Member, ...]:
+        need_hosts(self.options)
+        return assign(spec, self.options, machines_of(self.options), self._taken(spec.name))
+
+    def _taken(self, but: str) -> set[Any]:
+        """Machines that this user's other testbeds hold."""
+        found = set()
+        for name in self._records.names():
+            known = self._records.read(name) if name != but else None
+            if known is not None:
+                found |= {member.host.where for member in members_of(known)}
+        return found
+
+    def _same(self, known: Mapping[str, Any], spec: TestbedSpec) -> bool:
+        before = TestbedSpec.model_validate(known["spec"])
+        same_devices = all(
+            spec.site.options.get(option) == before.site.options.get(option)
+            for option in ("nodes", "devices", "signal")
+        )
+        return before.digest() == spec.digest() and same_devices
+
+    def _trust(self) -> Trust:
+        given = self.options.known_hosts
+        files = (Path(given).expanduser(),) if given else hostkeys.default_files()
+        if given and not files[0].exists():
+            raise UserError(f"site.options.known_hosts: {files[0]} cannot be found.")
+        return Trust(files, self._accept)
+
+    def _look(self, members: Sequence[Member], folder: Path, progress: Progress) -> Look:
+        return look(members, self._contact, self._trust(), folder, progress)
+
+    def _take_store_away(self, testbed: Testbed, progress: Progress) -> None:
+        from testbed.deployment import take_away
+
+        take_away(self, testbed, progress)
+
+    def _shell(self, testbed: Testbed, node: str) -> Shell:
+        return shell_of(self._contact, testbed, node)
+
+    def _ready(self, name: str) -> Testbed:
+        found = self.find(name)
+        if found is None:
+            raise UserError(f"there is no testbed {name!r} that is ready; see `hotbed status`.")
+        return found

@@ -1,0 +1,42 @@
+"""Load on machines that is not the testbed's, from what each of them counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from testbed.sites.contract import Usage
+
+_PARTS = ("all", "busy", "steal", "kernel", "ours")
+
+
+def counters(answers: Mapping[str, Mapping[str, float]], now: float) -> dict[str, float]:
+    """Counters in seconds by ``part:node``, from `hostside.usage` of every node, and ``wall``."""
+    found = {"wall": now}
+    for node, answer in answers.items():
+        found |= {f"{part}:{node}": answer[part] for part in _PARTS}
+    return found
+
+
+def between(before: Mapping[str, float], after: Mapping[str, float]) -> Usage:
+    """Load between two readings of `counters`.
+
+    `steal` is the share of the machine that suffers most: one slow node slows a store down.
+    """
+    delta = {key: after[key] - before.get(key, 0.0) for key in after}
+    interval = max(delta["wall"], 1e-9)
+    nodes = [key.removeprefix("all:") for key in after if key.startswith("all:")]
+    outside = sum(
+        max(delta[f"busy:{node}"] - delta[f"kernel:{node}"] - delta[f"ours:{node}"], 0.0)
+        for node in nodes
+    )
+    steal = [
+        max(delta[f"steal:{node}"], 0.0) / delta[f"all:{node}"]
+        for node in nodes
+        if delta[f"all:{node}"] > 0
+    ]
+    return Usage(
+        interval_s=delta["wall"],
+        outside_cores=outside / interval,
+        steal=min(max(steal, default=0.0), 1.0),
+        node_cores={node: max(delta[f"busy:{node}"], 0.0) / interval for node in nodes},
+    )

@@ -1,0 +1,46 @@
+"""Keys of a testbed: one to log in with, host keys, and the file of host keys that ssh trusts."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from testbed.sites.contract import SiteError
+from testbed.sites.files import write
+
+LOGIN = "id_ed25519"
+
+
+def make(path: Path, comment: str) -> None:
+    """An ed25519 key pair at `path`, unless it is there; the public half is written last.
+
+    Raises:
+        SiteError: ssh-keygen is missing or failed.
+    """
+    if path.exists() and path.with_suffix(".pub").exists():
+        return
+    path.unlink(missing_ok=True)
+    command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", comment, "-f", str(path)]
+    try:
+        done = subprocess.run(command, input=b"", capture_output=True, timeout=30, check=False)
+    except FileNotFoundError as error:
+        raise SiteError("the program 'ssh-keygen' is missing; see `hotbed doctor`") from error
+    except subprocess.TimeoutExpired as error:
+        raise SiteError("ssh-keygen did not end within 30 s", retry_after_s=1.0) from error
+    if done.returncode != 0:
+        words = " ".join(done.stderr.decode(errors="replace").split())[-300:] or "no message"
+        raise SiteError(f"ssh-keygen could not make {path}: {words}")
+
+
+def public(path: Path) -> str:
+    """The public half."""
+    return path.with_suffix(".pub").read_text().strip()
+
+
+def write_known_hosts(path: Path, nodes: Mapping[str, tuple[str, str]]) -> None:
+    """A known_hosts file from node name -> (address, public host key)."""
+    lines = [
+        f"{address},{name} {' '.join(key.split()[:2])}" for name, (address, key) in nodes.items()
+    ]
+    write(path, "\n".join(lines) + "\n")

@@ -1,0 +1,219 @@
+"""What a site of other people's machines remembers of its testbeds, on disk, whole at any moment.
+
+A testbed's folder is ``<root>/sites/<kind>/<name>/``, for its owner's eyes only, with
+
+- ``record.json``: what was asked for and what is known of it, replaced whole;
+- ``journal.jsonl``: a line before each call to the outside and one after it, on the disk before
+  the call is made: after a crash it tells what may have been made (a write-ahead log);
+- ``id_ed25519``, ``known_hosts`` and whatever else the rooms above keep for the testbed.
+
+No secret of the user's is written. `root` is $HOTBED_STATE, else /var/lib/hotbed for root, else
+``~/.local/state/hotbed``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from schemas.errors import UserError
+from testbed.sites.files import locked, write
+
+VERSION = 1
+_NAME = re.compile(r"[a-z][a-z0-9-]{0,19}")  # what testbed.spec lets a testbed be called
+_RECORD, _JOURNAL = "record.json", "journal.jsonl"
+
+
+def default_root() -> Path:
+    """Folder of everything that Hotbed remembers for this user on this machine."""
+    chosen = os.environ.get("HOTBED_STATE")
+    if chosen:
+        return Path(chosen).resolve()
+    if os.geteuid() == 0:
+        return Path("/var/lib/hotbed")
+    return Path.home() / ".local" / "state" / "hotbed"
+
+
+@dataclass
+class Record:
+    """One testbed's memory, while it is held open (see `Records.open`).
+
+    `data` is what `save` writes: JSON values only; empty for a testbed that nothing is known of.
+    """
+
+    folder: Path
+    data: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The testbed's name."""
+        return self.folder.name
+
+    def save(self) -> None:
+        """Write `data`; a crash leaves either the old or the new one."""
+        self._make_folder()
+        text = json.dumps({"version": VERSION, **self.data}, indent=1)
+        write(self.folder / _RECORD, text + "\n", mode=0o600)
+        _flush_folder(self.folder)
+
+    def journal(self, kind: str, **fields: Any) -> None:
+        """Append ``{"entry": kind, **fields}`` and see it onto the disk.
+
+        Args:
+            kind: such as ``ask`` before a call that makes something and ``made`` after it; written
+                as the field ``entry``.
+            fields: JSON values.
+        """
+        self._make_folder()
+        path = self.folder / _JOURNAL
+        line = json.dumps({"entry": kind, **fields}, sort_keys=False).encode() + b"\n"
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            # A crash in the middle of a line must not spoil the next one.
+            size = os.fstat(descriptor).st_size
+            if size and os.pread(descriptor, 1, size - 1) != b"\n":
+                line = b"\n" + line
+            os.write(descriptor, line)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        _flush_folder(self.folder)
+
+    def entries(self) -> list[dict[str, Any]]:
+        """The journal's lines, oldest first; a line that a crash cut off is left out."""
+        return _entries(self.folder / _JOURNAL)
+
+    def _make_folder(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.folder.chmod(0o700)
+
+
+@dataclass(frozen=True)
+class Records:
+    """The memory of a `kind` of site.
+
+    Args:
+        kind: the site's kind.
+        root: another folder than `default_root`.
+    """
+
+    kind: str
+    root: Path | None = None
+
+    @property
+    def top(self) -> Path:
+        """The folder with a folder for each testbed."""
+        return (self.root or default_root()) / "sites" / self.kind
+
+    def folder(self, name: str) -> Path:
+        """Folder of one testbed."""
+        return self.top / name
+
+    def names(self) -> tuple[str, ...]:
+        """Every testbed that has a record or a journal."""
+        try:
+            folders = sorted(path.name for path in self.top.iterdir() if path.is_dir())
+        except FileNotFoundError:
+            return ()
+        except PermissionError:
+            return ()  # another user's
+        return tuple(name for name in folders if _NAME.fullmatch(name))
+
+    def read(self, name: str) -> dict[str, Any] | None:
+        """The record as it is now, without holding it; None when there is none.
+
+        Raises:
+            UserError: it is of another version, or was changed by hand.
+        """
+        if not _NAME.fullmatch(name):
+            return None
+        return _read(self.folder(name) / _RECORD)
+
+    def entries(self, name: str) -> list[dict[str, Any]]:
+        """The journal as it is now, without holding the record."""
+        return _entries(self.folder(name) / _JOURNAL) if _NAME.fullmatch(name) else []
+
+    @contextmanager
+    def open(self, name: str, *, timeout_s: float = 15.0) -> Iterator[Record]:
+        """Hold the testbed's record: no other process works on the testbed meanwhile. Nothing is
+        written, and no folder made, before `Record.save` or `Record.journal`.
+
+        Raises:
+            SiteError: another process holds it.
+            UserError: `name` is no name, or the record is of another version.
+        """
+        if not _NAME.fullmatch(name):
+            raise UserError(
+                f"{name!r} is no name of a testbed: 1 to 20 lower-case letters, digits or -, a "
+                "letter first."
+            )
+        busy = f"another hotbed command is working on testbed {name!r}; try again when it ended"
+        with locked(self.top / ".locks" / name, timeout_s=timeout_s, busy=busy):
+            folder = self.folder(name)
+            yield Record(folder, _read(folder / _RECORD) or {})
+
+    def remove(self, name: str) -> None:
+        """Forget the testbed; to be called while it is held open. The record goes last, so that
+        what a crash leaves is still known.
+        """
+        folder = self.folder(name)
+        if not folder.exists():
+            return
+        for path in sorted(folder.iterdir(), key=lambda each: each.name in (_RECORD, _JOURNAL)):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        folder.rmdir()
+        _flush_folder(folder.parent)
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        data = json.loads(path.read_text())
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except PermissionError as error:
+        raise UserError(
+            f"testbed {path.parent.name!r} belongs to another user: run this as that user (sudo)."
+        ) from error
+    except ValueError:
+        data = None
+    if not isinstance(data, Mapping) or data.get("version") != VERSION:
+        raise UserError(
+            f"{path} is of another version of hotbed or was changed by hand: take the testbed "
+            f"{path.parent.name!r} down with the version that made it."
+        )
+    return {key: value for key, value in data.items() if key != "version"}
+
+
+def _entries(path: Path) -> list[dict[str, Any]]:
+    try:
+        lines = path.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return []
+    found = []
+    for line in lines:
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(entry, dict):
+            found.append(entry)
+    return found
+
+
+def _flush_folder(folder: Path) -> None:
+    """A new name in a folder is on the disk once the folder is."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

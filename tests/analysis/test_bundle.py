@@ -1,0 +1,311 @@
+"""A bundle from made-up runs: it verifies anywhere, and whatever is changed in it is named."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from synthetic import write_run
+
+from analysis.bundle.build import Bundled, Inputs, build
+from analysis.bundle.differences import differences
+from analysis.bundle.verify import Verification, verify
+from schemas.bundle import Author
+from schemas.errors import UserError
+
+BLOCKS = 3
+CLAIM = "heterogeneity-throughput"
+
+
+def campaign(artifacts: Path) -> Path:
+    """Two blocks of figure 6b's cells, with traces of the machine that they ran on."""
+    folder = artifacts / "dlr-tiny"
+    cells = []
+    for block in range(BLOCKS):
+        for controller, speed in (("default", 100.0), ("reweight", 98.0), ("dlr", 125.0)):
+            for op in ("seq", "rand"):
+                parameters = {"op": op, "scenario": "heterogeneity", "controller": controller}
+                made = write_run(folder, parameters, block, speed + block)
+                (made / "logs").mkdir()
+                (made / "logs" / "cell.log").write_text("ssh user1@10.7.0.3: /ho" + "me/user1/x\n")
+                job = {"notebook": "/srv/lab/hotbed/notebooks/x.ipynb", "parameters": parameters}
+                (made / "job.json").write_text(json.dumps(job))
+                grids = {"run_id": made.parent.name, "grids": ["fig6"], "figures": ["6a", "6b"]}
+                cells.append(grids)
+    left = write_run(folder, {"op": "seq", "scenario": "none", "controller": "default"}, 9, 1.0)
+    (left / "core.bin").write_bytes(b"\0")
+    (folder / "0" / ".attempt-1.partial").mkdir(parents=True)
+    grid = {"name": "fig6", "figures": ["6a", "6b"], "vary": {"op": ["seq", "rand"]}}
+    body = {"name": "dlr-tiny", "paper": "dlr", "ground": "local", "grids": [grid]}
+    record = {"campaign": body, "cells": cells}
+    (folder / "campaign.json").write_text(json.dumps(record))
+    return folder
+
+
+def inputs(tmp_path: Path, **about: Any) -> Inputs:
+    lock = tmp_path / "lock"
+    lock.write_text("numpy==2.0\n")
+    return Inputs(
+        files={"environment/requirements.lock": lock, "LICENSE": lock},
+        hotbed_version="0.1.0",
+        commit="0" * 40,
+        authors=(Author(name="Hotbed maintainers"),),
+        about=about,
+    )
+
+
+@pytest.fixture(scope="module")
+def bundled(tmp_path_factory: pytest.TempPathFactory) -> Bundled:
+    place = tmp_path_factory.mktemp("bundle")
+    campaign(place / "artifacts")
+    return build(place / "artifacts", "dlr-tiny", place / "tiny.zip", inputs(place))
+
+
+def changed(bundled: Bundled, tmp_path: Path, change: Callable[[Path], None]) -> Verification:
+    """Verify a copy that somebody changed, and whose hashes somebody made fit again."""
+    folder = tmp_path / "open"
+    with zipfile.ZipFile(bundled.path) as opened:
+        opened.extractall(folder)
+    change(folder)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    for entry in manifest["files"]:
+        path = folder / entry["path"]
+        if path.is_file():
+            data = path.read_bytes()
+            entry |= {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with zipfile.ZipFile(tmp_path / "changed.zip", "w") as opened:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                opened.write(path, path.relative_to(folder).as_posix())
+    return verify(tmp_path / "changed.zip")
+
+
+def failed(made: Verification) -> set[str]:
+    return {check.name for check in made.checks if check.ok is False}
+
+
+def run_file(folder: Path, name: str, where: str = '"controller":"dlr"') -> Path:
+    return next(
+        record.parent / name
+        for record in sorted(folder.glob("artifacts/dlr-tiny/*/attempt-1/run.json"))
+        if where in record.read_text()
+    )
+
+
+@pytest.mark.slow
+def test_it_verifies_without_what_it_was_made_from(bundled: Bundled, tmp_path: Path) -> None:
+    moved = tmp_path / "elsewhere.zip"
+    shutil.copy(bundled.path, moved)
+    made = verify(moved)
+    assert made.ok, made.differences
+    assert made.sha256 == bundled.sha256
+    assert bundled.derived.runs == 2 * 3 * BLOCKS
+    assert not any("left" in check.detail for check in made.checks)
+
+
+@pytest.mark.slow
+def test_the_same_runs_give_the_same_bytes(bundled: Bundled, tmp_path: Path) -> None:
+    campaign(tmp_path / "moved")
+    again = build(tmp_path / "moved", "dlr-tiny", tmp_path / "again.zip", inputs(tmp_path))
+    assert again.sha256 == bundled.sha256
+
+
+@pytest.mark.slow
+def test_nothing_tells_of_the_machine(bundled: Bundled) -> None:
+    with zipfile.ZipFile(bundled.path) as opened:
+        texts = {name: opened.read(name) for name in opened.namelist()}
+    logs = [text for name, text in texts.items() if name.endswith("cell.log")]
+    assert set(logs) == {b"ssh user1@192.0.2.1: $HOME/x\n"}
+    assert not any(b"/srv/lab" in text or b"10.7.0.3" in text for text in texts.values())
+    assert not any(name.endswith("core.bin") or "partial" in name for name in texts)
+    assert bundled.manifest.left_out == {
+        "attempts at cells that the campaign no longer holds": 1,
+        "unfinished attempts": 1,
+    }
+    assert bundled.manifest.redacted["addresses"] == 2 * 3 * BLOCKS
+
+
+@pytest.mark.slow
+def test_the_appendix_numbers_every_claim(bundled: Bundled) -> None:
+    with zipfile.ZipFile(bundled.path) as opened:
+        text = opened.read("APPENDIX.md").decode()
+        page = opened.read("appendix.html").decode()
+    claims = bundled.derived.claims
+    for index, claim in enumerate(claims, 1):
+        assert f"| C{index} | {claim.figure} |" in text
+        assert f'id="C{index}"' in page
+        if claim.verdict not in ("reproduced", "direction"):
+            assert f"**C{index}** ({claim.verdict})" in text
+    assert "hotbed rerun BUNDLE --figure 6a" in text
+    assert "| dlr-tiny | fig6 | 6a, 6b | 18 | 18 | 18 | 9 min |" in text  # 18 runs of 30 s
+
+
+@pytest.mark.slow
+def test_metadata_are_of_one_source(bundled: Bundled) -> None:
+    with zipfile.ZipFile(bundled.path) as opened:
+        names = set(opened.namelist())
+        crate = json.loads(opened.read("ro-crate-metadata.json"))
+        trovi = json.loads(opened.read("trovi.json"))
+        zenodo = json.loads(opened.read(".zenodo.json"))
+        citation = yaml.safe_load(opened.read("CITATION.cff"))
+    graph = {entity["@id"]: entity for entity in crate["@graph"]}
+    root = graph["./"]
+    assert graph["ro-crate-metadata.json"]["conformsTo"]["@id"].endswith("/ro/crate/1.1")
+    for part in root["hasPart"]:
+        assert part["@id"] in graph
+        name = part["@id"]
+        assert name in names or any(other.startswith(name) for other in names)
+    assert root["name"] == zenodo["title"] == citation["title"]
+    application = {entity["@id"]: entity for entity in trovi["@graph"]}["#ChameleonJupyterLab"]
+    assert application["trovi_type"] == "jupyterhub"
+    assert citation["date-released"] == zenodo["publication_date"] == "2026-01-01"
+
+
+def _edit(file: Path, edit: Callable[[Any], None]) -> None:
+    body = json.loads(file.read_text())
+    edit(body)
+    file.write_text(json.dumps(body))
+
+
+def _claim(folder: Path) -> None:
+    def better(claims: list[dict[str, Any]]) -> None:
+        next(claim for claim in claims if claim["measured"] is not None)["measured"] *= 1.001
+
+    _edit(folder / "artifacts/dlr-tiny/claims.json", better)
+
+
+def _run(folder: Path) -> None:
+    def faster(summary: dict[str, Any]) -> None:
+        for op in (*summary["whole"], *summary["steady"]):
+            op["throughput_mb_s"] *= 1.01
+            op["iops"] *= 1.01
+
+    _edit(run_file(folder, "summary.json"), faster)
+
+
+def _figure(folder: Path) -> None:
+    (file,) = (folder / "artifacts/dlr-tiny/figures/data").glob("dlr-fig6a.json")
+
+    def taller(axes: list[dict[str, Any]]) -> None:
+        axes[0]["patches"][0]["bar"][3] += 1
+
+    _edit(file, taller)
+
+
+def _picture(folder: Path) -> None:
+    place = folder / "artifacts/dlr-tiny/figures"
+    shutil.copy(place / "dlr-fig6b.png", place / "dlr-fig6a.png")
+
+
+def _moved_run(folder: Path) -> None:
+    _edit(run_file(folder, "run.json"), lambda run: run.update(run_id="0" * 16))
+
+
+def _appendix(folder: Path) -> None:
+    file = folder / "APPENDIX.md"
+    file.write_text(file.read_text().replace("do not hold", "hold as well"))
+
+
+def _secret(folder: Path) -> None:
+    run_file(folder, "logs/cell.log").write_text("root@10.1.2.3\n")
+
+
+CHANGES: dict[str, tuple[Callable[[Path], None], set[str], str]] = {
+    "claim": (_claim, {"claims", "appendix and metadata"}, "claims.json"),
+    "run": (_run, {"claims", "figures", "pictures", "appendix and metadata"}, "claims.json"),
+    "figure": (_figure, {"figures"}, "dlr-fig6a.json"),
+    "picture": (_picture, {"pictures"}, ""),
+    "record": (_moved_run, {"runs"}, "run.json"),
+    "appendix": (_appendix, {"appendix and metadata"}, "APPENDIX.md"),
+    "address": (_secret, {"private"}, "cell.log"),
+    "lost claims": (
+        lambda folder: (folder / "artifacts/dlr-tiny/claims.json").write_text("{"),
+        {"claims"},
+        "claims.json",
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", CHANGES)
+def test_whoever_changes_it_and_its_hashes_is_found_out(
+    what: str, bundled: Bundled, tmp_path: Path
+) -> None:
+    change, wanted, file = CHANGES[what]
+    made = changed(bundled, tmp_path, change)
+    assert not made.ok
+    # The appendix tells of claims as they are computed, so that a changed claim alone leaves it.
+    assert failed(made) >= wanted - {"appendix and metadata"}
+    assert not file or any(one.file.endswith(file) for one in made.differences)
+
+
+@pytest.mark.slow
+def test_files_that_were_changed_added_or_lost_are_named(bundled: Bundled, tmp_path: Path) -> None:
+    def copied(entries: Iterator[tuple[str, bytes]]) -> Path:
+        with zipfile.ZipFile(tmp_path / "x.zip", "w") as opened:
+            for name, data in entries:
+                opened.writestr(name, data)
+        return tmp_path / "x.zip"
+
+    def otherwise(source: zipfile.ZipFile) -> Iterator[tuple[str, bytes]]:
+        for name in source.namelist():
+            if name != "LICENSE":
+                data = source.read(name)
+                yield name, data + b" " if name.endswith("requirements.lock") else data
+        yield "extra.txt", b"x"
+
+    with zipfile.ZipFile(bundled.path) as source:
+        made = verify(copied(otherwise(source)))
+    assert {(one.file, one.derived) for one in made.differences} >= {
+        ("LICENSE", "missing"),
+        ("extra.txt", "there"),
+    }
+    assert "environment/requirements.lock" in {one.file for one in made.differences}
+    assert "files" in failed(made)
+
+
+@pytest.mark.slow
+def test_a_secret_stops_it(tmp_path: Path) -> None:
+    folder = campaign(tmp_path / "artifacts")
+    (log,) = sorted(folder.glob("*/attempt-1/logs/cell.log"))[:1]
+    log.write_text("fine\nexport OS_PASS" + "WORD=hunter22\n")
+    with pytest.raises(UserError, match=r"cell\.log:2: an OpenStack credential") as refused:
+        build(tmp_path / "artifacts", "dlr-tiny", tmp_path / "x.zip", inputs(tmp_path))
+    assert "hunter22" not in str(refused.value)
+    assert not (tmp_path / "x.zip").exists()
+
+
+def test_what_is_said_about_it_is_checked(tmp_path: Path) -> None:
+    from analysis.bundle.build import about_of
+    from analysis.bundle.derive import Derived
+
+    derived = Derived("A paper", (), (), {}, tmp_path, 0)
+    assert about_of(inputs(tmp_path, date="2026-01-01"), derived, ()).title.startswith("A paper")
+    for wrong, said in (
+        ({"date": "yesterday"}, "date"),
+        ({"date": "2026-01-01", "authors": [{}]}, "authors.0"),
+        ({"date": "2026-01-01", "titel": "x"}, "titel"),
+    ):
+        with pytest.raises(UserError, match=f"--about: {said}"):
+            about_of(inputs(tmp_path, **wrong), derived, ())
+
+
+def test_numbers_are_compared_by_value() -> None:
+    def places(one: object, other: object) -> list[str]:
+        return [found.where for found in differences("f", one, other)]
+
+    assert not places({"a": [1.0, 1e-17]}, {"a": [1.0 + 1e-12, 0.0]})
+    assert places({"a": [1.0, 2.0]}, {"a": [1.0, 2.001]}) == ["a[1]"]
+    assert places({"a": 1, "b": 2}, {"a": 1, "c": 2}) == ["b", "c"]
+    assert places([1, 2], [1]) == [""]
+    assert places({"a": None}, {"a": 0.0}) == ["a"]
+    assert places({"a": True}, {"a": 1}) == ["a"]
+    assert places(float("nan"), float("nan")) == []

@@ -1,0 +1,118 @@
+"""The archive of a bundle: equal contents give equal bytes, and a stranger's does no harm."""
+
+from __future__ import annotations
+
+import os
+import stat
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from analysis.bundle import archive
+from schemas.errors import UserError
+
+
+def quiet(_phase: str, _share: float) -> None:
+    """Nobody looks."""
+
+
+def made(folder: Path, files: dict[str, bytes]) -> dict[str, Path]:
+    found = {}
+    for name, data in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        found[name] = path
+    return found
+
+
+def test_equal_contents_give_equal_bytes(tmp_path: Path) -> None:
+    contents = {"b/x.json": b"{}" * 1000, "a.txt": b"a", "b/empty": b""}
+    first = made(tmp_path / "one", contents)
+    second = made(tmp_path / "two", dict(reversed(contents.items())))
+    for path in second.values():
+        os.utime(path, (1, 1))
+        path.chmod(0o600)
+    digests = [
+        archive.write(tmp_path / f"{index}.zip", files, quiet)
+        for index, files in enumerate((first, second))
+    ]
+    assert digests[0] == digests[1] == archive.digest(tmp_path / "0.zip").sha256
+    assert not list(tmp_path.glob(".*"))
+    out = tmp_path / "out"
+    out.mkdir()
+    found = archive.unpack(tmp_path / "0.zip", out, progress=quiet)
+    assert {name: (out / name).read_bytes() for name in found} == contents
+    assert found["a.txt"] == archive.digest(first["a.txt"])
+
+
+def _with(name: str, **changes: int) -> Callable[[zipfile.ZipFile], None]:
+    def add(opened: zipfile.ZipFile) -> None:
+        info = zipfile.ZipInfo(name)
+        for key, value in changes.items():
+            setattr(info, key, value)
+        opened.writestr(info, b"x")
+
+    return add
+
+
+HARMFUL = {
+    "leaves the folder": [_with("../x"), _with("/etc/x"), _with("a/../../x"), _with("a//x")],
+    "means something else": [_with("a\\x"), _with("C:x"), _with("a\nb")],
+    "no plain file": [_with("x", external_attr=(stat.S_IFLNK | 0o777) << 16)],
+    "is compressed in a way": [_with("x", compress_type=zipfile.ZIP_LZMA)],
+}
+
+
+@pytest.mark.parametrize(
+    ("said", "add"), [(said, add) for said, several in HARMFUL.items() for add in several]
+)
+def test_a_harmful_entry_is_refused_before_anything_is_written(
+    tmp_path: Path, said: str, add: Callable[[zipfile.ZipFile], None]
+) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as opened:
+        opened.writestr("good.txt", b"good")
+        add(opened)
+    (tmp_path / "out").mkdir()
+    with pytest.raises(UserError, match=said):
+        archive.unpack(tmp_path / "x.zip", tmp_path / "out", progress=quiet)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["out", "x.zip"]
+
+
+@pytest.mark.parametrize("names", [("a", "A"), ("x/é", "x/é")])
+def test_two_entries_of_one_name_are_refused(tmp_path: Path, names: tuple[str, str]) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as opened:
+        for name in names:
+            opened.writestr(name, b"x")
+    with pytest.raises(UserError, match="is there twice"):
+        archive.unpack(tmp_path / "x.zip", tmp_path, progress=quiet)
+
+
+def test_a_bomb_is_not_unpacked(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w", zipfile.ZIP_DEFLATED) as opened:
+        opened.writestr("x", bytes(2**20))
+    with pytest.raises(UserError, match="raise --most-gib"):
+        archive.unpack(tmp_path / "x.zip", tmp_path, most_bytes=2**20 - 1, progress=quiet)
+
+
+def test_an_entry_that_lies_about_its_size_is_cut_off(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w", zipfile.ZIP_DEFLATED) as opened:
+        opened.writestr("x", bytes(100_000))
+    data = (tmp_path / "x.zip").read_bytes()
+    (tmp_path / "x.zip").write_bytes(data.replace((100_000).to_bytes(4, "little"), b"\x0a\0\0\0"))
+    (tmp_path / "out").mkdir()
+    with pytest.raises(UserError):
+        archive.unpack(tmp_path / "x.zip", tmp_path / "out", progress=quiet)
+    assert (tmp_path / "out" / "x").stat().st_size <= 10
+
+
+@pytest.mark.parametrize("cut", [0, 10, -30])
+def test_what_is_no_archive_is_one_sentence(tmp_path: Path, cut: int) -> None:
+    archive.write(tmp_path / "x.zip", made(tmp_path, {"a": b"a" * 100}), quiet)
+    data = (tmp_path / "x.zip").read_bytes()
+    (tmp_path / "x.zip").write_bytes(data[:cut])
+    (tmp_path / "out").mkdir()
+    with pytest.raises(UserError, match="no bundle, or a damaged one"):
+        archive.unpack(tmp_path / "x.zip", tmp_path / "out", progress=quiet)

@@ -1,0 +1,138 @@
+"""What must not leave with a bundle: found wherever it stands, replaced the same everywhere."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.bundle.redact import Redactor
+from analysis.bundle.scan import findings, scan, words_of_this_machine
+
+# Put together here, so that no scan of this repository takes them for what they look like.
+SECRETS = {
+    "a private key": "-----BEGIN OPENSSH PRIVATE " + "KEY-----\nb3BlbnNzaA",
+    "an OpenStack credential": "export OS_PASS" + "WORD=hunter22",
+    "a token of an OpenStack service": "gAAAA" + "AB" + "k3J9_x" * 9,
+    "a signed web token": "ey" + "Jhbd0123456.ey" + "Jzdd0123456.c2lnbmVkMTIz",
+    "an access key of a service": "AKIA" + "ABCDEFGHIJKLMNOP",
+    "a key of Ceph": "key = AQ" + "Bx4z/+0123456789abcdefghijklmnopqrst" + "==",
+    "a password in an address": "https://me:s3cr" + "et@files.example.org/x",
+    "a bearer's token": "Authorization: Bear" + "er abcdefghijklmnop1234",
+    "a password or secret": '{"admin_pass' + 'word": "correcthorse"}',
+}
+PRIVATE = {
+    "a machine's address": ["10.42.0.7", "192.168.1.20", "172.20.3.4", "129.114.109.8"],
+    "a machine's IPv6 address": ["fd00:1::7", "fe80::1c2b:3d4e"],
+    "a hardware address": ["52:54:00:ab:cd:ef"],
+    "a home folder": ["/ho" + "me/user1/x", "/Us" + "ers/user1/y", "/root/.ssh"],
+    "a mail address": ["user1@uni-nowhere.edu"],
+}
+HARMLESS = [
+    "ceph 16.2.15, fio 3.33, 1.2.3.4 of a tool, 127.0.0.1, 0.0.0.0, 255.255.255.0",
+    '{"t_s": 2.4918001145124435e-05, "values": [0.1, 10.25, 192.168], "at": "12:30:45"}',
+    "systemd unit hotbed@1.service, git@github.com, someone@example.org, 192.0.2.7",
+    "std::vector, a::b, 2026-11-21T21:45:00.014293+0000, dead:beef",
+    "password: ***, token=None, /rooted/x, $HOME/x, secret: '' ",
+    "http://localhost:8080/a, user:pass in prose",
+]
+
+
+@pytest.mark.parametrize("what", SECRETS)
+def test_a_secret_is_found_and_never_replaced(what: str) -> None:
+    data = f"first line\nthen {SECRETS[what]} here".encode()
+    assert what in [name for name, _ in findings(Redactor({}).data(data))]
+
+
+@pytest.mark.parametrize(
+    ("what", "text"), [(what, text) for what, texts in PRIVATE.items() for text in texts]
+)
+def test_what_is_private_is_found_and_replaced(what: str, text: str) -> None:
+    for around in (
+        "{}",
+        '{{"a": "{}"}}',
+        "ssh: {} said",
+        "x={},y",
+        "[{}]",
+        "\n{}\n",
+        "\\u001b[32m{}\\u001b[39m",
+    ):
+        data = around.format(text).encode()
+        assert what in [name for name, _ in findings(data)], around
+        made = Redactor({}).data(data)
+        assert text.encode() not in made
+        assert not list(findings(made))
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_what_is_harmless_stays(text: str) -> None:
+    assert Redactor({}).data(text.encode()) == text.encode()
+    assert not list(findings(text.encode()))
+
+
+@settings(max_examples=30)
+@given(
+    st.lists(st.integers(0, 2**24 - 1), min_size=1, max_size=8),
+    st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=8),
+)
+def test_addresses_go_the_same_way_everywhere_and_numbers_stay(
+    hosts: list[int], numbers: list[float]
+) -> None:
+    named = [str(ipaddress.IPv4Address(10 * 2**24 + host)) for host in hosts]
+    redactor = Redactor({})
+    first = json.loads(redactor.data(json.dumps({"hosts": named, "numbers": numbers}).encode()))
+    second = json.loads(redactor.data(json.dumps(named[::-1]).encode()))
+    assert first["numbers"] == numbers
+    assert first["hosts"] == second[::-1]
+    assert len(set(first["hosts"])) == len(set(named))
+    assert not list(findings(json.dumps([first, second]).encode()))
+
+
+def test_folders_and_host_names_are_replaced_as_whole_words() -> None:
+    redactor = Redactor(
+        {"/srv/lab/hotbed": "$HOTBED", "/srv/lab": "$LAB"}, {"tank.cs.nowhere.edu": "host-1"}
+    )
+    text = b"/srv/lab/hotbed/x /srv/lab/y /srv/laboratory tank.cs.nowhere.edu mytank.cs.nowhere.edu"
+    assert redactor.data(text) == (b"$HOTBED/x $LAB/y /srv/laboratory host-1 mytank.cs.nowhere.edu")
+    assert redactor.counts == {"folders": 2, "host names": 1}
+
+
+def test_tables_keep_their_numbers(tmp_path: Path) -> None:
+    table = pd.DataFrame({"t_s": [0.5, 1.5], "node": ["10.0.0.5", "osd1"], "value": [1.0, 2.0]})
+    table.to_parquet(tmp_path / "samples.parquet", index=False)
+    found = scan({"a/samples.parquet": tmp_path / "samples.parquet"})
+    assert [(one.file, one.what) for one in found] == [("a/samples.parquet", "a machine's address")]
+    made = Redactor({}).parquet(tmp_path / "samples.parquet")
+    assert made is not None
+    (tmp_path / "made.parquet").write_bytes(made)
+    assert not scan({"made.parquet": tmp_path / "made.parquet"})
+    again = pd.read_parquet(tmp_path / "made.parquet")
+    pd.testing.assert_frame_equal(again[["t_s", "value"]], table[["t_s", "value"]])
+    assert again["node"].tolist() == ["192.0.2.1", "osd1"]
+    assert Redactor({}).parquet(tmp_path / "made.parquet") is None
+
+
+def test_a_finding_says_where_and_never_what_it_read(tmp_path: Path) -> None:
+    (tmp_path / "x.log").write_text(f"one\ntwo\n{SECRETS['a key of Ceph']}\n")
+    (found,) = scan({"logs/x.log": tmp_path / "x.log"})
+    assert (found.file, found.line, found.what) == ("logs/x.log", 3, "a key of Ceph")
+    assert "4z/" not in str(found)
+
+
+def test_what_this_machine_knows_is_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OS_PASSWORD", "correct horse")
+    monkeypatch.setenv("OS_REGION_NAME", "RegionNowhere")
+    monkeypatch.setattr("socket.gethostname", lambda: "workbench7.nowhere.edu")
+    (tmp_path / "a.txt").write_text("RegionNowhere workbench70\nworkbench7 says correct horse\n")
+    found = scan({"a.txt": tmp_path / "a.txt"}, words_of_this_machine(["tank"]))
+    assert [(one.line, one.what) for one in found] == [
+        (2, "this machine's host name"),
+        (2, "the value of the variable OS_PASSWORD"),
+    ]

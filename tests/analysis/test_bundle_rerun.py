@@ -1,0 +1,183 @@
+"""A rerun beside its bundle: the same to the bit, the same within its interval, or contradicted."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from synthetic import write_run
+
+from analysis.bundle.rerun import Compared, compare
+from schemas.claim import ClaimResult
+from schemas.comparison import Comparison, PlannedCell
+
+pytestmark = pytest.mark.slow  # the paper's claims take seconds to import
+
+BASE = (100.0, 101.0, 102.0)
+BUNDLED = (125.0, 126.0, 127.0)
+NEAR = (126.0, 125.7, 127.3)  # a little more, a little less: none of it in every block
+WORSE = (80.0, 81.0, 82.0)
+
+
+def campaign(folder: Path, treated: tuple[float, ...], *, ground: str = "local") -> Path:
+    """A block for each value: DLR and default Ceph under heterogeneity, sequential reads."""
+    for block, values in enumerate(zip(BASE, treated, strict=True)):
+        for controller, value in zip(("default", "dlr"), values, strict=True):
+            parameters = {"op": "seq", "scenario": "heterogeneity", "controller": controller}
+            write_run(folder, parameters, block, value, ground=ground)
+    return folder
+
+
+def outcomes(made: Compared) -> dict[str, str]:
+    return {one.id: one.outcome for one in made.claims if one.outcome != "not run"}
+
+
+def test_a_copy_is_identical(tmp_path: Path) -> None:
+    bundled = campaign(tmp_path / "a" / "dlr-tiny", BUNDLED, ground="sim")
+    again = shutil.copytree(bundled, tmp_path / "b" / "dlr-tiny")
+    made = compare(bundled, again, exact=True)
+    assert (made.matched, made.identical, made.ok) == (6, 6, True)
+    assert outcomes(made)
+    assert set(outcomes(made).values()) == {"identical"}
+    assert "6 cells of the bundle were run again, 6 with the same results to the bit" in (
+        made.sentence
+    )
+
+
+def test_the_last_digit_counts_where_results_must_be_the_same(tmp_path: Path) -> None:
+    bundled = campaign(tmp_path / "a" / "dlr-tiny", BUNDLED, ground="sim")
+    again = shutil.copytree(bundled, tmp_path / "b" / "dlr-tiny")
+    summary = next(again.glob("*/attempt-1/summary.json"))
+    body = json.loads(summary.read_text())
+    body["whole"][0]["throughput_mb_s"] *= 1 + 2**-50
+    summary.write_text(json.dumps(body))
+    made = compare(bundled, again, exact=True)
+    assert (made.matched, made.identical, made.ok) == (6, 5, False)
+    assert made.differing[0].derived == "last digits differ"
+    assert summary.parent.parent.name in made.differing[0].file
+    assert compare(bundled, again, exact=False).ok
+
+
+def test_decisions_and_samples_count_too(tmp_path: Path) -> None:
+    bundled = campaign(tmp_path / "a" / "dlr-tiny", BUNDLED, ground="sim")
+    again = shutil.copytree(bundled, tmp_path / "b" / "dlr-tiny")
+    folder = next(again.glob("*/attempt-1"))
+    (folder / "journal.jsonl").write_text('{"header": true, "other": 1}\n')
+    made = compare(bundled, again, exact=True)
+    assert not made.ok
+    assert made.differing[0].file.endswith("journal.jsonl")
+
+
+def test_noise_agrees(tmp_path: Path) -> None:
+    bundled = campaign(tmp_path / "a" / "dlr-tiny", BUNDLED)
+    again = campaign(tmp_path / "b" / "dlr-tiny", NEAR)
+    made = compare(bundled, again, exact=False)
+    assert made.ok
+    assert made.identical == 3  # default Ceph's
+    found = {one.id: one for one in made.claims}["dlr-heterogeneity-seq-throughput"]
+    assert found.outcome == "agrees"
+    assert found.paired
+    assert found.change == "ratio"
+    assert found.estimate is not None
+    assert found.estimate.low < 1 < found.estimate.high
+    assert found.estimate.n == 3
+
+
+def test_the_other_way_contradicts(tmp_path: Path) -> None:
+    bundled = campaign(tmp_path / "a" / "dlr-tiny", BUNDLED)
+    again = campaign(tmp_path / "b" / "dlr-tiny", WORSE)
+    made = compare(bundled, again, exact=False)
+    found = {one.id: one for one in made.claims}["dlr-heterogeneity-seq-throughput"]
+    assert found.outcome == "differs"
+    assert not found.same_verdict
+    assert not made.ok
+
+
+def test_only_cells_that_both_have_count(tmp_path: Path) -> None:
+    bundled = campaign(tmp_path / "a" / "dlr-tiny", BUNDLED)
+    again = campaign(tmp_path / "b" / "dlr-tiny", BUNDLED)
+    for folder in sorted(again.glob("*"))[:2]:
+        shutil.rmtree(folder)
+    made = compare(bundled, again, exact=False)
+    assert made.matched == made.identical == 4
+    other = {"op": "seq", "scenario": "none", "controller": "default"}
+    write_run(tmp_path / "c" / "dlr-tiny", other, 0, 240.0)
+    nothing = compare(bundled, tmp_path / "c" / "dlr-tiny", exact=False)
+    assert not nothing.ok
+    assert "no cell of the bundle was run again" in nothing.sentence
+
+
+def ranked(folder: Path) -> None:
+    """Says that the runs are a comparison's."""
+    cells = []
+    for record in sorted(folder.glob("*/attempt-1/run.json")):
+        run = json.loads(record.read_text())
+        known = {key: run["parameters"][key] for key in ("controller", "scenario", "op")}
+        cells.append(PlannedCell(run_id=run["run_id"], block=run["block"], **known))
+    comparison = Comparison(
+        ground="local",
+        testbed="x",
+        baseline="default",
+        controllers=("default", "dlr"),
+        scenarios=("heterogeneity",),
+        ops=("seq",),
+        blocks=len(BASE),
+        seed=1,
+        time_scale=1 / 6,
+        cells=tuple(cells),
+    )
+    (folder / "comparison.json").write_text(comparison.model_dump_json())
+
+
+@pytest.mark.parametrize(("values", "ok"), [(BUNDLED, True), (WORSE, False)])
+def test_a_comparison_has_claims_of_its_own(
+    tmp_path: Path, values: tuple[float, ...], ok: bool
+) -> None:
+    bundled = campaign(tmp_path / "a" / "compare-local", BUNDLED)
+    ranked(bundled)
+    again = campaign(tmp_path / "b" / "compare-local", values)
+    # Another spec, say, gives the same cells other names.
+    for folder in sorted(again.glob("*")):
+        record = folder / "attempt-1" / "run.json"
+        body = json.loads(record.read_text()) | {"run_id": f"new{folder.name}"}
+        record.write_text(json.dumps(body))
+        folder.rename(folder.with_name(f"new{folder.name}"))
+    made = compare(bundled, again, exact=False)
+    assert made.matched == 6
+    assert "compare-dlr-heterogeneity-seq-throughput" in outcomes(made)
+    assert made.ok is ok
+
+
+def test_claims_without_blocks_are_compared_by_their_intervals() -> None:
+    from analysis.bundle.rerun import _independent, _scale
+
+    def claim(measured: float, low: float, high: float, unit: str) -> ClaimResult:
+        return ClaimResult(
+            id="x",
+            paper="dlr",
+            figure="1",
+            statement="x",
+            paper_value=None,
+            measured=measured,
+            ci95=(low, high),
+            n=3,
+            ground="local",
+            verdict="direction",
+            kind="about",
+            tolerance=0.25,
+            unit=unit,
+        )
+
+    found = _independent(claim(2, 1, 4, "ratio"), claim(4, 2, 8, "ratio"), _scale("ratio"))
+    assert found is not None
+    # Each interval is a factor of two wide on either side: together the square root of two of it.
+    assert found.value == pytest.approx(2)
+    assert found.low == pytest.approx(2 * 2 ** -(2**0.5))
+    assert found.high == pytest.approx(2 * 2 ** (2**0.5))
+    found = _independent(claim(1, 0, 4, "s"), claim(3, -1, 7, "s"), _scale("s"))
+    assert found is not None
+    assert (found.value, found.low, found.high) == (2, 2 - 5, pytest.approx(2 + 17**0.5))
+    crossing = claim(1, -1, 3, "ratio")  # no logarithm of it
+    assert _independent(crossing, claim(1, 0.5, 2, "ratio"), _scale("ratio")) is None

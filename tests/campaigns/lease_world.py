@@ -1,0 +1,134 @@
+"""Leases in virtual time: a site whose leases end by a clock that cells move."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tiny_campaigns import plan_of, tiny
+
+from campaigns.engine import Engine
+from campaigns.executors import Outcome
+from campaigns.lease import Lease, SiteTenure, open_lease
+from campaigns.plan import Cell, Plan
+from campaigns.progress import Silent
+from campaigns.result import CampaignResult
+from campaigns.run_store import Attempts, RunStore
+from schemas.campaign import LeaseRules
+from schemas.run import RunStatus
+from testbed.sites.fake import FakeSite
+from testbed.spec import TestbedSpec
+
+EPOCH = 1_800_000_000.0
+SPEC = TestbedSpec.model_validate(
+    {
+        "name": "leased",
+        "store": None,
+        "groups": [
+            {"name": "admin", "roles": ["admin"]},
+            {"name": "client", "count": 2, "roles": ["client"]},
+        ],
+    }
+)
+Script = Callable[[Cell, int], tuple[RunStatus, float]]
+
+
+class World:
+    """A virtual clock, a site whose leases end by it, and cells that take virtual time."""
+
+    def __init__(self, lease_s: float) -> None:
+        self.now = EPOCH
+        self.site = FakeSite(clock=self.clock, lease_s=lease_s)
+        self.done: set[str] = set()
+        self.begun: list[tuple[str, float]] = []  # run id, when
+        self.outcomes: list[tuple[str, RunStatus]] = []
+        self.said: list[str] = []
+
+    def clock(self) -> float:
+        return self.now
+
+    def up(self) -> None:
+        if "leased" in self.site.names():
+            self.site.release("leased")
+        self.site.provision(SPEC)
+
+    def ends(self) -> float:
+        ends = self.site.status("leased").ends_at_s
+        assert ends is not None
+        return ends
+
+    def lease(self, **rules: Any) -> Lease:
+        lease = open_lease(
+            SiteTenure(self.site, "leased"),
+            LeaseRules.model_validate({"margin_s": 100, **rules}),
+            say=self.said.append,
+            clock=self.clock,
+        )
+        assert lease is not None
+        return lease
+
+    def engine(self, plan: Plan, lease: Lease | None, script: Script) -> Engine:
+        store = RunStore(Path("nowhere"))
+        store.attempts = lambda run_id: (  # type: ignore[method-assign]
+            Attempts({1: "done"} if run_id in self.done else {})
+        )
+        executor = Played(self, script, lease)
+        engine = Engine(plan, store, executor, Silent(), clock=self.clock, lease=lease)
+        executor.engine = engine
+        return engine
+
+    def run(self, plan: Plan, lease: Lease | None, script: Script) -> CampaignResult:
+        return self.engine(plan, lease, script).run()
+
+
+class Played:
+    """An executor whose attempts take virtual time. What fails when the testbed is gone is
+    recorded as `ProcessExecutor` does it."""
+
+    engine: Engine
+
+    def __init__(self, world: World, script: Script, lease: Lease | None) -> None:
+        self.world, self.script, self.lease = world, script, lease
+        self.interrupted = 0
+
+    def execute(self, cell: Cell) -> Outcome:
+        world = self.world
+        tries = sum(run_id == cell.run_id for run_id, _ in world.begun)
+        world.begun.append((cell.run_id, world.now))
+        status, seconds = self.script(cell, tries)
+        world.now += seconds
+        if status == "failed" and self.lease is not None and self.lease.over() is not None:
+            status = "interrupted"
+        if status == "done":
+            assert cell.run_id not in world.done, "made twice"
+            world.done.add(cell.run_id)
+        world.outcomes.append((cell.run_id, status))
+        return Outcome(status, f"{status} as told", seconds, tries + 1)
+
+    def interrupt(self) -> None:
+        self.interrupted += 1
+
+    def kill(self) -> None:
+        raise AssertionError
+
+
+def _on_time(cell: Cell, tries: int) -> tuple[RunStatus, float]:
+    return "done", 50.0
+
+
+PLAN = plan_of(tiny())
+"""Eight cells. Every one of them is planned as long as the others."""
+CELL_S = Engine(
+    PLAN, RunStore(Path("nowhere")), Played(World(1), _on_time, None), Silent()
+).estimator.planned(PLAN.cells[0])
+
+
+def as_planned(cell: Cell, tries: int) -> tuple[RunStatus, float]:
+    return "done", CELL_S
+
+
+def leased(lease_s: float) -> World:
+    world = World(lease_s)
+    world.up()
+    return world

@@ -1,0 +1,117 @@
+"""A campaign goes where its testbed is: the ground, the site and the run ids that follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from campaigns.live_ground import LiveGround
+from campaigns.session import Prepared, Request, dry_run, prepare
+from schemas.errors import UserError
+from testbed import sites
+from testbed.sites.fake import FakeSite
+from testbed.spec import TestbedSpec
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def no_testbeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOTBED_STATE", str(tmp_path / "state"))
+
+
+def spec_on(folder: Path, site: str) -> str:
+    text = (ROOT / "testbed" / "specs" / "dlr.yaml").read_text()
+    path = folder / f"{site}.yaml"
+    path.write_text(text.replace("site: {kind: local}", f"site: {{kind: {site}}}"))
+    return str(path)
+
+
+def planned(path: Path, ground: str | None = None) -> Prepared:
+    return prepare(Request(str(path), ground=ground), need_ground=False)
+
+
+def test_a_campaign_for_this_machine_goes_where_its_spec_is(
+    campaign_file: Callable[..., Path], tmp_path: Path
+) -> None:
+    """One word of the spec is changed; nothing of the campaign."""
+    path = campaign_file(ground="local", spec=spec_on(tmp_path, "local"))
+    here = planned(path)
+    assert (here.campaign.name, here.campaign.ground) == ("tiny", "local")
+    path = campaign_file(ground="local", spec=spec_on(tmp_path, "inventory"))
+    there = planned(path)
+    assert (there.campaign.name, there.campaign.ground) == ("tiny-inventory", "inventory")
+    assert there.plan.identity.site == "inventory"
+    assert there.store.folder.name == "tiny-inventory"
+    assert there.plan.identity.spec_digest == here.plan.identity.spec_digest
+    ids = {cell.run_id for cell in here.plan.cells} & {cell.run_id for cell in there.plan.cells}
+    assert not ids  # what other machines measured is another run
+
+
+def test_the_command_line_says_where(campaign_file: Callable[..., Path], tmp_path: Path) -> None:
+    path = campaign_file(ground="local", spec=spec_on(tmp_path, "local"))
+    there = planned(path, "chameleon")
+    assert (there.campaign.name, there.plan.identity.site) == ("tiny-chameleon", "chameleon")
+    same = campaign_file(ground="chameleon", spec=spec_on(tmp_path, "chameleon"))
+    assert planned(same).campaign.name == "tiny"
+
+
+def test_a_simulated_campaign_stays_simulated(
+    campaign_file: Callable[..., Path], tmp_path: Path
+) -> None:
+    path = campaign_file(ground="sim", spec=spec_on(tmp_path, "chameleon"))
+    assert planned(path).campaign.ground == "sim"
+
+
+def test_a_lease_is_none_of_a_run_s_identity(
+    campaign_file: Callable[..., Path], tmp_path: Path
+) -> None:
+    spec = tmp_path / "leased.yaml"
+    text = (ROOT / "testbed" / "specs" / "dlr.yaml").read_text()
+    found = []
+    for hours in (8, 24):
+        site = f"site: {{kind: chameleon, options: {{lease: {{hours: {hours}}}}}}}"
+        spec.write_text(text.replace("site: {kind: local}", site))
+        path = campaign_file(ground="chameleon", spec=str(spec), lease={"extend": hours == 24})
+        found.append([cell.run_id for cell in planned(path).plan.cells])
+    assert found[0] == found[1]
+
+
+def test_a_testbed_whose_lease_ended_is_not_called_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    site = FakeSite(clock=lambda: now[0], lease_s=60)
+    site.provision(
+        TestbedSpec.model_validate(
+            {"name": "small", "store": None, "groups": [{"name": "a", "roles": ["admin"]}]}
+        )
+    )
+    monkeypatch.setattr(sites, "open_site", lambda kind: site)
+    assert LiveGround("fake", "small").tenure().status().ends_at_s == 60
+    now[0] = 61
+    with pytest.raises(UserError, match=r"'small' on site fake is failed \(the lease has ended\)"):
+        LiveGround("fake", "small")
+    with pytest.raises(UserError, match="there is no testbed 'other' on site fake"):
+        LiveGround("fake", "other")
+
+
+def test_the_lease_that_a_spec_asks_for_is_held_against_the_cells(
+    campaign_file: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = campaign_file(ground="inventory", spec=spec_on(tmp_path, "inventory"))
+    lengths = {"plenty": 5 * 3600, "short": 120, "none": None}
+    told = {}
+    for name, seconds in lengths.items():
+        site = FakeSite(lease_s=seconds)
+        plan = site.plan
+        hours = None if seconds is None else seconds / 3600
+        monkeypatch.setattr(site, "plan", lambda spec, p=plan, h=hours: replace(p(spec), hours=h))
+        monkeypatch.setattr(sites, "open_site", lambda kind, options=None, found=site: found)
+        told[name] = dry_run(Request(str(path))).notes[1:]
+    assert told["none"] == ()
+    assert told["plenty"][0].startswith("the spec asks for a lease of 5 h (45 node-hours): the")
+    assert "the cells fit, which leaves 4 h " in told["plenty"][0]
+    assert "do not fit by " in told["short"][0]
+    assert "; 1 h and the time for deploying would do" in told["short"][0]

@@ -1,0 +1,286 @@
+"""Campaigns on testbeds that end: what is begun, what is asked for, what is seen in time."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from lease_world import CELL_S, EPOCH, PLAN, SPEC, World, as_planned, leased
+
+from campaigns import lease_watch
+from campaigns.lease import ROUND_S, SiteTenure, open_lease
+from campaigns.plan import Cell
+from schemas.campaign import LeaseRules
+from schemas.errors import HotbedError, UserError
+from schemas.run import RunStatus
+from testbed.quantities import moment
+from testbed.sites.contract import SiteError, State, Status
+from testbed.sites.fake import FakeSite
+
+
+@pytest.fixture(autouse=True)
+def no_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Virtual time stands still for a watch that looks every few real seconds."""
+    monkeypatch.setattr(lease_watch, "AGAIN_S", 1e6)
+
+
+def test_a_testbed_that_stays_has_no_lease() -> None:
+    site = FakeSite()
+    site.provision(SPEC)
+    assert open_lease(SiteTenure(site, "leased"), LeaseRules()) is None
+    assert open_lease(None, LeaseRules()) is None
+
+
+def test_a_lease_that_suffices_changes_nothing() -> None:
+    world = leased(8 * CELL_S + 101)
+    result = world.run(PLAN, world.lease(), as_planned)
+    assert (result.ok, result.ran, result.lease, world.said) == (True, 8, None, [])
+
+
+@pytest.mark.parametrize("fitting", [0, 1, 5, 7])
+def test_no_cell_is_begun_that_would_not_end_in_time(fitting: int) -> None:
+    world = leased((fitting + 0.9) * CELL_S + 100)
+    result = world.run(PLAN, world.lease(), as_planned)
+    assert (result.ok, result.ran, len(result.missing)) == (False, fitting, 8 - fitting)
+    assert result.failed_attempts == 0
+    assert result.lease is not None
+    assert f"{fitting} of 8 runs done; the lease ends {moment(world.ends())}" in result.sentence
+    assert (
+        "(hotbed up, hotbed deploy), on a new lease where the old one is over, and the same"
+        in result.sentence
+    )
+
+
+def test_the_cells_come_in_the_plan_s_order_over_two_leases() -> None:
+    world = leased(3.5 * CELL_S + 100)
+    assert not world.run(PLAN, world.lease(), as_planned).ok
+    world.up()
+    assert not world.run(PLAN, world.lease(), as_planned).ok
+    world.up()
+    result = world.run(PLAN, world.lease(), as_planned)
+    assert (result.ok, result.already_done, result.ran) == (True, 6, 2)
+    assert [run_id for run_id, _ in world.begun] == [cell.run_id for cell in PLAN.cells]
+
+
+def test_cells_that_take_longer_than_planned_are_expected_to() -> None:
+    world = leased(5 * CELL_S + 100)
+    result = world.run(PLAN, world.lease(), lambda *_: ("done", 1.5 * CELL_S))
+    assert result.ran == 3
+
+
+def test_the_campaign_asks_for_what_is_missing_before_it_begins() -> None:
+    world = leased(3 * CELL_S + 100)
+    before = world.ends()
+    result = world.run(PLAN, world.lease(extend=True), as_planned)
+    assert (result.ok, result.lease) == (True, None)
+    assert world.ends() - before == math.ceil(5 * CELL_S / ROUND_S) * ROUND_S
+    (said,) = world.said
+    assert said.startswith("lease extended by 10 min 00 s to ")
+    assert said.endswith(", 0.5 node-hours more")
+
+
+def _refusing(world: World, error: HotbedError, until: float = math.inf) -> list[float]:
+    """Refuses extensions until a time; when they were asked for."""
+    asked: list[float] = []
+    extend = world.site.extend
+
+    def refuse(name: str, seconds: float) -> Status:
+        asked.append(world.now)
+        if world.now < until:
+            raise error
+        return extend(name, seconds)
+
+    world.site.extend = refuse  # type: ignore[method-assign]
+    return asked
+
+
+def test_a_refused_extension_is_asked_for_again_when_the_site_says_so() -> None:
+    world = leased(4.5 * CELL_S + 100)
+    error = SiteError("only in its last hours", retry_after_s=2.5 * CELL_S)
+    asked = _refusing(world, error, until=EPOCH + 2.5 * CELL_S)
+    result = world.run(PLAN, world.lease(extend=True), as_planned)
+    assert result.ok
+    assert asked == pytest.approx([EPOCH, EPOCH + 3 * CELL_S], abs=1e-3, rel=0)
+    assert [text.split(" by ")[0] for text in world.said] == [
+        "the lease is not extended",
+        "lease extended",
+    ]
+
+
+@pytest.mark.parametrize("error", [SiteError("policy says no"), UserError("no such lease.")])
+def test_what_is_refused_for_good_is_told_once_and_not_asked_for_ever(error: HotbedError) -> None:
+    world = leased(4.5 * CELL_S + 100)
+    asked = _refusing(world, error)
+    result = world.run(PLAN, world.lease(extend=True), as_planned)
+    assert (result.ran, asked) == (4, [EPOCH])  # ten minutes are the least that is asked for
+    said = f"the lease is not extended by 10 min 00 s: {str(error).rstrip('.')}"
+    assert world.said == [said]
+
+
+@pytest.mark.parametrize("policy_s", [0, 600, 5000, 20_000, 50_000])
+def test_a_policy_that_allows_less_gives_what_it_allows(policy_s: float) -> None:
+    """Extensions are granted whole or not at all; asked for is more than ever allowed."""
+    world = leased(1.5 * 5000 + 100)
+    latest, asked, extend = world.ends() + policy_s, [], world.site.extend
+
+    def limited(name: str, seconds: float) -> Status:
+        asked.append(seconds)
+        if world.ends() + seconds > latest:
+            raise UserError("the policy lets it end earlier.")
+        return extend(name, seconds)
+
+    world.site.extend = limited  # type: ignore[method-assign]
+    result = world.run(PLAN, world.lease(extend=True), lambda *_: ("done", 5000.0))
+    used = world.ends() - latest + policy_s
+    assert policy_s - ROUND_S <= used <= policy_s or result.ok
+    assert len(asked) < 20
+    assert sum(text.startswith("the lease is not extended") for text in world.said) <= 1
+
+
+def test_a_site_that_grants_nothing_is_asked_once() -> None:
+    world = leased(4.5 * CELL_S + 100)
+    world.site.extend = lambda name, seconds: world.site.status(name)  # type: ignore[method-assign]
+    result = world.run(PLAN, world.lease(extend=True), as_planned)
+    assert (result.ran, world.said) == (
+        4,
+        ["the lease is not extended: the site left its end as it was"],
+    )
+
+
+def test_an_extension_by_somebody_else_is_seen() -> None:
+    world = leased(2.5 * CELL_S + 100)
+
+    def script(cell: Cell, tries: int) -> tuple[RunStatus, float]:
+        if len(world.begun) == 2:
+            world.site.extend("leased", 100 * CELL_S)
+        return "done", CELL_S
+
+    assert world.run(PLAN, world.lease(), script).ok
+
+
+def test_a_lease_that_vanishes_under_a_cell_interrupts_it_and_burns_no_retry() -> None:
+    world = leased(1000 * CELL_S)
+
+    def vanish(cell: Cell, tries: int) -> tuple[RunStatus, float]:
+        if len(world.begun) == 4:
+            world.site.release("leased")
+            return "failed", CELL_S
+        return "done", CELL_S
+
+    result = world.run(PLAN, world.lease(), vanish)
+    assert [status for _, status in world.outcomes] == [*["done"] * 3, "interrupted"]
+    assert (result.failed_attempts, result.gave_up, result.interrupted) == (0, None, False)
+    assert "3 of 8 runs done; the testbed is no longer ready: absent" in result.sentence
+    world.up()
+    assert world.run(PLAN, world.lease(), as_planned).ok
+
+
+def test_a_cell_that_fails_on_a_testbed_that_is_there_has_failed() -> None:
+    world = leased(1000 * CELL_S)
+    bad = PLAN.cells[2].run_id
+    result = world.run(
+        PLAN,
+        world.lease(),
+        lambda cell, _: ("failed" if cell.run_id == bad else "done", CELL_S),
+    )
+    assert (result.failed_attempts, result.lease, len(result.missing)) == (2, None, 1)
+
+
+def test_a_late_cell_is_ended_before_the_lease_is() -> None:
+    world = leased(1.5 * CELL_S + 100)
+    lease = world.lease()
+    assert lease.due() is None
+    fired: list[str] = []
+
+    def late(cell: Cell, tries: int) -> tuple[RunStatus, float]:
+        world.now = world.ends() - 51
+        assert lease.due() is None
+        world.now = world.ends() - 50
+        why = lease.due()
+        assert why is not None
+        fired.append(why)
+        engine.lease_over(why)
+        return "interrupted", 0.0
+
+    engine = world.engine(PLAN, lease, late)
+    result = engine.run()
+    assert "the cell took longer than expected" in fired[0]
+    assert (result.ran, result.lease, result.interrupted) == (0, fired[0], False)
+    assert engine._executor._executor.interrupted == 1  # type: ignore[attr-defined]
+
+
+def test_a_lease_that_goes_under_the_last_cell_s_feet_is_no_matter_if_it_ended() -> None:
+    world = leased(8 * CELL_S + 101)
+    lease = world.lease()
+
+    def script(cell: Cell, tries: int) -> tuple[RunStatus, float]:
+        if len(world.begun) == 8:
+            engine.lease_over("the lease ends")
+        return "done", CELL_S
+
+    engine = world.engine(PLAN, lease, script)
+    result = engine.run()
+    assert (result.ok, result.lease) == (True, None)
+
+
+def test_looks_are_seldom() -> None:
+    world = leased(1e6)
+    lease = world.lease()
+    looks: list[float] = []
+    status = world.site.status
+
+    def counted(name: str) -> Status:
+        looks.append(world.now)
+        return status(name)
+
+    world.site.status = counted  # type: ignore[method-assign]
+    for _ in range(2000):
+        world.now += 0.5
+        lease.due()
+        lease.over()
+        lease.refuses(1.0, 1.0)
+    assert all(after - before >= 5 for before, after in pairwise(looks))
+    assert len(looks) == 200
+
+
+def test_a_look_that_fails_changes_nothing_and_is_told_once() -> None:
+    world = leased(10 * CELL_S + 100)
+    lease = world.lease()
+
+    def broken(name: str) -> Status:
+        raise SiteError("the API is down", retry_after_s=60.0)
+
+    world.site.status = broken  # type: ignore[method-assign]
+    result = world.run(PLAN, lease, lambda *_: ("done", max(CELL_S, 61.0)))
+    assert result.ran > 0
+    assert world.said == [
+        "the lease cannot be looked at (the API is down); its end is taken as known"
+    ]
+
+
+@pytest.mark.parametrize("state", [State.FAILED, State.PENDING, State.ABSENT])
+def test_a_testbed_that_is_not_ready_begins_no_cell(state: State) -> None:
+    world = leased(1e6)
+    lease = world.lease()
+    ends = world.ends()
+    world.site.status = lambda name: Status(state, "so", {}, ends)  # type: ignore[method-assign]
+    world.now += 61
+    why = lease.refuses(1.0, 1.0)
+    assert why == f"the testbed is no longer ready: {state} (so)"
+
+
+def test_the_outlook_says_what_fits_and_what_would() -> None:
+    world = leased(3.5 * CELL_S + 100)
+    outlook = world.lease().outlook([CELL_S] * 8)
+    assert (outlook.fits, outlook.fitting, outlook.cells) == (False, 3, 8)
+    assert outlook.short_s == pytest.approx(4.5 * CELL_S)
+    assert outlook.extended_end_s == world.ends() + math.ceil(4.5 * CELL_S / ROUND_S) * ROUND_S
+    assert "3 of 8 cells fit" in outlook.sentence
+    assert "--extend-lease" in outlook.sentence
+    assert "it will be asked for" in replace(outlook, extend=True).sentence
+    enough = world.lease().outlook([CELL_S] * 3)
+    assert (enough.fits, enough.short_s, enough.extension_s) == (True, 0, 0)
+    assert "to spare" in enough.sentence
+    assert enough.as_json()["fits"] is True

@@ -1,0 +1,89 @@
+"""`hotbed bundle`, `verify` and `rerun` at the command line."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hotbed import cli
+from tests.campaigns.tiny_kinds import TWOCHOICE
+from tests.hotbed.runner import Runner
+
+
+def empty(folder: Path) -> str:
+    with zipfile.ZipFile(folder / "empty.zip", "w") as opened:
+        opened.writestr("x", b"x")
+    return str(folder / "empty.zip")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["bundle", "dlr-nonesuch"], "no such campaign; run it first"),
+        (["bundle", "nonesuch"], "no such paper"),
+        (["verify", "nowhere.zip"], "nowhere.zip: there is no such file"),
+        (["verify", "EMPTY"], "has no manifest.json, so it is no bundle"),
+        (["rerun", "nowhere.zip"], "nowhere.zip: there is no such file"),
+        (["rerun", "EMPTY"], "has no manifest.json, so it is no bundle"),
+    ],
+)
+def test_a_mistake_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    arguments = [empty(tmp_path) if word == "EMPTY" else word for word in words]
+    if words[0] == "bundle":
+        arguments += ["--artifacts", str(tmp_path)]
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(arguments)
+    assert stopped.value.code == 2
+    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("hotbed: ")]
+    assert len(told) == 1
+    assert said in told[0]
+
+
+def hotbed(*words: object, code: int = 0) -> dict[str, Any]:
+    ended = Runner().run([str(word) for word in (*words, "--json")])
+    assert ended.exit_code == code, ended.output
+    told: dict[str, Any] = json.loads(ended.stdout)
+    return told
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_simulated_campaign_comes_out_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "twochoice-tiny.yaml"
+    file.write_text(yaml.safe_dump(dict(TWOCHOICE)))
+    artifacts, archive = tmp_path / "artifacts", tmp_path / "tiny.zip"
+    assert hotbed("run", file, "--artifacts", artifacts)["ok"]
+    made = hotbed("bundle", "twochoice-tiny", "--artifacts", artifacts, "--out", archive)
+    assert made["runs"] == 12
+    checked = hotbed("verify", archive, "--sha256", made["sha256"])
+    assert checked["ok"]
+    assert checked["as_published"]
+    assert not checked["differences"]
+    hotbed("verify", archive, "--sha256", "0" * 64, code=1)
+
+    new = tmp_path / "new"
+    planned = hotbed("rerun", archive, "--artifacts", new, "--dry-run")
+    assert (planned["campaign"], planned["cells"], planned["done"]) == ("twochoice-tiny", 12, 0)
+    assert not new.exists()
+    told = hotbed("rerun", archive, "--artifacts", new)
+    assert told["ok"]
+    assert (told["comparison"]["matched"], told["comparison"]["identical"]) == (12, 12)
+    assert told["comparison"]["exact"]
+    assert set(told["outcomes"].values()) <= {"identical", "not run"}
+
+    # Somebody's simulator gives something else: it is said in which number.
+    summary = next(new.glob("twochoice-tiny/*/attempt-1/summary.json"))
+    body = json.loads(summary.read_text())
+    name = "response_s"
+    body["extra"][name] *= 2
+    summary.write_text(json.dumps(body))
+    told = hotbed("rerun", archive, "--artifacts", new, code=1)
+    assert told["comparison"]["identical"] == 11
+    assert any(one["where"] == f"extra.{name}" for one in told["comparison"]["differing"])

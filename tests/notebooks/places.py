@@ -1,0 +1,111 @@
+"""Where the notebooks for sites are executed: papermill in a process of its own, which may be kept
+in a control group as narrow as a hosted JupyterHub's."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+ROOT = Path(__file__).resolve().parents[2]
+HUB_CORES = 1.0
+HUB_BYTES = 10**9
+
+
+@dataclass(frozen=True)
+class Place:
+    """A site as notebooks meet it.
+
+    Attributes:
+        spec: the testbed's file, with the site's block.
+        testbed: its name.
+        folder: for what notebooks write, and the current one.
+        env: variables that the kernel gets besides this process's: credentials, stand-ins.
+        within: begins the command line, such as what puts it into a control group.
+        parameters: by notebook, what the place needs otherwise than the test.
+    """
+
+    spec: Path
+    testbed: str
+    folder: Path
+    env: Mapping[str, str] = field(default_factory=dict)
+    within: tuple[str, ...] = ()
+    parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Executed:
+    """An executed notebook: `shown` is all of its outputs as JSON text."""
+
+    notebook: Any
+    shown: str
+    peak_bytes: int
+
+    @property
+    def whole(self) -> bool:
+        """Whether every code cell ran."""
+        return all(c.execution_count for c in self.notebook.cells if c.cell_type == "code")
+
+
+_EXECUTE = """
+import json, resource, sys, papermill
+source, target, parameters = sys.argv[1:]
+papermill.execute_notebook(
+    source, target, parameters=json.loads(parameters), kernel_name="python3", progress_bar=False,
+    start_timeout=300
+)
+most = max(resource.getrusage(who).ru_maxrss
+           for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+print(most * 1024)
+"""
+
+
+def execute(place: Place, name: str, *, timeout_s: float = 600, **parameters: Any) -> Executed:
+    """Execute a notebook of this project; AssertionError with its words when a cell fails."""
+    target = place.folder / f"{name}.executed.ipynb"
+    given = {**parameters, **place.parameters.get(name, {})}
+    done = subprocess.run(
+        [
+            *place.within,
+            *(sys.executable, "-c", _EXECUTE),
+            str(ROOT / "notebooks" / f"{name}.ipynb"),
+            str(target),
+            json.dumps(given),
+        ],
+        cwd=place.folder,
+        env=os.environ
+        | {"PYTHONPATH": str(ROOT), "PYDEVD_DISABLE_FILE_VALIDATION": "1"}
+        | dict(place.env),
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    assert done.returncode == 0, f"{name}:\n{done.stderr[-4000:]}"
+    notebook = nbformat.read(target, as_version=4)
+    shown = json.dumps([cell.get("outputs", []) for cell in notebook.cells], ensure_ascii=False)
+    return Executed(notebook, shown, int(done.stdout.split()[-1]))
+
+
+@contextmanager
+def hub(name: str) -> Iterator[tuple[str, ...]]:
+    """A control group of one core and 1 GB, as a hosted JupyterHub gives; what begins a command
+    line that runs in it (`Place.within`). Needs root."""
+    from testbed.sites.local.cgroups import Cgroups, detect
+
+    groups = Cgroups(detect(), name)
+    procs = groups.create("notebooks", cpus=HUB_CORES, memory=HUB_BYTES)
+    joins = "; ".join(f"echo $$ > '{path}'" for path in procs)
+    try:
+        yield ("sh", "-c", f'{joins}; exec "$@"', "hub")
+    finally:
+        groups.kill("", 10.0)
+        groups.remove()

@@ -1,0 +1,53 @@
+"""The notebook that makes a campaign's results ready to submit: it needs no testbed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from places import HUB_BYTES, Place, execute
+from synthetic import write_run
+from tiny_campaigns import TINY
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+def ran(artifacts: Path) -> str:
+    """Made-up runs of a small campaign, with a trace of the machines that they ran on."""
+    name = "dlr-tiny"
+    grid = {"name": "fig6", "figures": ["6a", "6b"], "vary": {"op": ["seq", "rand"]}}
+    cells = []
+    for block in range(3):
+        for controller, speed in (("default", 100.0), ("reweight", 98.0), ("dlr", 125.0)):
+            for op in ("seq", "rand"):
+                parameters = {"op": op, "scenario": "heterogeneity", "controller": controller}
+                made = write_run(artifacts / name, parameters, block, speed + block)
+                (made / "logs").mkdir()
+                (made / "logs" / "cell.log").write_text("osd0 is at 10.7.0.3\n")
+                grids = {"run_id": made.parent.name, "grids": ["fig6"], "figures": ["6a", "6b"]}
+                cells.append(grids)
+    body = {**TINY, "name": name, "ground": "local", "grids": [{**grid, "repetitions": 3}]}
+    (artifacts / name / "campaign.json").write_text(json.dumps({"campaign": body, "cells": cells}))
+    return name
+
+
+def test_results_are_bundled_and_verified(tmp_path: Path) -> None:
+    place = Place(tmp_path, "none", tmp_path / "run")
+    place.folder.mkdir()
+    name = ran(tmp_path / "artifacts")
+    about = tmp_path / "about.yaml"
+    about.write_text(yaml.safe_dump({"title": "Hotspots, again"}))
+    made = execute(
+        place,
+        "bundling",
+        campaign=name,
+        artifacts=str(tmp_path / "artifacts"),
+        about=str(about),
+    )
+    assert made.whole
+    assert (place.folder / f"{name}.hotbed.zip").is_file()
+    assert "all that follows from the runs, are as stated" in made.shown
+    assert "heterogeneity-throughput" in made.shown
+    assert made.peak_bytes < HUB_BYTES

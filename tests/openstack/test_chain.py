@@ -1,0 +1,189 @@
+"""The whole chain by Hotbed's own commands: lease, servers, a Ceph, a cell of a campaign, the end
+of the lease, the rest of the campaign on a new one (brought up by the notebooks), and nothing left.
+
+The servers are real machines here: nodes of the local site (see `machines`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from schemas.run import Run
+from testbed.doctor import examine, lacking
+from testbed.sites.requirements import LOCAL_SITE
+from testbed.spec import TestbedSpec
+from tests.notebooks.places import HUB_BYTES, Place, execute, hub
+from tests.openstack import belongings
+from tests.openstack.config import REGION
+from tests.openstack.machines import Machines
+from tests.openstack.parts import REPOSITORY
+from tests.openstack.plane import ControlPlane
+from tests.openstack.rest import Rest
+
+pytestmark = [pytest.mark.openstack, pytest.mark.timeout(900)]
+
+LEASE_OVER = 75
+"""Exit code of `hotbed run` when what is left does not fit the lease."""
+PARTS = {"osd": "/dev/hotbed/osd", "scratch": "/dev/hotbed/scratch"}
+
+SPEC = {
+    "name": "chain",
+    "site": {
+        "kind": "chameleon",
+        "options": {
+            "site": REGION,
+            "node_type": "compute_skylake",
+            "lease": {"hours": 2},
+            "devices": {"osd": PARTS},
+        },
+    },
+    "groups": [
+        {
+            "name": "admin",
+            "roles": ["admin", "mon", "mgr", "client"],
+            "cpus": 1.5,
+            "memory": "1GiB",
+        },
+        {
+            "name": "osd",
+            "count": 2,
+            "roles": ["osd"],
+            "cpus": 0.5,
+            "memory": "1GiB",
+            "disk": {
+                "size": "3GiB",
+                "scratch": "1GiB",
+                "positioning": "4ms",
+                "bandwidth": "100MB/s",
+            },
+        },
+    ],
+    "store": {"pools": [{"name": "bench", "pg_num": 16, "size": 2}]},
+}
+
+
+def campaign(spec: Path) -> dict[str, Any]:
+    """Two cells of six seconds, of a figure each."""
+    cell = {"repetitions": 1, "fixed": {"scenario": "none", "controller": "default"}}
+    return {
+        "name": "chain",
+        "paper": "dlr",
+        "profile": "quick",
+        "ground": "chameleon",
+        "spec": str(spec),
+        "notebook": "notebooks/dlr_experiment.ipynb",
+        "time_scale": 0.1,
+        # The machine that runs tests is never quiet.
+        "limits": {"outside_cores": 100, "steal": 1, "client_share": 1},
+        "parameters": {"duration_s": 60, "object_size": 1048576, "hot_nodes": 1},
+        "grids": [
+            {"name": "first", "figures": ["6a"], "vary": {"op": ["seq"]}, **cell},
+            {"name": "second", "figures": ["6b"], "vary": {"op": ["rand"]}, **cell},
+        ],
+    }
+
+
+@pytest.fixture
+def machines(plane: ControlPlane, student: Rest) -> Iterator[Machines]:
+    """Machines behind the servers of `SPEC`; in CI their lack is a failure."""
+    missing = lacking(examine(LOCAL_SITE))
+    if os.geteuid() != 0 or missing:
+        sentence = "machines behind the servers need root and what the local site needs"
+        if os.environ.get("CI") == "true":
+            pytest.fail(sentence, pytrace=False)
+        pytest.skip(sentence)
+    made = Machines(
+        Rest(plane.place.auth_url), TestbedSpec.model_validate(SPEC), student.project_id
+    )
+    try:
+        made.start()
+        yield made
+        assert made.trouble is None
+    finally:
+        made.stop()
+
+
+def hotbed(*words: str, ends_with: int = 0) -> str:
+    """What a command prints; it must end with that exit code."""
+    done = subprocess.run(
+        [sys.executable, "-m", "hotbed.cli", *words],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    told = f"hotbed {' '.join(words)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    print(told[-3000:], flush=True)
+    assert done.returncode == ends_with, told[-6000:]
+    return done.stdout
+
+
+def runs_of(artifacts: Path) -> dict[str, str]:
+    """Status of every attempt, by its folder."""
+    return {
+        str(path.parent.relative_to(artifacts)): Run.model_validate_json(path.read_text()).status
+        for path in artifacts.glob("chain/*/attempt-*/run.json")
+    }
+
+
+def test_the_whole_chain(
+    plane: ControlPlane,
+    student: Rest,
+    machines: Machines,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HOTBED_STATE", str(tmp_path / "state"))
+    spec, file, artifacts = tmp_path / "spec.yaml", tmp_path / "campaign.yaml", tmp_path / "results"
+    spec.write_text(yaml.safe_dump(SPEC))
+    file.write_text(yaml.safe_dump(campaign(spec)))
+    go = ("run", str(file), "--testbed", "chain", "--artifacts", str(artifacts))
+
+    hotbed("up", str(spec))
+    hotbed("deploy", "chain", "--no-snapshot")
+    assert "HEALTH" in hotbed("ssh", "admin", "ceph", "health")
+    hotbed(*go, "--figure", "6a")
+    first = runs_of(artifacts)
+    assert list(first.values()) == ["done"]
+
+    ended = belongings.end_lease(student, within_s=105.0)
+    hotbed(*go, ends_with=LEASE_OVER)
+    assert runs_of(artifacts) == first
+    belongings.wait_for_the_end(student)
+    assert json.loads(hotbed("status", "chain", "--json"))["state"] == "failed"
+
+    by_notebooks(spec, file, artifacts)
+    hotbed(*go)
+    both = runs_of(artifacts)
+    assert len(both) == 2 and set(both.values()) == {"done"}
+    assert first.items() <= both.items()
+    live = [each for each in belongings.leases(student) if each["status"] == "ACTIVE"]
+    assert len(live) == 1 and live[0]["id"] != ended
+
+    hotbed("down", "chain")
+    assert not belongings.belongings(student)
+    assert belongings.free_hosts(plane.admin) == {host.name for host in plane.hosts}
+
+
+def by_notebooks(spec: Path, file: Path, artifacts: Path) -> None:
+    """The second lease and its Ceph by the notebooks, in what a hosted JupyterHub gives."""
+    folder = spec.parent / "notebooks"
+    folder.mkdir()
+    with hub("hotbed-tests-notebooks") as within:
+        place = Place(spec, "chain", folder, within=within)
+        made = execute(place, "chameleon", spec=str(spec), extend_hours=1.0, keep=True)
+        assert "3 of 3 nodes run" in made.shown
+        words = {"campaign": str(file), "artifacts": str(artifacts)}
+        deployed = execute(place, "deploying", testbed="chain", **words)
+        assert "HEALTH" in deployed.shown
+        seen = execute(place, "debugging", testbed="chain", node="osd1", follow_s=2.0)
+        assert all(each.whole and each.peak_bytes < HUB_BYTES for each in (made, deployed, seen))

@@ -1,0 +1,237 @@
+"""What goes wrong in a cloud, on a real control plane: nothing leaks, nothing is leased twice."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from schemas.errors import UserError
+from testbed.sites.chameleon import chi_cloud
+from testbed.sites.contract import SiteError, State
+from tests.openstack import belongings
+from tests.openstack.plane import ControlPlane
+from tests.openstack.proxy import DROPPED, Call, Reply, Rule, error
+from tests.openstack.rest import Rest
+from tests.openstack.seed import OTHER
+from tests.openstack.users_site import a_site, a_spec
+
+pytestmark = [pytest.mark.openstack, pytest.mark.timeout(400)]
+
+MAKING = {
+    "a key pair": ("compute", "/os-keypairs"),
+    "a lease": ("reservation", "/leases"),
+    "a server": ("compute", "/servers$"),
+    "a floating ip": ("network", "/floatingips"),
+}
+"""Calls that make something, as (service, end of the path)."""
+
+
+@contextmanager
+def taken(neighbour: Rest, node_type: str, hosts: int) -> Iterator[None]:
+    """Somebody else has leased machines."""
+    end = datetime.now(UTC) + timedelta(hours=5)
+    reservation = {
+        "resource_type": "physical:host",
+        "resource_properties": f'["==", "$node_type", "{node_type}"]',
+        "hypervisor_properties": "",
+        "min": hosts,
+        "max": hosts,
+    }
+    body = {
+        "name": "theirs",
+        "start_date": "now",
+        "end_date": end.strftime("%Y-%m-%d %H:%M"),
+        "reservations": [reservation],
+        "events": [],
+    }
+    neighbour.post("reservation", "/leases", body)
+    try:
+        yield
+    finally:
+        belongings.wipe(neighbour)
+
+
+def test_no_host_free(plane: ControlPlane, student: Rest, tmp_path: Path) -> None:
+    site = a_site(tmp_path)
+    neighbour = plane.user(*OTHER)
+    with taken(neighbour, "compute_cascadelake", 2):
+        theirs = belongings.belongings(neighbour)
+        with pytest.raises(SiteError, match="free") as refused:
+            site.provision(a_spec(node_type="compute_cascadelake"))
+        assert refused.value.retry_after_s is not None and refused.value.retry_after_s > 3600
+        assert belongings.leases(student) == []
+        site.release("it")
+
+        later = a_spec(node_type="compute_cascadelake", lease={"hours": 2, "start": "next-free"})
+        with pytest.raises(SiteError, match="starts at"):
+            site.provision(later)
+        with pytest.raises(SiteError, match="starts at"):
+            site.provision(later)
+        assert len(belongings.leases(student)) == 1
+        status = site.status("it")
+        assert status.state is State.PENDING
+        assert status.ends_at_s is not None and status.ends_at_s > time.time() + 5 * 3600
+        site.release("it")
+        assert not belongings.belongings(student)
+        assert belongings.belongings(neighbour) == theirs
+
+
+def test_a_type_that_no_host_has(plane: ControlPlane, student: Rest, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="compute_gpu"):
+        a_site(tmp_path).provision(a_spec(node_type="compute_gpu"))
+    a_site(tmp_path).release("it")
+    assert not belongings.belongings(student)
+
+
+def test_the_quota_of_servers_is_used_up(
+    plane: ControlPlane, student: Rest, tmp_path: Path
+) -> None:
+    site = a_site(tmp_path)
+    path = f"/os-quota-sets/{student.project_id}"
+    plane.admin("compute", "PUT", path, {"quota_set": {"instances": 1}})
+    try:
+        with pytest.raises(SiteError, match="quota"):
+            site.provision(a_spec())
+        assert len(belongings.leases(student)) == 1
+        site.release("it")
+        assert not belongings.belongings(student)
+    finally:
+        plane.admin("compute", "DELETE", path)
+
+
+def test_the_quota_of_floating_ips_is_used_up(
+    plane: ControlPlane, student: Rest, tmp_path: Path
+) -> None:
+    site = a_site(tmp_path)
+    path = f"/v2.0/quotas/{student.project_id}"
+    plane.admin("network", "PUT", path, {"quota": {"floatingip": 0}})
+    try:
+        with pytest.raises(SiteError, match="quota"):
+            site.provision(a_spec())
+        site.release("it")
+        assert not belongings.belongings(student)
+    finally:
+        plane.admin("network", "DELETE", path)
+
+
+def test_a_lease_that_cannot_start(plane: ControlPlane, student: Rest, tmp_path: Path) -> None:
+    site, spec = a_site(tmp_path), a_spec(node_type="compute_cascadelake")
+    pools = plane.admin.get("compute", "/os-aggregates")["aggregates"]
+    action = next(f"/os-aggregates/{p['id']}/action" for p in pools if p["name"] == "freepool")
+    plane.admin.post("compute", action, {"remove_host": {"host": "cascade-1"}})
+    try:
+        with pytest.raises(SiteError, match="could not start") as refused:
+            site.provision(spec)
+        assert refused.value.retry_after_s is not None
+        assert belongings.leases(student) == []
+    finally:
+        plane.admin.post("compute", action, {"add_host": {"host": "cascade-1"}})
+    site.release("it")
+    assert not belongings.belongings(student)
+    assert belongings.free_hosts(plane.admin) == {host.name for host in plane.hosts}
+
+
+def test_a_server_that_cannot_start(plane: ControlPlane, student: Rest, tmp_path: Path) -> None:
+    site = a_site(tmp_path)
+    spec = a_spec(node_type={"admin": "compute_skylake", "osd": "compute_broken"})
+    with pytest.raises(SiteError, match="could not be started: Build of instance") as refused:
+        site.provision(spec)
+    assert refused.value.retry_after_s is not None
+    assert len(belongings.leases(student)) == 1
+    assert len(plane.proxy.changing()) < 20
+    site.release("it")
+    assert not belongings.belongings(student)
+    assert belongings.free_hosts(plane.admin) == {host.name for host in plane.hosts}
+
+
+@pytest.mark.parametrize(
+    ("reply", "after"),
+    [(error(500, "Internal Server Error"), False), (DROPPED, True)],
+    ids=["500", "answer-lost"],
+)
+def test_every_making_call_fails_once(
+    plane: ControlPlane, student: Rest, tmp_path: Path, reply: Reply, after: bool
+) -> None:
+    site, spec = a_site(tmp_path), a_spec()
+    rules = [
+        plane.proxy.spoil(Rule(service, "POST", path, reply=reply, after=after))
+        for service, path in MAKING.values()
+    ]
+
+    testbed = site.provision(spec)
+
+    assert all(rule.hits >= 1 for rule in rules)
+    made = belongings.belongings(student)
+    assert len(made.leases) == len(made.keypairs) == len(made.floating_ips) == 1
+    assert len(made.servers) == len(testbed.nodes)
+    assert len(belongings.free_hosts(plane.admin)) == len(plane.hosts) - 2
+    plane.proxy.clear()
+    rules = [
+        plane.proxy.spoil(Rule(service, "DELETE", reply=reply, after=after))
+        for service in ("reservation", "compute", "network")
+    ]
+    site.release(spec.name)
+    assert all(rule.hits >= 1 for rule in rules)
+    assert not belongings.belongings(student)
+
+
+def test_an_answer_that_comes_too_late(
+    plane: ControlPlane, student: Rest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chi_cloud, "TIMEOUT_S", 10.0)
+    site, spec = a_site(tmp_path), a_spec()
+    slow = Rule("reservation", "POST", "/leases", act=lambda _: time.sleep(15.0), after=True)
+    plane.proxy.spoil(slow)
+
+    site.provision(spec)
+
+    assert slow.hits >= 1
+    assert len(belongings.leases(student)) == 1
+    site.release(spec.name)
+    assert not belongings.belongings(student)
+
+
+def test_a_token_that_ends_on_the_way(plane: ControlPlane, student: Rest, tmp_path: Path) -> None:
+    site, spec = a_site(tmp_path), a_spec()
+
+    def revoke(call: Call) -> None:
+        admin = plane.admin
+        admin.log_in()
+        admin("identity", "DELETE", "/auth/tokens", headers={"X-Subject-Token": call.token})
+
+    ended = [
+        plane.proxy.spoil(Rule(service, "POST", path, act=revoke))
+        for service, path in (MAKING["a lease"], MAKING["a floating ip"])
+    ]
+
+    site.provision(spec)
+
+    assert all(rule.hits == 2 for rule in ended)  # refused, and again with a new token
+    assert len(belongings.leases(student)) == len(belongings.belongings(student).floating_ips) == 1
+    site.release(spec.name)
+    assert not belongings.belongings(student)
+
+
+def test_credentials_that_are_refused(
+    plane: ControlPlane, student: Rest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OS_PASSWORD", "wrong")
+    with pytest.raises(UserError, match="credentials") as refused:
+        a_site(tmp_path).provision(a_spec())
+    assert "wrong" not in str(refused.value)
+    assert not belongings.belongings(student)
+
+
+def test_a_cloud_that_is_not_there(
+    plane: ControlPlane, student: Rest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site, spec = a_site(tmp_path), a_spec()
+    monkeypatch.setenv("OS_AUTH_URL", "http://127.64.0.1:1/v3")
+    with pytest.raises(SiteError) as refused:
+        site.provision(spec)
+    assert refused.value.retry_after_s is not None

@@ -1,0 +1,201 @@
+"""The site `chameleon` on a real control plane: the contract, and what it makes and takes away."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from schemas.errors import UserError
+from testbed.sites.chameleon import ChameleonSite
+from testbed.sites.contract import State
+from testbed.spec import TestbedSpec
+from tests.openstack import belongings
+from tests.openstack.config import REGIONS
+from tests.openstack.plane import ControlPlane
+from tests.openstack.proxy import Call, Rule
+from tests.openstack.rest import Rest
+from tests.openstack.seed import OTHER
+from tests.openstack.users_site import a_site, a_spec
+from tests.testbed.sites.conformance import SiteConformance
+
+pytestmark = [pytest.mark.openstack, pytest.mark.timeout(400)]
+
+
+class TestConformance(SiteConformance):
+    """What every site must do."""
+
+    @pytest.fixture(scope="class")
+    def site(
+        self, plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
+    ) -> Iterator[ChameleonSite]:
+        found = a_site(tmp_path_factory.mktemp("conformance"))
+        yield found
+        for name in found.names():
+            found.release(name)
+        assert not belongings.belongings(plane.user())
+
+    @pytest.fixture(scope="class")
+    def spec(self) -> TestbedSpec:
+        return a_spec()
+
+
+def test_a_testbed_is_one_lease_with_all_of_it_and_goes_without_a_trace(
+    plane: ControlPlane, student: Rest, tmp_path: Path
+) -> None:
+    neighbour = plane.user(*OTHER)
+    neighbour.post("compute", "/os-keypairs", {"keypair": {"name": "hotbed-it-theirs"}})
+    before = belongings.belongings(neighbour)
+    site, spec = a_site(tmp_path), a_spec(osds=3)
+    # All servers are asked for at once: nobody gets through before all four are there.
+    everybody = threading.Barrier(4, timeout=60)
+    plane.proxy.spoil(
+        Rule("compute", "POST", "/servers$", times=4, act=lambda _: everybody.wait() and None)
+    )
+
+    testbed = site.provision(spec)
+
+    made = belongings.belongings(student)
+    assert len(made.leases) == len(made.floating_ips) == len(made.keypairs) == 1
+    (lease,) = belongings.leases(student)
+    assert lease["status"] == "ACTIVE"
+    assert lease["reservations"][0]["min"] == lease["reservations"][0]["max"] == 4
+    servers = belongings.servers(student)
+    assert {each["status"] for each in servers} == {"ACTIVE"}
+    assert len({each["hostId"] for each in servers}) == 4  # a machine each
+    fixed = {each["addresses"]["sharednet1"][0]["addr"] for each in servers}
+    assert {node.address for node in testbed.nodes} == fixed
+    assert testbed.admin.public_address == made.floating_ips[0]
+    assert all(node.via == "admin" for node in testbed.nodes if node is not testbed.admin)
+    assert len(plane.admin.get("reservation", "/os-hosts")["hosts"]) == len(plane.hosts)
+    assert len(belongings.free_hosts(plane.admin)) == len(plane.hosts) - 4
+
+    site.release(spec.name)
+
+    assert not belongings.belongings(student)
+    assert belongings.belongings(neighbour) == before
+    assert belongings.free_hosts(plane.admin) == {host.name for host in plane.hosts}
+    belongings.wipe(neighbour)
+
+
+def test_a_lease_is_prolonged_in_place(plane: ControlPlane, student: Rest, tmp_path: Path) -> None:
+    site, spec = a_site(tmp_path), a_spec()
+    site.provision(spec)
+    (before,) = belongings.leases(student)
+
+    status = site.extend(spec.name, 3600.0)
+
+    (after,) = belongings.leases(student)
+    assert after["id"] == before["id"]
+    assert after["end_date"] > before["end_date"]
+    assert status.state is State.READY
+    assert site.status(spec.name).ends_at_s == status.ends_at_s
+    site.release(spec.name)
+    assert not belongings.belongings(student)
+
+
+def test_a_lease_that_has_ended_is_followed_by_another(
+    plane: ControlPlane, student: Rest, tmp_path: Path
+) -> None:
+    site, spec = a_site(tmp_path), a_spec()
+    site.provision(spec)
+    ended = belongings.end_lease(student, within_s=65.0)
+    belongings.wait_for_the_end(student)
+
+    assert site.status(spec.name).state is State.FAILED
+    site.provision(spec)
+
+    live = [each["id"] for each in belongings.leases(student) if each["status"] == "ACTIVE"]
+    assert len(live) == 1 and live[0] != ended
+    assert len(belongings.servers(student)) == 2
+    assert len(belongings.belongings(student).floating_ips) == 1
+    site.release(spec.name)
+    assert not belongings.belongings(student)
+
+
+def test_virtual_machines_are_leased_by_their_flavor(
+    plane: ControlPlane, student: Rest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OS_REGION_NAME", REGIONS[1])
+    site, spec = a_site(tmp_path), a_spec(site=REGIONS[1], flavor="m1.medium")
+
+    testbed = site.provision(spec)
+
+    (lease,) = belongings.leases(student)
+    assert {each["resource_type"] for each in lease["reservations"]} == {"flavor:instance"}
+    assert len(belongings.servers(student)) == len(testbed.nodes) == 2
+    assert len(belongings.belongings(student).security_groups) == 1
+    site.release(spec.name)
+    assert not belongings.belongings(student)
+
+
+def test_servers_are_looked_at_together(plane: ControlPlane, student: Rest, tmp_path: Path) -> None:
+    site, spec = a_site(tmp_path), a_spec(osds=4)
+    site.provision(spec)
+    plane.proxy.clear()
+
+    site.status(spec.name)
+
+    looks = [call for call in plane.proxy.calls if _looks_at_servers(call)]
+    assert 0 < len(looks) < len(spec.node_names())
+    site.release(spec.name)
+    assert not belongings.belongings(student)
+
+
+def test_the_address_of_the_site_is_looked_up(
+    plane: ControlPlane, student: Rest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from chi import context
+
+    monkeypatch.delenv("OS_AUTH_URL")
+    monkeypatch.delenv("OS_REGION_NAME")
+    monkeypatch.setattr(context, "RESOURCE_API_URL", plane.directory.url)
+    monkeypatch.setattr(context, "_sites", {})
+    cost = a_site(tmp_path).plan(a_spec())
+    assert "free now" in cost.detail
+    assert cost.node_hours == 4.0
+
+
+def by_application_credential(
+    student: Rest, monkeypatch: pytest.MonkeyPatch, *, unrestricted: bool
+) -> None:
+    """The environment of an openrc file with an application credential of the student's."""
+    body = {"name": f"of-{unrestricted}", "secret": "hush", "unrestricted": unrestricted}
+    path = f"/users/{student.user_id}/application_credentials"
+    made = student.post("identity", path, {"application_credential": body})
+    for name in list(os.environ):
+        if name.startswith(("OS_USER", "OS_PROJECT", "OS_PASSWORD")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("OS_AUTH_TYPE", "v3applicationcredential")
+    monkeypatch.setenv("OS_APPLICATION_CREDENTIAL_ID", made["application_credential"]["id"])
+    monkeypatch.setenv("OS_APPLICATION_CREDENTIAL_SECRET", "hush")
+
+
+def test_with_an_application_credential(
+    plane: ControlPlane, student: Rest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_application_credential(student, monkeypatch, unrestricted=True)
+    site, spec = a_site(tmp_path), a_spec()
+    assert len(site.provision(spec).nodes) == len(belongings.servers(student)) == 2
+    site.release(spec.name)
+    assert not belongings.belongings(student)
+
+
+def test_a_restricted_application_credential_is_told(
+    plane: ControlPlane, student: Rest, tmp_path: Path
+) -> None:
+    site, spec = a_site(tmp_path), a_spec()
+    with pytest.MonkeyPatch.context() as patch:
+        by_application_credential(student, patch, unrestricted=False)
+        with pytest.raises(UserError, match="'unrestricted'"):
+            site.provision(spec)
+    assert belongings.leases(student) == []
+    site.release(spec.name)
+    assert not belongings.belongings(student)
+
+
+def _looks_at_servers(call: Call) -> bool:
+    return call.service == "compute" and call.method == "GET" and "/servers/" in call.path

@@ -1,0 +1,67 @@
+"""The site as a user of this cloud has it: the environment, the site, a spec for it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from testbed.sites.chameleon import ChameleonSite
+from testbed.sites.records import Records
+from testbed.spec import TestbedSpec
+from tests.openstack.config import REGION
+from tests.testbed.sites.fake_shells import FakeShells
+
+_MOST_S = 0.5
+
+
+class QuickClock:
+    """The machine's clock whose pauses are short: nothing here takes minutes."""
+
+    def now(self) -> float:
+        """See `Clock.now`."""
+        return time.time()
+
+    def sleep(self, seconds: float) -> None:
+        """See `Clock.sleep`."""
+        time.sleep(min(max(seconds, 0.0), _MOST_S))
+
+
+def a_site(state: Path) -> ChameleonSite:
+    """The site with its records below `state`, and nodes that are played."""
+    records = Records(ChameleonSite.kind, state)
+    return ChameleonSite(clock=QuickClock(), records=records, shells=FakeShells())
+
+
+def a_spec(
+    name: str = "it",
+    *,
+    osds: int = 1,
+    node_type: str | Mapping[str, str] = "compute_skylake",
+    site: str = REGION,
+    **options: Any,
+) -> TestbedSpec:
+    """An admin node and `osds` with a disk each, of `node_type`; `options` are the site's."""
+    kind: Mapping[str, object] = {"node_type": node_type} if site == REGION else {}
+    disk = {"size": "4GiB", "scratch": "1GiB"}
+    return TestbedSpec.model_validate(
+        {
+            "name": name,
+            "site": {
+                "kind": "chameleon",
+                "options": {
+                    "site": site,
+                    "lease": {"hours": 2},
+                    "patience": {"lease_s": 120, "servers_s": 90, "ssh_s": 60},
+                    **kind,
+                    **options,
+                },
+            },
+            "groups": [
+                {"name": "admin", "roles": ["admin", "client"], "memory": "1GiB"},
+                {"name": "osd", "count": osds, "roles": ["osd"], "memory": "1GiB", "disk": disk},
+            ],
+            "store": None,
+        }
+    )

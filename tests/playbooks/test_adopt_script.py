@@ -1,0 +1,112 @@
+"""What makes a store of a cluster that somebody else deployed, against monitors of our own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.playbooks.test_cluster_script import POOL, Monitors
+
+
+class Others(Monitors):
+    """A cluster with OSDs whose numbers somebody else gave out."""
+
+    def __init__(self, numbers: dict[str, list[int]]) -> None:
+        super().__init__()
+        self.numbers = numbers
+        for host, found in numbers.items():
+            self.hosts[host], self.racks[host] = found, ""
+            self.osds |= {number: f"uuid-{number}" for number in found}
+        self.sections: dict[str, str] = {}
+
+    def osd_metadata(self, command: dict[str, Any], data: bytes) -> object:
+        rows = [
+            {"id": number, "hostname": host}
+            for host, found in self.numbers.items()
+            for number in found
+        ]
+        return [*rows, {"id": 99}]  # one that was made and never started
+
+    def config_dump(self, command: dict[str, Any], data: bytes) -> object:
+        return [
+            {"section": self.sections[name], "name": name, "value": value}
+            for name, value in self.config.items()
+        ]
+
+    def config_set(self, command: dict[str, Any], data: bytes) -> object:
+        self.sections[command["name"]] = command["who"]
+        return super().config_set(command, data)
+
+
+WANTED = {
+    "osds": {"osd0": 2, "osd1": 1},
+    "racks": {"osd0": "left", "osd1": ""},
+    "settings": {"osd": {"osd_max_scrubs": "0"}},
+    "modules": {"mgr/balancer/active": "false"},
+    "min_client": "luminous",
+    "pools": [POOL],
+    "failure_domain": "host",
+    "timeout_s": 0,
+    "agent_config": {
+        "testbed": "t",
+        "nodes": [{"name": "osd0", "osds": [0, 1]}, {"name": "osd1", "osds": [2]}, {"name": "a"}],
+    },
+}
+
+
+@pytest.fixture
+def adopt(script: Callable[[str, str], ModuleType]) -> ModuleType:
+    return script("adopt", "adopt")
+
+
+@pytest.fixture
+def tools(adopt: ModuleType, root: Path) -> ModuleType:
+    text = (root / "playbooks" / "roles" / "ceph" / "files" / "cluster.py").read_text()
+    made: ModuleType = adopt.module_of(text)
+    return made
+
+
+def test_the_control_plane_learns_the_numbers_that_were_given_out(
+    adopt: ModuleType, tools: ModuleType
+) -> None:
+    monitors = Others({"osd0": [2, 0], "osd1": [1]})
+    done = adopt.adopt(tools, tools.Cluster(monitors), WANTED)
+    assert done["osds"] == {"osd0": [0, 2], "osd1": [1]}
+    nodes = {node["name"]: node["osds"] for node in done["agent_config"]["nodes"]}
+    assert nodes == {"osd0": [0, 2], "osd1": [1], "a": []}
+    assert monitors.config == {"osd_max_scrubs": "0", "mgr/balancer/active": "false"}
+    assert monitors.sections["osd_max_scrubs"] == "osd"
+    assert monitors.racks == {"osd0": "left", "osd1": ""}
+    assert monitors.pools["bench"]["size"] == 2
+    assert monitors.min_client == "luminous"
+
+
+def test_a_second_time_changes_nothing(adopt: ModuleType, tools: ModuleType) -> None:
+    monitors = Others({"osd0": [0, 1], "osd1": [2]})
+    first = adopt.adopt(tools, tools.Cluster(monitors), WANTED)
+    again = adopt.adopt(tools, tools.Cluster(monitors), WANTED)
+    assert first["changed"] and again["changed"] == []
+    assert again["agent_config"] == first["agent_config"]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "said"),
+    [
+        ({"osd0": [0, 1, 2]}, "node osd0 has 3 of 2 OSDs"),
+        ({"osd0": [0, 2], "x": [1]}, "node osd1 has 0 of 1 OSDs"),
+        ({"osd0": [0, 1], "osd1": [2], "x": [3]}, "there are OSDs on x, which the spec does not"),
+    ],
+)
+def test_a_device_that_was_not_taken_is_told_by_its_node(
+    adopt: ModuleType, tools: ModuleType, numbers: dict[str, list[int]], said: str
+) -> None:
+    with pytest.raises(tools.Refused, match=said):
+        adopt.adopt(tools, tools.Cluster(Others(numbers)), WANTED)
+
+
+def test_host_names_with_a_domain_are_the_hosts(adopt: ModuleType) -> None:
+    assert adopt.numbers_by_host([{"id": 4, "hostname": "osd0.example.org"}]) == {"osd0": [4]}

@@ -1,0 +1,189 @@
+"""Volumes for OSDs: what keeps a device from being taken, and what a purge leaves on it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+VOLUME = {"vg": "hotbed-0a1b2c3d-0", "lv": "osd", "device": "/dev/sdb2"}
+MAPPING = "hotbed--0a1b2c3d--0-osd"
+
+
+class Lvm:
+    """lsblk, wipefs and LVM's commands over one device."""
+
+    def __init__(self) -> None:
+        self.group = ""
+        self.signatures: list[str] = []
+        self.children: list[dict[str, Any]] = []
+        self.points: list[str | None] = [None]
+        self.done: list[str] = []
+
+    def run(self, *argv: str) -> subprocess.CompletedProcess[str]:
+        said = getattr(self, argv[0].replace("-", "_"))(*argv[1:])
+        return subprocess.CompletedProcess(argv, 0, said or "", "")
+
+    def lsblk(self, *_: str) -> str:
+        body = {"name": "sdb2", "type": "part", "size": 2**33, "mountpoints": self.points}
+        return json.dumps({"blockdevices": [body | {"children": self.children}]})
+
+    def wipefs(self, *words: str) -> str:
+        if "--all" in words:
+            self.done.append("wipefs")
+            self.signatures = []
+            return ""
+        rows = [{"device": "sdb2", "type": name} for name in self.signatures]
+        return json.dumps({"signatures": rows}) if rows else ""
+
+    def pvs(self, *_: str) -> str:
+        return f"  {self.group}\n"
+
+    def vgremove(self, *words: str) -> None:
+        self.done.append(f"vgremove {words[-1]}")
+        self.group, self.children = "", [c for c in self.children if c["name"] != MAPPING]
+
+    def dmsetup(self, *words: str) -> None:
+        self.done.append(f"dmsetup {words[-1]}")
+        self.children = [child for child in self.children if child["name"] != words[-1]]
+
+    def pvcreate(self, *_: str) -> None:
+        self.done.append("pvcreate")
+        self.signatures = ["LVM2_member"]
+
+    def vgcreate(self, *words: str) -> None:
+        self.done.append("vgcreate")
+        self.group = words[0]
+
+    def lvcreate(self, *_: str) -> None:
+        self.done.append("lvcreate")
+        self.children.append({"name": MAPPING, "type": "lvm"})
+
+    def systemctl(self, *_: str) -> None:
+        self.done.append("systemctl")
+
+    def systemd_detect_virt(self, *_: str) -> str:
+        return "none"
+
+
+@pytest.fixture
+def lvm() -> Lvm:
+    return Lvm()
+
+
+@pytest.fixture
+def volumes(
+    script: Callable[[str, str], ModuleType], lvm: Lvm, monkeypatch: pytest.MonkeyPatch
+) -> ModuleType:
+    module = script("volumes", "volumes")
+    monkeypatch.setattr(module, "run", lvm.run)
+    monkeypatch.setattr(module, "no_device", lambda path: None)
+    return module
+
+
+def wanted(**changes: object) -> dict[str, object]:
+    body = {"node": "osd0", "deployer": "cephadm", "min_bytes": 2**30, "wipe": False, "engine": ""}
+    return {**body, "volumes": [VOLUME], **changes}
+
+
+def test_an_empty_device_is_taken_and_a_second_time_left_alone(
+    volumes: ModuleType, lvm: Lvm
+) -> None:
+    assert volumes.problem_of(VOLUME, wanted()) is None
+    assert volumes.make(VOLUME, wanted()) == ["hotbed-0a1b2c3d-0/osd made on /dev/sdb2"]
+    assert lvm.done == ["pvcreate", "vgcreate", "lvcreate"]
+    assert volumes.problem_of(VOLUME, wanted()) is None
+    assert volumes.make(VOLUME, wanted()) == []
+
+
+def test_what_was_cut_off_goes_on(volumes: ModuleType, lvm: Lvm) -> None:
+    lvm.group, lvm.signatures = VOLUME["vg"], ["LVM2_member"]
+    volumes.make(VOLUME, wanted())
+    assert lvm.done == ["lvcreate"]
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ({"points": ["/srv"]}, "is mounted at /srv: free it"),
+        ({"children": [{"name": "md0", "type": "raid1"}]}, "is in use by md0: free it"),
+        ({"signatures": ["ext4", "ext4"]}, "holds ext4: if it may go, deploy with --wipe"),
+    ],
+)
+def test_a_device_that_is_somebody_elses_is_refused(
+    volumes: ModuleType, lvm: Lvm, state: dict[str, Any], said: str
+) -> None:
+    vars(lvm).update(state)
+    sentence = volumes.problem_of(VOLUME, wanted())
+    assert sentence is not None
+    assert sentence.startswith("The OSD device /dev/sdb2 of node osd0 ") and said in sentence
+
+
+def test_wiping_takes_signatures_but_nothing_that_is_in_use(volumes: ModuleType, lvm: Lvm) -> None:
+    lvm.signatures = ["xfs"]
+    assert volumes.problem_of(VOLUME, wanted(wipe=True)) is None
+    volumes.make(VOLUME, wanted(wipe=True))
+    assert lvm.done == ["wipefs", "pvcreate", "vgcreate", "lvcreate"]
+    lvm.points = ["/srv"]
+    lvm.children = []
+    assert "mounted" in str(volumes.problem_of(VOLUME, wanted(wipe=True)))
+
+
+def test_a_device_that_is_too_small_is_refused(volumes: ModuleType) -> None:
+    assert "8.0 GiB; at least 9.0 GiB" in volumes.problem_of(VOLUME, wanted(min_bytes=9 * 2**30))
+
+
+def test_all_that_a_purge_leaves_is_taken_away(volumes: ModuleType, lvm: Lvm) -> None:
+    # ceph-volume's zap destroys the group and leaves the physical volume; a mapping may stay.
+    lvm.signatures = ["LVM2_member"]
+    lvm.children = [{"name": "ceph--1-osd--block--2", "type": "lvm"}]
+    changed = volumes.free(VOLUME, ours=True)
+    assert lvm.done == ["dmsetup ceph--1-osd--block--2", "wipefs"]
+    assert len(changed) == 2
+    assert volumes.free(VOLUME, ours=True) == []
+    assert volumes.make(VOLUME, wanted()) != []  # and so it can be deployed again
+
+
+@pytest.mark.parametrize(
+    ("group", "signature"), [("somebodys", "LVM2_member"), ("", "ext4"), ("", "LVM2_member xfs")]
+)
+def test_what_is_not_a_stores_stays(
+    volumes: ModuleType, lvm: Lvm, group: str, signature: str
+) -> None:
+    lvm.group, lvm.signatures = group, signature.split()
+    assert volumes.free(VOLUME, ours=True) == []
+    assert lvm.done == []
+
+
+def test_a_kernel_without_lvm_and_a_container_are_told_with_the_way_out(
+    volumes: ModuleType, lvm: Lvm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert volumes.machine_problems(wanted(volumes=[], engine="podman")) == []
+    monkeypatch.setattr(lvm, "systemd_detect_virt", lambda *_: "systemd-nspawn\n")
+    monkeypatch.setattr(volumes, "has_mapper", lambda: False)
+    first, second = volumes.machine_problems(wanted(engine="podman"))
+    assert "Node osd0 is itself a container (systemd-nspawn)" in first
+    assert "no device mapper" in second and second.endswith("or deployer own.")
+
+
+def test_a_path_that_is_no_device_is_told(
+    script: Callable[[str, str], ModuleType], tmp_path: Path
+) -> None:
+    module = script("volumes", "volumes")
+    file = tmp_path / "file"
+    file.touch()
+    told = [
+        module.problem_of(VOLUME | {"device": str(path)}, wanted())
+        for path in (file, tmp_path / "none")
+    ]
+    assert "is no block device" in told[0] and "cannot be found" in told[1]
+    assert module.free(VOLUME | {"device": str(file)}, ours=True) == []
+
+
+def test_mapper_doubles_the_dashes_of_names(volumes: ModuleType) -> None:
+    assert volumes.mapper_name(VOLUME) == MAPPING

@@ -1,0 +1,168 @@
+"""Machines with a made-up cephadm and orchestrator: what they were told, and what they say.
+
+Answers have the shapes of Ceph's orchestrator module (`DaemonDescription.to_json`,
+`HostSpec.to_json`) and of `ceph status`; nothing of it was recorded on a live cluster.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+from testbed.deployers.cephadm.cluster import Clock
+from testbed.deployers.cephadm.commands import PROGRAM, Cephadm
+from testbed.sites.contract import Node
+from testbed.ssh import Completed
+
+FSID = "5b8ac5f6-6d0e-5c43-9d0b-3a5c5e0f2f11"
+KEY = "ssh-rsa AAAAB3NzaC1yc2E ceph-" + FSID
+
+
+class FakeMachines:
+    """`Machines`: a cluster that comes up as it is told, after `slow` looks at it.
+
+    `log` holds (node, what) in order; `broken` names OSD hosts whose OSDs never start, `fails` a
+    word of commands that end with the reason given.
+    """
+
+    def __init__(self, cephadm: Cephadm, slow: int = 1) -> None:
+        self._start = cephadm.command()
+        self.slow = slow
+        self.log: list[tuple[str, str]] = []
+        self.fails: dict[str, str] = {}
+        self.broken: set[str] = set()
+        self.programs: set[str] = set()
+        self.waits = 0  # times that a key is not there yet
+        self.folder = False
+        self.serves = False
+        self.config = b""
+        self.keys: dict[str, list[str]] = {}
+        self.hosts: list[dict[str, Any]] = []
+        self.services: dict[str, dict[str, Any]] = {}
+        self._looks = 0
+
+    def run(
+        self, node: Node, argv: Sequence[str], *, input: bytes = b"", timeout_s: float = 0.0
+    ) -> Completed:
+        """See `Machines.run`."""
+        words = list(argv)
+        what = self._name(words)
+        self.log.append((node.name, what))
+        for word, reason in self.fails.items():
+            if word in what:
+                return Completed(tuple(argv), 1, b"", f"Traceback ...\nERROR: {reason}\n".encode())
+        code, said = self._do(node, words, what, input)
+        return Completed(tuple(argv), code, said.encode(), b"" if code == 0 else b"ERROR: no\n")
+
+    def _name(self, words: list[str]) -> str:
+        count = len(self._start)
+        if words[:count] != self._start:
+            return " ".join(words[:2])
+        rest = words[count:]
+        return " ".join(rest[4:]) if rest[0] == "shell" else rest[0]
+
+    def _do(self, node: Node, words: list[str], what: str, input: bytes) -> tuple[int, str]:
+        if what == "test -x":
+            return int(node.name not in self.programs), ""
+        if what == "test -s":
+            self.waits -= 1
+            return int(self.waits >= 0), ""
+        if what == "test -d":
+            return int(not self.folder), ""
+        if what == "sh -c":
+            return self._script(node, words, input)
+        if what == "bootstrap":
+            self.folder = self.serves = True
+            return 0, ""
+        if what == "rm-cluster":
+            self.folder = self.serves = False
+            return 0, ""
+        if not self.serves:
+            return 1, ""
+        return self._ceph(what, input)
+
+    def _script(self, node: Node, words: list[str], input: bytes) -> tuple[int, str]:
+        if PROGRAM in words:
+            fetched = words[-1].startswith("https://")
+            (self.programs.add if fetched else self.programs.discard)(node.name)
+        elif b"ceph-" in input:
+            self.keys.setdefault(node.name, []).append(input.decode().strip())
+        else:
+            self.config = input
+        return 0, ""
+
+    def _ceph(self, what: str, input: bytes) -> tuple[int, str]:
+        if what == "ceph cephadm get-pub-key":
+            return 0, KEY + "\n"
+        if what.startswith("ceph orch apply"):
+            for spec in yaml.safe_load_all(input):
+                if spec["service_type"] == "host":
+                    self.hosts.append(spec)
+                else:
+                    name = spec.get("service_id", "")
+                    self.services[f"{spec['service_type']}.{name}"] = spec
+            return 0, "Scheduled update...\n"
+        if what == "ceph orch host ls --format json":
+            rows = [
+                {key: host[key] for key in ("addr", "hostname", "labels")}
+                | {"status": "Offline" if host["hostname"] in self.broken else ""}
+                for host in self.hosts
+            ]
+            return 0, json.dumps(rows)
+        self._looks += 1
+        if what == "ceph orch ps --format json":
+            return 0, self._ps()
+        if what == "ceph status --format json":
+            return 0, self._status()
+        return 0, ""
+
+    def _ps(self) -> str:
+        rows = [
+            daemon(kind.partition(".")[0], host, running=self._looks > self.slow)
+            for kind, spec in self.services.items()
+            for host in spec["placement"]["hosts"]
+        ]
+        return json.dumps(rows) if rows else "No daemons reported"
+
+    def _status(self) -> str:
+        made = [
+            host
+            for kind, spec in self.services.items()
+            if kind.startswith("osd.")
+            for host in spec["placement"]["hosts"]
+            for _ in spec["spec"]["data_devices"]["paths"]
+        ]
+        up = [host for host in made if host not in self.broken and self._looks > self.slow]
+        counts = {"epoch": 9, "num_osds": len(made), "num_up_osds": len(up), "osd_up_since": 0}
+        body = {"fsid": FSID, "osdmap": counts | {"num_in_osds": len(up), "num_remapped_pgs": 0}}
+        return json.dumps(body)
+
+
+def daemon(kind: str, host: str, *, running: bool) -> dict[str, object]:
+    """A row of `ceph orch ps`: fields that are empty are left out, as there."""
+    row: dict[str, object] = {
+        "daemon_type": kind,
+        "daemon_id": host,
+        "daemon_name": f"{kind}.{host}",
+        "service_name": kind,
+        "hostname": host,
+        "status": 1 if running else 2,
+        "status_desc": "running" if running else "starting",
+        "is_active": False,
+        "ports": [],
+        "last_refresh": "2026-01-01T00:00:00.000000Z",
+    }
+    return row | ({"version": "20.2.0"} if running else {})
+
+
+def stepped_clock() -> Clock:
+    """Time that moves only when somebody sleeps."""
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    return Clock(lambda: now[0], sleep)

@@ -1,0 +1,236 @@
+"""ceph-ansible: what it gets, and (with its sources at hand) what it says of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from schemas.errors import UserError
+from testbed.deployer_spec import GENERATED, CephAnsibleDeployer
+from testbed.deployers.ceph_ansible import sources, tasks, variables
+from testbed.deployers.ceph_ansible.deployer import PURGE, CephAnsible, configuration, tool
+from testbed.inventory import cluster_id
+from testbed.playbook_run import Ansible, RefusedError, play
+from tests.testbed.deployers.beds import bed_of, spec_with
+
+SPEC = spec_with(
+    {"kind": "ceph-ansible", "variables": {"crush_device_class": "hdd"}},
+    config={"osd": {"osd_max_backfills": 4}, "global": {"ms_bind_ipv4": True}},
+)
+
+
+def test_the_groups_are_its_own_and_the_admin_node_is_a_client(tmp_path: Path) -> None:
+    children = variables.inventory(bed_of(SPEC, tmp_path), SPEC)["all"]["children"]
+    assert {group: list(body["hosts"]) for group, body in children.items()} == {
+        "mons": ["admin"],
+        "mgrs": ["admin"],
+        "osds": ["osd0", "osd1", "osd2"],
+        "rgws": ["gate"],
+        "clients": ["admin"],
+    }
+    assert children["clients"]["vars"]["copy_admin_key"] is True
+    assert children["rgws"]["vars"]["radosgw_address_block"] == "10.1.0.8/29"
+
+
+def test_osds_are_made_on_volumes_so_that_a_partition_will_do(tmp_path: Path) -> None:
+    bed = bed_of(SPEC, tmp_path)
+    hosts = variables.inventory(bed, SPEC)["all"]["hosts"]
+    group = f"hotbed-{cluster_id(bed)[:8]}-0"
+    assert hosts["osd1"]["lvm_volumes"] == [{"data": "osd", "data_vg": group}]
+    assert "lvm_volumes" not in hosts["admin"]
+    assert hosts["osd1"]["ansible_host"] == "10.1.0.12"
+
+
+def test_the_spec_wins_over_the_settings_that_keep_a_cluster_quiet(tmp_path: Path) -> None:
+    common = variables.group_variables(bed_of(SPEC, tmp_path), SPEC)["all"]
+    settings = common["ceph_conf_overrides"]
+    assert settings["osd"]["osd_max_backfills"] == "4"
+    assert settings["osd"]["osd_max_scrubs"] == "0"
+    assert settings["global"]["ms_bind_ipv4"] == "true"
+    # What only the project's own role does, or would contradict what ceph-ansible itself writes.
+    for name in ("fsid", "mon_host", "mon_initial_members"):
+        assert name not in settings["global"]
+    assert "osd_crush_update_on_start" not in settings["osd"]
+    assert common["crush_device_class"] == "hdd"
+    assert common["fsid"] == cluster_id(bed_of(SPEC, tmp_path))
+
+
+def test_no_secret_and_no_file_of_the_engines_is_among_the_variables(tmp_path: Path) -> None:
+    told = json.dumps(variables.group_variables(bed_of(SPEC, tmp_path), SPEC))
+    assert "key" not in told.replace("copy_admin_key", "")
+    assert str(tmp_path) not in told
+
+
+def test_a_variable_that_no_role_knows_is_refused_with_the_nearest_that_is_known() -> None:
+    deployer = CephAnsibleDeployer(variables={"crush_device_clas": "hdd"})
+    with pytest.raises(UserError, match=r"crush_device_clas is no variable.*crush_device_class is"):
+        variables.check_names(deployer, {"crush_device_class", "devices"})
+    variables.check_names(deployer, {"crush_device_clas"})
+
+
+def test_a_folder_without_the_pinned_commit_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(sources.VARIABLE, str(tmp_path))
+    with pytest.raises(UserError, match="no git clone with ceph-ansible's"):
+        sources.clone()
+
+
+def test_sources_are_those_of_the_commit_whatever_lies_in_the_clone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = tmp_path / "clone"
+    repository.mkdir()
+
+    def git(*arguments: str) -> str:
+        names = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
+        argv = ["git", *names, "-C", str(repository), *arguments]
+        return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
+
+    git("init", "--quiet")
+    (repository / "site.yml.sample").write_text("committed")
+    git("add", ".")
+    git("commit", "--quiet", "-m", "x")
+    monkeypatch.setattr(sources, "COMMIT", git("rev-parse", "HEAD"))
+    monkeypatch.setenv(sources.VARIABLE, str(repository))
+    (repository / "site.yml.sample").write_text("edited")
+    root = sources.export(tmp_path / "private")
+    assert (root / "site.yml").read_text() == "committed"
+    (root / "site.yml").write_text("kept: it is not exported again")
+    assert (sources.export(root) / "site.yml").read_text().startswith("kept")
+
+
+def test_its_configuration_checks_host_keys_and_stays_out_of_the_home_folder(
+    tmp_path: Path,
+) -> None:
+    text = configuration(tmp_path)
+    assert "host_key_checking = true" in text
+    assert "log_path" not in text and "HOME" not in text
+    assert "fact_caching = memory" in text
+
+
+def test_names_of_tasks_are_found_through_roles_files_and_blocks(tmp_path: Path) -> None:
+    role = tmp_path / "roles" / "mon" / "tasks"
+    role.mkdir(parents=True)
+    (role / "main.yml").write_text(
+        yaml.safe_dump(
+            [
+                {"name": "Include", "ansible.builtin.include_tasks": "more.yml"},
+                {"name": "B", "block": [{"name": "Inner", "debug": {}}]},
+                {"name": "Made up", "include_tasks": "{{ name }}.yml"},
+            ]
+        )
+    )
+    (role / "more.yml").write_text(yaml.safe_dump([{"name": "More", "debug": {}}]))
+    play_of = {"hosts": "mons", "tasks": [{"import_role": {"name": "mon"}}], "post_tasks": None}
+    book = [{"import_playbook": "dashboard.yml"}, play_of]
+    (tmp_path / "site.yml").write_text(yaml.safe_dump(book))
+    assert tasks.names_of(tmp_path, "site.yml") == ["More", "Inner"]
+
+
+def test_the_plan_says_what_ends_and_what_its_project_recommends() -> None:
+    told = CephAnsible().plan(SPEC).sentences()
+    assert "2026-10-31" in told and "recommends cephadm" in told and sources.COMMIT[:12] in told
+
+
+# --- with ceph-ansible's own sources -------------------------------------------------------------
+
+needs_sources = pytest.mark.skipif(
+    not os.environ.get(sources.VARIABLE),
+    reason=f"{sources.VARIABLE} names no clone of ceph-ansible",
+)
+
+
+@pytest.fixture
+def ansible(tmp_path: Path) -> Iterator[Ansible]:
+    bed = bed_of(SPEC, tmp_path / "bed")
+    (bed.directory / "ansible").mkdir(parents=True)
+    yield tool(bed)
+
+
+def check(ansible: Ansible, tmp_path: Path, playbook: str, hosts: dict[str, Any]) -> str:
+    """Ansible's word on the syntax of a playbook with an inventory."""
+    inventory = tmp_path / "hosts.yml"
+    inventory.write_text(yaml.safe_dump(hosts))
+    done = subprocess.run(
+        [
+            *(str(ansible.program), "-i", str(inventory), "--syntax-check"),
+            *("-e", json.dumps(dict(ansible.extra)), playbook),
+        ],
+        cwd=ansible.root,
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": str(tmp_path),
+            "ANSIBLE_CONFIG": str(ansible.config),
+            "ANSIBLE_HOME": str(tmp_path / "home"),
+            **ansible.environment,
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+@needs_sources
+@pytest.mark.slow
+@pytest.mark.parametrize("playbook", ["site.yml", PURGE])
+def test_the_inventory_passes_its_syntax_check(
+    ansible: Ansible, tmp_path: Path, playbook: str
+) -> None:
+    made = variables.inventory(bed_of(SPEC, tmp_path), SPEC)
+    told = check(ansible, tmp_path, playbook, made)
+    assert f"playbook: {playbook}" in told
+    assert "Could not match supplied host pattern, ignoring: osds" not in told
+    assert len(tasks.names_of(ansible.root, playbook)) > 60
+
+
+@needs_sources
+@pytest.mark.slow
+def test_what_is_generated_are_variables_that_its_roles_know(ansible: Ansible) -> None:
+    in_site_yml_itself = {"yes_i_know"}
+    assert sources.variables_known(ansible.root) >= GENERATED - in_site_yml_itself
+
+
+@needs_sources
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_its_validate_role_accepts_the_variables_and_misses_nothing_but_the_volumes(
+    ansible: Ansible, tmp_path: Path
+) -> None:
+    bed = bed_of(SPEC, tmp_path / "bed")
+    made = variables.inventory(bed, SPEC)
+    # Every node is this machine, which has no volumes; nothing is changed.
+    for values in made["all"]["hosts"].values():
+        values |= {"ansible_connection": "local", "ansible_become": False}
+    assert ansible.program is not None
+    made["all"]["vars"]["ansible_python_interpreter"] = str(ansible.program.parent / "python")
+    roles = [{"import_role": {"name": role}} for role in ("ceph-defaults", "ceph-validate")]
+    # A container that runs tests may have no systemd; nodes have.
+    facts = {"ansible_service_mgr": "systemd", "cacheable": True}
+    first = {"gather_facts": True, "pre_tasks": [{"set_fact": facts}], "tasks": roles}
+    book = [first | {"hosts": hosts} for hosts in ("all:!osds", "osds")]
+    (ansible.root / "validate.yml").write_text(yaml.safe_dump(book))
+    told: list[str] = []
+    with pytest.raises(RefusedError, match=r"hotbed-.*doesn't exist or isn't a block") as error:
+        play(
+            bed,
+            bed.directory / "ansible",
+            "validate.yml",
+            made,
+            lambda phase, share: told.append(phase),
+            ansible=ansible,
+            tasks=tasks.names_of(ansible.root, "validate.yml"),
+        )
+    assert {failure.node for failure in error.value.failures} == {"osd0", "osd1", "osd2"}
+    assert any(phase.startswith("ceph-validate: ") for phase in told)
+    # What ceph-ansible was told on the command line is not there for later playbooks.
+    assert not list((bed.directory / "ansible").rglob("extravars"))

@@ -1,0 +1,361 @@
+"""cephadm: specifications, command lines, answers, and the order of it all. No live cluster."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from schemas.errors import UserError
+from testbed.deployer_spec import CephadmDeployer
+from testbed.deployers.cephadm import commands, outputs, specs
+from testbed.deployers.cephadm.cluster import Cluster
+from testbed.deployers.cephadm.commands import as_root, cephadm_of
+from testbed.deployers.cephadm.deployer import UNTESTED, Cephadm
+from testbed.playbook_run import DeployError
+from testbed.sites.contract import Testbed, silent
+from tests.testbed.deployers.beds import bed_of, spec_with
+from tests.testbed.deployers.fake_orchestrator import (
+    FSID,
+    KEY,
+    FakeMachines,
+    daemon,
+    stepped_clock,
+)
+
+SPEC = spec_with("cephadm")
+IMAGE = "example.org/ceph/ceph:v20"
+TOOL = cephadm_of(CephadmDeployer(image=IMAGE), FSID)
+SETTINGS = {"osd": {"osd_max_scrubs": "0"}}
+DEBIANS = "/usr/bin/python3"  # python3-ceph-common is not on PyPI
+CHECK = """
+import sys, yaml
+from ceph.deployment.hostspec import HostSpec
+from ceph.deployment.service_spec import ServiceSpec
+for body in yaml.safe_load_all(sys.stdin):
+    if body.get("service_type") == "host":
+        made = HostSpec.from_json({k: v for k, v in body.items() if k != "service_type"})
+        made.validate()
+    else:
+        made = ServiceSpec.from_json(body)
+        made.validate()
+        print(made.service_name(), made.to_json().get("spec", {}))
+"""
+
+
+@pytest.fixture
+def bed(tmp_path: Path) -> Testbed:
+    return bed_of(SPEC, tmp_path)
+
+
+@pytest.fixture
+def machines() -> FakeMachines:
+    return FakeMachines(TOOL)
+
+
+@pytest.fixture
+def cluster(bed: Testbed, machines: FakeMachines) -> Cluster:
+    return Cluster(bed, TOOL, machines, stepped_clock())
+
+
+# --- specifications ------------------------------------------------------------------------------
+
+
+def debians_word(document: bytes) -> list[str]:
+    """What python3-ceph-common makes of the specifications, a line a service."""
+    there = subprocess.run(
+        [DEBIANS, "-c", "import ceph.deployment.service_spec"], capture_output=True, check=False
+    )
+    if there.returncode != 0:
+        pytest.skip("this machine has no python3-ceph-common")
+    done = subprocess.run([DEBIANS, "-c", CHECK], input=document, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode().splitlines()
+
+
+def test_ceph_itself_accepts_every_specification(bed: Testbed) -> None:
+    wanted = [
+        *specs.hosts(bed),
+        *specs.controls(bed),
+        *specs.osds(bed),
+        *specs.osds(bed, managed=False),
+        *specs.gateways(bed),
+    ]
+    said = debians_word(specs.document(wanted))
+    services = ["mon", "mgr", *[f"osd.hotbed-osd{n}" for n in (0, 1, 2)] * 2, "rgw.hotbed"]
+    assert [line.partition(" ")[0] for line in said] == services
+    assert "'rgw_frontend_port': 7480" in said[-1]
+
+
+def test_ceph_itself_refuses_what_is_none(bed: Testbed) -> None:
+    broken = {**specs.osds(bed)[0], "service_id": "not a name"}
+    with pytest.raises(AssertionError, match="Service id contains invalid characters"):
+        debians_word(specs.document([broken]))
+
+
+def test_who_administers_gets_the_key_and_the_first_monitor_is_the_first_host(
+    bed: Testbed,
+) -> None:
+    hosts = specs.hosts(bed)
+    assert hosts[0]["hostname"] == "admin"
+    holders = [host["hostname"] for host in hosts if specs.ADMIN_LABEL in host["labels"]]
+    assert holders == ["admin"]
+    assert hosts[1]["addr"] == "10.1.0.11"
+
+
+def test_an_osd_is_a_volume_of_its_own_node(bed: Testbed) -> None:
+    first = specs.osds(bed)[0]
+    (path,) = first["spec"]["data_devices"]["paths"]
+    assert path.startswith("/dev/hotbed-") and path.endswith("/osd")
+    assert first["placement"] == {"hosts": ["osd0"]}
+    assert "unmanaged" not in first and specs.osds(bed, managed=False)[0]["unmanaged"] is True
+
+
+def test_documents_come_one_after_the_other(bed: Testbed) -> None:
+    wanted = specs.controls(bed)
+    assert list(yaml.safe_load_all(specs.document(wanted))) == wanted
+
+
+def test_settings_are_a_ceph_conf() -> None:
+    text = specs.configuration({"mon": {"a": "1"}, "osd": {"b": "true"}}).decode()
+    assert text.split("\n")[:2] == ["[mon]", "a = 1"]
+    assert "[osd]\nb = true" in text
+
+
+# --- command lines -------------------------------------------------------------------------------
+
+
+def test_bootstrap_brings_nothing_that_would_disturb_a_measurement() -> None:
+    argv = TOOL.bootstrap("10.1.0.10", "admin", "/root/x.conf")
+    assert argv[:4] == [commands.PROGRAM, "--image", IMAGE, "bootstrap"]
+    pairs = dict(itertools.pairwise(argv))
+    assert pairs["--fsid"] == FSID
+    assert pairs["--mon-ip"] == "10.1.0.10" and pairs["--mon-id"] == "admin"
+    assert {"--skip-dashboard", "--skip-monitoring-stack", "--orphan-initial-daemons"} <= set(argv)
+
+
+def test_engine_and_image_follow_the_spec() -> None:
+    docker = cephadm_of(CephadmDeployer(engine="docker", release="reef"), FSID)
+    assert docker.command("ls") == [commands.PROGRAM, "--docker", "ls"], "the release's own image"
+    own = cephadm_of(CephadmDeployer(image="example.org/ceph:x"), FSID)
+    assert "example.org/ceph:x" in own.ask("status")
+    assert own.ask("orch", "ps")[-5:] == ["ceph", "orch", "ps", "--format", "json"]
+    assert "--zap-osds" in own.remove() and FSID in own.remove()
+
+
+def test_the_program_is_the_releases(tmp_path: Path) -> None:
+    assert commands.fetch_program("reef")[-1].endswith("/rpm-reef/el9/noarch/cephadm")
+
+
+def test_keys_are_let_in_once_and_forgotten(tmp_path: Path) -> None:
+    file = tmp_path / ".ssh" / "authorized_keys"
+    file.parent.mkdir()
+    file.write_text("ssh-ed25519 AAAA somebody\n")
+
+    def here(argv: list[str], input: str = "") -> None:
+        script = argv[2].replace("/root/.ssh", str(file.parent))
+        subprocess.run([*argv[:2], script, *argv[3:]], input=input, text=True, check=True)
+
+    for _ in range(2):
+        here(commands.authorize(), KEY + "\n")
+    assert file.read_text() == f"ssh-ed25519 AAAA somebody\n{KEY}\n"
+    forget = commands.forget(FSID)
+    forget[-1] = str(tmp_path / "program")
+    here(forget)
+    assert file.read_text() == "ssh-ed25519 AAAA somebody\n"
+
+
+def test_other_users_become_root() -> None:
+    assert as_root("root", ["a"]) == ["a"]
+    assert as_root("cc", ["a", "b"]) == ["sudo", "-n", "a", "b"]
+
+
+# --- answers -------------------------------------------------------------------------------------
+
+
+def test_daemons_are_told_with_their_state() -> None:
+    text = json.dumps([daemon("mon", "admin", running=True), daemon("osd", "osd0", running=False)])
+    first, second = outputs.parse_daemons(text)
+    assert (first.kind, first.host, first.runs, first.version) == ("mon", "admin", True, "20.2.0")
+    assert not second.runs and second.version is None
+    assert outputs.parse_daemons("No daemons reported\n") == ()
+
+
+def test_what_does_not_run_is_named_with_what_it_says() -> None:
+    rows = [daemon("mon", "a", running=True), daemon("mgr", "a", running=False)]
+    daemons = outputs.parse_daemons(json.dumps(rows))
+    assert outputs.lacking(daemons, {"mon": ("a",)}) is None
+    assert outputs.lacking(daemons, {"mon": ("a",), "mgr": ("a", "b")}) == (
+        "no mgr runs on a, b (mgr.a is in state starting)"
+    )
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_osds_are_counted_in_the_status_of_every_release(nested: bool) -> None:
+    counts: dict[str, object] = {"num_osds": 3, "num_up_osds": 2, "num_in_osds": 3}
+    text = json.dumps({"osdmap": {"osdmap": counts} if nested else counts})
+    assert outputs.parse_osds(text) == outputs.Osds(3, 2, 3)
+
+
+@pytest.mark.parametrize("text", ["", "{", "{}", '{"osdmap": {}}', "[]", "[1]"])
+def test_an_answer_that_is_none_is_an_error_that_shows_it(text: str) -> None:
+    with pytest.raises(DeployError, match="answered what is not known of it"):
+        outputs.parse_osds(text)
+    if text != "[]":
+        with pytest.raises(DeployError, match="answered what is not known of it"):
+            outputs.parse_daemons(text)
+
+
+# --- the order of it all -------------------------------------------------------------------------
+
+
+def whats(machines: FakeMachines) -> list[str]:
+    return [what for _, what in machines.log]
+
+
+def test_a_cluster_comes_up_with_every_osd_and_is_then_let_alone(
+    bed: Testbed, cluster: Cluster, machines: FakeMachines
+) -> None:
+    told: list[float] = []
+    cluster.bring("tentacle", SETTINGS, lambda phase, share: told.append(share))
+    assert machines.serves and machines.config == b"[osd]\nosd_max_scrubs = 0\n"
+    assert {node: keys for node, keys in machines.keys.items() if keys == [KEY]} == machines.keys
+    assert set(machines.keys) == {node.name for node in bed.nodes}
+    assert [host["hostname"] for host in machines.hosts] == [node.name for node in bed.nodes]
+    assert {name for name, spec in machines.services.items() if spec.get("unmanaged")} == {
+        "osd.hotbed-osd0",
+        "osd.hotbed-osd1",
+        "osd.hotbed-osd2",
+    }
+    assert machines.services["rgw.hotbed"]["placement"] == {"hosts": ["gate"]}
+    assert told == sorted(told) and told[-1] == 1.0
+
+
+def test_the_administrators_key_is_waited_for(cluster: Cluster, machines: FakeMachines) -> None:
+    machines.waits = 2
+    cluster.bring("tentacle", SETTINGS, silent)
+    assert whats(machines)[-4:] == ["test -s"] * 4  # twice in vain, then both files of the one node
+    machines.waits = 10_000
+    with pytest.raises(DeployError, match=r"after 30 min node admin has no /etc/ceph/ceph\.conf"):
+        cluster.bring("tentacle", SETTINGS, silent)
+
+
+def test_a_second_deployment_bootstraps_nothing_and_makes_no_osd(
+    cluster: Cluster, machines: FakeMachines
+) -> None:
+    cluster.bring("tentacle", SETTINGS, silent)
+    machines.log.clear()
+    cluster.bring("tentacle", SETTINGS, silent)
+    assert "bootstrap" not in whats(machines)
+    # Hosts, monitors with managers, OSDs that are let alone, gateways: none that makes OSDs.
+    assert sum("orch apply" in what for what in whats(machines)) == 4
+
+
+def test_half_a_cluster_is_removed_before_another_bootstrap(
+    cluster: Cluster, machines: FakeMachines
+) -> None:
+    machines.folder = True
+    cluster.bring("tentacle", SETTINGS, silent)
+    order = [what for what in whats(machines) if what in ("rm-cluster", "bootstrap")]
+    assert order == ["rm-cluster", "bootstrap"]
+
+
+def test_a_step_that_fails_is_told_by_its_last_words(
+    cluster: Cluster, machines: FakeMachines
+) -> None:
+    machines.fails["bootstrap"] = f"Failed to pull {IMAGE}"
+    with pytest.raises(DeployError) as error:
+        cluster.bring("tentacle", SETTINGS, silent)
+    assert str(error.value) == (
+        f"node admin: cephadm cannot bootstrap the cluster: ERROR: Failed to pull {IMAGE}"
+    )
+
+
+def test_osds_that_never_start_are_an_error_that_names_hosts_which_are_away(
+    cluster: Cluster, machines: FakeMachines
+) -> None:
+    machines.broken.add("osd1")
+    with pytest.raises(DeployError) as error:
+        cluster.bring("tentacle", SETTINGS, silent)
+    assert "after 30 min 2 of 3 OSDs are up (osd1 is Offline)" in str(error.value)
+
+
+def test_removal_goes_to_every_host_and_says_where_it_failed(
+    bed: Testbed, cluster: Cluster, machines: FakeMachines
+) -> None:
+    cluster.bring("tentacle", SETTINGS, silent)
+    machines.log.clear()
+    assert cluster.remove(silent) == []
+    assert whats(machines)[1] == "ceph mgr module disable cephadm"
+    removed = [node for node, what in machines.log if what == "rm-cluster"]
+    assert removed == [node.name for node in bed.nodes]
+    assert machines.programs == set()
+    assert cluster.remove(silent) == []  # nothing is there any more
+
+    machines.programs = {"osd0"}
+    machines.fails["rm-cluster"] = "device is busy"
+    assert cluster.remove(silent) == ["node osd0: ERROR: device is busy"]
+
+
+def test_a_removal_after_a_crash_does_not_need_a_cluster_that_answers(
+    cluster: Cluster, machines: FakeMachines
+) -> None:
+    machines.programs, machines.folder = {"admin"}, True
+    assert cluster.remove(silent) == []
+    assert "ceph mgr module disable cephadm" not in whats(machines)
+    assert not machines.folder
+
+
+def test_plan_and_doctor_say_that_it_was_never_tried(tmp_path: Path) -> None:
+    told = Cephadm().plan(SPEC).sentences()
+    assert UNTESTED in told and "20 (tentacle)" in told
+    assert UNTESTED in Cephadm().usable().found
+    with pytest.raises(UserError, match="names the deployer own and not cephadm"):
+        Cephadm().plan(spec_with("own"))
+
+
+PARSE = """
+import importlib.machinery, importlib.util, json, sys
+sys.dont_write_bytecode = True
+loader = importlib.machinery.SourceFileLoader("cephadm_program", sys.argv[1])
+module = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+sys.modules[loader.name] = module
+loader.exec_module(module)
+for argv in json.load(sys.stdin):
+    found = module._parse_args(argv)
+    print(found.func.__name__, found.fsid, found.image, *(getattr(found, "command", None) or ()))
+"""
+"""Debian's package cephadm (16.2) is one file of Python with a parser of its own."""
+
+
+@pytest.mark.slow
+def test_cephadm_itself_understands_every_command_line() -> None:
+    program = os.environ.get("HOTBED_CEPHADM") or shutil.which("cephadm")
+    if program is None:
+        pytest.skip("this machine has no cephadm, and HOTBED_CEPHADM names none")
+    wanted = [
+        TOOL.bootstrap("10.1.0.10", "admin", "/root/x.conf"),
+        TOOL.apply(),
+        TOOL.ask("orch", "ps"),
+        TOOL.remove(),
+    ]
+    done = subprocess.run(
+        [DEBIANS, "-c", PARSE, program],
+        input=json.dumps([argv[1:] for argv in wanted]),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        f"command_bootstrap {FSID} {IMAGE}",
+        f"command_shell {FSID} {IMAGE} ceph orch apply -i -",
+        f"command_shell {FSID} {IMAGE} ceph orch ps --format json",
+        f"command_rm_cluster {FSID} {IMAGE}",
+    ]

@@ -1,0 +1,65 @@
+"""A cloud in memory, a clock, nodes and records, for tests of the site `chameleon`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed import reach
+from testbed.sites.chameleon.site import ChameleonSite
+from testbed.sites.records import Records
+from testbed.spec import TestbedSpec
+from tests.testbed.sites.fake_cloud import FakeCloud
+from tests.testbed.sites.fake_shells import FakeShells
+from tests.testbed.sites.manual_clock import ManualClock
+
+BARE: dict[str, Any] = {"site": "CHI@UC", "project": "CHI-1", "node_type": "compute_skylake"}
+VIRTUAL: dict[str, Any] = {"site": "KVM@TACC", "project": "CHI-1"}
+
+
+def spec_of(options: dict[str, Any], *, osds: int = 2) -> TestbedSpec:
+    """An admin node and `osds` nodes with a disk."""
+    disk = {"size": "10GiB", "scratch": "3GiB"}
+    return TestbedSpec.model_validate(
+        {
+            "name": "small",
+            "site": {"kind": "chameleon", "options": options},
+            "store": None,
+            "groups": [
+                {"name": "admin", "roles": ["admin", "client"]},
+                {"name": "osd", "count": osds, "roles": ["osd"], "disk": disk},
+            ],
+        }
+    )
+
+
+class World:
+    """What sites live in, one after another."""
+
+    def __init__(self, folder: Path, **cloud: Any) -> None:
+        self.clock = ManualClock()
+        self.cloud = FakeCloud(self.clock, **cloud)
+        self.shells = FakeShells()
+        self.records = Records("chameleon", folder)
+
+    def site(self) -> ChameleonSite:
+        """As a new process would open it."""
+        return ChameleonSite(
+            connect=lambda site, project: self.cloud,
+            clock=self.clock,
+            records=self.records,
+            shells=self.shells,
+            see=lambda address: f"ssh-ed25519 KEY-OF-{address}",
+        )
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """Records are not waited for until they are on the disk: nobody cuts the power here. Folders
+    for connections, which nobody makes, are the test's own."""
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+    monkeypatch.setattr(reach, "control_dir", lambda name, folder: tmp_path / "run" / name / "ssh")
+    return World(tmp_path)

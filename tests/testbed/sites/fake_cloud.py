@@ -1,0 +1,393 @@
+"""An OpenStack in memory, on a clock that the test moves: what `testbed.sites.chameleon` asks of
+it, with faults and deaths at any call.
+
+Whole machines are leased as hosts, virtual ones as flavors. Leases and servers take their time;
+everything that is made stays until it is deleted, or its lease ends.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from testbed.sites.chameleon.cloud import (
+    FLAVOR,
+    HOST,
+    Booking,
+    CloudError,
+    Fault,
+    Flavor,
+    FloatingIp,
+    Host,
+    Identity,
+    Lease,
+    Named,
+    NewServer,
+    Reservation,
+    Rule,
+    Server,
+    Wanted,
+)
+from testbed.sites.chameleon.filters import holds, read_filter
+from testbed.sites.clock import Clock
+
+ME = Identity("user-me", "project-mine")
+GIB = 2**30
+FLAVORS = (
+    Flavor("bm", "baremetal", 1, GIB, GIB),
+    Flavor("2", "m1.small", 1, 2 * GIB, 20 * GIB),
+    Flavor("3", "m1.medium", 2, 4 * GIB, 40 * GIB),
+    Flavor("4", "m1.large", 4, 8 * GIB, 40 * GIB),
+)
+
+
+class Died(BaseException):
+    """The process was killed: nothing catches it."""
+
+
+@dataclass
+class _Server:
+    server: Server
+    ready_s: float
+    outcome: str
+    reservation: str
+    group: str | None
+    gone_s: float | None = None
+
+
+Trip = Callable[[int, str, str], None]
+"""Called with a call's number, its name, and ``before`` or ``after`` it took effect."""
+
+
+def hosts(counts: Mapping[str, int]) -> list[Host]:
+    """So many hosts of each node type."""
+    return [
+        Host(f"{kind}-{number}", f"uid-{kind}-{number}", True, {"node_type": kind})
+        for kind, count in counts.items()
+        for number in range(count)
+    ]
+
+
+@dataclass
+class FakeCloud:
+    """See `Cloud`, and the module."""
+
+    clock: Clock
+    machines: list[Host] = field(default_factory=lambda: hosts({"compute_skylake": 12}))
+    lease_s: float = 20.0  # until a lease that starts now is active
+    build_s: float = 60.0  # until a server is active
+    delete_s: float = 10.0
+    ahead_s: float = 0.0  # of the cloud's clock
+    quota_servers: int = 1000
+    me: Identity = ME
+    trip: Trip = lambda number, name, when: None
+    calls: list[str] = field(default_factory=list)
+    outcomes: dict[str, list[str]] = field(default_factory=dict)  # node -> status of each try
+    lease_reason: str | None = None  # a lease that should start ends in ERROR, for this reason
+    others: list[Booking] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._lock = threading.RLock()
+        self._numbers = itertools.count(1)
+        self._leases: dict[str, Lease] = {}
+        self._hosts_of: dict[str, list[str]] = {}
+        self._servers: dict[str, _Server] = {}
+        self._ips: dict[str, FloatingIp] = {}
+        self._groups: dict[str, tuple[str, list[Rule]]] = {}
+        self._keypairs: dict[str, str] = {}
+        self._asked = itertools.count(1)
+        self.made: list[str] = []
+        self.user_data: dict[str, str] = {}
+
+    @contextmanager
+    def _call(self, name: str) -> Iterator[None]:
+        with self._lock:
+            number = next(self._asked)
+            self.calls.append(name)
+            self.trip(number, name, "before")
+            self._pass_time()
+            yield
+            self.trip(number, name, "after")
+
+    def _id(self, kind: str) -> str:
+        made = f"{kind}-{next(self._numbers)}"
+        self.made.append(made)
+        return made
+
+    def _pass_time(self) -> None:
+        now = self.now_s
+        for lease_id, lease in list(self._leases.items()):
+            if lease.status == "PENDING" and now >= lease.start_s + self.lease_s:
+                status = "ACTIVE" if self.lease_reason is None else "ERROR"
+                self._leases[lease_id] = replace(
+                    lease, status=status, reason=self.lease_reason or ""
+                )
+            if self._leases[lease_id].status == "ACTIVE" and now >= lease.end_s:
+                self._leases[lease_id] = replace(lease, status="TERMINATED")
+                self._end_servers(lease)
+        for server_id, kept in list(self._servers.items()):
+            if kept.gone_s is not None and now >= kept.gone_s:
+                del self._servers[server_id]
+            elif kept.server.status == "BUILD" and now >= kept.ready_s:
+                fault = "" if kept.outcome == "ACTIVE" else "No valid host was found."
+                kept.server = replace(kept.server, status=kept.outcome, fault=fault)
+
+    def _end_servers(self, lease: Lease) -> None:
+        """Blazar removes what runs on a lease; a server that never was placed is not on it."""
+        reservations = {each.id for each in lease.reservations}
+        for server_id, kept in list(self._servers.items()):
+            if kept.reservation in reservations and kept.server.status != "ERROR":
+                del self._servers[server_id]
+
+    @property
+    def now_s(self) -> float:
+        return self.clock.now() + self.ahead_s
+
+    # -- what a test looks at -------------------------------------------------------------------
+
+    def left(self) -> list[str]:
+        """Everything of ours that is still there."""
+        self._pass_time()
+        live = ("PENDING", "ACTIVE", "ERROR")
+        return [
+            *(f"lease {each.name}" for each in self._leases.values() if each.status in live),
+            *(f"server {each.server.name}" for each in self._servers.values()),
+            *(f"ip {each.description}" for each in self._ips.values()),
+            *(f"group {name}" for name, _ in self._groups.values()),
+            *(f"keypair {name}" for name in self._keypairs),
+        ]
+
+    def live_leases(self) -> list[Lease]:
+        return [e for e in self._leases.values() if e.status in ("PENDING", "ACTIVE")]
+
+    def all_servers(self) -> list[Server]:
+        self._pass_time()
+        return [kept.server for kept in self._servers.values()]
+
+    def add_lease(self, lease: Lease) -> None:
+        """One that somebody made by hand."""
+        self._leases[lease.id] = lease
+
+    def end_lease(self, lease_id: str) -> None:
+        """As if its time were over."""
+        lease = self._leases[lease_id]
+        self._leases[lease_id] = replace(lease, end_s=self.now_s)
+        self._pass_time()
+
+    def lose_server(self, name: str) -> None:
+        """As if somebody had deleted it."""
+        for server_id, kept in list(self._servers.items()):
+            if kept.server.name == name:
+                del self._servers[server_id]
+
+    # -- Cloud ----------------------------------------------------------------------------------
+
+    def identity(self) -> Identity:
+        with self._call("identity"):
+            return self.me
+
+    def now(self) -> float:
+        with self._call("now"):
+            return self.now_s
+
+    def hosts(self) -> Sequence[Host]:
+        with self._call("hosts"):
+            return list(self.machines)
+
+    def bookings(self) -> Sequence[Booking]:
+        with self._call("bookings"):
+            return self._bookings()
+
+    def _bookings(self) -> list[Booking]:
+        live = self.live_leases()
+        mine = [
+            Booking(host, lease.start_s, lease.end_s)
+            for lease in live
+            for reservation in lease.reservations
+            for host in self._hosts_of.get(reservation.id, ())
+        ]
+        return [*self.others, *mine]
+
+    def flavors(self) -> Sequence[Flavor]:
+        with self._call("flavors"):
+            of_leases = [
+                replace(flavor, id=reservation.id, name=f"reservation:{reservation.id}")
+                for lease in self.live_leases()
+                for reservation in lease.reservations
+                for flavor in FLAVORS
+                if flavor.id == reservation.wanted.flavor_id
+            ]
+            return [*FLAVORS, *of_leases]
+
+    def leases(self) -> Sequence[Lease]:
+        with self._call("leases"):
+            return list(self._leases.values())
+
+    def lease(self, lease_id: str) -> Lease | None:
+        with self._call("lease"):
+            return self._leases.get(lease_id)
+
+    def create_lease(
+        self, name: str, start_s: float | None, end_s: float, wanted: Sequence[Wanted]
+    ) -> Lease:
+        with self._call("create_lease"):
+            start = self.now_s if start_s is None else start_s
+            if end_s <= start:
+                raise CloudError("End date must be later than start date.", Fault.REFUSED)
+            reservations = []
+            taken: set[str] = set()
+            for each in wanted:
+                reservation = Reservation(self._id("reservation"), each, "pending")
+                reservations.append(reservation)
+                if each.kind == HOST:
+                    free = self._pick(each, start, end_s, taken)
+                    if len(free) < each.amount:
+                        raise CloudError("Not enough hosts available", Fault.FULL, status=500)
+                    taken |= set(free)
+                    self._hosts_of[reservation.id] = free
+                else:
+                    assert each.kind == FLAVOR
+            made = Lease(
+                self._id("lease"),
+                name,
+                "PENDING",
+                start,
+                end_s,
+                self.me.user_id,
+                self.me.project_id,
+                tuple(reservations),
+            )
+            self._leases[made.id] = made
+            return made
+
+    def _pick(self, wanted: Wanted, start: float, end: float, taken: set[str]) -> list[str]:
+        # As in Blazar, a lease that starts as another ends overlaps it.
+        booked = [b for b in self._bookings() if b.start_s <= end and b.end_s >= start]
+        busy = {b.host_id for b in booked} | taken
+        wish = read_filter(wanted.properties) if wanted.properties else []
+        fitting = [h.id for h in self.machines if h.id not in busy and holds(wish, h.properties)]
+        return fitting[: wanted.amount]
+
+    def prolong_lease(self, lease_id: str, end_s: float) -> Lease:
+        with self._call("prolong_lease"):
+            lease = self._leases[lease_id]
+            hosts = {h for r in lease.reservations for h in self._hosts_of.get(r.id, ())}
+            for booking in self.others:
+                if booking.host_id in hosts and lease.end_s <= booking.start_s < end_s:
+                    raise CloudError("Not enough hosts available", Fault.FULL, status=500)
+            self._leases[lease_id] = replace(lease, end_s=end_s)
+            return self._leases[lease_id]
+
+    def delete_lease(self, lease_id: str) -> None:
+        with self._call("delete_lease"):
+            lease = self._leases.pop(lease_id, None)
+            if lease is not None:
+                self._end_servers(lease)
+
+    def images(self, name: str) -> Sequence[Named]:
+        with self._call("images"):
+            return [Named("image-1", name)] if name.startswith("CC-") else []
+
+    def networks(self, name: str) -> Sequence[Named]:
+        with self._call("networks"):
+            return [Named("network-1", name)] if name == "sharednet1" else []
+
+    def keypairs(self) -> Sequence[str]:
+        with self._call("keypairs"):
+            return list(self._keypairs)
+
+    def create_keypair(self, name: str, public_key: str) -> None:
+        with self._call("create_keypair"):
+            if name in self._keypairs:
+                raise CloudError(f"Key pair '{name}' already exists.", Fault.REFUSED, status=409)
+            self._keypairs[name] = public_key
+
+    def delete_keypair(self, name: str) -> None:
+        with self._call("delete_keypair"):
+            self._keypairs.pop(name, None)
+
+    def security_groups(self) -> Sequence[Named]:
+        with self._call("security_groups"):
+            return [Named(each, name) for each, (name, _) in self._groups.items()]
+
+    def create_security_group(self, name: str) -> Named:
+        with self._call("create_security_group"):
+            made = Named(self._id("group"), name)
+            self._groups[made.id] = (name, [])
+            return made
+
+    def rules(self, group_id: str) -> Sequence[Rule]:
+        with self._call("rules"):
+            return list(self._groups[group_id][1])
+
+    def add_rule(self, group_id: str, rule: Rule) -> None:
+        with self._call("add_rule"):
+            if rule in self._groups[group_id][1]:
+                raise CloudError("Security group rule already exists.", Fault.REFUSED, status=409)
+            self._groups[group_id][1].append(rule)
+
+    def delete_security_group(self, group_id: str) -> None:
+        with self._call("delete_security_group"):
+            if any(kept.group == group_id for kept in self._servers.values()):
+                raise CloudError("Security Group in use.", Fault.REFUSED, status=409)
+            self._groups.pop(group_id, None)
+
+    def servers(self, prefix: str) -> Sequence[Server]:
+        with self._call("servers"):
+            return [e.server for e in self._servers.values() if e.server.name.startswith(prefix)]
+
+    def create_server(self, new: NewServer) -> Server:
+        with self._call("create_server"):
+            if len(self._servers) >= self.quota_servers:
+                raise CloudError("Quota exceeded for instances", Fault.QUOTA, status=403)
+            number = next(self._numbers)
+            reservation = new.reservation_id or new.flavor_id
+            node = new.name.rpartition("-")[2]
+            tries = self.outcomes.get(node, [])
+            server = Server(
+                f"server-{number}",
+                new.name,
+                "BUILD",
+                (f"10.140.{number // 250}.{number % 250 + 1}",),
+                host=self._host_for(reservation),
+            )
+            outcome = tries.pop(0) if tries else "ACTIVE"
+            self._servers[server.id] = _Server(
+                server, self.now_s + self.build_s, outcome, reservation, new.security_group
+            )
+            self.user_data[new.name] = new.user_data
+            return server
+
+    def _host_for(self, reservation: str) -> str:
+        used = [e for e in self._servers.values() if e.reservation == reservation]
+        there = self._hosts_of.get(reservation, [])
+        names = {host.id: host.name for host in self.machines}
+        return names[there[len(used)]] if len(used) < len(there) else ""
+
+    def delete_server(self, server_id: str) -> None:
+        with self._call("delete_server"):
+            kept = self._servers.get(server_id)
+            if kept is not None and kept.gone_s is None:
+                kept.gone_s = self.now_s + self.delete_s
+
+    def floating_ips(self) -> Sequence[FloatingIp]:
+        with self._call("floating_ips"):
+            return list(self._ips.values())
+
+    def create_floating_ip(self, description: str) -> FloatingIp:
+        with self._call("create_floating_ip"):
+            made = self._id("ip")
+            address = f"192.0.2.{int(made.rpartition('-')[2]) % 250 + 1}"
+            self._ips[made] = FloatingIp(made, address, description)
+            return self._ips[made]
+
+    def attach_floating_ip(self, floating_ip_id: str, server_id: str) -> None:
+        with self._call("attach_floating_ip"):
+            self._ips[floating_ip_id] = replace(self._ips[floating_ip_id], port_id=server_id)
+
+    def delete_floating_ip(self, floating_ip_id: str) -> None:
+        with self._call("delete_floating_ip"):
+            self._ips.pop(floating_ip_id, None)

@@ -1,0 +1,222 @@
+"""Machines that are played in memory and in a folder: ssh is not, what is run there is the real
+program, on a file tree of its own with files in place of devices.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from schemas.errors import RemoteError
+from testbed.sites.inventory import hostside
+from testbed.sites.inventory.hostside import devices, holding
+from testbed.ssh import Completed, Shell, SshTarget
+
+CONNECT = "connect"
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI{:0>43}"
+SIGNATURE = b"SIGNATURE:"
+
+
+@dataclass
+class FakeHost:
+    """One machine. `fails_at` ends the call with that number, counted over all that is run there:
+    before it is done (``before``) or after (``after``).
+    """
+
+    root: Path
+    address: str
+    user: str = "root"
+    sudo: bool = True
+    up: bool = True
+    uid: int = 0
+    python: str = "3.11"
+    host_key: str = ""
+    reached_from: str = ""
+    clock_offset_s: float = 0.0
+    asked: list[str] = field(default_factory=list)
+    unreachable: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        texts = {
+            "etc/os-release": 'ID=debian\nVERSION_ID="12"\nPRETTY_NAME="Debian GNU/Linux 12"\n',
+            "etc/machine-id": self.address + "\n",
+            "etc/hosts": "127.0.0.1 localhost\n",
+            "proc/stat": "cpu  100 0 50 800 20 0 0 10 0 0\ncpu0 50 0\ncpu1 50 0\n",
+            "proc/meminfo": "MemTotal:        4194304 kB\n",
+            "proc/self/mountinfo": "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+            "proc/swaps": "Filename Type Size\n",
+            "proc/pressure/io": "some avg10=0.00\n",
+            "proc/net/tcp": "sl local\n 0: 00000000:0016 00000000:0000 0A 0\n",
+            "proc/sys/kernel/random/boot_id": self.address + "\n",
+            "run/systemd/system/x": "",
+        }
+        for name, text in texts.items():
+            self.write(name, text)
+        (self.root / "root").mkdir(exist_ok=True)
+
+    def write(self, name: str, text: str | bytes) -> None:
+        path = self.root / name.lstrip("/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode() if isinstance(text, str) else text)
+
+    def read(self, name: str) -> str:
+        path = self.root / name.lstrip("/")
+        return path.read_text() if path.exists() else ""
+
+    def disk(self, name: str, size: int = 2**30, holds: str = "") -> None:
+        """A device of so many bytes (a sparse file), with a file system's signature on it."""
+        self.write(name, SIGNATURE + holds.encode() + b"\n" if holds else b"")
+        os.truncate(self.root / name.lstrip("/"), size)
+
+    def files(self) -> dict[str, bytes]:
+        """Everything in the tree that is not a device."""
+        return {
+            str(path.relative_to(self.root)): path.read_bytes()
+            for path in sorted(self.root.rglob("*"))
+            if path.is_file() and path.relative_to(self.root).parts[0] != "dev"
+        }
+
+    def command(self, argv: Sequence[str]) -> str:
+        """Stands in for the programs that hostside.py runs."""
+        if argv[0] == "wipefs" and argv[1] == "--json":
+            with Path(argv[2]).open("rb") as file:
+                head = file.read(100)
+            if not head.startswith(SIGNATURE):
+                return ""
+            kind = head[len(SIGNATURE) :].split(b"\n")[0].decode()
+            return json.dumps({"signatures": [{"type": kind, "label": None}]})
+        if argv[0] == "sshd":
+            return "permitrootlogin prohibit-password\n"
+        return "apt 2.6\n" if argv[0] == "apt-get" else ""
+
+    def do(self, request: Mapping[str, object]) -> dict[str, object]:
+        """The real program's answer."""
+        if request["do"] == CONNECT:
+            targets = request["targets"]
+            assert isinstance(targets, dict)
+            down = {name: None if name not in self.unreachable else "timed out" for name in targets}
+            return {"ok": True, "result": down}
+        return hostside.answer(dict(request), hostside.Machine(self.root, self.command))
+
+
+class FakeShell:
+    """See `testbed.ssh.Shell`."""
+
+    def __init__(self, hosts: FakeHosts, target: SshTarget) -> None:
+        self.node, self._hosts, self._target = target.node, hosts, target
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        input: bytes | None = None,
+        timeout_s: float = 60.0,
+        check: bool = True,
+    ) -> Completed:
+        host = self._hosts.login(self._target)
+        words = list(argv)
+        host.asked.append(words[0] if words[0] != "python3" else json.loads(words[2])["do"])
+        if words[:2] == ["sh", "-c"] and "uid=" in words[2]:
+            root = self._target.user == "root"
+            text = f"uid={0 if root else 1000}\n"
+            text += "sudo=yes\n" if host.sudo or root else ""
+            text += f"python={host.python}\n" if host.python else ""
+            text += f"connection=192.0.2.250 40000 {host.address} 22\n"
+            return Completed(tuple(argv), 0, text.encode(), b"")
+        if words[:2] == ["sh", "-c"] and "date" in words[2]:
+            now = self._hosts.now() + host.clock_offset_s
+            return Completed(tuple(argv), 0, f"{now:.6f}\n".encode(), b"")
+        if words[:2] == ["sudo", "-n"]:
+            words = words[2:]
+        if words[:2] == ["python3", "-"]:
+            self._hosts.count()
+            done = host.do(json.loads(words[2]))
+            self._hosts.count()
+            return Completed(tuple(argv), 0, json.dumps(done).encode(), b"")
+        assert words == ["true"], f"a fake machine does not know {words}"
+        return Completed(tuple(argv), 0, b"", b"")
+
+    def put(self, data: bytes, path: str, *, mode: int = 0o644) -> None:
+        raise NotImplementedError
+
+    def popen(self, argv: Sequence[str]) -> subprocess.Popen[bytes]:
+        raise NotImplementedError
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@dataclass
+class FakeHosts:
+    """See `testbed.sites.inventory.contact.Contact`: machines by address."""
+
+    hosts: dict[str, FakeHost] = field(default_factory=dict)
+    now: Callable[[], float] = lambda: 1_700_000_000.0
+    kill_at: int | None = None
+    counted: int = 0
+
+    def count(self) -> None:
+        """Count a moment at which a call begins or ends; the one chosen kills us."""
+        self.counted += 1
+        if self.kill_at is not None and self.counted >= self.kill_at:
+            raise Killed
+
+    def login(self, target: SshTarget) -> FakeHost:
+        """The machine, if it lets `target` in."""
+        host = self.hosts.get(target.address)
+        if host is None or not host.up:
+            raise RemoteError(
+                f"node {target.node} ({target.address}) cannot be reached by ssh: time-out",
+                retry=True,
+            )
+        if target.jump is not None:
+            self.login(target.jump)
+        pinned = target.known_hosts.read_text().splitlines()
+        names = {line.split()[0] for line in pinned if line.endswith(host.host_key)}
+        field = target.address if target.port == 22 else f"[{target.address}]:{target.port}"
+        if field not in names:
+            raise RemoteError(f"node {target.node}: Host key verification failed.", retry=True)
+        if target.key is not None and target.key.name == "id_ed25519":
+            public = target.key.with_suffix(".pub").read_text().strip()
+            if public not in host.read("root/.ssh/authorized_keys").splitlines():
+                raise RemoteError(f"node {target.node}: Permission denied (publickey).", retry=True)
+        elif target.user != host.user:
+            raise RemoteError(f"node {target.node}: Permission denied (publickey).", retry=True)
+        return host
+
+    def host_keys(self, target: SshTarget) -> Sequence[str]:
+        host = self.hosts.get(target.address)
+        if host is None or not host.up:
+            raise RemoteError(f"{target.node} ({target.address}) shows no host key", retry=True)
+        return [host.host_key]
+
+    def hang_up(self, control_dir: Path) -> None:
+        assert control_dir.is_dir()
+
+    def shell(self, target: SshTarget) -> Shell:
+        return FakeShell(self, target)
+
+
+def play(tmp_path: Path, count: int, monkeypatch: pytest.MonkeyPatch, **more: object) -> FakeHosts:
+    """So many machines 192.0.2.1, .2, ... with two devices, /dev/sdb1 and /dev/sdb2, each."""
+    monkeypatch.setattr(devices, "is_block", lambda status: status.st_size >= 2**20)
+    for module in (devices, holding):
+        monkeypatch.setattr(module, "HEAD", 4096)
+    monkeypatch.setattr(holding, "ZEROED_HEAD", 8192)
+    monkeypatch.setattr(holding, "ZEROED_TAIL", 4096)
+    found = FakeHosts()
+    for number in range(1, count + 1):
+        address = f"192.0.2.{number}"
+        host = FakeHost(tmp_path / "machines" / str(number), address, **more)  # type: ignore[arg-type]
+        host.host_key = KEY.format(number)
+        host.disk("/dev/sdb1", 2 * 2**30)
+        host.disk("/dev/sdb2", 16 * 2**30)
+        found.hosts[address] = host
+    return found

@@ -1,0 +1,18 @@
+"""A clock that only a test moves."""
+
+from __future__ import annotations
+
+
+class ManualClock:
+    """See `testbed.sites.clock.Clock`; sleeping moves it, and is remembered in `slept`."""
+
+    def __init__(self, now: float = 1_700_000_000.0) -> None:
+        self.time = now
+        self.slept: list[float] = []
+
+    def now(self) -> float:
+        return self.time
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.time += max(seconds, 0.0)

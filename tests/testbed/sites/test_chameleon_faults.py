@@ -1,0 +1,340 @@
+"""What goes wrong on Chameleon, and what the site says and does then."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import pytest
+
+from schemas.errors import UserError
+from testbed.sites.chameleon.cloud import (
+    HOST,
+    Booking,
+    CloudError,
+    Fault,
+    Lease,
+    NewServer,
+    Reservation,
+    Server,
+    Wanted,
+)
+from testbed.sites.chameleon.errors import NoCredentials
+from testbed.sites.contract import SiteError, State
+from tests.testbed.sites.chameleon_world import BARE, VIRTUAL, World, spec_of, world
+from tests.testbed.sites.fake_cloud import ME, FakeCloud, hosts
+
+__all__ = ["world"]
+
+HOUR_S = 3600.0
+
+
+def lease_of(world: World, identity: str, **fields: object) -> Lease:
+    """A lease that a person made by hand, with what `spec_of(BARE)` needs."""
+    now = world.clock.now()
+    wanted = Wanted(HOST, 3, '["==", "$node_type", "compute_skylake"]')
+    reservation = Reservation(f"reservation-{identity}", wanted, "active")
+    lease = Lease(
+        identity,
+        "mine",
+        "ACTIVE",
+        now,
+        now + 50 * HOUR_S,
+        ME.user_id,
+        ME.project_id,
+        (reservation,),
+    )
+    return replace(lease, **fields)  # type: ignore[arg-type]
+
+
+def test_no_host_free_says_when_they_are(world: World) -> None:
+    now = world.clock.now()
+    busy = [Booking(h.id, now - HOUR_S, now + 5 * HOUR_S) for h in world.cloud.machines[:10]]
+    world.cloud.others = busy
+    with pytest.raises(SiteError, match=r"2 of 12.*free for 24 h from.*next-free") as error:
+        world.site().provision(spec_of(BARE))
+    assert error.value.retry_after_s == pytest.approx(5 * HOUR_S + 60)
+    assert "free from" in world.site().plan(spec_of(BARE)).detail
+    assert not world.cloud.live_leases()
+
+
+def test_next_free_leases_that_time_and_is_pending_until_then(world: World) -> None:
+    now = world.clock.now()
+    world.cloud.others = [Booking(h.id, now, now + 5 * HOUR_S) for h in world.cloud.machines]
+    spec = spec_of({**BARE, "lease": {"start": "next-free"}})
+    with pytest.raises(SiteError, match=r"starts at .* `hotbed up` again") as error:
+        world.site().provision(spec)
+    assert error.value.retry_after_s == pytest.approx(5 * HOUR_S + 60, abs=60)
+    status = world.site().status("small")
+    assert status.state is State.PENDING
+    assert status.ends_at_s == pytest.approx(now + 29 * HOUR_S + 60, abs=60)
+    world.clock.sleep(error.value.retry_after_s or 0.0)
+    assert world.site().provision(spec).nodes
+    assert len(world.cloud.live_leases()) == 1
+
+
+def test_too_few_hosts_of_the_type(world: World) -> None:
+    world.cloud.machines = hosts({"compute_skylake": 2, "storage": 4})
+    with pytest.raises(UserError, match=r"CHI@UC has 2 machines that fit .* need 3"):
+        world.site().plan(spec_of(BARE))
+
+
+def test_a_cloud_that_does_not_tell_what_is_free(world: World) -> None:
+    def trip(number: int, name: str, when: str) -> None:
+        if name in ("hosts", "bookings"):
+            raise CloudError("Policy doesn't allow it.", Fault.REFUSED, status=403)
+
+    world.cloud.trip = trip
+    assert "not told what is free" in world.site().plan(spec_of(BARE)).detail
+    assert world.site().provision(spec_of(BARE)).nodes
+
+
+def test_groups_of_several_types(world: World) -> None:
+    world.cloud.machines = hosts({"compute_skylake": 1, "storage": 2})
+    types = {"admin": "compute_skylake", "osd": "storage"}
+    testbed = world.site().provision(spec_of({**BARE, "node_type": types}))
+    assert [node.facts["type"] for node in testbed.nodes] == ["compute_skylake", *["storage"] * 2]
+    (lease,) = world.cloud.live_leases()
+    assert sorted(each.wanted.amount for each in lease.reservations) == [1, 2]
+
+
+def test_blazar_refuses_although_hosts_seemed_free(world: World) -> None:
+    def trip(number: int, name: str, when: str) -> None:
+        if name == "create_lease":
+            raise CloudError("Not enough hosts available", Fault.FULL, status=500)
+
+    world.cloud.trip = trip
+    with pytest.raises(SiteError, match="Not enough hosts available") as error:
+        world.site().provision(spec_of(BARE))
+    assert error.value.retry_after_s is not None
+    assert world.cloud.calls.count("create_lease") == 1
+
+
+def test_a_lease_in_error_is_told_in_blazars_words_and_removed(world: World) -> None:
+    world.cloud.lease_reason = "the event start_lease ended in ERROR"
+    with pytest.raises(SiteError, match="the event start_lease ended in ERROR") as error:
+        world.site().provision(spec_of(BARE))
+    assert error.value.retry_after_s is not None
+    assert not any(thing.startswith("lease") for thing in world.cloud.left())
+    world.cloud.lease_reason = None
+    assert world.site().provision(spec_of(BARE)).nodes
+
+
+def test_quota(world: World) -> None:
+    world.cloud.quota_servers = 2
+    with pytest.raises(SiteError, match=r"quota is used up .*Quota exceeded") as error:
+        world.site().provision(spec_of(BARE))
+    assert error.value.retry_after_s is None
+    world.site().release("small")
+    assert world.cloud.left() == []
+
+
+def test_a_server_that_fails_is_made_anew_once(world: World) -> None:
+    world.cloud.outcomes = {"osd1": ["ERROR"]}
+    assert world.site().provision(spec_of(BARE)).nodes
+    assert world.cloud.calls.count("create_server") == 4
+
+
+def test_a_server_that_fails_again_is_told_with_novas_words(world: World) -> None:
+    world.cloud.outcomes = {"osd1": ["ERROR", "ERROR", "ERROR"]}
+    with pytest.raises(SiteError, match=r"-osd1 could not be started: No valid host was found"):
+        world.site().provision(spec_of(BARE))
+    assert world.site().status("small").state is State.BUILDING
+    world.site().release("small")
+    assert world.cloud.left() == []
+
+
+def test_a_server_that_never_was_placed_goes_too(world: World) -> None:
+    world.site().provision(spec_of(BARE))
+    (lease,) = world.cloud.live_leases()
+    kept = next(iter(world.cloud._servers.values()))
+    kept.server = replace(kept.server, status="ERROR")
+    world.cloud.end_lease(lease.id)
+    assert [thing for thing in world.cloud.left() if thing.startswith("server")]
+    world.site().release("small")
+    assert world.cloud.left() == []
+
+
+def test_a_cloud_that_falters_and_recovers(world: World) -> None:
+    faults = iter([Fault.PASSING] * 3)
+
+    def trip(number: int, name: str, when: str) -> None:
+        if name == "servers" and when == "before" and next(faults, None):
+            raise CloudError("Service Unavailable", Fault.PASSING, status=503)
+
+    world.cloud.trip = trip
+    assert world.site().provision(spec_of(BARE)).nodes
+
+
+def test_a_cloud_that_stays_away(world: World) -> None:
+    def trip(number: int, name: str, when: str) -> None:
+        raise CloudError("timed out", Fault.PASSING)
+
+    world.site().provision(spec_of(BARE))
+    world.cloud.trip = trip
+    with pytest.raises(SiteError, match="timed out") as error:
+        world.site().release("small")
+    assert error.value.retry_after_s is not None
+    status = world.site().status("small")
+    assert status.state is State.READY
+    assert "as known last" in status.detail
+    assert world.site().find("small") is not None
+
+
+def test_credentials_that_are_refused(world: World) -> None:
+    def trip(number: int, name: str, when: str) -> None:
+        raise CloudError("The request you have made requires authentication.", Fault.CREDENTIALS)
+
+    world.cloud.trip = trip
+    with pytest.raises(UserError, match="Keystone refuses the credentials"):
+        world.site().provision(spec_of(BARE))
+
+
+def test_no_credentials_at_all(world: World) -> None:
+    def connect(site: str, project: str | None) -> FakeCloud:
+        raise NoCredentials("there are no credentials for Chameleon")
+
+    site = world.site()
+    site._connect = connect
+    assert "there are no credentials" in site.plan(spec_of(BARE)).detail
+    with pytest.raises(UserError, match="there are no credentials"):
+        site.provision(spec_of(BARE))
+
+
+@pytest.mark.parametrize("ahead", [-2 * HOUR_S, 2 * HOUR_S])
+def test_clocks_that_differ(world: World, ahead: float) -> None:
+    world.cloud.ahead_s = ahead
+    world.site().provision(spec_of(BARE))
+    ends = world.site().status("small").ends_at_s
+    begun = world.clock.now()
+    assert ends is not None
+    assert begun + 23 * HOUR_S < ends <= begun + 24 * HOUR_S + 60
+    assert world.site().find("small") is not None
+
+
+def test_a_lease_of_the_name_and_owner_is_used_and_stays(world: World) -> None:
+    world.cloud.add_lease(lease_of(world, "by-hand"))
+    world.cloud.add_lease(lease_of(world, "not-mine", user_id="somebody"))
+    spec = spec_of({**BARE, "lease": {"name": "mine"}})
+    world.site().provision(spec)
+    assert "create_lease" not in world.cloud.calls
+    world.site().release("small")
+    assert sorted(world.cloud.left()) == ["lease mine", "lease mine"]
+
+
+def test_two_leases_of_the_name(world: World) -> None:
+    world.cloud.add_lease(lease_of(world, "one"))
+    world.cloud.add_lease(lease_of(world, "two"))
+    with pytest.raises(UserError, match=r"2 leases called 'mine' \(one, two\): delete one"):
+        world.site().provision(spec_of({**BARE, "lease": {"name": "mine"}}))
+
+
+def test_a_dead_lease_of_the_name_is_neither_used_nor_removed(world: World) -> None:
+    world.cloud.add_lease(lease_of(world, "dead", status="TERMINATED"))
+    world.site().provision(spec_of({**BARE, "lease": {"name": "mine"}}))
+    world.site().release("small")
+    assert world.cloud.lease("dead") is not None
+
+
+def test_a_lease_without_what_is_needed(world: World) -> None:
+    world.cloud.add_lease(lease_of(world, "small", reservations=()))
+    with pytest.raises(UserError, match="has no reservation of 3 machines of"):
+        world.site().provision(spec_of({**BARE, "lease": {"name": "mine"}}))
+
+
+def test_the_lease_ends_and_up_leases_anew(world: World) -> None:
+    before = world.site().provision(spec_of(BARE))
+    world.clock.sleep(25 * HOUR_S)
+    assert world.site().find("small") is None
+    status = world.site().status("small")
+    assert status.state is State.FAILED
+    assert "the lease has ended" in status.detail
+    after = world.site().provision(spec_of(BARE))
+    assert [node.name for node in after.nodes] == [node.name for node in before.nodes]
+    assert world.site().status("small").state is State.READY
+    world.site().release("small")
+    assert world.cloud.left() == []
+
+
+def test_a_server_that_vanishes_is_made_again(world: World) -> None:
+    world.site().provision(spec_of(BARE))
+    name = next(s.name for s in world.cloud.all_servers() if s.name.endswith("osd0"))
+    world.cloud.lose_server(name)
+    assert world.site().status("small").state is State.FAILED
+    world.site().provision(spec_of(BARE))
+    assert world.cloud.calls.count("create_server") == 4
+    assert world.site().status("small").state is State.READY
+
+
+def test_all_servers_are_asked_for_at_once(world: World) -> None:
+    """Each request waits until all nine are under way: one after another would never end."""
+    together = threading.Barrier(9, timeout=20)
+    create = world.cloud.create_server
+
+    def created(new: NewServer) -> Server:
+        together.wait()
+        return create(new)
+
+    world.cloud.create_server = created  # type: ignore[method-assign]
+    assert len(world.site().provision(spec_of(BARE, osds=8)).nodes) == 9
+
+
+def test_nine_servers_take_as_long_as_the_slowest_and_one_look_every_five_seconds(
+    world: World,
+) -> None:
+    begun = world.clock.now()
+    world.site().provision(spec_of(BARE, osds=8))
+    took = world.clock.now() - begun
+    assert took < world.cloud.lease_s + world.cloud.build_s + 60
+    looks = [name for name in world.cloud.calls if name in ("servers", "lease")]
+    assert len(looks) <= took / 5 + 4
+
+
+class TestProlonging:
+    def test_not_before_the_window_opens(self, world: World) -> None:
+        world.site().provision(spec_of({**BARE, "lease": {"hours": 100}}))
+        with pytest.raises(SiteError, match="within 48 h of its end") as error:
+            world.site().extend("small", HOUR_S)
+        assert error.value.retry_after_s == pytest.approx(52 * HOUR_S, rel=0.02)
+        world.clock.sleep(error.value.retry_after_s or 0.0)
+        before = world.site().status("small").ends_at_s or 0.0
+        after = world.site().extend("small", HOUR_S).ends_at_s or 0.0
+        assert after >= before + HOUR_S
+
+    def test_not_beyond_seven_days_from_now(self, world: World) -> None:
+        world.site().provision(spec_of(BARE))
+        with pytest.raises(UserError, match="168 h from now"):
+            world.site().extend("small", 7 * 24 * HOUR_S)
+
+    def test_not_beyond_what_the_spec_allows(self, world: World) -> None:
+        lease = {"hours": 10, "prolong": {"upto_hours": 12}}
+        world.site().provision(spec_of({**BARE, "lease": lease}))
+        world.site().extend("small", HOUR_S)
+        with pytest.raises(UserError, match="upto_hours is 12"):
+            world.site().extend("small", 2 * HOUR_S)
+
+    def test_somebody_else_has_the_machines_then(self, world: World) -> None:
+        world.site().provision(spec_of(BARE))
+        end = world.site().status("small").ends_at_s or 0.0
+        world.cloud.others = [Booking(h.id, end, end + HOUR_S) for h in world.cloud.machines]
+        with pytest.raises(SiteError, match="not enough is free"):
+            world.site().extend("small", HOUR_S)
+        assert world.site().status("small").ends_at_s == end
+
+    def test_an_answer_that_got_lost_was_a_yes(self, world: World) -> None:
+        world.site().provision(spec_of(BARE))
+        before = world.site().status("small").ends_at_s or 0.0
+
+        def trip(number: int, name: str, when: str) -> None:
+            if name == "prolong_lease" and when == "after":
+                raise CloudError("Gateway Time-out", Fault.PASSING, status=504)
+
+        world.cloud.trip = trip
+        assert (world.site().extend("small", HOUR_S).ends_at_s or 0.0) >= before + HOUR_S
+        assert world.cloud.calls.count("prolong_lease") == 1
+
+
+def test_what_no_record_knows_of_is_listed(world: World) -> None:
+    world.site().provision(spec_of(VIRTUAL))
+    world.cloud.create_keypair("hotbed-gone-12345678", "ssh-ed25519 A")
+    assert "key pair hotbed-gone-12345678" in world.site().status("small").detail

@@ -1,0 +1,116 @@
+"""The process is killed at any call to the cloud, before or after the call took effect: nothing is
+leaked, and nothing is leased or started twice.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from testbed.sites.contract import State
+from tests.testbed.sites.chameleon_world import BARE, VIRTUAL, World, spec_of, world
+from tests.testbed.sites.fake_cloud import CloudError, Died, Fault
+
+__all__ = ["world"]
+
+pytestmark = pytest.mark.slow
+
+KINDS = {"whole machines": BARE, "virtual machines": VIRTUAL}
+
+
+def killing(number: int, when: str, error: BaseException | None = None) -> object:
+    """A trip that ends the process at a call."""
+
+    def trip(called: int, name: str, at: str) -> None:
+        if called == number and at == when:
+            raise error or Died(f"at {name}")
+
+    return trip
+
+
+def changing_calls(folder: Path, options: dict[str, object], *, down: bool) -> list[int]:
+    """Numbers of the calls that make or remove something, in a run in which nothing goes wrong;
+    and of the calls next to them. The other calls only look: to die there is to die at these."""
+    world = World(folder)
+    world.site().provision(spec_of(options))
+    upto = len(world.cloud.calls)
+    if down:
+        world.site().release("small")
+    numbered = list(enumerate(world.cloud.calls, start=1))[upto if down else 0 :]
+    verbs = ("create", "delete", "attach", "add", "prolong")
+    return [number for number, name in numbered if name.startswith(verbs)]
+
+
+def whole(world: World) -> None:
+    """Exactly what one testbed needs is there."""
+    assert len(world.cloud.live_leases()) == 1
+    names = sorted(server.name for server in world.cloud.all_servers())
+    assert len(names) == len(set(names)) == 3
+    kinds = [thing.split()[0] for thing in world.cloud.left()]
+    assert kinds.count("ip") == kinds.count("keypair") == kinds.count("lease") == 1
+    assert kinds.count("group") <= 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_killed_while_coming_up(world: World, tmp_path: Path, kind: str, when: str) -> None:
+    spec = spec_of(KINDS[kind])
+    calls = changing_calls(tmp_path / "dry", KINDS[kind], down=False)
+    assert len(calls) >= 7
+    for number in calls:
+        for go_on in (True, False):
+            here = World(tmp_path / f"{number}-{go_on}")
+            here.cloud.trip = killing(number, when)  # type: ignore[assignment]
+            with pytest.raises(Died):
+                here.site().provision(spec)
+            if go_on:
+                here.site().provision(spec)
+                whole(here)
+                assert here.site().status("small").state is State.READY
+            here.site().release("small")
+            assert here.cloud.left() == []
+            assert here.site().names() == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_killed_while_going_down(world: World, tmp_path: Path, kind: str, when: str) -> None:
+    spec = spec_of(KINDS[kind])
+    for number in changing_calls(tmp_path / "dry", KINDS[kind], down=True):
+        here = World(tmp_path / str(number))
+        here.site().provision(spec)
+        here.cloud.trip = killing(number, when)  # type: ignore[assignment]
+        with pytest.raises(Died):
+            here.site().release("small")
+        here.site().release("small")
+        assert here.cloud.left() == []
+        assert here.site().names() == []
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_answer_that_got_lost_makes_nothing_twice(
+    world: World, tmp_path: Path, when: str
+) -> None:
+    spec = spec_of(VIRTUAL)
+    for number in changing_calls(tmp_path / "dry", VIRTUAL, down=False):
+        here = World(tmp_path / str(number))
+        lost = CloudError("Gateway Time-out", Fault.PASSING, status=504)
+        here.cloud.trip = killing(number, when, lost)  # type: ignore[assignment]
+        here.site().provision(spec)
+        whole(here)
+        here.site().release("small")
+        assert here.cloud.left() == []
+
+
+def test_other_peoples_things_stay(world: World) -> None:
+    spec = spec_of(BARE)
+    other = World(world.records.top.parent / "elsewhere")
+    other.cloud, other.clock = world.cloud, world.clock
+    other.site().provision(spec)
+    there = sorted(world.cloud.left())
+    world.site().provision(spec)
+    world.site().release("small")
+    assert sorted(world.cloud.left()) == there
+    other.site().release("small")
+    assert world.cloud.left() == []

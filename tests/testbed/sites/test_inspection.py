@@ -1,0 +1,188 @@
+"""What `hotbed doctor --site` finds on machines, and how the verbs say it."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from hotbed import cli
+from testbed.checks import Finding
+from testbed.doctor import lacking
+from testbed.sites.inventory.inspection import Offset, ports_of
+from testbed.spec import TestbedSpec
+from tests.testbed.sites.fake_hosts import FakeHosts, play
+from tests.testbed.sites.inventory_support import OPTIONS, SPEC, make_site, make_spec
+
+CEPH = {"kind": "ceph", "pools": [{"name": "bench", "pg_num": 8}]}
+
+
+def made_up_key(path: Path, comment: str) -> None:
+    path.write_text("")
+    path.with_suffix(".pub").write_text(f"ssh-ed25519 AAAA {comment}\n")
+
+
+@pytest.fixture
+def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHosts:
+    monkeypatch.setattr("testbed.reach.make_control_dir", lambda testbed: tmp_path)
+    monkeypatch.setattr("testbed.reach.hang_up", lambda *_: None)
+    monkeypatch.setattr("testbed.sites.keys.make", made_up_key)
+    return play(tmp_path, 3, monkeypatch)
+
+
+def found(tmp_path: Path, hosts: FakeHosts, node: str = "osd0") -> dict[str, Finding]:
+    machines = make_site(tmp_path / "state", hosts).inspect(make_spec())
+    assert [machine.node for machine in machines] == ["admin", "osd0", "osd1"]
+    (mine,) = (machine for machine in machines if machine.node == node)
+    return {finding.name: finding for finding in mine.findings}
+
+
+def test_good_machines_have_nothing_to_mend(tmp_path: Path, hosts: FakeHosts) -> None:
+    findings = found(tmp_path, hosts)
+    assert lacking(findings.values()) == []
+    assert findings["osd"].found == "16.0 GiB, empty"
+    assert findings["network"].found == "192.0.2.2"
+    assert findings["clock"].found == "+0.000 s to us, ± 0.000 s; not kept"
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "told"),
+    [
+        ("ports", "proc/net/tcp:x\n 0: 00000000:1A90 0 0A\n", "taken: 6800"),
+        ("memory!", "proc/meminfo:MemTotal: 204800 kB\n", "200.0 MiB"),
+        ("system", "etc/os-release:ID=debian\nVERSION_ID=13\n", "unknown"),
+        ("system!", "etc/os-release:ID=alpine\nPRETTY_NAME=Alpine\n", "Alpine"),
+        ("osd!", "proc/self/mountinfo:1 1 0:0 / /srv rw\n", "is mounted at /srv"),
+        ("free!", 'etc/hotbed-site.json:{"testbed": "x", "id": "y"}', "testbed x"),
+    ],
+)
+def test_what_is_wrong_is_found(
+    tmp_path: Path, hosts: FakeHosts, name: str, file: str, told: str
+) -> None:
+    """With ! nothing may go on."""
+    hosts.hosts["192.0.2.2"].write(*file.split(":", 1))
+    look = found_with_ceph if name == "ports" else found
+    finding = look(tmp_path, hosts)[name.rstrip("!")]
+    assert not finding.ok
+    assert told in finding.found
+    assert finding.needed is name.endswith("!")
+
+
+def found_with_ceph(tmp_path: Path, hosts: FakeHosts) -> dict[str, Finding]:
+    body = make_spec().model_dump()
+    body["store"] = CEPH
+    body["groups"][0]["roles"] = ["admin", "mon", "mgr", "client"]
+    spec = TestbedSpec.model_validate(body)
+    machines = make_site(tmp_path / "state", hosts).inspect(spec)
+    return {finding.name: finding for finding in machines[1].findings}
+
+
+def test_a_disk_that_holds_something_is_a_remark_with_the_way_on(
+    tmp_path: Path, hosts: FakeHosts
+) -> None:
+    hosts.hosts["192.0.2.2"].disk("/dev/sdb2", 16 * 2**30, "LVM2_member")
+    finding = found(tmp_path, hosts)["osd"]
+    assert (finding.ok, finding.needed) == (False, False)
+    assert finding.how == "if it may go: hotbed up --yes-wipe /dev/sdb2@osd0"
+
+
+def test_a_machine_that_does_not_answer_is_one_finding(tmp_path: Path, hosts: FakeHosts) -> None:
+    hosts.hosts["192.0.2.2"].up = False
+    findings = found(tmp_path, hosts)
+    assert list(findings) == ["ssh"]
+    assert "192.0.2.2" in findings["ssh"].found
+    assert found(tmp_path, hosts, "admin")["network"].ok
+
+
+def test_clocks_and_network_between_machines(tmp_path: Path, hosts: FakeHosts) -> None:
+    hosts.hosts["192.0.2.2"].clock_offset_s = 90.0
+    hosts.hosts["192.0.2.2"].unreachable.add("osd1")
+    findings = found(tmp_path, hosts)
+    assert findings["clock"].found.startswith("+90.000 s to us")
+    assert [one.name for one in lacking(findings.values())] == ["clock", "network"]
+    assert findings["network"].found == "192.0.2.2; cannot reach osd1: timed out"
+
+
+def test_ones_own_testbed_is_no_obstacle_to_itself(tmp_path: Path, hosts: FakeHosts) -> None:
+    make_site(tmp_path / "state", hosts).provision(make_spec())
+    hosts.hosts["192.0.2.2"].disk("/dev/sdb2", 16 * 2**30, "ceph_bluestore")
+    findings = found(tmp_path, hosts)
+    assert lacking(findings.values()) == []
+    assert findings["osd"].found == "ours, 16.0 GiB"
+
+
+def test_a_guess_of_a_clock_has_its_bounds() -> None:
+    offset = Offset(0.1, 0.3)
+    assert offset.middle_s == pytest.approx(0.2)
+    assert offset.half_s == pytest.approx(0.1)
+
+
+def test_ports_are_those_of_the_roles() -> None:
+    groups = [{"name": "a", "roles": ["admin", "mon", "mgr", "client"]}]
+    groups += [{"name": "o", "count": 2, "roles": ["osd"], "disk": {}}]  # type: ignore[list-item]
+    spec = TestbedSpec.model_validate({"name": "t", "groups": groups, "store": CEPH})
+    assert ports_of(spec, ["mon", "mgr"]) == (3300, 6789)
+    assert ports_of(spec, ["osd"]) == ()
+    assert ports_of(spec, ["rgw"]) == (7480, 8080)
+
+
+# -- the verbs -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def spec_file(tmp_path: Path, hosts: FakeHosts, monkeypatch: pytest.MonkeyPatch) -> Path:
+    hosts.now = time.time
+    monkeypatch.setenv("HOTBED_STATE", str(tmp_path / "state"))
+    monkeypatch.setattr("testbed.sites.inventory.site.OpenSsh", lambda: hosts)
+    options = {**OPTIONS, "accept_host_keys": False, "known_hosts": "known_hosts"}
+    (tmp_path / "known_hosts").write_text("")
+    path = tmp_path / "spec.yaml"
+    path.write_text(yaml.safe_dump({**SPEC, "site": {"kind": "inventory", "options": options}}))
+    return path
+
+
+def run(*words: str) -> int:
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(list(words))
+    return int(stopped.value.code or 0)
+
+
+def test_doctor_looks_at_the_machines_of_a_spec(
+    spec_file: Path, hosts: FakeHosts, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("doctor", "--site", str(spec_file), "--json") == 1
+    told: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert "for which nobody vouches" in told["machines"][0]["findings"][0]["found"]
+    assert run("doctor", "--site", str(spec_file), "--accept-host-keys") == 0
+    out = capsys.readouterr().out
+    assert "osd1: 192.0.2.3" in out
+    assert "16.0 GiB, empty" in out
+    assert all(not host.read("etc/hotbed-site.json") for host in hosts.hosts.values())
+
+
+def test_up_wipes_only_what_was_named(
+    spec_file: Path, hosts: FakeHosts, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hosts.hosts["192.0.2.2"].disk("/dev/sdb2", 16 * 2**30, "ext4")
+    assert run("up", str(spec_file), "--accept-host-keys") == 2
+    assert "say `hotbed up ... --yes-wipe /dev/sdb2@osd0`" in capsys.readouterr().err
+    named = ["--yes-wipe", "/dev/sdb2@osd0", "--accept-host-keys"]
+    assert run("up", str(spec_file), *named, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["site"] == "inventory"
+    assert run("status", "small", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["nodes"]["osd1"] == "running"
+    assert run("down", "small") == 0
+    assert "removed: small" in capsys.readouterr().out
+
+
+def test_consent_is_for_machines_that_are_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "local.yaml"
+    path.write_text(yaml.safe_dump(SPEC))
+    assert run("doctor", "--site", str(path), "--spec", str(path)) == 2
+    assert "not both" in capsys.readouterr().err

@@ -1,0 +1,386 @@
+"""The inventory site on machines that are played."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas.errors import HotbedError, UserError
+from testbed.sites.contract import CautiousSite, InspectingSite, SiteError, State, Testbed
+from testbed.sites.inventory import InventorySite, hostside
+from testbed.sites.records import Records
+from testbed.spec import TestbedSpec
+from tests.testbed.sites.conformance import SiteConformance
+from tests.testbed.sites.fake_hosts import KEY, FakeHosts, Killed, play
+from tests.testbed.sites.inventory_support import OPTIONS, make_site, make_spec
+
+Make = Callable[..., InventorySite]
+
+
+@pytest.fixture
+def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHosts:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr("testbed.reach.make_control_dir", lambda testbed: tmp_path)
+    monkeypatch.setattr("testbed.reach.hang_up", lambda *_: None)
+    monkeypatch.setattr("testbed.sites.keys.make", made_up_key)
+    return play(tmp_path, 6, monkeypatch)
+
+
+def made_up_key(path: Path, comment: str) -> None:
+    path.write_text("")
+    path.with_suffix(".pub").write_text(f"ssh-ed25519 AAAA {comment}\n")
+
+
+@pytest.fixture
+def make(tmp_path: Path, hosts: FakeHosts) -> Make:
+    def made(**options: Any) -> InventorySite:
+        return make_site(tmp_path / "state", hosts, **options)
+
+    return made
+
+
+class TestInventorySite(SiteConformance):
+    @pytest.fixture
+    def site(self, make: Make) -> InventorySite:
+        return make()
+
+    @pytest.fixture
+    def spec(self) -> TestbedSpec:
+        return make_spec()
+
+
+def test_it_asks_and_inspects(make: Make) -> None:
+    assert isinstance(make(), CautiousSite)
+    assert isinstance(make(), InspectingSite)
+
+
+# -- what is refused before anything is changed ----------------------------------------------------
+
+
+def files(hosts: FakeHosts) -> dict[str, dict[str, bytes]]:
+    return {address: host.files() for address, host in hosts.hosts.items()}
+
+
+def refuse(make: Make, hosts: FakeHosts, match: str, **options: Any) -> None:
+    """Provisioning is refused in a sentence, and has changed nothing anywhere."""
+    before = files(hosts)
+    site = make(**options)
+    with pytest.raises(HotbedError, match=match):
+        site.provision(make_spec(**options))
+    assert files(hosts) == before
+    assert site.names() == ()
+
+
+def test_a_device_that_holds_something_is_named_and_kept(make: Make, hosts: FakeHosts) -> None:
+    hosts.hosts["192.0.2.2"].disk("/dev/sdb2", 16 * 2**30, "ext4")
+    refuse(
+        make, hosts, r"/dev/sdb2 of node osd0 \(16.0 GiB\) holds ext4.*--yes-wipe /dev/sdb2@osd0"
+    )
+    assert [one.name for one in make().doomed(make_spec())] == ["/dev/sdb2@osd0"]
+
+
+def test_a_device_is_wiped_once_it_was_named(make: Make, hosts: FakeHosts) -> None:
+    host = hosts.hosts["192.0.2.2"]
+    host.disk("/dev/sdb2", 16 * 2**30, "ext4")
+    site = make()
+    site.allow(["/dev/sdb2@osd0"])
+    site.provision(make_spec())
+    assert not (host.root / "dev/sdb2").open("rb").read(4096).strip(b"\0")
+    # What the store writes there later is its own: nothing is asked or wiped again.
+    (host.root / "dev/sdb2").open("r+b").write(b"SIGNATURE:ceph_bluestore\n")
+    assert make().doomed(make_spec()) == ()
+    make().provision(make_spec())
+    assert (host.root / "dev/sdb2").open("rb").read(9) == b"SIGNATURE"
+
+
+def test_data_of_an_unknown_kind_is_data(make: Make, hosts: FakeHosts) -> None:
+    (hosts.hosts["192.0.2.3"].root / "dev/sdb1").open("r+b").write(b"a database of my own")
+    refuse(make, hosts, "node osd1 .* holds data of a kind that is not known")
+
+
+def test_a_wrong_name_in_the_consent_is_told(make: Make, hosts: FakeHosts) -> None:
+    site = make()
+    with pytest.raises(UserError, match="write device@node"):
+        site.allow(["/dev/sdb2"])
+    site.allow(["/dev/sdx@osd0"])
+    with pytest.raises(UserError, match="/dev/sdx@osd0 is no device of this testbed"):
+        site.provision(make_spec())
+
+
+def test_what_is_in_use_is_never_wiped(make: Make, hosts: FakeHosts) -> None:
+    mounted = "30 23 0:0 / /srv/data rw - ext4 /dev/sdb2 rw\n"
+    hosts.hosts["192.0.2.2"].write("proc/self/mountinfo", mounted)
+    refuse(make, hosts, "is mounted at /srv/data: it is never wiped", wipe=["/dev/sdb2@osd0"])
+
+
+def test_a_device_that_is_none_or_too_small(make: Make, hosts: FakeHosts) -> None:
+    hosts.hosts["192.0.2.3"].disk("/dev/sdb2", 2**30)
+    refuse(make, hosts, r"/dev/sdb2 of node osd1 holds 1.0 GiB, and the spec wants 1.8 GiB")
+    missing = {"osd": {"osd": "/dev/sdz", "scratch": "/dev/sdb1"}}
+    refuse(make, hosts, "/dev/sdz of node osd0 is nothing, no block device", devices=missing)
+
+
+def test_host_keys_must_be_vouched_for(make: Make, hosts: FakeHosts, tmp_path: Path) -> None:
+    nobody = tmp_path / "known_hosts"
+    nobody.write_text("")
+    strict = {"accept_host_keys": False, "known_hosts": str(nobody)}
+    refuse(make, hosts, r"SHA256:\S+ \(ssh-ed25519\), for which nobody vouches", **strict)
+    lines = [f"{address} {host.host_key}" for address, host in hosts.hosts.items()]
+    nobody.write_text("\n".join(lines) + "\n")
+    assert make(**strict).provision(make_spec(**strict)).nodes
+    make().release("small")
+    nobody.write_text(nobody.read_text().replace(hosts.hosts["192.0.2.2"].host_key, KEY.format(99)))
+    refuse(make, hosts, "known_hosts has another", **strict | {"accept_host_keys": True})
+
+
+def test_a_machine_that_another_testbed_holds(make: Make, hosts: FakeHosts, tmp_path: Path) -> None:
+    other = InventorySite(
+        OPTIONS, records=Records("inventory", tmp_path / "another"), contact=hosts
+    )
+    other.provision(make_spec())
+    refuse(make, hosts, "node admin is held by the testbed 'small' since")
+    other.release("small")
+    assert make().provision(make_spec()).nodes
+
+
+def test_nobody_becomes_root_without_sudo_or_python(make: Make, hosts: FakeHosts) -> None:
+    for host in hosts.hosts.values():
+        host.user = "me"
+    hosts.hosts["192.0.2.1"].sudo = False
+    refuse(make, hosts, "192.0.2.1.* may not become root", user="me")
+    hosts.hosts["192.0.2.1"].sudo = True
+    hosts.hosts["192.0.2.2"].python = ""
+    refuse(make, hosts, "has no python3: install it", user="me")
+    hosts.hosts["192.0.2.2"].python = "3.8"
+    refuse(make, hosts, "has Python 3.8, and 3.10 or newer is needed", user="me")
+    hosts.hosts["192.0.2.2"].python = "3.10"
+    testbed = make(user="me").provision(make_spec(user="me"))
+    assert {node.ssh_user for node in testbed.nodes} == {"root"}
+
+
+def test_a_machine_that_does_not_answer_says_to_try_again(make: Make, hosts: FakeHosts) -> None:
+    hosts.hosts["192.0.2.2"].up = False
+    with pytest.raises(HotbedError) as lost:
+        make().provision(make_spec())
+    assert getattr(lost.value, "retry", False)
+    assert make().names() == ()
+
+
+def test_nodes_that_are_one_machine(make: Make, hosts: FakeHosts) -> None:
+    hosts.hosts["192.0.2.3"].write("etc/machine-id", "192.0.2.2\n")
+    hosts.hosts["192.0.2.3"].write("proc/sys/kernel/random/boot_id", "192.0.2.2\n")
+    refuse(make, hosts, "nodes osd0 and osd1 are the same machine")
+    hosts.hosts["192.0.2.3"].address = "192.0.2.2"
+    hosts.hosts["192.0.2.3"].write("etc/machine-id", "192.0.2.3\n")
+    refuse(make, hosts, "nodes osd0 and osd1 would both be 192.0.2.2")
+
+
+@pytest.mark.parametrize(
+    ("cpus", "wanted", "signal"),
+    [
+        (2, None, "iowait"),
+        (8, None, "io_pressure"),
+        (2, "io_pressure", "io_pressure"),
+        (8, "iowait", "says little on more than 4 CPUs"),
+        (-8, None, "pressure on disks cannot be sensed"),
+        (-2, "io_pressure", "has no /proc/pressure/io"),
+    ],
+)
+def test_the_signal_is_the_same_on_all_machines(
+    make: Make, hosts: FakeHosts, cpus: int, wanted: str | None, signal: str
+) -> None:
+    """A negative number of CPUs: the kernel has no io.pressure."""
+    stat = "cpu  1 0 1 1 1 0 0 0\n" + "".join(f"cpu{n} 1 0\n" for n in range(abs(cpus)))
+    hosts.hosts["192.0.2.3"].write("proc/stat", stat)
+    if cpus < 0:
+        (hosts.hosts["192.0.2.3"].root / "proc/pressure/io").unlink()
+    options = {"signal": wanted} if wanted else {}
+    if " " in signal:
+        refuse(make, hosts, signal, **options)
+        return
+    testbed = make(**options).provision(make_spec(**options))
+    assert {node.signal for node in testbed.nodes} == {signal}
+    assert testbed.nodes[0].pressure_file == (
+        "/proc/pressure/io" if signal == "io_pressure" else None
+    )
+
+
+# -- what is made, and taken away ------------------------------------------------------------------
+
+
+def test_release_leaves_every_machine_as_it_was(make: Make, hosts: FakeHosts) -> None:
+    hosts.hosts["192.0.2.2"].write("root/.ssh/authorized_keys", "ssh-ed25519 AAAA somebody\n")
+    before = files(hosts)
+    testbed = make().provision(make_spec())
+    held = hosts.hosts["192.0.2.2"]
+    assert "192.0.2.3 osd1" in held.read("etc/hosts").splitlines()
+    assert "somebody" in held.read("root/.ssh/authorized_keys")
+    assert "hotbed-small" in held.read("root/.ssh/authorized_keys")
+    assert files(hosts) != before
+    # A testbed of no options knows what it needs: `hotbed down` has no spec.
+    alone = InventorySite({}, records=make()._records, contact=hosts)
+    assert alone.status("small").state is State.READY
+    assert alone.find("small") == testbed
+    alone.release("small")
+    assert files(hosts) == before
+    assert alone.names() == ()
+
+
+def test_a_lost_machine_is_kept_on_record_until_it_is_back(make: Make, hosts: FakeHosts) -> None:
+    before = files(hosts)
+    site = make()
+    site.provision(make_spec())
+    hosts.hosts["192.0.2.2"].up = False
+    status = site.status("small")
+    assert status.state is State.FAILED
+    assert status.nodes == {"admin": "running", "osd0": "lost", "osd1": "running"}
+    with pytest.raises(SiteError, match=r"osd0.*run `hotbed down small` again") as lost:
+        site.release("small")
+    assert lost.value.retry_after_s is not None
+    assert site.names() == ("small",)
+    assert site.find("small") is None
+    assert site.status("small").detail == "half removed: run `hotbed down small` again"
+    hosts.hosts["192.0.2.2"].up = True
+    site.release("small")
+    assert files(hosts) == before
+    assert site.names() == ()
+
+
+def test_a_machine_whose_mark_was_deleted_is_told(make: Make, hosts: FakeHosts) -> None:
+    site = make()
+    site.provision(make_spec())
+    (hosts.hosts["192.0.2.3"].root / "etc/hotbed-site.json").unlink()
+    assert site.status("small").detail == "not to be used: osd1 (not ours)"
+    assert site.provision(make_spec()).nodes
+    assert site.status("small").state is State.READY
+
+
+def moments(make: Make, hosts: FakeHosts) -> int:
+    """How many moments there are at which a call to a machine begins or ends, up and down."""
+    make().provision(make_spec())
+    up = hosts.counted
+    make().release("small")
+    hosts.counted = 0
+    return up
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_it_goes_on_or_away(
+    make: Make, hosts: FakeHosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("testbed.sites.inventory.contact.PARALLEL", 1)
+    before = files(hosts)
+    up = moments(make, hosts)
+    assert up >= 12
+    for moment in range(1, up + 1):
+        hosts.counted, hosts.kill_at = 0, moment
+        with pytest.raises(Killed):
+            make().provision(make_spec())
+        hosts.kill_at = None
+        if moment % 2:
+            assert make().provision(make_spec()).nodes
+            assert make().status("small").state is State.READY
+        make().release("small")
+        assert files(hosts) == before, moment
+        assert make().names() == ()
+
+
+@pytest.mark.slow
+def test_killed_while_it_goes_away(
+    make: Make, hosts: FakeHosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("testbed.sites.inventory.contact.PARALLEL", 1)
+    before = files(hosts)
+    for moment in range(1, 7):
+        make().provision(make_spec())
+        hosts.counted, hosts.kill_at = 0, moment
+        with pytest.raises(Killed):
+            make().release("small")
+        hosts.kill_at = None
+        make().release("small")
+        assert files(hosts) == before, moment
+
+
+def test_a_store_goes_before_the_machines_do(make: Make, hosts: FakeHosts, tmp_path: Path) -> None:
+    gone: list[str] = []
+
+    def take_away(testbed: Testbed, progress: object) -> None:
+        assert "hotbed-small" in hosts.hosts["192.0.2.1"].read("root/.ssh/authorized_keys")
+        gone.append(testbed.name)
+
+    site = InventorySite(
+        OPTIONS, records=Records("inventory", tmp_path), contact=hosts, take_away=take_away
+    )
+    site.provision(make_spec())
+    site.release("small")
+    assert gone == []
+    testbed = site.provision(make_spec())
+    (testbed.directory / "unfrozen").touch()  # a deployment was begun
+    site.release("small")
+    assert gone == ["small"]
+
+
+def test_a_store_that_cannot_be_removed_keeps_its_machine(
+    make: Make, hosts: FakeHosts, tmp_path: Path
+) -> None:
+    from testbed.deploy import DeployError
+    from testbed.playbook_events import Failure
+
+    broken = [True]
+
+    def take_away(testbed: Testbed, progress: object) -> None:
+        if broken.pop():
+            raise DeployError("it failed", (Failure("osd1", "remove", "x", "it failed"),))
+
+    site = InventorySite(
+        OPTIONS, records=Records("inventory", tmp_path), contact=hosts, take_away=take_away
+    )
+    testbed = site.provision(make_spec())
+    (testbed.directory / "unfrozen").touch()
+    with pytest.raises(SiteError, match="osd1: it failed"):
+        site.release("small")
+    assert hosts.hosts["192.0.2.2"].read("etc/hotbed-site.json") == ""
+    assert hosts.hosts["192.0.2.3"].read("etc/hotbed-site.json") != ""
+    broken.append(False)
+    site.release("small")
+    assert hosts.hosts["192.0.2.3"].read("etc/hotbed-site.json") == ""
+
+
+def test_load_of_others_and_steal(make: Make, hosts: FakeHosts) -> None:
+    site = make()
+    site.provision(make_spec())
+    before = site.usage_counters("small")
+    after = {**before, "wall": before["wall"] + 10.0}
+    for node, busy, steal in (("admin", 2.0, 0.0), ("osd0", 6.0, 2.0), ("osd1", 0.0, 0.0)):
+        after[f"all:{node}"] += 20.0
+        after[f"busy:{node}"] += busy
+        after[f"steal:{node}"] += steal
+    after["ours:osd0"] += 5.0
+    usage = site.usage_between(before, after)
+    assert usage.outside_cores == pytest.approx(0.3)
+    assert usage.steal == pytest.approx(0.1)
+    assert usage.node_cores == pytest.approx({"admin": 0.2, "osd0": 0.6, "osd1": 0.0})
+
+
+def test_what_runs_on_machines_is_one_program_of_the_standard_library() -> None:
+    for request, found in (
+        ({"do": "connect", "targets": {}}, {"ok": True, "result": {}}),
+        (
+            {"do": "wipe", "device": "/dev/nothing", "id": "nobody's"},
+            {"ok": False, "error": "is not held by this testbed, and nothing on it is wiped"},
+        ),
+    ):
+        # Without site-packages, and not from the repository.
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", "-", json.dumps(request)],
+            input=hostside.program(),
+            capture_output=True,
+            check=True,
+        )
+        assert json.loads(done.stdout) == found

@@ -1,0 +1,125 @@
+"""What sites remember: whole at any moment, for one process at a time, for its owner's eyes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.errors import UserError
+from testbed.sites.contract import SiteError
+from testbed.sites.records import Records, default_root
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Records:
+    return Records("somewhere", tmp_path)
+
+
+def test_what_is_saved_is_read_again(records: Records) -> None:
+    with records.open("mine") as record:
+        assert record.data == {}
+        record.data["hosts"] = ["a"]
+        record.save()
+    assert records.read("mine") == {"hosts": ["a"]}
+    assert records.names() == ("mine",)
+    with records.open("mine") as record:
+        assert record.data == {"hosts": ["a"]}
+    assert records.folder("mine").stat().st_mode & 0o777 == 0o700
+    assert (records.folder("mine") / "record.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_holding_a_record_of_nothing_leaves_nothing(records: Records) -> None:
+    with records.open("nothing"):
+        pass
+    assert records.names() == ()
+    assert records.read("nothing") is None
+    assert records.entries("nothing") == []
+    records.remove("nothing")
+
+
+def test_two_processes_on_one_testbed(records: Records) -> None:
+    # A lock is an open file's: a second opening is refused as another process's would be.
+    with (
+        records.open("mine"),
+        records.open("yours"),
+        pytest.raises(SiteError) as busy,
+        records.open("mine", timeout_s=0.0),
+    ):
+        pass
+    assert "another hotbed command is working on testbed 'mine'" in str(busy.value)
+    assert busy.value.retry_after_s is not None
+
+
+def test_the_journal_keeps_its_order_and_survives_a_torn_line(records: Records) -> None:
+    with records.open("mine") as record:
+        record.journal("ask", name="lease")
+        with (record.folder / "journal.jsonl").open("ab") as file:
+            file.write(b'{"entry": "made", "id"')
+        record.journal("made", id="7")
+        assert record.entries() == [
+            {"entry": "ask", "name": "lease"},
+            {"entry": "made", "id": "7"},
+        ]
+    assert records.entries("mine")[-1]["id"] == "7"
+    assert records.names() == ("mine",)
+
+
+@given(cut=st.integers(min_value=0, max_value=200))
+def test_a_journal_cut_anywhere_keeps_every_whole_line(
+    tmp_path_factory: pytest.TempPathFactory, cut: int
+) -> None:
+    records = Records("somewhere", tmp_path_factory.mktemp("state"))
+    with records.open("mine") as record:
+        for number in range(4):
+            record.journal("ask", number=number)
+        path = record.folder / "journal.jsonl"
+        whole = path.read_bytes()
+        path.write_bytes(whole[:cut])
+        # A line without its end is whole or unreadable, never another line.
+        assert [entry["number"] for entry in record.entries()] in [
+            list(range(kept)) for kept in range(whole[:cut].count(b"\n"), 5)
+        ]
+
+
+def test_removing_takes_everything_of_one_testbed(records: Records) -> None:
+    for name in ("mine", "other"):
+        with records.open(name) as record:
+            record.save()
+            record.journal("ask")
+            (record.folder / "ansible").mkdir()
+            (record.folder / "ansible" / "x").write_text("")
+    with records.open("mine"):
+        records.remove("mine")
+    assert records.names() == ("other",)
+    assert not records.folder("mine").exists()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", json.dumps({"version": 99})])
+def test_a_record_changed_by_hand_is_told(records: Records, text: str) -> None:
+    with records.open("mine") as record:
+        record.save()
+    (records.folder("mine") / "record.json").write_text(text)
+    with pytest.raises(UserError, match=r"record\.json is of another version"):
+        records.read("mine")
+
+
+def test_a_name_cannot_lead_out_of_the_folder(records: Records) -> None:
+    assert records.read("../x") is None
+    assert records.entries("../x") == []
+    with pytest.raises(UserError, match="no name of a testbed"), records.open("../x"):
+        pass
+
+
+def test_the_state_folder_can_be_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOTBED_STATE", str(tmp_path))
+    assert default_root() == tmp_path
+    monkeypatch.delenv("HOTBED_STATE")
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    assert default_root() == Path("/var/lib/hotbed")
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert default_root() == tmp_path / ".local" / "state" / "hotbed"
