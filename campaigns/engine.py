@@ -238,8 +238,8 @@ class Engine:
         tally.failed += outcome.status == "failed"
         why = outcome.reason or outcome.status
         if self._lease is not None and outcome.status != "spoiled" and not self._stop:
-            # Nothing is counted against a cell whose testbed went.
-            self._leave = self._leave or self._lease.over()
+            # Nothing is counted against a cell whose testbed went; the executor has looked.
+            self._leave = self._leave or self._lease.known_over
             if self._leave is not None:
                 tally.missing[cell.run_id] = self._leave
                 return False

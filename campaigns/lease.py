@@ -147,6 +147,7 @@ class Lease:
         rules: the campaign's.
         say: told of extensions, refused ones, and of looks that failed; each failure once.
         clock: seconds since the epoch.
+        pause: waits so many seconds.
     """
 
     def __init__(
@@ -157,11 +158,13 @@ class Lease:
         *,
         say: Callable[[str], None] = lambda text: None,
         clock: Callable[[], float] = time.time,
+        pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._tenure = tenure
         self._rules = rules
         self._say = say
         self._clock = clock
+        self._pause = pause
         self._mutex = threading.RLock()
         self._status = status
         self._looked_at = clock()
@@ -216,15 +219,13 @@ class Lease:
                 may and they do not fit, more time is asked for first.
         """
         with self._mutex:
-            self._look(LOOK_S)
-            if self.over() is not None:
+            if self._judged(LOOK_S) is not None:
                 return self._over
             if self._rules.extend:
                 self._extend(cell_s, rest_s)
-            if cell_s > self.usable_s:
-                self._look(AGAIN_S)  # somebody may have extended it meanwhile
-                if self.over() is not None:
-                    return self._over
+            # Somebody may have extended it meanwhile.
+            if cell_s > self.usable_s and self._judged(AGAIN_S) is not None:
+                return self._over
             if cell_s <= self.usable_s:
                 return None
             return (
@@ -235,33 +236,39 @@ class Lease:
 
     def over(self) -> str | None:
         """Why there is no testbed any more, or none to work on; None while there is one. Asked
-        when a cell has failed: the lease may have ended under it."""
+        when a cell has failed: the lease may have ended under it, so what was seen before does
+        not count. Waits until the site may be asked."""
         with self._mutex:
-            if self._over is None:
-                self._look(AGAIN_S)
-                self._over = self._ended()
-            return self._over
+            early_s = self._looked_at + AGAIN_S - self._clock()
+            if self._over is None and early_s > 0:
+                self._pause(early_s)
+            return self._judged(0.0)
 
     @property
     def known_over(self) -> str | None:
-        """What `over` or `due` said last; the site is not asked."""
+        """What was said last of why there is no testbed; the site is not asked."""
         return self._over
 
     def due(self) -> str | None:
         """Why the cell that runs must be ended now; None when it may go on. For a watch that asks
         every few seconds: the site itself is asked once a minute, and at the end."""
         with self._mutex:
-            self._look(LOOK_S)
             closing = CLOSING_SHARE * self._rules.margin_s
-            if self._over is None and self.ends_at_s - self._clock() <= closing:
+            if self._judged(LOOK_S) is None and self.ends_at_s - self._clock() <= closing:
                 self._look(AGAIN_S)
                 if self.ends_at_s - self._clock() <= closing:
                     self._over = self._ended() or (
                         f"the lease ends {moment(self.ends_at_s)}, and the cell took longer than "
                         "expected"
                     )
-            self._over = self._over or self._ended()
             return self._over
+
+    def _judged(self, older_than_s: float) -> str | None:
+        """As `over`, by what is known, which is not older than that."""
+        if self._over is None:
+            self._look(older_than_s)
+            self._over = self._ended()
+        return self._over
 
     def _ended(self) -> str | None:
         if self.ends_at_s <= self._clock():
@@ -325,6 +332,7 @@ def open_lease(
     *,
     say: Callable[[str], None] = lambda text: None,
     clock: Callable[[], float] = time.time,
+    pause: Callable[[float], None] = time.sleep,
 ) -> Lease | None:
     """The lease of a testbed; None where it never ends.
 
@@ -336,7 +344,7 @@ def open_lease(
     status = tenure.status()
     if status.ends_at_s is None:
         return None
-    return Lease(tenure, status, rules, say=say, clock=clock)
+    return Lease(tenure, status, rules, say=say, clock=clock, pause=pause)
 
 
 def asked_for(spec: TestbedSpec, needed_s: float, margin_s: float) -> str | None:

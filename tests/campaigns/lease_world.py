@@ -48,6 +48,9 @@ class World:
     def clock(self) -> float:
         return self.now
 
+    def pause(self, seconds: float) -> None:
+        self.now += seconds
+
     def up(self) -> None:
         if "leased" in self.site.names():
             self.site.release("leased")
@@ -64,6 +67,7 @@ class World:
             LeaseRules.model_validate({"margin_s": 100, **rules}),
             say=self.said.append,
             clock=self.clock,
+            pause=self.pause,
         )
         assert lease is not None
         return lease

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pytest
 from lease_world import CELL_S, EPOCH, PLAN, SPEC, World, as_planned, leased
+from tiny_campaigns import plan_of, tiny
 
 from campaigns import lease_watch
 from campaigns.lease import ROUND_S, SiteTenure, open_lease
@@ -239,10 +240,28 @@ def test_looks_are_seldom() -> None:
     for _ in range(2000):
         world.now += 0.5
         lease.due()
+        lease.refuses(1.0, 1.0)
+    assert len(looks) == 1000 // 60
+    for _ in range(100):
+        world.now += 0.5
+        lease.due()
         lease.over()
         lease.refuses(1.0, 1.0)
     assert all(after - before >= 5 for before, after in pairwise(looks))
-    assert len(looks) == 200
+
+
+def test_a_cell_that_fails_right_after_a_look_is_not_made_again_on_a_testbed_that_went() -> None:
+    world = leased(1e6)
+    lease = world.lease()
+
+    def script(cell: Cell, tries: int) -> tuple[RunStatus, float]:
+        assert "leased" in world.site.names(), "begun on nothing"
+        world.site.release("leased")
+        return "failed", 0.1
+
+    result = world.run(plan_of(tiny(retries=2)), lease, script)
+    assert (result.ran, result.failed_attempts) == (0, 0)
+    assert result.lease == "the testbed is no longer ready: absent (there is no testbed 'leased')"
 
 
 def test_a_look_that_fails_changes_nothing_and_is_told_once() -> None:

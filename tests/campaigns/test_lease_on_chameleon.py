@@ -18,7 +18,11 @@ def leased(world: World, said: list[str], **lease: Any) -> Lease:
     site = world.site()
     site.provision(spec_of(BARE | {"lease": lease}))
     found = open_lease(
-        SiteTenure(site, "small"), LeaseRules(extend=True), say=said.append, clock=world.clock.now
+        SiteTenure(site, "small"),
+        LeaseRules(extend=True),
+        say=said.append,
+        clock=world.clock.now,
+        pause=world.clock.sleep,
     )
     assert found is not None
     return found

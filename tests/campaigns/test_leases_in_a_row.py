@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from engine_process import QUICK_CELL
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from lease_world import CELL_S, World, leased
 from tiny_campaigns import ONE_CELL, plan_of, tiny
@@ -34,13 +34,11 @@ def no_watch(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @settings(max_examples=30)
-@given(data=st.data())
-def test_two_leases_lose_nothing_repeat_nothing_and_begin_nothing_too_late(
-    data: st.DataObject,
-) -> None:
+@given(seed=st.integers(0, 2**20))
+@example(seed=8435)  # a cell fails within the seconds in which the site is not asked again
+def test_two_leases_lose_nothing_repeat_nothing_and_begin_nothing_too_late(seed: int) -> None:
     """Cells take other times than planned, fail or are spoiled; leases are of any length, some
     vanish, some are extended. Whatever happens, every begun cell was expected to end in time."""
-    seed = data.draw(st.integers(0, 2**20))
     draw = random.Random(seed)
     world = World(1.0)
     extend = draw.random() < 0.5
