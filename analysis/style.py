@@ -23,6 +23,13 @@ COLOURS = {
     "upmap": "#CC79A7",
     "oracle": "#D55E00",
     "none": "#BBBBBB",
+    # Divisions of microstores; those that are compared most are a cold and a warm one.
+    "favors-small": "#009E73",
+    "favors-large": "#E69F00",
+    "static": "#56B4E9",
+    "static-microstores": "#56B4E9",
+    "mos": "#0072B2",
+    "mos-pp": "#D55E00",
 }
 LABELS = {
     "default": "Ceph default",

@@ -14,7 +14,6 @@ from analysis.claims import Evidence
 from analysis.figures import Missing
 from analysis.mos.scale_claims import ERRORS, by_error
 from analysis.mos.scale_runs import (
-    COLOURS,
     LABELS,
     MOS,
     MOS_PP,
@@ -74,7 +73,7 @@ def _band(panel: Axes, folders: Sequence[Path], tenant: str, factor: float, poli
     estimates = [
         mean([float(one.values[at]) / factor for one in found]) for at in range(len(minutes))
     ]
-    colour = COLOURS[policy]
+    colour = style.colour(policy)
     panel.plot(
         minutes,
         [one.value for one in estimates],

@@ -28,7 +28,6 @@ TENANTS = ("A", "B", "C", "D")
 STATIC, MOS, MOS_PP = "static", "mos", "mos-pp"
 POLICIES = (STATIC, MOS, MOS_PP)
 LABELS = {STATIC: "Static", MOS: "MOS", MOS_PP: "MOS++"}
-COLOURS = {STATIC: "#E69F00", MOS: "#56B4E9", MOS_PP: "#0072B2"}
 
 STANDARD: dict[str, Any] = {
     "profile": "paper",

@@ -13,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 
+from analysis import style
 from analysis.load import SIM, LoadedRun, origin
 from analysis.stats import Estimate, mean, ratio
 from schemas.run import Run
@@ -30,14 +31,7 @@ LABELS = {
     MOS: "MOS",
     MOS_PP: "MOS++",
 }
-COLOURS = {
-    DEFAULT: "#999999",
-    FAVORS_SMALL: "#0072B2",
-    FAVORS_LARGE: "#E69F00",
-    STATIC: "#56B4E9",
-    MOS: "#CC79A7",
-    MOS_PP: "#D55E00",
-}
+
 
 EXPERIMENTS = ("setups", "sizes", "proxy", "storage", "network", "disks", "load", "adaptation")
 CELL = (
@@ -131,7 +125,7 @@ def label(setup: str) -> str:
 
 def colour(setup: str) -> str:
     """A setup's colour, the same in every figure."""
-    return COLOURS.get(setup, "#444444")
+    return style.COLOURS.get(setup, "#444444")
 
 
 def shown(rows: pd.DataFrame) -> list[str]:
