@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -45,3 +46,33 @@ def test_a_device_of_ours_is_wiped_and_anothers_left(
     assert mine.read_bytes() == bytes(4096)
     assert other.read_bytes() == bluestore(OTHER)
     assert remove.wipe(str(tmp_path / "none"), WANTED) == remove.wipe("", WANTED) == []
+
+
+def test_an_installed_cosbench_goes_with_its_units_and_account(
+    remove: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remove, "ROOT", tmp_path)
+    unit = tmp_path / "etc/systemd/system/hotbed-cosbench-driver.service"
+    release, other = tmp_path / "opt/hotbed-cosbench", tmp_path / "opt/cosbench"
+    for folder in (unit.parent, release / "release/archive", other):
+        folder.mkdir(parents=True)
+    unit.touch()
+    assert remove.remove_files() == [f"{unit} removed", f"{release} removed"]
+    assert not unit.exists()
+    assert not release.exists()
+    assert other.is_dir()
+
+
+def test_an_account_of_ours_is_told_only_where_there_was_one(
+    remove: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes, ran = iter((0, 6)), []
+
+    def run(argv: list[str], **options: object) -> object:
+        ran.append(argv)
+        return subprocess.CompletedProcess(argv, next(codes) if argv[0] == "userdel" else 1)
+
+    monkeypatch.setattr(remove.subprocess, "run", run)
+    assert remove.remove_user("hotbed-cosbench") == ["user hotbed-cosbench removed"]
+    assert remove.remove_user("hotbed-cosbench") == []
+    assert ran[0] == ["pkill", "-KILL", "-u", "hotbed-cosbench"]

@@ -35,11 +35,13 @@ DATA = (
     "/var/lib/nfs/ganesha",
     "/opt/hotbed",
     "/opt/hotbed.new",
+    "/opt/hotbed-cosbench",
     "/etc/hotbed",
     "/run/hotbed",
     "/run/hotbed-swift",
 )
-SWIFT_LINK, SWIFT_USER = Path("/etc/swift"), "hotbed-swift"
+ROOT = Path("/")
+SWIFT_LINK, SWIFT_USER, COSBENCH_USER = Path("/etc/swift"), "hotbed-swift", "hotbed-cosbench"
 HEAD_BYTES = 8 * 2**20
 BLUESTORE = b"bluestore block device"
 
@@ -76,10 +78,10 @@ def remove_files() -> list[str]:
     """Remove data, keys, settings and units."""
     changed = []
     for pattern in DATA:
-        for path in sorted(Path("/").glob(pattern.lstrip("/"))):
+        for path in sorted(ROOT.glob(pattern.lstrip("/"))):
             remove_path(path)
             changed.append(f"{path} removed")
-    for folder in Path("/etc/systemd/system").glob("ceph-*@.service.d"):
+    for folder in ROOT.glob("etc/systemd/system/ceph-*@.service.d"):
         if not any(folder.iterdir()):
             folder.rmdir()
     return changed
@@ -157,16 +159,19 @@ def remove_swift(wanted: dict) -> list[str]:
     if SWIFT_LINK.is_symlink():
         SWIFT_LINK.unlink()
         changed.append(f"{SWIFT_LINK} removed")
-    # A replicator's pass belongs to no unit, and keeps its user.
-    subprocess.run(["pkill", "-KILL", "-u", SWIFT_USER], capture_output=True, check=False)
-    done = subprocess.run(["userdel", SWIFT_USER], capture_output=True, check=False)
-    if done.returncode == 0:
-        changed.append(f"user {SWIFT_USER} removed")
+    changed += remove_user(SWIFT_USER)
     for path in (Path(wanted["swift_venv"]), Path("/var/lib/hotbed/swift-packages.tar")):
         if wanted["packages"] and path.exists():
             remove_path(path)
             changed.append(f"{path} removed")
     return changed
+
+
+def remove_user(name: str) -> list[str]:
+    """An account of ours, with what still runs as it: a replicator's pass belongs to no unit."""
+    subprocess.run(["pkill", "-KILL", "-u", name], capture_output=True, check=False)
+    done = subprocess.run(["userdel", name], capture_output=True, check=False)
+    return [f"user {name} removed"] if done.returncode == 0 else []
 
 
 def wipe_xfs(device: str, wanted: dict) -> list[str]:
@@ -211,6 +216,7 @@ def main() -> None:
     changed = stop_units(wanted)
     changed += remove_files()
     changed += remove_swift(wanted)
+    changed += remove_user(COSBENCH_USER)
     changed += unmount(wanted)
     for osd in wanted["osds"]:
         changed += wipe(osd.get("device", ""), wanted)
