@@ -32,7 +32,6 @@ LABELS = {
     MOS_PP: "MOS++",
 }
 
-
 EXPERIMENTS = ("setups", "sizes", "proxy", "storage", "network", "disks", "load", "adaptation")
 CELL = (
     *("experiment", "setup", "workload", "object_kb", "workers", "proxies", "proxy_cores"),
