@@ -7,7 +7,7 @@ import base64
 import hashlib
 import json
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from schemas.errors import StoreError
@@ -150,12 +150,12 @@ class Changes:
     # -- rings ----------------------------------------------------------------------------------
 
     def build_rings(
-        self, state: State, storage: str, emptied: Sequence[str] = ()
+        self, state: State, storage: str, emptied: Collection[tuple[str, str]] = ()
     ) -> dict[str, Any]:
         """Build the rings of a set of storage nodes; see `testbed.stores.swift.rings`.
 
         Args:
-            emptied: nodes that stay in the rings and get no partitions.
+            emptied: disks, each (node, disk), that stay in the rings and get no partitions.
 
         Raises:
             StoreError: the builder failed.
@@ -174,7 +174,7 @@ class Changes:
                     "address": self._nodes[node].address,
                     "disk": disk,
                     "zone": order.index(node) + 1,
-                    "weight": 0.0 if node in emptied else 100.0,
+                    "weight": 0.0 if (node, disk) in emptied else 100.0,
                 }
                 for node, disks in nodes.items()
                 for disk in disks

@@ -2,42 +2,42 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from schemas.errors import StoreError, UserError
+from schemas.errors import RemoteError, StoreError, UserError
 from testbed.agent.reach import every, reach
 from testbed.ssh import Shell
 from testbed.stores.contract import Effect
 from testbed.stores.swift.cluster import State
-from testbed.stores.swift.confs import DEVICES, ETC, VENV
+from testbed.stores.swift.passes import MOVED_BY, Passes
 from testbed.stores.swift.store import SwiftStore
 
-_PASS_S = 300.0
-_PASSES = 4
+_PASS_S = 120.0
+_WHOLE_PASS_S = 240.0
+_IDLE_PASSES = 3
+_EMPTY_S = 420.0
+_RELOAD_S = 16.0
+"""After so long every process has read the new ring's file: Swift looks every 15 s."""
 _SLOW_S = 60.0
-_REPLICATE = f"""
-logs=/run/hotbed-swift
-mkdir -p $logs && chown hotbed-swift: $logs
-failed=
-for daemon in object-replicator container-replicator account-replicator object-updater \\
-        container-updater; do
-    {VENV}/bin/python -s {VENV}/bin/swift-$daemon {ETC}/${{daemon%-*}}-$1.conf once -v \\
-        > $logs/$daemon.log 2>&1 || failed="$failed $daemon"
-done
-[ -z "$failed" ] || {{ echo "these failed:$failed (see $logs)" >&2; exit 1; }}
-"""
-_COUNT = f"find {DEVICES} -name '*.data' -o -name '*.db' | wc -l"
 
 
 class StorageChanges:
     """Changes of the rings of one store; `shell_to` reaches a node by its name."""
 
-    def __init__(self, store: SwiftStore, shell_to: Callable[[str], Shell] | None = None) -> None:
-        self._store = store
-        self._shell = shell_to or (lambda node: reach(store.config, node))
+    def __init__(
+        self,
+        store: SwiftStore,
+        shell_to: Callable[[str], Shell] | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._store, self._clock, self._sleep = store, clock, sleep
+        self._passes = Passes(shell_to or (lambda node: reach(store.config, node)))
 
     def add(self, node: str, microstore: str, disks: Sequence[str] | None = None) -> Effect:
         """Give a storage node, or more of its disks, to the microstores that share `microstore`'s
@@ -72,8 +72,8 @@ class StorageChanges:
         """Empty a storage node, or some of its disks, and take it out of the rings. It goes on
         serving what it holds until that is elsewhere.
 
-        The effect fails, and the node stays in the rings without partitions, when the replicators
-        do not come to an end.
+        The effect fails, and the disks stay in the rings without partitions, when they are not
+        empty in time; asked for once more, it goes on where it was.
         """
 
         def work() -> str:
@@ -82,8 +82,14 @@ class StorageChanges:
             if not storage:
                 raise UserError(f"node {node} is in no ring.")
             left = {name: held for name, held in now.members[storage].items() if name != node}
+            have = now.members[storage][node]
+            unknown = [disk for disk in disks or () if disk not in have]
+            if unknown:
+                raise UserError(
+                    f"disk {unknown[0]!r} of node {node} is in no ring; {', '.join(have)} are."
+                )
             if disks:
-                rest = tuple(disk for disk in now.members[storage][node] if disk not in disks)
+                rest = tuple(disk for disk in have if disk not in disks)
                 if rest:
                     left = {**now.members[storage], node: rest}
             if len(left) < self._store.cluster.replicas:
@@ -91,50 +97,63 @@ class StorageChanges:
                     f"without {node} there are {len(left)} storage nodes for "
                     f"{self._store.cluster.replicas} replicas: add another one first."
                 )
-            whole = node not in left
-            if whole:
-                self.put_rings(now, storage, emptied=(node,))
-                self.empty(now, storage, node)
+            going = [disk for disk in have if disk not in left.get(node, ())]
+            self.put_rings(now, storage, emptied=[(node, disk) for disk in going])
+            self.empty(storage, node, going)
             after = replace(now, members={**now.members, storage: left})
             self.put_rings(after, storage)
-            if not whole:
-                self.replicate(after, storage)
             self._store.share(now, after)
-            return f"{node} is out of the rings" if whole else f"disks of {node} are"
+            if node not in left:
+                return f"{node} is out of the rings"
+            return f"{', '.join(going)} of {node} out of the rings"
 
         with self._store.locked():
             return self._store.timed(work)
 
-    def empty(self, state: State, storage: str, node: str) -> None:
-        """Passes of the replicators until a node that has no partitions holds no object.
+    def empty(self, storage: str, node: str, disks: Sequence[str]) -> None:
+        """Passes on a node until some of its disks, which have no partitions, hold nothing.
+
+        Only this node's daemons run, and of them those that have something to bring away. The disks
+        are empty when that is so after every proxy must have read the new rings: until then one
+        may still write there.
 
         Raises:
-            StoreError: it still holds some.
+            StoreError: they still hold something, and passes change nothing, or time is up.
         """
-        for _ in range(_PASSES):
-            self.replicate(state, storage)
-            left = int(self._shell(node).run(["sh", "-c", _COUNT]).text)
-            if not left:
+        began = self._clock()
+        least, idle, said = math.inf, 0, ""
+        while True:
+            held = self._passes.held(node, disks)
+            left, now = sum(held.values()), self._clock()
+            settled = began + _RELOAD_S
+            if not left and now >= settled:
                 return
-        raise StoreError(
-            f"node {node} still holds {left} objects and databases after {_PASSES} passes."
-        )
+            if not left:
+                self._sleep(settled - now)
+                continue
+            idle = 0 if left < least or now < settled else idle + 1
+            least = min(least, left)
+            if idle >= _IDLE_PASSES or now >= began + _EMPTY_S:
+                raise StoreError(_stuck(node, disks, held, now - began, said))
+            daemons = [MOVED_BY[kind] for kind, count in held.items() if count]
+            try:
+                said = ""
+                self._passes.run(node, self._first(storage), daemons, limit_s=_PASS_S)
+            except RemoteError as error:  # what is left decides
+                said = str(error)
 
     def replicate(self, state: State, storage: str) -> float:
-        """A pass of all replicators and updaters on every node of a set; seconds."""
-        began = time.monotonic()
-        first = next(
-            name
-            for name in self._store.cluster.microstores
-            if self._store.cluster.set_of(name) == storage
+        """A pass of all replicators and updaters on every node of a set; seconds.
+
+        Raises:
+            RemoteError: one failed or took too long.
+        """
+        began, first = self._clock(), self._first(storage)
+        every(
+            state.members[storage],
+            lambda node: self._passes.run(node, first, limit_s=_WHOLE_PASS_S),
         )
-
-        def one(node: str) -> str:
-            argv = ["sh", "-c", _REPLICATE, "replicate", first]
-            return self._shell(node).run(argv, timeout_s=_PASS_S).text
-
-        every(state.members[storage], one)
-        return time.monotonic() - began
+        return self._clock() - began
 
     def replicated(self) -> Effect:
         """`replicate` for everything, as an effect."""
@@ -148,7 +167,7 @@ class StorageChanges:
         return self._store.timed(work)
 
     def put_rings(
-        self, state: State, storage: str, emptied: Sequence[str] = ()
+        self, state: State, storage: str, emptied: Sequence[tuple[str, str]] = ()
     ) -> Mapping[str, Any]:
         """Build a set's rings and bring them to every server, storage nodes first."""
         changes, store = self._store.changes, self._store
@@ -164,6 +183,14 @@ class StorageChanges:
 
     # -- inside ---------------------------------------------------------------------------------
 
+    def _first(self, storage: str) -> str:
+        """A microstore of a set of storage nodes: all of them see the same objects."""
+        return next(
+            name
+            for name in self._store.cluster.microstores
+            if self._store.cluster.set_of(name) == storage
+        )
+
     def _set(self, microstore: str) -> str:
         if microstore not in self._store.cluster.microstores:
             there = ", ".join(self._store.cluster.microstores)
@@ -177,3 +204,14 @@ class StorageChanges:
 
     def _disks(self, node: str) -> tuple[str, ...]:
         return self._store.cluster.disks[node]
+
+
+def _stuck(
+    node: str, disks: Sequence[str], held: Mapping[str, int], seconds: float, said: str
+) -> str:
+    what = ", ".join(f"{count} in {kind}" for kind, count in held.items() if count)
+    because = f" Last pass: {said}" if said else ""
+    return (
+        f"disks {', '.join(disks)} of node {node} are not empty after {seconds:.0f} s ({what}): "
+        f"remove again to go on.{because}"
+    )
