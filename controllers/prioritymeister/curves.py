@@ -3,6 +3,10 @@
 An *arrival* curve is concave: (burst, x, slope), worth burst at 0+ and rising by slope[k] from
 x[k] on; x[0] = 0, slopes never rise. A *service* curve is convex: (x, slope), worth 0 at x[0] = 0,
 slopes never fall. The last piece of either has no end.
+
+A queue that mean rates load to exactly 100 % has a bound as long as bursts are finite: in the long
+run the curves are parallel. Sums of rates are rounded, so that one may come out as the faster; a
+`slack`, in work per second, is how much of that counts as equal.
 """
 
 from __future__ import annotations
@@ -149,16 +153,20 @@ def in_series(ax: Floats, aslope: Floats, bx: Floats, bslope: Floats) -> Service
 
 
 @njit
-def through(burst: float, ax: Floats, aslope: Floats, gx: Floats, gslope: Floats) -> Arrival:
+def through(
+    burst: float, ax: Floats, aslope: Floats, gx: Floats, gslope: Floats, slack: float = 0.0
+) -> Arrival:
     """``max over u >= 0 of arrivals(t + u) - service(u)``: arrivals after a queue.
 
     The burst is infinite when the queue serves less than arrives in the long run.
     """
-    if aslope[-1] > gslope[-1] or gslope[-1] <= 0:
+    if aslope[-1] > gslope[-1] + slack or gslope[-1] <= 0:
         return np.inf, np.zeros(1), np.zeros(1)
     i = j = 0
     u, value = 0.0, burst
     while aslope[i] > gslope[j]:  # the difference still rises
+        if i + 1 == len(ax) and j + 1 == len(gx):
+            break  # by rounding alone
         nexta = np.inf if i + 1 == len(ax) else ax[i + 1]
         nextg = np.inf if j + 1 == len(gx) else gx[j + 1]
         until = min(nexta, nextg)
@@ -198,12 +206,14 @@ def through(burst: float, ax: Floats, aslope: Floats, gx: Floats, gslope: Floats
 
 
 @njit
-def delay(burst: float, ax: Floats, aslope: Floats, sx: Floats, sslope: Floats) -> float:
+def delay(
+    burst: float, ax: Floats, aslope: Floats, sx: Floats, sslope: Floats, slack: float = 0.0
+) -> float:
     """The largest horizontal distance from arrivals to service: the worst wait and service.
 
     Infinite when the service is slower than the arrivals in the long run.
     """
-    if sslope[-1] <= 0 or aslope[-1] > sslope[-1] or burst == np.inf:
+    if sslope[-1] <= 0 or aslope[-1] > sslope[-1] + slack or burst == np.inf:
         return np.inf
     k = 0
     left = burst
@@ -217,6 +227,8 @@ def delay(burst: float, ax: Floats, aslope: Floats, sx: Floats, sslope: Floats) 
     a = 0.0
     i = 0
     while aslope[i] > sslope[k]:
+        if i + 1 == len(ax) and k + 1 == len(sx):
+            break  # by rounding alone: the distance stays what it is
         # Both in units of arrivals' time: who changes slope first?
         enda = np.inf if i + 1 == len(ax) else ax[i + 1]
         ends = np.inf if k + 1 == len(sx) else a + (sx[k + 1] - t) * sslope[k] / aslope[i]
@@ -246,11 +258,12 @@ def behind(
     wburst: float,
     wx: Floats,
     wslope: Floats,
+    slack: float = 0.0,
 ) -> float:
     """`delay` of arrivals (wburst, wx, wslope) behind a `total`, both at the service (sx, ss)."""
     others, ox, oslope = total(x, drop, owner, burst, slope, active, skip)
     left, rest = left_over(sx, ss, others, ox, oslope)
-    return delay(wburst, wx, wslope, left, rest)
+    return delay(wburst, wx, wslope, left, rest, slack)
 
 
 @njit

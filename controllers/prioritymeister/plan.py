@@ -11,7 +11,7 @@ import numpy.typing as npt
 from controllers.prioritymeister.estimators import STAGES
 from controllers.prioritymeister.limiters import Limiters
 from controllers.prioritymeister.prioritizer import Goal, Stop, levels, prioritize
-from controllers.prioritymeister.system import Flow, System
+from controllers.prioritymeister.system import ROUNDING, Flow, System
 from schemas.errors import UserError
 
 Floats = npt.NDArray[np.float64]
@@ -21,7 +21,6 @@ LEVELS = 7
 FRAME = 1538.0
 """Bytes that a full Ethernet frame keeps a link busy: what a lower priority may finish."""
 _STORAGE, _NETWORK = 0, 1
-_ROUNDING = 1e-9  # a sum of mean rates that is 100 % may come out above
 
 
 @dataclass(frozen=True)
@@ -232,7 +231,7 @@ class _Model:
     def check_loads(self) -> None:
         """UserError for the fullest queue above 100 %."""
         worst = max(self.loads(), key=lambda q: q.load, default=None)
-        if worst is None or worst.load <= 1 + _ROUNDING:
+        if worst is None or worst.load <= 1 + ROUNDING:
             return
         who = [
             t.name

@@ -11,6 +11,9 @@ strict priority at its bandwidth. The bound is that of the paper's linear progra
 
 Whoever is not of lower priority than the flow counts as an other. A queue may have a `lag`: it is
 then as if it began to serve that much later in every backlog period, ``B [t - lag]+``.
+
+Queues that mean rates load to exactly 100 % have bounds: bursts are finite, and what is left in the
+long run is what arrives.
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 Path = tuple[int, ...]
 
+ROUNDING = 1e-9
+"""Share of a bandwidth by which a sum of rates that is all of it may come out above."""
 _REMEMBERED = 2000  # curves kept, of those that the next question may need again
 
 
@@ -158,7 +163,7 @@ class System:
                 that a piece is passed on when all of it has come.
 
         Returns:
-            infinite when a queue cannot carry those that `others` holds.
+            infinite when a queue cannot carry the flow and those that `others` holds.
         """
         path = self.flows[flow].path
         along = others
@@ -171,12 +176,13 @@ class System:
             return float("inf")
         sharing = self._members[path].parts(others, flow)
         own = self._arrivals[flow]
+        slack = ROUNDING * min(self.bandwidth[queue] for queue in path)
         if len(queues) == 2:
-            return float(tandem.behind(queues[0], queues[1], *sharing, own))
+            return float(tandem.behind(queues[0], queues[1], *sharing, own, slack))
         x, slope = queues[0]
         for service in queues[1:]:
             x, slope = curves.in_series(x, slope, *service)
-        return float(curves.behind(x, slope, *sharing, *own))
+        return float(curves.behind(x, slope, *sharing, *own, slack))
 
     def _services(
         self, path: Path, others: Mask, flow: int, blocking: bool
@@ -282,7 +288,8 @@ class System:
         if blocking:
             burst += self._blocked(queue, others, -1)
         free = curves.left_over(*self._line(queue), burst, x, slope)
-        out = curves.through(*curves.added(chosen), *free)
+        slack = ROUNDING * self.bandwidth[queue]
+        out = curves.through(*curves.added(chosen), *free, slack)
         if blocking:
             return (out[0] + self._largest(queue, others, -1), out[1], out[2])
         return out

@@ -31,7 +31,9 @@ term allows, and T1* the share of queue 1 in the best time without that term (pi
 rising slope). If ``T1* <= tau`` that time is F(v); otherwise ``T1 = tau``, because the sum grows
 with T1 up to T1*, and then ``Q(T2) = A(tau + T2) - A(tau)``. The bound is the largest value of the
 concave, piecewise linear ``F(v) - a(v)``, found by cutting planes: two tangents, their meeting
-point, a new tangent there, until it lies on both.
+point, a new tangent there, until it lies on both. Where w's rate is all that is left (queues that
+mean rates load to 100 %), the function rises to a level that it keeps: the value where all curves
+are in their last pieces.
 
 Blocking adds constants to what others bring; nothing else in the above changes.
 """
@@ -175,7 +177,17 @@ def _lead(
 
 
 @njit
-def delay(first: Service, second: Service, sharing: Arrival, own: Arrival) -> float:
+def _level(first: Service, second: Service, sharing: Arrival, own: Arrival) -> float:
+    """Work of w from which on all curves are in their last pieces."""
+    corners = first[0][-1] + second[0][-1] + sharing[1][-1] + own[1][-1]
+    begun = curves.value(own[0], own[1], own[2], own[1][-1])
+    return max(first[1][-1], second[1][-1]) * corners + begun + own[0]
+
+
+@njit
+def delay(
+    first: Service, second: Service, sharing: Arrival, own: Arrival, slack: float = 0.0
+) -> float:
     """The program's maximum: the longest that work of w takes through both queues, in seconds.
 
     Args:
@@ -183,6 +195,7 @@ def delay(first: Service, second: Service, sharing: Arrival, own: Arrival) -> fl
         second: Q, that of queue 2.
         sharing: arrival curve A of those that pass both with w.
         own: arrival curve of w.
+        slack: work per second by which rounding may make arrivals faster than service.
 
     Returns:
         infinite when a queue serves less than arrives in the long run. Otherwise no less than the
@@ -190,7 +203,7 @@ def delay(first: Service, second: Service, sharing: Arrival, own: Arrival) -> fl
     """
     burst, wburst = sharing[0], own[0]
     last = min(first[1][-1], second[1][-1]) - sharing[2][-1]
-    if last <= 0 or own[2][-1] > last or wburst == np.inf:
+    if last <= 0 or own[2][-1] > last + slack or wburst == np.inf:
         return np.inf
     scale = max(wburst, burst)
     at = wburst + _ASIDE * scale
@@ -201,14 +214,18 @@ def delay(first: Service, second: Service, sharing: Arrival, own: Arrival) -> fl
         return max(best, low)
     high_at, reach = at, max(scale, 1e-300)
     high, high_slope = low, low_slope
+    full = own[2][-1] >= last - slack  # w's rate is all that is left, but for rounding
+    end = max(_level(first, second, sharing, own), at)
     for _ in range(_STEPS):  # where does it no longer grow?
-        high_at = wburst + reach
+        high_at = min(wburst + reach, end) if full else wburst + reach
         high, high_slope = _lead(first, second, sharing, own, high_at)
         if high_slope <= 0:
             break
+        if high_at == end:
+            return max(high, best)
         low_at, low, low_slope = high_at, high, high_slope
         reach *= 4.0
-    if high_slope > 0:  # as fast as w's arrivals for ever, but for rounding: nothing is proven
+    if high_slope > 0:  # it cannot be told where it ends: nothing is proven
         return np.inf
     top = high
     for _ in range(_STEPS):
@@ -238,11 +255,12 @@ def behind(
     active: Mask,
     skip: int,
     own: Arrival,
+    slack: float = 0.0,
 ) -> float:
     """`delay` where those who share both queues are a `curves.total`."""
     sharing = curves.total(x, drop, owner, burst, slope, active, skip)
     if sharing[0] > 0:
-        return delay(first, second, sharing, own)
+        return delay(first, second, sharing, own, slack)
     both = curves.in_series(first[0], first[1], second[0], second[1])
     left = curves.left_over(both[0], both[1], sharing[0], sharing[1], sharing[2])
-    return curves.delay(own[0], own[1], own[2], left[0], left[1])
+    return curves.delay(own[0], own[1], own[2], left[0], left[1], slack)
