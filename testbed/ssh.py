@@ -16,6 +16,11 @@ from typing import Protocol
 from schemas.errors import RemoteError
 
 
+MISSING = "the program 'ssh' is missing on this machine; see `hotbed doctor`."
+_REFUSALS = ("Permission denied (", "Host key verification failed", "Name or service not known")
+"""What ssh prints where trying again will not help."""
+
+
 @dataclass(frozen=True)
 class Completed:
     """A finished command."""
@@ -148,18 +153,20 @@ class SshShell:
                 timeout=timeout_s,
                 check=False,
             )
+        except FileNotFoundError:
+            raise RemoteError(MISSING) from None
         except subprocess.TimeoutExpired as error:
             raise RemoteError(f"{what} did not end within {timeout_s:g} s.", retry=True) from error
         done = Completed(tuple(argv), process.returncode, process.stdout, process.stderr)
         if process.returncode == 255:
             raise RemoteError(
                 f"node {self.node} ({self.target.address}) cannot be reached by ssh: "
-                f"{_last_line(process.stderr)}",
-                retry=True,
+                f"{last_line(process.stderr)}",
+                retry=not is_refusal(process.stderr),
             )
         if check and process.returncode != 0:
             raise RemoteError(
-                f"{what} failed with exit code {process.returncode}: {_last_line(process.stderr)}"
+                f"{what} failed with exit code {process.returncode}: {last_line(process.stderr)}"
             )
         return done
 
@@ -183,6 +190,14 @@ class SshShell:
         )
 
 
-def _last_line(stderr: bytes) -> str:
+def last_line(stderr: bytes) -> str:
+    """What a command said last; of an ssh through another machine, what that one said."""
     lines = [line for line in stderr.decode(errors="replace").splitlines() if line.strip()]
-    return lines[-1].strip()[:300] if lines else "no message"
+    telling = [line for line in lines if " by UNKNOWN port " not in line] or lines
+    return telling[-1].strip()[:300] if telling else "no message"
+
+
+def is_refusal(stderr: bytes) -> bool:
+    """Whether ssh was refused, so that trying again will not help."""
+    text = stderr.decode(errors="replace")
+    return any(words in text for words in _REFUSALS)

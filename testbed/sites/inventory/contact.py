@@ -5,6 +5,7 @@ Everything that a machine is asked goes through `Contact`, so that tests can sta
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import tempfile
@@ -17,7 +18,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from schemas.errors import HotbedError, RemoteError
 from testbed.sites.contract import Progress, SiteError, silent
 from testbed.sites.inventory import hostside
-from testbed.ssh import Shell, SshShell, SshTarget
+from testbed.ssh import MISSING, Shell, SshShell, SshTarget, is_refusal, last_line
 
 PARALLEL = 32
 ASK_S = 60.0
@@ -61,19 +62,28 @@ class OpenSsh:
             login = f"{target.user}@{target.address}"
             # No way to prove who we are is offered: the machine is not to be told anything yet.
             nobody = ["-o", "PreferredAuthentications=none", "-o", "HashKnownHosts=no"]
-            done = subprocess.run(
-                ["ssh", *options, *nobody, login, "true"],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                check=False,
-                timeout=60,
-            )
+            where = f"{target.node} ({target.address})"
+            try:
+                done = subprocess.run(
+                    ["ssh", *options, *nobody, login, "true"],
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    check=False,
+                    timeout=ASK_S,
+                )
+            except FileNotFoundError:
+                raise RemoteError(MISSING) from None
+            except subprocess.TimeoutExpired as error:
+                raise RemoteError(
+                    f"{where} showed no host key within {ASK_S:g} s.", retry=True
+                ) from error
             lines = seen.read_text().splitlines() if seen.exists() else []
         keys = [" ".join(line.split()[1:3]) for line in lines if line and line[0] not in "#@"]
         if not keys:
-            words = " ".join(done.stderr.split()[-20:]) or "no message"
-            raise RemoteError(f"{target.node} ({target.address}) shows no host key: {words}")
+            raise RemoteError(
+                f"{where} shows no host key: {last_line(done.stderr)}",
+                retry=not is_refusal(done.stderr),
+            )
         return keys
 
     def shell(self, target: SshTarget) -> Shell:
@@ -83,13 +93,15 @@ class OpenSsh:
     def hang_up(self, control_dir: Path) -> None:
         """See `Contact.hang_up`."""
         for socket in control_dir.iterdir():
-            subprocess.run(
-                ["ssh", "-F", "none", "-o", f"ControlPath={socket}", "-O", "exit", "none"],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                check=False,
-                timeout=10,
-            )
+            # One that does not end now does so by itself after a minute (ControlPersist).
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                subprocess.run(
+                    ["ssh", "-F", "none", "-o", f"ControlPath={socket}", "-O", "exit", "none"],
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    check=False,
+                    timeout=10,
+                )
 
 
 def ask(shell: Shell, do: str, *, root: bool = True, **request: Any) -> Any:
@@ -119,12 +131,15 @@ def ask(shell: Shell, do: str, *, root: bool = True, **request: Any) -> Any:
 
 @dataclass(frozen=True)
 class Login:
-    """What a shell may do. `address` is the machine's own at its end of the connection."""
+    """What a shell may do. `address` is the machine's own at its end of the connection, `client`
+    the one at the other end: ours, or that of whom ssh goes through.
+    """
 
     root: bool
     sudo: bool
     python: tuple[int, int] | None
     address: str | None
+    client: str | None = None
 
     @property
     def problem(self) -> str | None:
@@ -157,6 +172,7 @@ def login_of(shell: Shell) -> Login:
         sudo=told.get("sudo") == "yes",
         python=numbers,
         address=connection[2] if len(connection) == 4 else None,
+        client=connection[0] if len(connection) == 4 else None,
     )
 
 
@@ -213,8 +229,11 @@ def all_or_error(answers: Answers[R], what: str) -> Mapping[str, R]:
         return answers.found
     (name, first), *more = answers.lost.items()
     others = f"; the same goes for {', '.join(each for each, _ in more)}" if more else ""
-    again = any(isinstance(error, RemoteError) and error.retry for error in answers.lost.values())
-    raise SiteError(
-        f"{what} {name}: {str(first).rstrip('.')}{others}.",
-        retry_after_s=RETRY_S if again else None,
-    )
+    told = f"{what} {name}: {str(first).rstrip('.')}{others}."
+    raise site_error(told, *answers.lost.values())
+
+
+def site_error(message: str, *causes: HotbedError) -> SiteError:
+    """`message` as a site says it: trying again helps where it may for one of the causes."""
+    again = any(isinstance(cause, RemoteError) and cause.retry for cause in causes)
+    return SiteError(message, retry_after_s=RETRY_S if again else None)

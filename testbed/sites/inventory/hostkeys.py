@@ -31,24 +31,40 @@ def default_files() -> tuple[Path, ...]:
 
 def known(files: Iterable[Path], address: str, port: int) -> list[str]:
     """Keys that known_hosts files (hashed or not) have for a machine."""
+    found = [line.split() for line in _lines(files, address, port) if line[0] != "@"]
+    return list(dict.fromkeys(" ".join(words[1:3]) for words in found if len(words) >= 3))
+
+
+def require_unrevoked(
+    name: str, shown: Sequence[str], files: Iterable[Path], address: str, port: int
+) -> None:
+    """Raise a sentence when a machine shows a key that known_hosts files revoke.
+
+    Raises:
+        UserError: it does.
+    """
+    for line in _lines(files, address, port):
+        words = line.split()
+        if words[0] == "@revoked" and " ".join(words[2:4]) in shown:
+            raise UserError(
+                f"machine {name} shows the host key {_told([' '.join(words[2:4])])}, which "
+                "known_hosts has as revoked (@revoked): give the machine a new host key."
+            )
+
+
+def _lines(files: Iterable[Path], address: str, port: int) -> list[str]:
+    """What files have on a machine, comments aside."""
     found: list[str] = []
     for file in files:
-        if not file.exists():
-            continue
-        done = subprocess.run(
-            ["ssh-keygen", "-F", field_of(address, port), "-f", str(file)],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=30,
-        )
-        for line in done.stdout.splitlines():
-            words = line.split()
-            if line.startswith(("#", "@")) or len(words) < 3:
-                continue
-            key = " ".join(words[1:3])
-            if key not in found:
-                found.append(key)
+        if file.exists():
+            done = subprocess.run(
+                ["ssh-keygen", "-F", field_of(address, port), "-f", str(file)],
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=30,
+            )
+            found += [line for line in done.stdout.splitlines() if line and line[0] != "#"]
     return found
 
 
@@ -77,7 +93,8 @@ def judge(
         if not same:
             raise UserError(
                 f"machine {name} shows the host key {_told(shown)}, and host_key says {expected}: "
-                "this is another machine, or somebody listens in between; find out which."
+                "if that is its key of another kind, give the one of this kind; else this is "
+                "another machine, or somebody listens in between; find out which."
             )
         return same
     types = {key.split()[0]: key for key in vouched}

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from schemas.errors import HotbedError, UserError
+from schemas.errors import HotbedError, RemoteError, UserError
 from testbed.agent.contract import IOWAIT_CPUS
 from testbed.checks import GIB, Finding
 from testbed.quantities import format_bytes
@@ -112,12 +112,18 @@ def offset_of(shell: Shell, clock: Clock) -> Offset:
     """A machine's clock, from the quickest of a few looks: it was read between asking and answer.
 
     Raises:
-        RemoteError: the machine does not answer.
+        RemoteError: the machine does not answer, or not with a time.
     """
     looks = []
     for _ in range(CLOCK_LOOKS):
         before = clock.now()
-        there = float(shell.run(["sh", "-c", "date +%s.%N"], timeout_s=30.0).text)
+        told = shell.run(["sh", "-c", "date +%s.%N"], timeout_s=30.0).text.strip()
+        try:
+            there = float(told)
+        except ValueError:
+            raise RemoteError(
+                f"machine {shell.node} does not tell its time: `date +%s.%N` prints {told[:80]!r}."
+            ) from None
         looks.append(Offset(there - clock.now(), there - before))
     return min(looks, key=lambda offset: offset.high_s - offset.low_s)
 

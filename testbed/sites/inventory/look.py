@@ -13,11 +13,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from schemas.errors import HotbedError, UserError
+from schemas.errors import HotbedError, RemoteError, UserError
 from testbed.sites.contract import Gateway, Progress, silent
 from testbed.sites.inventory import hostkeys
 from testbed.sites.inventory.assign import Host, Jump, Member
-from testbed.sites.inventory.contact import Contact, Login, ask, everywhere, login_of
+from testbed.sites.inventory.contact import (
+    Contact,
+    Login,
+    ask,
+    everywhere,
+    login_of,
+    site_error,
+)
 from testbed.ssh import Shell, SshTarget
 
 _SOCKETS = "ssh"
@@ -46,15 +53,19 @@ class Look:
         """Raise the first problem, with how many more there are.
 
         Raises:
-            UserError, RemoteError: as it was found.
+            UserError: a machine, or what was said of it, is no good.
+            SiteError: one could not be reached; says whether to try again.
         """
         if not self.problems:
             return
         (_, first), *more = self.problems.items()
+        told = str(first)
         if more:
             names = ", ".join(node for node, _ in more)
-            first.args = (f"{first} ({len(more)} more machines cannot be used either: {names})",)
-        raise first
+            told = f"{told} ({len(more)} more machines cannot be used either: {names})"
+        if isinstance(first, UserError):
+            raise UserError(told) from first
+        raise site_error(told, first) from first
 
 
 def gateways_of(members: Sequence[Member]) -> tuple[Gateway, ...]:
@@ -155,7 +166,7 @@ def look(
 
     Raises:
         UserError: a gateway's host key, or a login key, is no good.
-        RemoteError: a gateway cannot be reached.
+        SiteError: a gateway cannot be reached; says whether to try again.
     """
     check_keys(members)
     found = Look(folder / "known_hosts")
@@ -169,7 +180,10 @@ def look(
             user=gateway.ssh_user,
             port=gateway.ssh_port,
         )
-        keys = _judged(contact, target, gateway.name, trust, None)
+        try:
+            keys = _judged(contact, target, gateway.name, trust, None)
+        except RemoteError as error:
+            raise site_error(f"ssh cannot go through {error}", error) from error
         found.keys[gateway.address, gateway.ssh_port] = keys
     hostkeys.pin(found.known_hosts, found.keys)
     by_node = {member.node: member for member in members}
@@ -201,9 +215,11 @@ def look(
 def _judged(
     contact: Contact, target: SshTarget, name: str, trust: Trust, expected: str | None
 ) -> list[str]:
+    shown = contact.host_keys(target)
+    hostkeys.require_unrevoked(name, shown, trust.files, target.address, target.port)
     return hostkeys.judge(
         name,
-        contact.host_keys(target),
+        shown,
         vouched=hostkeys.known(trust.files, target.address, target.port),
         expected=expected,
         accept=trust.accept,
@@ -215,7 +231,7 @@ def _see(member: Member, shell: Shell) -> tuple[Login, dict[str, Any]]:
     if login.problem is not None:
         raise UserError(f"machine {member.host.name} (node {member.node}) {login.problem}.")
     devices = sorted(member.devices.values())
-    return login, ask(shell, "survey", root=login.root, devices=devices)
+    return login, ask(shell, "survey", root=login.root, devices=devices, client=login.client)
 
 
 def address_of(member: Member, login: Login) -> str:

@@ -33,8 +33,18 @@ def test_what_files_say_is_pinned() -> None:
 def test_a_key_or_fingerprint_of_the_users() -> None:
     for expected in (KEY, f"{KEY} root@m", hostkeys.fingerprint(KEY)):
         assert hostkeys.judge("m", [RSA, KEY], vouched=[], expected=expected) == [KEY]
-    with pytest.raises(UserError, match="this is another machine, or somebody listens"):
+    with pytest.raises(UserError, match="else this is another machine, or somebody listens"):
         hostkeys.judge("m", [OTHER], vouched=[OTHER], expected=KEY, accept=True)
+
+
+def test_a_key_that_was_revoked_is_not_taken_at_first_sight(tmp_path: Path) -> None:
+    file = tmp_path / "known_hosts"
+    file.write_text(f"@revoked 192.0.2.1 {KEY}\n@cert-authority 192.0.2.1 {OTHER}\n")
+    assert hostkeys.known([file], "192.0.2.1", 22) == []
+    with pytest.raises(UserError, match=r"has as revoked \(@revoked\)"):
+        hostkeys.require_unrevoked("m", [KEY], [file], "192.0.2.1", 22)
+    hostkeys.require_unrevoked("m", [OTHER], [file], "192.0.2.1", 22)
+    hostkeys.require_unrevoked("m", [KEY], [file], "192.0.2.9", 22)
 
 
 def test_nobody_vouches() -> None:
