@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import itertools
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from schemas.errors import UserError
@@ -57,7 +58,24 @@ def device_problems(spec: TestbedSpec, members: Sequence[Member], surveys: Surve
             problem = device_problem(member.node, use, seen, disks.get(member.node))
             if problem is not None:
                 found.append(problem)
+        found += _overlaps(member, surveys[member.node]["devices"])
     return found
+
+
+def _overlaps(member: Member, seen: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Devices with two names, and a disk named beside one of its partitions: what is written to the
+    one would destroy the other.
+    """
+    for (_, one), (_, other) in itertools.permutations(member.devices.items(), 2):
+        first, second = seen[one], seen[other]
+        where = f"The devices {one} and {other} of node {member.node}"
+        if one < other and first.get("real") == second.get("real") is not None:
+            yield f"{where} are the same device: give each use one of its own."
+        if second.get("real") in first.get("parts", ()):
+            yield (
+                f"{where} overlap: the second is a partition of the first; name two partitions, or "
+                "two disks."
+            )
 
 
 def doomed_of(members: Sequence[Member], surveys: Surveys) -> tuple[Doomed, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -65,7 +65,7 @@ def judged(
         "keys": [[address, port, listed] for (address, port), listed in found.keys.items()],
         "facts": {node: facts_of(survey) for node, survey in found.surveys.items()},
         "signal": chosen,
-        "doomed": [[one.node, one.device] for one in doomed],
+        "doomed": [asdict(one) for one in doomed],
         "held": [],
         "ready": False,
     }
@@ -157,23 +157,24 @@ def _hold(record: Record, members: Sequence[Member], contact: Contact, progress:
 
 def _wipe(record: Record, contact: Contact, progress: Progress) -> None:
     """Wipe what was allowed to be wiped, each device once."""
-    doomed: list[list[str]] = record.data["doomed"]
+    doomed: list[dict[str, Any]] = record.data["doomed"]
     if not doomed:
         return
     testbed = testbed_of(record.folder, record.data)
-    by_node: dict[str, list[str]] = {}
-    for node, device in doomed:
-        by_node.setdefault(node, []).append(device)
-    names = [f"{device}@{node}" for node, device in doomed]
+    by_node: dict[str, list[dict[str, Any]]] = {}
+    for one in doomed:
+        by_node.setdefault(one["node"], []).append(one)
+    names = [f"{one['device']}@{one['node']}" for one in doomed]
     record.journal("ask", what="wipe", devices=names)
 
     def wipe(node: str) -> None:
         shell = shell_of(contact, testbed, node)
-        for device in by_node[node]:
-            ask(shell, "wipe", device=device, id=record.data["id"])
+        for one in by_node[node]:
+            seen = {name: one[name] for name in ("bytes", "model", "holds")}
+            ask(shell, "wipe", device=one["device"], id=record.data["id"], seen=seen)
 
     answers = everywhere(by_node, wipe, progress, "wiping devices", (0.8, 0.95))
-    record.data["doomed"] = [[node, device] for node, device in doomed if node in answers.lost]
+    record.data["doomed"] = [one for one in doomed if one["node"] in answers.lost]
     record.save()
     all_or_error(answers, "cannot wipe the devices of node")
     record.journal("made", what="wipe", devices=names)

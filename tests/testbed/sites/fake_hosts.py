@@ -25,20 +25,18 @@ SIGNATURE = b"SIGNATURE:"
 
 @dataclass
 class FakeHost:
-    """One machine. `fails_at` ends the call with that number, counted over all that is run there:
-    before it is done (``before``) or after (``after``).
-    """
+    """One machine. `root_login` is what sshd says of root when it is asked about a connection."""
 
     root: Path
     address: str
     user: str = "root"
     sudo: bool = True
     up: bool = True
-    uid: int = 0
     python: str = "3.11"
     host_key: str = ""
-    reached_from: str = ""
     clock_offset_s: float = 0.0
+    wipefs: bool = True
+    root_login: Callable[[str], str] = lambda asked_of: "prohibit-password"
     asked: list[str] = field(default_factory=list)
     unreachable: set[str] = field(default_factory=set)
 
@@ -83,7 +81,9 @@ class FakeHost:
         }
 
     def command(self, argv: Sequence[str]) -> str:
-        """Stands in for the programs that hostside.py runs."""
+        """Stands in for the programs that hostside runs."""
+        if argv[:2] == ["wipefs", "--version"]:
+            return "wipefs from util-linux 2.38.1\n" if self.wipefs else ""
         if argv[0] == "wipefs" and argv[1] == "--json":
             with Path(argv[2]).open("rb") as file:
                 head = file.read(100)
@@ -92,7 +92,7 @@ class FakeHost:
             kind = head[len(SIGNATURE) :].split(b"\n")[0].decode()
             return json.dumps({"signatures": [{"type": kind, "label": None}]})
         if argv[0] == "sshd":
-            return "permitrootlogin prohibit-password\n"
+            return f"permitrootlogin {self.root_login(argv[-1])}\n"
         return "apt 2.6\n" if argv[0] == "apt-get" else ""
 
     def do(self, request: Mapping[str, object]) -> dict[str, object]:

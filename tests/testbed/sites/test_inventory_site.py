@@ -13,7 +13,8 @@ import pytest
 
 from schemas.errors import HotbedError, UserError
 from testbed.sites.contract import CautiousSite, InspectingSite, SiteError, State, Testbed
-from testbed.sites.inventory import InventorySite, hostside
+from testbed.sites.inventory import InventorySite, fitness, hostside
+from testbed.sites.inventory.assign import Host, Member
 from testbed.sites.records import Records
 from testbed.spec import TestbedSpec
 from tests.testbed.sites.conformance import SiteConformance
@@ -21,6 +22,7 @@ from tests.testbed.sites.fake_hosts import KEY, FakeHosts, Killed, play
 from tests.testbed.sites.inventory_support import OPTIONS, make_site, make_spec
 
 Make = Callable[..., InventorySite]
+DEVICES = OPTIONS["devices"]
 
 
 @pytest.fixture
@@ -126,6 +128,44 @@ def test_a_device_that_is_none_or_too_small(make: Make, hosts: FakeHosts) -> Non
     refuse(make, hosts, "/dev/sdz of node osd0 is nothing, no block device", devices=missing)
 
 
+def test_a_device_with_two_names(make: Make, hosts: FakeHosts) -> None:
+    other = hosts.hosts["192.0.2.2"].root / "dev/disk/by-id/wwn-1"
+    other.parent.mkdir(parents=True)
+    other.symlink_to("../../sdb2")
+    twice = {"osd0": {"osd": "/dev/sdb2", "scratch": "/dev/disk/by-id/wwn-1"}}
+    refuse(make, hosts, "wwn-1 and /dev/sdb2 of node osd0 are the same", devices=DEVICES | twice)
+
+
+def test_a_disk_and_its_partition_overlap() -> None:
+    whole, part = "/dev/sdb", "/dev/disk/by-id/p1"
+    empty = {"is": "a device", "uses": [], "holds": [], "bytes": 2**40}
+    seen = {
+        whole: {**empty, "path": whole, "real": whole, "parts": ["/dev/sdb1"]},
+        part: {**empty, "path": part, "real": "/dev/sdb1", "parts": []},
+    }
+    host = Host("a", "192.0.2.1")
+    member = Member("osd0", "osd", ("osd",), 2**29, host, {"osd": whole, "scratch": part})
+    (problem,) = fitness.device_problems(make_spec(), [member], {"osd0": {"devices": seen}})
+    assert "/dev/sdb and /dev/disk/by-id/p1 of node osd0 overlap" in problem
+
+
+def test_what_was_put_on_a_device_since_it_was_allowed_stays(make: Make, hosts: FakeHosts) -> None:
+    host = hosts.hosts["192.0.2.2"]
+    host.disk("/dev/sdb2", 16 * 2**30, "ext4")
+    site = make()
+    site.allow(["/dev/sdb2@osd0"])
+    hosts.kill_at = 1 + 2 * len(make_spec().node_names())  # seen, and not taken yet
+    with pytest.raises(Killed):
+        site.provision(make_spec())
+    hosts.kill_at = None
+    host.disk("/dev/sdb2", 16 * 2**30, "xfs")
+    with pytest.raises(SiteError, match="holds xfs now, which nobody allowed to be wiped"):
+        make().provision(make_spec())
+    assert b"xfs" in (host.root / "dev/sdb2").open("rb").read(20)
+    make().release("small")
+    refuse(make, hosts, "holds xfs.*--yes-wipe /dev/sdb2@osd0")
+
+
 def test_host_keys_must_be_vouched_for(make: Make, hosts: FakeHosts, tmp_path: Path) -> None:
     nobody = tmp_path / "known_hosts"
     nobody.write_text("")
@@ -166,9 +206,9 @@ def test_nobody_becomes_root_without_sudo_or_python(make: Make, hosts: FakeHosts
 
 def test_a_machine_that_does_not_answer_says_to_try_again(make: Make, hosts: FakeHosts) -> None:
     hosts.hosts["192.0.2.2"].up = False
-    with pytest.raises(HotbedError) as lost:
+    with pytest.raises(SiteError, match="shows no host key") as lost:
         make().provision(make_spec())
-    assert getattr(lost.value, "retry", False)
+    assert lost.value.retry_after_s is not None
     assert make().names() == ()
 
 
@@ -372,7 +412,7 @@ def test_what_runs_on_machines_is_one_program_of_the_standard_library() -> None:
     for request, found in (
         ({"do": "connect", "targets": {}}, {"ok": True, "result": {}}),
         (
-            {"do": "wipe", "device": "/dev/nothing", "id": "nobody's"},
+            {"do": "wipe", "device": "/dev/nothing", "id": "nobody's", "seen": {}},
             {"ok": False, "error": "is not held by this testbed, and nothing on it is wiped"},
         ),
     ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -56,9 +57,9 @@ class Machine:
             return ""
 
 
-def read_mark(machine: Machine) -> dict[str, Any] | None:
+def read_mark(machine: Machine, name: str = MARK) -> dict[str, Any] | None:
     """Who holds the machine; None when nobody does."""
-    text = machine.text(MARK)
+    text = machine.text(name)
     if not text.strip():
         return None
     try:
@@ -68,12 +69,37 @@ def read_mark(machine: Machine) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else {"testbed": "?", "id": "?"}
 
 
+def read_whole(path: Path) -> str:
+    """A file's text, empty when there is none, so that `replace` writes every byte of it again.
+
+    Raises:
+        OSError: it is there and cannot be read.
+    """
+    try:
+        return path.read_bytes().decode("utf-8", "surrogateescape")
+    except FileNotFoundError:
+        return ""
+
+
+def real(path: Path) -> Path:
+    """The file itself, where `path` is a link to it."""
+    return Path(os.path.realpath(path))
+
+
+def beside(path: Path) -> Path:
+    """Where `replace` writes first; a crash may leave it."""
+    return path.with_name(path.name + ".hotbed-new")
+
+
 def replace(path: Path, text: str, mode: int) -> None:
-    """Write `path`, whole or not at all, with the owner it had."""
-    new = path.with_name(path.name + ".hotbed-new")
+    """Write `path`, whole or not at all; with `mode` if it is new, else with owner and mode as they
+    were. A link stays one.
+    """
+    path = real(path)
+    new, data = beside(path), text.encode("utf-8", "surrogateescape")
     handle = os.open(str(new), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(handle, "w") as file:
-        file.write(text)
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
         file.flush()
         os.fsync(file.fileno())
     new.chmod(mode)
@@ -81,4 +107,11 @@ def replace(path: Path, text: str, mode: int) -> None:
         shutil.copystat(str(path), str(new))
         status = path.stat()
         os.chown(str(new), status.st_uid, status.st_gid)
-    new.replace(path)
+    try:
+        new.replace(path)
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise
+        # A mount of its own, as /etc/hosts is in some containers: it can only be written in place.
+        path.write_bytes(data)
+        new.unlink()

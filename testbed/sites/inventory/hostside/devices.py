@@ -11,12 +11,14 @@ from typing import Any
 from testbed.sites.inventory.hostside.base import Machine
 
 HEAD = 1 << 20
+UNKNOWN = "data of a kind that is not known"
 
 
 def device(machine: Machine, name: str) -> dict[str, Any]:
     """A block device: whether it is one, its size, what uses it and what is on it.
 
-    ``uses`` are sentences' ends on why it may never be wiped; ``holds`` what wiping destroys.
+    ``uses`` are sentences' ends on why it may never be wiped; ``holds`` what wiping destroys;
+    ``real`` and ``parts`` the path behind links and those of its partitions.
     """
     found: dict[str, Any] = {"path": name, "is": "nothing", "bytes": 0, "uses": [], "holds": []}
     path = machine.path(name)
@@ -28,11 +30,15 @@ def device(machine: Machine, name: str) -> dict[str, Any]:
         found["is"] = "a folder" if stat.S_ISDIR(status.st_mode) else "a file"
         return found
     found["is"] = "a device"
-    members = [number_of(status)] + [number for number, _ in partitions(machine, number_of(status))]
+    parts = partitions(machine, number_of(status))
+    found["real"] = str(path.resolve())
+    found["parts"] = [str(machine.path("dev/" + part).resolve()) for _, part in parts]
+    members = [number_of(status)] + [number for number, _ in parts]
     found["uses"] = _uses(machine, name, members)
-    found["holds"] = [
-        f"a partition {part}" for _, part in partitions(machine, number_of(status))
-    ] + _signatures(machine, name)
+    signatures = _signatures(machine, name)
+    if not signatures and not machine.run(["wipefs", "--version"]):
+        found["uses"].append("cannot be judged (wipefs is missing)")
+    found["holds"] = [f"a partition {part}" for _, part in parts] + signatures
     try:
         handle = os.open(str(path), os.O_RDONLY)
         try:
@@ -44,7 +50,7 @@ def device(machine: Machine, name: str) -> dict[str, Any]:
         found["uses"].append(f"cannot be read ({error.strerror})")
         return found
     if not found["holds"] and head.count(0) != len(head):
-        found["holds"].append("data of a kind that is not known")
+        found["holds"].append(UNKNOWN)
     found["read_only"] = _sys(machine, number_of(status), "ro").strip() == "1"
     model = _sys(machine, number_of(status), "device/model").strip()
     found["model"] = model or None

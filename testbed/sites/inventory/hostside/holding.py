@@ -5,12 +5,20 @@ from __future__ import annotations
 import json
 import os
 import re
-import stat
 from pathlib import Path
 from typing import Any
 
-from testbed.sites.inventory.hostside.base import MARK, Machine, Refused, read_mark, replace
-from testbed.sites.inventory.hostside.devices import HEAD, device, number_of, partitions
+from testbed.sites.inventory.hostside.base import (
+    MARK,
+    Machine,
+    Refused,
+    beside,
+    read_mark,
+    read_whole,
+    real,
+    replace,
+)
+from testbed.sites.inventory.hostside.devices import HEAD, UNKNOWN, device, number_of, partitions
 
 KEYS = "root/.ssh/authorized_keys"
 HOSTS = "etc/hosts"
@@ -37,7 +45,7 @@ def hold(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _mark(machine: Machine, wanted: dict[str, Any]) -> bool:
-    path, new = machine.path(MARK), _beside(machine, wanted["id"])
+    path, new = machine.path(MARK), machine.path(_aside(wanted["id"]))
     replace(new, json.dumps(wanted) + "\n", 0o644)
     try:
         os.link(new, path)  # whole or not at all, and the first of two who come at once
@@ -57,74 +65,81 @@ def _mark(machine: Machine, wanted: dict[str, Any]) -> bool:
     return False
 
 
-def _beside(machine: Machine, identity: str) -> Path:
-    path = machine.path(MARK)
-    return path.with_name(f".{path.name}.{identity}")
+def _aside(identity: str) -> str:
+    """The mark before it counts, and while what it stands for is undone."""
+    return f"etc/.hotbed-site.json.{identity}"
 
 
 def _let_in(machine: Machine, key: str) -> None:
     path = machine.path(KEYS)
     if not path.parent.is_dir():
         path.parent.mkdir(mode=0o700)
-    lines = machine.text(KEYS).splitlines()
-    if key not in lines:
-        mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
-        replace(path, "\n".join([*lines, key]) + "\n", mode)
+    text = read_whole(path)
+    if key not in text.split("\n"):
+        replace(path, _ended(text) + key + "\n", 0o600)
+
+
+def _let_out(machine: Machine, key: str, *, made: bool) -> None:
+    """Take ``key`` away again, and the file with it if we `made` it and nothing else is in it."""
+    path = machine.path(KEYS)
+    text = read_whole(path)
+    left = "\n".join(line for line in text.split("\n") if line != key)
+    if key and left != text:
+        replace(path, left, 0o600)
+    if made and not left:
+        real(path).unlink(missing_ok=True)
+
+
+def _ended(text: str) -> str:
+    return text if not text or text.endswith("\n") else text + "\n"
 
 
 def _name(machine: Machine, names: dict[str, str]) -> None:
-    left = _without_names(machine.text(HOSTS))
+    left = _ended(_without_names(read_whole(machine.path(HOSTS))))
     block = [BEGIN] + [f"{address} {name}" for name, address in names.items()] + [END]
     _write_hosts(machine, left + "\n".join(block) + "\n")
 
 
 def _without_names(text: str) -> str:
     pattern = re.escape(BEGIN) + r"\n.*?" + re.escape(END) + r"\n?"
-    left = re.sub(pattern, "", text, flags=re.DOTALL)
-    return left if not left or left.endswith("\n") else left + "\n"
+    return re.sub(pattern, "", text, flags=re.DOTALL)
 
 
 def _write_hosts(machine: Machine, text: str) -> None:
     path = machine.path(HOSTS)
-    if path.exists() and path.read_text() == text:
-        return
-    path.write_text(text)  # in place: in a container it may be a mount of its own
+    if read_whole(path) != text:
+        replace(path, text, 0o644)
 
 
 def let_go(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
     """Undo `hold` for the testbed with this ``id``; another's mark, and all else, is left alone.
 
-    The key goes last: until then a repeated call can still come in.
+    The key goes late: until then a repeated call can still come in by it. The mark, which tells
+    what `hold` made, is put aside first and goes last.
     """
-    found = read_mark(machine)
-    found = found or {}
+    found, aside = read_mark(machine) or {}, _aside(request["id"])
     ours = found.get("id") == request["id"]
     if not found or ours:
-        text = machine.text(HOSTS)
-        if BEGIN in text:
-            _write_hosts(machine, _without_names(text))
+        _write_hosts(machine, _without_names(read_whole(machine.path(HOSTS))))
     if ours:
-        machine.path(MARK).unlink()
-    for cut_off in (_beside(machine, request["id"]), Path(f"{machine.path(KEYS)}.hotbed-new")):
-        cut_off.unlink(missing_ok=True)
-    lines = machine.text(KEYS).splitlines()
-    left = [line for line in lines if line != request["key"]]
-    if left != lines:
-        path = machine.path(KEYS)
-        if left or not (ours and found.get("made_keys")):
-            mode = stat.S_IMODE(path.stat().st_mode)
-            replace(path, "".join(line + "\n" for line in left), mode)
-        else:
-            path.unlink()
-    if ours and found.get("made_folder") and not any(machine.path(KEYS).parent.iterdir()):
-        machine.path(KEYS).parent.rmdir()
+        machine.path(MARK).replace(machine.path(aside))
+    made = read_mark(machine, aside) or {}
+    for changed in (HOSTS, KEYS):
+        beside(real(machine.path(changed))).unlink(missing_ok=True)
+    _let_out(machine, request["key"], made=bool(made.get("made_keys")))
+    folder = machine.path(KEYS).parent
+    if made.get("made_folder") and folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
+    machine.path(aside).unlink(missing_ok=True)
     return {"was_ours": ours}
 
 
 def wipe(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
     """Forget what is on the device ``device``: signatures, partitions, first and last megabytes.
 
-    Only while the testbed with ``id`` holds the machine, and never what is in use.
+    Only while the testbed with ``id`` holds the machine, never what is in use, and only if it is
+    what was ``seen`` (its ``bytes``, ``model`` and ``holds``) when it was allowed: a name may be
+    another device's after a reboot, and somebody may have put something there since.
     """
     name = request["device"]
     holder = read_mark(machine)
@@ -135,6 +150,12 @@ def wipe(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
         raise Refused(f"has no block device {name}")
     if found["uses"]:
         raise Refused("has the device {}, which {}".format(name, " and ".join(found["uses"])))
+    other = _other(found, request["seen"])
+    if other is not None:
+        raise Refused(
+            f"has the device {name}, which {other}: nothing on it is wiped; take the testbed down "
+            "and bring it up again, to be asked anew"
+        )
     path = machine.path(name)
     number = number_of(path.stat())
     for _, part in partitions(machine, number):
@@ -148,6 +169,14 @@ def wipe(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
     if after["holds"]:
         raise Refused("still has {} on {} after wiping".format(", ".join(after["holds"]), name))
     return {"held": found["holds"]}
+
+
+def _other(found: dict[str, Any], seen: dict[str, Any]) -> str | None:
+    """Why a device is not what was seen; None when it is, or what a wipe cut off left of it."""
+    if (found["bytes"], found["model"]) != (seen["bytes"], seen["model"]):
+        return "is another device now than the one that was allowed to be wiped"
+    new = [what for what in found["holds"] if what not in (*seen["holds"], UNKNOWN)]
+    return f"holds {', '.join(new)} now, which nobody allowed to be wiped" if new else None
 
 
 def _zero(path: Path) -> None:

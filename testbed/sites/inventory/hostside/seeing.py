@@ -7,6 +7,7 @@ import re
 import socket
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +16,22 @@ from testbed.sites.inventory.hostside.devices import device
 
 LISTEN = "0A"  # of /proc/net/tcp
 CONNECT_S = 3.0
+CONNECTIONS = 64  # at once
 
 
 def survey(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
     """Everything that a plan and doctor want to know. Changes nothing.
 
-    ``devices``: paths to look at. The answer's sizes are bytes.
+    ``devices``: paths to look at; ``client``: the address that we come from. The answer's sizes
+    are bytes.
     """
     release = {
         line.split("=", 1)[0]: line.split("=", 1)[1].strip().strip("\"'")
         for line in machine.text("etc/os-release").splitlines()
         if "=" in line
     }
-    sshd = machine.run(["sshd", "-T", "-C", "user=root,host=localhost,addr=127.0.0.1"])
+    client = request.get("client") or "127.0.0.1"
+    sshd = machine.run(["sshd", "-T", "-C", f"user=root,host={client},addr={client}"])
     root_login = re.search(r"^permitrootlogin (\S+)$", sshd, re.MULTILINE)
     return {
         "host_name": socket.gethostname(),
@@ -108,14 +112,19 @@ def _time_kept(machine: Machine) -> bool:
 
 def connect(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
     """Which of ``targets`` (name to [address, port]) a TCP connection reaches; None, or why not."""
-    found: dict[str, str | None] = {}
-    for name, (address, port) in request["targets"].items():
-        try:
-            socket.create_connection((address, port), CONNECT_S).close()
-            found[name] = None
-        except OSError as error:
-            found[name] = error.strerror or str(error)
-    return found
+    targets = request["targets"]
+    if not targets:
+        return {}
+    with ThreadPoolExecutor(min(len(targets), CONNECTIONS)) as pool:
+        return dict(zip(targets, pool.map(_connection, targets.values()), strict=True))
+
+
+def _connection(target: list[Any]) -> str | None:
+    try:
+        socket.create_connection((target[0], target[1]), CONNECT_S).close()
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
 
 
 def usage(machine: Machine, request: dict[str, Any]) -> dict[str, float]:

@@ -1,0 +1,205 @@
+"""What is done on a machine itself: its files stay whole, and devices are wiped that were meant."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testbed.sites.inventory.hostside import seeing
+from tests.testbed.sites.fake_hosts import FakeHost, Killed, play
+
+KEYS, HOSTS = "root/.ssh/authorized_keys", "etc/hosts"
+MARK = {"testbed": "small", "id": "x", "node": "osd0", "since": "now"}
+KEY = "ssh-ed25519 AAAA hotbed-small"
+HOLD = {"do": "hold", "mark": MARK, "key": KEY, "names": {"osd0": "192.0.2.1"}}
+LET_GO = {"do": "let_go", "id": "x", "key": KEY}
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHost:
+    return play(tmp_path, 1, monkeypatch).hosts["192.0.2.1"]
+
+
+def done(host: FakeHost, request: dict[str, Any]) -> dict[str, Any]:
+    found = host.do(request)
+    assert found["ok"], found
+    result = found["result"]
+    assert isinstance(result, dict)
+    return result
+
+
+def refused(host: FakeHost, request: dict[str, Any]) -> str:
+    found = host.do(request)
+    assert not found["ok"]
+    return str(found["error"])
+
+
+# -- files that are others' too --------------------------------------------------------------------
+
+
+def test_what_others_wrote_stays_as_it_is(host: FakeHost) -> None:
+    """Neither UTF-8 nor lines as Python splits them."""
+    host.write(KEYS, b"ssh-rsa AAAA J\xfcrgen\r\n\nssh-rsa AAAB a\x0cb\n")
+    host.write(HOSTS, b"127.0.0.1 localhost # caf\xe9\n")
+    before = host.files()
+    done(host, HOLD)
+    assert f"\n{KEY}\n".encode() in host.files()[KEYS]
+    assert b"\n192.0.2.1 osd0\n" in host.files()[HOSTS]
+    done(host, LET_GO)
+    assert host.files() == before
+
+
+def test_a_link_stays_a_link(host: FakeHost) -> None:
+    host.write("etc/ssh/keys/root", "ssh-rsa AAAA somebody\n")
+    link = host.root / KEYS
+    link.parent.mkdir()
+    link.symlink_to("../../etc/ssh/keys/root")
+    done(host, HOLD)
+    assert link.is_symlink()
+    assert KEY in host.read("etc/ssh/keys/root")
+    done(host, LET_GO)
+    assert link.is_symlink()
+    assert host.read("etc/ssh/keys/root") == "ssh-rsa AAAA somebody\n"
+
+
+def test_a_file_that_cannot_be_read_is_not_replaced(
+    host: FakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host.write(KEYS, "ssh-rsa AAAA somebody\n")
+    read = {"read_bytes": Path.read_bytes, "read_text": Path.read_text}
+    for name, whole in read.items():
+
+        def broken(path: Path, *more: Any, whole: Any = whole, **options: Any) -> Any:
+            if path.name == "authorized_keys":
+                raise OSError(errno.EIO, "Input/output error")
+            return whole(path, *more, **options)
+
+        monkeypatch.setattr(Path, name, broken)
+    assert "Input/output error" in refused(host, HOLD)
+    monkeypatch.undo()
+    assert host.read(KEYS) == "ssh-rsa AAAA somebody\n"
+
+
+def test_names_are_written_whole_or_not_at_all(host: FakeHost) -> None:
+    with (host.root / HOSTS).open() as old:
+        done(host, HOLD)
+        # Who reads the old file reads all of it.
+        assert old.read() == "127.0.0.1 localhost\n"
+    assert host.read(HOSTS).startswith("127.0.0.1 localhost\n# BEGIN")
+
+
+def test_names_in_a_file_that_is_a_mount_of_its_own(
+    host: FakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace = Path.replace
+
+    def busy(path: Path, target: Path) -> Path:
+        if target.name == "hosts":
+            raise OSError(errno.EBUSY, "Device or resource busy")
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", busy)
+    done(host, HOLD)
+    assert "192.0.2.1 osd0\n" in host.read(HOSTS)
+    assert os.listdir(host.root / "etc").count("hosts") == 1
+    assert not [name for name in os.listdir(host.root / "etc") if "new" in name]
+
+
+@pytest.mark.parametrize("moment", range(1, 5))
+def test_cut_off_while_it_is_let_go(
+    host: FakeHost, monkeypatch: pytest.MonkeyPatch, moment: int
+) -> None:
+    """Before a file goes; root had no authorized_keys, and has none afterwards."""
+    before = host.files()
+    done(host, HOLD)
+    left, unlink = [moment], Path.unlink
+
+    def cut(path: Path, missing_ok: bool = False) -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            raise Killed
+        unlink(path, missing_ok=missing_ok)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", cut)
+        with pytest.raises(Killed):
+            host.do(LET_GO)
+    done(host, LET_GO)
+    assert host.files() == before
+    assert not (host.root / "root/.ssh").exists()
+
+
+def test_no_key_takes_no_line_away(host: FakeHost) -> None:
+    host.write(KEYS, "ssh-rsa AAAA a\n\nssh-rsa AAAB b\n")
+    before = host.files()
+    done(host, {**LET_GO, "key": ""})
+    assert host.files() == before
+
+
+# -- devices ---------------------------------------------------------------------------------------
+
+
+def wipe_of(host: FakeHost, **seen: Any) -> dict[str, Any]:
+    (found,) = done(host, {"do": "survey", "devices": ["/dev/sdb2"]})["devices"].values()
+    kept = {name: found[name] for name in ("bytes", "model", "holds")}
+    return {"do": "wipe", "id": "x", "device": "/dev/sdb2", "seen": {**kept, **seen}}
+
+
+def test_only_what_was_seen_is_wiped(host: FakeHost) -> None:
+    """A name may be another device's after a reboot, and somebody may have used it since."""
+    done(host, HOLD)
+    host.disk("/dev/sdb2", 2**30, "ext4")
+    asked = wipe_of(host)
+    host.disk("/dev/sdb2", 2**30, "xfs")
+    assert "holds xfs now" in refused(host, asked)
+    host.disk("/dev/sdb2", 2**31, "ext4")
+    assert "is another device now" in refused(host, asked)
+    assert (host.root / "dev/sdb2").read_bytes()[:14] == b"SIGNATURE:ext4"
+    host.disk("/dev/sdb2", 2**30, "ext4")
+    done(host, asked)
+    assert not (host.root / "dev/sdb2").open("rb").read(4096).strip(b"\0")
+
+
+def test_a_wipe_that_was_cut_off_is_repeated(host: FakeHost) -> None:
+    done(host, HOLD)
+    host.disk("/dev/sdb2", 2**30, "ext4")
+    asked = wipe_of(host)
+    # The signature is gone, what lay behind it is not.
+    (host.root / "dev/sdb2").open("r+b").write(b"x" * 100)
+    done(host, asked)
+    assert not (host.root / "dev/sdb2").open("rb").read(4096).strip(b"\0")
+
+
+def test_without_wipefs_no_device_is_judged_empty(host: FakeHost) -> None:
+    host.wipefs = False
+    (found,) = done(host, {"do": "survey", "devices": ["/dev/sdb2"]})["devices"].values()
+    assert found["uses"] == ["cannot be judged (wipefs is missing)"]
+
+
+# -- looking ---------------------------------------------------------------------------------------
+
+
+def test_sshd_is_asked_about_where_we_come_from(host: FakeHost) -> None:
+    """Its configuration may have a block for some addresses only (Match Address)."""
+    host.root_login = lambda asked_of: "yes" if "addr=10.0.0.9" in asked_of else "no"
+    assert done(host, {"do": "survey", "client": "10.0.0.9"})["root_login"] == "yes"
+    assert done(host, {"do": "survey"})["root_login"] == "no"
+
+
+def test_all_others_are_tried_at_once(host: FakeHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One after the other, many that do not answer would take longer than anybody waits."""
+    together = threading.Barrier(3, timeout=20.0)
+
+    def connected(*_: object) -> None:
+        together.wait()
+        raise TimeoutError("timed out")
+
+    monkeypatch.setattr("socket.create_connection", connected)
+    targets = {f"osd{number}": [f"192.0.2.{number}", 22] for number in range(3)}
+    found = seeing.connect(None, {"targets": targets})  # type: ignore[arg-type]
+    assert found == dict.fromkeys(targets, "timed out")
