@@ -4,7 +4,10 @@
 ``w_slo_s``, ``w_alone_s``, ``w_p50_s`` to ``w_p99.99_s`` (where ten requests are slower),
 ``w_max_s``, ``w_max_whole_s``, ``w_within`` (share within the SLO), of a copy ``w_bytes_s`` and
 ``w_required_bytes_s``; with a plan ``w_priority``, ``w_bound_s``, ``w_bound_blocking_s`` and, where
-the bound is proven of what was measured, ``w_bound_ratio`` (longest latency by bound).
+the bound is proven of what was measured, ``w_bound_ratio`` (longest latency by bound). Beside the
+bound real machines tell ``w_late_s`` (of its load generator, at most: added to the bound),
+``w_behind_s`` and ``w_allowed_s`` (of its server, in the run and in the bound), ``w_network_kept``
+(1 where the network was enforced as planned) and ``w_unanswered``; see `outcome.Conditions`.
 """
 
 from __future__ import annotations
@@ -29,7 +32,13 @@ from campaigns.prioritymeister.cell_parameters import INPUTS, PmParameters, chec
 from campaigns.prioritymeister.experiment import Experiment
 from campaigns.prioritymeister.ground import Ground
 from campaigns.prioritymeister.mixes import Mix, build, labels_of
-from campaigns.prioritymeister.outcome import PERCENTILES, Outcome, Result
+from campaigns.prioritymeister.outcome import (
+    MODELLED,
+    PERCENTILES,
+    Conditions,
+    Outcome,
+    Result,
+)
 from campaigns.prioritymeister.tracework import statistics
 from campaigns.run_store import RUN_FILE
 from schemas.run import Run, RunStatus, Summary
@@ -192,8 +201,11 @@ def _proven(
             continue
         found[f"{name}_bound_s"] = planned.bound
         found[f"{name}_bound_blocking_s"] = planned.bound_blocking
-        if bound_holds(parameters, mix, name):
-            ratio = outcome.results[name].max_whole_s / planned.bound_blocking
+        conditions = outcome.conditions.get(name, MODELLED)
+        found |= _told(name, conditions)
+        if bound_holds(parameters, mix, name, conditions):
+            longest = outcome.results[name].max_whole_s
+            ratio = conditions.ratio(longest, planned.bound_blocking)
             found[f"{name}_bound_ratio"] = ratio
             ratios.append(ratio)
     found["bounds"] = float(len(ratios))
@@ -201,9 +213,25 @@ def _proven(
     return found
 
 
-def bound_holds(parameters: PmParameters, mix: Mix, name: str) -> bool:
+def _told(name: str, conditions: Conditions) -> dict[str, float]:
+    if conditions is MODELLED:
+        return {}
+    told: dict[str, float | None] = {
+        "late_s": conditions.late_s,
+        "behind_s": conditions.behind_s,
+        "allowed_s": conditions.allowed_s,
+        "network_kept": float(conditions.network),
+        "unanswered": float(conditions.unanswered),
+    }
+    return {f"{name}_{key}": value for key, value in told.items() if value is not None}
+
+
+def bound_holds(
+    parameters: PmParameters, mix: Mix, name: str, conditions: Conditions = MODELLED
+) -> bool:
     """Whether the plan's bound is proven of what a workload does: every bucket of everybody is
-    enforced, requests cost what the planner thinks, and it sends what it announced.
+    enforced, at the disk and in the network, requests cost what the planner thinks, and it sends
+    what it announced.
 
     That another one misbehaves makes no difference: it is held to its buckets.
     """
@@ -217,6 +245,7 @@ def bound_holds(parameters: PmParameters, mix: Mix, name: str) -> bool:
         and load.completion_s is None
         and not load.replay.closed
         and load.replay.file == mix.base / load.trace
+        and conditions.why_not is None
     )
 
 

@@ -17,12 +17,15 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from campaigns.campaign_file import ROOT
+from campaigns.durable import write_file
 from campaigns.fingerprint import digest_paths
 from campaigns.judge import spoiled
 from campaigns.lock import Lock
 from campaigns.prioritymeister.experiment import Experiment
 from campaigns.prioritymeister.live import replays
+from campaigns.prioritymeister.live.bounds import as_text, conditions_of
 from campaigns.prioritymeister.live.machines import Places, client_nodes, machines_of, places_of
+from campaigns.prioritymeister.live.overhead import with_overhead
 from campaigns.prioritymeister.live.profiles import measured_profile, profile_path
 from campaigns.prioritymeister.live.replays import ClientLoad
 from campaigns.prioritymeister.live.results import late, numbers_of, result_of
@@ -143,11 +146,21 @@ class LocalGround:
                         wait_s=wait_s(experiment),
                     )
                 work = {key: value - before[key] for key, value in self._work(experiment).items()}
-                logs = applied | self._seen(experiment)
+                statuses, seen = self._seen(experiment)
+                logs = applied | seen
         finally:
             replays.clear(loads, self._shell)
         for workload, report in reports.items():
             logs[f"replay-{workload}.json"] = json.dumps(report) + "\n"
+        conditions = conditions_of(
+            experiment,
+            parameters_on(experiment, self._testbed),
+            statuses,
+            reports,
+            switch_levels=self._places.switch_levels,
+        )
+        if conditions:
+            logs["bounds.json"] = as_text(conditions)
         why = late(reports) or spoiled(usage.load, self._limits)
         cores = {f"cores.{node}": used for node, used in usage.cores.items()}
         return Outcome(
@@ -158,6 +171,7 @@ class LocalGround:
             spoiled=why,
             extra={**numbers_of(reports), **usage.load.as_summary(), **cores, **work},
             logs=logs,
+            conditions=conditions,
         )
 
     def _loads(self, experiment: Experiment) -> list[ClientLoad]:
@@ -236,15 +250,15 @@ class LocalGround:
             if differences:
                 raise HotbedError(f"the network of node {node} is not as told: {differences[0]}")
 
-    def _seen(self, experiment: Experiment) -> dict[str, str]:
-        """What the proxies counted, before their parameters are removed."""
+    def _seen(self, experiment: Experiment) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
+        """What the proxies counted, before their parameters are removed: by server, and as logs."""
         servers = sorted({workload.server or "" for workload in experiment.topology.workloads})
-        found = {}
+        statuses, found = {}, {}
         for server in servers:
-            status: dict[str, Any] = dict(self._enforcement.status(server))
-            found[f"proxy-{server}.json"] = json.dumps(status, indent=1) + "\n"
+            statuses[server] = dict(self._enforcement.status(server))
+            found[f"proxy-{server}.json"] = json.dumps(statuses[server], indent=1) + "\n"
             found[f"proxy-{server}.prom"] = self._enforcement.metrics(server)
-        return found
+        return statuses, found
 
     def _work(self, experiment: Experiment) -> dict[str, float]:
         """Seconds that each server's requests were charged so far, and those that its disk really
@@ -308,11 +322,33 @@ def laid_out(reached: Reached, tell: Tell = silent) -> Machines:
             replays.prepare(reached.agent, [(told, client, size) for client in clients])
         files = [f"{places.folder}/{replays.file_of(client)}" for client in clients]
         profile = measured_profile(testbed, reached.shell_to(server), files, size, tell)
+        _complete(profile, reached, told, size=size, link=made.link, tell=tell)
         if server == places.disk:
             made = replace(made, disk=profile)
         if server == places.ram:
             made = replace(made, ramdisk=profile)
     return made
+
+
+def _complete(
+    path: Path, reached: Reached, server: replays.Server, *, size: int, link: float, tell: Tell
+) -> None:
+    """Measure what a profile does not tell yet: its overhead on the live path."""
+    profile = json.loads(path.read_text())
+    if "overhead" in profile:
+        return
+    tell(f"measuring what requests take beside the disk of node {server.name} for about a minute")
+    whole = with_overhead(
+        profile,
+        server,
+        size,
+        clients=[reached.testbed.node(name) for name in reached.places.clients],
+        link=link,
+        agent=reached.agent,
+        enforcement=reached.enforcement,
+        shell_to=reached.shell_to,
+    )
+    write_file(path, json.dumps(whole, indent=1) + "\n")
 
 
 def digests() -> dict[str, str]:

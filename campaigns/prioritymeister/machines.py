@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from campaigns.prioritymeister.topology import Device, Host
 from campaigns.prioritymeister.tracework import REFERENCE
+from controllers.prioritymeister.plan import Tenant
 
 DISK, RAMDISK = "disk", "ram"
+NETWORK_STAGES = ("network-in", "network-out")
 DISK_FILE, RAMDISK_FILE, CONSTANT_FILE = "disk.json", "ram.json", "constant.json"
 
 RAMDISK_PROFILE = {
@@ -33,6 +37,9 @@ class Machines:
         network: host and kind of device of each workload of figure 9, where not all devices are
             `server`'s own.
         clients: hosts of workloads, in turn; without any, each has one of its own.
+        bucket: the token bucket (bytes per second, bytes) that the network keeps where a plan wants
+            another; None where it keeps any. A plan goes by what is kept: it lets more through.
+        link_share: of every link, what is left for workloads at the worst.
     """
 
     link: float = 1e9
@@ -41,10 +48,24 @@ class Machines:
     server: str = "s0"
     network: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     clients: tuple[str, ...] = ()
+    bucket: Callable[[float, float], tuple[float, float]] | None = None
+    link_share: float = 1.0
 
     def client(self, name: str, index: int) -> str:
         """The host that a workload runs on."""
         return self.clients[index % len(self.clients)] if self.clients else f"c-{name}"
+
+    def kept(self, tenant: Tenant) -> Tenant:
+        """A workload with the token buckets that the network can keep."""
+        if self.bucket is None:
+            return tenant
+        limiters = dict(tenant.limiters)
+        for stage in NETWORK_STAGES:
+            found = limiters[stage]
+            pairs = [self.bucket(*p) for p in zip(found.rates, found.bursts, strict=True)]
+            rates, bursts = np.array(pairs, np.float64).T
+            limiters[stage] = replace(found, rates=rates, bursts=bursts)
+        return replace(tenant, limiters=limiters)
 
     def bytes_s(self) -> float:
         """Of a link."""

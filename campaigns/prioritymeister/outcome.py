@@ -64,6 +64,39 @@ class Result:
 
 
 @dataclass(frozen=True)
+class Conditions:
+    """What real machines kept of what a plan's bound of a workload assumes; a model keeps all.
+
+    Attributes:
+        why_not: what was not kept, so that nothing is proven of this run; None: all was kept.
+        late_s: by how much its load generator was late at most. A latency counts from the trace's
+            time, and a request that is sent later may be answered later by as much, no more: token
+            buckets let what came too late pass at once, and hold nothing up that is not early.
+        behind_s: the most by which its server was behind what it was charged; None: unknown.
+        allowed_s: how far the bound lets it be behind, its profile's ``overhead.latency``.
+        network: whether the network stage was enforced as planned.
+        unanswered: requests of the whole run that had no reply when it ended.
+        width: of the intervals that latencies are told in, as a share of the latency.
+    """
+
+    why_not: str | None = None
+    late_s: float = 0.0
+    behind_s: float | None = None
+    allowed_s: float = 0.0
+    network: bool = True
+    unanswered: int = 0
+    width: float = 0.0
+
+    def ratio(self, longest_s: float, bound_s: float) -> float:
+        """The longest latency by the most that it may be, both in seconds."""
+        return longest_s * (1 - self.width) / (bound_s + self.late_s)
+
+
+MODELLED = Conditions()
+"""Of a simulation: nothing is late, and the network is enforced as planned."""
+
+
+@dataclass(frozen=True)
 class Outcome:
     """An experiment as it went.
 
@@ -72,12 +105,14 @@ class Outcome:
         spoiled: why it tells nothing, such as a load generator that was late.
         extra: numbers for the run's summary.
         logs: texts for the run's folder, by name.
+        conditions: of real machines, by workload.
     """
 
     results: Mapping[str, Result]
     spoiled: str | None = None
     extra: Mapping[str, float] = field(default_factory=dict)
     logs: Mapping[str, str] = field(default_factory=dict)
+    conditions: Mapping[str, Conditions] = field(default_factory=dict)
 
 
 def histogram(latencies_ns: Integers, *, digits: int = 3) -> tuple[Integers, Integers, Integers]:

@@ -99,7 +99,7 @@ def experiment(
     topology = mix.topology(promised, parameters)
     if parameters.estimator == "constant":
         topology = _charged_by(topology, CONSTANT_FILE)
-    plan = plan_of_cell(parameters, mix, topology) if parameters.planned else None
+    plan = plan_of_cell(parameters, mix, topology, machines) if parameters.planned else None
     return _experiment(parameters, mix, topology, plan, seed=seed, machines=machines)
 
 
@@ -143,16 +143,21 @@ def enforcement(parameters: PmParameters, mix: Mix) -> Enforcement:
     )
 
 
-def plan_of_cell(parameters: PmParameters, mix: Mix, topology: Topology) -> Plan:
-    """PriorityMeister's plan of the traces that the workloads announced.
+def plan_of_cell(
+    parameters: PmParameters, mix: Mix, topology: Topology, machines: Machines
+) -> Plan:
+    """PriorityMeister's plan of the traces that the workloads announced, for what the machines
+    keep of it.
 
     Figure 4's has the given order of priorities, and may have one bucket of B alone.
     """
     known = Measured(mix.base)
-    tenants = [known.tenant(topology, workload) for workload in topology.workloads]
+    tenants = [machines.kept(known.tenant(topology, one)) for one in topology.workloads]
+    share, frame = machines.link_share, parameters.frame
     if parameters.scenario != "buckets":
-        return planned(topology, tenants, frame=parameters.frame)
-    plan = planned(topology, tenants, order=labels_of(parameters), frame=parameters.frame)
+        return planned(topology, tenants, frame=frame, link_share=share)
+    order = labels_of(parameters)
+    plan = planned(topology, tenants, order=order, frame=frame, link_share=share)
     if parameters.limiters == "all":
         return plan
     first = labels_of(parameters)[0]

@@ -142,12 +142,17 @@ def planned(
     *,
     order: Sequence[str] | None = None,
     frame: float = FRAME,
+    link_share: float = 1.0,
 ) -> Plan:
-    """The plan of some workloads on a topology's machines; see `make_plan` for `order` and
-    `frame`."""
+    """The plan of some workloads on a topology's machines; see `make_plan` for `order` and `frame`.
+
+    `link_share` of every link is left for workloads at the worst.
+    """
+    devices = {f"{name}:{d}" for name, host in topology.hosts.items() for d in host.devices}
+    queues = topology.queues()
     return make_plan(
         tenants,
-        topology.queues(),
+        {name: rate if name in devices else rate * link_share for name, rate in queues.items()},
         network_levels=topology.network_levels,
         blocking=topology.blocking,
         order=order,

@@ -18,6 +18,7 @@ from campaigns.prioritymeister.alone import Alone
 from campaigns.prioritymeister.experiment import Enforcement, Experiment, Replay
 from campaigns.prioritymeister.live import replays
 from campaigns.prioritymeister.live.machines import Places, client_nodes, machines_of, places_of
+from campaigns.prioritymeister.live.overhead import MARGIN
 from campaigns.prioritymeister.live.results import result_of
 from campaigns.prioritymeister.local_ground import (
     LocalGround,
@@ -156,7 +157,10 @@ class FakeEnforcement:
 
     def __init__(self) -> None:
         self.calls: list[str] = []
+        self.charges: list[float] = []
         self.asked = 0
+        self.depth = 1
+        self.lag_s = 0.01
         self.told: Mapping[str, Any] = {"storage": {}}
         self.differences: dict[str, list[str]] = {}
 
@@ -165,10 +169,13 @@ class FakeEnforcement:
         self.told = parameters
 
     def parameters(self, server: str) -> dict[str, Any]:
-        return next(p for queue, p in self.told["storage"].items() if queue.startswith(server))
+        default = {"policy": "none", "depth": self.depth, "workloads": []}
+        told = (p for queue, p in self.told["storage"].items() if queue.startswith(server))
+        return next(told, default)
 
     def put_profile(self, server: str, profile: Mapping[str, Any]) -> bool:
         self.calls.append(f"profile {server} {profile['type']}")
+        self.charges.append(profile.get("overhead", {}).get("request", 0.0))
         return False
 
     def remove(self) -> None:
@@ -176,7 +183,15 @@ class FakeEnforcement:
 
     def status(self, server: str) -> dict[str, Any]:
         self.asked += 1
-        return {"queued": 0, "outstanding": 0, "workloads": [{"work_seconds": 2.5 * self.asked}]}
+        beside = 0.0004 - (self.charges[-1] if self.charges else 0.0)
+        service = {
+            "calls": 100,
+            "charged_seconds": 1.0,
+            "busy_seconds": 1.0 + 100 * beside,
+            "lag_seconds": self.lag_s + 10 * beside,
+        }
+        work = [{"work_seconds": 2.5 * self.asked}]
+        return {"queued": 0, "outstanding": 0, "service": service, "workloads": work}
 
     def metrics(self, server: str) -> str:
         return "up 1\n"
@@ -312,12 +327,30 @@ def test_files_are_laid_out_and_disks_measured_once(tmp_path: Path) -> None:
     assert made.ramdisk == tmp_path / "pm-profile-ram.json"
     assert load_profile(made.disk).storage is not None
     assert list(cast(Any, bench.reached.site).shaping) == [False, True, False, True]
-    sizes = {tuple(argv)[-1] for _, name, argv in bench.agent.started}
+    made_files = [argv for _, name, argv in bench.agent.started if name == replays.PREPARE_UNIT]
+    sizes = {tuple(argv)[-1] for argv in made_files}
     assert sizes == {f"{1 << 28}B", f"{1 << 27}B"}
     assert any("measuring" in words for words in told)
+    overhead = json.loads(made.disk.read_text())["overhead"]
+    assert overhead["request"] == pytest.approx(0.0004)
+    assert overhead["latency"] == pytest.approx(MARGIN * 0.01)  # with `request` charged
+    assert load_profile(made.disk).overhead.request == pytest.approx(0.0004)
+    runs = [(node, name) for node, name, _ in bench.agent.started if name == replays.UNIT]
+    assert len(runs) == 2 * 2 * 2  # two clients, two servers, twice
+    assert bench.shells["client0"].removed
     told.clear()
     laid_out(bench.reached, told.append)
     assert not any("measuring" in words for words in told)
+
+
+def test_a_server_of_several_requests_at_a_time_has_no_overhead_to_tell(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.enforcement.depth = 8
+    spec = spec_of_two(tmp_path)
+    (tmp_path / "spec.json").write_text(spec.model_dump_json())
+    made = laid_out(bench.reached)
+    assert "overhead" not in json.loads(made.disk.read_text())
+    assert not [name for _, name, _ in bench.agent.started if name == replays.UNIT]
 
 
 def spec_of_two(folder: Path) -> TestbedSpec:

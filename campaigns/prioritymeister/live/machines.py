@@ -12,6 +12,7 @@ from campaigns.prioritymeister.topology import Topology
 from schemas.errors import UserError
 from testbed.sites.contract import Testbed
 from testbed.spec import DiskSpec, GroupSpec, NfsSpec, TestbedSpec, load_spec
+from testbed.stores.nfs.shaping import MANAGEMENT_SHARE, bucket
 
 NFS, CLIENT = "nfs", "client"
 SCRATCH = "/var/lib/hotbed/scratch"
@@ -21,6 +22,8 @@ FILE_BYTES = 1 << 29
 run reads of them is little, so that the server's page cache holds next to nothing of it."""
 FILE_SHARE = 0.8
 """Of a disk, for all clients' files."""
+LINK_SHARE = 1 - MANAGEMENT_SHARE - 0.005
+"""Of a link, what ssh leaves, and the little that HTB guarantees to every class."""
 ON_RAM = ("C", "I", "J", "K")
 """Workloads of figure 9: here they share one fast disk and not one link, the server's, alone."""
 
@@ -35,6 +38,7 @@ class Places:
         clients: nodes that send, one workload each.
         servers: bytes of a client's file on each server.
         store: how clients reach servers.
+        switch_levels: priorities of the switch's ports; 0 where it has none.
     """
 
     disk: str
@@ -42,6 +46,7 @@ class Places:
     clients: tuple[str, ...]
     servers: Mapping[str, int]
     store: NfsSpec
+    switch_levels: int = 0
 
     @property
     def folder(self) -> str:
@@ -81,6 +86,7 @@ def places_of(testbed: Testbed, spec: TestbedSpec, spec_file: Path) -> Places:
         clients=clients,
         servers={name: _file_bytes(disk, len(clients)) for name, disk in disks.items()},
         store=spec.store,
+        switch_levels=spec.network.priority_levels if spec.network else 0,
     )
 
 
@@ -94,6 +100,8 @@ def machines_of(spec: TestbedSpec, places: Places) -> Machines:
         server=places.disk,
         clients=places.clients,
         network={} if ram is None else dict.fromkeys(ON_RAM, (ram, RAMDISK)),
+        bucket=bucket,
+        link_share=LINK_SHARE,
     )
 
 
