@@ -12,6 +12,7 @@ from analysis.prioritymeister.measured import TAIL, gap, share, times
 from analysis.prioritymeister.runs import LABELS, Rows, average, by_block, latency, met
 from analysis.prioritymeister.settings import share_met
 from analysis.prioritymeister.table2 import described, farthest
+from analysis.prioritymeister.unproven import kept, sentence
 
 BROKEN = 1 + 1e-6
 """Longest latency by proven bound from which on the bound is broken."""
@@ -20,8 +21,8 @@ _WHY_LEVELS = "no block of the scenario levels with k = 1.25"
 
 
 def proven(table: pd.DataFrame) -> pd.DataFrame:
-    """Rows of which a bound is proven."""
-    return table[table["bound_ratio"].notna()]
+    """Rows of which a bound is proven: on real machines only where it is told what they kept."""
+    return table[table["bound_ratio"].notna() & kept(table)]
 
 
 def _held(rows: pd.DataFrame) -> pd.Series:
@@ -31,9 +32,9 @@ def _held(rows: pd.DataFrame) -> pd.Series:
 
 
 def _bounds(evidence: Evidence) -> Measured | NotRun:
-    rows = proven(evidence.table)
+    rows, lacking = proven(evidence.table), sentence(evidence.table)
     if rows.empty:
-        return NotRun("no run of pm (hold)")
+        return NotRun(lacking or "no run of pm (hold)")
     estimate = average(_held(rows))
     assert estimate is not None
     ratio = rows["bound_ratio"].astype(float)
@@ -42,6 +43,8 @@ def _bounds(evidence: Evidence) -> Measured | NotRun:
         f"{broken} of {len(rows)} bounds in {rows['run_id'].nunique()} runs broken; the longest "
         f"latency was at most {ratio.max():.3g} of its bound, the median {ratio.median():.3g}"
     )
+    if lacking:
+        words += f"; {lacking}"
     return Measured(estimate, "+".join(sorted(set(rows["ground"]))), 1.0, words)
 
 

@@ -23,6 +23,7 @@ from analysis.prioritymeister.runs import (
 )
 from analysis.prioritymeister.settings import settings
 from analysis.prioritymeister.table2 import COLUMNS, STATED, described, deviations
+from analysis.prioritymeister.unproven import sentence
 
 SCENARIOS = {
     "disk": "disk (5, 6, 11)",
@@ -69,7 +70,9 @@ def bounds(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     """The longest latency of each workload of each run over its proven bound."""
     rows = proven(evidence.table)
     if rows.empty:
-        return Missing("any run of pm (hold)")
+        lacking = sentence(evidence.table)
+        needed = "any run of pm (hold)"
+        return Missing(f"{needed} whose bound is proven: {lacking}" if lacking else needed)
     order = [one for one in SCENARIOS if (rows["scenario"] == one).any()]
     random = np.random.default_rng(1)
     with style.figure(width=8.4, height=4.2) as (drawn, (axes,)):

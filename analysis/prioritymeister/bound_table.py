@@ -1,4 +1,5 @@
-"""Measured tails against proven bounds as a table; a broken bound is its first row."""
+"""Measured tails against proven bounds as a table; a broken bound is its first row, and what is
+not proven of runs on real machines its last ones."""
 
 from __future__ import annotations
 
@@ -6,14 +7,16 @@ import pandas as pd
 
 from analysis.figures import Table
 from analysis.prioritymeister.beyond_claims import BROKEN, proven
+from analysis.prioritymeister.unproven import unproven
 
 _HEADS = ("scenario", "workload", "runs", "median of bound", "most of bound", "verdict")
 
 
 def bound_tables(table: pd.DataFrame) -> list[Table]:
-    """A row a scenario and workload; before them one for every bound that was broken."""
-    rows = proven(table)
-    if rows.empty:
+    """A row a scenario and workload; before them one for every bound that was broken, after them
+    those of which nothing is proven, with what was missing."""
+    rows, lacking = proven(table), unproven(table)
+    if rows.empty and lacking.empty:
         return []
     ratio = rows["bound_ratio"].astype(float)
     broken = rows.assign(ratio=ratio)[ratio > BROKEN]
@@ -41,6 +44,9 @@ def bound_tables(table: pd.DataFrame) -> list[Table]:
                 verdict,
             )
         )
+    for (scenario, workload, why), mine in lacking.groupby(["scenario", "workload", "why"]):
+        runs = str(mine["run_id"].nunique())
+        made.append((str(scenario), str(workload), runs, "-", "-", f"not proven: {why}"))
     title = "Longest latencies against proven bounds"
     if len(broken):
         title += f": {len(broken)} BROKEN"

@@ -5,7 +5,9 @@ The paper's SLOs are dashed lines in its figures and not in its text: here they 
 (`campaigns.prioritymeister.rule`), so that no claim is helped by a choice of SLOs. Claims of one k
 are of the middle of its sweep, k = 2, except figure 8, whose SLOs are "high enough for all policies
 to meet them" (k = 8), figure 9 (1.5) and figure 11 (1.25, and up to four times that). "All
-percentiles" is read as up to the 99.9th, the highest that has ten requests beyond it.
+percentiles" is read as up to the 99.9th, the highest that has ten requests beyond it. On a testbed,
+where traces are shorter, an SLO is k = 3 times the 95th percentile alone (figures 8 and 9 as
+above), and still 99.9 % of the requests are to be within it: of fewer than a thousand, all.
 """
 
 from __future__ import annotations
@@ -15,11 +17,12 @@ from dataclasses import replace
 from analysis.claims import Claim
 from analysis.prioritymeister.beyond_claims import BEYOND, BOUNDS
 from analysis.prioritymeister.contain_claims import BUCKETS, BURSTS, CONTAINED
+from analysis.prioritymeister.explained import explained
 from analysis.prioritymeister.network_claims import LINKS
 from analysis.prioritymeister.tail_claims import SENSITIVE, TAILS
 from analysis.prioritymeister.why_claims import CAUSES
 
-CLAIMS: tuple[Claim, ...] = (
+_DECLARED: tuple[Claim, ...] = (
     *BURSTS,
     *BUCKETS,
     *TAILS,
@@ -30,10 +33,17 @@ CLAIMS: tuple[Claim, ...] = (
     *BEYOND,
     *CAUSES,
 )
-"""Of simulated runs."""
+
+CLAIMS: tuple[Claim, ...] = tuple(map(explained, _DECLARED))
+"""Of simulated runs; those that differ from the paper say the best explanation that there is."""
 
 LOCAL = "local"
 _NOT_LOCAL = ("4", "10", "11", "levels", "settings", "table2")
+
+
+def _modelled(one: Claim) -> bool:
+    """Of cells that the testbed's campaign does not have: sharp bursts, the clients' link."""
+    return "-sharp" in one.id or "-ingress" in one.id
 
 
 def _local(one: Claim) -> Claim:
@@ -42,7 +52,7 @@ def _local(one: Claim) -> Claim:
 
 LOCAL_CLAIMS: tuple[Claim, ...] = tuple(
     _local(one)
-    for one in CLAIMS
-    if one.figure.rstrip("abcd") not in _NOT_LOCAL and "-sharp" not in one.id and one not in CAUSES
+    for one in _DECLARED
+    if one.figure.rstrip("abcd") not in _NOT_LOCAL and one not in CAUSES and not _modelled(one)
 )
 """Of runs on a testbed: figures 1, 5, 7, 8 and 9."""

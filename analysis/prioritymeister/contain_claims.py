@@ -41,7 +41,9 @@ _SHAPES = {
     "balanced": "gaps of balanced means: in a burst up to twice the mean rate",
     "sharp": "in a burst ten times the mean rate",
 }
-_WHY_BURST = "no block of the scenario burst with k = 2"
+_WHY_BURST = (
+    "no block of the scenario burst, k = 2 (a testbed: its own), with all that are compared"
+)
 
 
 def _meets_p99(rows: pd.DataFrame) -> pd.Series:
@@ -132,7 +134,7 @@ def _ahead(rows: pd.DataFrame) -> pd.Series:
     return (wide["D"] < wide["C"]).astype(float)
 
 
-_WHY_FLOOD = "no block of the scenario misbehave with k = 8"
+_WHY_FLOOD = "no block of the scenario misbehave, k = 8, under all policies compared"
 CONTAINED = (
     always(
         "normal",
@@ -185,7 +187,7 @@ def _limited(limiters: str, workload: str) -> Rows:
     return only(of("buckets", "pm", k=K, misbehaves=True, limiters=limiters), workload)
 
 
-_WHY_BUCKETS = "no block of the scenario buckets"
+_WHY_BUCKETS = "no block of the scenario buckets, k = 2, with both limiters compared"
 BUCKETS = (
     always(
         "buckets-all",

@@ -17,6 +17,7 @@ from analysis.prioritymeister.panels import (
     bars,
     blocks,
     k_of,
+    known_percent,
     legend,
     named_slo,
     percentile_axis,
@@ -80,7 +81,8 @@ def _curve(panel: Any, evidence: Evidence, rows: pd.DataFrame) -> None:
 
 
 def misbehaving(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """Figure 8: 99.9th percentiles of D and C, D behaving, and of C while D misbehaves."""
+    """Figure 8: 99.9th percentiles of D and C, D behaving, and of C while D misbehaves; lower ones
+    where there are too few requests."""
     rows = latency(cells(evidence.table, "misbehave", k=K_NORMAL, misbehaves=...))
     if rows.empty or not rows["misbehaves"].any():
         return Missing("the scenario misbehave with k = 8, behaving and misbehaving")
@@ -94,10 +96,12 @@ def misbehaving(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         for panel, (workload, bad, words), mark in zip(axes, panels_of, "abcd", strict=True):
             mine = rows[(rows["workload"] == workload) & (rows["misbehaves"] == bad)]
             groups = [(LABELS[v], mine[mine["variant"] == v]) for v in variants(mine)]
-            bars(panel, mine, groups, 99.9, [workload])
+            percent = known_percent(mine)
+            bars(panel, mine, groups, percent, [workload])
             panel.tick_params(axis="x", labelrotation=20)
             panel.set_title(
-                f"({mark}) {words}: 99.9th percentile ({k_of(mine)}, {blocks(mine)})", loc="left"
+                f"({mark}) {words}: {percent:g}th percentile ({k_of(mine)}, {blocks(mine)})",
+                loc="left",
             )
         named_slo(axes[0])
         legend(drawn, axes)

@@ -97,8 +97,9 @@ def each(options: Sequence[tuple[str, Rows]], value: Value, why: str) -> Compute
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         found = {name: rows(evidence.table) for name, rows in options}
-        if any(one.empty for one in found.values()):
-            return NotRun(why)
+        missing = [name for name, one in found.items() if one.empty]
+        if missing:
+            return NotRun(f"{why}: nothing of {', '.join(missing)}")
         series = {name: value(one) for name, one in found.items()}
         both = pd.concat(series, axis=1, join="inner").dropna()
         estimate = average(both.mean(axis=1))

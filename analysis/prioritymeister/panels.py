@@ -26,6 +26,8 @@ BEYOND = 10
 """Requests beyond a percentile that is shown."""
 MISSED = "#CC3311"
 BAR_WIDTH = 0.8
+PERCENTS = (50.0, 90.0, 95.0, 99.0, 99.9)
+"""Percentiles that runs tell, as far as ten requests are slower."""
 TICKS = (50.0, 90.0, 99.0, 99.9, 99.99, 99.999)
 
 
@@ -206,6 +208,12 @@ def share_line(
         elinewidth=0.9,
         capsize=2,
     )
+
+
+def known_percent(rows: pd.DataFrame, most: float = 99.9) -> float:
+    """The highest percentile up to `most` that all rows tell: a lower one with few requests."""
+    known = [p for p in PERCENTS if p <= most and rows[f"p{p:g}_s"].notna().all()]
+    return max(known, default=most)
 
 
 def shown_workloads(rows: pd.DataFrame) -> list[str]:

@@ -47,6 +47,7 @@ NUMBERS = (
     *("p50_s", "p90_s", "p95_s", "p99_s", "p99.9_s", "p99.99_s", "within", "bytes_s"),
     *("required_bytes_s", "priority", "level_network-in", "level_network-out", "planned"),
     *("bound_s", "bound_blocking_s", "bound_ratio", "storage", "network", "scv"),
+    *("late_s", "behind_s", "allowed_s", "network_kept", "unanswered"),
 )
 """Of a workload, by the names of `campaigns.prioritymeister.cell`."""
 

@@ -34,7 +34,7 @@ def _only_the_tail(rows: pd.DataFrame) -> pd.Series:
     return all_met(99.0)(rows) - all_met()(rows)
 
 
-_WHY_DISK = "no block of the scenario disk with k = 2"
+_WHY_DISK = "no block of the scenario disk, k = 2 (a testbed: its own), with all compared"
 TAILS = (
     always(
         "all-slos",

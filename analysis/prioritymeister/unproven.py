@@ -1,0 +1,58 @@
+"""Runs on real machines of which a plan's bound is not proven, and what each lacked.
+
+A simulation keeps all that a bound assumes. Real machines do not have to: see
+`campaigns.prioritymeister.outcome.Conditions`, whose numbers are in every run's summary.
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from analysis.claims import is_simulated
+
+MODELLED = "sim"
+
+
+def kept(table: pd.DataFrame) -> pd.Series:
+    """Whether a row may have a bound at all: modelled, or its machines tell what they kept."""
+    return table["ground"].eq(MODELLED) | table["network_kept"].notna()
+
+
+def unproven(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows of PM (hold) on real machines whose bound is not proven; ``why`` says what lacked."""
+    real = ~table["ground"].map(lambda ground: is_simulated(str(ground))).astype(bool)
+    planned = table["bound_blocking_s"].notna() & table["slo_s"].notna()
+    without = table["bound_ratio"].isna() | ~kept(table)
+    found = table[real & planned & (table["variant"] == "pm") & without]
+    return found.assign(why=[_why(row) for _, row in found.iterrows()])
+
+
+def _why(row: pd.Series) -> str:
+    network, behind, allowed = (row[name] for name in ("network_kept", "behind_s", "allowed_s"))
+    if pd.isna(network):
+        return "the run does not tell what was enforced"
+    if not network:
+        return "the network was not enforced as planned"
+    if pd.isna(behind):
+        return "the proxy did not tell how far its server was behind"
+    if behind > allowed:
+        return (
+            "the server was further behind its charges than its profile allows"
+            if allowed
+            else "the profile tells no overhead of the server"
+        )
+    if row["unanswered"]:
+        return "requests were not answered"
+    return "the workload was not held to what it announced"
+
+
+def sentence(table: pd.DataFrame) -> str | None:
+    """How many bounds are not proven and why, commonest first; None where all are."""
+    found = unproven(table)
+    if found.empty:
+        return None
+    counts = found["why"].value_counts()
+    reasons = ", ".join(f"{count} as {why}" for why, count in counts.items())
+    behind = found["behind_s"].astype(float).max()
+    most = "" if pd.isna(behind) else f" (servers were behind by up to {1e3 * behind:.3g} ms)"
+    return f"{len(found)} bounds of runs on real machines are not proven: {reasons}{most}"

@@ -1,0 +1,94 @@
+"""Bounds of runs on real machines: counted where they are proven, and said where they are not."""
+
+from __future__ import annotations
+
+import pytest
+from synthetic_pm import as_in_the_paper, extra_of, run_of
+
+from analysis.claims import Claim, Evidence, Measured, NotRun, evaluate
+from analysis.load import LoadedRun
+from analysis.prioritymeister.bound_table import bound_tables
+from analysis.prioritymeister.catalogue import LOCAL_FIGURES
+from analysis.prioritymeister.claims import CLAIMS, LOCAL_CLAIMS
+from analysis.prioritymeister.explained import EXPLAINED, explained
+from analysis.prioritymeister.runs import table
+from analysis.prioritymeister.unproven import sentence, unproven
+from analysis.stats import Estimate
+from campaigns.prioritymeister.cell_parameters import PmParameters
+
+KEPT = {"late_s": 2e-4, "behind_s": 0.01, "allowed_s": 0.02, "network_kept": 1.0, "unanswered": 0.0}
+LACKING = [
+    ({"network_kept": 0.0}, "the network was not enforced as planned"),
+    ({"behind_s": 0.03}, "the server was further behind its charges than its profile allows"),
+    ({"allowed_s": 0.0}, "the profile tells no overhead of the server"),
+    ({"unanswered": 2.0}, "requests were not answered"),
+]
+
+
+def live(block: int = 0, ratio: float | None = 0.5, **kept: float) -> LoadedRun:
+    """A run of pm on a testbed, of whose workload A so much was kept."""
+    cell = PmParameters(scenario="disk", k=3.0, slo_percentile=95, seconds=180)
+    extra = extra_of(cell, block, as_in_the_paper)
+    extra = {k: v for k, v in extra.items() if not k.endswith("_bound_ratio")}
+    extra |= {"A_bound_s": 0.1, "A_bound_blocking_s": 0.1}
+    extra |= {f"A_{name}": value for name, value in kept.items()}
+    if ratio is not None:
+        extra["A_bound_ratio"] = ratio
+    return run_of(cell, block, extra, "local")
+
+
+def evidence_of(*runs: LoadedRun) -> Evidence:
+    return Evidence(table(runs), runs)
+
+
+def bounds() -> Claim:
+    return next(one for one in LOCAL_CLAIMS if one.id == "pm-bounds-local")
+
+
+def test_a_bound_that_is_proven_counts() -> None:
+    evidence = evidence_of(live(**KEPT), live(1, 0.7, **KEPT))
+    assert unproven(evidence.table).empty
+    assert sentence(evidence.table) is None
+    found = evaluate(bounds(), evidence)
+    assert (found.measured, found.n) == (1.0, 2)
+
+
+@pytest.mark.parametrize(("lacks", "why"), LACKING)
+def test_what_a_bound_lacks_is_said(lacks: dict[str, float], why: str) -> None:
+    evidence = evidence_of(live(**KEPT), live(1, None, **KEPT | lacks))
+    found = evaluate(bounds(), evidence)
+    assert found.n == 1
+    assert f"1 bounds of runs on real machines are not proven: 1 as {why}" in (found.note or "")
+    (made,) = bound_tables(evidence.table)
+    assert made.rows[-1][-1] == f"not proven: {why}"
+    alone = bounds().compute(evidence_of(live(0, None, **KEPT | lacks)))
+    assert isinstance(alone, NotRun) and why in alone.why
+
+
+def test_a_ratio_without_what_was_enforced_is_no_proof() -> None:
+    evidence = evidence_of(live())
+    found = bounds().compute(evidence)
+    assert isinstance(found, NotRun) and "does not tell what was enforced" in found.why
+
+
+def test_the_best_explanation_is_said_where_a_claim_does_not_come_out() -> None:
+    assert set(EXPLAINED) <= {one.id for one in CLAIMS}
+    orders = next(one for one in CLAIMS if one.id == "pm-orders")
+
+    def of(value: float) -> Measured | NotRun:
+        declared = Measured(Estimate(value, value, value, 3), "sim", 1.0, "as measured")
+        fixed = Claim(
+            orders.id, "11", "x", 6.0, lambda _: declared, "x", kind="within", tolerance=0.0
+        )
+        return explained(fixed).compute(evidence_of())
+
+    assert of(6.0) == Measured(Estimate(6.0, 6.0, 6.0, 3), "sim", 1.0, "as measured")
+    told = of(4.0)
+    assert isinstance(told, Measured)
+    assert (told.note or "").startswith("as measured; best explanation: PM plans for the longest")
+
+
+def test_captions_on_a_testbed_name_its_own_slos() -> None:
+    for entry in LOCAL_FIGURES:
+        assert "99.9th percentile alone" not in entry.caption
+        assert "95th percentile alone" in entry.caption or entry.id == "bounds-local"
