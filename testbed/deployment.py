@@ -5,11 +5,15 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+from schemas.errors import UserError
 from testbed import deployers
-from testbed.deploy import spec_of
+from testbed.deploy import save_spec, spec_of
 from testbed.lifecycle import DEPLOYED, start_store, stop_store
+from testbed.playbook_run import LOG, RefusedError
 from testbed.sites.contract import Progress, Site, SnapshotSite, Testbed, silent
 
+_CHECKS = frozenset({"validate", "validate_volumes"})
+"""Roles that come before every other and only look. (ceph-ansible's own check comes after ours.)"""
 _DEPLOY_SHARE = 0.85  # of the time; the rest is freezing and starting again
 
 
@@ -47,17 +51,18 @@ def bring(
     frozen already is left alone when nothing has changed.
 
     Args:
-        deployer: in place of the spec's; kept with the testbed.
+        deployer: in place of the spec's; kept with the testbed, unless the deployment was refused
+            before it changed anything.
 
     Raises:
         UserError, DeployError: see `testbed.deployers.contract.Deployer.deploy`.
         StoreError: the store is not healthy after it was frozen.
     """
-    spec = spec_of(testbed)
+    kept = spec = spec_of(testbed)
     if deployer is not None:
         spec = deployers.with_kind(spec, deployer)
     chosen = deployers.choose(spec)
-    deployers.claim(testbed, chosen.kind)
+    before = deployers.claim(testbed, chosen.kind)
     freezes = snapshot and isinstance(site, SnapshotSite)
 
     def first(phase: str, share: float) -> None:
@@ -67,8 +72,17 @@ def bring(
     unfrozen = testbed.directory / "unfrozen"
     again = unfrozen.exists()
     unfrozen.touch()
-    start = time.monotonic()
-    changed = sum(chosen.deploy(testbed, spec, first, site=site, wipe=wipe).values())
+    start, log = time.monotonic(), _last_play(testbed)
+    try:
+        changed = sum(chosen.deploy(testbed, spec, first, site=site, wipe=wipe).values())
+    except UserError as error:
+        if _did_nothing(error, played=_last_play(testbed) != log):
+            # Not to be removed before another deployer may try, nor kept as the testbed's spec.
+            deployers.disclaim(testbed, before)
+            save_spec(testbed, kept)
+            if not again:
+                unfrozen.unlink()
+        raise
     deployed = time.monotonic()
     label = None
     if snapshot and isinstance(site, SnapshotSite):
@@ -82,6 +96,19 @@ def bring(
         label,
         time.monotonic() - deployed if label else None,
     )
+
+
+def _last_play(testbed: Testbed) -> int:
+    """When the log of the last playbook was written (ns); 0 for never."""
+    log = testbed.directory / LOG
+    return log.stat().st_mtime_ns if log.exists() else 0
+
+
+def _did_nothing(error: UserError, *, played: bool) -> bool:
+    """Whether a deployment ended before it changed any machine."""
+    if isinstance(error, RefusedError):
+        return all(failure.role in _CHECKS for failure in error.failures)
+    return not played
 
 
 def freeze(site: SnapshotSite, testbed: Testbed, progress: Progress, *, again: bool) -> str | None:

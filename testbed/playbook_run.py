@@ -40,7 +40,7 @@ class DeployError(HotbedError):
 
 
 class RefusedError(DeployError, UserError):
-    """The role `validate` found that a deployment could not succeed; nothing was changed."""
+    """A role that only looks (`Ansible.refusing`) found that a deployment could not succeed."""
 
 
 @dataclass(frozen=True)
@@ -238,8 +238,9 @@ def _hang_up(sockets: Path) -> None:
 def _keep_log(folder: Path, log: Path) -> None:
     output = folder / "artifacts" / "last" / "stdout"
     if output.exists():
-        shutil.copyfile(output, log)
+        log.touch(mode=0o600)  # before anything is in it
         log.chmod(0o600)
+        shutil.copyfile(output, log)
 
 
 def _last_error(log: Path) -> str:

@@ -8,6 +8,7 @@ import typer
 
 from hotbed.options import flag
 from hotbed.output import JsonFlag, emit
+from schemas.errors import UserError
 
 
 def register(app: typer.Typer) -> None:
@@ -33,17 +34,14 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Deploy the store by Ansible; repeat it to resume. Ends with a snapshot `deployed`."""
         from hotbed.progress import progress
-        from schemas.errors import UserError
         from testbed import deployers, deployment
         from testbed.choose import choose_ready
         from testbed.deploy import spec_of
 
-        if remove and deployer is not None:
-            raise UserError(
-                "--remove is by the deployer that brought the store: leave --deployer out."
-            )
-        if remove and dry_run:
-            raise UserError("--dry-run is of a deployment: leave --remove or --dry-run out.")
+        if remove:
+            _refuse_with_removal(deployer, dry_run=dry_run, wipe=wipe, no_snapshot=no_snapshot)
+        elif packages:
+            raise UserError("--packages is of a removal: add --remove, or leave it out.")
         site, found = choose_ready(testbed)
         if dry_run:
             spec = spec_of(found)
@@ -64,3 +62,14 @@ def register(app: typer.Typer) -> None:
                     deployer=deployer,
                 )
         emit(result, as_json, result.sentence)
+
+
+def _refuse_with_removal(
+    deployer: str | None, *, dry_run: bool, wipe: bool, no_snapshot: bool
+) -> None:
+    """Options that mean nothing where a store is taken away."""
+    if deployer is not None:
+        raise UserError("--remove is by the deployer that brought the store: leave --deployer out.")
+    for option, given in (("dry-run", dry_run), ("wipe", wipe), ("no-snapshot", no_snapshot)):
+        if given:
+            raise UserError(f"--{option} is of a deployment: leave --remove or --{option} out.")

@@ -83,8 +83,12 @@ def with_kind(spec: TestbedSpec, kind: str) -> TestbedSpec:
         raise explain(error, f"--deployer {kind}") from error
 
 
-def claim(testbed: Testbed, kind: str) -> None:
-    """Note that `kind` deploys this testbed; UserError when another one's store is on it."""
+def claim(testbed: Testbed, kind: str) -> str | None:
+    """Note that `kind` deploys this testbed; returns whose store was on it, for `disclaim`.
+
+    Raises:
+        UserError: another one's store is on it.
+    """
     other = _deployed_by(testbed)
     if other not in (None, kind):
         raise UserError(
@@ -92,11 +96,12 @@ def claim(testbed: Testbed, kind: str) -> None:
             f"deploy --remove`), then deploy it by {kind}."
         )
     _note(testbed, kind)
+    return other
 
 
-def disclaim(testbed: Testbed) -> None:
-    """Note that nothing is deployed any more."""
-    _note(testbed, None)
+def disclaim(testbed: Testbed, back_to: str | None = None) -> None:
+    """Note that nothing is deployed any more, or what was before a deployment that did nothing."""
+    _note(testbed, back_to)
 
 
 def as_deployed(testbed: Testbed, spec: TestbedSpec) -> TestbedSpec:

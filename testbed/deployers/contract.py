@@ -18,7 +18,7 @@ from testbed.spec import TestbedSpec
 class Plan:
     """What a deployment would be, for people and programs.
 
-    `release` is the Ceph that it brings, `steps` what happens in order, `notes` what is worth
+    `release` is of the `store` that it brings, `steps` what happens in order, `notes` what is worth
     knowing before.
     """
 
@@ -26,12 +26,17 @@ class Plan:
     release: str
     steps: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    store: str = "Ceph"
 
     def sentences(self) -> str:
         """Lines for people."""
         steps = [f"  {number}. {step}" for number, step in enumerate(self.steps, 1)]
         return "\n".join(
-            [f"{self.deployer}: Ceph {self.release}", *steps, *(f"  note: {n}" for n in self.notes)]
+            [
+                f"{self.deployer}: {self.store} {self.release}",
+                *steps,
+                *(f"  note: {n}" for n in self.notes),
+            ]
         )
 
 

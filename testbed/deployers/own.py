@@ -11,6 +11,27 @@ from testbed.deployers.store_status import read_status
 from testbed.sites.contract import Progress, Site, Testbed, silent
 from testbed.spec import TestbedSpec
 
+_OF_PACKAGES = "of the nodes' distribution"
+_STORES: dict[str | None, tuple[str, str, tuple[str, ...]]] = {
+    "ceph": (
+        "Ceph",
+        _OF_PACKAGES,
+        (
+            "scratch file systems and fio's files",
+            "monitors, managers, OSDs on raw devices, pools, gateways",
+        ),
+    ),
+    "nfs": ("NFS", _OF_PACKAGES, ("exports, and the servers that enforce rates before them",)),
+    "twochoice": (
+        "two-choice",
+        "of Hotbed's own",
+        ("disks for objects, and an agent on each node",),
+    ),
+    "swift": ("Swift", "of its own environment", ("disks, rings, servers and proxies",)),
+    None: ("no store,", "only load generators and control plane", ()),
+}
+"""What each store is called, where it is from, and what is brought; None is a spec without one."""
+
 
 class Own:
     """See the module's text. Also deploys the stores that are not Ceph."""
@@ -32,15 +53,16 @@ class Own:
 
     def plan(self, spec: TestbedSpec) -> Plan:
         """See `Deployer.plan`."""
+        store, release, brings = _STORES[spec.store.kind if spec.store else None]
         return Plan(
             self.kind,
-            "of the nodes' distribution",
+            release,
             (
                 "check every machine, then install missing packages",
-                "scratch file systems and fio's files",
-                "monitors, managers, OSDs on raw devices, pools, gateways",
+                *brings,
                 "the control plane on the admin node",
             ),
+            store=store,
         )
 
     def deploy(

@@ -114,6 +114,9 @@ def test_mistakes_are_one_sentence(up: Testbed, capsys: pytest.CaptureFixture[st
         (("--deployer", "rook"), "there is no deployer 'rook': there are own, ceph-ansible"),
         (("--remove", "--deployer", "own"), "--remove is by the deployer that brought the store"),
         (("--remove", "--dry-run"), "--dry-run is of a deployment"),
+        (("--remove", "--wipe"), "--wipe is of a deployment"),
+        (("--remove", "--no-snapshot"), "--no-snapshot is of a deployment"),
+        (("--packages",), "--packages is of a removal: add --remove"),
     ):
         assert hotbed("deploy", *arguments) == 2
         error = capsys.readouterr().err

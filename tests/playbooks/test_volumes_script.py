@@ -23,6 +23,7 @@ class Lvm:
         self.signatures: list[str] = []
         self.children: list[dict[str, Any]] = []
         self.points: list[str | None] = [None]
+        self.members = ["/dev/sdb2"]
         self.done: list[str] = []
 
     def run(self, *argv: str) -> subprocess.CompletedProcess[str]:
@@ -52,13 +53,12 @@ class Lvm:
         self.done.append(f"dmsetup {words[-1]}")
         self.children = [child for child in self.children if child["name"] != words[-1]]
 
-    def pvcreate(self, *_: str) -> None:
-        self.done.append("pvcreate")
-        self.signatures = ["LVM2_member"]
+    def vgs(self, *_: str) -> str:
+        return "".join(f"  {member}\n" for member in self.members)
 
     def vgcreate(self, *words: str) -> None:
         self.done.append("vgcreate")
-        self.group = words[0]
+        self.group, self.signatures = words[1], ["LVM2_member"]
 
     def lvcreate(self, *_: str) -> None:
         self.done.append("lvcreate")
@@ -96,13 +96,14 @@ def test_an_empty_device_is_taken_and_a_second_time_left_alone(
 ) -> None:
     assert volumes.problem_of(VOLUME, wanted()) is None
     assert volumes.make(VOLUME, wanted()) == ["hotbed-0a1b2c3d-0/osd made on /dev/sdb2"]
-    assert lvm.done == ["pvcreate", "vgcreate", "lvcreate"]
+    assert lvm.done == ["vgcreate", "lvcreate"]
     assert volumes.problem_of(VOLUME, wanted()) is None
     assert volumes.make(VOLUME, wanted()) == []
 
 
 def test_what_was_cut_off_goes_on(volumes: ModuleType, lvm: Lvm) -> None:
     lvm.group, lvm.signatures = VOLUME["vg"], ["LVM2_member"]
+    assert volumes.problem_of(VOLUME, wanted()) is None
     volumes.make(VOLUME, wanted())
     assert lvm.done == ["lvcreate"]
 
@@ -128,10 +129,22 @@ def test_wiping_takes_signatures_but_nothing_that_is_in_use(volumes: ModuleType,
     lvm.signatures = ["xfs"]
     assert volumes.problem_of(VOLUME, wanted(wipe=True)) is None
     volumes.make(VOLUME, wanted(wipe=True))
-    assert lvm.done == ["wipefs", "pvcreate", "vgcreate", "lvcreate"]
+    assert lvm.done == ["wipefs", "vgcreate", "lvcreate"]
     lvm.points = ["/srv"]
     lvm.children = []
     assert "mounted" in str(volumes.problem_of(VOLUME, wanted(wipe=True)))
+
+
+def test_a_group_goes_only_with_devices_that_were_named(volumes: ModuleType, lvm: Lvm) -> None:
+    lvm.group, lvm.signatures, lvm.members = "data", ["LVM2_member"], ["/dev/sdb2", "/dev/sdc"]
+    sentence = volumes.problem_of(VOLUME, wanted(wipe=True))
+    assert "part of the volume group data, which lies on /dev/sdc too: free it" in str(sentence)
+    with pytest.raises(SystemExit, match="/dev/sdc too"):
+        volumes.make(VOLUME, wanted(wipe=True))
+    assert lvm.done == []
+    other = VOLUME | {"device": "/dev/sdc"}
+    volumes.make(VOLUME, wanted(wipe=True, volumes=[VOLUME, other]))
+    assert lvm.done == ["vgremove data", "wipefs", "vgcreate", "lvcreate"]
 
 
 def test_a_device_that_is_too_small_is_refused(volumes: ModuleType) -> None:
@@ -150,7 +163,14 @@ def test_all_that_a_purge_leaves_is_taken_away(volumes: ModuleType, lvm: Lvm) ->
 
 
 @pytest.mark.parametrize(
-    ("group", "signature"), [("somebodys", "LVM2_member"), ("", "ext4"), ("", "LVM2_member xfs")]
+    ("group", "signature"),
+    [
+        ("somebodys", "LVM2_member"),
+        ("ceph-5b0a", "LVM2_member"),  # OSDs of another cluster
+        ("", "ceph_bluestore"),
+        ("", "ext4"),
+        ("", "LVM2_member xfs"),
+    ],
 )
 def test_what_is_not_a_stores_stays(
     volumes: ModuleType, lvm: Lvm, group: str, signature: str

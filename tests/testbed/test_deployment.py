@@ -6,9 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from schemas.errors import UserError
 from testbed import deployment
-from testbed.deploy import DeployError, save_spec
+from testbed.deploy import DeployError, save_spec, spec_of
 from testbed.deployers import own
+from testbed.deployers.ceph_ansible.deployer import CephAnsible
+from testbed.deployers.cephadm.deployer import Cephadm
+from testbed.playbook_events import Failure
+from testbed.playbook_run import LOG, RefusedError
 from testbed.sites.contract import Testbed
 from testbed.sites.fake import FakeSite
 from testbed.spec import TestbedSpec
@@ -29,13 +34,13 @@ class Ansible:
 
     def __init__(self) -> None:
         self.changes = 5
-        self.fails = False
+        self.fails: Exception | None = None
         self.done: list[str] = []
 
     def deploy(self, *_: object, **__: object) -> dict[str, int]:
         self.done.append("deploy")
         if self.fails:
-            raise DeployError("it failed")
+            raise self.fails
         return {"admin": self.changes}
 
     def stop(self, testbed: Testbed) -> None:
@@ -110,7 +115,55 @@ def test_a_freeze_that_was_cut_off_is_made_up_for(
 def test_a_failed_deployment_is_not_frozen(
     site: FakeSite, testbed: Testbed, ansible: Ansible
 ) -> None:
-    ansible.fails = True
+    ansible.fails = DeployError("it failed")
     with pytest.raises(DeployError):
         deployment.bring(site, testbed)
     assert list(site.snapshots("t")) == []
+
+
+REFUSED = Failure("osd-0", "validate_volumes", "Judge the OSDs' devices", "The device holds ext4.")
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        RefusedError("The device holds ext4.", (REFUSED,)),
+        UserError("ceph-ansible cannot be cloned: name a clone of it."),
+    ],
+)
+def test_a_deployment_that_did_nothing_leaves_the_testbed_to_others(
+    refusal: UserError,
+    site: FakeSite,
+    testbed: Testbed,
+    ansible: Ansible,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing is there to be removed first, and the spec is what it was."""
+
+    def refuse(
+        self: Cephadm, testbed: Testbed, spec: TestbedSpec, *_: object, **__: object
+    ) -> None:
+        save_spec(testbed, spec)
+        raise refusal
+
+    monkeypatch.setattr(Cephadm, "deploy", refuse)
+    with pytest.raises(UserError):
+        deployment.bring(site, testbed, deployer="cephadm")
+    assert spec_of(testbed) == SPEC
+    assert not (testbed.directory / "unfrozen").exists()
+    assert deployment.bring(site, testbed).changed == 5
+
+
+def test_a_deployment_that_was_refused_half_way_is_removed_first(
+    site: FakeSite, testbed: Testbed, ansible: Ansible, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: CephAnsible, testbed: Testbed, *_: object, **__: object) -> None:
+        (testbed.directory / LOG).write_text("prepared")
+        late = Failure("osd-0", "ceph-validate", "Look", "no.")
+        raise RefusedError("no.", (late,))
+
+    monkeypatch.setattr(CephAnsible, "deploy", refuse)
+    with pytest.raises(RefusedError):
+        deployment.bring(site, testbed, deployer="ceph-ansible")
+    with pytest.raises(UserError, match="was deployed by ceph-ansible: remove that store first"):
+        deployment.bring(site, testbed, deployer="own")

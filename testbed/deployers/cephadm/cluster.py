@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from testbed.deployers.cephadm import commands, outputs, specs
-from testbed.deployers.cephadm.commands import Cephadm
+from testbed.deployers.cephadm.commands import CONFIG, Cephadm
 from testbed.deployers.settings import Settings
 from testbed.playbook_run import DeployError
 from testbed.sites.contract import Node, Progress, Testbed
 from testbed.ssh import Completed
 
-CONFIG = "/root/hotbed-cephadm.conf"
 KEY_FILES = ("/etc/ceph/ceph.conf", "/etc/ceph/ceph.client.admin.keyring")
 COMMAND_S = 180.0
 BOOTSTRAP_S = 1800.0  # it pulls the image

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from testbed.deployer_spec import CephadmDeployer
 
 PROGRAM = "/usr/local/sbin/cephadm"
+CONFIG = "/root/hotbed-cephadm.conf"
+"""Settings for the bootstrap, on the first monitor's node."""
 ARCHIVE = "https://download.ceph.com"
 
 
@@ -82,14 +84,16 @@ def cephadm_of(deployer: CephadmDeployer, fsid: str) -> Cephadm:
 def fetch_program(release: str) -> list[str]:
     """Put the release's cephadm, which is one file, where `PROGRAM` is; left alone if it is there.
 
-    cephadm of another release than the image's refuses to bootstrap it.
+    cephadm of another release than the image's refuses to bootstrap it, and without an image it
+    names its own release's.
     """
     address = f"{ARCHIVE}/rpm-{release}/el9/noarch/cephadm"
     script = (
-        'test -x "$1" && exit 0; curl --fail --silent --show-error --location --output "$1.new" '
-        '"$2" && chmod 755 "$1.new" && mv -f "$1.new" "$1"'
+        'test -x "$1" && test "$(cat "$1.release" 2>/dev/null)" = "$3" && exit 0; '
+        'curl --fail --silent --show-error --location --output "$1.new" "$2" && '
+        'chmod 755 "$1.new" && mv -f "$1.new" "$1" && echo "$3" > "$1.release"'
     )
-    return ["sh", "-c", script, "sh", PROGRAM, address]
+    return ["sh", "-c", script, "sh", PROGRAM, address, release]
 
 
 def authorize() -> list[str]:
@@ -102,12 +106,13 @@ def authorize() -> list[str]:
 
 
 def forget(fsid: str) -> list[str]:
-    """Take the cluster's key out of root's authorized ones, and the program away."""
+    """Take the cluster's key out of root's authorized ones, and program and settings away."""
     script = (
         "file=/root/.ssh/authorized_keys; "
-        'test ! -e "$file" || sed -i "/ ceph-$1\\$/d" "$file"; rm -f "$2"'
+        'test ! -e "$file" || sed -i "/ ceph-$1\\$/d" "$file"; '
+        'rm -f "$2" "$2.release" "$2.new" "$3"'
     )
-    return ["sh", "-c", script, "sh", fsid, PROGRAM]
+    return ["sh", "-c", script, "sh", fsid, PROGRAM, CONFIG]
 
 
 def as_root(user: str, argv: Sequence[str]) -> list[str]:

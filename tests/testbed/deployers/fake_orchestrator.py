@@ -86,7 +86,7 @@ class FakeMachines:
 
     def _script(self, node: Node, words: list[str], input: bytes) -> tuple[int, str]:
         if PROGRAM in words:
-            fetched = words[-1].startswith("https://")
+            fetched = any(word.startswith("https://") for word in words)
             (self.programs.add if fetched else self.programs.discard)(node.name)
         elif b"ceph-" in input:
             self.keys.setdefault(node.name, []).append(input.decode().strip())

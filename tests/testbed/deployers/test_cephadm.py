@@ -150,7 +150,7 @@ def test_engine_and_image_follow_the_spec() -> None:
 
 
 def test_the_program_is_the_releases(tmp_path: Path) -> None:
-    assert commands.fetch_program("reef")[-1].endswith("/rpm-reef/el9/noarch/cephadm")
+    assert commands.fetch_program("reef")[-2].endswith("/rpm-reef/el9/noarch/cephadm")
 
 
 def test_keys_are_let_in_once_and_forgotten(tmp_path: Path) -> None:
@@ -166,9 +166,33 @@ def test_keys_are_let_in_once_and_forgotten(tmp_path: Path) -> None:
         here(commands.authorize(), KEY + "\n")
     assert file.read_text() == f"ssh-ed25519 AAAA somebody\n{KEY}\n"
     forget = commands.forget(FSID)
-    forget[-1] = str(tmp_path / "program")
+    left = [tmp_path / name for name in ("program", "program.release", "settings")]
+    for path in left:
+        path.touch()
+    forget[-2:] = [str(left[0]), str(left[2])]
     here(forget)
     assert file.read_text() == "ssh-ed25519 AAAA somebody\n"
+    assert not any(path.exists() for path in left)
+
+
+def test_the_program_is_the_releases_own(tmp_path: Path) -> None:
+    """One that another release left there is not taken for it; the same is fetched once."""
+    curl = tmp_path / "curl"
+    curl.write_text('#!/bin/sh\nfor word; do last=$word; done\necho "$last" > "$6"\n')
+    curl.chmod(0o755)
+    program = tmp_path / "cephadm"
+
+    def fetched(release: str) -> str:
+        argv = commands.fetch_program(release)
+        argv[4] = str(program)
+        path = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+        subprocess.run(argv, check=True, env=path)
+        return program.read_text()
+
+    assert "/rpm-reef/" in fetched("reef")
+    program.write_text("kept")
+    assert fetched("reef") == "kept"
+    assert "/rpm-squid/" in fetched("squid")
 
 
 def test_other_users_become_root() -> None:

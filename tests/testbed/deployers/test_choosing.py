@@ -38,6 +38,16 @@ def test_every_deployer_has_the_whole_interface_and_a_plan() -> None:
         deployers.deployer("rook")
 
 
+@pytest.mark.parametrize(("kind", "said"), [("nfs", "own: NFS"), (None, "own: no store")])
+def test_a_plan_is_of_the_specs_store(kind: str | None, said: str) -> None:
+    nodes = [{"name": "a", "roles": ["admin", "client"]}, {**GROUPS[1], "roles": ["nfs"]}]
+    store = {"kind": kind} if kind else None
+    spec = TestbedSpec.model_validate({"name": "t", "groups": nodes, "store": store})
+    told = deployers.choose(spec).plan(spec).sentences()
+    assert told.startswith(said)
+    assert "OSD" not in told and "Ceph" not in told
+
+
 def test_the_default_leaves_a_specs_identity_alone_and_another_one_changes_it() -> None:
     plain = TestbedSpec.model_validate({"name": "t", "groups": GROUPS})
     assert spec_with("own").digest() == plain.digest()

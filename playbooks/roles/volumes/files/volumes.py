@@ -17,8 +17,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-# What a store leaves on a device; other signatures are somebody else's.
-STORES = frozenset({"LVM2_member", "ceph_bluestore"})
+# What a purge leaves on a device whose group is gone; other signatures are somebody else's. (An OSD
+# of ours lies on a volume: one on the device itself is another cluster's.)
+LEFT = frozenset({"LVM2_member"})
 
 
 def run(*argv: str) -> subprocess.CompletedProcess:
@@ -78,6 +79,18 @@ def is_made(device: dict, volume: dict) -> bool:
     return any(child["name"] == mapper_name(volume) for child in device.get("children", []))
 
 
+def group_of(path: str) -> str:
+    """The volume group of a device; empty for none."""
+    return run("pvs", "--noheadings", "--options", "vg_name", path).stdout.strip()
+
+
+def elsewhere(group: str, wanted: dict) -> list[str]:
+    """Devices of a group that nobody named: it cannot be removed without what is on them."""
+    members = run("vgs", "--noheadings", "--options", "pv_name", group).stdout.split()
+    named = {os.path.realpath(volume["device"]) for volume in wanted["volumes"]}
+    return sorted(member for member in members if os.path.realpath(member) not in named)
+
+
 def look(volume: dict) -> tuple[dict, list[str]]:
     """The device as lsblk sees it, and its signatures."""
     columns = "NAME,TYPE,FSTYPE,SIZE,MOUNTPOINTS"
@@ -109,6 +122,9 @@ def problem_of(volume: dict, wanted: dict) -> str | None:
     used = in_use(device, volume)
     if used is not None:
         return f"The {where} is {used}: free it or name another one."
+    group = group_of(path)
+    if group == volume["vg"]:  # cut off before the volume was made
+        return None
     size = int(device.get("size") or 0)
     if size < wanted["min_bytes"]:
         return (
@@ -118,6 +134,12 @@ def problem_of(volume: dict, wanted: dict) -> str | None:
     if found and not wanted["wipe"]:
         return (
             f"The {where} holds {', '.join(sorted(set(found)))}: if it may go, deploy with --wipe."
+        )
+    others = elsewhere(group, wanted) if group else []
+    if others:
+        return (
+            f"The {where} is part of the volume group {group}, which lies on {', '.join(others)} "
+            "too: free it or name another one."
         )
     return None
 
@@ -152,8 +174,8 @@ def free(volume: dict, *, ours: bool) -> list[str]:
     path = volume["device"]
     if no_device(path) is not None:
         return []
-    group = run("pvs", "--noheadings", "--options", "vg_name", path).stdout.strip()
-    if ours and group and group != volume["vg"] and not group.startswith("ceph-"):
+    group = group_of(path)
+    if ours and group and group != volume["vg"]:
         return []
     changed = []
     if group:
@@ -165,7 +187,7 @@ def free(volume: dict, *, ours: bool) -> list[str]:
             must("dmsetup", "remove", "--retry", child["name"])
             changed.append(f"{path}: mapping {child['name']} removed")
     left = look(volume)[1]
-    if left and (not ours or set(left) <= STORES):
+    if left and (not ours or set(left) <= LEFT):
         must("wipefs", "--all", path)
         changed.append(f"{path}: {', '.join(sorted(set(left)))} wiped")
     return changed
@@ -178,13 +200,13 @@ def make(volume: dict, wanted: dict) -> list[str]:
         return []
     path, group = volume["device"], volume["vg"]
     changed = []
-    if run("pvs", "--noheadings", "--options", "vg_name", path).stdout.strip() != group:
+    if group_of(path) != group:
         if found:
-            if not wanted["wipe"]:
-                sys.exit(str(problem_of(volume, wanted)))
+            problem = problem_of(volume, wanted)
+            if problem is not None:
+                sys.exit(problem)
             changed += free(volume, ours=False)
-        must("pvcreate", "--yes", path)
-        must("vgcreate", group, path)
+        must("vgcreate", "--yes", group, path)  # makes the physical volume too
     must("lvcreate", "--yes", "--wipesignatures", "y", "-l", "100%FREE", "-n", volume["lv"], group)
     return [*changed, f"{group}/{volume['lv']} made on {path}"]
 
