@@ -2,6 +2,9 @@
 
 A lease is found by its name and its owner. python-chi's own `Lease` is not used: its `wait` returns
 on ERROR, its `submit` drops Blazar's words and takes any lease of the name, and it cannot prolong.
+
+Which lease is ours the journal tells: ``found`` of those that were there before we asked, ``ask``,
+and what came of it: ``made``, or ``refused``. An asking without either may have made one.
 """
 
 from __future__ import annotations
@@ -15,8 +18,9 @@ from testbed.sites.chameleon.asks import Ask, match_reservations
 from testbed.sites.chameleon.cloud import LIVE, CloudError, Fault, Lease
 from testbed.sites.chameleon.errors import PASSING_S, explain, when
 from testbed.sites.chameleon.options import HOUR_S
+from testbed.sites.chameleon.servers import remove_servers
 from testbed.sites.chameleon.slots import Need, Slot, next_slot
-from testbed.sites.chameleon.work import POLL_S, Work, left
+from testbed.sites.chameleon.work import POLL_S, SKEW_S, Work, left
 from testbed.sites.contract import SiteError
 
 MINUTE_S = 60.0
@@ -71,10 +75,18 @@ def hold_lease(work: Work, asks: Sequence[Ask]) -> Lease:
     """
     lease = find_lease(work)
     if lease is None:
+        if work.journalled("ask", "server"):
+            # Those of a lease that is over look alive until Blazar has removed them.
+            remove_servers(work, 0.02, 0.05)
         lease = _new_lease(work, asks)
+    if is_ours(work, lease) and lease.id not in _ids(work, "made"):
+        work.made("lease", lease.name, lease.id)
     match_reservations(lease, asks)
     remember(work, lease)
-    return _wait(work, lease)
+    lease = _wait(work, lease)
+    if _unanswered(work):
+        find_lease(work)  # another may have come to light meanwhile, which this removes
+    return lease
 
 
 def lease_name(work: Work) -> str:
@@ -97,13 +109,13 @@ def find_lease(work: Work) -> Lease | None:
     _note_others(work, named)
     leases = [each for each in named if each.status in LIVE and each.end_s > work.now()]
     known = (work.record.data.get("lease") or {}).get("id")
-    chosen = [lease for lease in leases if lease.id == known] or leases
-    if len(chosen) > 1 and work.options.lease.name is None:
-        # Nobody else has that name: both are ours, of an answer that came too late.
-        chosen.sort(key=lambda lease: (lease.start_s, lease.id))
-        for extra in chosen[1:]:
+    if work.options.lease.name is None:
+        # Nobody else has that name: all are ours, of answers that came too late.
+        leases.sort(key=lambda lease: (lease.id != known, lease.start_s, lease.id))
+        for extra in leases[1:]:
             _delete(work, extra.id)
-        chosen = chosen[:1]
+        return leases[0] if leases else None
+    chosen = [lease for lease in leases if lease.id == known] or leases
     if len(chosen) > 1:
         raise UserError(
             f"{work.options.site}: you have {len(chosen)} leases called {lease_name(work)!r} "
@@ -114,10 +126,10 @@ def find_lease(work: Work) -> Lease | None:
 
 
 def _note_others(work: Work, named: Sequence[Lease]) -> None:
-    """Leases of our name that were there before we asked for one, dead ones too: not ours."""
-    if work.journalled("ask", "lease"):
+    """Leases of our name that are there although we did not ask for them, dead ones too."""
+    if _unanswered(work):
         return
-    noted = {line["id"] for line in work.journalled("found", "lease")}
+    noted = _ids(work, "found") | _ids(work, "made")
     for lease in named:
         if lease.id not in noted:
             work.record.journal("found", what="lease", name=lease.name, id=lease.id)
@@ -127,14 +139,25 @@ def _delete(work: Work, lease_id: str) -> None:
     work.ask("removing a lease", lambda: work.cloud.delete_lease(lease_id))
 
 
-def is_ours(work: Work, lease_id: str) -> bool:
-    """Did we make this lease, of our name, or was it there before us?
+def is_ours(work: Work, lease: Lease) -> bool:
+    """Did we make this lease, of our name, or did somebody else?
 
-    We ask for one only when none of the name is there. So after an asking any that was not found
-    before it is ours, also when its id never reached the journal.
+    We ask for one only when none of the name is there. So while an asking has no answer any that
+    was not found before it is ours: its id never reached the journal.
     """
-    found = {line["id"] for line in work.journalled("found", "lease")}
-    return lease_id not in found and bool(work.journalled("ask", "lease"))
+    if lease.name == work.base or lease.id in _ids(work, "made"):
+        return True
+    return _unanswered(work) and lease.id not in _ids(work, "found")
+
+
+def _ids(work: Work, entry: str) -> set[str]:
+    return {str(line["id"]) for line in work.journalled(entry, "lease")}
+
+
+def _unanswered(work: Work) -> bool:
+    """Was a lease asked for of which it is not known what came of it?"""
+    answers = work.journalled("made", "lease") + work.journalled("refused", "lease")
+    return len(work.journalled("ask", "lease")) > len(answers)
 
 
 def remember(work: Work, lease: Lease) -> None:
@@ -145,7 +168,7 @@ def remember(work: Work, lease: Lease) -> None:
         "status": lease.status,
         "start_s": lease.start_s,
         "end_s": lease.end_s,
-        "ours": is_ours(work, lease.id),
+        "ours": is_ours(work, lease),
     }
     work.record.save()
 
@@ -153,7 +176,9 @@ def remember(work: Work, lease: Lease) -> None:
 def _new_lease(work: Work, asks: Sequence[Ask]) -> Lease:
     start = _start(work, look_for_slot(work, asks))
     first = work.now() if start is None else start
-    end = _ceil_minute(first + work.options.lease_s)
+    # Blazar counts from the beginning of the minute by its own clock.
+    latest = _floor_minute(first - SKEW_S) + work.options.longest_hours * HOUR_S
+    end = min(_ceil_minute(first + work.options.lease_s), latest)
     wanted = [ask.wanted for ask in asks]
     try:
         return work.ensure(
@@ -175,7 +200,10 @@ def _start(work: Work, slot: Slot | None) -> float | None:
     asked = work.options.lease.start_s
     if asked is not None:
         if asked + work.options.lease_s <= work.now():
-            raise UserError(f"lease.start: {when(asked)} and the lease's hours are over.")
+            raise UserError(
+                f"site.options.lease.start: {when(asked)} and the {work.options.lease.hours:g} h "
+                "of the lease after it are over: give a later time, or `now`."
+            )
         return asked if asked > work.now() + MINUTE_S else None
     if slot is None or slot.start_s is None or slot.start_s <= work.now():
         return None
@@ -252,7 +280,7 @@ def _look(work: Work, lease: Lease) -> Lease:
 def _broken(work: Work, lease: Lease) -> SiteError:
     """Remove a lease in ERROR that is ours, so that the next try makes a new one."""
     said = lease.reason or "it gives no reason"
-    if is_ours(work, lease.id):
+    if is_ours(work, lease):
         _delete(work, lease.id)
         work.record.data.pop("lease", None)
         work.record.save()
@@ -310,8 +338,19 @@ def _after_lost_answer(work: Work, lease: Lease, end: float, error: CloudError) 
         now = work.ask("looking for the lease", lambda: work.cloud.lease(lease.id))
         if now is not None and now.end_s >= end - MINUTE_S:
             return now
+    if error.fault is Fault.FULL:
+        # Whoever has the machines then keeps them: no use in trying the same again.
+        said = " ".join(str(error).split()).rstrip(".")
+        raise SiteError(
+            f"{work.options.site}: prolonging the lease: not enough is free until {when(end)} "
+            f"({said}): ask for less"
+        ) from error
     raise explain(error, "prolonging the lease", work.options.site) from error
 
 
 def _ceil_minute(seconds: float) -> float:
     return math.ceil(seconds / MINUTE_S) * MINUTE_S
+
+
+def _floor_minute(seconds: float) -> float:
+    return math.floor(seconds / MINUTE_S) * MINUTE_S

@@ -7,20 +7,15 @@ answer. A lease that was there before us stays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from collections.abc import Sequence
 
-from testbed.sites.chameleon.cloud import Cloud, CloudError, Fault, Lease, Server
-from testbed.sites.chameleon.errors import PASSING_S
+from testbed.sites.chameleon.cloud import Cloud, CloudError, Fault, Lease
 from testbed.sites.chameleon.lease import is_ours, lease_name
-from testbed.sites.chameleon.servers import AT_ONCE
-from testbed.sites.chameleon.work import POLL_S, Work, belongs
+from testbed.sites.chameleon.servers import remove_each, remove_servers
+from testbed.sites.chameleon.work import Work, belongs
 from testbed.sites.contract import SiteError
 
 PREFIX = "hotbed-"
-GONE_S = 600.0
-"""How long servers may take to be gone."""
 
 
 def remove_all(work: Work) -> None:
@@ -30,44 +25,33 @@ def remove_all(work: Work) -> None:
         SiteError: something could not be removed; the next call goes on.
     """
     base, cloud = work.base, work.cloud
-    work.progress("removing floating IPs", 0.05)
-    ips = work.ask("looking for floating IPs", cloud.floating_ips)
-    mine = {ip.id for ip in ips if belongs(ip.description, base)}
-    mine |= {ip.id for ip in ips if ip.id in _made(work, "floating ip")}
-    _each(work, "removing floating IPs", mine, cloud.delete_floating_ip)
-    _remove_servers(work)
-    work.progress("removing the lease", 0.8)
-    for lease in leases_to_end(work):
-        _end(work, lease)
+    try:
+        _remove_floating_ips(work)
+        remove_servers(work, 0.1, 0.75)
+    except SiteError:
+        _end_leases(work)  # it is the lease that costs, whatever of it does not go
+        raise
+    _end_leases(work)
     work.progress("removing keys and rules", 0.9)
     groups = work.ask("looking for security groups", cloud.security_groups)
     ours = {group.id for group in groups if group.name == base}
-    _each(work, "removing the security group", ours, cloud.delete_security_group)
+    remove_each(work, "removing the security group", ours, cloud.delete_security_group)
     if base in work.ask("looking for key pairs", cloud.keypairs):
-        _each(work, "removing the key pair", [base], cloud.delete_keypair)
+        remove_each(work, "removing the key pair", [base], cloud.delete_keypair)
 
 
-def _remove_servers(work: Work) -> None:
-    """All servers of the testbed, also those that never were placed, until they are gone."""
-    there = _servers(work)
-    total = len(there) or 1
-    _each(work, "removing servers", [s.id for s in there], work.cloud.delete_server)
-    end = work.clock.now() + GONE_S
-    while there := _servers(work):
-        if work.clock.now() > end:
-            raise SiteError(
-                f"{work.options.site}: {len(there)} servers are still there, such as "
-                f"{there[0].name} ({there[0].status}): `hotbed down` again goes on",
-                retry_after_s=PASSING_S,
-            )
-        work.progress(f"{len(there)} servers still there", 0.1 + 0.65 * (1 - len(there) / total))
-        work.clock.sleep(POLL_S)
+def _remove_floating_ips(work: Work) -> None:
+    work.progress("removing floating IPs", 0.05)
+    ips = work.ask("looking for floating IPs", work.cloud.floating_ips)
+    made = _made(work, "floating ip")
+    mine = {ip.id for ip in ips if belongs(ip.description, work.base) or ip.id in made}
+    remove_each(work, "removing floating IPs", mine, work.cloud.delete_floating_ip)
 
 
-def _servers(work: Work) -> list[Server]:
-    found = work.ask("looking for servers", lambda: work.cloud.servers(work.base))
-    gone = ("DELETED", "SOFT_DELETED")
-    return [s for s in found if belongs(s.name, work.base) and s.status not in gone]
+def _end_leases(work: Work) -> None:
+    work.progress("removing the lease", 0.8)
+    for lease in leases_to_end(work):
+        _end(work, lease)
 
 
 def leases_to_end(work: Work) -> list[Lease]:
@@ -78,7 +62,7 @@ def leases_to_end(work: Work) -> list[Lease]:
         lease
         for lease in work.ask("looking for the lease", work.cloud.leases)
         if lease.user_id == identity.user_id
-        and (lease.id in made or (lease.name == lease_name(work) and is_ours(work, lease.id)))
+        and (lease.id in made or (lease.name == lease_name(work) and is_ours(work, lease)))
     ]
 
 
@@ -98,17 +82,6 @@ def _made(work: Work, kind: str) -> set[str]:
     return {str(line["id"]) for line in work.journalled("made", kind)}
 
 
-def _each(work: Work, doing: str, ids: Iterable[str], remove: Callable[[str], None]) -> None:
-    """Remove all at once."""
-    doomed = sorted(ids)
-    if not doomed:
-        return
-    with ThreadPoolExecutor(min(AT_ONCE, len(doomed))) as pool:
-        futures = [pool.submit(work.ask, doing, partial(remove, each)) for each in doomed]
-    for future in futures:
-        future.result()
-
-
 def strays(cloud: Cloud, bases: Sequence[str]) -> list[str]:
     """What bears a name of Hotbed's and belongs to none of the testbeds with these `bases`: of
     another machine's testbeds, or of one whose record was lost. Kinds with names, for people.
@@ -125,6 +98,7 @@ def strays(cloud: Cloud, bases: Sequence[str]) -> list[str]:
     ]
     named += [("floating IP", ip.description) for ip in cloud.floating_ips()]
     named += [("key pair", name) for name in cloud.keypairs()]
+    named += [("security group", group.name) for group in cloud.security_groups()]
     return [
         f"{kind} {name}"
         for kind, name in named

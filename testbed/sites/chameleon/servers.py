@@ -7,7 +7,7 @@ All servers are asked for at once and then looked at together, with one request 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -26,15 +26,18 @@ from testbed.sites.chameleon.cloud import (
     Server,
 )
 from testbed.sites.chameleon.errors import PASSING_S, explain
-from testbed.sites.chameleon.work import POLL_S, Work, left
+from testbed.sites.chameleon.work import POLL_S, Work, belongs, left
 from testbed.sites.contract import SiteError
 
 SSH_PORT = 22
 AT_ONCE = 16
 """Requests under way at the same time."""
+GONE_S = 600.0
+"""How long servers may take to be gone."""
 TRIES = 2
 """How often a server is made before its failure is told: machines fail to deploy now and then."""
 BARE_METAL = "baremetal"
+GONE = frozenset({"DELETED", "SOFT_DELETED"})
 
 
 @dataclass(frozen=True)
@@ -196,7 +199,12 @@ def hold_servers(work: Work, wanted: Sequence[NewServer]) -> dict[str, Server]:
             return there
         waited = work.clock.now() - begun
         if waited > patience:
-            late = sorted(n.name for n in wanted if n.name not in {s.name for s in active})
+            up = {server.name for server in active}
+            late = [
+                f"{name}: {there[name].status if name in there else 'absent'}"
+                for name in sorted(new.name for new in wanted)
+                if name not in up
+            ]
             raise SiteError(
                 f"{work.options.site}: {len(late)} of {len(wanted)} servers did not come up within "
                 f"{left(patience)} ({', '.join(late[:3])}): `hotbed up` again goes on waiting",
@@ -214,7 +222,7 @@ def _look(work: Work, removed: set[str]) -> dict[str, Server]:
     found: dict[str, Server] = {}
     servers = work.ask("looking at the servers", lambda: work.cloud.servers(work.base))
     for server in sorted(servers, key=lambda each: (best.get(each.status, 2), each.id)):
-        if server.status in ("DELETED", "SOFT_DELETED") or server.id in removed:
+        if server.status in GONE or server.id in removed:
             continue
         if server.name in found:
             removed.add(server.id)
@@ -269,3 +277,46 @@ def hold_floating_ip(work: Work, server: Server) -> FloatingIp:
         lambda: work.cloud.attach_floating_ip(made.id, server.id),
     )
     return made
+
+
+def remove_servers(work: Work, begun: float, done: float) -> None:
+    """All servers of the testbed, also those that never were placed, until they are gone.
+
+    Args:
+        begun, done: shares of the whole, for the progress.
+
+    Raises:
+        SiteError: they do not go, or cannot be removed.
+    """
+    there = own_servers(work)
+    total = len(there)
+    remove_each(work, "removing servers", [s.id for s in there], work.cloud.delete_server)
+    end = work.clock.now() + GONE_S
+    while there:
+        if work.clock.now() > end:
+            raise SiteError(
+                f"{work.options.site}: {len(there)} servers are still there, such as "
+                f"{there[0].name} ({there[0].status}): the same command goes on later",
+                retry_after_s=PASSING_S,
+            )
+        share = begun + (done - begun) * (1 - len(there) / total)
+        work.progress(f"{len(there)} servers still there", share)
+        work.clock.sleep(POLL_S)
+        there = own_servers(work)
+
+
+def own_servers(work: Work) -> list[Server]:
+    """Servers that bear the testbed's name and are not gone."""
+    found = work.ask("looking for servers", lambda: work.cloud.servers(work.base))
+    return [s for s in found if belongs(s.name, work.base) and s.status not in GONE]
+
+
+def remove_each(work: Work, doing: str, ids: Iterable[str], remove: Callable[[str], None]) -> None:
+    """Remove all at once; the first error when all were tried."""
+    doomed = sorted(ids)
+    if not doomed:
+        return
+    with ThreadPoolExecutor(min(AT_ONCE, len(doomed))) as pool:
+        futures = [pool.submit(work.ask, doing, partial(remove, each)) for each in doomed]
+    for future in futures:
+        future.result()

@@ -24,6 +24,7 @@ from testbed.sites.contract import (
     Cost,
     Node,
     Progress,
+    SiteError,
     State,
     Status,
     Testbed,
@@ -74,7 +75,7 @@ class ChameleonSite:
         self._clock = clock or SystemClock()
         self._records = records or Records(self.kind)
         self._shells, self._see = shells, see
-        self._told_strays = False
+        self._told_strays: set[tuple[str, str | None]] = set()
 
     # -- before ---------------------------------------------------------------------------------
 
@@ -127,7 +128,7 @@ class ChameleonSite:
         try:
             work = self._looking(name, data)
             status = _health(work)
-            return replace(status, detail=status.detail + self._strays(work.cloud))
+            return replace(status, detail=status.detail + self._strays(work))
         except HotbedError as error:
             return _remembered(data, self._clock.now(), str(error))
 
@@ -152,7 +153,8 @@ class ChameleonSite:
 
         Raises:
             UserError: the policy, or the spec's lease.prolong, does not allow it.
-            SiteError: not now (`retry_after_s` says when), or somebody else has the machines then.
+            SiteError: not now (`retry_after_s` says when), or somebody else has the machines then,
+                or there is no lease to extend.
         """
         if not self._records.read(name):
             return self.status(name)
@@ -160,7 +162,8 @@ class ChameleonSite:
             work = self._work(record, silent)
             lease = find_lease(work)
             if lease is None:
-                return _health(work)
+                detail = _health(work).detail
+                raise SiteError(f"testbed {name!r} cannot be extended: {detail}")
             prolong(work, lease, seconds)
             return _health(work)
 
@@ -211,9 +214,11 @@ class ChameleonSite:
         return work
 
     def _looking(self, name: str, data: dict[str, Any]) -> Work:
-        """For looking only: nothing of it is written."""
+        """For looking only: nothing of it is written, and nothing is waited for, as there is what
+        was known last."""
         work = self._open(Record(self._records.folder(name), data), data, silent)
         work.skew_s = float(data.get("skew_s", 0.0))
+        work.pauses_s = ()
         return work
 
     def _open(self, record: Record, data: Mapping[str, Any], progress: Progress) -> Work:
@@ -222,15 +227,16 @@ class ChameleonSite:
         cloud = self._connect(options.site, options.project)
         return Work(record, spec, options, cloud, self._clock, progress)
 
-    def _strays(self, cloud: Cloud) -> str:
-        """Said once, with the first testbed."""
-        if self._told_strays:
+    def _strays(self, work: Work) -> str:
+        """Said once for each of Chameleon's sites and projects, with the first testbed there."""
+        where = (work.options.site, work.options.project)
+        if where in self._told_strays:
             return ""
-        self._told_strays = True
+        self._told_strays.add(where)
         kept = {name: self._records.read(name) for name in self._records.names()}
         bases = [base_name(name, data["tag"]) for name, data in kept.items() if data]
         try:
-            found = strays(cloud, bases)
+            found = strays(work.cloud, bases)
         except CloudError:
             return ""  # said another time
         return f"; of no testbed on this machine: {', '.join(found)}" if found else ""
@@ -276,9 +282,9 @@ def _health(work: Work) -> Status:
         server = servers.get(work.server_name(name))
         nodes[name] = _words(server.status) if server else "absent"
     running = sum(state == "running" for state in nodes.values())
-    ends = work.ours(lease.end_s) if lease is not None else None
     if lease is None or lease.status not in LIVE or lease.end_s <= work.now():
-        return Status(*_without_lease(data, known, lease), nodes, ends)
+        return _without_lease(work, known, lease, nodes)
+    ends = work.ours(lease.end_s)
     if lease.status == "PENDING" and lease.start_s > work.now():
         begins = f"the lease starts {when(lease.start_s)}, in {left(lease.start_s - work.now())}"
         return Status(State.PENDING, begins, nodes, ends)
@@ -290,17 +296,20 @@ def _health(work: Work) -> Status:
 
 
 def _without_lease(
-    data: Mapping[str, Any], known: Mapping[str, Any], lease: Lease | None
-) -> tuple[State, str]:
+    work: Work, known: Mapping[str, Any], lease: Lease | None, nodes: Mapping[str, str]
+) -> Status:
+    """Of a testbed whose lease, as `known` last, does not serve, or is not there any more."""
     if not known:
-        return State.BUILDING, "there is no lease yet"
+        return Status(State.BUILDING, "there is no lease yet", nodes)
+    end_s = float(known["end_s"]) if lease is None else lease.end_s
+    ends = work.ours(min(end_s, work.now()))
     if lease is not None and lease.status == "ERROR":
-        return (
-            State.FAILED,
-            f"Blazar could not start the lease: {lease.reason or 'no reason'}",
-        )
-    again = "`hotbed up` again leases anew"
-    return State.FAILED, f"the lease has ended ({when(float(known['end_s']))}): {again}"
+        said = lease.reason or "no reason"
+        return Status(State.FAILED, f"Blazar could not start the lease: {said}", nodes, ends)
+    how = f"has ended ({when(end_s)})"
+    if end_s > work.now():
+        how = f"was ended early, by somebody or by the site (it was to end {when(end_s)})"
+    return Status(State.FAILED, f"the lease {how}: `hotbed up` again leases anew", nodes, ends)
 
 
 def _words(status: str) -> str:

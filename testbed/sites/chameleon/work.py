@@ -40,6 +40,7 @@ class Work:
     cloud: Cloud
     clock: Clock
     progress: Progress = silent
+    pauses_s: tuple[float, ...] = PAUSES_S
     skew_s: float = field(default=0.0)
 
     @property
@@ -74,9 +75,9 @@ class Work:
         """A call that may be repeated: one that only looks, or removes.
 
         Raises:
-            SiteError, UserError: it failed, also after `PAUSES_S` where that may help.
+            SiteError, UserError: it failed, also after `pauses_s` where that may help.
         """
-        for pause in (*PAUSES_S, None):
+        for pause in (*self.pauses_s, None):
             try:
                 return call()
             except CloudError as error:
@@ -107,12 +108,13 @@ class Work:
         make: Callable[[], T],
         id_of: Callable[[T], str],
     ) -> T:
-        """What `look` finds, or else what `make` makes, journalled under `what` and `name`.
+        """What `look` finds, or else what `make` makes, journalled under `what` and `name`: ``ask``
+        before, ``made`` or ``refused`` after it, neither when the answer got lost.
 
         Raises:
             SiteError, UserError: see `ask`.
         """
-        for pause in (*PAUSES_S, None):
+        for pause in (*self.pauses_s, None):
             found = self.ask(f"looking for {what} {name}", look)
             if found is not None:
                 return found
@@ -120,6 +122,8 @@ class Work:
             try:
                 made = make()
             except CloudError as error:
+                if error.fault is not Fault.PASSING:
+                    self.record.journal("refused", what=what, name=name)
                 if error.fault is not Fault.PASSING or pause is None:
                     raise explain(error, f"making {what} {name}", self.options.site) from error
                 self.clock.sleep(pause)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from testbed import reach
+from testbed.sites.chameleon.cloud import HOST, Lease, Reservation, Wanted
 from testbed.sites.chameleon.site import ChameleonSite
 from testbed.sites.records import Records
 from testbed.spec import TestbedSpec
-from tests.testbed.sites.fake_cloud import FakeCloud
+from tests.testbed.sites.fake_cloud import ME, FakeCloud
 from tests.testbed.sites.fake_shells import FakeShells
 from tests.testbed.sites.manual_clock import ManualClock
 
+HOUR_S = 3600.0
 BARE: dict[str, Any] = {"site": "CHI@UC", "project": "CHI-1", "node_type": "compute_skylake"}
 VIRTUAL: dict[str, Any] = {"site": "KVM@TACC", "project": "CHI-1"}
 
@@ -54,6 +57,24 @@ class World:
             shells=self.shells,
             see=lambda address: f"ssh-ed25519 KEY-OF-{address}",
         )
+
+
+def lease_of(world: World, identity: str, **fields: object) -> Lease:
+    """A lease that a person made by hand, with what `spec_of(BARE)` needs."""
+    now = world.clock.now()
+    wanted = Wanted(HOST, 3, '["==", "$node_type", "compute_skylake"]')
+    reservation = Reservation(f"reservation-{identity}", wanted, "active")
+    lease = Lease(
+        identity,
+        "mine",
+        "ACTIVE",
+        now,
+        now + 50 * HOUR_S,
+        ME.user_id,
+        ME.project_id,
+        (reservation,),
+    )
+    return replace(lease, **fields)  # type: ignore[arg-type]
 
 
 @pytest.fixture

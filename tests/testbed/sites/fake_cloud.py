@@ -80,6 +80,8 @@ class FakeCloud:
     lease_s: float = 20.0  # until a lease that starts now is active
     build_s: float = 60.0  # until a server is active
     delete_s: float = 10.0
+    linger_s: float = 0.0  # servers of a lease that ended look alive until then
+    longest_s: float = 7 * 24 * 3600.0  # what a lease may last
     ahead_s: float = 0.0  # of the cloud's clock
     quota_servers: int = 1000
     me: Identity = ME
@@ -140,7 +142,9 @@ class FakeCloud:
         reservations = {each.id for each in lease.reservations}
         for server_id, kept in list(self._servers.items()):
             if kept.reservation in reservations and kept.server.status != "ERROR":
-                del self._servers[server_id]
+                kept.gone_s = kept.gone_s or self.now_s + self.linger_s
+                if kept.gone_s <= self.now_s:
+                    del self._servers[server_id]
 
     @property
     def now_s(self) -> float:
@@ -237,6 +241,9 @@ class FakeCloud:
             start = self.now_s if start_s is None else start_s
             if end_s <= start:
                 raise CloudError("End date must be later than start date.", Fault.REFUSED)
+            # As in Blazar, "now" is the beginning of this minute.
+            if end_s - start // 60 * 60 > self.longest_s:
+                raise CloudError("Lease duration exceeds the maximum", Fault.REFUSED, status=403)
             reservations = []
             taken: set[str] = set()
             for each in wanted:

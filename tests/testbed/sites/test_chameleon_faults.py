@@ -8,43 +8,22 @@ from dataclasses import replace
 import pytest
 
 from schemas.errors import UserError
-from testbed.sites.chameleon.cloud import (
-    HOST,
-    Booking,
-    CloudError,
-    Fault,
-    Lease,
-    NewServer,
-    Reservation,
-    Server,
-    Wanted,
-)
+from testbed.sites.chameleon.cloud import Booking, CloudError, Fault, NewServer, Server
 from testbed.sites.chameleon.errors import NoCredentials
 from testbed.sites.contract import SiteError, State
-from tests.testbed.sites.chameleon_world import BARE, VIRTUAL, World, spec_of, world
-from tests.testbed.sites.fake_cloud import ME, FakeCloud, hosts
+from testbed.spec import renamed
+from tests.testbed.sites.chameleon_world import (
+    BARE,
+    HOUR_S,
+    VIRTUAL,
+    World,
+    lease_of,
+    spec_of,
+    world,
+)
+from tests.testbed.sites.fake_cloud import FakeCloud, hosts
 
 __all__ = ["world"]
-
-HOUR_S = 3600.0
-
-
-def lease_of(world: World, identity: str, **fields: object) -> Lease:
-    """A lease that a person made by hand, with what `spec_of(BARE)` needs."""
-    now = world.clock.now()
-    wanted = Wanted(HOST, 3, '["==", "$node_type", "compute_skylake"]')
-    reservation = Reservation(f"reservation-{identity}", wanted, "active")
-    lease = Lease(
-        identity,
-        "mine",
-        "ACTIVE",
-        now,
-        now + 50 * HOUR_S,
-        ME.user_id,
-        ME.project_id,
-        (reservation,),
-    )
-    return replace(lease, **fields)  # type: ignore[arg-type]
 
 
 def test_no_host_free_says_when_they_are(world: World) -> None:
@@ -337,4 +316,33 @@ class TestProlonging:
 def test_what_no_record_knows_of_is_listed(world: World) -> None:
     world.site().provision(spec_of(VIRTUAL))
     world.cloud.create_keypair("hotbed-gone-12345678", "ssh-ed25519 A")
-    assert "key pair hotbed-gone-12345678" in world.site().status("small").detail
+    world.cloud.create_security_group("hotbed-gone-12345678")
+    detail = world.site().status("small").detail
+    assert "key pair hotbed-gone-12345678" in detail
+    assert "security group hotbed-gone-12345678" in detail
+
+
+def test_what_no_record_knows_of_is_listed_once_for_each_of_chameleons_sites(world: World) -> None:
+    site = world.site()
+    site.provision(spec_of(BARE))
+    site.provision(renamed(spec_of({**BARE, "site": "CHI@TACC"}), "second"))
+    world.cloud.create_keypair("hotbed-gone-12345678", "ssh-ed25519 A")
+    told = ["hotbed-gone" in site.status(name).detail for name in ("small", "small", "second")]
+    assert told == [True, False, True]
+
+
+def test_servers_that_stay_away_are_told_with_their_state(world: World) -> None:
+    world.cloud.build_s = 1e6
+    with pytest.raises(SiteError, match=r"did not come up within 20 s .*-admin: BUILD, "):
+        world.site().provision(spec_of({**BARE, "patience": {"servers_s": 20}}))
+
+
+def test_a_status_does_not_wait_for_a_cloud_that_falters(world: World) -> None:
+    def trip(number: int, name: str, when: str) -> None:
+        raise CloudError("Service Unavailable", Fault.PASSING, status=503)
+
+    world.site().provision(spec_of(BARE))
+    world.cloud.trip = trip
+    before = world.clock.now()
+    assert "as known last" in world.site().status("small").detail
+    assert world.clock.now() == before

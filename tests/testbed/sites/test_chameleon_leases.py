@@ -1,0 +1,154 @@
+"""Leases of the site `chameleon`: which are ours, how long they may be, what comes after one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from testbed.sites.chameleon.cloud import Booking, CloudError, Fault, Lease, Wanted
+from testbed.sites.contract import SiteError, State
+from tests.testbed.sites.chameleon_world import (
+    BARE,
+    HOUR_S,
+    VIRTUAL,
+    World,
+    lease_of,
+    spec_of,
+    world,
+)
+from tests.testbed.sites.fake_cloud import Died
+
+__all__ = ["world"]
+
+NAMED = {**BARE, "lease": {"name": "mine"}}
+
+
+@pytest.mark.parametrize("ahead", [-50.0, 0.0, 50.0])
+def test_a_lease_of_seven_days_is_no_minute_longer(world: World, ahead: float) -> None:
+    """Blazar counts from the beginning of the minute; clocks that differ by less than a minute are
+    taken for one."""
+    world.cloud.ahead_s = ahead
+    world.site().provision(spec_of({**BARE, "lease": {"hours": 168}}))
+    (lease,) = world.cloud.live_leases()
+    assert lease.end_s - lease.start_s > 168 * HOUR_S - 180
+
+
+def test_servers_of_the_lease_that_ended_are_not_taken_for_the_next_one_s(world: World) -> None:
+    world.cloud.linger_s = 120.0
+    world.site().provision(spec_of(BARE))
+    (lease,) = world.cloud.live_leases()
+    before = {server.id for server in world.cloud.all_servers()}
+    world.cloud.end_lease(lease.id)
+    assert {server.id for server in world.cloud.all_servers()} == before
+    world.site().provision(spec_of(BARE))
+    assert before.isdisjoint(server.id for server in world.cloud.all_servers())
+    world.clock.sleep(300)
+    assert world.site().status("small").state is State.READY
+
+
+def test_a_lease_made_by_hand_after_ours_was_over_stays(world: World) -> None:
+    world.site().provision(spec_of(NAMED))
+    (ours,) = world.cloud.live_leases()
+    world.cloud.end_lease(ours.id)
+    world.cloud.add_lease(lease_of(world, "by-hand"))
+    world.site().provision(spec_of(NAMED))
+    assert world.cloud.calls.count("create_lease") == 1
+    world.site().release("small")
+    assert [lease.id for lease in world.cloud.live_leases()] == ["by-hand"]
+
+
+def test_a_lease_made_by_hand_after_ours_was_refused_stays(world: World) -> None:
+    def trip(number: int, name: str, when: str) -> None:
+        if name == "create_lease":
+            raise CloudError("Not enough hosts available", Fault.FULL, status=500)
+
+    world.cloud.trip = trip
+    with pytest.raises(SiteError):
+        world.site().provision(spec_of(NAMED))
+    world.cloud.add_lease(lease_of(world, "by-hand"))
+    world.site().provision(spec_of(NAMED))
+    world.site().release("small")
+    assert [lease.id for lease in world.cloud.live_leases()] == ["by-hand"]
+
+
+def test_a_named_lease_whose_answer_never_came_is_ours(world: World) -> None:
+    def trip(number: int, name: str, when: str) -> None:
+        if name == "create_lease" and when == "after":
+            raise Died
+
+    world.cloud.trip = trip
+    with pytest.raises(Died):
+        world.site().provision(spec_of(NAMED))
+    world.site().provision(spec_of(NAMED))
+    (ours,) = world.cloud.live_leases()
+    world.cloud.end_lease(ours.id)
+    world.cloud.add_lease(lease_of(world, "by-hand"))
+    world.site().provision(spec_of(NAMED))
+    world.site().release("small")
+    assert [lease.id for lease in world.cloud.live_leases()] == ["by-hand"]
+
+
+def test_a_lease_that_comes_to_light_after_another_was_asked_for_is_removed(world: World) -> None:
+    create = world.cloud.create_lease
+    late: list[Lease] = []
+
+    def slow(name: str, start_s: float | None, end_s: float, wanted: Sequence[Wanted]) -> Lease:
+        made = create(name, start_s, end_s, wanted)
+        if late:
+            world.cloud.add_lease(late[0])
+            return made
+        late.append(world.cloud._leases.pop(made.id))
+        raise CloudError("Gateway Time-out", Fault.PASSING, status=504)
+
+    world.cloud.create_lease = slow  # type: ignore[method-assign]
+    world.site().provision(spec_of(BARE))
+    (kept,) = world.cloud.live_leases()
+    assert kept.id != late[0].id
+
+
+def test_a_lease_that_somebody_deletes_is_told_and_cannot_be_extended(world: World) -> None:
+    world.site().provision(spec_of(BARE))
+    (lease,) = world.cloud.live_leases()
+    world.cloud.delete_lease(lease.id)
+    status = world.site().status("small")
+    assert status.state is State.FAILED
+    assert "the lease was ended early" in status.detail
+    assert status.ends_at_s is not None
+    assert status.ends_at_s <= world.clock.now()
+    with pytest.raises(SiteError, match=r"testbed 'small' cannot be extended: the lease was ended"):
+        world.site().extend("small", HOUR_S)
+
+
+def test_a_lease_that_is_over_cannot_be_extended(world: World) -> None:
+    world.site().provision(spec_of(BARE))
+    world.clock.sleep(25 * HOUR_S)
+    with pytest.raises(SiteError, match=r"cannot be extended: the lease has ended .*`hotbed up`"):
+        world.site().extend("small", HOUR_S)
+
+
+def test_machines_that_others_have_then_are_not_asked_for_again(world: World) -> None:
+    """A reservation right behind ours does not go away by waiting: a shorter time may be had."""
+    world.site().provision(spec_of(BARE))
+    end = world.site().status("small").ends_at_s or 0.0
+    world.cloud.others = [Booking(h.id, end, end + HOUR_S) for h in world.cloud.machines]
+    with pytest.raises(SiteError, match=r"not enough is free until .*ask for less") as error:
+        world.site().extend("small", HOUR_S)
+    assert error.value.retry_after_s is None
+
+
+@pytest.mark.parametrize("options", [BARE, VIRTUAL])
+def test_servers_that_do_not_go_do_not_keep_the_lease(
+    world: World, options: dict[str, object]
+) -> None:
+    world.site().provision(spec_of(options))
+    for kept in world.cloud._servers.values():
+        kept.server = replace(kept.server, status="ERROR")
+    world.cloud.delete_s = 1e6
+    with pytest.raises(SiteError, match=r"3 servers are still there.*same command goes on"):
+        world.site().release("small")
+    assert world.cloud.live_leases() == []
+    world.clock.sleep(1e6)
+    world.site().release("small")
+    assert world.cloud.left() == []
