@@ -279,14 +279,13 @@ class Lease:
 
     def _look(self, older_than_s: float) -> None:
         """Ask the site, if what it said is older than this; a failed look changes nothing."""
-        now = self._clock()
-        if now - self._looked_at < older_than_s:
+        if self._clock() - self._looked_at < older_than_s:
             return
-        self._looked_at = now
         try:
             self._status = self._tenure.status()
-        except HotbedError as error:
+        except (HotbedError, OSError) as error:
             self._once(f"the lease cannot be looked at ({error}); its end is taken as known")
+        self._looked_at = self._clock()  # now, not before: an answer may take a minute
 
     def _extend(self, cell_s: float, rest_s: float) -> None:
         """Ask for more time; again for less where that is refused and the next cell needs it."""

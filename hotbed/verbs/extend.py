@@ -22,11 +22,18 @@ def register(app: typer.Typer) -> None:
         from hotbed.views import lease_facts
         from schemas.errors import UserError
         from testbed.choose import choose
+        from testbed.sites.contract import SiteError, State
 
         if not 0 < hours <= 24 * 31:
             raise UserError(f"{hours:g} hours: allowed are more than 0, to {24 * 31}.")
         site, chosen = choose(name)
-        before = site.status(chosen).ends_at_s
+        now = site.status(chosen)
+        before = now.ends_at_s
+        if before is None and now.state is not State.READY:
+            raise UserError(
+                f"testbed {chosen!r} on site {site.kind} is {now.state} ({now.detail}): `hotbed up "
+                "SPEC` brings it up; only then a lease can be extended."
+            )
         if before is None:
             raise UserError(
                 f"testbed {chosen!r} on site {site.kind} has no lease: it stays until `hotbed "
@@ -34,6 +41,10 @@ def register(app: typer.Typer) -> None:
             )
         known = site.extend(chosen, hours * 3600)
         more_s = (known.ends_at_s or before) - before
+        if more_s <= 0:
+            raise SiteError(
+                f"the lease of testbed {chosen!r} is as it was: site {site.kind} granted nothing; "
+                f"it {known.lease()}"
+            )
         facts = {"name": chosen, "extended_s": more_s, **lease_facts(known)}
-        done = "extended" if more_s > 0 else "as it was: the site granted nothing"
-        emit(facts, as_json, lambda: f"testbed {chosen}: lease {done}; it {known.lease()}")
+        emit(facts, as_json, lambda: f"testbed {chosen}: lease extended; it {known.lease()}")

@@ -250,6 +250,25 @@ def test_looks_are_seldom() -> None:
     assert all(after - before >= 5 for before, after in pairwise(looks))
 
 
+def test_a_site_that_answers_late_is_not_asked_twice_when_the_lease_is_about_to_end() -> None:
+    world = leased(1e6)
+    lease = world.lease()
+    looks: list[float] = []
+
+    def slow(name: str) -> Status:
+        looks.append(world.now)
+        world.now += 45
+        raise SiteError("timed out", retry_after_s=60.0)
+
+    ends = world.ends()
+    world.site.status = slow  # type: ignore[method-assign]
+    world.now = ends - 50
+    why = lease.due()
+    assert why is not None
+    assert "the cell took longer than expected" in why
+    assert looks == [ends - 50]
+
+
 def test_a_cell_that_fails_right_after_a_look_is_not_made_again_on_a_testbed_that_went() -> None:
     world = leased(1e6)
     lease = world.lease()
@@ -264,12 +283,15 @@ def test_a_cell_that_fails_right_after_a_look_is_not_made_again_on_a_testbed_tha
     assert result.lease == "the testbed is no longer ready: absent (there is no testbed 'leased')"
 
 
-def test_a_look_that_fails_changes_nothing_and_is_told_once() -> None:
+@pytest.mark.parametrize(
+    "error", [SiteError("the API is down", retry_after_s=60.0), OSError("the API is down")]
+)
+def test_a_look_that_fails_changes_nothing_and_is_told_once(error: Exception) -> None:
     world = leased(10 * CELL_S + 100)
     lease = world.lease()
 
     def broken(name: str) -> Status:
-        raise SiteError("the API is down", retry_after_s=60.0)
+        raise error
 
     world.site.status = broken  # type: ignore[method-assign]
     result = world.run(PLAN, lease, lambda *_: ("done", max(CELL_S, 61.0)))

@@ -6,6 +6,7 @@ from typing import Any
 
 from campaigns.lease import ROUND_S, Lease, SiteTenure, open_lease
 from schemas.campaign import LeaseRules
+from testbed.sites.chameleon.cloud import Booking
 from tests.testbed.sites.chameleon_world import BARE, World, spec_of, world
 
 __all__ = ["world"]
@@ -86,6 +87,18 @@ def test_what_the_spec_allows_is_got_to_the_last_step(world: World) -> None:
     assert begun >= 25
 
 
+def test_what_is_free_before_somebody_else_s_reservation_is_got(world: World) -> None:
+    said: list[str] = []
+    lease = leased(world, said, hours=2)
+    behind = lease.ends_at_s + 5 * HOUR_S
+    machines = world.cloud.machines
+    world.cloud.others = [Booking(host.id, behind, behind + HOUR_S) for host in machines]
+    for _ in range(12):
+        assert lease.refuses(CELL_S, 20 * HOUR_S) is None
+    assert behind - HOUR_S < lease.ends_at_s <= behind
+    assert sum("not extended" in text for text in said) == 1
+
+
 def test_a_lease_ends_and_the_next_one_is_another(world: World) -> None:
     said: list[str] = []
     lease = leased(world, said, hours=2)
@@ -108,3 +121,15 @@ def test_a_lease_that_somebody_deletes_is_over(world: World) -> None:
     why = lease.over()
     assert why is not None
     assert "lease" in why
+
+
+def test_a_campaign_begun_after_somebody_deleted_the_lease_knows_it(world: World) -> None:
+    site = world.site()
+    site.provision(spec_of(BARE))
+    (found,) = world.cloud.live_leases()
+    world.cloud.delete_lease(found.id)
+    lease = open_lease(SiteTenure(site, "small"), LeaseRules(), clock=world.clock.now)
+    assert lease is not None
+    why = lease.refuses(CELL_S, CELL_S)
+    assert why is not None
+    assert why.startswith("the lease ended ")

@@ -62,8 +62,19 @@ def test_more_hours(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
     said = capsys.readouterr().out
     assert said.startswith("testbed small: lease extended; it ends 2027-01-15 12:30 UTC, in 4 h 30")
     monkeypatch.setattr(site, "extend", lambda name, seconds: site.status(name))
-    assert hotbed("extend", "small", "1") == 0
-    assert "the site granted nothing" in capsys.readouterr().out
+    assert hotbed("extend", "small", "1") == 1
+    assert "is as it was: site fake granted nothing" in capsys.readouterr().err
+
+
+def test_a_testbed_that_has_no_lease_yet_or_no_longer(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    site = up(monkeypatch, 3600)
+    known = Status(State.BUILDING, "there is no lease yet")
+    monkeypatch.setattr(site, "status", lambda name: known)
+    assert hotbed("extend", "small", "1") == 2
+    error = capsys.readouterr().err
+    assert "is building (there is no lease yet): `hotbed up SPEC` brings it up" in error
 
 
 @pytest.mark.parametrize(
