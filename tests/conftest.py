@@ -1,4 +1,5 @@
-"""What every test may count on: where the repository is, and what a `local` test needs."""
+"""What every test may count on: where the repository is, and what a `local` test needs; and which
+tests go to one process where several share them."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import functools
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -22,6 +23,16 @@ pytest_plugins = ["pytester"]
 # A deadline for one example is a timed assertion: it fails on a busy machine.
 settings.register_profile("hotbed", deadline=None)
 settings.load_profile("hotbed")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """pytest-xdist's, which is asked for one by ``--dist loadfile``."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from tests.scheduling import Scheduling
+
+    return Scheduling(config, log)
 
 
 @pytest.fixture(scope="session")
