@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
 from schemas.errors import UserError
 from schemas.yaml_file import read_mapping
@@ -51,6 +51,14 @@ _NAME = re.compile(r"^[a-z][a-z0-9-]{0,19}$")
 Role = Literal["admin", "mon", "mgr", "osd", "rgw", "client", "nfs", "object", "proxy", "storage"]
 
 
+def _named(name: str) -> str:
+    if not _NAME.match(name):
+        raise ValueError("a name is 1 to 20 lower-case letters, digits or -, a letter first")
+    return name
+
+
+Name = Annotated[str, AfterValidator(_named)]
+
 SIZE_SLACK = 0.9
 """Least share of a size asked for that a device must have: a partition is a little smaller."""
 
@@ -86,7 +94,7 @@ class GroupSpec(Strict):
     nodes with one disk only: fio and its OSD are to meet on the same one.
     """
 
-    name: str
+    name: Name
     count: int = Field(default=1, ge=1, le=10_000)
     roles: tuple[Role, ...] = Field(min_length=1)
     cpus: float = Field(default=1.0, gt=0, le=1024)
@@ -94,13 +102,6 @@ class GroupSpec(Strict):
     network: BitsPerSecond = Field(default=1e9, ge=1e6)
     disk: DiskSpec | None = None
     disks: int = Field(default=1, ge=1, le=24)
-
-    @field_validator("name")
-    @classmethod
-    def _name(cls, name: str) -> str:
-        if not _NAME.match(name):
-            raise ValueError("a name is 1 to 20 lower-case letters, digits or -, a letter first")
-        return name
 
     @model_validator(mode="after")
     def _osd_has_disk(self) -> GroupSpec:
@@ -177,19 +178,12 @@ class TestbedSpec(Strict):
 
     __test__ = False
 
-    name: str
+    name: Name
     site: SiteSpec = SiteSpec()
     groups: tuple[GroupSpec, ...] = Field(min_length=1)
     store: Store | None = CephSpec()
     racks: RackSpec | None = None
     network: NetworkSpec | None = None
-
-    @field_validator("name")
-    @classmethod
-    def _name(cls, name: str) -> str:
-        if not _NAME.match(name):
-            raise ValueError("a name is 1 to 20 lower-case letters, digits or -, a letter first")
-        return name
 
     @model_validator(mode="after")
     def _roles(self) -> TestbedSpec:
@@ -242,6 +236,10 @@ class TestbedSpec(Strict):
     def _store_fits(self) -> TestbedSpec:
         if not isinstance(self.store, CephSpec):
             return self
+        if self.store.tenants and not any("rgw" in group.roles for group in self.groups):
+            raise ValueError(
+                "tenants are users of the object gateway, and no node is one: give one the role rgw"
+            )
         hosts = self._osd_names()
         for group in self.groups:
             lacks_files = group.disk is not None and not group.disk.scratch
@@ -329,6 +327,7 @@ class TestbedSpec(Strict):
         if isinstance(self.store, CephSpec):
             _leave_out(body["store"], "failure_domain", "host")
             _leave_out(body["store"], "twochoice", None)
+            _leave_out(body["store"], "tenants", [])
             _leave_out(body["store"], "deployer", {"kind": "own"})
         return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
