@@ -10,11 +10,10 @@ import json
 import math
 import os
 import signal
-import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +35,7 @@ from controllers.loop import (
 from controllers.registry import code_hash, find, refuse_unoffered
 from controllers.saved import Saved
 from schemas.errors import HotbedError, UserError
+from testbed.agent.notify import notify
 from testbed.stores.contract import PRESSURE, Effect, Store
 
 if TYPE_CHECKING:
@@ -217,18 +217,6 @@ def open_ceph(settings: Settings, sensing: bool) -> Iterator[Store]:
         yield store
     finally:
         store.close()
-
-
-def notify(message: str) -> None:
-    """Tell systemd (sd_notify's protocol); nothing when it did not start us."""
-    address = os.environ.get("NOTIFY_SOCKET")
-    if not address:
-        return
-    if address.startswith("@"):
-        address = "\0" + address[1:]
-    # systemd may be away for a moment (it re-executes itself on updates): no reason to end.
-    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
-        sock.sendto(message.encode(), address)
 
 
 def _serve(settings: Settings, open_store: OpenStore) -> int:

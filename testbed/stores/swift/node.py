@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from schemas.errors import HotbedError, UserError
+from testbed.agent.notify import notify
 from testbed.agent.probe import disk_counters, net_bytes, stat_files
 from testbed.stores.swift import accesslog, services
 from testbed.stores.swift.nic import Nic, device_with
@@ -285,7 +286,7 @@ def main() -> int:
     node.begin()
     server = Server(node)
     signal.signal(signal.SIGTERM, lambda *_: server.end())
-    services.notify("READY=1")
+    notify("READY=1")
     server.run()
     if node.nic is not None:
         node.nic.set(None)

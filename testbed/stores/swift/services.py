@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import time
 import zlib
@@ -289,14 +288,3 @@ def put_endpoints(tenants: Mapping[str, Mapping[str, Any]]) -> list[str]:
             path.unlink()
             changed.append(path.name)
     return changed
-
-
-def notify(message: str) -> None:
-    """Tell systemd; nothing when it did not start us."""
-    address = os.environ.get("NOTIFY_SOCKET")
-    if not address:
-        return
-    if address.startswith("@"):
-        address = "\0" + address[1:]
-    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
-        sock.sendto(message.encode(), address)
