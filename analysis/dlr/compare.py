@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import pandas as pd
 
 from analysis.claims import Evidence, Measured, NotRun
@@ -27,13 +28,13 @@ def select(table: pd.DataFrame, **wanted: object) -> pd.DataFrame:
     What is not named takes `STANDARD`'s value, and of a campaign's runs the longest count unless
     `duration_s` is named: cells that one figure shortens do not get into another.
     """
-    rows = table
-    if "duration_s" not in wanted and len(rows):
-        longest = rows.groupby("campaign")["duration_s"].transform("max")
-        rows = rows[rows["duration_s"].isna() | (rows["duration_s"] == longest)]
+    chosen = np.ones(len(table), dtype=bool)
+    if "duration_s" not in wanted and len(table):
+        longest = table.groupby("campaign")["duration_s"].transform("max")
+        chosen &= (table["duration_s"].isna() | (table["duration_s"] == longest)).to_numpy(bool)
     for name, value in {**STANDARD, **wanted}.items():
-        rows = rows[rows[name] == value]
-    return rows
+        chosen &= (table[name] == value).to_numpy(bool, na_value=False)
+    return table[chosen]  # once: every column of texts is copied
 
 
 def sweep(table: pd.DataFrame, column: str) -> pd.DataFrame:
