@@ -28,6 +28,7 @@ from campaigns.cell import Phases
 from campaigns.job import Job
 from campaigns.prioritymeister import rule
 from campaigns.prioritymeister.alone import Alone
+from campaigns.prioritymeister.announced import larger
 from campaigns.prioritymeister.cell_parameters import INPUTS, PmParameters, check
 from campaigns.prioritymeister.experiment import Experiment
 from campaigns.prioritymeister.ground import Ground
@@ -191,6 +192,7 @@ def _proven(
     assert experiment.plan is not None
     found: dict[str, float] = {"plan_met": float(experiment.plan.met)}
     ratios = []
+    kept = larger(mix) is None
     for planned in experiment.plan.workloads:
         name = planned.name
         found[f"{name}_planned"] = float(planned.met)
@@ -203,7 +205,7 @@ def _proven(
         found[f"{name}_bound_blocking_s"] = planned.bound_blocking
         conditions = outcome.conditions.get(name, MODELLED)
         found |= _told(name, conditions)
-        if bound_holds(parameters, mix, name, conditions):
+        if kept and bound_holds(parameters, mix, name, conditions):
             longest = outcome.results[name].max_whole_s
             ratio = conditions.ratio(longest, planned.bound_blocking)
             found[f"{name}_bound_ratio"] = ratio
@@ -233,7 +235,8 @@ def bound_holds(
     enforced, at the disk and in the network, requests cost what the planner thinks, and it sends
     what it announced.
 
-    That another one misbehaves makes no difference: it is held to its buckets.
+    That another one misbehaves makes no difference as long as its requests are no larger than
+    announced (`announced.larger`): it is held to its buckets.
     """
     load = mix.load(name)
     return (

@@ -13,6 +13,7 @@ import pytest
 from pm_reports import part, report
 from test_pm_live import PROFILE, a_testbed, experiment_in
 
+from campaigns.prioritymeister.announced import larger
 from campaigns.prioritymeister.cell import bound_holds, numbers
 from campaigns.prioritymeister.cell_parameters import PmParameters
 from campaigns.prioritymeister.experiment import Experiment
@@ -132,6 +133,17 @@ def test_what_a_summary_tells_of_a_real_run(tmp_path: Path, kept: bool) -> None:
         longest, bound = made["whole"]["latency"]["max"], extra["A_bound_blocking_s"]
         assert extra["A_bound_ratio"] == pytest.approx(longest * (1 - 1e-3) / (bound + 2e-4))
     assert all(np.isfinite(value) for value in extra.values())
+
+
+@pytest.mark.parametrize(("sent", "who"), [("0x8000", None), ("0x9000", "B")])
+def test_whoever_sends_larger_requests_than_announced_takes_all_bounds(
+    tmp_path: Path, sent: str, who: str | None
+) -> None:
+    announced, misbehaves = tmp_path / "B.csv", tmp_path / "B-sent.csv"
+    announced.write_text("0,0x8000,DiskRead,0x0\n5,0x1000,DiskWrite,0x0\n")
+    misbehaves.write_text(f"0,{sent},DiskRead,0x0\n" * 3)
+    load = SimpleNamespace(name="B", trace="B.csv", replay=SimpleNamespace(file=misbehaves))
+    assert larger(cast(Mix, SimpleNamespace(base=tmp_path, loads=[load]))) == who
 
 
 def load_of(experiment: Experiment, name: str) -> Any:
