@@ -16,6 +16,7 @@ from campaigns.provenance import code_state, hotbed_version
 from campaigns.session import Request
 from controllers.registry import available
 from schemas.errors import UserError
+from schemas.yaml_file import read_mapping
 from testbed.spec import load_spec
 
 LOCKS = ("requirements.lock", "environment.yml", "pyproject.toml")
@@ -41,6 +42,19 @@ class _Found:
     hide: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
+    def add(self, name: str, file: Path) -> None:
+        """Take a file.
+
+        Raises:
+            UserError: another one of that name is in the bundle, with other contents.
+        """
+        there = self.files.setdefault(name, file)
+        if there != file and there.read_bytes() != file.read_bytes():
+            raise UserError(
+                f"{there} and {file} are two different files that would both be {name} in the "
+                "bundle: bundle the campaigns one by one, or rename one of the files."
+            )
+
 
 def sources(campaigns: Sequence[Path], scratch: Path) -> Sources:
     """What made the runs in the folders `campaigns`.
@@ -50,7 +64,8 @@ def sources(campaigns: Sequence[Path], scratch: Path) -> Sources:
         scratch: an empty folder for files that have to be written first.
 
     Raises:
-        UserError: a campaign's record cannot be read.
+        UserError: a campaign's record cannot be read, its folder has another name, or two of
+            them name different files that would have one name.
     """
     found = _Found(hide={str(ROOT): "$HOTBED", str(Path.home()): "$HOME"})
     for name in LOCKS:
@@ -73,17 +88,21 @@ def _add_campaign(found: _Found, folder: Path, scratch: Path) -> None:
     record = recorded(folder)
     body, identity = record["campaign"], record.get("identity", {})
     name = str(body["name"])
+    if name != folder.name:
+        raise UserError(
+            f"{folder}: holds runs of the campaign {name}: call the folder {name} again."
+        )
     text = yaml.safe_dump(portable(body), sort_keys=False, allow_unicode=True)
     file = scratch / f"{name}.yaml"
     file.write_text(text)
-    found.files[f"campaigns/{name}.yaml"] = file
+    found.add(f"campaigns/{name}.yaml", file)
     spec = _file(str(body.get("spec") or ""))
     if spec is not None:
-        found.files[f"specs/{spec.name}"] = spec
+        found.add(f"specs/{spec.name}", spec)
         found.notes += _changed(spec, str(identity.get("spec_digest", "")))
     notebook = _file(str(body.get("notebook") or ""))
     if notebook is not None:
-        found.files[f"notebooks/{notebook.name}"] = notebook
+        found.add(f"notebooks/{notebook.name}", notebook)
     models, own = set(), set()
     for job in _jobs(folder):
         models.add(job.get("model"))
@@ -91,7 +110,7 @@ def _add_campaign(found: _Found, folder: Path, scratch: Path) -> None:
         own.add((str(job.get("controllers_dir") or ""), str(controller)))
     for name in sorted(filter(None, models)):
         if Path(name).is_file():
-            found.files[f"models/{Path(name).name}"] = Path(name)
+            found.add(f"models/{Path(name).name}", Path(name))
         else:
             found.notes.append(f"The constants {Path(name).name} are not there any more.")
     for place, controller in sorted(own):
@@ -116,7 +135,7 @@ def _add_controller(found: _Found, own: Path, controller: str) -> None:
         for file in sorted(known.folder.rglob("*")):
             inner = file.relative_to(known.folder)
             if file.is_file() and not _SKIPPED.intersection(inner.parts):
-                found.files[f"controllers/{known.folder.name}/{inner.as_posix()}"] = file
+                found.add(f"controllers/{known.folder.name}/{inner.as_posix()}", file)
 
 
 def _jobs(folder: Path) -> Iterator[Mapping[str, Any]]:
@@ -221,7 +240,7 @@ def again(
     file = bundle / "campaigns" / f"{campaign}.yaml"
     if not file.is_file():
         raise UserError(f"the bundle holds no file of the campaign {campaign}.")
-    body = yaml.safe_load(file.read_text())
+    body = read_mapping(file, "a campaign is a mapping with name, grids and more")
     made_on = str(body.get("ground", "sim"))
     if ground not in (None, made_on) and "sim" in (ground, made_on):
         raise UserError(
@@ -258,7 +277,7 @@ def _on_site(bundle: Path, campaign: Path, spec: str, site: str) -> Path:
 
     if not spec:
         raise UserError(f"--site {site}: {campaign.stem} needs no testbed: leave it out.")
-    body = yaml.safe_load(resolve(spec, campaign).read_text())
+    body = read_mapping(resolve(spec, campaign), "a spec is a mapping with name, groups and store")
     body["site"] = {"kind": site}
     made = bundle / "specs" / f"on-{site}-{Path(spec).name}"
     made.write_text(yaml.safe_dump(body, sort_keys=False))

@@ -162,18 +162,31 @@ def unpacked(asked: Asked, progress: Progress = _quiet) -> Iterator[Ready]:
     """A bundle's campaign, ready to be run again while the block lasts.
 
     Raises:
-        UserError: it is no bundle, or one that should not be opened; or it does not hold what is
-            asked for.
+        UserError: it is no bundle, or one that should not be opened; it was changed since it was
+            made; it does not hold what is asked for; or its own runs are where the new ones go.
     """
     from analysis.bundle import archive
-    from analysis.bundle.verify import opened
+    from analysis.bundle.rerun import shares_runs
+    from analysis.bundle.verify import changed, opened
     from campaigns.bundled import again
 
     if not asked.bundle.is_file():
         raise UserError(f"{asked.bundle}: there is no such file.")
     most_bytes = int(asked.most_gib * archive.GIB)
     with opened(asked.bundle, most_bytes=most_bytes, progress=progress) as found:
+        wrong = next(changed(found), None)
+        if wrong is not None:
+            raise UserError(
+                f"{asked.bundle}: its file {wrong.file} is not as its manifest says: fetch the "
+                "bundle again; hotbed verify tells all that differs."
+            )
         name = _campaign(found.manifest, asked.campaign)
+        bundled = found.folder / "artifacts" / name
+        if shares_runs(bundled, asked.folder / name):
+            raise UserError(
+                f"{asked.folder / name}: holds the bundle's own runs, which prove nothing beside "
+                "it: give --artifacts another folder."
+            )
         request = again(
             found.folder,
             name,
@@ -184,7 +197,7 @@ def unpacked(asked: Asked, progress: Progress = _quiet) -> Iterator[Ready]:
             testbed=asked.testbed,
             ground=asked.ground,
         )
-        yield Ready(found.folder / "artifacts" / name, request)
+        yield Ready(bundled, request)
 
 
 def _campaign(manifest: Manifest, wanted: str | None) -> str:

@@ -13,7 +13,8 @@ A bundle is a ZIP archive (`hotbed bundle`). At its top::
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from datetime import date
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -93,6 +94,7 @@ class About(Model):
     """``about.json``: what ro-crate-metadata.json, trovi.json, .zenodo.json and CITATION.cff say.
 
     Attributes:
+        license: an SPDX identifier.
         date: ISO day; by default that of the last run.
         repository: where the code is, an https address.
     """
@@ -102,11 +104,28 @@ class About(Model):
     description: str = Field(min_length=1)
     authors: tuple[Author, ...] = Field(min_length=1)
     keywords: tuple[str, ...] = ("storage", "reproducibility", "testbed")
-    license: str = "Apache-2.0"
+    license: str = Field(default="Apache-2.0", pattern=r"^[A-Za-z0-9][A-Za-z0-9.+-]*$")
     version: str = "1.0.0"
     date: str = Field(pattern=r"^\d{4}-\d{2}-\d{2}$")
     repository: str | None = Field(default=None, pattern=r"^https://")
     doi: str | None = Field(default=None, pattern=r"^10\.\d{4,}/\S+$")
+
+    @field_validator("date", "version", mode="before")
+    @classmethod
+    def _as_written(cls, value: Any) -> Any:
+        """YAML takes 2026-01-31 for a date and 1.0 for a number."""
+        if isinstance(value, date):
+            return value.isoformat()
+        return str(value) if type(value) in (int, float) else value
+
+    @field_validator("date")
+    @classmethod
+    def _of_a_calendar(cls, day: str) -> str:
+        try:
+            date.fromisoformat(day)
+        except ValueError as error:
+            raise ValueError(f"{day} is no day such as 2026-01-31") from error
+        return day
 
     @field_validator("keywords")
     @classmethod

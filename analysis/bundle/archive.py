@@ -7,10 +7,13 @@ one date and one mode, and are compressed at one level.
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import stat
+import struct
 import unicodedata
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -24,6 +27,16 @@ LEVEL = 5
 CHUNK = 2**20
 MOST_ENTRIES = 2_000_000
 GIB = 2**30
+_DAMAGED = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+)
+"""What the library raises of an archive that is none, is cut off, or was changed on its way."""
 
 Progress = Callable[[str, float], None]
 
@@ -44,7 +57,8 @@ def write(target: Path, files: Mapping[str, Path], progress: Progress) -> str:
     Raises:
         UserError: it cannot be written.
     """
-    partial = target.with_name(f".{target.name}.partial")
+    refuse_target(target)
+    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with zipfile.ZipFile(partial, "w", allowZip64=True) as archive:
@@ -58,6 +72,16 @@ def write(target: Path, files: Mapping[str, Path], progress: Progress) -> str:
     finally:
         partial.unlink(missing_ok=True)
     return whole
+
+
+def refuse_target(target: Path) -> None:
+    """Refuse what cannot be the name of an archive, before hours of work go into one.
+
+    Raises:
+        UserError: it is a folder.
+    """
+    if target.is_dir() or not target.name:
+        raise UserError(f"{target}: is a folder: give --out the name of a file in it.")
 
 
 def _add(archive: zipfile.ZipFile, name: str, file: Path) -> None:
@@ -100,7 +124,7 @@ def unpack(
                 progress("unpacking", index / max(1, len(entries)))
                 found[entry.filename] = _extract(archive, opened, entry, folder)
             return found
-    except (zipfile.BadZipFile, NotImplementedError, EOFError) as error:
+    except _DAMAGED as error:
         raise UserError(
             f"{archive}: is no bundle, or a damaged one ({error}); fetch it again."
         ) from error
@@ -114,7 +138,7 @@ def _refuse_unsafe(archive: Path, entries: Iterable[zipfile.ZipInfo], most_bytes
     for entry in entries:
         count += 1
         total += entry.file_size
-        why = _unsafe(entry) or _taken(entry.filename, names)
+        why = _unsafe(entry) or taken(entry.filename, names)
         if why is not None:
             raise UserError(f"{archive}: the entry {entry.filename!r} {why}; do not trust it.")
     if count > MOST_ENTRIES:
@@ -130,12 +154,10 @@ def _refuse_unsafe(archive: Path, entries: Iterable[zipfile.ZipInfo], most_bytes
 
 def _unsafe(entry: zipfile.ZipInfo) -> str | None:
     """Why an entry is not to be unpacked; None where nothing is wrong."""
-    name, mode = entry.filename, entry.external_attr >> 16
-    path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts or name != str(path) or not path.parts:
-        return "leaves the folder that it is unpacked to"
-    if "\\" in name or ":" in name or any(unicodedata.category(c).startswith("C") for c in name):
-        return "has a name that means something else elsewhere"
+    mode = entry.external_attr >> 16
+    why = unsafe_name(entry.filename)
+    if why is not None:
+        return why
     if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
         return "is no plain file"
     if entry.flag_bits & 0x1:
@@ -145,7 +167,19 @@ def _unsafe(entry: zipfile.ZipInfo) -> str | None:
     return None
 
 
-def _taken(name: str, names: set[str]) -> str | None:
+def unsafe_name(name: str) -> str | None:
+    """Why no entry may have the name; None where nothing is wrong."""
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or name.rstrip("/") != str(path) or not path.parts:
+        return "leaves the folder that it is unpacked to"
+    if name.endswith("/"):
+        return "is a folder of its own, which no bundle has: it was packed again"
+    if "\\" in name or ":" in name or any(unicodedata.category(c).startswith("C") for c in name):
+        return "has a name that means something else elsewhere"
+    return None
+
+
+def taken(name: str, names: set[str]) -> str | None:
     """Whether another entry has the name, also where case makes no difference."""
     folded = unicodedata.normalize("NFC", name).casefold()
     if folded in names:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata as installed
 from pathlib import Path
@@ -18,10 +19,11 @@ from analysis.bundle.derive import Derived, derive
 from analysis.bundle.experiments import Ran, ran
 from analysis.bundle.redact import Redactor
 from analysis.bundle.scan import Finding, scan, words_of_this_machine
-from analysis.bundle.stage import Stage, attempts_of, private_names, stage_runs
+from analysis.bundle.stage import Stage, attempts_of, private_names, source, stage_runs
 from analysis.report import campaign_folders
 from schemas.bundle import ABOUT, MANIFEST, About, Author, Entry, Manifest
 from schemas.errors import UserError
+from schemas.yaml_file import plain_message
 
 Progress = Callable[[str, float], None]
 
@@ -74,8 +76,13 @@ def chosen_campaigns(
     a comparison.
 
     Raises:
-        UserError: there is none.
+        UserError: there is none, or `name` is a path.
     """
+    if Path(name).name != name:
+        raise UserError(
+            f"{name}: is a path; give the name of a campaign in {artifacts}, and --artifacts for "
+            "another folder of campaigns."
+        )
     if (artifacts / name / "comparison.json").is_file():
         return [artifacts / name], name, True
     _, folders, _ = campaign_folders(artifacts, name, ground)
@@ -101,9 +108,10 @@ def build(
         UserError: there is no such campaign or no run in it, `out` cannot be written, or something
             in it must not leave: names files and lines.
     """
+    archive.refuse_target(out)
     folders, report, compared = chosen_campaigns(artifacts, name, ground)
     told = _shares(progress)
-    with tempfile.TemporaryDirectory(prefix="hotbed-bundle-") as place:
+    with _disk(), tempfile.TemporaryDirectory(prefix="hotbed-bundle-") as place:
         stage = Stage(Path(place))
         attempts = {folder: attempts_of(folder, stage.left_out) for folder in folders}
         everyone = [attempt for taken in attempts.values() for attempt in taken]
@@ -111,7 +119,11 @@ def build(
         redactor = Redactor(*_names(everyone, hide, inputs.hosts))
         stage_runs(stage, attempts, redactor, told("runs"))
         for target, file in inputs.files.items():
-            stage.put(target, redactor.data(file.read_bytes()), "source")
+            text = source(file, redactor)
+            if text is None:
+                stage.left_out["sources that are no text"] += 1
+            else:
+                stage.put(target, text, "source")
         derived = derive(
             stage.folder / "artifacts", report, comparison=compared, progress=told("report")
         )
@@ -140,6 +152,20 @@ def build(
         sha256 = archive.write(out, stage.files(), told("packing"))
     progress("done", 1.0)
     return Bundled(out, sha256, out.stat().st_size, manifest, derived, campaigns)
+
+
+@contextmanager
+def _disk() -> Iterator[None]:
+    """What the disk says while a bundle is put together, as a sentence."""
+    try:
+        yield
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        raise UserError(
+            f"nothing was bundled: {where}{error.strerror or error}; it is put together in "
+            f"{tempfile.gettempdir()}, which has to have room for all of it: set TMPDIR to "
+            "another folder where it has not."
+        ) from error
 
 
 def described(
@@ -224,9 +250,8 @@ def about_of(inputs: Inputs, derived: Derived, campaigns: Sequence[Ran]) -> Abou
     try:
         return About.model_validate(body | dict(inputs.about))
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise UserError(f"--about: {where}: {first['msg']}.") from error
+        where = ".".join(map(str, error.errors()[0]["loc"]))
+        raise UserError(f"--about: {where}: {plain_message(error)}.") from error
 
 
 def refuse_private(findings: Sequence[Finding]) -> None:

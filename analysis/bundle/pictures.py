@@ -1,8 +1,16 @@
-"""Whether two pictures are the same, to the pixel."""
+"""Whether two pictures are the same, to the pixel; and the pictures within a page."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+
+_EMBEDDED = re.compile(rb"data:image/png;base64,([A-Za-z0-9+/=]*)")
+
+
+def shown_in(page: bytes) -> tuple[bytes, list[bytes]]:
+    """A page without its PNG pictures, and these, in base64."""
+    return _EMBEDDED.sub(b"", page), _EMBEDDED.findall(page)
 
 
 def same_picture(one: Path, other: Path) -> bool:

@@ -9,21 +9,26 @@ from __future__ import annotations
 import ipaddress
 import re
 
-COLOURED = rb"(?<=\dm)"
-"""After the end of a terminal's colour (``ESC[32m``), which looks like a letter before a word."""
-IPV4 = re.compile(rb"(?:(?<![\w.])|" + COLOURED + rb")(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d)")
+_ESCAPED = rb"(?<=\dm)|(?<=\\[nrt])|(?<=\\u[0-9a-fA-F]{4})|(?<=\\x[0-9a-fA-F]{2})"
+
+
+def begins(before: bytes) -> bytes:
+    r"""A pattern for where a word begins: not after a character of the class `before`, but after
+    what looks like a letter and is none: the end of a terminal's colour (``ESC[32m``), and a line's
+    end or another character as JSON and Python write it (``\n``)."""
+    return rb"(?:(?<!" + before + rb")|" + _ESCAPED + rb")"
+
+
+# An underscore joins an address to a word (mon_10.0.0.1); no number with three dots has one.
+IPV4 = re.compile(begins(rb"[A-Za-z0-9.]") + rb"(?:\d{1,3}\.){3}\d{1,3}(?![A-Za-z0-9]|\.\d)")
 _IPV4_HINT = re.compile(rb"\.\d{1,3}\.\d{1,3}\.\d")
-IPV6 = re.compile(rb"(?:(?<![\w:.])|" + COLOURED + rb")[0-9a-fA-F]{4}:[0-9a-fA-F:]{2,34}(?![\w:])")
-_IPV6_HINT = re.compile(
-    rb"(?i)(?:(?<![\w:.])|(?<=\dm))(?:f[cd]|fe[89ab]|[23][0-9a-f])[0-9a-f]{1,2}:[0-9a-f:]"
-)
+IPV6 = re.compile(begins(rb"[\w:.]") + rb"[0-9a-fA-F]{4}:[0-9a-fA-F:]{2,34}(?![\w:])")
+_IPV6_HINT = re.compile(rb"(?i)(?:f[cd]|fe[89ab]|[23][0-9a-f])[0-9a-f]{1,2}:[0-9a-f:]")
 _COLONS = re.compile(rb":[0-9a-fA-F]{0,4}:")  # what every IPv6 address has, and few numbers
-MAC = re.compile(
-    rb"(?:(?<![\w:-])|" + COLOURED + rb")(?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}(?![\w:-])"
-)
+MAC = re.compile(begins(rb"[\w:-]") + rb"(?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}(?![\w:-])")
 _MAC_HINT = re.compile(rb":[0-9a-fA-F]{2}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}:")
 HOME = re.compile(
-    rb"(?:(?<![\w.$}-])|(?<=\dm))/(?:(?:home|Users)/[^/\s\"'\\:,;)\]<>|]+|root(?=[/\"'\s\\:,;)\]<]|$))"
+    begins(rb"[\w.$}-]") + rb"/(?:(?:home|Users)/[^/\s\"'\\:,;)\]<>|]+|root(?=[/\"'\s\\:,;)\]<]|$))"
 )
 MAIL = re.compile(rb"[\w.+-]+@(?:[\w-]+\.)+[a-zA-Z]{2,}")
 
@@ -106,6 +111,7 @@ def homes(data: bytes) -> list[bytes]:
     return HOME.findall(data)
 
 
+_NAMED = rb"(?:password|passwd|passphrase|secret(?:_?access)?(?:_?key)?|access_?key|token|api_?key)"
 _VALUE = rb"[^\s\"'\\,;}<>*$]{6,}"
 SECRETS: tuple[tuple[str, tuple[bytes, ...], re.Pattern[bytes]], ...] = (
     (
@@ -159,10 +165,18 @@ SECRETS: tuple[tuple[str, tuple[bytes, ...], re.Pattern[bytes]], ...] = (
     ),
     (
         "a password or secret",
-        (b"assw", b"ecret", b"oken", b"pi_key", b"pikey"),
+        (b"assw", b"ecret", b"oken", b"pi_key", b"pikey", b"ASSW", b"ECRET", b"OKEN", b"cess_key"),
         re.compile(
-            rb"(?i)(?<![a-z])(?:[a-z]+_)?(?:password|passwd|secret|token|api_?key)"
-            rb"\\?[\"']?\s*[=:]\s*\\?[\"'](?!None|null|true|false)" + _VALUE + rb"\\?[\"']"
+            rb"(?i)(?<![a-z])(?:[a-z]+_)*" + _NAMED + rb"\\?[\"']?\s*[=:]\s*\\?[\"']"
+            rb"(?!None|null|true|false)" + _VALUE + rb"\\?[\"']"
+        ),
+    ),
+    (
+        "a password or secret",  # as in a file of settings, or in COSBench's access
+        (b"assw", b"ecret", b"ASSW", b"ECRET"),
+        re.compile(
+            rb"(?i)(?<![a-z])(?:[a-z]+_)*(?:password|passwd|secret(?:_?access)?_?key)\s*[=:]\s*"
+            rb"(?=[^\s\"'\\,;&}<>*$()]*\d)[^\s\"'\\,;&}<>*$()]{6,}(?![\w(])"
         ),
     ),
 )

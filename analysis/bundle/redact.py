@@ -38,8 +38,7 @@ class Redactor:
         """`folders` and `hosts`: absolute folders and host names, and what is written instead."""
         self.counts: Counter[str] = Counter()
         self._folders = _words(folders, before=rb"")
-        before = rb"(?:(?<![\w.-])|" + private.COLOURED + rb")"
-        self._hosts = _words(hosts or {}, before=before)
+        self._hosts = _words(hosts or {}, before=private.begins(rb"[\w.-]"))
         self._names = {
             old.encode(): new.encode() for old, new in {**folders, **(hosts or {})}.items()
         }
@@ -54,7 +53,8 @@ class Redactor:
     def data(self, data: bytes) -> bytes:
         """A text file's contents."""
         for kind, pattern in (("folders", self._folders), ("host names", self._hosts)):
-            if pattern is not None:
+            # Looking for a name is ten times as quick as for a pattern, and most files have none.
+            if pattern is not None and any(name in data for name in self._names):
                 data = self._replace(kind, pattern, data, self._names.__getitem__)
         if private.homes(data):
             data = self._replace("homes", private.HOME, data, lambda _: b"$HOME")
@@ -142,15 +142,41 @@ def read_parquet(file: Path, *, texts_only: bool = False) -> Any:
         UserError: it cannot be read.
     """
     import pyarrow as pa
+
+    opened = _opened(file)
+    schema = opened.schema_arrow
+    names = [field.name for field in schema if is_text(field.type)] if texts_only else None
+    try:
+        return opened.read(columns=names)
+    except (pa.ArrowException, OSError) as error:
+        raise _unreadable(file, error) from error
+
+
+def _opened(file: Path) -> Any:
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        opened = pq.ParquetFile(file)
-        schema = opened.schema_arrow
-        names = [field.name for field in schema if is_text(field.type)] if texts_only else None
-        return opened.read(columns=names)
+        return pq.ParquetFile(file)
     except (pa.ArrowException, OSError) as error:
-        raise UserError(f"{file}: is no Parquet file that can be read ({error}).") from error
+        raise _unreadable(file, error) from error
+
+
+def _unreadable(file: Path, error: Exception) -> UserError:
+    return UserError(f"{file}: is no Parquet file that can be read ({error}).")
+
+
+def opaque_columns(file: Path) -> list[str]:
+    """Columns of a Parquet file that hold texts within lists or bytes: nobody looks into those.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    return [
+        field.name
+        for field in _opened(file).schema_arrow
+        if not is_text(field.type) and any(word in str(field.type) for word in ("string", "binary"))
+    ]
 
 
 def is_text(kind: Any) -> bool:

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from analysis.bundle.differences import Difference, differences
 from analysis.claims import Claim, Evidence, Measured, evaluate
 from analysis.comparison.build import read
-from analysis.load import LoadedRun, load_campaign
+from analysis.load import LoadedRun, load_campaign, run_folders
 from analysis.papers import Part, paper
 from analysis.report import paper_short_name
 from analysis.stats import Estimate, mean, ratio
@@ -140,6 +140,23 @@ def compare(bundled: Path, again: Path, *, exact: bool) -> Compared:
     claims = tuple(_all_claims(bundled, again, pairs)) if pairs else ()
     ground = pairs[0][1].run.ground if pairs else ""
     return Compared(bundled.name, ground, len(pairs), same, exact, tuple(differing), claims)
+
+
+def shares_runs(bundled: Path, again: Path) -> bool:
+    """Whether a run in the folder `again` is one of the bundle's own, by its times: held against
+    itself, it would only seem to confirm the bundle."""
+    return not _times(bundled).isdisjoint(_times(again))
+
+
+def _times(campaign: Path) -> set[tuple[str, str, str]]:
+    found = set()
+    for folder in run_folders(campaign):
+        try:
+            body = json.loads((folder / "run.json").read_bytes())
+            found.add((body["run_id"], body["started_at"], body["ended_at"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return found
 
 
 def _key(loaded: LoadedRun) -> str:

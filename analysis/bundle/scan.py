@@ -56,7 +56,8 @@ def scan(files: Mapping[str, Path], words: Mapping[str, str] | None = None) -> l
     file the line is that of its first occurrence among the distinct texts.
 
     Args:
-        files: what to look at. Pictures are not looked into: they are drawn from runs that are.
+        files: what to look at, names included. Pictures are not looked into: they are drawn from
+            runs that are.
         words: further words to look for, and what each is.
     """
     sought = _Words(words or {})
@@ -72,6 +73,8 @@ def _distinct(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def _in_file(name: str, file: Path, words: _Words) -> Iterator[Finding]:
+    for what, _ in (*findings(name.encode()), *words.findings(name.encode())):
+        yield Finding(name, 1, f"{what}, in the file's name")
     suffix = Path(name).suffix
     if suffix in (".png", ".pdf"):
         return
@@ -104,7 +107,9 @@ class _Words:
         self._words = {word.encode(): what for word, what in words.items()}
         joined = b"|".join(map(re.escape, sorted(self._words, key=len, reverse=True)))
         self._pattern = (
-            re.compile(rb"(?:(?<![\w-])|(?<=\dm))(?:" + joined + rb")(?![\w-])") if joined else None
+            re.compile(private.begins(rb"[\w-]") + rb"(?:" + joined + rb")(?![\w-])")
+            if joined
+            else None
         )
 
     def findings(self, data: bytes) -> Iterator[tuple[str, int]]:
@@ -115,8 +120,9 @@ class _Words:
 
 
 def _texts(file: Path) -> bytes:
-    """The distinct texts of a Parquet file, a line each."""
+    """The distinct texts of a Parquet file, a line each; names of columns and notes on them too."""
     table = read_parquet(file, texts_only=True)
+    notes = [note for pair in (table.schema.metadata or {}).items() for note in pair]
     texts = [
         text
         for index in range(table.num_columns)
@@ -124,4 +130,4 @@ def _texts(file: Path) -> bytes:
         for text in table.column(index).unique().to_pylist()
         if text
     ]
-    return "\n".join(texts).encode()
+    return b"\n".join([*notes, *(text.encode() for text in texts)])

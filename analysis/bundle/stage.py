@@ -6,6 +6,7 @@ Run folders are only read. What of them is not taken is counted, with the reason
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,7 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from analysis.bundle.redact import Redactor
+from analysis.bundle import archive
+from analysis.bundle.redact import Redactor, opaque_columns
 from analysis.load import planned_runs, run_folders
 from schemas.bundle import Role
 from schemas.errors import UserError
@@ -35,6 +37,18 @@ class Stage:
     folder: Path
     roles: dict[str, Role] = field(default_factory=dict)
     left_out: Counter[str] = field(default_factory=Counter)
+    _names: set[str] = field(default_factory=set)
+
+    def has_room(self, name: str) -> bool:
+        """Whether a bundle can have a file of that name: once, and opened anywhere; where it
+        cannot, that is counted."""
+        if archive.unsafe_name(name) is not None:
+            self.left_out["files whose names cannot be had everywhere"] += 1
+        elif archive.taken(name, self._names) is not None:
+            self.left_out["files whose names are taken by others"] += 1
+        else:
+            return True
+        return False
 
     def put(self, name: str, data: bytes, role: Role) -> Path:
         """Write a file."""
@@ -163,9 +177,9 @@ def stage_runs(
     done = 0
     for campaign, attempts in campaigns.items():
         for name in CAMPAIGN_FILES:
-            if (campaign / name).is_file():
-                data = (campaign / name).read_bytes()
-                stage.put(f"artifacts/{campaign.name}/{name}", redactor.data(data), "run")
+            data = redacted(campaign / name, redactor) if (campaign / name).is_file() else None
+            if data is not None:
+                stage.put(f"artifacts/{campaign.name}/{name}", data, "run")
         for attempt in attempts:
             progress("runs", done / max(1, total))
             done += 1
@@ -174,14 +188,18 @@ def stage_runs(
 
 def _stage_attempt(stage: Stage, campaign: Path, attempt: Path, redactor: Redactor) -> None:
     for file in sorted(attempt.rglob("*")):
-        if file.is_symlink() or not file.is_file():
+        if file.is_symlink():
+            stage.left_out["links"] += 1
             continue
-        relative = redactor.data(file.relative_to(campaign).as_posix().encode()).decode()
+        if not file.is_file():
+            continue
+        relative = redactor.data(os.fsencode(file.relative_to(campaign))).decode(errors="replace")
+        name = f"artifacts/{campaign.name}/{relative}"
         data = redacted(file, redactor)
         if data is None:
             stage.left_out["files of a kind that cannot be looked into"] += 1
-        else:
-            stage.put(f"artifacts/{campaign.name}/{relative}", data, "run")
+        elif stage.has_room(name):
+            stage.put(name, data, "run")
 
 
 def redacted(file: Path, redactor: Redactor) -> bytes | None:
@@ -192,6 +210,8 @@ def redacted(file: Path, redactor: Redactor) -> bytes | None:
     """
     try:
         if file.suffix == ".parquet":
+            if opaque_columns(file):
+                return None
             made = redactor.parquet(file)
             return file.read_bytes() if made is None else made
         data = file.read_bytes()
@@ -200,3 +220,19 @@ def redacted(file: Path, redactor: Redactor) -> bytes | None:
     if file.suffix not in TEXTS or b"\0" in data:
         return None
     return redactor.data(data)
+
+
+def source(file: Path, redactor: Redactor) -> bytes | None:
+    """The contents of a file that somebody wrote, as they may leave; None where it is no text.
+
+    Raises:
+        UserError: it cannot be read.
+    """
+    try:
+        data = file.read_bytes()
+        data.decode()
+    except UnicodeDecodeError:
+        return None
+    except OSError as error:
+        raise UserError(f"{file}: cannot be read ({error.strerror}).") from error
+    return None if b"\0" in data else redactor.data(data)

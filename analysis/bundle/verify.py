@@ -3,6 +3,8 @@ in it. Needs nothing but the archive: neither the machine nor the folder that it
 
 from __future__ import annotations
 
+import base64
+import errno
 import json
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,13 +20,16 @@ from analysis.bundle.build import described
 from analysis.bundle.derive import DATA, Derived, derive
 from analysis.bundle.differences import Difference, differences
 from analysis.bundle.experiments import ran
-from analysis.bundle.pictures import same_picture
+from analysis.bundle.pictures import same_picture, shown_in
+from analysis.bundle.roles import is_run, misdeclared
 from analysis.bundle.scan import scan
 from schemas.bundle import ABOUT, BUNDLE_VERSION, MANIFEST, About, Manifest
 from schemas.errors import HotbedError, UserError
 
 Progress = Callable[[str, float], None]
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENOMEM)
+"""What an operating system says of this machine, and not of a bundle."""
 _SHARES = {"unpacking": (0.0, 0.2), "deriving": (0.2, 0.8), "comparing": (0.8, 1.0)}
 
 
@@ -98,19 +103,30 @@ def opened(
 
 def _manifest(path: Path, folder: Path) -> Manifest:
     try:
-        manifest = Manifest.model_validate_json((folder / MANIFEST).read_bytes())
+        data = (folder / MANIFEST).read_bytes()
     except FileNotFoundError:
         raise UserError(f"{path}: has no {MANIFEST}, so it is no bundle of Hotbed's.") from None
+    _refuse_later(path, data)
+    try:
+        return Manifest.model_validate_json(data)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
+        where = ".".join(map(str, first["loc"])) or "the file"
         raise UserError(f"{path}: {MANIFEST}: {where}: {first['msg']}.") from error
-    if manifest.schema_version > BUNDLE_VERSION:
+
+
+def _refuse_later(path: Path, manifest: bytes) -> None:
+    """A later format may have fields that are not known here: its version goes first."""
+    try:
+        body = json.loads(manifest)
+        version, hotbed = int(body["schema_version"]), str(body["hotbed_version"])
+    except (ValueError, KeyError, TypeError):
+        return
+    if version > BUNDLE_VERSION:
         raise UserError(
-            f"{path}: was made by a later Hotbed (version {manifest.schema_version} of the "
-            f"format, here it is {BUNDLE_VERSION}): install Hotbed {manifest.hotbed_version}."
+            f"{path}: was made by a later Hotbed (version {version} of the format, here it is "
+            f"{BUNDLE_VERSION}): install Hotbed {hotbed}."
         )
-    return manifest
 
 
 def verify(
@@ -132,12 +148,21 @@ def verify(
     told = _shares(progress)
     with opened(path, most_bytes=most_bytes, progress=told("unpacking")) as bundle:
         made = Verification(path, archive.digest(path).sha256, bundle.manifest)
-        made.record("files", _changed(bundle), "every file has the SHA-256 that was stated")
+        made.record("files", changed(bundle), "every file has the SHA-256 that was stated")
         made.record("private", _private(bundle), "no address, home folder or secret")
         try:
             _derive_again(bundle, made, told)
         except HotbedError as error:
             made.checks.append(Check("runs", False, str(error)))
+        except MemoryError:
+            raise HotbedError(f"{path}: this machine has not the memory to check it.") from None
+        except OSError as error:
+            if error.errno in _NO_ROOM:
+                raise UserError(
+                    f"{path}: could not be checked here ({error.strerror}); it is unpacked in "
+                    f"{tempfile.gettempdir()}: set TMPDIR to a folder with more room."
+                ) from error
+            made.checks.append(Check("runs", False, f"cannot be analysed ({error})"))
         except Exception as error:  # what is in a bundle is anybody's
             detail = f"cannot be analysed ({type(error).__name__}: {error})"
             made.checks.append(Check("runs", False, detail))
@@ -145,7 +170,7 @@ def verify(
     return made
 
 
-def _changed(bundle: Opened) -> Iterator[Difference]:
+def changed(bundle: Opened) -> Iterator[Difference]:
     """Files that are not as the manifest says."""
     stated = {entry.path: entry for entry in bundle.manifest.files}
     for name in sorted({*stated, *bundle.found} - {MANIFEST}):
@@ -191,17 +216,25 @@ def _derive_again(bundle: Opened, made: Verification, told: Callable[[str], Prog
     )
     made.checks.append(_pictures(here, derived, manifest))
     made.record("tables", _tables(here, derived), "the same")
-    made.record("appendix and metadata", _described(bundle, derived, fresh), "follow from the runs")
+    made.record("report", _report(here, derived), "its words follow from the runs")
+    written = _written(bundle, derived, fresh)
+    made.record("appendix and metadata", _described(bundle, written), "follow from the runs")
+    again = {
+        path.relative_to(fresh).as_posix() for path in derived.folder.rglob("*") if path.is_file()
+    }
+    found = misdeclared(manifest, again, {ABOUT, *(written or ())})
+    made.record("places", found, "nothing lies where it is taken for something else")
     made.checks += _same_libraries(manifest)
 
 
 def _only_runs(bundle: Opened, fresh: Path) -> None:
-    for entry in bundle.manifest.files:
-        source = bundle.folder / entry.path
-        if entry.role == "run" and entry.path in bundle.found:
-            target = fresh / entry.path
+    campaigns = bundle.manifest.campaigns
+    for path in {entry.path for entry in bundle.manifest.files if entry.role == "run"}:
+        source = bundle.folder / path
+        if path in bundle.found and is_run(path, campaigns):
+            target = fresh / path
             target.parent.mkdir(parents=True, exist_ok=True)
-            target.hardlink_to(source)  # what is derived replaces files, it never writes into them
+            target.hardlink_to(source)  # nothing writes into what runs left
 
 
 def _misplaced(fresh: Path, manifest: Manifest) -> Iterator[Difference]:
@@ -279,6 +312,23 @@ def _tables(here: Path, derived: Derived) -> Iterator[Difference]:
         yield from differences(file, _cells(stated), _cells(path.read_text()))
 
 
+def _report(here: Path, derived: Derived) -> Iterator[Difference]:
+    """The page, its pictures aside: those are of the figures, which are looked at by themselves."""
+    for path in sorted(derived.folder.glob("*.html")):
+        file = f"artifacts/{derived.folder.name}/{path.name}"
+        try:
+            stated = (here / path.name).read_bytes()
+        except OSError:
+            yield Difference(file, "page", "missing", "written from these runs")
+            continue
+        words, pictures = shown_in(stated)
+        yield from differences(file, _lines(words), _lines(shown_in(path.read_bytes())[0]))
+        drawn = {base64.b64encode(one.read_bytes()) for one in (here / "figures").glob("*.png")}
+        for number, picture in enumerate(pictures, 1):
+            if picture not in drawn:
+                yield Difference(file, f"picture {number}", "none of the figures", "")
+
+
 def _cells(text: str) -> list[list[object]]:
     """A table's lines, what is a number as such."""
     return [[_cell(part) for part in line.split(",")] for line in text.splitlines()]
@@ -291,13 +341,13 @@ def _cell(text: str) -> object:
         return text
 
 
-def _described(bundle: Opened, derived: Derived, fresh: Path) -> Iterator[Difference]:
-    """The appendix and the metadata, written again from the runs and `about.json`."""
+def _written(bundle: Opened, derived: Derived, fresh: Path) -> dict[str, bytes] | None:
+    """The appendix and the metadata, written again from the runs and `about.json`; None where that
+    cannot be read."""
     try:
         about = About.model_validate_json((bundle.folder / ABOUT).read_bytes())
     except (OSError, ValidationError):
-        yield Difference(ABOUT, "file", "stated", "cannot be read")
-        return
+        return None
     manifest = bundle.manifest
     campaigns = tuple(ran(fresh / "artifacts" / name) for name in manifest.campaigns)
     files = {
@@ -305,7 +355,14 @@ def _described(bundle: Opened, derived: Derived, fresh: Path) -> Iterator[Differ
         for entry in manifest.files
         if entry.role != "metadata" or entry.path == ABOUT
     }
-    for name, text in described(about, manifest, derived, campaigns, files).items():
+    return described(about, manifest, derived, campaigns, files)
+
+
+def _described(bundle: Opened, written: Mapping[str, bytes] | None) -> Iterator[Difference]:
+    if written is None:
+        yield Difference(ABOUT, "file", "stated", "cannot be read")
+        return
+    for name, text in written.items():
         try:
             stated = (bundle.folder / name).read_bytes()
         except OSError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import shutil
@@ -10,12 +11,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 import yaml
 from synthetic import write_run
 
 from analysis.bundle.build import Bundled, Inputs, build
 from analysis.bundle.differences import differences
+from analysis.bundle.pictures import shown_in
+from analysis.bundle.redact import Redactor
+from analysis.bundle.roles import is_run
+from analysis.bundle.stage import Stage, source, stage_runs
 from analysis.bundle.verify import Verification, verify
 from schemas.bundle import Author
 from schemas.errors import UserError
@@ -247,6 +254,42 @@ def test_whoever_changes_it_and_its_hashes_is_found_out(
     assert not file or any(one.file.endswith(file) for one in made.differences)
 
 
+def _declared(folder: Path, name: str, role: str) -> None:
+    """State a file as one of another role; one that is not stated yet is added."""
+
+    def state(manifest: dict[str, Any]) -> None:
+        kept = [entry for entry in manifest["files"] if entry["path"] != name]
+        made = {"path": name, "sha256": "0" * 64, "bytes": 0, "role": role}
+        manifest["files"] = [*kept, made]
+
+    _edit(folder / "manifest.json", state)
+
+
+@pytest.mark.slow
+def test_nothing_passes_for_a_run_or_for_what_follows_from_one(
+    bundled: Bundled, tmp_path: Path
+) -> None:
+    """Neither a changed figure that is stated to be a run's file, nor words on the page, nor files
+    that no run gives."""
+    report = "artifacts/dlr-tiny"
+
+    def forge(folder: Path) -> None:
+        _figure(folder)
+        _declared(folder, f"{report}/figures/data/dlr-fig6a.json", "run")
+        page = folder / report / "report.html"
+        page.write_text(page.read_text().replace("not reproduced", "reproduced"))
+        for name, role in ((f"{report}/best.csv", "derived"), ("CLAIMS.md", "metadata")):
+            (folder / name).write_text("better\n")
+            _declared(folder, name, role)
+
+    made = changed(bundled, tmp_path, forge)
+    assert failed(made) >= {"figures", "report", "places"}
+    assert {one.file for one in made.differences} >= {
+        *(f"{report}/figures/data/dlr-fig6a.json", f"{report}/report.html"),
+        *(f"{report}/best.csv", "CLAIMS.md"),
+    }
+
+
 @pytest.mark.slow
 def test_files_that_were_changed_added_or_lost_are_named(bundled: Bundled, tmp_path: Path) -> None:
     def copied(entries: Iterator[tuple[str, bytes]]) -> Path:
@@ -293,9 +336,14 @@ def test_what_is_said_about_it_is_checked(tmp_path: Path) -> None:
         ({"date": "yesterday"}, "date"),
         ({"date": "2026-01-01", "authors": [{}]}, "authors.0"),
         ({"date": "2026-01-01", "titel": "x"}, "titel"),
+        ({"date": "2026-02-30"}, "date: 2026-02-30 is no day"),
+        ({"date": "2026-01-01", "license": "free for all"}, "license"),
     ):
         with pytest.raises(UserError, match=f"--about: {said}"):
             about_of(inputs(tmp_path, **wrong), derived, ())
+    written = yaml.safe_load("{date: 2026-01-31, version: 1.0}")
+    about = about_of(inputs(tmp_path, **written), derived, ())
+    assert (about.date, about.version) == ("2026-01-31", "1.0")
 
 
 def test_numbers_are_compared_by_value() -> None:
@@ -309,3 +357,77 @@ def test_numbers_are_compared_by_value() -> None:
     assert places({"a": None}, {"a": 0.0}) == ["a"]
     assert places({"a": True}, {"a": 1}) == ["a"]
     assert places(float("nan"), float("nan")) == []
+
+
+def test_runs_lie_where_runs_do() -> None:
+    for path in (
+        *("campaign.json", "ledger.jsonl", "0af/attempt-1/run.json"),
+        "0af/attempt-12/logs/osd0/x.log",
+    ):
+        assert is_run(f"artifacts/a/{path}", ("a", "b"))
+        assert not is_run(f"artifacts/c/{path}", ("a", "b"))
+        assert not is_run(f"x/a/{path}", ("a",))
+    for path in ("claims.json", "figures/data/x.json", "0af/attempt-1", "0af/x/run.json", "x/y"):
+        assert not is_run(f"artifacts/a/{path}", ("a",))
+
+
+def test_a_page_is_told_from_its_pictures() -> None:
+    page = b'<p>1</p><img src="data:image/png;base64,iVBORw0K"><p>2</p>'
+    assert shown_in(page) == (b'<p>1</p><img src=""><p>2</p>', [b"iVBORw0K"])
+
+
+def test_a_later_format_is_told_before_what_is_new_in_it(tmp_path: Path) -> None:
+    body = {"schema_version": 2, "hotbed_version": "9.1", "sealed": True}
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as made:
+        made.writestr("manifest.json", json.dumps(body))
+    with pytest.raises(UserError, match=r"a later Hotbed .version 2.*install Hotbed 9\.1"):
+        verify(tmp_path / "x.zip")
+
+
+def staged(tmp_path: Path, files: dict[str, bytes]) -> Stage:
+    attempt = tmp_path / "artifacts" / "tiny" / "0af" / "attempt-1"
+    for name, data in files.items():
+        (attempt / name).parent.mkdir(parents=True, exist_ok=True)
+        (attempt / name).write_bytes(data)
+    (attempt / "link.log").symlink_to("/etc/hostname")
+    (tmp_path / "stage").mkdir()
+    stage = Stage(tmp_path / "stage")
+    campaign = attempt.parents[1]
+    stage_runs(stage, {campaign: [attempt]}, Redactor({}), lambda phase, share: None)
+    return stage
+
+
+def test_what_a_bundle_cannot_hold_is_left_out_and_counted(tmp_path: Path) -> None:
+    """Names that verify would refuse, and those that are the same where nothing private is left."""
+    pa.parquet.write_table(pa.table({"a": [["10.0.0.1"]]}), tmp_path / "x.parquet")
+    names = ("run.json", "osd:1.log", "Run.json", "anna@uni.edu/x", "bert@uni.edu/x")
+    opaque = {"x.parquet": (tmp_path / "x.parquet").read_bytes()}
+    stage = staged(tmp_path, {name: name.encode() for name in names} | opaque)
+    assert dict(stage.left_out) == {
+        "files whose names cannot be had everywhere": 1,
+        "files whose names are taken by others": 2,
+        "files of a kind that cannot be looked into": 1,
+        "links": 1,
+    }
+    folder = "artifacts/tiny/0af/attempt-1"
+    assert set(stage.roles) == {f"{folder}/Run.json", f"{folder}/someone@example.org/x"}
+
+
+def test_sources_are_texts(tmp_path: Path) -> None:
+    for data, kept in ((b"\x93NUMPY\0", None), (b"\xff\xfe", None), ("é".encode(), "é".encode())):
+        (tmp_path / "x").write_bytes(data)
+        assert source(tmp_path / "x", Redactor({})) == kept
+
+
+def test_a_disk_that_is_full_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = campaign(tmp_path / "artifacts")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "/tmp/x")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(UserError, match=r"No space left on device; .* set TMPDIR"):
+        build(tmp_path / "artifacts", "dlr-tiny", tmp_path / "x.zip", inputs(tmp_path))
+    assert folder.is_dir()

@@ -62,6 +62,7 @@ HARMFUL = {
     "leaves the folder": [_with("../x"), _with("/etc/x"), _with("a/../../x"), _with("a//x")],
     "means something else": [_with("a\\x"), _with("C:x"), _with("a\nb")],
     "no plain file": [_with("x", external_attr=(stat.S_IFLNK | 0o777) << 16)],
+    "is a folder of its own": [_with("a/")],
     "is compressed in a way": [_with("x", compress_type=zipfile.ZIP_LZMA)],
 }
 
@@ -116,3 +117,25 @@ def test_what_is_no_archive_is_one_sentence(tmp_path: Path, cut: int) -> None:
     (tmp_path / "out").mkdir()
     with pytest.raises(UserError, match="no bundle, or a damaged one"):
         archive.unpack(tmp_path / "x.zip", tmp_path / "out", progress=quiet)
+
+
+def test_what_was_changed_on_its_way_is_one_sentence(tmp_path: Path) -> None:
+    """The deflated bytes themselves, and a name that says that it is UTF-8."""
+    text = b"".join(b"%d," % number for number in range(20_000))
+    archive.write(tmp_path / "x.zip", made(tmp_path, {"a-name": text}), quiet)
+    data = (tmp_path / "x.zip").read_bytes()
+    middle = len(data) // 2
+    stream = data[:middle] + bytes(byte ^ 0xFF for byte in data[middle : middle + 64])
+    name = bytearray(data.replace(b"a-name", b"\xff-name"))
+    name[data.rindex(b"PK\1\2") + 9] |= 0x08
+    for index, broken in enumerate((stream + data[middle + 64 :], bytes(name))):
+        (tmp_path / "x.zip").write_bytes(broken)
+        (tmp_path / f"out{index}").mkdir()
+        with pytest.raises(UserError, match="no bundle, or a damaged one"):
+            archive.unpack(tmp_path / "x.zip", tmp_path / f"out{index}", progress=quiet)
+
+
+def test_a_folder_is_no_place_for_an_archive(tmp_path: Path) -> None:
+    for target in (tmp_path, Path()):
+        with pytest.raises(UserError, match="give --out the name of a file"):
+            archive.write(target, {}, quiet)

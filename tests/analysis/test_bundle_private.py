@@ -26,6 +26,13 @@ SECRETS = {
     "a bearer's token": "Authorization: Bear" + "er abcdefghijklmnop1234",
     "a password or secret": '{"admin_pass' + 'word": "correcthorse"}',
 }
+MORE_SECRETS = (
+    '{"access_key": "x", "secret_' + 'key": "wJalrXUtnFEMI7MDENGbPxRfiCY"}',
+    "aws_secret_access_" + "key = wJalrXUtnFEMI7MDENGbPxRfiCY",
+    'config="username=t:u;pass' + 'word=hunter22;auth_url=x"',
+    "  pass" + "word: hunter22",
+    "DB_PASS" + "WORD=hunter22",
+)
 PRIVATE = {
     "a machine's address": ["10.42.0.7", "192.168.1.20", "172.20.3.4", "129.114.109.8"],
     "a machine's IPv6 address": ["fd00:1::7", "fe80::1c2b:3d4e"],
@@ -39,6 +46,8 @@ HARMLESS = [
     "systemd unit hotbed@1.service, git@github.com, someone@example.org, 192.0.2.7",
     "std::vector, a::b, 2026-11-21T21:45:00.014293+0000, dead:beef",
     "password: ***, token=None, /rooted/x, $HOME/x, secret: '' ",
+    "username=t:u;password=***;auth_url=x, password = make_password(2), secretkey=***",
+    "the password: correct, tokens=1234567, token_rate: 1000000",
     "http://localhost:8080/a, user:pass in prose",
 ]
 
@@ -47,6 +56,11 @@ HARMLESS = [
 def test_a_secret_is_found_and_never_replaced(what: str) -> None:
     data = f"first line\nthen {SECRETS[what]} here".encode()
     assert what in [name for name, _ in findings(Redactor({}).data(data))]
+
+
+@pytest.mark.parametrize("text", MORE_SECRETS)
+def test_a_password_is_found_however_it_is_written(text: str) -> None:
+    assert "a password or secret" in [name for name, _ in findings(text.encode())]
 
 
 @pytest.mark.parametrize(
@@ -61,12 +75,15 @@ def test_what_is_private_is_found_and_replaced(what: str, text: str) -> None:
         "[{}]",
         "\n{}\n",
         "\\u001b[32m{}\\u001b[39m",
+        '{{"text": "said\\n{0}\\tand {0}"}}',
+        "b'\\x1b{}'",
     ):
         data = around.format(text).encode()
         assert what in [name for name, _ in findings(data)], around
         made = Redactor({}).data(data)
         assert text.encode() not in made
         assert not list(findings(made))
+        assert Redactor({}).data(b"a " + made) == b"a " + made
 
 
 @pytest.mark.parametrize("text", HARMLESS)
@@ -100,6 +117,28 @@ def test_folders_and_host_names_are_replaced_as_whole_words() -> None:
     text = b"/srv/lab/hotbed/x /srv/lab/y /srv/laboratory tank.cs.nowhere.edu mytank.cs.nowhere.edu"
     assert redactor.data(text) == (b"$HOTBED/x $LAB/y /srv/laboratory host-1 mytank.cs.nowhere.edu")
     assert redactor.counts == {"folders": 2, "host names": 1}
+
+
+def test_a_host_name_is_found_at_the_start_of_a_line_within_json() -> None:
+    redactor = Redactor({}, {"tank.cs.nowhere.edu": "host-1"})
+    text = json.dumps({"text": "lost:\ntank.cs.nowhere.edu"}).encode()
+    assert json.loads(redactor.data(text)) == {"text": "lost:\nhost-1"}
+
+
+def test_an_address_joined_by_an_underscore_is_one() -> None:
+    assert Redactor({}).data(b"mon_10.0.0.9_6789 v2:10.0.0.9:3300") == (
+        b"mon_192.0.2.1_6789 v2:192.0.2.1:3300"
+    )
+
+
+def test_names_of_files_and_of_columns_are_looked_at(tmp_path: Path) -> None:
+    table = pd.DataFrame({"load of 10.0.0.5": [0.5]})
+    table.to_parquet(tmp_path / "x.parquet", index=False)
+    found = scan({"logs/10.0.0.6.parquet": tmp_path / "x.parquet"}, {})
+    assert [one.what for one in found] == [
+        "a machine's address, in the file's name",
+        "a machine's address",
+    ]
 
 
 def test_tables_keep_their_numbers(tmp_path: Path) -> None:

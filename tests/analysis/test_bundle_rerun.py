@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from synthetic import write_run
 
-from analysis.bundle.rerun import Compared, compare
+from analysis.bundle.rerun import Compared, compare, shares_runs
 from schemas.claim import ClaimResult
 from schemas.comparison import Comparison, PlannedCell
 
@@ -44,6 +44,17 @@ def test_a_copy_is_identical(tmp_path: Path) -> None:
     assert "6 cells of the bundle were run again, 6 with the same results to the bit" in (
         made.sentence
     )
+
+
+def test_a_copy_is_told_from_a_run_again(tmp_path: Path) -> None:
+    bundled = campaign(tmp_path / "a" / "dlr-tiny", BUNDLED, ground="sim")
+    again = shutil.copytree(bundled, tmp_path / "b" / "dlr-tiny")
+    assert shares_runs(bundled, again)
+    for record in again.glob("*/attempt-1/run.json"):
+        body = json.loads(record.read_text())
+        record.write_text(json.dumps(body | {"started_at": "2026-02-02T00:00:00+00:00"}))
+    assert not shares_runs(bundled, again)
+    assert not shares_runs(bundled, tmp_path / "nowhere")
 
 
 def test_the_last_digit_counts_where_results_must_be_the_same(tmp_path: Path) -> None:

@@ -84,6 +84,35 @@ def test_a_folder_without_its_plan_is_one_sentence(tmp_path: Path) -> None:
         sources([tmp_path], tmp_path)
 
 
+def test_a_folder_of_another_name_is_told_its_own(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path, dict(TINY) | {"ground": "local"}).rename(tmp_path / "kept")
+    with pytest.raises(UserError, match=r"kept: holds runs of the campaign tiny: call the folder"):
+        sources([folder], tmp_path)
+
+
+def test_two_files_of_one_name_are_not_taken_for_each_other(tmp_path: Path) -> None:
+    folders = []
+    for index, name in enumerate(("one", "two")):
+        spec = tmp_path / name / "dlr.yaml"
+        spec.parent.mkdir()
+        spec.write_text(SPEC.read_text())
+        body = dict(TINY) | {"name": f"tiny-{index}", "ground": "local", "spec": str(spec)}
+        folders.append(folder_of(tmp_path / "artifacts", body))
+    (tmp_path / "scratch").mkdir()
+    assert "specs/dlr.yaml" in sources(folders, tmp_path / "scratch").files
+    spec.write_text(SPEC.read_text() + "# another\n")
+    with pytest.raises(UserError, match=r"would both be specs/dlr.yaml in the bundle"):
+        sources(folders, tmp_path / "scratch")
+
+
+@pytest.mark.parametrize("text", ["- a\n", "{", "a: [\n"])
+def test_a_strangers_campaign_that_is_none_is_one_sentence(text: str, tmp_path: Path) -> None:
+    (tmp_path / "campaigns").mkdir()
+    (tmp_path / "campaigns" / "tiny.yaml").write_text(text)
+    with pytest.raises(UserError, match=r"tiny.yaml: "):
+        again(tmp_path, "tiny", tmp_path / "new")
+
+
 def test_it_is_run_again_from_the_bundle_alone(tmp_path: Path) -> None:
     body = dict(TINY) | {"ground": "sim", "spec": str(SPEC)}
     bundle = unpacked(tmp_path, folder_of(tmp_path, body))

@@ -26,6 +26,8 @@ def empty(folder: Path) -> str:
     [
         (["bundle", "dlr-nonesuch"], "no such campaign; run it first"),
         (["bundle", "nonesuch"], "no such paper"),
+        (["bundle", "./compare-sim"], "./compare-sim: is a path; give the name of a campaign"),
+        (["bundle", "artifacts/dlr-quick"], "is a path; give the name of a campaign"),
         (["verify", "nowhere.zip"], "nowhere.zip: there is no such file"),
         (["verify", "EMPTY"], "has no manifest.json, so it is no bundle"),
         (["rerun", "nowhere.zip"], "nowhere.zip: there is no such file"),
