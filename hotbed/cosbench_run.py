@@ -57,7 +57,7 @@ def add_run(group: typer.Typer) -> None:
             str | None, typer.Option(help="Run on this client node of a testbed.")
         ] = None,
         tenant: Annotated[
-            str | None, typer.Option(help="With --node: credentials of this tenant of its Swift.")
+            str | None, typer.Option(help="With --node: credentials of this tenant of its store.")
         ] = None,
         testbed: TestbedOption = None,
         as_json: JsonFlag = False,
@@ -149,7 +149,7 @@ def _check_together(
         if archive is not None or login is not None:
             raise UserError("--archive and --login are a real COSBench's: give --controller too.")
         if tenant is not None and node is None and testbed is None:
-            raise UserError("--tenant is one of a testbed's Swift: give --node or --testbed too.")
+            raise UserError("--tenant is one of a testbed's store: give --node or --testbed too.")
         return
     if archive is None:
         raise UserError(

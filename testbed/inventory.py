@@ -243,7 +243,8 @@ def _of_store(
 
 
 def _ceph(store: CephSpec) -> dict[str, Any]:
-    return {
+    tenants = {"radosgw_tenants": list(store.tenants)} if store.tenants else {}
+    return tenants | {
         "hotbed_objectstore": store.objectstore,
         "ceph_failure_domain": store.failure_domain,
         "ceph_pools": [pool.model_dump() for pool in store.pools],

@@ -27,6 +27,7 @@ STORES = {
     "swift": ("proxy", "storage", "client"),
 }
 """Kinds of stores, and the roles that each needs."""
+TenantName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
 _EXPORT = re.compile(r"^/[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$")
 
 
@@ -76,8 +77,9 @@ class CephSpec(Strict):
     `objectstore` filestore keeps objects as files on the scratch file system beside fio's, where
     reweight-by-utilization sees the space that fio's files take, as in the paper.
     `failure_domain`: no two replicas of a placement group share a host, or a rack. With `twochoice`
-    every OSD gets a pool of its own and an agent before it (docs/twochoice-rados.md). `deployer`
-    brings the cluster (docs/deployers.md).
+    every OSD gets a pool of its own and an agent before it (docs/twochoice-rados.md). `tenants` are
+    users of the object gateway (S3), each with keys of its own. `deployer` brings the cluster
+    (docs/deployers.md).
     """
 
     kind: Literal["ceph"] = "ceph"
@@ -86,6 +88,7 @@ class CephSpec(Strict):
     objectstore: Literal["bluestore", "filestore"] = "bluestore"
     failure_domain: Literal["host", "rack"] = "host"
     twochoice: TwoChoiceSpec | None = None
+    tenants: tuple[TenantName, ...] = ()
     deployer: DeployerSpec = OwnDeployer()
 
     @model_validator(mode="after")
@@ -103,6 +106,18 @@ class CephSpec(Strict):
                 f"twochoice names OSDs by numbers that {kind} gives out as it likes: choose "
                 "deployer own"
             )
+        if self.tenants:
+            raise ValueError(
+                f"tenants are made where deployer own has started the object gateway, and not with "
+                f"{kind}: choose deployer own, or leave tenants out"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _tenants_differ(self) -> CephSpec:
+        again = [name for name in self.tenants if self.tenants.count(name) > 1]
+        if again:
+            raise ValueError(f"tenants names {again[0]!r} twice; give each a name of its own")
         return self
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 
 import pytest
+import yaml
 
 Load = Callable[[str, str], ModuleType]
 
@@ -63,3 +65,21 @@ def test_a_gateway_that_does_not_answer_is_named(users: ModuleType) -> None:
     with pytest.raises(users.Failed, match="gateway at http://x:7480/ does not answer: refused"):
         users.wait("http://x:7480/", -1.0, refuses)
     users.wait("http://x:7480/", -1.0, lambda url: None)
+
+
+def test_users_are_made_when_gateways_serve_and_clients_are_told_after(root: Path) -> None:
+    """The plays' order; and no node but clients of a Ceph gets to know a key."""
+    plays = yaml.safe_load((root / "playbooks" / "site.yml").read_text())
+    used = [
+        (play["hosts"], role)
+        for play in plays
+        for role in (
+            *(one["role"] for one in play.get("roles", ())),
+            *(task["ansible.builtin.import_role"]["name"] for task in play.get("tasks", ())),
+        )
+        if role in ("ceph", "agent", "radosgw")
+    ]
+    ceph = next(place for place, (_, role) in enumerate(used) if role == "ceph")
+    mine = [place for place, (_, role) in enumerate(used) if role == "radosgw"]
+    assert [used[place][0] for place in mine] == ["rgws", "clients:!nfs:!files:!swift"]
+    assert ceph < mine[0] < mine[1]

@@ -179,6 +179,33 @@ def test_pools_settings_and_objectstore_come_from_the_spec() -> None:
     assert variables["ceph_settings"] == {"osd": {"osd_max_backfills": 4}}
 
 
+def test_tenants_of_the_object_gateway_are_the_roles() -> None:
+    spec = make_spec()
+    assert "radosgw_tenants" not in build_inventory(make_testbed(spec), spec)["all"]["vars"]
+    groups = [group.model_dump() for group in spec.groups]
+    groups[0]["roles"] = [*groups[0]["roles"], "rgw"]
+    named = make_spec(groups=groups, store={"tenants": ["web", "video"]})
+    assert build_inventory(make_testbed(named), named)["all"]["vars"]["radosgw_tenants"] == [
+        "web",
+        "video",
+    ]
+    assert make_spec(store={"tenants": []}).digest() == spec.digest() != named.digest()
+
+
+@pytest.mark.parametrize(
+    ("store", "words"),
+    [
+        ({"tenants": ["web"]}, "no node is one: give one the role rgw"),
+        ({"tenants": ["web", "web"]}, "'web' twice"),
+        ({"tenants": ["Web"]}, "tenants"),
+        ({"tenants": ["web"], "deployer": {"kind": "cephadm"}}, "not with cephadm"),
+    ],
+)
+def test_tenants_that_cannot_be_are_refused(store: dict[str, object], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        make_spec(store=store)
+
+
 def test_a_spec_without_a_store_cannot_be_deployed() -> None:
     spec = make_spec(store=None)
     with pytest.raises(UserError, match="nothing to deploy"):

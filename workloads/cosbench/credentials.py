@@ -18,8 +18,9 @@ from urllib.parse import urlsplit
 from schemas.errors import UserError
 
 VARIABLES = "HOTBED_COSBENCH_"
-TENANTS = "/etc/hotbed/swift"
-"""On a testbed's client nodes: a file for each tenant of its Swift."""
+TENANTS = ("/etc/hotbed/swift", "/etc/hotbed/s3")
+"""On a testbed's client nodes, folders with a file for each tenant: of its Swift, of the object
+gateway of its Ceph."""
 
 _KEYS = {"username", "password", "auth_url", "accesskey", "secretkey", "endpoint", "token"}
 _KEYS |= {"storage_url"}

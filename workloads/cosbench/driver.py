@@ -126,16 +126,17 @@ def tenant(shell: Shell, name: str) -> Credentials:
     Raises:
         UserError: there is no such tenant on this node.
     """
-    path = f"{TENANTS}/{name}.json"
+    paths = [f"{folder}/{name}.json" for folder in TENANTS]
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
         raise UserError(f"{name!r} names no tenant.")
-    done = shell.run(["cat", "--", path], check=False)
+    script = 'for path in "$@"; do if [ -e "$path" ]; then exec cat -- "$path"; fi; done; exit 1'
+    done = shell.run(["sh", "-c", script, "tenant", *paths], check=False)
     if done.returncode != 0:
         raise UserError(
-            f"node {shell.node} has no tenant {name!r} ({path}): is it a client of a Swift whose "
-            "spec names this tenant?"
+            f"node {shell.node} has no tenant {name!r} ({' or '.join(paths)}): is it a client of a "
+            "Swift, or of a Ceph with an object gateway, whose spec names this tenant?"
         )
-    return from_json(done.text, f"{path} on {shell.node}")
+    return from_json(done.text, f"tenant {name} on {shell.node}")
 
 
 def install(shell: Shell, binary: Path = program.PROGRAM) -> bool:

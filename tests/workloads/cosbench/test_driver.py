@@ -251,6 +251,14 @@ def test_a_tenant_of_a_swift(local_shell: Any) -> None:
         tenant(local_shell, "../shadow")
 
 
+def test_a_tenant_of_an_object_gateway(local_shell: Any) -> None:
+    path = Path(local_shell.here("/etc/hotbed/s3")) / "web.json"
+    path.parent.mkdir(parents=True)
+    keys = {"endpoint": "http://192.0.2.1:7480", "accesskey": "a", "secretkey": SECRET}
+    path.write_text(json.dumps({**keys, "proxies": ["http://192.0.2.1:7480"]}))
+    assert tenant(local_shell, "web").for_cosdrive() == keys
+
+
 @pytest.mark.parametrize("names", [[], ["a", "a"]])
 def test_loads_have_names_of_their_own(names: list[str], tmp_path: Path, local_shell: Any) -> None:
     loads = [Load(name, "client", XML, 1.0) for name in names]
