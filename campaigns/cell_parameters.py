@@ -8,9 +8,10 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from campaigns.checked import allowed_of, checked
 
-Op = Literal["write", "seq", "rand", "open"]
+Op = Literal["write", "seq", "rand", "open", "s3"]
 Scenario = Literal["none", "heterogeneity", "interference", "mix", "spread", "skew", "single"]
 Mix = Literal["A", "B", "C", "D", "E"]
+Letter = Literal["A", "B", "C", "D"]
 Signal = Literal["node", "osd", "op_r_latency"]
 
 MIX_LOAD = {"A": 0.10, "B": 0.25, "C": 0.50, "D": 0.75, "E": 1.00}
@@ -38,6 +39,10 @@ OPEN_LEAD_INTERVALS = 5
 decide: that long it measures, as the loads of groups are told by few writes each."""
 
 OBJECTS_PER_PG = 8
+
+GATEWAY_PARAMETERS = ("workload", "workers")
+BENCH_PARAMETERS = ("object_size", "concurrency")
+"""Of rados bench and open-loop writes; a workload of COSBench has sizes and workers of its own."""
 
 
 class CellParameters(BaseModel):
@@ -71,6 +76,9 @@ class CellParameters(BaseModel):
     cold_share: float | None = Field(default=None, ge=0, le=1)
     balance_after_s: float | None = Field(default=None, ge=0, le=86400)
     objects_per_pg: int | None = Field(default=None, ge=1, le=10_000)
+    # Of COSBench on the object gateway: which of Table 1's workloads (paper MOS), and its workers.
+    workload: Letter | None = None
+    workers: int | None = Field(default=None, ge=1, le=4096)
 
     @model_validator(mode="after")
     def _together(self) -> CellParameters:
@@ -84,6 +92,13 @@ class CellParameters(BaseModel):
             raise ValueError("rate (writes a second to a hot node) belongs to op open")
         if self.op != "open" and any(getattr(self, name) is not None for name in OPEN_PARAMETERS):
             raise ValueError(f"{', '.join(OPEN_PARAMETERS)} belong to op open")
+        if (self.op == "s3") != (self.workload is not None):
+            raise ValueError("workload (A to D of COSBench) belongs to op s3, and to it alone")
+        if (self.op == "s3") != (self.workers is not None):
+            raise ValueError("workers (of such a workload) belongs to op s3, and to it alone")
+        foreign = [name for name in BENCH_PARAMETERS if name in self.model_fields_set]
+        if self.op == "s3" and foreign:
+            raise ValueError(f"{foreign[0]} belongs to rados bench: op s3 has workload and workers")
         if self.hot_share is not None and "hot_nodes" in self.model_fields_set:
             raise ValueError("hot_nodes and hot_share both say how many are hot: keep one of them")
         return self
@@ -93,7 +108,10 @@ class CellParameters(BaseModel):
         only a store of another size has is left out elsewhere: ids of its runs stay as they are.
         """
         given = self.model_dump(mode="json")
-        absent = [name for name in SIZE_PARAMETERS + OPEN_PARAMETERS if given[name] is None]
+        optional = SIZE_PARAMETERS + OPEN_PARAMETERS + GATEWAY_PARAMETERS
+        absent = [name for name in optional if given[name] is None]
+        if self.op == "s3":
+            absent += BENCH_PARAMETERS
         if self.hot_share is not None or self.op == "open":
             absent.append("hot_nodes")
         return {name: value for name, value in given.items() if name not in absent}
@@ -111,6 +129,8 @@ class CellParameters(BaseModel):
         """The objects that the cell needs in the store: cells that share them follow each other."""
         if self.op == "open":
             return f"{self.objects_per_pg or OBJECTS_PER_PG} of {self.object_size} in each group"
+        if self.op == "s3":
+            return f"objects of workload {self.workload}"
         return "empty" if self.op == "write" else f"objects of {self.object_size}"
 
     def label(self) -> str:
@@ -124,6 +144,8 @@ class CellParameters(BaseModel):
             parts.append(f"{self.object_size // 1024}KiB")
         if self.signal != "node":
             parts.append(f"signal={self.signal}")
+        if self.workload is not None:
+            parts.append(f"workload {self.workload}, {self.workers} workers")
         if self.rate is not None:
             parts.append(f"{self.rate:g} writes/s")
         if self.osds is not None:

@@ -15,6 +15,7 @@ from campaigns.plan import Cell
 CLEAN_S = 3.0
 RESTORE_S = 20.0  # a filled snapshot brought back up to HEALTH_OK
 OPEN_LOOP_S = 30.0  # what is in flight at its end, and data that was moved is moved back
+GATEWAY_S = 10.0  # the driver brought to its node and started, its archive fetched
 STEADY_S = 3.0  # fio up to its steady rate
 COLLECT_S = 4.0  # load and controller stopped, files fetched
 ENGINE_S = 5.0  # notebook process, kernel, imports
@@ -53,6 +54,8 @@ def planned_s(parameters: CellParameters, time_scale: float) -> float:
         total += RESTORE_S
     if parameters.op == "open":
         total += OPEN_LOOP_S
+    if parameters.op == "s3":
+        total += GATEWAY_S
     return total
 
 

@@ -61,6 +61,10 @@ class LiveGround:
         from campaigns.steps.live import LiveServices
         from campaigns.steps.live_open import OpenLoopServices
 
+        if setting.parameters.op == "s3":
+            from campaigns.steps.live_gateway import GatewayServices
+
+            return GatewayServices(self.site, self.testbed, self.agent, setting)
         if setting.parameters.op == "open":
             return OpenLoopServices(self.site, self.testbed, self.agent, setting)
         return LiveServices(self.site, self.testbed, self.agent, setting)

@@ -48,6 +48,7 @@ def validate(
         typed = [_with_controller(parameters, controllers, where, accepted) for parameters in typed]
         for parameters in typed:
             _check_size(parameters, campaign.ground, where)
+            _check_gateway(parameters, campaign.ground, spec, where)
             if spec is not None:
                 _check_against(parameters, spec, where)
         sizes = {parameters.osds for parameters in typed if parameters.osds is not None}
@@ -137,6 +138,23 @@ def _check_size(parameters: CellParameters, ground: str, where: str) -> None:
         raise UserError(
             f"{where}: osds: on the ground {ground} a store has the OSDs of its testbed; leave it "
             f"out, or run the campaign on {SIZED_GROUND}, which makes stores of any size."
+        )
+
+
+def _check_gateway(
+    parameters: CellParameters, ground: str, spec: TestbedSpec | None, where: str
+) -> None:
+    if parameters.op != "s3":
+        return
+    if ground == SIZED_GROUND:
+        raise UserError(
+            f"{where}: op: s3 goes through Ceph's object gateway, which the ground {ground} has no "
+            "model of: run the campaign on a testbed."
+        )
+    if spec is not None and not spec.ceph().tenants:
+        raise UserError(
+            f"{where}: op: s3 needs a user of the object gateway, and the spec {spec.name!r} names "
+            "none in store.tenants: take testbed/specs/dlr-gateway.yaml, or name one there."
         )
 
 

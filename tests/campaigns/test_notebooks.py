@@ -17,7 +17,12 @@ from typing import Any
 import pytest
 from tiny_campaigns import ONE_CELL
 
-from campaigns.cell_parameters import OPEN_PARAMETERS, parameter_names
+from campaigns.cell_parameters import (
+    BENCH_PARAMETERS,
+    GATEWAY_PARAMETERS,
+    OPEN_PARAMETERS,
+    parameter_names,
+)
 from campaigns.job import Job, write_job
 from campaigns.progress import Silent
 from campaigns.provenance import provenance
@@ -65,7 +70,11 @@ def test_pairs_are_in_step_and_hold_no_output(path: Path, nbformat: ModuleType) 
 
 @pytest.mark.parametrize(
     ("name", "absent"),
-    [("dlr_experiment", set(OPEN_PARAMETERS)), ("ursa_live", {"hot_nodes"})],
+    [
+        ("dlr_experiment", {*OPEN_PARAMETERS, *GATEWAY_PARAMETERS}),
+        ("ursa_live", {"hot_nodes", *GATEWAY_PARAMETERS}),
+        ("gateway_experiment", {*OPEN_PARAMETERS, *BENCH_PARAMETERS}),
+    ],
 )
 def test_an_experiment_takes_every_parameter_of_its_cells(
     name: str, absent: set[str], nbformat: ModuleType

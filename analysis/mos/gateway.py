@@ -1,0 +1,219 @@
+"""COSBench's workloads on Ceph's object gateway, which DLR's authors planned: the same hotspots and
+controllers as in the DLR paper, S3 clients instead of rados bench.
+
+Runs are paired by block: its cells share the hot nodes and the driver's draws. n counts blocks. No
+paper has numbers of it: everything was declared before a run was made.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis import style
+from analysis.claims import Claim, Compute, Evidence, Measured, NotRun, declared
+from analysis.dlr.compare import compare
+from analysis.figures import FigureEntry, Missing
+from analysis.load import SIM, LoadedRun, origin
+from analysis.papers import Part
+from analysis.stats import Estimate
+from schemas.run import Run
+
+OP = "s3"
+LETTERS = ("A", "B", "C", "D")
+SCENARIOS = {"heterogeneity": "hotspots that stay", "interference": "hotspots that move"}
+CALM = "no hotspot"
+METRICS = {"throughput": "throughput_mb_s", "latency": "latency_s"}
+COLUMNS = (
+    *("index", "run_id", "campaign", "block", "seed", "ground", "time_scale", "workload"),
+    *("workers", "scenario", "controller", "variant", "inert", "throughput_mb_s", "iops"),
+    *("latency_s", "operations", "failed"),
+)
+
+
+def takes(run: Run) -> bool:
+    """Whether it is a workload of COSBench on a real object gateway."""
+    return run.parameters.get("op") == OP and run.ground != SIM
+
+
+def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
+    """One row a run: `COLUMNS`. MB (10^6 bytes) a second and seconds, of reads and writes together;
+    ``iops`` and ``operations`` also count deletions, ``failed`` everything."""
+    rows = [_row(index, loaded) for index, loaded in enumerate(runs)]
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def _row(index: int, loaded: LoadedRun) -> dict[str, Any]:
+    run, summary = loaded.run, loaded.summary
+    parameters = run.parameters
+    whole = next(one for one in summary.whole if one.op == OP)
+    return {
+        **origin(index, run),
+        "time_scale": run.time_scale,
+        **{name: parameters.get(name) for name in ("workload", "workers", "scenario")},
+        "controller": parameters.get("controller"),
+        "variant": json.dumps(parameters.get("controller_parameters") or {}, sort_keys=True),
+        "inert": bool(summary.inert),
+        "throughput_mb_s": whole.throughput_mb_s,
+        "iops": whole.iops,
+        "latency_s": whole.latency_mean_s,
+        "operations": whole.operations,
+        "failed": whole.errors,
+    }
+
+
+def cells(rows: pd.DataFrame, letter: str, scenario: str, controller: str) -> pd.DataFrame:
+    """Runs of one workload, with the controller's own parameters."""
+    chosen = rows[(rows["workload"] == letter) & (rows["variant"] == "{}")]
+    return chosen[(chosen["scenario"] == scenario) & (chosen["controller"] == controller)]
+
+
+def against(
+    rows: pd.DataFrame, letter: str, what: str, treated: tuple[str, str], base: tuple[str, str]
+) -> Estimate | None:
+    """Ratio of two (scenario, controller) over blocks, those that changed nothing left out."""
+    found = [cells(rows, letter, *one) for one in (treated, base)]
+    acted = [one[~one["inert"].astype(bool)] for one in found]
+    return compare(acted[0], acted[1], METRICS[what])
+
+
+def by_workload(evidence: Evidence, folder: Path, name: str, what: str) -> Path | Missing:
+    """Each controller over default Ceph under the same hotspots, by workload; beside them default
+    Ceph without hotspots."""
+    rows = evidence.table
+    there = style.in_order([str(one) for one in rows["controller"].dropna().unique()])
+    series = [CALM, *(one for one in there if one != "default")]
+    found: dict[tuple[str, str, str], Estimate] = {}
+    for scenario in SCENARIOS:
+        for letter in LETTERS:
+            for one in series:
+                treated = ("none", "default") if one == CALM else (scenario, one)
+                estimate = against(rows, letter, what, treated, (scenario, "default"))
+                if estimate is not None:
+                    found[scenario, letter, one] = estimate
+    shown = [scenario for scenario in SCENARIOS if any(key[0] == scenario for key in found)]
+    if not any(one != CALM for _, _, one in found):
+        return Missing("blocks with default and another controller on the object gateway")
+    with style.figure(1, len(shown), width=1.2 + 5.2 * len(shown), height=4.2) as (drawn, axes):
+        for panel, scenario in zip(axes, shown, strict=True):
+            mine = {key[1:]: one for key, one in found.items() if key[0] == scenario}
+            _bars(panel, mine, series)
+            counts = [one.n for one in mine.values()]
+            n = " to ".join(str(count) for count in sorted({min(counts), max(counts)}))
+            panel.set_title(f"{SCENARIOS[scenario]} (n = {n} blocks)", loc="left")
+        noun = "Throughput" if what == "throughput" else "Mean latency"
+        axes[0].set_ylabel(f"{noun} / default Ceph")
+        style.legend(drawn, axes, columns=4)
+        return style.save(drawn, folder, name)
+
+
+def _bars(panel: Any, found: dict[tuple[str, str], Estimate], series: Sequence[str]) -> None:
+    letters = [letter for letter in LETTERS if any(key[0] == letter for key in found)]
+    width = 0.8 / len(series)
+    ends: list[tuple[float, float]] = []
+    for place, one in enumerate(series):
+        mine = [(at, found[key, one]) for at, key in enumerate(letters) if (key, one) in found]
+        if not mine:
+            continue
+        spots = [at + (place - (len(series) - 1) / 2) * width for at, _ in mine]
+        # One run has no interval.
+        errors = [estimate.error if estimate.n > 1 else (0.0, 0.0) for _, estimate in mine]
+        ends += [
+            (spot, estimate.value + error[1])
+            for spot, (_, estimate), error in zip(spots, mine, errors, strict=True)
+        ]
+        panel.bar(
+            spots,
+            [estimate.value for _, estimate in mine],
+            width * 0.94,
+            color=style.colour("none" if one == CALM else one),
+            yerr=np.array(errors).T,
+            capsize=2.5,
+            label=CALM if one == CALM else style.label(one),
+        )
+    panel.axhline(1, color="black", linewidth=0.8)
+    panel.set_xticks(range(len(letters)), [f"workload {letter}" for letter in letters])
+    style.limit_intervals(panel, [estimate.value for estimate in found.values()], ends)
+
+
+_CAPTION = (
+    "COSBench's workloads (Table 1 of the MOS paper; C and D of 1 to 16 MB) through radosgw, four "
+    "OSD nodes disturbed. Paired by block, geometric mean of ratios with 95 % intervals; reads "
+    "and writes together."
+)
+_COMMAND = "hotbed run mos-gateway"
+
+FIGURES: tuple[FigureEntry, ...] = tuple(
+    FigureEntry(
+        f"gateway-{what}",
+        f"{noun} on Ceph's object gateway by controller (not in the paper)",
+        _CAPTION,
+        partial(by_workload, what=what),
+        "gateway",
+        _COMMAND,
+    )
+    for what, noun in (("throughput", "Throughput"), ("latency", "Mean latency"))
+)
+
+
+def _change(letter: str, what: str, treated: tuple[str, str], base: tuple[str, str]) -> Compute:
+    """Relative change: T / T_base - 1 of throughput, 1 - L / L_base of latency."""
+
+    def compute(evidence: Evidence) -> Measured | NotRun:
+        rows = evidence.table
+        estimate = against(rows, letter, what, treated, base)
+        if estimate is None:
+            return NotRun(f"no block has both cells of workload {letter}")
+        grounds = "+".join(sorted(set(rows["ground"])))
+        better = (lambda r: r - 1) if what == "throughput" else (lambda r: 1 - r)
+        return Measured(estimate.map(better), grounds, float(rows["time_scale"].iloc[0]))
+
+    return compute
+
+
+def _claims() -> tuple[Claim, ...]:
+    found = []
+    for letter in LETTERS:
+        for what, verb in (("throughput", "raises"), ("latency", "lowers")):
+            claim = partial(
+                declared,
+                figure=f"gateway-{what}",
+                prefix="mos-gateway",
+                paper="mos",
+                unit="relative change",
+                no_effect=0.0,
+            )
+            for scenario, words in SCENARIOS.items():
+                for other in ("default", "reweight"):
+                    name = f"{scenario}-{letter.lower()}-{what}-dlr-over-{other}"
+                    found.append(
+                        claim(
+                            name,
+                            statement=f"DLR {verb} {what} of workload {letter} on the object "
+                            f"gateway under {words} against {style.label(other)}",
+                            compute=_change(letter, what, (scenario, "dlr"), (scenario, other)),
+                            baseline=other,
+                        )
+                    )
+            found.append(
+                claim(
+                    f"calm-{letter.lower()}-{what}",
+                    statement=f"Without hotspots {what} of workload {letter} on the object gateway "
+                    "is better than under hotspots that stay",
+                    compute=_change(
+                        letter, what, ("none", "default"), ("heterogeneity", "default")
+                    ),
+                    baseline="default",
+                )
+            )
+    return tuple(found)
+
+
+CLAIMS = _claims()
+GATEWAY = Part(CLAIMS, FIGURES, takes=takes, tabulate=table)

@@ -1,0 +1,65 @@
+"""COSBench's workloads A to D on Ceph's object gateway: what a cell sends, and what it reads."""
+
+from __future__ import annotations
+
+import hashlib
+
+from campaigns.services import CellSetting
+from schemas.errors import UserError
+from testbed.spec import TestbedSpec
+from workloads.cosbench.access import S3Storage
+from workloads.cosbench.workload import TABLE_1, Workload, scaled, to_xml
+
+LARGE_SHARE = 1 / 8
+"""Of the upper bound of C's and D's objects: 1 to 16 MB for 1 to 128."""
+CONTAINERS = 4
+OBJECTS = {"A": 200, "B": 200, "C": 16, "D": 16}
+"""In each container; writes have as many numbers to themselves, so that the store does not grow
+from cell to cell."""
+RAMPUP_S = 2
+PREPARE_WORKERS = 8
+PREPARING = ("init", "prepare")
+
+
+def workload_of(setting: CellSetting) -> Workload:
+    """What a cell sends through the gateway, without its tenant's keys."""
+    parameters = setting.parameters
+    assert parameters.workload is not None
+    assert parameters.workers is not None
+    letter = parameters.workload
+    plain = TABLE_1[letter] if letter in "AB" else scaled(TABLE_1[letter], LARGE_SHARE)
+    return plain.with_(
+        name=f"s3-{letter.lower()}",
+        prefix=f"hotbed-{letter.lower()}-",
+        workers=parameters.workers,
+        containers=CONTAINERS,
+        objects=OBJECTS[letter],
+        runtime_s=max(1, round(setting.duration_s)),
+        rampup_s=RAMPUP_S,
+        interval_s=1,
+        prepare_workers=PREPARE_WORKERS,
+        storage=S3Storage(),
+    )
+
+
+def tenant_of(spec: TestbedSpec) -> str:
+    """Who sends it: the first user of the gateway.
+
+    Raises:
+        UserError: the spec names none.
+    """
+    tenants = spec.ceph().tenants
+    if not tenants:
+        raise UserError(
+            f"testbed {spec.name} has no user of the object gateway: name one in store.tenants, "
+            "as testbed/specs/dlr-gateway.yaml does, and deploy it."
+        )
+    return tenants[0]
+
+
+def mark_of(workload: Workload) -> str:
+    """Name of the RADOS object that says that all of a workload's objects are there. It goes with
+    them when the store is put back."""
+    whole = workload.model_copy(update={"workers": 1, "runtime_s": 1})
+    text = to_xml(whole, PREPARING, masked=True)
+    return f"hotbed-{workload.name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"

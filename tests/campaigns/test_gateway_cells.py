@@ -1,0 +1,265 @@
+"""Cells with a workload of COSBench on the object gateway: parameters, steps, and what is made of
+them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from test_live_services import OneGround, ScriptedAgent
+
+from campaigns.campaign_file import FILES, load_campaign
+from campaigns.cell import CellContext, run_cell, summary_of
+from campaigns.cell_parameters import CellParameters, check
+from campaigns.estimate import planned_s
+from campaigns.job import Job
+from campaigns.services import CellSetting, Services
+from campaigns.steps import live_gateway
+from campaigns.steps.gateway_load import mark_of, tenant_of, workload_of
+from campaigns.steps.live_gateway import GatewayServices
+from campaigns.validate import validate
+from controllers.registry import available
+from schemas.errors import HotbedError, UserError
+from schemas.run import Provenance
+from testbed.deploy import save_spec
+from testbed.sites.contract import Testbed
+from testbed.sites.fake import FakeSite
+from testbed.spec import TestbedSpec, load_spec
+from testbed.ssh import Completed
+from workloads.cosbench.credentials import Credentials
+from workloads.cosbench.driver import Load
+from workloads.cosbench.results import Archive, Driver, Measured, Result, Second, Stage
+from workloads.cosbench.workload import to_xml
+
+ROOT = Path(__file__).resolve().parents[2]
+SPEC = ROOT / "testbed" / "specs" / "dlr-gateway.yaml"
+CELL = {"op": "s3", "workload": "C", "workers": 8, "scenario": "heterogeneity"}
+WALL = 1_700_000_000.0
+SECONDS = 24
+MB = 10**6
+
+
+def cell(**more: object) -> CellParameters:
+    return check({**CELL, **more}, "test")
+
+
+def setting(folder: Path, **more: object) -> CellSetting:
+    return CellSetting(cell(**more), seed=3, block=0, time_scale=1.0, folder=folder)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"op": "s3", "workers": 8}, r"workload \(A to D of COSBench\) belongs to op s3"),
+        ({"op": "s3", "workload": "A"}, "workers"),
+        ({"op": "rand", "workload": "A"}, "workload"),
+        ({"op": "rand", "workers": 2}, "workers"),
+        ({**CELL, "workload": "E"}, "workload"),
+        ({**CELL, "object_size": 65536}, "object_size belongs to rados bench"),
+        ({**CELL, "concurrency": 2}, "concurrency belongs to rados bench"),
+        ({**CELL, "scenario": "skew"}, "op open"),
+    ],
+)
+def test_bad_parameters_are_told_in_one_sentence(values: dict[str, object], words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        check(values, "test")
+
+
+def test_other_cells_keep_their_identity_and_these_have_one() -> None:
+    plain = check({"op": "rand"}, "test").canonical()
+    assert not {"workload", "workers"} & set(plain)
+    assert {"object_size", "concurrency"} <= set(plain)
+    mine = cell().canonical()
+    assert not {"object_size", "concurrency"} & set(mine)
+    assert check(mine, "test").canonical() == mine
+    assert cell().contents() != cell(workload="D").contents()
+    assert planned_s(cell(), 1.0) > planned_s(check({"op": "rand"}, "test"), 1.0)
+
+
+def test_our_campaign_is_right_and_needs_a_gateway() -> None:
+    file = FILES / "mos-gateway.yaml"
+    campaign = load_campaign(file)
+    spec = load_spec(ROOT / campaign.spec)
+    cells = validate(campaign, file, controllers=available(), spec=spec)
+    assert {one.workload for grid in cells.values() for one in grid} == {"A", "B", "C", "D"}
+    assert {one.op for grid in cells.values() for one in grid} == {"s3"}
+    plain = load_spec(ROOT / "testbed" / "specs" / "dlr.yaml")
+    with pytest.raises(UserError, match=r"names none in store\.tenants"):
+        validate(campaign, file, controllers=available(), spec=plain)
+    simulated = campaign.model_copy(update={"ground": "sim"})
+    with pytest.raises(UserError, match="has no model of"):
+        validate(simulated, file, controllers=available(), spec=spec)
+
+
+def test_a_workload_is_table_1s_through_s3(tmp_path: Path) -> None:
+    made = workload_of(setting(tmp_path, duration_s=30))
+    assert (made.letter, made.workers, made.runtime_s) == ("C", 8, 30)
+    assert (made.read, made.write, made.delete) == (90, 5, 5)
+    assert (made.sizes.numbers.model_dump()["high"], made.sizes.unit) == (16, "MB")
+    assert 'type="s3"' in to_xml(made, ("main",))
+    assert mark_of(made) == mark_of(workload_of(setting(tmp_path, workers=64, duration_s=99)))
+    assert mark_of(made) != mark_of(workload_of(setting(tmp_path, workload="D")))
+
+
+def test_without_a_user_of_the_gateway_there_is_nobody_to_send() -> None:
+    assert tenant_of(load_spec(SPEC)) == "bench"
+    with pytest.raises(UserError, match=r"name one in store\.tenants"):
+        tenant_of(load_spec(ROOT / "testbed" / "specs" / "dlr.yaml"))
+
+
+def archive(status: str = "completed", operations: int = 48) -> Archive:
+    """Of `SECONDS` seconds after two of ramp-up: two reads of 4 MB a second, and a deletion."""
+    results, measured, seconds = [], [], []
+    for op, count, size, mean_s, failed in (
+        ("read", operations, 4 * MB, 0.5, 3),
+        ("delete", SECONDS, 0, 0.01, 0),
+    ):
+        rates = (count / SECONDS, count * size / SECONDS)
+        results.append(
+            Result("s3-main", op, op, count, count * size, mean_s, mean_s, {}, *rates, 1.0)
+        )
+        measured.append(
+            Measured(
+                *("s3-main", "main", op, op, WALL, 2.0, 2.0 + SECONDS, count, count * size),
+                *({"server": failed} if failed else {}, *rates, mean_s, 2 * mean_s, ()),
+            )
+        )
+        for at in range(SECONDS + 2):
+            n = count // SECONDS
+            seconds.append(
+                Second(
+                    *(float(at), "s3-main", "main", op, "s3-c", n, n * size),
+                    *(0, mean_s, None, at >= 2),
+                )
+            )
+    stage = Stage("s3-main", "main", status, (), tuple(results))
+    driver = Driver("finished", WALL, WALL + SECONDS + 2, 3, None, None)
+    return Archive(
+        Path("nowhere"), "w1", "s3-c", (stage,), None, driver, tuple(measured), tuple(seconds)
+    )
+
+
+class Node:
+    """A client node's shell: which RADOS objects there are."""
+
+    def __init__(self) -> None:
+        self.objects: set[str] = set()
+        self.asked: list[Sequence[str]] = []
+
+    def run(self, argv: Sequence[str], **options: Any) -> Completed:
+        self.asked.append(argv)
+        verb, name = argv[3], argv[4]
+        code = 0 if verb == "put" or name in self.objects else 1
+        if verb == "put":
+            self.objects.add(name)
+        return Completed(tuple(argv), code, b"", b"")
+
+
+class GatewayGround(OneGround):
+    """With an object gateway."""
+
+    name = "dlr-gateway"
+
+    def services(self, setting: CellSetting) -> Services:
+        return GatewayServices(self.site, self.testbed, self.agent, setting)
+
+
+@pytest.fixture
+def testbed(tmp_path: Path) -> tuple[FakeSite, Testbed]:
+    site = FakeSite(tmp_path / "site")
+    spec: TestbedSpec = load_spec(SPEC)
+    made = site.provision(spec)
+    made.directory.mkdir(parents=True)
+    save_spec(made, spec)
+    return site, made
+
+
+@pytest.fixture
+def driven(monkeypatch: pytest.MonkeyPatch) -> tuple[list[Load], Node, list[Archive]]:
+    """What was driven on which node, and the archive that comes of it."""
+    loads: list[Load] = []
+    node, made = Node(), [archive()]
+
+    def run_on(agent: Any, shells: Any, given: Sequence[Load], out: Path, begun: Any) -> Any:
+        loads.extend(given)
+        for share in (0.1, 0.9):
+            begun("main", share)
+        kind = type("Drive", (), {"archive": made[0]})
+        return {load.name: kind for load in given}
+
+    keys = {"accesskey": "the-access", "secretkey": "the-secret", "endpoint": "http://192.0.2.1:1"}
+    monkeypatch.setattr(live_gateway, "run_on", run_on)
+    monkeypatch.setattr(live_gateway, "install", lambda shell: True)
+    monkeypatch.setattr(live_gateway, "shell_to", lambda testbed, name: node)
+    monkeypatch.setattr(live_gateway, "tenant", lambda shell, name: Credentials(keys))
+    return loads, node, made
+
+
+def context(
+    tmp_path: Path, testbed: tuple[FakeSite, Testbed], agent: ScriptedAgent, number: int = 1
+) -> CellContext:
+    folder = tmp_path / f"run-{number}" / ".attempt-1.partial"
+    (folder / "logs").mkdir(parents=True)
+    given = {**CELL, "controller": "dlr", "duration_s": SECONDS, "interval_s": 2}
+    job = Job(
+        **{"run_id": "abc", "campaign": "tiny", "attempt": 1, "block": 0, "order": 0, "seed": 3},
+        **{"ground": "fake", "parameters": given, "time_scale": 1.0, "testbed": "dlr-gateway"},
+        **{"notebook": "", "timeout_s": 60, "started_at": "2026-01-01T00:00:00+00:00"},
+        provenance=Provenance(
+            commit=None, dirty=None, hotbed_version="0", versions={}, hosts={}, site="", signal=None
+        ),
+    )
+    ground = GatewayGround(*testbed, agent)
+    return CellContext(job, ground, folder, sleep=lambda seconds: None)
+
+
+def test_a_cell_from_clean_to_summary(
+    tmp_path: Path,
+    testbed: tuple[FakeSite, Testbed],
+    driven: tuple[list[Load], Node, list[Archive]],
+) -> None:
+    loads, node, _ = driven
+    agent = ScriptedAgent()
+    agent.began = WALL + 2
+    made = context(tmp_path, testbed, agent)
+    assert run_cell(None, made).status == "done"
+    assert [load.name for load in loads] == ["s3-c-prepare", "s3-c"]
+    assert "the-secret" in loads[1].xml
+    assert loads[1].options.seed == 3
+    assert agent.verbs.count("disturb-go") == 1
+    assert agent.verbs.index("control-start") < agent.verbs.index("disturb-go")
+    assert [words[1:4] for words in node.asked] == [
+        ["-p", "default.rgw.buckets.data", verb] for verb in ("stat", "put")
+    ]
+    summary = summary_of(made.folder)
+    overall = summary.whole[0]
+    assert (overall.op, overall.operations, overall.errors) == ("s3", 72, 3)
+    assert overall.throughput_mb_s == pytest.approx(8.0)
+    assert overall.latency_mean_s == pytest.approx(0.5)  # deletions move nothing
+    assert [one.op for one in summary.whole[1:]] == ["read", "delete"]
+    assert summary.steady[0].seconds == SECONDS - 4
+    assert summary.steady[0].throughput_mb_s == pytest.approx(8.0)
+    assert summary.pressure_mean == {"osd0": 90.0}
+    samples = pd.read_parquet(made.folder / "samples.parquet")
+    mine = samples[(samples["node"] == "client") & (samples["metric"] == "throughput_mb_s")]
+    assert list(mine["t_s"]) == [float(second) for second in range(1, SECONDS + 1)]
+    assert set(mine["value"]) == {8.0}
+    run_cell(None, context(tmp_path, testbed, agent, 2))
+    assert [load.name for load in loads[2:]] == ["s3-c"]  # the objects are there
+
+
+def test_a_workload_that_did_not_complete_fails_the_cell(
+    tmp_path: Path,
+    testbed: tuple[FakeSite, Testbed],
+    driven: tuple[list[Load], Node, list[Archive]],
+) -> None:
+    driven[1].objects.add(mark_of(workload_of(setting(tmp_path))))
+    driven[2][0] = archive(status="terminated")
+    with pytest.raises(HotbedError, match="s3-c did not complete on the object gateway"):
+        run_cell(None, context(tmp_path, testbed, ScriptedAgent()))
+    driven[2][0] = archive(operations=0)
+    with pytest.raises(HotbedError, match="not one object was read or written"):
+        run_cell(None, context(tmp_path, testbed, ScriptedAgent(), 2))
