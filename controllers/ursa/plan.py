@@ -25,6 +25,23 @@ Placer = Callable[[Instance, State, Selection, Request], Placement]
 Selector = Callable[[Instance, State], Selection]
 
 
+def checked(
+    method: str | Method, *, seed: int, max_move_cost: float | None, success: float
+) -> Method:
+    """The method, once it and the parameters of `plan` are known to be good.
+
+    Raises:
+        UserError: an unknown method or a parameter out of range.
+    """
+    if max_move_cost is not None and not 0 <= max_move_cost < np.inf:
+        raise UserError(f"max-move-cost {max_move_cost}: it must be a number of at least 0.")
+    if not 0 <= success <= 1:
+        raise UserError(f"swap success {success}: it is a probability, 0 to 1.")
+    if seed < 0:
+        raise UserError(f"seed {seed}: it must be at least 0.")
+    return method if isinstance(method, Method) else _method(method)
+
+
 def plan(
     instance: Instance,
     method: str | Method,
@@ -64,13 +81,7 @@ def plan(
     Raises:
         UserError: an unknown method or a parameter out of range.
     """
-    if max_move_cost is not None and not 0 <= max_move_cost < np.inf:
-        raise UserError(f"max-move-cost {max_move_cost}: it must be a number of at least 0.")
-    if not 0 <= success <= 1:
-        raise UserError(f"swap success {success}: it is a probability, 0 to 1.")
-    if seed < 0:
-        raise UserError(f"seed {seed}: it must be at least 0.")
-    chosen = method if isinstance(method, Method) else _method(method)
+    chosen = checked(method, seed=seed, max_move_cost=max_move_cost, success=success)
     if budget is not None or not instance.plain:
         return general.plan(
             instance,

@@ -14,7 +14,7 @@ from controllers.ursa.instance import Instance
 from controllers.ursa.io import load_instance, save_instance
 from controllers.ursa.methods import Method
 from controllers.ursa.optional import spread_over
-from controllers.ursa.plan import Selector, plan
+from controllers.ursa.plan import Selector, checked, plan
 from controllers.ursa.results import Budget, Plan, Timer
 from controllers.ursa.select import highest_load_first
 from schemas.errors import UserError
@@ -42,6 +42,8 @@ def plan_file(
     """
     if time_limit_s is not None and not time_limit_s > 0:
         raise UserError(f"time-limit {time_limit_s}: it must be above 0 seconds.")
+    # Before reading and compiling, which may take longer than a wrong option is worth.
+    checked(method, seed=seed, max_move_cost=max_move_cost, success=success)
     instance = spread_over(load_instance(path), spread)
     return plan_instance(
         instance,

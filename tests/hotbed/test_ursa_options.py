@@ -17,15 +17,25 @@ from ursa_cli import answer, run, write
         (["--max-move-cost", "-1"], "max-move-cost"),
         (["--seed", "-1"], "seed"),
         (["--swap-success", "2"], "probability"),
-        (["--method", "greedy", "--out", "/dev/null/plan.npz"], "cannot be written"),
     ],
 )
-def test_wrong_options_get_one_sentence(
+def test_wrong_options_get_one_sentence_before_the_file_is_read(
     words: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, _, err = run(capsys, "ursa", "plan", write(tmp_path / "a.npz"), *words)
+    code, _, err = run(capsys, "ursa", "plan", tmp_path / "none.npz", *words)
     assert code == 2
     assert says in err
+    assert "none.npz" not in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_a_plan_that_cannot_be_written_gets_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--method", "greedy", "--out", "/dev/null/plan.npz"]
+    code, _, err = run(capsys, "ursa", "plan", write(tmp_path / "a.npz"), *words)
+    assert code == 2
+    assert "cannot be written" in err
     assert len(err.strip().splitlines()) == 1
 
 
