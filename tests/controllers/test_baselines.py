@@ -19,7 +19,8 @@ from testbed.stores.contract import (
 )
 from testbed.stores.fake import FakeStore
 
-NAMES = sorted(available())
+CONTROLLERS = available()
+NAMES = sorted(CONTROLLERS)
 CALM = dict.fromkeys(range(8), 5.0)
 
 
@@ -79,7 +80,7 @@ def test_no_action_on_uniform_pressure(observation, level):
         0, 20, pressure=dict.fromkeys(observation.pressure, level), osds=observation.osds
     )
     for name in ("dlr", "dlr-auto"):
-        policy = create(find(name), {}, 1)
+        policy = create(CONTROLLERS[name], {}, 1)
         state, actions = policy.decide(policy.initial(), uniform)
         assert not actions, name
         _, actions = policy.decide(state, uniform)
@@ -88,7 +89,7 @@ def test_no_action_on_uniform_pressure(observation, level):
 
 @given(st.lists(observations(max_pgs=0), min_size=1, max_size=6))
 def test_auto_keeps_affinities_between_floor_and_one(series):
-    policy = create(find("dlr-auto"), {}, 1)
+    policy = create(CONTROLLERS["dlr-auto"], {}, 1)
     state = policy.initial()
     for observation in series:
         state, actions = policy.decide(state, observation)
@@ -141,7 +142,7 @@ def test_decisions_are_the_same_in_every_replay(series):
     told = [observation_to_json(observation) for observation in series]
     untouched = json.dumps(told)
     for name in NAMES:
-        one, other = (create(find(name), {}, 7) for _ in range(2))
+        one, other = (create(CONTROLLERS[name], {}, 7) for _ in range(2))
         decider = InProcess(one)
         state = decider.initial()
         for seen in told:

@@ -11,6 +11,7 @@ from testbed.stores.contract import Observation, Osd, SetPrimaryAffinity
 
 PERCENT = st.floats(0, 100)
 AFFINITY = st.floats(0.1, 1)
+DLR = find("dlr")
 
 
 def observe(iow: list[float], alpha: list[float]) -> Observation:
@@ -57,13 +58,13 @@ def test_equals_algorithm_1(osds, theta_h, theta_i, theta_l):
     if any(value > 0 and abs((value - average) / value - theta_i) < 1e-9 for value in iow):
         return
     thresholds = {"theta_h": theta_h, "theta_i": theta_i, "theta_l": theta_l}
-    policy = create(find("dlr"), thresholds, 1)
+    policy = create(DLR, thresholds, 1)
     expected = algorithm_1(iow, alpha, theta_h, theta_i, theta_l)
     assert after(policy, observe(iow, alpha)) == pytest.approx(expected, abs=1.1e-3)
 
 
 def test_the_papers_hotspot_is_at_the_floor_after_two_steps():
-    policy = create(find("dlr"), {}, 1)
+    policy = create(DLR, {}, 1)
     iow = [97.0] * 4 + [4.0] * 4
     one = after(policy, observe(iow, [1.0] * 8))
     # delta_1 = .47, average 50.5, phi = .4794, delta_2 = .2794
@@ -72,12 +73,12 @@ def test_the_papers_hotspot_is_at_the_floor_after_two_steps():
 
 
 def test_an_osd_between_the_thresholds_keeps_its_affinity():
-    policy = create(find("dlr"), {}, 1)
+    policy = create(DLR, {}, 1)
     assert after(policy, observe([35.0, 5.0], [0.3, 0.3])) == [0.3, 1.0]
 
 
 def test_osds_that_are_down_out_or_not_sensed_count_for_nothing():
-    policy = create(find("dlr"), {}, 1)
+    policy = create(DLR, {}, 1)
     osds = (
         Osd(0, "a"),
         Osd(1, "b"),
@@ -94,12 +95,12 @@ def test_osds_that_are_down_out_or_not_sensed_count_for_nothing():
 @given(st.lists(st.tuples(PERCENT, AFFINITY), min_size=1, max_size=20))
 def test_affinity_stays_between_floor_and_one(osds):
     iow, alpha = [list(column) for column in zip(*osds, strict=True)]
-    assert all(0.1 <= a <= 1 for a in after(create(find("dlr"), {}, 1), observe(iow, alpha)))
+    assert all(0.1 <= a <= 1 for a in after(create(DLR, {}, 1), observe(iow, alpha)))
 
 
 @given(st.lists(PERCENT, min_size=1, max_size=12))
 def test_constant_pressures_come_to_rest(iow):
-    policy = create(find("dlr"), {}, 1)
+    policy = create(DLR, {}, 1)
     alpha = [1.0] * len(iow)
     for _ in range(2000):
         following = after(policy, observe(iow, alpha))

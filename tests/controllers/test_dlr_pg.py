@@ -15,12 +15,13 @@ from controllers.registry import create, find
 from testbed.stores.contract import ClearUpmap, Observation, Osd, Pg, SwapPrimary
 from testbed.stores.fake import FakeStore
 
+DLR_PG = find("dlr-pg")
 HOT = {osd: 97.0 if osd < 4 else 5.0 for osd in range(8)}
 CALM = dict.fromkeys(range(8), 5.0)
 
 
 def dlr_pg(**parameters):
-    return create(find("dlr-pg"), parameters, 1)
+    return create(DLR_PG, parameters, 1)
 
 
 def model(store: FakeStore, speed: dict[int, float]) -> float:
