@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -93,23 +94,33 @@ def _python(*folders: str) -> list[Path]:
     ]
 
 
+class Facts(NamedTuple):
+    """What the rules ask of a file. Its syntax tree is not kept: trees of the whole repository are
+    millions of objects, which every later garbage collection of this process would look at."""
+
+    imports: tuple[tuple[int, str, str], ...]  # (line, module, name or ""), also inside functions
+    eager: tuple[tuple[int, tuple[str, ...]], ...]  # (line, names) of imports at the top level
+    asks: tuple[str, ...]  # comparisons of a site's kind with a name, and matches on it
+
+
 @cache
-def _tree(path: Path) -> ast.Module:
-    return ast.parse((ROOT / path).read_text(), filename=str(path))
+def _facts(path: Path) -> Facts:
+    return _facts_of((ROOT / path).read_text(), path)
+
+
+def _facts_of(source: str, path: Path) -> Facts:
+    tree = ast.parse(source, filename=str(path))
+    eager = tuple(
+        (node.lineno, (getattr(node, "module", None) or "", *(alias.name for alias in node.names)))
+        for node in tree.body
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+    )
+    asks = tuple(_asks(tree, path)) if "site" in source else ()
+    return Facts(tuple(_walk(tree, path)), eager, asks)
 
 
 def _package(path: Path) -> list[str]:
     return list(path.parent.parts)
-
-
-def _imports(path: Path) -> tuple[tuple[int, str, str], ...]:
-    """(line, module, name) of every import, also those inside functions; name "" for a module."""
-    return _imports_of(_tree(path), path)
-
-
-@cache
-def _imports_of(tree: ast.Module, path: Path) -> tuple[tuple[int, str, str], ...]:
-    return tuple(_walk(tree, path))
 
 
 def _statements(tree: ast.Module) -> Iterator[ast.AST]:
@@ -139,7 +150,7 @@ def _walk(tree: ast.Module, path: Path) -> Iterator[tuple[int, str, str]]:
 
 def _import_violations(path: Path, room: str) -> list[str]:
     found = []
-    for line, module, _ in _imports(path):
+    for line, module, _ in _facts(path).imports:
         top = module.split(".")[0]
         if top in MAY_IMPORT and top != room and top not in MAY_IMPORT[room]:
             found.append(f"{path}:{line}: {room} must not import {module}")
@@ -148,7 +159,7 @@ def _import_violations(path: Path, room: str) -> list[str]:
 
 def _agent_violations(path: Path) -> list[str]:
     found = []
-    for line, module, name in _imports(path):
+    for line, module, name in _facts(path).imports:
         top = module.split(".")[0]
         where = f"{path}:{line}"
         full = f"{module}.{name}" if name else module
@@ -170,10 +181,9 @@ def _agent_violations(path: Path) -> list[str]:
         if name in newer or "*" in newer:
             found.append(f"{where}: {full} is newer than Python 3.10")
     found += [
-        f"{path}:{node.lineno}: import rados inside the function that needs it"
-        for node in _tree(path).body
-        if isinstance(node, (ast.Import, ast.ImportFrom))
-        and "rados" in [getattr(node, "module", None), *(alias.name for alias in node.names)]
+        f"{path}:{line}: import rados inside the function that needs it"
+        for line, names in _facts(path).eager
+        if "rados" in names
     ]
     return found
 
@@ -184,18 +194,23 @@ def _is_text(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
-def _site_violations(path: Path) -> list[str]:
-    """Comparisons of a site's kind with a name, matches on it, imports of one site's modules."""
-    found = []
-    for node in ast.walk(_tree(path)):
+def _asks(tree: ast.Module, path: Path) -> Iterator[str]:
+    for node in ast.walk(tree):
         if isinstance(node, ast.Compare):
             sides = [node.left, *node.comparators]
-            asked = any(ASKS_SITE.search(ast.unparse(side)) for side in sides)
-            if asked and any(_is_text(side) for side in sides):
-                found.append(f"{path}:{node.lineno}: asks which site it is on: {ast.unparse(node)}")
+            # Few comparisons are with a text, and unparsing is what takes long.
+            if any(_is_text(side) for side in sides) and any(
+                ASKS_SITE.search(ast.unparse(side)) for side in sides
+            ):
+                yield f"{path}:{node.lineno}: asks which site it is on: {ast.unparse(node)}"
         elif isinstance(node, ast.Match) and ASKS_SITE.search(ast.unparse(node.subject)):
-            found.append(f"{path}:{node.lineno}: asks which site it is on by match")
-    for line, module, name in _imports(path):
+            yield f"{path}:{node.lineno}: asks which site it is on by match"
+
+
+def _site_violations(path: Path) -> list[str]:
+    """Comparisons of a site's kind with a name, matches on it, imports of one site's modules."""
+    found = list(_facts(path).asks)
+    for line, module, name in _facts(path).imports:
         full = f"{module}.{name}"
         if module.startswith("testbed.sites.") and module not in SITE_CONTRACT:
             found.append(f"{path}:{line}: imports {module}; use testbed.sites and its contract")
@@ -308,7 +323,7 @@ BREAKS = {
 def test_a_broken_rule_is_seen(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name, source = BREAKS[case]
     path = Path(name)
-    monkeypatch.setattr(sys.modules[__name__], "_tree", lambda _: ast.parse(source))
+    monkeypatch.setattr(sys.modules[__name__], "_facts", lambda path: _facts_of(source, path))
     violations = _import_violations(path, path.parts[0]) + _site_violations(path)
     if any(path == Path(part) or Path(part) in path.parents for part in bundle.PARTS):
         violations += _agent_violations(path)
@@ -325,5 +340,5 @@ def test_a_broken_rule_is_seen(case: str, monkeypatch: pytest.MonkeyPatch) -> No
     ],
 )
 def test_what_is_allowed_is_not_flagged(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules[__name__], "_tree", lambda _: ast.parse(source))
+    monkeypatch.setattr(sys.modules[__name__], "_facts", lambda path: _facts_of(source, path))
     assert not _site_violations(Path("campaigns/x.py"))
