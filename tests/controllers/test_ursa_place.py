@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from scipy.optimize import linprog
 from ursa_instances import instance, instances, timer
 
 from controllers.ursa.distance import between
@@ -93,6 +92,8 @@ def plain_relaxation(problem: Problem) -> float:
     once[objects, np.arange(len(cost))] = 1
     load = np.zeros((problem.nodes, len(cost)))
     load[nodes, np.arange(len(cost))] = problem.weight[objects]
+    from scipy.optimize import linprog
+
     solved = linprog(
         cost, load, np.maximum(problem.room, 0), once, np.ones(len(problem)), bounds=(0, 1)
     )

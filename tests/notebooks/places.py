@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import nbformat
-
 ROOT = Path(__file__).resolve().parents[2]
 HUB_CORES = 1.0
 HUB_BYTES = 10**9
@@ -90,6 +88,8 @@ def execute(place: Place, name: str, *, timeout_s: float = 600, **parameters: An
         check=False,
     )
     assert done.returncode == 0, f"{name}:\n{done.stderr[-4000:]}"
+    import nbformat
+
     notebook = nbformat.read(target, as_version=4)
     shown = json.dumps([cell.get("outputs", []) for cell in notebook.cells], ensure_ascii=False)
     return Executed(notebook, shown, int(done.stdout.split()[-1]))

@@ -8,7 +8,6 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import pytest
 import yaml
 
@@ -28,6 +27,8 @@ def defaults(role: Path) -> dict[str, Any]:
 
 
 def rendered(role: Path, name: str, **variables: Any) -> str:
+    import jinja2
+
     environment = jinja2.Environment(trim_blocks=True, undefined=jinja2.StrictUndefined)
     template = environment.from_string((role / "templates" / name).read_text())
     return template.render(**VARIABLES, **variables)

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_matrix
-from scipy.sparse.csgraph import connected_components
 
 from controllers.ursa.distance import between
 from controllers.ursa.instance import Float64, Int32
@@ -276,6 +274,9 @@ def components(
     objects: NDArray[np.integer], nodes: NDArray[np.integer], m: int, n: int
 ) -> tuple[Int32, int]:
     """([m] component of each object, their number), of objects that share nodes."""
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import connected_components
+
     graph = coo_matrix((np.ones(len(objects), np.int8), (objects, m + nodes)), (m + n, m + n))
     count, label = connected_components(graph, directed=False)
     return label[:m], int(count)
