@@ -7,6 +7,7 @@ import hashlib
 import os
 import shutil
 import signal
+import stat
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -28,12 +29,27 @@ def control_dir(name: str, directory: Path) -> Path:
 
 
 def make_control_dir(testbed: Testbed) -> Path:
-    """The testbed's `control_dir`, ours and closed to others; UserError when it is not ours."""
+    """The testbed's `control_dir`, ours and closed to others, and what it lies in too: who can put
+    another folder in its place can answer for the machines.
+
+    Raises:
+        UserError: it is not ours, or cannot be made.
+    """
     folder = control_dir(testbed.name, testbed.directory)
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if folder.stat().st_uid != os.geteuid():
-        raise UserError(f"{folder} belongs to another user; remove it or set XDG_RUNTIME_DIR.")
-    folder.chmod(0o700)
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for each in (folder.parent, folder):
+            found = each.lstat()
+            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+                raise UserError(
+                    f"{each} is no folder of yours: remove it, or set XDG_RUNTIME_DIR to one."
+                )
+            each.chmod(0o700)
+    except OSError as error:
+        raise UserError(
+            f"the folder {folder} for ssh's connections cannot be made ({error.strerror}): set "
+            "XDG_RUNTIME_DIR to a folder of yours."
+        ) from error
     return folder
 
 
