@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from schemas.errors import UserError
 from testbed.sites.contract import SiteError
 
 
@@ -29,10 +30,18 @@ def locked(path: Path, *, timeout_s: float, busy: str) -> Iterator[None]:
     """Hold an exclusive lock on `path`; it ends with the process, however that ends.
 
     Raises:
+        UserError: the folder or the file cannot be made.
         SiteError: with the text `busy`, when somebody else holds it for longer than `timeout_s`.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a+") as file:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("a+")
+    except OSError as error:
+        raise UserError(
+            f"{path.parent}, where testbeds are remembered, cannot be written ({error.strerror}): "
+            "run this as its owner, or set HOTBED_STATE to a folder of yours."
+        ) from error
+    with file:
         end = time.monotonic() + timeout_s
         while not _take(file.fileno()):
             if time.monotonic() >= end:

@@ -120,7 +120,7 @@ class Records:
         """Every testbed that has a record or a journal."""
         try:
             folders = sorted(path.name for path in self.top.iterdir() if path.is_dir())
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return ()
         except PermissionError:
             return ()  # another user's
@@ -147,7 +147,8 @@ class Records:
 
         Raises:
             SiteError: another process holds it.
-            UserError: `name` is no name, or the record is of another version.
+            UserError: `name` is no name, the record is of another version, or nothing can be
+                written there.
         """
         if not _NAME.fullmatch(name):
             raise UserError(

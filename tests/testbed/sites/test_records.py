@@ -123,3 +123,14 @@ def test_the_state_folder_can_be_chosen(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     monkeypatch.setenv("HOME", str(tmp_path))
     assert default_root() == tmp_path / ".local" / "state" / "hotbed"
+
+
+def test_a_state_folder_that_is_none_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    records = Records("somewhere", tmp_path / "file")
+    assert records.names() == ()
+    with (
+        pytest.raises(UserError, match=r"cannot be written \(Not a directory\).*HOTBED_STATE"),
+        records.open("mine"),
+    ):
+        pass
