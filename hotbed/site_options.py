@@ -60,8 +60,12 @@ def allow(
             )
         return
     site.allow(given, host_keys=host_keys)
-    if ask and sys.stdin.isatty() and sys.stderr.isatty():
+    if ask and _at_a_terminal():
         _ask(site, spec, set(given))
+
+
+def _at_a_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def _ask(site: CautiousSite, spec: TestbedSpec, given: set[str]) -> None:

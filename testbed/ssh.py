@@ -15,7 +15,6 @@ from typing import Protocol
 
 from schemas.errors import RemoteError
 
-
 MISSING = "the program 'ssh' is missing on this machine; see `hotbed doctor`."
 _REFUSALS = ("Permission denied (", "Host key verification failed", "Name or service not known")
 """What ssh prints where trying again will not help."""

@@ -51,6 +51,8 @@ def register(app: typer.Typer) -> None:
                 raise UserError("give --spec or --site, not both: --site checks its spec too.")
             _machines(load_spec(site), accept_host_keys, as_json)
             return
+        if accept_host_keys:
+            raise UserError("--accept-host-keys is for machines: name their spec with --site.")
         findings = diagnose(load_spec(spec) if spec else None)
         emit(findings, as_json, lambda: _table(findings))
         if lacking(findings):

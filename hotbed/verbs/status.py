@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hotbed.output import JsonFlag, emit
+
+if TYPE_CHECKING:
+    from testbed.sites.contract import Site, Status
 
 
 def register(app: typer.Typer) -> None:
@@ -23,7 +26,7 @@ def register(app: typer.Typer) -> None:
         from testbed.sites.contract import State
 
         if name is None:
-            found = {each: (site.kind, site.status(each)) for site, each in existing()}
+            found = {each: (site.kind, _asked(site, each)) for site, each in existing()}
             data = [
                 {"name": each, "site": kind, "state": known.state, "detail": known.detail}
                 | {"nodes": known.nodes, **lease_facts(known)}
@@ -44,3 +47,14 @@ def register(app: typer.Typer) -> None:
         if swift is not None:
             one["swift"] = swift
         emit(one, as_json, lambda: status_view(chosen, known, testbed, swift))
+
+
+def _asked(site: Site, name: str) -> Status:
+    """The testbed's state; one that cannot be asked does not hide the others."""
+    from schemas.errors import HotbedError
+    from testbed.sites.contract import State, Status
+
+    try:
+        return site.status(name)
+    except HotbedError as error:
+        return Status(State.FAILED, f"cannot be asked: {str(error).rstrip('.')}")

@@ -29,6 +29,8 @@ def register(app: typer.Typer) -> None:
         from hotbed.progress import progress
         from hotbed.site_options import allow
         from hotbed.views import cost_line, nodes_table
+        from schemas.errors import UserError
+        from testbed.choose import existing
         from testbed.deploy import save_spec
         from testbed.doctor import require
         from testbed.sites import open_site
@@ -41,6 +43,12 @@ def register(app: typer.Typer) -> None:
             cost = site.plan(wanted)
             emit(cost, as_json, lambda: cost_line(wanted.name, cost))
             return
+        for other, each in existing():
+            if each == wanted.name and other.kind != site.kind:
+                raise UserError(
+                    f"a testbed {each!r} is there already, on the site {other.kind}: take it down "
+                    f"(`hotbed down {each}`), or give this one another name (--name)."
+                )
         require(spec=wanted)
         allow(site, wanted, devices=yes_wipe, host_keys=accept_host_keys, ask=not as_json)
         with progress(f"up {wanted.name}") as report:

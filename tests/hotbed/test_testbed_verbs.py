@@ -12,7 +12,7 @@ import pytest
 
 from hotbed import cli
 from testbed import choose, doctor, reach, sites
-from testbed.sites.contract import Progress, SiteError, silent
+from testbed.sites.contract import Progress, SiteError, Status, silent
 from testbed.sites.fake import FakeSite
 
 SPEC = """
@@ -112,6 +112,47 @@ def test_down_all_goes_on_after_one_that_cannot_be_removed(
     assert site.names() == ["away"]
     assert hotbed("down") == 1
     assert capsys.readouterr().err.count("host h1 does not answer") == 1
+
+
+def test_one_that_cannot_be_asked_does_not_hide_the_others(
+    site: FakeSite,
+    spec_file: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("away", "there"):
+        assert hotbed("up", spec_file, "--name", name) == 0
+    status = site.status
+
+    def asked(name: str) -> Status:
+        if name == "away":
+            raise SiteError("the cloud does not answer.", retry_after_s=30.0)
+        return status(name)
+
+    monkeypatch.setattr(site, "status", asked)
+    capsys.readouterr()
+    assert hotbed("status", "--json") == 0
+    away, there = json.loads(capsys.readouterr().out)
+    assert (away["state"], there["state"]) == ("failed", "ready")
+    assert away["detail"] == "cannot be asked: the cloud does not answer"
+    assert hotbed("status", "away") == 1
+    assert "Try again in 30 s" in capsys.readouterr().err
+
+
+def test_a_name_is_one_testbeds_on_all_sites(
+    site: FakeSite,
+    spec_file: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    other = FakeSite()
+    monkeypatch.setattr(other, "kind", "other", raising=False)
+    monkeypatch.setattr(choose, "existing", lambda: [(other, "small")])
+    assert hotbed("up", spec_file) == 2
+    error = capsys.readouterr().err
+    assert "a testbed 'small' is there already, on the site other" in error
+    assert "--name" in error
+    assert site.names() == []
 
 
 def test_a_users_mistakes_are_one_sentence(

@@ -26,6 +26,10 @@ from testbed.store_spec import Strict
 
 _TIMEOUT_S = 60.0
 _ALWAYS = {"all", "ungrouped", "_meta"}
+_SECRETS = (
+    *("ansible_password", "ansible_ssh_password", "ansible_ssh_pass"),
+    *("ansible_become_password", "ansible_become_pass", "ansible_sudo_pass"),
+)
 
 
 @dataclass(frozen=True)
@@ -180,9 +184,9 @@ def host_of(name: str, variables: Mapping[str, Any], path: Path) -> HostOptions:
     """
     where = f"{path}: machine {name}"
     connection = variables.get("ansible_connection", "ssh")
-    if connection not in ("ssh", "smart"):
+    if str(connection).removeprefix("ansible.builtin.") not in ("ssh", "smart"):
         raise UserError(f"{where}: ansible_connection is {connection!r}; only ssh will do.")
-    for secret in ("ansible_password", "ansible_ssh_pass", "ansible_become_password"):
+    for secret in _SECRETS:
         if secret in variables:
             raise UserError(
                 f"{where}: {secret} is not used: log in with a key, as root or as a user who may "
@@ -193,7 +197,7 @@ def host_of(name: str, variables: Mapping[str, Any], path: Path) -> HostOptions:
         jump = proxy_jump(str(variables.get(key, "")), f"{where}: {key}") or jump
     body = {
         "name": name,
-        "address": str(variables.get("ansible_host", name)),
+        "address": str(variables.get("ansible_host", variables.get("ansible_ssh_host", name))),
         "private_address": _text(variables.get("hotbed_address")),
         "user": _text(variables.get("ansible_user", variables.get("ansible_ssh_user"))),
         "port": variables.get("ansible_port", variables.get("ansible_ssh_port")),
@@ -219,30 +223,35 @@ def proxy_jump(arguments: str, where: str) -> str | None:
     Raises:
         UserError: they go through something by another way than one ProxyJump.
     """
-    try:
-        words = shlex.split(arguments)
-    except ValueError as error:
-        raise UserError(f"{where}: {error}.") from None
+    words = _words(arguments, where)
     found = None
     for place, word in enumerate(words):
         after = words[place + 1] if place + 1 < len(words) else ""
         option = word[2:] if word.startswith("-o") and len(word) > 2 else ""
         option = after if word == "-o" else option
-        name, _, value = option.partition("=")
+        # ssh takes both `Name=value` and `Name value`.
+        name, value = (*re.split(r"\s*=\s*|\s+", option.strip(), maxsplit=1), "")[:2]
         if word == "-J":
             found = after
         elif word.startswith("-J"):
             found = word[2:]
-        elif name.strip().lower() == "proxyjump":
-            found = value.strip()
-        elif name.strip().lower() == "proxycommand":
+        elif name.lower() == "proxyjump":
+            found = value
+        elif name.lower() == "proxycommand" and value.lower() != "none":
             found = _of_command(value, where)
-    return found
+    return None if found is None or found.lower() == "none" else found
+
+
+def _words(text: str, where: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise UserError(f"{where}: {text!r} cannot be read: {error}.") from None
 
 
 def _of_command(command: str, where: str) -> str:
     """``ssh -W %h:%p [-q] [-p port] [user@]host`` as a ProxyJump."""
-    words = [word for word in shlex.split(command) if word not in ("-q", "-x", "-T")]
+    words = [word for word in _words(command, where) if word not in ("-q", "-x", "-T")]
     port = ""
     if "-p" in words[:-1]:
         place = words.index("-p")

@@ -123,7 +123,7 @@ def assign(
     for explicit in (_for_nodes, _for_groups, _for_ansible_groups):
         for group in spec.groups:
             wanted = explicit(group, options, machines)
-            _take(group, wanted, free, chosen, hosts)
+            _take(group, wanted, free, chosen)
     for group in spec.groups:
         _take_rest(spec, group, free, chosen, len(hosts))
     racks = spec.rack_of()
@@ -172,7 +172,6 @@ def _take(
     wanted: Wanted,
     free: list[str],
     chosen: dict[str, str],
-    hosts: Mapping[str, Host],
 ) -> None:
     for node, candidates in wanted.items():
         if node in chosen:

@@ -183,6 +183,11 @@ def signal_of(wanted: str | None, surveys: Surveys) -> str:
     )
 
 
+def identity_of(survey: Mapping[str, Any]) -> tuple[str, str]:
+    """What tells a machine from a copy of it and from itself under another address."""
+    return survey["machine_id"], survey["boot_id"]
+
+
 def require_spread(surveys: Surveys) -> None:
     """Raise a sentence when two nodes are one machine.
 
@@ -191,7 +196,7 @@ def require_spread(surveys: Surveys) -> None:
     """
     seen: dict[tuple[str, str], str] = {}
     for node, survey in surveys.items():
-        identity = survey["machine_id"], survey["boot_id"]
+        identity = identity_of(survey)
         if all(identity) and identity in seen:
             raise UserError(
                 f"nodes {seen[identity]} and {node} are the same machine, {survey['host_name']}: "

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from schemas.errors import HotbedError, RemoteError, UserError
-from testbed.agent.contract import IOWAIT_CPUS
 from testbed.checks import GIB, Finding
 from testbed.quantities import format_bytes
 from testbed.sites.clock import Clock
@@ -30,7 +29,6 @@ ROOM_BYTES = 3 * GIB
 """For packages, logs and the control plane on a machine's system disk."""
 CEPH_PORTS = {"mon": (3300, 6789), "rgw": (7480, 8080)}
 CEPH_RANGE = (6800, 7300)
-NFS_PORTS = (111, 2049)
 SWIFT_PORT = 8080
 TESTED = {"debian": ("12",)}
 
@@ -60,6 +58,7 @@ def inspect(
     contact: Contact,
     *,
     own: str | None,
+    signal: str | None,
     clock: Clock,
 ) -> tuple[HostFindings, ...]:
     """Findings on every machine, in the spec's order.
@@ -67,6 +66,7 @@ def inspect(
     Args:
         look: what was seen of them; machines with a problem get one finding.
         own: identity of the testbed's own mark, where it is up already.
+        signal: the one that is asked for; None: the best.
     """
     addresses = _addresses(members, look)
 
@@ -86,12 +86,17 @@ def inspect(
     for node, error in seen.lost.items():
         look.problems[node] = error
     offsets = {node: offset for node, (offset, _) in seen.found.items()}
+    try:
+        chosen, why = fitness.signal_of(signal, look.surveys), ""
+    except UserError as error:
+        chosen, why = "none", str(error)
     found = []
     for member in members:
         if member.node in look.problems:
             findings = [_lost(look.problems[member.node])]
         else:
-            host = _Host(spec, member, look, own, offsets, seen.found[member.node][1], addresses)
+            reached = seen.found[member.node][1]
+            host = _Host(spec, member, look, own, offsets, reached, addresses, (chosen, why))
             findings = list(host.findings())
         found.append(HostFindings(member.node, member.host.name, tuple(findings)))
     return tuple(found)
@@ -140,7 +145,7 @@ def ports_of(spec: TestbedSpec, roles: Sequence[str]) -> tuple[int, ...]:
         for role, listed in CEPH_PORTS.items():
             ports += listed if role in roles else ()
     elif isinstance(spec.store, NfsSpec) and "nfs" in roles:
-        ports += NFS_PORTS
+        ports += (spec.store.port, spec.store.mount_port)
     elif spec.store is not None and "proxy" in roles:
         ports.append(SWIFT_PORT)
     return tuple(ports)
@@ -160,6 +165,7 @@ class _Host:
     offsets: Mapping[str, Offset]
     reached: Mapping[str, str | None]
     addresses: Mapping[str, str]
+    signal_of_all: tuple[str, str]
 
     @property
     def survey(self) -> Mapping[str, Any]:
@@ -173,8 +179,17 @@ class _Host:
 
     def findings(self) -> Iterator[Finding]:
         checks: tuple[Callable[[], Finding], ...] = (
-            *(self.ssh, self.python, self.root_login, self.holder, self.distribution),
-            *(self.kernel, self.cpus, self.memory, self.room, self.ports, self.clock),
+            *(self.ssh, self.python, self.root_login, self.holder, self.machine),
+            *(
+                self.distribution,
+                self.kernel,
+                self.signal,
+                self.cpus,
+                self.memory,
+                self.room,
+                self.ports,
+                self.clock,
+            ),
             self.network,
         )
         for check in checks:
@@ -204,6 +219,18 @@ class _Host:
         how = "take that testbed down, or delete /etc/hotbed-site.json there if nobody has it"
         return Finding("free", "held by no other testbed", ok, found, how)
 
+    def machine(self) -> Finding:
+        mine = fitness.identity_of(self.survey)
+        same = [
+            node
+            for node, survey in self.look.surveys.items()
+            if node != self.member.node and all(mine) and fitness.identity_of(survey) == mine
+        ]
+        found = f"{', '.join(same)} is the same machine" if same else self.survey["host_name"]
+        return Finding(
+            "machine", "a machine of its own", not same, found, "name one machine for each node"
+        )
+
     def distribution(self) -> Finding:
         survey = self.survey
         name = f"{survey['distribution']} {survey['distribution_like']}".split()
@@ -222,12 +249,14 @@ class _Host:
 
     def kernel(self) -> Finding:
         survey = self.survey
-        few = survey["cpus"] <= IOWAIT_CPUS
         has = "io.pressure" if survey["pressure"] else "no io.pressure"
         found = f"{survey['kernel']}, {has}, cgroup {survey['cgroups'] or 'none'}"
-        ok = bool(survey["pressure"] or few) and bool(survey["cgroups"])
-        how = f"boot with psi=1: with {survey['cpus']} CPUs %iowait says little"
-        return Finding("kernel", "io.pressure (PSI), control groups", ok, found, how)
+        how = "mount the control groups (/sys/fs/cgroup), as systemd does"
+        return Finding("kernel", "control groups", bool(survey["cgroups"]), found, how)
+
+    def signal(self) -> Finding:
+        chosen, why = self.signal_of_all
+        return Finding("signal", "pressure on disks, the same everywhere", not why, chosen, why)
 
     def cpus(self) -> Finding:
         have, wanted = self.survey["cpus"], self._group().cpus
@@ -285,10 +314,13 @@ class _Host:
     def network(self) -> Finding:
         bad = [f"{node}: {why}" for node, why in self.reached.items() if why is not None]
         mine = self.addresses[self.member.node]
+        same = [n for n, other in self.addresses.items() if other == mine and n != self.member.node]
         loop = ipaddress.ip_address(mine).is_loopback and len(self.addresses) > 1
         how = "open the firewall between the machines, or give each its private_address"
-        found = f"{mine}; cannot reach {', '.join(bad)}" if bad else mine
-        return Finding("network", "reaches the other nodes", not bad and not loop, found, how)
+        found = f"{mine}, which is {', '.join(same)}'s too" if same else mine
+        found += f"; cannot reach {', '.join(bad)}" if bad else ""
+        ok = not (bad or loop or same)
+        return Finding("network", "reaches the other nodes", ok, found, how)
 
     def devices(self) -> Iterator[Finding]:
         disk = self.spec.disks().get(self.member.node)

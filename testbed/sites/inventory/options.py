@@ -177,7 +177,7 @@ class InventoryOptions(LoginOptions):
     signal: Literal["iowait", "io_pressure"] | None = None
     known_hosts: str | None = None
     accept_host_keys: bool = False
-    wipe: tuple[str, ...] = ()
+    wipe: Annotated[tuple[str, ...], BeforeValidator(_list)] = ()
 
     @field_validator("wipe")
     @classmethod

@@ -96,7 +96,9 @@ class InventorySite:
                     f"a testbed {spec.name!r} of another spec is there; take it down first "
                     f"(`hotbed down {spec.name}`) or give this one another name (--name)."
                 )
-            if not known:
+            if known:
+                self._require_named(known, spec.name)
+            else:
                 members = self._members(spec)
                 with looking(self._contact) as folder:
                     found = self._look(members, folder, lambda what, x: progress(what, 0.5 * x))
@@ -207,8 +209,15 @@ class InventorySite:
         members = members_of(known) if known is not None else self._members(spec)
         with looking(self._contact) as folder:
             found = self._look(members, folder, progress)
-            own = known["id"] if known is not None else None
-            return inspect(spec, members, found, self._contact, own=own, clock=self._clock)
+            return inspect(
+                spec,
+                members,
+                found,
+                self._contact,
+                own=known["id"] if known is not None else None,
+                signal=self.options.signal,
+                clock=self._clock,
+            )
 
     def usage_counters(self, name: str) -> Mapping[str, float]:
         """See `UsageSite.usage_counters`."""
@@ -244,11 +253,25 @@ class InventorySite:
         )
         return before.digest() == spec.digest() and same_devices
 
+    def _require_named(self, known: Mapping[str, Any], name: str) -> None:
+        """Raise a sentence when the testbed has machines that the options no longer name."""
+        need_hosts(self.options)
+        named = {host.address for host in machines_of(self.options).hosts}
+        gone = [m.host.address for m in members_of(known) if m.host.address not in named]
+        if gone:
+            raise UserError(
+                f"testbed {name!r} is on machines that are no longer named ({', '.join(gone)}): "
+                f"take it down first (`hotbed down {name}`), or name them again."
+            )
+
     def _trust(self) -> Trust:
         given = self.options.known_hosts
         files = (Path(given).expanduser(),) if given else hostkeys.default_files()
-        if given and not files[0].exists():
-            raise UserError(f"site.options.known_hosts: {files[0]} cannot be found.")
+        if given and not files[0].is_file():
+            raise UserError(
+                f"site.options.known_hosts: {files[0]} is no file: name one with the host keys of "
+                "the machines (a relative path starts at the spec's folder)."
+            )
         return Trust(files, self._accept)
 
     def _look(self, members: Sequence[Member], folder: Path, progress: Progress) -> Look:

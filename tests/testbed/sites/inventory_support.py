@@ -39,7 +39,7 @@ def make_spec(**options: Any) -> TestbedSpec:
     return TestbedSpec.model_validate({**SPEC, "site": site})
 
 
-def make_site(state: Path, hosts: FakeHosts, **options: Any) -> InventorySite:
+def make_site(state: Path, hosts: FakeHosts, /, **options: Any) -> InventorySite:
     """A site with its state in a folder, on machines that are played."""
 
     def take_away(testbed: Testbed, progress: object) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,12 +20,17 @@ def target(tmp_path: Path) -> SshTarget:
     return SshTarget("osd0", "192.0.2.1", None, tmp_path / "known_hosts")
 
 
-def play_ssh(folder: Path, monkeypatch: pytest.MonkeyPatch, stderr: str) -> None:
-    """An ssh that says so and does not get through."""
-    program = folder / "ssh"
-    program.write_text(f"#!/bin/sh\nprintf '%s' '{stderr}' >&2\nexit 255\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(folder), prepend=":")
+@pytest.fixture
+def ssh_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Stands in an ssh that says so and does not get through."""
+
+    def says(stderr: str) -> None:
+        program = tmp_path / "ssh"
+        program.write_text(f"#!/bin/sh\nprintf '%s' '{stderr}' >&2\nexit 255\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+
+    return says
 
 
 THROUGH = "me@bastion: Permission denied (publickey).\nConnection closed by UNKNOWN port 65535\n"
@@ -42,14 +48,9 @@ THROUGH = "me@bastion: Permission denied (publickey).\nConnection closed by UNKN
     ],
 )
 def test_who_does_not_answer_is_told_and_whether_to_try_again(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    target: SshTarget,
-    stderr: str,
-    told: str,
-    again: bool,
+    ssh_says: Callable[[str], None], target: SshTarget, stderr: str, told: str, again: bool
 ) -> None:
-    play_ssh(tmp_path, monkeypatch, stderr)
+    ssh_says(stderr)
     with pytest.raises(RemoteError) as unseen:
         OpenSsh().host_keys(target)
     with pytest.raises(RemoteError) as lost:

@@ -14,7 +14,7 @@ from hotbed import cli
 from testbed.checks import Finding
 from testbed.doctor import lacking
 from testbed.sites.inventory.inspection import Offset, ports_of
-from testbed.spec import TestbedSpec
+from testbed.spec import NfsSpec, TestbedSpec
 from tests.testbed.sites.fake_hosts import FakeHosts, play
 from tests.testbed.sites.inventory_support import OPTIONS, SPEC, make_site, make_spec
 
@@ -34,8 +34,10 @@ def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHosts:
     return play(tmp_path, 3, monkeypatch)
 
 
-def found(tmp_path: Path, hosts: FakeHosts, node: str = "osd0") -> dict[str, Finding]:
-    machines = make_site(tmp_path / "state", hosts).inspect(make_spec())
+def found(
+    tmp_path: Path, hosts: FakeHosts, node: str = "osd0", **options: Any
+) -> dict[str, Finding]:
+    machines = make_site(tmp_path / "state", hosts, **options).inspect(make_spec(**options))
     assert [machine.node for machine in machines] == ["admin", "osd0", "osd1"]
     (mine,) = (machine for machine in machines if machine.node == node)
     return {finding.name: finding for finding in mine.findings}
@@ -107,6 +109,25 @@ def test_clocks_and_network_between_machines(tmp_path: Path, hosts: FakeHosts) -
     assert findings["network"].found == "192.0.2.2; cannot reach osd1: timed out"
 
 
+def test_what_up_refuses_of_machines_together_is_found(tmp_path: Path, hosts: FakeHosts) -> None:
+    stat = "cpu  1 0 1 1 1 0 0 0\n" + "".join(f"cpu{n} 1 0\n" for n in range(8))
+    hosts.hosts["192.0.2.2"].write("proc/stat", stat)
+    assert found(tmp_path, hosts)["signal"].found == "io_pressure"
+    assert "says little on more than 4" in found(tmp_path, hosts, signal="iowait")["signal"].how
+    (hosts.hosts["192.0.2.3"].root / "proc/pressure/io").unlink()
+    missing = found(tmp_path, hosts)["signal"]
+    assert (missing.ok, missing.needed) == (False, True)
+    assert "osd1 has no /proc/pressure/io" in missing.how
+    hosts.hosts["192.0.2.3"].address = "192.0.2.2"
+    network = found(tmp_path, hosts)["network"]
+    assert not network.ok
+    assert network.found == "192.0.2.2, which is osd1's too"
+    hosts.hosts["192.0.2.3"].write("etc/machine-id", "192.0.2.2\n")
+    hosts.hosts["192.0.2.3"].write("proc/sys/kernel/random/boot_id", "192.0.2.2\n")
+    twice = found(tmp_path, hosts)["machine"]
+    assert (twice.ok, twice.found) == (False, "osd1 is the same machine")
+
+
 def test_ones_own_testbed_is_no_obstacle_to_itself(tmp_path: Path, hosts: FakeHosts) -> None:
     make_site(tmp_path / "state", hosts).provision(make_spec())
     hosts.hosts["192.0.2.2"].disk("/dev/sdb2", 16 * 2**30, "ceph_bluestore")
@@ -128,6 +149,9 @@ def test_ports_are_those_of_the_roles() -> None:
     assert ports_of(spec, ["mon", "mgr"]) == (3300, 6789)
     assert ports_of(spec, ["osd"]) == ()
     assert ports_of(spec, ["rgw"]) == (7480, 8080)
+    nfs = spec.model_copy(update={"store": NfsSpec(kind="nfs")})
+    # A portmapper that runs already is used.
+    assert ports_of(nfs, ["nfs"]) == (2049, 20048)
 
 
 # -- the verbs -------------------------------------------------------------------------------------
@@ -180,9 +204,40 @@ def test_up_wipes_only_what_was_named(
 
 
 def test_consent_is_for_machines_that_are_there(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "local.yaml"
     path.write_text(yaml.safe_dump(SPEC))
     assert run("doctor", "--site", str(path), "--spec", str(path)) == 2
     assert "not both" in capsys.readouterr().err
+    assert run("doctor", "--accept-host-keys", "--spec", str(path)) == 2
+    assert "--accept-host-keys is for machines: name their spec" in capsys.readouterr().err
+    monkeypatch.setattr("testbed.doctor.diagnose", lambda *_: [])
+    assert run("doctor", "--site", str(path), "--accept-host-keys") == 2
+    assert "a site of kind local has no machines to look at" in capsys.readouterr().err
+    monkeypatch.setattr("testbed.doctor.require", lambda *_, **more: None)
+    assert run("up", str(path), "--yes-wipe", "/dev/sdb@osd0") == 2
+    assert "a site of kind local wipes nothing that was there" in capsys.readouterr().err
+
+
+def test_what_a_person_is_asked(
+    spec_file: Path,
+    hosts: FakeHosts,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    device = hosts.hosts["192.0.2.2"].root / "dev/sdb2"
+    hosts.hosts["192.0.2.2"].disk("/dev/sdb2", 16 * 2**30, "ext4")
+    monkeypatch.setattr("hotbed.site_options._at_a_terminal", lambda: True)
+    answers = ["y", "wipe"]
+    monkeypatch.setattr("typer.prompt", lambda *_, **more: answers.pop(0))
+    assert run("up", str(spec_file), "--accept-host-keys") == 2
+    told = capsys.readouterr().err
+    assert "/dev/sdb2 of node osd0 (16.0 GiB) holds ext4" in told
+    assert "nothing was wiped, and nothing was changed" in told
+    assert device.open("rb").read(9) == b"SIGNATURE"
+    assert run("up", str(spec_file), "--accept-host-keys") == 0
+    assert device.open("rb").read(9) != b"SIGNATURE"
+    # Up already: there is nothing to ask.
+    assert run("up", str(spec_file)) == 0
+    assert answers == []

@@ -175,6 +175,10 @@ def test_bad_options_are_one_sentence(options: dict[str, Any], message: str) -> 
         read_options(options)
 
 
+def test_one_device_to_be_wiped_needs_no_list() -> None:
+    assert read_options({"wipe": "/dev/sdb@osd0"}).wipe == ("/dev/sdb@osd0",)
+
+
 def test_paths_in_a_spec_start_at_its_folder(tmp_path: Path) -> None:
     site = {
         "kind": "inventory",
@@ -245,11 +249,21 @@ def test_variables_of_ansible() -> None:
     assert found.proxy_jump == JumpOption(address="bastion", user="me")
 
 
+def test_the_older_names_of_ansibles_variables() -> None:
+    old = {"ansible_ssh_host": "192.0.2.7", "ansible_ssh_port": 2222, "ansible_ssh_user": "cc"}
+    found = host_of("disk0", {**old, "ansible_connection": "ansible.builtin.ssh"}, Path("hosts"))
+    assert (found.address, found.port, found.user) == ("192.0.2.7", 2222, "cc")
+
+
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
         ({"ansible_connection": "local"}, "only ssh will do"),
         ({"ansible_become_password": "secret"}, "ansible_become_password is not used"),
+        ({"ansible_become_pass": "secret"}, "ansible_become_pass is not used"),
+        ({"ansible_ssh_password": "secret"}, "ansible_ssh_password is not used"),
+        ({"ansible_sudo_pass": "secret"}, "ansible_sudo_pass is not used"),
+        ({"ansible_ssh_common_args": """-o ProxyCommand="ssh -W 'x" """}, "No closing quotation"),
         ({"ansible_ssh_common_args": "-o ProxyCommand='nc %h %p'"}, "is not understood"),
         ({"ansible_port": "ssh"}, "port"),
     ],
@@ -269,6 +283,9 @@ def test_variables_that_cannot_be_followed(variables: dict[str, Any], message: s
         ("-J me@b", "me@b"),
         ("-Jme@b:2222", "me@b:2222"),
         ("-oProxyJump=b", "b"),
+        ("-o 'ProxyJump b'", "b"),
+        ("-o ProxyJump=none", None),
+        ("-o 'ProxyCommand ssh -W %h:%p b'", "b"),
         ("-o 'ProxyCommand=ssh -W %h:%p -q me@b'", "me@b"),
         ("-o ProxyCommand='ssh -p 2222 me@b -W %h:%p'", "me@b:2222"),
     ],

@@ -292,6 +292,15 @@ def test_a_lost_machine_is_kept_on_record_until_it_is_back(make: Make, hosts: Fa
     assert site.names() == ()
 
 
+def test_machines_that_are_no_longer_named_are_told(make: Make, hosts: FakeHosts) -> None:
+    make().provision(make_spec())
+    fewer = {"hosts": OPTIONS["hosts"][1:]}
+    with pytest.raises(UserError, match=r"no longer named.*192\.0\.2\.1.*hotbed down small"):
+        make(**fewer).provision(make_spec(**fewer))
+    more = {"hosts": [{"address": "192.0.2.9", "name": "new"}, *OPTIONS["hosts"]]}
+    assert make(**more).provision(make_spec(**more)).nodes[0].address == "192.0.2.1"
+
+
 def test_a_machine_whose_mark_was_deleted_is_told(make: Make, hosts: FakeHosts) -> None:
     site = make()
     site.provision(make_spec())
