@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.claims import Evidence
+from analysis.stats import Estimate
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,19 @@ class Table:
     def as_json(self) -> list[dict[str, str]]:
         """A mapping a row."""
         return [dict(zip(self.heads, row, strict=True)) for row in self.rows]
+
+
+def value_text(found: Estimate | None) -> str:
+    """An estimate's value to three digits as a table's cell; a dash where there is none."""
+    return "–" if found is None else f"{found.value:.3g}"
+
+
+def interval_text(found: Estimate | None, digits: int = 3) -> str:
+    """An estimate with its interval as a table's cell; without one of a single run."""
+    if found is None:
+        return "–"
+    value, low, high = (f"{x:.{digits}g}" for x in (found.value, found.low, found.high))
+    return value if found.n < 2 else f"{value} [{low}, {high}]"
 
 
 @dataclass(frozen=True)

@@ -12,19 +12,11 @@ import pandas as pd
 
 from analysis import style
 from analysis.claims import Evidence
+from analysis.columns import average
 from analysis.figures import Missing
 from analysis.twochoice import placement
 from analysis.twochoice.panels import counts, draw, magnitudes, percent, points
-from analysis.twochoice.runs import (
-    BEYOND,
-    BOTH,
-    COLD,
-    FIXED,
-    PAPERS,
-    average,
-    cells,
-    ratios,
-)
+from analysis.twochoice.runs import BEYOND, BOTH, COLD, FIXED, PAPERS, cells, ratios
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

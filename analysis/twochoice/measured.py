@@ -10,10 +10,11 @@ from typing import Any
 import pandas as pd
 
 from analysis.claims import Compute, Evidence, Measured, NotRun
+from analysis.columns import average
 from analysis.load import SIM
 from analysis.stats import Estimate, mean
 from analysis.twochoice import placement
-from analysis.twochoice.runs import average, cells, quotient, ratios
+from analysis.twochoice.runs import cells, quotient, ratios
 
 Rows = Callable[[pd.DataFrame], pd.DataFrame]
 

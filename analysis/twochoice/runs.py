@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.load import SIM, LoadedRun, origin
-from analysis.stats import Estimate, mean, ratio
+from analysis.stats import Estimate, ratio
 from schemas.run import Run
 from schemas.sizes import size_name
 
@@ -167,12 +167,6 @@ def _by_burst(rows: pd.DataFrame, column: str) -> dict[tuple[Any, ...], float]:
     keys = zip(*(rows[name].tolist() for name in PAIRED), strict=True)
     found = zip(keys, rows[column].tolist(), strict=True)
     return {key: value for key, value in found if value > 0}  # NaN is not
-
-
-def average(rows: pd.DataFrame, column: str) -> Estimate | None:
-    """Mean over runs with a t interval."""
-    values = rows[column].dropna().tolist() if column in rows.columns else []
-    return mean(values) if values else None
 
 
 @lru_cache(maxsize=1024)

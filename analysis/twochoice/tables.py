@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.figures import Table
-from analysis.stats import Estimate
-from analysis.twochoice.runs import BEYOND, COLD, LABELS, PAPERS, average, cells, ratios
+from analysis.columns import average
+from analysis.figures import Table, interval_text, value_text
+from analysis.twochoice.runs import BEYOND, COLD, LABELS, PAPERS, cells, ratios
 
 HEADS = (
     "scheduler",
@@ -37,25 +37,13 @@ def tables(table: pd.DataFrame) -> list[Table]:
                     f"{100 * share:g}",
                     str(len(here)),
                     f"{here['rounds'].sum():g}",
-                    _interval(average(here, "response_s")),
-                    _interval(average(here, "over")),
-                    _number(average(here, "mean_s")),
-                    _number(average(here, "most")),
-                    _number(average(here, "straggler_most")),
-                    _number(average(here.assign(r=100 * here["redirected_share"]), "r")),
-                    _number(average(here, "messages_per_write")),
+                    interval_text(average(here, "response_s"), 4),
+                    interval_text(average(here, "over"), 4),
+                    value_text(average(here, "mean_s")),
+                    value_text(average(here, "most")),
+                    value_text(average(here, "straggler_most")),
+                    value_text(average(here.assign(r=100 * here["redirected_share"]), "r")),
+                    value_text(average(here, "messages_per_write")),
                 )
             )
     return [Table("schedulers", "What every scheduler came to", HEADS, tuple(rows))] if rows else []
-
-
-def _number(found: Estimate | None) -> str:
-    return "–" if found is None else f"{found.value:.3g}"
-
-
-def _interval(found: Estimate | None) -> str:
-    if found is None:
-        return "–"
-    if found.n < 2:
-        return f"{found.value:.4g}"
-    return f"{found.value:.4g} [{found.low:.4g}, {found.high:.4g}]"

@@ -11,6 +11,7 @@ import pandas as pd
 
 from analysis import style
 from analysis.claims import Evidence
+from analysis.columns import average
 from analysis.figures import Missing
 from analysis.stats import Estimate, mean
 from analysis.twochoice.figures import RESPONSE, SHARE, response
@@ -26,7 +27,6 @@ from analysis.twochoice.runs import (
     PAPERS,
     PREASSIGN,
     PREQUAL,
-    average,
     bursts,
     cells,
     quotient,

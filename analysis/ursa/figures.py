@@ -11,9 +11,10 @@ import pandas as pd
 
 from analysis import style
 from analysis.claims import Evidence
+from analysis.columns import average
 from analysis.figures import Missing
 from analysis.ursa.panels import counts, draw, line, stated_line
-from analysis.ursa.runs import ALGORITHM, KINDS, LABELS, OURS, average, cells, geometric, sizes
+from analysis.ursa.runs import ALGORITHM, KINDS, LABELS, OURS, cells, geometric, sizes
 
 COST = "Cost (sum of distances; side = 1)"
 SECONDS = "Time to decide (s)"

@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 import pandas as pd
 
 from analysis.claims import Compute, Evidence, Measured, NotRun
+from analysis.columns import average
 from analysis.load import SIM
 from analysis.stats import Estimate
-from analysis.ursa.runs import average, cells, geometric, paired, quotient, sizes
+from analysis.ursa.runs import cells, geometric, paired, quotient, sizes
 
 Rows = Callable[[pd.DataFrame], pd.DataFrame]
 

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.load import SIM, LoadedRun, origin
-from analysis.stats import Estimate, mean, ratio
+from analysis.stats import Estimate, ratio
 from schemas.run import Run
 from schemas.sizes import size_name
 
@@ -146,12 +146,6 @@ def quotient(
     if both.empty:
         return None
     return ratio(both["treated"].tolist(), both["baseline"].tolist(), comparisons=comparisons)
-
-
-def average(rows: pd.DataFrame, column: str) -> Estimate | None:
-    """Arithmetic mean over instances with a t interval."""
-    values = rows[column].dropna().tolist() if column in rows.columns else []
-    return mean(values) if values else None
 
 
 def geometric(rows: pd.DataFrame, column: str) -> Estimate | None:

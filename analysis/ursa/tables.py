@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pandas as pd
 
+from analysis.columns import average
 from analysis.figures import Table
 from analysis.stats import Estimate
-from analysis.ursa.runs import INPUTS, LABELS, average, geometric, sizes
+from analysis.ursa.runs import INPUTS, LABELS, geometric, sizes
 
 HEADS = ("kind", "size", "method", "n", "hot", "after swaps", "after", "moves", "cost", "seconds")
 

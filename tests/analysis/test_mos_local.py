@@ -9,11 +9,12 @@ import pytest
 from synthetic_mos import LARGE_MB_S, MB_S, QPS, SMALL_QPS, write_all, write_setups
 
 from analysis.claims import Evidence, evaluate
+from analysis.columns import paired
 from analysis.load import load_campaign
 from analysis.mos.catalogue import PARTS
 from analysis.mos.local.catalogue import FIGURES, LOCAL
 from analysis.mos.local.course_figures import windows
-from analysis.mos.local.runs import CELL, REPORT_FILE, cells, paired, table, takes
+from analysis.mos.local.runs import CELL, REPORT_FILE, cells, table, takes
 from analysis.mos.local.tables import tables
 from analysis.papers import paper
 from campaigns.campaign_file import find_campaign

@@ -8,11 +8,12 @@ import pytest
 from synthetic_objects import SECONDS, write_all, write_balance, write_burst
 
 from analysis.claims import Evidence, evaluate
+from analysis.columns import paired
 from analysis.load import load_campaign
 from analysis.twochoice.catalogue import PARTS, SIMULATED
 from analysis.twochoice.objects.catalogue import FIGURES, OBJECTS
 from analysis.twochoice.objects.claims import CLAIMS, TABLE1
-from analysis.twochoice.objects.runs import REPORT_FILE, STANDARD, cells, paired, table, takes
+from analysis.twochoice.objects.runs import REPORT_FILE, STANDARD, cells, table, takes
 from analysis.twochoice.objects.tables import tables
 from campaigns.twochoice.live.cell import REPORT_FILE as WRITTEN_FILE
 from campaigns.twochoice.live.parameters import ObjectParameters

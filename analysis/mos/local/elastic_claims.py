@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 import pandas as pd
 
 from analysis.claims import Claim, Compute, Evidence, Measured, NotRun
+from analysis.columns import paired
 from analysis.mos.local.adaptation import (
     hardware_share,
     network_freed,
@@ -21,7 +22,7 @@ from analysis.mos.local.adaptation import (
     network_most,
 )
 from analysis.mos.local.measured import best, claim, measured, of, over
-from analysis.mos.local.runs import DEFAULT, MOS_PP, STATIC, cells, paired, values_of
+from analysis.mos.local.runs import DEFAULT, MOS_PP, STATIC, cells, values_of
 
 THROUGHPUT, BANDWIDTH = 1.896, 1.798
 """Figure 8: MOS++ over others, at most."""

@@ -11,9 +11,10 @@ import pandas as pd
 
 from analysis import style
 from analysis.claims import Evidence
+from analysis.columns import average
 from analysis.figures import Missing
 from analysis.mos.local.panels import counts, errors
-from analysis.mos.local.runs import average, cells, colour, label, shown, values_of
+from analysis.mos.local.runs import cells, colour, label, shown, values_of
 from analysis.stats import Estimate
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from typing import Any
 import pandas as pd
 
 from analysis.claims import Compute, Evidence, Measured, NotRun, declared
-from analysis.mos.local.runs import average, cells, paired, values_of
+from analysis.columns import average, paired
+from analysis.mos.local.runs import cells, values_of
 from analysis.stats import Estimate
 
 Rows = Callable[[pd.DataFrame], pd.DataFrame]

@@ -15,7 +15,6 @@ import pandas as pd
 
 from analysis import style
 from analysis.load import SIM, LoadedRun, origin
-from analysis.stats import Estimate, mean, ratio
 from schemas.run import Run
 
 REPORT_FILE = "mos.json"
@@ -88,26 +87,6 @@ def cells(rows: pd.DataFrame, experiment: str, **setting: Any) -> pd.DataFrame:
 def values_of(rows: pd.DataFrame, name: str) -> list[Any]:
     """What a parameter was, ascending."""
     return sorted(set(rows[name].dropna()))
-
-
-def average(rows: pd.DataFrame, column: str, factor: float = 1.0) -> Estimate | None:
-    """Mean over runs with a t interval; None without runs."""
-    values = rows[column].dropna().tolist() if column in rows.columns else []
-    return mean([factor * value for value in values]) if values else None
-
-
-def paired(
-    treated: pd.DataFrame, baseline: pd.DataFrame, column: str, *, comparisons: int = 1
-) -> Estimate | None:
-    """Geometric mean of treated/baseline over the blocks that have both, of positive values; None
-    without such a block."""
-    if column not in treated.columns or column not in baseline.columns:
-        return None
-    top, bottom = (dict(zip(its["seed"], its[column], strict=True)) for its in (treated, baseline))
-    seeds = [seed for seed in sorted(top.keys() & bottom.keys()) if top[seed] > 0 < bottom[seed]]
-    if not seeds:
-        return None
-    return ratio([top[s] for s in seeds], [bottom[s] for s in seeds], comparisons=comparisons)
 
 
 @lru_cache(maxsize=512)

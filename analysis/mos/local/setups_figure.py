@@ -8,9 +8,10 @@ import pandas as pd
 
 from analysis import style
 from analysis.claims import Evidence
+from analysis.columns import average
 from analysis.figures import Missing
 from analysis.mos.local.panels import counts, grouped
-from analysis.mos.local.runs import DEFAULT, average, cells, colour, label, shown
+from analysis.mos.local.runs import DEFAULT, cells, colour, label, shown
 from analysis.mos.local.setups_claims import DROP, PARTITION
 from analysis.stats import Estimate
 

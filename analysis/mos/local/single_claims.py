@@ -8,8 +8,9 @@ from collections.abc import Callable
 import pandas as pd
 
 from analysis.claims import Claim, Compute, Evidence, Measured, NotRun
+from analysis.columns import average, paired
 from analysis.mos.local.measured import Rows, between, claim, ends, measured, of, over
-from analysis.mos.local.runs import average, cells, paired, values_of
+from analysis.mos.local.runs import cells, values_of
 
 SAME = 0.15
 """What is "the same" is within this of the other."""

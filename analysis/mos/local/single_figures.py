@@ -11,9 +11,10 @@ import pandas as pd
 
 from analysis import style
 from analysis.claims import Evidence
+from analysis.columns import average
 from analysis.figures import Missing
 from analysis.mos.local.panels import PAPER_LINE, counts, errors, grouped, line
-from analysis.mos.local.runs import average, cells, report, values_of
+from analysis.mos.local.runs import cells, report, values_of
 from analysis.mos.local.single_claims import LARGE_BUSY, NETWORK, PROXY_BUSY, SECOND_PROXY
 from analysis.stats import Estimate
 

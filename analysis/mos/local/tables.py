@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from analysis.figures import Table
-from analysis.mos.local.runs import EXPERIMENTS, average, cells, label, shown, values_of
-from analysis.stats import Estimate
+from analysis.columns import average
+from analysis.figures import Table, interval_text, value_text
+from analysis.mos.local.runs import EXPERIMENTS, cells, label, shown, values_of
 
 SETUP_HEADS = (
     *("setup", "n", "A QPS", "B QPS", "C MB/s", "D MB/s"),
@@ -43,12 +43,12 @@ def _setups(rows: pd.DataFrame) -> list[Table]:
             (
                 label(setup),
                 str(len(its)),
-                *(_interval(average(its, f"{x}_qps")) for x in "AB"),
-                *(_interval(average(its, f"{x}_mb_s")) for x in "CD"),
-                *(_number(average(its, f"{x}_mean_s", 1e3)) for x in "AB"),
-                *(_number(average(its, f"{x}_mean_s")) for x in "CD"),
+                *(interval_text(average(its, f"{x}_qps")) for x in "AB"),
+                *(interval_text(average(its, f"{x}_mb_s")) for x in "CD"),
+                *(value_text(average(its, f"{x}_mean_s", 1e3)) for x in "AB"),
+                *(value_text(average(its, f"{x}_mean_s")) for x in "CD"),
                 _total(its, "failed"),
-                *(_number(average(its, f"{kind}_ms_per_op")) for kind in ("proxy", "storage")),
+                *(value_text(average(its, f"{kind}_ms_per_op")) for kind in ("proxy", "storage")),
             )
         )
     return _table("setups", "Four workloads at once (figure 1)", SETUP_HEADS, lines)
@@ -67,12 +67,12 @@ def _loads(rows: pd.DataFrame) -> list[Table]:
                     f"{small:g}/{large}",
                     label(setup),
                     str(len(its)),
-                    _interval(average(its, "qps")),
-                    _interval(average(its, "mb_s")),
-                    _number(average(its, "A_p95_s", 1e3)),
-                    _number(average(its, "C_p95_s")),
+                    interval_text(average(its, "qps")),
+                    interval_text(average(its, "mb_s")),
+                    value_text(average(its, "A_p95_s", 1e3)),
+                    value_text(average(its, "C_p95_s")),
                     _total(its, "failed"),
-                    _number(average(its, "proxy_ms_per_op")),
+                    value_text(average(its, "proxy_ms_per_op")),
                 )
             )
     return _table("load", "Two tenants at several loads (figures 8 to 10)", LOAD_HEADS, lines)
@@ -87,12 +87,12 @@ def _courses(rows: pd.DataFrame) -> list[Table]:
             (
                 label(setup),
                 str(len(its)),
-                *(_interval(average(its, n)) for n in ("A_qps", "A_qps_spike", "A_qps_stage3")),
-                *(_interval(average(its, n)) for n in ("C_mb_s", "C_mb_s_stage1")),
-                *(_number(average(its, f"{x}_sla_met", 100.0)) for x in "AC"),
+                *(interval_text(average(its, n)) for n in ("A_qps", "A_qps_spike", "A_qps_stage3")),
+                *(interval_text(average(its, n)) for n in ("C_mb_s", "C_mb_s_stage1")),
+                *(value_text(average(its, f"{x}_sla_met", 100.0)) for x in "AC"),
                 _total(its, "failed"),
-                _number(average(its, "changes")),
-                _number(average(its, "act_s_max")),
+                value_text(average(its, "changes")),
+                value_text(average(its, "act_s_max")),
             )
         )
     return _table("course", "Two tenants whose load changes (figures 11, 12)", COURSE_HEADS, lines)
@@ -123,11 +123,14 @@ def _alone(rows: pd.DataFrame) -> list[Table]:
                     str(letter),
                     what,
                     str(len(its)),
-                    _interval(average(its, "qps")),
-                    _interval(average(its, "mb_s")),
-                    _number(average(its, f"{letter}_mean_s", 1e3)),
-                    _number(average(its, "proxy_busy", 100.0)),
-                    *(_number(average(its, f"{kind}_ms_per_op")) for kind in ("proxy", "storage")),
+                    interval_text(average(its, "qps")),
+                    interval_text(average(its, "mb_s")),
+                    value_text(average(its, f"{letter}_mean_s", 1e3)),
+                    value_text(average(its, "proxy_busy", 100.0)),
+                    *(
+                        value_text(average(its, f"{kind}_ms_per_op"))
+                        for kind in ("proxy", "storage")
+                    ),
                     _total(its, "failed"),
                 )
             )
@@ -142,15 +145,3 @@ def _table(
 
 def _total(rows: pd.DataFrame, column: str) -> str:
     return f"{rows[column].sum():g}" if column in rows else "–"
-
-
-def _number(found: Estimate | None) -> str:
-    return "–" if found is None else f"{found.value:.3g}"
-
-
-def _interval(found: Estimate | None) -> str:
-    if found is None:
-        return "–"
-    if found.n < 2:
-        return f"{found.value:.3g}"
-    return f"{found.value:.3g} [{found.low:.3g}, {found.high:.3g}]"

@@ -11,8 +11,9 @@ from typing import Any
 import pandas as pd
 
 from analysis.claims import Claim, Evidence, Measured, NotRun, declared
+from analysis.columns import average, paired
 from analysis.stats import Estimate
-from analysis.twochoice.objects.runs import average, cells, paired
+from analysis.twochoice.objects.runs import cells
 from analysis.twochoice.runs import BOTH, FIXED, NATIVE, ORACLE, PREQUAL
 
 Compute = Callable[[Evidence], Measured | NotRun]

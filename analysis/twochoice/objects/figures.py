@@ -12,10 +12,11 @@ import pandas as pd
 
 from analysis import style
 from analysis.claims import Evidence
+from analysis.columns import average
 from analysis.figures import Missing
 from analysis.stats import Estimate
 from analysis.twochoice.objects.claims import PENDING, PROBED_MS, TABLE_MS
-from analysis.twochoice.objects.runs import HEAD_TO_HEAD, average, cells, report
+from analysis.twochoice.objects.runs import HEAD_TO_HEAD, cells, report
 from analysis.twochoice.panels import MARKERS, colour, counts, label, magnitudes, points
 from analysis.twochoice.runs import BOTH, COLLABORATIVE, FIXED, NATIVE, PREASSIGN, RANDOM
 

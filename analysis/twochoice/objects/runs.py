@@ -14,8 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.load import SIM, LoadedRun
-from analysis.stats import Estimate, mean, ratio
+from analysis.load import SIM, LoadedRun, origin
 from analysis.twochoice.runs import BOTH, FIXED, NATIVE, ORACLE, PREQUAL
 from schemas.run import Run
 
@@ -57,12 +56,7 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
     for index, loaded in enumerate(runs):
         run = loaded.run
         row: dict[str, Any] = {
-            "index": index,
-            "run_id": run.run_id,
-            "campaign": run.campaign,
-            "block": run.block,
-            "seed": run.seed,
-            "ground": run.ground,
+            **origin(index, run),
             "spec": str(run.provenance.calibration.get("spec", "")),
         }
         row |= {name: run.parameters[name] for name in _CELL}
@@ -87,26 +81,6 @@ def cells(rows: pd.DataFrame, experiment: str, **setting: Any) -> pd.DataFrame:
         if value is not ...:
             holds &= rows[name] == value
     return rows[holds]
-
-
-def paired(
-    treated: pd.DataFrame, baseline: pd.DataFrame, column: str, *, comparisons: int = 1
-) -> Estimate | None:
-    """Geometric mean of treated/baseline over the blocks that have both, of positive values; None
-    without such a block."""
-    if column not in treated.columns:
-        return None
-    top, bottom = (dict(zip(its["seed"], its[column], strict=True)) for its in (treated, baseline))
-    seeds = [seed for seed in sorted(top.keys() & bottom.keys()) if top[seed] > 0 < bottom[seed]]
-    if not seeds:
-        return None
-    return ratio([top[s] for s in seeds], [bottom[s] for s in seeds], comparisons=comparisons)
-
-
-def average(rows: pd.DataFrame, column: str, factor: float = 1.0) -> Estimate | None:
-    """Mean over runs with a t interval; None without runs."""
-    values = rows[column].dropna().tolist() if column in rows.columns else []
-    return mean([factor * value for value in values]) if values else None
 
 
 @lru_cache(maxsize=1024)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.figures import Table
-from analysis.stats import Estimate
+from analysis.columns import average
+from analysis.figures import Table, interval_text, value_text
 from analysis.twochoice.objects.claims import TABLE1
-from analysis.twochoice.objects.runs import HEAD_TO_HEAD, average, cells
+from analysis.twochoice.objects.runs import HEAD_TO_HEAD, cells
 from analysis.twochoice.runs import COLLABORATIVE, LABELS, PREASSIGN, RANDOM
 
 DELAY_HEADS = ("write", *(f"{n} at once, %" for n in (1, 2, 4, 8)), "paper, %")
@@ -42,7 +42,7 @@ def _delays(table: pd.DataFrame) -> list[Table]:
         ]
         if any(one is not None for one in found):
             paper = ", ".join(f"{value:g}" for value in stated.values())
-            rows.append((f"{size // 1024} MB", *(_interval(one) for one in found), paper))
+            rows.append((f"{size // 1024} MB", *(interval_text(one) for one in found), paper))
     title = "Table I: what probing takes of writes at once"
     return [Table("table1", title, DELAY_HEADS, tuple(rows))] if rows else []
 
@@ -72,26 +72,14 @@ def _row(experiment: str, stragglers: str, series: str, here: pd.DataFrame) -> t
         stragglers,
         LABELS.get(series, series),
         str(len(here)),
-        _interval(average(here, "seconds")),
-        _interval(average(here, "process_mean_s")),
-        _interval(average(here, "fullest")),
-        _number(average(here, "redirected_share", 100.0)),
-        _number(average(here, "probes_per_write")),
+        interval_text(average(here, "seconds")),
+        interval_text(average(here, "process_mean_s")),
+        interval_text(average(here, "fullest")),
+        value_text(average(here, "redirected_share", 100.0)),
+        value_text(average(here, "probes_per_write")),
         f"{here['read_back'].sum():g}" if "read_back" in here else "–",
         f"{here['read_redirected'].sum():g}" if "read_redirected" in here else "–",
         f"{here['read_bad'].sum():g}" if "read_bad" in here else "–",
-        _number(average(here, "disk_busy_mean", 100.0)),
-        _number(average(here, "processors_busy", 100.0)),
+        value_text(average(here, "disk_busy_mean", 100.0)),
+        value_text(average(here, "processors_busy", 100.0)),
     )
-
-
-def _number(found: Estimate | None) -> str:
-    return "–" if found is None else f"{found.value:.3g}"
-
-
-def _interval(found: Estimate | None) -> str:
-    if found is None:
-        return "–"
-    if found.n < 2:
-        return f"{found.value:.3g}"
-    return f"{found.value:.3g} [{found.low:.3g}, {found.high:.3g}]"

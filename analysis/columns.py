@@ -1,0 +1,27 @@
+"""Estimates from a column of a table of runs (`analysis.load.table` and its like)."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from analysis.stats import Estimate, mean, ratio
+
+
+def average(rows: pd.DataFrame, column: str, factor: float = 1.0) -> Estimate | None:
+    """Mean over runs with a t interval, times `factor`; None without runs that have a value."""
+    values = rows[column].dropna().tolist() if column in rows.columns else []
+    return mean([factor * value for value in values]) if values else None
+
+
+def paired(
+    treated: pd.DataFrame, baseline: pd.DataFrame, column: str, *, comparisons: int = 1
+) -> Estimate | None:
+    """Geometric mean of treated/baseline over the blocks (column ``seed``) that have both, of
+    positive values; None without such a block."""
+    if column not in treated.columns or column not in baseline.columns:
+        return None
+    top, bottom = (dict(zip(its["seed"], its[column], strict=True)) for its in (treated, baseline))
+    seeds = [seed for seed in sorted(top.keys() & bottom.keys()) if top[seed] > 0 < bottom[seed]]
+    if not seeds:
+        return None
+    return ratio([top[s] for s in seeds], [bottom[s] for s in seeds], comparisons=comparisons)
