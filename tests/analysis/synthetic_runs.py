@@ -19,7 +19,8 @@ def finished(
     ground: str = "local",
     phase: str = "workload",
     site: str = "local",
-    calibration: Mapping[str, Any],
+    calibration: Mapping[str, Any] | None = None,
+    hosts: Mapping[str, Any] | None = None,
 ) -> tuple[Run, Path]:
     """The run and the folder that is made for it; its files are the caller's to write."""
     text = json.dumps([parameters, block], sort_keys=True)
@@ -46,10 +47,10 @@ def finished(
                 dirty=False,
                 hotbed_version="0",
                 versions={},
-                hosts={},
+                hosts=dict(hosts or {}),
                 site=site,
                 signal=None,
-                calibration=dict(calibration),
+                calibration=dict(calibration or {}),
             ),
         }
     )

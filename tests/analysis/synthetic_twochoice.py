@@ -3,14 +3,15 @@ result."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from synthetic_runs import finished
+
 from analysis.twochoice.runs import BEYOND, COLD, LEARNERS, PAPERS, STANDARD
-from schemas.run import Provenance, Run, Summary
+from schemas.run import Summary
 
 RATIOS = (0.0, 0.01, 0.1, 0.5)
 PLACED = 0.008
@@ -77,10 +78,9 @@ def write_bursts(
         "learn_rounds": 20 if scheduler in LEARNERS and not cold else 0,
     }
     parameters |= cell or {}
-    text = json.dumps([parameters, block], sort_keys=True)
-    run_id = hashlib.sha256(text.encode()).hexdigest()[:12]
-    folder = campaign / run_id / "attempt-1"
-    folder.mkdir(parents=True)
+    run, folder = finished(
+        campaign, block, parameters, ground="sim", phase="simulate", site="bursts"
+    )
     grown = 1 + share if scheduler in GROWS else 1.0
     placed = {row["straggler"]: row["most"] for row in loads_of(scheduler, block)}
     numbers = {
@@ -95,32 +95,6 @@ def write_bursts(
         "messages_per_write": 2.0 if scheduler == "fixed" else 6.0,
     }
     summary = Summary(whole=[], steady=[], pressure_mean={}, extra=numbers | values)
-    run = Run.model_validate(
-        {
-            "run_id": run_id,
-            "campaign": campaign.name,
-            "attempt": 1,
-            "block": block,
-            "order": 0,
-            "seed": 100 + block,
-            "ground": "sim",
-            "parameters": parameters,
-            "time_scale": 1.0,
-            "status": "done",
-            "started_at": "2026-01-01T00:00:00Z",
-            "ended_at": "2026-01-01T00:00:01Z",
-            "phases_s": {"simulate": 1.0},
-            "provenance": Provenance(
-                commit="0" * 40,
-                dirty=False,
-                hotbed_version="0",
-                versions={"tcsim": "0"},
-                hosts={},
-                site="bursts",
-                signal=None,
-            ),
-        }
-    )
     (folder / "run.json").write_text(run.model_dump_json())
     (folder / "summary.json").write_text(summary.model_dump_json())
     learned = [0.9, 0.8, 0.7][: parameters["learn_rounds"]]

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from schemas.run import Provenance, Run, Summary
+from synthetic_runs import finished
+
+from schemas.run import Summary
 from schemas.sizes import counts_of
 
 SIZES = ("0.1K-0.1M", "5K-5M", "10K-10M")
 COST = {"alp": 1.0, "algorithm1": 1.02, "htoc": 10.0, "sa": 150.0, "opt": 0.99}
 SECONDS = {"alp": 0.1, "algorithm1": 1.0, "htoc": 0.5, "sa": 9.0, "opt": 4.0}
 DEVIATION = {"alp": 0.9, "algorithm1": 0.9, "htoc": 0.9, "sa": 0.8, "opt": 0.9}
+PLANNER = {"planner": {"processor": "made up", "cpus": 2}}
 DEFAULTS: dict[str, Any] = {
     "kind": "s1",
     "replicas": 3,
@@ -41,10 +43,9 @@ def write_plan(
     if method == "algorithm1":
         parameters |= {"program": "lp", "divide": "dc"}
     parameters |= cell or {}
-    text = json.dumps([parameters, block], sort_keys=True)
-    run_id = hashlib.sha256(text.encode()).hexdigest()[:12]
-    folder = campaign / run_id / "attempt-1"
-    folder.mkdir(parents=True)
+    run, folder = finished(
+        campaign, block, parameters, ground="sim", phase="plan", site="synthetic", hosts=PLANNER
+    )
     scale = nodes / 100 * (1 + 0.1 * block)
     numbers = {
         "hot_before": 6.0 * nodes / 100,
@@ -62,32 +63,6 @@ def write_plan(
         "input_mib": 1.0,
     }
     summary = Summary(whole=[], steady=[], pressure_mean={}, extra=numbers | values)
-    run = Run.model_validate(
-        {
-            "run_id": run_id,
-            "campaign": campaign.name,
-            "attempt": 1,
-            "block": block,
-            "order": 0,
-            "seed": 100 + block,
-            "ground": "sim",
-            "parameters": parameters,
-            "time_scale": 1.0,
-            "status": "done",
-            "started_at": "2026-01-01T00:00:00Z",
-            "ended_at": "2026-01-01T00:00:01Z",
-            "phases_s": {"plan": 1.0},
-            "provenance": Provenance(
-                commit="0" * 40,
-                dirty=False,
-                hotbed_version="0",
-                versions={"numpy": "2"},
-                hosts={"planner": {"processor": "made up", "cpus": 2}},
-                site="synthetic",
-                signal=None,
-            ),
-        }
-    )
     (folder / "run.json").write_text(run.model_dump_json())
     (folder / "summary.json").write_text(summary.model_dump_json())
     return folder
