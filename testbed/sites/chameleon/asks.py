@@ -74,7 +74,7 @@ def _flavor(group: GroupSpec, options: Options, flavors: Sequence[Flavor]) -> Fl
     raise UserError(
         f"{options.site}: group {group.name!r} needs {needs}; flavor {name!r} is smaller "
         f"({named[0].cpus}, {named[0].memory_bytes / gib:.3g} and "
-        f"{named[0].disk_bytes / gib:.3g})."
+        f"{named[0].disk_bytes / gib:.3g}): name a larger one, or leave site.options.flavor out."
     )
 
 

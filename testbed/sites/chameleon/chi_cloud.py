@@ -8,8 +8,7 @@ is a request.
 from __future__ import annotations
 
 import base64
-import contextlib
-import io
+import threading
 from collections.abc import Callable, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
@@ -42,7 +41,7 @@ from testbed.sites.chameleon.cloud import (
     Server,
     Wanted,
 )
-from testbed.sites.chameleon.errors import PASSING_S
+from testbed.sites.chameleon.errors import PASSING_S, explain
 from testbed.sites.contract import SiteError
 
 T = TypeVar("T")
@@ -50,6 +49,10 @@ T = TypeVar("T")
 TIMEOUT_S = 60.0
 """Of one request."""
 PUBLIC_NETWORK = "public"
+_OPENING = threading.Lock()
+"""python-chi's context is one for the whole process."""
+_SITES: dict[str, Any] = {}
+"""Chameleon's sites, once they are known: python-chi forgets them whenever its context is reset."""
 MIB, GIB = 2**20, 2**30
 
 
@@ -58,22 +61,31 @@ def open_cloud(site: str, project: str | None) -> ChiCloud:
 
     Raises:
         NoCredentials: there are none.
-        UserError: they are of a kind, or for a site, that cannot work; or a library is missing.
+        UserError: they are refused, of a kind, or for a site, that cannot work; or a library is
+            missing.
+        SiteError: Keystone, or Chameleon's list of sites, does not answer.
     """
+    try:
+        with _OPENING:
+            return _opened(site, project)
+    except CloudError as error:
+        raise explain(error, "opening a session", site) from error
+
+
+def _opened(site: str, project: str | None) -> ChiCloud:
     plan = credentials.plan(site, project)
     try:
         from chi import clients, context
     except ImportError as error:
         raise credentials.missing_libraries(error) from error
-    with contextlib.redirect_stdout(io.StringIO()):  # it tells notebooks where it is
-        context.reset()
-        if plan.look_up_site:
-            _use_site(context, site)
-        else:
-            context.set("region_name", site)
-        if project is not None and not plan.scoped:
-            context.use_project(project)
-        context.set("timeout", int(TIMEOUT_S))
+    context.reset()
+    if plan.look_up_site:
+        _use_site(context, site)
+    else:
+        context.set("region_name", site)
+    if project is not None and not plan.scoped:
+        context.set("project_name", project)  # `use_project` prints it too
+    context.set("timeout", int(TIMEOUT_S))
     with translated("opening a session"):
         session = context.session()
         cloud = ChiCloud(session, clients.connection(session), clients.blazar(session))
@@ -83,19 +95,23 @@ def open_cloud(site: str, project: str | None) -> ChiCloud:
 
 
 def _use_site(context: Any, site: str) -> None:
-    """Learn the site's address from Chameleon, for which python-chi has no error but a print."""
+    """As python-chi's `use_site`, which asks Chameleon for the site's address each time, prints it,
+    and has no error but a print."""
     try:
-        with translated("asking Chameleon for its sites"):
-            known = context.list_sites()
+        if not _SITES:
+            with translated("asking Chameleon for its sites"):
+                _SITES.update(context.list_sites())
     except CloudError as error:
         raise SiteError(
             f"Chameleon does not say where {site} is ({error}): try again, or load an openrc file "
             "of the site, which has its address",
             retry_after_s=PASSING_S,
         ) from error
-    if site not in known:
-        raise UserError(f"there is no site {site!r}; Chameleon has: {', '.join(known)}.")
-    context.use_site(site)
+    if site not in _SITES:
+        raise UserError(f"there is no site {site!r}; Chameleon has: {', '.join(_SITES)}.")
+    context.set("project_domain_name", context.DEFAULT_PROJECT_DOMAIN_NAME)
+    context.set("auth_url", f"{_SITES[site]['web']}:5000/v3")
+    context.set("region_name", site)
 
 
 def _refuse_restricted(session: Any) -> None:

@@ -133,13 +133,15 @@ def server_of(told: Any) -> Server:
         for each in network
         if each.get("version", 4) == 4 and each.get("OS-EXT-IPS:type", "fixed") == "fixed"
     ]
+    # Nova calls it active until it is gone.
+    leaving = getattr(told, "task_state", None) == "deleting"
     fault = ""
     if told.status == "ERROR":
         fault = str((getattr(told, "fault", None) or {}).get("message", ""))
     return Server(
         id=told.id,
         name=told.name,
-        status=told.status,
+        status="DELETING" if leaving else told.status,
         addresses=tuple(addresses),
         fault=fault,
         host=told.hypervisor_hostname or "",

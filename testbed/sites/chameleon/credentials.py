@@ -50,6 +50,11 @@ def plan(site: str, project: str | None, environ: Mapping[str, str] | None = Non
     method = env.get("OS_AUTH_TYPE") or env.get("OS_AUTH_METHOD") or _guess(env)
     if method is None:
         raise NoCredentials(_nothing(env))
+    if not method.startswith("v3"):
+        raise UserError(
+            f"OS_AUTH_TYPE is {method}, which python-chi does not know; it knows "
+            f"{', '.join(_NEEDS)}: {_HOW}."
+        )
     for row in _NEEDS.get(method, ()):
         if not any(env.get(name) for name in row):
             raise UserError(f"OS_AUTH_TYPE is {method}, and {row[0]} is not set: {_HOW}.")

@@ -37,9 +37,9 @@ class Prolong(Strict):
 class LeaseOptions(Strict):
     """`start` is ``now``, ``next-free`` (the first time at which all machines are free), or a time
     with its offset, such as ``2026-12-01T08:00Z``. A lease of this `name` and owner that is there
-    is used; without a name the lease has the testbed's."""
+    is used; without a name the lease has the testbed's. Blazar keeps 80 characters of it."""
 
-    name: str | None = Field(default=None, min_length=1, max_length=200)
+    name: str | None = Field(default=None, min_length=1, max_length=80)
     hours: float = Field(default=24.0, gt=0, le=MAX_VIRTUAL_LEASE_HOURS)
     start: Literal["now", "next-free"] | datetime = "now"
     prolong: Prolong | None = None

@@ -37,6 +37,10 @@ GONE_S = 600.0
 TRIES = 2
 """How often a server is made before its failure is told: machines fail to deploy now and then."""
 BARE_METAL = "baremetal"
+STOPPED = frozenset(
+    {"SHUTOFF", "PAUSED", "SUSPENDED", "STOPPED", "RESCUE", "SHELVED", "SHELVED_OFFLOADED"}
+)
+"""States that a server does not leave by itself."""
 GONE = frozenset({"DELETED", "SOFT_DELETED"})
 
 
@@ -176,7 +180,7 @@ def hold_servers(work: Work, wanted: Sequence[NewServer]) -> dict[str, Server]:
     """Every wanted server, active and with an address, by name; those that fail are made anew once.
 
     Raises:
-        SiteError: a server failed again, or they took too long.
+        SiteError: a server failed again, somebody stopped one, or they took too long.
     """
     begun = work.clock.now()
     patience = work.options.patience.servers_s
@@ -190,6 +194,11 @@ def hold_servers(work: Work, wanted: Sequence[NewServer]) -> dict[str, Server]:
                 removed.add(server.id)
                 _give_up_or_remove(work, server, asked.get(name, 0))
                 del there[name]
+            elif server.status in STOPPED:
+                raise SiteError(
+                    f"{work.options.site}: server {name} is {server.status}: start it "
+                    f"(`openstack server start {name}`), or delete it, and `hotbed up` goes on"
+                )
         missing = [new for new in wanted if new.name not in there]
         if missing:
             _create(work, missing, asked, last=failures >= TRIES)

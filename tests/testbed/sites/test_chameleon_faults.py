@@ -337,6 +337,17 @@ def test_servers_that_stay_away_are_told_with_their_state(world: World) -> None:
         world.site().provision(spec_of({**BARE, "patience": {"servers_s": 20}}))
 
 
+def test_a_server_that_somebody_stopped_is_told_at_once(world: World) -> None:
+    world.site().provision(spec_of(BARE))
+    kept = next(iter(world.cloud._servers.values()))
+    kept.server = replace(kept.server, status="SHUTOFF")
+    assert world.site().status("small").state is State.FAILED
+    before = world.clock.now()
+    with pytest.raises(SiteError, match=r"-\w+ is SHUTOFF: start it .*`hotbed up` goes on"):
+        world.site().provision(spec_of(BARE))
+    assert world.clock.now() == before
+
+
 def test_a_status_does_not_wait_for_a_cloud_that_falters(world: World) -> None:
     def trip(number: int, name: str, when: str) -> None:
         raise CloudError("Service Unavailable", Fault.PASSING, status=503)

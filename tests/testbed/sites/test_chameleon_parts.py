@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from itertools import combinations
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from schemas.errors import UserError
 from testbed.inventory import fio_file_bytes
 from testbed.sites.chameleon import credentials
 from testbed.sites.chameleon.asks import asks_of, choose_flavors
+from testbed.sites.chameleon.chi_reading import server_of
 from testbed.sites.chameleon.cloud import FLAVOR, HOST, Booking, Host
 from testbed.sites.chameleon.errors import NoCredentials
 from testbed.sites.chameleon.filters import holds, read_filter, same, text_of
@@ -37,6 +39,7 @@ WRONG = {
     "a filter that is no JSON": ({**BARE, "filters": "[=="}, "is not JSON"),
     "no device": ({**BARE, "devices": {"osd": "sdb"}}, "is no device"),
     "unknown": ({**BARE, "nodes": 3}, "nodes"),
+    "a name that Blazar has no room for": ({**BARE, "lease": {"name": "x" * 81}}, "80 characters"),
 }
 
 
@@ -180,6 +183,20 @@ def test_signal(wanted: str, facts: dict[str, Any], signal: tuple[str, str | Non
     assert signal_of(wanted, facts) == signal
 
 
+def test_a_server_that_is_being_deleted_is_not_active() -> None:
+    told = SimpleNamespace(
+        id="s1",
+        name="node",
+        status="ACTIVE",
+        task_state="deleting",
+        addresses={},
+        hypervisor_hostname=None,
+    )
+    assert server_of(told).status == "DELETING"
+    told.task_state = None
+    assert server_of(told).status == "ACTIVE"
+
+
 APPLICATION = {
     "OS_AUTH_TYPE": "v3applicationcredential",
     "OS_AUTH_URL": "https://chi.uc.chameleoncloud.org:5000/v3",
@@ -205,6 +222,10 @@ REFUSED = {
         "OS_APPLICATION_CREDENTIAL_SECRET is not set",
     ),
     "without its kind": ({"OS_PASSWORD": "very-secret"}, "set it to v3password"),
+    "of a way that python-chi does not know": (
+        {"OS_AUTH_TYPE": "password", "OS_USERNAME": "u", "OS_PASSWORD": "very-secret"},
+        "OS_AUTH_TYPE is password, .* v3applicationcredential",
+    ),
     "without a project": (
         {"OS_AUTH_TYPE": "v3password", "OS_USERNAME": "u", "OS_PASSWORD": "very-secret"},
         "no project is chosen",

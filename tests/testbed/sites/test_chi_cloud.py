@@ -13,7 +13,8 @@ import pytest
 import requests
 from requests_mock import Mocker
 
-from schemas.errors import UserError
+from schemas.errors import HotbedError, UserError
+from testbed.sites.chameleon import chi_cloud
 from testbed.sites.chameleon.chi_cloud import ChiCloud, open_cloud
 from testbed.sites.chameleon.cloud import FLAVOR, HOST, CloudError, Fault, NewServer, Rule, Wanted
 from testbed.sites.contract import SiteError
@@ -98,6 +99,7 @@ def let_in(http: Mocker, **more: Any) -> Any:
 
 @pytest.fixture
 def environ(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chi_cloud, "_SITES", {})
     for name in list(os.environ):
         if name.startswith(("OS_", "JUPYTERHUB_")):
             monkeypatch.delenv(name)
@@ -327,6 +329,32 @@ def test_a_restricted_application_credential_is_refused_at_once(
     assert "very-secret" not in str(error.value)
 
 
+UNOPENED: dict[str, tuple[dict[str, Any], type[HotbedError], str]] = {
+    "refused": ({"status_code": 401}, UserError, "Keystone refuses the credentials .*openrc"),
+    "silent": ({"exc": requests.exceptions.ConnectTimeout}, SiteError, ""),
+}
+
+
+@pytest.mark.parametrize("case", UNOPENED)
+def test_a_session_that_cannot_be_opened_says_what_to_do(
+    http: Mocker,
+    environ: None,
+    monkeypatch: pytest.MonkeyPatch,
+    case: str,
+) -> None:
+    answer, kind, words = UNOPENED[case]
+    monkeypatch.setenv("OS_AUTH_TYPE", "v3applicationcredential")
+    monkeypatch.setenv("OS_APPLICATION_CREDENTIAL_ID", "id")
+    monkeypatch.setenv("OS_APPLICATION_CREDENTIAL_SECRET", "very-secret")
+    for name in ("OS_USERNAME", "OS_PASSWORD", "OS_PROJECT_NAME"):
+        monkeypatch.delenv(name)
+    let_in(http)
+    http.post(f"{KEYSTONE}/auth/tokens", **answer)
+    with pytest.raises(kind, match=f"CHI@UC: opening a session: {words}") as error:
+        open_cloud(REGION, None)
+    assert "very-secret" not in str(error.value)
+
+
 SITES = {"items": [{"name": REGION, "site_class": "baremetal", "web": "http://keystone.test"}]}
 SITES_URL = "https://api.chameleoncloud.org/sites.json"
 
@@ -337,8 +365,10 @@ def test_the_sites_address_is_looked_up_where_the_environment_has_none(
     monkeypatch.delenv("OS_AUTH_URL")
     let_in(http)
     keys = {"web": "w", "location": "l", "user_support_contact": "c"}
-    http.get(SITES_URL, json={"items": [keys | SITES["items"][0]]})
-    assert open_cloud(REGION, "CHI-1").identity().user_id == "user"
+    asked = http.get(SITES_URL, json={"items": [keys | SITES["items"][0]]})
+    for _ in range(2):
+        assert open_cloud(REGION, "CHI-1").identity().user_id == "user"
+    assert asked.call_count == 1
     with pytest.raises(UserError, match="no site 'CHI@MOON'; Chameleon has: CHI@UC"):
         open_cloud("CHI@MOON", "CHI-1")
 
