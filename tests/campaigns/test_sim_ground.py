@@ -286,13 +286,13 @@ def test_an_interrupted_cell_is_marked_and_its_simulator_ends(
 def test_code_that_never_returns_is_refused_before_anything_starts(
     tmp_path: Path, campaign_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controllers.decider.START_LIMIT_S", 2.0)
+    monkeypatch.setattr("controllers.decider.START_LIMIT_S", 1.0)
     folder = tmp_path / "own" / "stuck"
     folder.mkdir(parents=True)
     (folder / "policy.py").write_text("while True: pass\n")
     fixed = {"scenario": "heterogeneity", "controller": "stuck"}
     file = campaign_file(**SIM, parameters={}, grids=grid(vary={"op": ["seq"]}, fixed=fixed))
-    with pytest.raises(UserError, match=r"stuck: the policy's start took more than 2 s"):
+    with pytest.raises(UserError, match=r"stuck: the policy's start took more than 1 s"):
         session.prepare(Request(str(file), controllers_dir=tmp_path / "own"))
     assert not (tmp_path / "artifacts").exists()
 

@@ -119,6 +119,7 @@ def test_a_failure_is_a_sentence_with_the_way_to_the_log(play: Play, bed: Testbe
     assert {failure.node for failure in error.value.failures} == {"osd0", "osd1"}
 
 
+@pytest.mark.slow
 def test_what_validate_refuses_is_the_users_mistake(play: Play) -> None:
     judge = {
         "name": "Judge what was found",
@@ -130,6 +131,7 @@ def test_what_validate_refuses_is_the_users_mistake(play: Play) -> None:
     assert isinstance(error.value, UserError)
 
 
+@pytest.mark.slow
 def test_a_broken_playbook_is_told_too(play: Play) -> None:
     with pytest.raises(DeployError, match=r"Ansible ended failed: .*Full log"):
         play({"name": "Nonsense", "no.such.module": {}})

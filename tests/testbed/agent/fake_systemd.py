@@ -1,8 +1,8 @@
 """Runs the agent's shell scripts for real, with a stand-in for systemd and another state folder.
 
 `systemd-run` starts the unit's script in a session of its own and `systemctl` knows it by the
-process id; what the scripts themselves do is the real thing. The pause between two looks at a
-unit that is waited for is shortened.
+process id; what the scripts themselves do is the real thing. The pauses between two looks at a
+unit, that is waited for or whose rate is measured, are shortened.
 """
 
 from __future__ import annotations
@@ -59,7 +59,10 @@ echo $pid > "$FAKE/$unit"
 echo $! >> "$FAKE/timers"
 """
 _SLEEP = r"""#!/bin/sh
-[ "$1" = 0.25 ] && set -- 0.02
+case $1 in
+0.25) set -- 0.02 ;;
+1) set -- 0.05 ;;
+esac
 exec /bin/sleep "$@"
 """
 
