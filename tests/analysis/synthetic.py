@@ -157,7 +157,9 @@ def cells() -> Iterator[tuple[dict[str, Any], float, dict[str, float] | None]]:
                 )
 
 
-def write_campaign(artifacts: Path, name: str = "dlr-full", blocks: int = 3) -> Path:
+def write_campaign(
+    artifacts: Path, name: str = "dlr-full", blocks: int = 3, *, with_samples: bool = True
+) -> Path:
     """A whole campaign with a few percent of noise, the same every time."""
     campaign = artifacts / name
     random = np.random.default_rng(7)
@@ -165,5 +167,12 @@ def write_campaign(artifacts: Path, name: str = "dlr-full", blocks: int = 3) -> 
         shared = random.normal(1, 0.05)
         for parameters, throughput, pressures in cells():
             value = throughput * shared * random.normal(1, 0.01)
-            write_run(campaign, parameters, block, value, pressures=pressures)
+            write_run(
+                campaign,
+                parameters,
+                block,
+                value,
+                pressures=pressures,
+                with_samples=with_samples,
+            )
     return campaign

@@ -182,15 +182,15 @@ def test_what_is_saved_is_loaded(
 
 @given(
     st.one_of(
-        st.binary(max_size=300),
-        st.text(max_size=300).map(str.encode),
+        st.binary(max_size=100),
+        st.text(max_size=60).map(str.encode),
         st.lists(
             st.sampled_from(
                 b"DiskRead DiskWrite EndHeader BeginHeader TimeStamp IOSize ByteOffset".split()
                 + b"ElapsedTime Read 0x10 7 -1".split()
                 + [b"\n", b",", b" "]
             ),
-            max_size=60,
+            max_size=40,
         ).map(b"".join),
     ),
     st.sampled_from(["auto", "plain", "msr", "microsoft"]),
