@@ -38,6 +38,7 @@ type Request struct {
 	next, prev *Request
 	arrived    time.Duration
 	eligible   time.Duration // see Service
+	turn       time.Duration // when it or one that waited with it was eligible, the earliest
 	order      uint64        // counts arrivals
 	state      state
 	inProfile  bool    // pm: its tokens were there
@@ -77,6 +78,8 @@ type policy interface {
 	arrived(now time.Duration, f *flow, r *Request)
 	// pick names the flow whose first request is to be served now, or none and when to ask again.
 	pick(now time.Duration) (*flow, time.Duration)
+	// eligible is since when something has been waiting that might be served.
+	eligible(now time.Duration) time.Duration
 	// dispatched is called when r, the first of f, has been taken out.
 	dispatched(now time.Duration, f *flow, r *Request)
 	// removed is called before r is taken out of f without being served.
@@ -163,6 +166,17 @@ func (e *Enforcer) SetParameters(now time.Duration, p Parameters) error {
 	return nil
 }
 
+// earliest is when the first of all that wait came.
+func earliest(flows []*flow) time.Duration {
+	since := Forever
+	for _, f := range flows {
+		if f.head != nil {
+			since = min(since, f.head.arrived)
+		}
+	}
+	return since
+}
+
 // clock keeps time from going back.
 func (e *Enforcer) clock(now time.Duration) time.Duration {
 	e.now = max(e.now, now)
@@ -211,6 +225,10 @@ func (e *Enforcer) Next(now time.Duration) (*Request, time.Duration) {
 		return nil, max(wake, now+1)
 	}
 	r := f.head
+	r.turn = r.eligible
+	if r.turn > e.service.last { // the server was idle; since when need it not have been?
+		r.turn = min(r.turn, e.policy.eligible(now))
+	}
 	e.unlink(f, r)
 	r.state = outstanding
 	e.outstanding++

@@ -7,8 +7,9 @@ import "time"
 //
 // A bound that is made of costs holds for a server that does `cost` of work in `cost` seconds. A real
 // one differs from request to request, and what stands before it takes time of its own. Of a request
-// that is done at time c let its turn begin when it might have been served (Eligible), but not before
-// the one that was done before it: the server had it from then on, whatever else was late. Then
+// that is done at time c let its turn begin when it, or any other that waited when it was dispatched,
+// might have been served (Eligible), but not before the one that was done before it: the server had
+// something to do from then on, whatever was late. Then
 //
 //	behind = max(0, behind of the one before) + (c - begin of its turn) - cost
 //
@@ -34,8 +35,8 @@ type Service struct {
 // done takes a request's end into account.
 func (s *Service) done(now time.Duration, r *Request) {
 	begin := s.last
-	if r.eligible > s.last {
-		begin, s.behind = r.eligible, 0
+	if r.turn > s.last {
+		begin, s.behind = r.turn, 0
 	}
 	cost := time.Duration(r.Cost * 1e9)
 	s.behind = max(0, s.behind) + (now - begin) - cost

@@ -80,6 +80,37 @@ func TestTheLagCountsWhatIsLateBeforeTheServer(t *testing.T) {
 	}
 }
 
+func TestTheLagCountsWhatOthersWaitedWhileNobodyLooked(t *testing.T) {
+	// A request passes its bucket at 20 ms; nobody looks until one comes at 25 ms and goes first.
+	e := mustNew(t, Parameters{Policy: PM, Depth: 1, Workloads: []Workload{
+		{Name: "high", Priority: 1},
+		{Name: "low", Priority: 2, Pairs: [][2]float64{{0.5, 0.01}}}}})
+	high := Request{Cost: 0.010}
+	var low [2]Request
+	for i := range low {
+		low[i] = Request{Workload: 1, Cost: 0.010}
+		e.Arrive(0, &low[i])
+	}
+	for i, want := range []*Request{&low[0], &high, &low[1]} {
+		at := []time.Duration{0, 25 * ms, 35 * ms}[i]
+		if want == &high {
+			e.Arrive(at, want)
+		}
+		r, _ := e.Next(at)
+		if r != want {
+			t.Fatal("it is another request's turn")
+		}
+		e.Done(at+10*ms, r)
+	}
+	if got := low[1].Eligible(); got != 20*ms {
+		t.Errorf("eligible at %v", got)
+	}
+	// From 20 to 45 ms, for work of 20 ms.
+	if got := e.Service().Lag; got != 5*ms {
+		t.Errorf("the lag is %v", got)
+	}
+}
+
 // Bursts at one instant, of two priorities: with the lag that was measured no response is longer than
 // all work of at least its priority, one request of the other, and the lag.
 func TestNoResponseIsLongerThanItsWorkBlockingAndTheLag(t *testing.T) {

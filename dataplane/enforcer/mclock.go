@@ -136,6 +136,8 @@ func (m *mclock) pick(now time.Duration) (*flow, time.Duration) {
 	return shared, Forever
 }
 
+func (m *mclock) eligible(time.Duration) time.Duration { return earliest(m.flows) }
+
 func (m *mclock) dispatched(_ time.Duration, f *flow, r *Request) {
 	s := &f.mclock
 	s.served = r.tags

@@ -46,6 +46,8 @@ func (o *ordered) pick(time.Duration) (*flow, time.Duration) {
 	return best, Forever
 }
 
+func (o *ordered) eligible(time.Duration) time.Duration { return earliest(o.flows) }
+
 func (o *ordered) arrived(time.Duration, *flow, *Request)    {}
 func (o *ordered) dispatched(time.Duration, *flow, *Request) {}
 func (o *ordered) removed(time.Duration, *flow, *Request)    {}

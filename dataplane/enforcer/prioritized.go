@@ -72,6 +72,21 @@ func (p *prioritized) pick(now time.Duration) (*flow, time.Duration) {
 	return best, wake
 }
 
+func (p *prioritized) eligible(now time.Duration) time.Duration {
+	since := Forever
+	for _, f := range p.flows {
+		if f.head == nil {
+			continue
+		}
+		if f.shaper.advance(now); f.shaper.first != f.head {
+			since = min(since, f.head.eligible)
+		} else if p.mode == BestEffort {
+			since = min(since, f.head.arrived)
+		}
+	}
+	return since
+}
+
 func (p *prioritized) dispatched(_ time.Duration, f *flow, r *Request) {
 	if !r.inProfile {
 		f.stats.OutOfProfile++

@@ -88,6 +88,8 @@ func (s *share) pick(now time.Duration) (*flow, time.Duration) {
 	return best, Forever
 }
 
+func (s *share) eligible(time.Duration) time.Duration { return earliest(s.flows) }
+
 func (s *share) dispatched(_ time.Duration, f *flow, r *Request) {
 	s.virtual = s.start(f, r)
 	f.share.finish = s.virtual + costOf(r)/f.share.weight
