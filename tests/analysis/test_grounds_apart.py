@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-from matplotlib.text import Text
 from synthetic import write_run
 
-from analysis import style
 from analysis.dlr.compare import paired
 from analysis.load import table
 from analysis.report import build, load_evidence
 from schemas.errors import UserError
+from tests.drawing import texts_by_figure, texts_of
 
 
 def some(artifacts: Path, name: str, ground: str, gain: float = 1.3) -> Path:
@@ -28,15 +26,7 @@ def some(artifacts: Path, name: str, ground: str, gain: float = 1.3) -> Path:
 def test_a_paper_s_report_leaves_simulated_runs_to_one_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    texts: set[str] = set()
-    save = style.save
-
-    def saved(drawn: Any, folder: Path, name: str) -> Path:
-        path = save(drawn, folder, name)
-        texts.update(str(text.get_text()) for text in drawn.findobj(Text))
-        return path
-
-    monkeypatch.setattr(style, "save", saved)
+    texts = texts_by_figure(monkeypatch)
     some(tmp_path, "dlr-quick", "local", 1.3)
     some(tmp_path, "dlr-quick-sim", "sim", 2.0)
     real = build(tmp_path, "dlr", only="6a")
@@ -44,13 +34,13 @@ def test_a_paper_s_report_leaves_simulated_runs_to_one_of_their_own(
     assert real.runs == 6
     assert {claim.ground for claim in real.claims} == {"local", None}
     assert "Simulated." not in real.path.read_text()
-    assert "simulated" not in texts
+    assert "simulated" not in texts_of(texts)
     simulated = build(tmp_path, "dlr-sim", only="6a")
     assert simulated.path == tmp_path / "dlr-sim" / "report.html"
     assert simulated.runs == 6
     assert {claim.ground for claim in simulated.claims} == {"sim", None}
     assert "Simulated." in simulated.path.read_text()
-    assert "simulated" in texts
+    assert "simulated" in texts_of(texts)
     assert {claim.verdict for claim in simulated.claims} <= {
         *("direction", "inconclusive", "not reproduced", "not run")
     }

@@ -14,16 +14,15 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from matplotlib.text import Text
 from synthetic import write_campaign, write_run
 
-from analysis import style
 from analysis.dlr.scale import AXES, HOT, MOVE, OSDS, curves, stretches, tables, words
 from analysis.dlr.scale_claims import CLAIMS
 from analysis.dlr.scale_variants import told, usual
 from analysis.load import load_campaign, table
 from analysis.report import build
 from schemas.errors import UserError
+from tests.drawing import texts_by_figure, texts_of
 
 pytestmark = pytest.mark.timeout(600)  # what draws imports much, slowly on a busy machine
 
@@ -250,21 +249,13 @@ def test_the_tables_have_a_row_a_controller(rows: pd.DataFrame) -> None:
 def test_the_report_has_figures_tables_and_claims_labelled_simulated(
     swept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    texts: set[str] = set()
-    save = style.save
-
-    def saved(drawn: Any, folder: Path, name: str) -> Path:
-        path = save(drawn, folder, name)
-        texts.update(str(text.get_text()) for text in drawn.findobj(Text))
-        return path
-
-    monkeypatch.setattr(style, "save", saved)
+    texts = texts_by_figure(monkeypatch)
     made = build(swept.parent, "dlr-scale")
     assert {figure.entry.id for figure in made.figures if figure.path} == {"osds", "hot", "move"}
     for name in ("osds", "hot", "move"):
         assert (swept / "figures" / f"dlr-scale-fig{name}.png").stat().st_size > 10_000
         assert (swept / "figures" / f"dlr-scale-fig{name}.pdf").is_file()
-    assert {"simulated", "1,000", "50 %", "600 s", "DLR per placement group"} <= texts
+    assert {"simulated", "1,000", "50 %", "600 s", "DLR per placement group"} <= texts_of(texts)
     page = made.path.read_text()
     assert "Where each stops helping: share of hot nodes" in page
     assert "<b>Simulated.</b>" in page

@@ -6,10 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from matplotlib.text import Text
 from synthetic_twochoice import PLACED, RATIOS, write_all, write_bursts
 
-from analysis import style
 from analysis.claims import Evidence, evaluate
 from analysis.load import load_campaign
 from analysis.papers import paper
@@ -22,6 +20,7 @@ from analysis.twochoice.tables import tables
 from campaigns.twochoice.cell import BURSTS_FILE as WRITTEN_FILE
 from campaigns.twochoice.parameters import LEARNING, BurstParameters
 from schemas.claim import ClaimResult
+from tests.drawing import texts_by_figure
 
 STATED = {
     "twochoice-native-not-better": 1.0,
@@ -165,14 +164,7 @@ def test_every_figure_is_drawn_without_overlapping_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_all(tmp_path)
-    texts: dict[str, list[str]] = {}
-    save = style.save
-
-    def saved(drawn, folder, name):  # type: ignore[no-untyped-def]
-        texts[name] = [text.get_text() for text in drawn.findobj(Text)]
-        return save(drawn, folder, name)
-
-    monkeypatch.setattr(style, "save", saved)
+    texts = texts_by_figure(monkeypatch)
     made = build(tmp_path, "twochoice")
     expected = {"3", "4", "learning", "nodes", "spread", "light", "home", "scale"}
     drawn = {figure.entry.id for figure in made.figures if figure.path is not None}

@@ -8,11 +8,9 @@ import re
 from pathlib import Path
 
 import pytest
-from matplotlib.text import Text
 from synthetic import write_run
 from synthetic_ursa import SIZES, write_all, write_inputs, write_plan
 
-from analysis import style
 from analysis.claims import Claim, Evidence, NotRun, evaluate, verdict
 from analysis.load import load_campaign
 from analysis.papers import paper
@@ -23,6 +21,7 @@ from analysis.ursa.claims import CLAIMS
 from analysis.ursa.runs import cells, paired, quotient, sizes, table, takes
 from schemas.claim import ClaimResult
 from schemas.sizes import count_of, counts_of, size_name
+from tests.drawing import texts_by_figure, texts_of
 
 STATED = {
     "ursa-input-variation": 10.0,
@@ -267,19 +266,11 @@ def test_the_page_stands_alone_and_says_what_is_simulated(report: Report) -> Non
 def test_figures_say_that_they_are_simulated_and_where_limits_ended_a_decision(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    texts: set[str] = set()
-    save = style.save
-
-    def saved(drawn: object, folder: Path, name: str) -> Path:
-        path = save(drawn, folder, name)  # type: ignore[arg-type]
-        texts.update(str(text.get_text()) for text in drawn.findobj(Text))  # type: ignore[attr-defined]
-        return path
-
-    monkeypatch.setattr(style, "save", saved)
+    texts = texts_by_figure(monkeypatch)
     write_all(tmp_path, blocks=2)
     made = build(tmp_path, "ursa", only="10")
     assert made.path == tmp_path / "ursa" / "report.html"
-    assert {"simulated", "some ended by their time limit", "30-900", "OPT"} <= texts
+    assert {"simulated", "some ended by their time limit", "30-900", "OPT"} <= texts_of(texts)
 
 
 @pytest.mark.slow

@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
-
-import pytest
-
-from analysis import style
 
 SHY = '''"""Gives reads away while its node is busier than the others."""
 
@@ -48,19 +43,3 @@ def write_shy(folder: Path) -> Path:
     (folder / "shy").mkdir(parents=True)
     (folder / "shy" / "policy.py").write_text(SHY)
     return folder
-
-
-def texts_drawn(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """Fills with every text of every figure that is saved from now on."""
-    found: set[str] = set()
-    save = style.save
-
-    def saved(drawn: Any, folder: Path, name: str) -> Path:
-        from matplotlib.text import Text
-
-        path = save(drawn, folder, name)
-        found.update(str(text.get_text()) for text in drawn.findobj(Text))
-        return path
-
-    monkeypatch.setattr(style, "save", saved)
-    return found

@@ -9,13 +9,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from own_controllers import texts_drawn, write_shy
+from own_controllers import write_shy
 from typer.testing import Result
 
 from campaigns import comparison, session
 from campaigns.progress import Silent
 from campaigns.result import CampaignResult
 from hotbed import cli
+from tests.drawing import texts_by_figure, texts_of
 from tests.hotbed.runner import Runner
 
 pytestmark = pytest.mark.timeout(300)  # what draws imports much, slowly on a busy machine
@@ -41,12 +42,6 @@ def fake_ground(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(comparison, "compare", partial(comparison.compare, progress=Silent()))
 
 
-@pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """Every text of every figure that is saved."""
-    return texts_drawn(monkeypatch)
-
-
 def invoke(tmp_path: Path, *arguments: str) -> Result:
     words = ["compare", "--ground", "fake", *SHORT, "--artifacts", str(tmp_path / "artifacts")]
     return Runner().run([*words, *arguments])
@@ -54,8 +49,9 @@ def invoke(tmp_path: Path, *arguments: str) -> Result:
 
 @pytest.mark.slow
 def test_a_controller_of_one_s_own_is_in_figure_table_and_claims(
-    tmp_path: Path, drawn: set[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    drawn = texts_by_figure(monkeypatch)
     folder = write_shy(tmp_path / "own")
     ended = invoke(
         tmp_path, "--controllers", "shy,reweight", "--controllers-dir", str(folder), "--op", "rand"
@@ -65,8 +61,8 @@ def test_a_controller_of_one_s_own_is_in_figure_table_and_claims(
     made = tmp_path / "artifacts" / "compare-fake"
     assert "Figure: " + str(made / "comparison.png") in ended.output
     assert (made / "comparison.png").stat().st_size > 10_000
-    assert {"shy", "reweight", "default"} <= drawn
-    assert any("place 1" in text for text in drawn)
+    assert {"shy", "reweight", "default"} <= texts_of(drawn)
+    assert any("place 1" in text for text in texts_of(drawn))
     (row,) = [
         line for line in (made / "comparison.md").read_text().splitlines() if "| shy |" in line
     ]

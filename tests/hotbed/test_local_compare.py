@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from own_controllers import texts_drawn, write_shy
+from own_controllers import write_shy
 
 from analysis.comparison.build import build
 from campaigns.comparison import Ask, compare, plan
@@ -18,6 +18,7 @@ from controllers.replay import replay
 from schemas.campaign import Limits
 from testbed.deploy import spec_of
 from testbed.sites.contract import Testbed
+from tests.drawing import texts_by_figure, texts_of
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(900)]
 
@@ -25,7 +26,7 @@ pytestmark = [pytest.mark.local, pytest.mark.timeout(900)]
 def test_it_is_in_figure_table_and_claims_of_a_real_cluster(
     tmp_path: Path, deployed: Testbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drawn = texts_drawn(monkeypatch)
+    drawn = texts_by_figure(monkeypatch)
     folder = write_shy(tmp_path / "own")
     spec = tmp_path / "spec.yaml"
     spec.write_text(yaml.safe_dump(spec_of(deployed).model_dump(mode="json")))
@@ -51,7 +52,7 @@ def test_it_is_in_figure_table_and_claims_of_a_real_cluster(
     made = compare(ask, progress=Lines())
     assert made.result.ok, made.result.sentence
     ranking = build(made.folder, made.comparison)
-    assert {"default", "shy"} <= drawn
+    assert {"default", "shy"} <= texts_of(drawn)
     assert "| shy |" in (ranking.folder / "comparison.md").read_text()
     claims = {claim["id"]: claim for claim in json.loads(ranking.claims_path.read_text())}
     claim = claims["compare-shy-heterogeneity-rand-throughput"]

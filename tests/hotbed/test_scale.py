@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-from own_controllers import texts_drawn, write_shy
+from own_controllers import write_shy
 from typer.testing import Result
 
 from schemas.errors import UserError
 from testbed.simulated.process import PROGRAM
+from tests.drawing import texts_by_figure, texts_of
 from tests.hotbed.runner import Runner
 
 pytestmark = pytest.mark.timeout(600)
@@ -60,7 +61,7 @@ def test_a_mistake_is_one_sentence(tmp_path: Path, words: list[str], said: str) 
 def test_a_small_sweep_with_a_controller_of_one_s_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drawn = texts_drawn(monkeypatch)
+    drawn = texts_by_figure(monkeypatch)
     folder = write_shy(tmp_path / "own")
     words = ["--quick", "--figure", "osds", "--osds", "8,16", "--blocks", "2", "--workers", "1"]
     words += ["--controllers", "dlr,shy", "--controllers-dir", str(folder)]
@@ -71,7 +72,7 @@ def test_a_small_sweep_with_a_controller_of_one_s_own(
     assert {row["controller"] for row in facts["tables"]["stops-osds"]} == {"dlr", "shy"}
     assert set(facts["figures"]) == {"osds"}
     assert Path(facts["figures"]["osds"]).stat().st_size > 10_000
-    assert {"simulated", "shy", "DLR", "16"} <= drawn
+    assert {"simulated", "shy", "DLR", "16"} <= texts_of(drawn)
     made = tmp_path / "artifacts" / "dlr-scale-quick"
     assert "<b>Simulated.</b>" in (made / "report.html").read_text()
     assert {claim["paper_value"] for claim in facts["claims"]} == {None}

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from own_controllers import texts_drawn, write_shy
+from own_controllers import write_shy
 from typer.testing import Result
 
 from controllers.journal import read_journal
 from controllers.replay import replay
 from schemas.errors import UserError
+from tests.drawing import texts_by_figure, texts_of
 from tests.hotbed.runner import Runner
 
 pytestmark = pytest.mark.timeout(300)
@@ -53,14 +54,14 @@ def compare(tmp_path: Path, *arguments: str) -> Result:
 
 @pytest.mark.slow
 def test_it_is_in_figure_table_and_claims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn = texts_drawn(monkeypatch)
+    drawn = texts_by_figure(monkeypatch)
     folder = write_shy(tmp_path / "own")
     ended = compare(tmp_path, "--controllers", "shy,dlr", "--blocks", "3")
     assert ended.exit_code == 0, ended.output
     assert "simulated" in ended.output
     made = tmp_path / "artifacts" / "compare-sim"
-    assert {"shy", "dlr", "default"} <= drawn
-    assert any("simulated" in text for text in drawn)
+    assert {"shy", "dlr", "default"} <= texts_of(drawn)
+    assert any("simulated" in text for text in texts_of(drawn))
     assert "| shy |" in (made / "comparison.md").read_text()
     claims = {claim["id"]: claim for claim in json.loads((made / "claims.json").read_text())}
     claim = claims["compare-shy-heterogeneity-rand-throughput"]
