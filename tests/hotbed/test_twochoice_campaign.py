@@ -4,23 +4,17 @@ the same wherever it is computed."""
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from processes import kill_when, run
 
-from campaigns.run_store import RunStore
 from hotbed import cli
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
-ROOT = Path(__file__).resolve().parents[2]
 SCHEDULERS = [
     *("fixed", "random", "two-choice", "collaborative"),
     *("preassign", "both", "prequal", "oracle"),
@@ -57,38 +51,14 @@ CAMPAIGN: dict[str, Any] = {
 }
 
 
-def hotbed(*words: str) -> list[str]:
-    return [sys.executable, "-m", "hotbed.cli", *words]
-
-
-def done(folder: Path) -> int:
-    return sum(run.status == "done" for run in RunStore(folder).runs())
-
-
-def kill_when(words: list[str], folder: Path, at_least: int) -> None:
-    """Start the command, and end it with kill -9 as soon as it has finished some cells."""
-    process = subprocess.Popen(
-        words, cwd=ROOT, env=os.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
-        while done(folder) < at_least:
-            assert process.poll() is None, "it ended before it could be killed"
-            time.sleep(0.05)
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait(30)
-
-
 def test_a_campaign_is_killed_resumed_and_drawn(tmp_path: Path) -> None:
     file = tmp_path / "tiny.yaml"
     file.write_text(yaml.safe_dump(CAMPAIGN))
     artifacts = tmp_path / "artifacts"
     folder = artifacts / "twochoice-tiny"
     words = ["run", str(file), "--artifacts", str(artifacts)]
-    kill_when(hotbed(*words), folder, 5)
-    ended = subprocess.run(
-        hotbed(*words, "--json"), cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    kill_when(words, folder, 5)
+    ended = run(*words, "--json")
     assert ended.returncode == 0, ended.stderr
     result = json.loads(ended.stdout)["result"]
     assert result["already_done"] >= 5
@@ -125,9 +95,7 @@ def test_results_are_the_same_wherever_they_are_computed(tmp_path: Path) -> None
         file.write_text(yaml.safe_dump(CAMPAIGN | {"grids": [grid]}))
         artifacts = tmp_path / f"artifacts-{count}"
         words = ["run", str(file), "--artifacts", str(artifacts), "--workers", count]
-        ended = subprocess.run(
-            hotbed(*words), cwd=ROOT, capture_output=True, text=True, check=False
-        )
+        ended = run(*words)
         assert ended.returncode == 0, ended.stderr
         found = {}
         for path in (artifacts / "twochoice-tiny").glob("*/attempt-1"):

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from processes import kill_when, run
 
-from campaigns.run_store import RunStore
 from hotbed import cli
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
-ROOT = Path(__file__).resolve().parents[2]
 CAMPAIGN: dict[str, Any] = {
     "name": "ursa-tiny",
     "paper": "ursa",
@@ -62,43 +56,19 @@ CAMPAIGN: dict[str, Any] = {
 }
 
 
-def hotbed(*words: str) -> list[str]:
-    return [sys.executable, "-m", "hotbed.cli", *words]
-
-
-def done(folder: Path) -> int:
-    return sum(run.status == "done" for run in RunStore(folder).runs())
-
-
-def kill_when(words: list[str], folder: Path, at_least: int) -> None:
-    """Start the command, and end it with kill -9 as soon as it has finished some cells."""
-    process = subprocess.Popen(
-        words, cwd=ROOT, env=os.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    try:
-        while done(folder) < at_least:
-            assert process.poll() is None, "it ended before it could be killed"
-            time.sleep(0.05)
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait(30)
-
-
 def test_a_campaign_is_killed_resumed_and_drawn(tmp_path: Path) -> None:
     file = tmp_path / "tiny.yaml"
     file.write_text(yaml.safe_dump(CAMPAIGN))
     artifacts = tmp_path / "artifacts"
     folder = artifacts / "ursa-tiny"
     words = ["run", str(file), "--artifacts", str(artifacts)]
-    kill_when(hotbed(*words), folder, 5)
+    kill_when(words, folder, 5)
     before = {
         path: path.read_bytes() for path in folder.glob("*/attempt-1/run.json") if path.is_file()
     }
     assert len(before) >= 5
 
-    ended = subprocess.run(
-        hotbed(*words, "--json"), cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    ended = run(*words, "--json")
     assert ended.returncode == 0, ended.stderr
     facts = json.loads(ended.stdout)
     assert facts["ok"], facts["sentence"]
@@ -113,7 +83,7 @@ def test_a_campaign_is_killed_resumed_and_drawn(tmp_path: Path) -> None:
     assert events.count("campaign-started") == 2
     assert events[-1] == "campaign-ended"
     assert not list(folder.glob("*/.attempt-*"))
-    again = subprocess.run(hotbed(*words), cwd=ROOT, capture_output=True, text=True, check=False)
+    again = run(*words)
     assert f"{facts['result']['planned']} of them before" in again.stderr, again.stderr
 
     with pytest.raises(SystemExit) as ok:
@@ -146,9 +116,7 @@ def test_cells_of_a_cluster_are_the_same_but_for_their_seconds(tmp_path: Path) -
         file.write_text(yaml.safe_dump(CAMPAIGN | {"grids": [grid]}))
         artifacts = tmp_path / f"artifacts-{count}"
         words = ["run", str(file), "--artifacts", str(artifacts), "--workers", count]
-        ended = subprocess.run(
-            hotbed(*words), cwd=ROOT, capture_output=True, text=True, check=False
-        )
+        ended = run(*words)
         assert ended.returncode == 0, ended.stderr
         found = {}
         for path in (artifacts / "ursa-tiny").glob("*/attempt-1/summary.json"):
