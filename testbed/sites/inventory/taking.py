@@ -42,7 +42,7 @@ def judged(
         allowed: devices that may be wiped, as `Doomed.name`.
 
     Raises:
-        UserError, RemoteError: the machines will not do; one sentence says why.
+        UserError, SiteError: the machines will not do; one sentence says why.
     """
     found.require()
     identity = uuid.uuid4().hex
