@@ -211,6 +211,7 @@ def build(
         figures.append(draw(entry, its[id(part)], target / "figures", chosen.short))
     progress("claims", 0.95)
     claims = tuple(evaluate(claim, its[id(part)]) for part in chosen.parts for claim in part.claims)
+    style.settle()
     claims_path = target / "claims.json"
     _write(claims_path, json.dumps([c.model_dump(mode="json") for c in claims], indent=1) + "\n")
     tables = tuple(

@@ -8,6 +8,8 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from analysis import aside
+
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
@@ -90,6 +92,33 @@ def recorded(*, pdf: bool = True) -> Iterator[dict[str, Any]]:
         _PDF.reset(kind)
 
 
+_ASIDE: ContextVar[aside.Aside | None] = ContextVar("aside", default=None)
+
+
+@contextmanager
+def shared() -> Iterator[None]:
+    """Figures saved within it are written by two processes, where there are two processors; their
+    files are there after `settle`, and when it ends."""
+    if _ASIDE.get() is not None or aside.processors() < 2:
+        yield
+        return
+    other = aside.Aside()
+    token = _ASIDE.set(other)
+    try:
+        yield
+        other.settle()
+    finally:
+        _ASIDE.reset(token)
+        other.kill()
+
+
+def settle() -> None:
+    """Wait for the files of all figures that were saved; see `shared`."""
+    other = _ASIDE.get()
+    if other is not None:
+        other.settle()
+
+
 @contextmanager
 def figure(
     rows: int = 1, columns: int = 1, *, width: float = 6.4, height: float = 3.8
@@ -106,7 +135,8 @@ def figure(
 
 
 def save(drawn: Figure, folder: Path, name: str) -> Path:
-    """Write `name`.png (160 dpi) and `name`.pdf (see `recorded`); returns the PNG's path."""
+    """Write `name`.png (160 dpi) and `name`.pdf (see `recorded`); returns the PNG's path. Within
+    `shared` the files are there after `settle`."""
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -132,9 +162,12 @@ def save(drawn: Figure, folder: Path, name: str) -> Path:
             bbox={"facecolor": "#882255", "edgecolor": "none", "boxstyle": "round,pad=0.25"},
         )
     png = folder / f"{name}.png"
-    drawn.savefig(png, dpi=160)
-    if _PDF.get():
-        drawn.savefig(folder / f"{name}.pdf", metadata={"CreationDate": None})
+    job = aside.job_of(drawn, png, folder / f"{name}.pdf" if _PDF.get() else None)
+    other = _ASIDE.get()
+    if other is None:
+        aside.write(job)
+    else:
+        other.write(job)
     return png
 
 

@@ -60,7 +60,11 @@ def derive(
         UserError: there is no such report, or no run in it.
     """
     with style.recorded(pdf=pdf) as shown:
-        made = _compare(artifacts / report) if comparison else _report(artifacts, report, progress)
+        if comparison:  # one figure, written before another process is there
+            made = _compare(artifacts / report)
+        else:
+            with style.shared():
+                made = _report(artifacts, report, progress)
     folder = made.folder / "figures" / DATA
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in shown.items():
