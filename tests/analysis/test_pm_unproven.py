@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 from synthetic_pm import as_in_the_paper, extra_of, run_of
 
@@ -25,7 +27,7 @@ LACKING = [
 ]
 
 
-def live(block: int = 0, ratio: float | None = 0.5, **kept: float) -> LoadedRun:
+def live(kept: Mapping[str, float], block: int = 0, ratio: float | None = 0.5) -> LoadedRun:
     """A run of pm on a testbed, of whose workload A so much was kept."""
     cell = PmParameters(scenario="disk", k=3.0, slo_percentile=95, seconds=180)
     extra = extra_of(cell, block, as_in_the_paper)
@@ -46,7 +48,7 @@ def bounds() -> Claim:
 
 
 def test_a_bound_that_is_proven_counts() -> None:
-    evidence = evidence_of(live(**KEPT), live(1, 0.7, **KEPT))
+    evidence = evidence_of(live(KEPT), live(KEPT, 1, 0.7))
     assert unproven(evidence.table).empty
     assert sentence(evidence.table) is None
     found = evaluate(bounds(), evidence)
@@ -55,18 +57,18 @@ def test_a_bound_that_is_proven_counts() -> None:
 
 @pytest.mark.parametrize(("lacks", "why"), LACKING)
 def test_what_a_bound_lacks_is_said(lacks: dict[str, float], why: str) -> None:
-    evidence = evidence_of(live(**KEPT), live(1, None, **KEPT | lacks))
+    evidence = evidence_of(live(KEPT), live(KEPT | lacks, 1, None))
     found = evaluate(bounds(), evidence)
     assert found.n == 1
     assert f"1 bounds of runs on real machines are not proven: 1 as {why}" in (found.note or "")
     (made,) = bound_tables(evidence.table)
     assert made.rows[-1][-1] == f"not proven: {why}"
-    alone = bounds().compute(evidence_of(live(0, None, **KEPT | lacks)))
+    alone = bounds().compute(evidence_of(live(KEPT | lacks, 0, None)))
     assert isinstance(alone, NotRun) and why in alone.why
 
 
 def test_a_ratio_without_what_was_enforced_is_no_proof() -> None:
-    evidence = evidence_of(live())
+    evidence = evidence_of(live({}))
     found = bounds().compute(evidence)
     assert isinstance(found, NotRun) and "does not tell what was enforced" in found.why
 
