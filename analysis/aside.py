@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,7 +47,7 @@ def job_of(drawn: Figure, png: Path, pdf: Path | None) -> Job:
     """A job in the settings of now."""
     import matplotlib as mpl
 
-    settings: dict[str, Any] = dict(mpl.rcParams.copy())
+    settings: dict[str, Any] = dict(cast(Any, mpl.rcParams.copy()))
     # Each process's own; and the colours of images to come, which seaborn's style names by a name
     # that only it knows (those that are drawn have theirs).
     for name in ("backend", "image.cmap"):
@@ -67,7 +67,7 @@ def write_later(job: Job) -> None:
     """As `write`, in the settings that the figure was drawn in."""
     import matplotlib as mpl
 
-    with mpl.rc_context(dict(job.settings)):
+    with mpl.rc_context(cast(Any, dict(job.settings))):
         write(job)
 
 

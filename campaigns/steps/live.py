@@ -137,6 +137,7 @@ class LiveServices:
         """See `Services.workload`."""
         parameters = self._setting.parameters
         assert parameters.op != "open", "open-loop writes have services of their own"
+        assert parameters.op != "s3", "so have requests to an object gateway"
         writes = parameters.op == "write"
         run = f"hotbed-{self._setting.run_id}"
         if writes:

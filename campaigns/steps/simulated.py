@@ -168,6 +168,7 @@ class SimServices:
         assert self._loop is not None
         ceph, parameters = self._store, self._setting.parameters
         assert parameters.op != "open", "open-loop writes have services of their own"
+        assert parameters.op != "s3", "so have requests to an object gateway"
         seconds = self._setting.duration_s
         benchmark = Benchmark(
             op=parameters.op,

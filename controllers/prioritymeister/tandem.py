@@ -181,7 +181,8 @@ def _level(first: Service, second: Service, sharing: Arrival, own: Arrival) -> f
     """Work of w from which on all curves are in their last pieces."""
     corners = first[0][-1] + second[0][-1] + sharing[1][-1] + own[1][-1]
     begun = curves.value(own[0], own[1], own[2], own[1][-1])
-    return max(first[1][-1], second[1][-1]) * corners + begun + own[0]
+    level: float = max(first[1][-1], second[1][-1]) * corners + begun + own[0]
+    return level
 
 
 @njit
