@@ -28,6 +28,8 @@ from controllers.ursa.instance import Instance, Racks
 from controllers.ursa.plan import plan
 from controllers.ursa.results import Plan, Timer
 from controllers.ursa.run import warm_up
+from testbed.sites.local import image
+from testbed.sites.local.names import Places
 
 OSDS, PG_BITS = 1024, 5
 DEVIATION = 1
@@ -55,8 +57,8 @@ class Levelled:
 def rows(folder: Path) -> list[Row]:
     """The bench's rows; one without a value where osdmaptool is not installed."""
     name = f"ursa osdmaptool {OSDS} OSDs {OSDS << PG_BITS} PGs"
-    if shutil.which("osdmaptool") is None:
-        note = "osdmaptool is not installed (Debian: ceph-base)"
+    if not command():
+        note = "osdmaptool is neither installed (Debian: ceph-base) nor in a root image of hotbed's"
         return [_row(f"{name}, times faster", None, "x", FASTER, note, at_least=True)]
     try:
         table = created(folder / "osdmap")
@@ -290,9 +292,25 @@ def _total(made: Plan) -> float:
     return float(seconds["total"])
 
 
+def command() -> list[str]:
+    """How osdmaptool is started: the machine's, or else the one in the nodes' root image, with the
+    image's own loader and libraries. Empty where there is neither."""
+    if shutil.which("osdmaptool") is not None:
+        return ["osdmaptool"]
+    root = image.folder(Places.of_environment().cache)
+    program = root / "usr/bin/osdmaptool"
+    loaders = sorted(root.glob("lib*/ld-linux-*.so.*"))
+    if not program.is_file() or not loaders:
+        return []
+    folders = [root / "usr/lib", *sorted(root.glob("usr/lib/*-linux-gnu*"))]
+    folders += [each / "ceph" for each in folders]
+    path = ":".join(str(each) for each in folders if each.is_dir())
+    return [str(loaders[0]), "--library-path", path, str(program)]
+
+
 def _tool(*words: str) -> str:
     done = subprocess.run(
-        ["osdmaptool", *FLAT, *words], capture_output=True, text=True, check=False, timeout=TOOL_S
+        [*command(), *FLAT, *words], capture_output=True, text=True, check=False, timeout=TOOL_S
     )
     if done.returncode != 0:
         raise ValueError((done.stderr.strip().splitlines() or ["no reason given"])[-1])

@@ -80,3 +80,20 @@ def test_ours_by_load_relieves_the_heaviest(bench: ModuleType) -> None:
     assert bench.heaviest(before, loads) > 1 + bench.LOAD_DEVIATION
     after = bench.loaded(before, loads)
     assert bench.heaviest(after.table, loads) <= 1 + bench.LOAD_DEVIATION + 1e-6
+
+
+def test_the_root_image_s_tool_is_taken_where_the_machine_has_none(
+    bench: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOTBED_CACHE", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert bench.command() == []
+    root = bench.image.folder(tmp_path)
+    loader, program = root / "lib64/ld-linux-x86-64.so.2", root / "usr/bin/osdmaptool"
+    for file in (loader, program):
+        file.parent.mkdir(parents=True)
+        file.touch()
+    libraries = root / "usr/lib/x86_64-linux-gnu"
+    (libraries / "ceph").mkdir(parents=True)
+    path = f"{root / 'usr/lib'}:{libraries}:{libraries / 'ceph'}"
+    assert bench.command() == [str(loader), "--library-path", path, str(program)]
