@@ -96,7 +96,7 @@ class FakeShell:
     ) -> Completed:
         self.ran.append(list(argv))
         out = b""
-        if argv[0] == "cat":
+        if argv[0] == "sh" and "exec cat" in argv[2]:
             tenant = Path(argv[-1]).stem
             out = json.dumps(self._bed.endpoints(tenant)).encode()
         elif argv[0] == "tar":
