@@ -13,6 +13,9 @@ ETC = "/etc/hotbed/swift"
 SECRETS = f"{ETC}/secrets.json"
 DEVICES = "/srv/hotbed-swift"
 USER = "hotbed-swift"
+_OWN_USER = f"/usr/bin/setpriv --reuid {USER} --regid {USER} --init-groups "
+"""A server without workers stays the user that it is started as: what root wrote, the replicators,
+which do become their own user, could neither lock nor remove."""
 VENV = "/usr/local/lib/hotbed-swift"
 RUN = "/usr/local/bin/hotbed-swift-run"
 LOG_PORT = 8127
@@ -117,7 +120,7 @@ def files_of(wanted: Wanted, secrets: Mapping[str, Any]) -> Files:
             name = f"{kind}-{one.microstore}"
             files[f"{ETC}/{name}.conf"] = storage_conf(one, kind)
             units[f"hotbed-swift-{name}.service"] = _server_unit(
-                f"swift-{kind}-server", f"{ETC}/{name}.conf", one.microstore
+                f"swift-{kind}-server", f"{ETC}/{name}.conf", one.microstore, _OWN_USER
             )
     if wanted.proxy:
         files[f"{ETC}/proxy.conf"] = proxy_conf(wanted.proxy, secrets)
@@ -236,7 +239,7 @@ def _rsyncd(address: str) -> str:
     )
 
 
-def _server_unit(program: str, conf: str, group: str) -> str:
+def _server_unit(program: str, conf: str, group: str, before: str = "") -> str:
     nested = group.replace("-", "_")
     return f"""{_HEAD}[Unit]
 Description=Swift: {program} of {group}
@@ -250,7 +253,7 @@ Slice=hotbed-swift-{nested}.slice
 RuntimeDirectory=hotbed-swift
 RuntimeDirectoryPreserve=yes
 Environment=PYTHONDONTWRITEBYTECODE=1 EVENTLET_NO_GREENDNS=yes
-ExecStart={RUN} {group} {VENV}/bin/python -s {VENV}/bin/{program} {conf}
+ExecStart={RUN} {group} {before}{VENV}/bin/python -s {VENV}/bin/{program} {conf}
 Restart=on-failure
 RestartSec=1
 TimeoutStartSec=60

@@ -167,6 +167,16 @@ def test_keys_are_in_the_proxys_own_file_alone() -> None:
     assert "swift_dir = /etc/hotbed/swift/small" in text
 
 
+def test_what_writes_on_a_storage_node_is_of_the_replicators_user() -> None:
+    changes, state = Changes(CONFIG, cluster()), initial(cluster())
+    made = confs.files_of(confs.wanted_from_json(changes.wanted(state, "s0")), SECRETS)
+    servers = [text for text in made.units.values() if "-server " in text]
+    assert len(servers) == 3 * len(changes.wanted(state, "s0")["storage"])
+    for text in servers:
+        (line,) = [line for line in text.splitlines() if line.startswith("ExecStart=")]
+        assert " setpriv --reuid hotbed-swift --regid" in line.replace("/usr/bin/", "")
+
+
 # --- shares, machines, tenants -------------------------------------------------------------------
 
 
