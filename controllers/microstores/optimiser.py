@@ -21,10 +21,14 @@ COST, VALUE = "cost", "value"
 OBJECTIVES = (COST, VALUE)
 
 
-def check_solver(solver: str) -> None:
-    """UserError for a solver that is unknown, or cannot run here."""
+def check_solver(solver: str, objective: str = COST) -> None:
+    """UserError for a solver that is unknown, cannot run here, or has not the objective."""
     if solver not in SOLVERS:
         raise UserError(f"solver {solver!r}: allowed are {', '.join(SOLVERS)}")
+    if objective not in OBJECTIVES:
+        raise UserError(f"objective {objective!r}: allowed are {', '.join(OBJECTIVES)}")
+    if objective == VALUE and solver != HIGHS:
+        raise UserError("the objective value needs the solver highs")
     if solver == HIGHS and importlib.util.find_spec("highspy") is None:
         raise UserError(
             "the solver highs needs highspy, which is not installed here; use the solver exact"
@@ -57,15 +61,11 @@ def plan(
             everything for each tenant.
     """
     check_demands(demands)
-    check_solver(solver)
-    if objective not in OBJECTIVES:
-        raise UserError(f"objective {objective!r}: allowed are {', '.join(OBJECTIVES)}")
+    check_solver(solver, objective)
     wanted = [asked(demand, performance, headroom) for demand in demands]
     paid = prices or Prices()
     if solver == HIGHS:
         from controllers.microstores import milp
 
         return milp.solve(wanted, pool, paid, objective)
-    if objective == VALUE:
-        raise UserError("the objective value needs the solver highs")
     return search.solve(wanted, pool, paid)

@@ -57,6 +57,7 @@ class Optimiser:
                 Pool(left, seen.step),
                 prices=self.prices,
                 solver=self.parameters.solver,
+                objective=self.parameters.objective,
             )
         except UserError:
             if self.parameters.solver != "exact":

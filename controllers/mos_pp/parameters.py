@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from controllers.common.parameters import choice, flag, number, structure
-from controllers.microstores.optimiser import EXACT, SOLVERS
+from controllers.microstores.optimiser import COST, EXACT, OBJECTIVES, SOLVERS
 
 INTENT, PRINTED = "intent", "printed"
 KEEP, PLAN = "keep", "plan"
@@ -33,6 +33,7 @@ class Parameters:
     guard: bool = flag(True, "give nothing back that would push utilization out of the band's top")
     learn: float = number(0.5, 0, 1, "how fast what is measured corrects the model; 0: never")
     solver: str = choice(EXACT, SOLVERS, "of the optimiser; highs needs highspy where it runs")
+    objective: str = choice(COST, OBJECTIVES, "of plans (value: performance per price, by highs)")
     tenants: Mapping[str, object] = structure("{TENANT: {workload, sla, weight}}")
     model: Mapping[str, object] = structure("cospurf: tables of a profile (docs/mos.md)")
     prices: Mapping[str, object] = structure("an hour's price of each resource, {} for none")

@@ -85,7 +85,7 @@ class MosPlusPlus:
             raise UserError(
                 f"controller mos-pp: util_low {p.util_low:g} is above util_high {p.util_high:g}"
             )
-        check_solver(p.solver)
+        check_solver(p.solver, p.objective)
         where = "controller mos-pp: parameter"
         model = PiecewiseLinear.from_json(p.model, f"{where} 'model'") if p.model else None
         self._p = p

@@ -287,6 +287,19 @@ def test_highs_decides_alike():
     assert decide(observation, solver="highs")[1] == decide(observation)[1]
 
 
+@pytest.mark.slow
+def test_performance_per_price_gives_more_where_it_costs_little():
+    """Disks and the least cores are paid for whatever is served: a little more network brings
+    video far more than its SLA's low."""
+    prices = {"proxy_core": 1, "storage_core": 1, "network_gbit_s": 1, "ssd": 5, "hdd": 1}
+    observation = seen((BUSY, NO), (CALM, NO), web=web(0.12), video=video(1.5e7))
+    settings = {"initial": "plan", "prices": prices, "solver": "highs"}
+    cheap = decide(observation, **settings)[1]
+    value = decide(observation, **settings, objective="value")[1]
+    assert value["large"].network > 1.5 * cheap["large"].network
+    assert (value["small"] + value["large"]).within(TOTAL)
+
+
 def test_a_tenant_that_drifts_is_mapped_and_planned_for_where_it_is(tmp_path):
     def sizes(name, number):
         return {23: 100} if name == "video" or number > 4 else {16: 100}
@@ -305,6 +318,8 @@ def test_a_tenant_that_drifts_is_mapped_and_planned_for_where_it_is(tmp_path):
     [
         ({"util_low": 0.9}, "util_low 0.9 is above util_high 0.85"),
         ({"solver": "cplex"}, "allowed: exact, highs"),
+        ({"objective": "profit"}, "allowed: cost, value"),
+        ({"objective": "value"}, "the objective value needs the solver highs"),
         ({"model": {"kind": "tree"}}, "kind is 'tree'"),
         ({"tenants": {"web": 1}}, "tenant web: must be a mapping"),
         ({"tenants": {"web": {"workload": "A"}}}, "sla is missing"),
