@@ -16,6 +16,7 @@ from testbed.sites.local import LocalSite
 from testbed.sites.local.names import Places
 from testbed.spec import TestbedSpec
 from testbed.ssh import Shell
+from tests.testbed.stores_contract import keep_the_contract
 from workloads.cosbench.access import S3Storage
 from workloads.cosbench.driver import Load, run_on, tenant
 from workloads.cosbench.workload import TABLE_1, to_xml
@@ -104,6 +105,11 @@ def test_cosbench_runs_through_it_and_reads_what_it_wrote(
     assert not any(sum(one.failed.values()) for one in archive.measured)
     assert archive.config is not None
     assert tenant(shell(deployed), "web").values["secretkey"] not in archive.config
+
+
+def test_the_cosbench_drivers_s3_keeps_its_contract(deployed: Testbed, tmp_path: Path) -> None:
+    """Listings of the gateway included."""
+    keep_the_contract(shell(deployed), "/etc/hotbed/s3/web.json", ("s3",), tmp_path)
 
 
 def test_objects_are_in_the_pool_that_controllers_look_at(deployed: Testbed) -> None:

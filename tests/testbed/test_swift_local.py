@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import os
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +19,7 @@ from testbed.sites.contract import Testbed
 from testbed.sites.local import LocalSite
 from testbed.sites.local.names import Places
 from testbed.spec import load_spec, renamed
+from tests.testbed.stores_contract import keep_the_contract
 from tests.testbed.swift_client import Client, Stored
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(600)]
@@ -140,36 +139,10 @@ def test_tenants_are_seen_and_mapped(deployed: Testbed, agent: AgentClient, stor
     agent.call("swift-restore")
 
 
-CONTRACT = """
-import json, os, urllib.parse
-tenant = json.load(open("/etc/hotbed/swift/small.json"))
-proxies = [urllib.parse.urlsplit(url) for url in tenant["proxies"]]
-user, key, around = tenant["user"], tenant["key"], ",".join(url.netloc for url in proxies)
-os.environ["HOTBED_SWIFT"] = (
-    f"swift timeout=60000;proxies={around} "
-    f"swauth username={user};password={key};auth_url={tenant['auth_url']}"
-)
-os.execv("/tmp/stores.test", ["stores.test", "-test.v", "-test.run", "Contract/swift"])
-"""
-
-
 def test_the_cosbench_drivers_stores_keep_their_contract(deployed: Testbed, tmp_path: Path) -> None:
-    """The contract that in-process servers are held to, on a real Swift."""
-    program = tmp_path / "stores.test"
-    subprocess.run(
-        ["../tools/go", "test", "-c", "-o", str(program), "./cosbench/stores"],
-        cwd=Path(__file__).parents[2] / "dataplane",
-        env=os.environ | {"CGO_ENABLED": "0"},
-        check=True,
-    )
+    """Through Swift's own protocol and through s3api, which lists otherwise."""
     shell = reach.shell_to(deployed, deployed.node("admin"))
-    keep = "umask 077; cat > /tmp/stores.test; chmod 700 /tmp/stores.test"
-    try:
-        shell.run(["sh", "-c", keep], input=program.read_bytes(), timeout_s=60)
-        said = shell.run(["python3", "-c", CONTRACT], check=False, timeout_s=120).text
-    finally:
-        shell.run(["rm", "-f", "/tmp/stores.test"])
-    assert "--- PASS: TestRealStoresKeepTheContract/swift" in said, said
+    keep_the_contract(shell, "/etc/hotbed/swift/small.json", ("swift", "s3"), tmp_path)
 
 
 def test_processes_change_without_refusing(agent: AgentClient, stored: Stored) -> None:
