@@ -94,6 +94,14 @@ func (d *disk) Create(name string) (redirectlog.File, error) {
 	return h, h.Truncate(0)
 }
 
+// Ensure opens a file, which is made when it is not there.
+func (d *disk) Ensure(name string) (redirectlog.File, error) {
+	if d.names[name] == nil {
+		return d.Create(name)
+	}
+	return d.Open(name)
+}
+
 // Rename gives a file another name.
 func (d *disk) Rename(from, to string) error {
 	if err := d.step(); err != nil {

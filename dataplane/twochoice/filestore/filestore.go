@@ -12,6 +12,7 @@ import (
 	"io"
 	"io/fs"
 	"strings"
+	"sync"
 	"syscall"
 
 	"hotbed/dataplane/twochoice/protocol"
@@ -21,6 +22,8 @@ import (
 // FS is a folder of files that can be listed.
 type FS interface {
 	redirectlog.FS
+	// Ensure opens a file, which is made when it is not there, and leaves what it holds.
+	Ensure(name string) (redirectlog.File, error)
 	// List names all files, in any order.
 	List() ([]string, error)
 }
@@ -30,12 +33,16 @@ type FS interface {
 // "b.<hash of the object's name>" that holds the object's bytes at their offsets. Its methods may be
 // called from many goroutines, but not two at a time that write the same fragment or the same bytes of a
 // base.
-type Store struct{ fsys FS }
+type Store struct {
+	fsys  FS
+	named sync.Map // bases whose names are durable
+}
 
 // Open removes what unfinished puts left and lists the fragments. A fragment whose header is damaged
-// is an error that names it: it may be the only copy of acknowledged bytes.
+// is an error that names it: it may be the only copy of acknowledged bytes. The names that it finds are to
+// be made durable before anything is written, as OpenLog does.
 func Open(fsys FS) (*Store, []protocol.Fragment, error) {
-	s := &Store{fsys}
+	s := &Store{fsys: fsys}
 	names, err := fsys.List()
 	if err != nil {
 		return nil, nil, fmt.Errorf("the store cannot be listed: %w", err)
@@ -57,6 +64,8 @@ func Open(fsys FS) (*Store, []protocol.Fragment, error) {
 					"own folder", fsys.Path(name), h.Write, h.Object)
 			}
 			out = append(out, h.Fragment)
+		case strings.HasPrefix(name, "b."):
+			s.named.Store(name, nil)
 		}
 	}
 	return s, out, nil
@@ -152,13 +161,11 @@ func (s *Store) drop(op protocol.DiskOp) error {
 	return err
 }
 
+// writeBase writes into a base, which other ranges may be written into at the same time: none of them
+// may empty what it finds, nor rely on another to make a new base's name durable.
 func (s *Store) writeBase(op protocol.DiskOp) error {
 	name := BaseName(op.Object)
-	file, err := s.fsys.Open(name)
-	created := errors.Is(err, fs.ErrNotExist)
-	if created {
-		file, err = s.fsys.Create(name)
-	}
+	file, err := s.fsys.Ensure(name)
 	if err != nil {
 		return err
 	}
@@ -168,8 +175,11 @@ func (s *Store) writeBase(op protocol.DiskOp) error {
 	if closed := file.Close(); err == nil {
 		err = closed
 	}
-	if err == nil && created {
-		err = s.fsys.SyncFolder()
+	if _, durable := s.named.Load(name); err != nil || durable {
+		return err
+	}
+	if err = s.fsys.SyncFolder(); err == nil {
+		s.named.Store(name, nil)
 	}
 	return err
 }

@@ -234,3 +234,75 @@ func TestADamagedLogIsRefusedAndATornTailIsCutOff(t *testing.T) {
 		}
 	}
 }
+
+// met is a folder on which something else happens just before a base is opened or made, and just before
+// names are made durable.
+type met struct {
+	folder
+	before func(base bool)
+}
+
+func (m met) Create(name string) (redirectlog.File, error) {
+	if strings.HasPrefix(name, "b.") {
+		m.before(true)
+	}
+	return m.folder.Create(name)
+}
+
+func (m met) Ensure(name string) (redirectlog.File, error) {
+	if strings.HasPrefix(name, "b.") {
+		m.before(true)
+	}
+	return m.folder.Ensure(name)
+}
+
+func (m met) SyncFolder() error {
+	m.before(false)
+	return m.folder.SyncFolder()
+}
+
+// Two ranges of an object come home at the same time, the first that it has there: each has to find the
+// base that the other makes, to leave it as it is, and to make its name durable before it is done.
+func TestABaseThatIsBegunTwiceHasBothRanges(t *testing.T) {
+	write := func(from uint64, text string) protocol.DiskOp {
+		return protocol.DiskOp{Kind: protocol.WriteBase, Object: "o", From: from, To: from + uint64(len(text)),
+			Data: []byte(text)}
+	}
+	for _, beforeBase := range []bool{true, false} {
+		path := t.TempDir()
+		f, err := redirectlog.OpenFolder(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = f.Close() })
+		var d *Disk
+		nested, synced := true, 0
+		d, _, err = OpenDisk(met{folder{f, path}, func(base bool) {
+			if !nested && base == beforeBase {
+				nested = true
+				before := synced
+				if done := d.Do(write(0, "first")); done.Err != nil || synced == before {
+					t.Errorf("a base is told to be durable whose name is not (%v)", done.Err)
+				}
+			}
+			if !base {
+				synced++
+			}
+		}}, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		nested = false
+		if done := d.Do(write(5, "second")); done.Err != nil || !nested {
+			t.Fatal(nested, done.Err)
+		}
+		done := d.Do(protocol.DiskOp{Kind: protocol.ReadBase, Object: "o", To: 11})
+		if string(done.Data) != "firstsecond" {
+			t.Errorf("the base is %q, %v", done.Data, done.Err)
+		}
+		before := synced
+		if done := d.Do(write(3, "third")); done.Err != nil || synced != before {
+			t.Errorf("a name that lasts was made durable again, %v", done.Err)
+		}
+	}
+}

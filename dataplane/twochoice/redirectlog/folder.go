@@ -41,6 +41,9 @@ func (f *Folder) Open(name string) (File, error) { return f.open(name, 0) }
 // Create makes an empty file, or empties one.
 func (f *Folder) Create(name string) (File, error) { return f.open(name, os.O_CREATE|os.O_TRUNC) }
 
+// Ensure opens a file, which is made when it is not there, and leaves what it holds.
+func (f *Folder) Ensure(name string) (File, error) { return f.open(name, os.O_CREATE) }
+
 func (f *Folder) open(name string, flags int) (File, error) {
 	file, err := os.OpenFile(f.Path(name), os.O_RDWR|flags, 0o600)
 	if err != nil {
