@@ -39,7 +39,7 @@ func NewControl(p *Proxy) (*Control, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.serve(listener, p.routes())
+	c.serve(p, listener, p.routes())
 	if p.config.Metrics != "" {
 		listener, err := net.Listen("tcp", p.config.Metrics)
 		if err != nil {
@@ -48,17 +48,21 @@ func NewControl(p *Proxy) (*Control, error) {
 		}
 		page := http.NewServeMux()
 		page.HandleFunc("GET /metrics", p.serveMetrics)
-		c.serve(listener, page)
+		c.serve(p, listener, page)
 	}
 	return c, nil
 }
 
-func (c *Control) serve(listener net.Listener, handler http.Handler) {
+func (c *Control) serve(p *Proxy, listener net.Listener, handler http.Handler) {
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute}
 	c.servers = append(c.servers, server)
 	c.listeners = append(c.listeners, listener)
-	go func() { _ = server.Serve(listener) }()
+	go func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			p.do(func() { p.log("nothing is answered at %s any more: %v", listener.Addr(), err) })
+		}
+	}()
 }
 
 // Addresses are those that it listens at.
@@ -81,9 +85,7 @@ func (p *Proxy) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /metrics", p.serveMetrics)
 	mux.HandleFunc("GET /parameters", func(w http.ResponseWriter, _ *http.Request) {
-		var parameters Parameters
-		p.do(func() { parameters = p.parameters })
-		reply(w, parameters)
+		p.respond(w, func() (any, error) { return p.parameters, nil })
 	})
 	mux.HandleFunc("PUT /parameters", func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, largestBody))
@@ -92,33 +94,22 @@ func (p *Proxy) routes() http.Handler {
 			return
 		}
 		parameters, err := ParseParameters(body)
-		if err == nil {
-			p.do(func() { err = p.apply(parameters) })
-		}
 		if err != nil {
 			refuse(w, err)
 			return
 		}
-		reply(w, map[string]bool{"ok": true})
+		p.respond(w, func() (any, error) { return fine, p.apply(parameters) })
 	})
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) {
-		var status Status
-		p.do(func() { status = p.status() })
-		reply(w, status)
+		p.respond(w, func() (any, error) { return p.status(), nil })
 	})
 	mux.HandleFunc("POST /trace", func(w http.ResponseWriter, r *http.Request) {
 		folder := r.URL.Query().Get("folder")
-		var err error
-		if info, wrong := os.Stat(folder); wrong != nil || !info.IsDir() {
-			err = fmt.Errorf("folder is %q; write the path of a folder that is there", folder)
-		} else {
-			p.do(func() { err = p.startRecording(folder) })
-		}
-		if err != nil {
-			refuse(w, err)
+		if info, err := os.Stat(folder); err != nil || !info.IsDir() {
+			refuse(w, fmt.Errorf("folder is %q; write the path of a folder that is there", folder))
 			return
 		}
-		reply(w, map[string]bool{"ok": true})
+		p.respond(w, func() (any, error) { return fine, p.startRecording(folder) })
 	})
 	mux.HandleFunc("DELETE /trace", func(w http.ResponseWriter, _ *http.Request) {
 		finish := func() error { return errors.New("no trace is being recorded") }
@@ -131,9 +122,24 @@ func (p *Proxy) routes() http.Handler {
 			refuse(w, err)
 			return
 		}
-		reply(w, map[string]bool{"ok": true})
+		reply(w, fine)
 	})
 	return mux
+}
+
+// fine is the answer to what changed something.
+var fine = map[string]bool{"ok": true}
+
+// respond answers with what f returns, which is called on the proxy's thread.
+func (p *Proxy) respond(w http.ResponseWriter, f func() (any, error)) {
+	var document any
+	err := errors.New("the proxy has ended")
+	p.do(func() { document, err = f() })
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	reply(w, document)
 }
 
 func (p *Proxy) serveMetrics(w http.ResponseWriter, _ *http.Request) {

@@ -3,6 +3,7 @@ package nfsproxy
 import (
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -197,5 +198,85 @@ func TestATraceKeepsWhatAWorkloadDidBeforeItWasTakenOut(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(folder, "b.csv"))
 	if err != nil || !regexp.MustCompile(`^\d+,1000,DiskWrite,0\n$`).Match(text) {
 		t.Errorf("the trace of b is %q, %v", text, err)
+	}
+}
+
+func TestNothingIsLostOfAWorkloadThatIsTakenOutWhileTheDiskIsSlow(t *testing.T) {
+	r := newRig(t, &memnfs.Server{}, `{"policy": "pm", "depth": 2}`)
+	folder := t.TempDir()
+	if code, answer := r.ask("POST", "/trace?folder="+folder, ""); code != http.StatusOK {
+		t.Fatalf("%d %s", code, answer)
+	}
+	out, slow, err := os.Pipe() // the writer waits until it is read
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := make([]byte, 1<<20)
+	r.proxy.do(func() {
+		for full := false; !full; {
+			select {
+			case r.proxy.traces.chunks <- chunk{slow, rows}:
+			default:
+				full = true
+			}
+		}
+	})
+	c, root := r.client(3) // workload b
+	handle, err := c.Create(root, "one")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Write(handle, 0, make([]byte, 4096))
+	r.put(parameters(`{"policy": "pm", "workloads": [{}]}`))
+	go func() { _, _ = io.Copy(io.Discard, out) }()
+	if code, answer := r.ask("DELETE", "/trace", ""); code != http.StatusOK {
+		t.Fatalf("%d %s", code, answer)
+	}
+	text, err := os.ReadFile(filepath.Join(folder, "b.csv"))
+	if err != nil || !regexp.MustCompile(`^\d+,1000,DiskWrite,0\n$`).Match(text) {
+		t.Errorf("the trace of b is %q, %v", text, err)
+	}
+}
+
+func TestATraceThatCannotBeWrittenIsToldInOneSentence(t *testing.T) {
+	file, err := os.Create(filepath.Join(t.TempDir(), "trace"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = file.Close()
+	w := newTraceWriter()
+	for range 5 {
+		w.chunks <- chunk{file, make([]byte, 1<<20)}
+	}
+	close(w.chunks)
+	w.done.Wait()
+	if w.err == nil || strings.Contains(w.err.Error(), "\n") {
+		t.Errorf("five chunks that cannot be written: %v", w.err)
+	}
+}
+
+func TestAListenerThatFailsIsTold(t *testing.T) {
+	r := newRig(t, &memnfs.Server{}, `{"policy": "pm"}`)
+	_ = r.control.listeners[1].Close()
+	r.eventually("the log tells it", func(Status) bool {
+		return strings.Contains(r.log.String(), "nothing is answered at "+r.control.Addresses()[1].String())
+	})
+}
+
+func TestAProxyThatHasEndedAnswersNothing(t *testing.T) {
+	r := newRig(t, &memnfs.Server{}, `{"policy": "pm"}`)
+	routes := r.proxy.routes()
+	r.proxy.Stop()
+	<-r.proxy.ended
+	for _, request := range []*http.Request{
+		httptest.NewRequest("GET", "/status", nil),
+		httptest.NewRequest("PUT", "/parameters", strings.NewReader(`{"policy": "none"}`)),
+		httptest.NewRequest("POST", "/trace?folder="+t.TempDir(), nil),
+	} {
+		answer := httptest.NewRecorder()
+		routes.ServeHTTP(answer, request)
+		if answer.Code != http.StatusBadRequest || !strings.Contains(answer.Body.String(), "has ended") {
+			t.Errorf("%s %s: %d %s", request.Method, request.URL, answer.Code, answer.Body)
+		}
 	}
 }

@@ -43,6 +43,7 @@ type Proxy struct {
 	recording   time.Duration // since when traces are recorded, 0 for not at all
 	traceFolder string
 	traces      *traceWriter
+	dismissed   []chunk       // of workloads that were taken out while traces are recorded
 	ended       chan struct{} // closed when Run has
 }
 

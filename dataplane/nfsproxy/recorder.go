@@ -86,10 +86,13 @@ func newTraceWriter() *traceWriter {
 	return w
 }
 
+// fail keeps what went wrong first: on a full disk every further chunk would say the same again.
 func (w *traceWriter) fail(err error) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	w.err = errors.Join(w.err, err)
+	if w.err == nil {
+		w.err = err
+	}
 }
 
 // startRecording begins a trace for each workload in a folder. Files that are there are not
@@ -123,17 +126,13 @@ func (p *Proxy) record() {
 	}
 }
 
-// dismiss hands on what a workload that is no longer in the parameters has recorded. One of its name
-// that comes again does not record: its file is there.
+// dismiss keeps what a workload that is no longer in the parameters has recorded until recording ends,
+// when files are closed. One of its name that comes again does not record: its file is there.
 func (p *Proxy) dismiss(w *workload) {
 	if w.recorder == nil {
 		return
 	}
-	select {
-	case p.traces.chunks <- chunk{w.recorder.file, w.recorder.rows}: // none too: the file is closed
-	default:
-		p.counts.traceRowsLost += w.recorder.n
-	}
+	p.dismissed = append(p.dismissed, chunk{w.recorder.file, w.recorder.rows})
 	w.recorder = nil
 }
 
@@ -167,7 +166,8 @@ func (p *Proxy) detachRecording() (finish func() error) {
 	if w == nil {
 		return func() error { return nil }
 	}
-	var left []chunk
+	left := p.dismissed
+	p.dismissed = nil
 	for _, one := range p.workloads {
 		if one.recorder != nil {
 			left = append(left, chunk{one.recorder.file, one.recorder.rows})

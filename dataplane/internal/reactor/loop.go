@@ -50,6 +50,7 @@ type Loop struct {
 
 	mutex sync.Mutex
 	calls []func()
+	over  bool // its file descriptors are closed
 }
 
 type entry struct {
@@ -130,11 +131,15 @@ func (l *Loop) rang(uint32) {
 	}
 }
 
-// Do has the thread call f. It does not wait.
+// Do has the thread call f. It does not wait. After End nothing is called: the number of the
+// descriptor that wakes the thread may be another file's by then.
 func (l *Loop) Do(f func()) {
 	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	if l.over {
+		return
+	}
 	l.calls = append(l.calls, f)
-	l.mutex.Unlock()
 	_, _ = unix.Write(l.wake, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 }
 
@@ -203,6 +208,9 @@ func shortTurns() {
 
 // End closes what is the loop's own, after Run.
 func (l *Loop) End() {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.over = true
 	for _, fd := range append(l.closing, l.timer, l.wake, l.poll) {
 		_ = unix.Close(fd)
 	}

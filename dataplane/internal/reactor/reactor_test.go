@@ -133,3 +133,15 @@ func TestARefusedConnectionIsTold(t *testing.T) {
 		t.Error("it is connected to nobody")
 	}
 }
+
+func TestNothingIsCalledAfterTheEnd(t *testing.T) {
+	l, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.End()
+	l.Do(func() {})
+	if len(l.calls) != 0 {
+		t.Error("a call waits for a thread that has ended, and the number of a closed file was written to")
+	}
+}
