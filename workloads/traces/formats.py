@@ -50,6 +50,11 @@ def _whole(text: str, what: str, base: int = 10) -> int:
     return found
 
 
+def _kind(text: str) -> bool | None:
+    """Whether DiskRead or DiskWrite, however it is written, is a read; None for anything else."""
+    return _KINDS.get(text.strip().lower().removeprefix("disk"))
+
+
 class Plain(Parser):
     """``ns,hex size,DiskRead|DiskWrite``, as WorkloadCompactor's; a hex offset may follow. A line
     that begins with # is a comment."""
@@ -64,7 +69,7 @@ class Plain(Parser):
             raise Malformed(f"has {len(fields)} columns, not ns,hex size,DiskRead|DiskWrite")
         kind = _PLAIN.get(fields[2])
         if kind is None:
-            kind = _KINDS.get(fields[2].strip().removeprefix("Disk").lower())
+            kind = _kind(fields[2])
         if kind is None:
             raise Malformed(f"kind {fields[2].strip()[:40]!r} is not DiskRead or DiskWrite")
         offset = _whole(fields[3], "offset", 16) if len(fields) == 4 else UNKNOWN_OFFSET
@@ -207,7 +212,7 @@ def detect(lines: list[str]) -> str:
             continue
         if len(fields) == 7 and fields[3].lower() in _KINDS:
             return "msr"
-        if len(fields) in {3, 4} and fields[2].startswith("Disk"):
+        if len(fields) in {3, 4} and (_kind(fields[2]) is not None or fields[2].startswith("Disk")):
             return "plain"
     raise UserError(
         "the format is not known: the first lines are neither ns,hex size,DiskRead|DiskWrite, nor "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import itertools
 import zlib
@@ -181,6 +182,8 @@ class TraceReader:
         """Lines, without reading far ahead: a file without line ends must not fill the memory."""
         read, rest = 0, b""
         while chunk := file.read(_CHUNK):
+            if not read:
+                chunk = chunk.removeprefix(codecs.BOM_UTF8)  # spreadsheets write one
             read += len(chunk)
             if self._progress is not None:
                 self._progress(read)

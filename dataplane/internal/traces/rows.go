@@ -11,6 +11,9 @@ import (
 
 const largestValue = 1 << 62
 
+// byteOrderMark is what spreadsheets begin a file of UTF-8 with.
+var byteOrderMark = []byte{0xef, 0xbb, 0xbf}
+
 // rows gives the requests of a text as they are written there. An error is the last that it gives.
 func rows(in io.Reader, strict bool, report *Report) iter.Seq2[Request, error] {
 	return func(yield func(Request, error) bool) {
@@ -19,7 +22,11 @@ func rows(in io.Reader, strict bool, report *Report) iter.Seq2[Request, error] {
 		line := 0
 		for lines.Scan() {
 			line++
-			text := bytes.TrimSpace(lines.Bytes())
+			text := lines.Bytes()
+			if line == 1 {
+				text = bytes.TrimPrefix(text, byteOrderMark)
+			}
+			text = bytes.TrimSpace(text)
 			if len(text) == 0 || text[0] == '#' {
 				continue
 			}

@@ -40,6 +40,15 @@ func zipped(text string) string {
 	return packed.String()
 }
 
+func TestAByteOrderMarkIsNoPartOfTheFirstRow(t *testing.T) {
+	for _, content := range []string{"\xef\xbb\xbf5,10,DiskRead\n", zipped("\xef\xbb\xbf5,10,DISKREAD\n")} {
+		trace, err := Open(written(t, content), true)
+		if err != nil || trace.Requests != 1 {
+			t.Errorf("%q: %d requests, %v", content, trace.Requests, err)
+		}
+	}
+}
+
 func TestTracesAreRead(t *testing.T) {
 	const text = "5000,1000,DiskRead\n6000,0x200,DiskWrite,1f0000\nnonsense\n5500,10, Read ,0\n1,2\n"
 	for _, content := range []string{text, zipped(text)} {

@@ -49,6 +49,18 @@ def test_comments_are_no_rows(tmp_path: Path) -> None:
     assert (len(block), report.malformed) == (3, 0)
 
 
+def test_a_byte_order_mark_and_kinds_in_other_letters_are_no_reason_to_leave_rows_out(
+    tmp_path: Path,
+) -> None:
+    other = PLAIN.replace("DiskWrite", "WRITE").replace("DiskRead", "DISKREAD")
+    for text in (PLAIN, other, other.upper()):
+        for form in ("auto", "plain"):
+            for mark in (b"", b"\xef\xbb\xbf"):
+                block, report = load(written(tmp_path, mark + text.encode()), format=form)
+                assert rows(block)[0] == (100, 4096, False, -1)
+                assert (len(block), report.malformed) == (3, 0)
+
+
 def test_microsoft_maps_columns_by_the_header(tmp_path: Path) -> None:
     block, report = load(written(tmp_path, OLD))
     # Arrival is TimeStamp less ElapsedTime; the Init row announces the same request.
