@@ -2,7 +2,8 @@
 
 Whole machines as basic MOS gives them, or shares of all machines together as MOS++ does. A change
 takes effect station by station (`Costs`): what is given up is gone at once, what is added serves
-when it is ready, and disks that come or go cost the others time while data moves."""
+when it is ready, and disks that come or go cost the others time while data moves. A change does not
+hurry those before it: each of them keeps its times, and data moves after theirs has."""
 
 from __future__ import annotations
 
@@ -33,13 +34,17 @@ class Holding:
 
 @dataclass(frozen=True)
 class Change:
-    """The last change of a microstore: what it had, when each station of what it has now serves
-    (the order of `demand.STATIONS`), and until when data moves."""
+    """A change of a microstore: what it had, when each station of what it then had serves (the
+    order of `demand.STATIONS`), until when workers are exchanged."""
 
     before: Holding
     ready_s: tuple[float, float, float, float]
-    moves_until_s: float
     workers_until_s: float
+
+    @property
+    def ends_s(self) -> float:
+        """When nothing of it is to be seen any more, data that moves aside."""
+        return max(*self.ready_s, self.workers_until_s)
 
 
 class Holdings:
@@ -65,7 +70,8 @@ class Holdings:
         self.machines = {host.name: machines.get(host.name, "") for host in hosts}
         self.shares: dict[str, Resources] | None = None
         self.now: dict[str, Holding] = self._held()
-        self.changes: dict[str, Change] = {}
+        self.changes: dict[str, tuple[Change, ...]] = {}  # those that had not ended at the last
+        self.moves_until_s: dict[str, float] = {}
 
     def _held(self) -> dict[str, Holding]:
         if self.shares is not None:
@@ -122,7 +128,8 @@ class Holdings:
             disks = _moved(old.resources, new.resources)
             ring = costs.ring_s if disks else 0.0
             workers_until = now_s + factor * (node + costs.workers_s)
-            self.changes[name] = Change(
+            unended = tuple(one for one in self.changes.get(name, ()) if one.ends_s > now_s)
+            made = Change(
                 old,
                 (
                     workers_until,
@@ -130,9 +137,11 @@ class Holdings:
                     now_s + factor * (node + costs.network_s),
                     now_s + factor * (node + ring),
                 ),
-                now_s + factor * (ring + costs.migration_s * disks),
                 workers_until,
             )
+            self.changes[name] = (*unended, made)
+            moved = max(self.moves_until_s.get(name, now_s), now_s + factor * ring)
+            self.moves_until_s[name] = moved + factor * costs.migration_s * disks
 
     def stations(
         self, store: str, workload: ObjectClass, constants: Constants, times_s: Array
@@ -143,26 +152,25 @@ class Holdings:
         service, demand, count = (
             np.broadcast_to(part, shape) for part in (new.service, new.demand, new.count)
         )
-        change = self.changes.get(store)
-        last = max((*change.ready_s, change.moves_until_s)) if change else 0.0
-        if change is None or last <= times_s[0]:
-            return service, demand, count
-        old = _servers(workload, change.before, constants)
-        scarcer = old.count / old.demand < new.count / new.demand
-        waits = scarcer & (times_s[:, None] < np.array(change.ready_s))
-        service = np.where(waits, old.service, service)
-        demand = np.where(waits, old.demand, demand)
-        count = np.where(waits, old.count, count)
-        moving = times_s < change.moves_until_s
-        slower = np.where(moving, 1 / (1 - self.costs.migration_share), 1.0)
-        service[:, DISK] *= slower
-        demand[:, DISK] *= slower
+        changes = [one for one in self.changes.get(store, ()) if one.ends_s > times_s[0]]
+        for change in changes:
+            old = _servers(workload, change.before, constants)
+            scarcer = old.count / old.demand < count / demand
+            waits = scarcer & (times_s[:, None] < np.array(change.ready_s))
+            service = np.where(waits, old.service, service)
+            demand = np.where(waits, old.demand, demand)
+            count = np.where(waits, old.count, count)
+        moving = times_s < self.moves_until_s.get(store, 0.0)
+        if moving.any():
+            slower = np.ones((len(times_s), len(new.count)))
+            slower[moving, DISK] = 1 / (1 - self.costs.migration_share)
+            service, demand = service * slower, demand * slower
         return service, demand, count
 
     def failing(self, store: str, times_s: Array) -> Array:
         """The share of operations that fail because workers are exchanged, by time."""
-        change = self.changes.get(store)
-        until = change.workers_until_s if change else -1.0
+        changes = self.changes.get(store, ())
+        until = max((one.workers_until_s for one in changes), default=-1.0)
         return np.where(times_s < until, self.costs.failed_share, 0.0)
 
     def save(self) -> dict[str, Any]:

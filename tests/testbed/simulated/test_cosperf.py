@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -200,6 +201,31 @@ def test_what_is_added_serves_when_it_is_ready_and_what_is_taken_is_gone_at_once
     assert rates[2, 3] == pytest.approx(0.8 * rates[3, 3])
     _, gone, left = holdings.stations("y", CLASSES["A"], CONSTANTS, times)
     assert (left / gone)[0, 0] < 1e-3
+
+
+def test_a_change_does_not_hurry_the_one_before_it() -> None:
+    holdings = _two(Costs(migration_share=0.2))
+    holdings.assign({"h2": "x"}, now_s=100.0)
+    holdings.assign({"h3": "x"}, now_s=102.0)
+    times = np.array([103.0, 105.5, 107.5, 180.0, 300.0])
+    _, demand, count = holdings.stations("x", CLASSES["A"], CONSTANTS, times)
+    rates = count / demand
+    # Proxies' cores: one machine's until 104.9 s, two's until 106.9 s.
+    assert rates[:3, 0] / rates[0, 0] == pytest.approx([1, 2, 3], rel=0.01)
+    # Data of the first machine's disks moves until 157 s, that of the second's after it.
+    assert rates[3, 3] == pytest.approx(0.8 * rates[4, 3])
+
+
+def test_data_moves_on_while_something_else_changes() -> None:
+    holdings = _two(Costs(migration_share=0.2))
+    held = Resources(proxy_cores=4, storage_cores=4, network=GBIT, hdds=3)
+    holdings.give({"x": held}, 0.0)
+    holdings.give({"x": replace(held, hdds=6)}, 100.0)
+    holdings.give({"x": replace(held, hdds=6, network=2 * GBIT)}, 120.0)
+    times = np.array([140.0, 300.0])
+    _, demand, count = holdings.stations("x", CLASSES["C"], CONSTANTS, times)
+    rates = (count / demand)[:, 3]
+    assert rates[0] == pytest.approx(0.8 * rates[1])
 
 
 def test_without_costs_changes_are_at_once() -> None:
