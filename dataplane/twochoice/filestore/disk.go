@@ -36,19 +36,20 @@ func OpenDisk(fsys FS, node protocol.Node) (*Disk, Found, error) {
 	if err != nil {
 		return nil, Found{}, err
 	}
-	return OpenLog(fsys, node, store, fragments)
+	return OpenLog(fsys, node, store, fragments, store.begun)
 }
 
-// OpenLog opens a node's redirect log, or begins one, beside a store with these fragments.
-func OpenLog(fsys redirectlog.FS, node protocol.Node, store Keeper, fragments []protocol.Fragment) (*Disk, Found,
-	error) {
+// OpenLog opens a node's redirect log beside a store with these fragments. A log is begun only where the
+// store has nothing: what an agent has in it is nothing without the log that says which bytes count.
+func OpenLog(fsys redirectlog.FS, node protocol.Node, store Keeper, fragments []protocol.Fragment,
+	begun bool) (*Disk, Found, error) {
 	found := Found{Fragments: fragments}
 	take := func(e redirectlog.Entry) error {
 		r, err := protocol.RecordOf(e)
 		found.Records = append(found.Records, r)
 		return err
 	}
-	journal, recovery, err := redirectlog.OpenJournal(fsys, LogName, twochoice.Server(node), take)
+	journal, recovery, err := redirectlog.OpenJournal(fsys, LogName, twochoice.Server(node), begun, take)
 	if err != nil {
 		return nil, found, err
 	}

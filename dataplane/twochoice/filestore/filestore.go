@@ -36,6 +36,7 @@ type FS interface {
 type Store struct {
 	fsys  FS
 	named sync.Map // bases whose names are durable
+	begun bool     // it held a fragment or a base when it was opened
 }
 
 // Open removes what unfinished puts left and lists the fragments. A fragment whose header is damaged
@@ -49,6 +50,7 @@ func Open(fsys FS) (*Store, []protocol.Fragment, error) {
 	}
 	var out []protocol.Fragment
 	for _, name := range names {
+		s.begun = s.begun || strings.HasPrefix(name, "f.") || strings.HasPrefix(name, "b.")
 		switch {
 		case strings.HasPrefix(name, "t."):
 			if err := fsys.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {

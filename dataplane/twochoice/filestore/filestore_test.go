@@ -306,3 +306,44 @@ func TestABaseThatIsBegunTwiceHasBothRanges(t *testing.T) {
 		}
 	}
 }
+
+// Fragments and bases are nothing without the log that says which of their bytes count: without it the
+// sweep would remove the ones, and readers would be told that the others are beyond their objects.
+func TestAStoreWithoutItsLogIsRefusedAndLeftAsItIs(t *testing.T) {
+	for _, op := range []protocol.DiskOp{put([]byte("bytes")),
+		{Kind: protocol.WriteBase, Object: "run/5", To: 3, Data: []byte("bas")}} {
+		path := t.TempDir()
+		d, _, err := open(t, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		must(t, d, op)
+		d.end(t)
+		log := filepath.Join(path, LogName)
+		if err := os.Rename(log, log+".gone"); err != nil {
+			t.Fatal(err)
+		}
+		var missing *redirectlog.MissingError
+		for range 2 {
+			f, err := redirectlog.OpenFolder(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _, err = OpenDisk(folder{f, path}, 3)
+			if _ = f.Close(); !errors.As(err, &missing) || !strings.Contains(err.Error(), log+" is not there") {
+				t.Fatal(err)
+			}
+			left, err := os.ReadDir(path)
+			if err != nil || len(left) != 2 {
+				t.Fatalf("the folder has %v (%v)", left, err)
+			}
+		}
+		if err := os.Rename(log+".gone", log); err != nil {
+			t.Fatal(err)
+		}
+		if d, _, err = open(t, path); err != nil {
+			t.Fatal(err)
+		}
+		d.end(t)
+	}
+}

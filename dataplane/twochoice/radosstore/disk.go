@@ -27,7 +27,9 @@ func openDisk(pool Pool, node protocol.Node, atOnce int) (*filestore.Disk, files
 	if err != nil {
 		return nil, filestore.Found{}, fmt.Errorf("the pool cannot be listed: %w", err)
 	}
+	begun := false
 	for _, name := range objects {
+		begun = begun || strings.HasPrefix(name, "f.") || strings.HasPrefix(name, "b.")
 		kind, _, dotted := strings.Cut(name, ".")
 		known := name == OwnerName || name == namesName || dotted && len(kind) == 1 && strings.Contains("fbl", kind)
 		if !known {
@@ -43,5 +45,5 @@ func openDisk(pool Pool, node protocol.Node, atOnce int) (*filestore.Disk, files
 	if err != nil {
 		return nil, filestore.Found{}, err
 	}
-	return filestore.OpenLog(log, node, store, fragments)
+	return filestore.OpenLog(log, node, store, fragments, begun)
 }

@@ -6,6 +6,8 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
+	"maps"
+	"slices"
 	"strings"
 
 	"hotbed/dataplane/twochoice/redirectlog"
@@ -24,17 +26,15 @@ type files struct {
 	next    uint64
 }
 
-// openFiles reads which files there are, and removes what a crash left of others.
+// openFiles reads which files there are, and removes what a crash left of others. Files without the object
+// of names, which is older than all of them, and a file with a hole are damage and refused.
 func openFiles(pool Pool, objects []string) (*files, error) {
 	f := &files{pool: pool, numbers: map[string]uint64{}, next: 1}
-	if err := f.read(); err != nil {
+	there, err := f.read()
+	if err != nil {
 		return nil, err
 	}
-	used := map[uint64]bool{}
-	for _, number := range f.numbers {
-		used[number] = true
-		f.next = max(f.next, number+1)
-	}
+	chunks := map[uint64][]uint64{} // by file
 	for _, name := range objects {
 		if !strings.HasPrefix(name, "l.") {
 			continue
@@ -44,8 +44,24 @@ func openFiles(pool Pool, objects []string) (*files, error) {
 			return nil, fmt.Errorf("%s is not an agent's; give each agent a pool of its own", pool.Path(name))
 		}
 		f.next = max(f.next, number+1)
-		if !used[number] {
-			if err := remove(pool, name); err != nil {
+		chunks[number] = append(chunks[number], chunk)
+	}
+	if !there && len(chunks) > 0 {
+		return nil, &redirectlog.MissingError{File: pool.Path(namesName)}
+	}
+	for _, number := range f.numbers {
+		f.next = max(f.next, number+1)
+		slices.Sort(chunks[number])
+		for i, chunk := range chunks[number] {
+			if chunk != uint64(i) {
+				return nil, &redirectlog.MissingError{File: pool.Path(chunkName(number, uint64(i)))}
+			}
+		}
+		delete(chunks, number)
+	}
+	for _, number := range slices.Sorted(maps.Keys(chunks)) {
+		for _, chunk := range chunks[number] {
+			if err := remove(pool, chunkName(number, chunk)); err != nil {
 				return nil, err
 			}
 		}
@@ -58,30 +74,31 @@ func chunkName(number, chunk uint64) string { return fmt.Sprintf("l.%x.%x", numb
 // The object of names is text: a line "<number> <name>" for each file, then one of their CRC-32C.
 const namesMax = 4096
 
-func (f *files) read() error {
+// read reads the names, and says whether they are there.
+func (f *files) read() (bool, error) {
 	b := make([]byte, namesMax)
 	n, err := f.pool.Read(namesName, b, 0)
 	if missing(err) {
-		return nil
+		return false, nil
 	}
 	path := f.pool.Path(namesName)
 	if err != nil {
-		return fmt.Errorf("%s cannot be read: %w", path, err)
+		return false, fmt.Errorf("%s cannot be read: %w", path, err)
 	}
 	text := string(b[:n])
 	end := strings.LastIndexByte(strings.TrimSuffix(text, "\n"), '\n') + 1
 	if text[end:] != sumLine(text[:end]) {
-		return fmt.Errorf("%s is damaged: its checksum is wrong; it says which objects are the redirect log", path)
+		return false, fmt.Errorf("%s is damaged: its checksum is wrong; it says which objects are the redirect log", path)
 	}
 	for line := range strings.Lines(text[:end]) {
 		var number uint64
 		var name string
 		if _, err := fmt.Sscanf(line, "%x %s\n", &number, &name); err != nil {
-			return fmt.Errorf("%s is of another version: it has the line %q", path, line)
+			return false, fmt.Errorf("%s is of another version: it has the line %q", path, line)
 		}
 		f.numbers[name] = number
 	}
-	return nil
+	return true, nil
 }
 
 func sumLine(text string) string {

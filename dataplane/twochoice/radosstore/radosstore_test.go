@@ -3,13 +3,16 @@ package radosstore
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 
+	"hotbed/dataplane/twochoice"
 	"hotbed/dataplane/twochoice/filestore"
 	"hotbed/dataplane/twochoice/protocol"
 	"hotbed/dataplane/twochoice/redirectlog"
@@ -214,6 +217,52 @@ func TestAPoolOfSomebodyElseIsLeftAlone(t *testing.T) {
 			t.Errorf("%s: %v, and %d objects", name, err, len(pool.objects))
 		}
 	}
+}
+
+func TestAPoolWithoutPartOfItsLogIsRefusedAndLeftAsItIs(t *testing.T) {
+	pool := newMemory()
+	d := opened(t, pool)
+	must(t, d, put([]byte("bytes")))
+	var long []protocol.Record // of three pieces of the log
+	for i := range 40_000 {
+		object := twochoice.Object(fmt.Sprintf("%0250d", i))
+		long = append(long, protocol.Record{Change: twochoice.Record{Object: object},
+			Note: protocol.Note{Kind: protocol.SizeIs, Value: 1}})
+	}
+	must(t, d, protocol.DiskOp{Kind: protocol.CompactLog, Records: long})
+	pieces := 0
+	for pool.objects[chunkName(2, uint64(pieces))] != nil {
+		pieces++
+	}
+	if pieces < 3 {
+		t.Fatalf("the log has %d pieces", pieces)
+	}
+	refused := func(want string, gone ...string) {
+		t.Helper()
+		before := maps.Clone(pool.objects)
+		for _, object := range gone {
+			delete(pool.objects, object)
+		}
+		left := maps.Clone(pool.objects)
+		if _, _, err := OpenDisk(pool, 3); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("without %v: %v", gone, err)
+		}
+		if !slices.Equal(slices.Sorted(maps.Keys(pool.objects)), slices.Sorted(maps.Keys(left))) {
+			t.Errorf("without %v: objects were removed or made", gone)
+		}
+		pool.objects = before
+	}
+	refused("pool/"+namesName+" is not there", namesName)
+	refused("pool/"+chunkName(2, 0), chunkName(2, 0))
+	refused("pool/"+chunkName(2, 1)+" is not there", chunkName(2, 1))
+	var log []string
+	for i := range pieces {
+		log = append(log, chunkName(2, uint64(i)))
+	}
+	refused("is not there", append(log, namesName)...)
+	refused("is corrupt", log...)
+	refused("is corrupt", log[pieces-1])
+	opened(t, pool)
 }
 
 func TestWhatACrashLeftOfARewriteIsRemoved(t *testing.T) {

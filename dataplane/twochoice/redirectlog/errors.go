@@ -19,7 +19,7 @@ type CorruptError struct {
 func (e *CorruptError) Error() string {
 	return fmt.Sprintf("the redirect log %s is corrupt at byte %d: %s; it was left as it is and not "+
 		"used, since it may be all that tells where acknowledged data is: restore it from a copy, or "+
-		"move it away if everything that it redirects may be lost", e.File, e.Offset, e.Problem)
+		"move it and the data beside it away if all of that may be lost", e.File, e.Offset, e.Problem)
 }
 
 // RecordError tells of a record that is whole, but cannot be of this table: it names an unknown OSD,
@@ -65,7 +65,7 @@ type MissingError struct{ File string }
 
 func (e *MissingError) Error() string {
 	return fmt.Sprintf("the redirect log %s is not there though this OSD had one; restore it from a "+
-		"copy, or start the agent as new if nothing is redirected", e.File)
+		"copy, or move the data beside it away too if all of that may be lost", e.File)
 }
 
 // FullError tells of a full disk. The table is as before, and works again when there is room.

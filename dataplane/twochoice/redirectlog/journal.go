@@ -44,18 +44,13 @@ type Recovery struct {
 	Leftover  bool  // an unfinished rewrite was removed
 }
 
-// OpenJournal reads a journal, or begins one when there is none: `take` gets its entries in their
-// order, and its error is returned as a *RecordError. A torn tail (what a crash left of the last
+// OpenJournal reads a journal, or begins one when there is none and there need not be one (else that is
+// a *MissingError): `take` gets its entries in their order, and its error is returned as a *RecordError. A torn tail (what a crash left of the last
 // append, which was not acknowledged) is cut off. Whatever else is wrong is refused, and the file
 // left as it is: *CorruptError, *VersionError, *OwnerError and *RecordError. Of the last append alone
 // nothing can tell whether a crash tore it or the disk spoilt it later; Close and Mark end a log by a
 // frame without entries, so that it is not the last.
-func OpenJournal(fsys FS, name string, owner twochoice.Server, take func(Entry) error) (*Journal,
-	Recovery, error) {
-	return openJournal(fsys, name, owner, false, take)
-}
-
-func openJournal(fsys FS, name string, owner twochoice.Server, mustExist bool,
+func OpenJournal(fsys FS, name string, owner twochoice.Server, mustExist bool,
 	take func(Entry) error) (*Journal, Recovery, error) {
 	j := &Journal{fsys: fsys, name: name, path: fsys.Path(name), owner: owner}
 	leftover := true

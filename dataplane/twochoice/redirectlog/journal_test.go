@@ -49,7 +49,7 @@ func TestAJournalKeepsNotes(t *testing.T) {
 		read = append(read, e)
 		return nil
 	}
-	j, recovery, err := OpenJournal(d, file, 2, take)
+	j, recovery, err := OpenJournal(d, file, 2, false, take)
 	if err != nil || !recovery.Created {
 		t.Fatal(recovery, err)
 	}
@@ -65,7 +65,7 @@ func TestAJournalKeepsNotes(t *testing.T) {
 	check := func() {
 		t.Helper()
 		read = nil
-		if j, recovery, err = OpenJournal(d, file, 2, take); err != nil || recovery.TornBytes > 0 {
+		if j, recovery, err = OpenJournal(d, file, 2, false, take); err != nil || recovery.TornBytes > 0 {
 			t.Fatal(recovery, err)
 		}
 		if !slices.EqualFunc(read, want, func(a, b Entry) bool {
@@ -82,7 +82,7 @@ func TestAJournalKeepsNotes(t *testing.T) {
 	}
 	check()
 	var record *RecordError
-	_, _, err = OpenJournal(d, file, 2, func(Entry) error { return errNote })
+	_, _, err = OpenJournal(d, file, 2, false, func(Entry) error { return errNote })
 	if !errors.As(err, &record) || !errors.Is(err, errNote) || record.Offset != headerSize {
 		t.Fatalf("an entry that is not taken: %v", err)
 	}

@@ -57,7 +57,7 @@ func Open(fsys FS, name string, home twochoice.Server, servers *twochoice.Server
 		return nil, Recovery{}, err
 	}
 	s := &Store{table: table, o: o}
-	journal, recovery, err := openJournal(fsys, name, home, o.MustExist, s.take)
+	journal, recovery, err := OpenJournal(fsys, name, home, o.MustExist, s.take)
 	if err != nil {
 		return nil, Recovery{}, err
 	}
