@@ -26,7 +26,7 @@ def register(app: typer.Typer) -> None:
             str,
             typer.Argument(
                 help="A paper (dlr: all its campaigns on a real ground; dlr-sim: the simulated "
-                "ones; ursa, pm, twochoice: all of its) or a campaign (dlr-quick)."
+                "ones; ursa, pm, twochoice, mos: all of its) or a campaign (dlr-quick)."
             ),
         ],
         figure: Annotated[

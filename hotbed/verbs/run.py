@@ -30,8 +30,8 @@ def register(app: typer.Typer) -> None:
         campaign: Annotated[
             str,
             typer.Argument(
-                help="A campaign (dlr-quick, dlr-full, dlr-paper, dlr-scale, ursa-quick, "
-                "ursa-full, twochoice-quick, twochoice-full, pm-quick, pm-full) or a YAML file."
+                help="A campaign of campaigns/files (such as dlr-quick, ursa-quick, "
+                "twochoice-quick, pm-quick, mos-quick, mos-sim-quick) or a YAML file."
             ),
         ],
         *,
