@@ -19,8 +19,12 @@ SWITCH = "switch"
 _NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
 
 
+_SLO = "write slo: {latency: 50ms} or slo: {completion: 10min}"
+_SHAPES = {"model_type": "a mapping", "dict_type": "a mapping", "tuple_type": "a list"}
+
+
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Slo(_Strict):
@@ -263,12 +267,13 @@ def _explain(error: ValidationError, path: Path, data: Mapping[str, Any]) -> str
         place = ".".join([f"workload {name or steps[1]}", *(str(step) for step in steps[2:])])
         absent = isinstance(entry, dict) and entry.get("slo") is None
         if steps[2:] == ["slo"] and absent:
-            return (
-                f"{path}: workload {name or steps[1]} has no SLO: write slo: {{latency: 50ms}} or "
-                "slo: {completion: 10min}."
-            )
+            return f"{path}: workload {name or steps[1]} has no SLO: {_SLO}."
+        if steps[2:] == ["slo"] and not isinstance(entry["slo"], dict):
+            return f"{path}: {place} is {entry['slo']!r}: {_SLO}."
     if first["type"] == "missing":
         return f"{path}: {place} is missing."
     if first["type"] == "extra_forbidden":
         return f"{path}: {place} is not known: is it misspelt?"
+    if first["type"] in _SHAPES:
+        return f"{path}: {place} is {first['input']!r:.60}; write {_SHAPES[first['type']]}."
     return f"{path}: {place + ': ' if place else ''}{message}."

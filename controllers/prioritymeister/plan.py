@@ -239,8 +239,11 @@ class _Model:
             if any(worst.queue in route for route in t.routes.values())
         ]
         shown = ", ".join(who[:5]) + (f" and {len(who) - 5} more" if len(who) > 5 else "")
+        share = f"{100 * worst.load:.1f}"
+        if share == "100.0":  # the sentence must not contradict itself
+            share = f"{100 * worst.load:.9g}"
         raise UserError(
-            f"queue {worst.queue} is loaded to {100 * worst.load:.1f} % by the mean rates of "
+            f"queue {worst.queue} is loaded to {share} % by the mean rates of "
             f"{shown}: at most 100 % can be planned for; move a workload away or give it more "
             "bandwidth"
         )

@@ -172,6 +172,10 @@ def test_load_above_100_percent_is_told() -> None:
     with pytest.raises(UserError, match=r"queue s:d is loaded to 110.0 % by .*c0, c1"):
         planned(11)
     assert planned(10).queues  # exactly 100 %
+    little = [tenant("c0", slo=1000.0, rate=1.00001)]
+    queues = {"s:d": 1.0} | dict.fromkeys(("s->sw", "sw->s", "c0->sw", "sw->c0"), 10000.0)
+    with pytest.raises(UserError, match=r"queue s:d is loaded to 100.001 % by"):
+        make_plan(little, queues)
 
 
 def test_a_device_that_may_lag_behind_has_later_bounds() -> None:
