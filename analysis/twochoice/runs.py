@@ -49,6 +49,7 @@ _CELL = ("scheduler", "history", "straggler_ratio", "learn_rounds", "rounds", *S
 FIXED, RANDOM, NATIVE = "fixed", "random", "two-choice"
 COLLABORATIVE, PREASSIGN, BOTH = "collaborative", "preassign", "both"
 PREQUAL, ORACLE = "prequal", "oracle"
+CRUSH, DLR = "crush", "dlr"
 PAPERS = (FIXED, RANDOM, NATIVE, COLLABORATIVE, PREASSIGN, BOTH)
 BEYOND = (PREQUAL, ORACLE)
 COLD = ("preassign-cold", "both-cold")
@@ -64,6 +65,8 @@ LABELS = {
     "both-cold": "both, cold",
     PREQUAL: "Prequal's rule",
     ORACLE: "oracle (shortest queue)",
+    CRUSH: "CRUSH",
+    DLR: "CRUSH and DLR",
 }
 COLOURS = {
     FIXED: "#777777",
@@ -76,6 +79,8 @@ COLOURS = {
     "both-cold": "#332288",
     PREQUAL: "#882255",
     ORACLE: "#D55E00",
+    CRUSH: "#999933",
+    DLR: "#117733",
 }
 
 

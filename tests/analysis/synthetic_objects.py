@@ -10,7 +10,14 @@ from typing import Any
 from synthetic_runs import finished
 
 from analysis.twochoice.objects.claims import TABLE1
-from analysis.twochoice.objects.runs import HEAD_TO_HEAD, REPORT_FILE, STANDARD
+from analysis.twochoice.objects.runs import (
+    HEAD_TO_HEAD,
+    ON_RADOS,
+    RADOS,
+    RADOS_AMONG,
+    REPORT_FILE,
+    STANDARD,
+)
 from schemas.run import Summary
 
 SERVERS, PROCESSES = 64, 512
@@ -23,6 +30,8 @@ SECONDS = {
     "random": 100.0,
     "collaborative": 65.0,
     "preassign": 68.0,
+    "crush": 96.0,
+    "dlr": 97.0,
 }
 SCHEDULERS = (1, 16, 128)
 SHARES = {"fixed": 0.25, "both": 0.05}
@@ -88,6 +97,33 @@ def write_burst(campaign: Path, scheduler: str, stragglers: str, block: int) -> 
         experiment="burst",
         scheduler=scheduler,
         stragglers=stragglers,
+    )
+
+
+def write_rados(campaign: Path, scheduler: str, stragglers: str, block: int, copies: int) -> None:
+    """A burst on a Ceph; nothing tells where CRUSH put what."""
+    last = SECONDS[scheduler] * (1 + 0.03 * block) * copies / 2
+    values = {
+        "seconds": last,
+        "process_mean_s": 0.8 * last,
+        "disk_busy_mean": 0.9,
+        "disk_busy_most": 1.0,
+        "read_back": 320.0,
+        "read_bad": 0.0,
+    }
+    if scheduler not in ("crush", "dlr"):
+        values |= {"fullest": 1.1, "redirected_share": 0.4}
+    cell = RADOS | RADOS_AMONG[stragglers] | {"copies": copies}
+    write_run(
+        campaign,
+        block,
+        {"apps": []},
+        values,
+        spec="twochoice-rados",
+        experiment="burst",
+        scheduler=scheduler,
+        stragglers=stragglers,
+        **cell,
     )
 
 
@@ -162,6 +198,11 @@ def write_all(artifacts: Path, blocks: int = 2) -> Path:
                 write_burst(campaign, scheduler, stragglers, block)
         for scheduler in ("random", "collaborative", "preassign"):
             write_burst(campaign, scheduler, "table2", block)
+        for stragglers in RADOS_AMONG:
+            for scheduler in ON_RADOS:
+                write_rados(campaign, scheduler, stragglers, block, 2)
+        for scheduler in HEAD_TO_HEAD:
+            write_rados(campaign, scheduler, "fio", block, 1)
         for scheduler in SHARES:
             write_balance(campaign, scheduler, block)
         write_micro(campaign, block)

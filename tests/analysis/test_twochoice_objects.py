@@ -66,6 +66,12 @@ def test_claims_are_measured_within_blocks(results: dict[str, ClaimResult]) -> N
         "read-5ms": 2.0,
         "probe": 1e3 * 0.9e-3 * 128**0.3 * 1.025,
         "probe-stable": 128**0.3,
+        "rados-crush-fio": SECONDS["both"] / SECONDS["crush"],
+        "rados-fixed-table2": SECONDS["both"] / SECONDS["fixed"],
+        "rados-oracle-fio": 1.2,
+        "rados-dlr-fio": SECONDS["both"] / SECONDS["dlr"],
+        "rados-dlr-alone-table2": SECONDS["dlr"] / SECONDS["crush"],
+        "rados-single": SECONDS["both"] / SECONDS["fixed"],
     }
     for name, value in expected.items():
         found = results[f"twochoice-objects-{name}"]
@@ -111,10 +117,14 @@ def test_a_single_block_has_no_interval_and_draws(tmp_path: Path) -> None:
 
 
 def test_tables_tell_of_every_scheduler(evidence: Evidence) -> None:
-    delays, schedulers = tables(evidence.table)
+    delays, schedulers, rados = tables(evidence.table)
     assert [row[0] for row in delays.rows] == ["1 MB", "2 MB", "4 MB"]
     assert delays.rows[0][-1] == "12.5, 11.7, 10.6, 10.3"
     assert len(schedulers.rows) == 2 + 8 + 5 + 5
+    assert len(rados.rows) == 3 * 7 + 5
+    crush = rados.rows[0]
+    assert crush[:4] == ("two copies", "fio", "CRUSH", "2")
+    assert crush[6] == "–"  # where its bytes are is not told
     reads = {row[11] for row in schedulers.rows if row[0] == "burst"}
     assert reads == {"0"}
 

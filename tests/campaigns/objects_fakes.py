@@ -37,15 +37,15 @@ def spread(n: int, mean: float) -> dict[str, Any]:
 
 def report_of(plan: Mapping[str, Any]) -> dict[str, Any]:
     """What the load generator would print of a plan: dynamic schedulers give every server the same,
-    fixed placement gives the first twice as much."""
+    fixed placement gives the first twice as much; of a pool nothing is told."""
     apps = []
     for place, app in enumerate(plan["apps"]):
         ranks = app.get("nodes", plan["nodes"]) * plan["processes"]
         writes = ranks * app.get("bursts", 1) * app["writes"]
-        scheduler = app["scheduler"]
+        scheduler = app.get("scheduler", "crush")
         even = writes * app["size"] / SERVERS
         home = [2 * even, even, even / 2, even / 2]
-        fixed = scheduler == "fixed"
+        fixed = scheduler in ("fixed", "crush")
         apps.append(
             {
                 "name": app["name"],
@@ -57,12 +57,12 @@ def report_of(plan: Mapping[str, Any]) -> dict[str, Any]:
                 "bytes": writes * app["size"],
                 "redirected": 0 if fixed else writes // 2,
                 "rank_seconds": [1.0 + place + rank / ranks for rank in range(ranks)],
-                "server_bytes": home if fixed else [even] * SERVERS,
-                "home_bytes": home,
+                "server_bytes": [] if "pool" in app else home if fixed else [even] * SERVERS,
+                "home_bytes": [] if "pool" in app else home,
                 "latency": spread(writes, 0.5),
             }
         )
-    names = {app["scheduler"] for app in apps}
+    names = {app["scheduler"] for app in apps} - {"crush"}
     return {
         "nodes": plan["nodes"],
         "processes": plan["nodes"] * plan["processes"],

@@ -13,8 +13,8 @@ import pandas as pd
 from analysis.claims import Claim, Evidence, Measured, NotRun, declared
 from analysis.columns import average, paired
 from analysis.stats import Estimate
-from analysis.twochoice.objects.runs import cells
-from analysis.twochoice.runs import BOTH, FIXED, NATIVE, ORACLE, PREQUAL
+from analysis.twochoice.objects.runs import cells, rados
+from analysis.twochoice.runs import BOTH, CRUSH, DLR, FIXED, NATIVE, ORACLE, PREQUAL
 
 Compute = Callable[[Evidence], Measured | NotRun]
 
@@ -48,6 +48,20 @@ def versus(experiment: str, series: str, baseline: str, column: str, **setting: 
         top, bottom = (rows[rows["scheduler"] == name] for name in (series, baseline))
         found: Measured | NotRun = _measured(
             paired(top, bottom, column), top, f"no block has both {series} and {baseline}"
+        )
+        return found
+
+    return compute
+
+
+def on_rados(series: str, baseline: str, stragglers: str, **setting: Any) -> Compute:
+    """When the last process had ended under one scheduler over the same under another, paired."""
+
+    def compute(evidence: Evidence) -> Measured | NotRun:
+        rows = rados(evidence.table, stragglers, **setting)
+        top, bottom = (rows[rows["scheduler"] == name] for name in (series, baseline))
+        found: Measured | NotRun = _measured(
+            paired(top, bottom, "seconds"), top, f"no block has both {series} and {baseline}"
         )
         return found
 
@@ -292,4 +306,65 @@ _BEYOND: tuple[Claim, ...] = (
     ),
 )
 
-CLAIMS: tuple[Claim, ...] = (*_MICRO, *_WORKLOADS, *_BEYOND)
+_RADOS: tuple[Claim, ...] = (
+    *(
+        _claim(
+            f"rados-{name}-{stragglers}",
+            "rados",
+            f"On RADOS with two copies both strategies end {told}, with {among}",
+            on_rados(BOTH, name, stragglers),
+            baseline=name,
+            larger=name == ORACLE,
+        )
+        for stragglers, among in (
+            ("fio", "fio on a quarter of the disks"),
+            ("table2", "stragglers of Table II"),
+        )
+        for name, told in (
+            (CRUSH, "earlier than CRUSH alone"),
+            (DLR, "earlier than CRUSH with DLR at work"),
+            (FIXED, "earlier than fixed placement by agents"),
+            (NATIVE, "earlier than native two-choice"),
+            (PREQUAL, "earlier than Prequal's rule"),
+            (ORACLE, "later than joining the shortest queue"),
+        )
+    ),
+    *(
+        _claim(
+            f"rados-dlr-alone-{stragglers}",
+            "rados",
+            "DLR, which chooses primaries, does not change when a burst of writes ends: every "
+            f"replica is written all the same, with {among} (read as within {100 * STABLE:g} %)",
+            on_rados(DLR, CRUSH, stragglers),
+            value=1.0,
+            kind="within",
+            baseline="CRUSH",
+            tolerance=STABLE,
+        )
+        for stragglers, among in (
+            ("fio", "fio on a quarter of the disks"),
+            ("table2", "stragglers of Table II"),
+        )
+    ),
+    _claim(
+        "rados-calm",
+        "rados",
+        "On RADOS without stragglers both strategies take as long as CRUSH (read as within 25 %)",
+        on_rados(BOTH, CRUSH, "none"),
+        value=1.0,
+        kind="within",
+        baseline="CRUSH",
+        tolerance=STABLE,
+    ),
+    _claim(
+        "rados-single",
+        "rados",
+        "On RADOS with one copy both strategies end earlier than fixed placement, with fio on a "
+        "quarter of the disks",
+        on_rados(BOTH, FIXED, "fio", copies=1),
+        baseline="fixed",
+        larger=False,
+    ),
+)
+
+CLAIMS: tuple[Claim, ...] = (*_MICRO, *_WORKLOADS, *_BEYOND, *_RADOS)

@@ -16,7 +16,7 @@ from analysis.columns import average
 from analysis.figures import Missing
 from analysis.stats import Estimate
 from analysis.twochoice.objects.claims import PENDING, PROBED_MS, TABLE_MS
-from analysis.twochoice.objects.runs import HEAD_TO_HEAD, cells, report
+from analysis.twochoice.objects.runs import HEAD_TO_HEAD, ON_RADOS, cells, rados, report
 from analysis.twochoice.panels import MARKERS, colour, counts, label, magnitudes, points
 from analysis.twochoice.runs import BOTH, COLLABORATIVE, FIXED, NATIVE, PREASSIGN, RANDOM
 
@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 MIB = 2**20
 ENDED = "Seconds until the last process has ended"
 STRAGGLERS = (("table2", "jobs of Table II"), ("fio", "fio on 1/8 of the disks"), ("none", "none"))
+ON_RADOS_AMONG = (
+    ("fio", "fio on 2 of 8 disks"),
+    ("table2", "jobs of Table II"),
+    ("none", "no stragglers"),
+)
 PENDING_COLOURS = {1: "#009E73", 2: "#56B4E9", 4: "#0072B2", 8: "#882255"}
 CREATE_COLOUR, QUERY_COLOUR = "#D55E00", "#0072B2"
 PAPER: dict[str, Any] = {"color": "black", "linestyle": ":", "linewidth": 1.2}
@@ -189,6 +194,28 @@ def head_to_head(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             there = {one: value for one, value in found.items() if value is not None}
             draw_bars(panel, there)
             panel.set_title(f"Stragglers: {text} ({_runs(there)})", loc="left", fontsize="small")
+            panel.set_ylabel(ENDED)
+        return style.save(drawn, folder, name)
+
+
+def on_rados(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+    """Beyond the paper: CRUSH, DLR and every scheduler of agents, on a Ceph of eight OSDs."""
+    wanted = [(key, text, 2) for key, text in ON_RADOS_AMONG]
+    wanted.append((*ON_RADOS_AMONG[0], 1))
+    panels = []
+    for key, text, copies in wanted:
+        here = rados(evidence.table, key, copies=copies)
+        found = {one: average(here[here["scheduler"] == one], "seconds") for one in ON_RADOS}
+        there = {one: value for one, value in found.items() if value is not None}
+        if there:
+            copied = "two copies" if copies == 2 else "one copy"
+            panels.append((f"{text}, {copied}", there))
+    if not panels:
+        return Missing("bursts on RADOS with several schedulers")
+    with style.figure(1, len(panels), width=4.2 * len(panels) + 1.5, height=4.4) as (drawn, axes):
+        for panel, (text, there) in zip(axes, panels, strict=True):
+            draw_bars(panel, there)
+            panel.set_title(f"{text} ({_runs(there)})", loc="left", fontsize="small")
             panel.set_ylabel(ENDED)
         return style.save(drawn, folder, name)
 

@@ -15,12 +15,15 @@ from typing import Any
 import pandas as pd
 
 from analysis.load import SIM, LoadedRun, origin
-from analysis.twochoice.runs import BOTH, FIXED, NATIVE, ORACLE, PREQUAL
+from analysis.twochoice.runs import BOTH, CRUSH, DLR, FIXED, NATIVE, ORACLE, PREQUAL
 from schemas.run import Run
 
 REPORT_FILE = "objects.json"
 
 STANDARD: dict[str, Any] = {
+    "backend": "file",
+    "copies": 1,
+    "interval_s": 10 / 3,
     "choices": "home+random",
     "maintainers": True,
     "straggler_share": 0.125,
@@ -42,6 +45,16 @@ _CELL = ("experiment", "scheduler", "stragglers", "pending", "schedulers", *STAN
 COLUMNS = ("index", "run_id", "campaign", "block", "seed", "ground", "spec")
 
 HEAD_TO_HEAD = (FIXED, NATIVE, BOTH, PREQUAL, ORACLE)
+ON_RADOS = (CRUSH, DLR, *HEAD_TO_HEAD)
+
+RADOS: dict[str, Any] = {"backend": "rados", "copies": 2, "nodes": 8, "processes": 8}
+"""What is another value on a Ceph of eight OSDs; see `rados`."""
+RADOS_AMONG: dict[str, dict[str, Any]] = {
+    "fio": {"straggler_share": 0.25, "start_s": 15.0},
+    "table2": {"volume": 0.0625, "start_s": 8.0},
+    "none": {},
+}
+"""The same, by what makes the stragglers."""
 
 
 def takes(run: Run) -> bool:
@@ -59,7 +72,7 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
             **origin(index, run),
             "spec": str(run.provenance.calibration.get("spec", "")),
         }
-        row |= {name: run.parameters[name] for name in _CELL}
+        row |= {name: (STANDARD | run.parameters)[name] for name in _CELL}
         rows.append(row | loaded.summary.extra)
     if not rows:
         return pd.DataFrame(columns=[*COLUMNS, *_CELL])
@@ -81,6 +94,13 @@ def cells(rows: pd.DataFrame, experiment: str, **setting: Any) -> pd.DataFrame:
         if value is not ...:
             holds &= rows[name] == value
     return rows[holds]
+
+
+def rados(rows: pd.DataFrame, stragglers: str, **setting: Any) -> pd.DataFrame:
+    """The bursts on a Ceph of eight OSDs, as in `campaigns/files/twochoice-rados.yaml`: of the
+    other values of `setting`, such as ``copies``."""
+    usual = RADOS | RADOS_AMONG[stragglers]
+    return cells(rows, "burst", **(usual | {"stragglers": stragglers} | setting))
 
 
 @lru_cache(maxsize=1024)

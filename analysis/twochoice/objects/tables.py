@@ -7,7 +7,7 @@ import pandas as pd
 from analysis.columns import average
 from analysis.figures import Table, interval_text, value_text
 from analysis.twochoice.objects.claims import TABLE1
-from analysis.twochoice.objects.runs import HEAD_TO_HEAD, cells
+from analysis.twochoice.objects.runs import HEAD_TO_HEAD, ON_RADOS, RADOS_AMONG, cells, rados
 from analysis.twochoice.runs import COLLABORATIVE, LABELS, PREASSIGN, RANDOM
 
 DELAY_HEADS = ("write", *(f"{n} at once, %" for n in (1, 2, 4, 8)), "paper, %")
@@ -31,7 +31,7 @@ HEADS = (
 
 def tables(table: pd.DataFrame) -> list[Table]:
     """Means over runs with 95 % intervals."""
-    return [*_delays(table), *_schedulers(table)]
+    return [*_delays(table), *_schedulers(table), *_rados(table)]
 
 
 def _delays(table: pd.DataFrame) -> list[Table]:
@@ -64,6 +64,20 @@ def _schedulers(table: pd.DataFrame) -> list[Table]:
                     rows.append(_row(experiment, stragglers, series, here))
     title = "What every scheduler came to on real object servers"
     return [Table("objects", title, HEADS, tuple(rows))] if rows else []
+
+
+def _rados(table: pd.DataFrame) -> list[Table]:
+    rows = []
+    for copies in (2, 1):
+        for stragglers in RADOS_AMONG:
+            found = rados(table, stragglers, copies=copies)
+            for series in ON_RADOS:
+                here = found[found["scheduler"] == series]
+                if len(here):
+                    kept = "two copies" if copies == 2 else "one copy"
+                    rows.append(_row(kept, stragglers, series, here))
+    title = "What every scheduler came to on a Ceph of eight OSDs"
+    return [Table("rados", title, ("kept", *HEADS[1:]), tuple(rows))] if rows else []
 
 
 def _row(experiment: str, stragglers: str, series: str, here: pd.DataFrame) -> tuple[str, ...]:

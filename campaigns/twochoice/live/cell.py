@@ -15,14 +15,17 @@ from campaigns.kinds.cell import write_cell
 from campaigns.kinds.parameters import check
 from campaigns.steps.usage import Usage
 from campaigns.twochoice.live import plans, results
-from campaigns.twochoice.live.parameters import ObjectParameters
+from campaigns.twochoice.live.parameters import PLAIN, ObjectParameters
 from campaigns.twochoice.live.processors import too_busy
+from campaigns.twochoice.live.rados import RadosServers
 from campaigns.twochoice.live.servers import Servers
 from campaigns.twochoice.live.watch import Watch
 from schemas.errors import UserError
 from schemas.run import Run
+from testbed.spec import CephSpec
 
 REPORT_FILE = "objects.json"
+JOURNAL_FILE = "journal.jsonl"
 PROBE_S = 600.0
 SHOWN = ("name", "scheduler", "background", "ranks", "rank_seconds", "server_bytes", "home_bytes")
 """What figures need of each job."""
@@ -51,7 +54,7 @@ class Maker:
             self._servers.clean(plans.settings(parameters))
         usage = Usage(self._reached.site, self._reached.testbed, self._reached.client)
         with phases("workload"), usage.measured():
-            found, shown = self._carry_out(parameters, job.seed)
+            found, shown = self._carry_out(parameters, job.seed, folder)
         with phases("collect"):
             (folder / REPORT_FILE).write_text(json.dumps(shown) + "\n")
             found |= usage.load.as_summary()
@@ -60,15 +63,35 @@ class Maker:
         return write_cell(folder, job, found, phases, spoiled=why)
 
     def _refuse(self, parameters: ObjectParameters) -> None:
-        have = len(self._reached.servers)
+        have, name = len(self._reached.servers), self._reached.testbed.name
+        if parameters.backend != self._reached.backend:
+            raise UserError(
+                f"{parameters.label()} is of backend {parameters.backend}, and the servers of "
+                f"testbed {name} are of {self._reached.backend}: name the spec that the cells are "
+                "of, or say backend in the campaign's parameters."
+            )
+        if parameters.scheduler in PLAIN:
+            self._refuse_pool(parameters)
         if parameters.experiment in ("probe", "delay") and 2 * parameters.pending > have:
             raise UserError(
                 f"{parameters.label()} asks {2 * parameters.pending} servers, and testbed "
-                f"{self._reached.testbed.name} has {have}."
+                f"{name} has {have}."
+            )
+
+    def _refuse_pool(self, parameters: ObjectParameters) -> None:
+        """Without a pool, or one with other copies, the comparison would not be one."""
+        store = self._reached.store
+        size = store.pools[0].size if isinstance(store, CephSpec) and store.pools else None
+        if size != parameters.copies:
+            has = "no pool" if size is None else f"a first pool of size {size}"
+            raise UserError(
+                f"{parameters.label()} needs a pool of size {parameters.copies}, and the spec of "
+                f"testbed {self._reached.testbed.name} has {has}: say copies as the pool's size, "
+                "or make the pool so."
             )
 
     def _carry_out(
-        self, parameters: ObjectParameters, seed: int
+        self, parameters: ObjectParameters, seed: int, folder: Path
     ) -> tuple[Numbers, Mapping[str, Any]]:
         if parameters.experiment == "probe":
             answer = self._servers.bench(plans.probe_arguments(parameters), max_s=PROBE_S)
@@ -79,7 +102,7 @@ class Maker:
             return results.numbers_of_table(answer), answer
         if parameters.experiment == "delay":
             return self._delay(parameters, seed)
-        return self._applications(parameters, seed)
+        return self._applications(parameters, seed, folder)
 
     def _delay(self, parameters: ObjectParameters, seed: int) -> tuple[Numbers, Mapping[str, Any]]:
         probed = self._servers.bench(plans.probe_arguments(parameters), max_s=PROBE_S)
@@ -88,7 +111,7 @@ class Maker:
         return results.numbers_of_delay(probed, report), {"probed": probed}
 
     def _applications(
-        self, parameters: ObjectParameters, seed: int
+        self, parameters: ObjectParameters, seed: int, folder: Path
     ) -> tuple[Numbers, Mapping[str, Any]]:
         servers = self._reached.servers
         slowed = plans.stragglers(parameters, seed, len(servers))
@@ -97,10 +120,15 @@ class Maker:
         with ExitStack() as stack:
             stack.enter_context(self._servers.disturbed(slowed, commands))
             stack.enter_context(watch.watching())
-            plan = plans.plan(parameters, seed, len(servers))
+            if parameters.scheduler == "dlr":
+                journal = folder / JOURNAL_FILE
+                assert isinstance(self._servers, RadosServers)  # see `_refuse_pool`
+                stack.enter_context(self._servers.controlled("dlr", parameters.interval_s, journal))
+            plan = plans.plan(parameters, seed, len(servers), self._servers.pool)
             report = self._servers.bench(["apps"], max_s=plans.WHOLE_S, plan=plan)
         found = results.numbers_of_apps(report, slowed)
-        found |= watch.numbers(report["began"], report["seconds"])
+        lead_s = parameters.lead_s
+        found |= watch.numbers(report["began"] + lead_s, report["seconds"] - lead_s)
         shown = {
             "apps": [{name: app[name] for name in SHOWN} for app in report["apps"]],
             "slowed": list(slowed),

@@ -12,15 +12,17 @@ from campaigns.fingerprint import digest_paths
 from campaigns.lock import Lock
 from campaigns.services import Facts
 from campaigns.steps.facts import read_facts
+from campaigns.twochoice.live.rados import RadosServers
 from campaigns.twochoice.live.servers import Reached, Servers, Stats, places_of
 from schemas.errors import HotbedError
 from testbed.deploy import spec_of
-from testbed.spec import ObjectsSpec
+from testbed.spec import CephSpec, ObjectsSpec
 
 PROGRAMS = ("cmd/twochoicebench", "cmd/twochoiced", "internal", "twochoice")
 """Sources of what runs on the nodes, below `dataplane`."""
-ROLES = ("base", "scratch", "objectdisks", "twochoice_agent")
+ROLES = ("base", "scratch", "objectdisks", "twochoice_agent", "ceph")
 """Roles whose contents can change a result."""
+CONTROLLERS = ("common", "dlr")
 
 Tell = Callable[[str], None]
 
@@ -38,6 +40,7 @@ def digests() -> dict[str, str]:
     folders = {
         "live": [Path(__file__).parent, ROOT / "workloads" / "burst_applications.py"],
         "data plane": [ROOT / "dataplane" / name for name in PROGRAMS],
+        "controllers": [ROOT / "controllers" / name for name in CONTROLLERS],
         **{f"roles/{name}": [ROOT / "playbooks" / "roles" / name] for name in ROLES},
     }
     return {
@@ -48,8 +51,8 @@ def digests() -> dict[str, str]:
 
 @contextmanager
 def open_servers(testbed: str, spec_file: Path, *, tell: Tell) -> Iterator[tuple[Facts, Servers]]:
-    """The object servers of a testbed that is up and deployed; nobody else measures on it
-    meanwhile, and it is left with the settings that were deployed.
+    """The object servers of a testbed that is up and deployed, on files or before OSDs; nobody
+    else measures on it meanwhile, and it is left with the settings that were deployed.
 
     Args:
         testbed: its name.
@@ -66,7 +69,7 @@ def open_servers(testbed: str, spec_file: Path, *, tell: Tell) -> Iterator[tuple
     site, found = choose_ready(testbed)
     spec = spec_of(found)
     places = places_of(found, spec, spec_file)
-    assert isinstance(spec.store, ObjectsSpec)
+    assert isinstance(spec.store, (CephSpec, ObjectsSpec))
     reached = Reached(
         site=site,
         testbed=found,
@@ -79,7 +82,7 @@ def open_servers(testbed: str, spec_file: Path, *, tell: Tell) -> Iterator[tuple
         if isinstance(site, DisksSite)
         else None,
     )
-    servers = Servers(reached)
+    servers = (RadosServers if isinstance(spec.store, CephSpec) else Servers)(reached)
     with Lock(found.directory / "campaign.lock", f"the testbed {testbed}", say=tell):
         try:
             yield read_facts(site, found, reached.agent), servers

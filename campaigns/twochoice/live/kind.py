@@ -18,6 +18,10 @@ CLEAN_S = 25.0
 SERVER_S = 1.2e-6
 """Seconds of a server for each byte, its disk's seeks included, where it writes 1 MB a second."""
 SERVERS = 64
+RADOS_CLEAN_S = 45.0
+RADOS_SERVER_S = 0.45e-6
+"""The same of an OSD whose disk writes 3 MB a second."""
+RADOS_SERVERS = 8
 
 
 def planned_s(parameters: ObjectParameters) -> float:
@@ -32,7 +36,10 @@ def planned_s(parameters: ObjectParameters) -> float:
         for row in TABLE2:
             bursts, each = bursts_of(row, parameters.processes, parameters.volume)
             writes += row.jobs * row.share * processes * bursts * each
-    return CLEAN_S + 1.5 * writes * parameters.size_kib * KIB * SERVER_S / SERVERS
+    size = writes * parameters.size_kib * KIB * parameters.copies
+    if parameters.backend == "rados":
+        return RADOS_CLEAN_S + parameters.lead_s + 2 * size * RADOS_SERVER_S / RADOS_SERVERS
+    return CLEAN_S + parameters.lead_s + 1.5 * size * SERVER_S / SERVERS
 
 
 @contextmanager

@@ -9,15 +9,22 @@ from pydantic import Field, model_validator
 from campaigns.kinds.parameters import KindParameters
 from campaigns.twochoice.parameters import Choices, Scheduler
 
+Backend = Literal["file", "rados"]
+Placement = Scheduler | Literal["crush", "dlr"]
 Experiment = Literal["burst", "balance", "probe", "table", "delay"]
 Stragglers = Literal["none", "table2", "fio"]
 
 KIB = 1024
 
+PLAIN: frozenset[str] = frozenset({"crush", "dlr"})
+"""Placements without agents: writes are objects of a replicated pool, and CRUSH places them."""
+
 _OF: dict[str, tuple[str, ...]] = {
     "scheduler": ("burst", "balance"),
     "choices": ("burst", "balance"),
     "maintainers": ("burst", "balance"),
+    "copies": ("burst", "balance"),
+    "interval_s": ("burst",),
     "stragglers": ("burst",),
     "straggler_share": ("burst",),
     "writes": ("burst",),
@@ -43,7 +50,13 @@ class ObjectParameters(KindParameters):
         experiment: ``burst`` (figure 14: a job on all client processes), ``balance`` (figure 13:
             what servers get of all jobs of Table II), ``probe`` (figure 11), ``table`` (figure 12),
             ``delay`` (Table I: what probing takes of a write).
-        scheduler: who places the writes; in a burst those of the job that is measured.
+        backend: what the servers keep their bytes in: a folder of a ``file`` system, or
+            (``rados``) an OSD each.
+        scheduler: who places the writes; in a burst those of the job that is measured. On RADOS
+            also ``crush``, a replicated pool without agents, and ``dlr``, the same with DLR at work
+            on its primaries.
+        copies: of what is redirected, and with ``crush`` and ``dlr`` of all that is written.
+        interval_s: of DLR's control; the paper's 20 s are for runs of minutes.
         choices: which two servers a write has to choose from (section V.A or III).
         maintainers: whether idle servers bring home what was redirected meanwhile.
         stragglers: what slows servers down while a burst is measured: ``table2``, the jobs of Table
@@ -52,7 +65,7 @@ class ObjectParameters(KindParameters):
         nodes, processes: compute nodes, each with a scheduler, and client processes on each.
         writes: of each process of the burst; 5 of 4 MB in the paper.
         size_kib: of a write.
-        start_s: how long the stragglers' load has run when the burst begins.
+        start_s: how long the stragglers' load, and DLR, have run when the burst begins.
         volume: part of Table II's writes that its jobs make.
         think_s: between bursts of a job of Table II.
         pending: writes that are probed for together, each asking two servers.
@@ -65,7 +78,10 @@ class ObjectParameters(KindParameters):
     ALLOWED: ClassVar[dict[str, str]] = {}
 
     experiment: Experiment
-    scheduler: Scheduler = "both"
+    backend: Backend = "file"
+    scheduler: Placement = "both"
+    copies: Literal[1, 2] = 1
+    interval_s: float = Field(default=10 / 3, ge=1, le=3600)
     choices: Choices = "home+random"
     maintainers: bool = True
     stragglers: Stragglers = "none"
@@ -95,7 +111,28 @@ class ObjectParameters(KindParameters):
                 )
         if self.stragglers != "fio" and self.straggler_share != _default("straggler_share"):
             raise ValueError("straggler_share is of the stragglers fio: leave it out")
+        if self.scheduler in PLAIN:
+            self._plain()
+        if self.scheduler != "dlr" and self.interval_s != _default("interval_s"):
+            raise ValueError("interval_s is of the scheduler dlr: leave it out")
         return self
+
+    def _plain(self) -> None:
+        if self.backend != "rados" or self.experiment != "burst":
+            raise ValueError(
+                f"{self.scheduler} is of the experiment burst with backend rados: choose another "
+                "scheduler"
+            )
+        for name in ("choices", "maintainers"):
+            if getattr(self, name) != _default(name):
+                raise ValueError(
+                    f"{name} is of the agents, and {self.scheduler} has none: leave it out"
+                )
+
+    @property
+    def lead_s(self) -> float:
+        """Seconds from the beginning of the stragglers' load to that of the burst."""
+        return 0.0 if self.stragglers == "none" else self.start_s
 
     @property
     def controller(self) -> str:
@@ -121,7 +158,9 @@ class ObjectParameters(KindParameters):
             return f"delay, {self.pending} writes of {self.size_kib} KiB"
         among = f", stragglers by {self.stragglers}" if self.stragglers != "none" else ""
         quiet = "" if self.maintainers else ", no maintainers"
-        return f"{self.experiment} {self.scheduler}{among}{quiet}"
+        twice = f", {self.copies} copies" if self.copies != 1 else ""
+        where = " on RADOS" if self.backend == "rados" else ""
+        return f"{self.experiment}{where} {self.scheduler}{twice}{among}{quiet}"
 
 
 def _default(name: str) -> Any:

@@ -7,7 +7,7 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
-from campaigns.twochoice.live.parameters import KIB, ObjectParameters
+from campaigns.twochoice.live.parameters import KIB, PLAIN, ObjectParameters
 from workloads.burst_applications import Cluster, applications
 
 MEASURED = "measured"
@@ -17,17 +17,24 @@ WHOLE_S = 1800.0
 PATIENCE_S = 600.0
 """How long a client waits for an answer: queues of a burst are long, and asking again makes them
 longer."""
+CEPH = {
+    "conf": "/etc/ceph/ceph.conf",
+    "keyring": "/etc/ceph/ceph.client.admin.keyring",
+    "user": "admin",
+}
+"""How a client node gets at its Ceph (role ceph)."""
 TABLE_SAMPLES = 50
 TABLE_WRITERS = 8
 
 
 def settings(parameters: ObjectParameters) -> dict[str, Any]:
     """What the cluster file says beside agents and key, for a cell: agents go by it too."""
-    # Agents know no oracle: it asks nobody.
-    scheduler = "fixed" if parameters.scheduler == "oracle" else parameters.scheduler
+    # Agents know no oracle, which asks nobody, and nothing of what is written without them.
+    unknown = parameters.scheduler in (*PLAIN, "oracle")
     return {
+        "copies": parameters.copies,
         "scheduler": {
-            "scheduler": scheduler,
+            "scheduler": "fixed" if unknown else parameters.scheduler,
             "choices": parameters.choices,
             "preassign": {
                 "unit": parameters.size,
@@ -42,7 +49,9 @@ def settings(parameters: ObjectParameters) -> dict[str, Any]:
     }
 
 
-def plan(parameters: ObjectParameters, seed: int, servers: int) -> dict[str, Any]:
+def plan(
+    parameters: ObjectParameters, seed: int, servers: int, pool: str | None = None
+) -> dict[str, Any]:
     """The plan of a burst or of a balance: the same jobs on the same nodes and files for every
     scheduler of a block.
 
@@ -50,6 +59,7 @@ def plan(parameters: ObjectParameters, seed: int, servers: int) -> dict[str, Any
         parameters: the cell's.
         seed: the block's.
         servers: how many there are.
+        pool: where writes go that CRUSH places.
     """
     cluster = Cluster(parameters.nodes, parameters.processes, servers)
     found: list[dict[str, Any]] = []
@@ -64,17 +74,18 @@ def plan(parameters: ObjectParameters, seed: int, servers: int) -> dict[str, Any
             scheduler=parameters.scheduler if balance else "fixed",
             background=not balance,
         )
+    plain = parameters.scheduler in PLAIN
     if not balance:
         found.append(
             {
                 "name": f"{MEASURED}-{random.Random(f'start {seed}').getrandbits(32):08x}",
-                "scheduler": parameters.scheduler,
+                **({"pool": pool} if plain else {"scheduler": parameters.scheduler}),
                 "writes": parameters.writes,
                 "size": parameters.size,
-                "start": parameters.start_s if parameters.stragglers == "table2" else 0.0,
+                "start": parameters.lead_s,
             }
         )
-    return {
+    return ({"ceph": CEPH} if plain else {}) | {
         "nodes": parameters.nodes,
         "processes": parameters.processes,
         "seed": seed,

@@ -18,7 +18,7 @@ def numbers_of_apps(report: Mapping[str, Any], slowed: Sequence[int] = ()) -> di
     14), ``fullest`` and ``emptiest`` are what the server with most and least got of an even
     share, ``spread`` is the deviation of that over servers (figure 13); ``home_*`` is the same with
     every write at home. ``slowed_share`` is what the servers in `slowed` got of an even share.
-    Times in seconds.
+    Of writes that CRUSH placed nothing tells where they are. Times in seconds.
     """
     apps = [app for app in report["apps"] if app["name"].startswith(f"{MEASURED}-")]
     found = of_jobs(apps or report["apps"], slowed)
@@ -42,6 +42,7 @@ def of_jobs(apps: Sequence[Mapping[str, Any]], slowed: Sequence[int] = ()) -> di
     written = [sum(column) for column in zip(*(app["server_bytes"] for app in apps), strict=True)]
     at_home = [sum(column) for column in zip(*(app["home_bytes"] for app in apps), strict=True)]
     writes = sum(app["writes"] for app in apps)
+    total = sum(app["bytes"] for app in apps)
     ordered = sorted(ends)
     found = {
         "seconds": ordered[-1],
@@ -51,12 +52,14 @@ def of_jobs(apps: Sequence[Mapping[str, Any]], slowed: Sequence[int] = ()) -> di
         "process_p90_s": ordered[int(0.9 * len(ordered))],
         "first_s": ordered[0],
         "writes": float(writes),
-        "bytes": float(sum(written)),
+        "bytes": float(total),
         "redirected_share": sum(app["redirected"] for app in apps) / writes,
-        "bytes_s": sum(written) / ordered[-1],
+        "bytes_s": total / ordered[-1],
         "write_mean_s": sum(app["latency"]["mean"] * app["latency"]["n"] for app in apps) / writes,
         "write_max_s": max(app["latency"]["max"] for app in apps),
     }
+    if not written:
+        return found
     for prefix, values in (("", written), ("home_", at_home)):
         mean = statistics.fmean(values)
         found[f"{prefix}fullest"] = max(values) / mean
@@ -69,8 +72,11 @@ def of_jobs(apps: Sequence[Mapping[str, Any]], slowed: Sequence[int] = ()) -> di
 
 
 def _scheduled(report: Mapping[str, Any], apps: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """What the schedulers of these jobs asked; fixed placement asks nobody."""
-    counts = [report["schedulers"][name] for name in {app["scheduler"] for app in apps}]
+    """What the schedulers of these jobs asked; fixed placement asks nobody, CRUSH needs none."""
+    names = {app["scheduler"] for app in apps} & set(report["schedulers"])
+    counts = [report["schedulers"][name] for name in names]
+    if not counts:
+        return {"probes_per_write": 0.0}
     writes = sum(one["Writes"] for one in counts)
     return {
         "probes_per_write": sum(one["Probes"] for one in counts) / max(1, writes),

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from campaigns.steps.clean import refuse_strays
 from campaigns.steps.fill import unshaped
 from schemas.errors import HotbedError, UserError
 from testbed import twochoice_variables
 from testbed.agent.contract import Agent, UnitResult
+from testbed.inventory import SCRATCH_PATH
 from testbed.sites.contract import Node, Site, Testbed
-from testbed.spec import ObjectsSpec, TestbedSpec, load_spec
+from testbed.spec import CephSpec, ObjectsSpec, TestbedSpec, load_spec
 from testbed.ssh import Shell
 
 BENCH = "/usr/local/bin/hotbed-twochoicebench"
@@ -42,7 +44,8 @@ Stats = Mapping[str, object]
 
 @dataclass(frozen=True)
 class Server:
-    """An object server: its number, its node, and the folder that is all its disk's."""
+    """An object server: its number, its node, and a folder on its disk, where fio may write: where
+    servers keep their bytes in files, all that is in it."""
 
     number: int
     node: str
@@ -59,12 +62,17 @@ class Reached:
 
     site: Site
     testbed: Testbed
-    store: ObjectsSpec
+    store: CephSpec | ObjectsSpec
     servers: tuple[Server, ...]
     client: Node
     agent: Agent
     shell_to: Callable[[str], Shell]
     disks: Callable[[str], Sequence[Stats]] | None = None
+
+    @property
+    def backend(self) -> str:
+        """``file`` or ``rados``."""
+        return "rados" if isinstance(self.store, CephSpec) else "file"
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -76,27 +84,48 @@ def places_of(testbed: Testbed, spec: TestbedSpec, spec_file: Path) -> tuple[Ser
     """The object servers of a testbed.
 
     Raises:
-        UserError: it was made from another spec, has none, or another number of clients than one.
+        UserError: it was made from another spec, has none, has another number of clients than one,
+            or no room on a disk for what fio writes.
     """
     if load_spec(spec_file).digest() != spec.digest():
         raise UserError(
             f"testbed {testbed.name} was not made from {spec_file}: bring that up, or name another "
             "testbed with --testbed."
         )
-    if not isinstance(spec.store, ObjectsSpec):
-        raise UserError(f"testbed {testbed.name} has no object servers on files.")
+    store = spec.store
+    if not isinstance(store, (CephSpec, ObjectsSpec)) or twochoice_variables.asked(store) is None:
+        raise UserError(
+            f"testbed {testbed.name} has no object servers: its spec says neither `kind: "
+            "twochoice` nor, of a Ceph, `twochoice: {}`."
+        )
     if len(testbed.with_role("client")) != 1:
         raise UserError(
             f"testbed {testbed.name} has {len(testbed.with_role('client'))} nodes of role client: "
             "the client processes of these experiments run on one."
         )
+    if isinstance(store, CephSpec):
+        return _before_osds(testbed, store)
     return tuple(
         Server(number, node, folder)
-        for node, numbers in twochoice_variables.agents(testbed, spec.store).items()
+        for node, numbers in twochoice_variables.agents(testbed, store).items()
         for number, folder in zip(
             numbers, twochoice_variables.folders(testbed.node(node), numbers), strict=True
         )
     )
+
+
+def _before_osds(testbed: Testbed, store: CephSpec) -> tuple[Server, ...]:
+    found = []
+    for node, numbers in twochoice_variables.agents(testbed, store).items():
+        if len(numbers) > 1 or "scratch" not in testbed.node(node).devices:
+            raise UserError(
+                f"node {node} of testbed {testbed.name} has {len(numbers)} OSDs and "
+                f"{'a' if 'scratch' in testbed.node(node).devices else 'no'} scratch part: these "
+                "experiments slow single OSDs down by files beside them; give each OSD a node of "
+                "its own, and its disk a scratch part."
+            )
+        found += [Server(number, node, SCRATCH_PATH) for number in numbers]
+    return tuple(found)
 
 
 class Servers:
@@ -112,18 +141,10 @@ class Servers:
             HotbedError: somebody else's load runs, or a server does not begin.
         """
         reached = self.reached
-        for node, units in reached.agent.units().items():
-            for unit in units:
-                reached.agent.unit_stop(node, unit)
-        for node, found in reached.agent.strays().items():
-            if found:
-                raise HotbedError(
-                    f"node {node} runs load that is not Hotbed's: process {found[0]!r}; end it "
-                    "first"
-                )
+        self._quiet()
         document = json.dumps(self.cluster(settings), indent=1).encode() + b"\n"
         with unshaped(reached.site, reached.testbed.name):
-            self._everywhere(reached.nodes, lambda node: self._empty(node, document))
+            self._begin(document)
         reached.shell_to(reached.client.name).put(document, CLUSTER_FILE)
         for server in self.status():
             has = server["has"]
@@ -133,13 +154,27 @@ class Servers:
     def cluster(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The cluster file: agents, key, and what a cell says."""
         reached = self.reached
-        peers = twochoice_variables.peers(reached.testbed, reached.store, reached.store.port)
-        return {"agents": peers, "key_file": KEY_FILE, "copies": reached.store.copies, **settings}
+        spec = twochoice_variables.asked(reached.store)
+        assert spec is not None
+        peers = twochoice_variables.peers(reached.testbed, reached.store, spec.port)
+        return {"agents": peers, "key_file": KEY_FILE, "copies": spec.copies, **settings}
 
     def restore(self) -> None:
         """The settings that were deployed are back."""
         deployed = twochoice_variables.variables_of(self.reached.testbed, self.reached.store)
         self.clean(deployed["twochoice_settings"])
+
+    def _quiet(self) -> None:
+        """Nothing of ours runs beside the servers; HotbedError where something of others does."""
+        agent = self.reached.agent
+        for node, units in agent.units().items():
+            for unit in units:
+                agent.unit_stop(node, unit)
+        refuse_strays(agent)
+
+    def _begin(self, document: bytes) -> None:
+        """Every server is empty and has begun with this cluster file."""
+        self.everywhere(lambda node: self._empty(node, document))
 
     def _empty(self, node: str, document: bytes) -> None:
         shell = self.reached.shell_to(node)
@@ -156,7 +191,8 @@ class Servers:
         Raises:
             HotbedError: one does not answer.
         """
-        answer = self.bench(["status", "--wait", f"{SERVES_S:g}s"], max_s=SERVES_S)
+        # The generator's own sentence says who does not answer: it is not cut off before.
+        answer = self.bench(["status", "--wait", f"{SERVES_S:g}s"], max_s=SERVES_S + SLACK_S)
         found: list[dict[str, Any]] = answer["agents"]
         return found
 
@@ -213,10 +249,15 @@ class Servers:
             found |= dict(zip(numbers, ask(node), strict=True))
         return found
 
-    @staticmethod
-    def _everywhere(nodes: Sequence[str], do: Callable[[str], None]) -> None:
-        with ThreadPoolExecutor(max(1, len(nodes))) as pool:
-            for future in [pool.submit(do, node) for node in nodes]:
+    @property
+    def pool(self) -> str | None:
+        """The replicated pool in which CRUSH places what is written without agents."""
+        return None
+
+    def everywhere(self, do: Callable[[str], None]) -> None:
+        """Do something on every node of servers, side by side."""
+        with ThreadPoolExecutor(max(1, len(self.reached.nodes))) as pool:
+            for future in [pool.submit(do, node) for node in self.reached.nodes]:
                 future.result()
 
 

@@ -38,6 +38,7 @@ type machine struct {
 	cluster server.Cluster
 	plan    Plan
 	clients []map[twochoice.Policy]*server.Client // by compute node
+	pools   pools
 	all     []*clientProcess
 
 	mu         sync.Mutex
@@ -63,12 +64,18 @@ type clientProcess struct {
 // Run carries a plan out with client processes of `program`, which `Process` is behind. The error is one
 // that kept it from its end; writes that failed are in the report.
 func Run(ctx context.Context, c server.Cluster, p Plan, program ...string) (Report, error) {
+	return runOn(ctx, c, p, openRados, program...)
+}
+
+// runOn is Run with pools of its own kind.
+func runOn(ctx context.Context, c server.Cluster, p Plan, open openPool, program ...string) (Report, error) {
 	if err := p.complete(len(c.Agents)); err != nil {
 		return Report{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(p.Patience))
 	defer cancel()
-	m := &machine{ctx: ctx, cluster: c, plan: p, failed: make([]int, len(p.Apps)), free: map[int][][]byte{}}
+	m := &machine{ctx: ctx, cluster: c, plan: p, failed: make([]int, len(p.Apps)), free: map[int][][]byte{},
+		pools: pools{open: open, patience: time.Duration(c.Patience), there: map[place]pool{}}}
 	defer m.close()
 	if err := m.connect(); err != nil {
 		return Report{}, err
@@ -96,6 +103,9 @@ func Run(ctx context.Context, c server.Cluster, p Plan, program ...string) (Repo
 
 // policy is the scheduler of an application.
 func (m *machine) policy(app int) twochoice.Policy {
+	if m.plan.Apps[app].Pool != "" {
+		return crush
+	}
 	if own := m.plan.Apps[app].Scheduler; own != "" {
 		return own
 	}
@@ -118,6 +128,12 @@ func (m *machine) connect() error {
 		for app := range m.plan.Apps {
 			policy := m.policy(app)
 			if m.clients[node][policy] != nil || m.plan.Apps[app].rank(&m.plan, node*m.plan.Processes) < 0 {
+				continue
+			}
+			if policy == crush {
+				if err := m.pools.connect(m.plan.Ceph, place{node, m.plan.Apps[app].Pool}); err != nil {
+					return err
+				}
 				continue
 			}
 			c := m.cluster
@@ -289,8 +305,7 @@ func (m *machine) serve(c *clientProcess) (times, error) {
 
 // write carries out a write of a client process by its compute node's scheduler.
 func (m *machine) write(c *clientProcess, app int, stripe uint64, data []byte) bool {
-	client := m.clients[c.number/m.plan.Processes][m.policy(app)]
-	w, err := client.Write(m.ctx, m.plan.Apps[app].object(stripe), 0, data)
+	target, err := m.put(c.number/m.plan.Processes, app, stripe, data)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err != nil {
@@ -299,9 +314,19 @@ func (m *machine) write(c *clientProcess, app int, stripe uint64, data []byte) b
 		m.errs = append(m.errs, err)
 		return false
 	}
-	m.done = append(m.done, written{app, stripe, w.Target})
+	m.done = append(m.done, written{app, stripe, target})
 	m.free[len(data)] = append(m.free[len(data)], data)
 	return true
+}
+
+// put writes an object, and tells which server has its bytes; of a pool that is for CRUSH to know.
+func (m *machine) put(node, app int, stripe uint64, data []byte) (protocol.Node, error) {
+	name, pool := m.plan.Apps[app].object(stripe), m.plan.Apps[app].Pool
+	if pool != "" {
+		return 0, m.pools.there[place{node, pool}].WriteFull(name, data)
+	}
+	w, err := m.clients[node][m.policy(app)].Write(m.ctx, name, 0, data)
+	return w.Target, err
 }
 
 // buffer is memory for a write: tens of thousands of them would keep the collector busy.
@@ -365,6 +390,7 @@ func (m *machine) close() {
 			client.Close()
 		}
 	}
+	m.pools.close()
 }
 
 // fill makes the bytes of a write again.

@@ -23,6 +23,9 @@ type Application struct {
 	Name string `json:"name"`
 	// Scheduler places its writes: the cluster's when it is empty.
 	Scheduler twochoice.Policy `json:"scheduler"`
+	// Pool is a pool of the plan's Ceph. Its writes are objects of that pool then, where CRUSH places them:
+	// no scheduler and no agent has to do with them.
+	Pool string `json:"pool,omitempty"`
 	// FirstNode is the first of Nodes compute nodes that it runs on, around the end; Nodes 0 are all.
 	FirstNode int `json:"first_node"`
 	Nodes     int `json:"nodes"`
@@ -49,12 +52,22 @@ type Plan struct {
 	// Seed decides the bytes.
 	Seed uint64        `json:"seed"`
 	Apps []Application `json:"apps"`
+	// Ceph is how applications with a pool reach it.
+	Ceph *Ceph `json:"ceph,omitempty"`
 	// Verify reads back what the applications that are not in the background wrote, by new clients.
 	Verify bool `json:"verify"`
 	// VerifyAll reads back the background's writes too.
 	VerifyAll bool `json:"verify_all"`
 	// Patience bounds how long all of it may take.
 	Patience twochoice.Span `json:"patience"`
+}
+
+// Ceph names the files by which a user of a Ceph cluster gets in, as on every node that is its client.
+type Ceph struct {
+	Conf    string `json:"conf"`
+	Keyring string `json:"keyring"`
+	// User is without the "client." before it.
+	User string `json:"user"`
 }
 
 // Most client processes of one machine.
@@ -134,6 +147,16 @@ func (a *Application) check(p *Plan, agents int) error {
 		return fmt.Errorf("start and think are times of 0 or more")
 	case a.Repeat && !a.Background:
 		return fmt.Errorf("only a background application repeats itself")
+	}
+	if a.Pool != "" {
+		switch {
+		case a.Scheduler != "":
+			return fmt.Errorf("scheduler is %s and pool %s; in a pool CRUSH places writes: leave one of them out",
+				a.Scheduler, a.Pool)
+		case p.Ceph == nil || p.Ceph.Conf == "" || p.Ceph.Keyring == "" || p.Ceph.User == "":
+			return fmt.Errorf("pool is %s, and the plan's ceph does not name conf, keyring and user", a.Pool)
+		}
+		return nil
 	}
 	if a.Scheduler == "" {
 		return nil

@@ -39,7 +39,8 @@ type AppReport struct {
 	Redirected int              `json:"redirected"` // writes
 	// RankSeconds is when each rank ended, from its own beginning on (figure 14).
 	RankSeconds []float64 `json:"rank_seconds"`
-	// ServerBytes is what each server got (figure 13), HomeBytes what it would have got without redirects.
+	// ServerBytes is what each server got (figure 13), HomeBytes what it would have got without redirects;
+	// nothing of an application whose writes CRUSH placed.
 	ServerBytes []int64 `json:"server_bytes"`
 	HomeBytes   []int64 `json:"home_bytes"`
 	Latency     Spread  `json:"latency"`
@@ -106,6 +107,9 @@ func (m *machine) report(began time.Time, took time.Duration) Report {
 		size, home := int64(m.plan.Apps[w.app].Size), m.home(w)
 		a.Writes++
 		a.Bytes += size
+		if m.plan.Apps[w.app].Pool != "" {
+			continue
+		}
 		a.ServerBytes[w.target] += size
 		a.HomeBytes[home] += size
 		if w.target != home {
@@ -146,6 +150,9 @@ func (m *machine) reportOf(app int) AppReport {
 		}
 	}
 	out.Latency = spread(took)
+	if a.Pool != "" {
+		out.ServerBytes, out.HomeBytes = []int64{}, []int64{}
+	}
 	return out
 }
 
@@ -180,6 +187,15 @@ func (m *machine) verify() (*Verified, error) {
 	if err := client.Ready(m.ctx); err != nil {
 		return nil, err
 	}
+	pools := pools{open: m.pools.open, patience: m.pools.patience, there: map[place]pool{}}
+	defer pools.close()
+	for _, a := range m.plan.Apps {
+		if a.Pool != "" {
+			if err := pools.connect(m.plan.Ceph, place{0, a.Pool}); err != nil {
+				return nil, err
+			}
+		}
+	}
 	v := &Verified{Bad: []string{}}
 	began := time.Now()
 	next := make(chan written)
@@ -189,14 +205,21 @@ func (m *machine) verify() (*Verified, error) {
 	for range readers {
 		all.Go(func() {
 			for w := range next {
-				name := m.plan.Apps[w.app].object(w.stripe)
+				a := &m.plan.Apps[w.app]
+				name := a.object(w.stripe)
 				start := time.Now()
-				data, err := client.Read(m.ctx, name, 0, uint64(m.plan.Apps[w.app].Size))
+				var data []byte
+				var err error
+				if a.Pool != "" {
+					data, err = readWhole(pools.there[place{0, a.Pool}], name, a.Size)
+				} else {
+					data, err = client.Read(m.ctx, name, 0, uint64(a.Size))
+				}
 				took := time.Since(start)
 				mu.Lock()
 				v.Objects++
 				into := &home
-				if w.target != m.home(w) {
+				if a.Pool == "" && w.target != m.home(w) {
 					v.Redirected++
 					into = &elsewhere
 				}

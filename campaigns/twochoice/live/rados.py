@@ -1,0 +1,75 @@
+"""A testbed's agents before OSDs, and the replicated pool beside them that needs none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from campaigns.steps import clean
+from campaigns.twochoice.live.servers import CLUSTER_FILE, SERVES_S, Servers
+from controllers import remote
+from schemas.errors import HotbedError
+from testbed import twochoice_variables
+from testbed.spec import CephSpec
+
+PURGE_S = 300.0
+STOP = "systemctl stop 'hotbed-twochoice@*.service'"
+START = "systemctl start {units}"
+
+
+class RadosServers(Servers):
+    """See `Servers`. A clean state: empty pools, and all else of Ceph as at the start of a run."""
+
+    @property
+    def pool(self) -> str | None:
+        """See `Servers.pool`."""
+        store = self.reached.store
+        assert isinstance(store, CephSpec)
+        return store.pools[0].name if store.pools else None
+
+    def _quiet(self) -> None:
+        clean.stop_everything(self.reached.agent)
+        clean.refuse_strays(self.reached.agent)
+
+    def _begin(self, document: bytes) -> None:
+        agent = self.reached.agent
+        self.everywhere(lambda node: self._sh(node, STOP))
+        osds = [server.number for server in self.reached.servers]
+        payload = {"prefix": twochoice_variables.POOL_PREFIX, "osds": osds}
+        agent.call("pinned-empty", payload, timeout_s=2 * SERVES_S)
+        if self.pool is not None:
+            argv = ["rados", "purge", self.pool, "--yes-i-really-really-mean-it"]
+            shell = self.reached.shell_to(self.reached.client.name)
+            # Emptied and not made anew: with another number its groups would lie elsewhere.
+            shell.run(argv, timeout_s=PURGE_S)
+        clean.put_right(agent)
+        self.everywhere(lambda node: self._serve(node, document))
+
+    def _serve(self, node: str, document: bytes) -> None:
+        self.reached.shell_to(node).put(document, CLUSTER_FILE)
+        here = [server.number for server in self.reached.servers if server.node == node]
+        units = " ".join(f"hotbed-twochoice@{number}.service" for number in here)
+        self._sh(node, START.format(units=units))
+
+    def _sh(self, node: str, script: str) -> None:
+        self.reached.shell_to(node).run(["sh", "-c", script], timeout_s=SERVES_S)
+
+    @contextmanager
+    def controlled(self, name: str, interval_s: float, journal: Path) -> Iterator[None]:
+        """The time in which a controller works; what it saw and did is in `journal`.
+
+        Raises:
+            HotbedError: it cannot be started, or it failed.
+        """
+        agent = self.reached.agent
+        try:
+            remote.start(agent, name, interval_s=interval_s)
+            yield
+        except BaseException:
+            remote.stop(agent)
+            raise
+        ended = remote.stop(agent, name)
+        remote.fetch_journal(agent, name, journal)
+        if not ended["was_running"] or ended["code"] != 0:
+            raise HotbedError(f"the controller {name} failed: {ended['reason']}")
