@@ -117,6 +117,31 @@ func TestACorruptMiddleIsRefused(t *testing.T) {
 	}
 }
 
+// A crash tears the last commit while the disk has spoilt the one before it, which was acknowledged: that
+// both cannot be read does not make both the tail.
+func TestASpoiltCommitBeforeATornOneIsRefused(t *testing.T) {
+	for _, snapshot := range []bool{false, true} {
+		content, _, starts := written(t, snapshot)
+		first, last := int(starts[len(starts)-2]), int(starts[len(starts)-1])
+		for at := first; at < last; at++ {
+			for _, end := range []int{last + 1, last + 8, last + frameNamed, last + frameHeader, last + frameHeader + 5,
+				len(content) - 9} {
+				if at < first+8 && end < last+frameNamed {
+					continue // neither where the one ends nor that the other begins can be told
+				}
+				given := slices.Clone(content[:end])
+				given[at] ^= 1 << (at % 8)
+				d := with(given)
+				_, _, err := open(d, Options{})
+				var corrupt *CorruptError
+				if !errors.As(err, &corrupt) || corrupt.Offset != int64(first) || !slices.Equal(d.names[file].now, given) {
+					t.Fatalf("byte %d of %d to %d is spoilt, and the file cut at %d: %v", at, first, last, end, err)
+				}
+			}
+		}
+	}
+}
+
 func TestTheLastCommitOfAClosedLogIsNotATornTail(t *testing.T) {
 	content, tables, starts := written(t, false)
 	d := with(content)

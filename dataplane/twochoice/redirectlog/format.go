@@ -31,6 +31,7 @@ const Version = 1
 const (
 	headerSize  = 56
 	frameHeader = 24
+	frameNamed  = 16 // of it, with magic, length and number
 	// maxPayload bounds a frame; what is torn is no longer than one.
 	maxPayload = 1 << 20
 	frameMagic = 0x4d524652 // "RFRM"

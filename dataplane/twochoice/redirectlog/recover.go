@@ -1,6 +1,7 @@
 package redirectlog
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -94,22 +95,37 @@ func (s *scanner) scan(j *Journal, take func(Entry) error) (scanned, error) {
 }
 
 // torn is nil when what begins at the end of what could be read may be the last append, torn by a
-// crash: it is not longer than one, and nothing whole comes after it.
+// crash: it is not longer than one, and nothing that was appended later comes after it, whole or torn
+// itself. (That one was acknowledged, since the next was begun.)
 func (s *scanner) torn(at scanned, b []byte, problem string) error {
 	left := s.size - at.end
 	if at.number < at.header.first || left > frameHeader+maxPayload {
 		return s.corrupt(at.end, problem)
 	}
-	for next := 8; next+frameHeader <= len(b); next += 8 {
+	for next := 8; next+frameNamed <= len(b); next += 8 {
 		if binary.LittleEndian.Uint32(b[next:]) != frameMagic {
 			continue
 		}
-		if f, bad := decodeFrame(b[next:], at.header.generation); bad == "" {
-			return s.corrupt(at.end, fmt.Sprintf("%s, and record %d follows whole at byte %d", problem,
-				f.number, at.end+int64(next)))
+		_, bad := decodeFrame(b[next:], at.header.generation)
+		number := binary.LittleEndian.Uint64(b[next+8:])
+		if bad == "" || number == at.number+2 {
+			return s.corrupt(at.end, fmt.Sprintf("%s, and record %d follows at byte %d", problem, number,
+				at.end+int64(next)))
 		}
 	}
+	if size := claimed(b); size < len(b) && len(bytes.Trim(b[size:], "\x00")) > 0 {
+		return s.corrupt(at.end, fmt.Sprintf("%s, and another record was begun behind it", problem))
+	}
 	return nil
+}
+
+// claimed is how long the frame that begins b says that it is, whether or not that can be believed; the
+// length of b when it does not say.
+func claimed(b []byte) int {
+	if len(b) < frameHeader || binary.LittleEndian.Uint32(b) != frameMagic {
+		return len(b)
+	}
+	return min(len(b), frameHeader+padded(int(min(binary.LittleEndian.Uint32(b[4:]), maxPayload))))
 }
 
 // take hands on a frame's entries.
