@@ -33,6 +33,7 @@ type Proxy struct {
 	workloads  []*workload // those of the parameters, then that of unknown clients
 	sessions   map[*session]bool
 	dirty      []*session // with calls that are to be sent to the server
+	owing      []*session // with replies that are to be sent to the client
 	pool       pool
 	scratch    []byte
 	now        time.Duration
@@ -222,7 +223,31 @@ func (p *Proxy) flush() {
 		}
 	}
 	p.dirty = p.dirty[:0]
+	p.reply()
 	p.loop.WakeAt(p.wake)
+}
+
+// owe notes that a session has something for its client.
+func (p *Proxy) owe(s *session) {
+	if !s.owes {
+		s.owes = true
+		p.owing = append(p.owing, s)
+	}
+}
+
+// reply sends clients what is theirs.
+func (p *Proxy) reply() {
+	partial := p.owing[:0]
+	for _, s := range p.owing {
+		if !s.gone && !s.closed && !s.replies.Between() && s.client.Pending() < mostKept {
+			partial = append(partial, s)
+			continue
+		}
+		s.owes = false
+		s.client.Flush()
+	}
+	clear(p.owing[len(partial):])
+	p.owing = partial
 }
 
 // tick looks after what has waited too long.

@@ -33,6 +33,7 @@ type session struct {
 	goneAt   time.Duration
 	closed   bool
 	dirty    bool // in the proxy's list of those with something to send
+	owes     bool // in the proxy's list of those with something for the client
 }
 
 // accept takes a new client in.
@@ -190,7 +191,12 @@ func (s *session) resume() {
 	}
 }
 
-// answer reads what the server sends and passes it on as it is.
+// mostKept is how much of a reply waits for the rest of it.
+const mostKept = 2 << 20
+
+// answer reads what the server sends and has it passed on as it is, when the reply is whole and the
+// server has its next call: to send a megabyte takes the proxy's thread a while, and meanwhile
+// neither is the reply's end noticed nor the server at work.
 func (s *session) answer() {
 	p := s.proxy
 	n, err := s.server.Read(p.scratch)
@@ -203,7 +209,8 @@ func (s *session) answer() {
 	}
 	bytes := p.scratch[:n]
 	if !s.gone {
-		s.client.Send(bytes)
+		s.client.Keep(bytes)
+		p.owe(s)
 	}
 	p.clock()
 	s.replies.Follow(bytes, s.ended)

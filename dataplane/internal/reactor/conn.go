@@ -25,6 +25,10 @@ type Conn struct {
 // direct is from how many bytes on a message is not copied in front of others.
 const direct = 16 << 10
 
+// mostIdle is how much memory a connection that has nothing to send may hold: a message of 1 MiB, the
+// largest that NFS clients ask for, does not grow it anew each time.
+const mostIdle = 2 << 20
+
 // NewConn takes over a connected or connecting socket; h is called as the loop says.
 func NewConn(l *Loop, fd int, events uint32, h Handler) (*Conn, error) {
 	err := errors.Join(unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1),
@@ -131,6 +135,13 @@ func (c *Conn) Queue(bytes []byte) {
 	c.out = append(c.out, bytes...)
 }
 
+// Keep keeps a copy of bytes, of any size, to be sent by the next Flush.
+func (c *Conn) Keep(bytes []byte) {
+	if c.failed == nil && !c.closed {
+		c.out = append(c.out, bytes...)
+	}
+}
+
 // Send sends bytes now, after what is queued, and keeps a copy of what cannot be sent.
 func (c *Conn) Send(bytes []byte) {
 	if c.Pending() > 0 {
@@ -158,7 +169,7 @@ func (c *Conn) Flush() {
 	switch {
 	case c.Pending() == 0:
 		c.out, c.sent = c.out[:0], 0
-		if cap(c.out) > 1<<20 {
+		if cap(c.out) > mostIdle {
 			c.out = nil
 		}
 		c.wait(c.events &^ Writable)

@@ -1,0 +1,103 @@
+package nfsproxy
+
+import (
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"hotbed/dataplane/internal/memnfs"
+	"hotbed/dataplane/internal/sunrpc"
+)
+
+// by gives what the server of these tests does with each of its connections.
+func by(t *testing.T, serve func(server net.Conn)) func(*Config) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			t.Cleanup(func() { _ = conn.Close() })
+			go serve(conn)
+		}
+	}()
+	return func(c *Config) { c.NFS.Server = listener.Addr().String() }
+}
+
+// replyOf is a whole one of so many bytes to a call with xid 1.
+func replyOf(size int) []byte {
+	record := make([]byte, 4+size)
+	binary.BigEndian.PutUint32(record, 1<<31|uint32(size))
+	binary.BigEndian.PutUint32(record[4:], 1)
+	binary.BigEndian.PutUint32(record[8:], 1)
+	return record
+}
+
+// called waits for a call.
+func called(server net.Conn) error {
+	reader := sunrpc.Reader{Most: 4096}
+	for {
+		n, err := server.Read(reader.Space())
+		if err != nil {
+			return err
+		}
+		reader.Filled(n)
+		if _, record, err := reader.Next(); record != nil || err != nil {
+			return err
+		}
+	}
+}
+
+func TestAReplyIsPassedOnWhenItIsWhole(t *testing.T) {
+	half, rest := make(chan struct{}), make(chan struct{})
+	record := replyOf(100_000)
+	r := newRig(t, &memnfs.Server{}, `{"policy": "pm", "depth": 1}`, by(t, func(server net.Conn) {
+		if called(server) != nil {
+			return
+		}
+		_, _ = server.Write(record[:50_000])
+		close(half)
+		<-rest
+		_, _ = server.Write(record[50_000:])
+	}))
+	conn := r.raw(2)
+	if _, err := conn.Write(readCall(1, make([]byte, 16), 0, 100_000)); err != nil {
+		t.Fatal(err)
+	}
+	<-half
+	_ = conn.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+	if n, err := conn.Read(make([]byte, 1)); n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("of half a reply came %d bytes (%v)", n, err)
+	}
+	close(rest)
+	if xids, bytes := replies(t, conn, 1); xids[0] != 1 || bytes != 100_000 {
+		t.Errorf("replies to %v, %d bytes", xids, bytes)
+	}
+}
+
+func TestALargeReplyIsNotKeptWhole(t *testing.T) {
+	record := replyOf(mostKept + 1<<20)
+	r := newRig(t, &memnfs.Server{}, `{"policy": "pm", "depth": 1}`, by(t, func(server net.Conn) {
+		if called(server) == nil {
+			_, _ = server.Write(record[:mostKept+1000]) // and never the rest
+		}
+	}))
+	conn := r.raw(2)
+	if _, err := conn.Write(readCall(1, make([]byte, 16), 0, 1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+	if _, err := io.ReadFull(conn, make([]byte, mostKept)); err != nil {
+		t.Errorf("of a reply that is too large to be kept nothing came: %v", err)
+	}
+}
