@@ -318,3 +318,29 @@ func TestAWholeFragmentIsReadInOneOperation(t *testing.T) {
 		t.Errorf("a part in its middle took %d reads", pool.reads-1)
 	}
 }
+
+// removing is a pool of which an object is removed between two reads of it.
+type removing struct {
+	*memory
+	after int // reads
+}
+
+func (r *removing) Read(name string, b []byte, offset uint64) (int, error) {
+	n, err := r.memory.Read(name, b, offset)
+	if r.after--; r.after == 0 {
+		delete(r.objects, name)
+	}
+	return n, err
+}
+
+// A fragment is dropped while it is read in several operations: it is gone, and nothing is the matter with
+// the disk.
+func TestAFragmentThatIsDroppedWhileItIsReadIsGone(t *testing.T) {
+	pool := &removing{memory: newMemory()}
+	d := opened(t, pool)
+	must(t, d, put(make([]byte, 500_000)))
+	pool.after = 1
+	if done := d.Do(get(400_000, 400_001)); !errors.Is(done.Err, protocol.ErrGone) {
+		t.Error(done.Err)
+	}
+}

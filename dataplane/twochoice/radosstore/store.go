@@ -134,10 +134,16 @@ func (s *Store) get(op protocol.DiskOp) ([]byte, error) {
 			ahead = begin
 		}
 	}
-	file, err := readAhead(s.pool, name, ahead)
-	if missing(err) {
+	data, err := s.read(name, ahead, op)
+	if missing(err) { // before it was read, or while it was
 		return nil, protocol.ErrGone
 	}
+	return data, err
+}
+
+// read reads a part of a fragment of which so many bytes are read ahead.
+func (s *Store) read(name string, ahead int, op protocol.DiskOp) ([]byte, error) {
+	file, err := readAhead(s.pool, name, ahead)
 	if err != nil {
 		return nil, err
 	}
