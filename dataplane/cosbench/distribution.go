@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"unicode"
 )
 
 // Share is the part of a range of numbers that one of several workers has: COSBench's division.
@@ -183,12 +184,13 @@ var sizeUnits = []struct {
 // ParseSizes reads the sizes of objects.
 func ParseSizes(text string, workers int) (Sizes, error) {
 	for _, unit := range sizeUnits {
-		if numbers, found := strings.CutSuffix(text, unit.name); found {
+		numbers, found := strings.CutSuffix(text, unit.name)
+		if found && strings.TrimRightFunc(numbers, unicode.IsLetter) == numbers { // T of TB is no number's end
 			d, err := ParseDistribution(numbers, workers)
 			return Sizes{d, unit.bytes}, err
 		}
 	}
-	return Sizes{}, fmt.Errorf("%q has no unit; write B, KB, MB or GB behind it, KB being 1000 bytes", text)
+	return Sizes{}, fmt.Errorf("%q has no unit that is known; write B, KB, MB or GB behind it, KB being 1000 bytes", text)
 }
 
 // Draw draws a size in bytes.

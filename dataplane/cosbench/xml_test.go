@@ -92,7 +92,7 @@ func TestFaults(t *testing.T) {
 		{operation(`type="read" config="containers=c(1);objects=u(1,3)" division="object"`), `operation "read"`, "3 numbers cannot be divided among 4", 6},
 		{operation(`type="read" config="containers=h(1|9|1);objects=c(1)" division="container"`), `operation "read"`, "histogram cannot be divided", 6},
 		{operation(`type="write" config="containers=c(1);objects=c(1)"`), `operation "write"`, "sizes is missing", 6},
-		{operation(`type="write" config="containers=c(1);objects=c(1);sizes=c(1)KiB"`), `operation "write"`, "not a distribution", 6},
+		{operation(`type="write" config="containers=c(1);objects=c(1);sizes=c(1)KiB"`), `operation "write"`, "no unit that is known", 6},
 		{operation(`type="write" config="containers=c(1);objects=c(1);sizes=c(1)"`), `operation "write"`, "no unit", 6},
 		{operation(`type="write" config="containers=c(1);objects=c(1);sizes=c(1)B;content=text"`), `operation "write"`, "content=text", 6},
 		{operation(`type="read" config="containers=c(1);objects=c(1);hashcheck=true"`), `operation "read"`, "write it hashCheck", 6},
