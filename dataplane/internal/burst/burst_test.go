@@ -2,7 +2,9 @@ package burst
 
 import (
 	"bytes"
+	"context"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -66,5 +68,45 @@ func TestOptionsThatCannotBeAreOneSentence(t *testing.T) {
 		if err := o.Check(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("wanted %q, got %v", want, err)
 		}
+	}
+}
+
+// late counts who has connected; the first of them takes its time.
+type late struct {
+	all     *sync.Mutex
+	waiting *int // that have not connected
+	early   *int // probes before all had
+	slow    bool
+	asked   *int
+}
+
+func (l late) Probe(_ context.Context, nodes []protocol.Node, _ uint64) (int, error) {
+	if *l.asked == 0 && l.slow {
+		time.Sleep(50 * time.Millisecond)
+	}
+	l.all.Lock()
+	defer l.all.Unlock()
+	*l.asked++
+	switch {
+	case *l.asked == 1:
+		*l.waiting--
+	case *l.waiting > 0:
+		*l.early++
+	}
+	return len(nodes), nil
+}
+
+func TestNobodyIsTimedBeforeAllHaveConnected(t *testing.T) {
+	waiting, early, mu := 4, 0, sync.Mutex{}
+	probers := make([]prober, 4)
+	for i := range probers {
+		probers[i] = late{all: &mu, waiting: &waiting, early: &early, slow: i == 0, asked: new(int)}
+	}
+	got, err := timed(t.Context(), probers, 2, 25, 1)
+	if err != nil || got.Probes != 100 || got.Lost != 0 || got.Schedulers != 4 {
+		t.Errorf("%+v %v", got, err)
+	}
+	if early != 0 {
+		t.Errorf("%d probes were timed while others connected", early)
 	}
 }

@@ -90,22 +90,41 @@ type Probed struct {
 // Probe times probes of the first so many servers (figure 11: each scheduler probes all of them, again
 // and again, and the slowest answer counts).
 func Probe(ctx context.Context, c server.Cluster, servers, schedulers, times int, size uint64) (Probed, error) {
-	out := Probed{Servers: servers, Schedulers: schedulers}
+	probers := make([]prober, schedulers)
+	for i := range probers {
+		p, err := server.NewProber(c)
+		if err != nil {
+			return Probed{}, err
+		}
+		defer p.Close()
+		probers[i] = p
+	}
+	return timed(ctx, probers, servers, times, size)
+}
+
+// prober asks servers for their loads, and says how many answered.
+type prober interface {
+	Probe(ctx context.Context, nodes []protocol.Node, size uint64) (int, error)
+}
+
+// timed lets all of them probe at the same time, once each has connected: what connecting costs is no
+// part of a probe, neither of its own nor of another's.
+func timed(ctx context.Context, probers []prober, servers, times int, size uint64) (Probed, error) {
+	out := Probed{Servers: servers, Schedulers: len(probers)}
 	var mu sync.Mutex
-	var all sync.WaitGroup
+	var all, ready sync.WaitGroup
 	var took []time.Duration
 	var first error
 	nodes := make([]protocol.Node, servers)
 	for i := range nodes {
 		nodes[i] = protocol.Node(i)
 	}
-	for range schedulers {
+	ready.Add(len(probers))
+	for _, p := range probers {
 		all.Go(func() {
-			p, err := server.NewProber(c)
-			if err == nil {
-				defer p.Close()
-				_, err = p.Probe(ctx, nodes, size) // connects
-			}
+			_, err := p.Probe(ctx, nodes, size) // connects
+			ready.Done()
+			ready.Wait()
 			for i := 0; i < times && err == nil; i++ {
 				start := time.Now()
 				var answered int
