@@ -62,7 +62,7 @@ def _bench(group: typer.Typer) -> None:
         """
         from campaigns.twochoice.bench.agents import machines_of
         from campaigns.twochoice.bench.options import SCHEDULERS, Options, measured
-        from campaigns.twochoice.bench.run import new_folder, run
+        from campaigns.twochoice.bench.run import new_folder, refuse, run
         from hotbed.progress import progress
         from testbed.choose import choose_ready
         from testbed.deploy import spec_of
@@ -85,6 +85,7 @@ def _bench(group: typer.Typer) -> None:
         options.check()
         _, found = choose_ready(testbed)
         machines = machines_of(found, spec_of(found))
+        refuse(machines, options)
         with progress("twochoice") as report:
             outcome = run(machines, options, new_folder(out), report)
         emit(outcome, as_json, lambda: _table(outcome))

@@ -12,7 +12,7 @@ import pytest
 
 from campaigns.twochoice.bench.agents import Machines
 from campaigns.twochoice.bench.options import Options, plan, row, shares
-from campaigns.twochoice.bench.run import new_folder, run
+from campaigns.twochoice.bench.run import new_folder, refuse, run
 from schemas.errors import HotbedError, UserError
 from testbed import twochoice_variables
 from testbed.agent.contract import UnitResult
@@ -182,7 +182,7 @@ def test_an_interruption_stops_the_load_and_keeps_what_was_done(tmp_path: Path) 
 def test_client_nodes_share_the_compute_nodes_and_no_file(tmp_path: Path) -> None:
     world = World(tmp_path, clients=2)
     with pytest.raises(UserError, match="the oracle has to be told of all writes"):
-        run(world.machines, Options(), tmp_path, lambda phase, share: None)
+        refuse(world.machines, Options())
     outcome = run(world.machines, OPTIONS, tmp_path, lambda phase, share: None)
     assert outcome.client_nodes == 2
     assert outcome.rows[0].writes == 8
@@ -219,6 +219,11 @@ def test_a_duration_is_a_background_that_ends_with_one_write() -> None:
         ({"schedulers": ("both", "both")}, "names one twice"),
         ({"choices": "home"}, "--choices is 'home'"),
         ({"nodes": 0}, "--nodes is 0; write 1 to 4096"),
+        (
+            {"nodes": 4096, "processes": 5},
+            "4096 --nodes with 5 --processes each are 20480 client processes; 16384 are the most",
+        ),
+        ({"seed": -1}, "--seed is -1; write 0 to 4294967295"),
         ({"size": 2**30}, "--size is 1073741824 bytes"),
         ({"duration_s": 3.0}, "give either --writes or --duration"),
         ({"writes": None}, "give either --writes or --duration"),

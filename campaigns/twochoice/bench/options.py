@@ -20,6 +20,8 @@ SCHEDULERS = (
     "oracle",
 )
 CHOICES = ("home+random", "random+random")
+MOST_PROCESSES = 2**14
+"""Client processes that the load generator takes (dataplane/internal/apps)."""
 MAX_SIZE = 64 * 2**20
 """Bytes of the largest write (protocol.MaxData)."""
 PATIENCE_S = 60.0
@@ -58,6 +60,14 @@ class Options:
         for name in ("nodes", "processes"):
             if not 1 <= getattr(self, name) <= 4096:
                 raise UserError(f"--{name} is {getattr(self, name)}; write 1 to 4096.")
+        processes = self.nodes * self.processes
+        if processes > MOST_PROCESSES:
+            raise UserError(
+                f"{self.nodes} --nodes with {self.processes} --processes each are {processes} "
+                f"client processes; {MOST_PROCESSES} are the most."
+            )
+        if not 0 <= self.seed < 2**32:
+            raise UserError(f"--seed is {self.seed}; write 0 to {2**32 - 1}.")
         if not 1 <= self.size <= MAX_SIZE:
             raise UserError(f"--size is {self.size} bytes; write 1 B to {MAX_SIZE // 2**20} MiB.")
         if (self.writes is None) == (self.duration_s is None):

@@ -67,6 +67,21 @@ def new_folder(out: Path | None) -> Path:
     return path
 
 
+def refuse(machines: agents.Machines, options: Options) -> None:
+    """What cannot be is told before a folder is made or an agent emptied.
+
+    Raises:
+        UserError: an option is wrong, or does not fit the testbed.
+    """
+    options.check()
+    clients = len(machines.clients)
+    if clients > 1 and "oracle" in options.schedulers:
+        raise UserError(
+            f"the oracle has to be told of all writes, and testbed {machines.testbed.name} has "
+            f"{clients} client nodes: leave it out of --schedulers."
+        )
+
+
 def run(machines: agents.Machines, options: Options, folder: Path, progress: Progress) -> Outcome:
     """Run every scheduler, one after another, each on empty agents.
 
@@ -77,13 +92,8 @@ def run(machines: agents.Machines, options: Options, folder: Path, progress: Pro
         UserError: the options do not fit the testbed.
         HotbedError: agents cannot be reached or do not start.
     """
-    options.check()
+    refuse(machines, options)
     clients = len(machines.clients)
-    if clients > 1 and "oracle" in options.schedulers:
-        raise UserError(
-            f"the oracle has to be told of all writes, and testbed {machines.testbed.name} has "
-            f"{clients} client nodes: leave it out of --schedulers."
-        )
     _write(folder / "bench.json", _facts(machines, options))
     found = agents.Agents(machines)
     rows: list[Row] = []
