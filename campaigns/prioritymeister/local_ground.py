@@ -25,7 +25,7 @@ from campaigns.prioritymeister.experiment import Experiment
 from campaigns.prioritymeister.live import replays
 from campaigns.prioritymeister.live.bounds import as_text, conditions_of
 from campaigns.prioritymeister.live.machines import Places, client_nodes, machines_of, places_of
-from campaigns.prioritymeister.live.overhead import with_overhead
+from campaigns.prioritymeister.live.overhead import measured_on_path
 from campaigns.prioritymeister.live.profiles import measured_profile, profile_path
 from campaigns.prioritymeister.live.replays import ClientLoad
 from campaigns.prioritymeister.live.results import late, numbers_of, result_of
@@ -333,12 +333,12 @@ def laid_out(reached: Reached, tell: Tell = silent) -> Machines:
 def _complete(
     path: Path, reached: Reached, server: replays.Server, *, size: int, link: float, tell: Tell
 ) -> None:
-    """Measure what a profile does not tell yet: its overhead on the live path."""
+    """Measure what fio does not tell: what requests take on the live path."""
     profile = json.loads(path.read_text())
     if "overhead" in profile:
         return
-    tell(f"measuring what requests take beside the disk of node {server.name} for about a minute")
-    whole = with_overhead(
+    tell(f"measuring what requests take through the proxy of node {server.name} for about a minute")
+    whole = measured_on_path(
         profile,
         server,
         size,

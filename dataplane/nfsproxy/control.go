@@ -183,6 +183,8 @@ type ServiceStatus struct {
 	Busy    float64 `json:"busy_seconds"`
 	// Lag is what a profile's overhead.latency has to be at least for its bounds to hold.
 	Lag float64 `json:"lag_seconds"`
+	// Turns is what Busy is made of, reads and writes alone.
+	Turns []TurnStatus `json:"turns"`
 }
 
 // WorkloadStatus is a workload's part of it.
@@ -206,7 +208,7 @@ func (p *Proxy) status() Status {
 		Lost: p.counts.lost, TimedOut: p.counts.timedOut, Recording: p.traces != nil}
 	service := p.enforcer.Service()
 	s.Service = ServiceStatus{service.Done, service.Cost.Seconds(), service.Busy.Seconds(),
-		service.Lag.Seconds()}
+		service.Lag.Seconds(), p.turns.status()}
 	for i, w := range p.enforcer.Stats() {
 		s.Workloads = append(s.Workloads, WorkloadStatus{Name: p.workloads[i].name, Queued: w.Queued,
 			Outstanding: w.Outstanding, Requests: w.Done, Held: w.Held, OutOfProfile: w.OutOfProfile,

@@ -1,6 +1,7 @@
 package nfsproxy
 
 import (
+	"math"
 	"strings"
 	"sync"
 	"testing"
@@ -67,8 +68,17 @@ func TestAResponseIsNoLongerThanItsBoundWithTheLagThatWasMeasured(t *testing.T) 
 	if _, page := r.ask("GET", "/metrics", ""); !strings.Contains(page, "\nhotbed_nfsproxy_lag_seconds ") {
 		t.Error("the lag is not among the metrics")
 	}
+	var turns uint64
+	var seconds float64
+	for _, t := range s.Service.Turns {
+		turns, seconds = turns+t.Calls, seconds+t.Seconds
+	}
+	if turns != s.Service.Calls || math.Abs(seconds-s.Service.Busy) > 1e-6 {
+		t.Errorf("turns by kind and size are %+v, and the server was busy for %g s with %d calls",
+			s.Service.Turns, s.Service.Busy, s.Service.Calls)
+	}
 	r.put(parameters(`{"policy": "pm", "depth": 1}`))
-	if s := r.status(); s.Service != (ServiceStatus{}) || s.Workloads[0].Longest != 0 {
+	if s := r.status(); s.Service.Calls != 0 || s.Service.Lag != 0 || len(s.Service.Turns) != 0 || s.Workloads[0].Longest != 0 {
 		t.Errorf("with new parameters it is %+v, %+v", s.Service, s.Workloads[0])
 	}
 }

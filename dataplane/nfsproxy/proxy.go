@@ -32,6 +32,7 @@ type Proxy struct {
 	enforcer   *enforcer.Enforcer
 	workloads  []*workload // those of the parameters, then that of unknown clients
 	sessions   map[*session]bool
+	turns      turns      // since the parameters came into force
 	dirty      []*session // with calls that are to be sent to the server
 	owing      []*session // with replies that are to be sent to the client
 	pool       pool
@@ -147,7 +148,7 @@ func (p *Proxy) apply(given Parameters) error {
 	for _, w := range p.workloads {
 		old[w.name] = w
 	}
-	p.workloads = nil
+	p.workloads, p.turns = nil, turns{}
 	for _, spec := range inner.Workloads {
 		w := old[spec.Name]
 		if w == nil {
@@ -201,7 +202,9 @@ func (p *Proxy) send(c *call) {
 func (p *Proxy) answered(c *call) {
 	if c.queued {
 		p.outstanding.remove(c)
+		before := p.enforcer.Service().Busy
 		p.enforcer.Done(p.now, &c.request)
+		p.turns.add(c.kind, c.size, p.enforcer.Service().Busy-before)
 		c.workload.counts.done(c.kind, c.size, p.now-c.request.Arrived(), p.now-c.sentAt)
 	}
 	c.session.forget(c)

@@ -38,6 +38,7 @@ from testbed.sites.contract import Node, Testbed, Usage
 from testbed.sites.fake import FakeSite
 from testbed.spec import NfsSpec, TestbedSpec
 from testbed.ssh import Completed
+from workloads.traces.files_profile import FILE_SIZES
 
 DISK = {"size": "8GiB", "scratch": "7GiB", "positioning": "4ms", "bandwidth": "60MB/s"}
 
@@ -161,6 +162,7 @@ class FakeEnforcement:
         self.asked = 0
         self.depth = 1
         self.lag_s = 0.01
+        self.of_each = 8
         self.told: Mapping[str, Any] = {"storage": {}}
         self.differences: dict[str, list[str]] = {}
 
@@ -175,7 +177,8 @@ class FakeEnforcement:
 
     def put_profile(self, server: str, profile: Mapping[str, Any]) -> bool:
         self.calls.append(f"profile {server} {profile['type']}")
-        self.charges.append(profile.get("overhead", {}).get("request", 0.0))
+        rows = profile.get("bandwidthTable", [{"requestSize": 4096, "readBandwidth": 1e6}])
+        self.charges.append(max(row["requestSize"] / row["readBandwidth"] for row in rows))
         return False
 
     def remove(self) -> None:
@@ -183,12 +186,18 @@ class FakeEnforcement:
 
     def status(self, server: str) -> dict[str, Any]:
         self.asked += 1
-        beside = 0.0004 - (self.charges[-1] if self.charges else 0.0)
+        beside = 0.0304 - self.charges[-1] if self.charges else 0.0
         service = {
             "calls": 100,
             "charged_seconds": 1.0,
             "busy_seconds": 1.0 + 100 * beside,
-            "lag_seconds": self.lag_s + 10 * beside,
+            "lag_seconds": self.lag_s + 10 * abs(beside),
+            "turns": [
+                {"kind": kind, "most_bytes": most, "calls": self.of_each, "seconds": seconds}
+                for kind in ("read", "write")
+                for most in FILE_SIZES[1:]
+                for seconds in (self.of_each * 0.0304,)
+            ],
         }
         work = [{"work_seconds": 2.5 * self.asked}]
         return {"queued": 0, "outstanding": 0, "service": service, "workloads": work}
@@ -331,16 +340,31 @@ def test_files_are_laid_out_and_disks_measured_once(tmp_path: Path) -> None:
     sizes = {tuple(argv)[-1] for argv in made_files}
     assert sizes == {f"{1 << 28}B", f"{1 << 27}B"}
     assert any("measuring" in words for words in told)
-    overhead = json.loads(made.disk.read_text())["overhead"]
-    assert overhead["request"] == pytest.approx(0.0004)
-    assert overhead["latency"] == pytest.approx(MARGIN * 0.01)  # with `request` charged
-    assert load_profile(made.disk).overhead.request == pytest.approx(0.0004)
+    document = json.loads(made.disk.read_text())
+    assert document["overhead"]["request"] == 0
+    assert document["overhead"]["latency"] == pytest.approx(MARGIN * 0.01)  # charged what it takes
+    took = [
+        row["requestSize"] / row[kind]
+        for row in document["bandwidthTable"]
+        for kind in ("readBandwidth", "writeBandwidth")
+    ]
+    # Of 512 bytes nothing was seen: fio's 5 ms, and what the others took beyond it.
+    assert took == pytest.approx([0.0304] * len(took))
+    assert load_profile(made.disk).overhead.latency == pytest.approx(MARGIN * 0.01)
     runs = [(node, name) for node, name, _ in bench.agent.started if name == replays.UNIT]
     assert len(runs) == 2 * 2 * 2  # two clients, two servers, twice
     assert bench.shells["client0"].removed
     told.clear()
     laid_out(bench.reached, told.append)
     assert not any("measuring" in words for words in told)
+
+
+def test_a_path_on_which_too_little_was_answered_has_no_profile(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.enforcement.of_each = 7
+    (tmp_path / "spec.json").write_text(spec_of_two(tmp_path).model_dump_json())
+    with pytest.raises(HotbedError, match="too few reads were answered to tell"):
+        laid_out(bench.reached)
 
 
 def test_a_server_of_several_requests_at_a_time_has_no_overhead_to_tell(tmp_path: Path) -> None:

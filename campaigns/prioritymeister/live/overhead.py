@@ -1,10 +1,12 @@
-"""A profile's ``overhead``, measured where requests are enforced: through the proxy, one request at
-a time at the server (docs/prioritymeister.md, "What a profile leaves out").
+"""A profile measured where requests are enforced: through the proxy, one request at a time at the
+server (docs/prioritymeister.md, "Live").
 
-fio tells the means of a disk. A request on the live path also takes processor time of server and
-proxy while the disk waits (``request``), and single requests take longer than their mean
-(``latency``: the most that the server was behind what it was charged). Two runs of the same made-up
-requests: the first without an overhead tells ``request``, the second, charged with it, ``latency``.
+fio tells what a disk takes. A request on the live path takes more: the NFS server's way of reading
+and writing (a synchronous write also writes the file's times), processors, the proxy. Two runs of
+the same made-up requests: the first tells what each kind and size took while the server was its own
+(`turns` of the proxy's status), which becomes the profile. The second, charged with that, tells
+``overhead.latency``: the most that the server was behind what it was charged, for a profile tells
+means and single requests take longer.
 """
 
 from __future__ import annotations
@@ -29,6 +31,9 @@ LOAD = 0.6
 LINK_SHARE = 0.4
 MOST_PER_S = 150.0
 """Requests a second at most: more are not the disk's load but the processors'."""
+ENOUGH = 8
+"""Requests of a kind and size from which on their mean is taken; of fewer, what fio told and what
+others of their kind took beyond it."""
 MARGIN = 2.0
 """The latency that is allowed for, by the longest that was seen: runs are longer than this one. A
 run in which a server was further behind than this proves nothing, and says so."""
@@ -48,7 +53,7 @@ class Enforcing(Protocol):
     def caches(self) -> object: ...
 
 
-def with_overhead(
+def measured_on_path(
     profile: Mapping[str, Any],
     server: Server,
     size: int,
@@ -59,10 +64,10 @@ def with_overhead(
     enforcement: Enforcing,
     shell_to: ShellTo,
 ) -> dict[str, Any]:
-    """The profile with what serving a request takes beside the device's own time.
+    """The profile of what requests take where they are enforced.
 
     Args:
-        profile: measured by fio.
+        profile: measured by fio, by size and kind; tells how much may be asked for at first.
         server: whose disk it is of; clients' files are laid out there.
         size: bytes of each client's file.
         clients: nodes that send.
@@ -70,37 +75,70 @@ def with_overhead(
         agent, enforcement, shell_to: the testbed's.
 
     Returns:
-        the profile as it is where the proxy lets several requests to the server at a time: how far
-        a server is behind its charges can be told of one at a time only.
+        fio's profile where the proxy lets several requests to the server at a time: what one of
+        them takes, and how far a server is behind its charges, can be told of one at a time only.
 
     Raises:
         HotbedError: a replayer failed, or the proxy answered nothing.
     """
-    loads = _loads(profile, server, size, clients, link)
     found = {key: value for key, value in profile.items() if key != "overhead"}
-    request = latency = 0.0
-    try:
-        replays.lay_out(loads, shell_to)
-        for _ in range(2):
-            enforcement.put_profile(server.name, {**found, "overhead": {"request": request}})
-            enforcement.remove()  # the default parameters: every client may send
-            if enforcement.parameters(server.name)["depth"] != 1:
-                return found
+
+    def service_of(charged: Mapping[str, Any]) -> dict[str, Any] | None:
+        enforcement.put_profile(server.name, charged)
+        enforcement.remove()  # the default parameters: every client may send
+        if enforcement.parameters(server.name)["depth"] != 1:
+            return None
+        loads = _loads(charged, server, size, clients, link)
+        try:
+            replays.lay_out(loads, shell_to)
             enforcement.caches()
             replays.replay(agent, loads, seconds=SECONDS, wait_s=WAIT_S)
-            service = enforcement.status(server.name)["service"]
-            if not service["calls"]:
-                raise HotbedError(f"the proxy on node {server.name} answered no request")
-            beside = (service["busy_seconds"] - service["charged_seconds"]) / service["calls"]
-            latency = MARGIN * float(service["lag_seconds"])
-            if request:
-                break
-            request = max(float(beside), 0.0)
-            if not request:
-                break
-    finally:
-        replays.clear(loads, shell_to)
-    return {**found, "overhead": {"request": request, "latency": latency}}
+        finally:
+            replays.clear(loads, shell_to)
+        service: dict[str, Any] = enforcement.status(server.name)["service"]
+        if not service["calls"]:
+            raise HotbedError(f"the proxy on node {server.name} answered no request")
+        return service
+
+    service = service_of(found)
+    if service is None:
+        return found
+    found["bandwidthTable"] = table_of(found["bandwidthTable"], service["turns"])
+    service = service_of(found)
+    latency = MARGIN * float(service["lag_seconds"]) if service is not None else 0.0
+    return {**found, "overhead": {"request": 0.0, "latency": latency}}
+
+
+def table_of(
+    rows: Sequence[Mapping[str, float]], turns: Sequence[Mapping[str, Any]]
+) -> list[dict[str, float]]:
+    """A table of bandwidths by size and kind from what requests took.
+
+    Args:
+        rows: fio's, ``requestSize`` bytes, ``readBandwidth`` and ``writeBandwidth`` bytes a second.
+        turns: of the proxy's status: kind, most bytes, calls and their seconds.
+
+    Raises:
+        HotbedError: no request of a kind was seen often enough.
+    """
+    seen = {
+        (turn["kind"], turn["most_bytes"]): turn["seconds"] / turn["calls"]
+        for turn in turns
+        if turn["calls"] >= ENOUGH
+    }
+    made = [{"requestSize": row["requestSize"]} for row in rows]
+    for kind in ("read", "write"):
+        column = f"{kind}Bandwidth"
+        by_fio = {row["requestSize"]: row["requestSize"] / row[column] for row in rows}
+        beyond = [took - by_fio[size] for (of, size), took in seen.items() if of == kind]
+        if not beyond:
+            raise HotbedError(f"too few {kind}s were answered to tell what one takes")
+        for row in made:
+            size = row["requestSize"]
+            guess = by_fio[size] + max(float(np.mean(beyond)), 0.0)
+            took = seen.get((kind, size), guess)
+            row[column] = size / took
+    return made
 
 
 def _loads(

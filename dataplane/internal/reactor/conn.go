@@ -25,6 +25,10 @@ type Conn struct {
 // direct is from how many bytes on a message is not copied in front of others.
 const direct = 16 << 10
 
+// atOnce is how much is sent in one turn. To send a megabyte takes the kernel milliseconds, in which
+// a loop with one thread would look after nothing else, its alarm included.
+const atOnce = 128 << 10
+
 // mostIdle is how much memory a connection that has nothing to send may hold: a message of 1 MiB, the
 // largest that NFS clients ask for, does not grow it anew each time.
 const mostIdle = 2 << 20
@@ -157,8 +161,8 @@ func (c *Conn) Send(bytes []byte) {
 	}
 }
 
-// Flush sends what is queued, as far as that is possible without waiting. It is also what to call
-// when the connection becomes writable.
+// Flush sends what is queued, as far as that is possible without waiting and in one turn. It is also
+// what to call when the connection becomes writable.
 func (c *Conn) Flush() {
 	if c.closed || c.failed != nil {
 		return
@@ -181,7 +185,9 @@ func (c *Conn) Flush() {
 	}
 }
 
+// write sends what the socket takes of the first bytes.
 func (c *Conn) write(bytes []byte) (sent int) {
+	bytes = bytes[:min(len(bytes), atOnce)]
 	for sent < len(bytes) && !c.closed {
 		n, err := unix.Write(c.fd, bytes[sent:])
 		switch {
