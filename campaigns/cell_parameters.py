@@ -30,7 +30,7 @@ OPEN_SCENARIOS = ("skew", "single")
 """Loads of open-loop writes (paper Ursa, section 5.2): to a share of the nodes more than to the
 others, or to one node (its figure 4)."""
 
-OPEN_PARAMETERS = ("rate", "cold_share", "balance_after_s", "objects_per_pg")
+OPEN_PARAMETERS = ("rate", "cold_share", "balance_after_s", "objects_per_pg", "ballast_mb")
 HOT_SHARE = 0.2
 COLD_SHARE = 0.4
 BALANCE_AFTER_S = 60.0
@@ -76,6 +76,8 @@ class CellParameters(BaseModel):
     cold_share: float | None = Field(default=None, ge=0, le=1)
     balance_after_s: float | None = Field(default=None, ge=0, le=86400)
     objects_per_pg: int | None = Field(default=None, ge=1, le=10_000)
+    # MiB that each group holds besides what is written: it is moved, and never written again.
+    ballast_mb: int | None = Field(default=None, ge=1, le=4096)
     # Of COSBench on the object gateway: which of Table 1's workloads (paper MOS), and its workers.
     workload: Letter | None = None
     workers: int | None = Field(default=None, ge=1, le=4096)
@@ -128,7 +130,9 @@ class CellParameters(BaseModel):
     def contents(self) -> str:
         """The objects that the cell needs in the store: cells that share them follow each other."""
         if self.op == "open":
-            return f"{self.objects_per_pg or OBJECTS_PER_PG} of {self.object_size} in each group"
+            beside = "" if self.ballast_mb is None else f" and {self.ballast_mb} MiB of ballast"
+            count = self.objects_per_pg or OBJECTS_PER_PG
+            return f"{count} of {self.object_size}{beside} in each group"
         if self.op == "s3":
             return f"objects of workload {self.workload}"
         return "empty" if self.op == "write" else f"objects of {self.object_size}"

@@ -29,6 +29,7 @@ controller = "ursa"  # type: str
 controller_parameters = {"capacity": 24.0}  # type: dict
 object_size = 262144  # type: int
 objects_per_pg = 64  # type: int
+ballast_mb = None  # type: int
 rate = 24.0  # type: float
 hot_share = None  # type: float
 cold_share = None  # type: float
@@ -60,6 +61,7 @@ context = open_cell(
         "controller_parameters": controller_parameters,
         "object_size": object_size,
         "objects_per_pg": objects_per_pg,
+        "ballast_mb": ballast_mb,
         "rate": rate,
         "hot_share": hot_share,
         "cold_share": cold_share,

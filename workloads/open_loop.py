@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from testbed.agent.contract import Agent, UnitResult
 from testbed.agent.openloop.histogram import Histogram, merged
-from testbed.agent.openloop.plan import Plan
+from testbed.agent.openloop.plan import BALLAST_BYTES, MOST_BALLAST, Plan
 from workloads.errors import WorkloadError
 
 UNIT = "load-open-loop"
@@ -29,8 +29,9 @@ class OpenLoop(BaseModel):
     """A load: `rates` maps PG ids (``"2.1f"``) to writes per second.
 
     A write overwrites one of `objects_per_pg` objects of its PG, so that disks do not fill: a PG
-    holds `objects_per_pg` times `object_bytes`, which is what moving it costs. `prefill` writes all
-    of them before the load starts. Requests beyond `max_in_flight` (of `object_bytes` each, 1 GiB
+    holds `objects_per_pg` times `object_bytes`, and `ballast_per_pg` objects of 4 MiB that nothing
+    writes again; together they are what moving it costs. `prefill` writes all of them before the
+    load starts. Requests beyond `max_in_flight` (of `object_bytes` each, 1 GiB
     in all at most) are held back by the client, their latency counting on. After `duration_s` what
     is in flight gets `drain_s` seconds; what is then not done is *outstanding*.
     `keep_requests` lists every request, for figures of single response times.
@@ -49,6 +50,7 @@ class OpenLoop(BaseModel):
     drain_s: float = Field(default=5.0, ge=0, le=3600)
     prefill: bool = True
     keep_requests: bool = False
+    ballast_per_pg: int = Field(default=0, ge=0, le=MOST_BALLAST)
 
     @field_validator("rates")
     @classmethod
@@ -276,4 +278,5 @@ def _prefill_patience_s(config: OpenLoop) -> float:
     """At 5 MB/s, which even a loaded testbed gives."""
     if not config.prefill:
         return 0.0
-    return len(config.rates) * config.objects_per_pg * config.object_bytes / 5e6
+    each = config.objects_per_pg * config.object_bytes + config.ballast_per_pg * BALLAST_BYTES
+    return len(config.rates) * each / 5e6

@@ -13,7 +13,8 @@ from analysis import style
 from analysis.claims import Evidence
 from analysis.figures import Missing
 from analysis.stats import Estimate, mean
-from analysis.ursa.live_runs import CONTROLLED, NETWORKS, STABLE_S, rebalancing, sizes
+from analysis.ursa.live_runs import CONTROLLED, NETWORKS, rebalancing, sizes
+from workloads.settling import HOLD_S, STABLE_S
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -126,7 +127,7 @@ def _requests(panel: Axes, evidence: Evidence, rows: pd.DataFrame) -> None:
     if pd.notna(row["settled_s"]):
         at = float(row["called_s"]) + float(row["settled_s"])
         panel.axvline(at, color=colour, linewidth=1.2, linestyle="--")
-        words = f"stable after {row['settled_s']:.0f} s"
+        words = f"stable after {row['settled_s']:.0f} s (for {HOLD_S:g} s)"
     else:
         words = "not stable"
     panel.text(0.97, 0.95, words, transform=panel.transAxes, ha="right", va="top", fontsize="small")
@@ -189,4 +190,8 @@ def _bars(panel: Axes, rows: pd.DataFrame, order: Sequence[str], column: str) ->
                 capsize=3,
                 label=_LABELS[controller] if place == 0 else None,
             )
+            if column == "censored_s":
+                at = place + (number - (len(shown) - 1) / 2) * width
+                for stricter, marker in (("censored_good_s", "s"), ("censored_strict_s", "x")):
+                    panel.plot(at, here[stricter].mean(), marker, color="black", markersize=4)
     panel.set_xticks(range(len(order)), list(order))

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -25,14 +23,7 @@ from schemas.run import OpSummary, Summary
 from testbed.agent.openloop.histogram import bounds_us
 from workloads import collect as tidied
 from workloads.open_loop import OpenLoopResult
-
-STABLE_S = 1.0
-"""Response times below this are stable (section 5.2)."""
-
-WINDOW_S = 10.0
-SLOW_SHARE = 0.01
-"""A store is stable from when on, in every window of so many seconds, no more than this share of
-the writes (one is always allowed) takes longer."""
+from workloads.settling import HOLD_S, STABLE_S, settled_from
 
 OP = "open"
 Row = tuple[float, str, str, float]
@@ -94,9 +85,9 @@ def called_at_s(setting: CellSetting) -> float:
 def outcome(result: OpenLoopResult, called_s: float) -> dict[str, float]:
     """Counts, and the settling times (absent when response times never became stable).
 
-    `settled_s` counts from the call to the first second from which on the store is stable ("until
-    the system responds to a request within 1 second"): 99 % of the writes, see `SLOW_SHARE`.
-    `settled_strict_s` is the same with not one slow write from then on, which depends on for how
+    They count from the call. `settled_s`: the store stays stable for `HOLD_S` from then on, 99 % of
+    the writes, see `workloads.settling`; `settled_good_s`: to the end of the run;
+    `settled_strict_s`: that, and not one slow write from then on. The latter two depend on for how
     long one looks.
     """
     found = {
@@ -110,35 +101,13 @@ def outcome(result: OpenLoopResult, called_s: float) -> dict[str, float]:
     strict = result.settled_s(STABLE_S, called_s)
     if strict is not None:
         found["settled_strict_s"] = max(0.0, strict - called_s)
-    stable = stable_from(result.requests, called_s)
-    if stable is not None:
-        found["settled_s"] = stable - called_s
+    starts = [at for at, _, _ in result.requests]
+    took = [latency for _, latency, _ in result.requests]
+    for name, hold_s in (("settled_s", HOLD_S), ("settled_good_s", math.inf)):
+        settled = settled_from(starts, took, called_s, hold_s)
+        if settled is not None:
+            found[name] = settled - called_s
     return found
-
-
-def stable_from(
-    requests: Sequence[tuple[float, float | None, str]], called_s: float
-) -> float | None:
-    """The first second from `called_s` on from which every window is stable; None: there is none.
-
-    Args:
-        requests: (intended start, latency or None where it was never done, PG), by start.
-        called_s: seconds from the load's start.
-    """
-    starts = [at for at, _, _ in requests]
-    slow = [0, *accumulate(took is None or took >= STABLE_S for _, took, _ in requests)]
-    end = starts[-1] if starts else 0.0
-    stable: float | None = None
-    second = called_s
-    while second < end:
-        first, last = bisect_left(starts, second), bisect_left(starts, second + WINDOW_S)
-        allowed = max(1.0, SLOW_SHARE * (last - first))
-        if slow[last] - slow[first] > allowed:
-            stable = None
-        elif stable is None:
-            stable = second
-        second += 1.0
-    return stable
 
 
 def decided(journal: Journal) -> dict[str, float]:

@@ -11,6 +11,7 @@ from campaigns.cell_parameters import COLD_SHARE, OBJECTS_PER_PG, CellParameters
 from campaigns.durable import write_file
 from campaigns.services import CellSetting
 from schemas.errors import HotbedError
+from testbed.agent.openloop.plan import BALLAST_BYTES
 from workloads.open_loop import OpenLoop
 from workloads.skew import hot_osds, rates_on_one, skewed_rates, worst_miss
 
@@ -69,6 +70,7 @@ def open_loop(setting: CellSetting, pool: str, rates: Mapping[str, float]) -> Op
         rates=dict(rates),
         max_in_flight=min(MOST_IN_FLIGHT, MOST_IN_FLIGHT_BYTES // parameters.object_size),
         objects_per_pg=objects_per_pg(parameters),
+        ballast_per_pg=ballast_per_pg(parameters),
         prefill=False,
         keep_requests=True,
     )
@@ -83,13 +85,24 @@ def filling(setting: CellSetting, pool: str, pgs: Sequence[str]) -> OpenLoop:
 
 
 def objects_per_pg(parameters: CellParameters) -> int:
-    """Objects that a PG holds, and that moving it moves."""
+    """Objects of a PG that are written."""
     return OBJECTS_PER_PG if parameters.objects_per_pg is None else parameters.objects_per_pg
+
+
+def ballast_per_pg(parameters: CellParameters) -> int:
+    """Objects of a PG that only lie there, see `testbed.agent.openloop.plan`."""
+    return -(-(parameters.ballast_mb or 0) * 2**20 // BALLAST_BYTES)
+
+
+def bytes_per_pg(parameters: CellParameters) -> int:
+    """What a PG holds, and moving it moves."""
+    written = objects_per_pg(parameters) * parameters.object_size
+    return written + ballast_per_pg(parameters) * BALLAST_BYTES
 
 
 def lacking(parameters: CellParameters, pgs: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """PGs that do not hold all their objects yet."""
-    whole = objects_per_pg(parameters) * parameters.object_size
+    whole = bytes_per_pg(parameters)
     return sorted(pg for pg, told in pgs.items() if int(told["bytes"]) < whole)
 
 

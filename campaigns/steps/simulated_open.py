@@ -39,8 +39,10 @@ class SimOpenLoopServices(SimServices):
         ) as ceph:
             self._ceph = ceph
             try:
+                # The model knows objects of one size: their number and their bytes are right.
                 objects = open_load.objects_per_pg(parameters)
-                ceph.prefill_each(objects, parameters.object_size)
+                objects += open_load.ballast_per_pg(parameters)
+                ceph.prefill_each(objects, open_load.bytes_per_pg(parameters) // objects)
                 found = ceph.save()
                 self._begin(ceph)
                 yield

@@ -74,7 +74,7 @@ def move_list(instance: Instance, state: State, moves: Moves) -> MoveList:
         source=source,
         to=moves.to.astype(np.int32),
         load=object_load(instance, state, moves.partition, moves.replica),
-        cost=between(instance.distance, source, moves.to),
+        cost=between(instance.distance, instance.sender(moves.partition, moves.replica), moves.to),
     )
 
 
@@ -89,7 +89,11 @@ def placed_moves(instance: Instance, selection: Selection, placement: Placement)
         source=source,
         to=to,
         load=selection.load[placed],
-        cost=between(instance.distance, source, to),
+        cost=between(
+            instance.distance,
+            instance.sender(selection.partition[placed], selection.replica[placed]),
+            to,
+        ),
     )
 
 

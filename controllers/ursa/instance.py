@@ -63,6 +63,9 @@ class Instance:
         dimension: names of the dimensions; empty when they have none.
         group: [P], or None: partitions of one group lie on the same nodes and move together.
         size: [P], bytes of each replica of the partition (`bytes` in the file), or None.
+        origin: [P, l], node from which a replica's data is copied when the replica moves; None: its
+            own. What a move costs is counted from there. Stores are known where another replica
+            sends; only `live` says so.
     """
 
     replica_node: Int32
@@ -74,6 +77,7 @@ class Instance:
     dimension: tuple[str, ...] = ()
     group: Int32 | None = None
     size: Float32 | None = None
+    origin: Int32 | None = None
 
     @property
     def partitions(self) -> int:
@@ -105,10 +109,16 @@ class Instance:
         """What the paper's model covers: one dimension, one level, single partitions."""
         return self.dimensions == 1 and self.levels == 1 and self.group is None
 
+    def sender(self, partition: NDArray[np.integer], replica: NDArray[np.integer]) -> Int32:
+        """[M], node from which each of these replicas would be copied."""
+        nodes = self.replica_node if self.origin is None else self.origin
+        found: Int32 = nodes[partition, replica]
+        return found
+
     @property
     def nbytes(self) -> int:
         """Bytes of the input arrays."""
         arrays = [self.replica_node, self.primary_load, self.secondary_load, self.capacity]
         arrays += [self.fault_domain, *vars(self.distance).values()]
-        arrays += [array for array in (self.group, self.size) if array is not None]
+        arrays += [array for array in (self.group, self.size, self.origin) if array is not None]
         return sum(int(array.nbytes) for array in arrays)

@@ -123,7 +123,9 @@ def plan(
         still_hot = np.flatnonzero(finish.hot_after(nodes, moves)).astype(np.int32)
     cost = float(moves.cost.sum())
     seconds = timer.seconds | {"total": timer.total()}
-    if bound is None and chosen.kind == "mover" and not len(still_hot):
+    # (The bound of any plan counts from the replicas themselves.)
+    any_bound = chosen.kind == "mover" and instance.origin is None
+    if bound is None and any_bound and not len(still_hot):
         # No part of the decision: what baselines that prove nothing are measured against.
         from controllers.ursa.place.cover_bound import any_plan_bound
 

@@ -18,7 +18,7 @@ from schemas.errors import UserError
 from testbed.inventory import FIO_JOBS, fio_file_bytes
 from testbed.spec import CephSpec, DiskSpec, GroupSpec, TestbedSpec, explain
 
-MODEL_VERSION = "2"
+MODEL_VERSION = "3"
 """Changes with every change of the model that changes results."""
 
 # What a spec's ceph.conf settings mean for the model.
@@ -27,6 +27,7 @@ _SETTINGS = {
     "osd_op_num_threads_per_shard": "op_threads",
     "osd_max_backfills": "max_backfills",
     "osd_recovery_max_active": "recovery_max_active",
+    "bluestore_prefer_deferred_size_hdd": "defer_bytes",
     "osd_recovery_sleep_hdd": "recovery_sleep_s",
     "mon_osd_down_out_interval": "out_after_s",
     "paxos_propose_interval": "propose_s",
@@ -53,6 +54,8 @@ class ModelParameters(BaseModel):
     op_threads: int = Field(default=4, ge=1, le=1024)
     commit_bytes: int = Field(default=4096, ge=512, le=2**24)
     commit_writes: int = Field(default=3, ge=1, le=100)
+    # smaller overwrites go where the object lies
+    defer_bytes: int = Field(default=65536, ge=0, le=2**30)
     # what a store takes for itself, and how often the manager hears what is used
     store_bytes: int = Field(default=340 * 2**20, ge=0, le=2**40)
     stats_s: float = Field(default=2.0, ge=0, le=3600)
@@ -230,6 +233,7 @@ def configuration(spec: TestbedSpec, parameters: ModelParameters, seed: int) -> 
         "client_bytes": model.client_bytes,
         "commit_bytes": model.commit_bytes,
         "commit_writes": model.commit_writes,
+        "defer_bytes": model.defer_bytes,
         "store_bytes": min(model.store_bytes, disk.size),
         "stats_s": model.stats_s,
         "propose_s": model.propose_s,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,9 @@ def write_open(
     extra: dict[str, float] = {"called_s": CALLED_S, "outstanding": 0.0}
     settled = values.pop("settled_s", SETTLED[controller])
     if settled is not None:
-        extra |= {"settled_s": settled * (1 + 0.05 * block), "settled_strict_s": settled}
+        settled *= 1 + 0.05 * block
+        extra |= {"settled_strict_s": settled}
+    stable_s = math.inf if settled is None else CALLED_S + settled
     if controller in COST:
         extra |= {"moves": 14.0, "first_moves": 12.0, "cost": COST[controller], "hot": 2.0}
     p99 = values.pop("p99", 3.0)
@@ -69,9 +72,9 @@ def write_open(
     (folder / "summary.json").write_text(summary.model_dump_json())
     pd.DataFrame(
         {
-            "t_s": [float(n) for n in range(180)],
-            "latency_s": [5.0 if n < 60 else 0.1 for n in range(180)],
-            "pg": ["1.0"] * 180,
+            "t_s": [n / 10 for n in range(1800)],
+            "latency_s": [5.0 if n / 10 < stable_s else 0.1 for n in range(1800)],
+            "pg": ["1.0"] * 1800,
         }
     ).to_parquet(folder / "requests.parquet", index=False)
     run = Run(

@@ -50,6 +50,8 @@ def placed(osds: int = 10, pgs: int = 100, size: int = 3) -> dict[str, list[int]
         ({"op": "rand", "balance_after_s": 5}, "belong to op open"),
         ({**SKEW, "rate": 0}, "above 0"),
         ({**SKEW, "objects_per_pg": 0}, "at least 1"),
+        ({**SKEW, "ballast_mb": 0}, "at least 1"),
+        ({"op": "rand", "ballast_mb": 8}, "belong to op open"),
     ],
 )
 def test_bad_parameters_are_told_in_one_sentence(values, words):
@@ -120,6 +122,24 @@ def test_only_groups_that_lack_objects_are_filled():
     typed = cell(object_size=4096, objects_per_pg=2)
     told = {"1.0": {"bytes": 8192}, "1.1": {"bytes": 4096}}
     assert open_load.lacking(typed, told) == ["1.1"]
+
+
+def test_ballast_is_part_of_what_a_group_holds():
+    typed = cell(object_size=16384, objects_per_pg=4, ballast_mb=6)
+    assert open_load.ballast_per_pg(typed) == 2  # whole objects of 4 MiB
+    assert open_load.bytes_per_pg(typed) == 4 * 16384 + 8 * 2**20
+    told = {"1.0": {"bytes": 4 * 16384}, "1.1": {"bytes": 4 * 16384 + 8 * 2**20}}
+    assert open_load.lacking(typed, told) == ["1.0"]
+    plain = cell(object_size=16384, objects_per_pg=4)
+    assert open_load.ballast_per_pg(plain) == 0
+    assert "ballast_mb" not in plain.canonical()
+    assert plain.contents() != typed.contents()
+
+
+def test_the_filling_writes_ballast_and_the_load_does_not(tmp_path):
+    here = setting(tmp_path, ballast_mb=8)
+    assert open_load.filling(here, "bench", ["1.0"]).ballast_per_pg == 2
+    assert not open_load.open_loop(here, "bench", {"1.0": 2.0}).prefill
 
 
 class Steps:
@@ -207,38 +227,47 @@ def written(latencies: list[tuple[float, float | None]], seconds: int = 20) -> O
     )
 
 
-SLOW_THEN_QUICK = [(n / 2, 3.0 if n < 16 else 0.1) for n in range(40)]
+SLOW_THEN_QUICK = [(n / 2, 3.0 if n < 16 else 0.1) for n in range(90)]
 
 
 def test_settling_counts_from_the_call():
-    found = outcome(written(SLOW_THEN_QUICK), called_s=5.0)
+    found = outcome(written(SLOW_THEN_QUICK, 45), called_s=5.0)
     # The last slow writes were due at 7 and 7.5, and done at 10.5: from 11 on all is quick. One
     # slow write is allowed, so of those that are due from 7.5 on too few are slow.
     assert found["settled_strict_s"] == pytest.approx(6.0)
     assert found["settled_s"] == pytest.approx(3.0)
-    assert found["intended"] == 40
+    assert found["settled_good_s"] == pytest.approx(3.0)
+    assert found["intended"] == 90
+
+
+def test_a_burst_after_the_hold_period_does_not_undo_settling_and_is_told():
+    burst = [(n / 2, 3.0 if n < 16 or 140 <= n < 150 else 0.1) for n in range(180)]
+    found = outcome(written(burst, 90), called_s=5.0)
+    assert found["settled_s"] == pytest.approx(3.0)
+    assert found["settled_good_s"] == pytest.approx(70.0)
+    assert found["settled_strict_s"] > 70.0
 
 
 def test_a_slow_write_in_a_hundred_does_not_unsettle():
-    quick = [(n / 50, 1.5 if n % 200 == 50 else 0.1) for n in range(1000)]
-    found = outcome(written(quick), called_s=5.0)
+    quick = [(n / 50, 1.5 if n % 200 == 50 else 0.1) for n in range(2000)]
+    found = outcome(written(quick, 40), called_s=5.0)
     assert found["settled_s"] == 0.0
-    assert found.get("settled_strict_s", 20.0) > 5.0
+    assert found.get("settled_strict_s", 40.0) > 25.0
     slower = [(at, 1.5 if n % 20 == 0 else took) for n, (at, took) in enumerate(quick)]
-    assert "settled_s" not in outcome(written(slower), called_s=5.0)
+    assert "settled_s" not in outcome(written(slower, 40), called_s=5.0)
 
 
 def test_what_never_settles_has_no_settling_time():
-    found = outcome(written([(n / 2, 3.0) for n in range(40)]), called_s=5.0)
+    found = outcome(written([(n / 2, 3.0) for n in range(90)], 45), called_s=5.0)
     assert "settled_s" not in found
 
 
 def test_a_store_that_hangs_has_not_settled():
-    hangs = [(n / 2, 0.1 if n < 12 else None) for n in range(40)]
-    found = outcome(written(hangs), called_s=5.0)
+    hangs = [(n / 2, 0.1 if n < 12 else None) for n in range(90)]
+    found = outcome(written(hangs, 45), called_s=5.0)
     assert "settled_s" not in found
     assert "settled_strict_s" not in found
-    assert found["outstanding"] == 28
+    assert found["outstanding"] == 78
 
 
 def decision(t_s: float, moves: int, cost: float, bound: float | None) -> dict[str, object]:
@@ -291,7 +320,7 @@ def test_a_run_folder_is_whole(tmp_path):
     here = setting(tmp_path, time_scale=1.0, duration_s=20, balance_after_s=5)
     journal_of(tmp_path)
     open_load.write_load(here, open_load.SkewedLoad((0, 1), {"1.0": 1.0}, 0.01), {})
-    result = written(SLOW_THEN_QUICK)
+    result = written(SLOW_THEN_QUICK[:40])
     recording = [
         {"wall": 1000.0 + n, "values": {"osd0": {"pressure": 50.0}, "client": {"x": None}}}
         for n in range(-2, 10)

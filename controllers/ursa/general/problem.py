@@ -121,6 +121,7 @@ def vector_problem(
     problem = VectorProblem(
         weight=np.zeros(count),
         source=selection.node,
+        sender=selection.node,
         partition=selection.partition,
         room=np.zeros(units.nodes),
         domain=units.domain[:, -1],

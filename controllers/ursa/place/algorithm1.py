@@ -93,7 +93,7 @@ def run(
 def find_target_nodes(problem: Problem, objects: Ints, radius: float) -> tuple[Ints, Int32]:
     """(object, node) pairs within the radius of the object's node: R(i, r), (9), (10), (12)."""
     everywhere = Nearest(problem.distance, np.arange(problem.nodes, dtype=np.int32))
-    sources, which = np.unique(problem.source[objects], return_inverse=True)
+    sources, which = np.unique(problem.sender[objects], return_inverse=True)
     within = everywhere.within(sources, radius)
     sizes = np.array([len(nodes) for nodes in within], dtype=np.int64)
     found = np.repeat(objects, sizes[which])
@@ -110,9 +110,9 @@ def merge_objects(
     """The selected objects by group of hot nodes that could want the same target: S'_k."""
     if not divide:
         return [objects]
-    sources = problem.source[found]
+    sources = problem.sender[found]
     label, _ = components(sources, target, problem.nodes, problem.nodes)
-    group = label[problem.source[objects]]
+    group = label[problem.sender[objects]]
     order = np.argsort(group, kind="stable")
     cuts = np.flatnonzero(np.diff(group[order])) + 1
     return np.split(objects[order], cuts) if len(objects) else []
@@ -132,7 +132,7 @@ def solve_lp(
         return None
     position = np.full(len(problem), -1, dtype=np.int64)
     position[objects] = np.arange(len(objects))
-    cost = between(problem.distance, problem.source[found], target)
+    cost = between(problem.distance, problem.sender[found], target)
     nodes = np.unique(target)
     model = assignment_model(
         problem, objects, position[found], target, cost, (problem.room - used)[nodes]

@@ -77,7 +77,7 @@ class _Cold:
             if (
                 self.load[j] + load <= self._capacity[j]
                 and int(self._instance.fault_domain[j]) not in taken
-                and self._near(source, j)
+                and self._near(partition, replica, j)
             ):
                 found = j
                 break
@@ -105,10 +105,11 @@ class _Cold:
                 nodes |= {int(node), self._moved.get((partition, column), int(node))}
         return {int(self._instance.fault_domain[node]) for node in nodes}
 
-    def _near(self, source: int, node: int) -> bool:
+    def _near(self, partition: int, replica: int, node: int) -> bool:
         if self._reach is None:
             return True
-        cost = between(self._instance.distance, np.array([source]), np.array([node]))
+        sender = self._instance.sender(np.array([partition]), np.array([replica]))
+        cost = between(self._instance.distance, sender, np.array([node]))
         return float(cost[0]) <= self._reach
 
 

@@ -1,9 +1,9 @@
 """Candidate targets in order of distance, for many objects at once and as many as are asked for.
 
-Objects of one node whose loads are alike share a list: of the nodes that have room for the least of
-these loads, the nearest first. In a crowd of full nodes such a list begins where there is room, so
-that it stays short. Loads are alike when they lie in one octave, or in octaves that almost the same
-nodes have room for. R(i, r) of equations (9) and (10) is a prefix of it.
+Objects that one node sends and whose loads are alike share a list: of the nodes that have room for
+the least of these loads, the nearest first. In a crowd of full nodes such a list begins where there
+is room, so that it stays short. Loads are alike when they lie in one octave, or in octaves that
+almost the same nodes have room for. R(i, r) of equations (9) and (10) is a prefix of it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Lists:
         chosen = np.arange(len(problem)) if objects is None else np.asarray(objects)
         alike = _alike(_octaves(problem.weight[chosen]), problem.room)
         self._octaves, rank = np.unique(alike, return_inverse=True)
-        key = problem.source[chosen].astype(np.int64) * max(1, len(self._octaves)) + rank
+        key = problem.sender[chosen].astype(np.int64) * max(1, len(self._octaves)) + rank
         keys, group = np.unique(key, return_inverse=True)
         self.group = np.full(len(problem), -1, dtype=np.int64)
         self.group[chosen] = group

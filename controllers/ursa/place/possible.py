@@ -34,7 +34,7 @@ def possible(
     partition, replica = np.divmod(number, instance.replicas)
     source = instance.replica_node[partition, replica]
     load = object_load(instance, state, partition.astype(np.int32), replica)
-    cost = between(instance.distance, source, target)
+    cost = between(instance.distance, instance.sender(partition, replica), target)
     keep = (source != target) & (load > 0) & (cost <= reach)
     keep &= (load <= instance.capacity[target]) | state.hot(instance)[target]
     pairs = Pairs(number, source, target, load, cost).where(keep)

@@ -41,6 +41,7 @@ class Problem:
     Attributes:
         weight: [M], load of the object, L_i.
         source: [M], node that it leaves.
+        sender: [M], node from which it is copied: what a move costs counts from there.
         partition: [M].
         room: [N], C_j - L_*j + the load that has been selected to leave j; negative where a node
             stays hot whatever leaves.
@@ -56,6 +57,7 @@ class Problem:
 
     weight: Float64
     source: Int32
+    sender: Int32
     partition: Int32
     room: Float64
     domain: Int32
@@ -114,6 +116,7 @@ def assignment_problem(
     return Problem(
         weight=selection.load.astype(np.float64),
         source=selection.node,
+        sender=instance.sender(selection.partition, selection.replica),
         partition=selection.partition,
         room=instance.capacity.astype(np.float64) - (state.load - leaving),
         domain=instance.fault_domain,
@@ -133,6 +136,7 @@ def subproblem(problem: Problem, keep: Bools) -> Problem:
         problem,
         weight=problem.weight[keep],
         source=problem.source[keep],
+        sender=problem.sender[keep],
         partition=problem.partition[keep],
         taken=problem.taken[keep],
         sibling=sibling,

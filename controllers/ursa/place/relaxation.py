@@ -112,7 +112,7 @@ def relax(problem: Problem, lists: Lists, start: Int32, timer: Timer) -> Relaxat
     )
     placeable = near_node >= 0
     cost = np.full(len(problem), np.inf)
-    cost[placeable] = between(problem.distance, problem.source[placeable], begin[placeable])
+    cost[placeable] = between(problem.distance, problem.sender[placeable], begin[placeable])
     _displaced(problem, lists, state, placeable & ((start == UNPLACED) | (cost > near)), cost)
     solver = _Programme(problem, state, _penalty(problem, near))
     changed = _join(problem, lists, state, np.flatnonzero(state.active), begin, cost)

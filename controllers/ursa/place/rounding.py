@@ -78,7 +78,7 @@ def standing(problem: Problem, move_to: Int32) -> Standing:
     """The standing of `move_to`, loads summed and costs computed anew."""
     placed = np.flatnonzero(move_to != UNPLACED)
     cost = np.zeros(len(problem))
-    cost[placed] = between(problem.distance, problem.source[placed], move_to[placed])
+    cost[placed] = between(problem.distance, problem.sender[placed], move_to[placed])
     return Standing(move_to, problem.load_of(move_to), cost)
 
 

@@ -110,8 +110,8 @@ class _Walk:
         objects, targets, chance = self._draw(proposals, hot_share)
         near = np.ones(len(objects), dtype=np.bool_)
         if self._reach != np.inf:
-            source = self._instance.replica_node.ravel()[objects]
-            near = between(self._instance.distance, source, targets) <= self._reach
+            sender = self._instance.sender(*np.divmod(objects, self._instance.replicas))
+            near = between(self._instance.distance, sender, targets) <= self._reach
         self.accepted = _walk(
             objects[near],
             targets[near],

@@ -235,7 +235,7 @@ func (b *bench) route(c *Cluster, r ref, p *op) {
 		c.k.After(sim.Seconds(c.cfg.Delay), (*onArrive)(c), uint64(r))
 		return
 	}
-	p.offset = c.allocate(o, p.bytes)
+	p.offset = c.overwrite(o, p.bytes)
 	n := &c.clients[c.node(p.slot)]
 	n.outFree = max(n.outFree, c.k.Now()) + sim.Seconds(float64(p.bytes)/c.cfg.ClientRate)
 	c.k.At(n.outFree+sim.Seconds(c.cfg.Delay), (*onWritten)(c), uint64(r))

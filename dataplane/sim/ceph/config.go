@@ -60,6 +60,7 @@ type Config struct {
 	StatsEvery    float64 `json:"stats_s"`         // OSDs tell the manager their fill (mgr_stats_period)
 	CommitBytes   int64   `json:"commit_bytes"`    // written to the key-value store for a transaction
 	CommitWrites  int     `json:"commit_writes"`   // one after the other
+	DeferBytes    int64   `json:"defer_bytes"`     // smaller overwrites go where the object lies
 	Propose       float64 `json:"propose_s"`       // a monitor command until its epoch is out
 	Peering       float64 `json:"peering_s"`       // messages of one peering
 	PeeringCommit int     `json:"peering_commits"` // most transactions one after the other in a peering
@@ -117,6 +118,7 @@ func (c *Config) check() error {
 		{"stats_s", c.StatsEvery, 0, 3600},
 		{"commit_bytes", float64(c.CommitBytes), 512, 1 << 24},
 		{"commit_writes", float64(c.CommitWrites), 1, 100},
+		{"defer_bytes", float64(c.DeferBytes), 0, 1 << 30},
 		{"propose_s", c.Propose, 0, 600},
 		{"peering_s", c.Peering, 0, 600},
 		{"peering_commits", float64(c.PeeringCommit), 0, 100},

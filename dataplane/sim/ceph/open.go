@@ -14,6 +14,7 @@ import (
 type openLoop struct {
 	upTo     []float64 // by PG: its rate and those of the PGs before it
 	random   sim.Stream
+	where    sim.Stream // which of its PG's objects a small write overwrites
 	free     []int32
 	second   OpenSecond
 	series   []OpenSecond
@@ -45,7 +46,9 @@ func newOpenLoop(c *Cluster, spec BenchSpec) (*openLoop, error) {
 		return nil, fmt.Errorf("a drain of %g s, allowed is 0 to 3600 s", spec.Drain)
 	}
 	o := &openLoop{
-		upTo: make([]float64, c.cfg.PGs), random: *sim.NewStream(c.cfg.Seed, "ceph/open"),
+		upTo:   make([]float64, c.cfg.PGs),
+		random: *sim.NewStream(c.cfg.Seed, "ceph/open"),
+		where:  *sim.NewStream(c.cfg.Seed, "ceph/open/where"),
 	}
 	sum := 0.0
 	for i, rate := range spec.Rates {

@@ -16,11 +16,20 @@ func (c *Cluster) replicate(r ref) {
 		}
 		child, q := c.newOp(opReplica, p.pg, member)
 		q.parent, q.bytes, q.slot, q.try = r, p.bytes, p.slot, p.try
-		q.offset = c.allocate(c.osds[member], p.bytes)
+		q.offset = c.overwrite(c.osds[member], p.bytes)
 		waits++
 		o.out.Send(c.k, p.bytes, (*onForward)(c), uint64(child))
 	}
 	c.at(r).waits = waits
+}
+
+// overwrite is where an OSD puts a client's write. Small ones of open-loop writes, which overwrite
+// what is there, go to where that lies; large ones, like new objects, to new space.
+func (c *Cluster) overwrite(o *osd, bytes int64) int64 {
+	if c.bench.open == nil || bytes >= c.cfg.DeferBytes {
+		return c.allocate(o, bytes)
+	}
+	return c.place(o, c.bench.open.where.IntN(max(1, c.objects.count)), bytes)
 }
 
 // allocate is where an OSD writes new data: behind what it wrote last, from the start again at the

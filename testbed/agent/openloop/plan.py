@@ -12,6 +12,10 @@ from schemas.errors import UserError
 
 POISSON, CONSTANT = "poisson", "constant"
 MOST_IN_FLIGHT_BYTES = 2**30
+BALLAST_BYTES = 2**22
+"""Of each object of the ballast."""
+
+MOST_BALLAST = 1024
 _PGID = re.compile(r"^(\d+)\.([0-9a-f]+)$")
 
 
@@ -22,7 +26,9 @@ class Plan:
     A write overwrites one of `objects_per_pg` objects of its PG. Requests beyond `max_in_flight`
     are held back by the client, their latency counting from their intended start all the same.
     After the duration what is in flight gets `drain_s` seconds to end. `prefill` writes every
-    object once before the start; `keep_requests` lists every single request in the summary.
+    object once before the start, and besides `ballast_per_pg` objects of `BALLAST_BYTES` into every
+    PG, which nothing writes again: what moving a PG then costs does not depend on the size of the
+    writes. `keep_requests` lists every single request in the summary.
     """
 
     pool: str
@@ -36,6 +42,7 @@ class Plan:
     drain_s: float = 5.0
     prefill: bool = True
     keep_requests: bool = False
+    ballast_per_pg: int = 0
 
     def __post_init__(self) -> None:
         if not self.pool:
@@ -57,6 +64,10 @@ class Plan:
         if not 1 <= self.objects_per_pg <= 10_000:
             raise UserError(
                 f"open-loop: objects_per_pg must be 1 to 10000, not {self.objects_per_pg}."
+            )
+        if not 0 <= self.ballast_per_pg <= MOST_BALLAST:
+            raise UserError(
+                f"open-loop: ballast_per_pg must be 0 to {MOST_BALLAST}, not {self.ballast_per_pg}."
             )
         if self.max_in_flight < 1 or self.max_in_flight * self.object_bytes > MOST_IN_FLIGHT_BYTES:
             raise UserError(

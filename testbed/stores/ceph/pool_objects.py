@@ -11,12 +11,13 @@ from typing import Any, Protocol
 
 from schemas.errors import StoreError, UserError
 from testbed.agent.openloop.names import names_for, pg_of
-from testbed.agent.openloop.plan import Plan
+from testbed.agent.openloop.plan import BALLAST_BYTES, Plan
 
 CONF = "/etc/ceph/ceph.conf"
 CONNECT_S = 15
 RJENKINS = 2  # the pool's object_hash
 PREFILL_AT_ONCE = 16
+BALLAST_PREFIX = "hotbed-ballast"
 PREFILL_STALL_S = 120.0
 _ASKED = 3  # names whose placement the cluster is asked to confirm
 
@@ -32,20 +33,29 @@ class Ioctx(Protocol):
 class PoolObjects:
     """A `Sender`: object `number` of a PG is one of its names, overwritten whole."""
 
-    def __init__(self, ioctx: Ioctx, names: Mapping[str, tuple[str, ...]], payload: bytes) -> None:
+    def __init__(
+        self,
+        ioctx: Ioctx,
+        names: Mapping[str, tuple[str, ...]],
+        payload: bytes,
+        ballast: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> None:
+        """`ballast` are names, by PG, of objects that `fill` writes and nothing else."""
         self._ioctx, self._names, self._payload = ioctx, names, payload
+        self._ballast = ballast or {}
 
     def send(self, pgid: str, number: int, done: Callable[[int], None]) -> None:
         """See `Sender.send`."""
+        self._write(self._names[pgid][number], self._payload, done)
+
+    def _write(self, name: str, payload: bytes, done: Callable[[int], None]) -> None:
         try:
-            self._ioctx.aio_write_full(
-                self._names[pgid][number], self._payload, oncomplete=partial(_ended, done)
-            )
+            self._ioctx.aio_write_full(name, payload, oncomplete=partial(_ended, done))
         except OSError as error:  # rados.Error is one: it was not even sent
             done(-abs(error.errno or 5))
 
     def fill(self) -> None:
-        """Write every object once.
+        """Write every object once, the ballast's too.
 
         Raises:
             StoreError: one cannot be written, or none ends for two minutes.
@@ -64,10 +74,11 @@ class PoolObjects:
                     f"{len(codes)} objects: are all OSDs up?"
                 )
 
-        for pgid, names in self._names.items():
-            for number in range(len(names)):
+        heavy = os.urandom(BALLAST_BYTES) if self._ballast else b""
+        for objects, payload in ((self._names, self._payload), (self._ballast, heavy)):
+            for name in (name for names in objects.values() for name in names):
                 take()
-                self.send(pgid, number, done)
+                self._write(name, payload, done)
                 total += 1
         for _ in range(PREFILL_AT_ONCE):
             take()
@@ -105,6 +116,13 @@ def object_names(plan: Plan, pool: int, pg_num: int) -> Mapping[str, tuple[str, 
         return names_for(plan.rates, pool, pg_num, plan.objects_per_pg)
     except ValueError as error:
         raise UserError(f"open-loop: {error}.") from error
+
+
+def ballast_names(plan: Plan, pool: int, pg_num: int) -> Mapping[str, tuple[str, ...]]:
+    """The objects of the ballast of every PG of the plan, which `object_names` has checked."""
+    if not (plan.prefill and plan.ballast_per_pg):
+        return {}
+    return names_for(plan.rates, pool, pg_num, plan.ballast_per_pg, BALLAST_PREFIX)
 
 
 def confirm(ask: Callable[..., Any], pool: str, names: Iterable[str], number: int, n: int) -> None:
@@ -154,4 +172,5 @@ def open_pool(plan: Plan) -> tuple[PoolObjects, int, int]:
     names = object_names(plan, number, pg_num)
     confirm(ask, plan.pool, (each[0] for each in names.values()), number, pg_num)
     ioctx = cluster.open_ioctx(plan.pool)
-    return PoolObjects(ioctx, names, os.urandom(plan.object_bytes)), number, pg_num
+    ballast = ballast_names(plan, number, pg_num)
+    return PoolObjects(ioctx, names, os.urandom(plan.object_bytes), ballast), number, pg_num

@@ -140,3 +140,17 @@ def test_the_same_seed_gives_the_same_run(spec):
                 pass
             results.append(ceph.open_writes_result())
     assert results[0] == results[1]
+
+
+def test_small_writes_cost_a_way_to_where_their_object_lies(spec):
+    def mean_s(model: ModelParameters) -> float:
+        with SimulatedCeph(spec, seed=1, parameters=model) as ceph:
+            ceph.prefill_each(4, 16384)
+            pgs = ceph.sense(SEEN).pgs
+            ceph.start_open_writes(OpenWrites({pg.id: 1.0 for pg in pgs}, 16384, 20.0))
+            while not ceph.advance(10):
+                pass
+            took = [late for _, late, _ in ceph.open_writes_result().requests if late is not None]
+        return sum(took) / len(took)
+
+    assert mean_s(ModelParameters()) > 1.2 * mean_s(ModelParameters(defer_bytes=0))

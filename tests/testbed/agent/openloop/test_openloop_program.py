@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,15 @@ import pytest
 from schemas.errors import RemoteError, StoreError, UserError
 from testbed.agent import openloop_verbs, units
 from testbed.agent.contract import AgentConfig, AgentNode
-from testbed.agent.openloop.plan import Plan
-from testbed.stores.ceph.pool_objects import PoolObjects, confirm, object_names, pool_of
+from testbed.agent.openloop.names import pg_of
+from testbed.agent.openloop.plan import BALLAST_BYTES, Plan
+from testbed.stores.ceph.pool_objects import (
+    PoolObjects,
+    ballast_names,
+    confirm,
+    object_names,
+    pool_of,
+)
 from workloads.open_loop import parse_open_loop
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -161,6 +169,33 @@ def test_every_object_is_written_once_before_the_start() -> None:
     names = object_names(PLAN, 1, 8)
     PoolObjects(ioctx, names, b"x").fill()
     assert ioctx.names == [name for each in names.values() for name in each]
+
+
+def test_ballast_is_written_once_into_every_group_and_never_again() -> None:
+    plan = replace(PLAN, ballast_per_pg=3)
+    ballast = ballast_names(plan, 1, 8)
+    assert {pg: len(names) for pg, names in ballast.items()} == {"1.0": 3, "1.5": 3}
+    assert all(pg_of(name, 1, 8) == pg for pg, names in ballast.items() for name in names)
+    written: list[tuple[str, int]] = []
+
+    class Sizes(Ioctx):
+        def aio_write_full(self, object_name: str, to_write: bytes, oncomplete: Any) -> None:
+            written.append((object_name, len(to_write)))
+            super().aio_write_full(object_name, to_write, oncomplete)
+
+    objects = PoolObjects(Sizes(0), object_names(plan, 1, 8), b"x", ballast)
+    objects.fill()
+    heavy = {name for name, size in written if size == BALLAST_BYTES}
+    assert heavy == {name for names in ballast.values() for name in names}
+    assert len(written) == 2 * (2 + 3)
+    objects.send("1.0", 0, lambda code: None)
+    assert written[-1][1] == 1
+    assert ballast_names(replace(plan, prefill=False), 1, 8) == {}
+
+
+def test_too_much_ballast_is_refused() -> None:
+    with pytest.raises(UserError, match="ballast_per_pg must be 0 to"):
+        replace(PLAN, ballast_per_pg=-1)
 
 
 @pytest.mark.parametrize("codes", [(0, -errno.ENOSPC, 0), (0, errno.ENOSPC, 0)])
