@@ -7,7 +7,7 @@ The verdicts (schemas.claim.Verdict):
 - ``direction``: the interval excludes no effect on the paper's side; the size differs, or the
   ground cannot vouch for sizes (see `size_is_portable`). On the ground sim every claim about
   machines ends here at best: what is simulated shows what a model does.
-- ``inconclusive``: the interval includes no effect.
+- ``inconclusive``: the interval includes no effect, or there is none (a single run).
 - ``not reproduced``: the interval excludes no effect, on the other side.
 - ``not run``: no runs that support it.
 
@@ -30,6 +30,7 @@ from schemas.claim import ClaimResult, Kind, Verdict
 
 NOTE_SEPARATOR = "; "
 """Between the parts of a claim's note."""
+SINGLE_RUN = "a single run has no confidence interval"
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,7 @@ def _note(claim: Claim, measured: Measured, result: Verdict) -> str | None:
             "the disks are modelled and calibrated, so the size cannot count as reproduced here"
         )
     if math.isnan(measured.estimate.low):
-        parts.append("a single run has no confidence interval")
+        parts.append(SINGLE_RUN)
     return NOTE_SEPARATOR.join(parts) or None
 
 
@@ -197,6 +198,8 @@ def evaluate(claim: Claim, evidence: Evidence) -> ClaimResult:
         "paper_value": claim.paper_value,
         "kind": claim.kind,
         "tolerance": claim.tolerance,
+        "no_effect": claim.no_effect,
+        "larger": claim.larger,
         "unit": claim.unit,
         "baseline": claim.baseline,
         "depends_on": list(claim.depends_on),

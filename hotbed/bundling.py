@@ -15,6 +15,7 @@ from schemas.errors import UserError
 if TYPE_CHECKING:
     from analysis.bundle.build import Bundled, Inputs
     from analysis.bundle.rerun import Compared
+    from analysis.bundle.verify import Opened
     from campaigns.bundled import Again
     from campaigns.dry_run import DryRunReport
     from campaigns.result import CampaignResult
@@ -187,17 +188,30 @@ def unpacked(asked: Asked, progress: Progress = _quiet) -> Iterator[Ready]:
                 f"{asked.folder / name}: holds the bundle's own runs, which prove nothing beside "
                 "it: give --artifacts another folder."
             )
-        request = again(
-            found.folder,
-            name,
-            asked.folder,
-            figure=asked.figure,
-            spec=asked.spec,
-            site=asked.site,
-            testbed=asked.testbed,
-            ground=asked.ground,
-        )
-        yield Ready(bundled, request)
+        try:
+            request = again(
+                found.folder,
+                name,
+                asked.folder,
+                figure=asked.figure,
+                spec=asked.spec,
+                site=asked.site,
+                testbed=asked.testbed,
+                ground=asked.ground,
+            )
+            yield Ready(bundled, request)
+        except UserError as error:
+            raise UserError(_for_readers(str(error), found, asked)) from error
+
+
+def _for_readers(sentence: str, found: Opened, asked: Asked) -> str:
+    """A sentence that names files of the bundle, not of the folder that is gone when it is read,
+    and the bundle's own spec where it asks for one."""
+    told = sentence.replace(f"{found.folder}/", f"{asked.bundle.name}: ")
+    specs = [each.path for each in found.manifest.files if each.path.startswith("specs/")]
+    if "hotbed up SPEC" in told and specs and asked.spec is None and asked.site is None:
+        told += f" SPEC is in the bundle: unzip {asked.bundle} {' '.join(specs)}."
+    return told
 
 
 def _campaign(manifest: Manifest, wanted: str | None) -> str:

@@ -13,7 +13,9 @@ Verdict = Literal["reproduced", "direction", "inconclusive", "not reproduced", "
 
 
 class ClaimResult(Model):
-    """One entry of `claims.json`. `paper_value` is None for what goes beyond the paper."""
+    """One entry of `claims.json`. `paper_value` is None for what goes beyond the paper; `no_effect`
+    is the value at which there is no effect, `larger` on which side of it the statement lies (None
+    in files of before)."""
 
     id: str
     paper: str
@@ -27,6 +29,8 @@ class ClaimResult(Model):
     verdict: Verdict
     kind: Kind
     tolerance: float
+    no_effect: float | None = None
+    larger: bool | None = None
     unit: str
     baseline: str | None = None
     time_scale: float | None = None

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.bundle.derive import Derived
-from analysis.bundle.experiments import Ran, duration, first_look
-from analysis.claims import NOTE_SEPARATOR
+from analysis.bundle.experiments import Part, Ran, duration, first_look
+from analysis.claims import NOTE_SEPARATOR, SINGLE_RUN
 from analysis.report import format_interval, format_value, shared_notes
 from schemas.bundle import About, Manifest
 from schemas.claim import ClaimResult
@@ -21,12 +21,28 @@ HUMAN_MIN_PER_COMMAND = 1
 """Minutes of a person that a command is taken to cost: to type it and to read how it ended."""
 
 _TEMPLATES = Path(__file__).resolve().parents[1] / "templates"
-_HOLDS = ("reproduced", "direction")
 _WHY = {
     "direction": "the direction holds, the size does not or cannot be vouched for on this ground",
     "inconclusive": "the interval includes no effect",
-    "not reproduced": "the effect is the other way, or the values are not the same",
-    "not run": "no runs support it",
+    "not reproduced": "the effect is the other way",
+}
+_WHY_SAME = {
+    "inconclusive": "the interval lies neither within the tolerance nor outside it",
+    "not reproduced": "the values are not the same: the interval lies outside the tolerance",
+}
+_COUNTED = {
+    "reproduced": "reproduced",
+    "direction": "in direction only",
+    "inconclusive": "undecided",
+    "not reproduced": "not reproduced",
+    "not run": "not tested here",
+}
+_HOLDS = {
+    "reproduced": "yes",
+    "direction": "in direction",
+    "inconclusive": "undecided",
+    "not reproduced": "no",
+    "not run": "not tested",
 }
 
 
@@ -43,8 +59,25 @@ class Claimed:
 
     @property
     def holds(self) -> str:
-        """yes, in direction, or no."""
-        return {"reproduced": "yes", "direction": "in direction"}.get(self.claim.verdict, "no")
+        """yes, in direction, undecided, no, or not tested."""
+        return _HOLDS[self.claim.verdict]
+
+    @property
+    def why(self) -> str:
+        """Why it does not hold, or not as stated; nothing of one that does."""
+        if self.claim.measured is not None and self.claim.ci95 is None:
+            return SINGLE_RUN
+        words = _WHY | (_WHY_SAME if self.claim.kind == "within" else {})
+        return words.get(self.claim.verdict, "")
+
+
+@dataclass(frozen=True)
+class Untested:
+    """Claims that no run in the bundle supports, for one reason, and what makes such runs."""
+
+    numbers: tuple[str, ...]
+    why: str
+    command: str
 
 
 def numbered(derived: Derived, campaigns: Sequence[Ran]) -> list[Claimed]:
@@ -56,11 +89,14 @@ def numbered(derived: Derived, campaigns: Sequence[Ran]) -> list[Claimed]:
             claim=claim,
             expected=expected(claim),
             measured=_measured(claim),
-            command=command_of(claim.figure, derived, campaigns),
+            # What no run supports is often of cells that the bundle's campaigns do not have.
+            command=command_of(
+                claim.figure, derived, () if claim.verdict == "not run" else campaigns
+            ),
             notes=tuple(
                 note
                 for note in (claim.note.split(NOTE_SEPARATOR) if claim.note else [])
-                if note not in shared
+                if note not in (*shared, SINGLE_RUN)
             ),
         )
         for index, claim in enumerate(derived.claims, 1)
@@ -83,21 +119,47 @@ def _command(figure: str, derived: Derived, campaigns: Sequence[Ran]) -> str | N
         if one.feeds(figure):
             which = f" --campaign {one.campaign}" if len(campaigns) > 1 else ""
             return f"hotbed rerun BUNDLE{which} --figure {figure}"
-    return next((f.command for f in derived.figures if f.id == figure and f.command), None)
+    commands = {known.id: known.command for known in derived.figures}
+    # A catalogue may have a claim's figure (7a) as a whole (7).
+    return commands.get(figure) or commands.get(figure.rstrip("abcd"))
 
 
 def expected(claim: ClaimResult) -> str:
-    """What a claim expects, with its tolerance, in words."""
+    """What a claim expects, with its tolerance as the values that count."""
+    none = claim.no_effect
     if claim.paper_value is None:
-        return "an effect as stated, with a 95 % interval that excludes no effect"
+        if none is None:
+            return "an effect as stated, with a 95 % interval that excludes no effect"
+        side = "above" if claim.larger else "below"
+        return f"{side} {format_value(none, claim.unit)}, the whole 95 % interval too"
     value = format_value(claim.paper_value, claim.unit)
-    room = f"{100 * claim.tolerance:g} %"
-    return {
-        "about": f"{value}, within {room} of the effect",
-        "at_least": f"at least {value}, less {room} of the effect",
-        "at_most": f"at most {value}, and {room} of the effect",
-        "within": f"the whole 95 % interval within {room} of {value}",
-    }[claim.kind]
+    if claim.kind == "within":
+        room = claim.tolerance * abs(claim.paper_value)
+        return f"the whole 95 % interval in {_between(claim.paper_value, room, claim.unit)}"
+    word = {"about": "", "at_least": "at least ", "at_most": "at most "}[claim.kind]
+    if none is None or not claim.tolerance:
+        return f"{word}{value}"
+    room = claim.tolerance * abs(claim.paper_value - none)
+    if claim.kind == "about":
+        return f"{value} ({_between(claim.paper_value, room, claim.unit)})"
+    # More of an effect that lowers a value is a lower one.
+    further = claim.paper_value >= none
+    room = -room if (claim.kind == "at_least") is further else room
+    return f"{word}{value} ({format_value(claim.paper_value + room, claim.unit)} counts)"
+
+
+def _between(value: float, room: float, unit: str) -> str:
+    return format_interval((value - room, value + room), unit)
+
+
+def untested(claims: Sequence[Claimed]) -> list[Untested]:
+    """Claims without runs, those of one reason and one command together."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for one in claims:
+        if one.claim.verdict == "not run":
+            why = one.claim.note or "no runs of it"
+            found.setdefault((why, one.command), []).append(one.number)
+    return [Untested(tuple(numbers), why, command) for (why, command), numbers in found.items()]
 
 
 def _measured(claim: ClaimResult) -> str:
@@ -106,6 +168,12 @@ def _measured(claim: ClaimResult) -> str:
     value = format_value(claim.measured, claim.unit)
     interval = "no interval" if claim.ci95 is None else format_interval(claim.ci95, claim.unit)
     return f"{value} ({interval}), n = {claim.n}"
+
+
+def _spec_of(first: Part | None, campaigns: Sequence[Ran]) -> str:
+    """The bundle's spec of the testbed that the first look needs; nothing without one."""
+    spec = next((one.spec for one in campaigns if first and one.campaign == first.campaign), "")
+    return f"specs/{Path(spec).name}" if spec else ""
 
 
 def documents(
@@ -125,12 +193,21 @@ def documents(
         "campaigns": campaigns,
         "claims": claims,
         "shared_notes": shared_notes(derived.claims),
-        "fallen": [one for one in claims if one.claim.verdict not in _HOLDS],
-        "halved": [one for one in claims if one.claim.verdict == "direction"],
+        "counts": [
+            (sum(one.claim.verdict == verdict for one in claims), words)
+            for verdict, words in _COUNTED.items()
+        ],
+        "fallen": [
+            one
+            for verdict in ("not reproduced", "inconclusive", "direction")
+            for one in claims
+            if one.claim.verdict == verdict
+        ],
+        "untested": untested(claims),
         "first": first_look(campaigns),
+        "spec": _spec_of(first_look(campaigns), campaigns),
         "simulated": bool(campaigns) and all(one.ground == "sim" for one in campaigns),
         "machine_s": sum(one.machine_s for one in campaigns),
-        "why": _WHY,
         "human_min": HUMAN_MIN_PER_COMMAND,
     }
     made = {}

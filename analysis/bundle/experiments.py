@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -15,7 +15,7 @@ from analysis.load import run_folders
 from schemas.run import Run
 
 KICK_S = 20 * 60
-"""The longest experiment, in seconds of a machine, that a first half hour has room for."""
+"""The longest part of a campaign, in seconds of a machine, that a first half hour has room for."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,19 @@ class Experiment:
 
 
 @dataclass(frozen=True)
+class Part:
+    """What `--figure` chooses of a campaign: the cells that feed a figure, whatever their grids."""
+
+    campaign: str
+    figure: str
+    cells: int
+    attempts: int
+    machine_s: float
+
+
+@dataclass(frozen=True)
 class Ran:
-    """A campaign: its experiments and all its attempts."""
+    """A campaign: its experiments and all its attempts; `parts` by their figures' names."""
 
     campaign: str
     ground: str
@@ -47,11 +58,11 @@ class Ran:
     started_at: str
     ended_at: str
     commits: tuple[str, ...]
-    figures: frozenset[str]
+    parts: tuple[Part, ...]
 
     def feeds(self, figure: str) -> bool:
         """Whether `hotbed run --figure` finds cells of the campaign by that name."""
-        return any(figure in (name, name.rstrip("abcd")) for name in self.figures)
+        return any(figure in (part.figure, part.figure.rstrip("abcd")) for part in self.parts)
 
 
 def ran(campaign: Path) -> Ran:
@@ -94,18 +105,37 @@ def ran(campaign: Path) -> Ran:
         started_at=min((run.started_at for run in runs), default=""),
         ended_at=max((run.ended_at for run in runs), default=""),
         commits=tuple(sorted({_commit(run) for run in runs})),
-        figures=frozenset(str(figure) for cell in cells for figure in cell.get("figures", ())),
+        parts=_parts(campaign.name, cells, seconds),
     )
 
 
-def first_look(campaigns: Sequence[Ran]) -> Experiment | None:
-    """The shortest experiment that can be run again within the first half hour; one that needs no
-    testbed goes before."""
+def _parts(
+    campaign: str, cells: Sequence[dict[str, Any]], seconds: Mapping[str, Sequence[float]]
+) -> tuple[Part, ...]:
+    feeding: dict[str, dict[str, None]] = {}
+    for cell in cells:
+        for figure in cell.get("figures", ()):
+            feeding.setdefault(str(figure), {})[str(cell["run_id"])] = None
+    return tuple(
+        Part(
+            campaign=campaign,
+            figure=figure,
+            cells=len(mine),
+            attempts=sum(len(seconds.get(name, ())) for name in mine),
+            machine_s=sum(sum(seconds.get(name, ())) for name in mine),
+        )
+        for figure, mine in feeding.items()
+    )
+
+
+def first_look(campaigns: Sequence[Ran]) -> Part | None:
+    """The figure whose cells can be run again soonest, within the first half hour; one that needs
+    no testbed goes before."""
     found = [
-        (one.ground != "sim", experiment.machine_s, experiment)
+        (one.ground != "sim", part.machine_s, part)
         for one in campaigns
-        for experiment in one.experiments
-        if experiment.figures and experiment.attempts and experiment.machine_s <= KICK_S
+        for part in one.parts
+        if part.attempts and part.machine_s <= KICK_S
     ]
     return min(found, key=lambda entry: entry[:2])[2] if found else None
 

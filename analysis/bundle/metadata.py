@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from schemas.bundle import About, Author
 
@@ -65,12 +66,12 @@ def crate(about: About, contents: Contents) -> dict[str, Any]:
     """``ro-crate-metadata.json``: what the files are, who made them and how."""
     actions = [_action(made, contents.hotbed_version) for made in contents.made]
     root = _root(about) | {
-        "hasPart": [{"@id": path} for path, _ in contents.parts],
+        "hasPart": [{"@id": _id(path)} for path, _ in contents.parts],
         "mentions": [{"@id": action["@id"]} for action in actions],
     }
     parts = [
         {
-            "@id": path,
+            "@id": _id(path),
             "@type": "Dataset" if path.endswith("/") else "File",
             "name": what,
         }
@@ -95,6 +96,11 @@ def crate(about: About, contents: Contents) -> dict[str, Any]:
             *actions,
         ],
     }
+
+
+def _id(path: str) -> str:
+    """A file as an identifier, which is a relative URI: RFC 3986 has no spaces in those."""
+    return quote(path, safe="/")
 
 
 def trovi(about: About) -> dict[str, Any]:
@@ -234,7 +240,7 @@ def _action(made: Made, version: str) -> dict[str, Any]:
         "startTime": made.started_at,
         "endTime": made.ended_at,
         "instrument": {"@id": "#hotbed"},
-        "object": [{"@id": path} for path in made.made_of],
+        "object": [{"@id": _id(path)} for path in made.made_of],
         "result": [{"@id": f"artifacts/{made.campaign}/"}],
     }
 

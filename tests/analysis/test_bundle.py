@@ -149,8 +149,13 @@ def test_the_appendix_numbers_every_claim(bundled: Bundled) -> None:
     for index, claim in enumerate(claims, 1):
         assert f"| C{index} | {claim.figure} |" in text
         assert f'id="C{index}"' in page
-        if claim.verdict not in ("reproduced", "direction"):
+        if claim.verdict not in ("reproduced", "not run"):
             assert f"**C{index}** ({claim.verdict})" in text
+    untested = [f"C{i}" for i, claim in enumerate(claims, 1) if claim.verdict == "not run"]
+    told = [line for line in text.splitlines() if line.endswith("`") and "** (not run): " in line]
+    assert sorted(untested) == sorted(
+        name for line in told for name in line[len("- **") : line.index("** ")].split(", ")
+    )
     assert "hotbed rerun BUNDLE --figure 6a" in text
     assert "| dlr-tiny | fig6 | 6a, 6b | 18 | 18 | 18 | 9 min |" in text  # 18 runs of 30 s
 

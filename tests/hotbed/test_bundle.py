@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import zipfile
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from hotbed import cli
+from hotbed import bundling, cli
+from schemas.errors import UserError
 from tests.campaigns.tiny_kinds import TWOCHOICE
 from tests.hotbed.runner import Runner
 
@@ -46,6 +48,61 @@ def test_a_mistake_is_one_sentence(
     told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("hotbed: ")]
     assert len(told) == 1
     assert said in told[0]
+
+
+SPEC = {
+    "name": "mine",
+    "store": None,
+    "groups": [{"name": "admin", "roles": ["admin", "client"]}],
+}
+
+
+def with_spec(folder: Path) -> Path:
+    """A bundle of a campaign on a testbed, without runs."""
+    campaign = {"name": "dlr-tiny", "paper": "dlr", "ground": "local", "spec": "../specs/mine.yaml"}
+    texts = {
+        "campaigns/dlr-tiny.yaml": yaml.safe_dump(campaign),
+        "specs/mine.yaml": yaml.safe_dump(SPEC),
+    }
+    files = [
+        {
+            "path": path,
+            "sha256": hashlib.sha256(text.encode()).hexdigest(),
+            "bytes": len(text),
+            "role": "source",
+        }
+        for path, text in texts.items()
+    ]
+    manifest = {
+        "report": "dlr-tiny",
+        "campaigns": ["dlr-tiny"],
+        "hotbed_version": "0.1.0",
+        "commit": None,
+        "libraries": {},
+        "files": files,
+    }
+    with zipfile.ZipFile(folder / "mine.zip", "w") as opened:
+        for path, text in (texts | {"manifest.json": json.dumps(manifest)}).items():
+            opened.writestr(path, text)
+    return folder / "mine.zip"
+
+
+def test_rerun_speaks_of_the_bundle_and_not_of_where_it_was_unpacked(tmp_path: Path) -> None:
+    archive = with_spec(tmp_path)
+    with (
+        pytest.raises(UserError) as told,
+        bundling.unpacked(bundling.Asked(archive)) as ready,
+    ):
+        raise UserError(f"{ready.again.request.campaign}: has no figure '99'.")
+    assert str(told.value) == "mine.zip: campaigns/dlr-tiny.yaml: has no figure '99'."
+    missing = "there is no testbed 'mine': bring it up with `hotbed up SPEC`."
+    with pytest.raises(UserError) as told, bundling.unpacked(bundling.Asked(archive)):
+        raise UserError(missing)
+    assert str(told.value) == (f"{missing} SPEC is in the bundle: unzip {archive} specs/mine.yaml.")
+    elsewhere = bundling.Asked(archive, site="inventory")
+    with pytest.raises(UserError) as told, bundling.unpacked(elsewhere):
+        raise UserError(missing)
+    assert str(told.value) == missing
 
 
 def hotbed(*words: object, code: int = 0) -> dict[str, Any]:
