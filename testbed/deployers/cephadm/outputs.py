@@ -1,7 +1,7 @@
 """What `ceph` and `ceph orch` answer, in JSON, as types.
 
 Shapes: Ceph's orchestrator module (`DaemonDescription.to_json`, `HostSpec.to_json`; a field that is
-empty is left out) and `ceph status`.
+empty is left out, or null) and `ceph status`. Releases add fields and take none of these away.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any
 
 from testbed.playbook_run import DeployError
 
-RUNNING = 1  # DaemonDescriptionStatus: error -1, stopped 0, running 1, starting 2, unknown -2
+RUNNING, UNKNOWN = 1, -2
+"""Of DaemonDescriptionStatus: error -1, stopped 0, running 1, starting 2, unknown -2."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +60,9 @@ def parse_daemons(text: str) -> tuple[Daemon, ...]:
         Daemon(
             kind=str(_of(row, "daemon_type", "ceph orch ps")),
             name=f"{row['daemon_type']}.{_of(row, 'daemon_id', 'ceph orch ps')}",
-            host=str(row.get("hostname", "")),
-            status=int(row.get("status", -2)),
-            said=str(row.get("status_desc", "unknown")),
+            host=str(row.get("hostname") or ""),
+            status=UNKNOWN if (status := row.get("status")) is None else _number(status, row),
+            said=str(row.get("status_desc") or "unknown"),
             version=row.get("version"),
         )
         for row in rows
@@ -73,9 +74,9 @@ def parse_hosts(text: str) -> tuple[Host, ...]:
     return tuple(
         Host(
             name=str(_of(row, "hostname", "ceph orch host ls")),
-            address=str(row.get("addr", row["hostname"])),
-            labels=tuple(str(label) for label in row.get("labels", ())),
-            status=str(row.get("status", "")),
+            address=str(row.get("addr") or row["hostname"]),
+            labels=tuple(str(label) for label in row.get("labels") or ()),
+            status=str(row.get("status") or ""),
         )
         for row in _rows(text, "ceph orch host ls")
     )
@@ -90,11 +91,11 @@ def parse_osds(text: str) -> Osds:
     # Up to Octopus the map stood in a map of the same name.
     osds = osds.get("osdmap", osds)
     what = "ceph status"
-    return Osds(
-        known=int(_of(osds, "num_osds", what)),
-        up=int(_of(osds, "num_up_osds", what)),
-        inside=int(_of(osds, "num_in_osds", what)),
+    known, up, inside = (
+        _number(_of(osds, key, what), osds, what)
+        for key in ("num_osds", "num_up_osds", "num_in_osds")
     )
+    return Osds(known, up, inside)
 
 
 def lacking(daemons: Sequence[Daemon], wanted: dict[str, tuple[str, ...]]) -> str | None:
@@ -128,6 +129,12 @@ def _json(text: str, what: str) -> Any:
         return json.loads(text)
     except ValueError as error:
         raise _strange(what, text) from error
+
+
+def _number(found: object, row: dict[str, Any], what: str = "ceph orch ps") -> int:
+    if not isinstance(found, int):
+        raise _strange(what, json.dumps(row))
+    return found
 
 
 def _of(row: dict[str, Any], key: str, what: str) -> Any:

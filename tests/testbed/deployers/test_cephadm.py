@@ -1,4 +1,4 @@
-"""cephadm: specifications, command lines, answers, and the order of it all. No live cluster."""
+"""cephadm: specifications, command lines, and the order of it all. No live cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import yaml
 
 from schemas.errors import UserError
 from testbed.deployer_spec import CephadmDeployer
-from testbed.deployers.cephadm import commands, outputs, specs
+from testbed.deployers.cephadm import commands, specs
 from testbed.deployers.cephadm.cluster import Cluster
 from testbed.deployers.cephadm.commands import as_root, cephadm_of
 from testbed.deployers.cephadm.deployer import UNTESTED, Cephadm
@@ -25,7 +25,6 @@ from tests.testbed.deployers.fake_orchestrator import (
     FSID,
     KEY,
     FakeMachines,
-    daemon,
     stepped_clock,
 )
 
@@ -198,42 +197,6 @@ def test_the_program_is_the_releases_own(tmp_path: Path) -> None:
 def test_other_users_become_root() -> None:
     assert as_root("root", ["a"]) == ["a"]
     assert as_root("cc", ["a", "b"]) == ["sudo", "-n", "a", "b"]
-
-
-# --- answers -------------------------------------------------------------------------------------
-
-
-def test_daemons_are_told_with_their_state() -> None:
-    text = json.dumps([daemon("mon", "admin", running=True), daemon("osd", "osd0", running=False)])
-    first, second = outputs.parse_daemons(text)
-    assert (first.kind, first.host, first.runs, first.version) == ("mon", "admin", True, "20.2.0")
-    assert not second.runs and second.version is None
-    assert outputs.parse_daemons("No daemons reported\n") == ()
-
-
-def test_what_does_not_run_is_named_with_what_it_says() -> None:
-    rows = [daemon("mon", "a", running=True), daemon("mgr", "a", running=False)]
-    daemons = outputs.parse_daemons(json.dumps(rows))
-    assert outputs.lacking(daemons, {"mon": ("a",)}) is None
-    assert outputs.lacking(daemons, {"mon": ("a",), "mgr": ("a", "b")}) == (
-        "no mgr runs on a, b (mgr.a is in state starting)"
-    )
-
-
-@pytest.mark.parametrize("nested", [False, True])
-def test_osds_are_counted_in_the_status_of_every_release(nested: bool) -> None:
-    counts: dict[str, object] = {"num_osds": 3, "num_up_osds": 2, "num_in_osds": 3}
-    text = json.dumps({"osdmap": {"osdmap": counts} if nested else counts})
-    assert outputs.parse_osds(text) == outputs.Osds(3, 2, 3)
-
-
-@pytest.mark.parametrize("text", ["", "{", "{}", '{"osdmap": {}}', "[]", "[1]"])
-def test_an_answer_that_is_none_is_an_error_that_shows_it(text: str) -> None:
-    with pytest.raises(DeployError, match="answered what is not known of it"):
-        outputs.parse_osds(text)
-    if text != "[]":
-        with pytest.raises(DeployError, match="answered what is not known of it"):
-            outputs.parse_daemons(text)
 
 
 # --- the order of it all -------------------------------------------------------------------------

@@ -1,0 +1,104 @@
+"""What is read from the answers of `ceph orch` and `ceph status`; made up after their documented
+fields, none recorded on a live cluster."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from testbed.deployers.cephadm import outputs
+from testbed.playbook_run import DeployError
+from tests.testbed.deployers.fake_orchestrator import FSID, daemon
+
+
+def test_daemons_are_told_with_their_state() -> None:
+    text = json.dumps([daemon("mon", "admin", running=True), daemon("osd", "osd0", running=False)])
+    first, second = outputs.parse_daemons(text)
+    assert (first.kind, first.host, first.runs, first.version) == ("mon", "admin", True, "20.2.0")
+    assert not second.runs and second.version is None
+    assert outputs.parse_daemons("No daemons reported\n") == ()
+
+
+OCTOPUS = {
+    "hostname": "osd0",
+    "container_id": "0c1f2e3d4b5a",
+    "container_image_id": "5f" * 32,
+    "container_image_name": "example.org/ceph/ceph:v15",
+    "daemon_id": "0",
+    "daemon_type": "osd",
+    "version": "15.2.0",
+    "status": 1,
+    "status_desc": "running",
+    "last_refresh": "2026-01-02T03:04:05.678901",
+    "created": "2026-01-01T03:04:05.678901",
+    "started": "2026-01-01T03:04:06.678901",
+    "is_active": False,
+}
+"""A row of `ceph orch ps --format json` with the fields that Ceph's tests of version 15 have."""
+LATER = OCTOPUS | {
+    "daemon_name": "osd.0",
+    "service_name": "osd.hotbed-osd0",
+    "container_image_digests": ["example.org/ceph/ceph@sha256:" + "5f" * 32],
+    "version": "19.2.1",
+    "memory_usage": 81788928,
+    "memory_request": 4294967296,
+    "cpu_percentage": "0.51%",
+    "ports": [],
+    "ip": "10.1.0.11",
+    "systemd_unit": f"ceph-{FSID}@osd.0",
+    "events": ["2026-01-02T03:04:05.678901Z daemon:osd.0 [INFO] \"Deployed osd.0 on host 'osd0'\""],
+    "pending_daemon_config": False,
+    "user_stopped": False,
+}
+
+
+@pytest.mark.parametrize("row", [OCTOPUS, LATER])
+def test_daemons_of_every_release_are_read(row: dict[str, object]) -> None:
+    (found,) = outputs.parse_daemons(json.dumps([row]))
+    assert found == outputs.Daemon("osd", "osd.0", "osd0", 1, "running", str(row["version"]))
+    assert outputs.lacking([found], {"osd": ("osd0",)}) is None
+
+
+def test_what_is_not_known_yet_is_no_error() -> None:
+    nothing = dict.fromkeys(("status", "status_desc", "version", "hostname"))
+    (found,) = outputs.parse_daemons(json.dumps([LATER | nothing]))
+    assert (found.runs, found.host, found.said) == (False, "", "unknown")
+    (host,) = outputs.parse_hosts('[{"hostname": "a", "addr": null, "labels": null}]')
+    assert host == outputs.Host("a", "a", (), "")
+    known = {"addr": "10.1.0.11", "hostname": "a", "labels": ["_admin"], "status": "Offline"}
+    (host,) = outputs.parse_hosts(json.dumps([known]))
+    assert host == outputs.Host("a", "10.1.0.11", ("_admin",), "Offline")
+
+
+def test_a_number_that_is_none_is_an_error_that_shows_it() -> None:
+    with pytest.raises(DeployError, match="`ceph orch ps` answered what is not known"):
+        outputs.parse_daemons(json.dumps([LATER | {"status": "running"}]))
+    counts = {"num_osds": 3, "num_up_osds": None, "num_in_osds": 3}
+    with pytest.raises(DeployError, match="`ceph status` answered what is not known"):
+        outputs.parse_osds(json.dumps({"osdmap": counts}))
+
+
+def test_what_does_not_run_is_named_with_what_it_says() -> None:
+    rows = [daemon("mon", "a", running=True), daemon("mgr", "a", running=False)]
+    daemons = outputs.parse_daemons(json.dumps(rows))
+    assert outputs.lacking(daemons, {"mon": ("a",)}) is None
+    assert outputs.lacking(daemons, {"mon": ("a",), "mgr": ("a", "b")}) == (
+        "no mgr runs on a, b (mgr.a is in state starting)"
+    )
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_osds_are_counted_in_the_status_of_every_release(nested: bool) -> None:
+    counts: dict[str, object] = {"num_osds": 3, "num_up_osds": 2, "num_in_osds": 3}
+    text = json.dumps({"osdmap": {"osdmap": counts} if nested else counts})
+    assert outputs.parse_osds(text) == outputs.Osds(3, 2, 3)
+
+
+@pytest.mark.parametrize("text", ["", "{", "{}", '{"osdmap": {}}', "[]", "[1]"])
+def test_an_answer_that_is_none_is_an_error_that_shows_it(text: str) -> None:
+    with pytest.raises(DeployError, match="answered what is not known of it"):
+        outputs.parse_osds(text)
+    if text != "[]":
+        with pytest.raises(DeployError, match="answered what is not known of it"):
+            outputs.parse_daemons(text)
