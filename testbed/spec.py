@@ -47,12 +47,12 @@ __all__ = [
     "renamed",
 ]
 
-_NAME = re.compile(r"^[a-z][a-z0-9-]{0,19}$")
+_NAME = re.compile(r"[a-z][a-z0-9-]{0,19}")
 Role = Literal["admin", "mon", "mgr", "osd", "rgw", "client", "nfs", "object", "proxy", "storage"]
 
 
 def _named(name: str) -> str:
-    if not _NAME.match(name):
+    if not _NAME.fullmatch(name):
         raise ValueError("a name is 1 to 20 lower-case letters, digits or -, a letter first")
     return name
 
@@ -146,7 +146,7 @@ class RackSpec(Strict):
         if (self.count is None) == (self.members is None):
             raise ValueError("give either count (of racks) or members (nodes by rack)")
         for rack, nodes in (self.members or {}).items():
-            if not _NAME.match(rack):
+            if not _NAME.fullmatch(rack):
                 raise ValueError(
                     f"rack {rack!r}: a name is 1 to 20 lower-case letters, digits or -, "
                     "a letter first"

@@ -10,7 +10,7 @@ import yaml
 from schemas.errors import UserError
 from testbed.spec import load_spec
 
-BAD = ["Big", "0th", "-a", "a_b", "a.b", "a" * 21, ""]
+BAD = ["Big", "0th", "-a", "a_b", "a.b", "a" * 21, "", "a\n"]
 GOOD = ["a", "a-1", "a" * 20]
 
 

@@ -97,9 +97,10 @@ def judge(
                 "another machine, or somebody listens in between; find out which."
             )
         return same
-    types = {key.split()[0]: key for key in vouched}
+    types = {key.split()[0] for key in vouched}
     for key in shown:
-        if types.get(key.split()[0], key) != key:
+        # As with ssh one of several of a kind will do, such as an old one beside a new one.
+        if key.split()[0] in types and key not in vouched:
             raise UserError(
                 f"machine {name} shows the host key {_told([key])}, and known_hosts has another: "
                 "it was installed anew, or somebody listens in between; find out which, then mend "

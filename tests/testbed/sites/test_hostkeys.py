@@ -26,6 +26,8 @@ def test_what_files_say_is_pinned() -> None:
     assert hostkeys.judge("m", [KEY], vouched=[KEY, RSA]) == [KEY, RSA]
     # ssh asks for a kind that is known: what it shows without asking does not matter.
     assert hostkeys.judge("m", [KEY], vouched=[RSA], accept=True) == [RSA]
+    # One of several of its kind will do, as with ssh.
+    assert hostkeys.judge("m", [KEY], vouched=[KEY, OTHER]) == [KEY, OTHER]
     with pytest.raises(UserError, match="known_hosts has another"):
         hostkeys.judge("m", [KEY], vouched=[OTHER], accept=True)
 
