@@ -73,6 +73,19 @@ def test_a_curve_is_concave_rises_and_is_recovered() -> None:
         assert curve.value(amount) == pytest.approx(min(10 * amount, 100 + 4 * amount), rel=0.08)
 
 
+def test_a_saturated_run_does_not_tell_what_an_idle_store_takes() -> None:
+    """Eight workers behind a slow link wait for each other; one worker waits for nobody."""
+    slow = Point(workload="C", network=25e6, workers=8, bytes_s=20e6, source="link")
+    quick = Point(workload="C", proxy_cores=0.5, bytes_s=200e6, source="cores")
+    most = most_of([slow, quick])
+    found = fit([slow, quick], most, "").tables["C"]
+    # 400 MB/s a core: what a core takes for an object.
+    assert found.idle_s == pytest.approx(quick.objects.payload / 400e6)
+    assert found.predict(most, 4).bytes_s > 0.9 * 20e6
+    alone = Point(workload="C", workers=1, latency_s=0.3, requests_s=3.0, source="alone")
+    assert fit([slow, quick, alone], most, "").tables["C"].idle_s == 0.3
+
+
 def test_cospurf_predicts_configurations_that_it_has_not_seen() -> None:
     model = fit(simulated_runs(TRUTH, POOL, seed=3), POOL, "synthetic")
     asked = [point for point in _asked(4) if len(point.limited_by) > 1 and not point.workers]

@@ -162,13 +162,21 @@ def _line(slope: float | None, most: float, rates: npt.NDArray[np.float64]) -> C
 
 
 def _idle_s(points: Sequence[Point], rates: npt.NDArray[np.float64]) -> float:
-    """The least that a request was seen to take; where no run tells, what a core takes for it."""
-    seen = [point.latency_s for point in points if point.latency_s]
-    seen += [point.workers / point.rate for point in points if point.workers]
-    if seen:
-        return float(min(seen))
+    """The least that one worker alone was seen to wait. Several wait for each other: where no run
+    is of one, it is no more than what a core takes for a request, which errs on the side that an
+    SLA is not taken for one that no resources meet, or nobody asks for."""
+    alone = [seen for point in points if point.workers == 1 for seen in _waited(point)]
+    if alone:
+        return min(alone)
     slopes = [_envelope(_amounts(points, name), rates) for name in ("proxy_cores", "storage_cores")]
-    return float(sum(1 / slope for slope in slopes if slope)) or 1e-3
+    cores = sum(1 / slope for slope in slopes if slope)
+    return min([cores or 1e-3, *(seen for point in points for seen in _waited(point))])
+
+
+def _waited(point: Point) -> list[float]:
+    """Seconds of a request, as measured and by Little's law."""
+    seen = [point.latency_s] if point.latency_s else []
+    return seen + ([point.workers / point.rate] if point.workers else [])
 
 
 def _disks(
