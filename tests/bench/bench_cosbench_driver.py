@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
 PROGRAMS = ROOT / "dataplane" / "bin"
 LOCK = Path(__file__).with_name("swift-bench.lock")
 SMALL = bool(os.environ.get("HOTBED_BENCH_SMALL"))
@@ -136,6 +137,64 @@ def installed(folder: Path) -> Path:
     return folder / "bin" / "swift-bench"
 
 
+def java_s(release: Path) -> float:
+    """Processor seconds that the release's processes have taken so far.
+
+    Raises:
+        LookupError: none runs here.
+    """
+    ticks: list[int] = []
+    for process in Path("/proc").iterdir():
+        try:
+            if process.name.isdigit() and (process / "cwd").resolve() == release.resolve():
+                name, _, rest = (process / "stat").read_text().partition("(")[2].rpartition(")")
+                if name == "java":
+                    ticks.append(sum(map(int, rest.split()[11:13])))  # utime and stime
+        except OSError:  # it has ended, or is somebody else's
+            continue
+    if not ticks:
+        raise LookupError(f"no COSBench of {release} runs here: start it (start-all.sh)")
+    return sum(ticks) / os.sysconf("SC_CLK_TCK")
+
+
+def cosbench(release: Path, url: str, folder: Path, requests: int) -> Took:
+    """The same by a COSBench that runs.
+
+    Raises:
+        LookupError: it does not, or did not finish the workload.
+    """
+    from schemas.errors import HotbedError
+    from workloads.cosbench.archive_source import LocalSource
+    from workloads.cosbench.controller_api import Controller
+    from workloads.cosbench.real import run
+
+    before, began = java_s(release), time.monotonic()
+    xml = WORKLOAD.format(url=url, n=requests, size=OBJECT_BYTES)
+    out = folder / f"cosbench-{len(list(folder.iterdir()))}"
+    try:
+        archive = run(Controller("localhost"), LocalSource(release / "archive"), xml, out)
+    except HotbedError as error:
+        raise LookupError(f"COSBench: {error}") from error
+    if not archive.finished:
+        raise LookupError("COSBench did not finish the workload: its archive says why")
+    return Took(java_s(release) - before, time.monotonic() - began)
+
+
+def release_s(url: str, folder: Path) -> tuple[list[Cost], str | None]:
+    """What a request costs the user's COSBench, and why it is not known."""
+    named = os.environ.get("HOTBED_COSBENCH")
+    if not named:
+        return [], "HOTBED_COSBENCH names no release that runs here"
+    release, found = Path(named), []
+    try:
+        start = cosbench(release, url, folder, STARTING)
+        for _ in range(ROUNDS):
+            found.append(each(cosbench(release, url, folder, REQUESTS), start))
+    except LookupError as error:
+        return [], str(error)
+    return found, None
+
+
 class Cost(NamedTuple):
     """What a request takes, in microseconds, of processors and by the clock."""
 
@@ -154,8 +213,15 @@ def median(costs: list[Cost]) -> Cost:
     return Cost(*(statistics.median(column) for column in zip(*costs, strict=True)))
 
 
-def rows(ours: list[Cost], theirs: list[Cost], why: str | None) -> list[dict[str, Any]]:
-    """The bench's rows, from what a request took in each round."""
+def rows(
+    ours: list[Cost],
+    theirs: list[Cost],
+    why: str | None,
+    real: list[Cost],
+    real_why: str | None,
+) -> list[dict[str, Any]]:
+    """The bench's rows, from what a request took in each round: of cosdrive, of swift-bench, of the
+    user's COSBench."""
     mine = median(ours)
     n = len(ours) * 3 * REQUESTS
     found: list[dict[str, Any]] = [
@@ -185,6 +251,16 @@ def rows(ours: list[Cost], theirs: list[Cost], why: str | None) -> list[dict[str
             "note": why,
         },
     ]
+    beside_real = found[1] | {
+        "name": "COSBench driver, times less processor time than COSBench takes",
+        "n": len(real) * 3 * REQUESTS,
+        "note": real_why,
+    }
+    found.append(beside_real)
+    if real:
+        other = median(real)
+        beside_real["value"] = other.processor_us / mine.processor_us
+        beside_real["note"] = f"COSBench {other.processor_us:.0f} us a request"
     if theirs:
         other = median(theirs)
         found[1]["value"] = other.processor_us / mine.processor_us
@@ -211,7 +287,8 @@ def main() -> None:
             ours.append(each(cosdrive(url, folder, REQUESTS), start))
             if tool:
                 theirs.append(each(swift_bench(tool, url, folder, REQUESTS), other_start))
-    print(json.dumps(rows(ours, theirs, why)))
+        real, real_why = release_s(url, folder)
+    print(json.dumps(rows(ours, theirs, why, real, real_why)))
 
 
 if __name__ == "__main__":
