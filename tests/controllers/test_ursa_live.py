@@ -57,6 +57,37 @@ def test_ursa_moves_nearer_than_htoc():
     assert cost["ursa"] < cost["htoc"]
 
 
+def test_where_leaders_send_they_are_not_hot_and_targets_are_near_them():
+    store = writing()
+    policy = steering(capacity=threshold(store), threshold=1.0, max_moves=1000, copied_by="leader")
+    seen = store.sense(policy.needs.senses)
+    rack = {osd.id: osd.rack for osd in seen.osds}
+    placed = {pg.id: set(pg.up) for pg in seen.pgs}
+    told = steer(policy, store, 4)
+    decision = next(state["decision"] for _, state, _ in told if state["decision"])
+    hot = {int(osd) for osd in decision["hot"]}
+    cost = crowded = 0
+    for now, _, actions in told:
+        leader = {pg.id: pg.primary for pg in now.pgs}
+        for move in (action for action in actions if isinstance(action, MoveReplica)):
+            assert leader[move.pg] != move.source
+            cost += 1 if rack[leader[move.pg]] == rack[move.target] else 5
+            if placed[move.pg] <= hot:  # who sends is not known before it is known who leaves
+                crowded += 1
+            else:
+                assert leader[move.pg] not in hot
+    assert 0 <= crowded < len(decision["moves"]) / 4
+    assert abs(cost - decision["cost"]) <= 4 * crowded
+    assert decision["cost"] < 2 * len(decision["moves"])
+    swapped = {action.pg for _, _, actions in told for action in actions if is_swap(action)}
+    assert swapped
+    assert swapped <= {pg for pg, _, _ in decision["moves"]}
+
+
+def is_swap(action: object) -> bool:
+    return isinstance(action, SwapPrimary)
+
+
 def test_the_plan_is_as_good_as_its_bound():
     store = writing()
     policy = steering(capacity=threshold(store), threshold=1.0, max_moves=1000)

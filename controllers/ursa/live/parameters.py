@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from controllers.common.parameters import choice, flag, integer, number
 
+LEADER, REPLICA = "leader", "replica"
+
 
 @dataclass(frozen=True)
 class Parameters:
@@ -32,6 +34,9 @@ class Parameters:
     host_cost: float = number(0.5, 0, 1e6, "cost of a move within a host")
     rack_cost: float = number(1.0, 0, 1e6, "cost of a move within a rack")
     far_cost: float = number(5.0, 0, 1e6, "cost of a move to another rack")
+    copied_by: str = choice(
+        REPLICA, (REPLICA, LEADER), "from where the cost of a move counts: Ceph's leaders send"
+    )
     fault_domain: str = choice("host", ("host", "rack"), "where no two replicas may meet")
     max_swaps: int = integer(256, 0, 100_000, "swaps in one step")
     max_moves: int = integer(16, 0, 100_000, "moves in one step")

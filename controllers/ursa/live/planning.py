@@ -26,12 +26,15 @@ class Decision:
     Attributes:
         swaps: (PG, the OSD that becomes its primary), in the order of application.
         moves: (PG, from OSD, to OSD), in the order of application.
+        leads: (PG, OSD that is to lead it before a replica leaves): Ceph copies from leaders. Only
+            of PGs whose replicas' loads are alike.
         expected: load of each OSD when all is done.
         words: JSON-able facts for the journal.
     """
 
     swaps: tuple[tuple[str, int], ...]
     moves: tuple[tuple[str, int, int], ...]
+    leads: tuple[tuple[str, int], ...]
     expected: Mapping[int, float]
     words: Mapping[str, Any]
 
@@ -74,11 +77,18 @@ def _told(problem: Problem, found: Plan, bound: object) -> Decision:
         osd = osds[int(instance.replica_node[partition, column])]
         swaps.append((problem.pgs[int(partition)], osd))
     place = instance.replica_node.copy()
-    moves = []
+    moves, leads = [], []
     for partition, column, to in zip(
         found.move_partition, found.move_replica, found.move_to, strict=True
     ):
         source = osds[int(place[partition, column])]
+        if instance.origin is not None:
+            sender = int(instance.origin[partition, column])
+            lead = (problem.pgs[int(partition)], osds[sender])
+            alike = instance.primary_load[partition] == instance.secondary_load[partition]
+            leads_already = int(place[partition, primary[partition]]) == sender
+            if alike and not leads_already and sender in place[partition] and lead not in leads:
+                leads.append(lead)
         moves.append((problem.pgs[int(partition)], source, osds[int(to)]))
         place[partition, column] = to
     after = problem.fixed + _load(problem, primary, place)
@@ -94,7 +104,7 @@ def _told(problem: Problem, found: Plan, bound: object) -> Decision:
         "lower_bound": None if bound is None else round(float(str(bound)), _DIGITS),
     }
     expected = {osd: round(float(load), _DIGITS) for osd, load in zip(osds, after, strict=True)}
-    return Decision(tuple(swaps), tuple(moves), expected, words)
+    return Decision(tuple(swaps), tuple(moves), tuple(leads), expected, words)
 
 
 def _load(problem: Problem, primary: NDArray[np.int8], place: Int32) -> Float64:

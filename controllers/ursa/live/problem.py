@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controllers.ursa.instance import Float32, Float64, Instance, Int32, Racks
-from controllers.ursa.live.parameters import Parameters
+from controllers.ursa.live.parameters import LEADER, Parameters
 from testbed.stores.contract import Observation, Osd, Pg
 
 NOISE = 0.1
@@ -89,6 +89,7 @@ def build(
         capacity=limit,
         fault_domain=_domains(nodes, parameters.fault_domain),
         distance=_distance(nodes, parameters),
+        origin=_senders(replicas, carried > limit) if parameters.copied_by == LEADER else None,
     )
     ids = tuple(pg.id for pg in free)
     numbers = tuple(osd.id for osd in nodes)
@@ -109,6 +110,19 @@ def _common_size(pgs: list[Pg]) -> int:
 def _primary_first(pg: Pg, index: Mapping[int, int]) -> list[int]:
     order = [pg.primary, *(osd for osd in pg.up if osd != pg.primary)]
     return [index[osd] for osd in order]
+
+
+def _senders(replicas: Int32, hot: NDArray[np.bool_]) -> Int32:
+    """[P, l], who sends when a replica moves: of its group the first whose node is not hot, who
+    therefore stays; `planning` has the role go to it. Where all are hot, the leader or the next."""
+    rows = np.arange(len(replicas))
+    origin = np.repeat(replicas[:, :1], replicas.shape[1], axis=1)
+    origin[:, 0] = replicas[:, min(1, replicas.shape[1] - 1)]
+    calm = ~hot[replicas]
+    some = calm.any(axis=1)
+    sender = replicas[rows, calm.argmax(axis=1)]
+    origin[some] = sender[some, None]
+    return np.ascontiguousarray(origin)
 
 
 def _fixed(

@@ -29,9 +29,8 @@ class Step:
 
 def queue_of(decision: Decision) -> list[list[Any]]:
     """A decision as a queue."""
-    return [["swap", *swap] for swap in decision.swaps] + [
-        ["move", *move] for move in decision.moves
-    ]
+    swaps = [["swap", *swap] for swap in (*decision.swaps, *decision.leads)]
+    return swaps + [["move", *move] for move in decision.moves]
 
 
 def give_out(
