@@ -242,11 +242,11 @@ func (p *Proxy) owe(s *session) {
 func (p *Proxy) reply() {
 	partial := p.owing[:0]
 	for _, s := range p.owing {
-		if !s.gone && !s.closed && !s.replies.Between() && s.client.Pending() < mostKept {
+		if !s.gone && !s.closed && !s.whole && !s.replies.BetweenRecords() && s.client.Pending() < mostKept {
 			partial = append(partial, s)
 			continue
 		}
-		s.owes = false
+		s.owes, s.whole = false, false
 		s.client.Flush()
 	}
 	clear(p.owing[len(partial):])

@@ -85,6 +85,23 @@ func TestAReplyIsPassedOnWhenItIsWhole(t *testing.T) {
 	}
 }
 
+func TestAWholeReplyDoesNotWaitForTheNextOnesEnd(t *testing.T) {
+	r := newRig(t, &memnfs.Server{}, `{"policy": "pm", "depth": 2}`, by(t, func(server net.Conn) {
+		if called(server) == nil {
+			next := replyOf(5000)
+			_, _ = server.Write(append(replyOf(1000), next[:500]...)) // and never the rest
+		}
+	}))
+	conn := r.raw(2)
+	if _, err := conn.Write(readCall(1, make([]byte, 16), 0, 1000)); err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+	if _, err := io.ReadFull(conn, make([]byte, 4+1000)); err != nil {
+		t.Errorf("of a whole reply with half of another behind it not all came: %v", err)
+	}
+}
+
 func TestALargeReplyIsNotKeptWhole(t *testing.T) {
 	record := replyOf(mostKept + 1<<20)
 	r := newRig(t, &memnfs.Server{}, `{"policy": "pm", "depth": 1}`, by(t, func(server net.Conn) {

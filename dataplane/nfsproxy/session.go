@@ -34,6 +34,7 @@ type session struct {
 	closed   bool
 	dirty    bool // in the proxy's list of those with something to send
 	owes     bool // in the proxy's list of those with something for the client
+	whole    bool // a reply that is whole is part of it, which does not wait for the next one's end
 }
 
 // accept takes a new client in.
@@ -230,6 +231,7 @@ func (s *session) answer() {
 
 // replied is called when the reply to a call is complete.
 func (s *session) replied(xid uint32) {
+	s.whole = true
 	c := s.pending[xid]
 	// Of calls with one xid the one that was sent first is answered.
 	var sent *call

@@ -102,9 +102,6 @@ type Follower struct {
 	Malformed bool // a record ended before its xid
 }
 
-// Between says that no record has begun that has not ended.
-func (f *Follower) Between() bool { return !f.inRecord && f.marked == 0 }
-
 // Follow takes the next bytes of the stream and calls ended with the xid of each record whose last
 // byte is among them.
 func (f *Follower) Follow(bytes []byte, ended func(xid uint32)) {
