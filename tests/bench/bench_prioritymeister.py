@@ -133,7 +133,7 @@ def curves() -> list[dict[str, Any]]:
             "at_least": True,
             "n": len(mapped),
             "note": f"{some} requests, {1e3 * quick:.3g} ms against {slow:.3g} s; "
-            "the reference's own map (C++) is about three times as fast as this one",
+            "a std::map that C++ (g++ -O2) looks up as often took 0.5 to 0.7 of this one's time",
         },
         {
             "name": "r-b curve, times faster than a sweep over arrays, rate by rate",
