@@ -12,6 +12,7 @@ from controllers.prioritymeister.estimators import STAGES, Costs, Requests
 from schemas.errors import UserError
 
 _NS = 1e-9
+_MOST = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,10 @@ def measure(
         last = int(times[-1])
         count += len(times)
         reads += int(np.count_nonzero(block.read))
-        size += int(block.size.sum())
         biggest = max(biggest, int(block.size.max()))
+        # Sizes of exabytes may add up to more than 64 bits hold, and would do so silently.
+        fits = biggest <= _MOST // len(times)
+        size += int(block.size.sum()) if fits else sum(block.size.tolist())
         seconds = (times - first) * _NS
         for stage, estimator in estimators.items():
             each = estimator.work(block)

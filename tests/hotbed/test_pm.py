@@ -116,6 +116,12 @@ def test_stats_are_the_columns_of_table_2(traced: Path) -> None:
     assert [row["storage_load"] for row in several] == [None, None]
 
 
+def test_sizes_that_add_up_to_more_than_64_bits_have_a_mean(tmp_path: Path) -> None:
+    path = tmp_path / "huge.csv"
+    path.write_text("".join(f"{k},0x{1 << 61:x},DiskRead\n" for k in range(9)))
+    assert run("trace", "stats", str(path))["mean_bytes"] == 1 << 61
+
+
 def test_any_trace_is_written_as_the_replayer_reads_it(tmp_path: Path) -> None:
     source = tmp_path / "msr.csv"
     source.write_text(
