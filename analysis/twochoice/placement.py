@@ -21,11 +21,10 @@ COLUMNS = ("seed", "load", "servers", "most", "largest", "mean")
 
 
 def ratio_shown(table: pd.DataFrame, series: Sequence[str]) -> float | None:
-    """The straggler ratio of figure 4: the least above zero that every scheduler was run at, with
-    fewer than ten stragglers where there is such a one."""
-    rows = [cells(table, name) for name in series]
-    there = [its for its in rows if not its.empty]
-    found = [share for share in ratios(*there) if share > 0]
+    """The straggler ratio of figure 4: the least above zero that all of these schedulers were run
+    at; in the campaigns that has fewer than ten stragglers, as the paper says. None: there is none,
+    or one of them was not run."""
+    found = [share for share in ratios(*(cells(table, name) for name in series)) if share > 0]
     return found[0] if found else None
 
 

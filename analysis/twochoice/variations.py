@@ -48,7 +48,8 @@ def learning(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     shares = sorted({share for its in rows.values() for share in its["straggler_ratio"]})
     if most < 2 or not shares:
         return Missing("preassign or both with several bursts to learn in")
-    shares = shares if len(shares) <= 2 else [share for share in (0.01, 0.1) if share in shares]
+    if len(shares) > 2:
+        shares = [share for share in (0.01, 0.1) if share in shares] or shares[:2]
     with style.figure(1, max(1, len(shares)), width=10.0, height=4.2) as (drawn, axes):
         for panel, share in zip(axes, shares, strict=True):
             for series in wanted:
@@ -62,7 +63,7 @@ def learning(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             panel.set_xticks(ticks, [str(each) for each in ticks])
             panel.set_xlabel("Burst since the servers knew nothing")
             panel.set_ylabel(RESPONSE)
-            n = int(rows[wanted[-1]]["seed"].nunique())
+            n = int(pd.concat(list(rows.values()))["seed"].nunique())
             panel.set_title(f"{100 * share:g} % stragglers (n = {n} runs)", loc="left")
             panel.set_ylim(0, None)
         style.legend(drawn, axes)

@@ -123,6 +123,36 @@ def test_without_runs_nothing_is_claimed(tmp_path: Path) -> None:
     assert tables(table([])) == []
 
 
+@pytest.mark.parametrize("series", ["random", "both", "fixed"])
+def test_a_campaign_of_one_scheduler_claims_no_comparison(tmp_path: Path, series: str) -> None:
+    campaign = tmp_path / "twochoice-own"
+    for block in range(2):
+        for share in (0.05, PLACED, 0.5):
+            write_bursts(campaign, series, share, block, cell={"learn_rounds": 1})
+            write_bursts(campaign, series, share, block)
+    evidence = evidence_of(campaign)
+    found = {claim.id: evaluate(claim, evidence).verdict for claim in CLAIMS}
+    assert found["twochoice-random-worse"] == "not run"
+    assert found["twochoice-native-herds"] == "not run"
+    drawn = {
+        entry.id: entry.draw(evidence, tmp_path, entry.id)
+        for entry in SIMULATED.figures
+        if entry.id in ("3", "4")
+    }
+    assert all(hasattr(one, "runs") for one in drawn.values()), drawn
+
+
+@pytest.mark.slow
+def test_learning_is_drawn_at_whichever_ratios_there_are(tmp_path: Path) -> None:
+    campaign = tmp_path / "twochoice-own"
+    for share in (0.0, 0.05, 0.5):
+        write_bursts(campaign, "both", share, 0)
+    learning = next(entry for entry in SIMULATED.figures if entry.id == "learning")
+    path = learning.draw(evidence_of(campaign), tmp_path, "learning")
+    assert isinstance(path, Path)
+    assert path.stat().st_size > 10_000
+
+
 def test_a_longer_run_replaces_a_shorter_one(tmp_path: Path) -> None:
     campaign = tmp_path / "twochoice-full"
     for rounds in (5, 10):
