@@ -14,7 +14,8 @@ from schemas.errors import UserError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from analysis.bundle.verify import Verification
+    from analysis.bundle.verify import Check, Verification
+    from schemas.bundle import Manifest
 
 SHOWN = 40  # differences that are printed
 
@@ -40,6 +41,7 @@ def register(app: typer.Typer) -> None:
             raise UserError(f"{bundle}: there is no such file.")
         with progress(f"verify {bundle.name}") as report:
             made = check(bundle, most_bytes=int(most_gib * archive.GIB), progress=report)
+        made.checks += other_code(made.manifest)
         published = sha256 is None or made.sha256 == sha256.lower().strip()
         facts = {
             "ok": made.ok and published,
@@ -54,6 +56,25 @@ def register(app: typer.Typer) -> None:
             _say(made, published)
         if not (made.ok and published):
             raise typer.Exit(1)
+
+
+def other_code(manifest: Manifest) -> list[Check]:
+    """A note where other code made the bundle than checks it: its words may be others."""
+    from analysis.bundle.verify import Check
+    from campaigns.provenance import code_state, hotbed_version
+
+    commit, dirty = code_state()
+    there = (manifest.hotbed_version, manifest.commit)
+    here = (hotbed_version(), commit)
+    if there == here and not dirty:
+        return []
+    ours = f"{_code(*here)}{' with changes' if dirty else ''}"
+    detail = f"made by {_code(*there)}, here it is {ours}: where only words differ, use the former"
+    return [Check("code", None, detail)]
+
+
+def _code(version: str, commit: str | None) -> str:
+    return f"Hotbed {version}" + (f" (commit {commit[:12]})" if commit else "")
 
 
 def _table(made: Verification) -> Table:

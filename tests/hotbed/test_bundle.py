@@ -12,6 +12,8 @@ import pytest
 import yaml
 
 from hotbed import bundling, cli
+from hotbed.verbs.verify import other_code
+from schemas.bundle import Manifest
 from schemas.errors import UserError
 from tests.campaigns.tiny_kinds import TWOCHOICE
 from tests.hotbed.runner import Runner
@@ -48,6 +50,27 @@ def test_a_mistake_is_one_sentence(
     told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("hotbed: ")]
     assert len(told) == 1
     assert said in told[0]
+
+
+def test_a_bundle_of_other_code_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Manifest(
+        report="x",
+        campaigns=("x",),
+        hotbed_version="0.1.0",
+        commit="a" * 40,
+        libraries={},
+        files=(),
+    )
+    monkeypatch.setattr("campaigns.provenance.hotbed_version", lambda: "0.1.0")
+    monkeypatch.setattr("campaigns.provenance.code_state", lambda: ("a" * 40, False))
+    assert other_code(made) == []
+    monkeypatch.setattr("campaigns.provenance.code_state", lambda: ("b" * 40, True))
+    (note,) = other_code(made)
+    assert note.ok is None
+    assert note.detail == (
+        f"made by Hotbed 0.1.0 (commit {'a' * 12}), here it is Hotbed 0.1.0 (commit {'b' * 12}) "
+        "with changes: where only words differ, use the former"
+    )
 
 
 SPEC = {
