@@ -32,6 +32,7 @@ from testbed.spec import (
     SwiftSpec,
     TestbedSpec,
 )
+from testbed.ssh import config_word
 
 GROUPS = {
     "mon": "mons",
@@ -164,7 +165,7 @@ def ssh_arguments(testbed: Testbed, node: Node | None = None) -> str:
     options = (
         "IdentitiesOnly=yes",
         "StrictHostKeyChecking=yes",
-        f"UserKnownHostsFile={testbed.known_hosts}",
+        f"UserKnownHostsFile={config_word(testbed.known_hosts)}",
         "GlobalKnownHostsFile=/dev/null",
         "ConnectTimeout=10",
         "ServerAliveInterval=5",
@@ -191,7 +192,8 @@ def build_inventory(
     disks = spec.disks()
     common: dict[str, Any] = {
         "ansible_python_interpreter": "/usr/bin/python3",
-        "ansible_ssh_private_key_file": str(testbed.ssh_key),
+        # Ansible puts it into quotes for ssh, which expands percent signs in it.
+        "ansible_ssh_private_key_file": str(testbed.ssh_key).replace("%", "%%"),
         "ansible_ssh_common_args": ssh_arguments(testbed),
         "hotbed_testbed": testbed.name,
         "hotbed_fsid": cluster_id(testbed),

@@ -10,7 +10,6 @@ import fcntl
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -24,6 +23,7 @@ from schemas.errors import HotbedError, UserError
 from testbed import ansible_processes, reach
 from testbed.playbook_events import Event, Failure, Tracker, explain, playbook_tasks
 from testbed.sites.contract import Progress, Testbed
+from testbed.ssh import end_connections
 
 PLAYBOOKS = Path(__file__).resolve().parents[1] / "playbooks"
 FORKS = 10
@@ -225,13 +225,7 @@ class _Run:
 
 def _hang_up(sockets: Path) -> None:
     """End the shared ssh connections, which would outlive the run."""
-    for socket in sockets.iterdir():
-        subprocess.run(
-            ["ssh", "-F", "none", "-o", f"ControlPath={socket}", "-O", "exit", "none"],
-            capture_output=True,
-            check=False,
-            timeout=10,
-        )
+    end_connections(sockets)
     shutil.rmtree(sockets, ignore_errors=True)
 
 

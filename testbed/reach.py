@@ -14,7 +14,10 @@ from pathlib import Path
 
 from schemas.errors import UserError
 from testbed.sites.contract import Gateway, Node, Testbed
-from testbed.ssh import SshShell, SshTarget
+from testbed.ssh import SshShell, SshTarget, config_word
+
+RUN = Path("/run/hotbed")
+"""Where root's connections to testbeds are."""
 
 
 def control_dir(name: str, directory: Path) -> Path:
@@ -23,7 +26,7 @@ def control_dir(name: str, directory: Path) -> Path:
     """
     tag = hashlib.sha256(str(directory).encode()).hexdigest()[:4]
     if os.geteuid() == 0:
-        return Path("/run/hotbed", f"{name}-{tag}", "ssh")
+        return RUN / f"{name}-{tag}" / "ssh"
     base = Path(os.environ.get("XDG_RUNTIME_DIR", "/tmp"))
     return base / f"hotbed-{os.geteuid()}" / f"{name}-{tag}"
 
@@ -126,7 +129,12 @@ def shell_to(testbed: Testbed, node: Node) -> SshShell:
 
 def hang_up(name: str, directory: Path, known_hosts: Path) -> None:
     """End every ssh process that talks to the testbed, also one whose starter was killed."""
-    marks = (os.fsencode(control_dir(name, directory)) + b"/", os.fsencode(known_hosts))
+    # On a command line they are as ssh's configuration takes them, in a title as they are.
+    marks = tuple(
+        os.fsencode(text)
+        for path, ending in ((control_dir(name, directory), "/"), (known_hosts, ""))
+        for text in (f"{path}{ending}", config_word(path, ending).strip('"'))
+    )
     for number in (signal.SIGTERM, signal.SIGKILL):
         for _ in range(25):
             pids = _ssh_processes(marks)

@@ -6,6 +6,7 @@ shared (ControlMaster), so that a command costs milliseconds.
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import subprocess
 from collections.abc import Sequence
@@ -18,6 +19,20 @@ from schemas.errors import RemoteError
 MISSING = "the program 'ssh' is missing on this machine; see `hotbed doctor`."
 _REFUSALS = ("Permission denied (", "Host key verification failed", "Name or service not known")
 """What ssh prints where trying again will not help."""
+
+
+def config_word(path: Path, ending: str = "") -> str:
+    """A path as ssh's configuration takes it: without quotes it is split at spaces, and a percent
+    sign is expanded.
+
+    Args:
+        ending: put behind it as it is, such as ``/%C``.
+    """
+    word = str(path).replace("%", "%%") + ending
+    if not any(character in word for character in " \t'\"\\"):
+        return word
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 @dataclass(frozen=True)
@@ -77,11 +92,12 @@ class SshTarget:
         """OpenSSH options: checked host key, no prompts, dead peers noticed within 15 s."""
         options = [
             *("-F", "none"),
-            *([] if self.key is None else ["-i", str(self.key), "-o", "IdentitiesOnly=yes"]),
+            *([] if self.key is None else ["-o", f"IdentityFile={config_word(self.key)}"]),
+            *([] if self.key is None else ["-o", "IdentitiesOnly=yes"]),
             *("-p", str(self.port)),
             *("-o", "BatchMode=yes"),
             *("-o", "StrictHostKeyChecking=yes"),
-            *("-o", f"UserKnownHostsFile={self.known_hosts}"),
+            *("-o", f"UserKnownHostsFile={config_word(self.known_hosts)}"),
             *("-o", "GlobalKnownHostsFile=/dev/null"),
             *("-o", "ConnectTimeout=10"),
             *("-o", "ServerAliveInterval=5"),
@@ -91,7 +107,7 @@ class SshTarget:
         if multiplex and self.control_dir is not None:
             options += [
                 *("-o", "ControlMaster=auto"),
-                *("-o", f"ControlPath={self.control_dir}/%C"),
+                *("-o", f"ControlPath={config_word(self.control_dir, '/%C')}"),
                 *("-o", "ControlPersist=60"),
             ]
         if self.jump is not None:
@@ -145,28 +161,17 @@ class SshShell:
         """See `Shell.run`."""
         what = f"{shlex.join(argv)[:200]!r} on node {self.node}"
         try:
-            process = subprocess.run(
-                self.target.command(argv),
-                input=b"" if input is None else input,
-                capture_output=True,
-                timeout=timeout_s,
-                check=False,
-            )
+            done = completed(argv, self.target.command(argv), what, input, timeout_s)
         except FileNotFoundError:
             raise RemoteError(MISSING) from None
-        except subprocess.TimeoutExpired as error:
-            raise RemoteError(f"{what} did not end within {timeout_s:g} s.", retry=True) from error
-        done = Completed(tuple(argv), process.returncode, process.stdout, process.stderr)
-        if process.returncode == 255:
+        if done.returncode == 255:
             raise RemoteError(
                 f"node {self.node} ({self.target.address}) cannot be reached by ssh: "
-                f"{last_line(process.stderr)}",
-                retry=not is_refusal(process.stderr),
+                f"{last_line(done.stderr)}",
+                retry=not is_refusal(done.stderr),
             )
-        if check and process.returncode != 0:
-            raise RemoteError(
-                f"{what} failed with exit code {process.returncode}: {last_line(process.stderr)}"
-            )
+        if check:
+            require_success(done, what)
         return done
 
     def put(self, data: bytes, path: str, *, mode: int = 0o644) -> None:
@@ -187,6 +192,61 @@ class SshShell:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
+
+
+def completed(
+    argv: Sequence[str],
+    command: Sequence[str],
+    what: str,
+    input: bytes | None,
+    timeout_s: float,
+) -> Completed:
+    """What became of `argv`, for which `command` is run here.
+
+    Args:
+        what: what it is called in errors.
+
+    Raises:
+        RemoteError: it did not end in time.
+        OSError: it cannot be started.
+    """
+    try:
+        process = subprocess.run(
+            list(command),
+            input=b"" if input is None else input,
+            capture_output=True,
+            timeout=timeout_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise RemoteError(f"{what} did not end within {timeout_s:g} s.", retry=True) from error
+    return Completed(tuple(argv), process.returncode, process.stdout, process.stderr)
+
+
+def require_success(done: Completed, what: str) -> None:
+    """Raise what a command said last when it failed.
+
+    Raises:
+        RemoteError: it did.
+    """
+    if done.returncode != 0:
+        said = last_line(done.stderr)
+        raise RemoteError(f"{what} failed with exit code {done.returncode}: {said}")
+
+
+def end_connections(folder: Path) -> None:
+    """End the shared connections that are kept open in a folder."""
+    for socket in folder.iterdir():
+        # One that does not end now does so by itself after a minute (ControlPersist).
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            path = f"ControlPath={config_word(socket)}"
+            subprocess.run(
+                ["ssh", "-F", "none", "-o", path, "-O", "exit", "none"],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                check=False,
+                timeout=10,
+            )
 
 
 def last_line(stderr: bytes) -> str:

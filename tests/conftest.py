@@ -35,6 +35,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Scheduling(config, log)
 
 
+@pytest.fixture(autouse=True)
+def own_connections(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folders of ssh connections are the test's own and go with it; those of real testbeds need a
+    short path."""
+    if not any(map(request.node.get_closest_marker, ("local", "openstack"))):
+        folder = request.getfixturevalue("tmp_path_factory").getbasetemp() / "run"
+        monkeypatch.setattr("testbed.reach.RUN", folder)
+
+
 @pytest.fixture(scope="session")
 def root() -> Path:
     """The repository's top folder."""

@@ -13,7 +13,7 @@ from typing import TypeVar
 from schemas.errors import RemoteError
 from testbed.agent.config import node_of, shell_to
 from testbed.agent.contract import AgentConfig
-from testbed.ssh import Completed, Shell, SshShell
+from testbed.ssh import Completed, Shell, SshShell, completed, require_success
 
 T = TypeVar("T")
 _AT_ONCE = 64  # ssh sessions in flight; a testbed of thousands must not fork thousands at once
@@ -36,24 +36,12 @@ class LocalShell:
         """See `Shell.run`."""
         what = f"{' '.join(argv)[:200]!r} on node {self.node}"
         try:
-            process = subprocess.run(
-                list(argv),
-                input=b"" if input is None else input,
-                capture_output=True,
-                timeout=timeout_s,
-                check=False,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise RemoteError(f"{what} did not end within {timeout_s:g} s.", retry=True) from error
+            done = completed(argv, argv, what, input, timeout_s)
         except OSError as error:
             raise RemoteError(f"{what} cannot be started: {error.strerror}.") from error
-        if check and process.returncode != 0:
-            words = process.stderr.decode(errors="replace").strip().splitlines()
-            raise RemoteError(
-                f"{what} failed with exit code {process.returncode}: "
-                f"{words[-1][:300] if words else 'no message'}"
-            )
-        return Completed(tuple(argv), process.returncode, process.stdout, process.stderr)
+        if check:
+            require_success(done, what)
+        return done
 
     def put(self, data: bytes, path: str, *, mode: int = 0o644) -> None:
         """See `Shell.put`."""

@@ -40,12 +40,31 @@ def test_through_another_machine_host_keys_are_checked_at_every_step() -> None:
     outer = shlex.split(proxy.replace("%%", "%"))
     assert outer[-3:] == ["-W", "[2001:db8::7]:2200", "root@10.0.0.1"]
     assert "StrictHostKeyChecking=yes" in outer
-    assert str(key) in outer
+    assert 'IdentityFile="my key"' in outer
     (nested,) = (word for word in outer if word.startswith("ProxyCommand="))
     inner = shlex.split(nested.removeprefix("ProxyCommand=").replace("%%", "%"))
     assert inner[-3:] == ["-W", "10.0.0.1:22", "me@192.0.2.1"]
     assert "StrictHostKeyChecking=yes" in inner
-    assert f"UserKnownHostsFile={known}" in inner
+    assert "UserKnownHostsFile=/keys/known%%hosts" in inner  # ssh expands it once more
     assert inner[inner.index("-p") + 1] == "2222"
     # Whose key is not given is left to ssh.
-    assert "-i" not in inner
+    assert not any(word.startswith("IdentityFile=") for word in inner)
+
+
+def test_ssh_takes_a_path_with_spaces_for_one(tmp_path: Path) -> None:
+    """ssh refuses what it has to split."""
+    folder = tmp_path / 'my "100 %" state'
+    target = SshTarget(
+        "osd1", "192.0.2.1", folder / "id", folder / "known_hosts", control_dir=folder / "ssh"
+    )
+    done = subprocess.run(
+        ["ssh", "-G", *target.options(), "root@192.0.2.1"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    told = dict(line.split(" ", 1) for line in done.stdout.splitlines() if " " in line)
+    assert told["userknownhostsfile"] == f"{folder}/known_hosts"
+    assert told["controlpath"].startswith(f"{folder}/ssh/")
+    assert told["identityfile"].replace("%%", "%") == f"{folder}/id"  # expanded later

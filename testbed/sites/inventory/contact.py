@@ -5,7 +5,6 @@ Everything that a machine is asked goes through `Contact`, so that tests can sta
 
 from __future__ import annotations
 
-import contextlib
 import json
 import subprocess
 import tempfile
@@ -18,7 +17,15 @@ from typing import Any, Generic, Protocol, TypeVar
 from schemas.errors import HotbedError, RemoteError
 from testbed.sites.contract import Progress, SiteError, silent
 from testbed.sites.inventory import hostside
-from testbed.ssh import MISSING, Shell, SshShell, SshTarget, is_refusal, last_line
+from testbed.ssh import (
+    MISSING,
+    Shell,
+    SshShell,
+    SshTarget,
+    end_connections,
+    is_refusal,
+    last_line,
+)
 
 PARALLEL = 32
 ASK_S = 60.0
@@ -92,16 +99,7 @@ class OpenSsh:
 
     def hang_up(self, control_dir: Path) -> None:
         """See `Contact.hang_up`."""
-        for socket in control_dir.iterdir():
-            # One that does not end now does so by itself after a minute (ControlPersist).
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                subprocess.run(
-                    ["ssh", "-F", "none", "-o", f"ControlPath={socket}", "-O", "exit", "none"],
-                    stdin=subprocess.DEVNULL,
-                    capture_output=True,
-                    check=False,
-                    timeout=10,
-                )
+        end_connections(control_dir)
 
 
 def ask(shell: Shell, do: str, *, root: bool = True, **request: Any) -> Any:
@@ -132,7 +130,8 @@ def ask(shell: Shell, do: str, *, root: bool = True, **request: Any) -> Any:
 @dataclass(frozen=True)
 class Login:
     """What a shell may do. `address` is the machine's own at its end of the connection, `client`
-    the one at the other end: ours, or that of whom ssh goes through.
+    the one at the other end: ours, or that of whom ssh goes through; `port` is the one that the
+    machine's sshd was reached at.
     """
 
     root: bool
@@ -140,6 +139,7 @@ class Login:
     python: tuple[int, int] | None
     address: str | None
     client: str | None = None
+    port: int | None = None
 
     @property
     def problem(self) -> str | None:
@@ -173,6 +173,7 @@ def login_of(shell: Shell) -> Login:
         python=numbers,
         address=connection[2] if len(connection) == 4 else None,
         client=connection[0] if len(connection) == 4 else None,
+        port=int(connection[3]) if len(connection) == 4 and connection[3].isdigit() else None,
     )
 
 

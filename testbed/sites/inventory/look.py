@@ -230,6 +230,13 @@ def _see(member: Member, shell: Shell) -> tuple[Login, dict[str, Any]]:
     login = login_of(shell)
     if login.problem is not None:
         raise UserError(f"machine {member.host.name} (node {member.node}) {login.problem}.")
+    if login.port not in (None, member.host.port):
+        raise UserError(
+            f"machine {member.host.name} (node {member.node}): its port {member.host.port} is "
+            f"forwarded to port {login.port}, which is not supported: the other nodes come to it "
+            f"at the same port as we do; let its sshd listen on {member.host.port} too and forward "
+            "to that, or reach it through a machine beside it (proxy_jump)."
+        )
     devices = sorted(member.devices.values())
     return login, ask(shell, "survey", root=login.root, devices=devices, client=login.client)
 

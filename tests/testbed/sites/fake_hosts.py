@@ -25,7 +25,8 @@ SIGNATURE = b"SIGNATURE:"
 
 @dataclass
 class FakeHost:
-    """One machine. `root_login` is what sshd says of root when it is asked about a connection."""
+    """One machine. `root_login` is what sshd says of root when it is asked about a connection,
+    `sshd_port` where sshd listens: None where it is come to."""
 
     root: Path
     address: str
@@ -35,6 +36,7 @@ class FakeHost:
     python: str = "3.11"
     host_key: str = ""
     clock_offset_s: float = 0.0
+    sshd_port: int | None = None
     wipefs: bool = True
     root_login: Callable[[str], str] = lambda asked_of: "prohibit-password"
     asked: list[str] = field(default_factory=list)
@@ -127,7 +129,8 @@ class FakeShell:
             text = f"uid={0 if root else 1000}\n"
             text += "sudo=yes\n" if host.sudo or root else ""
             text += f"python={host.python}\n" if host.python else ""
-            text += f"connection=192.0.2.250 40000 {host.address} 22\n"
+            port = host.sshd_port or self._target.port
+            text += f"connection=192.0.2.250 40000 {host.address} {port}\n"
             return Completed(tuple(argv), 0, text.encode(), b"")
         if words[:2] == ["sh", "-c"] and "date" in words[2]:
             now = self._hosts.now() + host.clock_offset_s

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from testbed.sites.contract import Testbed
 from testbed.sites.inventory import InventorySite
 from testbed.sites.records import Records
 from testbed.spec import TestbedSpec
-from tests.testbed.sites.fake_hosts import FakeHosts
+from tests.testbed.sites.fake_hosts import FakeHosts, play
 from tests.testbed.sites.manual_clock import ManualClock
 
 SPEC = yaml.safe_load("""
@@ -31,6 +33,28 @@ OPTIONS: dict[str, Any] = {
     "user": "root",
     "devices": {"osd": {"osd": "/dev/sdb2", "scratch": "/dev/sdb1"}},
 }
+
+
+Make = Callable[..., InventorySite]
+
+
+def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int = 6) -> FakeHosts:
+    """Machines that are played, reached without ssh and by a made-up key."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setattr("testbed.reach.make_control_dir", lambda testbed: tmp_path)
+    monkeypatch.setattr("testbed.reach.hang_up", lambda *_: None)
+    monkeypatch.setattr("testbed.sites.keys.make", _made_up_key)
+    return play(tmp_path, count, monkeypatch)
+
+
+def _made_up_key(path: Path, comment: str) -> None:
+    path.write_text("")
+    path.with_suffix(".pub").write_text(f"ssh-ed25519 AAAA {comment}\n")
+
+
+def files(hosts: FakeHosts) -> dict[str, dict[str, bytes]]:
+    """Everything that is on the machines, by address."""
+    return {address: host.files() for address, host in hosts.hosts.items()}
 
 
 def make_spec(**options: Any) -> TestbedSpec:

@@ -15,23 +15,15 @@ from testbed.checks import Finding
 from testbed.doctor import lacking
 from testbed.sites.inventory.inspection import Offset, ports_of
 from testbed.spec import NfsSpec, TestbedSpec
-from tests.testbed.sites.fake_hosts import FakeHosts, play
-from tests.testbed.sites.inventory_support import OPTIONS, SPEC, make_site, make_spec
+from tests.testbed.sites.fake_hosts import FakeHosts
+from tests.testbed.sites.inventory_support import OPTIONS, SPEC, make_site, make_spec, played
 
 CEPH = {"kind": "ceph", "pools": [{"name": "bench", "pg_num": 8}]}
 
 
-def made_up_key(path: Path, comment: str) -> None:
-    path.write_text("")
-    path.with_suffix(".pub").write_text(f"ssh-ed25519 AAAA {comment}\n")
-
-
 @pytest.fixture
 def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHosts:
-    monkeypatch.setattr("testbed.reach.make_control_dir", lambda testbed: tmp_path)
-    monkeypatch.setattr("testbed.reach.hang_up", lambda *_: None)
-    monkeypatch.setattr("testbed.sites.keys.make", made_up_key)
-    return play(tmp_path, 3, monkeypatch)
+    return played(tmp_path, monkeypatch, 3)
 
 
 def found(

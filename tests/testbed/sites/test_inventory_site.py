@@ -1,50 +1,44 @@
-"""The inventory site on machines that are played."""
+"""The inventory site on machines that are played: the contract, and what it refuses before anything
+is changed."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from schemas.errors import HotbedError, UserError
-from testbed.sites.contract import CautiousSite, InspectingSite, SiteError, State, Testbed
+from testbed.sites.contract import CautiousSite, InspectingSite, SiteError
 from testbed.sites.inventory import InventorySite, fitness, hostside
 from testbed.sites.inventory.assign import Host, Member
 from testbed.sites.records import Records
 from testbed.spec import TestbedSpec
 from tests.testbed.sites.conformance import SiteConformance
-from tests.testbed.sites.fake_hosts import KEY, FakeHosts, Killed, play
-from tests.testbed.sites.inventory_support import OPTIONS, make_site, make_spec
+from tests.testbed.sites.fake_hosts import KEY, FakeHosts, Killed
+from tests.testbed.sites.inventory_support import (
+    OPTIONS,
+    Make,
+    files,
+    make_site,
+    make_spec,
+    played,
+)
 
-Make = Callable[..., InventorySite]
 DEVICES = OPTIONS["devices"]
 
 
 @pytest.fixture
 def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHosts:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    monkeypatch.setattr("testbed.reach.make_control_dir", lambda testbed: tmp_path)
-    monkeypatch.setattr("testbed.reach.hang_up", lambda *_: None)
-    monkeypatch.setattr("testbed.sites.keys.make", made_up_key)
-    return play(tmp_path, 6, monkeypatch)
-
-
-def made_up_key(path: Path, comment: str) -> None:
-    path.write_text("")
-    path.with_suffix(".pub").write_text(f"ssh-ed25519 AAAA {comment}\n")
+    return played(tmp_path, monkeypatch)
 
 
 @pytest.fixture
 def make(tmp_path: Path, hosts: FakeHosts) -> Make:
-    def made(**options: Any) -> InventorySite:
-        return make_site(tmp_path / "state", hosts, **options)
-
-    return made
+    return lambda **options: make_site(tmp_path / "state", hosts, **options)
 
 
 class TestInventorySite(SiteConformance):
@@ -62,14 +56,7 @@ def test_it_asks_and_inspects(make: Make) -> None:
     assert isinstance(make(), InspectingSite)
 
 
-# -- what is refused before anything is changed ----------------------------------------------------
-
-
-def files(hosts: FakeHosts) -> dict[str, dict[str, bytes]]:
-    return {address: host.files() for address, host in hosts.hosts.items()}
-
-
-def refuse(make: Make, hosts: FakeHosts, match: str, **options: Any) -> None:
+def refuse(make: Make, hosts: FakeHosts, match: str, /, **options: Any) -> None:
     """Provisioning is refused in a sentence, and has changed nothing anywhere."""
     before = files(hosts)
     site = make(**options)
@@ -204,6 +191,16 @@ def test_nobody_becomes_root_without_sudo_or_python(make: Make, hosts: FakeHosts
     assert {node.ssh_user for node in testbed.nodes} == {"root"}
 
 
+def test_a_port_that_is_forwarded_to_another(make: Make, hosts: FakeHosts) -> None:
+    """The other nodes would come to a machine at a port at which nobody listens."""
+    inside = hosts.hosts["192.0.2.2"]
+    inside.sshd_port = 22
+    listed = [{"address": a, "port": 2202 if a == "192.0.2.2" else 22} for a in OPTIONS["hosts"]]
+    refuse(make, hosts, r"osd0\): its port 2202 is forwarded to port 22", hosts=listed)
+    inside.sshd_port = None
+    assert make(hosts=listed).provision(make_spec(hosts=listed)).nodes[1].ssh_port == 2202
+
+
 def test_a_machine_that_does_not_answer_says_to_try_again(make: Make, hosts: FakeHosts) -> None:
     hosts.hosts["192.0.2.2"].up = False
     with pytest.raises(SiteError, match="shows no host key") as lost:
@@ -249,172 +246,6 @@ def test_the_signal_is_the_same_on_all_machines(
     assert testbed.nodes[0].pressure_file == (
         "/proc/pressure/io" if signal == "io_pressure" else None
     )
-
-
-# -- what is made, and taken away ------------------------------------------------------------------
-
-
-def test_release_leaves_every_machine_as_it_was(make: Make, hosts: FakeHosts) -> None:
-    hosts.hosts["192.0.2.2"].write("root/.ssh/authorized_keys", "ssh-ed25519 AAAA somebody\n")
-    before = files(hosts)
-    testbed = make().provision(make_spec())
-    held = hosts.hosts["192.0.2.2"]
-    assert "192.0.2.3 osd1" in held.read("etc/hosts").splitlines()
-    assert "somebody" in held.read("root/.ssh/authorized_keys")
-    assert "hotbed-small" in held.read("root/.ssh/authorized_keys")
-    assert files(hosts) != before
-    # A testbed of no options knows what it needs: `hotbed down` has no spec.
-    alone = InventorySite({}, records=make()._records, contact=hosts)
-    assert alone.status("small").state is State.READY
-    assert alone.find("small") == testbed
-    alone.release("small")
-    assert files(hosts) == before
-    assert alone.names() == ()
-
-
-def test_a_lost_machine_is_kept_on_record_until_it_is_back(make: Make, hosts: FakeHosts) -> None:
-    before = files(hosts)
-    site = make()
-    site.provision(make_spec())
-    hosts.hosts["192.0.2.2"].up = False
-    status = site.status("small")
-    assert status.state is State.FAILED
-    assert status.nodes == {"admin": "running", "osd0": "lost", "osd1": "running"}
-    with pytest.raises(SiteError, match=r"osd0.*run `hotbed down small` again") as lost:
-        site.release("small")
-    assert lost.value.retry_after_s is not None
-    assert site.names() == ("small",)
-    assert site.find("small") is None
-    assert site.status("small").detail == "half removed: run `hotbed down small` again"
-    hosts.hosts["192.0.2.2"].up = True
-    site.release("small")
-    assert files(hosts) == before
-    assert site.names() == ()
-
-
-def test_machines_that_are_no_longer_named_are_told(make: Make, hosts: FakeHosts) -> None:
-    make().provision(make_spec())
-    fewer = {"hosts": OPTIONS["hosts"][1:]}
-    with pytest.raises(UserError, match=r"no longer named.*192\.0\.2\.1.*hotbed down small"):
-        make(**fewer).provision(make_spec(**fewer))
-    more = {"hosts": [{"address": "192.0.2.9", "name": "new"}, *OPTIONS["hosts"]]}
-    assert make(**more).provision(make_spec(**more)).nodes[0].address == "192.0.2.1"
-
-
-def test_a_machine_whose_mark_was_deleted_is_told(make: Make, hosts: FakeHosts) -> None:
-    site = make()
-    site.provision(make_spec())
-    (hosts.hosts["192.0.2.3"].root / "etc/hotbed-site.json").unlink()
-    assert site.status("small").detail == "not to be used: osd1 (not ours)"
-    assert site.provision(make_spec()).nodes
-    assert site.status("small").state is State.READY
-
-
-def moments(make: Make, hosts: FakeHosts) -> int:
-    """How many moments there are at which a call to a machine begins or ends, up and down."""
-    make().provision(make_spec())
-    up = hosts.counted
-    make().release("small")
-    hosts.counted = 0
-    return up
-
-
-@pytest.mark.slow
-def test_killed_at_any_moment_it_goes_on_or_away(
-    make: Make, hosts: FakeHosts, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("testbed.sites.inventory.contact.PARALLEL", 1)
-    before = files(hosts)
-    up = moments(make, hosts)
-    assert up >= 12
-    for moment in range(1, up + 1):
-        hosts.counted, hosts.kill_at = 0, moment
-        with pytest.raises(Killed):
-            make().provision(make_spec())
-        hosts.kill_at = None
-        if moment % 2:
-            assert make().provision(make_spec()).nodes
-            assert make().status("small").state is State.READY
-        make().release("small")
-        assert files(hosts) == before, moment
-        assert make().names() == ()
-
-
-@pytest.mark.slow
-def test_killed_while_it_goes_away(
-    make: Make, hosts: FakeHosts, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("testbed.sites.inventory.contact.PARALLEL", 1)
-    before = files(hosts)
-    for moment in range(1, 7):
-        make().provision(make_spec())
-        hosts.counted, hosts.kill_at = 0, moment
-        with pytest.raises(Killed):
-            make().release("small")
-        hosts.kill_at = None
-        make().release("small")
-        assert files(hosts) == before, moment
-
-
-def test_a_store_goes_before_the_machines_do(make: Make, hosts: FakeHosts, tmp_path: Path) -> None:
-    gone: list[str] = []
-
-    def take_away(testbed: Testbed, progress: object) -> None:
-        assert "hotbed-small" in hosts.hosts["192.0.2.1"].read("root/.ssh/authorized_keys")
-        gone.append(testbed.name)
-
-    site = InventorySite(
-        OPTIONS, records=Records("inventory", tmp_path), contact=hosts, take_away=take_away
-    )
-    site.provision(make_spec())
-    site.release("small")
-    assert gone == []
-    testbed = site.provision(make_spec())
-    (testbed.directory / "unfrozen").touch()  # a deployment was begun
-    site.release("small")
-    assert gone == ["small"]
-
-
-def test_a_store_that_cannot_be_removed_keeps_its_machine(
-    make: Make, hosts: FakeHosts, tmp_path: Path
-) -> None:
-    from testbed.deploy import DeployError
-    from testbed.playbook_events import Failure
-
-    broken = [True]
-
-    def take_away(testbed: Testbed, progress: object) -> None:
-        if broken.pop():
-            raise DeployError("it failed", (Failure("osd1", "remove", "x", "it failed"),))
-
-    site = InventorySite(
-        OPTIONS, records=Records("inventory", tmp_path), contact=hosts, take_away=take_away
-    )
-    testbed = site.provision(make_spec())
-    (testbed.directory / "unfrozen").touch()
-    with pytest.raises(SiteError, match="osd1: it failed"):
-        site.release("small")
-    assert hosts.hosts["192.0.2.2"].read("etc/hotbed-site.json") == ""
-    assert hosts.hosts["192.0.2.3"].read("etc/hotbed-site.json") != ""
-    broken.append(False)
-    site.release("small")
-    assert hosts.hosts["192.0.2.3"].read("etc/hotbed-site.json") == ""
-
-
-def test_load_of_others_and_steal(make: Make, hosts: FakeHosts) -> None:
-    site = make()
-    site.provision(make_spec())
-    before = site.usage_counters("small")
-    after = {**before, "wall": before["wall"] + 10.0}
-    for node, busy, steal in (("admin", 2.0, 0.0), ("osd0", 6.0, 2.0), ("osd1", 0.0, 0.0)):
-        after[f"all:{node}"] += 20.0
-        after[f"busy:{node}"] += busy
-        after[f"steal:{node}"] += steal
-    after["ours:osd0"] += 5.0
-    usage = site.usage_between(before, after)
-    assert usage.outside_cores == pytest.approx(0.3)
-    assert usage.steal == pytest.approx(0.1)
-    assert usage.node_cores == pytest.approx({"admin": 0.2, "osd0": 0.6, "osd1": 0.0})
 
 
 def test_what_runs_on_machines_is_one_program_of_the_standard_library() -> None:
