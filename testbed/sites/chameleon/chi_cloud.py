@@ -10,6 +10,8 @@ from __future__ import annotations
 import base64
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
@@ -100,7 +102,7 @@ def _use_site(context: Any, site: str) -> None:
     try:
         if not _SITES:
             with translated("asking Chameleon for its sites"):
-                _SITES.update(context.list_sites())
+                _SITES.update(_in_time(context.list_sites))
     except CloudError as error:
         raise SiteError(
             f"Chameleon does not say where {site} is ({error}): try again, or load an openrc file "
@@ -112,6 +114,24 @@ def _use_site(context: Any, site: str) -> None:
     context.set("project_domain_name", context.DEFAULT_PROJECT_DOMAIN_NAME)
     context.set("auth_url", f"{_SITES[site]['web']}:5000/v3")
     context.set("region_name", site)
+
+
+def _in_time(call: Callable[[], T]) -> T:
+    """What `call` returns, whose request has no time-out of its own; one that hangs is left behind
+    in a thread that keeps nobody from ending."""
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        return future.result(TIMEOUT_S)
+    except FutureTimeout:
+        raise CloudError(f"no answer within {TIMEOUT_S:g} s", Fault.PASSING) from None
 
 
 def _refuse_restricted(session: Any) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -381,3 +382,22 @@ def test_a_silent_chameleon_is_told(
     with pytest.raises(SiteError, match="does not say where CHI@UC is") as error:
         open_cloud(REGION, "CHI-1")
     assert error.value.retry_after_s is not None
+
+
+def test_a_chameleon_that_never_answers_is_told(
+    http: Mocker, environ: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """python-chi asks for the sites without a time-out."""
+    monkeypatch.delenv("OS_AUTH_URL")
+    monkeypatch.setattr(chi_cloud, "TIMEOUT_S", 0.01)
+    over = threading.Event()
+
+    def hang() -> object:
+        over.wait()
+        return {}
+
+    monkeypatch.setattr("chi.context.list_sites", hang)
+    with pytest.raises(SiteError, match=r"CHI@UC is \(no answer within 0.01 s\)") as error:
+        open_cloud(REGION, "CHI-1")
+    assert error.value.retry_after_s is not None
+    over.set()
