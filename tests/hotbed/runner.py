@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 from unittest import mock
 
+import pytest
 from typer import testing
 from typer.testing import CliRunner, Result
 
@@ -19,3 +20,11 @@ class Runner(CliRunner):
         """Run ``hotbed WORDS``."""
         with mock.patch.object(testing, "_get_command", cli.command):
             return self.invoke(cli.build(), words, **more)
+
+
+def hotbed(*arguments: object) -> int:
+    """The exit code of ``hotbed ARGUMENTS`` in this process, mistakes told as they are to users."""
+    with pytest.raises(SystemExit) as end:
+        cli.main([str(argument) for argument in arguments])
+    code = end.value.code
+    return code if isinstance(code, int) else 0

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from hotbed import cli
 from testbed import choose, deployers, doctor, sites
 from testbed.deploy import spec_of
 from testbed.deployers.contract import Plan
 from testbed.sites.contract import Testbed
 from testbed.sites.fake import FakeSite
 from testbed.spec import TestbedSpec
+from tests.hotbed.runner import hotbed
 
 SPEC = """
 name: small
@@ -57,13 +57,6 @@ def site(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeSite:
         monkeypatch.setattr(module, "open_site", lambda kind="fake", options=None: found)
     monkeypatch.setattr(doctor, "require", lambda *names, **more: None)
     return found
-
-
-def hotbed(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as end:
-        cli.main([str(argument) for argument in arguments])
-    code = end.value.code
-    return code if isinstance(code, int) else 0
 
 
 @pytest.fixture

@@ -10,12 +10,12 @@ import typer
 from rich.console import Console
 
 from campaigns.result import CampaignResult
-from hotbed import cli
 from hotbed.exit_codes import EXIT_LEASE, end_with, stopped
 from testbed import choose
 from testbed.sites.contract import Cost, State, Status
 from testbed.sites.fake import FakeSite
 from testbed.spec import TestbedSpec
+from tests.hotbed.runner import hotbed
 
 NOW = 1_800_000_000.0
 SPEC = TestbedSpec.model_validate(
@@ -37,13 +37,6 @@ def up(monkeypatch: pytest.MonkeyPatch, lease_s: float | None) -> FakeSite:
     monkeypatch.setattr(choose, "open_site", lambda kind="fake", options=None: site)
     monkeypatch.setattr("time.time", lambda: NOW)
     return site
-
-
-def hotbed(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as end:
-        cli.main([str(argument) for argument in arguments])
-    code = end.value.code
-    return code if isinstance(code, int) else 0
 
 
 def test_more_hours(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

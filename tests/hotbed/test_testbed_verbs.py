@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from hotbed import cli
 from testbed import choose, doctor, reach, sites
 from testbed.sites.contract import Progress, SiteError, Status, silent
 from testbed.sites.fake import FakeSite
+from tests.hotbed.runner import hotbed
 
 SPEC = """
 name: small
@@ -52,13 +52,6 @@ def spec_file(tmp_path: Path) -> Path:
     path = tmp_path / "small.yaml"
     path.write_text(SPEC)
     return path
-
-
-def hotbed(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as end:
-        cli.main([str(argument) for argument in arguments])
-    code = end.value.code
-    return code if isinstance(code, int) else 0
 
 
 def test_up_only_tells_what_it_takes(
