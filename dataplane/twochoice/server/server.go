@@ -259,7 +259,7 @@ func (s *Server) take(e event) {
 		delete(s.peers, e.from)
 	case e.ask != nil:
 		e.ask()
-	default:
+	case e.from < protocol.FirstClient || s.peers[e.from] != nil: // not one that was refused
 		s.agent.Receive(s.now(), e.from, *e.message)
 	}
 }
@@ -274,6 +274,7 @@ func (s *Server) send(m protocol.Send) {
 		if m.Kind == protocol.Welcome && m.Code != protocol.OK {
 			s.log.Print(m.Text)
 			w.finish()
+			delete(s.peers, m.To)
 		}
 	}
 }

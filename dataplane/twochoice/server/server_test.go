@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -323,6 +324,44 @@ func TestPeersOfAnotherVersionOrNodeAreRefusedByName(t *testing.T) {
 	defer c.Close()
 	if _, err := c.Write(t.Context(), "o", 0, []byte("x")); err == nil || !strings.Contains(err.Error(), "at this address") {
 		t.Errorf("with swapped addresses: %v", err)
+	}
+}
+
+// A peer of another version does not wait for its welcome: what it says behind its hello is not heard.
+func TestWhatARefusedPeerSaysIsNotHeard(t *testing.T) {
+	b := newTestbed(t, 2, nil)
+	key, err := LoadKey(b.KeyFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put := protocol.Message{Kind: protocol.Put, Object: "o", Write: protocol.WriteID{Client: 9, Seq: 1}, To: 1, Node: 1,
+		Data: []byte("x")}
+	for want, version := range []uint32{7, protocol.Version} {
+		conn, err := tls.Dial("tcp", b.Agents[1], key.config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		hello := protocol.Message{Kind: protocol.Hello, Version: version, Node: 1}
+		var packets []byte
+		for _, m := range []protocol.Message{hello, put} {
+			text := append(m.Append(nil), m.Data...)
+			packets = append(binary.BigEndian.AppendUint32(packets, uint32(len(text))), text...)
+		}
+		if _, err := conn.Write(packets); err != nil {
+			t.Fatal(err)
+		}
+		heard := 0
+		_ = newWire(conn).read(func(m protocol.Message) error {
+			if m.Kind == protocol.PutReply {
+				heard++
+				return io.EOF
+			}
+			return nil // until the agent ends the connection
+		})
+		_ = conn.Close()
+		if fragments := b.servers[1].Stats().Fragments; heard != want || fragments != want {
+			t.Errorf("version %d: %d answers, %d fragments", version, heard, fragments)
+		}
 	}
 }
 
