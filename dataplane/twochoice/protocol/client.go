@@ -63,6 +63,7 @@ type exchange struct {
 	send  Send
 	piece int // of a read; of a probe or a put its place among them
 	tries int
+	bad   []Node // of a piece's targets, which answered that they cannot give it
 }
 
 type phase uint8
@@ -314,8 +315,11 @@ func (c *Client) Timeout(now time.Duration, call uint64) {
 // again repeats a request, a read of a fragment at its other copy.
 func (c *Client) again(x *exchange) {
 	if x.op.read && x.send.Kind == Get {
-		if targets := x.op.pieces[x.piece].Targets; len(targets) > 1 {
-			x.send.To = Peer(targets[x.tries%len(targets)])
+		for _, other := range x.op.pieces[x.piece].Targets {
+			if Peer(other) != x.send.To && !slices.Contains(x.bad, other) {
+				x.send.To = Peer(other)
+				break
+			}
 		}
 	}
 	c.sends = append(c.sends, x.send)

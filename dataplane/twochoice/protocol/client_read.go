@@ -75,11 +75,10 @@ func (c *Client) fetched(o *operation, x *exchange, m Message) {
 		}
 	case m.Code == Changed || m.Code == Gone && !o.lost(p.Write, x.send.To):
 		c.query(o)
-	case m.Code != OK && len(p.Targets) > x.tries+1: // the other copy
-		x.tries++
-		x.send.To = Peer(p.Targets[x.tries])
+	case m.Code != OK && len(p.Targets) > len(x.bad)+1: // there is another copy, though it may have been slow
+		x.bad = append(x.bad, Node(x.send.To))
 		c.calls[x.send.Call] = x
-		c.sends = append(c.sends, x.send)
+		c.again(x)
 	case m.Code != OK:
 		c.finish(o, Finished{Err: m.Err()})
 	default:

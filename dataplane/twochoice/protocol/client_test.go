@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -254,6 +255,61 @@ func TestAFragmentThatIsLostIsAnErrorUnlessThereIsAnotherCopy(t *testing.T) {
 		}
 		if len(ended) != 1 || (ended[0].Err == nil) != (len(targets) == 2) {
 			t.Errorf("copies on %v: %+v", targets, ended)
+		}
+	}
+}
+
+// One copy was slow once and the other is damaged: the slow one has to be asked again.
+func TestACopyThatWasSlowIsAskedAgainWhenTheOtherIsDamaged(t *testing.T) {
+	c := newClient(t, twochoice.Uniform, 3, 2)
+	if _, err := c.Read("o", 0, 2); err != nil {
+		t.Fatal(err)
+	}
+	query := one(t, sent(c))
+	c.Receive(0, 0, Message{Kind: QueryReply, Call: query.Call, Pieces: []Piece{{To: 2, Write: WriteID{1, 1},
+		Targets: []Node{2, 1}}}})
+	asked := []Peer{}
+	for range 3 {
+		get := sent(c)
+		if len(get) != 1 || get[0].Kind != Get {
+			t.Fatalf("%+v", get)
+		}
+		asked = append(asked, get[0].To)
+		switch {
+		case len(asked) == 1:
+			c.Timeout(0, get[0].Call)
+		case get[0].To == 1:
+			c.Receive(0, 1, Message{Kind: Data, Call: get[0].Call, Code: Failed, Text: "agent 1: it is damaged"})
+		default:
+			c.Receive(0, 2, Message{Kind: Data, Call: get[0].Call, Data: []byte("ok")})
+		}
+	}
+	_, ended := c.Take()
+	if len(ended) != 1 || string(ended[0].Data) != "ok" || !slices.Equal(asked, []Peer{2, 1, 2}) {
+		t.Errorf("asked were %v: %+v", asked, ended)
+	}
+}
+
+// The home had no room, and a late copy of what it was asked may yet be ordered; then a store refuses.
+func TestAWriteThatAStoreRefusesIsUndecidedOnceTheHomeWasAsked(t *testing.T) {
+	for _, copies := range []int{1, 2} { // with two the home is asked when both are stored
+		c := newClient(t, twochoice.Fixed, 3, copies)
+		if _, err := c.Write(0, "o", 0, []byte("data")); err != nil {
+			t.Fatal(err)
+		}
+		puts := sent(c)
+		if copies == 1 {
+			c.Receive(0, 0, Message{Kind: RegisterReply, Call: puts[0].Call, Code: Full, Text: "full"})
+			puts = sent(c)
+		}
+		put := puts[len(puts)-1]
+		if put.Kind != Put || put.To == 0 {
+			t.Fatalf("%+v", puts)
+		}
+		c.Receive(0, put.To, Message{Kind: PutReply, Call: put.Call, Code: Refused, Text: "no"})
+		_, ended := c.Take()
+		if len(ended) != 1 || ended[0].Err == nil || ended[0].Decided != (copies == 2) {
+			t.Errorf("%d copies: %+v", copies, ended)
 		}
 	}
 }

@@ -184,6 +184,8 @@ func (c *Client) put(o *operation, i int) {
 // putDone takes the answer to a put in.
 func (c *Client) putDone(o *operation, x *exchange, m Message) {
 	switch {
+	case m.Code == Refused && x.send.To != Peer(o.home):
+		c.finish(o, Finished{Err: m.Err(), Decided: !o.asked})
 	case m.Kind == RegisterReply || m.Code == Fenced || m.Code == Refused:
 		c.registered(o, m)
 	case m.Code != OK:
