@@ -1,14 +1,17 @@
 package faults
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"slices"
+	"strings"
 	"syscall"
 
 	"hotbed/dataplane/sim"
+	"hotbed/dataplane/twochoice/filestore"
 	"hotbed/dataplane/twochoice/redirectlog"
 )
 
@@ -20,7 +23,7 @@ type disk struct {
 	renamed []nameChange
 	full    bool // writes find no space
 	sick    bool // the next sync fails
-	limit   int  // calls until the process dies; below 0 it lives
+	task    *task
 }
 
 type nameChange struct {
@@ -45,18 +48,16 @@ type fileChange struct {
 var errCrash = errors.New("the process died")
 
 func newDisk(random *sim.Stream) *disk {
-	return &disk{random: random, names: map[string]*file{}, limit: -1}
+	return &disk{random: random, names: map[string]*file{}}
 }
 
-// step counts a call; it fails when the process dies in the middle of what it does.
+// step comes before each call: there the task that calls lets others go on, and fails when the process
+// dies in the middle of what it does.
 func (d *disk) step() error {
-	if d.limit == 0 {
-		return errCrash
+	if d.task == nil {
+		return nil
 	}
-	if d.limit > 0 {
-		d.limit--
-	}
-	return nil
+	return d.task.step()
 }
 
 func (d *disk) change(name string, after *file) {
@@ -70,36 +71,42 @@ func (d *disk) change(name string, after *file) {
 
 // Open opens a file that exists.
 func (d *disk) Open(name string) (redirectlog.File, error) {
+	if err := d.step(); err != nil {
+		return nil, err
+	}
 	f := d.names[name]
 	if f == nil {
 		return nil, fmt.Errorf("open %s: %w", name, fs.ErrNotExist)
 	}
-	return &handle{d, f}, d.step()
+	return &handle{d, f}, nil
 }
 
 // Create makes an empty file, or empties one.
 func (d *disk) Create(name string) (redirectlog.File, error) {
-	if err := d.step(); err != nil {
+	h, err := d.ensure(name)
+	if err != nil {
 		return nil, err
 	}
-	if d.full {
-		return nil, fmt.Errorf("create %s: %w", name, syscall.ENOSPC)
-	}
-	f := d.names[name]
-	if f == nil {
-		f = &file{}
-		d.change(name, f)
-	}
-	h := &handle{d, f}
-	return h, h.Truncate(0)
+	h.f.cut(0)
+	return h, nil
 }
 
 // Ensure opens a file, which is made when it is not there.
-func (d *disk) Ensure(name string) (redirectlog.File, error) {
-	if d.names[name] == nil {
-		return d.Create(name)
+func (d *disk) Ensure(name string) (redirectlog.File, error) { return d.ensure(name) }
+
+func (d *disk) ensure(name string) (*handle, error) {
+	if err := d.step(); err != nil {
+		return nil, err
 	}
-	return d.Open(name)
+	f := d.names[name]
+	if f == nil {
+		if d.full {
+			return nil, fmt.Errorf("create %s: %w", name, syscall.ENOSPC)
+		}
+		f = &file{}
+		d.change(name, f)
+	}
+	return &handle{d, f}, nil
 }
 
 // Rename gives a file another name.
@@ -134,6 +141,10 @@ func (d *disk) SyncFolder() error {
 	if err := d.step(); err != nil {
 		return err
 	}
+	if d.sick {
+		d.sick = false
+		return fmt.Errorf("sync: %w", syscall.EIO)
+	}
 	d.renamed = d.renamed[:0]
 	return nil
 }
@@ -149,6 +160,22 @@ func (d *disk) List() ([]string, error) {
 	}
 	slices.Sort(out)
 	return out, nil
+}
+
+// rot spoils a byte of some fragment, behind its header, and says whether there was one.
+func (d *disk) rot() bool {
+	names, _ := d.List()
+	names = slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, "f.") })
+	if len(names) == 0 {
+		return false
+	}
+	data := d.names[chance(d.random, names...)].data
+	h, err := filestore.ReadHeader(bytes.NewReader(data), "")
+	if err != nil {
+		return false
+	}
+	data[h.Size()+int(d.random.IntN(int64(len(data)-h.Size())))] ^= 1 << d.random.IntN(8)
+	return true
 }
 
 // losePower takes back what was not synced, or leaves any part of it. Names go back in order, as in a
@@ -210,6 +237,12 @@ func (f *file) redo(c fileChange, n int) {
 	}
 }
 
+// cut cuts the file to a size that is at most its own.
+func (f *file) cut(size int) {
+	f.unsynced = append(f.unsynced, fileChange{offset: size, size: len(f.data), old: slices.Clone(f.data[size:])})
+	f.data = f.data[:size]
+}
+
 func (f *file) write(b []byte, offset int) {
 	for len(f.data) < offset {
 		f.data = append(f.data, 0)
@@ -267,9 +300,7 @@ func (h *handle) Truncate(size int64) error {
 	if int(size) > len(h.f.data) {
 		return errors.New("the simulated disk cuts files only")
 	}
-	h.f.unsynced = append(h.f.unsynced, fileChange{offset: int(size), size: len(h.f.data),
-		old: slices.Clone(h.f.data[size:])})
-	h.f.data = h.f.data[:size]
+	h.f.cut(int(size))
 	return nil
 }
 

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -108,6 +109,11 @@ func (m *model) place(w *write, stamp uint64) {
 
 // ended takes in the end of a write.
 func (m *model) ended(w *write, f protocol.Finished) {
+	var refused *protocol.Error
+	if errors.As(f.Err, &refused) && refused.Code == protocol.Refused {
+		m.violated("%q: the write of %d to %d was refused though nothing is wrong with it: %v", w.object.name, w.from,
+			w.to(), f.Err)
+	}
 	switch {
 	case f.Err == nil:
 		w.acked = true
@@ -146,7 +152,12 @@ func (m *model) read(object string, from, to, floor uint64, f protocol.Finished)
 
 // beyond takes in that a read was refused because the object ends before.
 func (m *model) beyond(object string, to, floor uint64, stamp uint64) {
-	if o := m.object(object); stamp >= floor && o.size(stamp) >= to {
+	o := m.object(object)
+	if stamp < floor {
+		m.violated("%q: a read to %d was refused as of %d, before %d that had ended when it began", object, to, stamp,
+			floor)
+	}
+	if o.size(stamp) >= to {
 		m.violated("%q: a read to %d as of %d was refused, and the object has %d bytes there", object, to, stamp,
 			o.size(stamp))
 	}

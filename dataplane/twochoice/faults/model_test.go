@@ -64,7 +64,11 @@ func TestTheModelFindsEachViolation(t *testing.T) {
 		"that nobody made": func(m *model, _ *write) {
 			m.ordered(protocol.Ordered{Object: "o", From: 1, To: 4, Write: id, Stamp: 4})
 		},
-		"was refused": func(m *model, _ *write) { m.beyond("o", 4, 3, 3) },
+		"was refused, and":    func(m *model, _ *write) { m.beyond("o", 4, 3, 3) },
+		"was refused as of 0": func(m *model, _ *write) { m.beyond("o", 4, 3, 0) }, // all was forgotten
+		"nothing is wrong with it": func(m *model, w *write) {
+			m.ended(w, protocol.Finished{Err: &protocol.Error{Code: protocol.Refused, Text: "no"}})
+		},
 	} {
 		m := newModel()
 		acknowledged(m, 0, "abcd", 3)

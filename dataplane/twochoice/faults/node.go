@@ -22,8 +22,7 @@ type node struct {
 	cut   bool          // no message reaches or leaves it
 	slow  float64       // factor of the disk's times; 0 is 1
 	skew  time.Duration // by how much its clock is wrong
-	// under way on the disk, in the order in which they began
-	under []protocol.DiskOp
+	under []*task       // on the disk, in the order in which they began
 }
 
 // start starts the agent from what the disk has. Whatever crashes left there, it must start.
@@ -32,7 +31,23 @@ func (n *node) start() {
 	n.epoch++
 	n.under = nil
 	unwell := n.disk.full || n.disk.sick
-	store, found, err := n.open()
+	var store *filestore.Disk
+	var found filestore.Found
+	var err error
+	opening := newTask(n.disk, protocol.DiskOp{}, func() { store, found, err = n.open() })
+	calls := -1 // until it dies
+	if !w.calm && n.disk.random.IntN(8) == 0 {
+		calls = int(n.disk.random.IntN(24))
+	}
+	for ; opening.goOn(); calls-- {
+		if calls == 0 {
+			n.under = append(n.under, opening)
+			n.up = true
+			n.crash(n.disk.random.IntN(2) == 0)
+			w.after(10*time.Millisecond, n.restart)
+			return
+		}
+	}
 	if err == nil {
 		n.store = store
 		n.agent, err = protocol.NewAgent(n.config(), found.Fragments, found.Records)
@@ -105,20 +120,21 @@ func (n *node) crash(power bool) {
 	n.w.result.Crashes++
 	n.w.log("node %d crashes (power %v) with %d disk operations under way", n.id, power, len(n.under))
 	r := n.disk.random
-	r.Shuffle(len(n.under), func(i, j int) { n.under[i], n.under[j] = n.under[j], n.under[i] })
-	for _, op := range n.under {
-		if r.IntN(3) > 0 {
-			n.disk.limit = int(r.IntN(9))
-			if op.Kind == protocol.WriteLog {
-				n.disk.limit = int(r.IntN(3)) // it has few steps
-			}
-			n.store.Do(op)
-		}
+	for range r.IntN(int64(4*len(n.under) + 1)) { // they go on for a while, in any order
+		n.under[r.IntN(int64(len(n.under)))].goOn()
 	}
-	n.disk.limit = -1
+	n.abandon()
 	if power {
 		n.disk.losePower()
 	}
+}
+
+// abandon ends what is under way on the disk where it is.
+func (n *node) abandon() {
+	for _, t := range n.under {
+		t.die()
+	}
+	n.under = nil
 }
 
 // flush does what the agent wants.
@@ -155,20 +171,36 @@ func (n *node) begin(op protocol.DiskOp) {
 	if !w.calm && n.disk.random.IntN(16) == 0 {
 		took *= 32 // now and then one hangs while those after it pass
 	}
-	n.under = append(n.under, op)
-	epoch := n.epoch
-	w.after(took, func() {
-		if !n.up || n.epoch != epoch {
-			return
-		}
-		n.under = slices.DeleteFunc(n.under, func(o protocol.DiskOp) bool { return o.Op == op.Op })
-		done := n.store.Do(op)
+	store := n.store
+	var done protocol.DiskDone
+	t := newTask(n.disk, op, func() { done = store.Do(op) })
+	n.under = append(n.under, t)
+	n.goOn(t, took, func() {
 		if done.Err != nil {
 			w.log("node %d: disk operation %d: %v", n.id, op.Kind, done.Err)
 		}
 		n.count(op)
 		n.agent.DiskDone(n.now(), done)
 		n.flush()
+	})
+}
+
+// goOn makes some of a task's calls after a part of the time that all of it takes, until it is done;
+// `then` is called then, unless the process died before.
+func (n *node) goOn(t *task, took time.Duration, then func()) {
+	epoch := n.epoch
+	n.w.after(took/3, func() {
+		if !n.up || n.epoch != epoch {
+			return
+		}
+		for range 1 + n.disk.random.IntN(4) {
+			if !t.goOn() {
+				n.under = slices.DeleteFunc(n.under, func(o *task) bool { return o == t })
+				then()
+				return
+			}
+		}
+		n.goOn(t, took, then)
 	})
 }
 
@@ -207,6 +239,9 @@ func (w *world) send(from protocol.Peer, s protocol.Send) {
 		delay := w.network.Exp() * float64(w.plan.delay)
 		if !w.calm && w.network.Bernoulli(w.plan.straggling) {
 			delay *= 100
+			if w.network.IntN(8) == 0 {
+				delay *= 30 // beyond several lives of agents and clients
+			}
 		}
 		w.after(time.Duration(delay), func() { w.deliver(from, s.To, packet) })
 	}

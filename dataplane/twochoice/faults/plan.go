@@ -27,7 +27,7 @@ type plan struct {
 	think         time.Duration
 	orphans       time.Duration // age from which stores ask whether anybody needs a fragment
 
-	crashes, clientCrashes, fulls, slows, sicks, cuts, pauses, skews float64 // a second
+	crashes, clientCrashes, fulls, slows, sicks, cuts, pauses, skews, rots float64 // a second
 }
 
 // chance is one of the values.
@@ -52,5 +52,8 @@ func makePlan(seed uint64) plan {
 	}
 	p.fulls, p.slows, p.sicks = chance(r, 0.0, 0, 5), chance(r, 0.0, 5), chance(r, 0.0, 0, 2)
 	p.cuts, p.pauses, p.skews = chance(r, 0.0, 0, 5), chance(r, 0.0, 10), chance(r, 0.0, 0, 10)
+	if p.copies == 2 { // what is on one node only must not matter then
+		p.rots = chance(r, 0.0, 20)
+	}
 	return p
 }

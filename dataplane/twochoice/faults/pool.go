@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -11,16 +12,20 @@ import (
 // durable when it answers. When the process dies in the middle of one, or one fails, either may be.
 type pool struct{ *disk }
 
-// operate does an operation that changes an object: what is nil is removed.
-func (p pool) operate(name string, change func(old []byte) []byte) error {
+// operate does an operation that changes an object, which may have to be there: what is nil is removed, for
+// which there is always room.
+func (p pool) operate(name string, be bool, change func(old []byte) []byte) error {
+	err := p.step()
 	var old []byte
 	if f := p.names[name]; f != nil {
 		old = f.data
+	} else if be {
+		return errors.Join(p.there(name), err)
 	}
-	err := p.step()
+	data := change(slices.Clone(old))
 	switch {
 	case err != nil:
-	case p.full:
+	case p.full && data != nil:
 		return fmt.Errorf("write %s: %w", name, syscall.ENOSPC)
 	case p.sick:
 		p.sick = false
@@ -29,7 +34,7 @@ func (p pool) operate(name string, change func(old []byte) []byte) error {
 	if err != nil && p.random.IntN(2) == 0 {
 		return err
 	}
-	if data := change(slices.Clone(old)); data != nil {
+	if data != nil {
 		p.names[name] = &file{data: data}
 	} else {
 		delete(p.names, name)
@@ -47,12 +52,12 @@ func (p pool) there(name string) error {
 
 // WriteFull makes an object.
 func (p pool) WriteFull(name string, parts ...[]byte) error {
-	return p.operate(name, func([]byte) []byte { return append([]byte{}, slices.Concat(parts...)...) })
+	return p.operate(name, false, func([]byte) []byte { return append([]byte{}, slices.Concat(parts...)...) })
 }
 
 // Write writes at an offset.
 func (p pool) Write(name string, b []byte, offset uint64) error {
-	return p.operate(name, func(old []byte) []byte {
+	return p.operate(name, false, func(old []byte) []byte {
 		f := file{data: append([]byte{}, old...)}
 		f.write(b, int(offset))
 		return f.data
@@ -73,10 +78,9 @@ func (p pool) Read(name string, b []byte, offset uint64) (int, error) {
 
 // Truncate cuts an object.
 func (p pool) Truncate(name string, size uint64) error {
-	if err := p.there(name); err != nil {
-		return err
-	}
-	return p.operate(name, func(old []byte) []byte { return append([]byte{}, old[:min(size, uint64(len(old)))]...) })
+	return p.operate(name, true, func(old []byte) []byte {
+		return append([]byte{}, old[:min(size, uint64(len(old)))]...)
+	})
 }
 
 // Size is an object's length.
@@ -90,14 +94,7 @@ func (p pool) Size(name string) (uint64, error) {
 	return uint64(len(p.names[name].data)), nil
 }
 
-// Remove removes an object; there is always room for that.
+// Remove removes an object.
 func (p pool) Remove(name string) error {
-	if err := p.there(name); err != nil {
-		return err
-	}
-	full := p.full
-	p.full = false
-	err := p.operate(name, func([]byte) []byte { return nil })
-	p.full = full
-	return err
+	return p.operate(name, true, func([]byte) []byte { return nil })
 }

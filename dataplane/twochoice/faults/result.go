@@ -31,6 +31,7 @@ type Totals struct {
 	Fulls         int           `json:"full_disks"`
 	Sicks         int           `json:"failed_syncs"`
 	Compactions   int           `json:"compactions"`
+	Rotten        int           `json:"spoilt_fragments"`
 	Events        uint64        `json:"events"`
 	Virtual       time.Duration `json:"virtual_ns"`
 }
@@ -51,6 +52,7 @@ func (t *Totals) Add(r Result) {
 	t.Fulls += r.Fulls
 	t.Sicks += r.Sicks
 	t.Compactions += r.Compactions
+	t.Rotten += r.Rotten
 	t.Events += r.Events
 	t.Virtual += r.Virtual
 }

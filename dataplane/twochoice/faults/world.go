@@ -80,6 +80,9 @@ func RunOn(backend Backend, seed uint64, breaks protocol.Break, trace func(now t
 	}
 	w.scheduleFaults()
 	w.run()
+	for _, n := range w.nodes {
+		n.abandon()
+	}
 	w.result.Reads, w.result.Acked, w.result.Err = w.model.reads, w.model.acked, w.model.found
 	w.result.Virtual, w.result.Events = w.k.Now(), w.k.Events()
 	return w.result
@@ -235,6 +238,11 @@ func (w *world) scheduleFaults() {
 		n := w.anyNode()
 		n.skew = time.Duration(w.faults.IntN(int64(100*time.Millisecond))) - 50*time.Millisecond
 		w.log("node %d: the clock is set to %v from the right time", n.id, n.skew)
+	})
+	w.every(p.rots, func() {
+		if w.nodes[0].disk.rot() {
+			w.result.Rotten++
+		}
 	})
 	w.every(p.pauses, func() {
 		if n := w.anyNode(); n.up {
