@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path, PurePath
 from typing import Any
 
+from campaigns.prioritymeister.tracework import check_new
 from controllers.prioritymeister.profiles import parse_profile
 from schemas.errors import UserError
 from testbed.agent.reach import LocalShell
@@ -62,8 +63,7 @@ def profile_device(
         WorkloadError: fio failed.
         RemoteError: the node cannot be reached.
     """
-    if out.exists():
-        raise UserError(f"{out} exists: choose another name, nothing is overwritten.")
+    check_new(out)
     place = shell or LocalShell("this machine")
     name = str(device) if shell is None else f"{device} of node {place.node}"
     size = capacity(place, str(device), name, writes=writes)

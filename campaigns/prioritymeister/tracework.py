@@ -95,22 +95,35 @@ def statistics(reader: TraceReader, profile: Path | None, link: str) -> tuple[St
     return found, report
 
 
+def check_new(out: Path) -> None:
+    """UserError where a file cannot be made, before anything is worked out for it."""
+    if out.exists():
+        raise UserError(f"{out} exists: choose another name, nothing is overwritten.")
+    if not out.parent.is_dir():
+        raise UserError(f"{out}: there is no folder {out.parent}: make it, or choose another name.")
+
+
+def _written(blocks: Iterable[RequestBlock], out: Path) -> int:
+    """Write a new trace, all of it or nothing; how many requests it has."""
+    try:
+        return save(blocks, out)
+    except BaseException as error:
+        out.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise UserError(f"{out}: cannot be written ({error.strerror}).") from error
+        raise
+
+
 def convert(reader: TraceReader, out: Path) -> tuple[int, Report]:
     """Write a trace of any format in the format ``plain``, which the replayer reads: times from the
     first request's, offsets where they are known; gzip when `out` ends in ``.gz``. A block of
     requests is in memory at a time. Returns how many requests, and what the reader left out.
 
     Raises:
-        UserError: the trace is wrong, or `out` exists.
+        UserError: the trace is wrong, or `out` exists or cannot be written.
     """
-    if out.exists():
-        raise UserError(f"{out} exists: choose another name, nothing is overwritten.")
-    try:
-        count = save(_from_zero(reader), out)
-    except BaseException:
-        out.unlink(missing_ok=True)
-        raise
-    return count, reader.report
+    check_new(out)
+    return _written(_from_zero(reader), out), reader.report
 
 
 def _from_zero(blocks: Iterable[RequestBlock]) -> Iterator[RequestBlock]:
@@ -143,10 +156,10 @@ def make_trace(
         out: a new file.
 
     Raises:
-        UserError: there is no such process, the file exists, or a number is out of range.
+        UserError: there is no such process, the file exists or cannot be written, or a number is
+            out of range.
     """
-    if out.exists():
-        raise UserError(f"{out} exists: choose another name, nothing is overwritten.")
+    check_new(out)
     shares = (read_share, sequential_share)
     if not all(0 <= share <= 1 for share in shares):
         raise UserError(f"--read-share and --sequential-share are 0 to 1, not {shares}.")
@@ -170,7 +183,7 @@ def make_trace(
             )
     except UserError as error:
         raise UserError(f"{error}.") from error
-    save([block], out)
+    _written([block], out)
     return statistics(TraceReader(out), None, "1Gbit")[0]
 
 
@@ -180,10 +193,10 @@ def make_standin(
     """Write a stand-in for a workload of Table 2.
 
     Raises:
-        UserError: there is no such workload, the file exists, or this device cannot be loaded so.
+        UserError: there is no such workload, the file exists or cannot be written, or this device
+            cannot be loaded so.
     """
-    if out.exists():
-        raise UserError(f"{out} exists: choose another name, nothing is overwritten.")
+    check_new(out)
     rate = link_rate(link)
     if not 1 <= seconds <= 1e7:
         raise UserError(f"--seconds {seconds:g}: a trace lasts 1 to 10,000,000 seconds.")
@@ -199,7 +212,7 @@ def make_standin(
         )
     except UserError as error:
         raise UserError(f"{error}.") from error
-    save([made.block], out)
+    _written([made.block], out)
     found, _ = statistics(TraceReader(out), profile or REFERENCE, link)
     return MadeTrace(
         workload=label,

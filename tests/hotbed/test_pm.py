@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 import yaml
 
+from campaigns.prioritymeister import tracework
 from schemas.errors import UserError
 from tests.hotbed.runner import Runner
 
@@ -174,12 +177,39 @@ def test_traces_of_every_process_are_made(tmp_path: Path, process: str) -> None:
         (["poisson", "--size", "7 acres"], "is not a size"),
         (["poisson", "--read-share", "2"], "0 to 1"),
         (["hyperexponential", "--c2", "0.5"], "at least 1"),
+        (["poisson", "--rate", "1e-9", "--count", "50"], "a trace lasts 4e\\+09 s at most"),
+        (["copy", "--rate", "1e-9", "--count", "50"], "a trace lasts 4e\\+09 s at most"),
     ],
 )
 def test_traces_that_cannot_be_are_told(tmp_path: Path, options: list[str], reason: str) -> None:
     process, *rest = options
     with pytest.raises(UserError, match=reason):
         run("trace", "generate", process, str(tmp_path / "t.csv"), *rest)
+
+
+def test_a_folder_that_is_not_there_is_told_before_anything_is_made(traced: Path) -> None:
+    out = str(traced / "none" / "t.csv")
+    for command in (
+        ["trace", "generate", "poisson", out],
+        ["trace", "standin", "F", out, "--seconds", "20"],
+        ["trace", "convert", str(traced / "t.csv"), out],
+        ["profile", str(traced / "t.csv"), "--out", out],
+    ):
+        with pytest.raises(UserError, match=r"t\.csv: there is no folder .*none: make it"):
+            run(*command)
+
+
+def test_a_file_that_cannot_be_written_is_told_and_nothing_of_it_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(blocks: object, path: Path) -> int:
+        path.write_text("1,0x1000,DiskRead")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(tracework, "save", full)
+    with pytest.raises(UserError, match=r"t\.csv: cannot be written \(No space left on device\)"):
+        run("trace", "generate", "poisson", str(tmp_path / "t.csv"), "--count", "9")
+    assert not list(tmp_path.iterdir())
 
 
 def test_plan_tells_priorities_pairs_bounds_and_slos(tmp_path: Path) -> None:

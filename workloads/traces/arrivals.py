@@ -18,6 +18,7 @@ Floats = npt.NDArray[np.float64]
 
 SECTOR = 512
 _SECONDS_LIMIT = 1e9
+_LONGEST_S = 4e9  # as nanoseconds well below what readers take, 2^62
 _FITTINGS = 60
 
 
@@ -150,6 +151,7 @@ def requests(
     """
     if size <= 0 or size % SECTOR or span < 2 * size:
         raise UserError(f"size {size}: a multiple of {SECTOR} bytes, at most half of the span")
+    _check_span(times[-1:])
     random = np.random.default_rng(seed)
     n = len(times)
     read = random.random(n) < read_share
@@ -172,7 +174,9 @@ def file_copy(total: int, size: int, bandwidth: float, *, write: bool = True) ->
     n = math.ceil(total / size)
     index = np.arange(n, dtype=np.int64)
     sizes = np.minimum(size, total - index * size)
-    times = np.round(index * size / bandwidth * 1e9).astype(np.int64)
+    seconds = index * size / bandwidth
+    _check_span(seconds[-1:])
+    times = np.round(seconds * 1e9).astype(np.int64)
     return RequestBlock(times, sizes, np.full(n, not write), index * size)
 
 
@@ -181,6 +185,15 @@ def without_offsets(block: RequestBlock) -> RequestBlock:
     return RequestBlock(
         block.time_ns, block.size, block.read, np.full(len(block), UNKNOWN_OFFSET, np.int64)
     )
+
+
+def _check_span(last: Floats) -> None:
+    """UserError where times in nanoseconds would not be told from negative ones."""
+    if (last >= _LONGEST_S).any():
+        raise UserError(
+            f"the last request would come after {last[-1]:.3g} s, and a trace lasts "
+            f"{_LONGEST_S:.3g} s at most: ask for fewer requests or a higher rate"
+        )
 
 
 def _check(rate: float, count: int) -> None:
