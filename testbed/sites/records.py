@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from schemas.errors import UserError
+from testbed.durable import sync_folder
 from testbed.sites.files import locked, write
 
 VERSION = 1
@@ -61,7 +62,7 @@ class Record:
         self._make_folder()
         text = json.dumps({"version": VERSION, **self.data}, indent=1)
         write(self.folder / _RECORD, text + "\n", mode=0o600)
-        _flush_folder(self.folder)
+        sync_folder(self.folder)
 
     def journal(self, kind: str, **fields: Any) -> None:
         """Append ``{"entry": kind, **fields}`` and see it onto the disk.
@@ -84,7 +85,7 @@ class Record:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-        _flush_folder(self.folder)
+        sync_folder(self.folder)
 
     def entries(self) -> list[dict[str, Any]]:
         """The journal's lines, oldest first; a line that a crash cut off is left out."""
@@ -173,7 +174,7 @@ class Records:
             else:
                 path.unlink()
         folder.rmdir()
-        _flush_folder(folder.parent)
+        sync_folder(folder.parent)
 
 
 def _read(path: Path) -> dict[str, Any] | None:
@@ -209,12 +210,3 @@ def _entries(path: Path) -> list[dict[str, Any]]:
         if isinstance(entry, dict):
             found.append(entry)
     return found
-
-
-def _flush_folder(folder: Path) -> None:
-    """A new name in a folder is on the disk once the folder is."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
