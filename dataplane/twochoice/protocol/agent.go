@@ -301,6 +301,15 @@ func (a *Agent) checkRange(m Message) string {
 	return ""
 }
 
+// checkName says that a write has no name by which it is done at most once, "" if it has.
+func (a *Agent) checkName(m Message) string {
+	if m.Write.Client == 0 || m.Write.Seq == 0 {
+		return fmt.Sprintf("a write of %q is named %v; each needs a name of its own, a client's number and a count above 0",
+			m.Object, m.Write)
+	}
+	return ""
+}
+
 // checkHome says that the object's home is another node, "" if it is this one.
 func (a *Agent) checkHome(m Message) string {
 	if home := a.config.Home(m.Object); home != a.config.Node {

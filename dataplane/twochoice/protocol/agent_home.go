@@ -41,6 +41,9 @@ func (a *Agent) register(from Peer, m Message) {
 	if problem == "" {
 		problem = a.checkTargets(m.Targets)
 	}
+	if problem == "" {
+		problem = a.checkName(m)
+	}
 	if problem != "" {
 		a.refuse(from, m, RegisterReply, Refused, "%s", problem)
 		return
@@ -204,7 +207,7 @@ func (a *Agent) apply(o *order) {
 		a.fail(err)
 		return
 	}
-	object := a.book.object(string(o.record.Change.Object))
+	object := a.book.asked(string(o.record.Change.Object))
 	switch {
 	case o.record.writes():
 		a.ordered = append(a.ordered, o.record.ordered(false))
@@ -265,7 +268,7 @@ func (a *Agent) query(from Peer, m Message) {
 		a.refuse(from, m, QueryReply, Refused, "%s", problem)
 		return
 	}
-	o := a.book.object(m.Object)
+	o := a.book.asked(m.Object)
 	last, _ := a.book.table.Last()
 	if m.To > o.size {
 		a.answer(from, m, Message{Kind: QueryReply, Code: Refused, Stamp: uint64(last), Size: o.size, Text: beyond(m,
@@ -291,14 +294,13 @@ func (a *Agent) getBase(from Peer, m Message) {
 		a.refuse(from, m, Data, Refused, "%s", problem)
 		return
 	}
-	o := a.book.object(m.Object)
-	if a.changed(o, m) {
+	if a.changed(m) {
 		a.refuse(from, m, Data, Changed, "the base of %q was written since", m.Object)
 		return
 	}
 	op := DiskOp{Kind: ReadBase, Object: m.Object, From: m.From, To: m.To}
 	a.do(op, 0, int64(m.To-m.From), func(d DiskDone) {
-		if d.Err == nil && a.changed(o, m) {
+		if d.Err == nil && a.changed(m) {
 			a.refuse(from, m, Data, Changed, "the base of %q was written since", m.Object)
 			return
 		}
@@ -306,7 +308,8 @@ func (a *Agent) getBase(from Peer, m Message) {
 	})
 }
 
-func (a *Agent) changed(o *object, m Message) bool {
+func (a *Agent) changed(m Message) bool {
+	o := a.book.asked(m.Object)
 	if a.config.Break == StaleBase {
 		return false
 	}

@@ -40,6 +40,9 @@ func (a *Agent) put(from Peer, m Message) {
 	if problem == "" && m.Register {
 		problem = a.checkHome(m)
 	}
+	if problem == "" {
+		problem = a.checkName(m)
+	}
 	if problem != "" {
 		a.config.Detector.Settle(a.now, twochoice.Ticket(m.Ticket), false)
 		a.refuse(from, m, PutReply, Refused, "%s", problem)

@@ -311,3 +311,29 @@ func TestAnAgentsQuestionsAreNumberedAnewAfterARestart(t *testing.T) {
 		seen[get.Call] = true
 	}
 }
+
+// What is asked about objects that nobody wrote leaves nothing behind.
+func TestObjectsThatThereAreNotTakeNoMemory(t *testing.T) {
+	b := newAgent(t, 0, 3)
+	for i := range 100 {
+		name := fmt.Sprintf("nothing/%d", i)
+		one(t, b.do(client, Message{Kind: Query, Object: name, To: 1}))
+		one(t, b.do(client, Message{Kind: GetBase, Object: name, To: 1, Epoch: 7}))
+	}
+	if n := len(b.a.book.objects); n != 0 {
+		t.Errorf("the home remembers %d objects", n)
+	}
+}
+
+// Without a name of its own a write cannot be done at most once.
+func TestAWriteWithoutANameIsRefused(t *testing.T) {
+	b := newAgent(t, 0, 3)
+	for _, w := range []WriteID{{}, {Client: 5}, {Seq: 1}} {
+		for _, m := range []Message{put(1, 0, "x"), {Kind: Register, Object: "o", To: 1, Targets: []Node{1}}} {
+			m.Write = w
+			if answer := one(t, b.do(client, m)); answer.Code != Refused || !strings.Contains(answer.Text, "name of its own") {
+				t.Errorf("%v of %v: %+v", m.Kind, w, answer)
+			}
+		}
+	}
+}

@@ -126,6 +126,14 @@ func (b *book) session(client uint64) *session {
 	return s
 }
 
+// asked is an object that is only asked about: nothing is remembered of one that nobody wrote.
+func (b *book) asked(name string) *object {
+	if o := b.objects[name]; o != nil {
+		return o
+	}
+	return &object{}
+}
+
 func (b *book) object(name string) *object {
 	o := b.objects[name]
 	if o == nil {
