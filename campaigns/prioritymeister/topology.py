@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -138,6 +139,11 @@ class Topology(_Strict):
 
     def _check_names(self) -> None:
         """Queues are called by hosts, switches and devices: no two may have one name."""
+        for end in {end for trunk in self.trunks for end in trunk.between}:
+            if not _NAME.match(end):
+                raise ValueError(
+                    f"trunks: {end!r} is no name: write 1 to 63 letters, digits, dots, - or _"
+                )
         for name, host in self.hosts.items():
             for one in (name, *host.devices, *([host.switch] if host.switch else ())):
                 if not _NAME.match(one):
@@ -149,8 +155,10 @@ class Topology(_Strict):
                 raise ValueError(f"host {name} is called as a switch: names must differ")
 
     def switches(self) -> frozenset[str]:
-        """All switches that hosts are on."""
-        return frozenset(host.switch or SWITCH for host in self.hosts.values())
+        """All switches that hosts are on, and those without a host that several trunks join."""
+        joins = Counter(end for trunk in self.trunks for end in trunk.between)
+        between = {name for name, count in joins.items() if count > 1}
+        return frozenset(between | {host.switch or SWITCH for host in self.hosts.values()})
 
     def _server(self, workload: Workload) -> tuple[str, Host]:
         assert workload.server is not None, "asked for before it was placed"

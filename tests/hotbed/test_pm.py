@@ -323,6 +323,28 @@ def test_routes_over_several_switches(tmp_path: Path) -> None:
         plan(tmp_path, document)
 
 
+def test_a_switch_may_have_no_hosts_and_one_that_leads_nowhere_is_none(tmp_path: Path) -> None:
+    document = topology(tmp_path)
+    for host in ("c0", "c1", "c2"):
+        document["hosts"][host]["switch"] = "a"
+    document["hosts"]["s0"]["switch"] = "b"
+    first, second = ({"between": [end, "core"], "link": "1Gbit"} for end in "ab")
+    document["trunks"] = [first, second]
+    for workload in document["workloads"]:
+        workload["route"] = ["a", "core", "b"]
+    found = plan(tmp_path, document)
+    queues = ["c0->a", "a->core", "core->b", "b->s0"]
+    assert found["workloads"][0]["stages"][0]["queues"] == queues
+    document["trunks"].append({"between": ["b", "cor"], "link": "1Gbit"})
+    with pytest.raises(
+        UserError, match="trunk b-cor: there is no switch 'cor'; known are a, b, core"
+    ):
+        plan(tmp_path, document)
+    document["trunks"][2] = {"between": ["b", "x->y"], "link": "1Gbit"}
+    with pytest.raises(UserError, match="trunks: 'x->y' is no name"):
+        plan(tmp_path, document)
+
+
 def test_malformed_rows_of_a_trace_are_told_and_planned_without(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
