@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -152,13 +153,14 @@ func (l *links) dial(to protocol.Node) (*wire, error) {
 	_ = conn.SetDeadline(deadline)
 	hello := protocol.Message{Kind: protocol.Hello, Version: protocol.Version, Node: to}
 	welcome, err := greet(w, hello)
-	if err == nil && welcome.Kind != protocol.Welcome {
-		err = fmt.Errorf("agent %d answered hello with %v", to, welcome.Kind)
-	}
-	if err == nil {
-		if err = welcome.Err(); err != nil {
-			l.refused(to, err)
-		}
+	switch {
+	case err == nil && welcome.Code != protocol.OK:
+		err = welcome.Err()
+		l.refused(to, err)
+	case errors.Is(err, errForeign), err == nil && (welcome.Kind != protocol.Welcome || welcome.Version != protocol.Version):
+		err = fmt.Errorf("what answers at %s as agent %d does not speak version %d of the protocol; deploy the same version "+
+			"on both", l.addresses[to], to, protocol.Version)
+		l.refused(to, err)
 	}
 	if err != nil {
 		_ = conn.Close()

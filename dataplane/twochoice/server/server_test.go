@@ -365,6 +365,50 @@ func TestWhatARefusedPeerSaysIsNotHeard(t *testing.T) {
 	}
 }
 
+// An agent of another version may welcome us, or answer what this version cannot read: its clients are told.
+func TestAnAgentOfAnotherVersionIsNamed(t *testing.T) {
+	newer := protocol.Message{Kind: protocol.Welcome, Version: protocol.Version + 1}
+	for name, answer := range map[string][]byte{"welcome": newer.Append(nil), "unknown": {0xff, 0, 0}} {
+		c := DefaultCluster()
+		c.KeyFile = keyFile(t, "k")
+		c.Patience, c.Attempts = twochoice.Span(100*time.Millisecond), 3
+		key, err := LoadKey(c.KeyFile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := tls.Listen("tcp", "127.0.0.1:0", key.config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = l.Close() }()
+		go func() {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = conn.Read(make([]byte, 4096))
+				_, _ = conn.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(answer))), answer...))
+				_ = conn.(*tls.Conn).CloseWrite()
+			}
+		}()
+		c.Agents = []string{l.Addr().String()}
+		client, err := Connect(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for err == nil || !strings.Contains(err.Error(), "does not speak version 1 of the protocol") {
+			if ctx.Err() != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			_, err = client.Write(ctx, "o", 0, []byte("x"))
+		}
+	}
+}
+
 func TestACancelledWriteIsUndecidedOrNotDone(t *testing.T) {
 	b := newTestbed(t, 2, nil)
 	b.stop(0)

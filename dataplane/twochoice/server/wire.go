@@ -172,6 +172,9 @@ func quiet(err error) bool {
 	return err == nil || errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
+// errForeign says that a first answer is none of this version's protocol.
+var errForeign = errors.New("it is not understood")
+
 // greet sends a first message and returns its answer.
 func greet(w *wire, hello protocol.Message) (protocol.Message, error) {
 	packet := hello.Append(make([]byte, 4))
@@ -185,11 +188,15 @@ func greet(w *wire, hello protocol.Message) (protocol.Message, error) {
 	}
 	n := binary.BigEndian.Uint32(length[:])
 	if n > mostHeader {
-		return protocol.Message{}, fmt.Errorf("an answer of %d bytes to hello is longer than any", n)
+		return protocol.Message{}, fmt.Errorf("%w: an answer of %d bytes to hello is longer than any", errForeign, n)
 	}
 	answer := make([]byte, n)
 	if _, err := io.ReadFull(w.conn, answer); err != nil {
 		return protocol.Message{}, err
 	}
-	return protocol.Decode(answer)
+	m, err := protocol.Decode(answer)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", errForeign, err)
+	}
+	return m, err
 }
