@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -290,121 +289,6 @@ func TestWhoHasAnotherKeyIsNotLetIn(t *testing.T) {
 		_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
 		if _, err = greet(newWire(conn), protocol.Message{Kind: protocol.Hello, Version: protocol.Version}); err == nil {
 			t.Error("a client without a key was greeted")
-		}
-	}
-}
-
-func TestPeersOfAnotherVersionOrNodeAreRefusedByName(t *testing.T) {
-	b := newTestbed(t, 2, nil)
-	key, err := LoadKey(b.KeyFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for want, hello := range map[string]protocol.Message{
-		"speaks version 1 of the protocol and its peer version 7": {Kind: protocol.Hello, Version: 7, Node: 1},
-		"expects agent 0 at this address":                         {Kind: protocol.Hello, Version: protocol.Version},
-	} {
-		conn, err := tls.Dial("tcp", b.Agents[1], key.config())
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer, err := greet(newWire(conn), hello)
-		if err != nil || answer.Err() == nil || !strings.Contains(answer.Text, want) {
-			t.Errorf("wanted %q, got %q, %v", want, answer.Text, err)
-		}
-		_ = conn.Close()
-	}
-	swapped := b.Cluster
-	swapped.Agents = []string{b.Agents[1], b.Agents[0]}
-	swapped.Patience, swapped.Attempts = twochoice.Span(50*time.Millisecond), 3
-	c, err := Connect(swapped)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if _, err := c.Write(t.Context(), "o", 0, []byte("x")); err == nil || !strings.Contains(err.Error(), "at this address") {
-		t.Errorf("with swapped addresses: %v", err)
-	}
-}
-
-// A peer of another version does not wait for its welcome: what it says behind its hello is not heard.
-func TestWhatARefusedPeerSaysIsNotHeard(t *testing.T) {
-	b := newTestbed(t, 2, nil)
-	key, err := LoadKey(b.KeyFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	put := protocol.Message{Kind: protocol.Put, Object: "o", Write: protocol.WriteID{Client: 9, Seq: 1}, To: 1, Node: 1,
-		Data: []byte("x")}
-	for want, version := range []uint32{7, protocol.Version} {
-		conn, err := tls.Dial("tcp", b.Agents[1], key.config())
-		if err != nil {
-			t.Fatal(err)
-		}
-		hello := protocol.Message{Kind: protocol.Hello, Version: version, Node: 1}
-		var packets []byte
-		for _, m := range []protocol.Message{hello, put} {
-			text := append(m.Append(nil), m.Data...)
-			packets = append(binary.BigEndian.AppendUint32(packets, uint32(len(text))), text...)
-		}
-		if _, err := conn.Write(packets); err != nil {
-			t.Fatal(err)
-		}
-		heard := 0
-		_ = newWire(conn).read(func(m protocol.Message) error {
-			if m.Kind == protocol.PutReply {
-				heard++
-				return io.EOF
-			}
-			return nil // until the agent ends the connection
-		})
-		_ = conn.Close()
-		if fragments := b.servers[1].Stats().Fragments; heard != want || fragments != want {
-			t.Errorf("version %d: %d answers, %d fragments", version, heard, fragments)
-		}
-	}
-}
-
-// An agent of another version may welcome us, or answer what this version cannot read: its clients are told.
-func TestAnAgentOfAnotherVersionIsNamed(t *testing.T) {
-	newer := protocol.Message{Kind: protocol.Welcome, Version: protocol.Version + 1}
-	for name, answer := range map[string][]byte{"welcome": newer.Append(nil), "unknown": {0xff, 0, 0}} {
-		c := DefaultCluster()
-		c.KeyFile = keyFile(t, "k")
-		c.Patience, c.Attempts = twochoice.Span(100*time.Millisecond), 3
-		key, err := LoadKey(c.KeyFile)
-		if err != nil {
-			t.Fatal(err)
-		}
-		l, err := tls.Listen("tcp", "127.0.0.1:0", key.config())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = l.Close() }()
-		go func() {
-			for {
-				conn, err := l.Accept()
-				if err != nil {
-					return
-				}
-				_, _ = conn.Read(make([]byte, 4096))
-				_, _ = conn.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(answer))), answer...))
-				_ = conn.(*tls.Conn).CloseWrite()
-			}
-		}()
-		c.Agents = []string{l.Addr().String()}
-		client, err := Connect(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer client.Close()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		for err == nil || !strings.Contains(err.Error(), "does not speak version 1 of the protocol") {
-			if ctx.Err() != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
-			_, err = client.Write(ctx, "o", 0, []byte("x"))
 		}
 	}
 }
