@@ -223,7 +223,9 @@ def _moved_run(folder: Path) -> None:
 
 def _appendix(folder: Path) -> None:
     file = folder / "APPENDIX.md"
-    file.write_text(file.read_text().replace("do not hold", "hold as well"))
+    text = file.read_text()
+    assert " not reproduced, " in text
+    file.write_text(text.replace(" not reproduced, ", " reproduced too, "))
 
 
 def _secret(folder: Path) -> None:
