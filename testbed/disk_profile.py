@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from testbed.nfs_wire import NETWORK
+from testbed.nfs_wire import ETHERNET_MTU, network_of
 from testbed.spec import DiskSpec
 
 _POINTS = 16
@@ -17,12 +17,13 @@ _NEAR, _FAR = 0.4, 1.125
 """positioning(distance) = mean * (_NEAR + _FAR * sqrt(distance / size))"""
 
 
-def profile_of(disk: DiskSpec) -> dict[str, Any]:
+def profile_of(disk: DiskSpec, mtu: int = ETHERNET_MTU) -> dict[str, Any]:
     """The profile of a queue disk: type ``storageTable``, times in seconds, sizes in bytes.
 
     Between the table's distances the estimator goes straight, which is at most 1.8 % of the mean
     positioning below the model. A request costs no positioning where the one before ended, and only
-    there: the disk has one head and no cache (``history`` 1).
+    there: the disk has one head and no cache (``history`` 1). `mtu` is that of the links by which
+    requests come.
     """
     steps = [disk.size * (step / _POINTS) ** 2 for step in range(_POINTS + 1)]
     distances = [-step for step in steps[:0:-1]] + steps
@@ -42,5 +43,5 @@ def profile_of(disk: DiskSpec) -> dict[str, Any]:
         "history": 1,
         "read": table,
         "write": table,
-        "network": NETWORK,
+        "network": network_of(mtu),
     }

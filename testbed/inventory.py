@@ -218,7 +218,7 @@ def build_inventory(
     }
     if isinstance(store, NfsSpec):
         for node in testbed.with_role("nfs"):
-            hosts[node.name] |= host_of(testbed, node, disks[node.name], store)
+            hosts[node.name] |= host_of(testbed, node, disks[node.name], store, spec.mtu)
     elif isinstance(store, SwiftSpec):
         for name, more in swift.hosts_of(testbed, spec).items():
             hosts[name] |= more

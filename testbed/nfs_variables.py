@@ -7,6 +7,7 @@ from typing import Any
 
 from schemas.errors import UserError
 from testbed.disk_profile import profile_of
+from testbed.nfs_wire import ETHERNET_MTU
 from testbed.sites.contract import Node, Testbed
 from testbed.spec import SIZE_SLACK, DiskSpec, NfsSpec
 
@@ -49,7 +50,9 @@ def parameters_of(testbed: Testbed, store: NfsSpec) -> dict[str, Any]:
     }
 
 
-def host_of(testbed: Testbed, node: Node, disk: DiskSpec, store: NfsSpec) -> dict[str, Any]:
+def host_of(
+    testbed: Testbed, node: Node, disk: DiskSpec, store: NfsSpec, mtu: int = ETHERNET_MTU
+) -> dict[str, Any]:
     """Variables of one server. Its whole disk, or its scratch part, holds the export.
 
     Raises:
@@ -65,6 +68,6 @@ def host_of(testbed: Testbed, node: Node, disk: DiskSpec, store: NfsSpec) -> dic
     return {
         "hotbed_scratch_device": device,
         "validate_scratch_min_bytes": int(size * SIZE_SLACK),
-        "nfsproxy_profile": store.profile or profile_of(disk),
+        "nfsproxy_profile": store.profile or profile_of(disk, mtu),
         "nfsproxy_parameters": parameters_of(testbed, store),
     }

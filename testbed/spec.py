@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, mo
 from schemas.errors import UserError
 from schemas.yaml_file import read_mapping
 from testbed.deployer_spec import KINDS as DEPLOYERS
+from testbed.nfs_wire import ETHERNET_MTU
 from testbed.quantities import BitsPerSecond, Bytes, BytesPerSecond, Seconds, parse_bits_per_s
 from testbed.store_spec import (
     STORES,
@@ -58,6 +59,16 @@ def _named(name: str) -> str:
 
 
 Name = Annotated[str, AfterValidator(_named)]
+
+
+def _algorithm(name: str) -> str:
+    if not re.fullmatch(r"[a-z][a-z0-9_]{0,14}", name):
+        raise ValueError(
+            "it is the kernel's name of an algorithm, such as reno or cubic: 1 to 15 lower-case "
+            "letters, digits or _, a letter first"
+        )
+    return name
+
 
 SIZE_SLACK = 0.9
 """Least share of a size asked for that a device must have: a partition is a little smaller."""
@@ -157,13 +168,18 @@ class RackSpec(Strict):
 
 
 class NetworkSpec(Strict):
-    """How the switch of a site that makes its own network treats packets.
+    """How the network of a site that makes its own treats packets.
 
-    With `priority_levels` n each of its ports serves DSCP CS7 (level 1) down to CS(8 - n) by strict
-    priority, and everything else after them (section 5.4 of PriorityMeister; its switch had 7).
+    With `priority_levels` n each of the switch's ports serves DSCP CS7 (level 1) down to CS(8 - n)
+    by strict priority, and everything else after them (section 5.4 of PriorityMeister; its switch
+    had 7); 0: first come, first served. `mtu` is the largest IP packet of every link in bytes, and
+    `congestion_control` what TCP of the nodes uses (None: the site's choice, reno on the local
+    one). Real machines keep their own two: their sites refuse others than the defaults.
     """
 
-    priority_levels: int = Field(default=7, ge=1, le=7)
+    priority_levels: int = Field(default=0, ge=0, le=7)
+    mtu: int = Field(default=ETHERNET_MTU, ge=1280, le=65520)
+    congestion_control: Annotated[str, AfterValidator(_algorithm)] | None = None
 
 
 class SiteSpec(Strict):
@@ -314,6 +330,16 @@ class TestbedSpec(Strict):
             )
         return self.store
 
+    @property
+    def mtu(self) -> int:
+        """The largest IP packet of the network that the spec asks for, bytes."""
+        return self.network.mtu if self.network else ETHERNET_MTU
+
+    @property
+    def priority_levels(self) -> int:
+        """Levels of priority of the switch's ports; 0: none."""
+        return self.network.priority_levels if self.network else 0
+
     def digest(self) -> str:
         """SHA-256 (hex) of everything in the spec but its name and site options.
 
@@ -321,7 +347,9 @@ class TestbedSpec(Strict):
         """
         body = self.model_dump(mode="json", exclude={"name", "site"})
         _leave_out(body, "racks", None)
-        _leave_out(body, "network", None)
+        usual = NetworkSpec().model_dump().items()
+        body["network"] = dict((body["network"] or {}).items() - usual)
+        _leave_out(body, "network", {})
         for group in body["groups"]:
             _leave_out(group, "disks", 1)
         if isinstance(self.store, CephSpec):

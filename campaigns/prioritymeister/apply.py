@@ -24,6 +24,7 @@ from campaigns.prioritymeister.topology import Topology, load_topology
 from controllers.prioritymeister.plan import Plan
 from schemas.errors import StoreError, UserError
 from testbed.enforcement import PLAIN, Enforcement
+from testbed.nfs_wire import frame_of
 from testbed.sites.contract import Testbed
 from testbed.spec import NfsSpec, TestbedSpec
 
@@ -94,7 +95,7 @@ def apply(
     topology = load_topology(file)
     check_fits(topology, spec, file)
     check_policy(policy, mode, None if policy not in PLANNED else _ANY_PLAN)
-    plan = plan_of(topology, file, tell) if policy in PLANNED else None
+    plan = plan_of(topology, file, tell, frame=frame_of(spec.mtu)) if policy in PLANNED else None
     enforcement = Enforcement(testbed)
     made = parameters_of(
         topology,
@@ -247,7 +248,7 @@ def _check_levels(made: Parameters, spec: TestbedSpec, file: Path) -> None:
     if made.network.mode == PLAIN:
         return
     used = max((f.level for host in made.network.hosts.values() for f in host.flows), default=0)
-    have = spec.network.priority_levels if spec.network else 0
+    have = spec.priority_levels
     if used > have:
         raise UserError(
             f"{file}: the plan uses {used} network levels, and the switch of testbed {spec.name} "

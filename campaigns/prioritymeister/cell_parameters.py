@@ -76,7 +76,7 @@ class PmParameters(KindParameters):
         blocking: plan with the bound that counts requests and packets in service.
         depth: requests that a device is given at a time.
         frame: bytes of the modelled network's largest packets; jumbo frames, of which there are
-            six times fewer to simulate than of 1538 bytes.
+            six times fewer to simulate than of 1538 bytes. A testbed's are those of its spec.
         device_profile: another disk than `disk7200.json`, a profile's file.
         traces: a folder of real traces, ``A.csv`` and so on, for the workloads that it has.
     """

@@ -72,7 +72,7 @@ class Experiment:
         seconds: length; what would arrive later does not.
         measured_from_s: requests that arrive from then on count (section 5.3: the second half).
         window_s: of the time series (figure 1).
-        frame: bytes of the largest packets, where the network is modelled.
+        frame: bytes of the largest packets.
         seed: of whatever is random on the ground.
     """
 

@@ -158,6 +158,7 @@ class LocalGround:
             statuses,
             reports,
             switch_levels=self._places.switch_levels,
+            frame=self._places.frame,
         )
         if conditions:
             logs["bounds.json"] = as_text(conditions)
@@ -314,14 +315,17 @@ def laid_out(reached: Reached, tell: Tell = silent) -> Machines:
     """The machines that traces are made for: files are laid out and disks measured, once in a
     testbed's life."""
     places, testbed = reached.places, reached.testbed
-    made = machines_of(spec_of(testbed), places)
+    spec = spec_of(testbed)
+    made = machines_of(spec, places)
     for server, size in places.servers.items():
         told, clients = places.server(testbed, server), places.clients
         tell(f"laying out {len(clients)} files of {size >> 20} MiB on node {server}")
         with unshaped(reached.site, reached.testbed.name):
             replays.prepare(reached.agent, [(told, client, size) for client in clients])
         files = [f"{places.folder}/{replays.file_of(client)}" for client in clients]
-        profile = measured_profile(testbed, reached.shell_to(server), files, size, tell)
+        profile = measured_profile(
+            testbed, reached.shell_to(server), files, size, tell, mtu=spec.mtu
+        )
         _complete(profile, reached, told, size=size, link=made.link, tell=tell)
         if server == places.disk:
             made = replace(made, disk=profile)

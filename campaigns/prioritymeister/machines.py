@@ -40,6 +40,8 @@ class Machines:
         bucket: the token bucket (bytes per second, bytes) that the network keeps where a plan wants
             another; None where it keeps any. A plan goes by what is kept: it lets more through.
         link_share: of every link, what is left for workloads at the worst.
+        frame: most bytes of a frame of its links; None where they are modelled, and have those of
+            the experiment.
     """
 
     link: float = 1e9
@@ -50,6 +52,7 @@ class Machines:
     clients: tuple[str, ...] = ()
     bucket: Callable[[float, float], tuple[float, float]] | None = None
     link_share: float = 1.0
+    frame: float | None = None
 
     def client(self, name: str, index: int) -> str:
         """The host that a workload runs on."""
@@ -66,6 +69,10 @@ class Machines:
             rates, bursts = np.array(pairs, np.float64).T
             limiters[stage] = replace(found, rates=rates, bursts=bursts)
         return replace(tenant, limiters=limiters)
+
+    def frames(self, modelled: float) -> float:
+        """Most bytes of a frame, `modelled` where links are."""
+        return modelled if self.frame is None else self.frame
 
     def bytes_s(self) -> float:
         """Of a link."""

@@ -125,7 +125,7 @@ def _experiment(
         serves=served,
         seconds=parameters.seconds,
         measured_from_s=parameters.seconds / 2,
-        frame=parameters.frame,
+        frame=machines.frames(parameters.frame),
         seed=seed,
     )
 
@@ -153,7 +153,7 @@ def plan_of_cell(
     """
     known = Measured(mix.base)
     tenants = [machines.kept(known.tenant(topology, one)) for one in topology.workloads]
-    share, frame = machines.link_share, parameters.frame
+    share, frame = machines.link_share, machines.frames(parameters.frame)
     if parameters.scenario != "buckets":
         return planned(topology, tenants, frame=frame, link_share=share)
     order = labels_of(parameters)

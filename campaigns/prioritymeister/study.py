@@ -111,13 +111,16 @@ class Measured:
         return replace(tenant, lag=lag)
 
 
-def plan_of(topology: Topology, file: Path, tell: Tell = lambda _: None) -> Plan:
+def plan_of(
+    topology: Topology, file: Path, tell: Tell = lambda _: None, *, frame: float = FRAME
+) -> Plan:
     """Read every trace and profile that a topology names, and plan.
 
     Args:
         topology: checked.
         file: where it was read from: names in it are relative to its folder.
         tell: see `Measured`.
+        frame: see `make_plan`.
 
     Raises:
         UserError: a file is wrong, a workload has no server, or a queue is loaded above 100 %.
@@ -131,7 +134,7 @@ def plan_of(topology: Topology, file: Path, tell: Tell = lambda _: None) -> Plan
     measured = Measured(file.resolve().parent, tell)
     tenants = [measured.tenant(topology, workload) for workload in topology.workloads]
     try:
-        return planned(topology, tenants)
+        return planned(topology, tenants, frame=frame)
     except UserError as error:
         raise UserError(f"{file}: {error}.") from error
 

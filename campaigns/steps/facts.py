@@ -115,7 +115,8 @@ def deployer(spec: TestbedSpec) -> dict[str, str]:
 
 
 def calibration(spec: TestbedSpec) -> dict[str, Any]:
-    """Shares, links and disks by group of nodes, the store's pools, and racks where there are."""
+    """Shares, links and disks by group of nodes, the store's pools, and racks and what is asked of
+    the network where there are."""
     groups = {
         group.name: group.model_dump(mode="json", exclude={"name", "roles"})
         for group in spec.groups
@@ -125,6 +126,8 @@ def calibration(spec: TestbedSpec) -> dict[str, Any]:
     found: dict[str, Any] = {"spec": spec.name, "groups": groups, "pools": pools}
     if spec.racks is not None:
         found["racks"] = spec.racks.model_dump(mode="json")
+    if spec.network is not None:
+        found["network"] = spec.network.model_dump(mode="json")
     return found
 
 

@@ -18,6 +18,7 @@ PARTS = (
     "schemas/__init__.py",
     "schemas/errors.py",
     "testbed/__init__.py",
+    "testbed/nfs_wire.py",
     "testbed/ssh.py",
     "testbed/agent",
     "testbed/stores",

@@ -21,6 +21,10 @@ echo "cpu_model $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)"
 echo "memory_bytes $(( $(sed -n 's/^MemTotal: *\([0-9]*\).*/\1/p' /proc/meminfo) * 1024 ))"
 echo "fio $(fio --version 2>/dev/null | sed 's/^fio-//')"
 echo "python3 $(python3 -c 'import platform; print(platform.python_version())' 2>/dev/null)"
+echo "congestion_control $(cat /proc/sys/net/ipv4/tcp_congestion_control 2>/dev/null)"
+echo "mtu $(cd /sys/class/net && for link in *; do
+    [ "$link" = lo ] || [ ! -f "$link/mtu" ] || printf '%s=%s ' "$link" "$(cat "$link/mtu")"
+done)"
 echo "systemd $(systemctl --version 2>/dev/null | sed -n '1s/^systemd \([^ ]*\).*/\1/p')"
 """
 _NUMBERS = ("cpus", "memory_bytes")
@@ -30,6 +34,7 @@ _TOOLS = ("kernel", "fio", "python3")
 def facts(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
     """Verb: {} -> node -> {kernel, distribution, cpus, memory_bytes, ..., roles, osds}.
 
+    `congestion_control` is what TCP uses there, `mtu` the links' largest packets (``eth0=1500``).
     A node that cannot be reached has {error} alone. A tool that is missing is absent."""
     found = on_each((node.name for node in config.nodes), lambda name: read_node(config, name))
     result: dict[str, Any] = {}

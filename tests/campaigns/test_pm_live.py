@@ -406,6 +406,20 @@ def test_places_come_from_roles_and_disks(tmp_path: Path) -> None:
         places_of(testbed, spec, other)
 
 
+def test_a_plan_for_a_testbed_counts_with_its_packets(tmp_path: Path) -> None:
+    small, testbed = spec_of_two(tmp_path), a_testbed(tmp_path)
+    body = yaml.safe_load((tmp_path / "pm.yaml").read_text()) | {"network": {"mtu": 9000}}
+    (tmp_path / "large.yaml").write_text(yaml.safe_dump(body))
+    large = TestbedSpec.model_validate(body)
+    for spec, name, frame in ((small, "pm.yaml", 1538), (large, "large.yaml", 9038)):
+        places = places_of(testbed, spec, tmp_path / name)
+        machines = machines_of(spec, places)
+        assert places.frame == machines.frame == frame
+        assert machines.bucket is not None and machines.bucket(1e6, 5.0) == (1e6, frame)
+        assert machines.frames(100.0) == frame  # whatever the modelled network's are
+    assert Machines().frames(100.0) == 100.0
+
+
 def test_an_experiment_that_the_testbed_cannot_carry_out_is_refused(tmp_path: Path) -> None:
     experiment = experiment_in(tmp_path)
     assert client_nodes(experiment.topology, a_testbed(tmp_path)) == {

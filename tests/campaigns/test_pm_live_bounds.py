@@ -94,6 +94,14 @@ def test_a_bucket_that_the_kernel_cannot_keep_takes_the_proof(tmp_path: Path) ->
     assert rates["server->switch"] == pytest.approx(LINK_SHARE * 2e8 / 8)
 
 
+def test_a_plan_of_smaller_frames_than_the_links_takes_the_proof(tmp_path: Path) -> None:
+    """Planned for packets of 1500 bytes, and carried out with 9000."""
+    told = parameters_on(planned_in(tmp_path), a_testbed(tmp_path))
+    assert network_differs(told, 7, 1538) is None
+    why_not = network_differs(told, 7, 9038)
+    assert why_not is not None and "let more through" in why_not
+
+
 def test_requests_without_an_answer_take_the_proof(tmp_path: Path) -> None:
     found = conditions(planned_in(tmp_path), tmp_path, whole=part(40, waiting=2))
     assert found.why_not == "2 requests were not answered by the end of the run"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from schemas.errors import UserError
-from testbed.nfs_wire import NETWORK
+from testbed.nfs_wire import ETHERNET_MTU, network_of
 from workloads.traces.device_profile import LARGE, SIZES, Measurement, jobs_of, part_of
 
 FILE_SIZES = (*SIZES, 524288, 1048576)
@@ -71,9 +71,10 @@ class FilesPlan:
         return "\n".join(lines) + "\n"
 
 
-def build_files(plan: FilesPlan, output: str) -> dict[str, Any]:
+def build_files(plan: FilesPlan, output: str, mtu: int = ETHERNET_MTU) -> dict[str, Any]:
     """The profile (docs/prioritymeister.md) from fio's JSON output of `plan.job_file`: of each size
-    so many bytes a second as its mean latency comes to. Its network costs are what NFS sends.
+    so many bytes a second as its mean latency comes to. Its network costs are what NFS sends by
+    links of this `mtu`.
 
     Raises:
         WorkloadError: fio's output is not JSON, or a measurement is missing, failed or empty.
@@ -88,7 +89,7 @@ def build_files(plan: FilesPlan, output: str) -> dict[str, Any]:
         }
         for size in FILE_SIZES
     ]
-    return {"type": "storageSSD", "bandwidthTable": rows, "network": NETWORK}
+    return {"type": "storageSSD", "bandwidthTable": rows, "network": network_of(mtu)}
 
 
 def _bandwidth(part: Mapping[str, Any], size: int) -> float:

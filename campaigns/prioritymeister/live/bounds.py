@@ -15,7 +15,7 @@ from campaigns.prioritymeister.experiment import Experiment
 from campaigns.prioritymeister.outcome import Conditions
 from campaigns.prioritymeister.parameters import Parameters
 from controllers.prioritymeister.profiles import load_profile
-from testbed.stores.nfs.shaping import bucket
+from testbed.stores.nfs.shaping import FRAME, bucket
 
 HDR_WIDTH = 1e-3
 """Latencies are told by HDR histograms of three digits, which round up."""
@@ -28,6 +28,7 @@ def conditions_of(
     reports: Mapping[str, Mapping[str, Any]],
     *,
     switch_levels: int,
+    frame: int = FRAME,
 ) -> dict[str, Conditions]:
     """What was kept, by workload; nothing without a plan that is enforced.
 
@@ -37,10 +38,11 @@ def conditions_of(
         statuses: of each server's proxy at the end of the run (GET /status).
         reports: what each replayer printed.
         switch_levels: priorities of the switch's ports.
+        frame: most bytes of a frame of the links.
     """
     if experiment.plan is None:
         return {}
-    network = network_differs(told, switch_levels)
+    network = network_differs(told, switch_levels, frame)
     found = {}
     for workload in experiment.topology.workloads:
         name, report = workload.name, reports[workload.name]
@@ -60,7 +62,7 @@ def conditions_of(
     return found
 
 
-def network_differs(told: Parameters, switch_levels: int) -> str | None:
+def network_differs(told: Parameters, switch_levels: int, frame: int = FRAME) -> str | None:
     """In words, where the network stage is not enforced as planned; None: it is."""
     if told.network.mode != "priority":
         return "the network is not enforced"
@@ -73,7 +75,7 @@ def network_differs(told: Parameters, switch_levels: int) -> str | None:
         for flow in host.flows:
             # One as fast as the link is left out: the link itself is what holds it up.
             planned = [pair for pair in flow.pairs if pair[0] < host.rate]
-            if any(bucket(*pair) != pair for pair in planned):
+            if any(bucket(*pair, frame) != pair for pair in planned):
                 return f"host {name} keeps token buckets of {flow.workload} that let more through"
     return None
 

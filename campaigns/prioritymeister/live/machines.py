@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from campaigns.prioritymeister.live.replays import Server
 from campaigns.prioritymeister.machines import RAMDISK, Machines
 from campaigns.prioritymeister.topology import Topology
 from schemas.errors import UserError
+from testbed.nfs_wire import frame_of
 from testbed.sites.contract import Testbed
 from testbed.spec import DiskSpec, GroupSpec, NfsSpec, TestbedSpec, load_spec
-from testbed.stores.nfs.shaping import MANAGEMENT_SHARE, bucket
+from testbed.stores.nfs.shaping import FRAME, MANAGEMENT_SHARE, bucket
 
 NFS, CLIENT = "nfs", "client"
 SCRATCH = "/var/lib/hotbed/scratch"
@@ -39,6 +41,7 @@ class Places:
         servers: bytes of a client's file on each server.
         store: how clients reach servers.
         switch_levels: priorities of the switch's ports; 0 where it has none.
+        frame: most bytes of a frame of its links.
     """
 
     disk: str
@@ -47,6 +50,7 @@ class Places:
     servers: Mapping[str, int]
     store: NfsSpec
     switch_levels: int = 0
+    frame: int = FRAME
 
     @property
     def folder(self) -> str:
@@ -86,7 +90,8 @@ def places_of(testbed: Testbed, spec: TestbedSpec, spec_file: Path) -> Places:
         clients=clients,
         servers={name: _file_bytes(disk, len(clients)) for name, disk in disks.items()},
         store=spec.store,
-        switch_levels=spec.network.priority_levels if spec.network else 0,
+        switch_levels=spec.priority_levels,
+        frame=frame_of(spec.mtu),
     )
 
 
@@ -100,7 +105,8 @@ def machines_of(spec: TestbedSpec, places: Places) -> Machines:
         server=places.disk,
         clients=places.clients,
         network={} if ram is None else dict.fromkeys(ON_RAM, (ram, RAMDISK)),
-        bucket=bucket,
+        bucket=partial(bucket, frame=places.frame),
+        frame=places.frame,
         link_share=LINK_SHARE,
     )
 

@@ -17,6 +17,7 @@ from typing import Any
 from campaigns.durable import write_file
 from controllers.prioritymeister.profiles import parse_profile
 from schemas.errors import HotbedError
+from testbed.nfs_wire import ETHERNET_MTU
 from testbed.sites.contract import Testbed
 from testbed.ssh import Shell
 from workloads.traces.files_profile import FilesPlan, build_files
@@ -36,6 +37,8 @@ def measured_profile(
     files: Sequence[str],
     each: int,
     tell: Callable[[str], None],
+    *,
+    mtu: int = ETHERNET_MTU,
 ) -> Path:
     """The profile of a node's disk; measured once in a testbed's life.
 
@@ -45,6 +48,7 @@ def measured_profile(
         files: paths there; their contents are destroyed.
         each: bytes of each.
         tell: told what is being done.
+        mtu: of the links by which requests come, bytes.
 
     Raises:
         HotbedError: fio is missing there or fails.
@@ -54,12 +58,12 @@ def measured_profile(
         return path
     plan = FilesPlan(tuple(files), each, seconds=SECONDS)
     tell(f"measuring the disk of node {shell.node} for about {plan.total_s:.0f} s")
-    document = measure(plan, shell)
+    document = measure(plan, shell, mtu)
     write_file(path, json.dumps(document, indent=1) + "\n")
     return path
 
 
-def measure(plan: FilesPlan, shell: Shell) -> dict[str, Any]:
+def measure(plan: FilesPlan, shell: Shell, mtu: int = ETHERNET_MTU) -> dict[str, Any]:
     """Run fio and make the profile of what it tells."""
     done = shell.run(
         ["fio", "--output-format=json", "-"],
@@ -70,7 +74,7 @@ def measure(plan: FilesPlan, shell: Shell) -> dict[str, Any]:
     if done.returncode != 0:
         words = " ".join(done.stderr.decode(errors="replace").split())
         raise HotbedError(f"fio failed on node {shell.node}: {words[:300]}")
-    document = build_files(plan, done.text)
+    document = build_files(plan, done.text, mtu)
     parse_profile(document, f"the profile of node {shell.node}")
     return document
 

@@ -33,6 +33,7 @@ from testbed.sites.contract import (
 )
 from testbed.sites.inventory import usage
 from testbed.sites.inventory.contact import all_or_error, ask, everywhere
+from testbed.sites.own_network import refuse_settings
 from testbed.sites.records import Record, Records
 from testbed.spec import TestbedSpec
 from testbed.ssh import SshShell
@@ -206,6 +207,7 @@ class ChameleonSite:
                 "chameleon."
             )
         check_spec(spec, options)
+        refuse_settings(spec, self.kind)
         return options
 
     def _work(self, record: Record, progress: Progress) -> Work:

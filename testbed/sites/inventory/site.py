@@ -36,6 +36,7 @@ from testbed.sites.inventory.letting_go import TakeAway, let_go
 from testbed.sites.inventory.look import Look, Trust, look, looking
 from testbed.sites.inventory.options import check_consent, need_hosts, read_options
 from testbed.sites.inventory.taking import judged, shell_of, take
+from testbed.sites.own_network import refuse_settings
 from testbed.sites.records import Records
 from testbed.spec import TestbedSpec
 from testbed.ssh import Shell
@@ -234,6 +235,7 @@ class InventorySite:
 
     def _members(self, spec: TestbedSpec) -> tuple[Member, ...]:
         need_hosts(self.options)
+        refuse_settings(spec, self.kind)
         return assign(spec, self.options, machines_of(self.options), self._taken(spec.name))
 
     def _taken(self, but: str) -> set[Any]:

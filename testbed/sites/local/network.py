@@ -10,18 +10,26 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import json
+from pathlib import Path
 
+from schemas.errors import UserError
+from testbed.nfs_wire import ETHERNET_MTU
 from testbed.sites.contract import SiteError
 from testbed.sites.local import priority
 from testbed.sites.local.names import Places
 from testbed.sites.local.tools import run
+from testbed.spec import TestbedSpec
 
 HOST = 1
 FIRST_NODE = 10
 MOST_NODES = 240
 CORE = "br0"
 """The bridge of nodes in no rack, and of all where the network is flat."""
+CONGESTION_CONTROL = "reno"
+"""Of nodes whose spec names none: every kernel has it, and results do not hang on what the host's
+own connections use."""
 _UP = "up0"
+_SETTINGS = Path("/proc/sys/net/ipv4")
 
 
 def choose_subnet(taken: set[int]) -> int:
@@ -55,8 +63,45 @@ def uplinks(places: Places) -> list[str]:
     return [link["ifname"] for link in links if link["ifname"].startswith(places.uplink_prefix())]
 
 
-def make_switch(places: Places, name: str, subnet: int) -> None:
-    """Make the bridge and the host's link to it; nothing when they are there."""
+def congestion_control_of(spec: TestbedSpec) -> str:
+    """What TCP of the nodes uses."""
+    return (spec.network and spec.network.congestion_control) or CONGESTION_CONTROL
+
+
+def check_congestion_control(name: str, settings: Path = _SETTINGS) -> None:
+    """Whether a namespace of this machine may use a congestion control.
+
+    Raises:
+        UserError: the kernel has not got it, or allows it outside of namespaces only.
+    """
+    try:
+        allowed, there = (
+            (settings / f"tcp_{which}_congestion_control").read_text().split()
+            for which in ("allowed", "available")
+        )
+    except OSError:
+        return  # no machine for testbeds: doctor says so
+    if name in allowed:
+        return
+    others = f"or write network.congestion_control: {' or '.join(allowed)}"
+    if name not in there:
+        raise UserError(
+            f"network.congestion_control: this machine's kernel has no {name!r}: load it (modprobe "
+            f"tcp_{name}) and allow it, {others}."
+        )
+    raise UserError(
+        f"network.congestion_control: this machine does not allow {name!r} in network namespaces: "
+        f"add it (sysctl net.ipv4.tcp_allowed_congestion_control='{' '.join([*allowed, name])}'), "
+        f"{others}."
+    )
+
+
+def make_switch(places: Places, name: str, subnet: int, *, mtu: int = ETHERNET_MTU) -> None:
+    """Make the bridge and the host's link to it; nothing when they are there.
+
+    Args:
+        mtu: of all of the testbed's links, bytes.
+    """
     switch, uplink = places.switch(name), places.uplink(name)
     if switch not in namespaces(places, name):
         run("ip", "netns", "add", switch)
@@ -70,9 +115,15 @@ def make_switch(places: Places, name: str, subnet: int) -> None:
         )
     if uplink not in uplinks(places):
         run("ip", "link", "add", uplink, "type", "veth", "peer", "name", _UP, "netns", switch)
-    batch(switch, f"link set {_UP} master {CORE} up")
+    # A bridge whose MTU was never set takes the least of its ports' and drops what is larger.
+    batch(
+        switch,
+        f"link set {CORE} mtu {mtu}",
+        f"link set {_UP} mtu {mtu}",
+        f"link set {_UP} master {CORE} up",
+    )
     run("ip", "addr", "replace", f"10.77.{subnet}.{HOST}/24", "dev", uplink)
-    run("ip", "link", "set", uplink, "up")
+    run("ip", "link", "set", uplink, "mtu", str(mtu), "up")
 
 
 def make_link(
@@ -84,6 +135,8 @@ def make_link(
     *,
     bridge: str = CORE,
     levels: int = 0,
+    mtu: int = ETHERNET_MTU,
+    congestion_control: str = CONGESTION_CONTROL,
 ) -> None:
     """Make a node's namespace and its link, anew when something of it is there.
 
@@ -92,24 +145,30 @@ def make_link(
         bits_per_s: rate of the link, enforced on both of its ends.
         bridge: what the link goes to: the core or a rack's (see `racks`).
         levels: see `set_rate`.
+        mtu: the largest packet of the link, bytes.
+        congestion_control: what TCP of the node uses.
     """
     netns, switch, port = places.netns(name, node), places.switch(name), places.port(node)
     drop_link(places, name, node)
     run("ip", "netns", "add", netns)
+    # Before anything runs there: a server's connections use what was set when it began to listen.
+    setting = str(_SETTINGS / "tcp_congestion_control")
+    run("ip", "netns", "exec", netns, "tee", setting, text=f"{congestion_control}\n")
     run("ip", "-n", netns, "link", "add", "eth0", "type", "veth", "peer", port, "netns", switch)
     batch(
         netns,
+        f"link set eth0 mtu {mtu}",
         f"link set eth0 address {hardware_address(name, node)}",
         f"addr add {where}/24 dev eth0",
         "link set eth0 up",
         "link set lo up",
     )
-    batch(switch, f"link set {port} master {bridge} up")
+    batch(switch, f"link set {port} mtu {mtu}", f"link set {port} master {bridge} up")
     if levels:
         # Priority and buckets act on whole packets, and a segment of 64 KiB takes 40 frames' time.
         batch(netns, "link set eth0 gso_max_segs 1")
         batch(switch, f"link set {port} gso_max_segs 1")
-    set_rate(places, name, node, bits_per_s, levels=levels)
+    set_rate(places, name, node, bits_per_s, levels=levels, mtu=mtu)
 
 
 def hardware_address(name: str, node: str) -> str:
@@ -129,26 +188,40 @@ def drop_link(places: Places, name: str, node: str) -> None:
 
 
 def set_rate(
-    places: Places, name: str, node: str, bits_per_s: float | None, *, levels: int = 0
+    places: Places,
+    name: str,
+    node: str,
+    bits_per_s: float | None,
+    *,
+    levels: int = 0,
+    mtu: int = ETHERNET_MTU,
 ) -> None:
     """Shape both directions of a node's link; None: unshaped.
 
     Args:
         levels: the switch's port serves so many levels of DSCP by strict priority (`priority`);
             what the node sends is the node's own to order.
+        mtu: the largest packet of the link, bytes.
     """
     shape(places.netns(name, node), "eth0", bits_per_s)
-    shape(places.switch(name), places.port(node), bits_per_s, levels=levels)
+    shape(places.switch(name), places.port(node), bits_per_s, levels=levels, mtu=mtu)
 
 
-def shape(netns: str, device: str, bits_per_s: float | None, *, levels: int = 0) -> None:
+def shape(
+    netns: str,
+    device: str,
+    bits_per_s: float | None,
+    *,
+    levels: int = 0,
+    mtu: int = ETHERNET_MTU,
+) -> None:
     """Limit what leaves by a device of a namespace; None: no limit. With `levels` of priority."""
     if bits_per_s is None:
         run("tc", "-n", netns, "qdisc", "del", "dev", device, "root", check=False)
     elif levels:
         # A root of the same kind would be kept, with all that is below it.
         run("tc", "-n", netns, "qdisc", "del", "dev", device, "root", check=False)
-        lines = "\n".join(priority.commands(device, bits_per_s, levels)) + "\n"
+        lines = "\n".join(priority.commands(device, bits_per_s, levels, mtu)) + "\n"
         run("tc", "-n", netns, "-batch", "-", text=lines)
     else:
         bucket = token_bucket(bits_per_s)
@@ -156,7 +229,8 @@ def shape(netns: str, device: str, bits_per_s: float | None, *, levels: int = 0)
 
 
 def token_bucket(bits_per_s: float) -> list[str]:
-    """Arguments of tc for a rate: a burst of 2 ms (one large segment at least), 25 ms of queue."""
+    """Arguments of tc for a rate: a burst of 2 ms (one large segment at least, and so a packet of
+    any MTU), 25 ms of queue."""
     burst = max(round(bits_per_s / 8 * 0.002), 96 * 1024)
     return ["tbf", "rate", f"{round(bits_per_s)}bit", "burst", str(burst), "latency", "25ms"]
 

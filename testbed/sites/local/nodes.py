@@ -105,7 +105,9 @@ class Nodes:
             member.address,
             member.group.network,
             bridge=racks.bridge_of(record.spec, member.name),
-            levels=racks.levels_of(record.spec),
+            levels=record.spec.priority_levels,
+            mtu=record.spec.mtu,
+            congestion_control=network.congestion_control_of(record.spec),
         )
         binds: dict[str, str] = {}
         for number, disk in enumerate(self.disks(member)):

@@ -8,35 +8,37 @@ priority comes first.
 
 from __future__ import annotations
 
+from testbed.nfs_wire import ETHERNET_MTU, frame_of
+
 LEVELS = 7
 QUEUE_S = 0.025
 """What a level's queue holds, as time of the link."""
-_FRAME = 1538
-_LEAST = "8kbit"  # HTB wants a guaranteed rate: a frame in 1.5 s
+_LEAST = "8kbit"  # HTB wants a guaranteed rate: 1538 bytes in 1.5 s
 _SSH_SHARE = 0.05
 
 
-def commands(device: str, bits_per_s: float, levels: int) -> list[str]:
-    """Lines of ``tc -batch`` for a device without queueing of its own.
+def commands(device: str, bits_per_s: float, levels: int, mtu: int = ETHERNET_MTU) -> list[str]:
+    """Lines of ``tc -batch`` for a device without queueing of its own, whose packets are of at most
+    `mtu` bytes.
 
     ssh and ARP, without which a testbed is lost, have a twentieth of the link guaranteed and are
     served last beyond it.
     """
-    rate = f"{round(bits_per_s)}bit"
-    burst = max(round(bits_per_s / 8 / 1000), 2 * _FRAME)
-    limit = max(round(bits_per_s / 8 * QUEUE_S), 16 * _FRAME)
+    rate, frame = f"{round(bits_per_s)}bit", frame_of(mtu)
+    burst = max(round(bits_per_s / 8 / 1000), 2 * frame)
+    limit = max(round(bits_per_s / 8 * QUEUE_S), 16 * frame)
     other, management = levels + 1, levels + 2
     lines = [
         f"qdisc add dev {device} root handle 1: htb default {other:x}",
         f"class add dev {device} parent 1: classid 1:100 htb rate {rate} burst {burst} "
-        f"cburst {burst} quantum {_FRAME}",
+        f"cburst {burst} quantum {frame}",
     ]
     for leaf in range(1, management + 1):
         least = f"{round(bits_per_s * _SSH_SHARE)}bit" if leaf == management else _LEAST
         prio = min(leaf - 1, LEVELS)
         lines += [
             f"class add dev {device} parent 1:100 classid 1:{leaf:x} htb rate {least} "
-            f"burst {_FRAME} ceil {rate} cburst {burst} prio {prio} quantum {_FRAME}",
+            f"burst {frame} ceil {rate} cburst {burst} prio {prio} quantum {frame}",
             f"qdisc add dev {device} parent 1:{leaf:x} handle {leaf:x}0: bfifo limit {limit}",
         ]
     to = f"filter add dev {device} parent 1: protocol"

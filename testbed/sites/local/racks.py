@@ -38,7 +38,7 @@ def make(places: Places, name: str, spec: TestbedSpec) -> None:
     assert spec.racks is not None
     switch = places.switch(name)
     there = {link["ifname"] for link in json.loads(run("ip", "-n", switch, "-j", "link"))}
-    commands = []
+    commands, mtu = [], spec.mtu
     for bridge in found:
         up, down = ends(bridge)
         if bridge not in there:
@@ -46,17 +46,14 @@ def make(places: Places, name: str, spec: TestbedSpec) -> None:
         if up not in there:
             commands.append(f"link add {up} type veth peer name {down}")
         commands += [
-            f"link set {bridge} up",
+            f"link set {bridge} mtu {mtu} up",
+            f"link set {up} mtu {mtu}",
+            f"link set {down} mtu {mtu}",
             f"link set {up} master {bridge} up",
             f"link set {down} master {network.CORE} up",
         ]
     network.batch(switch, *commands)
     set_rate(places, name, spec, spec.racks.uplink)
-
-
-def levels_of(spec: TestbedSpec) -> int:
-    """Levels of priority of the switch's ports; 0: none."""
-    return spec.network.priority_levels if spec.network else 0
 
 
 def ends(bridge: str) -> tuple[str, str]:
@@ -68,4 +65,6 @@ def set_rate(places: Places, name: str, spec: TestbedSpec, bits_per_s: float | N
     """Shape both directions of every uplink; None: unshaped."""
     for bridge in bridges(spec).values():
         for end in ends(bridge):
-            network.shape(places.switch(name), end, bits_per_s, levels=levels_of(spec))
+            network.shape(
+                places.switch(name), end, bits_per_s, levels=spec.priority_levels, mtu=spec.mtu
+            )

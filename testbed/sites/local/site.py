@@ -74,6 +74,7 @@ class LocalSite:
                     f"{group.disk.queue_depth}; the local site's disks take 4 to "
                     f"{MOST_QUEUE_DEPTH}."
                 )
+        network.check_congestion_control(network.congestion_control_of(spec))
         disks = sum(g.count * g.disks * g.disk.size for g in spec.groups if g.disk)
         return Cost(
             node_hours=0.0,
@@ -182,8 +183,8 @@ class LocalSite:
         at_once(lambda disk: disk.command({"op": "shape", "on": on}), self._disks(known))
         for member in known.members():
             rate = member.group.network if on else None
-            levels = racks.levels_of(known.spec)
-            network.set_rate(self.places, name, member.name, rate, levels=levels)
+            levels, mtu = known.spec.priority_levels, known.spec.mtu
+            network.set_rate(self.places, name, member.name, rate, levels=levels, mtu=mtu)
         uplink = known.spec.racks.uplink if known.spec.racks else None
         racks.set_rate(self.places, name, known.spec, uplink if on else None)
 
@@ -281,7 +282,7 @@ class LocalSite:
         progress("network", 0.0)
         record.save(folder, replace(known, ready=False))
         keys.make(folder / keys.LOGIN, f"hotbed-{name}")
-        network.make_switch(self.places, name, known.subnet)
+        network.make_switch(self.places, name, known.subnet, mtu=known.spec.mtu)
         racks.make(self.places, name, known.spec)
         started = 0
 

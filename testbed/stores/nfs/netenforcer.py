@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from schemas.errors import HotbedError, UserError
+from testbed.nfs_wire import ETHERNET_MTU, frame_of
 from testbed.stores.nfs import readback, shaping
 
 KEPT = Path("/run/hotbed/netenforcer.json")
@@ -37,11 +38,12 @@ class EnforcerError(HotbedError):
 @dataclass(frozen=True)
 class Before:
     """A device as it was: its root's token bucket (rate bytes/s, burst bytes, latency us; None:
-    the kernel's default) and the most segments of a packet."""
+    the kernel's default), the most segments of a packet, and the largest packet (bytes)."""
 
     device: str
     root: Mapping[str, float] | None
     segments: int
+    mtu: int = ETHERNET_MTU
 
 
 def run(*argv: str, text: str | None = None, check: bool = True) -> str:
@@ -107,7 +109,8 @@ def before(device: str, run: Run = run) -> Before:
                 f"{qdisc['handle']}): remove it first (tc qdisc del dev {device} root)."
             )
     link = json.loads(run("ip", "-d", "-j", "link", "show", "dev", device))[0]
-    return Before(device, root, int(link.get("gso_max_segs", 65535)))
+    segments, mtu = link.get("gso_max_segs", 65535), link.get("mtu", ETHERNET_MTU)
+    return Before(device, root, int(segments), int(mtu))
 
 
 def read(device: str, run: Run = run) -> shaping.State:
@@ -132,7 +135,8 @@ def _flows(host: Mapping[str, Any]) -> tuple[shaping.Flow, ...]:
 def _target(host: Mapping[str, Any], kept: Before) -> shaping.State:
     link = float(host["rate"])
     # The site's own shaping stands for the wire: nobody may send faster than it.
-    return shaping.wanted(host, min(link, kept.root["rate"]) if kept.root else link)
+    rate = min(link, kept.root["rate"]) if kept.root else link
+    return shaping.wanted(host, rate, frame_of(kept.mtu))
 
 
 def apply(host: Mapping[str, Any], run: Run = run, keep: Path = KEPT) -> dict[str, Any]:
@@ -158,7 +162,7 @@ def apply(host: Mapping[str, Any], run: Run = run, keep: Path = KEPT) -> dict[st
     keep.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     keep.write_text(json.dumps(asdict(kept)))
     try:
-        _install(state, device, run)
+        _install(state, device, frame_of(kept.mtu), run)
         wrong = readback.differences(state, read(device, run))
     except HotbedError:
         remove(run, keep)
@@ -170,11 +174,11 @@ def apply(host: Mapping[str, Any], run: Run = run, keep: Path = KEPT) -> dict[st
     return {"changed": True, "device": device, "flows": len(flows)}
 
 
-def _install(state: shaping.State, device: str, run: Run) -> None:
+def _install(state: shaping.State, device: str, frame: int, run: Run) -> None:
     run("ip", "link", "set", "dev", device, "gso_max_segs", "1")
     # `replace` keeps a root of the same kind and handle, with all that is below it.
     run("tc", "qdisc", "del", "dev", device, "root", check=False)
-    run("tc", "-batch", "-", text="\n".join(shaping.tc_commands(state, device)) + "\n")
+    run("tc", "-batch", "-", text="\n".join(shaping.tc_commands(state, device, frame)) + "\n")
     run("nft", "-f", "-", text=shaping.nft_commands(state))
 
 

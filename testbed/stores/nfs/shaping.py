@@ -24,11 +24,14 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+from testbed.nfs_wire import frame_of
+
 LEVELS = 7
 TABLE = "hotbed"
 MANAGEMENT_PORT = 22
 MANAGEMENT_SHARE = 0.05
-FRAME = 1538
+FRAME = frame_of()
+"""Of plain Ethernet; a device whose MTU is another has others (`frame_of`)."""
 LONGEST_S = 270.0
 """HTB keeps a burst as a time in a 32-bit number of 64 ns."""
 _LEAST_RATE = 1000.0  # bytes/s guaranteed to a class: none would be best, HTB wants some
@@ -130,25 +133,26 @@ def _prefix(text: str, name: str) -> str:
         raise ValueError(f"flow {name}: {text!r} is no IPv4 address or prefix") from error
 
 
-def bucket(rate: float, burst: float) -> tuple[float, float]:
+def bucket(rate: float, burst: float, frame: int = FRAME) -> tuple[float, float]:
     """A pair as HTB can keep it: a whole frame at least, and no more than `LONGEST_S` of its rate
     (a rarer burst is allowed at a higher rate: it lets more through, never less)."""
-    burst = max(burst, float(FRAME))
+    burst = max(burst, float(frame))
     return max(rate, burst / LONGEST_S, _LEAST_RATE), burst
 
 
-def wanted(host: Mapping[str, Any], link: float) -> State:
-    """What is to be installed on a host whose link has the rate `link`, bytes/s."""
+def wanted(host: Mapping[str, Any], link: float, frame: int = FRAME) -> State:
+    """What is to be installed on a host whose link has the rate `link`, bytes/s, and carries frames
+    of at most `frame` bytes."""
     flows = flows_of(host)
-    qdiscs, classes = [("1:", "root", "htb")], list(_base(link))
+    qdiscs, classes = [("1:", "root", "htb")], list(_base(link, frame))
     qdiscs += [("2:", "1:2", "bfifo"), ("3:", "1:3", "bfifo")]
     filters = list(_base_filters())
     marks = []
     for index, flow in enumerate(flows):
         top = f"1:{_FIRST + index:x}"
-        classes.append(_borrower(top, link, flow.level - 1))
+        classes.append(_borrower(top, link, flow.level - 1, frame))
         at, handle = top, _CHAIN + _CHAIN_STEP * index
-        for inner in _nested(flow.pairs, handle, link):
+        for inner in _nested(flow.pairs, handle, link, frame):
             qdiscs.append((f"{handle:x}:", at, "htb"))
             classes.append(inner)
             at, handle = inner.classid, handle + 1
@@ -159,30 +163,33 @@ def wanted(host: Mapping[str, Any], link: float) -> State:
     return State(frozenset(qdiscs), frozenset(classes), frozenset(filters), frozenset(marks))
 
 
-def _base(link: float) -> Iterator[Class]:
-    burst = link_burst(link)
+def _base(link: float, frame: int) -> Iterator[Class]:
+    burst = link_burst(link, frame)
     yield Class(f"1:{_LINK:x}", "1:", link, link, burst, burst)
-    yield _borrower(f"1:{_OTHER:x}", link, LEVELS)
+    yield _borrower(f"1:{_OTHER:x}", link, LEVELS, frame)
     share = max(MANAGEMENT_SHARE * link, _LEAST_RATE)
-    yield Class(f"1:{_MANAGEMENT:x}", "1:1", share, link, 4.0 * FRAME, burst, LEVELS)
+    yield Class(f"1:{_MANAGEMENT:x}", "1:1", share, link, 4.0 * frame, burst, LEVELS)
 
 
-def link_burst(link: float) -> float:
+def link_burst(link: float, frame: int = FRAME) -> float:
     """Burst of a link's own rate, bytes: a millisecond, two frames at least."""
-    return max(link / 1000, 2.0 * FRAME)
+    return max(link / 1000, 2.0 * frame)
 
 
-def _borrower(classid: str, link: float, prio: int) -> Class:
-    return Class(classid, "1:1", _LEAST_RATE, link, float(FRAME), link_burst(link), prio)
+def _borrower(classid: str, link: float, prio: int, frame: int) -> Class:
+    burst = link_burst(link, frame)
+    return Class(classid, "1:1", _LEAST_RATE, link, float(frame), burst, prio)
 
 
-def _nested(pairs: Sequence[tuple[float, float]], first: int, link: float) -> Iterator[Class]:
+def _nested(
+    pairs: Sequence[tuple[float, float]], first: int, link: float, frame: int
+) -> Iterator[Class]:
     """Two buckets a class, slowest first: the slower is its rate, the faster its ceiling.
 
     One that is as fast as the link holds nothing up that the link does not, and HTB cannot keep a
     burst that takes less than its tick of 64 ns.
     """
-    kept = sorted(bucket(*pair) for pair in pairs if pair[0] < link)
+    kept = sorted(bucket(*pair, frame) for pair in pairs if pair[0] < link)
     for place in range(0, len(kept), 2):
         slow = kept[place]
         fast = kept[place + 1] if place + 1 < len(kept) else slow
@@ -211,8 +218,9 @@ def _match(prefix: str, offset: int) -> str:
 # --- commands ----------------------------------------------------------------------------------
 
 
-def tc_commands(state: State, device: str) -> list[str]:
-    """Lines for ``tc -batch`` that make `state` on a device whose root is not ours yet."""
+def tc_commands(state: State, device: str, frame: int = FRAME) -> list[str]:
+    """Lines for ``tc -batch`` that make `state` on a device whose root is not ours yet, and whose
+    frames are of at most `frame` bytes."""
     lines = [f"qdisc replace dev {device} root handle 1: htb default {_OTHER:x}"]
     classes: dict[str, list[Class]] = {}
     for found in sorted(state.classes, key=lambda one: order_of(one.classid)):
@@ -221,7 +229,7 @@ def tc_commands(state: State, device: str) -> list[str]:
 
     def descend(parent: str) -> None:
         for one in classes.get(parent, ()):
-            lines.append(_class_line(one, device))
+            lines.append(_class_line(one, device, frame))
             if one.classid in below:
                 handle, kind = below[one.classid]
                 options = "default 1" if kind == "htb" else f"limit {_QUEUE_BYTES}"
@@ -249,12 +257,12 @@ def _word(match: str) -> str:
     return f"u32 0x{value} 0x{mask} at {offset}"
 
 
-def _class_line(one: Class, device: str) -> str:
+def _class_line(one: Class, device: str, frame: int) -> str:
     return (
         f"class add dev {device} parent {one.parent} classid {one.classid} htb "
         f"rate {round(8 * one.rate)}bit burst {math.ceil(one.burst)} "
         f"ceil {round(8 * one.ceil)}bit cburst {math.ceil(one.cburst)} "
-        f"prio {one.prio} quantum {FRAME}"
+        f"prio {one.prio} quantum {frame}"
     )
 
 

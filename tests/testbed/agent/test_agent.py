@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import tarfile
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,7 @@ from testbed.agent import bundle, facts
 from testbed.agent.client import AgentClient, result_of
 from testbed.agent.config import config_from_json, config_to_json, load_config, node_of
 from testbed.agent.contract import AgentConfig, AgentNode
+from testbed.agent.reach import LocalShell
 from testbed.agent.verbs import VERBS
 from testbed.ssh import Completed
 
@@ -238,6 +240,16 @@ def test_facts_of_a_node():
         "fio": "3.33",
         "cpu_model": "A B",
     }
+
+
+def test_facts_tell_of_a_nodes_network() -> None:
+    shell = LocalShell("here")
+    found = facts.parse(shell.run(["sh", "-c", facts._SCRIPT]).text)
+    setting = Path("/proc/sys/net/ipv4/tcp_congestion_control")
+    assert found["congestion_control"] == setting.read_text().strip()
+    links = [link for link in Path("/sys/class/net").iterdir() if (link / "mtu").is_file()]
+    sizes = {link.name: int((link / "mtu").read_text()) for link in links if link.name != "lo"}
+    assert {f"{name}={size}" for name, size in sizes.items()} == set(found.get("mtu", "").split())
 
 
 def test_contract_and_configuration_have_the_same_fields():

@@ -9,7 +9,7 @@ import pytest
 
 from controllers.prioritymeister.profiles import parse_profile
 from schemas.errors import UserError
-from testbed.nfs_wire import NETWORK
+from testbed.nfs_wire import network_of
 from workloads.errors import WorkloadError
 from workloads.traces.files_profile import FILE_SIZES, FilesPlan, build_files
 
@@ -39,7 +39,7 @@ def test_all_files_are_read_and_written_at_random_one_request_at_a_time() -> Non
 def test_a_request_costs_its_mean_latency() -> None:
     storage = parse_profile(build_files(PLAN, told(PLAN))).storage
     assert storage is not None
-    assert build_files(PLAN, told(PLAN))["network"] == NETWORK  # packets are counted there
+    assert build_files(PLAN, told(PLAN))["network"] == network_of()  # packets are counted there
     rows = build_files(PLAN, told(PLAN))["bandwidthTable"]
     assert [row["requestSize"] for row in rows] == list(FILE_SIZES)
     assert 4096 / rows[3]["readBandwidth"] == pytest.approx(4e-3 + 4096e-8)

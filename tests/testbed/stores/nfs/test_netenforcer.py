@@ -33,8 +33,8 @@ TBF = {"rate": 25e6, "burst": 98300.0, "lat": 25000.0}
 class Kernel:
     """One device with a root, and our table: enough to tell what is in force."""
 
-    def __init__(self, root: Any = None, segments: int = 65535) -> None:
-        self.root, self.segments = root, segments
+    def __init__(self, root: Any = None, segments: int = 65535, mtu: int = 1500) -> None:
+        self.root, self.segments, self.mtu = root, segments, mtu
         self.state: shaping.State | None = None
         self.table = False
         self.refuse = ""
@@ -49,7 +49,7 @@ class Kernel:
         if line.startswith("ip -j route get"):
             return json.dumps([{"dst": argv[-1], "dev": "eth0"}])
         if line.startswith("ip -d -j link"):
-            return json.dumps([{"gso_max_segs": self.segments}])
+            return json.dumps([{"gso_max_segs": self.segments, "mtu": self.mtu}])
         if line.startswith("ip link set"):
             self.segments = int(argv[-1])
         elif line.startswith("tc -j qdisc show"):
@@ -88,7 +88,8 @@ def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
     """A kernel whose state is what was last installed (the texts are readback's tests' matter)."""
     found = Kernel(dict(TBF))
 
-    def install(state: shaping.State, device: str, run: Any) -> None:
+    def install(state: shaping.State, device: str, frame: int, run: Any) -> None:
+        assert frame == found.mtu + 38
         run("ip", "link", "set", "dev", device, "gso_max_segs", "1")
         run("tc", "-batch", "-")
         run("nft", "-f", "-")
@@ -201,6 +202,23 @@ def test_the_command_answers_in_json_and_in_sentences(
     monkeypatch.setattr("sys.stdin", __import__("io").StringIO("null"))
     assert netenforcer.main(["check", "-"]) == 0
     assert json.loads(capsys.readouterr().out) == {"differences": ["None"]}
+
+
+def test_buckets_hold_a_frame_of_the_devices_packets(kernel: Kernel, keep: Path) -> None:
+    kernel.mtu = 9000
+    small = HOST | {"flows": [HOST["flows"][0] | {"pairs": [[1e6, 100.0]]}]}  # type: ignore[index]
+    netenforcer.apply(small, kernel, keep)
+    assert kernel.state == shaping.wanted(small, 25e6, 9038)
+    assert {c.burst for c in kernel.state.classes if c.classid == "1000:1"} == {9038.0}
+    kernel.mtu = 1500  # what it was before counts, as with all that is put back
+    assert netenforcer.check(small, kernel, keep) == []
+
+
+def test_what_an_earlier_version_kept_is_read(keep: Path) -> None:
+    keep.parent.mkdir()
+    keep.write_text(json.dumps({"device": "eth0", "root": None, "segments": 65535}))
+    found = netenforcer.load(keep)
+    assert found is not None and found.mtu == 1500
 
 
 def test_readback_is_what_read_uses(root: Path) -> None:

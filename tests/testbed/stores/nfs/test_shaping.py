@@ -85,6 +85,21 @@ def test_a_bucket_as_fast_as_the_link_is_the_links_own_matter() -> None:
     assert [(c.rate, c.ceil, c.burst, c.cburst) for c in inner] == [(1e6, 1e6, 4e4, 4e4)]
 
 
+def test_classes_hold_the_frames_of_a_device_with_large_packets() -> None:
+    slow = 1e6
+    state = shaping.wanted(host(flow(pairs=[[1e5, 100.0]])), slow, 9038)
+    bursts = {c.classid: (c.burst, c.cburst) for c in state.classes}
+    assert bursts == {
+        "1:1": (18076.0, 18076.0),
+        "1:2": (9038.0, 18076.0),
+        "1:3": (36152.0, 18076.0),
+        "1:100": (9038.0, 18076.0),
+        "1000:1": (9038.0, 9038.0),
+    }
+    lines = [line for line in shaping.tc_commands(state, "eth0", 9038) if "class add" in line]
+    assert len(lines) == 5 and all(line.endswith("quantum 9038") for line in lines)
+
+
 def test_flows_have_classes_and_handles_of_their_own() -> None:
     many = [flow(workload=f"w{n}", destination=[f"10.2.{n}.1"]) for n in range(60)]
     state = shaping.wanted(host(*many), LINK)

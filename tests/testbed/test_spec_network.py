@@ -1,0 +1,98 @@
+"""What a spec says of its network: sizes of packets, congestion control, levels of priority."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from campaigns.steps.facts import calibration
+from schemas.errors import UserError
+from testbed.sites.local.network import CONGESTION_CONTROL, congestion_control_of
+from testbed.sites.own_network import refuse_settings
+from testbed.spec import TestbedSpec, load_spec
+
+BODY: dict[str, Any] = {
+    "name": "t",
+    "store": None,
+    "groups": [{"name": "admin", "roles": ["admin"]}],
+}
+
+
+def spec(network: dict[str, Any] | None = None) -> TestbedSpec:
+    return TestbedSpec.model_validate(BODY | {"network": network})
+
+
+def test_what_is_usual_where_nothing_is_said() -> None:
+    for one in (spec(), spec({})):
+        assert (one.mtu, one.priority_levels) == (1500, 0)
+        assert congestion_control_of(one) == CONGESTION_CONTROL == "reno"
+
+
+def test_a_size_of_packets_alone_orders_none() -> None:
+    assert spec({"mtu": 9000}).priority_levels == 0
+    assert spec({"mtu": 9000}).mtu == 9000
+    assert congestion_control_of(spec({"congestion_control": "cubic"})) == "cubic"
+
+
+def test_results_stay_those_of_their_spec() -> None:
+    """The digest goes by what differs from the usual, so that older specs keep theirs."""
+    assert spec({"mtu": 1500}).digest() == spec({}).digest() == spec().digest()
+    levels = spec({"priority_levels": 7})
+    assert levels.digest() == spec({"priority_levels": 7, "mtu": 1500}).digest()
+    different = [
+        levels,
+        spec(),
+        spec({"mtu": 9000}),
+        spec({"priority_levels": 7, "mtu": 9000}),
+        spec({"congestion_control": "cubic"}),
+    ]
+    assert len({one.digest() for one in different}) == len(different)
+
+
+@pytest.mark.parametrize(
+    ("network", "said"),
+    [
+        ({"mtu": 1279}, r"network\.mtu: Input should be greater than or equal to 1280"),
+        ({"mtu": 65521}, r"network\.mtu: Input should be less than or equal to 65520"),
+        ({"mtu": "jumbo"}, r"network\.mtu: Input should be a valid integer"),
+        ({"congestion_control": "no such"}, r"congestion_control: it is the kernel's name of an"),
+        ({"congestion_control": ""}, r"congestion_control: it is the kernel's name of an"),
+        ({"priority_levels": -1}, r"priority_levels: Input should be greater"),
+    ],
+)
+def test_a_mistake_is_told(tmp_path: Path, network: dict[str, Any], said: str) -> None:
+    path = tmp_path / "spec.yaml"
+    path.write_text(yaml.safe_dump(BODY | {"network": network}))
+    with pytest.raises(UserError, match=said):
+        load_spec(path)
+
+
+def test_a_name_cannot_hold_a_command() -> None:
+    with pytest.raises(ValidationError):
+        spec({"congestion_control": "reno\ncubic"})
+    with pytest.raises(ValidationError):
+        spec({"congestion_control": "reno\n"})
+
+
+def test_machines_with_a_network_of_their_own_keep_it() -> None:
+    for fine in (None, {}, {"priority_levels": 3}, {"mtu": 1500}):
+        refuse_settings(spec(fine), "inventory")
+    with pytest.raises(UserError, match=r"testbed t: network\.mtu is 9000, and machines of site i"):
+        refuse_settings(spec({"mtu": 9000}), "inventory")
+    with pytest.raises(UserError, match=r"network\.congestion_control is reno, and machines of"):
+        refuse_settings(spec({"congestion_control": "reno"}), "chameleon")
+
+
+def test_the_record_of_a_run_has_what_was_asked_for() -> None:
+    assert calibration(spec({"mtu": 9000}))["network"]["mtu"] == 9000
+    assert "network" not in calibration(spec())
+
+
+def test_the_testbeds_of_prioritymeister_have_large_packets(root: Path) -> None:
+    for name in ("pm", "pm-local"):
+        found = load_spec(root / f"testbed/specs/{name}.yaml")
+        assert (found.mtu, found.priority_levels) == (9000, 7)
