@@ -9,7 +9,7 @@ from analysis.papers import Part
 from analysis.ursa import live_figures
 from analysis.ursa.live_claims import CLAIMS, SIMULATED_CLAIMS
 from analysis.ursa.live_runs import CONTROLLED, table, takes, takes_simulated
-from workloads.settling import HOLD_S, STABLE_S, WINDOW_S
+from schemas.settling import HOLD_S, STABLE_S, WINDOW_S
 
 _COMMAND = "hotbed run ursa-live --figure {figure}"
 _ONE = (

@@ -16,7 +16,7 @@ import pandas as pd
 from analysis.claims import Claim, Compute, Evidence, Measured, NotRun, declared
 from analysis.stats import Estimate, mean
 from analysis.ursa.live_runs import CONTROLLED, RANDOM, pairs, quotient, rebalancing
-from workloads.settling import HOLD_S, STABLE_S
+from schemas.settling import HOLD_S, STABLE_S
 
 _BOUND = "some runs of the baseline never became stable: they count with all that was seen of them"
 

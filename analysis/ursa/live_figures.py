@@ -14,7 +14,7 @@ from analysis.claims import Evidence
 from analysis.figures import Missing
 from analysis.stats import Estimate, mean
 from analysis.ursa.live_runs import CONTROLLED, NETWORKS, rebalancing, sizes
-from workloads.settling import HOLD_S, STABLE_S
+from schemas.settling import HOLD_S, STABLE_S
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -14,7 +14,7 @@ import pandas as pd
 from analysis.load import SIM, LoadedRun, origin
 from analysis.stats import Estimate, ratio
 from schemas.run import Run
-from workloads.settling import HOLD_S, settled_from
+from schemas.settling import HOLD_S, settled_from
 
 OP = "open"
 

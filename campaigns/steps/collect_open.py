@@ -20,10 +20,10 @@ from campaigns.services import CellSetting
 from campaigns.steps.collect import controller_summary
 from controllers.journal import Journal, read_journal
 from schemas.run import OpSummary, Summary
+from schemas.settling import HOLD_S, STABLE_S, settled_from
 from testbed.agent.openloop.histogram import bounds_us
 from workloads import collect as tidied
 from workloads.open_loop import OpenLoopResult
-from workloads.settling import HOLD_S, STABLE_S, settled_from
 
 OP = "open"
 Row = tuple[float, str, str, float]
@@ -86,7 +86,7 @@ def outcome(result: OpenLoopResult, called_s: float) -> dict[str, float]:
     """Counts, and the settling times (absent when response times never became stable).
 
     They count from the call. `settled_s`: the store stays stable for `HOLD_S` from then on, 99 % of
-    the writes, see `workloads.settling`; `settled_good_s`: to the end of the run;
+    the writes, see `schemas.settling`; `settled_good_s`: to the end of the run;
     `settled_strict_s`: that, and not one slow write from then on. The latter two depend on for how
     long one looks.
     """
