@@ -11,7 +11,6 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from pm_reports import part, report
-from test_pm_live import PROFILE, a_testbed, experiment_in
 
 from campaigns.prioritymeister.announced import larger
 from campaigns.prioritymeister.cell import bound_holds, numbers
@@ -26,6 +25,7 @@ from campaigns.prioritymeister.mixes import Mix
 from campaigns.prioritymeister.outcome import Conditions, Outcome
 from campaigns.prioritymeister.study import Measured, planned
 from testbed.stores.nfs.shaping import FRAME, bucket
+from tests.campaigns.pm_live_bench import PROFILE, a_testbed, experiment_in
 
 LATENCY_S = 0.02
 SERVICE = {"calls": 9, "charged_seconds": 1.0, "busy_seconds": 1.0, "lag_seconds": 0.015}

@@ -1,0 +1,250 @@
+"""PriorityMeister's ground of a testbed on fakes: agent, shells, proxies and network that do as they
+are told."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import yaml
+from pm_reports import report
+
+from campaigns.prioritymeister.experiment import Enforcement, Experiment, Replay
+from campaigns.prioritymeister.live.machines import Places
+from campaigns.prioritymeister.local_ground import (
+    LocalGround,
+    Reached,
+)
+from campaigns.prioritymeister.machines import Machines
+from campaigns.prioritymeister.topology import Topology
+from schemas.campaign import Limits
+from testbed.agent.contract import Agent, UnitResult
+from testbed.sites.contract import Node, Testbed, Usage
+from testbed.sites.fake import FakeSite
+from testbed.spec import NfsSpec, TestbedSpec
+from testbed.ssh import Completed
+from workloads.traces.files_profile import FILE_SIZES
+
+DISK = {"size": "8GiB", "scratch": "7GiB", "positioning": "4ms", "bandwidth": "60MB/s"}
+
+
+def nodes(clients: int) -> tuple[Node, ...]:
+    def node(name: str, last: int, *roles: str) -> Node:
+        return Node(name, f"10.77.0.{last}", frozenset(roles), name, cpus=0.5)
+
+    servers = [node("admin", 10, "admin"), node("server", 11, "nfs"), node("ram", 12, "nfs")]
+    return (*servers, *(node(f"client{n}", 13 + n, "client") for n in range(clients)))
+
+
+def a_testbed(folder: Path, clients: int = 2) -> Testbed:
+    return Testbed("pm", "local", nodes(clients), folder / "k", folder / "h", folder, "x")
+
+
+SIZES = {"server": 1 << 28, "ram": 1 << 27}
+PLACES = Places("server", "ram", ("client0", "client1"), SIZES, NfsSpec(port=2050))
+PROFILE = {"type": "storageConstant", "base": 0.005, "readBandwidth": 6e7, "writeBandwidth": 6e7}
+
+
+def experiment_in(folder: Path, policy: str = "byslo", **changes: Any) -> Experiment:
+    (folder / "disk.json").write_text(json.dumps(PROFILE))
+    files = {}
+    for name in "AL":
+        files[name] = folder / f"{name}.csv"
+        files[name].write_text("0,0x1000,DiskRead,0x0\n")
+    workload = {"server": "server", "format": "plain"}
+    topology = Topology.model_validate(
+        {
+            "hosts": {
+                "server": {"link": "200Mbit", "devices": {"disk": "disk.json"}},
+                "client0": {"link": "200Mbit"},
+                "client1": {"link": "200Mbit"},
+            },
+            "workloads": [
+                workload
+                | {"name": "A", "client": "client0", "trace": "A.csv", "slo": {"latency": "50ms"}},
+                workload
+                | {"name": "L", "client": "client1", "trace": "L.csv", "slo": {"completion": "9s"}},
+            ],
+        }
+    )
+    made = Experiment(
+        name="disk-byslo",
+        topology=topology,
+        base=folder,
+        replays={n: Replay(n, f, 1, 0.0, 4096, 4 * (n == "L")) for n, f in files.items()},
+        enforcement=Enforcement(policy),
+        plan=None,
+        serves={},
+        seconds=20.0,
+        measured_from_s=10.0,
+        seed=7,
+    )
+    return replace(made, **changes)
+
+
+class FakeAgent:
+    """Units that end at once; `said` is what a unit's program prints, by node."""
+
+    def __init__(self, said: Mapping[str, tuple[int | None, str, str]] | None = None) -> None:
+        self.said = said or {}
+        self.started: list[tuple[str, str, Sequence[str]]] = []
+        self.stopped: list[tuple[str, str]] = []
+        self.left: dict[str, list[str]] = {}
+        self.stray: dict[str, list[str]] = {}
+
+    def unit_start(self, node: str, name: str, argv: Sequence[str], *, max_s: float) -> None:
+        self.started.append((node, name, argv))
+
+    def unit_wait(self, node: str, name: str, *, timeout_s: float) -> UnitResult:
+        code, out, wrong = self.said.get(node, (0, json.dumps(report()), ""))
+        return UnitResult(node, name, code, 0.0, 1.0, out, wrong)
+
+    def unit_stop(self, node: str, name: str) -> UnitResult | None:
+        self.stopped.append((node, name))
+        return None
+
+    def units(self) -> Mapping[str, Sequence[str]]:
+        return self.left
+
+    def strays(self) -> Mapping[str, Sequence[str]]:
+        return self.stray
+
+
+class FakeShell:
+    """Of one node: keeps what is put there."""
+
+    def __init__(self, node: str, off: float = 0.0) -> None:
+        self.node, self.off = node, off
+        self.files: dict[str, bytes] = {}
+        self.removed: list[str] = []
+
+    def run(self, argv: Sequence[str], **_: Any) -> Completed:
+        out = b""
+        if argv[0] == "date":
+            out = f"{time.time() + self.off:.6f}\n".encode()
+        elif argv[0] == "rm":
+            self.removed.append(argv[-1])
+        elif argv[0] == "fio":
+            jobs = [line[1:-1] for line in _["input"].decode().splitlines() if line[0] == "["]
+            lat = {"total_ios": 9, "lat_ns": {"mean": 5e6}}
+            told = [{"jobname": j, "error": 0, j.split("-")[0]: lat} for j in jobs[1:]]
+            out = json.dumps({"jobs": told}).encode()
+        return Completed(tuple(argv), 0, out, b"")
+
+    def put(self, data: bytes, path: str, *, mode: int = 0o644) -> None:
+        self.files[path] = data
+
+    def popen(self, argv: Sequence[str]) -> Any:
+        raise AssertionError("nothing is left running")
+
+
+class FakeEnforcement:
+    """Proxies and network that do as they are told; `calls` in order."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.charges: list[float] = []
+        self.asked = 0
+        self.depth = 1
+        self.lag_s = 0.01
+        self.of_each = 8
+        self.told: Mapping[str, Any] = {"storage": {}}
+        self.differences: dict[str, list[str]] = {}
+
+    def apply(self, parameters: Mapping[str, Any]) -> None:
+        self.calls.append("apply")
+        self.told = parameters
+
+    def parameters(self, server: str) -> dict[str, Any]:
+        default = {"policy": "none", "depth": self.depth, "workloads": []}
+        told = (p for queue, p in self.told["storage"].items() if queue.startswith(server))
+        return next(told, default)
+
+    def put_profile(self, server: str, profile: Mapping[str, Any]) -> bool:
+        self.calls.append(f"profile {server} {profile['type']}")
+        rows = profile.get("bandwidthTable", [{"requestSize": 4096, "readBandwidth": 1e6}])
+        self.charges.append(max(row["requestSize"] / row["readBandwidth"] for row in rows))
+        return False
+
+    def remove(self) -> None:
+        self.calls.append("removed")
+
+    def status(self, server: str) -> dict[str, Any]:
+        self.asked += 1
+        beside = 0.0304 - self.charges[-1] if self.charges else 0.0
+        service = {
+            "calls": 100,
+            "charged_seconds": 1.0,
+            "busy_seconds": 1.0 + 100 * beside,
+            "lag_seconds": self.lag_s + 10 * abs(beside),
+            "turns": [
+                {"kind": kind, "most_bytes": most, "calls": self.of_each, "seconds": seconds}
+                for kind in ("read", "write")
+                for most in FILE_SIZES[1:]
+                for seconds in (self.of_each * 0.0304,)
+            ],
+        }
+        work = [{"work_seconds": 2.5 * self.asked}]
+        return {"queued": 0, "outstanding": 0, "service": service, "workloads": work}
+
+    def metrics(self, server: str) -> str:
+        return "up 1\n"
+
+    def network_check(self, network: Mapping[str, Any]) -> dict[str, list[str]]:
+        assert network["policy"] == self.told["policy"]
+        return self.differences
+
+    def caches(self) -> None:
+        self.calls.append("caches")
+
+
+class Bench:
+    """A ground on fakes."""
+
+    def __init__(self, folder: Path, agent: FakeAgent | None = None, off: float = 0.0) -> None:
+        self.agent, self.enforcement = agent or FakeAgent(), FakeEnforcement()
+        self.shells = {node.name: FakeShell(node.name, off) for node in nodes(2)}
+        self.reached = Reached(
+            site=QuietSite(),
+            testbed=a_testbed(folder),
+            places=PLACES,
+            agent=cast(Agent, self.agent),
+            enforcement=self.enforcement,
+            shell_to=lambda name: self.shells[name],
+        )
+        self.ground = LocalGround(self.reached, Machines(), Limits())
+
+
+class QuietSite(FakeSite):
+    """A site that tells of no load."""
+
+    outside = 0.1
+    shaping: Sequence[bool] = ()
+
+    def shape(self, name: str, on: bool) -> None:
+        self.shaping = [*self.shaping, on]
+
+    def usage_counters(self, name: str) -> Mapping[str, float]:
+        return {}
+
+    def usage_between(self, before: Mapping[str, float], after: Mapping[str, float]) -> Usage:
+        return Usage(20.0, self.outside, 0.0, {"client0": 0.1, "client1": 0.2, "server": 0.3})
+
+
+def spec_of_two(folder: Path) -> TestbedSpec:
+    body = {
+        "name": "pm",
+        "store": {"kind": "nfs"},
+        "groups": [
+            {"name": "admin", "roles": ["admin"]},
+            {"name": "server", "roles": ["nfs"], "network": "200Mbit", "disk": DISK},
+            {"name": "ram", "roles": ["nfs"], "disk": DISK | {"positioning": "0ms"}},
+            {"name": "client", "roles": ["client"], "count": 2, "network": "200Mbit"},
+        ],
+    }
+    (folder / "pm.yaml").write_text(yaml.safe_dump(body))
+    return TestbedSpec.model_validate(body)
