@@ -1,5 +1,5 @@
-"""PriorityMeister's ground of a testbed on fakes: agent, shells, proxies and network that do as they
-are told."""
+"""PriorityMeister's ground of a testbed on fakes: agent, shells, proxies and network that do as
+they are told."""
 
 from __future__ import annotations
 
