@@ -42,6 +42,7 @@ class Machines:
         link_share: of every link, what is left for workloads at the worst.
         frame: most bytes of a frame of its links; None where they are modelled, and have those of
             the experiment.
+        overshoot: bytes that a token bucket of the network lets through beyond its burst.
     """
 
     link: float = 1e9
@@ -53,6 +54,7 @@ class Machines:
     bucket: Callable[[float, float], tuple[float, float]] | None = None
     link_share: float = 1.0
     frame: float | None = None
+    overshoot: float = 0.0
 
     def client(self, name: str, index: int) -> str:
         """The host that a workload runs on."""

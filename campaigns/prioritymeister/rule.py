@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from campaigns.prioritymeister.cell_parameters import PmParameters
 from campaigns.prioritymeister.experiment import Enforcement, Experiment
@@ -153,11 +154,16 @@ def plan_of_cell(
     """
     known = Measured(mix.base)
     tenants = [machines.kept(known.tenant(topology, one)) for one in topology.workloads]
-    share, frame = machines.link_share, machines.frames(parameters.frame)
+    plan_for = partial(
+        planned,
+        frame=machines.frames(parameters.frame),
+        link_share=machines.link_share,
+        overshoot=machines.overshoot,
+    )
     if parameters.scenario != "buckets":
-        return planned(topology, tenants, frame=frame, link_share=share)
+        return plan_for(topology, tenants)
     order = labels_of(parameters)
-    plan = planned(topology, tenants, order=order, frame=frame, link_share=share)
+    plan = plan_for(topology, tenants, order=order)
     if parameters.limiters == "all":
         return plan
     first = labels_of(parameters)[0]

@@ -146,8 +146,10 @@ def planned(
     order: Sequence[str] | None = None,
     frame: float = FRAME,
     link_share: float = 1.0,
+    overshoot: float = 0.0,
 ) -> Plan:
-    """The plan of some workloads on a topology's machines; see `make_plan` for `order` and `frame`.
+    """The plan of some workloads on a topology's machines; see `make_plan` for `order`, `frame` and
+    `overshoot`.
 
     `link_share` of every link is left for workloads at the worst.
     """
@@ -160,6 +162,7 @@ def planned(
         blocking=topology.blocking,
         order=order,
         frame=frame,
+        overshoot=overshoot,
     )
 
 

@@ -102,6 +102,7 @@ def make_plan(
     blocking: bool = False,
     order: Sequence[str] | None = None,
     frame: float = FRAME,
+    overshoot: float = 0.0,
 ) -> Plan:
     """Priorities, levels and bounds of all workloads.
 
@@ -113,11 +114,13 @@ def make_plan(
         order: names of all workloads, the first served first, where they are not to be chosen
             (figure 4 of the paper): at every stage.
         frame: bytes of the largest packet, as it keeps a link busy.
+        overshoot: bytes that a network's token bucket lets through beyond its burst, as bounds
+            count them; enforcers are told the burst.
 
     Raises:
         UserError: a queue is loaded above 100 %, or paths form a cycle.
     """
-    model = _Model(tenants, queues, frame)
+    model = _Model(tenants, queues, frame, overshoot)
     model.check_loads()
     chosen = (
         prioritize(model.systems, model.goals, blocking=blocking).ranks
@@ -180,7 +183,11 @@ class _Model:
     """The two systems of queues, and which flow is whose."""
 
     def __init__(
-        self, tenants: Sequence[Tenant], queues: Mapping[str, float], frame: float
+        self,
+        tenants: Sequence[Tenant],
+        queues: Mapping[str, float],
+        frame: float,
+        overshoot: float,
     ) -> None:
         self._tenants = tenants
         index: list[dict[str, int]] = [{}, {}]
@@ -198,9 +205,11 @@ class _Model:
                 path = tuple(index[side].setdefault(name, len(index[side])) for name in route)
                 limits = tenant.limiters[stage]
                 piece = tenant.largest[stage]
-                piece = piece if side == _STORAGE else min(piece, frame)
+                bursts = limits.bursts
+                if side == _NETWORK:
+                    piece, bursts = min(piece, frame), bursts + overshoot
                 stops.append(Stop(stage, side, len(flows[side])))
-                flows[side].append(Flow(path, limits.rates, limits.bursts, piece))
+                flows[side].append(Flow(path, limits.rates, bursts, piece))
                 self.stage_of[side].append(stage)
                 self._owner[side].append(place)
             self.goals.append(Goal(tenant.slo_s, tuple(stops), tenant.spent_s))

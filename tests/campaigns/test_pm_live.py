@@ -187,6 +187,7 @@ def test_a_plan_for_a_testbed_counts_with_its_packets(tmp_path: Path) -> None:
         assert places.frame == machines.frame == frame
         assert machines.bucket is not None and machines.bucket(1e6, 5.0) == (1e6, frame)
         assert machines.frames(100.0) == frame  # whatever the modelled network's are
+        assert machines.overshoot == frame
     assert Machines().frames(100.0) == 100.0
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from pm_reports import part, report
 
+from campaigns.prioritymeister import rule
 from campaigns.prioritymeister.announced import larger
 from campaigns.prioritymeister.cell import bound_holds, numbers
 from campaigns.prioritymeister.cell_parameters import PmParameters
@@ -100,6 +101,25 @@ def test_a_plan_of_smaller_frames_than_the_links_takes_the_proof(tmp_path: Path)
     assert network_differs(told, 7, 1538) is None
     why_not = network_differs(told, 7, 9038)
     assert why_not is not None and "let more through" in why_not
+
+
+def test_a_cells_plan_counts_with_what_the_machines_keep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[dict[str, Any]] = []
+    monkeypatch.setattr(rule, "planned", lambda *_, **options: given.append(options))
+    parameters = PmParameters(scenario="disk", frame=5000)
+    mix, nobody = (
+        cast(Any, SimpleNamespace(base=tmp_path)),
+        cast(Any, SimpleNamespace(workloads=())),
+    )
+    real = Machines(frame=9038, link_share=0.9, overshoot=1538)
+    for machines in (real, Machines()):
+        rule.plan_of_cell(parameters, mix, nobody, machines)
+    assert given == [
+        {"frame": 9038, "link_share": 0.9, "overshoot": 1538},
+        {"frame": 5000, "link_share": 1.0, "overshoot": 0.0},
+    ]
 
 
 def test_requests_without_an_answer_take_the_proof(tmp_path: Path) -> None:

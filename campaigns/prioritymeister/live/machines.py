@@ -107,6 +107,8 @@ def machines_of(spec: TestbedSpec, places: Places) -> Machines:
         network={} if ram is None else dict.fromkeys(ON_RAM, (ram, RAMDISK)),
         bucket=partial(bucket, frame=places.frame),
         frame=places.frame,
+        # HTB charges a packet when it has gone: with any token left it lets a whole one through.
+        overshoot=places.frame,
         link_share=LINK_SHARE,
     )
 

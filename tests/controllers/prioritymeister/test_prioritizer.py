@@ -157,6 +157,15 @@ def test_a_plan_tells_everything_of_every_stage() -> None:
     assert {q.queue for q in plan.queues} >= {"s:d", "s->sw", "sw->s", "c0->sw", "sw->c2"}
 
 
+def test_what_a_bucket_lets_through_beyond_its_burst_is_in_bounds_only() -> None:
+    """Alone on 10 kB/s, after a link of its own as fast: 1000 bytes in, 2000 out, at most."""
+    usual, more = planned(1).workloads[0], planned(1, overshoot=500.0).workloads[0]
+    rises = [b.bound - a.bound for a, b in zip(usual.stages, more.stages, strict=True)]
+    assert rises == pytest.approx([500 / 1e4, 0.0, 500 / 1e4])
+    assert [s.pairs for s in usual.stages] == [s.pairs for s in more.stages]
+    assert more.bound_blocking - usual.bound_blocking == pytest.approx(0.1)
+
+
 def test_more_workloads_than_levels_share_them() -> None:
     plan = planned(9, network_levels=3)
     for stage in (0, 2):
