@@ -13,7 +13,9 @@ from testbed.nfs_wire import ETHERNET_MTU, frame_of
 LEVELS = 7
 QUEUE_S = 0.025
 """What a level's queue holds, as time of the link."""
-_LEAST = "8kbit"  # HTB wants a guaranteed rate: 1538 bytes in 1.5 s
+# HTB wants a guaranteed rate: 1538 bytes in 1.5 s. Of larger frames the burst is less than one,
+# which HTB lets through all the same: what is guaranteed goes out of turn, and is to be little.
+_LEAST, _LEAST_BURST = "8kbit", frame_of()
 _SSH_SHARE = 0.05
 
 
@@ -38,7 +40,7 @@ def commands(device: str, bits_per_s: float, levels: int, mtu: int = ETHERNET_MT
         prio = min(leaf - 1, LEVELS)
         lines += [
             f"class add dev {device} parent 1:100 classid 1:{leaf:x} htb rate {least} "
-            f"burst {frame} ceil {rate} cburst {burst} prio {prio} quantum {frame}",
+            f"burst {_LEAST_BURST} ceil {rate} cburst {burst} prio {prio} quantum {frame}",
             f"qdisc add dev {device} parent 1:{leaf:x} handle {leaf:x}0: bfifo limit {limit}",
         ]
     to = f"filter add dev {device} parent 1: protocol"

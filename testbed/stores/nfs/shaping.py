@@ -35,6 +35,7 @@ FRAME = frame_of()
 LONGEST_S = 270.0
 """HTB keeps a burst as a time in a 32-bit number of 64 ns."""
 _LEAST_RATE = 1000.0  # bytes/s guaranteed to a class: none would be best, HTB wants some
+_LEAST_BURST = float(FRAME)  # of larger frames less than one: what is guaranteed goes out of turn
 _QUEUE_BYTES = 16 * 2**20
 _LINK, _OTHER, _MANAGEMENT, _FIRST = 0x1, 0x2, 0x3, 0x100
 _CHAIN, _CHAIN_STEP = 0x1000, 64
@@ -150,7 +151,7 @@ def wanted(host: Mapping[str, Any], link: float, frame: int = FRAME) -> State:
     marks = []
     for index, flow in enumerate(flows):
         top = f"1:{_FIRST + index:x}"
-        classes.append(_borrower(top, link, flow.level - 1, frame))
+        classes.append(_borrower(top, link, flow.level - 1, link_burst(link, frame)))
         at, handle = top, _CHAIN + _CHAIN_STEP * index
         for inner in _nested(flow.pairs, handle, link, frame):
             qdiscs.append((f"{handle:x}:", at, "htb"))
@@ -166,9 +167,9 @@ def wanted(host: Mapping[str, Any], link: float, frame: int = FRAME) -> State:
 def _base(link: float, frame: int) -> Iterator[Class]:
     burst = link_burst(link, frame)
     yield Class(f"1:{_LINK:x}", "1:", link, link, burst, burst)
-    yield _borrower(f"1:{_OTHER:x}", link, LEVELS, frame)
+    yield _borrower(f"1:{_OTHER:x}", link, LEVELS, burst)
     share = max(MANAGEMENT_SHARE * link, _LEAST_RATE)
-    yield Class(f"1:{_MANAGEMENT:x}", "1:1", share, link, 4.0 * frame, burst, LEVELS)
+    yield Class(f"1:{_MANAGEMENT:x}", "1:1", share, link, 4 * _LEAST_BURST, burst, LEVELS)
 
 
 def link_burst(link: float, frame: int = FRAME) -> float:
@@ -176,9 +177,8 @@ def link_burst(link: float, frame: int = FRAME) -> float:
     return max(link / 1000, 2.0 * frame)
 
 
-def _borrower(classid: str, link: float, prio: int, frame: int) -> Class:
-    burst = link_burst(link, frame)
-    return Class(classid, "1:1", _LEAST_RATE, link, float(frame), burst, prio)
+def _borrower(classid: str, link: float, prio: int, burst: float) -> Class:
+    return Class(classid, "1:1", _LEAST_RATE, link, _LEAST_BURST, burst, prio)
 
 
 def _nested(

@@ -141,7 +141,7 @@ def test_bursts_and_queues_of_a_port_hold_frames_of_its_packets() -> None:
     )
     leaves = [line for line in lines if "ceil" in line]
     assert len(leaves) == 4
-    assert all("burst 9038 ceil" in line and "quantum 9038" in line for line in leaves)
+    assert all("burst 1538 ceil" in line and "quantum 9038" in line for line in leaves)
     slow = priority.commands("p", 1e6, 2, 9000)
     assert [line for line in slow if "bfifo limit 144608" in line] == slow[3:10:2]  # 16 frames
 

@@ -91,9 +91,9 @@ def test_classes_hold_the_frames_of_a_device_with_large_packets() -> None:
     bursts = {c.classid: (c.burst, c.cburst) for c in state.classes}
     assert bursts == {
         "1:1": (18076.0, 18076.0),
-        "1:2": (9038.0, 18076.0),
-        "1:3": (36152.0, 18076.0),
-        "1:100": (9038.0, 18076.0),
+        "1:2": (1538.0, 18076.0),
+        "1:3": (6152.0, 18076.0),
+        "1:100": (1538.0, 18076.0),
         "1000:1": (9038.0, 9038.0),
     }
     lines = [line for line in shaping.tc_commands(state, "eth0", 9038) if "class add" in line]
