@@ -11,8 +11,11 @@ from pydantic import ValidationError
 
 from campaigns.steps.facts import calibration
 from schemas.errors import UserError
+from testbed.sites.chameleon.site import ChameleonSite
+from testbed.sites.inventory.site import InventorySite
 from testbed.sites.local.network import CONGESTION_CONTROL, congestion_control_of
 from testbed.sites.own_network import refuse_settings
+from testbed.sites.records import Records
 from testbed.spec import TestbedSpec, load_spec
 
 BODY: dict[str, Any] = {
@@ -85,6 +88,17 @@ def test_machines_with_a_network_of_their_own_keep_it() -> None:
         refuse_settings(spec({"mtu": 9000}), "inventory")
     with pytest.raises(UserError, match=r"network\.congestion_control is reno, and machines of"):
         refuse_settings(spec({"congestion_control": "reno"}), "chameleon")
+
+
+def test_their_sites_refuse_before_any_machine_is_asked(root: Path, tmp_path: Path) -> None:
+    large = {"network": {"mtu": 9000}}
+    host = {"name": "h", "address": "192.0.2.1"}
+    inventory = InventorySite({"hosts": [host]}, records=Records("inventory", tmp_path))
+    with pytest.raises(UserError, match=r"network\.mtu is 9000, and machines of site inventory"):
+        inventory.plan(TestbedSpec.model_validate(BODY | large))
+    body = load_spec(root / "testbed/specs/dlr-chameleon.yaml").model_dump()
+    with pytest.raises(UserError, match=r"network\.mtu is 9000, and machines of site chameleon"):
+        ChameleonSite().plan(TestbedSpec.model_validate(body | large))
 
 
 def test_the_record_of_a_run_has_what_was_asked_for() -> None:
