@@ -69,7 +69,8 @@ def test_termination_runs_the_cleanup(tmp_path: Path) -> None:
         "def verb():\n"
         "    try:\n"
         "        print('ready', flush=True)\n"
-        "        time.sleep(60)\n"
+        # A signal that comes between the last look for one and the sleep does not end that sleep.
+        "        while True: time.sleep(0.05)\n"
         "    finally:\n"
         "        print('cleaned', flush=True)\n"
         "cli.build = lambda: app\n"

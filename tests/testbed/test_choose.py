@@ -11,6 +11,7 @@ from testbed import choose, reach
 from testbed.sites.fake import FakeSite
 from testbed.spec import TestbedSpec, renamed
 
+RUN = reach.RUN
 SPEC = TestbedSpec.model_validate(
     {
         "name": "first",
@@ -79,7 +80,8 @@ def test_nodes_that_are_not(site: FakeSite, text: str, said: str) -> None:
         choose.select(site.provision(SPEC), text)
 
 
-def test_control_paths_fit_into_a_sockets_name() -> None:
+def test_control_paths_fit_into_a_sockets_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reach, "RUN", RUN)  # not the tests' own, which is longer
     folder = reach.control_dir("a" * 20, Path("/some/where"))
     # ssh appends a hash of 40 digits, and 17 more while it opens the connection.
     assert len(str(folder)) + 1 + 40 + 17 < 108
