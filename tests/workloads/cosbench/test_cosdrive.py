@@ -162,11 +162,11 @@ def test_what_the_real_cosbench_wrote_is_understood(name: str) -> None:
 
 @pytest.fixture(scope="module")
 def driven(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """A of 2 seconds on the mock store, a tenth of the main stage's operations failing."""
+    """A of 2 seconds on the mock store, three in ten of the main stage's operations failing."""
     small = TABLE_1["A"].with_(name="web", workers=4, runtime_s=2, objects=5)
     xml = to_xml(small.with_(storage=MockStorage(delay=1)))
     stage = '<workstage name="main">'
-    xml = xml.replace(stage, stage + '<storage type="mock" config="delay=5;errors=0.1"/>')
+    xml = xml.replace(stage, stage + '<storage type="mock" config="delay=5;errors=0.3"/>')
     phases: list[tuple[str, float]] = []
     out = tmp_path_factory.mktemp("cosdrive") / "archive"
 
@@ -186,6 +186,7 @@ def test_an_archive_of_cosdrive_reads_like_a_real_one(driven: Any) -> None:
     assert archive.unread == ()
     assert archive.config is not None
     assert archive.driver is not None
+    failed = 0
     for result in main.results:
         assert result.workers == 4
         assert sum(count for _, _, count in result.buckets) == result.operations
@@ -194,12 +195,13 @@ def test_an_archive_of_cosdrive_reads_like_a_real_one(driven: Any) -> None:
         ]
         assert exact.operations == result.operations
         assert sum(count for _, _, count in exact.buckets) == exact.operations
-        assert sum(exact.failed.values()) > 0
+        failed += sum(exact.failed.values())
         # Lines of the series also hold what does not count: begun before, or ended after.
         assert sum(point.operations for point in result.series) >= result.operations
         edge = result.percentiles_s[99]
         assert edge is not None
         assert exact.mean_s == pytest.approx(result.mean_s, abs=1e-5)
+    assert failed > 0
 
 
 def test_its_tables_add_up(driven: Any) -> None:
