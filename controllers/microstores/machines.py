@@ -39,12 +39,14 @@ class Machines:
 
     def to_remove(self, microstore: str, count: int, measure: str) -> list[str]:
         """Up to `count` of the microstore's machines, those with least of what `measure` tells of
-        first; never one without which it would lack proxies, storage, network or disks."""
+        first; never one without which it would lack proxies, storage, network or disks. What no
+        machine carries is not theirs to lack: Swift's microstores have their disks anyway."""
         held = list(self.of(microstore))
+        carried = [part > 0 for part in _parts(self.all)]
         chosen: list[str] = []
         for machine in sorted(held, key=lambda m: (_amount(m.holds, measure), m.name)):
             rest = [m for m in held if m is not machine]
-            if len(chosen) < count and _is_store(rest):
+            if len(chosen) < count and rest and _has(rest, carried):
                 held = rest
                 chosen.append(machine.name)
         return chosen
@@ -56,9 +58,15 @@ def _amount(holds: Resources, measure: str) -> float:
     return float(getattr(holds, _OF_MEASURE[measure]))
 
 
-def _is_store(machines: Sequence[Machine]) -> bool:
+def _has(machines: Sequence[Machine], needed: Sequence[bool]) -> bool:
+    return all(
+        part > 0 or not wanted for part, wanted in zip(_parts(machines), needed, strict=True)
+    )
+
+
+def _parts(machines: Sequence[Machine]) -> tuple[float, ...]:
+    """What machines carry together: proxies' cores, storage servers' cores, network, disks."""
     total = NOTHING
     for machine in machines:
         total = total + machine.holds
-    parts = (total.proxy_cores, total.storage_cores, total.network, total.ssds + total.hdds)
-    return min(parts) > 0
+    return (total.proxy_cores, total.storage_cores, total.network, total.ssds + total.hdds)

@@ -153,6 +153,19 @@ def test_a_microstore_without_disks_is_none():
     assert list(actions) == [AssignMachine("bare", "")]
 
 
+@pytest.mark.parametrize("holds", [Resources(0.2, 0.2, 12.5e6), Resources(0.2, 0, 12.5e6)])
+def test_what_no_machine_carries_keeps_none_of_them(holds):
+    """Swift's machines are proxies: disks, and storage cores where the spec has them stay, are a
+    microstore's whoever holds the machines."""
+    machines = tuple(Machine(f"proxy{i}", holds, "a") for i in range(3))
+    seen = Microstores((Microstore("a", NOTHING, {"proxy_cpu": 0.1}),), (), machines=machines)
+    made = policy(first="at-once")
+    state, actions = made.decide(made.initial(), Observation(0, 10, microstores=seen))
+    assert list(actions) == [AssignMachine("proxy0", "")]
+    last = Microstores(seen.stores, (), machines=machines[:1])
+    assert made.decide(state, Observation(10, 10, microstores=last))[1] == []
+
+
 def test_even_begins_with_as_many_for_each():
     pool = Pool(free=8, a=0, b=0)
     made = policy(initial="even")
