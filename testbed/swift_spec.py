@@ -40,7 +40,9 @@ class StepSpec(_Strict):
 
 class PoolSpec(_Strict):
     """All that microstores share. With `machine` every proxy node is a machine of that size, which
-    basic MOS hands out whole; without it only shares move."""
+    basic MOS hands out whole; those that no microstore names are free at first. Its storage cores
+    are the microstore's servers'; left out, those keep shares. Without `machine` only shares
+    move."""
 
     proxy_cores: float = Field(default=0.8, gt=0, le=1024)
     storage_cores: float = Field(default=0.8, gt=0, le=1024)
@@ -232,14 +234,32 @@ def check_nodes(
                     f"storage node {min(one & other)!r} is in two sets of storage nodes: "
                     "microstores have the same ones, or none in common"
                 )
+    _check_machines(store.pool, sum("proxy" in of for of in roles.values()))
     for node, have in cpus.items():
         most = max(
-            (store.pool.proxy_cores if "proxy" in roles[node] else 0.0),
+            (_of_a_proxy(store) if "proxy" in roles[node] else 0.0),
             (store.pool.storage_cores / store.replicas if "storage" in roles[node] else 0.0),
         )
         if have < most * (1 - _NEAR):
             raise ValueError(
                 f"node {node!r} has cpus {have:g}, and its share may become {most:g}: give it more"
+            )
+
+
+def _of_a_proxy(store: SwiftSpec) -> float:
+    """Cores that a proxy node may come to have."""
+    machine = store.pool.machine
+    return (machine.proxy_cores if machine is not None else None) or store.pool.proxy_cores
+
+
+def _check_machines(pool: PoolSpec, count: int) -> None:
+    for name in ("proxy_cores", "storage_cores", "network"):
+        one = getattr(pool.machine, name, None) or 0.0
+        total = getattr(pool, name)
+        if count * one > total * (1 + _NEAR):
+            raise ValueError(
+                f"pool.machine: {count} machines of {one:g} {name} are more than pool.{name}, "
+                f"{total:g}"
             )
 
 

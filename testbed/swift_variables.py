@@ -92,6 +92,8 @@ def cluster_of(testbed: Testbed, spec: TestbedSpec, store: SwiftSpec) -> dict[st
         for place, microstore in enumerate(store.microstores)
     }
     machine = store.pool.machine
+    named = {node for body in microstores.values() for node in body["proxies"]}
+    proxies = [node.name for node in testbed.with_role("proxy")]
     return {
         "microstores": microstores,
         "tenants": {tenant.name: tenant.microstore for tenant in store.tenants},
@@ -112,6 +114,7 @@ def cluster_of(testbed: Testbed, spec: TestbedSpec, store: SwiftSpec) -> dict[st
             for node in testbed.with_role("storage")
         },
         "clients": [node.name for node in testbed.with_role("client")],
+        "spare_proxies": [name for name in proxies if name not in named] if machine else [],
     }
 
 

@@ -26,15 +26,12 @@ STORE: dict[str, Any] = {
     ],
     "tenants": [{"name": "a", "microstore": "small"}, {"name": "b", "microstore": "large"}],
 }
-SPEC: dict[str, Any] = {
-    "name": "t",
-    "groups": [
-        {"name": "admin", "roles": ["admin", "client"]},
-        {"name": "proxy", "count": 2, "roles": ["proxy"]},
-        {"name": "store", "count": 2, "roles": ["storage"], "disk": DISK, "disks": 2},
-    ],
-    "store": STORE,
-}
+GROUPS: list[dict[str, Any]] = [
+    {"name": "admin", "roles": ["admin", "client"]},
+    {"name": "proxy", "count": 2, "roles": ["proxy"]},
+    {"name": "store", "count": 2, "roles": ["storage"], "disk": DISK, "disks": 2},
+]
+SPEC: dict[str, Any] = {"name": "t", "groups": GROUPS, "store": STORE}
 
 
 def swift(**changes: Any) -> SwiftSpec:
@@ -77,6 +74,26 @@ def test_the_admin_node_gets_names_ports_and_layouts_and_no_secret(tmp_path: Pat
     assert [disk["name"] for disk in hosts["store1"]["hotbed_swift_disks"]] == ["d0", "d1"]
 
 
+def test_proxies_that_no_microstore_names_are_the_pools_machines(tmp_path: Path) -> None:
+    machine = {"proxy_cores": 0.2, "storage_cores": 0.2, "network": "100Mbit"}
+    groups = [group | {"count": 4} if group["name"] == "proxy" else group for group in GROUPS]
+    body = SPEC | {"groups": groups, "store": STORE | {"pool": {"machine": machine}}}
+    spec = TestbedSpec.model_validate(body)
+    assert isinstance(spec.store, SwiftSpec)
+    found = swift_variables.cluster_of(FakeSite(tmp_path).provision(spec), spec, spec.store)
+    assert found["spare_proxies"] == ["proxy2", "proxy3"]
+    assert found["pool"]["machine"] == {
+        "proxy_cores": 0.2,
+        "storage_cores": 0.2,
+        "network": 12.5e6,
+    }
+    # Where only shares move nobody could be given it.
+    spec = TestbedSpec.model_validate(SPEC | {"groups": groups})
+    assert isinstance(spec.store, SwiftSpec)
+    found = swift_variables.cluster_of(FakeSite(tmp_path).provision(spec), spec, spec.store)
+    assert found["spare_proxies"] == []
+
+
 def test_keys_stay_when_a_tenant_comes(tmp_path: Path) -> None:
     testbed = FakeSite(tmp_path).provision(TestbedSpec.model_validate(SPEC))
     path = swift_variables.secrets_of(testbed, swift())
@@ -94,6 +111,10 @@ def test_keys_stay_when_a_tenant_comes(tmp_path: Path) -> None:
     ("changes", "said"),
     [
         ({"layout": "mos"}, r"layout is 'mos'; there are default, static"),
+        (
+            {"pool": {"machine": {"proxy_cores": 0.5, "network": "100Mbit"}}},
+            r"2 machines of 0\.5 proxy_cores are more than pool\.proxy_cores, 0\.8",
+        ),
         ({"replicas": 3}, r"microstore 'small' keeps 3 replicas on 2 storage nodes"),
         ({"tenants": [{"name": "a", "microstore": "x"}]}, r"tenant 'a' is served by 'x'"),
         ({"proxy_workers": 0}, r"store\.proxy_workers: Input should be greater"),
@@ -139,7 +160,7 @@ def test_a_mistake_is_told_in_a_sentence(
 
 
 def test_the_specs_are_good(root: Path) -> None:
-    for name in ("mos", "mos-quick"):
+    for name in ("mos", "mos-quick", "mos-machines"):
         spec = load_spec(root / f"testbed/specs/{name}.yaml")
         assert isinstance(spec.store, SwiftSpec)
         assert spec.store.layout == "static"

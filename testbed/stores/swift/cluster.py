@@ -23,7 +23,10 @@ BUILDERS = Path("/var/lib/hotbed/swift/builders")
 @dataclass(frozen=True)
 class Cluster:
     """A deployment. `ports` are the first ports of the microstores' storage servers, `storage` the
-    storage nodes that they began with; `disks` by storage node; `clients` get endpoint files."""
+    storage nodes that they began with; `disks` by storage node; `clients` get endpoint files.
+    `machine` is what each proxy carries where they are handed out whole: its storage cores go to
+    the microstore's servers, and 0 of them leave those to shares. `spare_proxies` begin in the
+    pool."""
 
     proxies: Mapping[str, tuple[str, ...]]
     storage: Mapping[str, tuple[str, ...]]
@@ -41,6 +44,7 @@ class Cluster:
     port: int
     disks: Mapping[str, tuple[str, ...]]
     clients: tuple[str, ...] = ()
+    spare_proxies: tuple[str, ...] = ()
 
     @property
     def microstores(self) -> tuple[str, ...]:
@@ -50,7 +54,7 @@ class Cluster:
     @property
     def all_proxies(self) -> tuple[str, ...]:
         """Every proxy node, also those in the pool."""
-        return tuple(node for nodes in self.proxies.values() for node in nodes)
+        return tuple(node for nodes in self.proxies.values() for node in nodes) + self.spare_proxies
 
     def set_of(self, microstore: str) -> str:
         """The name of its set of storage nodes: that of the first microstore with the same ones."""
@@ -106,6 +110,7 @@ def cluster_from_json(data: Mapping[str, Any]) -> Cluster:
             port=int(data["port"]),
             disks={node: tuple(disks) for node, disks in data["disks"].items()},
             clients=tuple(data["clients"]),
+            spare_proxies=tuple(data.get("spare_proxies", ())),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"missing or malformed: {error}") from error
@@ -135,7 +140,8 @@ def initial(cluster: Cluster, layout: str | None = None) -> State:
     return State(
         layout=name,
         shares={store: Resources(**body["microstores"][store]) for store in cluster.microstores},
-        proxies={node: store for store in cluster.microstores for node in cluster.proxies[store]},
+        proxies={node: store for store in cluster.microstores for node in cluster.proxies[store]}
+        | dict.fromkeys(cluster.spare_proxies, ""),
         tenants={tenant: tuple(names) for tenant, names in body["tenants"].items()},
         members={one: {node: cluster.disks[node] for node in cluster.storage[one]} for one in sets},
         workers=dict.fromkeys(cluster.microstores, cluster.workers),
@@ -186,9 +192,11 @@ def proxy_share(cluster: Cluster, state: State, node: str) -> Resources:
 
 
 def storage_share(cluster: Cluster, state: State, microstore: str) -> float:
-    """Cores that a microstore's servers may use on each of its storage nodes."""
+    """Cores that a microstore's servers may use on each of its storage nodes; together a step at
+    least, as they run also where all of its machines are gone."""
     nodes = state.members[cluster.set_of(microstore)]
-    return round(state.shares[microstore].storage_cores / max(1, len(nodes)), 6)
+    cores = held(cluster, state, microstore).storage_cores or cluster.step.storage_cores
+    return round(cores / max(1, len(nodes)), 6)
 
 
 def held(cluster: Cluster, state: State, microstore: str) -> Resources:
@@ -200,6 +208,8 @@ def held(cluster: Cluster, state: State, microstore: str) -> Resources:
         for _ in state.proxies_of(microstore):
             mine = mine + cluster.machine
         share = replace(share, proxy_cores=mine.proxy_cores, network=mine.network)
+        if cluster.machine.storage_cores:
+            share = replace(share, storage_cores=mine.storage_cores)
     return replace(share, hdds=disks if _owns_disks(cluster, microstore) else 0)
 
 

@@ -80,10 +80,11 @@ class SwiftStore:
     # -- the contract ---------------------------------------------------------------------------
 
     def offers(self) -> Needs:
-        """See `Store.offers`. Machines where the spec's pool has some, tenants where another
-        microstore sees their objects."""
-        acts = {RESOURCES}
-        if self.cluster.machine is not None:
+        """See `Store.offers`. Machines where the spec's pool has some, and shares of what these do
+        not carry; tenants where another microstore sees their objects."""
+        machine = self.cluster.machine
+        acts = set() if machine is not None and machine.storage_cores else {RESOURCES}
+        if machine is not None:
             acts.add(MACHINES)
         sets = [self.cluster.set_of(store) for store in self.cluster.microstores]
         if len(set(sets)) < len(sets):
@@ -280,9 +281,10 @@ class SwiftStore:
         if now.proxies[action.machine] == action.microstore:
             return f"{action.machine} stays where it is"
         after = replace(now, proxies={**now.proxies, action.machine: action.microstore})
-        if not action.microstore:
+        if now.proxies[action.machine]:
             # Clients first: nobody is to ask a proxy that goes.
-            self.nodes.ask(self.changes.endpoints(after))
+            gone = replace(now, proxies={**now.proxies, action.machine: ""})
+            self.nodes.ask(self.changes.endpoints(gone))
         self._give(after, action.machine)
         self.share(now, after)
         self.nodes.ask(self.changes.endpoints(after))

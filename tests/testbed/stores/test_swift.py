@@ -6,7 +6,6 @@ import base64
 import gzip
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,20 +13,17 @@ from typing import Any
 import pytest
 
 from schemas.errors import StoreError, UserError
-from testbed.agent.contract import AgentConfig, AgentNode
+from testbed.agent.contract import AgentNode
 from testbed.stores.contract import Effect
 from testbed.stores.microstores import (
     MICROSTORES,
-    AssignMachine,
     MapTenant,
     Resources,
     SetResources,
 )
 from testbed.stores.swift import accesslog, confs, sensing, services
 from testbed.stores.swift.changes import Changes
-from testbed.stores.swift.channels import Lost, Nodes
 from testbed.stores.swift.cluster import (
-    Cluster,
     cluster_from_json,
     initial,
     state_from_json,
@@ -36,85 +32,14 @@ from testbed.stores.swift.cluster import (
 from testbed.stores.swift.layouts import put_layout
 from testbed.stores.swift.shares import Shares
 from testbed.stores.swift.store import SwiftStore
-
-EVEN = {"proxy_cores": 0.4, "storage_cores": 0.4, "network": 25e6}
-DATA: dict[str, Any] = {
-    "microstores": {
-        "small": {"proxies": ["p0"], "storage": ["s0", "s1"], "port": 6200},
-        "large": {"proxies": ["p1"], "storage": ["s0", "s1"], "port": 6210},
-    },
-    "tenants": {"a": "small", "b": "large"},
-    "pool": {
-        "total": {"proxy_cores": 0.8, "storage_cores": 0.8, "network": 50e6},
-        "step": {"proxy_cores": 0.1, "storage_cores": 0.1, "network": 2.5e6},
-        "machine": None,
-    },
-    "layouts": {
-        "static": {
-            "microstores": {"small": EVEN, "large": EVEN},
-            "tenants": {"a": ["small"], "b": ["large"]},
-        },
-        "default": {
-            "microstores": {"small": EVEN, "large": EVEN},
-            "tenants": {"a": ["small", "large"], "b": ["small", "large"]},
-        },
-    },
-    "layout": "static",
-    "replicas": 2,
-    "part_power": 6,
-    "workers": 1,
-    "s3": True,
-    "port": 8080,
-    "disks": {"s0": ["d0"], "s1": ["d0"]},
-    "clients": ["admin"],
-}
-CONFIG = AgentConfig(
-    "t",
-    "swift",
-    tuple(
-        AgentNode(name, f"10.0.0.{place}", (role,), "iowait")
-        for place, (name, role) in enumerate(
-            (
-                *(("admin", "admin"), ("p0", "proxy"), ("p1", "proxy")),
-                *(("s0", "storage"), ("s1", "storage")),
-            )
-        )
-    ),
+from tests.testbed.stores.swift_fakes import (
+    CONFIG,
+    DATA,
+    SECRETS,
+    FakeNodes,
+    cluster,
+    opened,
 )
-SECRETS = {"prefix": "pre", "suffix": "suf", "keys": {"a": "key-a", "b": "key-b"}}
-
-
-def cluster(**pool: Any) -> Cluster:
-    return cluster_from_json(DATA | {"pool": DATA["pool"] | pool})
-
-
-class FakeNodes(Nodes):
-    """Daemons that take everything in and count."""
-
-    def __init__(self) -> None:
-        self.asked: list[Mapping[str, Mapping[str, Any]]] = []
-        self.refuse: set[str] = set()
-        self.lost: set[str] = set()
-        self.answers: dict[str, Any] = {}
-
-    def try_ask(
-        self, requests: Mapping[str, Mapping[str, Any]], timeout_s: float = 1.0
-    ) -> tuple[dict[str, Any], dict[str, str]]:
-        if any(request["op"] != "sense" for request in requests.values()):
-            self.asked.append(requests)
-        answers = {
-            node: self.answers.get(node, {"tenants": {}, "slots": [], "changed": []})
-            for node in requests
-            if node not in self.refuse | self.lost
-        }
-        problems = {node: "refuses." for node in requests if node in self.refuse}
-        return answers, problems | {node: Lost("away") for node in requests if node in self.lost}
-
-
-def opened(tmp_path: Path, **pool: Any) -> tuple[SwiftStore, FakeNodes]:
-    nodes = FakeNodes()
-    return SwiftStore(CONFIG, cluster(**pool), nodes, tmp_path / "state.json"), nodes
-
 
 # --- what a layout makes of nodes ----------------------------------------------------------------
 
@@ -241,24 +166,6 @@ def test_a_tenants_objects_must_be_there_for_it_to_move(tmp_path: Path) -> None:
     assert store.offers().acts == {"resources"}
     assert opened(tmp_path)[0].offers().acts == {"resources", "tenants"}
     assert store.seen(store.state(), {}).store("large").resources.hdds == 2
-
-
-def test_machines_are_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    machine = {"proxy_cores": 0.4, "storage_cores": 0.0, "network": 25e6}
-    store, nodes = opened(tmp_path, machine=machine)
-    rings = {name: dict.fromkeys(confs.KINDS, "") for name in ("small", "large")}
-    monkeypatch.setattr(store.changes, "build_rings", lambda *_: {"rings": rings})
-    assert "machines" in store.offers().acts
-    [effect] = store.act([AssignMachine("p1", "small")])
-    assert effect.ok, effect
-    seen = store.seen(store.state(), {})
-    assert seen.store("small").resources.proxy_cores == pytest.approx(0.8)
-    assert seen.store("large").resources.proxy_cores == 0
-    assert [machine.microstore for machine in seen.machines] == ["small", "small"]
-    assert any(r.get("p1", {}).get("restart") for r in nodes.asked)
-    [effect] = store.act([AssignMachine("p1", "")])
-    assert effect.ok, effect
-    assert nodes.asked[0].keys() == {"p1"}
 
 
 def test_a_layout_with_an_unknown_name_is_refused(tmp_path: Path) -> None:

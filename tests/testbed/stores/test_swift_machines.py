@@ -1,0 +1,114 @@
+"""Whole machines of Swift microstores, as basic MOS hands them out."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from testbed.agent.contract import AgentNode
+from testbed.stores.microstores import AssignMachine, Resources
+from testbed.stores.swift import confs
+from testbed.stores.swift.cluster import cluster_from_json
+from testbed.stores.swift.layouts import put_layout
+from testbed.stores.swift.store import SwiftStore
+from tests.testbed.stores.swift_fakes import CONFIG, DATA, FakeNodes, opened
+
+
+def with_machines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, storage_cores: float = 0.0
+) -> tuple[SwiftStore, FakeNodes]:
+    """Proxies are machines, and p2 is nobody's."""
+    data = json.loads(json.dumps(DATA)) | {"spare_proxies": ["p2"]}
+    data["pool"]["machine"] = {"proxy_cores": 0.2, "network": 12.5e6}
+    data["pool"]["machine"]["storage_cores"] = storage_cores
+    nodes = FakeNodes()
+    config = replace(
+        CONFIG, nodes=(*CONFIG.nodes, AgentNode("p2", "10.0.0.9", ("proxy",), "iowait"))
+    )
+    store = SwiftStore(config, cluster_from_json(data), nodes, tmp_path / "state.json")
+    rings = {name: dict.fromkeys(confs.KINDS, "") for name in ("small", "large")}
+    monkeypatch.setattr(store.changes, "build_rings", lambda *_: {"rings": rings})
+    return store, nodes
+
+
+def test_machines_are_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = {"proxy_cores": 0.4, "storage_cores": 0.0, "network": 25e6}
+    store, nodes = opened(tmp_path, machine=machine)
+    rings = {name: dict.fromkeys(confs.KINDS, "") for name in ("small", "large")}
+    monkeypatch.setattr(store.changes, "build_rings", lambda *_: {"rings": rings})
+    assert "machines" in store.offers().acts
+    [effect] = store.act([AssignMachine("p1", "small")])
+    assert effect.ok, effect
+    seen = store.seen(store.state(), {})
+    assert seen.store("small").resources.proxy_cores == pytest.approx(0.8)
+    assert seen.store("large").resources.proxy_cores == 0
+    assert [machine.microstore for machine in seen.machines] == ["small", "small"]
+    assert any(r.get("p1", {}).get("restart") for r in nodes.asked)
+    [effect] = store.act([AssignMachine("p1", "")])
+    assert effect.ok, effect
+    assert nodes.asked[0].keys() == {"admin"}  # clients, before it goes
+
+
+def test_machines_that_nobody_has_are_in_the_pool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, nodes = with_machines(tmp_path, monkeypatch)
+    seen = store.seen(store.state(), {})
+    assert [(one.name, one.microstore) for one in seen.machines] == [
+        *(("p0", "small"), ("p1", "large"), ("p2", "")),
+    ]
+    assert "proxy" not in store.changes.configure(store.state())["p2"]["wanted"]
+    [effect] = store.act([AssignMachine("p2", "small")])
+    assert effect.ok, effect
+    assert store.state().proxies_of("small") == ("p0", "p2")
+    assert nodes.asked[-1]["admin"]["tenants"]["a"]["proxies"] == [
+        *("http://10.0.0.1:8080", "http://10.0.0.9:8080"),
+    ]
+    assert {"op": "shares", "shares": {"proxy": 0.2}, "network": 12.5e6} in [
+        requests.get("p2") for requests in nodes.asked
+    ]
+    put_layout(store, "static")
+    assert store.state().proxies["p2"] == ""
+
+
+def test_a_machine_leaves_its_tenants_before_it_serves_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, nodes = with_machines(tmp_path, monkeypatch)
+    assert store.act([AssignMachine("p2", "small")])[0].ok
+    nodes.asked.clear()
+    assert store.act([AssignMachine("p2", "large")])[0].ok
+    told = [place for place, one in enumerate(nodes.asked) if "admin" in one]
+    restarted = [place for place, one in enumerate(nodes.asked) if one.get("p2", {}).get("restart")]
+    assert told[0] < restarted[0] < told[1]
+    first, last = (nodes.asked[place]["admin"]["tenants"] for place in told)
+    assert not any("10.0.0.9" in url for one in first.values() for url in one["proxies"])
+    assert last["b"]["proxies"] == ["http://10.0.0.2:8080", "http://10.0.0.9:8080"]
+
+
+def test_a_machines_storage_cores_go_where_it_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, nodes = with_machines(tmp_path, monkeypatch, storage_cores=0.2)
+    # Shares beside machines' are none's to give.
+    assert store.offers().acts == {"machines", "tenants"}
+    seen = store.seen(store.state(), {})
+    assert seen.store("small").resources.storage_cores == pytest.approx(0.2)
+    assert store.act([AssignMachine("p2", "small")])[0].ok
+    assert store.seen(store.state(), {}).store("small").resources == Resources(0.4, 0.4, 25e6)
+    assert {"op": "shares", "shares": {"small": 0.2}} in [one.get("s0") for one in nodes.asked]
+    assert store.act([AssignMachine("p0", ""), AssignMachine("p2", "")])[1].ok
+    # Its servers are there still: what is left is a step.
+    assert store.changes.shares(store.state())["s0"]["shares"]["small"] == pytest.approx(0.05)
+
+
+def test_without_machines_storage_cores_stay_shares(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, _ = with_machines(tmp_path, monkeypatch)
+    assert store.offers().acts == {"machines", "resources", "tenants"}
+    assert store.act([AssignMachine("p2", "small")])[0].ok
+    assert store.seen(store.state(), {}).store("small").resources.storage_cores == 0.4
