@@ -83,7 +83,7 @@ def cluster_of(testbed: Testbed, spec: TestbedSpec, store: SwiftSpec) -> dict[st
     """What the admin node knows of its Swift (`testbed.stores.swift.cluster`): network in bytes a
     second, nodes by name."""
     groups = {group.name: group.node_names() for group in spec.groups}
-    microstores = {
+    microstores: dict[str, dict[str, Any]] = {
         microstore.name: {
             "proxies": list(members(microstore.proxies, groups, "proxies")),
             "storage": list(members(microstore.storage, groups, "storage")),

@@ -20,7 +20,7 @@ def register(app: typer.Typer) -> None:
     """Add the verbs."""
     group = typer.Typer(no_args_is_help=True, help="Swift microstores (MOS): look, and change.")
     app.add_typer(group, name="swift")
-    for verb in (_status, _layout, _share, _workers, _map, _storage, _replicate):
+    for verb in (_status, _layout, _share, _workers, _map, _machine, _storage, _replicate):
         verb(group)
 
 
@@ -107,6 +107,25 @@ def _map(group: typer.Typer) -> None:
     ) -> None:
         """Have a microstore serve a tenant from now on."""
         _act(testbed, {"action": "MapTenant", "tenant": tenant, "microstore": microstore}, as_json)
+
+
+def _machine(group: typer.Typer) -> None:
+    @group.command()
+    def machine(
+        node: Annotated[str, typer.Argument(help="A proxy node.")],
+        microstore: Annotated[str | None, typer.Argument(help="Who gets it.")] = None,
+        *,
+        free: Annotated[bool, typer.Option("--free", help="Back to the pool.")] = False,
+        testbed: TestbedOption = None,
+        as_json: JsonFlag = False,
+    ) -> None:
+        """Give a whole machine to a microstore, or back to the pool (spec: pool.machine)."""
+        from schemas.errors import UserError
+
+        if (microstore is None) != free:
+            raise UserError(f"machine {node}: name its microstore, or give --free.")
+        action = {"action": "AssignMachine", "machine": node, "microstore": microstore or ""}
+        _act(testbed, action, as_json)
 
 
 def _storage(group: typer.Typer) -> None:

@@ -11,6 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 import hotbed.verbs.swift as verbs
+from schemas.errors import UserError
 
 STATUS: dict[str, Any] = {
     "state": {
@@ -35,6 +36,7 @@ STATUS: dict[str, Any] = {
     "down": {"storage0": ["hotbed-swift-object-small.service"]},
     "lost": {"storage1": "is away"},
 }
+HANDED = {"action": "AssignMachine", "machine": "proxy2"}
 EFFECT = {"ok": True, "message": "done", "seconds": 1.5, "detail": {"requests": 8, "failed": 2}}
 
 
@@ -80,6 +82,8 @@ def test_changes_are_asked_for_in_the_agents_units(agent: FakeAgent) -> None:
     said = hotbed("workers", "small", "2").output
     assert "done after 1.50 s; 2 of 10 requests failed meanwhile" in said
     hotbed("map", "a", "large")
+    hotbed("machine", "proxy2", "small")
+    hotbed("machine", "proxy2", "--free")
     hotbed("add-storage", "s2", "small", "--disk", "d1")
     assert agent.calls == [
         ("swift-layout", {"microstores": {"small": {"proxy_cores": 0.6, "network": 15e6}}}),
@@ -88,6 +92,7 @@ def test_changes_are_asked_for_in_the_agents_units(agent: FakeAgent) -> None:
             "swift-act",
             {"actions": [{"action": "MapTenant", "tenant": "a", "microstore": "large"}]},
         ),
+        *(("swift-act", {"actions": [{**HANDED, "microstore": to}]}) for to in ("small", "")),
         (
             "swift-act",
             {
@@ -98,6 +103,14 @@ def test_changes_are_asked_for_in_the_agents_units(agent: FakeAgent) -> None:
             },
         ),
     ]
+
+
+def test_a_machine_goes_to_a_microstore_or_becomes_free(agent: FakeAgent) -> None:
+    for arguments in (["proxy2"], ["proxy2", "small", "--free"]):
+        found = hotbed("machine", *arguments)
+        assert isinstance(found.exception, UserError)
+        assert "name its microstore, or give --free" in str(found.exception)
+    assert not agent.calls
 
 
 def test_a_change_that_failed_is_told_by_the_exit_code(agent: FakeAgent) -> None:
