@@ -58,6 +58,7 @@ def lease_of(told: Mapping[str, Any]) -> Lease:
         project_id=told["project_id"],
         reservations=tuple(reservation_of(each) for each in told.get("reservations") or ()),
         reason=_reason(told),
+        made_s=seconds_of(told["created_at"]) if told.get("created_at") else None,
     )
 
 

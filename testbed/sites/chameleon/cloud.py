@@ -106,7 +106,8 @@ class Reservation:
 
 @dataclass(frozen=True)
 class Lease:
-    """A lease. `reason` is what Blazar says of an error, as far as it says anything."""
+    """A lease. `reason` is what Blazar says of an error, as far as it says anything; `made_s` when
+    it came to be, by its clock, where that is told."""
 
     id: str
     name: str
@@ -117,6 +118,7 @@ class Lease:
     project_id: str
     reservations: tuple[Reservation, ...] = ()
     reason: str = ""
+    made_s: float | None = None
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,7 @@
 
 A lease is found by its name and its owner. python-chi's own `Lease` is not used: its `wait` returns
 on ERROR, its `submit` drops Blazar's words and takes any lease of the name, and it cannot prolong.
-
-Which lease is ours the journal tells: ``found`` of those that were there before we asked, ``ask``,
-and what came of it: ``made``, or ``refused``. An asking without either may have made one.
+Whose a lease is, `testbed.sites.chameleon.whose` knows.
 """
 
 from __future__ import annotations
@@ -20,6 +18,7 @@ from testbed.sites.chameleon.errors import PASSING_S, explain, when
 from testbed.sites.chameleon.options import HOUR_S
 from testbed.sites.chameleon.servers import remove_servers
 from testbed.sites.chameleon.slots import Need, Slot, next_slot
+from testbed.sites.chameleon.whose import is_ours, lease_name, open_askings, settle
 from testbed.sites.chameleon.work import POLL_S, SKEW_S, Work, left
 from testbed.sites.contract import SiteError
 
@@ -79,19 +78,12 @@ def hold_lease(work: Work, asks: Sequence[Ask]) -> Lease:
             # Those of a lease that is over look alive until Blazar has removed them.
             remove_servers(work, 0.02, 0.05)
         lease = _new_lease(work, asks)
-    if is_ours(work, lease) and lease.id not in _ids(work, "made"):
-        work.made("lease", lease.name, lease.id)
     match_reservations(lease, asks)
     remember(work, lease)
     lease = _wait(work, lease)
-    if _unanswered(work):
+    if open_askings(work):
         find_lease(work)  # another may have come to light meanwhile, which this removes
     return lease
-
-
-def lease_name(work: Work) -> str:
-    """The name by which the lease is known."""
-    return work.options.lease.name or work.base
 
 
 def find_lease(work: Work) -> Lease | None:
@@ -106,11 +98,11 @@ def find_lease(work: Work) -> Lease | None:
         for lease in work.ask("looking for the lease", work.cloud.leases)
         if lease.name == lease_name(work) and lease.user_id == identity.user_id
     ]
-    _note_others(work, named)
+    settle(work, named)
     leases = [each for each in named if each.status in LIVE and each.end_s > work.now()]
     known = (work.record.data.get("lease") or {}).get("id")
-    if work.options.lease.name is None:
-        # Nobody else has that name: all are ours, of answers that came too late.
+    if all(is_ours(work, lease) for lease in leases):
+        # More than one are of answers that came too late.
         leases.sort(key=lambda lease: (lease.id != known, lease.start_s, lease.id))
         for extra in leases[1:]:
             _delete(work, extra.id)
@@ -125,39 +117,8 @@ def find_lease(work: Work) -> Lease | None:
     return chosen[0] if chosen else None
 
 
-def _note_others(work: Work, named: Sequence[Lease]) -> None:
-    """Leases of our name that are there although we did not ask for them, dead ones too."""
-    if _unanswered(work):
-        return
-    noted = _ids(work, "found") | _ids(work, "made")
-    for lease in named:
-        if lease.id not in noted:
-            work.record.journal("found", what="lease", name=lease.name, id=lease.id)
-
-
 def _delete(work: Work, lease_id: str) -> None:
     work.ask("removing a lease", lambda: work.cloud.delete_lease(lease_id))
-
-
-def is_ours(work: Work, lease: Lease) -> bool:
-    """Did we make this lease, of our name, or did somebody else?
-
-    We ask for one only when none of the name is there. So while an asking has no answer any that
-    was not found before it is ours: its id never reached the journal.
-    """
-    if lease.name == work.base or lease.id in _ids(work, "made"):
-        return True
-    return _unanswered(work) and lease.id not in _ids(work, "found")
-
-
-def _ids(work: Work, entry: str) -> set[str]:
-    return {str(line["id"]) for line in work.journalled(entry, "lease")}
-
-
-def _unanswered(work: Work) -> bool:
-    """Was a lease asked for of which it is not known what came of it?"""
-    answers = work.journalled("made", "lease") + work.journalled("refused", "lease")
-    return len(work.journalled("ask", "lease")) > len(answers)
 
 
 def remember(work: Work, lease: Lease) -> None:

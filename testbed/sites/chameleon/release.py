@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from testbed.sites.chameleon.cloud import Cloud, CloudError, Fault, Lease
-from testbed.sites.chameleon.lease import is_ours, lease_name
 from testbed.sites.chameleon.servers import remove_each, remove_servers
+from testbed.sites.chameleon.whose import is_ours, lease_name
 from testbed.sites.chameleon.work import Work, belongs
 from testbed.sites.contract import SiteError
 

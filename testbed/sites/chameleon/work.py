@@ -118,7 +118,7 @@ class Work:
             found = self.ask(f"looking for {what} {name}", look)
             if found is not None:
                 return found
-            self.record.journal("ask", what=what, name=name)
+            self.record.journal("ask", what=what, name=name, at_s=self.now())
             try:
                 made = make()
             except CloudError as error:

@@ -73,6 +73,7 @@ def lease_of(world: World, identity: str, **fields: object) -> Lease:
         ME.user_id,
         ME.project_id,
         (reservation,),
+        made_s=now,
     )
     return replace(lease, **fields)  # type: ignore[arg-type]
 

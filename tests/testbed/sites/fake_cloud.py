@@ -266,6 +266,7 @@ class FakeCloud:
                 self.me.user_id,
                 self.me.project_id,
                 tuple(reservations),
+                made_s=self.now_s,
             )
             self._leases[made.id] = made
             return made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -18,11 +19,11 @@ from tests.testbed.sites.chameleon_world import (
     spec_of,
     world,
 )
-from tests.testbed.sites.fake_cloud import Died
+from tests.testbed.sites.fake_cloud import Died, Trip
 
 __all__ = ["world"]
 
-NAMED = {**BARE, "lease": {"name": "mine"}}
+NAMED: dict[str, Any] = {**BARE, "lease": {"name": "mine"}}
 
 
 @pytest.mark.parametrize("ahead", [-50.0, 0.0, 50.0])
@@ -90,7 +91,75 @@ def test_a_named_lease_whose_answer_never_came_is_ours(world: World) -> None:
     assert [lease.id for lease in world.cloud.live_leases()] == ["by-hand"]
 
 
-def test_a_lease_that_comes_to_light_after_another_was_asked_for_is_removed(world: World) -> None:
+def dies_at_the_first_asking(when_it_dies: str, error: BaseException) -> Trip:
+    """A cloud's trip: the first `create_lease` fails before or after it took effect."""
+    fails = [error]
+
+    def trip(number: int, name: str, when: str) -> None:
+        if name == "create_lease" and when == when_it_dies and fails:
+            raise fails.pop()
+
+    return trip
+
+
+@pytest.mark.parametrize("look_before", [True, False])
+def test_an_asking_that_came_to_nothing_makes_no_later_lease_ours(
+    world: World, look_before: bool
+) -> None:
+    """Killed before Blazar had it: the journal's asking has no answer, ever."""
+    world.cloud.trip = dies_at_the_first_asking("before", Died())
+    with pytest.raises(Died):
+        world.site().provision(spec_of(NAMED))
+    world.clock.sleep(HOUR_S)
+    world.cloud.add_lease(lease_of(world, "by-hand"))
+    if look_before:
+        world.site().provision(spec_of(NAMED))
+    world.site().release("small")
+    assert [lease.id for lease in world.cloud.live_leases()] == ["by-hand"]
+
+
+def test_an_asking_that_was_made_again_makes_no_later_lease_ours(world: World) -> None:
+    lost = CloudError("Gateway Time-out", Fault.PASSING, status=504)
+    world.cloud.trip = dies_at_the_first_asking("before", lost)
+    world.site().provision(spec_of(NAMED))
+    (ours,) = world.cloud.live_leases()
+    world.clock.sleep(HOUR_S)
+    world.cloud.end_lease(ours.id)
+    world.cloud.add_lease(lease_of(world, "by-hand"))
+    world.site().provision(spec_of(NAMED))
+    world.site().release("small")
+    assert [lease.id for lease in world.cloud.live_leases()] == ["by-hand"]
+
+
+def test_an_asking_without_answer_is_closed_when_it_is_looked_at_later(world: World) -> None:
+    world.cloud.trip = dies_at_the_first_asking(
+        "before", CloudError("Gateway Time-out", Fault.PASSING, status=504)
+    )
+    world.site().provision(spec_of(NAMED))
+    world.clock.sleep(HOUR_S)
+    world.site().extend("small", HOUR_S)
+    world.site().extend("small", HOUR_S)  # it is closed once
+    lines = [each for each in world.records.entries("small") if each.get("what") == "lease"]
+    assert [line["entry"] for line in lines] == ["ask", "ask", "made", "refused"]
+
+
+def test_a_named_lease_that_comes_to_light_after_minutes_is_ours(world: World) -> None:
+    world.cloud.trip = dies_at_the_first_asking("before", Died())
+    with pytest.raises(Died):
+        world.site().provision(spec_of(NAMED))
+    world.clock.sleep(120)
+    world.cloud.add_lease(lease_of(world, "late"))
+    world.clock.sleep(HOUR_S)
+    world.site().provision(spec_of(NAMED))
+    assert world.cloud.calls.count("create_lease") == 1
+    world.site().release("small")
+    assert world.cloud.left() == []
+
+
+@pytest.mark.parametrize("options", [BARE, NAMED])
+def test_a_lease_that_comes_to_light_after_another_was_asked_for_is_removed(
+    world: World, options: dict[str, object]
+) -> None:
     create = world.cloud.create_lease
     late: list[Lease] = []
 
@@ -103,7 +172,7 @@ def test_a_lease_that_comes_to_light_after_another_was_asked_for_is_removed(worl
         raise CloudError("Gateway Time-out", Fault.PASSING, status=504)
 
     world.cloud.create_lease = slow  # type: ignore[method-assign]
-    world.site().provision(spec_of(BARE))
+    world.site().provision(spec_of(options))
     (kept,) = world.cloud.live_leases()
     assert kept.id != late[0].id
 
