@@ -201,7 +201,13 @@ class SwiftStore:
         """Put shares, machines, processes and tenants of `wanted` into force."""
         now = self.state()
         moved = [node for node in wanted.proxies if wanted.proxies[node] != now.proxies[node]]
-        for node in moved:
+        leaving = [node for node in moved if now.proxies[node]]
+        for node in (one for one in moved if one not in leaving):
+            self._give(replace(wanted, shares=now.shares), node)
+        if leaving:
+            without = {**wanted.proxies, **dict.fromkeys(leaving, "")}
+            self.nodes.ask(self.changes.endpoints(replace(wanted, proxies=without)))
+        for node in leaving:
             self._give(replace(wanted, shares=now.shares), node)
         self.share(now, wanted)
         for store in self.cluster.microstores:

@@ -89,6 +89,26 @@ def test_a_machine_leaves_its_tenants_before_it_serves_others(
     assert last["b"]["proxies"] == ["http://10.0.0.2:8080", "http://10.0.0.9:8080"]
 
 
+def test_what_is_put_back_cuts_nobody_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Machines that were free serve first, then clients are told, then others change hands."""
+    store, nodes = with_machines(tmp_path, monkeypatch)
+    saved = json.loads(json.dumps(store.save()))
+    assert store.act([AssignMachine("p2", "small"), AssignMachine("p0", "")])[1].ok
+    nodes.asked.clear()
+    [effect] = store.restore(saved)
+    assert effect.ok, effect
+    moves = [
+        name
+        for requests in nodes.asked
+        for name, request in requests.items()
+        if request["op"] in ("configure", "endpoints")
+    ]
+    assert moves == ["p0", "admin", "p2", "admin"]
+    first = next(one["admin"]["tenants"]["a"]["proxies"] for one in nodes.asked if "admin" in one)
+    assert first == ["http://10.0.0.1:8080"]
+    assert store.state().proxies["p2"] == ""
+
+
 def test_a_machines_storage_cores_go_where_it_goes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

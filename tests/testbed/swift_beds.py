@@ -1,0 +1,109 @@
+"""A testbed with Swift on nodes of this machine for a module of tests, and what they ask it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from testbed import reach
+from testbed.agent.client import AgentClient, agent_client
+from testbed.deploy import deploy, save_spec
+from testbed.sites.contract import Testbed
+from testbed.sites.local import LocalSite
+from testbed.sites.local.names import Places
+from testbed.spec import TestbedSpec, load_spec, renamed
+from tests.testbed.swift_client import Client
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Used(NamedTuple):
+    """What a proxy node has used so far: when, CPU seconds of its proxy, bytes that it sent."""
+
+    at_s: float
+    cpu_s: float
+    sent_bytes: int
+
+
+class Bed:
+    """A testbed that is up and deployed."""
+
+    def __init__(self, testbed: Testbed, state: Path) -> None:
+        self.testbed, self._state = testbed, state
+        self.agent: AgentClient = agent_client(testbed)
+
+    def run(self, node: str, command: str) -> str:
+        """What a command of a node prints."""
+        shell = reach.shell_to(self.testbed, self.testbed.node(node))
+        return shell.run(["sh", "-c", command]).text
+
+    def client(self, tenant: str) -> Client:
+        """As a driver does: by the file that the store keeps on client nodes, as it is now."""
+        node = self.testbed.with_role("client")[0].name
+        return Client(json.loads(self.run(node, f"cat /etc/hotbed/swift/{tenant}.json")))
+
+    def words(self, *words: str) -> list[str]:
+        """A command line of ours about this testbed."""
+        return [sys.executable, "-m", "hotbed.cli", *words, "--testbed", self.testbed.name]
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """``hotbed WORDS`` about this testbed, as a person runs it."""
+        return subprocess.Popen(
+            self.words(*words),
+            cwd=ROOT,
+            env=os.environ | {"HOTBED_STATE": str(self._state), "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def hotbed(self, *words: str) -> str:
+        """Likewise to its end; what it prints."""
+        process = self.start(*words)
+        said, wrong = process.communicate(timeout=300)
+        assert process.returncode == 0, wrong
+        return said
+
+    def used(self, proxy: str) -> Used:
+        """What a proxy node has used so far."""
+        usage = "/opt/hotbed-site/cpuacct/swift-proxy/cpuacct.usage"
+        sent = "/sys/class/net/eth0/statistics/tx_bytes"
+        at, cpu, sent = self.run(proxy, f"date +%s%N; cat {usage} {sent}").split()
+        return Used(int(at) / 1e9, int(cpu) / 1e9, int(sent))
+
+    def steps(self, controller: str) -> int:
+        """Steps of a controller's present or last run."""
+        status = self.agent.call("control-status")
+        (row,) = (row for row in status["controllers"] if row["name"] == controller)
+        return 0 if row["last"] is None else 1 + int(row["last"]["step"])
+
+
+@contextmanager
+def bed_of(name: str, file: str) -> Iterator[Bed]:
+    """A testbed of a spec of ours, deployed; gone afterwards, also one of an earlier run."""
+    spec: TestbedSpec = renamed(load_spec(ROOT / "testbed/specs" / file), name)
+    state = Path(f"/var/lib/hotbed-tests-{name}")
+    site = LocalSite(places=Places(state, Places.of_environment().cache))
+    site.release(name)
+    try:
+        testbed = site.provision(spec)
+        save_spec(testbed, spec)
+        deploy(testbed, spec, site=site)
+        yield Bed(testbed, state)
+    finally:
+        site.release(name)
+
+
+def until(condition: Callable[[], bool], seconds: float = 90) -> None:
+    """Wait for it; fail when it does not come to that."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come to that in time"
+        time.sleep(0.5)

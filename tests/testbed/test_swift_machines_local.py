@@ -1,0 +1,121 @@
+"""Whole machines that change hands on nodes of this machine: Algorithm 1 on a Swift that works."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from controllers.journal import read_journal
+from controllers.replay import replay
+from tests.testbed.swift_beds import Bed, bed_of, until
+from tests.testbed.swift_client import Stored
+
+pytestmark = [pytest.mark.local, pytest.mark.timeout(600)]
+
+MACHINE_CORES, PERIOD_US = 0.2, 25_000
+
+
+@pytest.fixture(scope="module")
+def bed() -> Iterator[Bed]:
+    with bed_of("swift-machines", "mos-machines.yaml") as found:
+        yield found
+
+
+def owners(bed: Bed) -> dict[str, str]:
+    found: dict[str, str] = bed.agent.call("swift-status", timeout_s=90)["state"]["proxies"]
+    return found
+
+
+FIRST = {"proxy0": "small", "proxy1": "large", "proxy2": "", "proxy3": ""}
+
+
+def assign(bed: Bed, machine: str, microstore: str) -> dict[str, Any]:
+    action = {"action": "AssignMachine", "machine": machine, "microstore": microstore}
+    [effect] = bed.agent.call("swift-act", {"actions": [action]}, timeout_s=120)
+    assert effect["ok"], effect
+    found: dict[str, Any] = effect
+    return found
+
+
+def test_a_free_machine_serves_whom_it_is_given_to_and_nothing_fails(bed: Bed) -> None:
+    assert owners(bed) == FIRST
+    stored = Stored(bed.client("small"), "handed")
+    with stored.load():
+        failed = stored.failed
+        assign(bed, "proxy2", "small")
+        more = Stored(bed.client("small"), "handed", seed=2)
+        assert more.put("through-both", 100_000)
+        for number in range(8):
+            assert more.put(f"more-{number}", 10_000)
+        assert stored.failed == failed
+    quota = bed.run("proxy2", "cat /opt/hotbed-site/cpu/swift-proxy/cpu.cfs_quota_us")
+    assert int(quota) / PERIOD_US == pytest.approx(MACHINE_CORES)
+    # Storage cores go with a machine: two machines' on two nodes.
+    quota = bed.run("storage0", "cat /opt/hotbed-site/cpu/swift-small/cpu.cfs_quota_us")
+    assert int(quota) / PERIOD_US == pytest.approx(MACHINE_CORES)
+    alone = bed.client("small")
+    alone._proxies = [alone._proxies[-1]]  # the one that came
+    other = Stored(alone, "handed")
+    other.sums = stored.sums | more.sums
+    assert other.lost() == []
+
+
+def test_it_goes_from_one_microstore_to_another_and_back_to_the_pool(bed: Bed) -> None:
+    stored = Stored(bed.client("large"), "other")
+    assert stored.put("before", 500_000)
+    with stored.load(threads=2):
+        failed = stored.failed
+        assign(bed, "proxy2", "large")
+        assert len(bed.client("small")._proxies) == 1
+        assert len(bed.client("large")._proxies) == 2
+        assign(bed, "proxy2", "")
+        assert stored.failed == failed  # of whom another proxy serves
+    assert owners(bed) == FIRST
+    assert bed.run("proxy2", "systemctl is-active hotbed-swift-proxy || true").strip() != "active"
+    assert stored.lost() == []
+
+
+def control(bed: Bed, *parameters: str) -> None:
+    words = [word for parameter in parameters for word in ("-p", parameter)]
+    bed.hotbed("control", "start", "mos", "--interval", "2", *words)
+
+
+def test_mos_hands_machines_out_and_what_it_changed_is_put_back(bed: Bed, tmp_path: Path) -> None:
+    """An idle microstore is within the band, its machines' and the disks that it shares."""
+    stored = Stored(bed.client("small"), "controlled")
+    with stored.load(threads=6):
+        failed = stored.failed
+        control(bed, "util_low=0", "util_high=0.5")
+        wanted = FIRST | {"proxy2": "small", "proxy3": "small"}
+        until(lambda: owners(bed) == wanted)
+        stopped = json.loads(bed.hotbed("control", "stop", "--json"))
+        assert stored.failed == failed
+    assert (stopped["code"], stopped["reason"]) == (0, "stopped")
+    assert owners(bed) == FIRST
+    bed.hotbed("control", "log", "mos", "--out", str(tmp_path / "journal.jsonl"))
+    journal = read_journal(tmp_path / "journal.jsonl")
+    # toChange is 1 and nothing happens, then two come at once (Algorithm 1).
+    acted = [step["actions"] for step in journal.steps if step["actions"]]
+    assert [action["machine"] for action in acted[0]] == ["proxy2", "proxy3"]
+    assert replay(journal).equal
+    assert stored.lost() == []
+
+
+def test_mos_gives_back_one_at_a_time_and_keeps_the_last(bed: Bed) -> None:
+    for machine in ("proxy2", "proxy3"):
+        assign(bed, machine, "small")
+    try:
+        control(bed, "util_low=1", "util_high=1", "restore_on_stop=false")
+        until(lambda: list(owners(bed).values()).count("") == 2)
+        steps = bed.steps("mos")
+        until(lambda: bed.steps("mos") >= steps + 2)
+        assert sorted(owners(bed).values()) == ["", "", "large", "small"]
+        stopped = json.loads(bed.hotbed("control", "stop", "--json"))
+        assert (stopped["code"], stopped["reason"]) == (0, "stopped")
+    finally:
+        bed.agent.call("swift-restore", {}, timeout_s=120)
+    assert owners(bed) == FIRST
