@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,12 @@ def peers(testbed: Testbed, store: CephSpec | ObjectsSpec, port: int) -> list[st
         for name, numbers in agents(testbed, store).items()
         for place in range(len(numbers))
     ]
+
+
+def cluster_text(document: Mapping[str, Any]) -> bytes:
+    """A cluster file byte for byte as the role writes it (`to_nice_json`): a deployment after the
+    settings were changed and brought back has nothing to change, and restarts no agent."""
+    return (json.dumps(document, indent=4, sort_keys=True) + "\n").encode()
 
 
 def variables_of(testbed: Testbed, store: CephSpec | ObjectsSpec) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from campaigns.validate import figures_of
 from schemas.campaign import ObjectCampaign
 from schemas.errors import HotbedError, UserError
 from schemas.run import Run, Summary
+from testbed import twochoice_variables
 from testbed.agent.contract import UnitResult
 
 FILES = {
@@ -232,6 +233,35 @@ def test_a_clean_state_is_empty_folders_and_the_cells_settings(tmp_path: Path) -
     told = json.loads(documents.pop())
     assert len(told["agents"]) == SERVERS
     assert told["scheduler"] == {"scheduler": "both"}
+
+
+def test_a_plan_is_gone_when_its_run_is_over(tmp_path: Path) -> None:
+    agent = FakeAgent(UnitResult("client", "u", 1, 0.0, 1.0, "", "twochoicebench: no\n"))
+    found, shells = reached(tmp_path, agent)
+    with pytest.raises(HotbedError, match="apps failed: no"):
+        Servers(found).bench(["apps"], max_s=1.0, plan={"apps": []})
+    plan = agent.started[0][2][-1]
+    assert json.loads(shells["client"].files[plan]) == {"apps": []}
+    assert shells["client"].ran[-1] == ["rm", "-f", plan]
+
+
+def test_the_settings_that_were_deployed_come_back_as_the_role_writes_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A deployment that follows finds nothing to change."""
+    for name in ("twochoiced", "twochoicebench"):
+        (tmp_path / name).touch()
+    monkeypatch.setattr(twochoice_variables, "BINARIES", tmp_path)
+    agent = FakeAgent(UnitResult("client", "u", 0, 0.0, 1.0, json.dumps({"agents": []}), ""))
+    found, shells = reached(tmp_path / "site", agent)
+    Servers(found).restore()
+    text = shells["server1"].files["/etc/hotbed/twochoice.json"].decode()
+    # As Ansible's to_nice_json: four columns, keys in their order, and the template's line end.
+    assert text.startswith('{\n    "agents": [\n        "')
+    assert text.endswith('        "scheduler": "both"\n    }\n}\n')
+    assert [line.split('"')[1] for line in text.splitlines() if line.startswith('    "')] == [
+        *("agents", "copies", "key_file", "scheduler")
+    ]
 
 
 def test_what_is_left_of_a_run_is_an_error(tmp_path: Path) -> None:

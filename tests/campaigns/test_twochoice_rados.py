@@ -20,6 +20,7 @@ from campaigns.twochoice.live.servers import Reached, places_of
 from schemas.errors import HotbedError, UserError
 from schemas.run import Summary
 from testbed.agent.contract import UnitResult
+from testbed.inventory import SCRATCH_PATH
 from testbed.sites.fake import FakeSite
 from testbed.spec import CephSpec, load_spec
 
@@ -99,7 +100,9 @@ def test_a_clean_state_is_empty_pools_with_the_cells_settings(tmp_path: Path) ->
     assert shells["client"].ran == [["rados", "purge", "bench", "--yes-i-really-really-mean-it"]]
     for place in range(4):
         stop, start = shells[f"osd{place}"].ran
-        assert stop[2] == "systemctl stop 'hotbed-twochoice@*.service'"
+        # With what fio wrote beside the OSD in an earlier cell.
+        wrote = plans.fio_command(SCRATCH_PATH, 1.0)[2].removeprefix("--filename=")
+        assert stop[2] == f"systemctl stop 'hotbed-twochoice@*.service' && rm -f {wrote}"
         assert start[2] == f"systemctl start hotbed-twochoice@{place}.service"
     told = json.loads(shells["osd3"].files["/etc/hotbed/twochoice.json"])
     assert told == json.loads(shells["client"].files["/etc/hotbed/twochoice.json"])

@@ -138,7 +138,7 @@ class Agents:
             "key_file": KEY_FILE,
             **settings,
         }
-        text = json.dumps(document, indent=1).encode() + b"\n"
+        text = twochoice_variables.cluster_text(document)
         names = dict.fromkeys([*machines.agents, *(node.name for node in machines.clients)])
         with ThreadPoolExecutor(len(names)) as pool:
             for future in [

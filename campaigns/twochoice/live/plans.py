@@ -23,6 +23,8 @@ CEPH = {
     "user": "admin",
 }
 """How a client node gets at its Ceph (role ceph)."""
+STRAGGLER_FILE = "straggler"
+"""What fio writes, in a server's folder."""
 TABLE_SAMPLES = 50
 TABLE_WRITERS = 8
 
@@ -107,7 +109,8 @@ def fio_command(folder: str, seconds: float) -> list[str]:
     """fio on a server's disk, beside the server's data: eight writes of 64 KiB are always on their
     way, so that whatever the server asks of its disk waits for eight others."""
     return [
-        *("fio", "--name=straggler", f"--filename={folder}/straggler", "--rw=write", "--bs=64k"),
+        *("fio", "--name=straggler", f"--filename={folder}/{STRAGGLER_FILE}", "--rw=write"),
+        "--bs=64k",
         *("--iodepth=8", "--ioengine=libaio", "--direct=1", "--size=128m", "--time_based"),
         *(f"--runtime={seconds:.0f}", "--output-format=json"),
     ]

@@ -7,14 +7,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from campaigns.steps import clean
+from campaigns.twochoice.live.plans import STRAGGLER_FILE
 from campaigns.twochoice.live.servers import CLUSTER_FILE, SERVES_S, Servers
 from controllers import remote
 from schemas.errors import HotbedError
 from testbed import twochoice_variables
+from testbed.inventory import SCRATCH_PATH
 from testbed.spec import CephSpec
 
 PURGE_S = 300.0
-STOP = "systemctl stop 'hotbed-twochoice@*.service'"
+# A file of fio would stay beside the OSD for good, and be made in the first cell with fio alone.
+STOP = "systemctl stop 'hotbed-twochoice@*.service' && rm -f {file}"
 START = "systemctl start {units}"
 
 
@@ -34,7 +37,8 @@ class RadosServers(Servers):
 
     def _begin(self, document: bytes) -> None:
         agent = self.reached.agent
-        self.everywhere(lambda node: self._sh(node, STOP))
+        stop = STOP.format(file=f"{SCRATCH_PATH}/{STRAGGLER_FILE}")
+        self.everywhere(lambda node: self._sh(node, stop))
         osds = [server.number for server in self.reached.servers]
         payload = {"prefix": twochoice_variables.POOL_PREFIX, "osds": osds}
         agent.call("pinned-empty", payload, timeout_s=2 * SERVES_S)

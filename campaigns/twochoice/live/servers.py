@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -142,7 +142,7 @@ class Servers:
         """
         reached = self.reached
         self._quiet()
-        document = json.dumps(self.cluster(settings), indent=1).encode() + b"\n"
+        document = twochoice_variables.cluster_text(self.cluster(settings))
         with unshaped(reached.site, reached.testbed.name):
             self._begin(document)
         reached.shell_to(reached.client.name).put(document, CLUSTER_FILE)
@@ -206,19 +206,30 @@ class Servers:
         """
         reached = self.reached
         argv = [BENCH, *arguments, "--cluster", CLUSTER_FILE]
-        if plan is not None:
-            text = json.dumps(plan).encode()
-            shell = reached.shell_to(reached.client.name)
-            shell.run(["mkdir", "-p", str(Path(PLAN_FILE).parent)])
-            shell.put(text, PLAN_FILE)
-            argv += ["--plan", PLAN_FILE]
-        reached.agent.unit_start(reached.client.name, UNIT, argv, max_s=max_s)
-        try:
-            done = reached.agent.unit_wait(reached.client.name, UNIT, timeout_s=max_s + SLACK_S)
-        except BaseException:
-            reached.agent.unit_stop(reached.client.name, UNIT)
-            raise
+        with self._planned(plan) as told:
+            reached.agent.unit_start(reached.client.name, UNIT, [*argv, *told], max_s=max_s)
+            try:
+                done = reached.agent.unit_wait(reached.client.name, UNIT, timeout_s=max_s + SLACK_S)
+            except BaseException:
+                reached.agent.unit_stop(reached.client.name, UNIT)
+                raise
         return answer_of(arguments[0], done)
+
+    @contextmanager
+    def _planned(self, plan: Mapping[str, Any] | None) -> Iterator[list[str]]:
+        """The arguments by which the load generator is told a plan, whose file is there meanwhile;
+        none without a plan."""
+        if plan is None:
+            yield []
+            return
+        shell = self.reached.shell_to(self.reached.client.name)
+        shell.run(["mkdir", "-p", str(Path(PLAN_FILE).parent)])
+        shell.put(json.dumps(plan).encode(), PLAN_FILE)
+        try:
+            yield ["--plan", PLAN_FILE]
+        finally:
+            with suppress(HotbedError):  # what ended the run is what is told
+                shell.run(["rm", "-f", PLAN_FILE])
 
     @contextmanager
     def disturbed(self, numbers: Sequence[int], commands: Sequence[list[str]]) -> Iterator[None]:
