@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from campaigns.prioritymeister.links import Links, htb_links
 from campaigns.prioritymeister.parameters import (
     Parameters,
     check_policy,
@@ -95,7 +96,9 @@ def apply(
     topology = load_topology(file)
     check_fits(topology, spec, file)
     check_policy(policy, mode, None if policy not in PLANNED else _ANY_PLAN)
-    plan = plan_of(topology, file, tell, frame=frame_of(spec.mtu)) if policy in PLANNED else None
+    plan = None
+    if policy in PLANNED:
+        plan = plan_of(topology, file, tell, links=links_on(topology, spec, file, tell))
     enforcement = Enforcement(testbed)
     made = parameters_of(
         topology,
@@ -242,6 +245,35 @@ def check_fits(topology: Topology, spec: TestbedSpec, file: Path) -> None:
                 f"{file}: device {device_queue(topology, workload)} has a speed; on a testbed "
                 "write a profile of the device as it is."
             )
+
+
+def links_on(
+    topology: Topology, spec: TestbedSpec, file: Path, tell: Tell = lambda _: None
+) -> Links:
+    """What a plan on a testbed of this spec counts with: the topology's `links`, or where it has
+    none what the testbed keeps.
+
+    Raises:
+        UserError: the topology counts with more than the testbed keeps.
+    """
+    keeps = htb_links(frame_of(spec.mtu))
+    written = f"links: {{share: {keeps.share:.4g}, mtu: {spec.mtu}, enforcer: htb}}"
+    if topology.links is None:
+        tell(f"planned with what the network of testbed {spec.name} keeps, {written}")
+        return keeps
+    told = topology.kept
+    enough = (
+        topology.links.enforcer == "htb"
+        and told.share <= keeps.share * (1 + 1e-9)
+        and told.frame >= keeps.frame
+        and told.overshoot >= keeps.overshoot
+    )
+    if not enough:
+        raise UserError(
+            f"{file}: links: the network of testbed {spec.name} keeps less of a plan: write "
+            f"{written}, or less share, a larger mtu, more overshoot, or leave it out."
+        )
+    return told
 
 
 def _check_levels(made: Parameters, spec: TestbedSpec, file: Path) -> None:

@@ -103,8 +103,11 @@ class Experiment:
 
     def digest(self) -> str:
         """Sixteen hex digits of all that can change the result; contents of files, not names."""
+        hosts = self.topology.model_dump(mode="json", exclude={"workloads"})
+        if self.topology.links is None:  # as it was before topologies could tell
+            del hosts["links"]
         body: dict[str, Any] = {
-            "hosts": self.topology.model_dump(mode="json", exclude={"workloads"}),
+            "hosts": hosts,
             "workloads": [
                 w.model_dump(mode="json", exclude={"trace", "slo"}) for w in self.topology.workloads
             ],

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from campaigns.prioritymeister.links import Links
 from campaigns.prioritymeister.topology import Device, Host
 from campaigns.prioritymeister.tracework import REFERENCE
-from controllers.prioritymeister.plan import Tenant
 
 DISK, RAMDISK = "disk", "ram"
-NETWORK_STAGES = ("network-in", "network-out")
 DISK_FILE, RAMDISK_FILE, CONSTANT_FILE = "disk.json", "ram.json", "constant.json"
 
 RAMDISK_PROFILE = {
@@ -37,12 +34,8 @@ class Machines:
         network: host and kind of device of each workload of figure 9, where not all devices are
             `server`'s own.
         clients: hosts of workloads, in turn; without any, each has one of its own.
-        bucket: the token bucket (bytes per second, bytes) that the network keeps where a plan wants
-            another; None where it keeps any. A plan goes by what is kept: it lets more through.
-        link_share: of every link, what is left for workloads at the worst.
-        frame: most bytes of a frame of its links; None where they are modelled, and have those of
-            the experiment.
-        overshoot: bytes that a token bucket of the network lets through beyond its burst.
+        links: what the network keeps of a plan; None where it is modelled, keeps all of it, and has
+            the frames of the experiment.
     """
 
     link: float = 1e9
@@ -51,30 +44,15 @@ class Machines:
     server: str = "s0"
     network: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     clients: tuple[str, ...] = ()
-    bucket: Callable[[float, float], tuple[float, float]] | None = None
-    link_share: float = 1.0
-    frame: float | None = None
-    overshoot: float = 0.0
+    links: Links | None = None
 
     def client(self, name: str, index: int) -> str:
         """The host that a workload runs on."""
         return self.clients[index % len(self.clients)] if self.clients else f"c-{name}"
 
-    def kept(self, tenant: Tenant) -> Tenant:
-        """A workload with the token buckets that the network can keep."""
-        if self.bucket is None:
-            return tenant
-        limiters = dict(tenant.limiters)
-        for stage in NETWORK_STAGES:
-            found = limiters[stage]
-            pairs = [self.bucket(*p) for p in zip(found.rates, found.bursts, strict=True)]
-            rates, bursts = np.array(pairs, np.float64).T
-            limiters[stage] = replace(found, rates=rates, bursts=bursts)
-        return replace(tenant, limiters=limiters)
-
-    def frames(self, modelled: float) -> float:
-        """Most bytes of a frame, `modelled` where links are."""
-        return modelled if self.frame is None else self.frame
+    def kept(self, frame: float) -> Links:
+        """What the network keeps; its frames are of `frame` bytes where it is modelled."""
+        return Links(frame=frame) if self.links is None else self.links
 
     def bytes_s(self) -> float:
         """Of a link."""

@@ -11,7 +11,7 @@ from campaigns.prioritymeister.study import measure_trace
 from campaigns.prioritymeister.topology import Topology, Workload
 from controllers.prioritymeister.demand import Demand
 from controllers.prioritymeister.estimators import STAGES, Costs, DistanceProfile
-from controllers.prioritymeister.plan import FRAME, Plan, WorkloadPlan
+from controllers.prioritymeister.plan import Plan, WorkloadPlan
 from controllers.prioritymeister.profiles import load_profile
 from workloads.traces.reader import TraceReader
 
@@ -45,7 +45,7 @@ def proofs(
     long as their requests are no larger than those they were planned with.
     """
     planned = {w.name: w for w in plan.workloads}
-    general = _general(setting, network) or _larger(topology, base, setting, workloads)
+    general = _general(topology, setting, network) or _larger(topology, base, setting, workloads)
     found = {}
     for workload in workloads:
         if workload.name not in planned:
@@ -62,7 +62,7 @@ def proofs(
     return found
 
 
-def _general(setting: Setting, network: str) -> str | None:
+def _general(topology: Topology, setting: Setting, network: str) -> str | None:
     """What takes the proof from all workloads."""
     if setting.policy != "pm":
         return f"policy {setting.policy} proves nothing"
@@ -72,8 +72,9 @@ def _general(setting: Setting, network: str) -> str | None:
         return "more than one request may be at the device, and is not interrupted"
     if network not in {"priority", "off"}:
         return f"the network is {network}, not enforced as planned"
-    if setting.frame > FRAME and network != "off":
-        return f"frames are longer than the {FRAME:g} bytes that the bound counts"
+    counted = topology.kept.frame
+    if (setting.frame or 0.0) > counted and network != "off":
+        return f"frames are longer than the {counted:g} bytes that the bound counts"
     if setting.noise_cv > 0:
         return "service times vary, and the bound is of estimated ones"
     return None

@@ -126,7 +126,7 @@ def _experiment(
         serves=served,
         seconds=parameters.seconds,
         measured_from_s=parameters.seconds / 2,
-        frame=machines.frames(parameters.frame),
+        frame=machines.kept(parameters.frame).frame,
         seed=seed,
     )
 
@@ -153,13 +153,8 @@ def plan_of_cell(
     Figure 4's has the given order of priorities, and may have one bucket of B alone.
     """
     known = Measured(mix.base)
-    tenants = [machines.kept(known.tenant(topology, one)) for one in topology.workloads]
-    plan_for = partial(
-        planned,
-        frame=machines.frames(parameters.frame),
-        link_share=machines.link_share,
-        overshoot=machines.overshoot,
-    )
+    tenants = [known.tenant(topology, one) for one in topology.workloads]
+    plan_for = partial(planned, links=machines.kept(parameters.frame))
     if parameters.scenario != "buckets":
         return plan_for(topology, tenants)
     order = labels_of(parameters)

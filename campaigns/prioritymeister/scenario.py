@@ -20,7 +20,7 @@ from campaigns.prioritymeister.parameters import (
 )
 from campaigns.prioritymeister.proof import Proof, proofs
 from campaigns.prioritymeister.topology import Topology, Workload
-from controllers.prioritymeister.plan import FRAME, Plan
+from controllers.prioritymeister.plan import Plan
 from controllers.prioritymeister.profiles import parse_profile
 from schemas.errors import UserError
 
@@ -77,7 +77,7 @@ class Setting:
             requests as if it were alone; ``device``: its head is where the last request of any
             workload left it.
         noise_cv: coefficient of variation of a lognormal factor, of mean 1, of service times.
-        frame: bytes of a packet, infinite for whole messages.
+        frame: bytes of a packet, infinite for whole messages; None: those of the topology's links.
         series_s: length of the windows of `WorkloadResult.series`; 0 for none.
         only: workloads that are simulated; None for all.
         cake: Cake's own parameters, by the names of the enforcer.
@@ -98,7 +98,7 @@ class Setting:
     service: Mapping[str, Service] = field(default_factory=dict)
     positioning: str = "stream"
     noise_cv: float = 0.0
-    frame: float = FRAME
+    frame: float | None = None
     series_s: float = 0.0
     only: tuple[str, ...] | None = None
     cake: Mapping[str, float] = field(default_factory=dict)
@@ -149,6 +149,7 @@ def scenario_of(topology: Topology, file: Path, plan: Plan | None, setting: Sett
     _check(topology, setting)
     check_policy(setting.policy, setting.mode, plan)
     base = file.resolve().parent
+    frame = topology.kept.frame if setting.frame is None else setting.frame
     workloads = [w for w in topology.workloads if _takes_part(w, setting)]
     if not workloads:
         raise UserError(f"{file}: no workload with a server is left to simulate.")
@@ -172,7 +173,7 @@ def scenario_of(topology: Topology, file: Path, plan: Plan | None, setting: Sett
         "schema": SCENARIO_SCHEMA,
         "seed": setting.seed,
         "duration": setting.duration_s or 0.0,
-        "frame": 0.0 if math.isinf(setting.frame) else setting.frame,
+        "frame": 0.0 if math.isinf(frame) else frame,
         "series": setting.series_s,
         "devices": _devices(topology, plan, setting, base, profiles=profiles, workloads=workloads),
         "links": links,

@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from campaigns.prioritymeister.links import Links
 from campaigns.prioritymeister.topology import Topology, Workload
 from controllers.prioritymeister.curve import Curve
 from controllers.prioritymeister.demand import Demand, measure
 from controllers.prioritymeister.estimators import STAGES, Costs
 from controllers.prioritymeister.limiters import Limiters, choose
-from controllers.prioritymeister.plan import FRAME, Plan, Tenant, make_plan
+from controllers.prioritymeister.plan import Plan, Tenant, make_plan
 from controllers.prioritymeister.profiles import load_profile
 from schemas.errors import UserError
 from workloads.traces.reader import Report, TraceReader
@@ -112,7 +113,7 @@ class Measured:
 
 
 def plan_of(
-    topology: Topology, file: Path, tell: Tell = lambda _: None, *, frame: float = FRAME
+    topology: Topology, file: Path, tell: Tell = lambda _: None, *, links: Links | None = None
 ) -> Plan:
     """Read every trace and profile that a topology names, and plan.
 
@@ -120,7 +121,7 @@ def plan_of(
         topology: checked.
         file: where it was read from: names in it are relative to its folder.
         tell: see `Measured`.
-        frame: see `make_plan`.
+        links: see `planned`.
 
     Raises:
         UserError: a file is wrong, a workload has no server, or a queue is loaded above 100 %.
@@ -134,7 +135,7 @@ def plan_of(
     measured = Measured(file.resolve().parent, tell)
     tenants = [measured.tenant(topology, workload) for workload in topology.workloads]
     try:
-        return planned(topology, tenants, frame=frame)
+        return planned(topology, tenants, links=links)
     except UserError as error:
         raise UserError(f"{file}: {error}.") from error
 
@@ -144,25 +145,27 @@ def planned(
     tenants: Sequence[Tenant],
     *,
     order: Sequence[str] | None = None,
-    frame: float = FRAME,
-    link_share: float = 1.0,
-    overshoot: float = 0.0,
+    links: Links | None = None,
 ) -> Plan:
-    """The plan of some workloads on a topology's machines; see `make_plan` for `order`, `frame` and
-    `overshoot`.
+    """The plan of some workloads on a topology's machines.
 
-    `link_share` of every link is left for workloads at the worst.
+    Args:
+        topology: hosts and links.
+        tenants: workloads as they announce themselves.
+        order: see `make_plan`.
+        links: what the network keeps of it, where that is not the topology's own `links`.
     """
+    kept = topology.kept if links is None else links
     devices = {f"{name}:{d}" for name, host in topology.hosts.items() for d in host.devices}
     queues = topology.queues()
     return make_plan(
-        tenants,
-        {name: rate if name in devices else rate * link_share for name, rate in queues.items()},
+        [kept.kept(tenant) for tenant in tenants],
+        {name: rate if name in devices else rate * kept.share for name, rate in queues.items()},
         network_levels=topology.network_levels,
         blocking=topology.blocking,
         order=order,
-        frame=frame,
-        overshoot=overshoot,
+        frame=kept.frame,
+        overshoot=kept.overshoot,
     )
 
 

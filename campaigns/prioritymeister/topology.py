@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from campaigns.prioritymeister.links import Links, LinkSettings
 from schemas.errors import UserError
 from schemas.yaml_file import message_of, read_mapping
 from testbed.quantities import BitsPerSecond, Seconds
@@ -109,7 +110,8 @@ class Workload(_Strict):
 
 
 class Topology(_Strict):
-    """All of it; `buckets` is how many token buckets a workload has at a stage at most."""
+    """All of it; `buckets` is how many token buckets a workload has at a stage at most, `links`
+    what the network keeps of a plan (None: all of it)."""
 
     hosts: dict[str, Host] = Field(min_length=1)
     trunks: tuple[Trunk, ...] = ()
@@ -117,6 +119,7 @@ class Topology(_Strict):
     network_levels: int | None = Field(default=7, ge=1, le=64)
     buckets: int = Field(default=8, ge=1, le=64)
     blocking: bool = False
+    links: LinkSettings | None = None
 
     @model_validator(mode="after")
     def _whole(self) -> Topology:
@@ -153,6 +156,11 @@ class Topology(_Strict):
                     )
             if name in self.switches():
                 raise ValueError(f"host {name} is called as a switch: names must differ")
+
+    @property
+    def kept(self) -> Links:
+        """What its network keeps of a plan."""
+        return Links() if self.links is None else self.links.kept()
 
     def switches(self) -> frozenset[str]:
         """All switches that hosts are on, and those without a host that several trunks join."""

@@ -178,6 +178,30 @@ def test_a_plan_is_applied_checked_and_removed(
         work.check(testbed)
 
 
+def test_a_plan_for_a_testbed_counts_what_its_network_keeps(
+    tmp_path: Path, testbed: Testbed, memory: Memory
+) -> None:
+    heard: list[str] = []
+    work.apply(testbed, SPEC, written(tmp_path), tell=heard.append)
+    assert memory.applied is not None
+    hosts = memory.applied["network"]["hosts"].values()
+    bursts = [pair[1] for host in hosts for flow in host["flows"] for pair in flow["pairs"]]
+    assert min(bursts) == 1538.0  # HTB keeps no less
+    said = "links: {share: 0.945, mtu: 1500, enforcer: htb}"
+    assert any(text.endswith(said) for text in heard)
+    links: dict[str, Any] = {"share": 0.945, "mtu": 1500, "enforcer": "htb"}
+    first = memory.applied
+    work.apply(testbed, SPEC, written(tmp_path, links=links))
+    assert memory.applied == first
+    for more in ({"share": 1.0}, {"enforcer": "exact"}, {"overshoot": 1000}):
+        with pytest.raises(UserError, match=r"keeps less of a plan: write links: \{share: 0\.945"):
+            work.apply(testbed, SPEC, written(tmp_path, links=links | more))
+    jumbo = {**SPEC.model_dump(), "network": {"priority_levels": 7, "mtu": 9000}}
+    with pytest.raises(UserError, match="mtu: 9000"):
+        work.apply(testbed, TestbedSpec.model_validate(jumbo), written(tmp_path, links=links))
+    work.apply(testbed, SPEC, written(tmp_path, links=links | {"share": 1.0}), policy="ps")
+
+
 def test_a_policy_without_network_installs_none(
     tmp_path: Path, testbed: Testbed, memory: Memory
 ) -> None:

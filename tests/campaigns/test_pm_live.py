@@ -14,6 +14,7 @@ from pm_reports import report
 
 from campaigns.prioritymeister.alone import Alone
 from campaigns.prioritymeister.experiment import Experiment
+from campaigns.prioritymeister.links import Links
 from campaigns.prioritymeister.live import replays
 from campaigns.prioritymeister.live.machines import client_nodes, machines_of, places_of
 from campaigns.prioritymeister.live.overhead import MARGIN
@@ -184,11 +185,11 @@ def test_a_plan_for_a_testbed_counts_with_its_packets(tmp_path: Path) -> None:
     for spec, name, frame in ((small, "pm.yaml", 1538), (large, "large.yaml", 9038)):
         places = places_of(testbed, spec, tmp_path / name)
         machines = machines_of(spec, places)
-        assert places.frame == machines.frame == frame
-        assert machines.bucket is not None and machines.bucket(1e6, 5.0) == (1e6, frame)
-        assert machines.frames(100.0) == frame  # whatever the modelled network's are
-        assert machines.overshoot == frame
-    assert Machines().frames(100.0) == 100.0
+        kept = machines.kept(100.0)  # whatever the modelled network's are
+        assert places.frame == kept.frame == kept.overshoot == frame
+        assert kept.bucket is not None and kept.bucket(1e6, 5.0) == (1e6, frame)
+        assert kept.share < 0.95
+    assert Machines().kept(100.0) == Links(frame=100.0)
 
 
 def test_an_experiment_that_the_testbed_cannot_carry_out_is_refused(tmp_path: Path) -> None:

@@ -17,15 +17,15 @@ from campaigns.prioritymeister.announced import larger
 from campaigns.prioritymeister.cell import bound_holds, numbers
 from campaigns.prioritymeister.cell_parameters import PmParameters
 from campaigns.prioritymeister.experiment import Experiment
+from campaigns.prioritymeister.links import LINK_SHARE, Links, htb_links
 from campaigns.prioritymeister.live.bounds import as_text, conditions_of, network_differs
-from campaigns.prioritymeister.live.machines import LINK_SHARE
 from campaigns.prioritymeister.live.results import result_of
 from campaigns.prioritymeister.local_ground import parameters_on
 from campaigns.prioritymeister.machines import Machines
 from campaigns.prioritymeister.mixes import Mix
 from campaigns.prioritymeister.outcome import Conditions, Outcome
 from campaigns.prioritymeister.study import Measured, planned
-from testbed.stores.nfs.shaping import FRAME, bucket
+from testbed.stores.nfs.shaping import FRAME
 from tests.campaigns.pm_live_bench import PROFILE, a_testbed, experiment_in
 
 LATENCY_S = 0.02
@@ -41,9 +41,9 @@ def planned_in(folder: Path, *, overhead: bool = True) -> Experiment:
     rows = "0,0x1000,DiskRead,0x0\n200000000,0x8000,DiskRead,0x0\n900000000,0x1000,DiskRead,0x0\n"
     for name in "AL":
         (folder / f"{name}.csv").write_text(rows)
-    machines, known = Machines(bucket=bucket, link_share=LINK_SHARE), Measured(folder)
-    tenants = [machines.kept(known.tenant(made.topology, w)) for w in made.topology.workloads]
-    return replace(made, plan=planned(made.topology, tenants, link_share=machines.link_share))
+    known = Measured(folder)
+    tenants = [known.tenant(made.topology, w) for w in made.topology.workloads]
+    return replace(made, plan=planned(made.topology, tenants, links=htb_links(FRAME)))
 
 
 def conditions(
@@ -113,13 +113,10 @@ def test_a_cells_plan_counts_with_what_the_machines_keep(
         cast(Any, SimpleNamespace(base=tmp_path)),
         cast(Any, SimpleNamespace(workloads=())),
     )
-    real = Machines(frame=9038, link_share=0.9, overshoot=1538)
-    for machines in (real, Machines()):
+    real = Links(frame=9038, share=0.9, overshoot=1538)
+    for machines in (Machines(links=real), Machines()):
         rule.plan_of_cell(parameters, mix, nobody, machines)
-    assert given == [
-        {"frame": 9038, "link_share": 0.9, "overshoot": 1538},
-        {"frame": 5000, "link_share": 1.0, "overshoot": 0.0},
-    ]
+    assert given == [{"links": real}, {"links": Links(frame=5000)}]
 
 
 def test_requests_without_an_answer_take_the_proof(tmp_path: Path) -> None:

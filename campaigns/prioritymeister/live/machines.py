@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
+from campaigns.prioritymeister.links import htb_links
 from campaigns.prioritymeister.live.replays import Server
 from campaigns.prioritymeister.machines import RAMDISK, Machines
 from campaigns.prioritymeister.topology import Topology
@@ -14,7 +14,7 @@ from schemas.errors import UserError
 from testbed.nfs_wire import frame_of
 from testbed.sites.contract import Testbed
 from testbed.spec import DiskSpec, GroupSpec, NfsSpec, TestbedSpec, load_spec
-from testbed.stores.nfs.shaping import FRAME, MANAGEMENT_SHARE, bucket
+from testbed.stores.nfs.shaping import FRAME
 
 NFS, CLIENT = "nfs", "client"
 SCRATCH = "/var/lib/hotbed/scratch"
@@ -24,8 +24,6 @@ FILE_BYTES = 1 << 29
 run reads of them is little, so that the server's page cache holds next to nothing of it."""
 FILE_SHARE = 0.8
 """Of a disk, for all clients' files."""
-LINK_SHARE = 1 - MANAGEMENT_SHARE - 0.005
-"""Of a link, what ssh leaves, and the little that HTB guarantees to every class."""
 ON_RAM = ("C", "I", "J", "K")
 """Workloads of figure 9: here they share one fast disk and not one link, the server's, alone."""
 
@@ -105,11 +103,7 @@ def machines_of(spec: TestbedSpec, places: Places) -> Machines:
         server=places.disk,
         clients=places.clients,
         network={} if ram is None else dict.fromkeys(ON_RAM, (ram, RAMDISK)),
-        bucket=partial(bucket, frame=places.frame),
-        frame=places.frame,
-        # HTB charges a packet when it has gone: with any token left it lets a whole one through.
-        overshoot=places.frame,
-        link_share=LINK_SHARE,
+        links=htb_links(places.frame),
     )
 
 
