@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from schemas.errors import UserError
+from schemas.yaml_file import read
 
 if TYPE_CHECKING:
     from campaigns.workers import Workers
@@ -106,14 +107,9 @@ def from_file(path: Path | None) -> dict[str, object]:
     Raises:
         UserError: it cannot be read, or holds something else.
     """
-    import yaml
-
     if path is None:
         return {}
-    try:
-        data = yaml.safe_load(path.read_text())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UserError(f"--parameters {path}: {' '.join(str(error).split())}") from None
+    data = read(path, f"--parameters {path}")
     if not isinstance(data, dict) or not all(isinstance(name, str) for name in data):
         raise UserError(f"--parameters {path}: it must be a mapping of names to values.")
     return data

@@ -106,10 +106,11 @@ def _read(path: Path) -> Spec:
     import yaml
 
     from controllers.microstores.spec import read_spec
+    from schemas.yaml_file import load
 
     def parse(text: str) -> object:
         try:
-            return yaml.safe_load(text)
+            return load(text)
         except yaml.YAMLError as error:
             raise ValueError(f"no YAML: {error}") from error
 

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from schemas.errors import UserError
+from schemas.yaml_file import read
 from testbed.inventory import FIO_JOBS, fio_file_bytes
 from testbed.spec import CephSpec, DiskSpec, GroupSpec, TestbedSpec, explain
 
@@ -99,13 +99,9 @@ def load_parameters(path: Path) -> ModelParameters:
     Raises:
         UserError: one sentence when it cannot be read or does not fit.
     """
+    data = read(path) or {}
     try:
-        data = yaml.safe_load(path.read_text()) or {}
         return ModelParameters.model_validate(data)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}); give a file.") from error
-    except yaml.YAMLError as error:
-        raise UserError(f"{path}: is not YAML: {' '.join(str(error).split())}.") from error
     except ValidationError as error:
         raise explain(error, str(path)) from error
 

@@ -122,7 +122,13 @@ def test_parameters_come_from_a_file_too(capsys, agent, tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("[1, 2]", "must be a mapping"), ("a: {", "expected the node content"), (None, "No such")],
+    [
+        ("[1, 2]", "must be a mapping"),
+        ("a: {", "expected the node content"),
+        ("util_low: 0.5\nutil_low: 0.6\n", "the key 'util_low' of line 1 is there again in line 2"),
+        ("util_low: 2026-13-01\n", "month must be in 1..12"),
+        (None, "No such"),
+    ],
 )
 def test_a_bad_file_of_parameters_is_one_sentence(capsys, agent, tmp_path, text, said):
     path = tmp_path / "mos.yaml"

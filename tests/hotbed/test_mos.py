@@ -149,6 +149,7 @@ def _with(path: str, value: object) -> dict[str, Any]:
     ("data", "words"),
     [
         ("tenants: {", "no YAML"),
+        ("step: 1\nstep: 2\n", "the key 'step' of line 1 is there again in line 2"),
         ("[1, 2]", "must be a mapping"),
         (_with("colour", 1), "unknown key 'colour'"),
         (_with("model", None), "model is missing"),

@@ -55,3 +55,48 @@ def test_what_a_model_says_follows_a_colon():
     with pytest.raises(ValidationError) as raised:
         Model(size=3)
     assert message_of(raised.value) == "sizes are even"
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("name: x\nstore: 1\nname: y\n", r"the key 'name' of line 1 is there again in line 3"),
+        ("a:\n  - {b: 1,\n     b: 1}\n", r"the key 'b' of line 2 is there again in line 3"),
+        ("{}: 1\na: 1\n'a': 2\n", r"the key 'a' of line 2 is there again in line 3"),
+        ("1: a\n0x1: b\n", r"the key '1' of line 1 is there again in line 2"),
+        ("yes: a\ntrue: b\n", r"the key 'yes' of line 1 is there again in line 2"),
+        ("a: &x {b: 1, b: 2}\nc: *x\n", r"the key 'b' of line 1 is there again in line 1"),
+    ],
+)
+def test_a_key_that_is_there_twice_is_refused_with_its_lines(tmp_path, content, says):
+    file = tmp_path / "a.yaml"
+    file.write_text(content)
+    with pytest.raises(UserError, match=rf"^\S+a\.yaml: {says}: keep one of them\.$"):
+        read_mapping(file, "it is a mapping")
+
+
+def test_what_a_merge_brings_may_be_said_again(tmp_path):
+    """Merged keys are there to be overridden; two mappings may have the same keys."""
+    file = tmp_path / "a.yaml"
+    file.write_text(
+        "one: &one {a: 1, b: 1}\ntwo: &two {<<: *one, a: 2}\nthree: {<<: *two, <<: *one, b: 3}\n"
+    )
+    assert read_mapping(file, "it is a mapping") == {
+        "one": {"a": 1, "b": 1},
+        "two": {"a": 2, "b": 1},
+        "three": {"a": 1, "b": 3},
+    }
+
+
+def test_what_holds_itself_is_looked_through_once(tmp_path):
+    file = tmp_path / "a.yaml"
+    file.write_text("a: &a [*a]\n")
+    assert list(read_mapping(file, "it is a mapping")) == ["a"]
+
+
+@pytest.mark.parametrize("value", ["2026-13-01", "2026-12-01T25:00:00Z", "0b_"])
+def test_a_date_or_number_that_cannot_be_is_a_sentence(tmp_path, value):
+    file = tmp_path / "a.yaml"
+    file.write_text(f"name: x\nstart: {value}\n")
+    with pytest.raises(UserError, match=r"^\S+a\.yaml: is not YAML: .*\.$"):
+        read_mapping(file, "it is a mapping")

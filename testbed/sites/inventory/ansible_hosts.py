@@ -20,6 +20,7 @@ import yaml
 from pydantic import Field, ValidationError
 
 from schemas.errors import UserError
+from schemas.yaml_file import DoubleKeyError, load
 from testbed.sites.inventory.options import HostOptions, InventoryOptions
 from testbed.spec import explain
 from testbed.store_spec import Strict
@@ -79,8 +80,10 @@ def _short(path: Path) -> Machines | None:
     if path.suffix not in (".yml", ".yaml"):
         return None
     try:
-        data = yaml.safe_load(path.read_text())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        data = load(path.read_text())
+    except DoubleKeyError as error:
+        raise UserError(f"{path}: {error}.") from error
+    except (OSError, ValueError, yaml.YAMLError):
         return None  # Ansible says what is wrong with it
     if not isinstance(data, Mapping) or not isinstance(data.get("hosts"), list):
         return None
@@ -148,6 +151,7 @@ def ansible_listing(path: Path) -> Mapping[str, Any]:
         **os.environ,
         "ANSIBLE_INVENTORY_UNPARSED_FAILED": "True",
         "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "True",
+        "ANSIBLE_DUPLICATE_YAML_DICT_KEY": "error",
         "ANSIBLE_NOCOLOR": "True",
         "ANSIBLE_LOCALHOST_WARNING": "False",
     }

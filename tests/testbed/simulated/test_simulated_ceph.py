@@ -289,6 +289,7 @@ def test_bad_requests_are_one_sentence(make: Make) -> None:
         ("speed: 3", "speed"),
         ("- 1", "model.yaml"),
         ("osd_op_s: [", "is not YAML"),
+        ("osd_op_s: 1\nosd_op_s: 2\n", "the key 'osd_op_s' of line 1 is there again in line 2"),
         ("host_order: [1, 2]", "host_order names 2 hosts"),
     ],
 )

@@ -32,7 +32,7 @@ ASK = Ask(Wanted(HOST, 8, '["==", "$node_type", "storage"]'), ("osd",))
 
 def listed(identity: str, made: str, **more: Any) -> dict[str, Any]:
     """A lease as Blazar lists it, made at `made` of 2026-12-01."""
-    reservations = LEASE["reservations"][:1]  # type: ignore[index]
+    reservations = LEASE["reservations"][:1]
     created = f"2026-12-01 {made}"
     kept = {"id": identity, "status": "ACTIVE", "reservations": reservations}
     return {**LEASE, **kept, "created_at": created, **more}

@@ -212,6 +212,21 @@ def test_our_own_short_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "hosts: [192.0.2.1]\ngroups: {}\nhosts: [192.0.2.2]\n",
+        "all:\n  hosts: {a: {}}\n  vars: {ansible_user: cc}\n  hosts: {b: !vault x}\n",
+    ],
+)
+def test_a_file_with_machines_in_two_places_is_refused(tmp_path: Path, text: str) -> None:
+    """Of its own form, and of Ansible's, which takes the last and warns."""
+    path = tmp_path / "hosts.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError, match=r"hosts\.yaml: the key 'hosts' of line \d is there again"):
+        read_file(path)
+
+
+@pytest.mark.parametrize(
     ("hosts", "message"),
     [
         ([], "name one at least"),
@@ -308,4 +323,9 @@ def test_any_inventory_that_ansible_reads(tmp_path: Path) -> None:
     assert set(found.groups["ceph"]) == {"disk0.example", "disk1.example", "head"}
     path.write_text("[osds\nbroken")
     with pytest.raises(UserError, match="Ansible cannot read this inventory"):
+        read_file(path)
+    path.write_text("[osds]\ndisk0.example\n")
+    (tmp_path / "group_vars").mkdir()
+    (tmp_path / "group_vars" / "osds.yml").write_text("ansible_user: a\nansible_user: b\n")
+    with pytest.raises(UserError, match=r"Ansible cannot read this inventory: .*ansible_user"):
         read_file(path)
