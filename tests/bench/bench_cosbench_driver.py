@@ -10,8 +10,10 @@ cannot be had, its row says so. HOTBED_BENCH_SMALL=1 takes fewer requests.
 
 from __future__ import annotations
 
+import csv
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -36,7 +38,7 @@ INSTALL_S = 120
 
 WORKLOAD = """<?xml version="1.0" encoding="UTF-8"?>
 <workload name="bench">
-  <auth type="swauth" config="username=test:tester;password=testing;auth_url={url}"/>
+  <auth type="swauth" config="username={user};password={key};auth_url={url}"/>
   <storage type="swift" config="timeout=30000"/>
   <workflow>
     <workstage name="init"><work type="init" workers="1" config="containers=r(1,4)"/></workstage>
@@ -54,8 +56,8 @@ WORKLOAD = """<?xml version="1.0" encoding="UTF-8"?>
 
 SWIFT_BENCH = """[bench]
 auth = {url}
-user = test:tester
-key = testing
+user = {user}
+key = {key}
 auth_version = 1.0
 object_size = {size}
 num_objects = {n}
@@ -68,13 +70,21 @@ delete = yes
 """
 
 
+class Login(NamedTuple):
+    """How a tenant of a store logs in; the key is nobody else's."""
+
+    url: str
+    user: str
+    key: str
+
+
 @contextmanager
-def store() -> Iterator[str]:
-    """A store in memory; the URL at which one logs in."""
+def store() -> Iterator[Login]:
+    """A store in memory."""
     with subprocess.Popen([PROGRAMS / "memswift"], stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         try:
-            yield server.stdout.readline().strip()
+            yield Login(server.stdout.readline().strip(), "test:tester", "testing")
         finally:
             server.terminate()
 
@@ -86,8 +96,13 @@ class Took(NamedTuple):
     clock_s: float
 
 
+FAILED = re.compile(r"\*\*FINAL\*\* \[(\d+) failures\]")
+"""What swift-bench says of each kind of requests."""
+
+
 def took(command: list[str]) -> Took:
-    """What a command takes; its output is shown when it fails."""
+    """What a command takes; its output is shown when it fails. Requests that fail are cheap: with
+    any of them nothing is told."""
     began = time.monotonic()
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
@@ -97,20 +112,36 @@ def took(command: list[str]) -> Took:
         said = output.read()
     if process.returncode != 0 or "Traceback" in said:
         raise RuntimeError(f"{Path(command[0]).name}: {said.strip()[-300:]}")
+    failed = sum(map(int, FAILED.findall(said)))
+    if failed:
+        raise RuntimeError(f"{failed} requests of {Path(command[0]).name} failed.")
     return Took(used.ru_utime + used.ru_stime, time.monotonic() - began)
 
 
-def cosdrive(url: str, folder: Path, requests: int) -> Took:
-    """That many writes, reads and deletes each."""
+def filled(text: str, login: Login, requests: int) -> str:
+    """What a tool is told."""
+    return text.format(**login._asdict(), n=requests, size=OBJECT_BYTES)
+
+
+def cosdrive(login: Login, folder: Path, requests: int) -> Took:
+    """That many writes, reads and deletes each; `folder` is nobody else's to read."""
     xml = folder / "bench.xml"
-    xml.write_text(WORKLOAD.format(url=url, n=requests, size=OBJECT_BYTES))
-    return took([str(PROGRAMS / "cosdrive"), "run", str(xml), "--archive", str(folder / "archive")])
+    xml.write_text(filled(WORKLOAD, login, requests))
+    archive = folder / "archive"
+    found = took([str(PROGRAMS / "cosdrive"), "run", str(xml), "--archive", str(archive)])
+    newest = max(archive.glob("w*-bench/w*-bench.csv"), key=lambda path: path.stat().st_mtime_ns)
+    with newest.open() as file:
+        ratios = {row["Op-Type"]: row["Succ-Ratio"] for row in csv.DictReader(file)}
+    for kind in ("write", "read", "delete"):  # making containers counts no requests
+        if ratios.get(kind) != "100%":
+            raise RuntimeError(f"requests of cosdrive failed: {kind} {ratios.get(kind)} succeeded.")
+    return found
 
 
-def swift_bench(tool: Path, url: str, folder: Path, requests: int) -> Took:
+def swift_bench(tool: Path, login: Login, folder: Path, requests: int) -> Took:
     """The same by swift-bench."""
     conf = folder / "swift-bench.conf"
-    conf.write_text(SWIFT_BENCH.format(url=url, n=requests, size=OBJECT_BYTES))
+    conf.write_text(filled(SWIFT_BENCH, login, requests))
     return took([str(tool), str(conf)])
 
 
@@ -157,7 +188,7 @@ def java_s(release: Path) -> float:
     return sum(ticks) / os.sysconf("SC_CLK_TCK")
 
 
-def cosbench(release: Path, url: str, folder: Path, requests: int) -> Took:
+def cosbench(release: Path, login: Login, folder: Path, requests: int) -> Took:
     """The same by a COSBench that runs.
 
     Raises:
@@ -169,7 +200,7 @@ def cosbench(release: Path, url: str, folder: Path, requests: int) -> Took:
     from workloads.cosbench.real import run
 
     before, began = java_s(release), time.monotonic()
-    xml = WORKLOAD.format(url=url, n=requests, size=OBJECT_BYTES)
+    xml = filled(WORKLOAD, login, requests)
     out = folder / f"cosbench-{len(list(folder.iterdir()))}"
     try:
         archive = run(Controller("localhost"), LocalSource(release / "archive"), xml, out)
@@ -180,16 +211,18 @@ def cosbench(release: Path, url: str, folder: Path, requests: int) -> Took:
     return Took(java_s(release) - before, time.monotonic() - began)
 
 
-def release_s(url: str, folder: Path) -> tuple[list[Cost], str | None]:
+def release_s(
+    login: Login, folder: Path, requests: int = REQUESTS, rounds: int = ROUNDS
+) -> tuple[list[Cost], str | None]:
     """What a request costs the user's COSBench, and why it is not known."""
     named = os.environ.get("HOTBED_COSBENCH")
     if not named:
         return [], "HOTBED_COSBENCH names no release that runs here"
     release, found = Path(named), []
     try:
-        start = cosbench(release, url, folder, STARTING)
-        for _ in range(ROUNDS):
-            found.append(each(cosbench(release, url, folder, REQUESTS), start))
+        start = cosbench(release, login, folder, STARTING)
+        for _ in range(rounds):
+            found.append(each(cosbench(release, login, folder, requests), start, requests))
     except LookupError as error:
         return [], str(error)
     return found, None
@@ -202,9 +235,9 @@ class Cost(NamedTuple):
     clock_us: float
 
 
-def each(whole: Took, start: Took) -> Cost:
+def each(whole: Took, start: Took, requests: int = REQUESTS) -> Cost:
     """What a request takes without the start; a run has three kinds of requests."""
-    more = 3 * (REQUESTS - STARTING)
+    more = 3 * (requests - STARTING)
     return Cost(*((w - s) / more * 1e6 for w, s in zip(whole, start, strict=True)))
 
 
@@ -219,22 +252,26 @@ def rows(
     why: str | None,
     real: list[Cost],
     real_why: str | None,
+    *,
+    what: str = "COSBench driver",
+    note: str = "writes, reads and deletes of a store in memory",
+    requests: int = REQUESTS,
 ) -> list[dict[str, Any]]:
     """The bench's rows, from what a request took in each round: of cosdrive, of swift-bench, of the
     user's COSBench."""
     mine = median(ours)
-    n = len(ours) * 3 * REQUESTS
+    n = len(ours) * 3 * requests
     found: list[dict[str, Any]] = [
         {
-            "name": "COSBench driver, processor time a request (64 KiB)",
+            "name": f"{what}, processor time a request (64 KiB)",
             "value": mine.processor_us,
             "unit": "us",
             "limit": None,
             "n": n,
-            "note": "writes, reads and deletes of a store in memory",
+            "note": note,
         },
         {
-            "name": "COSBench driver, times less processor time than swift-bench takes",
+            "name": f"{what}, times less processor time than swift-bench takes",
             "value": None,
             "unit": "times",
             "limit": TIMES_FEWER,
@@ -243,7 +280,7 @@ def rows(
             "note": why,
         },
         {
-            "name": "COSBench driver, requests a second (4 at a time)",
+            "name": f"{what}, requests a second (4 at a time)",
             "value": 1e6 / mine.clock_us,
             "unit": "/s",
             "limit": None,
@@ -252,8 +289,8 @@ def rows(
         },
     ]
     beside_real = found[1] | {
-        "name": "COSBench driver, times less processor time than COSBench takes",
-        "n": len(real) * 3 * REQUESTS,
+        "name": f"{what}, times less processor time than COSBench takes",
+        "n": len(real) * 3 * requests,
         "note": real_why,
     }
     found.append(beside_real)
@@ -269,26 +306,44 @@ def rows(
     return found
 
 
-def main() -> None:
-    """Print the rows."""
+class Measured(NamedTuple):
+    """What a request took in each round, of cosdrive, of swift-bench and of the user's COSBench,
+    and why there is nothing of the last two."""
+
+    ours: list[Cost]
+    theirs: list[Cost]
+    why: str | None
+    real: list[Cost]
+    real_why: str | None
+
+
+def measured(login: Login, requests: int = REQUESTS, rounds: int = ROUNDS) -> Measured:
+    """All tools on one store, in turns."""
     ours: list[Cost] = []
     theirs: list[Cost] = []
     why = None
-    with tempfile.TemporaryDirectory(prefix="hotbed-bench.") as name, store() as url:
+    with tempfile.TemporaryDirectory(prefix="hotbed-bench.") as name:
         folder = Path(name)
         tool = None
         try:
             tool = installed(folder / "swift-bench")
         except LookupError as error:
             why = str(error)
-        start = cosdrive(url, folder, STARTING)
-        other_start = swift_bench(tool, url, folder, STARTING) if tool else start
-        for _ in range(ROUNDS):
-            ours.append(each(cosdrive(url, folder, REQUESTS), start))
+        start = cosdrive(login, folder, STARTING)
+        other_start = swift_bench(tool, login, folder, STARTING) if tool else start
+        for _ in range(rounds):
+            ours.append(each(cosdrive(login, folder, requests), start, requests))
             if tool:
-                theirs.append(each(swift_bench(tool, url, folder, REQUESTS), other_start))
-        real, real_why = release_s(url, folder)
-    print(json.dumps(rows(ours, theirs, why, real, real_why)))
+                whole = swift_bench(tool, login, folder, requests)
+                theirs.append(each(whole, other_start, requests))
+        real, real_why = release_s(login, folder, requests, rounds)
+    return Measured(ours, theirs, why, real, real_why)
+
+
+def main() -> None:
+    """Print the rows."""
+    with store() as login:
+        print(json.dumps(rows(*measured(login))))
 
 
 if __name__ == "__main__":
