@@ -76,3 +76,15 @@ def make_site(state: Path, hosts: FakeHosts, /, **options: Any) -> InventorySite
         clock=ManualClock(),
         take_away=take_away,
     )
+
+
+@pytest.fixture
+def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHosts:
+    """Six machines that are played."""
+    return played(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def make(tmp_path: Path, hosts: FakeHosts) -> Make:
+    """A site on them, as a new process would open it."""
+    return lambda **options: make_site(tmp_path / "state", hosts, **options)

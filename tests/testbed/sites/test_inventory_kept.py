@@ -16,20 +16,12 @@ from tests.testbed.sites.inventory_support import (
     OPTIONS,
     Make,
     files,
-    make_site,
+    hosts,
+    make,
     make_spec,
-    played,
 )
 
-
-@pytest.fixture
-def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHosts:
-    return played(tmp_path, monkeypatch)
-
-
-@pytest.fixture
-def make(tmp_path: Path, hosts: FakeHosts) -> Make:
-    return lambda **options: make_site(tmp_path / "state", hosts, **options)
+__all__ = ["hosts", "make"]
 
 
 def test_release_leaves_every_machine_as_it_was(make: Make, hosts: FakeHosts) -> None:

@@ -23,22 +23,14 @@ from tests.testbed.sites.inventory_support import (
     OPTIONS,
     Make,
     files,
-    make_site,
+    hosts,
+    make,
     make_spec,
-    played,
 )
 
+__all__ = ["hosts", "make"]
+
 DEVICES = OPTIONS["devices"]
-
-
-@pytest.fixture
-def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHosts:
-    return played(tmp_path, monkeypatch)
-
-
-@pytest.fixture
-def make(tmp_path: Path, hosts: FakeHosts) -> Make:
-    return lambda **options: make_site(tmp_path / "state", hosts, **options)
 
 
 class TestInventorySite(SiteConformance):
