@@ -93,7 +93,7 @@ def report_of(plan: Mapping[str, Any]) -> dict[str, Any]:
 
 class FakeServers(Servers):
     """See `campaigns.twochoice.live.servers.Servers`; `asked` are the arguments of the load
-    generator, `plans` what it was to run, `slowed` where fio ran."""
+    generator, `plans` what it was to run, `slowed` where fio ran, by `commands`."""
 
     def __init__(self, reached: Reached) -> None:
         super().__init__(reached)
@@ -101,6 +101,7 @@ class FakeServers(Servers):
         self.asked: list[list[str]] = []
         self.plans: list[Mapping[str, Any]] = []
         self.slowed: list[int] = []
+        self.commands: list[list[str]] = []
         self.busy_s = 0.0
 
     def clean(self, settings: Mapping[str, Any]) -> None:
@@ -147,7 +148,7 @@ class FakeServers(Servers):
     @contextmanager
     def disturbed(self, numbers: Sequence[int], commands: Sequence[list[str]]) -> Iterator[None]:
         assert len(numbers) == len(commands)
-        self.slowed = list(numbers)
+        self.slowed, self.commands = list(numbers), list(commands)
         yield
 
     def disk_counters(self) -> dict[int, Mapping[str, object]]:

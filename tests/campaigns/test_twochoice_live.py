@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,9 @@ from campaigns.campaign_file import find_campaign, load_campaign
 from campaigns.job import Job
 from campaigns.kinds.parameters import check
 from campaigns.kinds.session import prepare, typed_cells
+from campaigns.services import Load
 from campaigns.session import Request
+from campaigns.steps.usage import Usage
 from campaigns.twochoice.live import plans
 from campaigns.twochoice.live.cell import REPORT_FILE, Maker
 from campaigns.twochoice.live.kind import planned_s
@@ -163,6 +167,23 @@ def test_a_burst_among_stragglers_is_counted_alone(tmp_path: Path) -> None:
     assert "register_mean_s" not in found  # there was none
 
 
+def test_whoever_bounds_the_load_generator_waits_for_its_own_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[float] = []
+    plain = FakeServers.bench
+
+    def bench(servers: FakeServers, arguments: list[str], **rest: Any) -> dict[str, Any]:
+        given.append(rest["max_s"])
+        return plain(servers, arguments, **rest)
+
+    monkeypatch.setattr(FakeServers, "bench", bench)
+    servers, _, _ = made(tmp_path, experiment="burst", stragglers="fio", **SMALL)
+    assert given[0] > servers.plans[0]["patience"]
+    runtime = next(word for word in servers.commands[0] if word.startswith("--runtime="))
+    assert float(runtime.removeprefix("--runtime=")) > servers.plans[0]["patience"]
+
+
 def test_fio_runs_on_the_disks_of_some_servers(tmp_path: Path) -> None:
     servers, _, found = made(
         tmp_path, experiment="burst", stragglers="fio", straggler_share=0.25, **SMALL
@@ -195,6 +216,23 @@ def test_micro_benchmarks_are_counted(tmp_path: Path) -> None:
     (tmp_path / "c").mkdir()
     _, _, found = made(tmp_path / "c", experiment="delay", pending=2)
     assert found["delay"] == pytest.approx(0.002 / 0.5)
+
+
+def test_schedulers_that_do_nothing_but_probe_may_be_busy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def measured(usage: Usage) -> Iterator[None]:
+        yield
+        usage.load = Load(outside_cores=0.0, steal=0.0, client_share=0.97)
+
+    monkeypatch.setattr(Usage, "measured", measured)
+    (tmp_path / "probe").mkdir()
+    _, record, found = made(tmp_path / "probe", experiment="probe", pending=1)
+    assert (record.status, found["client_share"]) == ("done", 0.97)
+    (tmp_path / "burst").mkdir()
+    _, record, _ = made(tmp_path / "burst", experiment="burst", **SMALL)
+    assert record.status == "spoiled"
 
 
 def test_probing_more_servers_than_there_are_is_refused(tmp_path: Path) -> None:

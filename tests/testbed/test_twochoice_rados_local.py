@@ -10,17 +10,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from campaigns.twochoice.bench.agents import machines_of
 from campaigns.twochoice.bench.options import Options
 from campaigns.twochoice.bench.run import run
+from campaigns.twochoice.live.cell import JOURNAL_FILE, REPORT_FILE, Maker
+from campaigns.twochoice.live.ground import open_servers
+from campaigns.twochoice.live.parameters import ObjectParameters
+from campaigns.twochoice.live.servers import PLAN_FILE
+from schemas.run import Summary
 from testbed.agent.client import agent_client
 from testbed.deploy import deploy, remove_agents, save_spec, spec_of
+from testbed.inventory import SCRATCH_PATH
 from testbed.lifecycle import wait_healthy
 from testbed.reach import shell_to
 from testbed.sites import open_site
 from testbed.sites.contract import Testbed
 from testbed.spec import TestbedSpec
+from tests.campaigns.testbed_jobs import job_with
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(600)]
 
@@ -128,6 +136,40 @@ def test_nothing_acknowledged_is_lost_when_an_agent_and_an_osd_are_killed(agents
     assert checked == {"objects": done["writes"], "bad": []}
     log = sh(agents, "osd1", "journalctl -u hotbed-twochoice@1 --no-pager")
     assert log.count("recovered") >= 2
+
+
+@pytest.mark.timeout(1200)
+def test_cells_of_crush_dlr_and_agents_leave_all_as_it_was_deployed(
+    agents: Testbed, tmp_path: Path
+) -> None:
+    """The path of `hotbed run twochoice-rados-quick`, with little to write. Whether a run counts is
+    the machine's matter, and not asked."""
+    path = tmp_path / "spec.yaml"
+    path.write_text(yaml.safe_dump(spec_of(agents).model_dump(mode="json")))
+    burst = {"experiment": "burst", "backend": "rados", "copies": 2, "stragglers": "fio"}
+    burst |= {"straggler_share": 0.25, "start_s": 8.0, "nodes": 2, "processes": 2, "writes": 3}
+    with open_servers(agents.name, path, tell=lambda words: None) as (_, servers):
+        assert set(servers.disk_counters()) == {0, 1, 2, 3}
+        for scheduler in ("crush", "dlr", "both", "oracle"):
+            folder = tmp_path / scheduler
+            folder.mkdir()
+            parameters = ObjectParameters.model_validate({**burst, "scheduler": scheduler})
+            Maker(servers).make(job_with(parameters, agents.name), folder)
+            summary = Summary.model_validate_json((folder / "summary.json").read_bytes())
+            found = summary.extra
+            assert found["writes"] == found["read_back"] == 12
+            assert (found["read_bad"], found["client_processes"]) == (0, 4)
+            assert len(json.loads((folder / REPORT_FILE).read_text())["slowed"]) == 1
+            assert ("fullest" in found) == (scheduler in ("both", "oracle"))
+            assert (folder / JOURNAL_FILE).exists() == (scheduler == "dlr")
+    assert '"step"' in (tmp_path / "dlr" / JOURNAL_FILE).read_text()
+    assert not any(deploy(agents, spec_of(agents), site=open_site("local")).values())
+    # Neither objects nor plan are left, nor what fio wrote.
+    left = f"rados -p bench ls; cat {PLAN_FILE} 2>/dev/null; true"
+    assert sh(agents, agents.admin.name, left) == ""
+    for node in agents.with_role("osd"):
+        assert "straggler" not in sh(agents, node.name, f"ls {SCRATCH_PATH}")
+    assert agent_client(agents).call("health")["status"] == "HEALTH_OK"
 
 
 def test_ceph_keeps_the_contract_that_files_keep(
