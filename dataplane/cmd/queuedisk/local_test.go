@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -253,30 +255,53 @@ func TestControlOfARunningDisk(t *testing.T) {
 	}
 }
 
-// TestMG1 holds a disk on the wall clock to the mean wait of M/G/1 within 10 % at 80 % load. At
-// 4 ms it serves three times the requests in the time that the testbed's 12.7 ms would take. A run on a machine that is busy with something else can be late by more than
-// that; it is repeated at most twice, and each attempt is printed.
+// TestMG1 holds disks on the wall clock to the mean wait of M/G/1 within 10 % at 80 % load. Four serve a
+// quarter of the requests each, at the same time: as many as one would in four times the time, from arrivals
+// that have nothing to do with each other, and each disk takes a few percent of a processor. At 4 ms they
+// serve three times the requests in the time that the testbed's 12.7 ms would take. A run on a machine that
+// is busy with something else can be late by more than that; it is repeated at most twice, and each attempt
+// is printed.
 func TestMG1(t *testing.T) {
 	local(t)
-	c := queuedisk.CheckConfig{
-		Binary: os.Args[0],
-		Model: service.Model{PositioningMean: 4 * time.Millisecond, Bandwidth: 60e6,
-			Size: 4 << 30},
-		Load: 0.8, Requests: 8000, Seed: 1, Dir: t.TempDir(),
-	}
 	queuedisk.BecomeRealtime()
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(checkProcs)) // as `queuedisk check`
 	for attempt := 1; ; attempt++ {
-		report, err := queuedisk.Check(context.Background(), c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, _ := json.Marshal(report)
-		t.Logf("attempt %d: %s", attempt, text)
-		if report.Within && report.DiskUtilization > 0.75 && report.DiskUtilization < 0.85 {
+		apart, busy := sideBySide(t, 4, 8000)
+		t.Logf("attempt %d: the mean wait is %+.1f %% from M/G/1, the disks were busy for %.1f %%", attempt,
+			100*apart, 100*busy)
+		if math.Abs(apart) <= queuedisk.Tolerance && busy > 0.75 && busy < 0.85 {
 			return
 		}
 		if attempt == 3 {
-			t.Fatalf("the mean wait is %+.1f %% from M/G/1", 100*report.RelativeError)
+			t.Fatalf("the mean wait is %+.1f %% from M/G/1", 100*apart)
 		}
 	}
+}
+
+// sideBySide checks so many disks at the same time, with `requests` in all, and returns the relative error of
+// the mean wait over all requests and the busy share of the disks.
+func sideBySide(t *testing.T, disks, requests int) (apart, busy float64) {
+	t.Helper()
+	reports, errs := make([]queuedisk.Report, disks), make([]error, disks)
+	var all sync.WaitGroup
+	for i := range disks {
+		c := queuedisk.CheckConfig{
+			Binary: os.Args[0],
+			Model: service.Model{PositioningMean: 4 * time.Millisecond, Bandwidth: 60e6,
+				Size: 4 << 30},
+			Load: 0.8, Requests: requests / disks, Seed: uint64(1 + i), Dir: t.TempDir(),
+		}
+		all.Go(func() { reports[i], errs[i] = queuedisk.Check(context.Background(), c) })
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range reports {
+		text, _ := json.Marshal(r)
+		t.Logf("%s", text)
+		apart += r.RelativeError / float64(disks)
+		busy += r.DiskUtilization / float64(disks)
+	}
+	return apart, busy
 }
