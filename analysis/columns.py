@@ -13,6 +13,16 @@ def average(rows: pd.DataFrame, column: str, factor: float = 1.0) -> Estimate | 
     return mean([factor * value for value in values]) if values else None
 
 
+def difference(treated: pd.DataFrame, baseline: pd.DataFrame, column: str) -> Estimate | None:
+    """Mean of treated - baseline over the blocks (column ``seed``) that have both; None without
+    such a block."""
+    if column not in treated.columns or column not in baseline.columns:
+        return None
+    top, bottom = (its.set_index("seed")[column] for its in (treated, baseline))
+    values = (top - bottom).dropna().tolist()
+    return mean(values) if values else None
+
+
 def paired(
     treated: pd.DataFrame, baseline: pd.DataFrame, column: str, *, comparisons: int = 1
 ) -> Estimate | None:

@@ -79,7 +79,7 @@ def test_claims_are_measured_within_blocks(results: dict[str, ClaimResult]) -> N
         "network-c-ssd": 9.0,
         "network-disks": 1.7 / 1.15,
         "disks-slow-network": 1.0,
-        "disks-worst": 8.0 / 18.0,
+        "disks-worst": 8.0 / 13.0,
         "disks-mixed": 18.0 / 18.75,
         "static-small": (30 * 1.7 + 2) / 32,
         "tail-static": (1.7 / 2.0) ** 3,
@@ -109,6 +109,64 @@ def test_verdicts_follow_from_the_values(results: dict[str, ClaimResult]) -> Non
     assert verdicts["default-large"] == "reproduced"
     assert verdicts["hdd-share"] == "not run"
     assert "of workload" in str(results["latency-favors-large"].note)
+
+
+def judged(evidence: Evidence, name: str) -> ClaimResult:
+    """One claim."""
+    (claim,) = (claim for claim in CLAIMS if claim.id == f"mos-local-{name}")
+    return evaluate(claim, evidence)
+
+
+def changed(
+    evidence: Evidence, column: str, factor: float, experiment: str, **cell: object
+) -> Evidence:
+    """With a number of some runs changed."""
+    other = evidence.table.copy()
+    other.loc[cells(other, experiment, **cell).index, column] *= factor
+    return Evidence(other, evidence.runs)
+
+
+def test_an_sla_that_the_baseline_never_holds_counts(evidence: Evidence) -> None:
+    """As a ratio such a block would be none at all."""
+    never = changed(evidence, "A_sla_met", 0.0, "adaptation", setup="default")
+    found = judged(never, "sla-a-default")
+    assert found.measured == pytest.approx(0.45 * QPS["mos-pp"], rel=0.02)
+    assert (found.n, found.unit, found.no_effect) == (2, "share of the time", 0)
+    assert found.verdict == "reproduced"
+    worse = changed(evidence, "A_sla_met", 0.0, "adaptation", setup="mos-pp")
+    assert judged(worse, "sla-a-static").verdict == "not reproduced"
+
+
+def test_the_worst_is_worse_than_each_at_every_load(evidence: Evidence) -> None:
+    for name in ("tail-default", "tail-default-static"):
+        assert judged(evidence, name).verdict == "reproduced"
+        other = changed(evidence, "A_p95_s", 0.1, "load", setup="default", small_workers=2)
+        found = judged(other, name)
+        assert found.verdict == "not reproduced"
+        assert "at small_workers = 2" in str(found.note)
+    assert judged(evidence, "disks-worst").verdict == "reproduced"
+    other = changed(evidence, "mb_s", 0.1, "disks", network_mbit=150, ssds=1)
+    found = judged(other, "disks-worst")
+    assert (found.verdict, found.baseline) == ("not reproduced", "each other choice")
+
+
+def test_utilization_is_close_or_modest_beside_the_other(evidence: Evidence) -> None:
+    """Any utilization at all is above 0."""
+    assert judged(evidence, "proxy-cpu").verdict == "direction"
+    assert judged(evidence, "proxy-network-cpu").verdict == "direction"
+    idle = changed(evidence, "proxy_busy", 0.1, "proxy", workload="A")
+    assert judged(idle, "proxy-cpu").verdict == "not reproduced"
+    busy = changed(evidence, "proxy_busy", 7.0, "proxy", workload="C")
+    assert judged(busy, "proxy-network-cpu").verdict == "not reproduced"
+
+
+def test_compared_to_both_is_not_told_of_one(evidence: Evidence) -> None:
+    rows = evidence.table
+    alone = rows.drop(cells(rows, "load", setup="default", small_workers=8).index)
+    for end in ("most", "least"):
+        found = judged(Evidence(alone, evidence.runs), f"throughput-{end}")
+        assert found.verdict == "not run"
+        assert "Default with 8 workers of A" in str(found.note)
 
 
 def test_both_readings_of_the_same_percentages_are_listed() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.claims import Compute, Evidence, Measured, NotRun, declared
-from analysis.columns import average, paired
+from analysis.columns import average, difference, paired
 from analysis.mos.local.runs import cells, values_of
 from analysis.stats import Estimate
 
@@ -41,6 +41,17 @@ def over(treated: Rows, baseline: Rows, column: str, why: str) -> Compute:
     def compute(evidence: Evidence) -> Measured | NotRun:
         top, bottom = treated(evidence.table), baseline(evidence.table)
         return measured(paired(top, bottom, column), top, why)
+
+    return compute
+
+
+def more(treated: Rows, baseline: Rows, column: str, why: str) -> Compute:
+    """By how much a number of some runs exceeds the same of others, within blocks: for what may be
+    0, of which there is no ratio."""
+
+    def compute(evidence: Evidence) -> Measured | NotRun:
+        top, bottom = treated(evidence.table), baseline(evidence.table)
+        return measured(difference(top, bottom, column), top, why)
 
     return compute
 
@@ -96,7 +107,8 @@ def best(
     last: int | None = None,
 ) -> Compute:
     """ "Up to": the largest (or smallest) of the ratios at each value of a parameter, its interval
-    widened for having been chosen. `last`: only among so many of the largest values."""
+    widened for having been chosen. `last`: only among so many of the largest values. Chosen the
+    other way round it is what holds at every value."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         top, bottom = treated(evidence.table), baseline(evidence.table)
