@@ -11,18 +11,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet
 import pytest
 import yaml
 from synthetic import write_run
 
 from analysis.bundle.build import Bundled, Inputs, build
-from analysis.bundle.differences import differences
-from analysis.bundle.pictures import shown_in
-from analysis.bundle.redact import Redactor
-from analysis.bundle.roles import is_run
-from analysis.bundle.stage import Stage, source, stage_runs
 from analysis.bundle.verify import Verification, verify
 from schemas.bundle import Author
 from schemas.errors import UserError
@@ -351,79 +344,6 @@ def test_what_is_said_about_it_is_checked(tmp_path: Path) -> None:
     written = yaml.safe_load("{date: 2026-01-31, version: 1.0}")
     about = about_of(inputs(tmp_path, **written), derived, ())
     assert (about.date, about.version) == ("2026-01-31", "1.0")
-
-
-def test_numbers_are_compared_by_value() -> None:
-    def places(one: object, other: object) -> list[str]:
-        return [found.where for found in differences("f", one, other)]
-
-    assert not places({"a": [1.0, 1e-17]}, {"a": [1.0 + 1e-12, 0.0]})
-    assert places({"a": [1.0, 2.0]}, {"a": [1.0, 2.001]}) == ["a[1]"]
-    assert places({"a": 1, "b": 2}, {"a": 1, "c": 2}) == ["b", "c"]
-    assert places([1, 2], [1]) == [""]
-    assert places({"a": None}, {"a": 0.0}) == ["a"]
-    assert places({"a": True}, {"a": 1}) == ["a"]
-    assert places(float("nan"), float("nan")) == []
-
-
-def test_runs_lie_where_runs_do() -> None:
-    for path in (
-        *("campaign.json", "ledger.jsonl", "0af/attempt-1/run.json"),
-        "0af/attempt-12/logs/osd0/x.log",
-    ):
-        assert is_run(f"artifacts/a/{path}", ("a", "b"))
-        assert not is_run(f"artifacts/c/{path}", ("a", "b"))
-        assert not is_run(f"x/a/{path}", ("a",))
-    for path in ("claims.json", "figures/data/x.json", "0af/attempt-1", "0af/x/run.json", "x/y"):
-        assert not is_run(f"artifacts/a/{path}", ("a",))
-
-
-def test_a_page_is_told_from_its_pictures() -> None:
-    page = b'<p>1</p><img src="data:image/png;base64,iVBORw0K"><p>2</p>'
-    assert shown_in(page) == (b'<p>1</p><img src=""><p>2</p>', [b"iVBORw0K"])
-
-
-def test_a_later_format_is_told_before_what_is_new_in_it(tmp_path: Path) -> None:
-    body = {"schema_version": 2, "hotbed_version": "9.1", "sealed": True}
-    with zipfile.ZipFile(tmp_path / "x.zip", "w") as made:
-        made.writestr("manifest.json", json.dumps(body))
-    with pytest.raises(UserError, match=r"a later Hotbed .version 2.*install Hotbed 9\.1"):
-        verify(tmp_path / "x.zip")
-
-
-def staged(tmp_path: Path, files: dict[str, bytes]) -> Stage:
-    attempt = tmp_path / "artifacts" / "tiny" / "0af" / "attempt-1"
-    for name, data in files.items():
-        (attempt / name).parent.mkdir(parents=True, exist_ok=True)
-        (attempt / name).write_bytes(data)
-    (attempt / "link.log").symlink_to("/etc/hostname")
-    (tmp_path / "stage").mkdir()
-    stage = Stage(tmp_path / "stage")
-    campaign = attempt.parents[1]
-    stage_runs(stage, {campaign: [attempt]}, Redactor({}), lambda phase, share: None)
-    return stage
-
-
-def test_what_a_bundle_cannot_hold_is_left_out_and_counted(tmp_path: Path) -> None:
-    """Names that verify would refuse, and those that are the same where nothing private is left."""
-    pa.parquet.write_table(pa.table({"a": [["10.0.0.1"]]}), tmp_path / "x.parquet")
-    names = ("run.json", "osd:1.log", "Run.json", "anna@uni.edu/x", "bert@uni.edu/x")
-    opaque = {"x.parquet": (tmp_path / "x.parquet").read_bytes()}
-    stage = staged(tmp_path, {name: name.encode() for name in names} | opaque)
-    assert dict(stage.left_out) == {
-        "files whose names cannot be had everywhere": 1,
-        "files whose names are taken by others": 2,
-        "files of a kind that cannot be looked into": 1,
-        "links": 1,
-    }
-    folder = "artifacts/tiny/0af/attempt-1"
-    assert set(stage.roles) == {f"{folder}/Run.json", f"{folder}/someone@example.org/x"}
-
-
-def test_sources_are_texts(tmp_path: Path) -> None:
-    for data, kept in ((b"\x93NUMPY\0", None), (b"\xff\xfe", None), ("é".encode(), "é".encode())):
-        (tmp_path / "x").write_bytes(data)
-        assert source(tmp_path / "x", Redactor({})) == kept
 
 
 def test_a_disk_that_is_full_is_one_sentence(
