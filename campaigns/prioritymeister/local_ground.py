@@ -25,7 +25,7 @@ from campaigns.prioritymeister.experiment import Experiment
 from campaigns.prioritymeister.live import replays
 from campaigns.prioritymeister.live.bounds import as_text, conditions_of
 from campaigns.prioritymeister.live.machines import Places, client_nodes, machines_of, places_of
-from campaigns.prioritymeister.live.overhead import measured_on_path
+from campaigns.prioritymeister.live.overhead import TAKES_S, measured_on_path
 from campaigns.prioritymeister.live.profiles import measured_profile, profile_path
 from campaigns.prioritymeister.live.replays import ClientLoad
 from campaigns.prioritymeister.live.results import late, numbers_of, result_of
@@ -341,7 +341,10 @@ def _complete(
     profile = json.loads(path.read_text())
     if "overhead" in profile:
         return
-    tell(f"measuring what requests take through the proxy of node {server.name} for about a minute")
+    tell(
+        f"measuring what requests take through the proxy of node {server.name} for about "
+        f"{TAKES_S / 60:.0f} minutes"
+    )
     whole = measured_on_path(
         profile,
         server,

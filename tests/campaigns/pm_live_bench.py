@@ -180,7 +180,7 @@ class FakeEnforcement:
             "calls": 100,
             "charged_seconds": 1.0,
             "busy_seconds": 1.0 + 100 * beside,
-            "lag_seconds": self.lag_s + 10 * abs(beside),
+            "lag_seconds": self.lag_s + 10 * max(beside, 0.0),
             "turns": [
                 {"kind": kind, "most_bytes": most, "calls": self.of_each, "seconds": seconds}
                 for kind in ("read", "write")

@@ -17,7 +17,7 @@ from campaigns.prioritymeister.experiment import Experiment
 from campaigns.prioritymeister.links import Links
 from campaigns.prioritymeister.live import replays
 from campaigns.prioritymeister.live.machines import client_nodes, machines_of, places_of
-from campaigns.prioritymeister.live.overhead import MARGIN
+from campaigns.prioritymeister.live.overhead import FIRST, LATER, MORE
 from campaigns.prioritymeister.live.results import result_of
 from campaigns.prioritymeister.local_ground import (
     laid_out,
@@ -128,17 +128,19 @@ def test_files_are_laid_out_and_disks_measured_once(tmp_path: Path) -> None:
     assert any("measuring" in words for words in told)
     document = json.loads(made.disk.read_text())
     assert document["overhead"]["request"] == 0
-    assert document["overhead"]["latency"] == pytest.approx(MARGIN * 0.01)  # charged what it takes
+    assert document["overhead"]["latency"] == pytest.approx(0.01)  # charged what it takes
+    assert document["rounds"]["lag_seconds"] == [0.01] * LATER
     took = [
         row["requestSize"] / row[kind]
         for row in document["bandwidthTable"]
         for kind in ("readBandwidth", "writeBandwidth")
     ]
     # Of 512 bytes nothing was seen: fio's 5 ms, and what the others took beyond it.
-    assert took == pytest.approx([0.0304] * len(took))
-    assert load_profile(made.disk).overhead.latency == pytest.approx(MARGIN * 0.01)
-    runs = [(node, name) for node, name, _ in bench.agent.started if name == replays.UNIT]
-    assert len(runs) == 2 * 2 * 2  # two clients, two servers, twice
+    assert took == pytest.approx([MORE * 0.0304] * len(took))
+    assert load_profile(made.disk).overhead.latency == pytest.approx(0.01)
+    runs = [argv for _, name, argv in bench.agent.started if name == replays.UNIT]
+    assert len(runs) == 2 * 2 * (FIRST + LATER)  # two clients, two servers
+    assert ["--closed" in argv for argv in runs] == 2 * ([False] * 2 * FIRST + [True] * 2 * LATER)
     assert bench.shells["client0"].removed
     told.clear()
     laid_out(bench.reached, told.append)
@@ -147,7 +149,7 @@ def test_files_are_laid_out_and_disks_measured_once(tmp_path: Path) -> None:
 
 def test_a_path_on_which_too_little_was_answered_has_no_profile(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
-    bench.enforcement.of_each = 7
+    bench.enforcement.of_each = 3  # of each of two rounds
     (tmp_path / "spec.json").write_text(spec_of_two(tmp_path).model_dump_json())
     with pytest.raises(HotbedError, match="too few reads were answered to tell"):
         laid_out(bench.reached)
