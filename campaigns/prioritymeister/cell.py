@@ -75,12 +75,12 @@ class Maker:
         parameters = check(job.parameters, f"run {job.run_id}")
         phases = Phases()
         with phases("traces"):
-            mix = self._mix(parameters, job.seed)
+            mix = self._mix(parameters, job.seed, job.block)
         if parameters.policy == INPUTS:
             with phases("describe"):
                 extra, spoiled = described(mix, self._ground.machines.link), None
         else:
-            extra, spoiled = self._run(parameters, mix, job.seed, phases, folder)
+            extra, spoiled = self._run(parameters, mix, job, phases, folder)
         summary = Summary(whole=[], steady=[], pressure_mean={}, extra=extra)
         (folder / "summary.json").write_text(summary.model_dump_json(indent=2) + "\n")
         status: RunStatus = "done" if spoiled is None else "spoiled"
@@ -89,14 +89,14 @@ class Maker:
         return record
 
     def _run(
-        self, parameters: PmParameters, mix: Mix, seed: int, phases: Phases, folder: Path
+        self, parameters: PmParameters, mix: Mix, job: Job, phases: Phases, folder: Path
     ) -> tuple[dict[str, float], str | None]:
         with phases("alone"):
-            alone = dict(self._measured_alone(parameters, seed))
+            alone = dict(self._measured_alone(parameters, job))
         promised = rule.slos(parameters, alone)
         machines = self._ground.machines
         with phases("plan"):
-            experiment = rule.experiment(parameters, mix, promised, machines, seed)
+            experiment = rule.experiment(parameters, mix, promised, machines, job.seed)
         with phases("run"):
             outcome = self._ground.carry_out(experiment)
         with phases("count"):
@@ -113,22 +113,23 @@ class Maker:
                 (folder / CURVE_FILE).write_text(json.dumps(curve(parameters, mix)) + "\n")
         return extra, outcome.spoiled
 
-    def _measured_alone(self, parameters: PmParameters, seed: int) -> Iterator[tuple[str, float]]:
+    def _measured_alone(self, parameters: PmParameters, job: Job) -> Iterator[tuple[str, float]]:
         for name, where in rule.measured_alone(parameters):
-            mix = self._mix(where, seed)
-            alone = rule.alone_experiment(where, mix, self._ground.machines, seed, name)
+            mix = self._mix(where, job.seed, job.block)
+            alone = rule.alone_experiment(where, mix, self._ground.machines, job.seed, name)
             percent = parameters.slo_percentile
             yield name, self._alone.percentile(self._ground, alone, percent)
 
-    def _mix(self, parameters: PmParameters, seed: int) -> Mix:
+    def _mix(self, parameters: PmParameters, seed: int, block: int) -> Mix:
         """The traces of a cell: cells of a block that share them follow each other."""
         shared = parameters.model_dump(exclude={*_OF_POLICY})
-        key = (json.dumps(shared, sort_keys=True), seed)
+        key = (json.dumps(shared, sort_keys=True), seed, block)
         if key not in self._mixes:
             while len(self._mixes) >= KEPT_MIXES:
                 self._drop()
             holder = tempfile.TemporaryDirectory(prefix="hotbed-pm-")
-            mix = build(parameters, seed, self._ground.machines, Path(holder.name))
+            machines, where = self._ground.machines, Path(holder.name)
+            mix = build(parameters, seed, machines, where, block=block)
             self._mixes[key] = (holder, mix)
         self._mixes.move_to_end(key)
         return self._mixes[key][1]

@@ -79,6 +79,10 @@ class PmParameters(KindParameters):
             six times fewer to simulate than of 1538 bytes. A testbed's are those of its spec.
         device_profile: another disk than `disk7200.json`, a profile's file.
         traces: a folder of real traces, ``A.csv`` and so on, for the workloads that it has.
+        trace_windows: blocks are windows of these from random places, or ``consecutive``: the first
+            block has the first `seconds` of each, the second those that follow; none overlaps.
+        trace_load: how fast they are played: until they load the device as Table 2 says, or at
+            their ``own`` speed.
     """
 
     scenario: Scenario
@@ -108,12 +112,17 @@ class PmParameters(KindParameters):
     frame: float = Field(default=9038.0, ge=100, le=1e9)
     device_profile: str | None = None
     traces: str | None = None
+    trace_windows: Literal["random", "consecutive"] = "random"
+    trace_load: Literal["table2", "own"] = "table2"
 
     @model_validator(mode="after")
     def _together(self) -> PmParameters:
         for name, (scenarios, words) in _OF.items():
             if self.scenario not in scenarios and getattr(self, name) != _default(name):
                 raise ValueError(f"{name} is {words}, and this cell has {self.scenario}")
+        for name in ("trace_windows", "trace_load"):
+            if self.traces is None and getattr(self, name) != _default(name):
+                raise ValueError(f"{name} is of real traces: name their folder as traces")
         if self.mode != "hold" and self.policy != "pm":
             raise ValueError(f"mode {self.mode} is pm's, and this cell has {self.policy}")
         if self.limiters != "all" and self.policy != "pm":
@@ -146,7 +155,8 @@ class PmParameters(KindParameters):
         """The traces: cells that share them follow each other, and they are made once for them."""
         shape = f"{self.burst} {self.gaps} {self.sharpness:g} {self.access}"
         copy = f"{self.network_share:g} {self.copy_kib}"
-        return f"{self.scenario} {shape} {copy} {self.bottleneck} {self.seconds:g}"
+        real = f" {self.traces} {self.trace_windows} {self.trace_load}" if self.traces else ""
+        return f"{self.scenario} {shape} {copy} {self.bottleneck} {self.seconds:g}{real}"
 
     def label(self) -> str:
         """A short text for people: ``disk pm k=2``."""

@@ -71,7 +71,9 @@ class Mix:
         )
 
 
-def build(parameters: PmParameters, seed: int, machines: Machines, folder: Path) -> Mix:
+def build(
+    parameters: PmParameters, seed: int, machines: Machines, folder: Path, *, block: int = 0
+) -> Mix:
     """Make the traces of a cell's scenario and write them into `folder`.
 
     Args:
@@ -79,13 +81,14 @@ def build(parameters: PmParameters, seed: int, machines: Machines, folder: Path)
         seed: of the block: every policy has the same traces.
         machines: the ground's.
         folder: empty.
+        block: of the campaign, from 0: which window of a real trace, where they are consecutive.
 
     Raises:
         UserError: a real trace cannot be read, or the device cannot be loaded so.
     """
     profile = None if parameters.device_profile is None else Path(parameters.device_profile)
     write_profiles(machines, folder, profile)
-    maker = TraceMaker(parameters, seed, machines, folder)
+    maker = TraceMaker(parameters, seed, machines, folder, block=block)
     loads = _MIXES.get(parameters.scenario, _on_the_disk)(maker, parameters)
     if parameters.scenario in COPIED:
         loads.append(maker.copy(machines.client(COPY, len(loads))))

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from controllers.prioritymeister.estimators import Costs
 from schemas.errors import UserError
 from workloads.traces.reader import TraceReader
 from workloads.traces.requests import RequestBlock
+
+Floats = npt.NDArray[np.float64]
 
 SUFFIXES = (".csv", ".csv.gz", ".txt", ".txt.gz")
 
@@ -27,40 +31,109 @@ def file_of(folder: Path, label: str) -> Path | None:
 
 
 def window(
-    folder: Path, label: str, costs: Costs, *, load: float, seconds: float, seed: int
+    folder: Path,
+    label: str,
+    costs: Costs,
+    *,
+    load: float | None,
+    seconds: float,
+    seed: int,
+    place: int | None = None,
 ) -> RequestBlock | None:
-    """`seconds` of a real trace from a place that the seed chooses; None where there is no file.
+    """`seconds` of a real trace; None where there is no file.
 
-    The trace is played faster or slower until it loads the device as Table 2 says; that leaves
-    C_A^2 as it is. Beyond its end it begins anew, after a mean gap.
+    The trace is played faster or slower until all of it loads the device as Table 2 says; that
+    leaves C_A^2 as it is. Read twice, so that no more than the window is kept of a long one.
 
     Args:
         folder: of the traces.
         label: the workload's.
         costs: of the device.
-        load: share of the device.
+        load: share of the device; None: the trace's own speed.
         seconds: length of the window.
-        seed: of the place.
+        seed: of a random place; beyond the trace's end it begins anew, after a mean gap.
+        place: 0 for the first `seconds` of the trace, 1 for those that follow and so on: none
+            overlaps another. None: a random place.
 
     Raises:
-        UserError: the trace cannot be read, or is too short to have a rate.
+        UserError: the trace cannot be read, is too short to have a rate, or has no such window.
     """
     path = file_of(folder, label)
     if path is None:
         return None
-    block = RequestBlock.joined(list(TraceReader(path))).by_time()
-    span = float(block.time_ns[-1] - block.time_ns[0]) * 1e-9 if len(block) > 1 else 0.0
-    if not span > 0:
-        raise UserError(f"{path}: has no two requests at different times, and so no rate.")
-    work = float(costs.estimator("storage").work(block).sum())
-    times = (block.time_ns - block.time_ns[0]) * (work / span / load)
-    period = times[-1] * (1 + 1 / len(block))
-    start = np.random.default_rng(seed).uniform(0, period)
-    order = np.argsort((times - start) % period, kind="stable")
-    rounds = max(1, int(np.ceil(seconds * 1e9 / period)))
-    first = (times[order] - start) % period
-    at = np.concatenate([first + period * k for k in range(rounds)])
-    index = np.tile(order, rounds)
-    keep = at < seconds * 1e9
-    chosen = block.chosen(index[keep])
+    whole = _measured(path, costs)
+    slower = 1.0 if load is None else whole.work / whole.seconds / load
+    limit = seconds * 1e9
+    period = whole.span_ns * slower * (1 + 1 / whole.count)
+    if place is None:
+        found, at = _from(
+            path, whole, slower, np.random.default_rng(seed).uniform(0, period), limit
+        )
+        rounds = max(1, int(np.ceil(limit / period)))
+        at, index = (
+            np.concatenate([at + period * k for k in range(rounds)]),
+            np.tile(np.arange(len(at)), rounds),
+        )
+    else:
+        there = int(whole.span_ns * slower // limit)
+        if place >= there:
+            raise UserError(
+                f"{path}: lasts {whole.span_ns * slower * 1e-9:.6g} s at the speed that it is "
+                f"played with, {there} windows of {seconds:g} s one after the other, and this is "
+                f"block {place + 1}: fewer repetitions, less seconds, or trace_windows: random."
+            )
+        found, at = _from(path, whole, slower, place * limit, limit)
+        index = np.arange(len(at))
+    keep = at < limit
+    if np.count_nonzero(keep) < 2:
+        raise UserError(
+            f"{path}: has no two requests in a window of {seconds:g} s: take longer ones."
+        )
+    chosen = found.chosen(index[keep])
     return RequestBlock(at[keep].astype(np.int64), chosen.size, chosen.read, chosen.offset)
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """All of a trace: requests, seconds of the device, and time of the first and until the last."""
+
+    count: int
+    work: float
+    begin_ns: int
+    span_ns: int
+
+    @property
+    def seconds(self) -> float:
+        return self.span_ns * 1e-9
+
+
+def _measured(path: Path, costs: Costs) -> _Whole:
+    estimator = costs.estimator("storage")
+    count, work, begin, end = 0, 0.0, 0, 0
+    for block in TraceReader(path):
+        if len(block):
+            begin = begin if count else int(block.time_ns[0])
+            end = int(block.time_ns[-1])
+            count += len(block)
+            work += float(estimator.work(block).sum())
+    if end <= begin:
+        raise UserError(f"{path}: has no two requests at different times, and so no rate.")
+    return _Whole(count, work, begin, end - begin)
+
+
+def _from(
+    path: Path, whole: _Whole, slower: float, start: float, limit: float
+) -> tuple[RequestBlock, Floats]:
+    """Requests within `limit` nanoseconds of `start`, the trace going round; and when after it."""
+    period = whole.span_ns * slower * (1 + 1 / whole.count)
+    blocks: list[RequestBlock] = []
+    times: list[Floats] = [np.empty(0)]
+    for block in TraceReader(path):
+        played = np.asarray((block.time_ns - whole.begin_ns) * slower, np.float64)
+        at = (played - start) % period
+        near = at < limit
+        blocks.append(block.chosen(near))
+        times.append(at[near])
+    found, after = RequestBlock.joined(blocks), np.concatenate(times)
+    order = np.argsort(after, kind="stable")
+    return found.chosen(order), after[order]

@@ -65,8 +65,15 @@ class TraceMaker:
     """Traces of one block on a ground's machines."""
 
     def __init__(
-        self, parameters: PmParameters, seed: int, machines: Machines, folder: Path
+        self,
+        parameters: PmParameters,
+        seed: int,
+        machines: Machines,
+        folder: Path,
+        *,
+        block: int = 0,
     ) -> None:
+        self._block = block
         self._parameters, self._seed, self._folder = parameters, seed, folder
         self.machines = machines
         self.disk, self.ram = (load_profile(folder / f) for f in (DISK_FILE, RAMDISK_FILE))
@@ -187,18 +194,17 @@ class TraceMaker:
         (self._folder / CONSTANT_FILE).write_text(json.dumps(document))
 
     def _real(self, row: standins.Row, costs: Costs) -> RequestBlock | None:
-        folder = self._parameters.traces
-        if folder is None or row.storage_load is None:
+        told = self._parameters
+        if told.traces is None or row.storage_load is None:
             return None
-        seed = seed_of(self._seed, row.label)
-        seconds = self._parameters.seconds
         return window(
-            Path(folder),
+            Path(told.traces),
             row.label,
             costs,
-            load=row.storage_load,
-            seconds=seconds,
-            seed=seed,
+            load=row.storage_load if told.trace_load == "table2" else None,
+            seconds=told.seconds,
+            seed=seed_of(self._seed, row.label),
+            place=self._block if told.trace_windows == "consecutive" else None,
         )
 
     def _cut(self, block: RequestBlock) -> RequestBlock:

@@ -1,0 +1,94 @@
+"""Blocks of a campaign that are windows of real traces."""
+
+from __future__ import annotations
+
+import shutil
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from campaigns.prioritymeister import real_traces
+from campaigns.prioritymeister.cell_parameters import PmParameters, check
+from campaigns.prioritymeister.machines import Machines
+from campaigns.prioritymeister.mixes import build
+from campaigns.prioritymeister.real_traces import window
+from controllers.prioritymeister.estimators import Costs, SizeProfile
+from schemas.errors import UserError
+from workloads.traces.reader import TraceReader, load
+from workloads.traces.requests import RequestBlock, save
+
+SLOW = Costs(SizeProfile(np.array([4096.0]), np.array([1e8]), np.array([1e8])))
+
+
+def ten_seconds(folder: Path) -> RequestBlock:
+    """A.csv.gz: 1,000 requests of 41 us each at random times of ten seconds."""
+    random = np.random.default_rng(5)
+    times = np.sort(random.integers(0, 10**10, 1000))
+    times[[0, -1]] = 0, 10**10
+    whole = RequestBlock(
+        times, np.full(1000, 4096), random.random(1000) < 0.5, np.arange(1000) * 4096
+    )
+    save([whole], folder / "A.csv.gz")
+    return whole
+
+
+def test_consecutive_windows_of_a_real_trace_are_all_of_it_once(tmp_path: Path) -> None:
+    whole = ten_seconds(tmp_path)
+    windows = [
+        window(tmp_path, "A", SLOW, load=None, seconds=2.5, seed=3, place=k) for k in range(4)
+    ]
+    assert all(one is not None and one.time_ns[-1] < 2.5e9 for one in windows)
+    back = [one.time_ns + k * 2_500_000_000 for k, one in enumerate(windows) if one is not None]
+    assert np.concatenate(back).tolist() == whole.time_ns[:-1].tolist()
+    offsets = np.concatenate([one.offset for one in windows if one is not None])
+    assert offsets.tolist() == whole.offset[:-1].tolist()
+    with pytest.raises(
+        UserError, match=r"lasts 10 s .*, 4 windows of 2\.5 s .* this is block 5: fe"
+    ):
+        window(tmp_path, "A", SLOW, load=None, seconds=2.5, seed=3, place=4)
+    # Of half the speed, half of the requests, and twice as many windows.
+    own = whole.size.sum() / 1e8 / 10
+    last = window(tmp_path, "A", SLOW, load=own / 2, seconds=2.5, seed=3, place=7)
+    assert last is not None and 80 < len(last) < 170
+    with pytest.raises(UserError, match="8 windows"):
+        window(tmp_path, "A", SLOW, load=own / 2, seconds=2.5, seed=3, place=8)
+    with pytest.raises(UserError, match="has no two requests in a window of 1e-06 s"):
+        window(tmp_path, "A", SLOW, load=None, seconds=1e-6, seed=3, place=1)
+
+
+@pytest.mark.parametrize("seconds", [3.0, 25.0])
+def test_a_window_is_the_same_however_a_trace_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    whole = ten_seconds(tmp_path)
+    one = window(tmp_path, "A", SLOW, load=None, seconds=seconds, seed=3)
+    monkeypatch.setattr(real_traces, "TraceReader", partial(TraceReader, block=64))
+    other = window(tmp_path, "A", SLOW, load=None, seconds=seconds, seed=3)
+    assert one is not None and other is not None
+    for column in ("time_ns", "size", "read", "offset"):
+        assert getattr(one, column).tolist() == getattr(other, column).tolist()
+    assert len(one) == pytest.approx(len(whole) * seconds / 10, rel=0.2)
+
+
+def test_blocks_have_windows_of_real_traces_and_their_own_speed(tmp_path: Path) -> None:
+    whole, folder = ten_seconds(tmp_path), tmp_path / "mix"
+    found = []
+    told: dict[str, Any] = {"scenario": "disk", "seconds": 10, "traces": str(tmp_path)}
+    (tmp_path / "A.csv.gz").unlink()
+    later = RequestBlock(10 * whole.time_ns, whole.size, whole.read, whole.offset)
+    save([later], tmp_path / "A.csv.gz")
+    cell = PmParameters(**told, trace_windows="consecutive", trace_load="own")
+    for block in (0, 1):
+        folder.mkdir()
+        build(cell, 5, Machines(), folder, block=block)
+        found.append(load(folder / "A.csv")[0].offset)
+        shutil.rmtree(folder)
+    assert found[0][0] == 0
+    assert found[0][-1] + 4096 == found[1][0]
+    for name, value in (("trace_windows", "consecutive"), ("trace_load", "own")):
+        with pytest.raises(UserError, match=f"{name} is of real traces: name their folder"):
+            check({"scenario": "disk", name: value}, "a cell")
+    assert cell.contents() != PmParameters(**told).contents()
