@@ -14,8 +14,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from schemas.errors import HotbedError, UserError
+
+if TYPE_CHECKING:
+    from testbed.sites.contract import Testbed
 
 ORPHAN_WAIT_S = 120.0
 """How long a cell without an engine may take to put the testbed back."""
@@ -108,3 +112,8 @@ def _alive(pid: int) -> bool:
         return False
     # A zombie holds nothing any more.
     return stat.rpartition(")")[2].split()[0] not in {"Z", "X"}
+
+
+def alone(testbed: Testbed, say: Callable[[str], None] = lambda text: None) -> Lock:
+    """The lock of a testbed: whoever measures on it, or empties what others measure, holds it."""
+    return Lock(testbed.directory / "campaign.lock", f"the testbed {testbed.name}", say=say)

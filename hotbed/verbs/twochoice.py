@@ -60,6 +60,7 @@ def _bench(group: typer.Typer) -> None:
         Agents are emptied before each scheduler: what was written to them is lost. Exit 1 when a
         write failed or an object is not as it was written.
         """
+        from campaigns.lock import alone
         from campaigns.twochoice.bench.agents import machines_of
         from campaigns.twochoice.bench.options import SCHEDULERS, Options, measured
         from campaigns.twochoice.bench.run import new_folder, refuse, run
@@ -86,7 +87,7 @@ def _bench(group: typer.Typer) -> None:
         _, found = choose_ready(testbed)
         machines = machines_of(found, spec_of(found))
         refuse(machines, options)
-        with progress("twochoice") as report:
+        with alone(found), progress("twochoice") as report:
             outcome = run(machines, options, new_folder(out), report)
         emit(outcome, as_json, lambda: _table(outcome))
         if not outcome.good:
@@ -158,12 +159,13 @@ def _remove(group: typer.Typer) -> None:
 
         `hotbed deploy` brings them again.
         """
+        from campaigns.lock import alone
         from hotbed.progress import progress
         from testbed.choose import choose_ready
         from testbed.deploy import remove_agents, spec_of
 
         site, found = choose_ready(testbed)
-        with progress("twochoice") as report:
+        with alone(found), progress("twochoice") as report:
             changed = remove_agents(found, spec_of(found), report, site=site)
         done = sum(changed.values())
         emit(

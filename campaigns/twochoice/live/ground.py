@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 from campaigns.campaign_file import ROOT
 from campaigns.fingerprint import digest_paths
-from campaigns.lock import Lock
+from campaigns.lock import alone
 from campaigns.services import Facts
 from campaigns.steps.facts import read_facts
 from campaigns.twochoice.live.rados import RadosServers
@@ -83,7 +83,7 @@ def open_servers(testbed: str, spec_file: Path, *, tell: Tell) -> Iterator[tuple
         else None,
     )
     servers = (RadosServers if isinstance(spec.store, CephSpec) else Servers)(reached)
-    with Lock(found.directory / "campaign.lock", f"the testbed {testbed}", say=tell):
+    with alone(found, tell):
         try:
             yield read_facts(site, found, reached.agent), servers
         finally:
