@@ -49,7 +49,8 @@ type Proxy struct {
 	ended       chan struct{} // closed when Run has
 }
 
-// scratchBytes is how much of the server's replies is read at once.
+// scratchBytes is how much of the server's replies is read at once: as much as is sent on in a turn
+// (atOnce of the reactor), so that reading takes the thread no longer than sending.
 const scratchBytes = 128 << 10
 
 // New opens the sockets of a proxy; messages go to logger, one a line.

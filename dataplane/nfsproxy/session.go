@@ -192,7 +192,8 @@ func (s *session) resume() {
 	}
 }
 
-// mostKept is how much of a reply waits for the rest of it.
+// mostKept is how much of a reply waits for the rest of it: a whole one of 1 MiB, the largest that NFS
+// clients ask for, and the next one behind it. A longer one is passed on as it comes.
 const mostKept = 2 << 20
 
 // answer reads what the server sends and has it passed on as it is, when the reply is whole and the

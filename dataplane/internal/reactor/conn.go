@@ -26,11 +26,15 @@ type Conn struct {
 const direct = 16 << 10
 
 // atOnce is how much is sent in one turn. To send a megabyte takes the kernel milliseconds, in which
-// a loop with one thread would look after nothing else, its alarm included.
+// a loop with one thread would look after nothing else, its alarm included. On a loopback 128 KiB took
+// 15 us of the thread (99th percentile 60), 256 KiB 30 and 1 MiB 135: so much is no longer than other
+// things that a turn does, and the turns of a megabyte are eight. Not measured against other sizes on
+// a testbed.
 const atOnce = 128 << 10
 
 // mostIdle is how much memory a connection that has nothing to send may hold: a message of 1 MiB, the
-// largest that NFS clients ask for, does not grow it anew each time.
+// largest that NFS clients ask for, does not grow it anew each time. Twice that, because append grows
+// a buffer by more than what is asked for (up to double) and the message has a header.
 const mostIdle = 2 << 20
 
 // NewConn takes over a connected or connecting socket; h is called as the loop says.

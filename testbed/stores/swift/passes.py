@@ -27,8 +27,8 @@ MOVED_BY: Mapping[str, str] = MappingProxyType(
 """Folders of a disk, and who brings what is in them elsewhere."""
 ALL = (*MOVED_BY.values(), "container-updater")
 _LOGS = "/run/hotbed-swift"
-_COUNT_S = 60.0
-_SPARE_S = 20.0
+_COUNT_S = 60.0  # to look through a node's disks: for one that hangs, not measured
+_SPARE_S = 20.0  # beyond the daemons' own limits: for ssh, and 5 s to end of those that are killed
 _COUNT = f"""
 for disk in "$@"; do
     mountpoint -q {DEVICES}/$disk || {{ echo "disk $disk is not mounted" >&2; exit 1; }}

@@ -16,10 +16,17 @@ from testbed.stores.swift.cluster import State
 from testbed.stores.swift.passes import MOVED_BY, Passes
 from testbed.stores.swift.store import SwiftStore
 
+# Limits of a removal; none was chosen by measuring what a shorter or longer one does.
 _PASS_S = 120.0
+"""Of a daemon's pass on a leaving node. Cut off it has moved what it has moved: the limit is for one
+that hangs, and so that what is left is counted every few minutes."""
 _WHOLE_PASS_S = 240.0
+"""Of a daemon's pass on every node of a set: no removal, it moves what a ring change asks for."""
 _IDLE_PASSES = 3
+"""Passes without progress after which none is expected: one or two may bring nothing away because
+the nodes that should take it are busy, or answer too late for Swift."""
 _EMPTY_S = 420.0
+"""For all passes of a removal: three of the longest and a minute. The same command goes on then."""
 _RELOAD_S = 16.0
 """After so long every process has read the new ring's file: Swift looks every 15 s."""
 _SLOW_S = 60.0
