@@ -20,10 +20,10 @@ HOLD_S = 30.0
 """It has settled when it stays stable for so long. A burst minutes later does not undo that (it is
 told by the settling time for good), and a run must last so long after it to show it.
 
-The paper names no such time. In 20 balanced runs on ten OSDs of a local testbed, 20 s took four for
-settled in which writes became slow again before 30 s were over, and 10 s one more by 15 s too soon;
-runs that end 75 s after the controller is called cannot show much more than 30 s: with 40 s two of
-them that settled did not, with 60 s five."""
+The paper names no such time. Of 20 runs on ten OSDs of a local testbed, 70 or 100 s from the call
+on, two would have settled with 20 s in which slow writes came back before 30 s were over, and one
+more 15 s too soon with 10 s. Longer is not to be had of such runs: already with 30 s two do not show
+that they settled, which saw their last slow write 41 and 43 s after the call; with 40 s two more."""
 
 
 def settled_from(

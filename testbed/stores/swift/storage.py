@@ -18,8 +18,8 @@ from testbed.stores.swift.store import SwiftStore
 
 # Limits of a removal; none was chosen by measuring what a shorter or longer one does.
 _PASS_S = 120.0
-"""Of a daemon's pass on a leaving node. Cut off it has moved what it has moved: the limit is for one
-that hangs, and so that what is left is counted every few minutes."""
+"""Of a daemon's pass on a leaving node. Cut off it has moved what it has moved: the limit is for
+one that hangs, and so that what is left is counted every few minutes."""
 _WHOLE_PASS_S = 240.0
 """Of a daemon's pass on every node of a set: no removal, it moves what a ring change asks for."""
 _IDLE_PASSES = 3
