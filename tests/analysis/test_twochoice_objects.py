@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from synthetic_objects import SECONDS, write_all, write_balance, write_burst
 
@@ -78,6 +79,22 @@ def test_claims_are_measured_within_blocks(results: dict[str, ClaimResult]) -> N
         assert found.measured == pytest.approx(value, rel=0.01), name
         assert found.n == 2, name
         assert found.ground == "local"
+
+
+def test_what_is_claimed_of_every_number_of_schedulers_is_held_where_it_is_least_sure() -> None:
+    values = {8: (8.0, 8.1), 64: (4.0, 11.0)}
+    rows = [
+        STANDARD
+        | {"experiment": "probe", "pending": 4, "schedulers": count, "ground": "local"}
+        | {"probe_mean_s": 1e-3 * value}
+        for count, found in values.items()
+        for value in found
+    ]
+    claim = next(claim for claim in CLAIMS if claim.id == "twochoice-objects-probe")
+    found = evaluate(claim, Evidence(pd.DataFrame(rows), []))
+    assert found.measured == pytest.approx(7.5)
+    assert found.verdict == "inconclusive"
+    assert "at 64 schedulers" in str(found.note)
 
 
 def test_verdicts_follow_from_the_values(results: dict[str, ClaimResult]) -> None:

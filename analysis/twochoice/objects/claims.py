@@ -81,7 +81,8 @@ def number(experiment: str, column: str, factor: float = 1.0, **setting: Any) ->
 
 
 def slowest_probing(evidence: Evidence) -> Measured | NotRun:
-    """Probing for four writes, at the number of schedulers where it takes longest."""
+    """Probing for four writes, at the number of schedulers where its interval reaches highest: what
+    is claimed of every number has to hold there."""
     rows = cells(evidence.table, "probe", pending=PENDING)
     found: dict[int, Estimate] = {}
     for count in sorted(set(rows["schedulers"])):
@@ -90,10 +91,10 @@ def slowest_probing(evidence: Evidence) -> Measured | NotRun:
             found[int(count)] = one
     if not found:
         return NotRun("no probing for four writes was run")
-    worst = max(found, key=lambda count: found[count].value)
+    worst = max(found, key=lambda count: found[count].value + found[count].error[1])
     listed = ", ".join(f"{count}: {one.value:.2g}" for count, one in found.items())
     result: Measured | NotRun = _measured(
-        found[worst], rows, "", f"slowest at {worst} schedulers; ms by schedulers: {listed}"
+        found[worst], rows, "", f"up to most at {worst} schedulers; ms by schedulers: {listed}"
     )
     return result
 
