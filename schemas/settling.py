@@ -22,8 +22,9 @@ told by the settling time for good), and a run must last so long after it to sho
 
 The paper names no such time. Of 20 runs on ten OSDs of a local testbed, 70 or 100 s from the call
 on, two would have settled with 20 s in which slow writes came back before 30 s were over, and one
-more 15 s too soon with 10 s. Longer is not to be had of such runs: already with 30 s two do not show
-that they settled, which saw their last slow write 41 and 43 s after the call; with 40 s two more."""
+more 15 s too soon with 10 s. Longer is not to be had of such runs: already with 30 s two do not
+show that they settled, whose last slow writes were 41 and 43 s after the call; with 40 s two more.
+"""
 
 
 def settled_from(
