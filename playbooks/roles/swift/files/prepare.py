@@ -18,7 +18,6 @@ from pathlib import Path
 
 UNIT = Path("/etc/systemd/system/hotbed-swift-disks.service")
 LINK = Path("/etc/swift")
-ETC = "/etc/hotbed/swift"
 
 
 def run(*argv: str, check: bool = True) -> str:
@@ -38,7 +37,7 @@ def problems(wanted: dict) -> list[str]:
     """What stands in the way, in sentences."""
     found = []
     mine = "{}.{}-{}".format(*sys.version_info[:2], platform.machine())
-    if mine != wanted["platform"]:
+    if wanted["packages"] and mine != wanted["platform"]:
         found.append(
             f"Node {platform.node()} has Python {mine}, and Swift's packages are for "
             f"{wanted['platform']}: use machines with Debian 12 of the deploying machine's kind."
@@ -77,7 +76,10 @@ def signature(device: str) -> tuple[str, str]:
 
 
 def make_environment(wanted: dict) -> list[str]:
-    """A virtual environment with the archive's content, whole or not at all."""
+    """A virtual environment with the archive's content, whole or not at all; none where no server
+    of Swift will run."""
+    if not wanted["packages"]:
+        return []
     archive = Path(wanted["archive"])
     if has_packages(wanted):
         archive.unlink(missing_ok=True)
@@ -102,8 +104,14 @@ def make_environment(wanted: dict) -> list[str]:
 
 
 def make_user(wanted: dict) -> list[str]:
-    """The user that servers run as, and /etc/swift, where some of Swift's programs look."""
+    """The folder of settings, the user that servers run as, and /etc/swift, where some of Swift's
+    programs look."""
     changed = []
+    etc = Path(wanted["etc"])
+    if not etc.is_dir():
+        etc.mkdir(parents=True)
+        etc.chmod(0o755)
+        changed.append(f"{etc} made")
     try:
         pwd.getpwnam(wanted["user"])
     except KeyError:
@@ -111,7 +119,7 @@ def make_user(wanted: dict) -> list[str]:
             "--shell", "/usr/sbin/nologin", wanted["user"])  # fmt: skip
         changed.append(f"user {wanted['user']} made")
     if not LINK.is_symlink():
-        LINK.symlink_to(ETC)
+        LINK.symlink_to(etc)
         changed.append(f"{LINK} made")
     return changed
 
@@ -173,7 +181,8 @@ def main() -> None:
     """See the module's text."""
     verb, wanted = sys.argv[1], json.loads(sys.argv[2])
     if verb == "look":
-        answer = {"problems": problems(wanted), "needs_packages": not has_packages(wanted)}
+        needs = wanted["packages"] and not has_packages(wanted)
+        answer = {"problems": problems(wanted), "needs_packages": needs}
         json.dump(answer, sys.stdout)
         return
     changed = make_environment(wanted) + make_user(wanted)
