@@ -59,10 +59,8 @@ class Optimiser:
                 solver=self.parameters.solver,
                 objective=self.parameters.objective,
             )
-        except UserError:
-            if self.parameters.solver != "exact":
-                raise
-            return None  # more tenants than there are steps of something
+        except UserError:  # more tenants than there are steps of something
+            return None
 
     @staticmethod
     def _known(seen: Microstores, tenant: Tenant) -> bool:

@@ -20,6 +20,7 @@ from campaigns.mos.live import drives as driving
 from campaigns.mos.live.cell import REPORT_FILE, Maker
 from campaigns.mos.live.control import controller_parameters
 from campaigns.mos.live.drives import Access, Drive, drives_of, script, workload_of
+from campaigns.mos.live.ground import digests
 from campaigns.mos.live.objects import FILE
 from campaigns.mos.live.results import Sent, gather, held_of, numbers_of
 from campaigns.mos.live.swift import fitting, layout_of
@@ -160,6 +161,10 @@ def test_what_mos_pp_is_told_is_what_it_takes() -> None:
     assert set(told) <= set(known)
     assert told["tenants"]["small"]["sla"] == {"latency_ms": 90}
     assert json.loads(json.dumps(told)) == told
+
+
+def test_the_profile_that_the_model_is_made_of_is_code_of_a_result() -> None:
+    assert {"live", "model", "store", "controllers", "roles/swift"} <= set(digests())
 
 
 def test_a_workload_of_which_nothing_ends_fails_the_cell(tmp_path: Path) -> None:

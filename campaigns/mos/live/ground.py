@@ -30,6 +30,7 @@ def digests() -> dict[str, str]:
     here = Path(__file__).parent
     folders = {
         "live": [here, *(here.with_name(f"{name}.py") for name in ("course", "division", "loads"))],
+        "model": [here.with_name("profile")],
         "store": [ROOT / "testbed" / "stores" / "swift"],
         "workloads": [ROOT / "workloads" / "cosbench" / f"{n}.py" for n in ("workload", "sizes")],
         "data plane": [ROOT / "dataplane" / name for name in PROGRAMS],

@@ -288,6 +288,17 @@ def test_highs_decides_alike():
 
 
 @pytest.mark.slow
+def test_a_pool_too_small_for_all_ends_neither_solver():
+    """A step of proxies for two tenants: there is no plan, and nothing is free."""
+    whole = seen((BUSY, NO), (BUSY, NO), web=web(0.12), video=video(1.5e7))
+    small = replace(whole.microstores, total=replace(TOTAL, proxy_cores=0.1))
+    observation = replace(whole, microstores=small)
+    state, orders = decide(observation, solver="highs")
+    assert (state["plan"], orders) == (None, {})
+    assert decide(observation)[0]["why"] == state["why"]
+
+
+@pytest.mark.slow
 def test_performance_per_price_gives_more_where_it_costs_little():
     """Disks and the least cores are paid for whatever is served: a little more network brings
     video far more than its SLA's low."""
