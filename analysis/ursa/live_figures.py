@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
+from matplotlib.lines import Line2D
 
 from analysis import style
 from analysis.claims import Evidence
@@ -23,6 +24,10 @@ PAPER_SLOW = (20.0, 10.0)
 """Figure 4: "more than 10 seconds at ... 20 writes/s in write requests for 32MB block size"."""
 
 CONTROLLERS = ("default", "upmap", "htoc", "ursa")
+_STRICTER = (
+    ("censored_good_s", "s", "mean time until stable to the run's end"),
+    ("censored_strict_s", "x", "mean time until the last slow write"),
+)
 _COLOURS = {"ursa": "#0072B2", "htoc": "#E69F00", "upmap": "#CC79A7", "default": "#777777"}
 _LABELS = {
     "ursa": "Ursa (ALP)",
@@ -164,7 +169,10 @@ def settling(
         if never:
             axes[0].set_title("hatched: some never became stable", fontsize="small")
         handles, labels = axes[0].get_legend_handles_labels()
-        drawn.legend(handles, labels, loc="outside lower center", ncols=4, fontsize="small")
+        for _, marker, words in _STRICTER:
+            handles.append(Line2D([], [], linestyle="", marker=marker, color="black", markersize=4))
+            labels.append(words)
+        drawn.legend(handles, labels, loc="outside lower center", ncols=3, fontsize="small")
         return style.save(drawn, folder, name)
 
 
@@ -192,6 +200,6 @@ def _bars(panel: Axes, rows: pd.DataFrame, order: Sequence[str], column: str) ->
             )
             if column == "censored_s":
                 at = place + (number - (len(shown) - 1) / 2) * width
-                for stricter, marker in (("censored_good_s", "s"), ("censored_strict_s", "x")):
+                for stricter, marker, _ in _STRICTER:
                     panel.plot(at, here[stricter].mean(), marker, color="black", markersize=4)
     panel.set_xticks(range(len(order)), list(order))
