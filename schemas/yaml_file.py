@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,19 +12,19 @@ if TYPE_CHECKING:
     import yaml
     from pydantic import ValidationError
 
-_MERGE = "tag:yaml.org,2002:merge"
+_MERGE, _TEXT = "tag:yaml.org,2002:merge", "tag:yaml.org,2002:str"
 
 
-class DoubleKeyError(ValueError):
-    """A mapping has a key twice, of which YAML's readers drop one; the message says where."""
+class ContentError(ValueError):
+    """A mapping has a key twice, of which YAML's readers drop one, or a date or number cannot be;
+    the message says where."""
 
 
 def load(text: str) -> Any:
     """What YAML's `safe_load` makes of `text`, in which no mapping may have a key twice.
 
     Raises:
-        DoubleKeyError: one has.
-        ValueError: a date or number in it cannot be.
+        ContentError: one has, or a date or number in it cannot be.
         yaml.YAMLError: it is not YAML.
     """
     import yaml
@@ -38,7 +39,8 @@ def read(path: Path, name: str = "") -> Any:
     """What the YAML file at `path` holds, which sentences call `name`, or else `path`.
 
     Raises:
-        UserError: one sentence: it cannot be read, is not YAML, or has a key twice.
+        UserError: one sentence: it cannot be read, is not YAML, has a key twice, or a value that
+            cannot be.
     """
     import yaml
 
@@ -47,9 +49,9 @@ def read(path: Path, name: str = "") -> Any:
         return load(path.read_text())
     except OSError as error:
         raise UserError(f"{name}: cannot be read ({error.strerror}).") from error
-    except DoubleKeyError as error:
+    except ContentError as error:
         raise UserError(f"{name}: {error}.") from error
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: no UTF-8, or a 13th month
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"{name}: is not YAML: {' '.join(str(error).split())}.") from error
 
 
@@ -76,40 +78,70 @@ def _load(loader: Any) -> Any:
         node = loader.get_single_node()
         if node is None:
             return None
-        _refuse_double_keys(loader, node)
+        for each in _nodes(node):
+            _look_through(loader, each)
         return loader.construct_document(node)
     finally:
         loader.dispose()
 
 
-def _refuse_double_keys(loader: Any, root: yaml.Node) -> None:
+def _nodes(root: yaml.Node) -> Iterator[yaml.Node]:
+    """A node and all below it, each once."""
     import yaml
 
     todo, seen = [root], set[int]()
     while todo:
         node = todo.pop()
-        if id(node) in seen or isinstance(node, yaml.ScalarNode):
+        if id(node) in seen:
             continue
         seen.add(id(node))
+        yield node
         if isinstance(node, yaml.SequenceNode):
-            todo += node.value
+            todo += reversed(node.value)
+        elif isinstance(node, yaml.MappingNode):
+            todo += [each for pair in reversed(node.value) for each in reversed(pair)]
+
+
+def _look_through(loader: Any, node: yaml.Node) -> None:
+    """Raise ContentError for a mapping with a key twice, and for a value that cannot be."""
+    import yaml
+
+    if isinstance(node, yaml.ScalarNode) and node.tag != _TEXT:
+        _value(loader, node)
+    if not isinstance(node, yaml.MappingNode):
+        return
+    first: dict[object, yaml.ScalarNode] = {}
+    for key, _ in node.value:
+        # What a merge (<<) brings is there to be said again; other keys are not for reading.
+        if not isinstance(key, yaml.ScalarNode) or key.tag == _MERGE:
             continue
-        first: dict[object, yaml.ScalarNode] = {}
-        for key, value in node.value:
-            todo += (key, value)
-            # What a merge (<<) brings is there to be said again; other keys are not for reading.
-            if not isinstance(key, yaml.ScalarNode) or key.tag == _MERGE:
-                continue
-            try:
-                known = first.setdefault(loader.construct_object(key), key)
-            except (yaml.YAMLError, ValueError):
-                continue  # construction says it
-            if known is not key:
-                lines = known.start_mark.line + 1, key.start_mark.line + 1
-                raise DoubleKeyError(
-                    f"the key {known.value!r} of line {lines[0]} is there again in line "
-                    f"{lines[1]}: keep one of them"
-                )
+        known = first.setdefault(_value(loader, key), key)
+        if known is not key:
+            raise ContentError(
+                f"the key {known.value!r} of line {_line(known)} is there again in line "
+                f"{_line(key)}: keep one of them"
+            )
+
+
+def _value(loader: Any, node: yaml.ScalarNode) -> object:
+    """What a scalar says; of one with a tag that nobody knows, which construction tells of, the
+    node itself."""
+    import yaml
+
+    try:
+        value: object = loader.construct_object(node)
+    except yaml.YAMLError:
+        loader.recursive_objects.pop(node, None)  # else it is told of as one that holds itself
+        return node
+    except ValueError as error:
+        raise ContentError(
+            f"{node.value!r} in line {_line(node)} cannot be: {error}; a text is put into quotes"
+        ) from error
+    return value
+
+
+def _line(node: yaml.Node) -> int:
+    return int(node.start_mark.line) + 1
 
 
 def plain_message(error: ValidationError) -> str:

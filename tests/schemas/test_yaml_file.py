@@ -88,6 +88,13 @@ def test_what_a_merge_brings_may_be_said_again(tmp_path):
     }
 
 
+def test_a_tag_that_nobody_knows_is_told(tmp_path):
+    file = tmp_path / "a.yaml"
+    file.write_text("a: 1\nb: !vault x\n")
+    with pytest.raises(UserError, match=r"constructor for the tag '!vault'.*line 2"):
+        read_mapping(file, "it is a mapping")
+
+
 def test_what_holds_itself_is_looked_through_once(tmp_path):
     file = tmp_path / "a.yaml"
     file.write_text("a: &a [*a]\n")
@@ -98,5 +105,5 @@ def test_what_holds_itself_is_looked_through_once(tmp_path):
 def test_a_date_or_number_that_cannot_be_is_a_sentence(tmp_path, value):
     file = tmp_path / "a.yaml"
     file.write_text(f"name: x\nstart: {value}\n")
-    with pytest.raises(UserError, match=r"^\S+a\.yaml: is not YAML: .*\.$"):
+    with pytest.raises(UserError, match=rf"^\S+a\.yaml: '{value}' in line 2 cannot be: .*\.$"):
         read_mapping(file, "it is a mapping")

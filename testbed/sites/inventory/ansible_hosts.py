@@ -20,7 +20,7 @@ import yaml
 from pydantic import Field, ValidationError
 
 from schemas.errors import UserError
-from schemas.yaml_file import DoubleKeyError, load
+from schemas.yaml_file import ContentError, load
 from testbed.sites.inventory.options import HostOptions, InventoryOptions
 from testbed.spec import explain
 from testbed.store_spec import Strict
@@ -81,7 +81,7 @@ def _short(path: Path) -> Machines | None:
         return None
     try:
         data = load(path.read_text())
-    except DoubleKeyError as error:
+    except ContentError as error:
         raise UserError(f"{path}: {error}.") from error
     except (OSError, ValueError, yaml.YAMLError):
         return None  # Ansible says what is wrong with it
