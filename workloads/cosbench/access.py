@@ -63,10 +63,13 @@ class MockStorage(_Access):
 
 
 class _Web(_Access):
-    """`proxies` (``host:port,host:port``) and `tls_verify` are cosdrive's alone: requests go round
-    between the proxies, and certificates that nobody vouches for are taken unless it is true."""
+    """`proxies` (``host:port,host:port``), `proxies_file` and `tls_verify` are cosdrive's alone:
+    requests go round between the proxies, those that a JSON file on the driver's node names (list
+    ``proxies``) as long as it names them; certificates that nobody vouches for are taken unless
+    `tls_verify` is true."""
 
     proxies: str | None = Field(default=None, pattern=r"^[^\s,;]+:\d+(,[^\s,;]+:\d+)*$")
+    proxies_file: str | None = Field(default=None, pattern=r"^/[^\s;]+$")
     tls_verify: bool | None = None
 
 

@@ -123,7 +123,9 @@ def _needed(element: ET.Element) -> tuple[str, ...]:
 
 
 def _optional(element: ET.Element) -> tuple[str, ...]:
-    return ("proxies",) if element.tag == "storage" and element.get("type") in _WEB else ()
+    if element.tag != "storage" or element.get("type") not in _WEB:
+        return ()
+    return () if "proxies_file" in _config(element) else ("proxies",)
 
 
 def _config(element: ET.Element) -> dict[str, str]:

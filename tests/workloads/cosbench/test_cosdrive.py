@@ -135,7 +135,7 @@ FILLED: dict[str, Any] = {
     **{"service": "swift", "timeout": 5000, "token": "t", "storage_url": "http://192.0.2.1/v1/a"},
     **{"policy": "gold", "accesskey": "a", "secretkey": "c2VjcmV0", "path_style_access": True},
     **{"region": "eu", "proxies": "192.0.2.1:8080,192.0.2.2:8080", "tls_verify": False},
-    **{"size": 5, "delay": 5, "errors": 0.5},
+    **{"proxies_file": "/etc/hotbed/swift/web.json", "size": 5, "delay": 5, "errors": 0.5},
 }
 
 

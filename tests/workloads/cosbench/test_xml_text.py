@@ -104,6 +104,9 @@ def test_proxies_are_for_cosdrive() -> None:
     assert found["proxies"] == "192.0.2.1:8080,192.0.2.2:81"
     xml = '<workload><auth type="none"/><storage type="swift"/></workload>'
     assert 'config="proxies=192.0.2.1:8080,192.0.2.2:81"' in xml_text.filled(xml, found, "w.xml")
+    # Who is asked is said once.
+    own = xml.replace('type="swift"', 'type="swift" config="proxies_file=/p.json"')
+    assert "proxies=" not in xml_text.filled(own, found, "w.xml")
     assert (
         "proxies" not in from_json(text.replace(', "http://192.0.2.2:81"', ""), "").for_cosdrive()
     )

@@ -10,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -20,9 +21,10 @@ import (
 
 // Keys are those of every such store: COSBench's timeout (milliseconds that connecting may take, and
 // that the store may do nothing) and logging (nothing is logged here), and of our own proxies (host:port,
-// host:port: the requests go round between these, in place of the host of the store's URL) and tls_verify
-// (false: certificates that nobody vouches for are taken, as COSBench does).
-var Keys = []string{"timeout", "logging", "proxies", "tls_verify"}
+// host:port: the requests go round between these, in place of the host of the store's URL), proxies_file
+// (one that names them, read again when it changes) and tls_verify (false: certificates that nobody vouches
+// for are taken, as COSBench does).
+var Keys = []string{"timeout", "logging", "proxies", "proxies_file", "tls_verify"}
 
 const (
 	// Timeout is COSBench's.
@@ -43,6 +45,9 @@ type Client struct {
 	Name string
 
 	proxies []proxy
+	file    *listed // nil: the proxies stay
+	version uint64
+	options http1.Options
 	turn    uint64
 	secrets []string
 	body    body
@@ -87,14 +92,42 @@ func New(key, at string, config access.Config, secrets ...string) (*Client, erro
 	if port == "" {
 		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
 	}
-	addresses, err := addresses(config.String("proxies", ""), c.Name, port)
+	c.options = options
+	given, path := config.String("proxies", ""), config.String("proxies_file", "")
+	if given != "" && path != "" {
+		return nil, errors.New("proxies and proxies_file both say who is asked; leave one out")
+	}
+	addresses, err := addresses(given, c.Name, port)
 	if err != nil {
 		return nil, err
 	}
-	for _, address := range addresses {
-		c.proxies = append(c.proxies, proxy{conn: http1.New(address, options)})
+	if path != "" {
+		if c.file, err = listedIn(path, port); err != nil {
+			return nil, err
+		}
+		c.version, addresses = c.file.now()
 	}
+	c.use(addresses)
 	return c, nil
+}
+
+// use has these proxies take turns from now on. Connections to those that stay are kept.
+func (c *Client) use(addresses []string) {
+	proxies := make([]proxy, 0, len(addresses))
+	for _, address := range addresses {
+		at := slices.IndexFunc(c.proxies, func(p proxy) bool { return p.conn.Address() == address })
+		if at >= 0 {
+			proxies = append(proxies, c.proxies[at])
+		} else {
+			proxies = append(proxies, proxy{conn: http1.New(address, c.options)})
+		}
+	}
+	for _, p := range c.proxies {
+		if !slices.Contains(addresses, p.conn.Address()) {
+			_ = p.conn.Close()
+		}
+	}
+	c.proxies = proxies
 }
 
 // addresses reads "host:port,host"; without any it is the URL's own.
@@ -102,9 +135,18 @@ func addresses(proxies, host, port string) ([]string, error) {
 	if proxies == "" {
 		return []string{net.JoinHostPort(host, port)}, nil
 	}
+	return each(strings.Split(proxies, ","), port)
+}
+
+// each reads host:port or host, with http:// before it or without.
+func each(proxies []string, port string) ([]string, error) {
 	var out []string
-	for proxy := range strings.SplitSeq(proxies, ",") {
-		u, err := url.Parse("//" + strings.TrimSpace(proxy))
+	for _, proxy := range proxies {
+		_, host, found := strings.Cut(proxy, "://")
+		if !found {
+			host = proxy
+		}
+		u, err := url.Parse("//" + strings.TrimSpace(host))
 		if err != nil || u.Hostname() == "" || u.Path != "" || u.User != nil || u.RawQuery != "" {
 			return nil, fmt.Errorf("proxies has %.60q, which is not host:port", proxy)
 		}
@@ -128,6 +170,12 @@ func (c *Client) Close() error {
 // Do sends Request to the next proxy, and reads the answer's header. The answer is good until the next
 // Do; its body is to be read to its end, or closed. What says what is asked for, in messages.
 func (c *Client) Do(ctx context.Context, what string) (*http1.Response, error) {
+	if c.file != nil {
+		if version, addresses := c.file.now(); version != c.version {
+			c.version = version
+			c.use(addresses)
+		}
+	}
 	p := c.next()
 	response, err := p.conn.Do(ctx, &c.Request)
 	// A body is the caller's, and not to be kept.
