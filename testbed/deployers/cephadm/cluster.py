@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
+from schemas.errors import RemoteError
 from testbed.deployers.cephadm import commands, outputs, specs
 from testbed.deployers.cephadm.commands import CONFIG, Cephadm
 from testbed.deployers.settings import Settings
@@ -89,21 +91,31 @@ class Cluster:
         progress("deployed by cephadm", 1.0)
 
     def remove(self, progress: Progress) -> list[str]:
-        """Take the cluster away from every host; sentences on those where that failed."""
+        """Take the cluster away from every host; sentences on those where that failed, or that do
+        not answer."""
         progress("pausing the orchestrator", 0.0)
-        if self.serves():
-            self._machines.run(self.first, self._cephadm.pause())
+        with suppress(RemoteError):  # its own turn tells of it
+            if self.serves():
+                self._machines.run(self.first, self._cephadm.pause())
         failed = []
         for number, node in enumerate(self._testbed.nodes):
             progress(f"removing the cluster from {node.name}", number / len(self._testbed.nodes))
-            if self._machines.run(node, ["test", "-x", commands.PROGRAM]).returncode != 0:
-                continue  # nothing was brought
-            done = self._machines.run(node, self._cephadm.remove(), timeout_s=BOOTSTRAP_S)
-            if done.returncode != 0:
-                failed.append(f"node {node.name}: {_last_line(done)}")
-                continue
-            self._machines.run(node, commands.forget(self._cephadm.fsid))
+            try:
+                reason = self._remove_from(node)
+            except RemoteError as error:
+                reason = str(error).rstrip(".")
+            if reason is not None:
+                failed.append(reason)
         return failed
+
+    def _remove_from(self, node: Node) -> str | None:
+        if self._machines.run(node, ["test", "-x", commands.PROGRAM]).returncode != 0:
+            return None  # nothing was brought
+        done = self._machines.run(node, self._cephadm.remove(), timeout_s=BOOTSTRAP_S)
+        if done.returncode != 0:
+            return f"node {node.name}: {_last_line(done)}"
+        self._machines.run(node, commands.forget(self._cephadm.fsid))
+        return None
 
     def serves(self) -> bool:
         """Whether the cluster's monitors answer on the first host."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from schemas.errors import RemoteError
 from testbed.deployers.cephadm.cluster import Clock
 from testbed.deployers.cephadm.commands import PROGRAM, Cephadm
 from testbed.sites.contract import Node
@@ -34,6 +35,7 @@ class FakeMachines:
         self.log: list[tuple[str, str]] = []
         self.fails: dict[str, str] = {}
         self.broken: set[str] = set()
+        self.away: set[str] = set()  # hosts that ssh does not reach
         self.programs: set[str] = set()
         self.waits = 0  # times that a key is not there yet
         self.folder = False
@@ -51,6 +53,8 @@ class FakeMachines:
         words = list(argv)
         what = self._name(words)
         self.log.append((node.name, what))
+        if node.name in self.away:
+            raise RemoteError(f"node {node.name} cannot be reached by ssh: timed out", retry=True)
         for word, reason in self.fails.items():
             if word in what:
                 return Completed(tuple(argv), 1, b"", f"Traceback ...\nERROR: {reason}\n".encode())

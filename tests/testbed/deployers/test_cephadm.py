@@ -290,6 +290,18 @@ def test_removal_goes_to_every_host_and_says_where_it_failed(
     assert cluster.remove(silent) == ["node osd0: ERROR: device is busy"]
 
 
+@pytest.mark.parametrize("away", ["admin", "osd1"])
+def test_removal_goes_on_where_a_host_does_not_answer(
+    bed: Testbed, cluster: Cluster, machines: FakeMachines, away: str
+) -> None:
+    cluster.bring("tentacle", SETTINGS, silent)
+    machines.log.clear()
+    machines.away = {away}
+    assert cluster.remove(silent) == [f"node {away} cannot be reached by ssh: timed out"]
+    removed = [node for node, what in machines.log if what == "rm-cluster"]
+    assert removed == [node.name for node in bed.nodes if node.name != away]
+
+
 def test_a_removal_after_a_crash_does_not_need_a_cluster_that_answers(
     cluster: Cluster, machines: FakeMachines
 ) -> None:
