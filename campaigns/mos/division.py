@@ -8,7 +8,7 @@ proxies, which keep their own shares. Where a controller works, this is what it 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from campaigns.mos.loads import TENANT
 from campaigns.mos.parameters import MosParameters
@@ -38,12 +38,14 @@ class Share:
 @dataclass(frozen=True)
 class Pool:
     """What there is to divide, the smallest part of each, how many storage servers each microstore
-    has, and disks each of them."""
+    has, and disks each of them. `machines`: what each microstore begins with where whole machines
+    are handed out instead of shares."""
 
     total: Share = Share(0.8, 0.8, 400 * MEGABIT)
     step: Share = Share(0.1, 0.1, 20 * MEGABIT)
     storage_servers: int = 2
     disks: int = 3
+    machines: Mapping[str, Share] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,8 @@ class Division:
 
 def division_of(parameters: MosParameters, pool: Pool) -> Division:
     """What a cell begins with."""
+    if pool.machines:
+        return Division(APART, pool.machines)
     if parameters.experiment == "setups":
         return _section_1(parameters, pool)
     if parameters.experiment in ("load", "adaptation"):
@@ -131,6 +135,24 @@ def _alone(parameters: MosParameters, pool: Pool) -> Division:
     tenant = LARGE if parameters.experiment == "sizes" else TENANT[parameters.workload]
     idle = SMALL if tenant == LARGE else LARGE
     return Division(APART, {tenant: one, idle: pool.step}, disks)
+
+
+def unfit(parameters: MosParameters, pool: Pool) -> str | None:
+    """Why a cell is not for a pool of machines, or of shares; None where it is."""
+    if not pool.machines:
+        if parameters.setup != "mos":
+            return None
+        return (
+            "mos hands out whole machines, and its pool has none (pool.machine; "
+            "testbed/specs/mos-machines.yaml has)"
+        )
+    of_both = parameters.experiment in ("load", "adaptation")
+    if of_both and parameters.setup in ("static", "mos"):
+        return None
+    return (
+        "its pool is handed out as whole machines (pool.machine), which load and adaptation with "
+        "the setups static and mos are for"
+    )
 
 
 def problem(division: Division, pool: Pool, *, whole: bool) -> str | None:

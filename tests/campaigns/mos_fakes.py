@@ -173,11 +173,11 @@ class FakeAgent:
 
 
 class FakeBed:
-    """A testbed of `SPEC`. `start` is when its loads begin: set by the test."""
+    """A testbed of a spec. `start` is when its loads begin: set by the test."""
 
-    def __init__(self, folder: Path, start: float, seconds: int) -> None:
+    def __init__(self, folder: Path, start: float, seconds: int, spec: Path = SPEC) -> None:
         self.site = FakeSite(folder)
-        self.spec = load_spec(SPEC)
+        self.spec = load_spec(spec)
         self.testbed = self.site.provision(self.spec)
         self.testbed.directory.mkdir(parents=True, exist_ok=True)
         self.start, self.seconds = start, seconds

@@ -18,7 +18,8 @@ from urllib.parse import urlsplit
 from schemas.errors import UserError
 
 VARIABLES = "HOTBED_COSBENCH_"
-TENANTS = ("/etc/hotbed/swift", "/etc/hotbed/s3")
+SWIFT_TENANTS = "/etc/hotbed/swift"
+TENANTS = (SWIFT_TENANTS, "/etc/hotbed/s3")
 """On a testbed's client nodes, folders with a file for each tenant: of its Swift, of the object
 gateway of its Ceph."""
 

@@ -19,7 +19,7 @@ from campaigns.job import Job
 from campaigns.judge import spoiled, stalled
 from campaigns.kinds.cell import write_cell
 from campaigns.kinds.parameters import check
-from campaigns.mos.division import Division, Pool, division_of, problem
+from campaigns.mos.division import Division, Pool, division_of, problem, unfit
 from campaigns.mos.live import drives, results, stages
 from campaigns.mos.live.control import controller_parameters
 from campaigns.mos.live.objects import Stocked
@@ -97,6 +97,9 @@ def divided(parameters: MosParameters, pool: Pool, testbed: str) -> Division:
     Raises:
         UserError: the testbed's pool cannot be divided so.
     """
+    why = unfit(parameters, pool)
+    if why is not None:
+        raise UserError(f"{parameters.label()} on testbed {testbed}: {why}.")
     division = division_of(parameters, pool)
     whole = parameters.experiment in ("load", "adaptation")
     why = problem(division, pool, whole=whole)
@@ -188,12 +191,14 @@ class _Running:
             report["course"] = stages.course_of(parameters)
         samples = self._samples()
         proxies = sorted({one.access.proxy for one in self._drives})
+        if pool.machines:  # they come and go
+            proxies = [node.name for node in self._reached.testbed.with_role("proxy")]
         found |= results.usage_of(
             samples,
             (self._start + window[0], self._start + window[1]),
             proxies=proxies,
             storage=self._reached.storage,
-            held=self._held(division),
+            held=0.0 if pool.machines else self._held(division),
             ops_s=found["qps"],
         )
         found["storage_servers"] = float(pool.storage_servers)

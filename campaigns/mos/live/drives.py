@@ -43,12 +43,14 @@ ShellTo = Callable[[str], Shell]
 
 @dataclass(frozen=True)
 class Access:
-    """How a tenant's client logs in at one proxy."""
+    """How a tenant's client logs in at one proxy. `file`: on the client, the one that names the
+    tenant's proxies as they come and go; else this one is asked alone."""
 
     proxy: str
     auth_url: str
     user: str
     key: str
+    file: str | None = None
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ def workload_of(objects: Objects, access: Access, load: Load | None = None) -> W
         interval_s=INTERVAL_S,
         prepare_workers=PREPARE_WORKERS,
         prefix=f"{objects.prefix}-",
-        storage=SwiftStorage(),
+        storage=SwiftStorage(proxies_file=access.file),
         auth=SwAuth(username=access.user, password=SecretStr(access.key), auth_url=access.auth_url),
     )
 

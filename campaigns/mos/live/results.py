@@ -217,9 +217,15 @@ def held_of(steps: Sequence[Mapping[str, Any]], start: float) -> list[dict[str, 
         if not seen:
             continue
         stores = {store["name"]: dict(store["resources"]) for store in seen["stores"]}
+        machines = {machine["name"]: machine for machine in seen.get("machines", ())}
         for action in step.get("actions") or ():
             if action.get("action") == "SetResources":
                 stores[action["microstore"]] = dict(action["resources"])
+            elif action.get("action") == "AssignMachine":
+                machine = machines[action["machine"]]
+                for name, sign in ((machine["microstore"], -1), (action["microstore"], 1)):
+                    for key, amount in machine["holds"].items() if name else ():
+                        stores[name][key] += sign * amount
         found.append(
             {
                 "t_s": float(step["wall"]) - start,

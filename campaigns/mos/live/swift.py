@@ -16,6 +16,7 @@ from testbed.agent.contract import Agent
 from testbed.sites.contract import Site, Testbed
 from testbed.spec import SwiftSpec, TestbedSpec, load_spec
 from testbed.ssh import Shell
+from workloads.cosbench.credentials import SWIFT_TENANTS
 from workloads.cosbench.driver import tenant
 
 LAYOUT_S = 120.0
@@ -122,7 +123,26 @@ class Swift:
             ),
             storage_servers=max(per_store),
             disks=max(disks),
+            machines=self._machines(),
         )
+
+    def _machines(self) -> dict[str, Share]:
+        store = self.reached.store
+        machine = store.pool.machine
+        if machine is None:
+            return {}
+        found = {}
+        for microstore in store.microstores:
+            count = len(set(self._nodes_of(microstore.proxies)))
+            storage = machine.storage_cores
+            found[microstore.name] = Share(
+                count * (machine.proxy_cores or 0.0),
+                store.shares(store.layout, "storage_cores")[microstore.name]
+                if storage is None
+                else count * storage,
+                count * (machine.network or 0.0) / 8,
+            )
+        return found
 
     def _nodes_of(self, names: Sequence[str]) -> list[str]:
         groups = {group.name: group.node_names() for group in self.reached.spec.groups}
@@ -164,8 +184,10 @@ class Swift:
         self._set_disks(self._deployed_disks())
 
     def access(self) -> dict[str, tuple[Access, ...]]:
-        """By tenant, how its client logs in at each proxy that serves it now."""
+        """By tenant, how its client logs in at each proxy that serves it now; at the first one, and
+        where to read of the others, where machines come and go."""
         found = {}
+        moving = self.reached.store.pool.machine is not None
         names = {node.address: node.name for node in self.reached.testbed.nodes}
         for name, client in self.reached.clients.items():
             told = tenant(self.reached.shell_to(client), name)
@@ -176,8 +198,9 @@ class Swift:
                     auth_url=f"{url.rstrip('/')}{path}",
                     user=told.values["username"],
                     key=told.values["password"],
+                    file=f"{SWIFT_TENANTS}/{name}.json" if moving else None,
                 )
-                for url in told.proxies
+                for url in told.proxies[: 1 if moving else None]
             )
         return found
 

@@ -1,0 +1,105 @@
+"""Cells on microstores whose pool is handed out as whole machines, as basic MOS does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mos_fakes import FakeBed
+from testbed_jobs import job_with
+
+from campaigns.mos.division import Share
+from campaigns.mos.live import drives as driving
+from campaigns.mos.live.cell import REPORT_FILE, Maker
+from campaigns.mos.live.results import held_of
+from campaigns.mos.parameters import MosParameters
+from schemas.errors import UserError
+
+START = 1000.0
+SPEC = Path("testbed/specs/mos-machines.yaml")
+LOAD: dict[str, Any] = {
+    **{"experiment": "load", "small_workers": 3, "large_workers": 2, "seconds": 4, "rampup_s": 1},
+    **{"epoch_s": 2, "settle_epochs": 1},
+}
+ONE = Share(0.2, 0.2, 12.5e6)
+
+
+@pytest.fixture(autouse=True)
+def now(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("campaigns.mos.live.drives.time.time", lambda: START - driving.LEAD_S)
+
+
+def make(bed: FakeBed, folder: Path, **parameters: Any) -> dict[str, float]:
+    (folder / "logs").mkdir(parents=True)
+    Maker(bed.swift).make(job_with(MosParameters(**parameters), "mos"), folder)
+    found: dict[str, float] = json.loads((folder / "summary.json").read_text())["extra"]
+    return found
+
+
+def test_drivers_follow_machines_that_come_and_go(tmp_path: Path) -> None:
+    bed = FakeBed(tmp_path / "site", START, 8, SPEC)
+    assert bed.swift.pool().machines == {"small": ONE, "large": ONE}
+    found = make(bed, tmp_path / "run", setup="mos", **LOAD)
+    # One driver for each workload: its workers go wherever the client's file says.
+    assert sorted(name for name in bed.xmls if not name.startswith("objects")) == ["a", "c"]
+    assert "proxies_file=/etc/hotbed/swift/small.json" in bed.xmls["a"]
+    assert "proxies_file=/etc/hotbed/swift/large.json" in bed.xmls["c"]
+    started = next(payload for verb, payload in bed.agent.calls if verb == "control-start")
+    assert (started["name"], started["parameters"]) == ("mos", {})
+    # What they hold changes: there is no one number of cores that they are a part of.
+    assert "proxy_busy" not in found
+    assert found["proxy_cores_used"] == pytest.approx(4 * 0.2)
+    report = json.loads((tmp_path / "run" / REPORT_FILE).read_text())
+    assert report["division"]["shares"]["small"]["proxy_cores"] == 0.2
+
+
+def test_static_are_the_machines_that_microstores_begin_with(tmp_path: Path) -> None:
+    bed = FakeBed(tmp_path / "site", START, 8, SPEC)
+    make(bed, tmp_path / "run", setup="static", **LOAD)
+    assert bed.layout["layout"] == "static"
+    assert "control-start" not in bed.agent.verbs()
+
+
+@pytest.mark.parametrize(
+    ("spec", "parameters", "said"),
+    [
+        (SPEC, {**LOAD, "setup": "mos-pp"}, "handed out as whole machines .*static and mos"),
+        (SPEC, {**LOAD, "setup": "default"}, "handed out as whole machines"),
+        (SPEC, {"experiment": "setups", "setup": "default"}, "handed out as whole machines"),
+        (
+            Path("testbed/specs/mos.yaml"),
+            {**LOAD, "setup": "mos"},
+            r"mos hands out whole machines, and its pool has none .*mos-machines\.yaml",
+        ),
+    ],
+)
+def test_a_setup_that_is_not_for_the_pool_is_refused(
+    tmp_path: Path, spec: Path, parameters: dict[str, Any], said: str
+) -> None:
+    bed = FakeBed(tmp_path / "site", START, 8, spec)
+    with pytest.raises(UserError, match=said):
+        make(bed, tmp_path / "run", **parameters)
+    assert "swift-layout" not in bed.agent.verbs()
+
+
+def test_what_is_held_counts_machines_that_were_just_given() -> None:
+    holds = {"proxy_cores": 0.2, "storage_cores": 0.2, "network": 12.5e6, "ssds": 0, "hdds": 0}
+    machines = [
+        {"name": "proxy0", "holds": holds, "microstore": "small"},
+        {"name": "proxy1", "holds": holds, "microstore": "large"},
+        {"name": "proxy2", "holds": holds, "microstore": ""},
+    ]
+    stores = [
+        {"name": name, "resources": holds, "utilization": {"proxy_cpu": 0.9}, "slots": []}
+        for name in ("small", "large")
+    ]
+    actions = [
+        {"action": "AssignMachine", "machine": machine, "microstore": to, "kind": "machines"}
+        for machine, to in (("proxy1", ""), ("proxy2", "small"))
+    ]
+    seen = {"microstores": {"stores": stores, "machines": machines}}
+    (line,) = held_of([{"wall": START, "observation": seen, "actions": actions}], START)
+    assert line["stores"]["small"]["proxy_cores"] == pytest.approx(0.4)
+    assert line["stores"]["large"]["network"] == 0
