@@ -47,6 +47,9 @@ from testbed.stores.swift.cluster import (
 
 _SENSE_S = 3.0
 _SLOW_S = 60.0  # starting servers anew
+_LEAVE_S = 2.0
+"""From telling clients of a proxy that goes until it goes: drivers look at their file each second
+(cosdrive's proxies_file)."""
 
 
 class SwiftStore:
@@ -58,6 +61,7 @@ class SwiftStore:
         nodes: lines to the nodes' daemons.
         path: the file that holds what is in force.
         clock: seconds.
+        sleep: waits for seconds.
     """
 
     def __init__(
@@ -67,10 +71,12 @@ class SwiftStore:
         nodes: Nodes,
         path: Path = STATE,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.config, self.cluster, self.nodes = config, cluster, nodes
         self.changes = Changes(config, cluster)
-        self._path, self._clock = path, clock
+        self._path, self._clock, self._sleep = path, clock, sleep
         self._began = clock()
         self._before: dict[str, Any] = {}
         self._last: dict[str, int] = {}
@@ -206,7 +212,7 @@ class SwiftStore:
             self._give(replace(wanted, shares=now.shares), node)
         if leaving:
             without = {**wanted.proxies, **dict.fromkeys(leaving, "")}
-            self.nodes.ask(self.changes.endpoints(replace(wanted, proxies=without)))
+            self._leave(replace(wanted, proxies=without))
         for node in leaving:
             self._give(replace(wanted, shares=now.shares), node)
         self.share(now, wanted)
@@ -288,14 +294,17 @@ class SwiftStore:
             return f"{action.machine} stays where it is"
         after = replace(now, proxies={**now.proxies, action.machine: action.microstore})
         if now.proxies[action.machine]:
-            # Clients first: nobody is to ask a proxy that goes.
-            gone = replace(now, proxies={**now.proxies, action.machine: ""})
-            self.nodes.ask(self.changes.endpoints(gone))
+            self._leave(replace(now, proxies={**now.proxies, action.machine: ""}))
         self._give(after, action.machine)
         self.share(now, after)
         self.nodes.ask(self.changes.endpoints(after))
         self.write(after)
         return f"{action.machine} is {action.microstore or 'the pool'}'s"
+
+    def _leave(self, state: State) -> None:
+        """Clients first: nobody is to ask a proxy that goes."""
+        self.nodes.ask(self.changes.endpoints(state))
+        self._sleep(_LEAVE_S)
 
     def _give(self, state: State, node: str) -> None:
         """Have a proxy serve another microstore, or none."""

@@ -71,6 +71,10 @@ class FakeNodes(Nodes):
         self.lost: set[str] = set()
         self.answers: dict[str, Any] = {}
 
+    def slept(self, seconds: float) -> None:
+        """In place of time.sleep: noted among what was asked."""
+        self.asked.append({"slept": {"op": "sleep", "seconds": seconds}})
+
     def try_ask(
         self, requests: Mapping[str, Mapping[str, Any]], timeout_s: float = 1.0
     ) -> tuple[dict[str, Any], dict[str, str]]:
@@ -87,4 +91,5 @@ class FakeNodes(Nodes):
 
 def opened(tmp_path: Path, **pool: Any) -> tuple[SwiftStore, FakeNodes]:
     nodes = FakeNodes()
-    return SwiftStore(CONFIG, cluster(**pool), nodes, tmp_path / "state.json"), nodes
+    path = tmp_path / "state.json"
+    return SwiftStore(CONFIG, cluster(**pool), nodes, path, sleep=nodes.slept), nodes

@@ -28,7 +28,9 @@ def with_machines(
     config = replace(
         CONFIG, nodes=(*CONFIG.nodes, AgentNode("p2", "10.0.0.9", ("proxy",), "iowait"))
     )
-    store = SwiftStore(config, cluster_from_json(data), nodes, tmp_path / "state.json")
+    store = SwiftStore(
+        config, cluster_from_json(data), nodes, tmp_path / "state.json", sleep=nodes.slept
+    )
     rings = {name: dict.fromkeys(confs.KINDS, "") for name in ("small", "large")}
     monkeypatch.setattr(store.changes, "build_rings", lambda *_: {"rings": rings})
     return store, nodes
@@ -84,6 +86,10 @@ def test_a_machine_leaves_its_tenants_before_it_serves_others(
     told = [place for place, one in enumerate(nodes.asked) if "admin" in one]
     restarted = [place for place, one in enumerate(nodes.asked) if one.get("p2", {}).get("restart")]
     assert told[0] < restarted[0] < told[1]
+    # Drivers look at their file each second.
+    (waited,) = [place for place, one in enumerate(nodes.asked) if "slept" in one]
+    assert told[0] < waited < restarted[0]
+    assert nodes.asked[waited]["slept"]["seconds"] > 1
     first, last = (nodes.asked[place]["admin"]["tenants"] for place in told)
     assert not any("10.0.0.9" in url for one in first.values() for url in one["proxies"])
     assert last["b"]["proxies"] == ["http://10.0.0.2:8080", "http://10.0.0.9:8080"]
@@ -101,9 +107,9 @@ def test_what_is_put_back_cuts_nobody_off(tmp_path: Path, monkeypatch: pytest.Mo
         name
         for requests in nodes.asked
         for name, request in requests.items()
-        if request["op"] in ("configure", "endpoints")
+        if request["op"] in ("configure", "endpoints", "sleep")
     ]
-    assert moves == ["p0", "admin", "p2", "admin"]
+    assert moves == ["p0", "admin", "slept", "p2", "admin"]
     first = next(one["admin"]["tenants"]["a"]["proxies"] for one in nodes.asked if "admin" in one)
     assert first == ["http://10.0.0.1:8080"]
     assert store.state().proxies["p2"] == ""

@@ -19,7 +19,7 @@ from testbed.stores.swift.confs import DEVICES, VENV, Storage, storage_conf
 from testbed.stores.swift.passes import Passes
 from testbed.stores.swift.storage import StorageChanges
 from testbed.stores.swift.store import SwiftStore
-from tests.testbed.stores.test_swift import CONFIG, DATA, FakeNodes
+from tests.testbed.stores.swift_fakes import CONFIG, DATA, FakeNodes
 
 NOTHING = {"objects": 0, "containers": 0, "accounts": 0, "async_pending": 0}
 
