@@ -13,6 +13,9 @@ from controllers.journal import read_journal
 from controllers.replay import replay
 from tests.testbed.swift_beds import Bed, bed_of, until
 from tests.testbed.swift_client import Stored
+from workloads.cosbench.access import SwAuth, SwiftStorage
+from workloads.cosbench.archive import read_archive
+from workloads.cosbench.workload import TABLE_1, to_xml
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(600)]
 
@@ -77,6 +80,35 @@ def test_it_goes_from_one_microstore_to_another_and_back_to_the_pool(bed: Bed) -
     assert owners(bed) == FIRST
     assert bed.run("proxy2", "systemctl is-active hotbed-swift-proxy || true").strip() != "active"
     assert stored.lost() == []
+
+
+def test_drivers_follow_a_machine_that_comes_and_goes(bed: Bed, tmp_path: Path) -> None:
+    workload = TABLE_1["A"].with_(
+        workers=4,
+        containers=2,
+        objects=5,
+        runtime_s=40,
+        storage=SwiftStorage(proxies_file="/etc/hotbed/swift/small.json"),
+        auth=SwAuth(),
+    )
+    (tmp_path / "a.xml").write_text(to_xml(workload))
+    out = tmp_path / "results"
+    words = (str(tmp_path / "a.xml"), "--node", "client0", "--tenant", "small", "--out", str(out))
+    process = bed.start("cosbench", "run", *words)
+    try:
+        until(lambda: any(bed.agent.units().values()))
+        assign(bed, "proxy2", "small")
+        before = bed.used("proxy2")
+        until(lambda: bed.used("proxy2").cpu_s > before.cpu_s + 0.5)  # it is asked
+        assign(bed, "proxy2", "")
+        _, wrong = process.communicate(timeout=180)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 0, wrong
+    archive = read_archive(out / "cli")
+    assert archive.finished
+    assert not any(sum(one.failed.values()) for one in archive.measured)
 
 
 def control(bed: Bed, *parameters: str) -> None:
