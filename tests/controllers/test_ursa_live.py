@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace as changed
+
 import pytest
 from ursa_stores import loads, steer, steering, written
 from virtual import run_loop
@@ -9,6 +11,9 @@ from virtual import run_loop
 from controllers.journal import read_journal
 from controllers.registry import code_hash, find
 from controllers.replay import replay
+from controllers.ursa.live.parameters import Parameters
+from controllers.ursa.live.planning import Decision
+from controllers.ursa.live.queue import is_whole, queue_of
 from schemas.errors import UserError
 from testbed.stores.contract import MoveReplica, OpRates, Pg, SwapPrimary
 from testbed.stores.fake import FakeStore
@@ -194,6 +199,40 @@ def test_one_move_is_allowed_however_large():
     store.sizes = dict.fromkeys(store.crush, 10**12)
     policy = steering(capacity=threshold(store), threshold=1.0, max_recovery_mb=1.0)
     assert [len(actions) for _, _, actions in steer(policy, store, 2)] == [1, 1]
+
+
+def test_what_is_never_to_be_done_keeps_nothing_waiting():
+    done, last = {}, {}
+    for never in ("max_moves", "max_swaps"):
+        store = writing()
+        policy = steering(
+            capacity=threshold(store), threshold=1.0, copied_by="leader", **{never: 0}
+        )
+        told = steer(policy, store, 6)
+        done[never] = {type(action) for _, _, actions in told for action in actions}
+        last[never] = told[-1][1]
+        assert last[never]["queue"] == []
+    # Writes load all replicas: there is nothing to be swapped but leaders of what moves.
+    assert done == {"max_moves": set(), "max_swaps": {MoveReplica}}
+    assert last["max_moves"]["decisions"] > 1
+    # What the whole plan predicts is not held against a part of it.
+    assert last["max_moves"]["expected"] is None
+
+
+def test_a_queue_has_what_may_be_given_out():
+    decision = Decision((("1.0", 1),), (("1.1", 0, 2),), (("1.1", 3),), {}, {})
+    swap, lead, move = ["swap", "1.0", 1], ["swap", "1.1", 3], ["move", "1.1", 0, 2]
+    for swaps, moves, queue in (
+        (9, 9, [swap, lead, move]),
+        (9, 0, [swap]),
+        (0, 9, [move]),
+        (0, 0, []),
+    ):
+        parameters = Parameters(max_swaps=swaps, max_moves=moves)
+        assert queue_of(decision, parameters) == queue
+        assert is_whole(decision, parameters) == (swaps > 0 and moves > 0)
+    led = changed(decision, swaps=())
+    assert is_whole(led, Parameters(max_swaps=0))
 
 
 def test_groups_that_somebody_else_pinned_are_left_alone():

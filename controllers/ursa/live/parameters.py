@@ -38,8 +38,8 @@ class Parameters:
         REPLICA, (REPLICA, LEADER), "from where the cost of a move counts: Ceph's leaders send"
     )
     fault_domain: str = choice("host", ("host", "rack"), "where no two replicas may meet")
-    max_swaps: int = integer(256, 0, 100_000, "swaps in one step")
-    max_moves: int = integer(16, 0, 100_000, "moves in one step")
+    max_swaps: int = integer(256, 0, 100_000, "swaps in one step; 0: none ever")
+    max_moves: int = integer(16, 0, 100_000, "moves in one step; 0: none ever")
     max_recovery_mb: float = number(
         4096.0, 1, 1e12, "data on the way at a time, 10^6 bytes; one move is always allowed"
     )

@@ -27,10 +27,21 @@ class Step:
     dropped: list[list[Any]] = field(default_factory=list)
 
 
-def queue_of(decision: Decision) -> list[list[Any]]:
-    """A decision as a queue."""
-    swaps = [["swap", *swap] for swap in (*decision.swaps, *decision.leads)]
-    return swaps + [["move", *move] for move in decision.moves]
+def queue_of(decision: Decision, parameters: Parameters) -> list[list[Any]]:
+    """A decision as a queue, without what must never be given out: that would wait for good, and
+    keep the rest waiting."""
+    swaps: list[tuple[str, int]] = []
+    moves = decision.moves if parameters.max_moves else ()
+    if parameters.max_swaps:
+        # Who leads matters where data moves.
+        swaps = [*decision.swaps, *(decision.leads if moves else ())]
+    return [["swap", *swap] for swap in swaps] + [["move", *move] for move in moves]
+
+
+def is_whole(decision: Decision, parameters: Parameters) -> bool:
+    """Whether all of a decision that shifts load may be given out."""
+    swapped = not decision.swaps or parameters.max_swaps > 0
+    return swapped and (not decision.moves or parameters.max_moves > 0)
 
 
 def give_out(

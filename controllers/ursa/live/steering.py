@@ -22,7 +22,7 @@ from controllers.ursa.live import loads
 from controllers.ursa.live.parameters import Parameters
 from controllers.ursa.live.planning import decide
 from controllers.ursa.live.problem import build
-from controllers.ursa.live.queue import give_out, queue_of
+from controllers.ursa.live.queue import give_out, is_whole, queue_of
 from testbed.stores.contract import (
     ACTIVITY,
     OSDS,
@@ -120,10 +120,12 @@ class Steering:
         decision = decide(problem, self._method, self._seed)
         after["decision"] = dict(decision.words) | {"t_s": round(observation.t_s, _DIGITS)}
         after["decisions"] += 1
-        if self._p.dry_run or not (decision.swaps or decision.moves):
+        queue = queue_of(decision, self._p)
+        if self._p.dry_run or not queue:
             return after, []
-        after["queue"] = queue_of(decision)
-        after["expected"] = {str(osd): load for osd, load in decision.expected.items()}
+        after["queue"] = queue
+        if is_whole(decision, self._p):
+            after["expected"] = {str(osd): load for osd, load in decision.expected.items()}
         return self._go_on(after, observation, set())
 
 
