@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-_NAME = re.compile(r"^[a-z0-9][a-z0-9-]{0,39}$")
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 
 
 class Strict(BaseModel):
@@ -84,7 +84,7 @@ class Campaign(Strict):
     @field_validator("name")
     @classmethod
     def _name(cls, name: str) -> str:
-        if not _NAME.match(name):
+        if not _NAME.fullmatch(name):
             raise ValueError("a name is lower-case letters, digits and -, at most 40 characters")
         return name
 

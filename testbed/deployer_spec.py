@@ -16,8 +16,8 @@ from pydantic import (
 )
 
 KINDS = ("own", "ceph-ansible", "cephadm")
-_KEY = re.compile(r"^[a-z][a-z0-9_]*$")
-_IMAGE = re.compile(r"^[a-z0-9][A-Za-z0-9._:/@-]*$")
+_KEY = re.compile(r"[a-z][a-z0-9_]*")
+_IMAGE = re.compile(r"[a-z0-9][A-Za-z0-9._:/@-]*")
 
 GENERATED = frozenset(
     {
@@ -74,7 +74,7 @@ class CephAnsibleDeployer(_Strict):
     @classmethod
     def _others(cls, variables: dict[str, Any]) -> dict[str, Any]:
         for name in variables:
-            if not _KEY.match(name):
+            if not _KEY.fullmatch(name):
                 raise ValueError(f"variables: {name!r} is no name of a variable")
             if name in GENERATED or name.startswith("ansible_"):
                 raise ValueError(
@@ -104,7 +104,7 @@ class CephadmDeployer(_Strict):
     @field_validator("image")
     @classmethod
     def _reference(cls, image: str | None) -> str | None:
-        if image is not None and not _IMAGE.match(image):
+        if image is not None and not _IMAGE.fullmatch(image):
             raise ValueError("image is a reference such as example.org/ceph/ceph:v20")
         return image
 

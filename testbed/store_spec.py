@@ -28,7 +28,7 @@ STORES = {
 }
 """Kinds of stores, and the roles that each needs."""
 TenantName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
-_EXPORT = re.compile(r"^/[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$")
+_EXPORT = re.compile(r"/[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 
 
 class Strict(BaseModel):
@@ -144,7 +144,7 @@ class NfsSpec(Strict):
 
     @model_validator(mode="after")
     def _fits(self) -> NfsSpec:
-        if not _EXPORT.match(self.export):
+        if not _EXPORT.fullmatch(self.export):
             raise ValueError(
                 f"export is {self.export!r}; write a name after a slash, such as /export"
             )

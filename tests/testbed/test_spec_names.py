@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
+from pydantic import BaseModel, ValidationError
 
+from schemas.campaign import Campaign
 from schemas.errors import UserError
-from testbed.spec import load_spec
+from testbed.deployer_spec import CephadmDeployer, CephAnsibleDeployer
+from testbed.sites.chameleon.options import Options
+from testbed.spec import NfsSpec, load_spec
 
 BAD = ["Big", "0th", "-a", "a_b", "a.b", "a" * 21, "", "a\n"]
 GOOD = ["a", "a-1", "a" * 20]
@@ -34,3 +39,21 @@ def test_a_bad_name_is_one_sentence(tmp_path: Path, name: str) -> None:
 def test_a_good_name_is_taken(tmp_path: Path, name: str) -> None:
     found = load_spec(written(tmp_path / "spec.yaml", testbed=name, group=name))
     assert (found.name, found.groups[0].name) == (name, name)
+
+
+@pytest.mark.parametrize(
+    ("model", "body", "said"),
+    [
+        (CephAnsibleDeployer, {"variables": {"a\n": 1}}, "no name of a variable"),
+        (CephadmDeployer, {"image": "example.org/ceph\n"}, "image is a reference"),
+        (NfsSpec, {"kind": "nfs", "export": "/export\n"}, "write a name after a slash"),
+        (Options, {"site": "KVM@TACC", "devices": {"osd": "/dev/sdb\n"}}, "is no device"),
+        (Campaign, {"name": "a\n"}, "a name is lower-case letters"),
+    ],
+)
+def test_what_ends_in_a_new_line_is_no_name(
+    model: type[BaseModel], body: dict[str, Any], said: str
+) -> None:
+    """A pattern's dollar sign would let it pass."""
+    with pytest.raises(ValidationError, match=said):
+        model.model_validate(body)

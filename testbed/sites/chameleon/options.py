@@ -25,7 +25,7 @@ SYSTEM_BYTES = 8 * 2**30
 """What the operating system and a store's packages take of a virtual machine's disk."""
 
 Paths = str | tuple[str, ...]
-_DEVICE = re.compile(r"^/dev/[A-Za-z0-9._/+:@-]+$")
+_DEVICE = re.compile(r"/dev/[A-Za-z0-9._/+:@-]+")
 
 
 class Prolong(Strict):
@@ -116,7 +116,7 @@ class Options(Strict):
     ) -> dict[str, Paths | DeviceOptions]:
         for name, given in devices.items():
             for path in _paths_of(given):
-                if not _DEVICE.match(path) or ".." in path:
+                if not _DEVICE.fullmatch(path) or ".." in path:
                     raise ValueError(f"{name}: {path!r} is no device, such as /dev/sdb")
         return devices
 
