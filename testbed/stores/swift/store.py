@@ -144,11 +144,10 @@ class SwiftStore:
         with self.locked():
             now = self.state()
             wanted = replace(wanted, members=now.members, rings=now.rings)
-            if wanted != now:
-                return [self.timed(lambda: self.put(wanted))]
-            # A change that failed half-way is on no file: nodes get their shares in any case.
-            self.nodes.try_ask(self.changes.shares(now))
-            return []
+            effects = [self.timed(lambda: self.put(wanted))] if wanted != now else []
+            if not effects or self.cluster.machine is not None:
+                self._settle(self.state())
+            return effects
 
     # -- what there is --------------------------------------------------------------------------
 
@@ -300,6 +299,17 @@ class SwiftStore:
         self.nodes.ask(self.changes.endpoints(after))
         self.write(after)
         return f"{action.machine} is {action.microstore or 'the pool'}'s"
+
+    def _settle(self, state: State) -> None:
+        """What a change that failed half-way left on nodes is on no file: they get their shares in
+        any case, and machines are whose they were."""
+        if self.cluster.machine is not None:
+            configured = self.changes.configure(state, list(state.proxies))
+            answers, _ = self.nodes.try_ask(configured, _SLOW_S)
+            for node in (one for one, answer in answers.items() if answer["changed"]):
+                self._give(state, node)
+        self.nodes.try_ask(self.changes.shares(state))
+        self.nodes.try_ask(self.changes.endpoints(state))
 
     def _leave(self, state: State) -> None:
         """Clients first: nobody is to ask a proxy that goes."""
