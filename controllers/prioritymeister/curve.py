@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from controllers.prioritymeister import hulls
+from controllers.jit import COMPILED
+from controllers.prioritymeister import hulls, tangents
 from schemas.errors import UserError
 
 Floats = npt.NDArray[np.float64]
@@ -21,6 +22,7 @@ Floats = npt.NDArray[np.float64]
 _Hull = tuple[Floats, Floats]
 
 _COARSE = 64  # requests per step of the first, coarse look at a trace
+_LONG = 1000 if COMPILED else 1 << 62  # requests from which on tangents are quicker than hulls
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ class CurveBuilder:
     def __init__(self) -> None:
         self._hull = (np.zeros(1), np.zeros(1))
         self._starts = (np.empty(0), np.empty(0))  # lower hull: times, work before
+        self._later = self._starts  # more starts, of the last block: for those that follow it
         self._total = 0.0
         self._first = self._last = 0.0
         self._requests = 0
@@ -85,44 +88,56 @@ class CurveBuilder:
         w = np.ascontiguousarray(work, dtype=np.float64)
         if t.shape != w.shape or t.ndim != 1:
             raise ValueError("one work per time")
-        if not w.all():
-            t, w = t[w != 0], w[w != 0]
         if not len(t):
             return
-        if w.min() < 0 or not np.isfinite(w.sum()):
-            raise ValueError("work must be 0 or more, and finite")
-        if (t[1:] < t[:-1]).any() or (self._requests and t[0] < self._last):
-            raise ValueError("times must not fall")
         before = np.empty(len(t) + 1)
         before[0] = self._total
-        np.cumsum(w, out=before[1:])
-        before[1:] += self._total
-        hull, starts = self._extended(t, before[:-1], before[1:], float(w.max()))
+        state = tangents.summed(t, w, before)
+        if state == tangents.WRONG and not ((w >= 0) & (w < np.inf)).all():
+            raise ValueError("work must be 0 or more, and finite")
+        if state == tangents.WRONG or (self._requests and t[0] < self._last):
+            raise ValueError("times must not fall")
+        if not np.isfinite(before[-1]):
+            raise ValueError("work must be 0 or more, and finite")
+        if state == tangents.SOME_NOTHING:
+            some = w != 0
+            t, w, before = t[some], w[some], before[np.append(some, True)]
+            if not len(t):
+                return
+        self._keep(*self._later)
+        hull, self._later = self._extended(t, w, before)
         if self._requests:
             earlier = np.arange(len(self._starts[0]))
             ends = hulls.upper(t, before[1:])
             hull = hulls.across(*self._starts, earlier, t, before[1:], ends, *hull)
         self._hull = hull
-        self._keep(t[starts], before[starts])
         self._first = self._first if self._requests else float(t[0])
         self._last = float(t[-1])
         self._total = float(before[-1])
         self._requests += len(t)
 
-    def _extended(
-        self, t: Floats, start: Floats, end: Floats, largest: float
-    ) -> tuple[_Hull, hulls.Indices]:
-        """The hull with all windows of a block, and the lower hull of the block's starts."""
+    def _extended(self, t: Floats, w: Floats, before: Floats) -> tuple[_Hull, _Hull]:
+        """The hull with all windows of a block, and starts of the block with the work before: their
+        lower hull, or all."""
+        start, end = before[:-1], before[1:]
+        if len(t) >= _LONG:
+            *own, whole = tangents.windows(t, w, before)
+            hull = hulls.merged(*self._hull, *own)
+            if whole:
+                return hull, (t, start)
+        else:
+            hull = hulls.merged(*self._hull, np.zeros(1), np.array([w.max()]))
         firsts = np.arange(0, len(t), _COARSE)
         lasts = np.append(firsts[1:], len(t)) - 1
-        hull = hulls.merged(*self._hull, np.zeros(1), np.array([largest]))
         # Whole stretches first: their hull rules out most windows before they are looked at.
         coarse = hulls.windows(t[firsts], start[firsts], t[lasts], end[lasts], *hull)
         fine = hulls.windows(t, start, t, end, coarse[0], coarse[1])
-        return (fine[0], fine[1]), fine[2]
+        return (fine[0], fine[1]), (t[fine[2]], start[fine[2]])
 
     def _keep(self, times: Floats, before: Floats) -> None:
         """Remember what later blocks may need: the lower hull of all starts."""
+        if not len(times):
+            return
         t = np.concatenate((self._starts[0], times))
         p = np.concatenate((self._starts[1], before))
         kept = hulls.lower(t, p)

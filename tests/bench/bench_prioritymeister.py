@@ -122,7 +122,7 @@ def curves() -> list[dict[str, Any]]:
         requests += len(times)
     each = [a / b for a, b in zip(swept, exact, strict=True)]
     note = f"{source}: {requests} requests, {1e3 * sum(exact):.3g} ms against {sum(swept):.3g} s"
-    note += f"; a trace {min(each):.0f} to {max(each):.0f} times"
+    note += f"; a trace {min(each):.0f} to {max(each):.0f} times; the quickest such sweep, no limit"
     slow, quick, some = (sum(column) for column in zip(*mapped, strict=True))
     return [
         {

@@ -8,9 +8,11 @@ import itertools
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from controllers.prioritymeister import curve as module
+from controllers.prioritymeister import tangents
 from controllers.prioritymeister.curve import Curve, CurveBuilder, rb_curve
 from schemas.errors import UserError
 
@@ -118,6 +120,61 @@ def test_a_slowing_trace_has_a_corner_a_request() -> None:
     assert len(rates) == 200
 
 
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tangents for traces of any length."""
+    monkeypatch.setattr(module, "_LONG", 1)
+
+
+@pytest.mark.usefixtures("short")
+@given(TRACES, st.floats(0, 40))
+@settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_tangents_find_the_worst_window(rows: Floats, rate: float) -> None:
+    times, work = np.cumsum(rows[:, 0]), rows[:, 1]
+    curve = rb_curve(times, work)
+    assert float(curve.burst(rate)) == pytest.approx(by_windows(times, work, rate), rel=1e-9)
+    rates, bursts = curve.corners()
+    for corner, burst in zip(rates, bursts, strict=True):
+        assert burst == pytest.approx(by_windows(times, work, float(corner)), rel=1e-9)
+
+
+@pytest.mark.usefixtures("short")
+@pytest.mark.parametrize("n", [1, 2, 63, 64, 65, 128, 1000])
+def test_tangents_and_hulls_have_the_same_windows(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(n)
+    bursts = random.exponential(1.0, n) * np.where(random.random(n) < 0.05, 50, 0.02)
+    times = np.round(np.cumsum(bursts), 3)  # some at one instant
+    work = random.choice([0.0, 0.1, 0.4, 2.0], n)
+    work[0] = 0.3
+    found = rb_curve(times, work)
+    builder = CurveBuilder()
+    for low in range(0, n, 300):
+        builder.add(times[low : low + 300], work[low : low + 300])
+    rates = np.append(0.0, np.geomspace(1e-4, 1e5, 200))
+    np.testing.assert_allclose(builder.curve().burst(rates), found.burst(rates), rtol=1e-12)
+    monkeypatch.setattr(module, "_LONG", 1 << 62)
+    hulls = rb_curve(times, work)
+    np.testing.assert_allclose(found.duration, hulls.duration, rtol=1e-12)
+    np.testing.assert_allclose(found.work, hulls.work, rtol=1e-12)
+    assert (found.total, found.seconds) == (hulls.total, hulls.seconds)
+
+
+@pytest.mark.usefixtures("short")
+def test_more_windows_than_replays_are_left_to_hulls() -> None:
+    times = np.arange(700.0) ** 2
+    *_, whole = tangents.windows(times, np.ones(700), np.arange(701.0))
+    assert not whole
+    assert len(rb_curve(times, np.ones(700)).corners()[0]) == 700
+
+
+@pytest.mark.usefixtures("short")
+def test_a_long_trace_of_one_instant_is_one_window() -> None:
+    curve = rb_curve(np.full(200, 3.0), np.ones(200))
+    assert (curve.duration.tolist(), curve.work.tolist()) == ([0.0], [200.0])
+
+
 def test_order_does_not_matter_and_one_request_is_a_curve() -> None:
     shuffled = rb_curve([5.0, 1.0, 3.0], [1.0, 2.0, 3.0])
     assert shuffled.burst([0.0, 1.0]).tolist() == [6.0, 3.0]
@@ -132,5 +189,11 @@ def test_nothing_is_no_curve_and_disorder_is_seen() -> None:
         rb_curve([], [])
     builder = CurveBuilder()
     builder.add([1.0, 2.0], [1.0, 1.0])
-    with pytest.raises(ValueError, match="fall"):
-        builder.add([1.5], [1.0])
+    for times in ([1.5], [3.0, 2.5]):
+        with pytest.raises(ValueError, match="fall"):
+            builder.add(times, [1.0] * len(times))
+    for work in ([-1.0, 1.0], [1.0, np.nan], [0.0, np.inf], [1.5e308, 1.5e308]):
+        with pytest.raises(ValueError, match="work must be 0 or more, and finite"):
+            builder.add([3.0, 4.0], work)
+    builder.add([3.0, 4.0], [0.0, 0.0])
+    assert builder.curve().requests == 2
