@@ -324,14 +324,16 @@ def _facts(loaded_runs: Sequence[LoadedRun]) -> dict[str, str]:
 
 
 def format_value(value: float | None, unit: str) -> str:
-    """A claim's value as a person writes it: percent for relative changes, x for ratios."""
+    """A claim's value as a person writes it: percent for relative changes, x for ratios, times with
+    their unit."""
     if value is None:
         return "–"
     if unit in ("relative change", "relative loss", "share of the interval") or "- 1" in unit:
         return f"{100 * value:.1f} %"
     if unit == "ratio":
         return f"{value:,.0f}x" if abs(value) >= 1000 else f"{value:.2f}x"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.2f}"
+    text = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.2f}"
+    return f"{text} {unit}" if unit in ("s", "ms") else text
 
 
 def format_interval(interval: tuple[float, float] | None, unit: str) -> str:

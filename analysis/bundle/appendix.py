@@ -82,7 +82,7 @@ class Untested:
 
 def numbered(derived: Derived, campaigns: Sequence[Ran]) -> list[Claimed]:
     """The claims in the report's order, from C1 on."""
-    shared = shared_notes(derived.claims)
+    shared = shared_notes(derived.tested)
     return [
         Claimed(
             number=f"C{index}",
@@ -192,7 +192,9 @@ def documents(
         "figures": derived.figures,
         "campaigns": campaigns,
         "claims": claims,
-        "shared_notes": shared_notes(derived.claims),
+        "tested": [one for one in claims if one.claim.verdict != "not run"],
+        "not_tested": [one for one in claims if one.claim.verdict == "not run"],
+        "shared_notes": shared_notes(derived.tested),
         "counts": [
             (sum(one.claim.verdict == verdict for one in claims), words)
             for verdict, words in _COUNTED.items()

@@ -43,6 +43,11 @@ class Derived:
     folder: Path
     runs: int
 
+    @property
+    def tested(self) -> tuple[ClaimResult, ...]:
+        """The claims that runs tell of."""
+        return tuple(claim for claim in self.claims if claim.verdict != "not run")
+
 
 def derive(
     artifacts: Path, report: str, *, comparison: bool, progress: Progress, pdf: bool = True

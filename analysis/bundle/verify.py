@@ -207,7 +207,7 @@ def _derive_again(bundle: Opened, made: Verification, told: Callable[[str], Prog
     made.record(
         "claims",
         _claims(here, derived),
-        f"{len(derived.claims)} claims computed from {derived.runs} runs",
+        f"{len(derived.tested)} of {len(derived.claims)} claims computed from {derived.runs} runs",
     )
     made.record(
         "figures",

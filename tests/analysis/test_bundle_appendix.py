@@ -1,0 +1,112 @@
+"""The appendix of a bundle: what a reviewer reads first stands first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from analysis.bundle.appendix import documents
+from analysis.bundle.build import Inputs, about_of
+from analysis.bundle.derive import Derived
+from analysis.report import format_value
+from schemas.bundle import Author, Manifest
+from schemas.claim import ClaimResult
+
+LACKING = "no block has both"
+
+
+def claim(figure: str, verdict: str, **more: Any) -> ClaimResult:
+    """One about a ratio that was found to be 2, or of which there are no runs."""
+    run = verdict != "not run"
+    body: dict[str, Any] = {
+        "id": f"claim-{figure}",
+        "paper": "dlr",
+        "figure": figure,
+        "statement": f"Figure {figure} says so",
+        "paper_value": 2.0,
+        "measured": 2.0 if run else None,
+        "ci95": (1.9, 2.1) if run else None,
+        "n": 3 if run else 0,
+        "ground": "local" if run else None,
+        "verdict": verdict,
+        "kind": "about",
+        "tolerance": 0.25,
+        "no_effect": 1.0,
+        "larger": True,
+        "unit": "ratio",
+        "note": None if run else LACKING,
+    }
+    return ClaimResult.model_validate(body | more)
+
+
+def appendix(tmp_path: Path, *claims: ClaimResult) -> tuple[str, str]:
+    """APPENDIX.md and appendix.html of a bundle with these claims and no campaigns."""
+    derived = Derived("A paper", claims, (), {}, tmp_path, 6)
+    inputs = Inputs(
+        files={},
+        hotbed_version="0.1.0",
+        commit=None,
+        authors=(Author(name="Hotbed maintainers"),),
+        about={"date": "2026-01-01"},
+    )
+    manifest = Manifest(
+        report="dlr-tiny",
+        campaigns=("dlr-tiny",),
+        comparison=False,
+        hotbed_version="0.1.0",
+        commit=None,
+        libraries={},
+        redacted={},
+        left_out={},
+        notes=(),
+        files=(),
+    )
+    made = documents(about_of(inputs, derived, ()), manifest, derived, ())
+    return made["APPENDIX.md"].decode(), made["appendix.html"].decode()
+
+
+UNTESTED = tuple(claim(figure, "not run") for figure in ("3", "4", "7"))
+
+
+def test_claims_that_runs_tell_of_come_before_those_of_which_there_are_none(
+    tmp_path: Path,
+) -> None:
+    text, page = appendix(tmp_path, *UNTESTED, claim("6", "reproduced"))
+    assert text.index("| C4 | 6 |") < text.index("| C1 | 3 |") < text.index("## 3. ")
+    assert page.index('id="C4"') < page.index('id="C1"') < page.index("<h2>3. ")
+    for shown in (text, page):
+        assert "with 1 claim that is computed from them and can be computed again" in shown
+        assert "Of several claims" not in shown  # why not is said in its section, once
+        assert shown.count(LACKING) == 1
+
+
+def test_what_is_to_be_known_of_a_value_stands_beside_it(tmp_path: Path) -> None:
+    """Such as that it is a bound, also of claims that hold."""
+    note = "some runs never became stable: they count with all that was seen of them"
+    for shown in appendix(tmp_path, claim("6", "reproduced", note=note)):
+        assert shown.count(note) == 1
+
+
+def test_where_no_run_tells_of_a_claim_that_is_said(tmp_path: Path) -> None:
+    text, page = appendix(tmp_path, *UNTESTED)
+    for shown in (text, page):
+        assert "No run in this bundle tests a claim." in shown
+        assert "and no claim that can be computed from them" in shown
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (30.0, "s", "30.00 s"),
+        (172800.0, "s", "172,800 s"),
+        (5.0, "ms", "5.00 ms"),
+        (2.0, "ratio", "2.00x"),
+        (0.5, "relative change", "50.0 %"),
+        (0.5, "share of the runs", "0.50"),
+        (None, "s", "–"),
+    ],
+)
+def test_a_value_has_its_unit(value: float | None, unit: str, text: str) -> None:
+    assert format_value(value, unit) == text
