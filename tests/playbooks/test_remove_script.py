@@ -76,3 +76,42 @@ def test_an_account_of_ours_is_told_only_where_there_was_one(
     assert remove.remove_user("hotbed-cosbench") == ["user hotbed-cosbench removed"]
     assert remove.remove_user("hotbed-cosbench") == []
     assert ran[0] == ["pkill", "-KILL", "-u", "hotbed-cosbench"]
+
+
+def test_what_a_deploying_machine_remembers_stays(
+    remove: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node may be the machine that deploys, as root: its records, of other testbeds too, and the
+    connections that are in use are no node's."""
+    monkeypatch.setattr(remove, "ROOT", tmp_path)
+    state, run = tmp_path / "var/lib/hotbed", tmp_path / "run/hotbed"
+    kept = [
+        *(state / "sites/inventory/mine/record.json", state / "testbeds/other/record.json"),
+        *(state / "locks/other", run / "mine-0a1b/ssh/socket"),
+    ]
+    gone = [state / "units/fio", state / "hostname.before", run / "netenforcer.json"]
+    for file in (*kept, *gone):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.touch()
+    assert sorted([*remove.remove_files(), *remove.remove_state()]) == [
+        f"{run / 'netenforcer.json'} removed",
+        f"{state / 'hostname.before'} removed",
+        f"{state / 'units'} removed",
+    ]
+    assert all(file.exists() for file in kept)
+    assert not any(file.exists() for file in gone)
+    assert remove.remove_files() == remove.remove_state() == []
+
+
+def test_nothing_is_left_of_a_node_that_is_nothing_else(
+    remove: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remove, "ROOT", tmp_path)
+    state, run = tmp_path / "var/lib/hotbed", tmp_path / "run/hotbed"
+    for folder in (state / "scratch", run / "nfsproxy"):
+        folder.mkdir(parents=True)
+    remove.remove_files()
+    assert remove.remove_state() == [f"{state / 'scratch'} removed"]
+    assert not state.exists()
+    assert not run.exists()
+    assert remove.remove_state() == []

@@ -37,10 +37,14 @@ DATA = (
     "/opt/hotbed.new",
     "/opt/hotbed-cosbench",
     "/etc/hotbed",
-    "/run/hotbed",
+    "/run/hotbed/*",
     "/run/hotbed-swift",
 )
 ROOT = Path("/")
+# A node may be the machine that deploys: what root's Hotbed remembers there of testbeds, and its
+# connections to them (a folder with one called ssh), are not the node's.
+STATE, RUN = "var/lib/hotbed", "run/hotbed"
+REMEMBERED = frozenset({"sites", "testbeds", "locks"})
 SWIFT_LINK, SWIFT_USER, COSBENCH_USER = Path("/etc/swift"), "hotbed-swift", "hotbed-cosbench"
 HEAD_BYTES = 8 * 2**20
 BLUESTORE = b"bluestore block device"
@@ -74,13 +78,31 @@ def remove_path(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def remove_empty(folder: Path) -> None:
+    """Remove a folder that nothing is in."""
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
+
+
+def remove_state() -> list[str]:
+    """Remove what the node kept, and nothing of the machine that deploys."""
+    doomed = [path for path in sorted(ROOT.glob(f"{STATE}/*")) if path.name not in REMEMBERED]
+    for path in doomed:
+        remove_path(path)
+    remove_empty(ROOT / STATE)
+    return [f"{path} removed" for path in doomed]
+
+
 def remove_files() -> list[str]:
     """Remove data, keys, settings and units."""
     changed = []
     for pattern in DATA:
         for path in sorted(ROOT.glob(pattern.lstrip("/"))):
+            if path.parent == ROOT / RUN and (path / "ssh").is_dir():
+                continue
             remove_path(path)
             changed.append(f"{path} removed")
+    remove_empty(ROOT / RUN)
     for folder in ROOT.glob("etc/systemd/system/ceph-*@.service.d"):
         if not any(folder.iterdir()):
             folder.rmdir()
@@ -221,9 +243,7 @@ def main() -> None:
     for osd in wanted["osds"]:
         changed += wipe(osd.get("device", ""), wanted)
     changed += wipe(wanted["scratch_device"], wanted)
-    if Path("/var/lib/hotbed").exists():
-        shutil.rmtree("/var/lib/hotbed")
-        changed.append("/var/lib/hotbed removed")
+    changed += remove_state()
     changed += forget_names()
     if changed:
         systemctl("daemon-reload")
