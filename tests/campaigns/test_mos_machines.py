@@ -91,7 +91,7 @@ def test_what_is_held_counts_machines_that_were_just_given() -> None:
         {"name": "proxy1", "holds": holds, "microstore": "large"},
         {"name": "proxy2", "holds": holds, "microstore": ""},
     ]
-    stores = [
+    stores: list[dict[str, Any]] = [
         {"name": name, "resources": holds, "utilization": {"proxy_cpu": 0.9}, "slots": []}
         for name in ("small", "large")
     ]

@@ -98,7 +98,7 @@ def test_on_swift_the_first_tenant_of_a_testbed_drives(
     (row,) = bench["unmeasured"]("nothing is up")
     assert (row["value"], row["limit"], row["note"]) == (None, 5, "nothing is up")
     nodes = tuple(
-        Node(name, "10.0.0.1", frozenset({role}), name, "", "")
+        Node(name, "10.0.0.1", frozenset({role}), name)
         for name, role in (("proxy0", "proxy"), ("client0", "client"))
     )
     found = Testbed("mos", "fake", nodes, tmp_path, tmp_path, tmp_path, "")
