@@ -140,7 +140,7 @@ def test_files_are_laid_out_and_disks_measured_once(tmp_path: Path) -> None:
     assert load_profile(made.disk).overhead.latency == pytest.approx(0.01)
     runs = [argv for _, name, argv in bench.agent.started if name == replays.UNIT]
     assert len(runs) == 2 * 2 * (FIRST + LATER)  # two clients, two servers
-    assert ["--closed" in argv for argv in runs] == 2 * ([False] * 2 * FIRST + [True] * 2 * LATER)
+    assert not any("--closed" in argv for argv in runs)
     assert bench.shells["client0"].removed
     told.clear()
     laid_out(bench.reached, told.append)
