@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -124,8 +124,8 @@ def _look_through(loader: Any, node: yaml.Node) -> None:
 
 
 def _value(loader: Any, node: yaml.ScalarNode) -> object:
-    """What a scalar says; of one with a tag that nobody knows, which construction tells of, the
-    node itself."""
+    """What a scalar says; the node itself of one that construction tells of: with a tag that
+    nobody knows, or that makes it more than a scalar."""
     import yaml
 
     try:
@@ -137,7 +137,12 @@ def _value(loader: Any, node: yaml.ScalarNode) -> object:
         raise ContentError(
             f"{node.value!r} in line {_line(node)} cannot be: {error}; a text is put into quotes"
         ) from error
-    return value
+    except (LookupError, AttributeError) as error:  # what PyYAML's readers of values come to
+        tag = node.tag.rpartition(":")[2]
+        raise ContentError(
+            f"{node.value!r} in line {_line(node)} is no {tag}, as its tag says: leave !!{tag} out"
+        ) from error
+    return value if isinstance(value, Hashable) else node
 
 
 def _line(node: yaml.Node) -> int:

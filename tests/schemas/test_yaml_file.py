@@ -107,3 +107,27 @@ def test_a_date_or_number_that_cannot_be_is_a_sentence(tmp_path, value):
     file.write_text(f"name: x\nstart: {value}\n")
     with pytest.raises(UserError, match=rf"^\S+a\.yaml: '{value}' in line 2 cannot be: .*\.$"):
         read_mapping(file, "it is a mapping")
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "line"),
+    [
+        ("a: 1\nb: !!bool abc\n", "abc", 2),
+        ("a: !!int ''\n", "", 1),
+        ("a: !!timestamp x\n", "x", 1),
+        ("!!bool abc: 1\n", "abc", 1),
+    ],
+)
+def test_a_value_that_is_not_of_its_tag_is_a_sentence(tmp_path, text, value, line):
+    path = tmp_path / "spec.yaml"
+    path.write_text(text)
+    with pytest.raises(UserError, match=f"{value!r} in line {line} is no"):
+        read_mapping(path, "a spec is a mapping")
+
+
+@pytest.mark.parametrize("tag", ["!!map", "!!set", "!!seq"])
+def test_a_key_that_says_that_it_is_more_than_a_text_is_a_sentence(tmp_path, tag):
+    path = tmp_path / "spec.yaml"
+    path.write_text(f"{tag} a: 1\n")
+    with pytest.raises(UserError, match=r"is not YAML: .*line 1"):
+        read_mapping(path, "a spec is a mapping")
