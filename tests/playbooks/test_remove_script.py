@@ -115,3 +115,16 @@ def test_nothing_is_left_of_a_node_that_is_nothing_else(
     assert not state.exists()
     assert not run.exists()
     assert remove.remove_state() == []
+
+
+def test_a_link_to_another_swifts_settings_stays(
+    remove: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = tmp_path / "swift"
+    monkeypatch.setattr(remove, "SWIFT_LINK", link)
+    link.symlink_to("/etc/hotbed/swift")
+    assert remove.remove_link() == [f"{link} removed"]
+    assert not link.is_symlink()
+    link.symlink_to(tmp_path / "theirs")
+    assert remove.remove_link() == []
+    assert link.is_symlink()

@@ -77,3 +77,19 @@ def test_nodes_that_run_no_swift_get_no_packages(
     assert Path(client["etc"]).stat().st_mode & 0o777 == 0o755
     assert (tmp_path / "link").readlink() == Path(client["etc"])
     assert said(prepare, "make", client, capsys, monkeypatch) == {"changed": []}
+
+
+def test_a_link_to_another_swifts_settings_is_not_taken(
+    prepare: ModuleType,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ours, link = wanted(tmp_path), tmp_path / "link"
+    link.symlink_to(ours["etc"])  # of an earlier deployment
+    assert said(prepare, "look", ours, capsys, monkeypatch)["problems"] == []
+    for other in (tmp_path, tmp_path / "gone"):
+        link.unlink()
+        link.symlink_to(other)
+        (problem,) = said(prepare, "look", ours, capsys, monkeypatch)["problems"]
+        assert "has a Swift of its own" in problem

@@ -46,6 +46,7 @@ ROOT = Path("/")
 STATE, RUN = "var/lib/hotbed", "run/hotbed"
 REMEMBERED = frozenset({"sites", "testbeds", "locks"})
 SWIFT_LINK, SWIFT_USER, COSBENCH_USER = Path("/etc/swift"), "hotbed-swift", "hotbed-cosbench"
+SETTINGS = "/etc/hotbed/"
 HEAD_BYTES = 8 * 2**20
 BLUESTORE = b"bluestore block device"
 
@@ -178,15 +179,23 @@ def remove_swift(wanted: dict) -> list[str]:
         devices.rmdir()
     for device in wanted["swift_disks"]:
         changed += wipe_xfs(device, wanted)
-    if SWIFT_LINK.is_symlink():
-        SWIFT_LINK.unlink()
-        changed.append(f"{SWIFT_LINK} removed")
+    changed += remove_link()
     changed += remove_user(SWIFT_USER)
     for path in (Path(wanted["swift_venv"]), Path("/var/lib/hotbed/swift-packages.tar")):
         if wanted["packages"] and path.exists():
             remove_path(path)
             changed.append(f"{path} removed")
     return changed
+
+
+def remove_link() -> list[str]:
+    """Swift's link to our settings; one that leads elsewhere is another Swift's."""
+    if not SWIFT_LINK.is_symlink():
+        return []
+    if not os.readlink(SWIFT_LINK).startswith(SETTINGS):  # noqa: PTH115 - of Python 3.9
+        return []
+    SWIFT_LINK.unlink()
+    return [f"{SWIFT_LINK} removed"]
 
 
 def remove_user(name: str) -> list[str]:

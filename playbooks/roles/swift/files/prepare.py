@@ -42,7 +42,8 @@ def problems(wanted: dict) -> list[str]:
             f"Node {platform.node()} has Python {mine}, and Swift's packages are for "
             f"{wanted['platform']}: use machines with Debian 12 of the deploying machine's kind."
         )
-    if LINK.exists() and not LINK.is_symlink():
+    ours = LINK.is_symlink() and os.readlink(LINK) == wanted["etc"]  # noqa: PTH115 - of Python 3.9
+    if os.path.lexists(LINK) and not ours:
         found.append(
             f"Node {platform.node()} has a Swift of its own ({LINK}): remove it or use another."
         )
