@@ -76,7 +76,9 @@ def controller_parameters(spec: Spec) -> dict[str, Any]:
 
 
 def read_spec(path: Path, parse: Callable[[str], object]) -> Spec:
-    """The file at `path`; `parse` makes data of its text (`schemas.yaml_file.load`) or raises ValueError.
+    """The file at `path`; `parse` makes data of its text (`schemas.yaml_file.load`).
+
+    `parse` may raise ValueError.
 
     Raises:
         UserError: unreadable, malformed, a name that nothing has, or an amount that cannot be.
