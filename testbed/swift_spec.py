@@ -13,7 +13,12 @@ from testbed.quantities import BitsPerSecond
 TOGETHER, EVEN = "default", "static"
 """Layouts that every spec has, both with even shares: all microstores serve every tenant (MOS's
 monolithic Default), and each its own."""
-_NAME = re.compile(r"^[a-z][a-z0-9]{0,19}$")
+_NAME = re.compile(r"[a-z][a-z0-9]{0,19}")
+_LAYOUT = re.compile(r"[a-z][a-z0-9+-]{0,29}")
+_FILES = ("cluster", "node", "secrets")
+"""Files of ours beside those of the tenants, which are called as they are."""
+_PROXY = "proxy"
+"""What the proxy's shares are called on a node, where a microstore's servers have its name."""
 _NEAR = 1e-6
 
 
@@ -79,7 +84,7 @@ class MicrostoreSpec(_Strict):
     @field_validator("name")
     @classmethod
     def _is_name(cls, name: str) -> str:
-        return _named(name)
+        return _named(name, _PROXY)
 
 
 class TenantSpec(_Strict):
@@ -92,7 +97,7 @@ class TenantSpec(_Strict):
     @field_validator("name")
     @classmethod
     def _is_name(cls, name: str) -> str:
-        return _named(name)
+        return _named(name, *_FILES)
 
 
 class SwiftSpec(_Strict):
@@ -129,7 +134,7 @@ class SwiftSpec(_Strict):
                     f"microstores are {', '.join(names)}"
                 )
         for layout, shares in self.layouts.items():
-            if layout in {TOGETHER, EVEN} or not re.match(r"^[a-z][a-z0-9+-]{0,29}$", layout):
+            if layout in {TOGETHER, EVEN} or not _LAYOUT.fullmatch(layout):
                 raise ValueError(
                     f"layouts: {layout!r} is no name for a layout; {TOGETHER} and {EVEN} are there "
                     "anyway"
@@ -280,9 +285,13 @@ def members(
     return tuple(found)
 
 
-def _named(name: str) -> str:
-    if not _NAME.match(name):
+def _named(name: str, *taken: str) -> str:
+    if not _NAME.fullmatch(name):
         raise ValueError("a name is 1 to 20 lower-case letters or digits, a letter first")
+    if name in taken:
+        raise ValueError(
+            f"Hotbed calls something of its own {name!r} on the nodes: take another name"
+        )
     return name
 
 

@@ -14,7 +14,12 @@ from schemas.errors import UserError
 from testbed.deployer_spec import CephadmDeployer, CephAnsibleDeployer
 from testbed.sites.chameleon.options import Options
 from testbed.spec import NfsSpec, load_spec
+from testbed.swift_spec import MicrostoreSpec, SwiftSpec, TenantSpec
 
+SWIFT = {
+    "microstores": [{"name": "m", "proxies": ["p"], "storage": ["s"]}],
+    "tenants": [{"name": "t", "microstore": "m"}],
+}
 BAD = ["Big", "0th", "-a", "a_b", "a.b", "a" * 21, "", "a\n"]
 GOOD = ["a", "a-1", "a" * 20]
 
@@ -49,6 +54,9 @@ def test_a_good_name_is_taken(tmp_path: Path, name: str) -> None:
         (NfsSpec, {"kind": "nfs", "export": "/export\n"}, "write a name after a slash"),
         (Options, {"site": "KVM@TACC", "devices": {"osd": "/dev/sdb\n"}}, "is no device"),
         (Campaign, {"name": "a\n"}, "a name is lower-case letters"),
+        (MicrostoreSpec, {"name": "a\n", "proxies": ["p"], "storage": ["s"]}, "1 to 20 lower"),
+        (TenantSpec, {"name": "a\n", "microstore": "m"}, "1 to 20 lower-case letters"),
+        (SwiftSpec, SWIFT | {"layouts": {"a\n": {}}}, "is no name for a layout"),
     ],
 )
 def test_what_ends_in_a_new_line_is_no_name(

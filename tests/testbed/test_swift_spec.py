@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from pydantic import ValidationError
 
 from schemas.errors import UserError
 from testbed import swift_variables
@@ -164,3 +165,17 @@ def test_the_specs_are_good(root: Path) -> None:
         spec = load_spec(root / f"testbed/specs/{name}.yaml")
         assert isinstance(spec.store, SwiftSpec)
         assert spec.store.layout == "static"
+
+
+@pytest.mark.parametrize("name", ["cluster", "node", "secrets"])
+def test_a_tenants_file_is_none_of_ours(name: str) -> None:
+    """Tenants' files on client nodes are called as they are, beside our own."""
+    with pytest.raises(ValidationError, match=f"something of its own '{name}'"):
+        swift(tenants=[{"name": name, "microstore": "small"}])
+
+
+def test_a_microstores_shares_are_not_the_proxys() -> None:
+    """Both on one node would be one group."""
+    stores = [{"name": "proxy", "proxies": ["proxy0"], "storage": ["store"]}]
+    with pytest.raises(ValidationError, match="something of its own 'proxy'"):
+        swift(microstores=stores, tenants=[{"name": "a", "microstore": "proxy"}])
