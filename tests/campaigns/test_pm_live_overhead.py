@@ -50,14 +50,15 @@ def test_a_run_stays_within_what_is_allowed(longest_of: int | None) -> None:
 
 def test_a_server_charged_exact_means_has_no_bound_and_one_charged_more_has() -> None:
     random = np.random.default_rng(4)
-    exact = [[lag(random, seconds, 0.01) for _ in range(20)] for seconds in (30, 30 * RUN)]
-    assert np.median(exact[1]) > 2 * np.median(exact[0])  # a walk without drift
-    held = 0
-    for _ in range(20):
-        seen = [lag(random, 30, MORE * 0.01) for _ in range(ROUNDS)]
-        held += lag(random, 30 * RUN, MORE * 0.01) <= allowed(seen)
-        assert allowed(seen) < np.median(exact[0])
-    assert held >= 19
+    runs = 400  # of twenty, half of all seeds tell something else
+    exact = [
+        np.median([lag(random, seconds, 0.01) for _ in range(runs)]) for seconds in (30, 30 * RUN)
+    ]
+    assert exact[1] > 2 * exact[0]  # a walk without drift: by the root of six
+    seen = [allowed([lag(random, 30, MORE * 0.01) for _ in range(ROUNDS)]) for _ in range(runs)]
+    held = [lag(random, 30 * RUN, MORE * 0.01) <= bound for bound in seen]
+    assert np.mean(held) > 0.95
+    assert np.median(seen) < exact[0] / 2
 
 
 def test_rounds_add_up_to_a_table() -> None:
