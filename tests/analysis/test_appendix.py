@@ -48,7 +48,7 @@ def claim(name: str = "x", **changed: Any) -> ClaimResult:
             {"kind": "at_least", "paper_value": 0.6, "no_effect": 1.0, "unit": "ratio"},
             "at least 0.60x (0.70x counts)",
         ),
-        ({"kind": "at_most", "tolerance": 0.0, "unit": "s"}, "at most 0.40"),
+        ({"kind": "at_most", "tolerance": 0.0, "unit": "s"}, "at most 0.40 s"),
         (
             {"kind": "within", "paper_value": 1.0, "tolerance": 0.05, "unit": "ratio"},
             "the whole 95 % interval in 0.95x … 1.05x",
