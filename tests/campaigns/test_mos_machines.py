@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ from campaigns.mos.division import Share
 from campaigns.mos.live import drives as driving
 from campaigns.mos.live.cell import REPORT_FILE, Maker
 from campaigns.mos.live.results import held_of
+from campaigns.mos.loads import loads_of
 from campaigns.mos.parameters import MosParameters
 from schemas.errors import UserError
+from workloads.cosbench.workload import to_xml
 
 START = 1000.0
 SPEC = Path("testbed/specs/mos-machines.yaml")
@@ -103,3 +106,25 @@ def test_what_is_held_counts_machines_that_were_just_given() -> None:
     (line,) = held_of([{"wall": START, "observation": seen, "actions": actions}], START)
     assert line["stores"]["small"]["proxy_cores"] == pytest.approx(0.4)
     assert line["stores"]["large"]["network"] == 0
+
+
+@pytest.mark.parametrize("told", ["http://10.0.0.9:8080/auth/v1.0", ""])
+def test_a_driver_that_begins_later_logs_in_where_its_tenant_is_served_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str
+) -> None:
+    """The proxy that served when the cell began may have gone back to the pool."""
+    program, file = tmp_path / "cosdrive", tmp_path / "small.json"
+    program.write_text("#!/bin/sh\ncat /dev/fd/3\n")
+    program.chmod(0o755)
+    file.write_text(json.dumps({"auth_url": told, "key": "k", "proxies": []}))
+    monkeypatch.setattr(driving, "FOLDER", str(tmp_path))
+    monkeypatch.setattr(driving, "REMOTE_PROGRAM", str(program))
+    (load, *_) = loads_of(MosParameters(experiment="load", setup="mos"))
+    began = "http://10.0.0.1:8080/auth/v1.0"
+    access = driving.Access("proxy0", began, "small:small", "a-key", str(file))
+    xml = to_xml(driving.workload_of(load.objects, access, load))
+    (tmp_path / "a.xml").write_text(xml)
+    text = driving.script([driving.Drive("a", load, access, "client0")], 0.0, 1)
+    subprocess.run(["bash", "-c", text], check=True, timeout=60)
+    assert (tmp_path / "a.out").read_text() == xml.replace(began, told or began)
+    assert xml.count(began) == 1

@@ -120,12 +120,18 @@ def workload_of(objects: Objects, access: Access, load: Load | None = None) -> W
 
 
 # Each driver opens its XML, takes its name away, waits for its time and becomes cosdrive. (bash's
-# `wait -n` misses those that have ended before it is called.)
+# `wait -n` misses those that have ended before it is called.) Where machines come and go, the proxy
+# to log in at may be another one by then: the tenant's file says which, and sed passes the XML on.
 SCRIPT = """
 cd {folder} || exit 1
 until_us() {{
     local wait=$(( $1 - ${{EPOCHREALTIME/[.,]/}} ))
     [ "$wait" -le 0 ] || sleep "$(( wait / 1000000 )).$(printf %06d $(( wait % 1000000 )))"
+}}
+login_by() {{
+    local url
+    url=$(sed -n 's/.*"auth_url": "\\([^"]*\\)".*/\\1/p' "$1")
+    [ -z "$url" ] || exec 3< <(sed "s|auth_url=[^;\\"]*|auth_url=$url|" <&3)
 }}
 pids=""
 {begin}
@@ -146,7 +152,7 @@ while [ -n "$left" ]; do
 done
 """
 BEGIN = """
-( exec 3< {name}.xml && rm -f -- {name}.xml && until_us {at} && exec {command} \\
+( exec 3< {name}.xml && rm -f -- {name}.xml && until_us {at} && {login} && exec {command} \\
     > {name}.out 2> {name}.err ) &
 pids="$pids $!"
 """
@@ -167,7 +173,8 @@ def script(drives: Sequence[Drive], start: float, seed: int) -> str:
             f"--seed {(seed + place) % 2**31} --json"
         )
         at = round(1e6 * (start + drive.load.begins_s - WHOLE_S))
-        parts.append(BEGIN.format(at=at, command=command, name=drive.name))
+        login = f"login_by {drive.access.file}" if drive.access.file is not None else ":"
+        parts.append(BEGIN.format(at=at, login=login, command=command, name=drive.name))
     return SCRIPT.format(folder=FOLDER, begin="".join(parts))
 
 
