@@ -147,6 +147,26 @@ def test_files_are_laid_out_and_disks_measured_once(tmp_path: Path) -> None:
     assert not any("measuring" in words for words in told)
 
 
+def test_what_later_rounds_take_beyond_the_first_is_charged_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path)
+    plain = bench.enforcement.status
+
+    def status(server: str) -> dict[str, Any]:
+        """All that was charged was taken, though it is a twentieth more than was seen at first."""
+        told = plain(server)
+        told["service"]["busy_seconds"] = told["service"]["charged_seconds"]
+        return told
+
+    monkeypatch.setattr(bench.enforcement, "status", status)
+    (tmp_path / "spec.json").write_text(spec_of_two(tmp_path).model_dump_json())
+    document = json.loads(laid_out(bench.reached).disk.read_text())
+    took = [row["requestSize"] / row["readBandwidth"] for row in document["bandwidthTable"]]
+    assert took == pytest.approx([MORE * MORE * 0.0304] * len(took))
+    assert document["rounds"]["busy_seconds"] == document["rounds"]["charged_seconds"]
+
+
 def test_a_path_on_which_too_little_was_answered_has_no_profile(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.enforcement.of_each = 3  # of each of two rounds
