@@ -90,6 +90,16 @@ def test_a_store_that_never_settles_is_a_lower_bound_and_says_so(campaign):
     assert "never became stable" in result.note
 
 
+@pytest.mark.parametrize(
+    ("unsettled", "verdict"), [(0, "reproduced"), (1, "inconclusive"), (3, "not reproduced")]
+)
+def test_stable_is_said_where_every_run_became_so(tmp_path, unsettled, verdict):
+    folder = tmp_path / "ursa-live-stable"
+    for block in range(3):
+        write_open(folder, "ursa", block, settled_s=None if block < unsettled else 40.0)
+    assert verdicts(folder)["ursa-live-stable"] == verdict
+
+
 def test_where_ursa_is_slower_the_claim_is_not_reproduced(tmp_path):
     folder = tmp_path / "ursa-live-slow"
     for block in range(3):
