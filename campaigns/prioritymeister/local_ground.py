@@ -20,7 +20,7 @@ from campaigns.campaign_file import ROOT
 from campaigns.durable import write_file
 from campaigns.fingerprint import digest_paths
 from campaigns.judge import spoiled
-from campaigns.lock import Lock
+from campaigns.lock import alone
 from campaigns.prioritymeister.experiment import Experiment
 from campaigns.prioritymeister.live import replays
 from campaigns.prioritymeister.live.bounds import as_text, conditions_of
@@ -410,5 +410,5 @@ def open_ground(
         enforcement=Enforcement(found),
         shell_to=lambda name: shell_to(found, found.node(name)),
     )
-    with Lock(found.directory / "campaign.lock", f"the testbed {testbed}", say=tell):
+    with alone(found, tell):
         yield LocalGround(reached, laid_out(reached, tell), limits or Limits())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from campaigns.campaign_file import ROOT
 from campaigns.fingerprint import digest_paths
-from campaigns.lock import Lock
+from campaigns.lock import alone
 from campaigns.mos.live.swift import Reached, Swift, fitting
 from campaigns.services import Facts
 from campaigns.steps.facts import read_facts, require_current
@@ -72,7 +72,7 @@ def open_swift(testbed: str, spec_file: Path, *, tell: Tell) -> Iterator[tuple[F
         shell_to=lambda name: shell_to(found, found.node(name)),
     )
     swift = Swift(reached)
-    with Lock(found.directory / "campaign.lock", f"the testbed {testbed}", say=tell):
+    with alone(found, tell):
         for client in dict.fromkeys(reached.clients.values()):
             install(reached.shell_to(client))
         try:
