@@ -19,6 +19,7 @@ from controllers.microstores.curve import Curve
 from controllers.microstores.problem import (
     RATES,
     Asked,
+    NoPlanError,
     Plan,
     Pool,
     Prices,
@@ -28,7 +29,7 @@ from controllers.microstores.problem import (
 )
 from controllers.microstores.search import exceeds
 from controllers.microstores.shares import LEAST, Steps
-from schemas.errors import HotbedError, UserError
+from schemas.errors import HotbedError
 from testbed.stores.microstores import RESOURCE_NAMES
 
 SOLVER = "highs"
@@ -297,7 +298,7 @@ class _Model:
     def _minimum(self, goal: Row) -> list[float]:
         values = self._program.minimum(goal)
         if values is None:
-            raise UserError(
+            raise NoPlanError(
                 f"the pool is too small for {len(self._wanted)} tenants: each needs at least one "
                 "step of proxy cores, storage cores and network, and a disk"
             )

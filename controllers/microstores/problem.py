@@ -29,6 +29,11 @@ from testbed.stores.microstores import (
     resources_to_json,
 )
 
+
+class NoPlanError(UserError):
+    """There are too many tenants for the pool, or for the search: none of them is at fault."""
+
+
 MOST_TENANTS = 12
 """Subsets of tenants are searched through; beyond this there are too many of them."""
 
@@ -241,7 +246,7 @@ def check_demands(demands: Sequence[Demand]) -> None:
     if not names:
         raise UserError("a plan needs at least one tenant")
     if len(names) > MOST_TENANTS:
-        raise UserError(f"a plan is made for at most {MOST_TENANTS} tenants, not {len(names)}")
+        raise NoPlanError(f"a plan is made for at most {MOST_TENANTS} tenants, not {len(names)}")
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise UserError(f"tenant {twice[0]} is named twice; every tenant has one demand")

@@ -17,6 +17,7 @@ from itertools import combinations
 
 from controllers.microstores.problem import (
     Asked,
+    NoPlanError,
     Plan,
     Pool,
     Prices,
@@ -25,7 +26,6 @@ from controllers.microstores.problem import (
     rate_steps,
 )
 from controllers.microstores.shares import Steps
-from schemas.errors import UserError
 
 SOLVER = "exact"
 _HALVINGS = 40
@@ -56,7 +56,7 @@ def solve(wanted: Sequence[Asked], pool: Pool, prices: Prices) -> Plan:
         if best is None or _better(found[0], best[0]):
             best = found
     if best is None:
-        raise UserError(
+        raise NoPlanError(
             f"the pool is too small for {len(wanted)} tenants: each needs at least one step of "
             "proxy cores, storage cores and network, and a disk"
         )

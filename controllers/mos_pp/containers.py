@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 
 from controllers.microstores.optimiser import plan
 from controllers.microstores.performance import PiecewiseLinear
-from controllers.microstores.problem import Demand, Plan, Pool, Prices
+from controllers.microstores.problem import Demand, NoPlanError, Plan, Pool, Prices
 from controllers.microstores.shares import NONE, Ledger, Steps, added, clipped, whole_steps
 from controllers.microstores.tenants import Promise, demand_of
 from controllers.mos_pp.learning import Learnt
 from controllers.mos_pp.parameters import Parameters
-from schemas.errors import UserError
 from testbed.stores.microstores import RESOURCE_NAMES, Microstore, Microstores, Tenant
 
 ONE_EACH: Steps = (1, 1, 1, 1, 0)
@@ -59,7 +58,7 @@ class Optimiser:
                 solver=self.parameters.solver,
                 objective=self.parameters.objective,
             )
-        except UserError:  # more tenants than there are steps of something
+        except NoPlanError:
             return None
 
     @staticmethod

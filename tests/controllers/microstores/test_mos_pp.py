@@ -15,6 +15,7 @@ from controllers.common.parameters import read
 from controllers.journal import read_journal
 from controllers.legality import illegal
 from controllers.microstores.tenants import promises_from_json
+from controllers.mos_pp import containers
 from controllers.mos_pp.parameters import Parameters
 from controllers.registry import create, find
 from controllers.replay import replay
@@ -296,6 +297,15 @@ def test_a_pool_too_small_for_all_ends_neither_solver():
     state, orders = decide(observation, solver="highs")
     assert (state["plan"], orders) == (None, {})
     assert decide(observation)[0]["why"] == state["why"]
+
+
+def test_what_is_wrong_with_a_demand_is_not_taken_for_too_small_a_pool(monkeypatch):
+    def refused(*_: object, **__: object) -> None:
+        raise UserError("the SLA of video is none")
+
+    monkeypatch.setattr(containers, "plan", refused)
+    with pytest.raises(UserError, match="the SLA of video is none"):
+        decide(seen((BUSY, NO), (BUSY, NO), web=web(0.12), video=video(1.5e7)))
 
 
 @pytest.mark.slow
