@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,12 @@ pytest_plugins = ["pytester"]
 # A deadline for one example is a timed assertion: it fails on a busy machine.
 settings.register_profile("hotbed", deadline=None)
 settings.load_profile("hotbed")
+
+
+# What a script starts in the background ignores Ctrl-C, and hands that on to all that it starts: tests
+# that interrupt a process of theirs would wait for ever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(optionalhook=True)

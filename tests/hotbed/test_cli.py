@@ -62,10 +62,8 @@ def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_termination_runs_the_cleanup(tmp_path: Path) -> None:
     script = tmp_path / "verb.py"
     script.write_text(
-        "import signal, sys, time, typer\n"
+        "import sys, time, typer\n"
         "from hotbed import cli\n"
-        # As at a terminal: what a script starts in the background ignores Ctrl-C.
-        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "app = typer.Typer()\n"
         "@app.command()\n"
         "def verb():\n"
