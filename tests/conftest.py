@@ -26,8 +26,8 @@ settings.register_profile("hotbed", deadline=None)
 settings.load_profile("hotbed")
 
 
-# What a script starts in the background ignores Ctrl-C, and hands that on to all that it starts: tests
-# that interrupt a process of theirs would wait for ever.
+# What a script starts in the background ignores Ctrl-C, and hands that on to all that it starts:
+# tests that interrupt a process of theirs would wait for ever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
