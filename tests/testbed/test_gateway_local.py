@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -110,6 +112,31 @@ def test_cosbench_runs_through_it_and_reads_what_it_wrote(
 def test_the_cosbench_drivers_s3_keeps_its_contract(deployed: Testbed, tmp_path: Path) -> None:
     """Listings of the gateway included."""
     keep_the_contract(shell(deployed), "/etc/hotbed/s3/web.json", ("s3",), tmp_path)
+
+
+def test_the_cosbench_drivers_librados_keeps_its_contract(
+    deployed: Testbed, tmp_path: Path
+) -> None:
+    """Of the same Ceph without its gateway: pools are containers, made and removed."""
+    program, there = tmp_path / "rados.test", "/tmp/rados.test"
+    subprocess.run(
+        ["../tools/go", "test", "-c", "-o", str(program), "./cosbench/storage/rados"],
+        cwd=Path(__file__).parents[2] / "dataplane",
+        env=os.environ | {"CGO_ENABLED": "0"},
+        check=True,
+    )
+    admin = shell(deployed)
+    admin.run(["sh", "-c", f"cat > {there}; chmod 700 {there}"], input=program.read_bytes())
+    who = "HOTBED_RADOS=/etc/ceph/ceph.conf admin /etc/ceph/ceph.client.admin.keyring"
+    wanted = "TestACephKeepsTheContract"
+    run = ["env", who, there, "-test.v", "-test.run", wanted]
+    try:
+        said = admin.run(run, check=False, timeout_s=240).text
+    finally:
+        admin.run(["rm", "-f", there])
+    assert f"--- PASS: {wanted}" in said, said
+    pools = json.loads(admin.run(["ceph", "osd", "pool", "ls", "-f", "json"]).text)
+    assert "cosbench-contract" not in pools
 
 
 def test_objects_are_in_the_pool_that_controllers_look_at(deployed: Testbed) -> None:
