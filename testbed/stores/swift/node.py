@@ -43,7 +43,11 @@ class Node:
 
     def __init__(self, kept: Path = KEPT) -> None:
         self._path = kept
-        self.kept: dict[str, Any] = {"wanted": {}, "shares": {}, "network": None, "devices": {}}
+        self.kept: dict[str, Any] = {
+            **{"wanted": {}, "shares": {}, "network": None, "devices": {}},
+            # By unit, the digest of the settings that it was last started with.
+            "running": {},
+        }
         with contextlib.suppress(OSError, ValueError):
             self.kept |= json.loads(kept.read_text())
         self.shares = Shares()
@@ -72,24 +76,36 @@ class Node:
         return {"by_folder": self.shares.by_folder, "device": self.device}
 
     def op_configure(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """{wanted, address, devices}: what the node is to run from now on -> what changed."""
+        """{wanted, address, devices}: what the node is to run from now on -> {changed, stale}:
+        files and units that changed, and units that run with other settings than theirs are now,
+        also when those were written by somebody who did not come to start them anew."""
         self.kept |= {key: request[key] for key in ("wanted", "address", "devices")}
-        groups = services.wanted_of(self.kept).groups
+        wanted = services.wanted_of(self.kept)
+        groups, units = wanted.groups, services.settings_of(wanted)
         gone = set(self.kept["shares"]) - set(groups)
+        # One that goes is stopped, and to be started when it comes back as it was.
+        self.kept["running"] = {
+            unit: digest for unit, digest in self.kept["running"].items() if unit in units
+        }
         self.kept["shares"] = {
             group: cores for group, cores in self.kept["shares"].items() if group in groups
         }
         self._keep()
-        changed = services.write(services.wanted_of(self.kept))
+        changed = services.write(wanted)
         for group in gone:
             self.shares.forget(group)
         self._look()
-        return {"changed": changed}
+        return {"changed": changed, "stale": self._stale()}
 
     def op_start(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Start everything that is not running; `restart`: units that are started anew."""
+        """Start everything that is not running, and what runs with other settings than it has now
+        anew; `restart`: units that are started anew in any case."""
         wanted = services.wanted_of(self.kept)
-        return {"changed": services.start(wanted, tuple(request.get("restart", ())))}
+        anew = {*request.get("restart", ()), *self._stale()}
+        changed = services.start(wanted, tuple(sorted(anew)))
+        self.kept["running"] = services.settings_of(wanted)
+        self._keep()
+        return {"changed": changed}
 
     def op_ring(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """{microstore, rings: {kind: base64}, digests}: rings to serve by -> what changed."""
@@ -122,13 +138,18 @@ class Node:
         wanted = dict(self.kept["wanted"])
         if not wanted.get("proxy"):
             raise UserError("this node runs no proxy.")
-        if wanted["proxy"]["workers"] == workers:
+        if wanted["proxy"]["workers"] == workers and services.PROXY not in self._stale():
             return {"changed": []}
         wanted["proxy"] = wanted["proxy"] | {"workers": workers}
         self.kept["wanted"] = wanted
+        self.kept["running"].pop(services.PROXY, None)  # unknown, until it has taken them over
         self._keep()
-        changed = services.write(services.wanted_of(self.kept))
-        return {"changed": changed, "seconds": services.reload_proxy(workers)}
+        known = services.wanted_of(self.kept)
+        changed = services.write(known)
+        seconds = services.reload_proxy(workers)
+        self.kept["running"][services.PROXY] = services.settings_of(known)[services.PROXY]
+        self._keep()
+        return {"changed": changed, "seconds": seconds}
 
     def op_sense(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """{since}: all counters now, and the slots after the one numbered `since`."""
@@ -162,6 +183,12 @@ class Node:
             self.shares.set(group, cores)
         if self.nic is not None and self.kept["network"] is not None:
             self.nic.set(self.kept["network"])
+
+    def _stale(self) -> list[str]:
+        """Units that were not last started with the settings that they have now."""
+        found = services.settings_of(services.wanted_of(self.kept))
+        running = self.kept["running"]
+        return [unit for unit, digest in found.items() if running.get(unit) != digest]
 
     def _look(self) -> None:
         """Where counters are, by what the node is to run."""

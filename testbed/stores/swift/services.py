@@ -28,7 +28,7 @@ UNITS = Path("/etc/systemd/system")
 TARGET = "hotbed-swift.target"
 PROXY = "hotbed-swift-proxy.service"
 _START_S = 90.0
-_RELOAD_S = 20.0
+_RELOAD_S = 50.0  # a process takes 1 to 2 s of processor, on a share of 0.05 core half a minute
 _RING_MAGIC = b"R1NG"
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
 
@@ -105,6 +105,18 @@ def write(wanted: Wanted) -> list[str]:
     if any(name.endswith((".service", ".target")) for name in changed):
         _systemctl("daemon-reload")
     return changed
+
+
+def settings_of(wanted: Wanted) -> dict[str, str]:
+    """By unit, a digest of what its server reads when it starts: the unit and its configuration.
+    (Rings are read again by themselves, and rsync reads its own at every connection.)"""
+    made = files_of(wanted, secrets()) if wanted.groups or wanted.memcached else confs.Files()
+    found = {}
+    for unit, text in made.units.items():
+        name = unit.removeprefix("hotbed-swift-").removesuffix(".service")
+        both = json.dumps([text, made.files.get(f"{ETC}/{name}.conf", "")])
+        found[unit] = hashlib.sha256(both.encode()).hexdigest()
+    return found
 
 
 def _leftover(units: set[str]) -> list[str]:

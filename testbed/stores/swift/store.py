@@ -34,7 +34,7 @@ from testbed.stores.microstores import (
 )
 from testbed.stores.swift import sensing
 from testbed.stores.swift.changes import Changes
-from testbed.stores.swift.channels import Lost, Nodes, over_ssh
+from testbed.stores.swift.channels import TIMEOUT_S, Lost, Nodes, over_ssh
 from testbed.stores.swift.cluster import (
     STATE,
     Cluster,
@@ -214,10 +214,17 @@ class SwiftStore:
             self._leave(replace(wanted, proxies=without))
         for node in leaving:
             self._give(replace(wanted, shares=now.shares), node)
+        # Processes start on what proxies may use: before a share shrinks, after one has grown.
+        other = [s for s in self.cluster.microstores if wanted.workers[s] != now.workers[s]]
+        early = [s for s in other if wanted.shares[s].proxy_cores < now.shares[s].proxy_cores]
+        for store in early:
+            self.set_processes(wanted, store)
         self.share(now, wanted)
-        for store in self.cluster.microstores:
-            if wanted.workers[store] != now.workers[store]:
-                self.set_processes(wanted, store)
+        for store in (one for one in other if one not in early):
+            self.set_processes(wanted, store)
+        # All of them once more: what was cut off half-way is in no file, and may differ from `now`.
+        self._tell(self.changes.shares(wanted))
+        self._tell(self._processes(wanted, self.cluster.microstores), _SLOW_S)
         self.nodes.ask(self.changes.endpoints(wanted))
         self.write(wanted)
         return "shares, machines and tenants are as asked"
@@ -230,10 +237,15 @@ class SwiftStore:
             StoreError: a node refuses, or none of them is there.
         """
         for requests in filter(None, self.changes.less_and_more(before, after)):
-            answers, problems = self.nodes.try_ask(requests)
-            told = [f"node {n}: {why}" for n, why in problems.items() if not isinstance(why, Lost)]
-            if told or not answers:
-                raise StoreError(told[0] if told else f"no node of {', '.join(requests)} answers.")
+            self._tell(requests)
+
+    def _tell(
+        self, requests: Mapping[str, Mapping[str, Any]], timeout_s: float = TIMEOUT_S
+    ) -> None:
+        answers, problems = self.nodes.try_ask(requests, timeout_s)
+        told = [f"node {n}: {why}" for n, why in problems.items() if not isinstance(why, Lost)]
+        if told or not answers:
+            raise StoreError(told[0] if told else f"no node of {', '.join(requests)} answers.")
 
     def _catch_up(self, state: State, answers: Mapping[str, Any]) -> None:
         """Give nodes their shares that have others in force: they were away when those changed."""
@@ -251,11 +263,15 @@ class SwiftStore:
 
     def set_processes(self, state: State, store: str) -> None:
         """Have the proxies of a microstore run `state.workers` processes."""
-        requests = {
+        self.nodes.ask(self._processes(state, [store]), _SLOW_S)
+
+    @staticmethod
+    def _processes(state: State, stores: Sequence[str]) -> dict[str, dict[str, Any]]:
+        return {
             node: {"op": "workers", "workers": state.workers[store]}
+            for store in stores
             for node in state.proxies_of(store)
         }
-        self.nodes.ask(requests, _SLOW_S)
 
     def _put_shares(self, wanted: Sequence[tuple[int, SetResources]]) -> dict[int, Effect]:
         began, now = self._clock(), self.state()
@@ -306,7 +322,7 @@ class SwiftStore:
         if self.cluster.machine is not None:
             configured = self.changes.configure(state, list(state.proxies))
             answers, _ = self.nodes.try_ask(configured, _SLOW_S)
-            for node in (one for one, answer in answers.items() if answer["changed"]):
+            for node in (one for one, answer in answers.items() if answer.get("stale")):
                 self._give(state, node)
         self.nodes.try_ask(self.changes.shares(state))
         self.nodes.try_ask(self.changes.endpoints(state))

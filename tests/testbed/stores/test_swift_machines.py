@@ -121,7 +121,7 @@ def test_a_machine_that_was_left_half_way_is_whose_it_was(
     """A controller was killed between giving a machine and writing down that it had."""
     store, nodes = with_machines(tmp_path, monkeypatch)
     saved = json.loads(json.dumps(store.save()))
-    nodes.answers["p0"] = {"tenants": {}, "slots": [], "changed": ["/etc/hotbed/swift/proxy.conf"]}
+    nodes.answers["p0"] = {"tenants": {}, "slots": [], "changed": [], "stale": ["a proxy"]}
     assert store.restore(saved) == []
     restarted = [name for one in nodes.asked for name, ask in one.items() if ask.get("restart")]
     assert restarted == ["p0"]

@@ -1,0 +1,126 @@
+"""What a node's daemon does so that its servers run with the settings that they have now."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas.errors import StoreError
+from testbed.stores.swift import services
+from testbed.stores.swift.changes import Changes
+from testbed.stores.swift.cluster import initial
+from testbed.stores.swift.confs import Wanted
+from testbed.stores.swift.layouts import put_layout
+from testbed.stores.swift.node import Node
+from tests.testbed.stores.swift_fakes import CONFIG, SECRETS, cluster, opened
+
+PROXY = services.PROXY
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Units that were started anew, in order; "reloaded": a proxy took its settings over."""
+    found: list[str] = []
+
+    def start(wanted: Wanted, restart: Sequence[str] = ()) -> list[str]:
+        found.extend(restart)
+        return list(restart)
+
+    def reload_proxy(workers: int) -> float:
+        found.append("reloaded")
+        return 1.0
+
+    monkeypatch.setattr(services, "secrets", lambda: SECRETS)
+    monkeypatch.setattr(services, "write", lambda wanted: [])
+    monkeypatch.setattr(services, "start", start)
+    monkeypatch.setattr(services, "reload_proxy", reload_proxy)
+    monkeypatch.setattr(Node, "_look", lambda self: None)
+    return found
+
+
+def configured(microstore: str = "small") -> dict[str, Any]:
+    """A proxy node of that microstore; of none: in the pool."""
+    state = initial(cluster())
+    changes = Changes(CONFIG, cluster())
+    wanted = changes.wanted(state, "p0" if microstore == "small" else "p1")
+    wanted |= {"memcached": "10.0.0.1"}
+    if not microstore:
+        del wanted["proxy"]
+    return {"op": "configure", "wanted": wanted, "address": "10.0.0.1", "devices": {}}
+
+
+def test_a_server_is_started_anew_until_it_runs_with_its_settings(
+    tmp_path: Path, started: list[str]
+) -> None:
+    """Whoever wrote them was killed before the start, and who put them back too."""
+    kept = tmp_path / "node.json"
+    node = Node(kept)
+    assert PROXY in node.answer(configured())["stale"]
+    node.answer({"op": "start"})
+    assert node.answer(configured())["stale"] == []
+    assert node.answer(configured("large"))["stale"] == [PROXY]  # killed here,
+    assert Node(kept).answer(configured("large"))["stale"] == [PROXY]  # and here once more
+    started.clear()
+    again = Node(kept)
+    again.answer({"op": "start"})
+    assert started == [PROXY]
+    again.answer({"op": "start"})
+    assert started == [PROXY]
+    assert Node(kept).answer(configured("large"))["stale"] == []
+
+
+def test_a_server_that_was_stopped_meanwhile_is_started_when_it_comes_back(
+    tmp_path: Path, started: list[str]
+) -> None:
+    node = Node(tmp_path / "node.json")
+    node.answer(configured())
+    node.answer({"op": "start"})
+    assert node.answer(configured(""))["stale"] == []  # stopped; killed before what was to follow
+    assert node.answer(configured())["stale"] == [PROXY]
+
+
+def test_processes_that_did_not_come_up_are_asked_for_again(
+    tmp_path: Path, started: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node(tmp_path / "node.json")
+    node.answer(configured())
+    node.answer({"op": "start"})
+    workers = {"op": "workers", "workers": 2}
+
+    def fails(count: int) -> float:
+        raise StoreError("the proxy did not start 2 processes within 50 s.")
+
+    with monkeypatch.context() as context:
+        context.setattr(services, "reload_proxy", fails)
+        with pytest.raises(StoreError, match="did not start 2 processes"):
+            node.answer(workers)
+    started.clear()
+    assert "seconds" in node.answer(workers)
+    assert node.answer(workers) == {"changed": []}
+    assert started == ["reloaded"]
+    assert json.loads((tmp_path / "node.json").read_text())["running"][PROXY]
+
+
+def test_a_layout_tells_all_shares_and_processes(tmp_path: Path, started: list[str]) -> None:
+    """What a killed change left on nodes is in no file: the state says that nothing differs."""
+    store, nodes = opened(tmp_path)
+    put_layout(store, "static")
+    told = {(node, ask["op"]) for one in nodes.asked for node, ask in one.items()}
+    assert {(node, "shares") for node in ("p0", "p1", "s0", "s1")} <= told
+    assert {("p0", "workers"), ("p1", "workers")} <= told
+
+
+@pytest.mark.parametrize(("before", "after"), [(0.4, 0.05), (0.05, 0.4)])
+def test_processes_start_on_the_larger_share(tmp_path: Path, before: float, after: float) -> None:
+    store, nodes = opened(tmp_path)
+    put_layout(store, microstores={"small": {"proxy_cores": before, "workers": 2}})
+    nodes.asked.clear()
+    put_layout(store, microstores={"small": {"proxy_cores": after, "workers": 1}})
+    asked = [one["p0"] for one in nodes.asked if "p0" in one]
+    reloaded = next(place for place, one in enumerate(asked) if one["op"] == "workers")
+    share = next(place for place, one in enumerate(asked) if one.get("shares") == {"proxy": after})
+    assert (share < reloaded) == (after > before)
