@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 from pydantic import BaseModel, ValidationError, field_validator
 
@@ -9,10 +12,21 @@ from schemas.errors import UserError
 from schemas.yaml_file import message_of, read_mapping
 
 
-def test_a_mapping_is_read(tmp_path):
-    file = tmp_path / "a.yaml"
-    file.write_text("name: x\nnumbers: [1, 2]\n")
-    assert read_mapping(file, "it is a mapping") == {"name": "x", "numbers": [1, 2]}
+@pytest.fixture
+def read(tmp_path: Path) -> Any:
+    """What a file of this content is read as; of None, what is said where there is no file."""
+
+    def reading(content: str | bytes | None, shape: str = "it is a mapping") -> dict[str, Any]:
+        file = tmp_path / "a.yaml"
+        if content is not None:
+            file.write_bytes(content.encode() if isinstance(content, str) else content)
+        return read_mapping(file, shape)
+
+    return reading
+
+
+def test_a_mapping_is_read(read):
+    assert read("name: x\nnumbers: [1, 2]\n") == {"name": "x", "numbers": [1, 2]}
 
 
 @pytest.mark.parametrize(
@@ -25,20 +39,15 @@ def test_a_mapping_is_read(tmp_path):
         (b"", r"a\.yaml: it is a mapping with name\.$"),
     ],
 )
-def test_what_is_none_is_one_sentence(tmp_path, content, says):
-    file = tmp_path / "a.yaml"
-    if content is not None:
-        file.write_bytes(content)
+def test_what_is_none_is_one_sentence(read, content, says):
     with pytest.raises(UserError, match=says) as raised:
-        read_mapping(file, "it is a mapping with name")
+        read(content, "it is a mapping with name")
     assert "\n" not in str(raised.value)
 
 
-def test_a_mistake_is_told_with_its_line_and_what_is_there(tmp_path):
-    file = tmp_path / "a.yaml"
-    file.write_text("name: x\nnumbers: [1, 2\nother: y\n")
+def test_a_mistake_is_told_with_its_line_and_what_is_there(read):
     with pytest.raises(UserError, match=r"line 3, column 6.*other: y"):
-        read_mapping(file, "it is a mapping")
+        read("name: x\nnumbers: [1, 2\nother: y\n")
 
 
 def test_what_a_model_says_follows_a_colon():
@@ -68,45 +77,35 @@ def test_what_a_model_says_follows_a_colon():
         ("a: &x {b: 1, b: 2}\nc: *x\n", r"the key 'b' of line 1 is there again in line 1"),
     ],
 )
-def test_a_key_that_is_there_twice_is_refused_with_its_lines(tmp_path, content, says):
-    file = tmp_path / "a.yaml"
-    file.write_text(content)
+def test_a_key_that_is_there_twice_is_refused_with_its_lines(read, content, says):
     with pytest.raises(UserError, match=rf"^\S+a\.yaml: {says}: keep one of them\.$"):
-        read_mapping(file, "it is a mapping")
+        read(content)
 
 
-def test_what_a_merge_brings_may_be_said_again(tmp_path):
+def test_what_a_merge_brings_may_be_said_again(read):
     """Merged keys are there to be overridden; two mappings may have the same keys."""
-    file = tmp_path / "a.yaml"
-    file.write_text(
+    assert read(
         "one: &one {a: 1, b: 1}\ntwo: &two {<<: *one, a: 2}\nthree: {<<: *two, <<: *one, b: 3}\n"
-    )
-    assert read_mapping(file, "it is a mapping") == {
+    ) == {
         "one": {"a": 1, "b": 1},
         "two": {"a": 2, "b": 1},
         "three": {"a": 1, "b": 3},
     }
 
 
-def test_a_tag_that_nobody_knows_is_told(tmp_path):
-    file = tmp_path / "a.yaml"
-    file.write_text("a: 1\nb: !vault x\n")
+def test_a_tag_that_nobody_knows_is_told(read):
     with pytest.raises(UserError, match=r"constructor for the tag '!vault'.*line 2"):
-        read_mapping(file, "it is a mapping")
+        read("a: 1\nb: !vault x\n")
 
 
-def test_what_holds_itself_is_looked_through_once(tmp_path):
-    file = tmp_path / "a.yaml"
-    file.write_text("a: &a [*a]\n")
-    assert list(read_mapping(file, "it is a mapping")) == ["a"]
+def test_what_holds_itself_is_looked_through_once(read):
+    assert list(read("a: &a [*a]\n")) == ["a"]
 
 
 @pytest.mark.parametrize("value", ["2026-13-01", "2026-12-01T25:00:00Z", "0b_"])
-def test_a_date_or_number_that_cannot_be_is_a_sentence(tmp_path, value):
-    file = tmp_path / "a.yaml"
-    file.write_text(f"name: x\nstart: {value}\n")
+def test_a_date_or_number_that_cannot_be_is_a_sentence(read, value):
     with pytest.raises(UserError, match=rf"^\S+a\.yaml: '{value}' in line 2 cannot be: .*\.$"):
-        read_mapping(file, "it is a mapping")
+        read(f"name: x\nstart: {value}\n")
 
 
 @pytest.mark.parametrize(
@@ -118,16 +117,12 @@ def test_a_date_or_number_that_cannot_be_is_a_sentence(tmp_path, value):
         ("!!bool abc: 1\n", "abc", 1),
     ],
 )
-def test_a_value_that_is_not_of_its_tag_is_a_sentence(tmp_path, text, value, line):
-    path = tmp_path / "spec.yaml"
-    path.write_text(text)
+def test_a_value_that_is_not_of_its_tag_is_a_sentence(read, text, value, line):
     with pytest.raises(UserError, match=f"{value!r} in line {line} is no"):
-        read_mapping(path, "a spec is a mapping")
+        read(text)
 
 
 @pytest.mark.parametrize("tag", ["!!map", "!!set", "!!seq"])
-def test_a_key_that_says_that_it_is_more_than_a_text_is_a_sentence(tmp_path, tag):
-    path = tmp_path / "spec.yaml"
-    path.write_text(f"{tag} a: 1\n")
+def test_a_key_that_says_that_it_is_more_than_a_text_is_a_sentence(read, tag):
     with pytest.raises(UserError, match=r"is not YAML: .*line 1"):
-        read_mapping(path, "a spec is a mapping")
+        read(f"{tag} a: 1\n")
