@@ -6,11 +6,14 @@ import json
 import math
 from pathlib import Path
 
+import numpy as np
+
 from campaigns.durable import write_file
 from campaigns.prioritymeister.experiment import Experiment
 from campaigns.prioritymeister.ground import Ground
-from campaigns.prioritymeister.outcome import PERCENTILES
+from campaigns.prioritymeister.outcome import BEYOND, PERCENTILES
 from schemas.errors import HotbedError, UserError
+from workloads.traces.reader import TraceReader
 
 LONGEST = "100"
 """The percentile that the longest latency is."""
@@ -18,6 +21,36 @@ MOST = 256
 """Measurements that are remembered at a time."""
 ATTEMPTS = 3
 """At a measurement, while others are spoiled."""
+
+
+_LONGER = "give longer traces (seconds) or a lower slo_percentile."
+
+
+def needed(percent: float) -> int:
+    """Requests that have ten beyond a percentile; one for the longest latency."""
+    return math.ceil(BEYOND / (1 - percent / 100) - 1e-6) if percent < 100 else 1
+
+
+def require_requests(experiment: Experiment, percent: float, where: str) -> None:
+    """See, before anything is measured, whether an experiment's one workload sends enough requests
+    in the half that counts.
+
+    Args:
+        experiment: of a workload alone.
+        percent: what its SLO is made of.
+        where: begins the sentence.
+
+    Raises:
+        UserError: it sends too few.
+    """
+    ((name, sent),) = experiment.replays.items()
+    begin = experiment.measured_from_s * 1e9
+    count = sum(int(np.count_nonzero(one.time_ns >= begin)) for one in TraceReader(sent.file))
+    if count < needed(percent):
+        raise UserError(
+            f"{where}: workload {name} sends {count:,} requests in the half that counts, and an "
+            f"SLO made of the {percent:g}th percentile needs {needed(percent):,}: {_LONGER}"
+        )
 
 
 class Alone:
@@ -44,11 +77,10 @@ class Alone:
         known = self._known[key]
         found = known.get(f"{percent:g}")
         if found is None:
-            needed = math.ceil(10 / (1 - percent / 100) - 1e-6) if percent < 100 else 1
             raise UserError(
                 f"workload {name}: {known['requests']:,.0f} requests counted alone, and an "
-                f"SLO made of the {percent:g}th percentile needs {needed:,} that are answered: "
-                "give longer traces (seconds) or a lower slo_percentile."
+                f"SLO made of the {percent:g}th percentile needs {needed(percent):,} that are "
+                f"answered: {_LONGER}"
             )
         return found
 

@@ -16,7 +16,7 @@ import json
 import math
 import tempfile
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,9 @@ import pandas as pd
 
 from campaigns.cell import Phases
 from campaigns.job import Job
+from campaigns.plan import Cell
 from campaigns.prioritymeister import rule
-from campaigns.prioritymeister.alone import Alone
+from campaigns.prioritymeister.alone import Alone, require_requests
 from campaigns.prioritymeister.announced import larger
 from campaigns.prioritymeister.cell_parameters import INPUTS, PmParameters, check
 from campaigns.prioritymeister.experiment import Experiment
@@ -64,6 +65,28 @@ class Maker:
         """Remove the traces."""
         while self._mixes:
             self._drop()
+
+    def foresee(self, cells: Iterable[Cell]) -> None:
+        """See whether the traces of cells have the requests that their SLOs need, before any of
+        them runs: on a testbed each workload alone takes as long as a cell.
+
+        Raises:
+            UserError: a cell's do not, or cannot be made; names block and workload.
+        """
+        seen = set()
+        for cell in cells:
+            told = cell.parameters
+            if not isinstance(told, PmParameters) or told.policy == INPUTS:
+                continue
+            for name, where in rule.measured_alone(told):
+                percent = told.slo_percentile
+                key = (cell.block, cell.seed, where.contents(), name, percent)
+                if key in seen:
+                    continue
+                seen.add(key)
+                mix = self._mix(where, cell.seed, cell.block)
+                alone = rule.alone_experiment(where, mix, self._ground.machines, cell.seed, name)
+                require_requests(alone, percent, f"block {cell.block} of {told.scenario}")
 
     def make(self, job: Job, folder: Path) -> Run:
         """Carry a cell out and write its files into `folder`; `run.json` comes last.

@@ -20,7 +20,8 @@ EXPERIMENT = (
 )
 """What decides traces, SLOs and what is counted."""
 NOT_RESULTS = frozenset(
-    f"{name}.py" for name in ("kind", "profiling", "placement", "code", "local_ground", "apply")
+    f"{name}.py"
+    for name in ("kind", "profiling", "placement", "code", "local_ground", "local_testbed", "apply")
 )
 WORKER = ("campaigns/prioritymeister/kind.py", *SOURCES)
 """What else makes a cell on a worker."""

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
+from campaigns.engine import pending
 from campaigns.in_process_executor import Make
 from campaigns.job import Job
 from campaigns.kinds.cell import Recipe
@@ -80,23 +81,32 @@ def live_s(parameters: PmParameters) -> float:
 
 def live_digests() -> dict[str, str]:
     """Of the experiment, and of the programs of a testbed."""
-    from campaigns.prioritymeister import local_ground
+    from campaigns.prioritymeister import local_testbed
 
-    return {**digests(), **local_ground.digests()}
+    return {**digests(), **local_testbed.digests()}
 
 
 @contextmanager
 def on_testbed(prepared: Prepared, shown: Progress) -> Iterator[tuple[Facts, Make]]:
-    """The campaign's testbed, with nobody else measuring on it; see `local_ground.open_ground`."""
-    from campaigns.prioritymeister.local_ground import facts_of, open_ground
+    """The campaign's testbed, with nobody else measuring on it; see `local_testbed.open_ground`.
+
+    Raises:
+        UserError: the testbed is not the campaign's, or a cell's traces are too short on it.
+    """
+    from campaigns.prioritymeister.local_testbed import facts_of, open_ground
 
     assert prepared.spec_file is not None
-    limits = prepared.campaign.limits
+    cells = pending(prepared.plan, prepared.store)
     with open_ground(
-        prepared.testbed, prepared.spec_file, limits=limits, tell=shown.message
+        prepared.testbed,
+        prepared.spec_file,
+        cells=[cell.parameters for cell in cells if isinstance(cell.parameters, PmParameters)],
+        limits=prepared.campaign.limits,
+        tell=shown.message,
     ) as ground:
         maker = Maker(ground, remembered=prepared.store.folder / ALONE_FOLDER)
         try:
+            maker.foresee(cells)
             yield facts_of(ground), maker.make
         finally:
             maker.close()

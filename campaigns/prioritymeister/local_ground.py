@@ -12,21 +12,14 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from campaigns.campaign_file import ROOT
-from campaigns.durable import write_file
-from campaigns.fingerprint import digest_paths
 from campaigns.judge import spoiled
-from campaigns.lock import alone
 from campaigns.prioritymeister.experiment import Experiment
 from campaigns.prioritymeister.live import replays
 from campaigns.prioritymeister.live.bounds import as_text, conditions_of
-from campaigns.prioritymeister.live.machines import Places, client_nodes, machines_of, places_of
-from campaigns.prioritymeister.live.overhead import TAKES_S, measured_on_path
-from campaigns.prioritymeister.live.profiles import measured_profile, profile_path
+from campaigns.prioritymeister.live.machines import Places, client_nodes
 from campaigns.prioritymeister.live.replays import ClientLoad
 from campaigns.prioritymeister.live.results import late, numbers_of, result_of
 from campaigns.prioritymeister.machines import Machines
@@ -37,14 +30,10 @@ from campaigns.prioritymeister.parameters import (
     network_parameters,
     storage_parameters,
 )
-from campaigns.services import Facts
-from campaigns.steps.facts import read_facts
-from campaigns.steps.fill import unshaped
 from campaigns.steps.usage import Usage
 from schemas.campaign import Limits
 from schemas.errors import HotbedError
 from testbed.agent.contract import Agent
-from testbed.deploy import spec_of
 from testbed.sites.contract import Node, Site, Testbed
 from testbed.ssh import Shell
 
@@ -53,16 +42,6 @@ MOST_WAIT_S = 30.0
 """After the last arrival replies are waited for three times the loosest SLO, within these."""
 IDLE_S = 60.0
 """How long a server may take to answer what is left from the run before."""
-PROGRAMS = ("cmd/nfsproxy", "cmd/replay", "enforcer", "estimator", "internal", "nfsproxy")
-"""Sources of what runs on the nodes, below `dataplane`."""
-ROLES = ("base", "scratch", "ganesha", "nfsproxy", "replay", "netenforcer")
-"""Roles whose contents can change a result."""
-
-Tell = Callable[[str], None]
-
-
-def silent(_: str) -> None:
-    """A `Tell` that tells nobody."""
 
 
 class Enforcing(Protocol):
@@ -309,106 +288,3 @@ def wait_s(experiment: Experiment) -> float:
     """How long after the last arrival replies are waited for."""
     slos = [workload.slo.latency or 0.0 for workload in experiment.topology.workloads]
     return min(max(3 * max(slos, default=0.0), LEAST_WAIT_S), MOST_WAIT_S)
-
-
-def laid_out(reached: Reached, tell: Tell = silent) -> Machines:
-    """The machines that traces are made for: files are laid out and disks measured, once in a
-    testbed's life."""
-    places, testbed = reached.places, reached.testbed
-    spec = spec_of(testbed)
-    made = machines_of(spec, places)
-    for server, size in places.servers.items():
-        told, clients = places.server(testbed, server), places.clients
-        tell(f"laying out {len(clients)} files of {size >> 20} MiB on node {server}")
-        with unshaped(reached.site, reached.testbed.name):
-            replays.prepare(reached.agent, [(told, client, size) for client in clients])
-        files = [f"{places.folder}/{replays.file_of(client)}" for client in clients]
-        profile = measured_profile(
-            testbed, reached.shell_to(server), files, size, tell, mtu=spec.mtu
-        )
-        _complete(profile, reached, told, size=size, link=made.link, tell=tell)
-        if server == places.disk:
-            made = replace(made, disk=profile)
-        if server == places.ram:
-            made = replace(made, ramdisk=profile)
-    return made
-
-
-def _complete(
-    path: Path, reached: Reached, server: replays.Server, *, size: int, link: float, tell: Tell
-) -> None:
-    """Measure what fio does not tell: what requests take on the live path."""
-    profile = json.loads(path.read_text())
-    if "overhead" in profile:
-        return
-    tell(
-        f"measuring what requests take through the proxy of node {server.name} for about "
-        f"{TAKES_S / 60:.0f} minutes"
-    )
-    whole = measured_on_path(
-        profile,
-        server,
-        size,
-        clients=[reached.testbed.node(name) for name in reached.places.clients],
-        link=link,
-        agent=reached.agent,
-        enforcement=reached.enforcement,
-        shell_to=reached.shell_to,
-    )
-    write_file(path, json.dumps(whole, indent=1) + "\n")
-
-
-def digests() -> dict[str, str]:
-    """Of all that can change a result on a testbed beside the experiment itself."""
-    here = Path(__file__)
-    folders = {"live": [here, here.with_name("live")]}
-    folders["data plane"] = [ROOT / "dataplane" / name for name in PROGRAMS]
-    folders |= {f"roles/{name}": [ROOT / "playbooks" / "roles" / name] for name in ROLES}
-    return {
-        name: digest_paths(path for path in paths if path.exists())
-        for name, paths in folders.items()
-    }
-
-
-def facts_of(ground: LocalGround) -> Facts:
-    """What the ground's testbed is: provenance of its runs, measured profiles included."""
-    reached = ground.reached
-    found = read_facts(reached.site, reached.testbed, reached.agent)
-    profiles = {
-        node: json.loads(profile_path(reached.testbed, node).read_text())
-        for node in reached.places.servers
-    }
-    return replace(found, osd_count=None, calibration={**found.calibration, "profiles": profiles})
-
-
-@contextmanager
-def open_ground(
-    testbed: str, spec_file: Path, *, limits: Limits | None = None, tell: Tell = silent
-) -> Iterator[LocalGround]:
-    """The ground on a testbed that is up and deployed; nobody else measures on it meanwhile.
-
-    Args:
-        testbed: its name.
-        spec_file: the spec that the campaign names: it must have been made from it.
-        limits: what spoils a run.
-        tell: told what takes long.
-
-    Raises:
-        UserError: there is no such testbed, it is another one, or it is not deployed.
-    """
-    from testbed.agent.client import agent_client
-    from testbed.choose import choose_ready
-    from testbed.enforcement import Enforcement
-    from testbed.reach import shell_to
-
-    site, found = choose_ready(testbed)
-    reached = Reached(
-        site=site,
-        testbed=found,
-        places=places_of(found, spec_of(found), spec_file),
-        agent=agent_client(found),
-        enforcement=Enforcement(found),
-        shell_to=lambda name: shell_to(found, found.node(name)),
-    )
-    with alone(found, tell):
-        yield LocalGround(reached, laid_out(reached, tell), limits or Limits())

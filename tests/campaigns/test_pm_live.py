@@ -12,24 +12,31 @@ import pytest
 import yaml
 from pm_reports import report
 
+from campaigns.plan import Cell
 from campaigns.prioritymeister.alone import Alone
+from campaigns.prioritymeister.cell import Maker
+from campaigns.prioritymeister.cell_parameters import PmParameters
 from campaigns.prioritymeister.experiment import Experiment
 from campaigns.prioritymeister.links import Links
 from campaigns.prioritymeister.live import replays
-from campaigns.prioritymeister.live.machines import client_nodes, machines_of, places_of
+from campaigns.prioritymeister.live.machines import client_nodes, machines_of, places_of, server_of
 from campaigns.prioritymeister.live.overhead import FIRST, LATER, MORE
 from campaigns.prioritymeister.live.results import result_of
-from campaigns.prioritymeister.local_ground import (
-    laid_out,
-    parameters_on,
-    wait_s,
-)
+from campaigns.prioritymeister.local_ground import parameters_on, wait_s
+from campaigns.prioritymeister.local_testbed import laid_out
 from campaigns.prioritymeister.machines import Machines
 from campaigns.prioritymeister.outcome import Outcome
 from controllers.prioritymeister.profiles import load_profile
 from schemas.errors import HotbedError, UserError
 from testbed.spec import TestbedSpec
-from tests.campaigns.pm_live_bench import Bench, FakeAgent, a_testbed, experiment_in, spec_of_two
+from tests.campaigns.pm_live_bench import (
+    PROFILE,
+    Bench,
+    FakeAgent,
+    a_testbed,
+    experiment_in,
+    spec_of_two,
+)
 
 
 def test_an_experiment_from_parameters_to_results(tmp_path: Path) -> None:
@@ -145,6 +152,48 @@ def test_files_are_laid_out_and_disks_measured_once(tmp_path: Path) -> None:
     told.clear()
     laid_out(bench.reached, told.append)
     assert not any("measuring" in words for words in told)
+
+
+def test_only_servers_that_cells_ask_are_measured(tmp_path: Path) -> None:
+    bench, told = Bench(tmp_path), list[str]()
+    (tmp_path / "spec.json").write_text(spec_of_two(tmp_path).model_dump_json())
+    places = bench.reached.places
+    asked = {server_of(cell("disk"), places), server_of(cell("misbehave"), places)}
+    assert asked == {"server"}
+    made = laid_out(bench.reached, told.append, asked)
+    assert made.disk == tmp_path / "pm-profile-server.json"
+    assert made.ramdisk is None and not any("ram" in words for words in told)
+    assert server_of(cell("network"), places) == "ram"
+    assert server_of(cell("levels"), places) == "server"
+    assert server_of(cell("network"), replace(places, ram=None)) == "server"
+    whole = laid_out(bench.reached, told.append)
+    assert whole.ramdisk == tmp_path / "pm-profile-ram.json"
+
+
+def test_traces_too_short_for_their_slos_are_refused_before_anything_runs(tmp_path: Path) -> None:
+    class Unasked(NoisyGround):
+        def carry_out(self, experiment: Experiment) -> Outcome:
+            raise AssertionError("nothing runs")
+
+    (tmp_path / "disk.json").write_text(json.dumps(PROFILE))
+    ground = Unasked(0)
+    ground.machines = Machines(disk=tmp_path / "disk.json", link=2e8)
+    maker = Maker(ground)
+    short, long = cell("disk", slo_percentile=90), cell("disk", slo_percentile=50)
+    cells = [Cell("a", short, 2, 5, 0, ("disk",), ("5",)), Cell("b", long, 2, 5, 1, (), ())]
+    try:
+        maker.foresee(cells[1:])
+        says = (
+            r"^block 2 of disk: workload A sends \d+ requests in the half .* 90th .* needs 100: g"
+        )
+        with pytest.raises(UserError, match=says):
+            maker.foresee(cells)
+    finally:
+        maker.close()
+
+
+def cell(scenario: Any, **more: Any) -> PmParameters:
+    return PmParameters(scenario=scenario, seconds=20, **more)
 
 
 def test_what_later_rounds_take_beyond_the_first_is_charged_too(

@@ -1,0 +1,155 @@
+"""The testbed of the ground `local`: opened, its files laid out and its disks measured."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from campaigns.campaign_file import ROOT
+from campaigns.durable import write_file
+from campaigns.fingerprint import digest_paths
+from campaigns.lock import alone
+from campaigns.prioritymeister.cell_parameters import PmParameters
+from campaigns.prioritymeister.live import replays
+from campaigns.prioritymeister.live.machines import machines_of, places_of, server_of
+from campaigns.prioritymeister.live.overhead import TAKES_S, measured_on_path
+from campaigns.prioritymeister.live.profiles import measured_profile, profile_path
+from campaigns.prioritymeister.local_ground import LocalGround, Reached
+from campaigns.prioritymeister.machines import Machines
+from campaigns.services import Facts
+from campaigns.steps.facts import read_facts
+from campaigns.steps.fill import unshaped
+from schemas.campaign import Limits
+from testbed.deploy import spec_of
+
+PROGRAMS = ("cmd/nfsproxy", "cmd/replay", "enforcer", "estimator", "internal", "nfsproxy")
+"""Sources of what runs on the nodes, below `dataplane`."""
+ROLES = ("base", "scratch", "ganesha", "nfsproxy", "replay", "netenforcer")
+"""Roles whose contents can change a result."""
+
+Tell = Callable[[str], None]
+
+
+def silent(_: str) -> None:
+    """A `Tell` that tells nobody."""
+
+
+def laid_out(
+    reached: Reached, tell: Tell = silent, servers: Collection[str] | None = None
+) -> Machines:
+    """The machines that traces are made for: files are laid out and disks measured, once in a
+    testbed's life.
+
+    Args:
+        reached: the testbed.
+        tell: told what takes long.
+        servers: those that are asked for anything; None: all.
+    """
+    places, testbed = reached.places, reached.testbed
+    spec = spec_of(testbed)
+    made = machines_of(spec, places)
+    for server, size in places.servers.items():
+        if servers is not None and server not in servers:
+            continue
+        told, clients = places.server(testbed, server), places.clients
+        tell(f"laying out {len(clients)} files of {size >> 20} MiB on node {server}")
+        with unshaped(reached.site, reached.testbed.name):
+            replays.prepare(reached.agent, [(told, client, size) for client in clients])
+        files = [f"{places.folder}/{replays.file_of(client)}" for client in clients]
+        profile = measured_profile(
+            testbed, reached.shell_to(server), files, size, tell, mtu=spec.mtu
+        )
+        _complete(profile, reached, told, size=size, link=made.link, tell=tell)
+        if server == places.disk:
+            made = replace(made, disk=profile)
+        if server == places.ram:
+            made = replace(made, ramdisk=profile)
+    return made
+
+
+def _complete(
+    path: Path, reached: Reached, server: replays.Server, *, size: int, link: float, tell: Tell
+) -> None:
+    """Measure what fio does not tell: what requests take on the live path."""
+    profile = json.loads(path.read_text())
+    if "overhead" in profile:
+        return
+    tell(
+        f"measuring what requests take through the proxy of node {server.name} for about "
+        f"{TAKES_S / 60:.0f} minutes"
+    )
+    whole = measured_on_path(
+        profile,
+        server,
+        size,
+        clients=[reached.testbed.node(name) for name in reached.places.clients],
+        link=link,
+        agent=reached.agent,
+        enforcement=reached.enforcement,
+        shell_to=reached.shell_to,
+    )
+    write_file(path, json.dumps(whole, indent=1) + "\n")
+
+
+def digests() -> dict[str, str]:
+    """Of all that can change a result on a testbed beside the experiment itself."""
+    here = Path(__file__)
+    folders = {"live": [here, here.with_name("local_ground.py"), here.with_name("live")]}
+    folders["data plane"] = [ROOT / "dataplane" / name for name in PROGRAMS]
+    folders |= {f"roles/{name}": [ROOT / "playbooks" / "roles" / name] for name in ROLES}
+    return {
+        name: digest_paths(path for path in paths if path.exists())
+        for name, paths in folders.items()
+    }
+
+
+def facts_of(ground: LocalGround) -> Facts:
+    """What the ground's testbed is: provenance of its runs, measured profiles included."""
+    reached = ground.reached
+    found = read_facts(reached.site, reached.testbed, reached.agent)
+    paths = {node: profile_path(reached.testbed, node) for node in reached.places.servers}
+    profiles = {node: json.loads(path.read_text()) for node, path in paths.items() if path.exists()}
+    return replace(found, osd_count=None, calibration={**found.calibration, "profiles": profiles})
+
+
+@contextmanager
+def open_ground(
+    testbed: str,
+    spec_file: Path,
+    *,
+    cells: Sequence[PmParameters] | None = None,
+    limits: Limits | None = None,
+    tell: Tell = silent,
+) -> Iterator[LocalGround]:
+    """The ground on a testbed that is up and deployed; nobody else measures on it meanwhile.
+
+    Args:
+        testbed: its name.
+        spec_file: the spec that the campaign names: it must have been made from it.
+        cells: what is to run: only servers that one of them asks are measured; None: all.
+        limits: what spoils a run.
+        tell: told what takes long.
+
+    Raises:
+        UserError: there is no such testbed, it is another one, or it is not deployed.
+    """
+    from testbed.agent.client import agent_client
+    from testbed.choose import choose_ready
+    from testbed.enforcement import Enforcement
+    from testbed.reach import shell_to
+
+    site, found = choose_ready(testbed)
+    reached = Reached(
+        site=site,
+        testbed=found,
+        places=places_of(found, spec_of(found), spec_file),
+        agent=agent_client(found),
+        enforcement=Enforcement(found),
+        shell_to=lambda name: shell_to(found, found.node(name)),
+    )
+    servers = None if cells is None else {server_of(cell, reached.places) for cell in cells}
+    with alone(found, tell):
+        yield LocalGround(reached, laid_out(reached, tell, servers), limits or Limits())
