@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -93,6 +94,7 @@ func runOn(ctx context.Context, c server.Cluster, p Plan, open openPool, program
 		return r, err
 	}
 	if p.Verify || p.VerifyAll {
+		m.rest()
 		var err error
 		if r.Verified, err = m.verify(); err != nil {
 			return r, err
@@ -385,12 +387,23 @@ func (m *machine) close() {
 		_ = c.run.Wait() // it has told its times, or failed already
 		late.Stop()
 	}
+	m.rest()
+}
+
+// rest gives back what only writers needed: connections of all compute nodes and buffers of all writes
+// that were on their way may be gigabytes, and what is read back would come on top.
+func (m *machine) rest() {
 	for _, clients := range m.clients {
 		for _, client := range clients {
 			client.Close()
 		}
 	}
 	m.pools.close()
+	m.clients, m.pools.there = nil, nil
+	m.mu.Lock()
+	m.free = map[int][][]byte{}
+	m.mu.Unlock()
+	debug.FreeOSMemory()
 }
 
 // fill makes the bytes of a write again.

@@ -17,7 +17,9 @@ import (
 // A packet is a message behind its length (4 bytes, big endian).
 const (
 	mostHeader = 4 << 20 // a message without its data
-	bufferSize = 64 << 10
+	// bufferSize is a record of TLS: data goes past buffers that it does not fit in, and a machine may
+	// have thousands of connections.
+	bufferSize = 16 << 10
 	// mostQueued bounds the bytes that wait for a peer; one that reads no faster is given up.
 	mostQueued = 512 << 20
 	// handshake bounds how long a peer may take to say who it is.
