@@ -87,7 +87,8 @@ class MosParameters(KindParameters):
         settle_epochs: of load before a setup is measured, so that a controller has found its
             division; of the others too.
         latency_sla_ms: workload A's mean latency at most, for MOS++ (90 ms in section 8.1).
-        bandwidth_sla_mb_s: workload C's bandwidth at least.
+        bandwidth_sla_mb_s: workload C's bandwidth at least, for each of its workers (in section
+            8.1 it is in proportion to the load).
         minute_s: how long one of the paper's minutes takes.
         course: how load changes: the paper's 280 minutes, or the same with shorter plateaus.
         small_objects, large_objects: that each workload finds.
@@ -119,7 +120,7 @@ class MosParameters(KindParameters):
     epoch_s: float = Field(default=12, ge=1, le=3600)
     settle_epochs: int = Field(default=3, ge=0, le=100)
     latency_sla_ms: float = Field(default=90, gt=0, le=60_000)
-    bandwidth_sla_mb_s: float = Field(default=12, gt=0, le=100_000)
+    bandwidth_sla_mb_s: float = Field(default=2.5, gt=0, le=100_000)
     minute_s: float = Field(default=4, gt=0, le=60)
     course: Course = "short"
     small_objects: int = Field(default=200, ge=1, le=1_000_000)

@@ -114,7 +114,7 @@ def write_course(campaign: Path, block: int) -> None:
         report: dict[str, Any] = {
             "minute_s": MINUTE_S,
             "course": {"stages": [0.0, 40.0, 116.0], "spike_ends": 60.0, "ends": ENDS},
-            "sla": {"latency_s": 0.09, "bytes_s": 12e6},
+            "sla": {"latency_s": 0.09, "bytes_s": [12e6] * seconds},
             "pool": SHARE,
             "series": {
                 "A": {

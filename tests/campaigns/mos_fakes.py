@@ -27,7 +27,15 @@ RESULTS = (
 )
 
 
-def archive_of(name: str, seconds: int, started_at: float, failed: int = 0) -> dict[str, str]:
+def archive_of(
+    name: str,
+    seconds: int,
+    started_at: float,
+    failed: int = 0,
+    *,
+    kind: str = "timeout",
+    status: str = "completed",
+) -> dict[str, str]:
     """Files of a driver that read `RATE` objects each second, each in 20 ms."""
     rate, size = RATE[name[0]], BYTES.get(name[0], 2_500_000)
     op = "write" if name[0] in "bd" else "read"
@@ -56,7 +64,7 @@ def archive_of(name: str, seconds: int, started_at: float, failed: int = 0) -> d
                         "window_end_s": float(seconds),
                         "ops": count,
                         "bytes": count * size,
-                        "errors": {"timeout": failed} if failed else {},
+                        "errors": {kind: failed} if failed else {},
                         "throughput_s": float(rate),
                         "bandwidth_bytes_s": float(rate * size),
                         "mean_s": 0.02,
@@ -69,8 +77,7 @@ def archive_of(name: str, seconds: int, started_at: float, failed: int = 0) -> d
     }
     return {
         f"w1-{name}/w1-{name}.csv": (
-            f"{RESULTS}\n{whole},{rate},{rate * size},100%,completed,"
-            "running @ 2026-01-01 00:00:00\n"
+            f"{RESULTS}\n{whole},{rate},{rate * size},100%,{status},running @ 2026-01-01 00:00:00\n"
         ),
         f"w1-{name}/series.csv": "\n".join([SERIES, *lines, ""]),
         f"w1-{name}/histograms.json": json.dumps(histogram),
@@ -181,7 +188,7 @@ class FakeBed:
         self.testbed = self.site.provision(self.spec)
         self.testbed.directory.mkdir(parents=True, exist_ok=True)
         self.start, self.seconds = start, seconds
-        self.failed = 0
+        self.failed, self.kind, self.prepared = 0, "timeout", "completed"
         self.layout: dict[str, Any] = {}
         self.xmls: dict[str, str] = {}
         self.disks: dict[str, list[tuple[float, float]]] = {}
@@ -210,7 +217,9 @@ class FakeBed:
         }
 
     def archive(self, name: str) -> dict[str, str]:
-        return archive_of(name, self.seconds, self.start, self.failed)
+        if name.startswith("objects-"):
+            return archive_of(name, 1, self.start, status=self.prepared)
+        return archive_of(name, self.seconds, self.start, self.failed, kind=self.kind)
 
     def samples(self) -> list[dict[str, Any]]:
         values = {"cpu_cores": 0.2, "net_tx_mb_s": 5.0, "disk_util": 30.0}

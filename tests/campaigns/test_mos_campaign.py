@@ -128,6 +128,8 @@ def test_courses_are_section_8_1_s(name: str) -> None:
     assert rising[0] < workers_at(large, second - 1)
     assert workers_at(small, third) == max(count for _, count in small)
     assert workers_at(large, third) * 2 == workers_at(large, third - 1)
+    spike_ends = next(at for at, _ in small if at > second)
+    assert spike_ends - second >= 3 * 3  # epochs of three minutes
     if name == "paper":
         assert course.stages == (0, 40, 230)
 
@@ -146,8 +148,8 @@ def test_what_cells_send() -> None:
     assert (one.objects.least, one.objects.most, one.mix) == (16_000_000, 16_000_000, (100, 0, 0))
     assert one.objects.containers * one.objects.each == 4
     course = MosParameters(experiment="adaptation", setup="mos-pp")
-    assert length_s(course) == 38 * 4
-    assert measured(course) == (0.0, 152.0)
+    assert length_s(course) == 42 * 4
+    assert measured(course) == (0.0, 168.0)
 
 
 def test_cells_that_read_the_same_follow_each_other() -> None:

@@ -6,6 +6,7 @@ import json
 import subprocess
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,16 @@ from campaigns.job import Job
 from campaigns.mos.division import MEGABIT, Pool, division_of
 from campaigns.mos.live import drives as driving
 from campaigns.mos.live.cell import REPORT_FILE, Maker
-from campaigns.mos.live.control import controller_parameters
+from campaigns.mos.live.control import controller_parameters, model
 from campaigns.mos.live.drives import Access, Drive, drives_of, script, workload_of
 from campaigns.mos.live.ground import digests
 from campaigns.mos.live.objects import FILE
 from campaigns.mos.live.results import Sent, gather, held_of, numbers_of
+from campaigns.mos.live.stages import promised
 from campaigns.mos.live.swift import fitting, layout_of
 from campaigns.mos.loads import loads_of
 from campaigns.mos.parameters import MosParameters
+from controllers.microstores.performance import ClassTable, PiecewiseLinear
 from schemas.errors import HotbedError, UserError
 from schemas.run import Run
 from testbed.agent.contract import AgentConfig, AgentNode
@@ -34,6 +37,7 @@ from testbed.stores.swift.cluster import cluster_from_json
 from testbed.stores.swift.layouts import put_layout
 from testbed.stores.swift.store import SwiftStore
 from testbed.swift_variables import cluster_of
+from workloads.cosbench.results import Archive, Driver, Second
 from workloads.cosbench.workload import to_xml
 
 START = 1000.0
@@ -129,12 +133,12 @@ def test_objects_are_written_once_for_all_layouts(tmp_path: Path) -> None:
 def test_mos_pp_controls_while_the_load_runs(tmp_path: Path) -> None:
     bed, _, found = made(
         tmp_path,
-        archived=38,
+        archived=42,
         experiment="adaptation",
         setup="mos-pp",
         minute_s=1,
         latency_sla_ms=30,
-        bandwidth_sla_mb_s=1000,
+        bandwidth_sla_mb_s=100,
     )
     verbs = bed.agent.verbs()
     order = [verbs.index(v) for v in ("recorder-start", "control-start", "recorder-fetch")]
@@ -144,7 +148,7 @@ def test_mos_pp_controls_while_the_load_runs(tmp_path: Path) -> None:
     assert (found["changes"], found["steps"], found["act_s_max"]) == (1, 2, 0.2)
     assert (found["A_sla_met"], found["C_sla_met"]) == (1.0, 0.0)
     report = json.loads((tmp_path / "attempt-1" / REPORT_FILE).read_text())
-    assert report["course"] == {"stages": [0, 10, 29], "spike_ends": 15, "ends": 38}
+    assert report["course"] == {"stages": [0, 10, 33], "spike_ends": 19, "ends": 42}
     assert [line["t_s"] for line in report["held"]] == [0.0, 12.0]
     held = [line["stores"]["small"]["proxy_cores"] for line in report["held"]]
     assert held == [0.4, 0.3]
@@ -160,7 +164,31 @@ def test_what_mos_pp_is_told_is_what_it_takes() -> None:
     known = create(find("mos-pp", ()), told, 1).parameters()
     assert set(told) <= set(known)
     assert told["tenants"]["small"]["sla"] == {"latency_ms": 90}
+    # In proportion to the load, section 8.1.
+    assert told["tenants"]["large"]["sla"] == {"bandwidth_mb_s": 2.5, "per_worker": True}
     assert json.loads(json.dumps(told)) == told
+
+
+def test_what_is_promised_to_c_goes_with_its_workers() -> None:
+    found = promised(MosParameters(experiment="adaptation", minute_s=1, bandwidth_sla_mb_s=2))
+    at = (0, 9, 10, 18, 19, 32, 33, 41)
+    assert [found[second] / 2e6 for second in at] == [12, 12, 2, 2, 4, 12, 6, 6]
+    load = MosParameters(experiment="load", large_workers=3, bandwidth_sla_mb_s=2)
+    assert set(promised(load)) == {6e6}
+
+
+def test_the_model_is_of_the_cell_s_objects() -> None:
+    usual, less = (PiecewiseLinear.from_json(model(mb)).tables["C"] for mb in (16, 2))
+    ratio = 8.5 / 1.5
+    assert usual.workload.mean_bytes == pytest.approx(ratio * less.workload.mean_bytes)
+    assert less.network.value(25e6) == pytest.approx(ratio * usual.network.value(25e6))
+    # A request of fewer bytes costs less, and still something.
+    assert 1.5 < less.proxy_cores.value(0.2) / usual.proxy_cores.value(0.2) < ratio
+    assert less.proxy_cores.value(0.2) < model_of_small().proxy_cores.value(0.2)
+
+
+def model_of_small() -> ClassTable:
+    return PiecewiseLinear.from_json(model(16)).tables["A"]
 
 
 def test_the_profile_that_the_model_is_made_of_is_code_of_a_result() -> None:
@@ -278,6 +306,7 @@ def test_what_ends_in_the_measured_time_counts(tmp_path: Path) -> None:
     assert list(sent["A"].ops) == [0, 0, *[RATE["a"]] * 6]
     found = numbers_of(sent, 0.0, 4.0)
     assert found["A_qps"] == RATE["a"] / 2
+    assert found["A_ops"] == 2 * RATE["a"]
     assert numbers_of(sent, 2.0, 8.0)["A_qps"] == RATE["a"]
     assert numbers_of({"A": Sent(4)}, 0.0, 4.0)["A_qps"] == 0.0
     assert "A_mean_s" not in numbers_of({"A": Sent(4)}, 0.0, 4.0)
@@ -291,6 +320,61 @@ def test_failures_are_counted(tmp_path: Path) -> None:
     Maker(bed.swift).make(job_of(experiment="proxy", **SMALL_CELL), where)
     extra = json.loads((where / "summary.json").read_text())["extra"]
     assert extra["A_failed"] == extra["failed"] == 3
+
+
+def test_an_operation_counts_by_its_part_in_the_measured_time() -> None:
+    """Eight workers that begin together end together: by their ends a second has all or nothing."""
+    second = Second(4.0, "s1-main", "main", "read", "c", 8, 8_000_000, 0, 4.0, 4.0, True)
+    later = replace(second, t_s=8.0)
+    driver = Driver("finished", START, START + 9, 1, None, None)
+    sent = Sent(6)
+    sent.add(Archive(Path(), "w1", "c", (), driver=driver, seconds=(second, later)), START)
+    assert list(sent.ops) == pytest.approx([1, 2, 2, 2, 2, 2])
+    assert list(sent.ended) == [0, 0, 0, 0, 8, 0]
+    found = numbers_of({"C": sent}, 2.0, 6.0)
+    assert (found["C_qps"], found["C_mb_s"]) == (pytest.approx(2.0), pytest.approx(2.0))
+    assert (found["C_ops"], found["C_mean_s"]) == (8, 4.0)
+
+
+def test_objects_that_are_gone_fail_the_cell_and_are_written_again(tmp_path: Path) -> None:
+    bed = FakeBed(tmp_path / "site", START, 6)
+
+    def run(name: str) -> None:
+        (tmp_path / name / "logs").mkdir(parents=True)
+        Maker(bed.swift).make(job_of(experiment="proxy", **SMALL_CELL), tmp_path / name)
+
+    run("first")
+    bed.failed, bed.kind = 50, "not-found"
+    with pytest.raises(HotbedError, match="50 reads of workload A found no object"):
+        run("second")
+    bed.failed = 2  # an overloaded store may miss a few
+    run("third")
+    prepared = [one for one in bed.agent.scripts if one[1][0] != "bash"]
+    assert len(prepared) == 2
+
+
+def test_objects_that_were_not_all_written_are_told(tmp_path: Path) -> None:
+    """cosdrive ends with 0 all the same."""
+    bed = FakeBed(tmp_path / "site", START, 6)
+    bed.prepared = "failed"
+    with pytest.raises(HotbedError, match="the objects of A cannot all be written"):
+        Maker(bed.swift).make(job_of(experiment="proxy", **SMALL_CELL), tmp_path)
+    assert not (bed.testbed.directory / FILE).exists()
+    assert all(not shell.files for shell in bed.shells.values())
+
+
+def test_a_driver_that_begins_late_spoils_its_cell(tmp_path: Path) -> None:
+    runs = {}
+    for late_s in (0.5, 1.5):
+        bed = FakeBed(tmp_path / f"site-{late_s}", START + late_s, 6)
+        where = tmp_path / f"attempt-{late_s}"
+        (where / "logs").mkdir(parents=True)
+        runs[late_s] = Maker(bed.swift).make(job_of(experiment="proxy", **SMALL_CELL), where)
+    assert runs[0.5].status == "done"
+    assert (runs[1.5].status, runs[1.5].reason) == (
+        "spoiled",
+        "a driver began 1.5 s late (at most 1 s)",
+    )
 
 
 def test_a_step_without_an_observation_tells_nothing_of_what_was_held() -> None:

@@ -44,7 +44,7 @@ def latency(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         (folder, name),
         ("A", "latency", 1e3),
         "Mean latency of A's reads (ms)",
-        sla=("latency_s", 1e3, LATENCY_SLA, "SLA of A (mean latency)"),
+        sla=(LATENCY_SLA, "SLA of A (mean latency)"),
     )
 
 
@@ -55,7 +55,7 @@ def bandwidth(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         (folder, name),
         ("C", "bytes", 1e-6),
         "Bandwidth of C (MB/s)",
-        sla=("bytes_s", 1e-6, BANDWIDTH_SLA, "SLA of C (bandwidth)"),
+        sla=(BANDWIDTH_SLA, "SLA of C (bandwidth, by its workers)"),
     )
 
 
@@ -64,7 +64,7 @@ def _over_time(
     file: tuple[Path, str],
     what: tuple[str, str, float],
     unit: str,
-    sla: tuple[str, float, Mapping[str, Any], str] | None = None,
+    sla: tuple[Mapping[str, Any], str] | None = None,
 ) -> Path | Missing:
     rows = cells(evidence.table, "adaptation")
     order = shown(rows)
@@ -82,14 +82,24 @@ def _over_time(
             numbers.append(len(curves))
             _band(panel, setup, [factor * one for one in curves])
         _stages(panel, told)
-        if sla is not None and told["sla"].get(sla[0]):
-            panel.axhline(sla[1] * told["sla"][sla[0]], **sla[2], label=sla[3])
+        if sla is not None:
+            limit = _promised(told, measure)
+            at = (np.arange(len(limit)) + 0.5) * WINDOW_MINUTES
+            panel.step(at, factor * limit, where="mid", **sla[0], label=sla[1])
         panel.set_ylim(0, None)
         panel.set_xlabel(f"Minutes of the paper (of {told['minute_s']:g} s here)")
         panel.set_ylabel(unit)
         panel.set_title(f"Mean over blocks and their range ({_counted(numbers)})", loc="left")
         style.legend(drawn, axes, columns=5)
         return style.save(drawn, *file)
+
+
+def _promised(told: Mapping[str, Any], measure: str) -> Floats:
+    """The SLA in each window: a mean latency, or bytes a second as workers come and go."""
+    bytes_s = windows(told["sla"], told["minute_s"], "bytes_s")
+    if measure == "latency":
+        return np.full(len(bytes_s), float(told["sla"]["latency_s"]))
+    return bytes_s
 
 
 def _counted(numbers: Sequence[int]) -> str:
@@ -104,7 +114,8 @@ def windows(series: Mapping[str, Sequence[float]], minute_s: float, measure: str
         series: of each second: ``ops``, ``bytes``, ``reads`` and ``read_s``, the sum of the reads'
             latencies.
         minute_s: seconds of one of the paper's minutes.
-        measure: ``ops`` or ``bytes`` (a second), or ``latency`` (seconds; NaN without a read).
+        measure: ``ops``, ``bytes`` or ``bytes_s`` (a second), or ``latency`` (seconds; NaN without
+            a read).
     """
     width = max(1, round(WINDOW_MINUTES * minute_s))
     names = ("read_s", "reads") if measure == "latency" else (measure, None)

@@ -40,6 +40,8 @@ REPORT_FILE = "mos.json"
 JOURNAL_FILE = "journal.jsonl"
 LOGS = "logs"
 SLACK_S = 180.0
+LATE_S = 1.0
+"""How much later than the others a driver may begin where there is no ramp-up."""
 
 Numbers = dict[str, float]
 
@@ -75,7 +77,11 @@ class Maker:
         with phases("workload"):
             one.run()
         with phases("collect"):
-            found, why = one.collect(division, pool)
+            try:
+                found, why = one.collect(division, pool)
+            except results.ObjectsGone:
+                self._stocked.forget(parameters)
+                raise
         return write_cell(folder, job, found, phases, spoiled=why)
 
     def _clean(self) -> None:
@@ -180,9 +186,7 @@ class _Running:
         parameters, logs = self._parameters, self._folder / LOGS
         length = length_s(parameters)
         sent = results.gather(self._drives, logs, self._start, length)
-        for letter, one in sent.items():
-            if not one.ops.sum():
-                raise HotbedError(f"not one operation of workload {letter} ended.")
+        results.refuse_lost(sent)
         window = measured(parameters)
         found = results.numbers_of(sent, *window)
         report: dict[str, Any] = self._report(sent, division, pool)
@@ -198,7 +202,8 @@ class _Running:
             (self._start + window[0], self._start + window[1]),
             proxies=proxies,
             storage=self._reached.storage,
-            held=0.0 if pool.machines else self._held(division),
+            # What is held changes where machines come and go, or a controller gives shares.
+            held=0.0 if pool.machines or parameters.controlled else self._held(division),
             ops_s=found["qps"],
         )
         found["storage_servers"] = float(pool.storage_servers)
@@ -212,7 +217,15 @@ class _Running:
         )
         found |= load.as_summary()
         found |= {f"cores.{node}": used for node, used in self._usage.cores.items()}
-        return found, spoiled(load, self._job.limits)
+        found["late_s"] = max(one.late_s for one in sent.values())
+        return found, spoiled(load, self._job.limits) or self._late(found["late_s"])
+
+    def _late(self, late_s: float) -> str | None:
+        """Why a cell is spoiled whose drivers began when the measured time had begun."""
+        allowed = max(LATE_S, min(one.load.rampup_s for one in self._drives))
+        if late_s <= allowed:
+            return None
+        return f"a driver began {late_s:.1f} s late (at most {allowed:g} s)"
 
     def _held(self, division: Division) -> float:
         """Cores of the proxies that serve the cell's tenants."""
@@ -233,9 +246,10 @@ class _Running:
             "division": asdict(division),
             "pool": {k: v for k, v in asdict(pool.total).items() if k != "proxy_workers"},
             "minute_s": self._parameters.minute_s,
+            # A's mean latency at most, and C's bytes in each second at least.
             "sla": {
                 "latency_s": self._parameters.latency_sla_ms / 1e3,
-                "bytes_s": self._parameters.bandwidth_sla_mb_s * 1e6,
+                "bytes_s": stages.promised(self._parameters).tolist(),
             },
         }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -9,7 +10,8 @@ from campaigns.mos.division import LARGE, SMALL
 from campaigns.mos.parameters import MosParameters
 from campaigns.mos.profile.check import most_of
 from campaigns.mos.profile.fit import fit
-from campaigns.mos.profile.points import reference
+from campaigns.mos.profile.points import USUAL_LARGE_MB, reference
+from controllers.microstores.performance import ClassTable
 
 PLENTY = 1e6
 """Requests a second of disks that all microstores share and that limit none."""
@@ -19,20 +21,47 @@ def controller_parameters(parameters: MosParameters) -> dict[str, Any]:
     """Parameters of MOS, which knows no SLAs, or of MOS++."""
     if parameters.setup == "mos":
         return {}
+    bandwidth = {"bandwidth_mb_s": parameters.bandwidth_sla_mb_s, "per_worker": True}
     return {
-        "model": model(),
+        "model": model(parameters.large_mb),
         "tenants": {
             SMALL: {"workload": "A", "sla": {"latency_ms": parameters.latency_sla_ms}},
-            LARGE: {"workload": "C", "sla": {"bandwidth_mb_s": parameters.bandwidth_sla_mb_s}},
+            LARGE: {"workload": "C", "sla": bandwidth},
         },
     }
 
 
 @cache
-def model() -> dict[str, Any]:
-    """Cospurf of the local testbed (docs/mos.md), its disks never a limit."""
+def model(large_mb: int) -> dict[str, Any]:
+    """Cospurf of the local testbed (docs/mos.md), its disks never a limit, for large objects of 1
+    to so many MB."""
     points = reference("local").runs
-    found = fit(points, most_of(points), "local").to_json()
+    known = fit(points, most_of(points), "local")
+    large = sized(known.tables["C"], known.tables["A"], (1 + large_mb) / (1 + USUAL_LARGE_MB))
+    found = replace(known, tables={**known.tables, "C": large}).to_json()
     for table in found["classes"].values():
         table["curves"] |= {"ssds": [[0.0, PLENTY]], "hdds": [[0.0, 0.0]]}
     return found
+
+
+def sized(large: ClassTable, small: ClassTable, factor: float) -> ClassTable:
+    """The table of large objects for such as are `factor` times as large. The network carries
+    bytes; what a request costs a core rises with its bytes on the line through both classes."""
+    if factor == 1:
+        return large
+    size = large.workload.mean_bytes
+    at = (factor * size - small.workload.mean_bytes) / (size - small.workload.mean_bytes)
+
+    def faster(name: str) -> float:
+        costs = []
+        for table in (small, large):
+            amount, rate = getattr(table, name).points[-1]
+            costs.append(amount / rate)
+        low, high = costs
+        return high / (low + at * (high - low)) if high > low else 1.0
+
+    found = large.resized(replace(large.workload, mean_bytes=factor * size))
+    curves = {
+        name: getattr(found, name).times(faster(name)) for name in ("proxy_cores", "storage_cores")
+    }
+    return replace(found, idle_s=large.idle_s / faster("proxy_cores"), **curves)

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import io
 import tarfile
+import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -23,6 +25,7 @@ from schemas.errors import HotbedError
 from testbed.agent.contract import Agent, UnitResult
 from testbed.ssh import Shell
 from workloads.cosbench.access import SwAuth, SwiftStorage
+from workloads.cosbench.archive import read_archive
 from workloads.cosbench.driver import REMOTE_PROGRAM
 from workloads.cosbench.sizes import Constant, Sizes, Uniform
 from workloads.cosbench.workload import Workload, to_xml
@@ -194,13 +197,25 @@ def prepare(agent: Agent, shell_to: ShellTo, client: str, objects: Objects, acce
     agent.unit_start(client, UNIT, argv, max_s=PREPARE_S)
     try:
         done = agent.unit_wait(client, UNIT, timeout_s=PREPARE_S)
+        if done.exit_code != 0:
+            raise HotbedError(f"the objects of {objects.letter} cannot be written: {_said(done)}")
+        with tempfile.TemporaryDirectory() as folder:
+            _bring(shell, Path(folder), f"{name}.archive")
+            archive = read_archive(Path(folder, f"{name}.archive"))
     except BaseException:
         agent.unit_stop(client, UNIT)
         raise
     finally:
         clear(shell)
-    if done.exit_code != 0:
-        raise HotbedError(f"the objects of {objects.letter} cannot be written: {_said(done)}")
+    # cosdrive ends with 0 also where requests failed: its stages tell.
+    if not archive.finished:
+        kinds = Counter[str]()
+        for one in archive.measured:
+            kinds.update(one.failed)
+        told = ", ".join(f"{count} of kind {kind}" for kind, count in kinds.items()) or "some"
+        raise HotbedError(
+            f"the objects of {objects.letter} cannot all be written: requests failed, {told}"
+        )
 
 
 def drive(
@@ -256,8 +271,8 @@ def clear(shell: Shell) -> None:
     shell.run(["sh", "-c", f"rm -rf {FOLDER} && mkdir -p -m 0700 {FOLDER}"])
 
 
-def _bring(shell: Shell, folder: Path) -> None:
-    done = shell.run(["tar", "-C", FOLDER, "-cf", "-", "."], timeout_s=SLACK_S)
+def _bring(shell: Shell, folder: Path, what: str = ".") -> None:
+    done = shell.run(["tar", "-C", FOLDER, "-cf", "-", what], timeout_s=SLACK_S)
     with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
         archive.extractall(folder, filter="data")
 

@@ -47,6 +47,12 @@ class Stocked:
                 write_file(self._path, json.dumps(stored) + "\n")
         return missing
 
+    def forget(self, parameters: MosParameters) -> None:
+        """What a cell reads is not there: its next attempt writes it again."""
+        gone = [asdict(objects_of(parameters, letter)) for letter in parameters.letters]
+        kept = [one for one in self._stored() if one not in gone]
+        write_file(self._path, json.dumps(kept) + "\n")
+
     def _stored(self) -> list[dict[str, object]]:
         try:
             found: list[dict[str, object]] = json.loads(self._path.read_text())

@@ -4,14 +4,15 @@
 ``w_mean_s``, ``w_p50_s`` to ``w_p99_s`` (of reads where most operations are reads, else of writes;
 where ten are slower), ``w_ops`` and ``w_failed``; ``qps`` and ``mb_s`` of all; ``proxy_busy``
 (share of what they hold), ``proxy_ms_per_op``, ``storage_ms_per_op``, ``disk_busy_mean``;
-``cores.node``. Rates count what ended within the measured time, so that they do not depend on how
-long an operation takes.
+``cores.node``. An operation counts in rates by the part of its time that lies within the measured
+one: what takes seconds would else count by chance, as workers that began together end together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import floor
 from pathlib import Path
 from typing import Any
 
@@ -21,27 +22,39 @@ import numpy.typing as npt
 from campaigns.mos.live.drives import Drive
 from schemas.errors import HotbedError
 from workloads.cosbench.archive import read_archive
-from workloads.cosbench.results import Archive
+from workloads.cosbench.results import Archive, Second
 
 MEGA = 1e6
 QUANTILES = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
 BEYOND = 10
 """Requests beyond a quantile that is told."""
+MISSED = 0.02
+"""Share of reads that find nothing, above which objects are taken to be gone: a store that is
+overloaded may miss a few."""
 
 Floats = npt.NDArray[np.float64]
 Buckets = dict[tuple[int, int], int]
+
+
+class ObjectsGone(HotbedError):
+    """What was written to be read is there no more."""
 
 
 @dataclass
 class Sent:
     """What one workload sent, of all its drivers.
 
-    Arrays are of each second from the load's beginning: operations that ended, bytes, failures,
-    reads and the sum of their latencies, and the same of writes. `buckets`: measured latencies by
-    operation, (from, to) in nanoseconds.
+    Arrays are of each second from the load's beginning: operations and bytes, evenly over the time
+    that each took; operations that ended, failures, reads that ended and the sum of their
+    latencies, and the same of writes. `buckets`: measured latencies by operation, (from, to) in
+    nanoseconds. `missing`: reads that found no object; `late_s`: how much later than it should the
+    last driver began.
     """
 
     seconds: int
+    missing: int = 0
+    late_s: float = 0.0
+    ended: Floats = field(init=False)
     ops: Floats = field(init=False)
     bytes: Floats = field(init=False)
     failed: Floats = field(init=False)
@@ -52,7 +65,7 @@ class Sent:
     buckets: dict[str, Buckets] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("ops", "bytes", "failed", "reads", "read_s", "writes", "write_s"):
+        for name in ("ended", "ops", "bytes", "failed", *("reads", "read_s", "writes", "write_s")):
             setattr(self, name, np.zeros(self.seconds))
 
     def add(self, archive: Archive, start: float) -> None:
@@ -62,11 +75,11 @@ class Sent:
             raise HotbedError(f"{archive.folder} is not of cosdrive: it has no series.")
         offset = driver.started_at - start
         for second in archive.seconds:
+            self._spread(offset + second.t_s, second)
             at = int(offset + second.t_s)
             if not 0 <= at < self.seconds:
                 continue
-            self.ops[at] += second.operations
-            self.bytes[at] += second.bytes
+            self.ended[at] += second.operations
             self.failed[at] += second.failed
             total = (second.mean_s or 0.0) * second.operations
             if second.op == "read":
@@ -79,6 +92,20 @@ class Sent:
             buckets = self.buckets.setdefault(one.op, {})
             for low, high, count in one.buckets:
                 buckets[low, high] = buckets.get((low, high), 0) + count
+            if one.type == "read":
+                self.missing += one.failed.get("not-found", 0)
+
+    def _spread(self, t_s: float, second: Second) -> None:
+        """What ended in a second (in the middle of it, on average), over the time that it took."""
+        ends = t_s + 0.5
+        begins = ends - (second.mean_s or 0.0)
+        first, last = floor(begins), floor(ends)
+        for at in range(max(0, first), min(last + 1, self.seconds)):
+            part = 1.0
+            if first < last:
+                part = (min(ends, at + 1) - max(begins, at)) / (ends - begins)
+            self.ops[at] += part * second.operations
+            self.bytes[at] += part * second.bytes
 
     @property
     def main(self) -> str:
@@ -129,8 +156,28 @@ def gather(drives: Sequence[Drive], folder: Path, start: float, seconds: float) 
     found: dict[str, Sent] = {}
     for one in drives:
         sent = found.setdefault(one.load.letter, Sent(int(np.ceil(seconds))))
-        sent.add(read_archive(folder / f"{one.name}.archive"), start)
+        archive = read_archive(folder / f"{one.name}.archive")
+        sent.add(archive, start)
+        for measured in archive.measured:
+            sent.late_s = max(sent.late_s, measured.started_at - start - one.load.begins_s)
     return found
+
+
+def refuse_lost(sent: Mapping[str, Sent]) -> None:
+    """Refuse what was measured where there was nothing to read.
+
+    Raises:
+        ObjectsGone: names the workload and how many reads found nothing.
+        HotbedError: not one operation of a workload ended.
+    """
+    for letter, one in sent.items():
+        if one.missing > MISSED * (one.missing + one.reads.sum()):
+            raise ObjectsGone(
+                f"{one.missing} reads of workload {letter} found no object: what was written is "
+                "gone, and is written again before the next cell."
+            )
+        if not one.ended.sum():
+            raise HotbedError(f"not one operation of workload {letter} ended.")
 
 
 def numbers_of(sent: Mapping[str, Sent], begins_s: float, ends_s: float) -> dict[str, float]:
@@ -142,7 +189,7 @@ def numbers_of(sent: Mapping[str, Sent], begins_s: float, ends_s: float) -> dict
         ops, moved = one.ops[begins:ends].sum(), one.bytes[begins:ends].sum()
         found[f"{letter}_qps"] = float(ops / took)
         found[f"{letter}_mb_s"] = float(moved / took / MEGA)
-        found[f"{letter}_ops"] = float(ops)
+        found[f"{letter}_ops"] = float(one.ended[begins:ends].sum())
         found[f"{letter}_failed"] = float(one.failed.sum())
         found["qps"] += found[f"{letter}_qps"]
         found["mb_s"] += found[f"{letter}_mb_s"]

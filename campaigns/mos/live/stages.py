@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from campaigns.mos.course import COURSES
-from campaigns.mos.live.results import MEGA, Sent
+from campaigns.mos.live.results import MEGA, Floats, Sent
+from campaigns.mos.loads import length_s, loads_of
 from campaigns.mos.parameters import MosParameters
 
 SLA_WINDOW_MINUTES = 2.0
@@ -67,7 +68,18 @@ def _latency_held(sent: Sent, parameters: MosParameters) -> float:
     return float(within.mean())
 
 
+def promised(parameters: MosParameters) -> Floats:
+    """Bytes that workload C is to get in each second: in proportion to its workers."""
+    seconds = np.arange(int(np.ceil(length_s(parameters)))) + 0.5
+    workers = np.zeros(len(seconds))
+    for load in loads_of(parameters):
+        if load.letter == "C":
+            workers += load.workers * ((load.begins_s <= seconds) & (seconds < load.ends_s))
+    return workers * parameters.bandwidth_sla_mb_s * MEGA
+
+
 def _bandwidth_held(sent: Sent, parameters: MosParameters) -> float:
-    """Windows whose bandwidth reaches the SLA."""
-    total, width = _windows(sent.bytes, parameters)
-    return float((total / width >= parameters.bandwidth_sla_mb_s * MEGA).mean())
+    """Windows whose bandwidth reaches what is promised in them."""
+    got, _ = _windows(sent.bytes, parameters)
+    wanted, _ = _windows(promised(parameters), parameters)
+    return float((got >= wanted).mean())
