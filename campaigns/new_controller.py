@@ -12,7 +12,7 @@ from schemas.errors import UserError
 TEMPLATE = Path(__file__).parent / "templates" / "controller"
 """Itself a working controller, called new-controller."""
 
-_NAME = re.compile(r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$")
+_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _LONGEST = 40
 _RESERVED = {"all", "common"}
 
@@ -39,7 +39,7 @@ def new_controller(name: str, directory: Path) -> NewController:
             overwritten.
     """
     name = name.replace("_", "-")
-    if not _NAME.match(name) or len(name) > _LONGEST:
+    if not _NAME.fullmatch(name) or len(name) > _LONGEST:
         raise UserError(
             f"{name!r} is no name for a controller: use lower-case letters, digits and -, a "
             f"letter first, at most {_LONGEST} characters."

@@ -16,8 +16,8 @@ from typing import Any
 from campaigns.durable import commit_folder, write_file
 from schemas.run import Run, RunStatus
 
-_ATTEMPT = re.compile(r"^attempt-(\d+)$")
-_PARTIAL = re.compile(r"^\.attempt-(\d+)\.partial$")
+_ATTEMPT = re.compile(r"attempt-(\d+)")
+_PARTIAL = re.compile(r"\.attempt-(\d+)\.partial")
 RUN_FILE = "run.json"
 
 
@@ -65,7 +65,7 @@ class RunStore:
 
     def commit(self, partial: Path) -> Path:
         """Give a whole attempt its final name."""
-        match = _PARTIAL.match(partial.name)
+        match = _PARTIAL.fullmatch(partial.name)
         assert match is not None, partial
         final = partial.parent / f"attempt-{match.group(1)}"
         commit_folder(partial, final)
@@ -100,7 +100,7 @@ class RunStore:
         folder = self.folder / run_id
         if not folder.is_dir():
             return []
-        matches = ((pattern.match(path.name), path) for path in folder.iterdir())
+        matches = ((pattern.fullmatch(path.name), path) for path in folder.iterdir())
         return sorted((int(match.group(1)), path) for match, path in matches if match is not None)
 
 

@@ -10,7 +10,7 @@ from schemas.campaign import Campaign
 from schemas.errors import UserError
 
 MOST_LOCAL = 1024
-_ADDRESS = re.compile(r"^(tcp|tls)://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):[0-9]{1,5}$")
+_ADDRESS = re.compile(r"(tcp|tls)://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):[0-9]{1,5}")
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Workers:
                 "--workers is the number of processes on this machine, and --scheduler asks a "
                 "cluster instead: give one of them."
             )
-        if self.scheduler is not None and not _ADDRESS.match(self.scheduler):
+        if self.scheduler is not None and not _ADDRESS.fullmatch(self.scheduler):
             raise UserError(
                 f"--scheduler {self.scheduler}: give the address of a Dask scheduler, such as "
                 "tcp://10.0.0.1:8786 (or tls://)."

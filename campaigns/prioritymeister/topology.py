@@ -18,7 +18,7 @@ from testbed.quantities import BitsPerSecond, Seconds
 
 SWITCH = "switch"
 """The name of the switch where a topology names none."""
-_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 _SLO = "write slo: {latency: 50ms} or slo: {completion: 10min}"
@@ -104,7 +104,7 @@ class Workload(_Strict):
     @field_validator("name")
     @classmethod
     def _plain_name(cls, name: str) -> str:
-        if not _NAME.match(name):
+        if not _NAME.fullmatch(name):
             raise ValueError("a name is 1 to 63 letters, digits, dots, - or _")
         return name
 
@@ -143,13 +143,13 @@ class Topology(_Strict):
     def _check_names(self) -> None:
         """Queues are called by hosts, switches and devices: no two may have one name."""
         for end in {end for trunk in self.trunks for end in trunk.between}:
-            if not _NAME.match(end):
+            if not _NAME.fullmatch(end):
                 raise ValueError(
                     f"trunks: {end!r} is no name: write 1 to 63 letters, digits, dots, - or _"
                 )
         for name, host in self.hosts.items():
             for one in (name, *host.devices, *([host.switch] if host.switch else ())):
-                if not _NAME.match(one):
+                if not _NAME.fullmatch(one):
                     raise ValueError(
                         f"host {name}: {one!r} is no name: write 1 to 63 letters, digits, dots, - "
                         "or _"

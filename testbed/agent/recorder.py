@@ -27,7 +27,7 @@ FOLDER = Path(STATE) / "recordings"
 UNIT = f"{UNIT_PREFIX}recorder.service"
 INTERVAL_S = 1.0
 _STARTED_S = 20.0
-_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _DIGITS = 5  # significant: the counters know no more, and the files stay small
 
 
@@ -145,7 +145,7 @@ def _run(*argv: str) -> None:
 
 def _name(payload: Mapping[str, Any]) -> str:
     name = payload.get("name")
-    if not isinstance(name, str) or not _NAME.match(name):
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise UserError(f"a recording's name is letters, digits, '.', '_' and '-', not {name!r}.")
     return name
 

@@ -25,7 +25,7 @@ LOAD_PREFIX = "load-"  # units of this name load the testbed: a run starts with 
 LOAD_PROGRAMS = ("fio", "rados", "hotbed-replay", "hotbed-cosdrive")
 UNITS = f"{STATE}/units"
 STOP_S = 15  # fio takes up to a second to print its summary after SIGTERM
-_NAME = re.compile(r"^[a-z0-9][a-z0-9-]{0,79}$")
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,79}")
 _ALREADY, _TIMED_OUT, _UNKNOWN = 76, 75, 77  # exit codes of the scripts below
 
 # A unit whose command was killed is no longer active but may take seconds to end, and until then
@@ -238,7 +238,7 @@ def stray(shell: Shell) -> list[str]:
 
 
 def _check_name(name: object) -> None:
-    if not isinstance(name, str) or not _NAME.match(name):
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise UserError(
             f"{name!r} is not a unit's name: 1 to 80 lower-case letters, digits or - are allowed."
         )

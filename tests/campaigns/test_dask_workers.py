@@ -28,6 +28,7 @@ pytestmark = [
     [
         ({"scheduler": "10.0.0.1:8786"}, "give the address of a Dask scheduler"),
         ({"scheduler": "http://x:1"}, "give the address of a Dask scheduler"),
+        ({"scheduler": "tcp://x:1\n"}, "give the address of a Dask scheduler"),
         ({"scheduler": "tcp://x:1", "count": 2}, "give one of them"),
         ({"count": 0}, "--workers 0: allowed are 1 to 1024"),
     ],

@@ -59,6 +59,7 @@ def test_its_test_passes_and_fails_when_the_policy_is_wrong(tmp_path: Path, brok
         ("a b", "is no name for a controller"),
         ("../up", "is no name for a controller"),
         ("1st", "is no name for a controller"),
+        ("mine\n", "is no name for a controller"),
         ("x" * 41, "at most 40"),
         ("dlr", "taken by Hotbed itself"),
         ("dlr_pg", "taken by Hotbed itself"),

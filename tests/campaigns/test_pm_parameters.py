@@ -217,3 +217,17 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
             load_addresses(file)
     file.write_text('{"a": ["10.0.0.1"]}')
     assert load_addresses(file) == {"a": ("10.0.0.1",)}
+
+
+def test_names_end_where_they_end() -> None:
+    with pytest.raises(ValueError, match="a name is 1 to 63"):
+        topology({"a\n": 0.1})
+    with pytest.raises(ValueError, match=r"host s: 'd\\n' is no name"):
+        Topology.model_validate(
+            {
+                "hosts": {"s": {"link": 1e9, "devices": {"d\n": "p.json"}}, "c": {"link": 8e8}},
+                "workloads": [
+                    {"name": "a", "client": "c", "server": "s", "trace": "t", "slo": {"latency": 1}}
+                ],
+            }
+        )

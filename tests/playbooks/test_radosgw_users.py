@@ -54,6 +54,8 @@ def test_what_fails_is_one_sentence(users: ModuleType) -> None:
         users.ensure(admin, ["small"])
     with pytest.raises(users.Failed, match="'Big one' names no tenant"):
         users.ensure(admin, ["Big one"])
+    with pytest.raises(users.Failed, match=r"'small\\n' names no tenant"):
+        users.ensure(admin, ["small\n"])
     with pytest.raises(users.Failed, match="user small has no keys"):
         users.user(lambda *_: (0, "{}", ""), "small")
 

@@ -45,7 +45,7 @@ _FETCH_S = 300.0
 
 # Opens the file with the credentials, takes its name away, and becomes the driver.
 _BECOME = 'exec 3< "$0" && rm -f -- "$0" && exec "$@"'
-_NAME = re.compile(r"^[a-z0-9][a-z0-9-]{0,50}$")
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,50}")
 
 ShellTo = Callable[[str], Shell]
 
@@ -69,7 +69,7 @@ class Load:
     options: DriveOptions = field(default_factory=DriveOptions)
 
     def __post_init__(self) -> None:
-        if not _NAME.match(self.name):
+        if not _NAME.fullmatch(self.name):
             raise UserError(
                 f"{self.name!r} names no load: 1 to 51 lower-case letters, digits or -, please."
             )

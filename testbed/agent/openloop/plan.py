@@ -16,7 +16,7 @@ BALLAST_BYTES = 2**22
 """Of each object of the ballast."""
 
 MOST_BALLAST = 1024
-_PGID = re.compile(r"^(\d+)\.([0-9a-f]+)$")
+_PGID = re.compile(r"(\d+)\.([0-9a-f]+)")
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Plan:
         if not self.rates:
             raise UserError("open-loop: rates must give writes per second for one PG or more.")
         for pgid, rate in self.rates.items():
-            if not _PGID.match(pgid):
+            if not _PGID.fullmatch(pgid):
                 raise UserError(f'open-loop: rates: {pgid!r} is no PG id such as "2.1f".')
             if not (math.isfinite(rate) and 0 <= rate <= 1e6):
                 raise UserError(

@@ -25,7 +25,7 @@ from testbed.stores.ceph.pools import removing, wait_for
 
 APPLICATION = "twochoice"
 PG_NUM = 4  # few: a PG costs memory on its OSD; more than one, for it writes its log alone
-_PREFIX = re.compile(r"^[a-z][a-z0-9_-]{0,39}\.$")
+_PREFIX = re.compile(r"[a-z][a-z0-9_-]{0,39}\.")
 _THERE = (-17, -114)  # EEXIST, EALREADY
 
 
@@ -98,13 +98,13 @@ def unpin(connection: Connection, prefix: str, *, timeout_s: float = 120.0) -> l
         StoreError: Ceph refuses something (`mon_allow_pool_delete` must be on), or it takes longer.
     """
     _check_prefix(prefix)
-    ours = re.compile(re.escape(prefix) + r"\d+$")
+    ours = re.compile(re.escape(prefix) + r"\d+")
     done = []
     rules = _rule_ids(connection)
     pools = [
         name
         for name, pool in _pools(connection).items()
-        if ours.match(name)
+        if ours.fullmatch(name)
         # By its rule where its making was cut off.
         and (APPLICATION in pool["application_metadata"] or pool["crush_rule"] == rules.get(name))
     ]
@@ -120,12 +120,12 @@ def unpin(connection: Connection, prefix: str, *, timeout_s: float = 120.0) -> l
         )
     used = {int(pool["crush_rule"]) for pool in _pools(connection).values()}
     for name, number in sorted(_rule_ids(connection).items()):
-        if ours.match(name) and number not in used:
+        if ours.fullmatch(name) and number not in used:
             connection.mon("osd crush rule rm", name=name).checked(f"osd crush rule rm {name}")
             done.append(f"rule {name} removed")
     for row in connection.mon("auth ls").checked("auth ls")["auth_dump"]:
         user = str(row["entity"])
-        if user.startswith("client.") and ours.match(user.removeprefix("client.")):
+        if user.startswith("client.") and ours.fullmatch(user.removeprefix("client.")):
             connection.mon("auth rm", entity=user).checked(f"auth rm {user}")
             done.append(f"user {user} removed")
     return done
@@ -255,7 +255,7 @@ def _key(connection: Connection, user: str, pool: str) -> str:
 
 
 def _check_prefix(prefix: str) -> None:
-    if not _PREFIX.match(prefix):
+    if not _PREFIX.fullmatch(prefix):
         raise UserError(
             f"prefix is {prefix!r}; write lower-case letters, digits, - or _ and a dot, such as "
             "'twochoice.'."

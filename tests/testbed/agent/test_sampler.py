@@ -160,6 +160,11 @@ def test_bad_recorder_payloads_are_refused(payload):
         recorder.start(CONFIG, payload)
 
 
+def test_a_recordings_name_ends_where_it_ends():
+    with pytest.raises(UserError, match=r"not 'x\\n'\.$"):
+        recorder.fetch(CONFIG, {"name": "x\n"})
+
+
 def test_top_shows_nodes_osds_and_who_is_lost(sampling):
     found, site = sampling
     site.answers["a"] = lambda seq, turn: b""

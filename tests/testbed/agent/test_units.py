@@ -136,7 +136,7 @@ def test_only_load_units_are_listed(shell: FakeSystemdShell) -> None:
     assert units.live(shell) == ["load-b"]
 
 
-@pytest.mark.parametrize("name", ["", "A", "a b", "../x", "a;b", 7, None, "-a"])
+@pytest.mark.parametrize("name", ["", "A", "a b", "../x", "a;b", "a\n", 7, None, "-a"])
 def test_names_that_are_none_are_refused(shell: FakeSystemdShell, name: object) -> None:
     with pytest.raises(UserError, match="not a unit's name"):
         units.start(shell, name, ["true"], max_s=1)  # type: ignore[arg-type]

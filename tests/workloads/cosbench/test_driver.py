@@ -266,6 +266,8 @@ def test_loads_have_names_of_their_own(names: list[str], tmp_path: Path, local_s
         run_on(NodeAgent(local_shell), lambda _: local_shell, loads, tmp_path)
     with pytest.raises(UserError, match="names no load"):
         Load("Web Server", "client", XML, 1.0)
+    with pytest.raises(UserError, match="names no load"):
+        Load("web\n", "client", XML, 1.0)
     (tmp_path / "b").mkdir()
     with pytest.raises(UserError, match="never overwritten"):
         run_on(NodeAgent(local_shell), lambda _: local_shell, [Load("b", "n", XML, 1.0)], tmp_path)

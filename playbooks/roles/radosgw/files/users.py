@@ -18,7 +18,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 
-NAME = re.compile(r"^[a-z0-9][a-z0-9-]{0,39}$")
+NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 NO_SUCH_USER = 22  # radosgw-admin's exit code where a user is missing
 COMMAND_S = 60
 
@@ -96,7 +96,7 @@ def ensure(admin: Admin, tenants: list[str]) -> dict[str, object]:
     """All users with their keys, and what was changed."""
     keys, changed = {}, []
     for tenant in tenants:
-        if not NAME.match(tenant):
+        if not NAME.fullmatch(tenant):
             raise Failed(f"{tenant!r} names no tenant: 1 to 40 lower-case letters, digits or -")
         keys[tenant], made = user(admin, tenant)
         if made:

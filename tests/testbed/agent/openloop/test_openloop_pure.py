@@ -185,6 +185,7 @@ def test_a_plan_survives_the_way_to_the_node() -> None:
         ({"rates": {"1.0": -1.0}}, "PG 1.0 must get 0 to 1e6"),
         ({"rates": {"1.0": float("nan")}}, "PG 1.0 must get"),
         ({"rates": {"x": 1.0}}, "'x' is no PG id"),
+        ({"rates": {"1.0\n": 1.0}}, "is no PG id"),
         ({"rates": {"1.0": "fast"}}, "rates of PG 1.0 must be of type float"),
         ({"rates": [1]}, "rates must map PG ids"),
         ({"duration_s": 0}, "duration_s must be above 0"),

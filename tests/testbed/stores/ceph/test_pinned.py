@@ -260,6 +260,7 @@ def test_a_pool_that_is_not_pinned_is_not_taken(raw: PinnableRados, connection: 
     [
         ("twochoice", [0], "prefix is 'twochoice'"),
         ("a*.", [0], "prefix is"),
+        ("twochoice.\n", [0], "prefix is"),
         ("twochoice.", [0, 77], r"there is no osd\.77; the cluster has 0, 1, 2"),
     ],
 )
