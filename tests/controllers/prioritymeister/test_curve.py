@@ -100,8 +100,8 @@ def test_long_bursty_traces(seed: int) -> None:
     random = np.random.default_rng(seed)
     n = 5000
     gaps = random.exponential(1.0, n) * np.where(random.random(n) < 0.02, 40, 0.1)
-    times = np.round(np.cumsum(gaps), 2)  # several at one instant
-    work = np.asarray(random.choice([0.1, 0.4, 2.0], n, p=[0.7, 0.25, 0.05]), np.float64)
+    times = np.round(np.cumsum(gaps), 2).astype(np.float64)  # several at one instant
+    work = random.choice([0.1, 0.4, 2.0], n, p=[0.7, 0.25, 0.05])
     curve = rb_curve(times, work)
     exact(curve, times, work, np.concatenate(([0.0], np.geomspace(1e-3, 1e3, 300))))
     builder = CurveBuilder()
