@@ -224,7 +224,7 @@ class SwiftStore:
             self.set_processes(wanted, store)
         # All of them once more: what was cut off half-way is in no file, and may differ from `now`.
         self._tell(self.changes.shares(wanted))
-        self._tell(self._processes(wanted, self.cluster.microstores), _SLOW_S)
+        self._tell(self._processes(wanted, *wanted.shares), _SLOW_S)
         self.nodes.ask(self.changes.endpoints(wanted))
         self.write(wanted)
         return "shares, machines and tenants are as asked"
@@ -236,12 +236,14 @@ class SwiftStore:
         Raises:
             StoreError: a node refuses, or none of them is there.
         """
-        for requests in filter(None, self.changes.less_and_more(before, after)):
+        for requests in self.changes.less_and_more(before, after):
             self._tell(requests)
 
     def _tell(
         self, requests: Mapping[str, Mapping[str, Any]], timeout_s: float = TIMEOUT_S
     ) -> None:
+        if not requests:
+            return
         answers, problems = self.nodes.try_ask(requests, timeout_s)
         told = [f"node {n}: {why}" for n, why in problems.items() if not isinstance(why, Lost)]
         if told or not answers:
@@ -263,10 +265,10 @@ class SwiftStore:
 
     def set_processes(self, state: State, store: str) -> None:
         """Have the proxies of a microstore run `state.workers` processes."""
-        self.nodes.ask(self._processes(state, [store]), _SLOW_S)
+        self.nodes.ask(self._processes(state, store), _SLOW_S)
 
     @staticmethod
-    def _processes(state: State, stores: Sequence[str]) -> dict[str, dict[str, Any]]:
+    def _processes(state: State, *stores: str) -> dict[str, dict[str, Any]]:
         return {
             node: {"op": "workers", "workers": state.workers[store]}
             for store in stores

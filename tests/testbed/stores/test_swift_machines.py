@@ -74,6 +74,9 @@ def test_machines_that_nobody_has_are_in_the_pool(
     ]
     put_layout(store, "static")
     assert store.state().proxies["p2"] == ""
+    assert store.act([AssignMachine("p0", ""), AssignMachine("p1", "")])[1].ok
+    put_layout(store)  # there is no proxy that could be told its processes
+    assert set(store.state().proxies.values()) == {""}
 
 
 def test_a_machine_leaves_its_tenants_before_it_serves_others(
