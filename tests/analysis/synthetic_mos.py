@@ -26,11 +26,17 @@ MINUTE_S, ENDS = 4.0, 152.0
 
 
 def write_run(
-    campaign: Path, block: int, values: dict[str, float], report: Any, **cell: Any
+    campaign: Path,
+    block: int,
+    values: dict[str, float],
+    report: Any,
+    *,
+    spec: str = "mos",
+    **cell: Any,
 ) -> Path:
-    """One finished run."""
+    """One finished run on a testbed of a spec."""
     parameters = MosParameters(**cell).canonical()
-    run, folder = finished(campaign, block, parameters, calibration={"spec": "mos"})
+    run, folder = finished(campaign, block, parameters, calibration={"spec": spec})
     noise = 1 + 0.02 * block
     extra = {name: value * noise for name, value in values.items()}
     summary = Summary(whole=[], steady=[], pressure_mean={}, extra=extra)
@@ -40,7 +46,7 @@ def write_run(
     return folder
 
 
-def write_setups(campaign: Path, block: int) -> None:
+def write_setups(campaign: Path, block: int, spec: str = "mos") -> None:
     """Figure 1."""
     for setup, qps in SMALL_QPS.items():
         values = {"failed": 0.0, "proxy_ms_per_op": 3.0}
@@ -49,7 +55,7 @@ def write_setups(campaign: Path, block: int) -> None:
         for letter in "CD":
             values |= {f"{letter}_mb_s": LARGE_MB_S[setup] / 2}
             values |= {f"{letter}_mean_s": LARGE_LATENCY[setup]}
-        write_run(campaign, block, values, {}, experiment="setups", setup=setup)
+        write_run(campaign, block, values, {}, spec=spec, experiment="setups", setup=setup)
 
 
 def write_alone(campaign: Path, block: int) -> None:

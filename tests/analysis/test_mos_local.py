@@ -199,6 +199,23 @@ def test_a_single_block_has_no_interval(tmp_path: Path) -> None:
     assert paired(one, one, "missing") is None
 
 
+def test_blocks_of_two_testbeds_are_not_paired(tmp_path: Path) -> None:
+    """mos-quick and mos-local have the same seeds, and other disks."""
+    write_setups(tmp_path / "mos-quick", 0)
+    write_setups(tmp_path / "mos-local", 0, spec="another")
+    runs = [
+        *load_campaign(tmp_path / "mos-quick").runs,
+        *load_campaign(tmp_path / "mos-local").runs,
+    ]
+    rows = table(runs)
+    small, default = (cells(rows, "setups", setup=name) for name in ("favors-small", "default"))
+    both = paired(small, default, "small_qps")
+    assert both is not None
+    assert both.n == 2
+    mine, theirs = small[small["spec"] == "mos"], default[default["spec"] != "mos"]
+    assert paired(mine, theirs, "small_qps") is None
+
+
 @pytest.mark.slow
 def test_tables_tell_of_every_setup(evidence: Evidence) -> None:
     setups, loads, courses, alone = tables(evidence.table)

@@ -51,7 +51,8 @@ def takes(run: Run) -> bool:
 def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
     """One row a run: `COLUMNS`, the cell's parameters, and every number of the summary; ``qps`` and
     ``mb_s`` of small and of large objects too (``small_qps``, ``large_mb_s``). Of cells that were
-    run by several campaigns on the same testbed the last one counts."""
+    run by several campaigns on the same testbed the last one counts. ``seed`` stands for a block on
+    a testbed: what two testbeds draw alike is not paired."""
     rows = []
     for index, loaded in enumerate(runs):
         run = loaded.run
@@ -62,6 +63,7 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
         return pd.DataFrame(columns=[*COLUMNS, *CELL])
     found = pd.DataFrame(rows).sort_values(["seed", "run_id"], kind="stable")
     found = found.drop_duplicates([*CELL, "seed", "spec"], keep="last")
+    found["seed"] = found["seed"].astype(str) + " on " + found["spec"]
     return found.sort_values("index").reset_index(drop=True)
 
 
