@@ -113,7 +113,7 @@ def test_every_scheduler_of_a_block_meets_the_same() -> None:
     assert fixed["apps"][-1] | {"scheduler": "both"} == both["apps"][-1]
     assert all(app["scheduler"] == "fixed" and app["background"] for app in both["apps"][:-1])
     assert not both["apps"][-1].get("background")
-    assert both["apps"][-1]["start"] == 5.0
+    assert both["apps"][-1]["start"] == 20.0
     assert fixed["apps"] != of("fixed", 6)["apps"]
     slow = ObjectParameters(experiment="burst", stragglers="fio", straggler_share=0.5)
     assert len(plans.stragglers(slow, 5, 64)) == 32
@@ -125,6 +125,15 @@ def test_in_a_balance_all_jobs_have_the_cells_scheduler() -> None:
     found = plans.plan(ObjectParameters(experiment="balance", **SMALL), 1, SERVERS)
     assert len(found["apps"]) == 21
     assert all(app["scheduler"] == "both" and not app["background"] for app in found["apps"])
+
+
+def test_what_comes_at_once_has_come_before_anything_is_measured_or_forgotten() -> None:
+    # At a gigabit or so in all, which is what two processors carry of it.
+    usual = ObjectParameters(experiment="burst", stragglers="table2")
+    jobs = plans.plan(usual, 1, 64)["apps"][:-1]
+    come_s = sum(job["nodes"] * 8 * job["writes"] * job["size"] for job in jobs) / 125e6
+    assert usual.lead_s >= come_s > 10
+    assert plans.settings(usual)["scheduler"]["preassign"]["lifetime"] >= come_s
 
 
 def test_agents_know_no_oracle() -> None:
@@ -191,7 +200,7 @@ def test_fio_runs_on_the_disks_of_some_servers(tmp_path: Path) -> None:
     assert len(servers.slowed) == 1
     assert found["slowed_share"] == pytest.approx(1.0)
     # The load has run for as long as that of other stragglers.
-    assert servers.plans[0]["apps"][-1]["start"] == 5.0
+    assert servers.plans[0]["apps"][-1]["start"] == 20.0
 
 
 def test_a_balance_is_of_all_jobs(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ STANDARD: dict[str, Any] = {
     "processes": 8,
     "writes": 5,
     "size_kib": 512,
-    "start_s": 5.0,
+    "start_s": 20.0,
     "volume": 1 / 32,
     "think_s": 2.0,
     "probes": 100,

@@ -65,7 +65,8 @@ class ObjectParameters(KindParameters):
         nodes, processes: compute nodes, each with a scheduler, and client processes on each.
         writes: of each process of the burst; 5 of 4 MB in the paper.
         size_kib: of a write.
-        start_s: how long the stragglers' load, and DLR, have run when the burst begins.
+        start_s: how long the stragglers' load, and DLR, have run when the burst begins: what the
+            jobs of Table II write at once keeps two processors busy for some 15 s, and probes wait.
         volume: part of Table II's writes that its jobs make.
         think_s: between bursts of a job of Table II.
         pending: writes that are probed for together, each asking two servers.
@@ -90,7 +91,7 @@ class ObjectParameters(KindParameters):
     processes: int = Field(default=8, ge=1, le=256)
     writes: int = Field(default=5, ge=1, le=10_000)
     size_kib: int = Field(default=512, ge=1, le=65_536)
-    start_s: float = Field(default=5.0, ge=0, le=3600)
+    start_s: float = Field(default=20.0, ge=0, le=3600)
     volume: float = Field(default=1 / 32, gt=0, le=1)
     think_s: float = Field(default=2.0, ge=0, le=3600)
     pending: int = Field(default=4, ge=1, le=256)

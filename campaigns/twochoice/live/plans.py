@@ -17,6 +17,9 @@ WHOLE_S = 1800.0
 PATIENCE_S = 600.0
 """How long a client waits for an answer: queues of a burst are long, and asking again makes them
 longer."""
+EXPECTED_S = 20.0
+"""How long a server expects data for which it was asked: what 512 processes write at once takes two
+processors so long to carry there. What is forgotten earlier is neither counted nor learned from."""
 CEPH = {
     "conf": "/etc/ceph/ceph.conf",
     "keyring": "/etc/ceph/ceph.client.admin.keyring",
@@ -42,7 +45,7 @@ def settings(parameters: ObjectParameters) -> dict[str, Any]:
                 "unit": parameters.size,
                 "prior": 0.5,
                 "weight": 1,
-                "lifetime": 1,
+                "lifetime": EXPECTED_S,
             },
         },
         "maintainer": {"off": not parameters.maintainers or parameters.experiment == "table"},
