@@ -13,7 +13,7 @@ import pandas as pd
 
 from analysis import style
 from analysis.claims import Evidence
-from analysis.prioritymeister.runs import WORKLOADS, bootstrap, latency, met
+from analysis.prioritymeister.runs import BEYOND, WORKLOADS, bootstrap, latency, met
 from analysis.stats import Estimate
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 
 MS = 1e3
-BEYOND = 10
-"""Requests beyond a percentile that is shown."""
 MISSED = "#CC3311"
 BAR_WIDTH = 0.8
 PERCENTS = (50.0, 90.0, 95.0, 99.0, 99.9)
@@ -53,7 +51,9 @@ def bars(
     workloads: Sequence[str],
 ) -> None:
     """Latency at a percentile: a group of bars each, a bar a workload, medians over blocks with
-    95 % bootstrap intervals; in red above a bar how many of the runs missed the SLO.
+    95 % bootstrap intervals; in red above a bar how many of the runs missed the SLO. A bar that is
+    hatched up to the top is of requests that were never answered. None is drawn where a run has too
+    few requests to tell the percentile.
 
     Args:
         axes: to draw on; its vertical axis becomes logarithmic.
@@ -63,15 +63,20 @@ def bars(
         workloads: in order.
     """
     width = BAR_WIDTH / max(1, len(workloads))
+    endless: list[tuple[float, str, str]] = []
     for w, name in enumerate(workloads):
         for g, (_, found) in enumerate(groups):
             mine = found[found["workload"] == name]
-            estimate = bootstrap(mine[f"p{percent:g}_s"].dropna().astype(float).tolist())
+            values = mine[f"p{percent:g}_s"].astype(float)
+            estimate = None if values.isna().any() else bootstrap(values.tolist())
             if estimate is None:
                 continue
             x = g + (w - (len(workloads) - 1) / 2) * width
             shown = estimate.map(lambda s: MS * s)
             colour = workload_colour(name)
+            if np.isinf(shown.value):
+                endless.append((x, colour, f"{int((~met(mine, percent)).sum())}/{len(mine)}"))
+                continue
             axes.bar(x, shown.value, 0.92 * width, color=colour, label=name if g == 0 else None)
             error = np.array(shown.error).reshape(2, 1)
             axes.errorbar(x, shown.value, yerr=error, color="black", linewidth=0.9, capsize=2)
@@ -93,7 +98,19 @@ def bars(
     axes.set_xticks(range(len(groups)), [name for name, _ in groups])
     axes.set_xlim(-0.6, len(groups) - 0.4)
     _room_above(axes)
+    _without_end(axes, endless, 0.92 * width)
     axes.set_ylabel("Latency (ms)")
+
+
+def _without_end(axes: Axes, bars: Sequence[tuple[float, str, str]], width: float) -> None:
+    """Bars (place, colour, missed runs) of latencies without end, up to the top as it is."""
+    low, high = axes.get_ylim()
+    for x, colour, missed in bars:
+        axes.bar(x, high, width, color="none", edgecolor=colour, hatch="///", linewidth=0.8)
+        words = f"never answered, {missed}"
+        style_of = {"ha": "center", "va": "center", "fontsize": 7, "color": MISSED}
+        axes.text(x, (low * high) ** 0.5, words, rotation=90, **style_of)
+    axes.set_ylim(low, high)
 
 
 def _room_above(axes: Axes) -> None:

@@ -5,12 +5,14 @@ A block's runs have the same traces. n counts blocks, never requests or seconds.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from analysis.claims import is_simulated
 from analysis.load import LoadedRun
 from analysis.stats import Estimate, mean, ratio
 from schemas.run import Run
@@ -50,6 +52,9 @@ NUMBERS = (
     *("late_s", "behind_s", "allowed_s", "network_kept", "unanswered"),
 )
 """Of a workload, by the names of `campaigns.prioritymeister.cell`."""
+PERCENTILES = {f"p{p:g}_s": p for p in (50.0, 90.0, 95.0, 99.0, 99.9, 99.99)}
+BEYOND = 10
+"""Requests beyond a percentile that is told."""
 
 BLIND = ("ps", "byslo", "mclock", "none")
 """Policies that a common factor of all SLOs makes no difference to."""
@@ -100,7 +105,8 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
     ground, variant (the policy, with pm's mode), the cell's parameters, workload, `NUMBERS`,
     ``usual``: whether it feeds the figures, which those of `STANDARD` parameters do; of runs whose
     traces differ in their length, such as those of a quick and a full campaign, the longest of each
-    scenario. An experiment that two campaigns share counts once.
+    scenario, and of those, on machines, the ones with the smallest requests of the copy. An
+    experiment that two campaigns share counts once.
     """
     rows: list[dict[str, Any]] = []
     for index, loaded in enumerate(runs):
@@ -115,12 +121,13 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
             "ground": run.ground,
             "variant": BEST_EFFORT if mode == "best-effort" else policy,
             **{name: parameters.get(name, STANDARD.get(name)) for name in PARAMETERS},
-            "usual": _is_standard(parameters),
+            "usual": _is_standard(parameters, simulated=is_simulated(run.ground)),
         }
         numbers = loaded.summary.extra
         names = sorted({key.split("_")[0] for key in numbers if key.endswith("_requests")})
         for name in names:
             own = {column: numbers.get(f"{name}_{column}") for column in NUMBERS}
+            own |= _never_answered(own)
             rows.append({**common, "workload": name, **own})
     columns = [*_RUN, *PARAMETERS, "usual", "workload", *NUMBERS]
     if not rows:
@@ -129,14 +136,31 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
     counted = found["seconds"].where(found["usual"] & (found["campaign"] != WHY))
     longest = counted.groupby([found["scenario"], found["burst"].fillna("")]).transform("max")
     found["usual"] &= found["seconds"] == longest
+    sizes = found["copy_kib"].where(found["usual"])
+    found["usual"] &= sizes == sizes.groupby([found["ground"], found["scenario"]]).transform("min")
     found = found.sort_values(["run_id"], kind="stable")
     keys = [*PARAMETERS, "seed", "workload"]
     return found.drop_duplicates(keys).sort_values(["index", "workload"]).reset_index(drop=True)
 
 
-def _is_standard(parameters: Mapping[str, Any]) -> bool:
-    """Of a run's parameters; one that was not there yet had the usual value."""
-    usual = all(parameters.get(name, value) == value for name, value in STANDARD.items())
+def _never_answered(own: Mapping[str, float | None]) -> dict[str, float]:
+    """Percentiles that lie among requests without an answer, as infinite ones: a summary tells
+    finite numbers alone, and one that is missing for having too few requests stays missing."""
+    requests = own["requests"] or 0.0
+    if not own["unfinished"]:
+        return {}
+    return {
+        column: math.inf
+        for column, percent in PERCENTILES.items()
+        if own[column] is None and requests * (1 - percent / 100) >= BEYOND * (1 - 1e-9)
+    }
+
+
+def _is_standard(parameters: Mapping[str, Any], *, simulated: bool) -> bool:
+    """Of a run's parameters; one that was not there yet had the usual value. On machines a copy's
+    requests are as large as their campaign says."""
+    told = STANDARD if simulated else {**STANDARD, "copy_kib": parameters.get("copy_kib", 1024)}
+    usual = all(parameters.get(name, value) == value for name, value in told.items())
     return usual and parameters.get("slo_percentile") != LONGEST
 
 
@@ -228,7 +252,7 @@ def difference(treated: pd.Series, baseline: pd.Series) -> Estimate | None:
 def quotient(treated: pd.Series, baseline: pd.Series) -> Estimate | None:
     """Geometric mean of treated/baseline over blocks, with a t interval of the logarithms."""
     both = pd.concat([treated.rename("t"), baseline.rename("b")], axis=1, join="inner").dropna()
-    both = both[(both["t"] > 0) & (both["b"] > 0)]
+    both = both[(both["t"] > 0) & (both["b"] > 0) & np.isfinite(both).all(axis=1)]
     return ratio(both["t"].tolist(), both["b"].tolist()) if len(both) else None
 
 
@@ -247,12 +271,12 @@ def variants(rows: pd.DataFrame) -> list[str]:
 
 def bootstrap(values: Sequence[float], *, draws: int = 4000, seed: int = 1) -> Estimate | None:
     """Median over runs with a 95 % percentile bootstrap over runs, for percentiles of latency;
-    no interval with fewer than two runs."""
-    found = np.asarray([value for value in values if np.isfinite(value)], dtype=float)
+    no interval with fewer than two runs, or where one is infinite (never answered)."""
+    found = np.asarray([value for value in values if not np.isnan(value)], dtype=float)
     if not len(found):
         return None
-    centre = float(np.median(found))
-    if len(found) < 2:
+    centre = float(np.sort(found)[len(found) // 2] if np.isinf(found).any() else np.median(found))
+    if len(found) < 2 or np.isinf(found).any():
         return Estimate(centre, float("nan"), float("nan"), len(found))
     random = np.random.default_rng(seed)
     medians = np.median(random.choice(found, (draws, len(found))), axis=1)

@@ -1,0 +1,73 @@
+"""What runs on machines have that simulated ones do not: requests that nobody answers, and copies
+of another size."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+from synthetic_pm import as_in_the_paper, extra_of, run_of
+
+from analysis import style
+from analysis.load import LoadedRun
+from analysis.prioritymeister.panels import bars, known_percent
+from analysis.prioritymeister.runs import bootstrap, cells, quotient, table
+from campaigns.prioritymeister.cell_parameters import PmParameters
+from schemas.run import Summary
+
+
+def a_run(block: int = 0, ground: str = "local", **cell: object) -> LoadedRun:
+    told = PmParameters.model_validate({"scenario": "disk", "policy": "none", "k": 3, **cell})
+    return run_of(told, block, extra_of(told, block, as_in_the_paper), ground)
+
+
+def starved(run: LoadedRun) -> LoadedRun:
+    """C has an answer to each third request, and A's are too few to tell the 99th percentile."""
+    extra = dict(run.summary.extra)
+    extra |= {"C_requests": 3000.0, "C_unfinished": 2000.0, "C_within": 0.0, "A_requests": 900.0}
+    extra = {key: v for key, v in extra.items() if key[:3] not in ("C_p", "A_p")}
+    extra |= {"A_p50_s": 0.01, "A_p90_s": 0.02, "A_p95_s": 0.03}
+    return replace(run, summary=Summary(whole=[], steady=[], pressure_mean={}, extra=extra))
+
+
+def test_percentiles_among_requests_without_an_answer_are_infinite() -> None:
+    rows = table([starved(a_run())]).set_index("workload")
+    assert rows.loc["C", "p50_s"] == rows.loc["C", "p99_s"] == math.inf
+    assert pd.isna(rows.loc["C", "p99.9_s"])  # three beyond it
+    assert rows.loc["A", "p95_s"] == 0.03 and pd.isna(rows.loc["A", "p99_s"])
+    only = table([starved(a_run())])
+    assert known_percent(only[only["workload"] == "C"]) == 99
+
+
+def test_a_bar_of_requests_without_an_answer_goes_up_to_the_top() -> None:
+    rows = table([a_run(0), starved(a_run(1)), starved(a_run(2))])
+    with style.figure(1, 1, width=4, height=3) as (_, axes):
+        bars(axes[0], rows, [("none", rows)], 99.0, ["A", "B", "C"])
+        low, high = axes[0].get_ylim()
+        drawn = {round(bar.get_height(), 6): bar.get_hatch() for bar in axes[0].patches}
+        words = [text.get_text() for text in axes[0].texts]
+        assert len(drawn) == 2  # B, and C without end; a run's A has too few requests for one
+        assert drawn[round(high, 6)] == "///"
+        assert [one for one in drawn.values() if one != "///"] == [None]
+        assert "never answered, 2/3" in words
+    assert 0 < low < high
+
+
+def test_the_median_of_runs_counts_those_without_an_end() -> None:
+    most = bootstrap([0.1, math.inf, math.inf])
+    some = bootstrap([0.1, math.nan, 0.2, math.inf])
+    assert most is not None and most.value == math.inf and most.error == (0.0, 0.0)
+    assert some is not None and some.value == 0.2 and some.n == 3
+    ratio = quotient(pd.Series([math.inf, 0.2]), pd.Series([0.1, 0.1]))
+    assert ratio is not None and ratio.value == pytest.approx(2) and ratio.n == 1
+
+
+def test_on_machines_a_campaign_says_how_large_the_copys_requests_are() -> None:
+    chosen = cells(table([a_run(copy_kib=64), a_run(copy_kib=1024)]), "disk", "none", k=3)
+    assert set(chosen["workload"]) == {"A", "B", "C", "L"}
+    assert set(chosen["copy_kib"]) == {64}
+    assert cells(table([a_run(ground="sim", copy_kib=64)]), "disk", "none", k=3).empty
+    alone = cells(table([a_run(copy_kib=1024)]), "disk", "none", k=3)
+    assert set(alone["workload"]) == {"A", "B", "C", "L"}
