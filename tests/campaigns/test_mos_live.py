@@ -28,7 +28,7 @@ from campaigns.mos.live.stages import promised
 from campaigns.mos.live.swift import fitting, layout_of
 from campaigns.mos.loads import loads_of
 from campaigns.mos.parameters import MosParameters
-from controllers.microstores.performance import ClassTable, PiecewiseLinear
+from controllers.microstores.performance import PiecewiseLinear
 from schemas.errors import HotbedError, UserError
 from schemas.run import Run
 from testbed.agent.contract import AgentConfig, AgentNode
@@ -160,7 +160,7 @@ def test_what_mos_pp_is_told_is_what_it_takes() -> None:
     from controllers.registry import create, find
 
     parameters = MosParameters(experiment="load", setup="mos-pp")
-    told = controller_parameters(parameters)
+    told = controller_parameters(parameters, Pool().total)
     known = create(find("mos-pp", ()), told, 1).parameters()
     assert set(told) <= set(known)
     assert told["tenants"]["small"]["sla"] == {"latency_ms": 90}
@@ -178,17 +178,21 @@ def test_what_is_promised_to_c_goes_with_its_workers() -> None:
 
 
 def test_the_model_is_of_the_cell_s_objects() -> None:
-    usual, less = (PiecewiseLinear.from_json(model(mb)).tables["C"] for mb in (16, 2))
+    (small, usual), (_, less) = (
+        [PiecewiseLinear.from_json(model(mb, Pool().total)).tables[letter] for letter in "AC"]
+        for mb in (16, 2)
+    )
     ratio = 8.5 / 1.5
     assert usual.workload.mean_bytes == pytest.approx(ratio * less.workload.mean_bytes)
     assert less.network.value(25e6) == pytest.approx(ratio * usual.network.value(25e6))
     # A request of fewer bytes costs less, and still something.
     assert 1.5 < less.proxy_cores.value(0.2) / usual.proxy_cores.value(0.2) < ratio
-    assert less.proxy_cores.value(0.2) < model_of_small().proxy_cores.value(0.2)
-
-
-def model_of_small() -> ClassTable:
-    return PiecewiseLinear.from_json(model(16)).tables["A"]
+    assert less.proxy_cores.value(0.2) < small.proxy_cores.value(0.2)
+    # Stage 1 (section 8.1): twelve workers are promised more than Static's link carries, and less
+    # than all that there is. No more is given than the tables know of.
+    wanted = 12 * MosParameters(experiment="load").bandwidth_sla_mb_s * 1e6
+    carried = [less.network.value(part * 50e6) * less.workload.mean_bytes for part in (0.7, 1.0)]
+    assert carried[0] < wanted < carried[1]
 
 
 def test_the_profile_that_the_model_is_made_of_is_code_of_a_result() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from campaigns.mos.division import Pool
 from campaigns.mos.live.control import controller_parameters
 from campaigns.mos.parameters import MosParameters
 from controllers.journal import read_journal
@@ -68,7 +69,8 @@ def test_mos_pp_acts_on_a_tenant_above_its_share_within_the_pool_and_puts_back(
     # No Swift answers within a millisecond: small's SLA is missed in every epoch.
     parameters = MosParameters(experiment="load", setup="mos-pp", latency_sla_ms=1)
     told = tmp_path / "mos-pp.yaml"
-    told.write_text(yaml.safe_dump(controller_parameters(parameters) | {"either": False}))
+    given = controller_parameters(parameters, Pool().total)
+    told.write_text(yaml.safe_dump(given | {"either": False}))
     stored = Stored(bed.client("small"), "controlled")
     greedy = Stored(bed.client("large"), "controlled")
     with stored.load(), greedy.load(threads=6, size=500_000):

@@ -168,7 +168,7 @@ class _Running:
             remote.start(
                 agent,
                 parameters.setup,
-                parameters=controller_parameters(parameters),
+                parameters=controller_parameters(parameters, self._swift.pool().total),
                 seed=self._job.seed,
                 interval_s=parameters.epoch_s,
             )

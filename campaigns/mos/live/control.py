@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from campaigns.mos.division import LARGE, SMALL
+from campaigns.mos.division import LARGE, SMALL, Share
 from campaigns.mos.parameters import MosParameters
 from campaigns.mos.profile.check import most_of
 from campaigns.mos.profile.fit import fit
@@ -17,13 +17,13 @@ PLENTY = 1e6
 """Requests a second of disks that all microstores share and that limit none."""
 
 
-def controller_parameters(parameters: MosParameters) -> dict[str, Any]:
-    """Parameters of MOS, which knows no SLAs, or of MOS++."""
+def controller_parameters(parameters: MosParameters, pool: Share) -> dict[str, Any]:
+    """Parameters of MOS, which knows no SLAs, or of MOS++ on a pool."""
     if parameters.setup == "mos":
         return {}
     bandwidth = {"bandwidth_mb_s": parameters.bandwidth_sla_mb_s, "per_worker": True}
     return {
-        "model": model(parameters.large_mb),
+        "model": model(parameters.large_mb, pool),
         "tenants": {
             SMALL: {"workload": "A", "sla": {"latency_ms": parameters.latency_sla_ms}},
             LARGE: {"workload": "C", "sla": bandwidth},
@@ -32,11 +32,19 @@ def controller_parameters(parameters: MosParameters) -> dict[str, Any]:
 
 
 @cache
-def model(large_mb: int) -> dict[str, Any]:
+def model(large_mb: int, pool: Share) -> dict[str, Any]:
     """Cospurf of the local testbed (docs/mos.md), its disks never a limit, for large objects of 1
-    to so many MB."""
+    to so many MB. Curves go on straight to all that the pool has: beyond its last point a table
+    promises nothing, and nobody would be given more than was measured."""
     points = reference("local").runs
-    known = fit(points, most_of(points), "local")
+    seen = most_of(points)
+    most = replace(
+        seen,
+        proxy_cores=max(seen.proxy_cores, pool.proxy_cores),
+        storage_cores=max(seen.storage_cores, pool.storage_cores),
+        network=max(seen.network, pool.network),
+    )
+    known = fit(points, most, "local")
     large = sized(known.tables["C"], known.tables["A"], (1 + large_mb) / (1 + USUAL_LARGE_MB))
     found = replace(known, tables={**known.tables, "C": large}).to_json()
     for table in found["classes"].values():
