@@ -96,10 +96,11 @@ def burstiness(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     shapes = [gaps for gaps in SHAPES if ((rows["gaps"] == gaps) & (rows["burst"] == "H")).any()]
     if not shapes:
         return Missing("the scenario burst with F, G and H under pm and cake, k = 2")
-    height = 3.4 * len(shapes)
-    with style.figure(len(shapes), 3, width=12.0, height=height) as (drawn, axes):
+    labels = [label for label in "FGH" if (rows["burst"] == label).any()]
+    lines, columns = len(shapes), len(labels)
+    with style.figure(lines, columns, width=4.0 * columns, height=3.4 * lines) as (drawn, axes):
         for place, panel in enumerate(axes):
-            gaps, label = shapes[place // 3], "FGH"[place % 3]
+            gaps, label = shapes[place // columns], labels[place % columns]
             shape = "balanced" if label == "F" else gaps
             here = rows[(rows["burst"] == label) & (rows["gaps"] == shape)]
             for index, variant in enumerate(("pm", "cake")):

@@ -167,7 +167,8 @@ FIGURES: tuple[FigureEntry, ...] = (
 _HERE = {
     **dict.fromkeys(
         ("1", "5", "6", "7"),
-        " Here the copy's requests are of 64 KiB: of 1 MiB it fills the server's link, not the disk.",
+        " Here the copy's requests are of 64 KiB: of 1 MiB it fills the server's link and not the "
+        "disk.",
     ),
     "9": " Here all four share the node with the fast disk and its link out; the clients' link in "
     "is not run.",
