@@ -67,7 +67,17 @@ def target_of(testbed: Testbed, node: Node) -> SshTarget:
         raise UserError(
             f"testbed {testbed.name!r} belongs to another user: run this as that user (sudo)."
         )
+    _close_to_others(testbed.ssh_key)
     return replace(_target(testbed, node, ()), control_dir=make_control_dir(testbed))
+
+
+def _close_to_others(key: Path) -> None:
+    """Take from others what a volume has given them: hosted hubs let the group read all of one each
+    time that it is mounted, and ssh takes no key that others may read."""
+    with contextlib.suppress(OSError):
+        found = key.stat()
+        if found.st_mode & 0o077 and found.st_uid == os.geteuid():
+            key.chmod(0o600)
 
 
 def proxy_command_of(testbed: Testbed, node: Node) -> str | None:

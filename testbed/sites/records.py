@@ -7,8 +7,7 @@ A testbed's folder is ``<root>/sites/<kind>/<name>/``, for its owner's eyes only
   the call is made: after a crash it tells what may have been made (a write-ahead log);
 - ``id_ed25519``, ``known_hosts`` and whatever else the rooms above keep for the testbed.
 
-No secret of the user's is written. `root` is $HOTBED_STATE, else /var/lib/hotbed for root, else
-``~/.local/state/hotbed``.
+No secret of the user's is written. `root` is `default_root`.
 """
 
 from __future__ import annotations
@@ -33,13 +32,30 @@ _RECORD, _JOURNAL = "record.json", "journal.jsonl"
 
 
 def default_root() -> Path:
-    """Folder of everything that Hotbed remembers for this user on this machine."""
+    """Folder of everything that Hotbed remembers for this user on this machine: $HOTBED_STATE, else
+    what a hosted hub keeps, else /var/lib/hotbed for root, else ``~/.local/state/hotbed``."""
     chosen = os.environ.get("HOTBED_STATE")
     if chosen:
         return Path(chosen).resolve()
+    kept = _kept_by_a_hub()
+    if kept is not None:
+        return kept
     if os.geteuid() == 0:
         return Path("/var/lib/hotbed")
     return Path.home() / ".local" / "state" / "hotbed"
+
+
+def _kept_by_a_hub() -> Path | None:
+    """The folder in Chameleon's JupyterHub that is still there after the server was ended, as the
+    home folder is not: on the volume with the user's key pair (OS_KEYPAIR_PRIVATE_KEY is
+    ``/work/.ssh/id_rsa`` there). Without its record a lease would go on with nobody to end it."""
+    key = Path(os.environ.get("OS_KEYPAIR_PRIVATE_KEY", ""))
+    if "JUPYTERHUB_API_TOKEN" not in os.environ or key.parent.name != ".ssh":
+        return None
+    volume = key.parent.parent
+    if not volume.is_absolute() or not os.access(volume, os.W_OK) or volume == Path.home():
+        return None
+    return volume / ".hotbed"
 
 
 @dataclass

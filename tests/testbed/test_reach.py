@@ -9,7 +9,7 @@ import pytest
 
 from schemas.errors import UserError
 from testbed import reach
-from testbed.sites.contract import Testbed
+from testbed.sites.contract import Node, Testbed
 
 ME = 12345
 
@@ -62,3 +62,16 @@ def test_where_it_cannot_be_made_is_a_sentence(
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "file"))
     with pytest.raises(UserError, match=r"cannot be made \(Not a directory\).*XDG_RUNTIME_DIR"):
         reach.make_control_dir(testbed)
+
+
+def test_a_key_that_a_volume_lets_others_read_is_closed_again(tmp_path: Path) -> None:
+    """ssh would not take it."""
+    node = Node("a", "192.0.2.1", frozenset(), "g")
+    testbed = Testbed("t", "fake", (node,), tmp_path / "key", tmp_path / "known", tmp_path, "hash")
+    reach.target_of(testbed, node)  # a key that is not there is ssh's to tell of
+    for mode in (0o660, 0o600, 0o400):
+        testbed.ssh_key.write_text("")
+        testbed.ssh_key.chmod(mode)
+        reach.target_of(testbed, node)
+        assert stat.S_IMODE(testbed.ssh_key.stat().st_mode) == mode & 0o700
+        testbed.ssh_key.unlink()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -39,18 +39,17 @@ from testbed.spec import TestbedSpec
 def outlook(
     spec: TestbedSpec,
     options: Options,
-    connect: Callable[[str, str | None], Cloud],
+    cloud: Cloud,
     clock: Clock,
 ) -> str:
     """When the testbed could start, and on what, in words. Asks, and changes nothing.
 
     Raises:
-        NoCredentials: nothing says who we are.
         UserError: the site has no such machines, or not that many.
         SiteError: it cannot be asked.
     """
     nowhere = Record(Path("/nonexistent"), {"tag": "00000000"})
-    work = Work(nowhere, spec, options, connect(options.site, options.project), clock)
+    work = Work(nowhere, spec, options, cloud, clock)
     work.set_clock()
     flavors = _flavors(work)
     slot = look_for_slot(work, asks_of(spec, options, flavors))

@@ -86,7 +86,10 @@ class ChameleonSite:
         nodes = sum(group.count for group in spec.groups)
         hours = options.lease.hours
         try:
-            told = provision.outlook(spec, options, self._connect, self._clock)
+            cloud = self._connect(options.site, options.project)
+            told = provision.outlook(spec, options, cloud, self._clock)
+            # Before it costs anything anew: here a state folder that was lost is known of first.
+            told += self._strays(options, cloud)
         except NoCredentials as error:
             told = f"not asked what is free: {error}"
         return Cost(
@@ -129,7 +132,7 @@ class ChameleonSite:
         try:
             work = self._looking(name, data)
             status = _health(work)
-            return replace(status, detail=status.detail + self._strays(work))
+            return replace(status, detail=status.detail + self._strays(work.options, work.cloud))
         except HotbedError as error:
             return _remembered(data, self._clock.now(), str(error))
 
@@ -229,16 +232,16 @@ class ChameleonSite:
         cloud = self._connect(options.site, options.project)
         return Work(record, spec, options, cloud, self._clock, progress)
 
-    def _strays(self, work: Work) -> str:
+    def _strays(self, options: Options, cloud: Cloud) -> str:
         """Said once for each of Chameleon's sites and projects, with the first testbed there."""
-        where = (work.options.site, work.options.project)
+        where = (options.site, options.project)
         if where in self._told_strays:
             return ""
         self._told_strays.add(where)
         kept = {name: self._records.read(name) for name in self._records.names()}
         bases = [base_name(name, data["tag"]) for name, data in kept.items() if data]
         try:
-            found = strays(work.cloud, bases)
+            found = strays(cloud, bases)
         except CloudError:
             return ""  # said another time
         return f"; of no testbed on this machine: {', '.join(found)}" if found else ""

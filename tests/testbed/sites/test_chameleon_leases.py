@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from testbed.sites.chameleon.cloud import Booking, CloudError, Fault, Lease, Wanted
 from testbed.sites.contract import SiteError, State
+from testbed.sites.records import Records
 from tests.testbed.sites.chameleon_world import (
     BARE,
     HOUR_S,
@@ -221,3 +223,20 @@ def test_servers_that_do_not_go_do_not_keep_the_lease(
     world.clock.sleep(1e6)
     world.site().release("small")
     assert world.cloud.left() == []
+
+
+def test_what_a_lost_state_folder_knew_is_told_before_anything_is_leased_again(
+    world: World, tmp_path: Path
+) -> None:
+    """As in a hub that ended the server it was in: nothing here knows of the lease that runs."""
+    world.site().provision(spec_of(BARE))
+    assert "of no testbed" not in world.site().plan(spec_of(BARE)).detail
+    (lease,) = world.cloud.live_leases()
+    world.records = Records("chameleon", tmp_path / "another")
+    told = world.site().plan(spec_of(BARE)).detail
+    assert "of no testbed on this machine: " in told
+    assert f"lease {lease.name}" in told
+    made = world.cloud.calls.count("create_lease")
+    world.site().provision(spec_of(BARE))
+    assert world.cloud.calls.count("create_lease") == made + 1
+    assert f"lease {lease.name}" in world.site().status("small").detail

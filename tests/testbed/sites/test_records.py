@@ -118,11 +118,34 @@ def test_the_state_folder_can_be_chosen(monkeypatch: pytest.MonkeyPatch, tmp_pat
     monkeypatch.setenv("HOTBED_STATE", str(tmp_path))
     assert default_root() == tmp_path
     monkeypatch.delenv("HOTBED_STATE")
+    monkeypatch.delenv("JUPYTERHUB_API_TOKEN", raising=False)
     monkeypatch.setattr("os.geteuid", lambda: 0)
     assert default_root() == Path("/var/lib/hotbed")
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     monkeypatch.setenv("HOME", str(tmp_path))
     assert default_root() == tmp_path / ".local" / "state" / "hotbed"
+
+
+def test_in_chameleons_hub_it_is_where_the_server_s_end_leaves_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    home, work = tmp_path / "home", tmp_path / "work"
+    for folder in (home, work):
+        folder.mkdir()
+    monkeypatch.delenv("HOTBED_STATE", raising=False)
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("OS_KEYPAIR_PRIVATE_KEY", str(work / ".ssh" / "id_rsa"))
+    monkeypatch.setenv("JUPYTERHUB_API_TOKEN", "t")
+    assert default_root() == work / ".hotbed"
+    at_home = home / ".local" / "state" / "hotbed"
+    # Not in a hub; a hub that keeps the home folder; one that says nothing, or of no folder here.
+    monkeypatch.delenv("JUPYTERHUB_API_TOKEN")
+    assert default_root() == at_home
+    monkeypatch.setenv("JUPYTERHUB_API_TOKEN", "t")
+    for key in (str(home / ".ssh" / "id_rsa"), "", "id_rsa", str(tmp_path / "gone/.ssh/id_rsa")):
+        monkeypatch.setenv("OS_KEYPAIR_PRIVATE_KEY", key)
+        assert default_root() == at_home
 
 
 def test_a_state_folder_that_is_none_is_a_sentence(tmp_path: Path) -> None:
