@@ -82,6 +82,18 @@ def test_claims_that_runs_tell_of_come_before_those_of_which_there_are_none(
         assert shown.count(LACKING) == 1
 
 
+def test_what_it_takes_to_begin_is_what_set_up_asks_for(root: Path, tmp_path: Path) -> None:
+    """Set-up installs packages as root and leaves its command in the environment."""
+    setup = (root / "tools" / "setup.sh").read_text()
+    assert "as_root" in setup
+    assert "venv=.venv" in setup
+    for shown in appendix(tmp_path, claim("6", "reproduced")):
+        begin = shown[shown.index("make setup") : shown.index("hotbed verify BUNDLE")]
+        assert "sudo where Debian packages are missing" in begin
+        assert "no root" not in begin
+        assert ". .venv/bin/activate" in begin
+
+
 def test_what_is_to_be_known_of_a_value_stands_beside_it(tmp_path: Path) -> None:
     """Such as that it is a bound, also of claims that hold."""
     note = "some runs never became stable: they count with all that was seen of them"
