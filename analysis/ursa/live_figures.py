@@ -135,7 +135,8 @@ def _requests(panel: Axes, evidence: Evidence, rows: pd.DataFrame) -> None:
         words = f"stable after {row['settled_s']:.0f} s (for {HOLD_S:g} s)"
     else:
         words = "not stable"
-    panel.text(0.97, 0.95, words, transform=panel.transAxes, ha="right", va="top", fontsize="small")
+    told = panel.text(0.97, 0.95, words, transform=panel.transAxes, ha="right", va="top")
+    told.set(fontsize="small", bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5})
 
 
 def _same_limits(axes: Sequence[Axes]) -> None:
