@@ -250,9 +250,14 @@ func (c *Client) Cancel(op uint64, why error) {
 	c.finish(o, Finished{Err: why, Decided: o.read || !o.asked})
 }
 
-// Receive takes an answer in. Answers that nobody waits for are ignored.
+// Receive takes an answer in. Answers that nobody waits for are ignored, but for a probe's: who answered
+// too late to be chosen is told so, or it would expect the write until what it preassigned expires.
 func (c *Client) Receive(now time.Duration, from Peer, m Message) {
 	x := c.calls[m.Call]
+	if x == nil && m.Kind == ProbeReply && len(m.Loads) > 0 && m.Loads[0].Ticket != 0 {
+		c.sends = append(c.sends, Send{from, Message{Kind: Decide, Ticket: m.Loads[0].Ticket}})
+		return
+	}
 	if x == nil || x.send.To != from {
 		return
 	}

@@ -102,6 +102,33 @@ func TestWhoIsNotChosenIsTold(t *testing.T) {
 	}
 }
 
+func TestWhoAnswersAProbeTooLateIsToldToo(t *testing.T) {
+	c := newClient(t, twochoice.Both, 12, 1)
+	if _, err := c.Write(0, "o", 0, []byte("data")); err != nil {
+		t.Fatal(err)
+	}
+	probes := sent(c)
+	quick, slow := probes[0], probes[1]
+	reply := func(s Send, ticket uint64) {
+		c.Receive(0, s.To, Message{Kind: ProbeReply, Call: s.Call, Loads: []Load{{Node: Node(s.To), Ticket: ticket}}})
+	}
+	reply(quick, 9)
+	c.Timeout(0, slow.Call)
+	for _, s := range sent(c) {
+		if s.Kind != Put || s.To != quick.To || s.Ticket != 9 {
+			t.Errorf("%+v", s)
+		}
+	}
+	reply(slow, 7)
+	if told := sent(c); len(told) != 1 || told[0].Kind != Decide || told[0].To != slow.To || told[0].Ticket != 7 {
+		t.Errorf("%+v", told)
+	}
+	reply(slow, 0) // nothing was preassigned
+	if told := sent(c); len(told) != 0 {
+		t.Errorf("%+v", told)
+	}
+}
+
 func TestAWriteIsRegisteredOnlyWhenItsCopiesAreDurable(t *testing.T) {
 	c := newClient(t, twochoice.Uniform, 5, 2)
 	if _, err := c.Write(0, "o", 0, []byte("data")); err != nil {
