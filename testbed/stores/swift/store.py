@@ -145,7 +145,7 @@ class SwiftStore:
             now = self.state()
             wanted = replace(wanted, members=now.members, rings=now.rings)
             effects = [self.timed(lambda: self.put(wanted))] if wanted != now else []
-            if not effects or self.cluster.machine is not None:
+            if not (effects and effects[0].ok):
                 self._settle(self.state())
             return effects
 
@@ -205,6 +205,7 @@ class SwiftStore:
     def put(self, wanted: State) -> str:
         """Put shares, machines, processes and tenants of `wanted` into force."""
         now = self.state()
+        self._hold(now)
         moved = [node for node in wanted.proxies if wanted.proxies[node] != now.proxies[node]]
         leaving = [node for node in moved if now.proxies[node]]
         for node in (one for one in moved if one not in leaving):
@@ -321,13 +322,17 @@ class SwiftStore:
     def _settle(self, state: State) -> None:
         """What a change that failed half-way left on nodes is on no file: they get their shares in
         any case, and machines are whose they were."""
-        if self.cluster.machine is not None:
-            configured = self.changes.configure(state, list(state.proxies))
-            answers, _ = self.nodes.try_ask(configured, _SLOW_S)
-            for node in (one for one, answer in answers.items() if answer.get("stale")):
-                self._give(state, node)
+        self._hold(state)
         self.nodes.try_ask(self.changes.shares(state))
         self.nodes.try_ask(self.changes.endpoints(state))
+
+    def _hold(self, state: State) -> None:
+        """Machines serve whose they are: one cut off half-way may serve others, or none."""
+        if self.cluster.machine is None:
+            return
+        answers, _ = self.nodes.try_ask(self.changes.configure(state, [*state.proxies]), _SLOW_S)
+        for node in (one for one, answer in answers.items() if answer.get("stale")):
+            self._give(state, node)
 
     def _leave(self, state: State) -> None:
         """Clients first: nobody is to ask a proxy that goes."""

@@ -106,15 +106,17 @@ def test_what_is_put_back_cuts_nobody_off(tmp_path: Path, monkeypatch: pytest.Mo
     nodes.asked.clear()
     [effect] = store.restore(saved)
     assert effect.ok, effect
+    first, *others = nodes.asked
+    assert set(first) == {"p0", "p1", "p2"}  # whether one was left half-way
     moves = [
         name
-        for requests in nodes.asked
+        for requests in others
         for name, request in requests.items()
         if request["op"] in ("configure", "endpoints", "sleep")
     ]
     assert moves[:5] == ["p0", "admin", "slept", "p2", "admin"]
-    first = next(one["admin"]["tenants"]["a"]["proxies"] for one in nodes.asked if "admin" in one)
-    assert first == ["http://10.0.0.1:8080"]
+    served = next(one["admin"]["tenants"]["a"]["proxies"] for one in nodes.asked if "admin" in one)
+    assert served == ["http://10.0.0.1:8080"]
     assert store.state().proxies["p2"] == ""
 
 
@@ -129,6 +131,26 @@ def test_a_machine_that_was_left_half_way_is_whose_it_was(
     restarted = [name for one in nodes.asked for name, ask in one.items() if ask.get("restart")]
     assert restarted == ["p0"]
     assert nodes.asked[-1]["admin"]["tenants"]["a"]["proxies"] == ["http://10.0.0.1:8080"]
+
+
+@pytest.mark.parametrize("layout", [True, False])
+def test_a_machine_that_was_left_half_way_serves_before_more_is_asked_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, layout: bool
+) -> None:
+    """It may run no proxy now, and would refuse to be told its processes."""
+    store, nodes = with_machines(tmp_path, monkeypatch)
+    saved = json.loads(json.dumps(store.save()))
+    assert store.act([AssignMachine("p2", "small")])[0].ok
+    nodes.answers["p0"] = {"tenants": {}, "slots": [], "changed": [], "stale": ["a proxy"]}
+    nodes.asked.clear()
+    if layout:
+        put_layout(store, "static")
+    else:
+        assert [effect.ok for effect in store.restore(saved)] == [True]
+    told = [one["p0"]["op"] for one in nodes.asked if "p0" in one]
+    assert told[:4] == ["configure", "configure", "ring", "start"]
+    assert "workers" in told[4:]
+    assert store.state().proxies["p2"] == ""
 
 
 def test_a_machines_storage_cores_go_where_it_goes(
