@@ -91,6 +91,10 @@ class OnTestbed(Generic[P]):
 Ground = Computed[P] | OnTestbed[P]
 
 
+def _require_nothing(_pending: Sequence[Cell], _campaign: Campaign) -> None:
+    """Every cell can be made."""
+
+
 def _no_notes(_pending: Sequence[P], _campaign: Campaign) -> Sequence[str]:
     return ()
 
@@ -104,6 +108,8 @@ class Kind(Generic[P]):
         does: what such a campaign does, for sentences: ``replays traces``.
         grounds: by name, those on which it may run.
         of_ground: by ground, the model of a cell's parameters where it is another one there.
+        require: raises where cells that are still to be made cannot be, as files that they name are
+            not what they need.
         notes: what a dry run tells of the cells that are still to be made, in sentences.
         resolves: a dry run also tells the smallest effect that the repetitions resolve.
     """
@@ -111,6 +117,7 @@ class Kind(Generic[P]):
     parameters: type[P]
     does: str
     grounds: Mapping[str, Computed[P] | OnTestbed[P]]
+    require: Callable[[Sequence[Cell], Campaign], None] = _require_nothing
     notes: Callable[[Sequence[P], Campaign], Sequence[str]] = _no_notes
     resolves: bool = False
     of_ground: Mapping[str, type[P]] = field(default_factory=dict)

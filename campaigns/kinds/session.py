@@ -12,6 +12,7 @@ from campaigns.campaign_file import resolve
 from campaigns.carry_out import LEDGER_FILE, make_cells
 from campaigns.dask_cluster import open_cluster
 from campaigns.dry_run import DryRunReport, pending_of, report_of
+from campaigns.engine import pending
 from campaigns.estimate import Estimator
 from campaigns.executors import Executor, ParallelExecutor
 from campaigns.fingerprint import Identity
@@ -101,6 +102,7 @@ def dry_run(request: Request, *, workers: Workers | None = None) -> DryRunReport
     who = _workers(prepared, workers)
     cells = pending_of(prepared)
     refuse_too_large(cells, who)
+    _refuse_what_cannot_be(prepared, cells, who)
     beside_s = ground.beside_s(cells, prepared.store) if isinstance(ground, OnTestbed) else 0.0
     return report_of(
         prepared,
@@ -133,6 +135,7 @@ def run(
     _, ground = declared(prepared.campaign)
     who = _workers(prepared, workers)
     refuse_too_large(prepared.plan.cells, who)
+    _refuse_what_cannot_be(prepared, pending(prepared.plan, prepared.store), who)
     if isinstance(ground, Computed):
         ground.ready()
     store, shown = prepared.store, progress or suitable()
@@ -186,6 +189,17 @@ def refuse_too_large(cells: Iterable[Cell], workers: Workers) -> None:
             f"smaller sizes{fewer} or a single figure, or give --scheduler a cluster with more "
             "memory."
         )
+
+
+def _refuse_what_cannot_be(prepared: Prepared, cells: Sequence[Cell], workers: Workers) -> None:
+    """Refuse cells whose files cannot be used. (A cluster's machines have their own.)
+
+    Raises:
+        UserError: one sentence on the first.
+    """
+    kind, _ = declared(prepared.campaign)
+    if workers.processes:
+        kind.require(cells, prepared.campaign)
 
 
 def memory_of(parameters: KindParameters) -> float:

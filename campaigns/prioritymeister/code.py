@@ -21,7 +21,16 @@ EXPERIMENT = (
 """What decides traces, SLOs and what is counted."""
 NOT_RESULTS = frozenset(
     f"{name}.py"
-    for name in ("kind", "profiling", "placement", "code", "local_ground", "local_testbed", "apply")
+    for name in (
+        "kind",
+        "profiling",
+        "placement",
+        "code",
+        "local_ground",
+        "local_testbed",
+        "apply",
+        "foreseen",
+    )
 )
 WORKER = ("campaigns/prioritymeister/kind.py", *SOURCES)
 """What else makes a cell on a worker."""

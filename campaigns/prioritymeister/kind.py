@@ -18,6 +18,7 @@ from campaigns.plan import Cell
 from campaigns.prioritymeister.cell import Maker
 from campaigns.prioritymeister.cell_parameters import INPUTS, PmParameters
 from campaigns.prioritymeister.code import LIBRARIES, digests, here
+from campaigns.prioritymeister.foreseen import require_windows
 from campaigns.prioritymeister.ground import SimGround
 from campaigns.prioritymeister.rule import measured_alone
 from campaigns.progress import Progress
@@ -126,6 +127,11 @@ def alone_s(cells: Sequence[Cell], store: RunStore) -> float:
     return sum(rounds.values())
 
 
+def require(cells: Sequence[Cell], campaign: Campaign) -> None:
+    """See whether real traces have the windows that cells ask for."""
+    require_windows(cells, SimGround.machines.disk if campaign.ground == SIM else None)
+
+
 def notes(_pending: Sequence[PmParameters], campaign: Campaign) -> Sequence[str]:
     """What a dry run tells of a testbed's time."""
     if campaign.ground == SIM:
@@ -147,6 +153,7 @@ KIND = Kind(
         ),
         LOCAL: OnTestbed(digests=live_digests, planned_s=live_s, open=on_testbed, beside_s=alone_s),
     },
+    require=require,
     notes=notes,
     resolves=True,
 )

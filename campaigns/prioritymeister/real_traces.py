@@ -61,8 +61,8 @@ def window(
     path = file_of(folder, label)
     if path is None:
         return None
-    whole = _measured(path, costs)
-    slower = 1.0 if load is None else whole.work / whole.seconds / load
+    whole = measured(path, costs)
+    slower = whole.slower(load)
     limit = seconds * 1e9
     period = whole.span_ns * slower * (1 + 1 / whole.count)
     if place is None:
@@ -75,13 +75,7 @@ def window(
             np.tile(np.arange(len(at)), rounds),
         )
     else:
-        there = int(whole.span_ns * slower // limit)
-        if place >= there:
-            raise UserError(
-                f"{path}: lasts {whole.span_ns * slower * 1e-9:.6g} s at the speed that it is "
-                f"played with, {there} windows of {seconds:g} s one after the other, and this is "
-                f"block {place + 1}: fewer repetitions, less seconds, or trace_windows: random."
-            )
+        whole.require(place + 1, load=load, seconds=seconds)
         found, at = _from(path, whole, slower, place * limit, limit)
         index = np.arange(len(at))
     keep = at < limit
@@ -94,35 +88,66 @@ def window(
 
 
 @dataclass(frozen=True)
-class _Whole:
-    """All of a trace: requests, seconds of the device, and time of the first and until the last."""
+class Whole:
+    """All of a trace: its file, requests, seconds of the device (None: of none), and time of the
+    first and until the last."""
 
+    path: Path
     count: int
-    work: float
+    work: float | None
     begin_ns: int
     span_ns: int
 
-    @property
-    def seconds(self) -> float:
-        return self.span_ns * 1e-9
+    def slower(self, load: float | None) -> float:
+        """By what its times are multiplied, so that all of it is `load` of the device, which it
+        must have been measured of; None: its own speed."""
+        if load is None:
+            return 1.0
+        assert self.work is not None, self.path
+        return self.work / (self.span_ns * 1e-9) / load
+
+    def require(self, count: int, *, load: float | None, seconds: float) -> None:
+        """See whether there are `count` windows of `seconds` one after the other.
+
+        Args:
+            count: of windows, one for each block of a campaign.
+            load: see `slower`.
+            seconds: of a window.
+
+        Raises:
+            UserError: there are fewer.
+        """
+        lasts_ns = self.span_ns * self.slower(load)
+        there = int(lasts_ns // (seconds * 1e9))
+        if count > there:
+            raise UserError(
+                f"{self.path}: lasts {lasts_ns * 1e-9:.6g} s at the speed that it is played with, "
+                f"{there} windows of {seconds:g} s one after the other, too few for {count} "
+                "blocks: fewer repetitions, less seconds, or trace_windows: random."
+            )
 
 
-def _measured(path: Path, costs: Costs) -> _Whole:
-    estimator = costs.estimator("storage")
+def measured(path: Path, costs: Costs | None) -> Whole:
+    """Read a trace once; `costs` are those of its device.
+
+    Raises:
+        UserError: it cannot be read, or is too short to have a rate.
+    """
+    estimator = None if costs is None else costs.estimator("storage")
     count, work, begin, end = 0, 0.0, 0, 0
     for block in TraceReader(path):
         if len(block):
             begin = begin if count else int(block.time_ns[0])
             end = int(block.time_ns[-1])
             count += len(block)
-            work += float(estimator.work(block).sum())
+            work += 0.0 if estimator is None else float(estimator.work(block).sum())
     if end <= begin:
         raise UserError(f"{path}: has no two requests at different times, and so no rate.")
-    return _Whole(count, work, begin, end - begin)
+    return Whole(path, count, None if estimator is None else work, begin, end - begin)
 
 
 def _from(
-    path: Path, whole: _Whole, slower: float, start: float, limit: float
+    path: Path, whole: Whole, slower: float, start: float, limit: float
 ) -> tuple[RequestBlock, Floats]:
     """Requests within `limit` nanoseconds of `start`, the trace going round; and when after it."""
     period = whole.span_ns * slower * (1 + 1 / whole.count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from functools import partial
 from pathlib import Path
@@ -9,12 +10,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tiny_kinds import PM, written
 
+from campaigns import session
+from campaigns.plan import Cell
 from campaigns.prioritymeister import real_traces
 from campaigns.prioritymeister.cell_parameters import PmParameters, check
+from campaigns.prioritymeister.foreseen import require_windows
 from campaigns.prioritymeister.machines import Machines
 from campaigns.prioritymeister.mixes import build
 from campaigns.prioritymeister.real_traces import window
+from campaigns.session import Request
+from campaigns.workers import Workers
 from controllers.prioritymeister.estimators import Costs, SizeProfile
 from schemas.errors import UserError
 from workloads.traces.reader import TraceReader, load
@@ -46,7 +53,7 @@ def test_consecutive_windows_of_a_real_trace_are_all_of_it_once(tmp_path: Path) 
     offsets = np.concatenate([one.offset for one in windows if one is not None])
     assert offsets.tolist() == whole.offset[:-1].tolist()
     with pytest.raises(
-        UserError, match=r"lasts 10 s .*, 4 windows of 2\.5 s .* this is block 5: fe"
+        UserError, match=r"lasts 10 s .*, 4 windows of 2\.5 s .* too few for 5 blocks: fewer r"
     ):
         window(tmp_path, "A", SLOW, load=None, seconds=2.5, seed=3, place=4)
     # Of half the speed, half of the requests, and twice as many windows.
@@ -92,3 +99,66 @@ def test_blocks_have_windows_of_real_traces_and_their_own_speed(tmp_path: Path) 
         with pytest.raises(UserError, match=f"{name} is of real traces: name their folder"):
             check({"scenario": "disk", name: value}, "a cell")
     assert cell.contents() != PmParameters(**told).contents()
+
+
+def campaign_of(folder: Path, repetitions: int, **fixed: Any) -> Path:
+    """A campaign whose blocks are consecutive windows of the traces in a folder."""
+    told = {"scenario": "disk", "traces": str(folder), "trace_windows": "consecutive"}
+    grid = {**PM["grids"][0], "repetitions": repetitions, "fixed": told | fixed}
+    return written(folder, PM, grids=[grid], parameters={"seconds": 10, "slo_percentile": 50})
+
+
+@pytest.mark.parametrize(("load", "there"), [("table2", 2), ("own", 4)])
+def test_more_blocks_than_a_trace_has_windows_are_refused_before_any_runs(
+    tmp_path: Path, load: str, there: int
+) -> None:
+    whole, disk = ten_seconds(tmp_path), tmp_path / "disk.json"
+    (tmp_path / "A.csv.gz").unlink()
+    longer = RequestBlock(4 * whole.time_ns, whole.size, whole.read, whole.offset)
+    save([longer], tmp_path / "A.csv.gz")
+    # All of it is 1.25 s of this disk: until it is A's 5 % of it, it is played in 25 s.
+    rate = float(whole.size.sum()) / 1.25
+    rows = [{"requestSize": 4096, "readBandwidth": rate, "writeBandwidth": rate}]
+    disk.write_text(json.dumps({"type": "storageSSD", "bandwidthTable": rows}))
+    artifacts = tmp_path / "artifacts"
+
+    def asked(blocks: int) -> Request:
+        told = {"trace_load": load, "device_profile": str(disk)}
+        return Request(str(campaign_of(tmp_path, blocks, **told)), artifacts=artifacts)
+
+    assert session.dry_run(asked(there)).cells == 4 * there
+    says = rf"A\.csv\.gz: lasts .*, {there} windows of 10 s .* too few for {there + 1} blocks: fe"
+    for carry_out in (session.dry_run, session.run):
+        with pytest.raises(UserError, match=says):
+            carry_out(asked(there + 1))
+    assert not artifacts.exists()
+    # What a cluster's workers have is not known here.
+    afar = Workers(scheduler="tcp://127.0.0.1:8786")
+    assert session.dry_run(asked(there + 1), workers=afar).cells == 4 * (there + 1)
+
+
+def test_what_is_no_window_of_a_real_trace_is_not_looked_at(tmp_path: Path) -> None:
+    ten_seconds(tmp_path)
+    told: dict[str, Any] = {"scenario": "disk", "seconds": 10, "traces": str(tmp_path)}
+    own = told | {"trace_windows": "consecutive", "trace_load": "own"}
+    says = "1 windows of 10 s one after the other, too few for 3 blocks"
+
+    def require(disk: Path | None = None, **more: Any) -> None:
+        require_windows([Cell("x", PmParameters(**more), 2, 5, 0, (), ())], disk)
+
+    require(**told)  # random ones
+    require(**own | {"scenario": "misbehave"})  # C and D: stand-ins
+    require(**own | {"trace_load": "table2"})  # on a testbed, whose disk is not measured yet
+    with pytest.raises(UserError, match=says):
+        require(**own)
+    (tmp_path / "A.csv.gz").rename(tmp_path / "K.csv.gz")  # on no disk
+    require(Machines().disk, **own | {"scenario": "network"})
+    (tmp_path / "K.csv.gz").rename(tmp_path / "F.csv.gz")  # whose latency H's SLO is made of
+    with pytest.raises(UserError, match=says):
+        require(**own | {"scenario": "burst", "burst": "H"})
+    (tmp_path / "F.csv.gz").rename(tmp_path / "I.csv.gz")
+    require(**own | {"scenario": "network"})  # of figure 9 a testbed has another device
+    with pytest.raises(UserError, match=says):
+        require(Machines().disk, **own | {"scenario": "network"})
+    with pytest.raises(UserError, match="is no folder of traces"):
+        require(**own | {"traces": str(tmp_path / "none")})
