@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from schemas.errors import UserError
 from schemas.yaml_file import read_mapping
@@ -234,8 +234,9 @@ def _leave_out(body: dict[str, Any], key: str, default: object) -> None:
         del body[key]
 
 
-def explain(error: ValidationError, where: str) -> UserError:
-    """One sentence for the first thing that pydantic found wrong in the file `where`."""
+def explain(error: ValidationError, where: str, model: type[BaseModel] | None = None) -> UserError:
+    """One sentence for the first thing that pydantic found wrong in the file `where`; of a field
+    that `model` has not got, with those that it has."""
     first = error.errors()[0]
     steps = [str(part) for part in first["loc"]]
     if steps[:1] == ["store"]:
@@ -244,6 +245,8 @@ def explain(error: ValidationError, where: str) -> UserError:
             steps[2:3] = [step for step in steps[2:3] if step not in DEPLOYERS]
     path = ".".join(steps) or "top level"
     message = str(first["msg"]).removeprefix("Value error, ")
+    if model is not None and first["type"] == "extra_forbidden" and len(steps) == 1:
+        message = f"there is no such option; there are {', '.join(sorted(model.model_fields))}"
     more = f" ({error.error_count() - 1} more)" if error.error_count() > 1 else ""
     return UserError(f"{where}: {path}: {message}{more}.")
 

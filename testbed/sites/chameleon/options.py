@@ -189,7 +189,7 @@ def read_options(options: Mapping[str, object], where: str = "site.options") -> 
     try:
         return Options.model_validate(dict(options))
     except ValidationError as error:
-        raise explain(error, where) from error
+        raise explain(error, where, Options) from error
 
 
 def check_spec(spec: TestbedSpec, options: Options) -> None:

@@ -183,7 +183,7 @@ def look(
         try:
             keys = _judged(contact, target, gateway.name, trust, None)
         except RemoteError as error:
-            raise site_error(f"ssh cannot go through {error}", error) from error
+            raise site_error(f"ssh cannot go through a machine: {error}", error) from error
         found.keys[gateway.address, gateway.ssh_port] = keys
     hostkeys.pin(found.known_hosts, found.keys)
     by_node = {member.node: member for member in members}

@@ -59,6 +59,8 @@ class JumpOption(Strict):
     def _from_text(cls, value: object) -> object:
         if not isinstance(value, str):
             return value
+        if "," in value:
+            raise ValueError(f"{value!r}: write it as [user@]host[:port], one machine only")
         user, _, host = value.rpartition("@")
         bracketed = re.fullmatch(r"\[([^\]]+)\](?::(\d+))?", host)
         plain = re.fullmatch(r"([^:]+)(?::(\d+))?", host)
@@ -212,7 +214,7 @@ def read_options(options: Mapping[str, object], where: str = "site.options") -> 
     try:
         return InventoryOptions.model_validate(dict(options))
     except ValidationError as error:
-        raise explain(error, where) from error
+        raise explain(error, where, InventoryOptions) from error
 
 
 def need_hosts(options: InventoryOptions) -> None:

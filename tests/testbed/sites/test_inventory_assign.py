@@ -157,8 +157,11 @@ def test_a_jump_is_written_as_ssh_has_it(text: str, jump: tuple[str, str | None,
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"host": []}, "host: Extra inputs are not permitted"),
+        ({"host": []}, r"host: there is no such option; there are accept_host_keys, .*, wipe\.$"),
+        ({"password": "x"}, "password: there is no such option; there are .* key,"),
+        ({"hosts": [{"address": "a", "become": True}]}, "become: Extra inputs are not permitted"),
         ({"proxy_jump": "a,b:c"}, "one machine only"),
+        ({"proxy_jump": "me@a,me@b"}, "one machine only"),
         ({"hosts": ["-oProxyCommand=x"]}, "neither an IP address nor a host's name"),
         ({"user": "-x"}, "'-x' is no user's name"),
         ({"hosts": ["a"], "inventory": "b"}, "either inventory .a file. or hosts"),

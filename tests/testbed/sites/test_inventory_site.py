@@ -201,6 +201,18 @@ def test_a_machine_that_does_not_answer_says_to_try_again(make: Make, hosts: Fak
     assert make().names() == ()
 
 
+def test_a_machine_to_go_through_that_does_not_answer_is_named(
+    make: Make, hosts: FakeHosts
+) -> None:
+    hosts.hosts["192.0.2.6"].up = False
+    site = make(hosts=OPTIONS["hosts"][:3], proxy_jump="me@192.0.2.6")
+    with pytest.raises(
+        SiteError, match=r"^ssh cannot go through a machine: me@\S+ .*shows"
+    ) as lost:
+        site.provision(make_spec(hosts=OPTIONS["hosts"][:3], proxy_jump="me@192.0.2.6"))
+    assert lost.value.retry_after_s is not None
+
+
 def test_nodes_that_are_one_machine(make: Make, hosts: FakeHosts) -> None:
     hosts.hosts["192.0.2.3"].write("etc/machine-id", "192.0.2.2\n")
     hosts.hosts["192.0.2.3"].write("proc/sys/kernel/random/boot_id", "192.0.2.2\n")
