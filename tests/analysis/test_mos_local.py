@@ -13,7 +13,7 @@ from analysis.columns import paired
 from analysis.load import load_campaign
 from analysis.mos.catalogue import PARTS
 from analysis.mos.local.catalogue import FIGURES, LOCAL
-from analysis.mos.local.course_figures import windows
+from analysis.mos.local.course_figures import promised, windows
 from analysis.mos.local.runs import CELL, REPORT_FILE, cells, table, takes
 from analysis.mos.local.tables import tables
 from analysis.papers import paper
@@ -227,6 +227,15 @@ def test_tables_tell_of_every_setup(evidence: Evidence) -> None:
     assert len(alone.rows) == 4 + (3 + 1 + 3 + 1 + 1) + 8 + 8 + 16
     for one in (setups, loads, courses, alone):
         assert all(len(row) == len(one.heads) for row in one.rows)
+
+
+def test_what_is_promised_is_a_number_of_each_window() -> None:
+    """Runs tell it for each second; some tell one number for all."""
+    told = {"minute_s": 1.0, "series": {"C": {"bytes": [0.0] * 4}}}
+    for bytes_s, limit in (([3e6, 5e6, 1e6, 1e6], [4e6, 1e6]), (12e6, [12e6, 12e6])):
+        sla = {"latency_s": 0.09, "bytes_s": bytes_s}
+        assert list(promised({**told, "sla": sla}, "bytes")) == limit
+        assert list(promised({**told, "sla": sla}, "latency")) == [0.09, 0.09]
 
 
 def test_windows_are_means_and_rates() -> None:

@@ -83,7 +83,7 @@ def _over_time(
             _band(panel, setup, [factor * one for one in curves])
         _stages(panel, told)
         if sla is not None:
-            limit = _promised(told, measure)
+            limit = promised(told, measure)
             at = (np.arange(len(limit)) + 0.5) * WINDOW_MINUTES
             panel.step(at, factor * limit, where="mid", **sla[0], label=sla[1])
         panel.set_ylim(0, None)
@@ -94,9 +94,11 @@ def _over_time(
         return style.save(drawn, *file)
 
 
-def _promised(told: Mapping[str, Any], measure: str) -> Floats:
-    """The SLA in each window: a mean latency, or bytes a second as workers come and go."""
-    bytes_s = windows(told["sla"], told["minute_s"], "bytes_s")
+def promised(told: Mapping[str, Any], measure: str) -> Floats:
+    """The SLA in each window: a mean latency, or bytes a second as workers come and go (some runs
+    tell one number for all of their seconds)."""
+    each = np.broadcast_to(told["sla"]["bytes_s"], len(told["series"]["C"]["bytes"]))
+    bytes_s = windows({"bytes_s": each.tolist()}, told["minute_s"], "bytes_s")
     if measure == "latency":
         return np.full(len(bytes_s), float(told["sla"]["latency_s"]))
     return bytes_s
