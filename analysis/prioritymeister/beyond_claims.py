@@ -34,7 +34,7 @@ def _held(rows: pd.DataFrame) -> pd.Series:
 def _bounds(evidence: Evidence) -> Measured | NotRun:
     rows, lacking = proven(evidence.table), sentence(evidence.table)
     if rows.empty:
-        return NotRun(lacking or "no run of pm (hold)")
+        return NotRun(lacking or "no run of pm (hold) whose plan has a bound")
     estimate = average(_held(rows))
     assert estimate is not None
     ratio = rows["bound_ratio"].astype(float)

@@ -1,4 +1,5 @@
-"""Runs on real machines of which a plan's bound is not proven, and what each lacked.
+"""Runs on real machines of which a plan's bound is not proven, and what each lacked; and workloads
+that a plan has no bound for.
 
 A simulation keeps all that a bound assumes. Real machines do not have to: see
 `campaigns.prioritymeister.outcome.Conditions`, whose numbers are in every run's summary.
@@ -25,6 +26,15 @@ def unproven(table: pd.DataFrame) -> pd.DataFrame:
     without = table["bound_ratio"].isna() | ~kept(table)
     found = table[real & planned & (table["variant"] == "pm") & without]
     return found.assign(why=[_why(row) for _, row in found.iterrows()])
+
+
+def unbounded(table: pd.DataFrame) -> pd.DataFrame:
+    """Rows of PM (hold), on any ground, of workloads that those of higher priority can starve, so
+    that the plan has no finite bound for them; ``why`` says so."""
+    without = table["bound_blocking_s"].isna() & table["bound_ratio"].isna()
+    told = table["planned"].eq(0.0) & table["slo_s"].notna()
+    found = table[(table["variant"] == "pm") & told & without]
+    return found.assign(why="the plan has no finite bound for the workload")
 
 
 def _why(row: pd.Series) -> str:
