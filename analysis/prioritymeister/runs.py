@@ -25,13 +25,13 @@ PARAMETERS = (
     *("scenario", "policy", "mode", "k", "slo_percentile", "seconds", "burst", "gaps"),
     *("permutation", "estimator", "misbehaves", "bottleneck", "limiters", "buckets"),
     *("network_levels", "cake_upper", "copy_share", "copy_in_flight", "depth"),
-    *("frame", "device_profile", "traces"),
+    *("frame", "device_profile", "traces", "trace_windows", "trace_load"),
     *("sharpness", "access", "copy_kib", "network_share", "blocking"),
 )
 STANDARD: dict[str, Any] = {
     **{"buckets": 8, "copy_share": 0.25, "depth": 1, "device_profile": None, "traces": None},
     **{"sharpness": 10.0, "access": "random", "copy_kib": 1024, "network_share": 1.0},
-    "blocking": False,
+    **{"blocking": False, "trace_windows": "random", "trace_load": "table2"},
 }
 """What the figures' runs have in common; those that differ feed none of them."""
 LONGEST = 100.0

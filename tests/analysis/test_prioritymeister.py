@@ -174,6 +174,17 @@ def test_runs_that_are_not_as_usual_feed_no_figure(other: dict[str, float]) -> N
     assert set(varied(found, "disk", "pm", **at, **other)["run_id"]) == {runs[1].run.run_id}
 
 
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [("trace_windows", ("random", "consecutive")), ("trace_load", ("table2", "own"))],
+)
+def test_windows_of_real_traces_are_told_apart(name: str, values: tuple[str, str]) -> None:
+    told = {"scenario": "disk", "traces": "/traces"}
+    cells = [PmParameters.model_validate({**told, name: value}) for value in values]
+    runs = [run_of(cell, 0, extra_of(cell, 0, as_in_the_paper), "sim") for cell in cells]
+    assert table(runs)["run_id"].nunique() == 2
+
+
 def test_longer_traces_of_pm_why_push_no_figures_runs_aside() -> None:
     cell = PmParameters(scenario="disk", seconds=300)
     longer = cell.model_copy(update={"seconds": 1000.0})
