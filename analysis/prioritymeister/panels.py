@@ -65,6 +65,7 @@ def bars(
     width = BAR_WIDTH / max(1, len(workloads))
     endless: list[tuple[float, str, str]] = []
     for w, name in enumerate(workloads):
+        label: str | None = name
         for g, (_, found) in enumerate(groups):
             mine = found[found["workload"] == name]
             values = mine[f"p{percent:g}_s"].astype(float)
@@ -77,7 +78,8 @@ def bars(
             if np.isinf(shown.value):
                 endless.append((x, colour, f"{int((~met(mine, percent)).sum())}/{len(mine)}"))
                 continue
-            axes.bar(x, shown.value, 0.92 * width, color=colour, label=name if g == 0 else None)
+            axes.bar(x, shown.value, 0.92 * width, color=colour, label=label)
+            label = None
             error = np.array(shown.error).reshape(2, 1)
             axes.errorbar(x, shown.value, yerr=error, color="black", linewidth=0.9, capsize=2)
             missed, count = int((~met(mine, percent)).sum()), len(mine)
@@ -103,14 +105,21 @@ def bars(
 
 
 def _without_end(axes: Axes, bars: Sequence[tuple[float, str, str]], width: float) -> None:
-    """Bars (place, colour, missed runs) of latencies without end, up to the top as it is."""
-    low, high = axes.get_ylim()
+    """Bars (place, colour, missed runs) of latencies without end, up to the top wherever it is."""
     for x, colour, missed in bars:
-        axes.bar(x, high, width, color="none", edgecolor=colour, hatch="///", linewidth=0.8)
-        words = f"never answered, {missed}"
-        style_of = {"ha": "center", "va": "center", "fontsize": 7, "color": MISSED}
-        axes.text(x, (low * high) ** 0.5, words, rotation=90, **style_of)
-    axes.set_ylim(low, high)
+        edges = (x - width / 2, x + width / 2)
+        axes.axvspan(*edges, facecolor="none", edgecolor=colour, hatch="///", linewidth=0.8)
+        axes.text(
+            x,
+            0.5,
+            f"never answered, {missed}",
+            transform=axes.get_xaxis_transform(),
+            ha="center",
+            va="center",
+            fontsize=7,
+            color=MISSED,
+            rotation=90,
+        )
 
 
 def _room_above(axes: Axes) -> None:
