@@ -252,7 +252,7 @@ def difference(treated: pd.Series, baseline: pd.Series) -> Estimate | None:
 def quotient(treated: pd.Series, baseline: pd.Series) -> Estimate | None:
     """Geometric mean of treated/baseline over blocks, with a t interval of the logarithms."""
     both = pd.concat([treated.rename("t"), baseline.rename("b")], axis=1, join="inner").dropna()
-    both = both[(both["t"] > 0) & (both["b"] > 0) & np.isfinite(both).all(axis=1)]
+    both = both[((both > 0) & (both < np.inf)).all(axis=1)]
     return ratio(both["t"].tolist(), both["b"].tolist()) if len(both) else None
 
 
