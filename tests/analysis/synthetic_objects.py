@@ -88,6 +88,7 @@ def write_burst(campaign: Path, scheduler: str, stragglers: str, block: int) -> 
         "read_query_mean_s": 0.002,
         "disk_busy_mean": 0.9,
         "processors_busy": 0.6,
+        "writes": 2560.0,  # of all processes; the cell's parameter is of one
     }
     write_run(
         campaign,
@@ -110,6 +111,7 @@ def write_rados(campaign: Path, scheduler: str, stragglers: str, block: int, cop
         "disk_busy_most": 1.0,
         "read_back": 320.0,
         "read_bad": 0.0,
+        "writes": 320.0,
     }
     if scheduler not in ("crush", "dlr"):
         values |= {"fullest": 1.1, "redirected_share": 0.4}

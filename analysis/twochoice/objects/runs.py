@@ -73,7 +73,8 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
             "spec": str(run.provenance.calibration.get("spec", "")),
         }
         row |= {name: (STANDARD | run.parameters)[name] for name in _CELL}
-        rows.append(row | loaded.summary.extra)
+        # What was asked for comes last: `writes` of a burst is a process's, the summary's are all.
+        rows.append(loaded.summary.extra | row)
     if not rows:
         return pd.DataFrame(columns=[*COLUMNS, *_CELL])
     found = pd.DataFrame(rows).sort_values(["seed", "run_id"], kind="stable")
