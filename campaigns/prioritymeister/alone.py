@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -57,8 +58,12 @@ class Alone:
     """Percentiles of workloads alone by experiment, remembered in memory and, where a folder is
     given, on disk: on a real testbed each takes as long as a run."""
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(
+        self, folder: Path | None = None, *, tell: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """`tell`: is told in a sentence of each that is about to be measured."""
         self._folder = folder
+        self._tell = tell
         self._known: dict[str, dict[str, float]] = {}
 
     def percentile(self, ground: Ground, experiment: Experiment, percent: float) -> float:
@@ -88,6 +93,9 @@ class Alone:
         self, ground: Ground, experiment: Experiment, name: str, key: str
     ) -> dict[str, float]:
         for _ in range(ATTEMPTS):
+            self._tell(
+                f"measuring what workload {name} has alone, {experiment.seconds:.0f} s, for its SLO"
+            )
             outcome = ground.carry_out(experiment)
             if outcome.spoiled is None:
                 break

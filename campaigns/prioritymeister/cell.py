@@ -16,7 +16,7 @@ import json
 import math
 import tempfile
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -55,10 +55,17 @@ CURVE_POINTS = 400
 class Maker:
     """Makes cells on a ground; remembers traces, and what workloads have alone."""
 
-    def __init__(self, ground: Ground, *, remembered: Path | None = None) -> None:
-        """`remembered`: a folder for what workloads have alone, where measuring takes long."""
+    def __init__(
+        self,
+        ground: Ground,
+        *,
+        remembered: Path | None = None,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """`remembered`: a folder for what workloads have alone, where measuring takes long;
+        `tell`: is told of each that is about to be measured."""
         self._ground = ground
-        self._alone = Alone(remembered)
+        self._alone = Alone(remembered, tell=tell)
         self._mixes: OrderedDict[tuple[object, ...], tuple[Any, Mix]] = OrderedDict()
 
     def close(self) -> None:

@@ -105,7 +105,7 @@ def on_testbed(prepared: Prepared, shown: Progress) -> Iterator[tuple[Facts, Mak
         limits=prepared.campaign.limits,
         tell=shown.message,
     ) as ground:
-        maker = Maker(ground, remembered=prepared.store.folder / ALONE_FOLDER)
+        maker = Maker(ground, remembered=prepared.store.folder / ALONE_FOLDER, tell=shown.message)
         try:
             maker.foresee(cells)
             yield facts_of(ground), maker.make

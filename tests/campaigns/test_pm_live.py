@@ -312,7 +312,10 @@ def test_a_workload_alone_is_measured_again_while_it_is_spoiled(tmp_path: Path) 
     alone = experiment_in(tmp_path).alone("A")
     noisy = NoisyGround(2)
     kept = tmp_path / ".alone"
-    assert Alone(kept).percentile(noisy, alone, 50) == pytest.approx(1e-3, rel=1e-3)
+    said: list[str] = []
+    first = Alone(kept, tell=said.append)
+    assert first.percentile(noisy, alone, 50) == pytest.approx(1e-3, rel=1e-3)
+    assert said == [f"measuring what workload A has alone, {alone.seconds:.0f} s, for its SLO"] * 3
     assert noisy.runs == 3
     assert [path.name for path in kept.glob("*/*")] == ["replay-A.json"]
     assert Alone(kept).percentile(noisy, alone, 50) == pytest.approx(1e-3, rel=1e-3)
