@@ -38,7 +38,14 @@ HOSTS = (
     Host("kvm-1", "kvm", "fake.FakeDriver", virtual=True),
 )
 # A service loads its plugins, and looks for its manager, when it is first asked for something.
-_FIRST_CALLS = {"network": "/v2.0/ports", "image": "/v2/images", "reservation": "/leases"}
+# Neutron lists ports only after it has read something else: what they have of port forwarding is
+# an attribute that SQLAlchemy makes at the first query.
+_FIRST_CALLS = (
+    ("network", "/v2.0/networks"),
+    ("network", "/v2.0/ports"),
+    ("image", "/v2/images"),
+    ("reservation", "/leases"),
+)
 _UNWRITTEN_S = 1.5
 """InnoDB writes its log within a second after a commit."""
 
@@ -173,7 +180,7 @@ class ControlPlane:
         if first:
             seed.resources(self.admin)
         self.processes.wait("nova-computes", partial(self._awake, began))
-        for name, path in _FIRST_CALLS.items():
+        for name, path in _FIRST_CALLS:
             self.processes.wait(name, partial(self._serves, name, path))
         if first:
             services.discover(self.place, self.processes)
