@@ -71,12 +71,14 @@ def costs_of(profile: Path | None, stage: str) -> Costs:
 def measure_trace(
     reader: TraceReader, costs: Costs, stages: Sequence[str] = STAGES, *, curves: bool = True
 ) -> tuple[Demand, Report]:
-    """Read a trace once; UserError names its file."""
+    """Read a trace once; UserError names its file, and where it holds no request says why."""
     try:
         demand = measure(reader, costs, stages, curves=curves)
     except UserError as error:
         if str(reader.path) in str(error):
             raise
+        if not reader.report.requests:
+            raise UserError(f"{reader.path}: {reader.nothing()}.") from error
         raise UserError(f"{reader.path}: {error}.") from error
     return demand, reader.report
 

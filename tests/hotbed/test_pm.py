@@ -169,6 +169,18 @@ def test_mistakes_of_curve(traced: Path, arguments: list[str], reason: str) -> N
         run("curve", str(traced / "t.csv"), *arguments)
 
 
+def test_a_trace_without_a_request_says_what_was_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "msr.csv"
+    path.write_text("128166372010810581,mds,0,Write,2654453760,4096,54086\n")
+    with pytest.raises(UserError, match=r"msr\.csv: the trace holds no request of disk 5\.$"):
+        run("curve", str(path), "--stage", "network-in", "--disk", "5")
+    path.write_text("5,0x1000,DiskRead,\n" * 2)
+    reason = "holds no request: 2 malformed rows left out; the first is line 1: offset '' is not a"
+    for command in (["curve", "--stage", "network-in"], ["trace", "stats"]):
+        with pytest.raises(UserError, match=reason):
+            run(*command, str(path))
+
+
 def test_a_profile_is_not_measured_on_what_is_no_device(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="neither a block device nor a file"):
         run("profile", str(tmp_path), "--out", str(tmp_path / "p.json"))

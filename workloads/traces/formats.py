@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -81,7 +82,7 @@ class Msr(Parser):
     """MSR Cambridge: ``Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime``.
 
     Timestamps are FILETIME ticks of 100 ns at which a request was issued; times count from the
-    first row's. `disk` keeps the requests of one disk only.
+    first row's. A line that begins with # is a comment. `disk` keeps the requests of one disk only.
     """
 
     disk: int | None = None
@@ -90,7 +91,7 @@ class Msr(Parser):
 
     def row(self, line: str) -> Row | None:
         fields = line.split(",")
-        if fields[0].strip() == "Timestamp":
+        if line[0] == "#" or fields[0].strip().lower() == "timestamp":
             return None
         if len(fields) != 7:
             raise Malformed(f"has {len(fields)} columns, not the 7 of MSR Cambridge")
@@ -109,11 +110,27 @@ class Msr(Parser):
 
 _EVENTS = {"DiskRead": True, "DiskWrite": False}
 _NEEDED = ("TimeStamp", "ByteOffset", "IOSize")
+_READ = (*_NEEDED, "ElapsedTime", "DiskNum")
+
+
+def _places(header: list[str]) -> dict[str, int]:
+    """Where a header line has the columns that are read, as far as it has them."""
+    found = {"".join(text.split()).lower(): place for place, text in enumerate(header)}
+    return {name: found[name.lower()] for name in _READ if name.lower() in found}
+
+
+def _quoted(line: str) -> list[str]:
+    """The columns of a line in which commas may stand in double quotes."""
+    try:
+        return next(csv.reader([line], skipinitialspace=True))
+    except (csv.Error, StopIteration):
+        raise Malformed("has a quoted column that cannot be read") from None
 
 
 @dataclass
 class Microsoft(Parser):
-    """Microsoft production traces: columns by the header lines before ``EndHeader``.
+    """Microsoft production traces: columns by the header lines before ``EndHeader``, whose names
+    may be in other letters. Commas in double quotes, as of file names, part no columns.
 
     Times are in microseconds, offsets and sizes in hex. A DiskRead or DiskWrite row is logged when
     the request is complete: it arrived ElapsedTime before (where the header has that column and
@@ -138,13 +155,16 @@ class Microsoft(Parser):
             return None
         if self._in_header:
             if event in _EVENTS:
-                self._columns[event] = {text.strip(): i for i, text in enumerate(fields)}
+                self._columns[event] = _places(fields)
             return None
         if event not in _EVENTS:
             return None
         columns = self._columns.get(event)
         if columns is None:
             raise Malformed(f"the header does not tell the columns of {event}")
+        quote = line.find('"')
+        if quote >= 0 and line.count(",", 0, quote) < max(columns.values()):
+            fields = _quoted(line)
         return self._request(fields, columns, read=_EVENTS[event])
 
     def _check(self, event: str) -> None:
@@ -202,11 +222,14 @@ def detect(lines: list[str]) -> str:
     Raises:
         UserError: it is none of them.
     """
-    for line in filter(None, (text.strip() for text in lines)):
+    written = [text.strip() for text in lines if text.strip()]
+    if not written:
+        raise UserError("the file is empty: a trace has a request a line")
+    for line in written:
         fields = [text.strip() for text in line.split(",")]
         if fields[0] in {"BeginHeader", "EndHeader"} or fields[0].startswith("Disk"):
             return "microsoft"
-        if fields[0] == "Timestamp":
+        if fields[0].lower() == "timestamp":
             return "msr"
         if not fields[0].isdigit():
             continue

@@ -41,11 +41,15 @@ class Report:
 
     def sentence(self, path: Path) -> str:
         """What was left out, in one sentence; empty when nothing was."""
+        return f"{path}: {self.left_out()}" if self.malformed else ""
+
+    def left_out(self) -> str:
+        """How many malformed rows, and what is wrong with the first; empty when there are none."""
         if not self.malformed:
             return ""
         line, reason = self.examples[0]
         rows = "1 malformed row" if self.malformed == 1 else f"{self.malformed} malformed rows"
-        return f"{path}: {rows} left out; the first is line {line}: {reason}"
+        return f"{rows} left out; the first is line {line}: {reason}"
 
 
 class TraceReader:
@@ -116,6 +120,12 @@ class TraceReader:
             reason = getattr(error, "strerror", None) or error
             raise UserError(f"{self.path}: cannot be read ({reason}).") from error
 
+    def nothing(self) -> str:
+        """Why no request was read, after the end of a trace without any: in a sentence's words."""
+        of_disk = "" if self._disk is None else f" of disk {self._disk}"
+        left_out = self.report.left_out()
+        return f"the trace holds no request{of_disk}" + (f": {left_out}" if left_out else "")
+
     def _made(self, rows: list[Row]) -> RequestBlock:
         self.report.requests += len(rows)
         self._written = rows[-1][0]
@@ -145,7 +155,7 @@ class TraceReader:
                 raise UserError(f"{self.path}: cannot be read ({error.strerror}).") from error
             line = self.report.lines + 1
             raise UserError(
-                f"{self.path}: the gzip file ends or breaks at line {line} ({error})."
+                f"{self.path}: the gzip file ends or breaks at line {line} or after it ({error})."
             ) from error
 
     def _open(self) -> IO[bytes]:

@@ -75,11 +75,24 @@ def test_microsoft_maps_columns_by_the_header(tmp_path: Path) -> None:
     assert rows(block) == [(5_000_000, 4096, True, 0x1B0130000)]
 
 
+def test_microsoft_columns_may_be_in_another_order_and_other_letters(tmp_path: Path) -> None:
+    """A file name with commas before the numbers must not move them."""
+    header = "DiskRead, FileName, THREADID, Timestamp, Io Size, ByteOffset, elapsedtime"
+    text = f"BeginHeader\n{header}\n{header.replace('Read', 'Write')}\nEndHeader\n"
+    text += 'DiskRead,  "C:\\a, 7, 8\\b.dat",  9, 100, 0x1000, 0x200, 10\n'
+    text += 'DiskWrite, "C:\\a",             9, 200, 0x2000, 0x400, 10\n'
+    block, report = load(written(tmp_path, text), on_error="stop")
+    assert report.format == "microsoft"
+    assert rows(block) == [(90_000, 4096, True, 512), (190_000, 8192, False, 1024)]
+    _, report = load(written(tmp_path, text + 'DiskRead, "C:\\a, 9, 300, 0x1, 0x1, 1\n'))
+    assert report.left_out().startswith("1 malformed row left out; the first is line 7: has 2 col")
+
+
 def test_msr_counts_from_its_first_row(tmp_path: Path) -> None:
     header = "Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n"
-    for text in (MSR, header + MSR):
+    for text in (MSR, header + MSR, "# a comment\n" + header.lower() + MSR + "# the end\n"):
         block, report = load(written(tmp_path, text))
-        assert report.format == "msr"
+        assert (report.format, report.malformed) == ("msr", 0)
         assert block.time_ns.tolist() == [0, 100_000_000, 250_000_000]
         assert rows(block)[2] == (250_000_000, 512, True, 3154124800)
     block, _ = load(written(tmp_path, MSR), disk=1)
@@ -126,7 +139,8 @@ def test_malformed_rows_are_counted_with_their_line_or_stop(
 @pytest.mark.parametrize(
     ("text", "options", "reason"),
     [
-        ("", {}, "format is not known"),
+        ("", {}, "the file is empty"),
+        (" \n\n", {}, "the file is empty"),
         ("hello\nworld\n", {}, "format is not known"),
         (PLAIN, {"format": "xml"}, "known are plain, msr, microsoft"),
         (PLAIN, {"disk": 1}, "does not tell disks"),
