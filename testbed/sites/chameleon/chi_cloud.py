@@ -44,6 +44,7 @@ from testbed.sites.chameleon.cloud import (
     Wanted,
 )
 from testbed.sites.chameleon.errors import PASSING_S, explain
+from testbed.sites.chameleon.trusts import require_trusts
 from testbed.sites.contract import SiteError
 
 T = TypeVar("T")
@@ -92,7 +93,7 @@ def _opened(site: str, project: str | None) -> ChiCloud:
         session = context.session()
         cloud = ChiCloud(session, clients.connection(session), clients.blazar(session))
     if plan.scoped:
-        _refuse_restricted(session)
+        require_trusts(session)
     return cloud
 
 
@@ -132,20 +133,6 @@ def _in_time(call: Callable[[], T]) -> T:
         return future.result(TIMEOUT_S)
     except FutureTimeout:
         raise CloudError(f"no answer within {TIMEOUT_S:g} s", Fault.PASSING) from None
-
-
-def _refuse_restricted(session: Any) -> None:
-    """Keystone says with a token whether its application credential may make trusts, which Blazar
-    needs for every lease and answers 500 without."""
-    inner = getattr(session, "session", session)  # of an adapter
-    with translated("asking Keystone for a token"):
-        access = inner.auth.get_access(inner)
-        told = access._data["token"].get("application_credential") or {}
-    if told.get("restricted"):
-        raise UserError(
-            "the application credential is a restricted one, with which Blazar cannot make leases: "
-            "make another with the box 'unrestricted' ticked, and load its openrc file."
-        )
 
 
 class ChiCloud:

@@ -41,8 +41,9 @@ def explain(error: CloudError, doing: str, site: str) -> HotbedError:
         hint = ""
         if error.status == 500 and "lease" in doing:
             hint = (
-                "; if it stays so with an application credential: Blazar answers 500 to restricted "
-                "ones, so make one with the box 'unrestricted' ticked"
+                "; if it stays so with an application credential, Keystone may refuse it the trust "
+                "that Blazar needs: make one with the box 'unrestricted' ticked, or log in with a "
+                "CLI password"
             )
         return SiteError(f"{where}: {said}{hint}", retry_after_s=PASSING_S)
     return SiteError(f"{where}: {said}")
