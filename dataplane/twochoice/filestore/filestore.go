@@ -100,14 +100,23 @@ func (s *Store) Do(op protocol.DiskOp) protocol.DiskDone {
 	default:
 		done.Err = fmt.Errorf("disk operation %d is not one of a store's", op.Kind)
 	}
-	if full(done.Err) {
-		done.Err = fmt.Errorf("%w: %w", protocol.ErrFull, done.Err)
-	}
+	done.Err = Known(op.Kind, done.Err)
 	return done
 }
 
-// full says whether an error is a full disk or an exhausted quota.
-func full(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+// Known wraps what an agent goes on after: protocol.ErrFull where there is no room (on the disk, in a quota,
+// or in a file that can be no longer), protocol.ErrDamaged where the disk cannot read what it has: that is a
+// loss of those bytes, and says nothing of what was written. After any other error an agent stops.
+func Known(kind protocol.DiskKind, err error) error {
+	reads := kind == protocol.GetFragment || kind == protocol.ReadBase
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
+		return fmt.Errorf("%w: %w", protocol.ErrFull, err)
+	case reads && errors.Is(err, syscall.EIO):
+		return fmt.Errorf("%w: %w", protocol.ErrDamaged, err)
+	}
+	return err
+}
 
 // put writes a fragment; a name that is there is there whole, and stays.
 func (s *Store) put(op protocol.DiskOp) error {

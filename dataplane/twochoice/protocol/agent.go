@@ -68,6 +68,7 @@ type Agent struct {
 	pulls       map[uint64]*pull        // by number
 	pullNumber  uint64
 	busy        map[Node]time.Duration // nodes that said so, until when they are not asked
+	rests       time.Duration          // until when nothing is pulled, since a disk refused what was
 	paused      bool
 
 	sends   []Send
@@ -123,9 +124,14 @@ func NewAgent(c AgentConfig, fragments []Fragment, records []Record) (*Agent, er
 	}
 	_, a.now = book.table.Last()
 	if !book.founded {
-		a.append(&order{record: Record{Note: Note{Kind: ClusterIs, Value: uint64(c.Nodes)}}})
+		a.append(a.founding())
 	}
 	return a, nil
+}
+
+// founding is the log's first record: without it the log could be opened in a cluster of another size.
+func (a *Agent) founding() *order {
+	return &order{record: Record{Note: Note{Kind: ClusterIs, Value: uint64(a.config.Nodes)}}}
 }
 
 // diskJob is what is to be done at the end of a disk operation.

@@ -136,6 +136,9 @@ func (a *Agent) sync() {
 		a.compact()
 		return
 	}
+	if !a.book.founded && a.queue[0].record.Note.Kind != ClusterIs { // there was no room for it before
+		a.queue = slices.Insert(a.queue, 0, a.founding())
+	}
 	n := min(len(a.queue), mostRecords)
 	a.writing, a.queue = a.queue[:n:n], a.queue[n:]
 	a.marked = false

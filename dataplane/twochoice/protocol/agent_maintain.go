@@ -35,7 +35,7 @@ func (a *Agent) maintain() {
 			a.giveUp(p)
 		}
 	}
-	if a.config.Copies > 1 || a.paused {
+	if a.config.Copies > 1 || a.paused || a.now < a.rests {
 		return
 	}
 	for _, m := range a.maintainers {
@@ -76,7 +76,7 @@ func (a *Agent) begin(p *pull) {
 			return
 		}
 		if d.Err != nil {
-			a.giveUp(p)
+			a.refused(p, codeOf(d.Err))
 			return
 		}
 		a.land(p, d.Data)
@@ -95,6 +95,15 @@ func (a *Agent) pulled(from Peer, m Message) {
 	}
 	if m.Code == Busy {
 		a.busy[Node(from)] = a.now + a.config.Patience
+	}
+	a.refused(p, m.Code)
+}
+
+// refused gives up a pull. Where it was a disk that refused, for want of room or because it cannot read, it
+// would do so again: nothing is pulled for a while then, and the next pull is of other data.
+func (a *Agent) refused(p *pull, why Code) {
+	if why == Full || why == Failed {
+		a.rests = a.now + a.config.Patience
 	}
 	a.giveUp(p)
 }
@@ -142,7 +151,7 @@ func (a *Agent) land(p *pull, data []byte) {
 // landed records that the data is at home, as of the receipt at which the pull started (figure 10).
 func (a *Agent) landed(p *pull) {
 	if p.failed {
-		a.giveUp(p)
+		a.refused(p, Full)
 		return
 	}
 	returns, err := p.maintainer.Landed(p.ID)
@@ -174,11 +183,11 @@ func (a *Agent) returned(p *pull, err error) {
 	if p.left--; p.left > 0 {
 		return
 	}
-	delete(a.pulls, p.call)
 	if p.failed {
-		p.maintainer.Failed(p.ID)
+		a.refused(p, Full)
 		return
 	}
+	delete(a.pulls, p.call)
 	if err := p.maintainer.Done(p.ID); err != nil {
 		a.fail(err)
 		return

@@ -80,6 +80,12 @@ func (b *bench) carryOut(op DiskOp) DiskDone {
 		if b.full {
 			done.Err = fmt.Errorf("log: %w", ErrFull)
 		}
+	case WriteBase:
+		if b.full {
+			done.Err = fmt.Errorf("base: %w", ErrFull)
+		} else {
+			b.base[op.Object] = op.Data
+		}
 	case ReadBase:
 		done.Data = make([]byte, op.To-op.From)
 	}

@@ -51,7 +51,7 @@ type DiskDone struct {
 var (
 	ErrFull    = errors.New("no space left")
 	ErrGone    = errors.New("there is no such fragment")
-	ErrDamaged = errors.New("the checksum does not match")
+	ErrDamaged = errors.New("what was written cannot be read back")
 )
 
 // Fragment is what a store has, as it finds it when it starts.

@@ -24,6 +24,7 @@ type memory struct {
 	mu      sync.Mutex
 	objects map[string][]byte
 	full    bool
+	worn    bool // nothing can be read
 	reads   int
 }
 
@@ -57,6 +58,9 @@ func (m *memory) Read(name string, b []byte, offset uint64) (int, error) {
 	data, there := m.objects[name]
 	if !there {
 		return 0, syscall.ENOENT
+	}
+	if m.worn {
+		return 0, syscall.EIO
 	}
 	m.reads++
 	return copy(b, data[min(offset, uint64(len(data))):]), nil
@@ -301,6 +305,20 @@ func TestAFullPoolIsToldAndLosesNothing(t *testing.T) {
 	_, found, err := OpenDisk(pool, 3)
 	if err != nil || len(found.Records) != 2 || len(found.Fragments) != 0 {
 		t.Errorf("%+v, %v", found, err)
+	}
+}
+
+// What an OSD cannot read is lost, and no reason for an agent to stop.
+func TestAnUnreadableObjectIsDamaged(t *testing.T) {
+	pool := newMemory()
+	d := opened(t, pool)
+	must(t, d, put([]byte("bytes")))
+	must(t, d, protocol.DiskOp{Kind: protocol.WriteBase, Object: "o", To: 1, Data: []byte("x")})
+	pool.worn = true
+	for _, op := range []protocol.DiskOp{get(1001, 1004), {Kind: protocol.ReadBase, Object: "o", To: 1}} {
+		if done := d.Do(op); !errors.Is(done.Err, protocol.ErrDamaged) {
+			t.Errorf("operation %d: %v", op.Kind, done.Err)
+		}
 	}
 }
 

@@ -1,12 +1,10 @@
 package radosstore
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 
 	"hotbed/dataplane/twochoice/filestore"
 	"hotbed/dataplane/twochoice/protocol"
@@ -101,9 +99,7 @@ func (s *Store) Do(op protocol.DiskOp) protocol.DiskDone {
 	default:
 		done.Err = fmt.Errorf("disk operation %d is not one of a store's", op.Kind)
 	}
-	if errors.Is(done.Err, syscall.ENOSPC) || errors.Is(done.Err, syscall.EDQUOT) {
-		done.Err = fmt.Errorf("%w: %w", protocol.ErrFull, done.Err)
-	}
+	done.Err = filestore.Known(op.Kind, done.Err)
 	return done
 }
 

@@ -1,0 +1,96 @@
+package protocol
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A disk that has no room, or cannot read, is not asked again at each tick: a pull takes data from another
+// node's disk and the network for nothing.
+func TestAMaintainerRestsWhenADiskRefuses(t *testing.T) {
+	register := Message{Kind: Register, Object: "o", Write: WriteID{5, 1}, To: 3, Targets: []Node{1}, Low: 1}
+	for what, refuse := range map[string]func(b *bench, get Message){
+		"no room at home": func(b *bench, get Message) {
+			b.full = true
+			b.do(1, Message{Kind: Data, Call: get.Call, Data: []byte("abc")})
+			b.full = false
+		},
+		"the fragment is damaged": func(b *bench, get Message) {
+			b.do(1, Message{Kind: Data, Call: get.Call, Code: Failed, Text: "damaged"})
+		},
+	} {
+		b := newAgent(t, 0, 3)
+		one(t, b.do(client, register))
+		b.a.Pause(false)
+		pulls := func(now time.Duration) []Send {
+			b.a.Tick(now)
+			return b.run()
+		}
+		refuse(b, one(t, pulls(time.Second)))
+		for now := time.Second; now < 2*time.Second; now += 50 * time.Millisecond {
+			if sends := pulls(now); len(sends) > 0 {
+				t.Fatalf("%s: it pulls again after %v: %+v", what, now-time.Second, sends)
+			}
+		}
+		get := one(t, pulls(2*time.Second))
+		sends := b.do(1, Message{Kind: Data, Call: get.Call, Data: []byte("abc")})
+		if drop := one(t, sends); drop.Kind != Drop || b.a.Stats().Entries != 0 || string(b.base["o"]) != "abc" {
+			t.Errorf("%s: it is not at home: %+v, %+v", what, drop, b.a.Stats())
+		}
+	}
+}
+
+// A node that is busy, or has dropped the fragment meanwhile, keeps a maintainer from nothing else.
+func TestAMaintainerGoesOnWhenANodeIsBusy(t *testing.T) {
+	b := newAgent(t, 0, 3)
+	for node := range Node(2) {
+		m := Message{Kind: Register, Object: fmt.Sprint(node), Write: WriteID{5, uint64(node) + 1}, To: 3,
+			Targets: []Node{node + 1}, Low: 1}
+		one(t, b.do(client, m))
+	}
+	b.a.Pause(false)
+	b.a.Tick(time.Second)
+	for _, s := range b.run() {
+		b.do(s.To, Message{Kind: Data, Call: s.Call, Code: map[Peer]Code{1: Busy, 2: Gone}[s.To]})
+	}
+	b.a.Tick(time.Second + 50*time.Millisecond)
+	if get := b.run(); len(get) != 1 || get[0].To != 2 {
+		t.Errorf("%+v", get)
+	}
+}
+
+// A log that does not say how large its cluster is would be opened in another one, where objects are at home
+// elsewhere: no room for that record when the agent began must not leave it out for good.
+func TestNothingIsOrderedInALogWithoutItsCluster(t *testing.T) {
+	b := newAgent(t, 0, 3)
+	config := b.a.config
+	a, err := NewAgent(config, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b = &bench{t: t, a: a, data: map[WriteID][]byte{}, base: map[string][]byte{}, full: true}
+	b.run()
+	b.full, b.held = false, true
+	register := Message{Kind: Register, Object: "o", Write: WriteID{5, 1}, To: 3, Targets: []Node{1}, Low: 1}
+	b.do(client, register)
+	if len(b.ops) != 1 || b.ops[0].Kind != WriteLog {
+		t.Fatalf("%+v", b.ops)
+	}
+	records := b.ops[0].Records
+	b.held = false
+	if got := one(t, b.run()); got.Code != OK {
+		t.Fatalf("%+v", got)
+	}
+	config.Nodes = 4
+	if _, err := NewAgent(config, nil, records); err == nil || !strings.Contains(err.Error(), "in a cluster of 3 agents") {
+		t.Errorf("%+v: %v", records, err)
+	}
+	b.held = true
+	register.Write.Seq++
+	b.do(client, register)
+	if n := len(b.ops[0].Records); n != 1 {
+		t.Errorf("the cluster's size is told %d times more", n-1)
+	}
+}
