@@ -56,8 +56,9 @@ def folders(root: Path) -> dict[str, Path]:
     for folder in (root, *sorted(path for path in root.iterdir() if path.is_dir())):
         for path in sorted(folder.glob("w*-*.csv")):
             # Beside it are files of the same beginning, the stages' are called otherwise.
-            named = _WORKLOAD.match(path.stem) and not path.name.endswith(HISTOGRAM)
-            if named and not path.stem.endswith("-worker"):
+            beside = path.name.endswith(HISTOGRAM) or path.stem.endswith("-worker")
+            # A workload may be called so itself: then its folder is.
+            if _WORKLOAD.match(path.stem) and (not beside or path.stem == folder.name):
                 found[path.stem] = folder
     if not found:
         raise UserError(
@@ -178,10 +179,12 @@ def _numbered(stage: Stage) -> Iterator[tuple[tuple[str, int], Result]]:
 
 
 def _stages(path: Path) -> Iterator[Stage]:
-    rows: dict[str, list[Row]] = {}
+    rows: dict[tuple[str, int], list[Row]] = {}
     for row in table(path, RESULTS):
-        rows.setdefault(row.text(0), []).append(row)
-    for identity, found in rows.items():
+        # Stages without operations have no id, only a name, which others may have too.
+        alone = row.line if row.text(1) == MISSING else 0
+        rows.setdefault((row.text(0), alone), []).append(row)
+    for (identity, _), found in rows.items():
         results = tuple(_result(row) for row in found if row.text(1) != MISSING)
         status, history = _state(found[0])
         name = _STAGE.match(identity)

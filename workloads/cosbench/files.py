@@ -100,7 +100,7 @@ def read_xml(path: Path) -> str:
     try:
         if path.stat().st_size > LARGEST:
             raise UserError(f"{path} has more than {LARGEST >> 20} MiB: it is no workload.")
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")  # some editors write a byte-order mark
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:

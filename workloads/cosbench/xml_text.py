@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping
+from xml.parsers import expat
 
 from schemas.errors import UserError
 from workloads.cosbench.access import MASK, SECRET_KEYS
 
 _CONFIG = re.compile(r"""(\bconfig\s*=\s*)("[^"]*"|'[^']*')""")
+_ATTRIBUTE = re.compile(rb"""\s([^\s=]+)\s*=\s*("[^"]*"|'[^']*')""")
+_PART = re.compile(r"(?:&#?\w+;|[^;])+")  # of a config string; a reference's ; divides nothing
 _WEB = {"swift", "s3"}
 _LOGIN = {"swauth", "keystone", "httpauth"}
 
@@ -19,15 +22,15 @@ def masked(text: str) -> str:
 
     def mask(found: re.Match[str]) -> str:
         quote, body = found[2][0], found[2][1:-1]
-        parts = [_masked_pair(part) for part in body.split(";")]
-        return f"{found[1]}{quote}{';'.join(parts)}{quote}"
+        return f"{found[1]}{quote}{_PART.sub(_masked_pair, body)}{quote}"
 
     return _CONFIG.sub(mask, text)
 
 
-def _masked_pair(part: str) -> str:
-    key, equals, value = part.partition("=")
-    return f"{key}={MASK}" if equals and value and key.strip().lower() in SECRET_KEYS else part
+def _masked_pair(part: re.Match[str]) -> str:
+    key, equals, value = part[0].partition("=")
+    hidden = equals and value and key.strip().lower() in SECRET_KEYS
+    return f"{key}={MASK}" if hidden else part[0]
 
 
 def secrets(text: str) -> frozenset[str]:
@@ -83,7 +86,8 @@ def name_of(text: str, where: str) -> str:
 
 def filled(text: str, values: Mapping[str, str], where: str) -> str:
     """The workload with credentials: each ``***`` replaced, and what the outermost auth and storage
-    elements need and lack added. What the file says itself stays.
+    elements need and lack added. What the file says itself stays, and every element its line: what
+    is wrong with it is told by lines of the user's file.
 
     Args:
         text: the XML.
@@ -92,9 +96,11 @@ def filled(text: str, values: Mapping[str, str], where: str) -> str:
         where: the file's name, for errors.
 
     Raises:
-        UserError: it is no XML, or a ``***`` stays.
+        UserError: it is no XML, has a document type, or a ``***`` stays.
     """
     root = parsed(text, where)
+    places = _start_tags(text.encode(), where)
+    before = [element.get("config") for element in root.iter()]
     for element, key, value in list(_pairs(root)):
         if value == MASK and key.lower() in values:
             _set(element, key, values[key.lower()])
@@ -108,7 +114,50 @@ def filled(text: str, values: Mapping[str, str], where: str) -> str:
                 f"{where}: {key} of <{element.tag}> is masked ({MASK}): give it by --credentials, "
                 "a file that only you can read, or in the environment (docs/cosbench.md)."
             )
-    return ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
+    after = [element.get("config") for element in root.iter()]
+    made = text.encode()
+    # From the end on, so that places before it stay right.
+    for place, old, new in reversed(list(zip(places, before, after, strict=True))):
+        if new is not None and new != old:
+            made = _with_config(made, place, new)
+    return made.decode()
+
+
+def _start_tags(text: bytes, where: str) -> list[int]:
+    """Where each element begins, in the file's order; `text` is well-formed."""
+    parser = expat.ParserCreate("utf-8")
+    found: list[int] = []
+
+    def refuse(*_: object) -> None:
+        raise UserError(
+            f"{where}, line {parser.CurrentLineNumber}: document types (<!DOCTYPE ...>) are not "
+            "supported; take it out."
+        )
+
+    parser.StartDoctypeDeclHandler = refuse
+    parser.StartElementHandler = lambda *_: found.append(parser.CurrentByteIndex)
+    parser.Parse(text, True)
+    return found
+
+
+def _with_config(text: bytes, start: int, config: str) -> bytes:
+    """With another config in the element that begins at `start`, on as many lines as before."""
+    name = re.compile(rb"<[^\s/>]+").match(text, start)
+    assert name is not None
+    at, value = name.end(), f'config="{_escaped(config)}"'.encode()
+    while (attribute := _ATTRIBUTE.match(text, _blank(text, at))) is not None:
+        at = attribute.end()
+        if attribute[1] == b"config":
+            lines = b"\n" * attribute[2].count(b"\n")
+            return text[: attribute.start(1)] + value + lines + text[at:]
+    return text[:at] + b" " + value + text[at:]
+
+
+def _blank(text: bytes, at: int) -> int:
+    """The last of the blanks that begin at `at`."""
+    while text[at : at + 2].isspace() and len(text) > at + 1:
+        at += 1
+    return at
 
 
 def _needed(element: ET.Element) -> tuple[str, ...]:
@@ -140,8 +189,12 @@ def _pairs(root: ET.Element) -> Iterator[tuple[ET.Element, str, str]]:
 
 
 def _set(element: ET.Element, key: str, value: str) -> None:
-    config = _config(element) | {key: value}
-    element.set("config", ";".join(f"{name}={each}" for name, each in config.items()))
+    parts = [part.strip() for part in element.get("config", "").split(";") if part.strip()]
+    names = [part.partition("=")[0].strip() for part in parts]
+    if key not in names:
+        parts.append(f"{key}={value}")
+    made = [f"{key}={value}" if n == key else p for n, p in zip([*names, key], parts, strict=False)]
+    element.set("config", ";".join(made))
 
 
 def planned_seconds(text: str) -> dict[str, float]:

@@ -198,6 +198,29 @@ def test_a_stage_without_operations(copy: Path) -> None:
     assert [stage.name for stage in archive.main] == ["main"]
 
 
+def test_stages_without_operations_may_share_a_name(copy: Path) -> None:
+    path = copy / "w1-mos-A" / "w1-mos-A.csv"
+    rest = ",".join(["N/A"] * 15)
+    pauses = (
+        f"delay,{rest},{state},{state} @ 2026-11-21 05:29:50\n"
+        for state in ("completed", "aborted")
+    )
+    path.write_text(path.read_text() + "".join(pauses))
+    archive = read_archive(copy, "w1")
+    assert [stage.status for stage in archive.stages[-2:]] == ["completed", "aborted"]
+    assert not archive.finished
+
+
+@pytest.mark.parametrize("name", ["web-worker", "a-rt-histogram"])
+def test_a_workload_that_is_called_like_a_file_beside_it(copy: Path, name: str) -> None:
+    folder = (copy / "w8-s3u").rename(copy / f"w8-{name}")
+    for path in list(folder.glob("w8-s3u*")):
+        path.rename(folder / path.name.replace("s3u", name))
+    (folder / f"w8-{name}-worker.csv").write_text("of workers\n")
+    assert list(folders(folder)) == [f"w8-{name}"]
+    assert read_archive(copy, "w8").name == name
+
+
 def test_a_workload_alone_and_files_of_others(copy: Path) -> None:
     folder = copy / "w8-s3u"
     (folder / "notes.txt").write_text("x")

@@ -40,6 +40,50 @@ def test_single_quotes_and_other_keys() -> None:
     assert xml_text.masked(text) == "<auth config='password=***;url=http://x/?token=kept'/>"
 
 
+def test_no_part_of_a_secret_is_left_behind_an_entity() -> None:
+    text = '<auth config="username=u;password=a&amp;tail&#33;end;auth_url=http://h?a&amp;b"/>'
+    kept = '<auth config="username=u;password=***;auth_url=http://h?a&amp;b"/>'
+    assert xml_text.masked(text) == kept
+
+
+def test_what_is_filled_in_leaves_all_else_where_it_was() -> None:
+    # Faults name lines of the user's file.
+    text = """<!-- Workload
+  of config="a user" -->
+<workload name="w"
+          description='it says config="x"'>
+  <auth type="swauth" config="username=u;
+     password=***;timeout=5;"
+     />
+  <storage type='s3'/><!--
+  --><workflow config="oprefix=a&lt;b"/>
+</workload>
+"""
+    values = {"password": 'p&"q', "accesskey": "AK", "auth_url": "http://192.0.2.1"}
+    made = xml_text.filled(text, values, "w.xml")
+    assert len(made.splitlines()) == len(text.splitlines())
+    password = "password=p&amp;&quot;q"
+    assert [line for line in made.splitlines() if line not in text.splitlines()] == [
+        f'  <auth type="swauth" config="username=u;{password};timeout=5;auth_url=http://192.0.2.1"',
+        "",  # the line that the config no longer goes on to
+        "  <storage type='s3' config=\"accesskey=AK\"/><!--",
+    ]
+    assert xml_text.filled(text, {"password": "p"}, "w.xml").count("\n") == text.count("\n")
+    assert xml_text.filled(made, {}, "w.xml") == made
+
+
+def test_what_is_no_pair_stays_to_be_refused() -> None:
+    text = '<workload name="w"><auth type="swauth" config="usernameu;username=v"/></workload>'
+    made = xml_text.filled(text, {"password": "p"}, "w.xml")
+    assert 'config="usernameu;username=v;password=p"' in made
+
+
+def test_a_document_type_is_refused_before_anything_is_filled_in() -> None:
+    text = '<?xml version="1.0"?>\n<!DOCTYPE w [<!ENTITY e "x">]>\n<workload name="&e;"/>'
+    with pytest.raises(UserError, match=r"^w\.xml, line 2: document types"):
+        xml_text.filled(text, {}, "w.xml")
+
+
 def test_credentials_fill_what_is_masked_or_missing() -> None:
     values = {"username": "v", "password": "p&q", "auth_url": "http://192.0.2.1/auth"}
     values |= {"accesskey": "AK", "secretkey": "SK", "endpoint": "http://192.0.2.1"}
