@@ -147,7 +147,8 @@ class _Model:
         most = max(1.0, min(item.high, item.ceiling) / item.need)
         tenant.served = program.column(0.0, most)
         tenant.satisfied = program.column(0.0, 1.0)
-        tenant.violated = program.column(0.0, 1.0, whole=True)
+        # An SLA that no resources meet is violated, whatever its tenant is served.
+        tenant.violated = program.column(0.0 if item.attainable else 1.0, 1.0, whole=True)
         program.row({tenant.satisfied: 1.0, tenant.served: -1.0}, -_INFINITE, 0.0)
         program.row({tenant.served: 1.0, tenant.violated: 1.0}, 1.0, _INFINITE)
         for index, name in enumerate(RATES):

@@ -6,9 +6,9 @@ steps (equation 6). A workload needs the throughput at which its SLA's ``low`` i
 equation 3 linear: every part of the bottleneck model must carry it.
 
 Where no plan meets every SLA the paper says nothing. Here a plan is then the best of all by, in
-this order: the weight of the SLAs that it violates; the least satisfied tenant's satisfaction
-(what it can serve of what it needs, at most 1); the satisfaction of each tenant in turn, heavier
-ones first and equal ones by name; and what it costs.
+this order: the weight of the SLAs that it violates, those that no resources meet in any plan; the
+least satisfied tenant's satisfaction (what it can serve of what it needs, at most 1); the
+satisfaction of each tenant in turn, heavier ones first and equal ones by name; and what it costs.
 """
 
 from __future__ import annotations

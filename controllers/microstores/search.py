@@ -64,12 +64,14 @@ def solve(wanted: Sequence[Asked], pool: Pool, prices: Prices) -> Plan:
 
 
 def _by_weight(wanted: Sequence[Asked]) -> Iterator[tuple[frozenset[int], float]]:
-    """Sets of tenants whose SLAs are given up, and their weight, lightest first."""
-    everyone = range(len(wanted))
+    """Sets of tenants whose SLAs are given up, and the weight of those that need not be, lightest
+    first. Those that no resources meet are in all of them."""
+    hopeless = frozenset(i for i, item in enumerate(wanted) if not item.attainable)
+    others = [i for i in range(len(wanted)) if i not in hopeless]
     sets = [
-        (frozenset(some), sum(wanted[i].demand.weight for i in some))
-        for count in range(len(wanted) + 1)
-        for some in combinations(everyone, count)
+        (hopeless.union(some), sum(wanted[i].demand.weight for i in some))
+        for count in range(len(others) + 1)
+        for some in combinations(others, count)
     ]
     yield from sorted(sets, key=lambda item: (item[1], sorted(item[0])))
 

@@ -142,6 +142,22 @@ def test_idle_tenants_are_met_and_hopeless_latencies_never():
     assert any("below the 5 ms" in note for note in made.notes)
 
 
+@pytest.mark.parametrize("solver", ["exact", "highs"])
+def test_a_hopeless_sla_costs_nobody_his(solver):
+    """Every plan violates it: none is better for serving that tenant all that it asks for."""
+    web = replace(WEB, offered=12)  # 133 requests a second, 8 steps of storage cores
+    hopeless = replace(WEB, tenant="rush", offered=0.5, sla=Sla(LATENCY, 0.004, 0.002))  # 100: 6
+    pool = Pool(replace(TOTAL, storage_cores=1.0), STEP)
+    made = plan(MODEL, [web, hopeless], pool, solver=solver)
+    assert made.violated == ("rush",)
+    assert made.shares[1].resources.storage_cores == pytest.approx(0.2)
+    # Nor does it get more than its part where another one cannot be met either.
+    made = plan(MODEL, [replace(web, offered=24), hopeless], pool, solver=solver)
+    parts = [share.requests_s / share.needed_s for share in made.shares]
+    assert min(parts) > 0.4
+    assert max(parts) < 0.6
+
+
 def test_few_workers_cannot_miss_a_bandwidth_that_they_do_not_ask_for():
     shy = replace(VIDEO, offered=0.05, sla=Sla(BANDWIDTH, 1e9, 2e9))
     assert plan(MODEL, [shy], POOL).violated == ()
