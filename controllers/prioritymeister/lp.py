@@ -10,6 +10,7 @@ the optimum to no better than a thousandth, as a byte's worth in seconds is less
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -69,24 +70,21 @@ def bound(system: System, flow: int, others: Mask) -> float:
     """Worst-case latency of a flow by the paper's program; see `System.bound`.
 
     Raises:
-        ValueError: a path has more than two queues, or one's first queue is another's second.
+        ValueError: a queue feeds another both directly and by a third: the program's times would
+            contradict each other.
     """
     path = system.flows[flow].path
-    firsts = {f.path[0] for f in system.flows}
-    if any(len(f.path) > 2 or f.path[-1] in firsts - {f.path[0]} for f in system.flows):
-        raise ValueError("the program is written for paths of one or two queues in two layers")
     higher = [k for k in np.flatnonzero(others).tolist() if k != flow]
     program = _Program()
     unit = max(system.bandwidth)
-    feeders = {system.flows[k].path[0] for k in higher if path[-1] in system.flows[k].path}
-    queues = sorted({*path, *feeders})
-    for queue in queues:
+    feeders = _feeders(system, [*higher, flow], path)
+    for queue in sorted(feeders):
         there = [k for k in higher if queue in system.flows[k].path]
         there += [flow] if queue in path else []
         # Time constraints.
         program.at_most({f"in{queue}": 1, f"out{queue}": -1}, 0)
-        if queue != path[-1] and path[-1] in {q for k in there for q in system.flows[k].path}:
-            program.equals({f"out{queue}": 1, f"in{path[-1]}": -1}, 0)
+        for before in sorted(feeders[queue]):
+            program.equals({f"out{before}": 1, f"in{queue}": -1}, 0)
         # Work conservation; of a queue with a lag but for what it may be behind.
         bandwidth = system.bandwidth[queue] / unit
         served: Row = {f"out{queue}": -bandwidth, f"in{queue}": bandwidth}
@@ -106,6 +104,29 @@ def bound(system: System, flow: int, others: Mask) -> float:
     return program.maximum({f"out{last}": 1, f"in{first}": -1, "a": -1})
 
 
+def _feeders(system: System, flows: Sequence[int], path: Sequence[int]) -> dict[int, set[int]]:
+    """Of a path's queues, and of all before them: those that feed it."""
+    feeds: dict[int, set[int]] = {}
+    for k in flows:
+        for before, queue in pairwise(system.flows[k].path):
+            feeds.setdefault(queue, set()).add(before)
+    found: dict[int, set[int]] = {}
+    todo = list(path)
+    while todo:
+        queue = todo.pop()
+        if queue not in found:
+            found[queue] = feeds.get(queue, set())
+            todo += found[queue]
+
+    def before_all(queues: set[int]) -> set[int]:
+        return set().union(*({b} | before_all(found[b]) for b in queues)) if queues else set()
+
+    for queue, direct in found.items():
+        if any(direct & before_all(found[before]) for before in direct):
+            raise ValueError(f"queue {queue} is fed by one both directly and by another")
+    return found
+
+
 def _flow_rows(
     program: _Program, system: System, k: int, queue: int, *, unit: float, limited: bool
 ) -> None:
@@ -113,7 +134,8 @@ def _flow_rows(
     flow = system.flows[k]
     entry = flow.path[0]
     if queue != entry:
-        program.equals({f"A{queue},{k}": 1, f"S{entry},{k}": -1}, 0)
+        before = flow.path[flow.path.index(queue) - 1]
+        program.equals({f"A{queue},{k}": 1, f"S{before},{k}": -1}, 0)
     if not limited:
         return
     for rate, burst in zip(flow.rates, flow.bursts, strict=True):

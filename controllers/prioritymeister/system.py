@@ -6,8 +6,8 @@ strict priority at its bandwidth. The bound is that of the paper's linear progra
 * one queue: the horizontal distance from the flow's arrival curve to ``[B t - sum of others]+``;
 * more: what others bring to a queue after another is that queue's output
   ``max_u [A(t + u) - [B u - rest(u)]+]``. Two queues are then solved exactly (`tandem`); of more
-  the services less their others' arrivals are put in series, and those who share the flow's whole
-  path are subtracted once, which is never below the program.
+  those who share a stretch of the path are subtracted once (`nested`), or at each of its queues
+  where that bounds the latency better. Either is never below the program.
 
 Whoever is not of lower priority than the flow counts as an other. A queue may have a `lag`: it is
 then as if it began to serve that much later in every backlog period, ``B [t - lag]+``.
@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from controllers.prioritymeister import curves, tandem
+from controllers.prioritymeister import curves, nested, tandem
 from schemas.errors import UserError
 
 Floats = npt.NDArray[np.float64]
@@ -182,7 +182,12 @@ class System:
         x, slope = queues[0]
         for service in queues[1:]:
             x, slope = curves.in_series(x, slope, *service)
-        return float(curves.behind(x, slope, *sharing, *own, slack))
+        bound = curves.behind(x, slope, *sharing, *own, slack)
+        if len(queues) > 2:
+            shared = self._shared(path, along, flow, blocking)
+            if shared is not None:
+                bound = min(bound, curves.behind(shared[0], shared[1], *sharing, *own, slack))
+        return float(bound)
 
     def _services(
         self, path: Path, others: Mask, flow: int, blocking: bool
@@ -210,6 +215,50 @@ class System:
                 if queue != path[-1]:
                     burst += self._largest(queue, others, flow)
             found.append(curves.left_over(*self._line(queue), burst, x, slope))
+        return found
+
+    def _shared(self, path: Path, others: Mask, flow: int, blocking: bool) -> curves.Service | None:
+        """Service of a path before those of that very path, those who share a stretch of it
+        subtracted once; None where a queue before it has no bound."""
+        key = ("shared", path, others[self._seen[path]].tobytes(), flow if blocking else -1)
+        if key not in self._known:
+            found = nested.uncrossed(
+                self._stretches(path, others, blocking),
+                lambda one, place: self._output(path[place], one.paths, others, blocking),
+            )
+            for place, queue in enumerate(path if blocking else ()):
+                piece = self._blocked(queue, others, flow)
+                if queue != path[-1]:
+                    piece += self._largest(queue, others, flow)
+                held = (piece, np.zeros(1), np.zeros(1))
+                found.append(nested.Stretch(place, place, (), held))
+            endless = any(one.arrival[0] == np.inf for one in found)
+            lines = [self._line(queue) for queue in path]
+            self._known[key] = None if endless else nested.service(lines, found)
+        known: curves.Service | None = self._known[key]  # type: ignore[assignment]
+        return known
+
+    def _stretches(self, path: Path, others: Mask, blocking: bool) -> list[nested.Stretch]:
+        """Where others share the queues of a path, those of that very path left out."""
+        found = []
+        for first, queue in enumerate(path):
+            groups: dict[tuple[int, Path | None, int], list[Path]] = {}
+            for before, paths in self._feeders[queue].items():
+                if first and before == path[first - 1]:
+                    continue  # came along with the flow
+                for one in paths:
+                    if one == path or not others[self._members[one].members].any():
+                        continue
+                    last, place = first, one.index(queue) + 1
+                    while path[last + 1 : last + 2] == one[place : place + 1] != ():
+                        last, place = last + 1, place + 1
+                    groups.setdefault((before, one if before < 0 else None, last), []).append(one)
+            for (before, _, last), group in groups.items():
+                if before < 0:
+                    arrival = self._members[group[0]].total(others, -1)
+                else:
+                    arrival = self._output(before, group, others, blocking)
+                found.append(nested.Stretch(first, last, tuple(group), arrival))
         return found
 
     def _line(self, queue: int) -> curves.Service:

@@ -1,0 +1,75 @@
+"""Bounds of paths of three and more queues, as over several switches, against the paper's linear
+program."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from controllers.prioritymeister import lp, nested
+from controllers.prioritymeister.system import Flow, System
+
+pytestmark = pytest.mark.slow  # linear programmes
+
+TRUNK = ((0, 3, 4), (1, 3, 4), (2, 3, 4), (0, 3, 4))
+"""Clients of one switch and a server of another: links of clients, the trunk, the server's link."""
+BACK = ((4, 3, 0), (4, 3, 1), (4, 3, 2), (4, 3, 0))
+"""Their replies."""
+CROSSING = ((0, 1, 2, 3), (4, 0, 1), (1, 2), (5, 2, 3), (0, 1, 2), (2,), (0, 1, 2, 3))
+
+
+def system(paths: tuple[tuple[int, ...], ...], seed: int, load: float, late: bool) -> System:
+    random = np.random.default_rng(seed)
+    shares = random.uniform(0.1, 1, len(paths))
+    shares *= load / shares.sum()
+    flows = []
+    for path, share in zip(paths, shares, strict=True):
+        rates = share * np.array([random.uniform(2, 8), 1.0])
+        flows.append(Flow(path, rates, np.cumsum(random.uniform(0.05, 2, 2)), 0.05))
+    queues = 1 + max(max(path) for path in paths)
+    lags = random.uniform(0, 1, queues).tolist() if late else ()
+    return System(random.uniform(1, 2, queues).tolist(), flows, lags=lags)
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("paths", [TRUNK, BACK, CROSSING])
+def test_the_bound_is_never_below_the_linear_program(
+    paths: tuple[tuple[int, ...], ...], late: bool
+) -> None:
+    for seed in range(8):
+        made = system(paths, seed, load=[0.3, 0.9][seed % 2], late=late)
+        others = np.random.default_rng(seed).random(len(paths)) < 0.8
+        exact = lp.bound(made, 0, others)
+        assert made.bound(0, others) >= exact * (1 - 1e-7)
+        assert made.bound(0, others, blocking=True) >= made.bound(0, others)
+
+
+@pytest.mark.parametrize("paths", [TRUNK, BACK])
+def test_a_burst_is_met_once_on_a_trunk_and_the_link_behind_it(
+    paths: tuple[tuple[int, ...], ...],
+) -> None:
+    """Three others of burst 9 share two queues with a flow of burst 1: subtracted at each of them
+    they would be waited for twice."""
+    bursts = (1.0, 9.0, 9.0, 9.0)
+    flows = [Flow(p, np.array([0.01]), np.array([b])) for p, b in zip(paths, bursts, strict=True)]
+    made, everybody = System([1.0] * 5, flows), np.ones(4, bool)
+    exact = lp.bound(made, 0, everybody)
+    assert exact < 31
+    assert made.bound(0, everybody) == pytest.approx(exact, rel=0.02)
+
+
+def test_stretches_are_cut_until_none_crosses() -> None:
+    random = np.random.default_rng(4)
+    nothing = (0.0, np.zeros(1), np.zeros(1))
+    for _ in range(60):
+        ends = np.sort(random.integers(0, 9, (7, 2)), axis=1).tolist()
+        given = [
+            nested.Stretch(first, last, ((k,),), nothing) for k, (first, last) in enumerate(ends)
+        ]
+        found = nested.uncrossed(given, lambda _one, _place: nothing)
+        for one in found:
+            assert not any(one.first < s.first <= one.last < s.last for s in found)
+        for k, (first, last) in enumerate(ends):  # the parts are the whole
+            parts = sorted((s.first, s.last) for s in found if s.paths == ((k,),))
+            places = [place for low, high in parts for place in range(low, high + 1)]
+            assert places == list(range(first, last + 1))
