@@ -270,7 +270,7 @@ class _Model:
     ) -> npt.NDArray[np.int64]:
         """Levels of the network's flows; with `count` None each has its own.
 
-        Directions that meet at no queue are cut apart from each other.
+        Directions, and servers, that meet at no queue are cut apart from each other.
         """
         system = self.systems[_NETWORK]
         slos = np.array([self._tenants[w].slo_s for w in self._owner[_NETWORK]])
@@ -282,12 +282,16 @@ class _Model:
         return found
 
     def _apart(self) -> list[list[int]]:
-        stages = self.stage_of[_NETWORK]
-        flows = {s: [f for f, name in enumerate(stages) if name == s] for s in set(stages)}
-        passed = [
-            {queue for f in members for queue in self.systems[_NETWORK].flows[f].path}
-            for members in flows.values()
-        ]
-        if len(passed) == 2 and passed[0] & passed[1]:
-            return [list(range(len(stages)))]
-        return [flows[s] for s in sorted(flows)]
+        """The network's flows in groups that share no queue, not even by way of others."""
+        groups: list[tuple[set[int], list[int]]] = []
+        for flow, each in enumerate(self.systems[_NETWORK].flows):
+            queues, flows = set(each.path), [flow]
+            rest = []
+            for passed, members in groups:
+                if passed & queues:
+                    queues |= passed
+                    flows = members + flows
+                else:
+                    rest.append((passed, members))
+            groups = [*rest, (queues, flows)]
+        return [sorted(flows) for _, flows in groups]

@@ -177,6 +177,29 @@ def test_more_workloads_than_levels_share_them() -> None:
         assert tight.bound >= loose.bound - 1e-12
 
 
+def test_servers_that_share_no_link_have_all_levels_each() -> None:
+    """Of four in an order, two a server, on two levels: nobody has to share one."""
+    tenants = [tenant(name, slo=1000.0) for name in ("a0", "a1", "b0", "b1")]
+    tenants[2:] = [
+        replace(
+            one,
+            routes={
+                "network-in": (f"{one.name}->sw", "sw->t"),
+                "storage": ("t:d",),
+                "network-out": ("t->sw", f"sw->{one.name}"),
+            },
+        )
+        for one in tenants[2:]
+    ]
+    queues = {queue: 1e4 for one in tenants for route in one.routes.values() for queue in route}
+    queues |= {"s:d": 1.0, "t:d": 1.0}
+    order = [one.name for one in tenants]
+    few = make_plan(tenants, queues, network_levels=2, order=order)
+    assert [w.stages[0].level for w in few.workloads] == [1, 2, 1, 2]
+    many = make_plan(tenants, queues, network_levels=None, order=order)
+    assert [w.bound for w in few.workloads] == pytest.approx([w.bound for w in many.workloads])
+
+
 def test_load_above_100_percent_is_told() -> None:
     with pytest.raises(UserError, match=r"queue s:d is loaded to 110.0 % by .*c0, c1"):
         planned(11)
