@@ -85,14 +85,14 @@ func number(text string, least int64) (int64, error) {
 }
 
 func (d *Distribution) bounds(text string, arguments []string) error {
+	if len(arguments) != 2 && (len(arguments) != 1 || d.kind != 'u') {
+		return fmt.Errorf("%q needs a lower and an upper bound", text)
+	}
 	var err error
 	d.lower, err = number(arguments[0], 1)
 	d.upper = open
-	switch {
-	case err == nil && len(arguments) == 2:
+	if err == nil && len(arguments) == 2 {
 		d.upper, err = number(arguments[1], 1)
-	case len(arguments) != 1 || d.kind != 'u':
-		return fmt.Errorf("%q needs a lower and an upper bound", text)
 	}
 	if err != nil || d.lower > d.upper {
 		return fmt.Errorf("%q needs whole numbers from 1 to %d, the lower one first", text, open)
@@ -136,10 +136,10 @@ func (d *Distribution) Bounds() (int64, int64) { return d.lower, d.upper }
 func (d *Distribution) Divisible(workers int) error {
 	switch {
 	case d.kind == 'h' && workers > 1:
-		return fmt.Errorf("a histogram cannot be divided among workers (division)")
+		return fmt.Errorf("a histogram cannot be divided among workers")
 	case (d.kind == 'u' || d.kind == 'r') && d.upper-d.lower+1 < int64(workers):
-		return fmt.Errorf("%d numbers cannot be divided among %d workers; give them at least one each, or "+
-			"take another division", d.upper-d.lower+1, workers)
+		return fmt.Errorf("%d numbers cannot be divided among %d workers; give them at least one each",
+			d.upper-d.lower+1, workers)
 	}
 	return nil
 }

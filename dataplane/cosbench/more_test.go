@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestWorksSideBySide has the works of a stage run together, with operations numbered through.
@@ -37,6 +38,9 @@ func TestWorksSideBySide(t *testing.T) {
 		m.containers["mycontainers1"]["a.txt"] != 5+int64(hashLen) || m.containers["mycontainers1"]["b.txt"] != 10+int64(hashLen) {
 		t.Errorf("filewrite %+v, %v", files.Metrics, m.containers)
 	}
+	if files := s.Operations[1]; files.Transfer <= 0 || files.Transfer > files.Response {
+		t.Errorf("of %v per file %v is transfer", files.Response, files.Transfer)
+	}
 	if s.Operations[0].Samples != 20 || s.Operations[0].Bytes != 2000 {
 		t.Errorf("read %+v", s.Operations[0].Metrics)
 	}
@@ -45,6 +49,45 @@ func TestWorksSideBySide(t *testing.T) {
 	}
 	if len(s.Rows) == 0 || len(s.Rows[0].Metrics) != 4 {
 		t.Errorf("rows %v", s.Rows)
+	}
+}
+
+// TestWorksOfOneName keep apart what they did, and add up what they did not get to.
+func TestWorksOfOneName(t *testing.T) {
+	m := newMemory()
+	m.containers["mycontainers1"] = map[string]int64{"myobjects1": 100}
+	m.fail = func(string, string, string) error {
+		time.Sleep(50 * time.Millisecond) // a request each 10 ms is more than they can do
+		return nil
+	}
+	one := `<work name="m" workers="1" runtime="1"><operation type="read" config="containers=c(1);objects=c(1)"/></work>`
+	result, err := drive(t, m, stage("main", one+one), Options{OpenLoop: &Rate{PerSecond: 100}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, left := 0, result.Stages[0].Unfinished["m"]
+	for i := range result.Stages[0].Operations {
+		ended += int(result.Stages[0].Operations[i].Histogram.Count())
+	}
+	if ended+left != 200 {
+		t.Errorf("%d ended and %d did not, of 100 each", ended, left)
+	}
+}
+
+// TestLatestOfOneWork is not that of another one of its name.
+func TestLatestOfOneWork(t *testing.T) {
+	works := [2]Work{{Name: "m"}, {Name: "m"}}
+	s := series{}
+	for i := range works {
+		o := &OperationResult{Operation: &Operation{}, Work: &works[i]}
+		for range i + 1 {
+			s.add(o, &sample{end: time.Second / 2})
+		}
+	}
+	for i := range works {
+		if got := s.latest(&works[i], 3*time.Second/2).Ops; got != int64(i+1) {
+			t.Errorf("work %d did %d, not %d", i, got, i+1)
+		}
 	}
 }
 

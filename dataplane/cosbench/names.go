@@ -118,9 +118,10 @@ func (p *operationPlan) readFiles(config access.Config, workers int) error {
 		return fmt.Errorf("files: %w", err)
 	}
 	for _, entry := range entries {
-		info, err := entry.Info()
+		path := filepath.Join(folder, entry.Name())
+		info, err := os.Stat(path) // of what a link leads to
 		if err == nil && info.Mode().IsRegular() {
-			p.files = append(p.files, file{entry.Name(), filepath.Join(folder, entry.Name()), info.Size()})
+			p.files = append(p.files, file{entry.Name(), path, info.Size()})
 		}
 	}
 	if len(p.files) == 0 {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"hotbed/dataplane/cosbench/access"
 )
@@ -103,11 +104,29 @@ func fileWrite(ctx context.Context, w *worker, o *operationPlan) error {
 		size += hashLen
 		_, _ = source.Seek(0, io.SeekStart) // a regular file can seek
 	}
+	sent := &timedFile{ReadSeeker: source}
 	r := w.request(o)
-	err = w.store.Put(ctx, container, chosen.name, source, size)
-	r.bytes = size
+	err = w.store.Put(ctx, container, chosen.name, sent, size)
+	r.bytes, r.transfer = size, sent.last.Sub(sent.first)
 	w.note(r, err)
 	return nil
+}
+
+// timedFile notes when a file's first and last bytes were taken.
+type timedFile struct {
+	io.ReadSeeker
+	first, last time.Time
+}
+
+func (t *timedFile) Read(into []byte) (int, error) {
+	n, err := t.ReadSeeker.Read(into)
+	if n > 0 {
+		t.last = time.Now()
+		if t.first.IsZero() {
+			t.first = t.last
+		}
+	}
+	return n, err
 }
 
 // sealedFile is a file with a checksum behind it.

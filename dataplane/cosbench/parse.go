@@ -203,6 +203,9 @@ func (w *Work) readOperations(e *element) error {
 		return e.fault("totalBytes=%d cannot be divided among %d workers; make it as many at least",
 			w.TotalBytes, w.Workers)
 	}
+	if len(e.all("operation")) == 0 {
+		return e.fault("there is no <operation> in it; a work of type normal needs one")
+	}
 	sum := 0
 	for _, child := range e.all("operation") {
 		o := Operation{Type: child.attributes["type"], Division: child.either("division", w.Division), element: *child}
@@ -328,6 +331,8 @@ func badLabel(name string) string {
 	switch {
 	case name == "":
 		return "is empty"
+	case strings.TrimSpace(name) != name:
+		return "begins or ends with a space, which rows of CSV lose"
 	case len(name) > longest:
 		return fmt.Sprintf("is longer than %d bytes", longest)
 	case strings.ContainsAny(name, ",;\"/\\") || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }):

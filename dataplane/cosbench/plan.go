@@ -67,7 +67,9 @@ func planWork(work *Work, kinds Kinds) (*workPlan, error) {
 	p := &workPlan{Work: work}
 	var err error
 	if p.auth, p.authConfig, err = choose(work.Auth, "auth", kinds.Auth,
-		func(k auth.Kind) []string { return append([]string{"retry"}, k.Keys...) }); err != nil {
+		func(k auth.Kind) ([]string, func(access.Config) error) {
+			return append([]string{"retry"}, k.Keys...), k.Check
+		}); err != nil {
 		return nil, err
 	}
 	attempts, err := p.authConfig.Int("retry", 1)
@@ -76,7 +78,7 @@ func planWork(work *Work, kinds Kinds) (*workPlan, error) {
 	}
 	p.attempts = int(max(attempts, 1))
 	if p.store, p.storeConfig, err = choose(work.Storage, "storage", kinds.Storage,
-		func(k storage.Kind) []string { return k.Keys }); err != nil {
+		func(k storage.Kind) ([]string, func(access.Config) error) { return k.Keys, k.Check }); err != nil {
 		return nil, err
 	}
 	if work.Type == Delay {
@@ -100,8 +102,9 @@ func planWork(work *Work, kinds Kinds) (*workPlan, error) {
 }
 
 // choose finds the type that an auth or a storage element names, and refuses keys that it does not
-// have.
-func choose[K any](a Access, what string, kinds map[string]K, keys func(K) []string) (K, access.Config, error) {
+// have and values that they cannot have.
+func choose[K any](a Access, what string, kinds map[string]K,
+	rules func(K) (keys []string, check func(access.Config) error)) (K, access.Config, error) {
 	fault := func(format string, args ...any) *Fault {
 		return &Fault{a.line, fmt.Sprintf("%s %q", what, a.Type), fmt.Sprintf(format, args...)}
 	}
@@ -116,8 +119,12 @@ func choose[K any](a Access, what string, kinds map[string]K, keys func(K) []str
 			strings.Join(names, ", "))
 	}
 	config, err := access.ParseConfig(string(a.Config))
+	keys, check := rules(kind)
 	if err == nil {
-		err = onlyKeys(config.Keys(), keys(kind))
+		err = onlyKeys(config.Keys(), keys)
+	}
+	if err == nil && check != nil {
+		err = check(config)
 	}
 	if err != nil {
 		return kind, config, fault("%v", err)
@@ -257,8 +264,10 @@ func (p *operationPlan) readPicks(config access.Config, workers int) error {
 	p.divide()
 	for _, n := range []*names{p.containers, p.objects} {
 		if n != nil && n.divided {
-			if err := n.numbers.Divisible(workers); err != nil {
-				return err
+			if err := n.numbers.Divisible(workers); err != nil && p.Type == "list" {
+				return fmt.Errorf("%w (a list of whole containers always divides them)", err)
+			} else if err != nil {
+				return fmt.Errorf("%w, or take another division", err)
 			}
 		}
 	}

@@ -54,7 +54,7 @@ func (l *liveStage) tell(now time.Duration) {
 		if run.ended.Load() {
 			continue
 		}
-		second := l.series.latest(run.Name, now)
+		second := l.series.latest(run.Work, now)
 		l.engine.Events(Event{Event: "snapshot", Stage: l.result.ID, Work: run.Name, State: l.result.State,
 			T: (l.series.offset + now).Seconds(), Ops: second.Ops, Bytes: second.Bytes, Errors: second.Errors,
 			Mean: seconds(second.Mean, second.Ops > 0), P95: seconds(second.P95, second.Ops > 0),

@@ -97,11 +97,11 @@ func (s *series) close(now time.Duration, all bool) {
 }
 
 // latest adds up a work's second before the one that now is in: what a progress line shows.
-func (s *series) latest(work string, now time.Duration) Second {
+func (s *series) latest(work *Work, now time.Duration) Second {
 	at := int64((s.offset+now)/time.Second) - 1
-	sum := &second{Second: Second{Second: at, Stage: s.stage, Work: work}}
+	sum := &second{Second: Second{Second: at, Stage: s.stage, Work: work.Name}}
 	for _, cell := range s.open {
-		if cell.Second.Second == at && cell.Work == work {
+		if cell.Second.Second == at && cell.of.Work == work {
 			sum.Bytes += cell.Bytes
 			sum.Errors += cell.Errors
 			sum.latencies.Merge(&cell.latencies)

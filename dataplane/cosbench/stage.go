@@ -213,7 +213,7 @@ func (l *liveStage) finish() {
 			if l.result.Unfinished == nil {
 				l.result.Unfinished = map[string]int{}
 			}
-			l.result.Unfinished[t.run.Name] = t.run.arrivals.all() - t.intended
+			l.result.Unfinished[t.run.Name] += t.run.arrivals.all() - t.intended // names need not be unique
 		}
 	}
 }

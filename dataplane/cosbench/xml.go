@@ -97,9 +97,16 @@ func readXML(reader io.Reader) (*element, error) {
 	if len(text) > maxBytes {
 		return nil, &Fault{Message: fmt.Sprintf("longer than %d MiB: this is no workload", maxBytes>>20)}
 	}
+	if bytes.HasPrefix(text, []byte("\xff\xfe")) || bytes.HasPrefix(text, []byte("\xfe\xff")) {
+		return nil, &Fault{Message: errEncoding("UTF-16").Error()}
+	}
+	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")) // a byte-order mark is no content
 	b := builder{decoder: xml.NewDecoder(bytes.NewReader(text))}
-	b.decoder.CharsetReader = func(charset string, _ io.Reader) (io.Reader, error) {
-		return nil, fmt.Errorf("the encoding %s is not supported; save the file as UTF-8", charset)
+	b.decoder.CharsetReader = func(charset string, input io.Reader) (io.Reader, error) {
+		if strings.EqualFold(charset, "US-ASCII") || strings.EqualFold(charset, "ASCII") {
+			return input, nil
+		}
+		return nil, errEncoding(charset)
 	}
 	for {
 		b.line, _ = b.decoder.InputPos()
@@ -120,6 +127,13 @@ func readXML(reader io.Reader) (*element, error) {
 		return nil, &Fault{Message: "there is no workload element in the file"}
 	}
 	return b.root, nil
+}
+
+// errEncoding is an encoding that cannot be read.
+type errEncoding string
+
+func (e errEncoding) Error() string {
+	return fmt.Sprintf("the encoding %s is not supported; save the file as UTF-8", string(e))
 }
 
 type builder struct {
@@ -143,6 +157,10 @@ func (b *builder) syntax(err error) error {
 	var syntax *xml.SyntaxError
 	if errors.As(err, &syntax) {
 		return b.fault(syntax.Line, "not well-formed XML: %s", syntax.Msg)
+	}
+	var encoding errEncoding
+	if errors.As(err, &encoding) {
+		return b.fault(line, "%s", encoding.Error())
 	}
 	return b.fault(line, "%s", strings.TrimPrefix(err.Error(), "xml: "))
 }

@@ -17,7 +17,7 @@ import (
 // kinds are enough to check and run workloads without a store.
 func kinds() Kinds {
 	return Kinds{
-		Storage: storage.Registry{"mock": {Keys: mock.Keys, Open: mock.Open}, "none": {Keys: mock.NoneKeys, Open: mock.OpenNone},
+		Storage: storage.Registry{"mock": {Keys: mock.Keys, Check: mock.Check, Open: mock.Open}, "none": {Keys: mock.NoneKeys, Open: mock.OpenNone},
 			"swift": {Keys: []string{"timeout", "token", "storage_url", "policy"}}},
 		Auth: auth.Types(),
 	}
@@ -64,6 +64,10 @@ func TestFaults(t *testing.T) {
 		{"<workload name=\"t\">\nhello<workflow/></workload>", `workload "t"`, "there is text", 1},
 		{"<workload\nname=\"t\"></workload>", `workload "t"`, "no <workflow>", 1},
 		{"<workload name=\"t\" colour=\"red\"/>", `workload "t"`, "colour is not known", 1},
+		{"\xef\xbb\xbf<workload/>", "workload", "name is missing", 1},
+		{"\xff\xfe<\x00w\x00", "", "the encoding UTF-16 is not supported; save the file as UTF-8", 0},
+		{"<?xml version=\"1.0\" encoding=\"ISO-8859-1\"?><workload/>", "", "the encoding ISO-8859-1 is not supported", 1},
+		{"<?xml version=\"1.0\" encoding=\"us-ascii\"?><workload/>", "workload", "name is missing", 1},
 		{"<workload/>", "workload", "name is missing", 1},
 		{"<workload name=\"a/b\"><workflow/></workload>", `workflow`, "no <workstage>", 1},
 		{strings.Replace(workload(reading), `name="t"`, `name="a/b"`, 1), `workload "a/b"`, "a character", 1},
@@ -74,6 +78,10 @@ func TestFaults(t *testing.T) {
 		{strings.Replace(workload(reading), `type="none"`, `type="mock" config="Size=3"`, 1), `storage "mock"`, "write it size", 2},
 		{strings.Replace(workload(reading), `type="none"`, `type="mock" config="size"`, 1), `storage "mock"`, "not key=value", 2},
 		{workload("<run/>"), `workstage "main"`, "<run> cannot be here", 5},
+		{strings.Replace(workload(reading), `type="none"`, `type="mock" config="delay=slow"`, 1), `storage "mock"`, "delay=slow is not a whole number", 2},
+		{strings.Replace(workload(reading), `<storage type="none"`, `<auth type="swauth" config="auth_url=host:8080"`, 1), `auth "swauth"`, "write http://HOST:PORT/PATH", 2},
+		{strings.Replace(workload(reading), `name="main"`, `name=" main"`, 1), `workstage " main"`, "begins or ends with a space", 4},
+		{workload(`<work name="m" workers="4" runtime="1"/>`), `work "m"`, "there is no <operation> in it", 5},
 		{work(`workers="0" runtime="1"`), `work "m"`, "workers=\"0\"", 5},
 		{work(`runtime="1"`), `work "m"`, "workers is missing", 5},
 		{work(`workers="x" runtime="1"`), `work "m"`, "not a whole number", 5},
@@ -89,7 +97,9 @@ func TestFaults(t *testing.T) {
 		{operation(`type="read" config="objects=c(1)"`), `operation "read"`, "containers is missing", 6},
 		{operation(`type="read" config="containers=c(1);objects=u(9,1)"`), `operation "read"`, "lower one first", 6},
 		{operation(`type="read" config="containers=c(1);objects=z(1,2)"`), `operation "read"`, "not a distribution", 6},
-		{operation(`type="read" config="containers=c(1);objects=u(1,3)" division="object"`), `operation "read"`, "3 numbers cannot be divided among 4", 6},
+		{operation(`type="read" config="containers=c(1);objects=u(1,3)" division="object"`), `operation "read"`, "3 numbers cannot be divided among 4 workers; give them at least one each, or take another division", 6},
+		{operation(`type="list" config="containers=u(1,3)" division="none"`), `operation "list"`, "at least one each (a list of whole containers always", 6},
+		{operation(`type="read" config="containers=u(0,3);objects=c(1)"`), `operation "read"`, "whole numbers from 1", 6},
 		{operation(`type="read" config="containers=h(1|9|1);objects=c(1)" division="container"`), `operation "read"`, "histogram cannot be divided", 6},
 		{operation(`type="write" config="containers=c(1);objects=c(1)"`), `operation "write"`, "sizes is missing", 6},
 		{operation(`type="write" config="containers=c(1);objects=c(1);sizes=c(1)KiB"`), `operation "write"`, "no unit that is known", 6},

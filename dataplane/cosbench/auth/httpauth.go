@@ -12,10 +12,14 @@ import (
 
 var httpauthKeys = serviceKeys
 
+func newHTTPAuth(config access.Config) (*service, error) {
+	return newService(config, "httpauth", "http://127.0.0.1:80", 30*time.Second)
+}
+
 // openHTTPAuth asks for auth_url with the user's name and password (basic), as COSBench does, and has
 // each request of the storage carry them. The account is auth_url itself.
 func openHTTPAuth(ctx context.Context, config access.Config) (Session, error) {
-	s, err := newService(config, "httpauth", "http://127.0.0.1:80", 30*time.Second)
+	s, err := newHTTPAuth(config)
 	if err != nil {
 		return Session{}, err
 	}

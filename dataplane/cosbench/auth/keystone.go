@@ -24,8 +24,12 @@ type keystone struct {
 	catalogue, region               string
 }
 
+func newKeystone(config access.Config) (*service, error) {
+	return newService(config, "keystone", "http://127.0.0.1:5000/v2.0", 10*time.Second)
+}
+
 func openKeystone(ctx context.Context, config access.Config) (Session, error) {
-	s, err := newService(config, "keystone", "http://127.0.0.1:5000/v2.0", 10*time.Second)
+	s, err := newKeystone(config)
 	if err != nil {
 		return Session{}, err
 	}

@@ -25,10 +25,14 @@ type Session struct {
 // Opener gets a session by what an auth element's config says.
 type Opener func(ctx context.Context, config access.Config) (Session, error)
 
-// Kind is one auth type: the keys that its config may have, and how to get a session.
+// Kind is one auth type: the keys that its config may have, what may stand there, and how to get a
+// session.
 type Kind struct {
 	Keys []string
-	Open Opener
+	// Check says what is wrong with the values that the config has, without asking anybody. Nil:
+	// nothing is checked.
+	Check func(config access.Config) error
+	Open  Opener
 }
 
 // Registry holds the auth types by the name that a workload's XML uses.

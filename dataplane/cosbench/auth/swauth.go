@@ -12,10 +12,14 @@ import (
 
 var swauthKeys = serviceKeys
 
+func newSwauth(config access.Config) (*service, error) {
+	return newService(config, "swauth", "http://127.0.0.1:8080/auth/v1.0", 30*time.Second)
+}
+
 // openSwauth logs in as Swift's TempAuth and swauth take it (auth v1.0): a GET with X-Auth-User and
 // X-Auth-Key, answered by X-Auth-Token and X-Storage-Url.
 func openSwauth(ctx context.Context, config access.Config) (Session, error) {
-	s, err := newService(config, "swauth", "http://127.0.0.1:8080/auth/v1.0", 30*time.Second)
+	s, err := newSwauth(config)
 	if err != nil {
 		return Session{}, err
 	}

@@ -12,11 +12,19 @@ import (
 // Types are the auth types of a workload's XML. Any other is refused.
 func Types() Registry {
 	return Registry{
-		"none":     {Keys: commonKeys, Open: openNone},
-		"mock":     {Keys: slices.Concat([]string{"token", "delay"}, commonKeys), Open: openMock},
-		"swauth":   {Keys: slices.Concat(swauthKeys, commonKeys), Open: openSwauth},
-		"keystone": {Keys: slices.Concat(keystoneKeys, commonKeys), Open: openKeystone},
-		"httpauth": {Keys: slices.Concat(httpauthKeys, commonKeys), Open: openHTTPAuth},
+		"none":     {Keys: commonKeys, Check: common, Open: openNone},
+		"mock":     {Keys: slices.Concat([]string{"token", "delay"}, commonKeys), Check: checkMock, Open: openMock},
+		"swauth":   {Keys: slices.Concat(swauthKeys, commonKeys), Check: checked(newSwauth), Open: openSwauth},
+		"keystone": {Keys: slices.Concat(keystoneKeys, commonKeys), Check: checked(newKeystone), Open: openKeystone},
+		"httpauth": {Keys: slices.Concat(httpauthKeys, commonKeys), Check: checked(newHTTPAuth), Open: openHTTPAuth},
+	}
+}
+
+// checked says what of a service's config is wrong: making one asks nobody.
+func checked[S any](made func(access.Config) (S, error)) func(access.Config) error {
+	return func(config access.Config) error {
+		_, err := made(config)
+		return err
 	}
 }
 
@@ -37,13 +45,22 @@ func openNone(_ context.Context, config access.Config) (Session, error) {
 	return Session{}, common(config)
 }
 
+func checkMock(config access.Config) error {
+	_, err := delayOfMock(config)
+	return err
+}
+
+func delayOfMock(config access.Config) (time.Duration, error) {
+	if err := common(config); err != nil {
+		return 0, err
+	}
+	return config.Milliseconds("delay", 10*time.Millisecond)
+}
+
 // openMock takes COSBench's 10 ms for a login, and hands out a token that nobody looks at.
 func openMock(ctx context.Context, config access.Config) (Session, error) {
-	delay, err := config.Milliseconds("delay", 10*time.Millisecond)
+	delay, err := delayOfMock(config)
 	if err != nil {
-		return Session{}, err
-	}
-	if err := common(config); err != nil {
 		return Session{}, err
 	}
 	session := Session{Token: config.String("token", "token")}

@@ -42,10 +42,13 @@ type Error = access.Error
 // Factory opens one worker's connection. It is called once a worker, one call at a time.
 type Factory func(config Config, session auth.Session) (Storage, error)
 
-// Kind is one storage type: the keys that its config may have, and how to open it.
+// Kind is one storage type: the keys that its config may have, what may stand there, and how to open it.
 type Kind struct {
 	Keys []string
-	Open Factory
+	// Check says what is wrong with the values that the config has, before anything is opened or
+	// known of the session; keys that are missing may come with it. Nil: nothing is checked.
+	Check func(config Config) error
+	Open  Factory
 }
 
 // Registry holds the storage types by the name that a workload's XML uses.

@@ -12,10 +12,10 @@ import (
 // All are the storage types of a workload's XML. Any other is refused.
 func All() storage.Registry {
 	return storage.Registry{
-		"none":     {Keys: mock.NoneKeys, Open: mock.OpenNone},
-		"mock":     {Keys: mock.Keys, Open: mock.Open},
-		"swift":    {Keys: swift.Keys, Open: swift.Open},
-		"s3":       {Keys: s3.Keys, Open: s3.Open},
-		"librados": {Keys: rados.Keys, Open: rados.Open},
+		"none":     {Keys: mock.NoneKeys, Check: mock.CheckNone, Open: mock.OpenNone},
+		"mock":     {Keys: mock.Keys, Check: mock.Check, Open: mock.Open},
+		"swift":    {Keys: swift.Keys, Check: swift.Check, Open: swift.Open},
+		"s3":       {Keys: s3.Keys, Check: s3.Check, Open: s3.Open},
+		"librados": {Keys: rados.Keys, Check: rados.Check, Open: rados.Open},
 	}
 }

@@ -40,6 +40,21 @@ var opened atomic.Uint64
 
 // Open makes a worker's mock.
 func Open(config storage.Config, _ auth.Session) (storage.Storage, error) {
+	s, err := read(config)
+	if err != nil {
+		return nil, err
+	}
+	s.random = rand.New(rand.NewPCG(opened.Add(1), 0))
+	return s, nil
+}
+
+// Check says what of mock's config is no size, delay or share.
+func Check(config storage.Config) error {
+	_, err := read(config)
+	return err
+}
+
+func read(config storage.Config) (*store, error) {
 	s := &store{}
 	var err error
 	if s.size, err = config.Int("size", defaultSize); err != nil {
@@ -64,16 +79,18 @@ func Open(config storage.Config, _ auth.Session) (storage.Storage, error) {
 			return nil, fmt.Errorf("%s=true is not supported; leave it out", key)
 		}
 	}
-	s.random = rand.New(rand.NewPCG(opened.Add(1), 0))
 	return s, nil
 }
 
 // OpenNone makes a worker's store that does nothing, at once.
 func OpenNone(config storage.Config, _ auth.Session) (storage.Storage, error) {
-	if _, err := config.Bool("logging", false); err != nil {
-		return nil, err
-	}
-	return &store{}, nil
+	return &store{}, CheckNone(config)
+}
+
+// CheckNone is Check for storage type none.
+func CheckNone(config storage.Config) error {
+	_, err := config.Bool("logging", false)
+	return err
 }
 
 // work is an operation: first whether it fails, then what it takes, as in COSBench.

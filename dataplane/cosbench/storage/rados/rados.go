@@ -64,13 +64,23 @@ type connection struct {
 	config librados.Config
 }
 
+// Check says what of a config is wrong before anybody is connected to.
+func Check(config storage.Config) error {
+	_, err := timeoutOf(config)
+	return err
+}
+
+func timeoutOf(config storage.Config) (time.Duration, error) {
+	if _, err := config.Bool("logging", false); err != nil {
+		return 0, err
+	}
+	return config.Milliseconds("timeout", defaultTimeout)
+}
+
 // Open makes a worker's connection, or joins the others'.
 func Open(config storage.Config, _ auth.Session) (storage.Storage, error) {
-	timeout, err := config.Milliseconds("timeout", defaultTimeout)
+	timeout, err := timeoutOf(config)
 	if err != nil {
-		return nil, err
-	}
-	if _, err := config.Bool("logging", false); err != nil {
 		return nil, err
 	}
 	c := librados.Config{Conf: config.String("conf", ""), Keyring: config.String("keyring", ""),

@@ -56,9 +56,9 @@ func Open(config storage.Config, _ auth.Session) (storage.Storage, error) {
 	if accessKey == "" || secretKey == "" {
 		return nil, fmt.Errorf("storage type s3: accesskey and secretkey are missing in the config")
 	}
-	region := config.String("region", defaultRegion)
-	if strings.Trim(region, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != "" || region == "" {
-		return nil, fmt.Errorf("storage type s3: region=%.40q is not a region's name, such as us-east-1", region)
+	region, err := regionOf(config)
+	if err != nil {
+		return nil, err
 	}
 	s := &store{signer: newSigner(accessKey, secretKey, region), region: region, now: time.Now}
 	if s.client, err = web.New("endpoint", endpoint, config, secretKey, accessKey); err != nil {
@@ -72,6 +72,27 @@ func Open(config storage.Config, _ auth.Session) (storage.Storage, error) {
 	s.pathStyle = s.pathStyle || net.ParseIP(s.client.Name) != nil
 	s.signPayload, err = config.Bool("sign_payload", false)
 	return s, err
+}
+
+// Check says what of a config is wrong whoever uses it: credentials may come later.
+func Check(config storage.Config) error {
+	for _, key := range []string{"path_style_access", "sign_payload"} {
+		if _, err := config.Bool(key, false); err != nil {
+			return err
+		}
+	}
+	if _, err := regionOf(config); err != nil {
+		return err
+	}
+	return web.Check("endpoint", config)
+}
+
+func regionOf(config storage.Config) (string, error) {
+	region := config.String("region", defaultRegion)
+	if strings.Trim(region, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != "" || region == "" {
+		return "", fmt.Errorf("storage type s3: region=%.40q is not a region's name, such as us-east-1", region)
+	}
+	return region, nil
 }
 
 // call is one request.

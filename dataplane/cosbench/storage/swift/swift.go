@@ -34,6 +34,9 @@ type store struct {
 	what    []byte
 }
 
+// Check says what of a config is wrong whatever a login finds out.
+func Check(config storage.Config) error { return web.Check("storage_url", config) }
+
 // Open makes a worker's connection; nothing is sent yet.
 func Open(config storage.Config, session auth.Session) (storage.Storage, error) {
 	token, at := config.String("token", ""), config.String("storage_url", "")

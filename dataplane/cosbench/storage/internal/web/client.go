@@ -64,44 +64,30 @@ var begun atomic.Uint64
 // New makes the connections to a store at a URL, which key says; none of them is opened yet. Secrets
 // are what no message may show.
 func New(key, at string, config access.Config, secrets ...string) (*Client, error) {
-	u, err := url.Parse(at)
-	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
-		return nil, fmt.Errorf("%s is not a store's URL; write http://HOST:PORT/PATH", key)
+	u, err := storeURL(key, at)
+	if err != nil {
+		return nil, err
 	}
-	if u.User != nil {
-		return nil, fmt.Errorf("%s has a user in it; the config has keys for names and passwords", key)
+	s, err := read(config)
+	if err != nil {
+		return nil, err
 	}
 	c := &Client{Path: strings.TrimRight(u.EscapedPath(), "/"), Name: u.Hostname(), secrets: secrets, turn: begun.Add(1)}
 	c.Request.Host = u.Host
 	c.body.client = c
-	if _, err := config.Bool("logging", false); err != nil {
-		return nil, err
-	}
-	options := http1.Options{}
-	if options.Timeout, err = config.Milliseconds("timeout", defaultTimeout); err != nil {
-		return nil, err
-	}
-	verify, err := config.Bool("tls_verify", true)
-	if err != nil {
-		return nil, err
-	}
+	c.options.Timeout = s.timeout
 	port := u.Port()
 	if u.Scheme == "https" {
-		options.TLS = &tls.Config{ServerName: c.Name, InsecureSkipVerify: !verify}
+		c.options.TLS = &tls.Config{ServerName: c.Name, InsecureSkipVerify: !s.verify}
 	}
 	if port == "" {
 		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
 	}
-	c.options = options
-	given, path := config.String("proxies", ""), config.String("proxies_file", "")
-	if given != "" && path != "" {
-		return nil, errors.New("proxies and proxies_file both say who is asked; leave one out")
-	}
-	addresses, err := addresses(given, c.Name, port)
+	addresses, err := addresses(s.proxies, c.Name, port)
 	if err != nil {
 		return nil, err
 	}
-	if path != "" {
+	if path := s.proxiesFile; path != "" {
 		if c.file, err = listedIn(path, port); err != nil {
 			return nil, err
 		}
@@ -109,6 +95,57 @@ func New(key, at string, config access.Config, secrets ...string) (*Client, erro
 	}
 	c.use(addresses)
 	return c, nil
+}
+
+// Check says what of a config is wrong, whatever else is found out until a client is made: the store's
+// URL, which key says, may come from elsewhere, and a file of proxies lies where the client is.
+func Check(key string, config access.Config) error {
+	if at := config.String(key, ""); at != "" {
+		if _, err := storeURL(key, at); err != nil {
+			return err
+		}
+	}
+	s, err := read(config)
+	if err != nil {
+		return err
+	}
+	_, err = addresses(s.proxies, "localhost", "80")
+	return err
+}
+
+func storeURL(key, at string) (*url.URL, error) {
+	u, err := url.Parse(at)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
+		return nil, fmt.Errorf("%s is not a store's URL; write http://HOST:PORT/PATH", key)
+	}
+	if u.User != nil {
+		return nil, fmt.Errorf("%s has a user in it; the config has keys for names and passwords", key)
+	}
+	return u, nil
+}
+
+// settings are the values of Keys.
+type settings struct {
+	timeout              time.Duration
+	verify               bool
+	proxies, proxiesFile string
+}
+
+func read(config access.Config) (s settings, err error) {
+	if _, err = config.Bool("logging", false); err != nil {
+		return s, err
+	}
+	if s.timeout, err = config.Milliseconds("timeout", defaultTimeout); err != nil {
+		return s, err
+	}
+	if s.verify, err = config.Bool("tls_verify", true); err != nil {
+		return s, err
+	}
+	s.proxies, s.proxiesFile = config.String("proxies", ""), config.String("proxies_file", "")
+	if s.proxies != "" && s.proxiesFile != "" {
+		return s, errors.New("proxies and proxies_file both say who is asked; leave one out")
+	}
+	return s, nil
 }
 
 // use has these proxies take turns from now on. Connections to those that stay are kept.
