@@ -71,14 +71,19 @@ def wipe(user: Rest) -> None:
             _remove(user, "network", f"/v2.0/security-groups/{each['id']}")
 
 
-def end_lease(user: Rest, within_s: float) -> str:
-    """Let the project's only lease end with a full minute before that time, as its owner may;
-    gives its id.
+def end_lease(user: Rest, within_s: float | None = None) -> str:
+    """Let the project's only lease end, as its owner may; gives its id.
+
+    Args:
+        user: the lease's owner.
+        within_s: with a full minute before that time, for Blazar's dates have no seconds; None: at
+            once, which it has a word for.
     """
     (lease,) = leases(user)
-    end = datetime.now(UTC) + timedelta(seconds=within_s)
-    body = {"end_date": end.strftime("%Y-%m-%d %H:%M")}
-    user("reservation", "PUT", f"/leases/{lease['id']}", body)
+    end = "now"
+    if within_s is not None:
+        end = (datetime.now(UTC) + timedelta(seconds=within_s)).strftime("%Y-%m-%d %H:%M")
+    user("reservation", "PUT", f"/leases/{lease['id']}", {"end_date": end})
     return str(lease["id"])
 
 

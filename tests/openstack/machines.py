@@ -55,13 +55,12 @@ class Machines:
     """See the module.
 
     Args:
-        admin: an operator of the cloud.
         spec: of the testbed that will be asked for; its nodes' names say which machine is whose.
-        project: id of the user's project; other people's servers have no machines.
     """
 
-    def __init__(self, admin: Rest, spec: TestbedSpec, project: str) -> None:
-        self._admin, self._project = admin, project
+    def __init__(self, spec: TestbedSpec) -> None:
+        self._admin: Rest
+        self._project = ""
         body = spec.model_dump(mode="json") | {"name": NAME, "site": {"kind": "local"}}
         self._spec = TestbedSpec.model_validate(body | {"store": None})
         self._places = Places(STATE, Places.of_environment().cache)
@@ -74,17 +73,26 @@ class Machines:
         self.trouble: BaseException | None = None
 
     def start(self) -> None:
-        """Bring the machines up and begin to watch; `stop` must follow even when this fails."""
+        """Bring the machines up; `stop` must follow even when this fails."""
         self._site.release(NAME)
         self._site.provision(self._spec)
         self._site.snapshot(NAME, NEW)
         # Nobody but the admin node, at its public address, is reached from here.
         run("ip", "route", "replace", "unreachable", FIXED)
         run("ip", "route", "replace", FLOATING, "dev", self._places.uplink(NAME))
+
+    def follow(self, admin: Rest, project: str) -> None:
+        """Begin to watch a cloud.
+
+        Args:
+            admin: an operator of it.
+            project: id of the user's project; other people's servers have no machines.
+        """
+        self._admin, self._project = admin, project
         self._watcher.start()
 
     def stop(self) -> None:
-        """Take everything away."""
+        """Take everything away; a second time does nothing."""
         self._stop.set()
         if self._watcher.ident is not None:
             self._watcher.join()

@@ -59,7 +59,7 @@ class Processes:
         """The process id of `name`."""
         return self._running[name].pid
 
-    def wait(self, name: str, healthy: Callable[[], bool], timeout_s: float = 90.0) -> None:
+    def wait(self, name: str, healthy: Callable[[], bool], timeout_s: float = 180.0) -> None:
         """Wait until `healthy`.
 
         Raises:

@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from tests.openstack.config import REGION
 from tests.openstack.machines import Machines
 from tests.openstack.parts import REPOSITORY
 from tests.openstack.plane import ControlPlane
-from tests.openstack.rest import Rest
+from tests.openstack.rest import Refused, Rest
 
 pytestmark = [pytest.mark.openstack, pytest.mark.timeout(900)]
 
@@ -92,24 +93,36 @@ def campaign(spec: Path) -> dict[str, Any]:
     }
 
 
-@pytest.fixture
-def machines(plane: ControlPlane, student: Rest) -> Iterator[Machines]:
-    """Machines behind the servers of `SPEC`; in CI their lack is a failure."""
+@pytest.fixture(scope="session")
+def metal() -> Iterator[Machines]:
+    """Machines that no server is yet; in CI their lack is a failure.
+
+    Of the session only so that they are made before the control plane is asked for: its first start
+    is waited for by all processes of a test run.
+    """
     missing = lacking(examine(LOCAL_SITE))
     if os.geteuid() != 0 or missing:
         sentence = "machines behind the servers need root and what the local site needs"
         if os.environ.get("CI") == "true":
             pytest.fail(sentence, pytrace=False)
         pytest.skip(sentence)
-    made = Machines(
-        Rest(plane.place.auth_url), TestbedSpec.model_validate(SPEC), student.project_id
-    )
+    made = Machines(TestbedSpec.model_validate(SPEC))
     try:
         made.start()
         yield made
-        assert made.trouble is None
     finally:
         made.stop()
+
+
+@pytest.fixture
+def machines(metal: Machines, plane: ControlPlane, student: Rest) -> Iterator[Machines]:
+    """Machines behind the servers of `SPEC`; they are gone afterwards."""
+    metal.follow(Rest(plane.place.auth_url), student.project_id)
+    try:
+        yield metal
+        assert metal.trouble is None
+    finally:
+        metal.stop()
 
 
 def hotbed(*words: str, ends_with: int = 0) -> str:
@@ -135,6 +148,7 @@ def runs_of(artifacts: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.usefixtures("metal")  # named here it comes before the control plane
 def test_the_whole_chain(
     plane: ControlPlane,
     student: Rest,
@@ -158,6 +172,8 @@ def test_the_whole_chain(
     ended = belongings.end_lease(student, within_s=105.0)
     hotbed(*go, ends_with=LEASE_OVER)
     assert runs_of(artifacts) == first
+    with suppress(Refused):  # it is over already
+        belongings.end_lease(student)
     belongings.wait_for_the_end(student)
     assert json.loads(hotbed("status", "chain", "--json"))["state"] == "failed"
 
