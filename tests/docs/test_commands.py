@@ -1,0 +1,197 @@
+"""Every command that the documentation shows is one that the product has, with these options; and
+the campaigns, figures, reports, benches and controllers that it names are there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pages import ROOT, Code, Page, pages
+
+from analysis.papers import SHORT_NAMES, paper
+from campaigns.campaign_file import FILES, load_campaign
+from campaigns.validate import select
+from controllers.registry import available
+from hotbed import cli
+from schemas.campaign import Campaign
+from schemas.errors import UserError
+
+PAGES = pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
+
+STANDS_FOR = re.compile(r"\.\.\.|…|[A-Z][A-Z._-]*|<.*>|X|FILE\..*")
+"""Words that stand for what a user puts there."""
+
+OF_OTHERS = {
+    *("--sparse", "--unix-socket"),  # cp, curl
+    *("--mkfs", "--upmap", "--upmap-deviation"),  # ceph-osd, osdmaptool
+    *("--bs", "--direct", "--io_submit_mode", "--iodepth", "--rate_iops", "--rate_process", "--rw"),
+}
+"""Options of programs that are not ours."""
+
+
+@cache
+def _campaigns() -> dict[str, Campaign]:
+    return {file.stem: load_campaign(file) for file in FILES.glob("*.yaml")}
+
+
+@cache
+def _benches() -> set[str]:
+    names = [path.stem.removeprefix("bench_") for path in ROOT.glob("tests/bench/bench_*.py")]
+    return {"_".join(name.split("_")[:n]) for name in names for n in range(1, name.count("_") + 2)}
+
+
+def _commands(code: Code) -> Iterator[list[str]]:
+    """The words behind `hotbed` of every command in it; usage's brackets are left out, and so is
+    what is said beside it in a block, behind a # or two spaces."""
+    text = code.text if code.is_span else re.split(r"\s{2,}|\s#", code.text)[0]
+    for part in re.split(r"&&|;", re.sub(r"[\[\]]", "", text)):
+        if re.match(r" *(\.venv/bin/)?hotbed( |$)", part):
+            yield shlex.split(part)[1:]
+
+
+def _verb(words: list[str]) -> tuple[str, Any, list[str]]:
+    """Name and command of the verb, and the words behind it; no command where they name a group
+    alone or stop at dots."""
+    command = cli.command(cli.build())
+    name: list[str] = []
+    while hasattr(command, "commands"):
+        if not words or words[0] in {"...", "…"}:
+            return " ".join(name), None, []
+        for alternative in words[0].split("|"):
+            assert alternative in command.commands, f"there is no hotbed {' '.join(words)}"
+        name.append(words[0])
+        command, words = command.commands[words[0].split("|")[0]], words[1:]
+    return " ".join(name), command, words
+
+
+def _parsed(command: Any, words: list[str]) -> tuple[list[str], dict[str, str]]:
+    """Arguments, and options with their values; fails on options that the verb does not have."""
+    known = {name: one for one in command.params for name in [*one.opts, *one.secondary_opts]}
+    arguments: list[str] = []
+    options: dict[str, str] = {}
+    rest = iter(words)
+    for word in rest:
+        if word == "--" or (arguments and command.context_settings):
+            break  # a command line for a node
+        if not word.startswith("-"):
+            arguments.append(word)
+            continue
+        option, _, value = word.partition("=")
+        for alternative in option.split("|"):
+            assert alternative in known, f"it has no option {alternative}"
+        if not getattr(known[option.split("|")[0]], "is_flag", False):
+            options[option] = value or next(rest, "")
+    most = [one for one in command.params if one.param_type_name == "argument"]
+    if all(one.nargs == 1 for one in most):
+        named = [word for word in arguments if word not in {"...", "|"}]
+        assert len(named) <= len(most), f"it takes {len(most)} arguments, not {named}"
+    return arguments, options
+
+
+def _is_known(name: str, known: set[str], what: str) -> None:
+    if not STANDS_FOR.fullmatch(name):
+        assert name in known, f"there is no {what} {name}"
+
+
+def _check_names(verb: str, arguments: list[str], options: dict[str, str]) -> None:
+    first = arguments[0] if arguments else "..."
+    if verb in {"run", "bundle"} and first not in SHORT_NAMES and not first.endswith(".yaml"):
+        _is_known(first, {*_campaigns(), "compare-sim"}, "campaign")
+    if verb == "run" and first in _campaigns() and "--figure" in options:
+        campaign = _campaigns()[first]
+        select(
+            campaign, {grid.name: [] for grid in campaign.grids}, options["--figure"], Path(first)
+        )
+    if verb == "report":
+        _is_known(first.removesuffix("-sim"), {*SHORT_NAMES, *_campaigns()}, "report")
+    if verb == "bench" and "--only" in options:
+        _is_known(options["--only"], _benches(), "bench")
+    if verb == "control start" and "--controllers-dir" not in options:
+        _is_known(first, set(available()), "controller")
+
+
+def _mistakes(code: Code) -> Iterator[str]:
+    try:
+        for words in _commands(code):
+            verb, command, rest = _verb(words)
+            if command is not None:
+                _check_names(verb, *_parsed(command, rest))
+    except (AssertionError, UserError) as error:
+        yield f"line {code.line}: {code.text}: {error}"
+
+
+@PAGES
+def test_every_command_is_one_of_the_product_s(page: Page) -> None:
+    assert not [mistake for code in page.code() for mistake in _mistakes(code)]
+
+
+def test_a_wrong_command_is_found() -> None:
+    for text in (
+        "hotbed rnu dlr-quick",
+        "hotbed run dlr-quikc",
+        "hotbed run dlr-quick --figur 6",
+        "hotbed run dlr-quick --figure 99",
+        "hotbed report dlr-quick dlr-full",
+        "hotbed report drl",
+        "hotbed bench --only nothing",
+        "hotbed control start nobody --interval 10",
+        "hotbed up SPEC && hotbed run dlr-quick --nowhere",
+    ):
+        assert list(_mistakes(Code(1, text, True))), text
+
+
+@PAGES
+def test_every_make_target_is_in_the_makefile(page: Page) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {
+        match[1]
+        for code in page.code()
+        if (match := re.match(r"make ([a-z-]+)(?:$|\s)", code.text))
+    }
+    assert named <= targets
+
+
+@cache
+def _options() -> set[str]:
+    """Of all verbs, and of the data plane's programs."""
+    found: set[str] = set(OF_OTHERS)
+    commands = [cli.command(cli.build())]
+    while commands:
+        command = commands.pop()
+        commands += getattr(command, "commands", {}).values()
+        found.update(name for one in command.params for name in [*one.opts, *one.secondary_opts])
+    for file in (ROOT / "dataplane" / "cmd").rglob("*.go"):
+        flags = re.findall(r"flags?\.\w+\([^\"\n]*\"([a-z-]+)\",", file.read_text())
+        found.update(f"--{flag}" for flag in flags)
+    return found
+
+
+@PAGES
+def test_every_option_in_a_sentence_is_known(page: Page) -> None:
+    named = {
+        option
+        for code in page.code()
+        if code.is_span
+        for option in re.findall(r"(?<!\S)--[a-z][\w-]*", code.text)
+    }
+    assert named <= _options()
+
+
+def test_the_command_of_every_figure_makes_its_runs() -> None:
+    """What a report says below a figure that has no runs."""
+    wrong = []
+    for short in SHORT_NAMES:
+        for entry in paper(short).figures:
+            text = (entry.command or paper(short).command).format(figure=entry.campaign)
+            wrong += list(_mistakes(Code(0, text, True)))
+    assert not wrong
+
+
+def test_every_campaign_is_in_the_docs() -> None:
+    told = (ROOT / "docs" / "campaigns.md").read_text()
+    assert not [name for name in sorted(_campaigns()) if f"`{name}`" not in told]
