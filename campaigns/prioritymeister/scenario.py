@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from campaigns.prioritymeister.parameters import (
 from campaigns.prioritymeister.proof import Proof, proofs
 from campaigns.prioritymeister.topology import Topology, Workload
 from controllers.prioritymeister.plan import Plan
-from controllers.prioritymeister.profiles import parse_profile
+from controllers.prioritymeister.profiles import parse_profile, read_document
 from schemas.errors import UserError
 
 SCENARIO_SCHEMA = 1
@@ -230,12 +229,7 @@ class _Profiles:
     def name(self, path: Path) -> str:
         """The name that stands for a profile's file; UserError when it is none."""
         if str(path) not in self.texts:
-            try:
-                document = json.loads(path.read_text())
-            except OSError as error:
-                raise UserError(f"profile {path}: cannot be read ({error.strerror}).") from error
-            except ValueError as error:
-                raise UserError(f"profile {path}: is not JSON: {error}.") from error
+            document = read_document(path)
             parse_profile(document, f"profile {path}")
             self.texts[str(path)] = document
         return str(path)
@@ -387,7 +381,15 @@ def _check(topology: Topology, setting: Setting) -> None:
             raise UserError(
                 f"closed loop of {name}: a trace that is repeated has no end: give a duration."
             )
+    _check_numbers(setting)
+
+
+def _check_numbers(setting: Setting) -> None:
     if setting.duration_s is not None and not 0 < setting.duration_s < math.inf:
         raise UserError(f"duration {setting.duration_s:g}: write seconds above 0.")
+    if not 0 <= setting.noise_cv <= 10:
+        raise UserError(
+            f"noise is {setting.noise_cv:g}; write a coefficient of variation from 0 to 10."
+        )
     if not 0 <= setting.seed < 2**64:
         raise UserError(f"seed {setting.seed}: write a whole number from 0 to 2^64 - 1.")

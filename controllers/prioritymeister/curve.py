@@ -64,9 +64,15 @@ class Curve:
 
 
 class CurveBuilder:
-    """Takes a trace block by block, in order of time, and keeps only hulls of it."""
+    """Takes a trace block by block, in order of time, and keeps only hulls of it.
 
-    def __init__(self) -> None:
+    Args:
+        tick: seconds of the unit that times are told in. Whole nanoseconds (1e-9) are exact where
+            seconds are not: a week's are rounded to 1e-10, as much as lies between two requests.
+    """
+
+    def __init__(self, tick: float = 1.0) -> None:
+        self._tick = tick
         self._hull = (np.zeros(1), np.zeros(1))
         self._starts = (np.empty(0), np.empty(0))  # lower hull: times, work before
         self._later = self._starts  # more starts, of the last block: for those that follow it
@@ -78,7 +84,7 @@ class CurveBuilder:
         """Requests that follow those given before.
 
         Args:
-            times: seconds [n], never falling.
+            times: ticks [n], never falling.
             work: of each, 0 or more.
 
         Raises:
@@ -147,8 +153,9 @@ class CurveBuilder:
         """The curve of all that was added; UserError when that was nothing."""
         if not self._requests:
             raise UserError("the trace has no request with work: there is no curve to compute")
-        seconds = self._last - self._first
-        return Curve(*self._hull, self._total, seconds, self._requests)
+        duration, work = self._hull
+        seconds = (self._last - self._first) * self._tick
+        return Curve(duration * self._tick, work, self._total, seconds, self._requests)
 
 
 def rb_curve(times: npt.ArrayLike, work: npt.ArrayLike) -> Curve:

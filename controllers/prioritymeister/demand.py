@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -58,7 +59,7 @@ def measure(
         UserError: the trace holds no request, or a stage cannot be estimated.
     """
     estimators = {stage: costs.estimator(stage) for stage in stages}
-    builders = {stage: CurveBuilder() for stage in stages} if curves else {}
+    builders = {stage: CurveBuilder(_NS) for stage in stages} if curves else {}
     work, largest = dict.fromkeys(stages, 0.0), dict.fromkeys(stages, 0.0)
     gaps = _Spread()
     count = reads = size = biggest = 0
@@ -76,13 +77,18 @@ def measure(
         # Sizes of exabytes may add up to more than 64 bits hold, and would do so silently.
         fits = biggest <= _MOST // len(times)
         size += int(block.size.sum()) if fits else sum(block.size.tolist())
-        seconds = (times - first) * _NS
         for stage, estimator in estimators.items():
-            each = estimator.work(block)
-            work[stage] += float(each.sum())
+            with np.errstate(over="ignore"):
+                each = estimator.work(block)
+                work[stage] += float(each.sum())
+            if not math.isfinite(work[stage]):
+                raise UserError(
+                    f"at the stage {stage} requests add up to more work than a number can hold: "
+                    "correct the profile, or the sizes"
+                )
             largest[stage] = max(largest[stage], float(each.max()))
             if curves:
-                builders[stage].add(seconds, each)
+                builders[stage].add(times - first, each)
     if not count:
         raise UserError("the trace holds no request")
     return Demand(

@@ -45,13 +45,17 @@ def load_profile(path: Path) -> Costs:
     Raises:
         UserError: it cannot be read, or one sentence on what is wrong in it.
     """
+    return parse_profile(read_document(path), f"profile {path}")
+
+
+def read_document(path: Path) -> object:
+    """The JSON of a profile's file, not yet checked; UserError when it cannot be read."""
     try:
-        document = json.loads(path.read_text())
+        return json.loads(path.read_text("utf-8-sig"))
     except OSError as error:
         raise UserError(f"profile {path}: cannot be read ({error.strerror}).") from error
     except (ValueError, RecursionError) as error:
         raise UserError(f"profile {path}: is not JSON: {error}.") from error
-    return parse_profile(document, f"profile {path}")
 
 
 def parse_profile(document: object, where: str = "profile") -> Costs:
@@ -64,11 +68,11 @@ def parse_profile(document: object, where: str = "profile") -> Costs:
         "storageConstant": _constant,
         "storageTable": _by_distance,
     }
-    if kind not in parsers:
+    if not isinstance(kind, str) or kind not in parsers:
         known = ", ".join(parsers)
         raise UserError(f"{where}: type is {kind!r}; write one of {known}.")
     return Costs(
-        parsers[str(kind)](document, where),
+        parsers[kind](document, where),
         NetworkCost(**_numbers(document, "network", _NETWORK_KEYS, where)),
         Overhead(**_numbers(document, "overhead", _OVERHEAD_KEYS, where)),
     )

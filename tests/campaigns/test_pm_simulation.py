@@ -262,6 +262,7 @@ def test_overload_is_simulated_by_those_that_need_no_plan(
         ({"only": ("Z",)}, "no workload 'Z'"),
         ({"duration_s": 0.0}, "duration 0: write seconds above 0"),
         ({"seed": -1}, "seed -1"),
+        ({"noise_cv": float("nan")}, "noise is nan; write a coefficient of"),
         ({"depth": -1}, "device s:d: depth is -1"),
         ({"frame": 1.0}, "frame is 1; write"),
         ({"noise_cv": -1.0}, "noise is -1"),

@@ -134,6 +134,7 @@ def test_by_distance_needs_offsets() -> None:
     [
         ([], "not a JSON object"),
         ({"type": "disk"}, "type is 'disk'"),
+        ({"type": ["storageSSD"]}, r"type is \['storageSSD'\]; write one of"),
         ({"type": "storageSSD"}, "bandwidthTable is missing"),
         ({"type": "storageSSD", "bandwidthTable": [3]}, r"bandwidthTable\[0\] is not an object"),
         (
@@ -200,3 +201,28 @@ def test_a_trace_is_measured_once_for_all_stages() -> None:
     assert measure(halves, costs, ["storage"], curves=False).curves == {}
     with pytest.raises(UserError, match="no request"):
         measure([], costs)
+
+
+@pytest.mark.parametrize("count", [40, 1500])
+def test_a_week_of_requests_some_100_ns_apart_has_exact_bursts(count: int) -> None:
+    """In seconds the times of a week are rounded to 1e-10, a thousandth of these gaps."""
+    random = np.random.default_rng(count)
+    times = np.cumsum(random.integers(1, 9, count) * 100) + 7 * 86400 * 10**9
+    times[0] = 0
+    found = measure(
+        [block([4096] * count, [True] * count, times=times.tolist())], Costs(None), ["network-out"]
+    )
+    work, rates = 200 + 1.1 * 4096, np.geomspace(1e8, 3e10, 20)
+    for rate, burst in zip(rates, found.curves["network-out"].burst(rates), strict=True):
+        fill = most = 0.0
+        for gap in np.diff(times, prepend=0).tolist():
+            fill = max(0.0, fill - rate * (gap * 1e-9)) + work
+            most = max(most, fill)
+        assert burst == pytest.approx(most, rel=1e-9)
+
+
+def test_work_that_no_number_holds_is_told() -> None:
+    tiny = {"type": "storageConstant", "base": 0, "readBandwidth": 5e-324, "writeBandwidth": 1}
+    for curves in (True, False):
+        with pytest.raises(UserError, match="at the stage storage requests add up to more work"):
+            measure([block([4096], [True], times=[0])], parse_profile(tiny), curves=curves)
