@@ -28,6 +28,7 @@ NETWORK_OF: Mapping[str, NetworkMode] = {"pm": "priority", "byslo": "levels"}
 """What a policy has of network enforcement; the others have none (section 5.3)."""
 
 _CLASSES = 7  # class selectors above best effort: cs1 to cs7
+_DEEPEST = 65536  # what the enforcer takes
 _MOST_LEVELS = 63  # DSCP has six bits, and 0 is best effort
 _ANY: Mapping[str, Sequence[str]] = {}
 
@@ -138,7 +139,13 @@ def parameters_of(
     depth: int = 1,
     addresses: Mapping[str, Sequence[str]] = _ANY,
 ) -> Parameters:
-    """The parameters of all devices and of the network; see the two functions below."""
+    """The parameters of all devices and of the network; see the two functions below.
+
+    Raises:
+        UserError: `depth` is out of range, or the plan is of other workloads.
+    """
+    if not 0 <= depth <= _DEEPEST:
+        raise UserError(f"depth {depth}: write 0 (any number) to {_DEEPEST}.")
     return Parameters(
         policy=policy,
         storage={

@@ -50,8 +50,16 @@ def place(
         progress: called with a workload's name and the share of workloads that is done.
 
     Raises:
-        UserError: a file is wrong, or the workloads that have a server do not meet their SLOs.
+        UserError: a file is wrong, no host has a device that is asked for, or the workloads that
+            have a server do not meet their SLOs.
     """
+    known = sorted({device for host in topology.hosts.values() for device in host.devices})
+    for workload in topology.workloads:
+        if workload.device is not None and workload.device not in known:
+            raise UserError(
+                f"{file}: workload {workload.name}: no host has a device {workload.device!r}; "
+                f"known are {', '.join(known)}."
+            )
     measured = Measured(file.resolve().parent, tell)
     tenants = [measured.tenant(topology, w) for w in topology.workloads if w.server is not None]
     plan = _fitting(topology, tenants) if tenants else None

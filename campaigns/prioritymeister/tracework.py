@@ -103,6 +103,11 @@ def check_new(out: Path) -> None:
         raise UserError(f"{out}: there is no folder {out.parent}: make it, or choose another name.")
 
 
+def _check_seed(seed: int) -> None:
+    if seed < 0:
+        raise UserError(f"--seed {seed}: write a whole number of 0 or more.")
+
+
 def _written(blocks: Iterable[RequestBlock], out: Path) -> int:
     """Write a new trace, all of it or nothing; how many requests it has."""
     try:
@@ -160,6 +165,7 @@ def make_trace(
             out of range.
     """
     check_new(out)
+    _check_seed(seed)
     shares = (read_share, sequential_share)
     if not all(0 <= share <= 1 for share in shares):
         raise UserError(f"--read-share and --sequential-share are 0 to 1, not {shares}.")
@@ -197,6 +203,7 @@ def make_standin(
             cannot be loaded so.
     """
     check_new(out)
+    _check_seed(seed)
     rate = link_rate(link)
     if not 1 <= seconds <= 1e7:
         raise UserError(f"--seconds {seconds:g}: a trace lasts 1 to 10,000,000 seconds.")

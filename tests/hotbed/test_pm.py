@@ -10,10 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 
 from campaigns.prioritymeister import tracework
 from schemas.errors import UserError
-from tests.hotbed.pm_commands import PROFILE, run, write_trace
+from tests.hotbed.pm_commands import PROFILE, run, topology, write_trace
 
 
 @pytest.fixture
@@ -114,6 +115,7 @@ def test_traces_of_every_process_are_made(tmp_path: Path, process: str) -> None:
     [
         (["fractal"], "known are poisson, hyperexponential, interrupted, copy"),
         (["poisson", "--rate", "0"], "must be above 0"),
+        (["poisson", "--seed", "-1"], "--seed -1: write a whole number of 0 or more"),
         (["poisson", "--size", "7"], "a multiple of 512"),
         (["poisson", "--size", "7 acres"], "is not a size"),
         (["poisson", "--read-share", "2"], "0 to 1"),
@@ -179,6 +181,19 @@ def test_a_trace_without_a_request_says_what_was_left_out(tmp_path: Path) -> Non
     for command in (["curve", "--stage", "network-in"], ["trace", "stats"]):
         with pytest.raises(UserError, match=reason):
             run(*command, str(path))
+
+
+def test_a_device_that_no_host_has_and_a_depth_that_none_can_have_are_told(tmp_path: Path) -> None:
+    document = topology(tmp_path)
+    path = tmp_path / "topology.yaml"
+    path.write_text(yaml.safe_dump(document))
+    with pytest.raises(UserError, match=r"depth -3: write 0 \(any number\) to 65536"):
+        run("parameters", str(path), "--policy", "none", "--depth", "-3")
+    del document["workloads"][2]["server"]
+    document["workloads"][2]["device"] = "sdd"
+    path.write_text(yaml.safe_dump(document))
+    with pytest.raises(UserError, match="w2: no host has a device 'sdd'; known are ssd"):
+        run("place", str(path))
 
 
 def test_a_profile_is_not_measured_on_what_is_no_device(tmp_path: Path) -> None:
