@@ -3,6 +3,7 @@ package faults
 import (
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"hotbed/dataplane/sim"
@@ -143,8 +144,12 @@ func (c *client) ended(f protocol.Finished) {
 	if write := c.writes[f.Op]; write != nil {
 		delete(c.writes, f.Op)
 		c.w.model.ended(write, f)
-		if f.Err != nil && c.w.calm && c.w.settled {
+		switch {
+		case f.Err == nil:
+		case c.w.settled:
 			c.w.model.violated("a write failed though everything is well: %v", f.Err)
+		case !mayFail(f.Err):
+			c.w.model.violated("a write failed otherwise than for want of an answer or of room: %v", f.Err)
 		}
 	} else {
 		r := c.reads[f.Op]
@@ -163,9 +168,23 @@ func (c *client) readEnded(r *read, f protocol.Finished) {
 		c.w.model.beyond(r.object, r.to, r.floor, f.Stamp)
 	case errors.As(f.Err, &refused) && (refused.Code == protocol.Failed || refused.Code == protocol.Gone):
 		c.w.model.violated("a read found damage that nobody did: %v", f.Err)
-	case c.w.calm && c.w.settled:
+	case c.w.settled:
 		c.w.model.violated("a read failed though everything is well: %v", f.Err)
+	case !unanswered(f.Err):
+		c.w.model.violated("a read failed otherwise than for want of an answer: %v", f.Err)
 	}
+}
+
+// unanswered says whether an operation was given up because no answer came.
+func unanswered(err error) bool { return strings.Contains(err.Error(), "did not answer") }
+
+// mayFail says whether a write may end with an error while there are faults: no answer, or no room.
+func mayFail(err error) bool {
+	var refused *protocol.Error
+	if errors.As(err, &refused) {
+		return refused.Code == protocol.Full
+	}
+	return unanswered(err) || strings.Contains(err.Error(), "no agent took")
 }
 
 // crash ends a client in the middle of what it does; another process takes its place.

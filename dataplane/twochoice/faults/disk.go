@@ -21,7 +21,7 @@ type disk struct {
 	names  map[string]*file
 	// renamed are the changes of names since the last SyncFolder, oldest first, with what was before.
 	renamed []nameChange
-	full    bool // writes find no space
+	full    bool // most writes find no space, and some syncs
 	sick    bool // the next sync fails
 	task    *task
 }
@@ -36,6 +36,8 @@ type nameChange struct {
 type file struct {
 	data     []byte
 	unsynced []fileChange
+	// worn is the first byte that the medium cannot read any more; 0: it can read all.
+	worn int
 }
 
 type fileChange struct {
@@ -145,6 +147,9 @@ func (d *disk) SyncFolder() error {
 		d.sick = false
 		return fmt.Errorf("sync: %w", syscall.EIO)
 	}
+	if len(d.renamed) > 0 && d.full && d.random.IntN(8) == 0 {
+		return fmt.Errorf("sync: %w", syscall.ENOSPC)
+	}
 	d.renamed = d.renamed[:0]
 	return nil
 }
@@ -162,24 +167,57 @@ func (d *disk) List() ([]string, error) {
 	return out, nil
 }
 
-// rot spoils a byte of some fragment, behind its header, and says whether there was one.
-func (d *disk) rot() bool {
+// noRoom says whether a full disk has no room for what is to be written now; others give some back at times.
+func (d *disk) noRoom() bool { return d.full && d.random.IntN(4) > 0 }
+
+// fragment is the name of some fragment and one of its bytes, behind its header; -1 when there is none.
+func (d *disk) fragment() (name string, at int) {
 	names, _ := d.List()
 	names = slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, "f.") })
 	if len(names) == 0 {
-		return false
+		return "", -1
 	}
-	data := d.names[chance(d.random, names...)].data
+	name = chance(d.random, names...)
+	data := d.names[name].data
 	h, err := filestore.ReadHeader(bytes.NewReader(data), "")
 	if err != nil {
-		return false
+		return "", -1
 	}
-	data[h.Size()+int(d.random.IntN(int64(len(data)-h.Size())))] ^= 1 << d.random.IntN(8)
-	return true
+	return name, h.Size() + int(d.random.IntN(int64(len(data)-h.Size())))
+}
+
+// rot spoils a byte of some fragment, and returns how many fragments it spoilt.
+func (d *disk) rot() int {
+	name, at := d.fragment()
+	if at < 0 {
+		return 0
+	}
+	d.names[name].data[at] ^= 1 << d.random.IntN(8)
+	return 1
+}
+
+// wear makes some fragment unreadable from some byte on, and returns how many.
+func (d *disk) wear() int {
+	name, at := d.fragment()
+	if at < 0 || d.names[name].worn > 0 {
+		return 0
+	}
+	d.names[name].worn = at
+	return 1
+}
+
+// lose takes some fragment away, and returns how many.
+func (d *disk) lose() int {
+	name, at := d.fragment()
+	if at < 0 {
+		return 0
+	}
+	delete(d.names, name)
+	return 1
 }
 
 // losePower takes back what was not synced, or leaves any part of it. Names go back in order, as in a
-// file system with a journal; bytes in any order, and single writes in part.
+// file system with a journal; bytes in any order, and single writes by sectors.
 func (d *disk) losePower() {
 	kept := int(d.random.IntN(int64(len(d.renamed) + 1)))
 	if kept < len(d.renamed) && d.renamed[kept].second {
@@ -210,12 +248,19 @@ func (f *file) losePower(random *sim.Stream) {
 		switch random.IntN(3) {
 		case 0: // lost
 		case 1:
-			f.redo(c, len(c.new))
+			f.redo(c)
 		case 2:
-			f.redo(c, int(random.IntN(int64(len(c.new)+1))))
+			for at := 0; at < len(c.new); at += sector {
+				if random.IntN(4) > 0 {
+					f.write(c.new[at:min(at+sector, len(c.new))], c.offset+at)
+				}
+			}
 		}
 	}
 }
+
+// sector is how many bytes reach the medium at once, small as the writes here are.
+const sector = 16
 
 func (f *file) undo(c fileChange) {
 	if c.new != nil {
@@ -226,15 +271,13 @@ func (f *file) undo(c fileChange) {
 	f.data = f.data[:c.size]
 }
 
-// redo makes the first n bytes of a change again.
-func (f *file) redo(c fileChange, n int) {
+// redo makes a change again.
+func (f *file) redo(c fileChange) {
 	if c.new == nil {
 		f.data = f.data[:min(c.offset, len(f.data))]
 		return
 	}
-	if n > 0 {
-		f.write(c.new[:n], c.offset)
-	}
+	f.write(c.new, c.offset)
 }
 
 // cut cuts the file to a size that is at most its own.
@@ -264,6 +307,9 @@ func (h *handle) ReadAt(b []byte, offset int64) (int, error) {
 	if offset >= int64(len(h.f.data)) {
 		return 0, io.EOF
 	}
+	if h.f.worn > 0 && int(offset)+len(b) > h.f.worn {
+		return 0, fmt.Errorf("read: %w", syscall.EIO)
+	}
 	n := copy(b, h.f.data[offset:])
 	if n < len(b) {
 		return n, io.EOF
@@ -277,7 +323,7 @@ func (h *handle) WriteAt(b []byte, offset int64) (int, error) {
 	switch {
 	case err != nil:
 		n = int(h.d.random.IntN(int64(n) + 1)) // where it died
-	case h.d.full:
+	case h.d.noRoom():
 		n = int(h.d.random.IntN(int64(n))) // what there was room for
 		err = fmt.Errorf("write: %w", syscall.ENOSPC)
 	}
@@ -313,6 +359,9 @@ func (h *handle) Sync() error {
 	if h.d.sick {
 		h.d.sick = false
 		return fmt.Errorf("sync: %w", syscall.EIO)
+	}
+	if len(h.f.unsynced) > 0 && h.d.full && h.d.random.IntN(8) == 0 { // room that was promised is not there
+		return fmt.Errorf("sync: %w", syscall.ENOSPC)
 	}
 	h.f.unsynced = nil
 	return nil

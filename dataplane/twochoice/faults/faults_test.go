@@ -26,7 +26,7 @@ func TestThePromiseIsKeptUnderFaults(t *testing.T) {
 		"crashes of clients": all.ClientCrashes, "redirected writes": all.Redirected, "returns": all.Returned,
 		"fences": all.Fenced, "lost messages": all.Lost, "doubled messages": all.Doubled, "torn logs": all.Torn,
 		"full disks": all.Fulls, "failed syncs": all.Sicks, "compactions": all.Compactions,
-		"spoilt fragments": all.Rotten} {
+		"spoilt fragments": all.Rotten, "unreadable fragments": all.Unreadable, "missing fragments": all.Missing} {
 		if n < seeds/50 {
 			t.Errorf("there were only %d %s", n, what)
 		}
@@ -59,7 +59,7 @@ func TestThePromiseIsKeptOnPoolsOfRADOS(t *testing.T) {
 	t.Logf("%+v", all)
 }
 
-// worst is how many seeds it may take to find any breakage of the protocol; it takes 6 at most.
+// worst is how many seeds it may take to find any breakage of the protocol; it takes 13 at most.
 const worst = 100
 
 func TestEveryBreakageOfTheProtocolIsFound(t *testing.T) {

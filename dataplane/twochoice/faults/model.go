@@ -116,6 +116,10 @@ func (m *model) ended(w *write, f protocol.Finished) {
 	}
 	switch {
 	case f.Err == nil:
+		if f.Stamp == 0 {
+			m.violated("%q: the write of %d to %d was acknowledged without a place in the order", w.object.name, w.from,
+				w.to())
+		}
 		w.acked = true
 		m.acked++
 		m.place(w, f.Stamp)
@@ -135,6 +139,10 @@ func (m *model) read(object string, from, to, floor uint64, f protocol.Finished)
 	if f.Stamp < floor {
 		m.violated("%q: a read of %d to %d is as of %d, before %d that had ended when it began", object, from, to,
 			f.Stamp, floor)
+	}
+	if size := o.size(f.Stamp); to > size {
+		m.violated("%q: a read of %d to %d as of %d has bytes beyond the object's %d", object, from, to, f.Stamp, size)
+		return
 	}
 	o.latest = max(o.latest, f.Stamp)
 	m.reads++

@@ -22,14 +22,16 @@ func TestTheModelAcceptsWhatIsPromised(t *testing.T) {
 	m.named(late, protocol.WriteID{Client: 2, Seq: 1})
 	acknowledged(m, 0, "abcd", 3)
 	acknowledged(m, 1, "E", 7)
-	m.read("o", 0, 6, 3, protocol.Finished{Stamp: 5, Data: []byte("abcd\x00\x00")})
+	m.read("o", 0, 4, 3, protocol.Finished{Stamp: 5, Data: []byte("abcd")})
 	m.read("o", 0, 4, 5, protocol.Finished{Stamp: 8, Data: []byte("aEcd")})
 	m.ordered(protocol.Ordered{Object: "o", From: 2, To: 5, Write: protocol.WriteID{Client: 2, Seq: 1}, Stamp: 9})
 	m.ordered(protocol.Ordered{Object: "o", From: 2, To: 5, Write: protocol.WriteID{Client: 2, Seq: 1}, Stamp: 9,
 		Again: true})
 	m.read("o", 0, 5, 8, protocol.Finished{Stamp: 9, Data: []byte("aExyz")})
-	m.beyond("o", 6, 8, 9)
-	if m.found != nil || m.reads != 3 || m.acked != 2 {
+	acknowledged(m, 7, "z", 10)
+	m.read("o", 4, 8, 10, protocol.Finished{Stamp: 10, Data: []byte("z\x00\x00z")})
+	m.beyond("o", 9, 8, 10)
+	if m.found != nil || m.reads != 4 || m.acked != 3 {
 		t.Errorf("%v, %d reads, %d writes", m.found, m.reads, m.acked)
 	}
 }
@@ -63,6 +65,10 @@ func TestTheModelFindsEachViolation(t *testing.T) {
 		},
 		"that nobody made": func(m *model, _ *write) {
 			m.ordered(protocol.Ordered{Object: "o", From: 1, To: 4, Write: id, Stamp: 4})
+		},
+		"without a place in the order": func(m *model, w *write) { m.ended(w, protocol.Finished{}) },
+		"beyond the object's 4": func(m *model, _ *write) {
+			m.read("o", 0, 6, 3, protocol.Finished{Stamp: 3, Data: []byte("abcd\x00\x00")})
 		},
 		"was refused, and":    func(m *model, _ *write) { m.beyond("o", 4, 3, 3) },
 		"was refused as of 0": func(m *model, _ *write) { m.beyond("o", 4, 3, 0) }, // all was forgotten

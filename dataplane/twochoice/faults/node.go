@@ -1,7 +1,9 @@
 package faults
 
 import (
+	"errors"
 	"slices"
+	"syscall"
 	"time"
 
 	"hotbed/dataplane/twochoice"
@@ -145,6 +147,9 @@ func (n *node) flush() {
 		n.w.model.ordered(o)
 	}
 	if err := n.agent.Failed(); err != nil {
+		if !errors.Is(err, syscall.EIO) && !errors.Is(err, syscall.ESHUTDOWN) && !errors.Is(err, syscall.ENOSPC) {
+			n.w.model.violated("node %d: nothing is wrong with its disk: %v", n.id, err)
+		}
 		// Pages whose sync failed may be lost though they seem written: the node has to go.
 		n.w.log("%v", err)
 		n.w.result.Sicks++
@@ -166,6 +171,9 @@ func (n *node) begin(op protocol.DiskOp) {
 	mean := 300 * time.Microsecond
 	if op.Kind == protocol.CompactLog {
 		w.result.Compactions++
+		if !w.calm && w.plan.fulls > 0 && n.disk.random.IntN(3) == 0 {
+			w.fill(n)
+		}
 	}
 	took := time.Duration(n.disk.random.Exp() * float64(mean) * max(n.slow, 1))
 	if !w.calm && n.disk.random.IntN(16) == 0 {

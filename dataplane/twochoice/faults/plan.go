@@ -41,7 +41,7 @@ func makePlan(seed uint64) plan {
 		parallel: 1 + r.IntN(4), reads: chance(r, 0.2, 0.5), batch: chance(r, 1, 4),
 		policy:  chance(r, twochoice.Policies[:len(twochoice.Policies)-1]...), // the oracle is not for stores
 		choices: chance(r, twochoice.HomeRandom, twochoice.RandomRandom), idleOps: chance(r, 0, 100, 100),
-		compactAbove: chance(r, 0, 20), lost: chance(r, 0, 0.02, 0.2), doubled: chance(r, 0, 0.1, 0.3),
+		compactAbove: chance(r, 0, 4, 20), lost: chance(r, 0, 0.02, 0.2), doubled: chance(r, 0, 0.1, 0.3),
 		delay: chance(r, 100*time.Microsecond, time.Millisecond), straggling: chance(r, 0, 0.05, 0.2),
 		patience: chance(r, 10*time.Millisecond, 40*time.Millisecond),
 		think:    chance(r, time.Duration(0), 2*time.Millisecond, 20*time.Millisecond),
@@ -50,7 +50,7 @@ func makePlan(seed uint64) plan {
 	if r.IntN(8) > 0 { // one in eight is without
 		p.crashes, p.clientCrashes = chance(r, 0.0, 2, 10, 40), chance(r, 0.0, 0, 5)
 	}
-	p.fulls, p.slows, p.sicks = chance(r, 0.0, 0, 5), chance(r, 0.0, 5), chance(r, 0.0, 0, 2)
+	p.fulls, p.slows, p.sicks = chance(r, 0.0, 0, 5, 40), chance(r, 0.0, 5), chance(r, 0.0, 0, 2)
 	p.cuts, p.pauses, p.skews = chance(r, 0.0, 0, 5), chance(r, 0.0, 10), chance(r, 0.0, 0, 10)
 	if p.copies == 2 { // what is on one node only must not matter then
 		p.rots = chance(r, 0.0, 20)

@@ -25,7 +25,7 @@ func (p pool) operate(name string, be bool, change func(old []byte) []byte) erro
 	data := change(slices.Clone(old))
 	switch {
 	case err != nil:
-	case p.full && data != nil:
+	case data != nil && p.noRoom():
 		return fmt.Errorf("write %s: %w", name, syscall.ENOSPC)
 	case p.sick:
 		p.sick = false

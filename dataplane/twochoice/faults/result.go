@@ -32,6 +32,8 @@ type Totals struct {
 	Sicks         int           `json:"failed_syncs"`
 	Compactions   int           `json:"compactions"`
 	Rotten        int           `json:"spoilt_fragments"`
+	Unreadable    int           `json:"unreadable_fragments"`
+	Missing       int           `json:"missing_fragments"`
 	Events        uint64        `json:"events"`
 	Virtual       time.Duration `json:"virtual_ns"`
 }
@@ -53,6 +55,8 @@ func (t *Totals) Add(r Result) {
 	t.Sicks += r.Sicks
 	t.Compactions += r.Compactions
 	t.Rotten += r.Rotten
+	t.Unreadable += r.Unreadable
+	t.Missing += r.Missing
 	t.Events += r.Events
 	t.Virtual += r.Virtual
 }

@@ -106,8 +106,8 @@ func (w *world) until(end time.Duration, holds func() bool) {
 	}
 }
 
-// run lets the clients work among faults, repairs everything, and reads all objects: at once, and again
-// when everything is at home and all orphans are gone.
+// run lets the clients work among faults, repairs everything, and reads all objects: at once, and, when all
+// were written to, again when everything is at home and all orphans are gone.
 func (w *world) run() {
 	idle := func() bool { return w.left == 0 && w.active == 0 }
 	w.until(longest, idle)
@@ -118,8 +118,9 @@ func (w *world) run() {
 	}
 	w.settled = true
 	w.readAll()
-	w.until(w.k.Now()+10*time.Second, func() bool { return w.useless() == 0 })
-	if n := w.useless(); n != 0 && w.model.found == nil {
+	w.writeAll()
+	w.until(w.k.Now()+10*time.Second, func() bool { return w.tidy() })
+	if n := w.useless(); !w.tidy() && w.model.found == nil {
 		w.model.violated("%d fragments and entries are left that nobody needs", n)
 	}
 	for _, n := range w.nodes { // what is durable survives once more
@@ -141,6 +142,26 @@ func (w *world) useless() int {
 		return fragments + entries
 	}
 	return fragments - 2*entries
+}
+
+// tidy says whether no fragment is left that nobody needs. Those that the disk lost are missing.
+func (w *world) tidy() bool {
+	n := w.useless()
+	return n <= 0 && n >= -w.result.Missing
+}
+
+// writeAll writes to every object with a new client: faults leave nothing behind that stops an agent.
+func (w *world) writeAll() {
+	c := w.join(0)
+	for _, name := range w.names() {
+		for range 2 {
+			c.write(name, uint64(w.work.IntN(w.plan.size)), 1+int(w.work.IntN(20)))
+		}
+	}
+	w.until(w.k.Now()+quiet, func() bool { return w.active == 0 })
+	if w.active > 0 && w.model.found == nil {
+		w.model.violated("an object cannot be written to though everything is well")
+	}
 }
 
 // readAll reads every object whole with a new client.
@@ -200,6 +221,22 @@ func (w *world) between(least, most time.Duration) time.Duration {
 	return min(d, most)
 }
 
+// fill fills a node's disk up for a while.
+func (w *world) fill(n *node) {
+	n.disk.full = true
+	w.result.Fulls++
+	w.log("node %d: the disk is full", n.id)
+	w.after(w.between(time.Millisecond, 100*time.Millisecond), func() { n.disk.full = false })
+}
+
+// powerCut lets a node lose its power for a while.
+func (w *world) powerCut(n *node) {
+	if n.up && !w.calm {
+		n.crash(true)
+		w.after(w.between(time.Millisecond, 200*time.Millisecond), n.restart)
+	}
+}
+
 func (w *world) scheduleFaults() {
 	p := w.plan
 	w.every(p.crashes, func() {
@@ -208,20 +245,19 @@ func (w *world) scheduleFaults() {
 			return
 		}
 		n.crash(power)
-		w.after(w.between(time.Millisecond, 200*time.Millisecond), n.restart)
+		w.after(w.between(time.Millisecond, 200*time.Millisecond), func() {
+			n.restart()
+			if w.faults.IntN(4) == 0 { // soon after it has read what another process left
+				w.after(w.between(100*time.Microsecond, 4*time.Millisecond), func() { w.powerCut(n) })
+			}
+		})
 	})
 	w.every(p.clientCrashes, func() {
 		if c := w.anyClient(); c != nil {
 			c.crash()
 		}
 	})
-	w.every(p.fulls, func() {
-		n := w.anyNode()
-		n.disk.full = true
-		w.result.Fulls++
-		w.log("node %d: the disk is full", n.id)
-		w.after(w.between(time.Millisecond, 100*time.Millisecond), func() { n.disk.full = false })
-	})
+	w.every(p.fulls, func() { w.fill(w.anyNode()) })
 	w.every(p.slows, func() {
 		n := w.anyNode()
 		n.slow = 20
@@ -240,8 +276,13 @@ func (w *world) scheduleFaults() {
 		w.log("node %d: the clock is set to %v from the right time", n.id, n.skew)
 	})
 	w.every(p.rots, func() {
-		if w.nodes[0].disk.rot() {
-			w.result.Rotten++
+		switch d := w.nodes[0].disk; w.faults.IntN(3) {
+		case 0:
+			w.result.Rotten += d.rot()
+		case 1:
+			w.result.Unreadable += d.wear()
+		case 2:
+			w.result.Missing += d.lose()
 		}
 	})
 	w.every(p.pauses, func() {

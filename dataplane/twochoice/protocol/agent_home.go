@@ -193,7 +193,7 @@ func (a *Agent) compact() {
 	}
 	a.compacting = true
 	a.do(DiskOp{Kind: CompactLog, Records: records}, 0, 0, func(d DiskDone) {
-		a.compacting = false
+		a.compacting = d.Err != nil && a.config.Break == StuckWhenFull
 		if d.Err == nil {
 			a.logged = len(records)
 		} else {

@@ -140,7 +140,7 @@ func (a *Agent) land(p *pull, data []byte) {
 		op := DiskOp{Kind: WriteBase, Object: string(p.Object), From: r.Start, To: r.End,
 			Data: data[r.Start-p.Range.Start : r.End-p.Range.Start]}
 		a.do(op, 0, 0, func(d DiskDone) {
-			p.failed = p.failed || d.Err != nil
+			p.failed = p.failed || d.Err != nil && a.config.Break != BaseUnwritten
 			if p.left--; p.left == 0 {
 				a.landed(p)
 			}

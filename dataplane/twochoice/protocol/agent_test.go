@@ -343,3 +343,33 @@ func TestAWriteWithoutANameIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// A base that was written since its reader asked where the bytes are is not read, not even where so much was
+// written since that the home does not remember what.
+func TestABaseThatWasWrittenSinceIsNotRead(t *testing.T) {
+	b := newAgent(t, 0, 3)
+	one(t, b.do(client, put(1, 0, "abc")))
+	o := b.a.book.object("o")
+	read := func(gen, from uint64) Code {
+		t.Helper()
+		return one(t, b.do(client, Message{Kind: GetBase, Object: "o", From: from, To: from + 3, Epoch: 7, Gen: gen})).Code
+	}
+	o.writesBase(0, 10)
+	for range rememberedBases {
+		for _, c := range []struct {
+			gen, from uint64
+			want      Code
+		}{{0, 9, Changed}, {1, 9, OK}, {1, 20, map[bool]Code{true: Changed}[o.gen > 1]}, {o.gen, 20, OK}, {o.gen + 1, 9, Changed}} {
+			if got := read(c.gen, c.from); got != c.want {
+				t.Errorf("generation %d of %d, byte %d: code %d", c.gen, o.gen, c.from, got)
+			}
+		}
+		o.writesBase(20, 30)
+	}
+	if got := read(0, 40); got != Changed {
+		t.Errorf("what was written before %d others is taken for remembered: code %d", rememberedBases, got)
+	}
+	if got := read(1, 40); got != OK {
+		t.Errorf("code %d", got)
+	}
+}

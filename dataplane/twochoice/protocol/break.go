@@ -31,12 +31,16 @@ const (
 	ReadUnsynced
 	// TrustMinMax answers queries outside [Min, Max] with "at home", as section V.B has it.
 	TrustMinMax
+	// BaseUnwritten takes what found no room in the base for written.
+	BaseUnwritten
+	// StuckWhenFull writes no record any more once there was no room to rewrite the log.
+	StuckWhenFull
 	breaks
 )
 
 var breakNames = [breaks]string{"sound", "ack-before-sync", "ack-before-fragment", "forget-redirect",
 	"ignore-timestamps", "two-maintainers", "drop-early", "order-twice", "no-fence", "stale-base",
-	"read-unsynced", "trust-min-max"}
+	"read-unsynced", "trust-min-max", "base-unwritten", "stuck-when-full"}
 
 func (b Break) String() string { return breakNames[b] }
 
