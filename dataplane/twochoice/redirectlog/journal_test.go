@@ -7,16 +7,24 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"hotbed/dataplane/twochoice"
 )
 
 // TestWhatAKilledProcessLeftLastsOnceItWasRead kills the process at every call, so that what it wrote
-// without a sync is still in memory, opens the log, and then takes the power away.
+// without a sync is still in memory, opens the log, and then takes the power away, at once or after a commit.
 func TestWhatAKilledProcessLeftLastsOnceItWasRead(t *testing.T) {
+	for seed := range uint64(4) {
+		killed(t, seed, false)
+		killed(t, seed, true)
+	}
+}
+
+func killed(t *testing.T, seed uint64, commit bool) {
 	seen := 0
 	for at := 1; ; at++ {
-		random := rand.New(rand.NewPCG(uint64(at), 8))
+		random := rand.New(rand.NewPCG(uint64(at), seed))
 		d := newDisk()
 		d.crashAt = at
 		s, _, err := open(d, Options{CompactAbove: 600})
@@ -28,12 +36,17 @@ func TestWhatAKilledProcessLeftLastsOnceItWasRead(t *testing.T) {
 		}
 		d.crashAt, d.calls = 0, 0
 		s, _ = mustOpen(t, d, Options{})
+		if commit {
+			if _, _, err := s.Commit(time.Hour, randomChanges(random, s.Table())); err != nil {
+				t.Fatal(err)
+			}
+		}
 		want := view(t, s.Table())
 		seen += s.Table().Len()
 		d.crash(random)
 		s, _ = mustOpen(t, d, Options{})
 		if got := view(t, s.Table()); !slices.Equal(got, want) {
-			t.Fatalf("killed at call %d: read was %v, and then there is %v", at, want, got)
+			t.Fatalf("killed at call %d, seed %d: read was %v, and then there is %v", at, seed, want, got)
 		}
 	}
 	if seen == 0 {

@@ -191,8 +191,9 @@ func (h *handle) Sync() error {
 	if err := h.d.call(); err != nil {
 		return err
 	}
-	if h.d.syncFails > 0 {
+	if h.d.syncFails > 0 { // all of it may be durable nevertheless
 		h.d.syncFails--
+		h.node.durable = slices.Clone(h.node.now)
 		return h.d.syncError
 	}
 	h.node.durable = slices.Clone(h.node.now)

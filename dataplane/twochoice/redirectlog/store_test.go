@@ -255,6 +255,29 @@ func TestAStoreWhoseDiskMayHaveWrittenOrNotFails(t *testing.T) {
 	}
 }
 
+// Whoever was told that there was no room was told that nothing was changed: that lasts.
+func TestWhatThereWasNoRoomForIsNotThereAfterACrash(t *testing.T) {
+	for seed := range uint64(40) {
+		random := rand.New(rand.NewPCG(seed, 9))
+		d := newDisk()
+		s, _ := mustOpen(t, d, Options{})
+		if _, _, err := s.Commit(0, randomChanges(random, s.Table())); err != nil {
+			t.Fatal(err)
+		}
+		before := view(t, s.Table())
+		d.syncFails, d.syncError = 1, syscall.ENOSPC
+		var full *FullError
+		if _, _, err := s.Commit(0, randomChanges(random, s.Table())); !errors.As(err, &full) {
+			t.Fatal(err)
+		}
+		d.crash(random)
+		again, _ := mustOpen(t, d, Options{})
+		if !slices.Equal(view(t, again.Table()), before) {
+			t.Fatalf("seed %d: a commit that was refused is there", seed)
+		}
+	}
+}
+
 func TestALogStaysInProportionToWhatIsLive(t *testing.T) {
 	random := rand.New(rand.NewPCG(4, 4))
 	d := newDisk()
