@@ -10,11 +10,11 @@ parameters = read(Parameters, "dlr", {"theta_i": 0.3})
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, asdict, field, fields
 from typing import Any, TypeVar
 
+from controllers.common.numbers import finite
 from schemas.errors import UserError
 
 _T = TypeVar("_T")
@@ -83,7 +83,7 @@ def _checked(controller: str, declared: Field[Any], value: object) -> object:
         if value not in meta["allowed"]:
             raise UserError(f"{where} is {value!r}; allowed: {', '.join(meta['allowed'])}")
         return value
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if not finite(value):
         raise UserError(f"{where} is {value!r}; it must be a number")
     if meta["type"] is int and value != int(value):
         raise UserError(f"{where} is {value!r}; it must be a whole number")

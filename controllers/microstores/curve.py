@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from controllers.common.numbers import finite
 from schemas.errors import UserError
 
 Point = tuple[float, float]
@@ -77,7 +78,7 @@ def curve_from_json(data: object, where: str) -> Curve:
     points: list[Point] = []
     for item in data:
         pair = list(item) if isinstance(item, Sequence) and not isinstance(item, str) else []
-        if len(pair) != 2 or not all(_number(value) for value in pair):
+        if len(pair) != 2 or not all(finite(value) and value >= 0 for value in pair):
             raise UserError(f"{where}: {item!r} is no breakpoint; it must be two numbers from 0")
         points.append((float(pair[0]), float(pair[1])))
     if points[0][0] != 0:
@@ -91,9 +92,3 @@ def curve_from_json(data: object, where: str) -> Curve:
                 "of a resource must never cost throughput, so smooth what was measured"
             )
     return Curve(tuple(points))
-
-
-def _number(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return False
-    return math.isfinite(value) and value >= 0

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from controllers.common.numbers import finite
 from controllers.common.parameters import integer, number, read
 from controllers.microstores.performance import SMALL_BELOW
 from schemas.errors import UserError
@@ -53,7 +54,7 @@ def bands_from_json(data: Mapping[str, object], where: str) -> dict[str, tuple[f
             raise UserError(f"{where}: {name} is {pair!r}; it must be [LOW, HIGH] in bytes")
         low, high = pair[0], math.inf if pair[1] is None else pair[1]
         for value in (low, high):
-            if isinstance(value, bool) or not isinstance(value, (int, float)):
+            if value != math.inf and not finite(value):
                 raise UserError(f"{where}: {name} is {pair!r}; it must be [LOW, HIGH] in bytes")
         if not 0 <= low < high:
             raise UserError(f"{where}: {name} is {pair!r}; LOW must be from 0 and below HIGH")

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from controllers.common.numbers import finite
 from controllers.microstores.curve import NOTHING_GAINED, Curve, curve_from_json
 from schemas.errors import UserError
 from testbed.stores.microstores import Resources
@@ -243,10 +244,9 @@ def _mapping(data: object, where: str) -> Mapping[str, Any]:
 
 
 def _positive(value: object, where: str) -> float:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or value <= 0:  # type: ignore[operator, arg-type]
+    if not finite(value) or value <= 0:
         raise UserError(f"{where} is {value!r}; it must be a number above 0")
-    return float(value)  # type: ignore[arg-type]
+    return float(value)
 
 
 def linear(

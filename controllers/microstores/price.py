@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from controllers.common.numbers import finite
 from controllers.microstores.problem import Plan, Prices
 from schemas.errors import UserError
 from testbed.stores.microstores import RESOURCE_NAMES, Resources
@@ -41,8 +42,7 @@ def prices_from_json(data: object, where: str) -> Prices:
         if name not in data:
             raise UserError(f"{where}: the price of {name} is missing")
         value = data[name]
-        number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not number or not math.isfinite(value) or value < 0:
+        if not finite(value) or value < 0:
             raise UserError(f"{where}: {name} is {value!r}; it must be a number of at least 0")
         values[resource] = value / unit
     if not any(values.values()):

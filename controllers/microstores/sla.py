@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from controllers.common.numbers import finite
 from schemas.errors import UserError
 from testbed.stores.microstores import Tenant
 
@@ -123,8 +124,6 @@ def _bounds(value: object, where: str, kind: str) -> tuple[float, float]:
 
 
 def _positive(value: object, where: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise UserError(f"{where} is {value!r}; it must be a number above 0")
-    if not math.isfinite(value) or value <= 0:
+    if not finite(value) or value <= 0:
         raise UserError(f"{where} is {value!r}; it must be a number above 0")
     return float(value)

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from controllers.common.numbers import finite
 from controllers.microstores.performance import PiecewiseLinear, WorkloadClass
 from controllers.microstores.price import prices_from_json, prices_to_json
 from controllers.microstores.problem import Demand, Pool, Prices
@@ -40,6 +41,8 @@ AMOUNTS = {
 """How amounts are written: the resource, and how much of it (bytes a second) one is."""
 
 _DISKS = ("ssds", "hdds")
+MOST_DISKS = 1000
+"""Steps of either class: plans and rules go through numbers of both."""
 
 
 @dataclass(frozen=True)
@@ -75,23 +78,12 @@ def controller_parameters(spec: Spec) -> dict[str, Any]:
     return found
 
 
-def read_spec(path: Path, parse: Callable[[str], object]) -> Spec:
-    """The file at `path`; `parse` makes data of its text (`schemas.yaml_file.load`).
-
-    `parse` may raise ValueError.
+def spec_from_data(data: object, where: str, folder: Path) -> Spec:
+    """From the mapping that a file holds; a model that is a name is a file beside it.
 
     Raises:
-        UserError: unreadable, malformed, a name that nothing has, or an amount that cannot be.
+        UserError: malformed, a name that nothing has, or an amount that cannot be.
     """
-    try:
-        data = parse(path.read_text())
-    except (OSError, UnicodeDecodeError, ValueError) as error:
-        raise UserError(f"{path}: {' '.join(str(error).split())}") from None
-    return spec_from_data(data, str(path), path.parent)
-
-
-def spec_from_data(data: object, where: str, folder: Path) -> Spec:
-    """From a mapping; a model that is a name is a file beside the spec. Raises UserError."""
     given = _known(data, where, KEYS, needed=KEYS[:4])
     model = _model(given["model"], where, folder)
     total = amounts(given["pool"], f"{where}: pool", every=True)
@@ -120,8 +112,10 @@ def _model(value: object, where: str, folder: Path) -> PiecewiseLinear:
     path = folder / value
     try:
         data = json.loads(path.read_text())
-    except (OSError, UnicodeDecodeError, ValueError) as error:
-        raise UserError(f"{where}: model {path}: {error}") from None
+    except OSError as error:
+        raise UserError(f"{where}: model {path}: cannot be read ({error.strerror})") from None
+    except ValueError as error:  # also of what is no text
+        raise UserError(f"{where}: model {path}: is not JSON ({error})") from None
     return PiecewiseLinear.from_json(data, str(path))
 
 
@@ -152,6 +146,11 @@ def _step(data: object, total: Resources, where: str) -> Resources:
             )
         if most / size > 1e5:
             raise UserError(f"{where}: the pool has more than 100,000 steps of {name}; take larger")
+    for name in _DISKS:
+        if getattr(total, name) > MOST_DISKS * max(1, getattr(step, name)):
+            raise UserError(
+                f"{where}: the pool has more than {MOST_DISKS:,} steps of {name}; take larger"
+            )
     if total.ssds + total.hdds == 0:
         raise UserError(f"{where.replace(': step', ': pool')}: it has no disks; give ssds or hdds")
     return Resources(
@@ -207,7 +206,7 @@ def _known(
 
 
 def _number(value: object, where: str, low: float, high: float) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if not finite(value):
         raise UserError(f"{where} is {value!r}; it must be a number")
     if not low <= value <= high:
         limit = f"at least {low:g}" if math.isinf(high) else f"from {low:g} to {high:g}"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from controllers.common.numbers import finite
 from controllers.microstores.performance import PiecewiseLinear, WorkloadClass
 from controllers.microstores.problem import Demand
 from controllers.microstores.sla import Sla, sla_from_json
@@ -47,8 +47,7 @@ def _promise(data: object, model: PiecewiseLinear | None, where: str) -> Promise
         if key not in data:
             raise UserError(f"{where}: {key} is missing")
     weight = data.get("weight", 1.0)
-    number = isinstance(weight, (int, float)) and not isinstance(weight, bool)
-    if not number or not math.isfinite(weight) or weight <= 0:
+    if not finite(weight) or weight <= 0:
         raise UserError(f"{where}: weight is {weight!r}; it must be a number above 0")
     workload = class_called(data["workload"], model, where)
     return Promise(workload, sla_from_json(data["sla"], f"{where}: sla"), float(weight))

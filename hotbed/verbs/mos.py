@@ -53,8 +53,6 @@ def _plan(group: typer.Typer) -> None:
         from controllers.microstores.rules import division_of
 
         read = _read(spec)
-        if parameters_out is not None:
-            _write_parameters(read, parameters_out)
         made = optimise(
             read.model,
             read.demands,
@@ -64,6 +62,8 @@ def _plan(group: typer.Typer) -> None:
             solver=solver,
             objective=objective,
         )
+        if parameters_out is not None:
+            _write_parameters(read, parameters_out)
         found = _findings(read, division_of(made, read.pool.total))
         data = made.to_json() | {"rules": [finding.to_json() for finding in found]}
         data |= {"bills": _bills(read, made)}
@@ -103,18 +103,10 @@ def _rules(group: typer.Typer) -> None:
 
 
 def _read(path: Path) -> Spec:
-    import yaml
+    from controllers.microstores.spec import spec_from_data
+    from schemas.yaml_file import read
 
-    from controllers.microstores.spec import read_spec
-    from schemas.yaml_file import load
-
-    def parse(text: str) -> object:
-        try:
-            return load(text)
-        except yaml.YAMLError as error:
-            raise ValueError(f"no YAML: {error}") from error
-
-    return read_spec(path, parse)
+    return spec_from_data(read(path), str(path), path.parent)
 
 
 def _write_parameters(read: Spec, path: Path) -> None:
@@ -129,7 +121,7 @@ def _write_parameters(read: Spec, path: Path) -> None:
     except FileExistsError:
         raise UserError(f"{path} exists: it is not overwritten; give another file") from None
     except OSError as error:
-        raise UserError(f"{path}: {error.strerror}") from None
+        raise UserError(f"{path}: cannot be written ({error.strerror})") from None
 
 
 def _findings(read: Spec, division: Division) -> list[Finding]:

@@ -148,12 +148,15 @@ def _with(path: str, value: object) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        ("tenants: {", "no YAML"),
+        ("tenants: {", "is not YAML"),
+        (_with("pool/ssds", 10**400), "it must be a number"),
+        (_with("pool/ssds", 10**6), "more than 1,000 steps of ssds"),
+        (_with("tenants/web/workers", 10**400), "it must be a number"),
         ("step: 1\nstep: 2\n", "the key 'step' of line 1 is there again in line 2"),
         ("[1, 2]", "must be a mapping"),
         (_with("colour", 1), "unknown key 'colour'"),
         (_with("model", None), "model is missing"),
-        (_with("model", "none.json"), "none.json"),
+        (_with("model", "none.json"), "none.json: cannot be read (No such file or directory)"),
         (_with("pool/proxy_cores", "many"), "pool: proxy_cores is 'many'; it must be a number"),
         (_with("pool/ssds", 0.5), "ssds is 0.5; it must be a whole number"),
         (_with("pool/network_mbit_s", None), "network_mbit_s is missing"),
@@ -180,7 +183,14 @@ def test_a_bad_file_is_told_in_one_sentence(tmp_path: Path, data: object, words:
 def test_a_missing_file_is_told(tmp_path: Path) -> None:
     ended = hotbed("plan", tmp_path / "none.yaml")
     assert isinstance(ended.exception, UserError)
-    assert "none.yaml" in str(ended.exception)
+    assert "none.yaml: cannot be read (No such file or directory)" in str(ended.exception)
+
+
+def test_a_plan_that_cannot_be_made_leaves_no_parameters(tmp_path: Path) -> None:
+    out = tmp_path / "mos-pp.yaml"
+    ended = hotbed("plan", write(tmp_path, spec()), "--solver", "x", "--parameters-out", out)
+    assert isinstance(ended.exception, UserError)
+    assert not out.exists()
 
 
 def test_rules_need_to_know_what_is_there(tmp_path: Path) -> None:
