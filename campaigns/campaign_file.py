@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from campaigns.kinds.registry import schema_of
 from schemas.campaign import Campaign
 from schemas.errors import UserError
-from schemas.yaml_file import message_of, read_mapping
+from schemas.mistakes import mistake
+from schemas.yaml_file import read_mapping
 
 if TYPE_CHECKING:
-    from pydantic import ValidationError
+    pass
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES = Path(__file__).resolve().parent / "files"
@@ -55,7 +56,8 @@ def load_campaign(path: Path) -> Campaign:
     try:
         return schema.model_validate(data)
     except ValidationError as error:
-        raise UserError(_explain(error, path, data)) from error
+        found = mistake(error, schema)
+        raise UserError(found.sentence(str(path), lambda step: _step(step, data))) from error
 
 
 def resolve(name: str, beside: Path) -> Path:
@@ -67,14 +69,6 @@ def resolve(name: str, beside: Path) -> Path:
     raise UserError(
         f"{beside}: names {name!r}, which is neither beside the campaign file nor below {ROOT}."
     )
-
-
-def _explain(error: ValidationError, path: Path, data: dict[str, object]) -> str:
-    first = error.errors()[0]
-    place = ".".join(_step(step, data) for step in first["loc"]) or "top level"
-    message = "unknown key" if first["type"] == "extra_forbidden" else message_of(error)
-    more = f" ({error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    return f"{path}: {place}: {message}{more}."
 
 
 def _step(step: int | str, data: dict[str, object]) -> str:

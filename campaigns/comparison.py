@@ -31,6 +31,7 @@ from controllers.registry import Controller, available, create, refuse_unoffered
 from schemas.campaign import Campaign, Limits
 from schemas.comparison import Comparison, PlannedCell
 from schemas.errors import UserError
+from schemas.mistakes import mistake
 from testbed.stores.contract import Needs
 
 ALL = "all"
@@ -249,7 +250,7 @@ def _campaign(ask: Ask, controllers: Sequence[str]) -> Campaign:
     try:
         return Campaign.model_validate(body)
     except ValidationError as error:  # what a person can get wrong was told above
-        raise UserError(f"compare: {error.errors()[0]['msg']}.") from error
+        raise UserError(mistake(error, Campaign).sentence("compare")) from error
 
 
 def _choose(ask: Ask) -> _Chosen:

@@ -20,6 +20,7 @@ from campaigns.comparison import ALL
 from controllers.registry import available, create
 from schemas.campaign import Campaign, Grid
 from schemas.errors import UserError
+from schemas.mistakes import mistake
 from testbed.stores.microstores import MICROSTORES
 
 CAMPAIGN = "dlr-scale"
@@ -100,7 +101,7 @@ def vary(campaign: Campaign, ask: Ask) -> Campaign:
             campaign.model_dump() | {"grids": [grid.model_dump() for grid in grids]}
         )
     except ValidationError as error:
-        raise UserError(f"{campaign.name}: {error.errors()[0]['msg']}.") from error
+        raise UserError(mistake(error, Campaign).sentence(campaign.name)) from error
 
 
 def _along(grids: Sequence[Grid], name: str, wanted: Sequence[float]) -> list[Grid]:

@@ -32,6 +32,7 @@ from campaigns.workers import Workers, one_testbed
 from controllers.registry import available, code_hash
 from schemas.campaign import Campaign
 from schemas.errors import HotbedError, UserError
+from schemas.mistakes import mistake
 from testbed.sites.contract import SiteError
 from testbed.spec import TestbedSpec, load_spec
 
@@ -157,7 +158,7 @@ def on_ground(campaign: Campaign, ground: str | None) -> Campaign:
             raise UserError(
                 f"--ground {ground}: there is no such ground; there are {known}."
             ) from error
-        raise UserError(f"--ground {ground}: {error.errors()[0]['msg']}.") from error
+        raise UserError(mistake(error, Campaign).sentence(f"--ground {ground}")) from error
 
 
 def _site_of(campaign: Campaign, spec: TestbedSpec) -> str | None:

@@ -152,9 +152,3 @@ def _line(node: yaml.Node) -> int:
 def plain_message(error: ValidationError) -> str:
     """The first thing that a model found wrong, in the words that the model has for it."""
     return str(error.errors()[0]["msg"]).removeprefix("Value error, ")
-
-
-def message_of(error: ValidationError) -> str:
-    """The first thing that a model found wrong, to follow a colon."""
-    message = plain_message(error)
-    return message[:1].lower() + message[1:]

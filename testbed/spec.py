@@ -12,8 +12,8 @@ from typing import Any
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from schemas.errors import UserError
+from schemas.mistakes import mistake
 from schemas.yaml_file import read_mapping
-from testbed.deployer_spec import KINDS as DEPLOYERS
 from testbed.machine_spec import (
     SIZE_SLACK,
     DiskSpec,
@@ -235,20 +235,8 @@ def _leave_out(body: dict[str, Any], key: str, default: object) -> None:
 
 
 def explain(error: ValidationError, where: str, model: type[BaseModel] | None = None) -> UserError:
-    """One sentence for the first thing that pydantic found wrong in the file `where`; of a field
-    that `model` has not got, with those that it has."""
-    first = error.errors()[0]
-    steps = [str(part) for part in first["loc"]]
-    if steps[:1] == ["store"]:
-        steps[1:2] = [step for step in steps[1:2] if step not in STORES]
-        if steps[1:2] == ["deployer"]:
-            steps[2:3] = [step for step in steps[2:3] if step not in DEPLOYERS]
-    path = ".".join(steps) or "top level"
-    message = str(first["msg"]).removeprefix("Value error, ")
-    if model is not None and first["type"] == "extra_forbidden" and len(steps) == 1:
-        message = f"there is no such option; there are {', '.join(sorted(model.model_fields))}"
-    more = f" ({error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    return UserError(f"{where}: {path}: {message}{more}.")
+    """One sentence for the first thing that `model`, by default a spec, found wrong in `where`."""
+    return UserError(mistake(error, model or TestbedSpec).sentence(where))
 
 
 def load_spec(path: Path) -> TestbedSpec:

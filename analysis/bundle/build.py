@@ -23,7 +23,7 @@ from analysis.bundle.stage import Stage, attempts_of, private_names, source, sta
 from analysis.report import campaign_folders
 from schemas.bundle import ABOUT, MANIFEST, About, Author, Entry, Manifest
 from schemas.errors import UserError
-from schemas.yaml_file import plain_message
+from schemas.mistakes import mistake
 
 Progress = Callable[[str, float], None]
 
@@ -256,8 +256,7 @@ def about_of(inputs: Inputs, derived: Derived, campaigns: Sequence[Ran]) -> Abou
     try:
         return About.model_validate(body | dict(inputs.about))
     except ValidationError as error:
-        where = ".".join(map(str, error.errors()[0]["loc"]))
-        raise UserError(f"--about: {where}: {plain_message(error)}.") from error
+        raise UserError(mistake(error, About).sentence("--about")) from error
 
 
 def refuse_private(findings: Sequence[Finding]) -> None:

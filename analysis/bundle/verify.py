@@ -25,6 +25,7 @@ from analysis.bundle.roles import is_run, misdeclared
 from analysis.bundle.scan import scan
 from schemas.bundle import ABOUT, BUNDLE_VERSION, MANIFEST, About, Manifest
 from schemas.errors import HotbedError, UserError
+from schemas.mistakes import mistake
 
 Progress = Callable[[str, float], None]
 
@@ -110,9 +111,7 @@ def _manifest(path: Path, folder: Path) -> Manifest:
     try:
         return Manifest.model_validate_json(data)
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the file"
-        raise UserError(f"{path}: {MANIFEST}: {where}: {first['msg']}.") from error
+        raise UserError(mistake(error, Manifest).sentence(f"{path}: {MANIFEST}")) from error
 
 
 def _refuse_later(path: Path, manifest: bytes) -> None:

@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from campaigns.prioritymeister.links import Links, LinkSettings
 from schemas.errors import UserError
-from schemas.yaml_file import message_of, read_mapping
+from schemas.mistakes import mistake
+from schemas.yaml_file import read_mapping
 from testbed.quantities import BitsPerSecond, Seconds
 
 SWITCH = "switch"
@@ -22,7 +23,6 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 
 
 _SLO = "write slo: {latency: 50ms} or slo: {completion: 10min}"
-_SHAPES = {"model_type": "a mapping", "dict_type": "a mapping", "tuple_type": "a list"}
 
 
 class _Strict(BaseModel):
@@ -273,9 +273,8 @@ def load_topology(path: Path) -> Topology:
 
 
 def _explain(error: ValidationError, path: Path, data: Mapping[str, Any]) -> str:
-    first = error.errors()[0]
-    steps = list(first["loc"])
-    message = message_of(error)
+    found = mistake(error, Topology)
+    steps = list(found.place)
     place = ".".join(str(step) for step in steps)
     if len(steps) > 1 and steps[0] == "workloads" and isinstance(steps[1], int):
         entry = data["workloads"][steps[1]]
@@ -286,10 +285,6 @@ def _explain(error: ValidationError, path: Path, data: Mapping[str, Any]) -> str
             return f"{path}: workload {name or steps[1]} has no SLO: {_SLO}."
         if steps[2:] == ["slo"] and not isinstance(entry["slo"], dict):
             return f"{path}: {place} is {entry['slo']!r}: {_SLO}."
-    if first["type"] == "missing":
+    if found.kind == "missing":
         return f"{path}: {place} is missing."
-    if first["type"] == "extra_forbidden":
-        return f"{path}: {place} is not known: is it misspelt?"
-    if first["type"] in _SHAPES:
-        return f"{path}: {place} is {first['input']!r:.60}; write {_SHAPES[first['type']]}."
-    return f"{path}: {place + ': ' if place else ''}{message}."
+    return f"{path}: {place + ': ' if place else ''}{found.words}."

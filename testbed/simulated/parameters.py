@@ -103,7 +103,7 @@ def load_parameters(path: Path) -> ModelParameters:
     try:
         return ModelParameters.model_validate(data)
     except ValidationError as error:
-        raise explain(error, str(path)) from error
+        raise explain(error, str(path), ModelParameters) from error
 
 
 def osd_group(spec: TestbedSpec) -> GroupSpec:
@@ -156,7 +156,7 @@ def effective(spec: TestbedSpec, parameters: ModelParameters) -> ModelParameters
     try:
         return ModelParameters.model_validate({**parameters.model_dump(), **given})
     except ValidationError as error:
-        raise explain(error, f"testbed {spec.name}: store.config") from error
+        raise explain(error, f"testbed {spec.name}: store.config", ModelParameters) from error
 
 
 def _fio_bytes(disk: DiskSpec, node: str, least: int) -> int:

@@ -118,12 +118,12 @@ def test_packets_are_simulated_as_large_as_a_topology_says(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("links", "said"),
     [
-        ({"share": 2}, "links.share: .*less than or equal to 1"),
-        ({"share": 0}, "links.share: .*greater than 0"),
-        ({"mtu": 500}, "links.mtu: .*greater than or equal to 1280"),
+        ({"share": 2}, "links.share: 2 is not allowed; allowed: a number of at most 1"),
+        ({"share": 0}, "links.share: 0 is not allowed; allowed: a number above 0"),
+        ({"mtu": 500}, "links.mtu: 500 is not allowed; allowed: a number of at least 1,280"),
         ({"enforcer": "tbf"}, "links.enforcer: .*'exact' or 'htb'"),
         ({"overshoot": "3 frames"}, "links.overshoot: .*is not a size"),
-        ({"overshot": 3}, "links.overshot is not known"),
+        ({"overshot": 3}, r"links.overshot: there is .* \(did you mean overshoot\?\)"),
     ],
 )
 def test_links_that_are_none_are_told(tmp_path: Path, links: dict[str, Any], said: str) -> None:

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, ValidationError, field_validator
 
 from schemas.errors import UserError
-from schemas.yaml_file import message_of, read_mapping
+from schemas.yaml_file import read_mapping
 
 
 @pytest.fixture
@@ -48,22 +47,6 @@ def test_what_is_none_is_one_sentence(read, content, says):
 def test_a_mistake_is_told_with_its_line_and_what_is_there(read):
     with pytest.raises(UserError, match=r"line 3, column 6.*other: y"):
         read("name: x\nnumbers: [1, 2\nother: y\n")
-
-
-def test_what_a_model_says_follows_a_colon():
-    class Model(BaseModel):
-        size: int
-
-        @field_validator("size")
-        @classmethod
-        def _even(cls, size: int) -> int:
-            if size % 2:
-                raise ValueError("Sizes are even")
-            return size
-
-    with pytest.raises(ValidationError) as raised:
-        Model(size=3)
-    assert message_of(raised.value) == "sizes are even"
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ def test_without_an_uplink_the_network_is_flat() -> None:
         ({"racks": {"count": 2, "members": {"a": ["osd0"]}}}, "either count"),
         ({"racks": {"count": 5}}, "count is 5 with 4 nodes of role osd"),
         ({"racks": {"count": 2, "uplink": "fast"}}, r"racks\.uplink: 'fast' is not a network rate"),
-        ({"racks": {"count": 2, "uplink": "1kbit"}}, r"racks\.uplink: .* 1000000"),
+        ({"racks": {"count": 2, "uplink": "1kbit"}}, r"racks\.uplink: .* 1,000,000"),
         ({"racks": {"members": {"a": ["osd9"]}}}, "'a' names node 'osd9', which no group makes"),
         ({"racks": {"members": {"a": ["osd0", "osd0"]}}}, "'osd0' is in rack 'a' and in 'a'"),
         ({"racks": {"members": {"A b": ["osd0"]}}}, "rack 'A b': a name is"),

@@ -118,7 +118,10 @@ def test_keys_stay_when_a_tenant_comes(tmp_path: Path) -> None:
         ),
         ({"replicas": 3}, r"microstore 'small' keeps 3 replicas on 2 storage nodes"),
         ({"tenants": [{"name": "a", "microstore": "x"}]}, r"tenant 'a' is served by 'x'"),
-        ({"proxy_workers": 0}, r"store\.proxy_workers: Input should be greater"),
+        (
+            {"proxy_workers": 0},
+            r"store\.proxy_workers: 0 is not allowed; allowed: a number of at least 1",
+        ),
         ({"pool": {"proxy_cores": 0.85}}, r"0\.85, which is not a whole number of steps of 0\.1"),
         ({"pool": {"network": "400Mbps!"}}, r"store\.pool\.network: '400Mbps!' is not a network"),
         (

@@ -12,6 +12,7 @@ from xml.sax.saxutils import quoteattr
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from schemas.errors import UserError
+from schemas.mistakes import mistake
 from workloads.cosbench.access import AuthAccess, MockStorage, NoAuth, StorageAccess
 from workloads.cosbench.sizes import Constant, Part, Sizes, Uniform, Weighted
 
@@ -82,12 +83,7 @@ class Workload(_Typed):
         try:
             return Workload.model_validate(dict(self) | changes)
         except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
-            what = first["msg"].removeprefix("Value error, ")
-            raise UserError(
-                f"workload {self.name}: {f'{where}: ' if where else ''}{what}."
-            ) from error
+            raise UserError(mistake(error, Workload).sentence(f"workload {self.name}")) from error
 
     @property
     def container_prefix(self) -> str:

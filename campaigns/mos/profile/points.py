@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from schemas.errors import UserError
-from schemas.yaml_file import plain_message
+from schemas.mistakes import mistake
 from testbed.simulated.cosperf.classes import CLASSES, ObjectClass, local
 from testbed.stores.microstores import Resources
 
@@ -26,7 +26,7 @@ REFERENCES = ("local", "paper")
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Point(_Frozen):
@@ -66,6 +66,10 @@ class Point(_Frozen):
     def _says_something(self) -> Point:
         if self.requests_s is None and self.bytes_s is None:
             raise ValueError("a point needs requests_s or bytes_s")
+        if "disks" in self.limited_by and not (self.ssds or self.hdds):
+            raise ValueError(
+                "a point without disks; leave ssds and hdds out where they limit nothing"
+            )
         return self
 
     @property
@@ -150,7 +154,7 @@ def read_points(path: Path) -> Points:
     try:
         return Points.model_validate(data)
     except ValidationError as error:
-        raise UserError(f"{path}: {plain_message(error)}.") from error
+        raise UserError(mistake(error, Points).sentence(str(path))) from error
 
 
 def halves(points: Sequence[Point], seed: int) -> tuple[tuple[Point, ...], tuple[Point, ...]]:

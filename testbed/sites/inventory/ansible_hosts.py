@@ -20,6 +20,7 @@ import yaml
 from pydantic import Field, ValidationError
 
 from schemas.errors import UserError
+from schemas.mistakes import mistake
 from schemas.yaml_file import ContentError, load
 from testbed.sites.inventory.options import HostOptions, InventoryOptions
 from testbed.spec import explain
@@ -90,7 +91,7 @@ def _short(path: Path) -> Machines | None:
     try:
         found = ShortFile.model_validate(data)
     except ValidationError as error:
-        raise explain(error, str(path)) from error
+        raise explain(error, str(path), ShortFile) from error
     return Machines(found.hosts, found.groups)
 
 
@@ -180,6 +181,17 @@ def ansible_listing(path: Path) -> Mapping[str, Any]:
     return data
 
 
+_CALLED: Mapping[int | str, str] = {
+    "address": "ansible_host",
+    "private_address": "hotbed_address",
+    "user": "ansible_user",
+    "port": "ansible_port",
+    "key": "ansible_ssh_private_key_file",
+    "host_key": "hotbed_host_key",
+}
+"""What an inventory of Ansible's calls our options."""
+
+
 def host_of(name: str, variables: Mapping[str, Any], path: Path) -> HostOptions:
     """A machine from its variables in an Ansible inventory.
 
@@ -214,7 +226,8 @@ def host_of(name: str, variables: Mapping[str, Any], path: Path) -> HostOptions:
     try:
         return HostOptions.model_validate(body)
     except ValidationError as error:
-        raise explain(error, where) from error
+        found = mistake(error, HostOptions)
+        raise UserError(found.sentence(where, lambda step: _CALLED.get(step, str(step)))) from error
 
 
 def _text(value: object) -> str | None:

@@ -63,8 +63,11 @@ def test_specs_that_say_nothing_are_deployed_by_the_projects_own(file: Path) -> 
     ("store", "said"),
     [
         ({"deployer": "rook"}, "store.deployer: kind is 'rook'; there are own, ceph-ansible and"),
-        ({"deployer": {"kind": "cephadm", "release": "pacific"}}, "store.deployer.release: Input"),
-        ({"deployer": {"kind": "own", "image": "x"}}, "store.deployer.image: Extra inputs"),
+        (
+            {"deployer": {"kind": "cephadm", "release": "pacific"}},
+            "store.deployer.release: 'pacific'",
+        ),
+        ({"deployer": {"kind": "own", "image": "x"}}, "store.deployer.image: there is no such key"),
         (
             {"deployer": {"kind": "ceph-ansible", "variables": {"fsid": "x"}}},
             "store.deployer.variables: variables: fsid follows from the rest of the spec",

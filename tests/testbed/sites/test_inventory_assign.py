@@ -157,9 +157,15 @@ def test_a_jump_is_written_as_ssh_has_it(text: str, jump: tuple[str, str | None,
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"host": []}, r"host: there is no such option; there are accept_host_keys, .*, wipe\.$"),
-        ({"password": "x"}, "password: there is no such option; there are .* key,"),
-        ({"hosts": [{"address": "a", "become": True}]}, "become: Extra inputs are not permitted"),
+        (
+            {"host": []},
+            r"host: there is no such key; there are accept_.*, wipe \(did you mean hosts\?\)\.$",
+        ),
+        ({"password": "x"}, "password: there is no such key; there are .* key,"),
+        (
+            {"hosts": [{"address": "a", "become": True}]},
+            r"hosts.0.become: there is no such key; there are address, .* user\.$",
+        ),
         ({"proxy_jump": "a,b:c"}, "one machine only"),
         ({"proxy_jump": "me@a,me@b"}, "one machine only"),
         ({"hosts": ["-oProxyCommand=x"]}, "neither an IP address nor a host's name"),
@@ -170,7 +176,7 @@ def test_a_jump_is_written_as_ssh_has_it(text: str, jump: tuple[str, str | None,
         ({"devices": {"osd": ["/dev/sdb", "/dev/sdb"]}}, "a device is named twice"),
         ({"hosts": [{"address": "a", "private_address": "b"}]}, "private_address 'b' is no IP"),
         ({"wipe": ["/dev/sdb"]}, "write device@node, such as /dev/sdb@osd0"),
-        ({"signal": "load"}, "signal: Input should be 'iowait' or 'io_pressure'"),
+        ({"signal": "load"}, "signal: 'load' is not allowed; allowed: 'iowait' or 'io_pressure'"),
     ],
 )
 def test_bad_options_are_one_sentence(options: dict[str, Any], message: str) -> None:
@@ -210,7 +216,10 @@ def test_our_own_short_file(tmp_path: Path) -> None:
     assert found.hosts[1].user == "cc"
     assert found.groups == {"osd": ("b.example",)}
     path.write_text("hosts: [{adress: 192.0.2.1}]")
-    with pytest.raises(UserError, match=r"hosts\.yaml: hosts\.0\.address: Field required"):
+    with pytest.raises(
+        UserError,
+        match=r"hosts\.yaml: hosts\.0\.adress: there is no such key; .* \(did you mean address\?\)",
+    ):
         read_file(path)
 
 

@@ -131,7 +131,7 @@ def test_secrets_are_in_the_xml_only_when_it_is_for_the_driver() -> None:
     [
         ({"read": 91}, "must sum to 100, not 91 \\+ 5 \\+ 5"),
         ({"runtime_s": None}, "runtime_s or total_ops"),
-        ({"workers": 0}, "workers: .*greater than or equal to 1"),
+        ({"workers": 0}, "workers: 0 is not allowed; allowed: a number of at least 1"),
         ({"name": "a;b"}, "name: "),
         ({"steps": (Step(workers=1, runtime_s=1),), "total_ops": 5}, "no total_ops"),
         ({"colour": "red"}, "colour: "),

@@ -1,0 +1,284 @@
+"""What a model finds wrong with what a person wrote, as a sentence: where, what, what is allowed.
+
+pydantic's own words ("Extra inputs are not permitted", "Input should be a valid integer") say
+neither what is allowed nor, where a value may be of several kinds, which place is meant.
+"""
+
+from __future__ import annotations
+
+import difflib
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel, ValidationError
+    from pydantic_core import ErrorDetails
+
+Place = tuple[int | str, ...]
+
+_ALLOWED: Mapping[str, str] = {
+    "a whole number": "int_type int_parsing int_from_float int_parsing_size",
+    "a number": "float_type float_parsing",
+    "a finite number": "finite_number",
+    "true or false": "bool_type bool_parsing",
+    "a text": "string_type string_unicode",
+    "a path": "path_type",
+    "a list": "list_type tuple_type set_type frozen_set_type iterable_type",
+    "a mapping (key: value)": "dict_type mapping_type model_type model_attributes_type",
+    "nothing": "none_required",
+    "a date (2026-12-01)": "date_type date_parsing date_from_datetime_parsing",
+    "a time (2026-12-01T08:00Z)": "datetime_type datetime_parsing datetime_from_date_parsing",
+}
+_KINDS = {name: words for words, names in _ALLOWED.items() for name in names.split()}
+_LIMITS: Mapping[str, str] = {
+    "greater_than": "a number above {gt:,}",
+    "greater_than_equal": "a number of at least {ge:,}",
+    "less_than": "a number below {lt:,}",
+    "less_than_equal": "a number of at most {le:,}",
+    "multiple_of": "a multiple of {multiple_of:,}",
+    "string_too_short": "a text of at least {min_length} characters",
+    "string_too_long": "a text of at most {max_length} characters",
+    "string_pattern_mismatch": "a text of the pattern {pattern}",
+    "too_short": "a list or mapping with at least {min_length} in it",
+    "too_long": "a list or mapping with at most {max_length} in it",
+    "literal_error": "{expected}",
+    "enum": "{expected}",
+    "union_tag_invalid": "{expected_tags}",
+}
+_SECRET = ("password", "secret", "token", "credential")
+_SHOWN = 60
+"""Characters of a wrong value that are repeated."""
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """One thing that is wrong.
+
+    Attributes:
+        place: keys and numbers (from 0) that lead to it, from the top of what was written.
+        kind: pydantic's name of it.
+        words: what is wrong and what is allowed, to follow a colon, without a full stop.
+        more: how many other places are wrong too.
+    """
+
+    place: Place
+    kind: str
+    words: str
+    more: int
+
+    def sentence(self, where: str, name: Callable[[int | str], str] = str) -> str:
+        """The whole sentence: where, place, words; no place where all of it together is wrong.
+
+        Args:
+            where: the file or option.
+            name: of a step of the place, such as of a number in a list by its own name.
+        """
+        place = ".".join(name(step) for step in self.place)
+        more = f" ({self.more} more)" if self.more else ""
+        return f"{where}: {f'{place}: ' if place else ''}{self.words}{more}."
+
+
+def mistake(error: ValidationError, model: type[BaseModel]) -> Mistake:
+    """The first thing that `model` found wrong; a key that is misspelt before one that lacks.
+
+    Args:
+        error: what validation raised.
+        model: of which it was raised.
+    """
+    found = [_Found.of(each, model) for each in error.errors(include_url=False)]
+    chosen = _deepest(found[0], found)
+    if chosen.kind == "missing":
+        strangers = (
+            each
+            for each in found
+            if each.kind == "extra_forbidden" and each.place[:-1] == chosen.place[:-1]
+        )
+        lacking, chosen = chosen, next(strangers, chosen)
+        if chosen is not lacking:
+            found.remove(lacking)
+    here = [each for each in found if each.place == chosen.place]
+    others = {each.place for each in found if not _related(each.place, chosen.place)}
+    return Mistake(chosen.place, chosen.kind, _words(chosen, here), len(others))
+
+
+@dataclass(frozen=True)
+class _Found:
+    """One of pydantic's errors, at its place in what was written; `fields`: keys that are there."""
+
+    place: Place
+    kind: str
+    detail: ErrorDetails
+    fields: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, detail: ErrorDetails, model: type[BaseModel]) -> _Found:
+        loc, kind = detail["loc"], detail["type"]
+        if kind == "extra_forbidden":
+            place, around = _walk(model, loc[:-1])
+            return cls((*place, loc[-1]), kind, detail, _keys(around))
+        place, _ = _walk(model, loc)
+        if kind.startswith("union_tag"):
+            place = (*place, str(detail["ctx"]["discriminator"]).strip("'"))
+        return cls(place, kind, detail)
+
+
+def _words(chosen: _Found, here: Sequence[_Found]) -> str:
+    if chosen.kind == "extra_forbidden":
+        known = sorted({field for each in here for field in each.fields})
+        if not known:
+            return "there is no such key, and none is allowed here"
+        near = difflib.get_close_matches(str(chosen.place[-1]), known, 1, 0.7)
+        meant = f" (did you mean {near[0]}?)" if near else ""
+        return f"there is no such key; there are {', '.join(known)}{meant}"
+    if chosen.kind in ("missing", "union_tag_not_found"):
+        return "is missing"
+    allowed = [words for each in here if (words := _allowed(each.detail)) is not None]
+    if not allowed:
+        said = str(chosen.detail["msg"])
+        own = said.removeprefix("Value error, ")
+        return own if own != said else said[:1].lower() + said[1:]
+    value = _shown(chosen)
+    return f"{value}; allowed: {' or '.join(dict.fromkeys(allowed))}"
+
+
+def _allowed(detail: ErrorDetails) -> str | None:
+    """What may be there; None where the model has words of its own."""
+    if detail["type"] in _KINDS:
+        return _KINDS[detail["type"]]
+    limits = {key: _plain(value) for key, value in detail.get("ctx", {}).items()}
+    if limits.get("max_length") == 0:
+        return "nothing (leave it out)"
+    if detail["type"] == "string_too_short" and limits["min_length"] == 1:
+        return "a text that is not empty"
+    pattern = _LIMITS.get(detail["type"])
+    return None if pattern is None else pattern.format(**limits)
+
+
+def _plain(limit: Any) -> Any:
+    """0 for 0.0."""
+    return int(limit) if isinstance(limit, float) and limit.is_integer() else limit
+
+
+def _shown(found: _Found) -> str:
+    value = found.detail["input"]
+    if found.kind == "union_tag_invalid":
+        value = found.detail["ctx"]["tag"]
+    if any(word in str(step).lower() for step in found.place for word in _SECRET):
+        return "this is not allowed"
+    if isinstance(value, Mapping):
+        return "a mapping is not allowed"
+    if isinstance(value, (list, tuple)):
+        return "a list of this length is not allowed" if _counts(found) else "a list is not allowed"
+    if value is None:
+        return "it is empty, which is not allowed"
+    text = repr(value)
+    return f"{text if len(text) <= _SHOWN else text[:_SHOWN] + '...'} is not allowed"
+
+
+def _counts(found: _Found) -> bool:
+    return found.kind in ("too_short", "too_long")
+
+
+def _deepest(first: _Found, found: Sequence[_Found]) -> _Found:
+    """Of a value that may be of several kinds, pydantic tells what each kind lacks: what lies
+    deeper says more than that the whole is of another kind."""
+    chosen = first
+    for each in found:
+        if len(each.place) > len(chosen.place) and each.place[: len(chosen.place)] == chosen.place:
+            chosen = each
+    return chosen
+
+
+def _related(one: Place, other: Place) -> bool:
+    short = min(len(one), len(other))
+    return one[:short] == other[:short]
+
+
+# -- from pydantic's places, which name kinds of unions too, to places of what was written ---------
+
+
+def _walk(model: type[BaseModel], loc: Sequence[int | str]) -> tuple[Place, list[Any]]:
+    """The steps of `loc` that are keys and numbers of what was written, and what is allowed there.
+
+    After a value that may be of several kinds, pydantic names the kind of which it speaks.
+    """
+    here: list[Any] = [model]
+    place: list[int | str] = []
+    steps = list(loc)
+    while steps:
+        alternatives = [each for one in here for each in _alternatives(one)]
+        if len(alternatives) > 1:
+            here = _narrowed(alternatives, str(steps.pop(0)))
+            continue
+        step = steps.pop(0)
+        if step == "[key]":
+            continue
+        place.append(step)
+        here = [below for each in alternatives for below in _below(each, step)]
+    return tuple(place), here
+
+
+def _alternatives(annotation: Any) -> list[Any]:
+    """The kinds of which a value may be, but None."""
+    while get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    if get_origin(annotation) in (Union, types.UnionType):
+        kinds = [one for one in get_args(annotation) if one is not type(None)]
+        return [each for one in kinds for each in _alternatives(one)]
+    return [annotation]
+
+
+def _narrowed(alternatives: Sequence[Any], label: str) -> list[Any]:
+    """That which pydantic means by `label`: the value of a discriminator, or a kind's name."""
+    if label.startswith("function-"):  # function-before[name(), kind]
+        label = label.partition("), ")[2]
+    tagged = [each for each in alternatives if _is_model(each) and label in _tags(each)]
+    named = [each for each in alternatives if _name(each) == label.partition("[")[0].lower()]
+    return (tagged or named or list(alternatives))[:1]
+
+
+def _below(annotation: Any, step: int | str) -> list[Any]:
+    if _is_model(annotation):
+        fields = annotation.model_fields
+        found = fields.get(step) or next(
+            (field for field in fields.values() if step in (field.alias, field.validation_alias)),
+            None,
+        )
+        return [] if found is None else [found.annotation]
+    arguments = [each for each in get_args(annotation) if each is not Ellipsis]
+    origin = get_origin(annotation)
+    if not arguments or not isinstance(origin, type):
+        return []
+    if issubclass(origin, Mapping):
+        return [arguments[-1]]
+    if origin is tuple and isinstance(step, int) and len(arguments) > 1:
+        return arguments[step : step + 1]
+    return [arguments[0]]
+
+
+def _keys(around: Iterable[Any]) -> tuple[str, ...]:
+    models = [each for one in around for each in _alternatives(one) if _is_model(each)]
+    return tuple(
+        field.alias or name for each in models for name, field in each.model_fields.items()
+    )
+
+
+def _tags(model: Any) -> set[str]:
+    return {
+        str(value)
+        for field in model.model_fields.values()
+        if get_origin(field.annotation) is Literal
+        for value in get_args(field.annotation)
+    }
+
+
+def _name(annotation: Any) -> str:
+    return str(getattr(get_origin(annotation) or annotation, "__name__", annotation)).lower()
+
+
+def _is_model(annotation: Any) -> bool:
+    from pydantic import BaseModel
+
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)

@@ -1,0 +1,294 @@
+"""What is wrong with a file is said in words of our own: place, value, what is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pytest
+import yaml
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    model_validator,
+)
+
+from schemas.errors import UserError
+from schemas.mistakes import mistake
+
+PYDANTICS_OWN = ("Extra inputs", "Input should", "Field required", "Value error", "pydantic")
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Pool(Strict):
+    name: str
+    size: int = Field(default=3, ge=1, le=10)
+
+
+class Ceph(Strict):
+    kind: Literal["ceph"] = "ceph"
+    pools: list[Pool] = []
+
+
+class Swift(Strict):
+    kind: Literal["swift"]
+    layout: str = "static"
+
+
+class Divided(Strict):
+    osd: str
+    scratch: str | None = None
+
+
+def _listed(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+class Nothing(Strict):
+    pass
+
+
+class Site(Strict):
+    """Every shape that files have."""
+
+    name: str = Field(default="a", min_length=1, pattern="^[a-z]+$")
+    store: (
+        Annotated[
+            Annotated[Ceph, Tag("ceph")] | Annotated[Swift, Tag("swift")],
+            Discriminator(lambda v: v.get("kind", "ceph") if isinstance(v, dict) else "ceph"),
+        ]
+        | None
+    ) = None
+    plain: Annotated[Ceph | Swift, Field(discriminator="kind")] = Ceph()
+    node_type: str | dict[str, str] | None = None
+    devices: dict[str, str | list[str] | Divided] = {}
+    names: Annotated[tuple[str, ...], BeforeValidator(_listed)] = ()
+    either: Annotated[list[int], BeforeValidator(_listed)] | bool = False
+    share: float = Field(default=1.0, gt=0, lt=2)
+    quick: bool = False
+    secrets: dict[str, int] = {}
+    empty: Nothing = Nothing()
+    unused: str = Field(default="", max_length=0)
+    short: str = Field(default="ab", min_length=2, max_length=3)
+
+    @model_validator(mode="after")
+    def _sound(self) -> Site:
+        if self.name == "bad":
+            raise ValueError("OSDs are not called bad")
+        return self
+
+
+CASES: list[tuple[Mapping[str, Any], str]] = [
+    (
+        {"nane": "x"},
+        "nane: there is no such key; there are devices, either, empty, name, names, node_type, "
+        "plain, quick, secrets, share, short, store, unused (did you mean name?)",
+    ),
+    ({"name": ""}, "name: '' is not allowed; allowed: a text that is not empty"),
+    ({"name": "A"}, "name: 'A' is not allowed; allowed: a text of the pattern ^[a-z]+$"),
+    ({"name": 3}, "name: 3 is not allowed; allowed: a text"),
+    ({"name": None}, "name: it is empty, which is not allowed; allowed: a text"),
+    ({"name": "bad"}, "OSDs are not called bad"),
+    ({"unused": "x"}, "unused: 'x' is not allowed; allowed: nothing (leave it out)"),
+    ({"short": "a"}, "short: 'a' is not allowed; allowed: a text of at least 2 characters"),
+    ({"short": "abcd"}, "short: 'abcd' is not allowed; allowed: a text of at most 3 characters"),
+    ({"empty": {"a": 1}}, "empty.a: there is no such key, and none is allowed here"),
+    (
+        {"store": {"pools": [{"name": "a"}, {"name": "b", "sise": 2}]}},
+        "store.pools.1.sise: there is no such key; there are name, size (did you mean size?)",
+    ),
+    ({"store": {"pools": [{}]}}, "store.pools.0.name: is missing"),
+    (
+        {"store": {"pools": [{"nam": "a"}]}},  # and the name is missing
+        "store.pools.0.nam: there is no such key; there are name, size (did you mean name?)",
+    ),
+    (
+        {"store": {"kind": "swift", "pools": []}},
+        "store.pools: there is no such key; there are kind, layout",
+    ),
+    ({"store": {"pools": {}}}, "store.pools: a mapping is not allowed; allowed: a list"),
+    (
+        {"store": {"pools": [{"name": "a", "size": "large"}]}},
+        "store.pools.0.size: 'large' is not allowed; allowed: a whole number",
+    ),
+    (
+        {"store": {"pools": [{"name": "a", "size": 11}]}},
+        "store.pools.0.size: 11 is not allowed; allowed: a number of at most 10",
+    ),
+    (
+        {"plain": {"kind": "cepf"}},
+        "plain.kind: 'cepf' is not allowed; allowed: 'ceph', 'swift'",
+    ),
+    ({"plain": {}}, "plain.kind: is missing"),
+    (
+        {"plain": {"kind": "swift", "layouts": "x"}},
+        "plain.layouts: there is no such key; there are kind, layout (did you mean layout?)",
+    ),
+    (
+        {"node_type": 4},
+        "node_type: 4 is not allowed; allowed: a text or a mapping (key: value)",
+    ),
+    ({"node_type": {"osd": 4}}, "node_type.osd: 4 is not allowed; allowed: a text"),
+    (
+        {"devices": {"osd0": {"osdd": "/dev/sdb"}}},
+        "devices.osd0.osdd: there is no such key; there are osd, scratch (did you mean osd?)",
+    ),
+    (
+        {"devices": {"osd0": 3}},
+        "devices.osd0: 3 is not allowed; allowed: a text or a list or a mapping (key: value)",
+    ),
+    ({"devices": {"osd0": ["/dev/sdb", 7]}}, "devices.osd0.1: 7 is not allowed; allowed: a text"),
+    ({"names": ["a", 1]}, "names.1: 1 is not allowed; allowed: a text"),
+    ({"either": [1, "b"]}, "either.1: 'b' is not allowed; allowed: a whole number"),
+    (
+        {"share": 0, "quick": "perhaps"},
+        "share: 0 is not allowed; allowed: a number above 0 (1 more)",
+    ),
+    ({"share": "much"}, "share: 'much' is not allowed; allowed: a number"),
+    ({"quick": "perhaps"}, "quick: 'perhaps' is not allowed; allowed: true or false"),
+    # What may be a secret is not repeated.
+    ({"secrets": {"a": "hush"}}, "secrets.a: this is not allowed; allowed: a whole number"),
+    (
+        {"share": "x" * 100},
+        f"share: '{'x' * 59}... is not allowed; allowed: a number",
+    ),
+]
+
+
+@pytest.mark.parametrize(("data", "said"), CASES)
+def test_words(data: Mapping[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError) as error:
+        Site.model_validate(data)
+    assert mistake(error.value, Site).sentence("a.yaml") == f"a.yaml: {said}."
+
+
+def test_steps_have_names() -> None:
+    with pytest.raises(ValidationError) as error:
+        Ceph.model_validate({"pools": [{"name": "a", "size": 0}]})
+    named = mistake(error.value, Ceph).sentence(
+        "f", lambda step: "pool a" if step == 0 else str(step)
+    )
+    assert named.startswith("f: pools.pool a.size: 0 is not allowed")
+
+
+# -- the files that people write -------------------------------------------------------------------
+
+
+def spec(path: Path, body: Mapping[str, Any]) -> None:
+    from testbed.spec import load_spec
+
+    group = {"name": "admin", "roles": ["admin", "client"]}
+    path.write_text(yaml.safe_dump({"name": "t", "store": None, "groups": [group]} | dict(body)))
+    load_spec(path)
+
+
+def campaign(path: Path, body: Mapping[str, Any]) -> None:
+    from campaigns.campaign_file import load_campaign
+
+    grid = {"name": "one", "figures": ["6a"], "vary": {"op": ["seq"]}, "repetitions": 1}
+    usual = {"name": "c", "paper": "dlr", "profile": "quick", "ground": "local", "spec": "s.yaml"}
+    usual |= {"notebook": "n.ipynb", "time_scale": 1.0}
+    usual |= {"grids": [grid | dict(body.get("grid", {}))]}
+    path.write_text(yaml.safe_dump(usual | {k: v for k, v in body.items() if k != "grid"}))
+    load_campaign(path)
+
+
+def topology(path: Path, body: Mapping[str, Any]) -> None:
+    from campaigns.prioritymeister.topology import load_topology
+
+    workload = {"name": "w", "client": "c", "server": "s", "trace": "t", "slo": {"latency": "1s"}}
+    usual = {"hosts": {"c": {}, "s": {}}, "workloads": [workload | dict(body)]}
+    path.write_text(yaml.safe_dump(usual))
+    load_topology(path)
+
+
+def inventory(path: Path, body: Mapping[str, Any]) -> None:
+    from testbed.sites.inventory.ansible_hosts import read_file
+
+    path.write_text(yaml.safe_dump({"hosts": [{"address": "192.0.2.1"} | dict(body)]}))
+    read_file(path)
+
+
+def ansible_inventory(path: Path, body: Mapping[str, Any]) -> None:
+    from testbed.sites.inventory.ansible_hosts import host_of
+
+    host_of("a", dict(body), path)
+
+
+def hosts_of_a_site(path: Path, body: Mapping[str, Any]) -> None:
+    from testbed.sites.inventory.options import read_options
+
+    read_options({"hosts": [{"address": "192.0.2.1"} | dict(body)]}, str(path))
+
+
+def lease_of_a_site(path: Path, body: Mapping[str, Any]) -> None:
+    from testbed.sites.chameleon.options import read_options
+
+    read_options({"site": "CHI@UC", "node_type": "storage", "lease": dict(body)}, str(path))
+
+
+def simulation(path: Path, body: Mapping[str, Any]) -> None:
+    from testbed.simulated.parameters import load_parameters
+
+    path.write_text(yaml.safe_dump(dict(body)))
+    load_parameters(path)
+
+
+FILES: list[tuple[Callable[[Path, Mapping[str, Any]], None], Mapping[str, Any], str]] = [
+    (spec, {"racs": {"count": 2}}, r"racs: there is no such key; .*\(did you mean racks\?\)"),
+    (
+        spec,
+        {"store": {"pools": [{"name": "p", "sise": 2}]}},
+        r"store\.pools\.0\.sise: there is no such key; .* size \(did you mean size\?\)",
+    ),
+    (
+        spec,
+        {"store": {"deployer": {"kind": "cephadm", "imag": "x"}}},
+        r"store\.deployer\.imag: there is no such key; .*\(did you mean image\?\)",
+    ),
+    (spec, {"groups": "all"}, r"groups: 'all' is not allowed; allowed: a list"),
+    (
+        campaign,
+        {"lease": {"margins_s": 60}},
+        r"lease\.margins_s: there is no such key; .*\(did you mean margin_s\?\)",
+    ),
+    (
+        campaign,
+        {"grid": {"repetition": 2}},
+        r"grids\.grid one\.repetition: there is no such key; .*\(did you mean repetitions\?\)",
+    ),
+    (campaign, {"seed": "one"}, "seed: 'one' is not allowed; allowed: a whole number"),
+    (topology, {"trase": "t"}, r"workload w\.trase: there .*\(did you mean trace\?\)"),
+    (topology, {"slo": {"latancy": "1s"}}, r"w\.slo\.latancy: there .*\(did you mean latency\?\)"),
+    (inventory, {"adress": "x"}, r"hosts\.0\.adress: there .*\(did you mean address\?\)"),
+    (inventory, {"port": "ssh"}, r"hosts\.0\.port: 'ssh' is not allowed; allowed: a whole number"),
+    (ansible_inventory, {"ansible_port": "ssh"}, r"machine a: ansible_port: 'ssh' is not allowed"),
+    (hosts_of_a_site, {"usr": "cc"}, r"hosts\.0\.usr: there .*\(did you mean user\?\)"),
+    (lease_of_a_site, {"hour": 2}, r"lease\.hour: there .*\(did you mean hours\?\)"),
+    (lease_of_a_site, {"start": "soon"}, r"lease\.start: 'soon' is not allowed; allowed: 'now'"),
+    (simulation, {"detail_node": 2}, r"detail_node: there .*\(did you mean detail_nodes\?\)"),
+]
+
+
+@pytest.mark.parametrize(("write_and_read", "body", "said"), FILES)
+def test_every_file_says_what_is_allowed(
+    tmp_path: Path,
+    write_and_read: Callable[[Path, Mapping[str, Any]], None],
+    body: Mapping[str, Any],
+    said: str,
+) -> None:
+    path = tmp_path / "mine.yaml"
+    with pytest.raises(UserError, match=said) as error:
+        write_and_read(path, body)
+    told = str(error.value)
+    assert told.startswith(str(path)) and told.endswith(".") and "\n" not in told
+    assert not any(words in told for words in PYDANTICS_OWN)
