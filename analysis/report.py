@@ -59,12 +59,20 @@ def campaign_folders(
     artifacts: Path, name: str, ground: str | None
 ) -> tuple[Paper, list[Path], Path]:
     """Which campaigns feed the report `name`: a campaign's own name, or a paper's short name for
-    all its campaigns on one ground; and where the report goes."""
+    all its campaigns on one ground; and where the report goes.
+
+    Raises:
+        UserError: there is no such campaign and no such paper, no run, or none of that ground.
+    """
     short, _, profile = name.partition("-")
-    if profile and (profile != SIM or _has_runs(artifacts / name)):
-        if ground not in (None, ground_of(artifacts / name)):
-            raise UserError(f"{artifacts / name}: its runs are not of ground {ground}.")
-        return paper(_paper(artifacts / name, short)), [artifacts / name], artifacts / name
+    folder = artifacts / name
+    ran = _has_runs(folder)
+    if not (ran or (short in SHORT_NAMES and (folder.is_dir() or profile in ("", SIM)))):
+        raise UserError(_unknown(artifacts, name))
+    if (profile and (profile != SIM or ran)) or (ran and name not in SHORT_NAMES):
+        if ground not in (None, ground_of(folder)):
+            raise UserError(f"{folder}: its runs are not of ground {ground}.")
+        return paper(_paper(folder, short)), [folder], folder
     chosen = paper(short)
     found = {
         folder: ground_of(folder)
@@ -82,6 +90,17 @@ def campaign_folders(
     folders = [folder for folder, its in found.items() if its == wanted]
     alone = set(found.values()) <= {wanted, SIM} and wanted != SIM
     return chosen, folders, artifacts / (short if alone else f"{short}-{wanted}")
+
+
+def _unknown(artifacts: Path, name: str) -> str:
+    """The sentence for a name that neither a campaign nor a paper has."""
+    folders = sorted(artifacts.iterdir()) if artifacts.is_dir() else []
+    there = [folder.name for folder in folders if _has_runs(folder)]
+    runs = f"those with runs there are {', '.join(there)}" if there else "none there has runs"
+    return (
+        f"{artifacts / name}: no such campaign; run it first with hotbed run, or name another "
+        f"({runs}) or a paper ({', '.join(SHORT_NAMES)})."
+    )
 
 
 def _paper(campaign: Path, short: str) -> str:

@@ -77,7 +77,12 @@ def test_missing_runs_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "only", "sentence"),
     [
-        ("nonesuch", None, "no such paper"),
+        (
+            "nonesuch",
+            None,
+            r"nonesuch: no such campaign; .*\(none there has runs\) or a paper \(dlr, ",
+        ),
+        ("none-such", None, "none-such: no such campaign"),
         ("dlr-quick", None, "no such campaign"),
         ("dlr", None, "no runs of dlr"),
     ],
@@ -87,6 +92,25 @@ def test_mistakes_get_one_sentence(
 ) -> None:
     with pytest.raises(UserError, match=sentence):
         build(tmp_path, name, only=only)
+
+
+def test_an_unknown_campaign_is_told_which_there_are(tmp_path: Path) -> None:
+    cell = {"op": "seq", "scenario": "none", "controller": "default"}
+    write_run(tmp_path / "dlr-quick", cell, 0, 1.0)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(
+        UserError, match=r"dlr-full: no such .*\(those with runs there are dlr-quick\)"
+    ):
+        build(tmp_path, "dlr-full")
+
+
+def test_a_campaign_may_have_a_name_of_ones_own(tmp_path: Path) -> None:
+    """Whose figures it feeds is in what is kept of its file."""
+    cell = {"op": "seq", "scenario": "none", "controller": "default"}
+    write_run(tmp_path / "mine", cell, 0, 1.0)
+    (tmp_path / "mine" / "campaign.json").write_text('{"campaign": {"paper": "dlr"}}')
+    made = build(tmp_path, "mine")
+    assert (made.paper, made.runs, made.path.parent) == ("dlr", 1, tmp_path / "mine")
 
 
 def test_an_unknown_figure_is_named(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def empty(folder: Path) -> str:
     ("words", "said"),
     [
         (["bundle", "dlr-nonesuch"], "no such campaign; run it first"),
-        (["bundle", "nonesuch"], "no such paper"),
+        (["bundle", "nonesuch"], "nonesuch: no such campaign; run it first"),
         (["bundle", "./compare-sim"], "./compare-sim: is a path; give the name of a campaign"),
         (["bundle", "artifacts/dlr-quick"], "is a path; give the name of a campaign"),
         (["verify", "nowhere.zip"], "nowhere.zip: there is no such file"),
