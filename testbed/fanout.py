@@ -14,9 +14,6 @@ from testbed.sites.contract import Node, Testbed
 OnLine = Callable[[str, str, bool], None]
 """Called with a node's name, a line without its end, and whether it came on standard error."""
 
-UNREACHABLE = 255
-"""Exit code of ssh itself: the node could not be reached."""
-
 
 def run_on(
     testbed: Testbed, nodes: Sequence[Node], argv: Sequence[str], on_line: OnLine

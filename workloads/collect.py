@@ -147,26 +147,3 @@ def load_iops(outputs: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         operations[node] = operations.get(node, 0.0) + result.operations
         seconds[node] = seconds.get(node, 0.0) + result.seconds
     return {node: operations[node] / seconds[node] for node in operations if seconds[node] > 0}
-
-
-def hot_spans(
-    events: Sequence[Mapping[str, Any]], bench: BenchResult
-) -> dict[str, list[tuple[float, float]]]:
-    """When each node was disturbed: (from, to) in seconds from the benchmark's start by the clock
-    (gaps included), `to` infinite where it was still on at the end of the log.
-
-    Args:
-        events: `events` of the agent's verb disturb-log.
-    """
-    zero = bench.segments[0].wall
-    spans: dict[str, list[tuple[float, float]]] = {}
-    since: dict[str, float] = {}
-    for event in events:
-        node, at = str(event["node"]), float(event["at"]) - zero
-        if event["action"] == "start" and event["ok"]:
-            since.setdefault(node, at)
-        elif event["action"] == "stop" and node in since:
-            spans.setdefault(node, []).append((since.pop(node), at))
-    for node, at in since.items():
-        spans.setdefault(node, []).append((at, math.inf))
-    return spans

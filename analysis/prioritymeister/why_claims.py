@@ -136,7 +136,6 @@ def _burst(label: str) -> Question:
 
 
 LOW, HIGH = _burst("F"), _burst("H")
-QUESTIONS = (ORDERS, ESTIMATOR, NETWORK, LOW, HIGH)
 
 
 def _more(name: str, question: Question, setting: str, policy: str, statement: str) -> Claim:

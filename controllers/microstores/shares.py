@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from testbed.stores.microstores import (
-    NOTHING,
     RESOURCE_NAMES,
     Microstores,
     Resources,
@@ -147,11 +146,3 @@ def changes(seen: Microstores, wanted: Ledger) -> list[SetResources]:
         action = SetResources(store.name, replace(amount, **kept))
         (gaining if fits(old, new) else losing).append(action)
     return losing + gaining
-
-
-def held_by(shares: Mapping[str, Resources]) -> Resources:
-    """The sum."""
-    total = NOTHING
-    for share in shares.values():
-        total = total + share
-    return total

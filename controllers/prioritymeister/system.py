@@ -140,10 +140,6 @@ class System:
         flows = (flow for flow in self.flows if queue in flow.path)
         return sum(float(flow.rates.min()) for flow in flows) / self.bandwidth[queue]
 
-    def queue_flows(self, queue: int) -> npt.NDArray[np.int64]:
-        """Indices of the flows through a queue."""
-        return self._through[queue]
-
     def affected(self) -> list[list[int]]:
         """Of each flow: the flows whose bounds depend on its priority, itself left out."""
         found: list[list[int]] = [[] for _ in self.flows]

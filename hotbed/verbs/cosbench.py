@@ -10,7 +10,6 @@ import typer
 from hotbed import cosbench_run, cosbench_views
 from hotbed.output import JsonFlag, emit
 
-XmlFile = Annotated[Path, typer.Argument(help="A workload of COSBench, XML.")]
 Folder = Annotated[Path, typer.Argument(help="An archive, or the folder of a workload in one.")]
 Which = Annotated[
     str | None, typer.Option("--workload", help="Which of the archive, such as w1 or its name.")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fake_agent import FakeAgent
 
-from workloads.collect import hot_spans, load_iops, pressure_mean, steady, tidy, whole
+from workloads.collect import load_iops, pressure_mean, steady, tidy, whole
 from workloads.errors import WorkloadError
 from workloads.rados_bench import BenchResult, RadosBench, run
 
@@ -106,19 +106,3 @@ def test_what_the_disturbance_got() -> None:
         {"node": "osd2", "stdout": ""},  # killed
     ]
     assert load_iops(outputs) == {"osd1": pytest.approx(182410 / 2.244)}
-
-
-def test_when_each_node_was_hot() -> None:
-    bench = result()
-    zero = bench.segments[0].wall
-    log = [("osd0", "start", -8, True), ("osd1", "start", -8, False)]
-    log += [("osd0", "stop", 15, True), ("osd2", "start", 15.2, True)]
-    events = [
-        {"node": node, "action": action, "at": zero + t_s, "ok": ok}
-        for node, action, t_s, ok in log
-    ]
-    spans = hot_spans(events, bench)
-    assert spans == {
-        "osd0": [(pytest.approx(-8), pytest.approx(15))],
-        "osd2": [(pytest.approx(15.2), math.inf)],
-    }

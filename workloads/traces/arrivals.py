@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from schemas.errors import UserError
-from workloads.traces.requests import UNKNOWN_OFFSET, RequestBlock
+from workloads.traces.requests import RequestBlock
 
 Floats = npt.NDArray[np.float64]
 
@@ -178,13 +178,6 @@ def file_copy(total: int, size: int, bandwidth: float, *, write: bool = True) ->
     _check_span(seconds[-1:])
     times = np.round(seconds * 1e9).astype(np.int64)
     return RequestBlock(times, sizes, np.full(n, not write), index * size)
-
-
-def without_offsets(block: RequestBlock) -> RequestBlock:
-    """The same, as of a trace that tells no offsets."""
-    return RequestBlock(
-        block.time_ns, block.size, block.read, np.full(len(block), UNKNOWN_OFFSET, np.int64)
-    )
 
 
 def _check_span(last: Floats) -> None:

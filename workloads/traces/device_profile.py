@@ -20,7 +20,6 @@ SMALL = 4096
 LARGE = 1 << 20
 PLACES = 5
 _KINDS = ("read", "write")
-_JOB = "hotbed-profile"
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,6 @@ class OsdCounters:
     read_latency_s: float = 0.0
     writes: int = 0
     write_bytes: int = 0
-    write_latency_n: int = 0
-    write_latency_s: float = 0.0
-    queue_latency_n: int = 0
-    queue_latency_s: float = 0.0
     replica_writes: int = 0
 
     def since(self, before: OsdCounters) -> OsdCounters:
@@ -47,16 +43,6 @@ class OsdCounters:
         """Mean op_r_latency in seconds, None without reads."""
         return self.read_latency_s / self.read_latency_n if self.read_latency_n > 0 else None
 
-    @property
-    def write_latency_mean_s(self) -> float | None:
-        """Mean op_w_latency in seconds, None without writes."""
-        return self.write_latency_s / self.write_latency_n if self.write_latency_n > 0 else None
-
-    @property
-    def queue_latency_mean_s(self) -> float | None:
-        """Mean op_before_queue_op_lat in seconds, None without operations."""
-        return self.queue_latency_s / self.queue_latency_n if self.queue_latency_n > 0 else None
-
 
 @dataclass(frozen=True)
 class OsdPgCounts:
@@ -70,8 +56,7 @@ class OsdPgCounts:
 def parse_counters(dump: Mapping[str, Any]) -> OsdCounters:
     """Counters from the JSON of `perf dump` (whole, or its section ``osd``)."""
     osd = dump["osd"]
-    read, write = osd["op_r_latency"], osd["op_w_latency"]
-    queue = osd.get("op_before_queue_op_lat", {})
+    read = osd["op_r_latency"]
     return OsdCounters(
         reads=int(osd["op_r"]),
         read_bytes=int(osd["op_r_out_bytes"]),
@@ -79,10 +64,6 @@ def parse_counters(dump: Mapping[str, Any]) -> OsdCounters:
         read_latency_s=float(read["sum"]),
         writes=int(osd["op_w"]),
         write_bytes=int(osd["op_w_in_bytes"]),
-        write_latency_n=int(write["avgcount"]),
-        write_latency_s=float(write["sum"]),
-        queue_latency_n=int(queue.get("avgcount", 0)),
-        queue_latency_s=float(queue.get("sum", 0.0)),
         replica_writes=int(osd.get("subop_w", 0)),
     )
 
