@@ -94,3 +94,35 @@ func TestNothingIsOrderedInALogWithoutItsCluster(t *testing.T) {
 		t.Errorf("the cluster's size is told %d times more", n-1)
 	}
 }
+
+// A reader that asked where the bytes are before a pull must not see what the pull writes to the base, be it
+// half there: neither when it reads while that is written, nor when it began to read before.
+func TestABaseThatIsBeingWrittenIsNotRead(t *testing.T) {
+	b := newAgent(t, 0, 3)
+	register := Message{Kind: Register, Object: "o", Write: WriteID{5, 1}, To: 6, Targets: []Node{1}, Low: 1}
+	one(t, b.do(client, register))
+	b.a.Pause(false)
+	b.a.Tick(time.Second)
+	get := one(t, b.run())
+	b.held = true
+	read := Message{Kind: GetBase, Object: "o", From: 2, To: 4, Epoch: 7, Gen: 0}
+	b.do(client, read) // its disk operation is under way from here on
+	b.do(1, Message{Kind: Data, Call: get.Call, Data: []byte("abcdef")})
+	if len(b.ops) != 2 || b.ops[0].Kind != ReadBase || b.ops[1].Kind != WriteBase {
+		t.Fatalf("%+v", b.ops)
+	}
+	if got := one(t, b.do(client, read)); got.Code != Changed {
+		t.Errorf("a base is read while it is written: %+v", got)
+	}
+	b.a.DiskDone(time.Second, DiskDone{Op: b.ops[0].Op, Data: []byte("cx")})
+	b.ops = b.ops[1:]
+	if got := one(t, b.run()); got.Code != Changed {
+		t.Errorf("what was read of a base while it was written is told: %+v", got)
+	}
+	read.From, read.To = 6, 8 // nothing is written there
+	b.held = false
+	b.run()
+	if got := one(t, b.do(client, read)); got.Code != OK {
+		t.Errorf("%+v", got)
+	}
+}
