@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import time
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
-from mos_fakes import RATE, FakeBed, archive_of
+from mos_fakes import RATE, FakeBed
 from testbed_jobs import job_with
 
 from campaigns.job import Job
@@ -20,13 +17,10 @@ from campaigns.mos.division import MEGABIT, Pool, division_of
 from campaigns.mos.live import drives as driving
 from campaigns.mos.live.cell import REPORT_FILE, Maker
 from campaigns.mos.live.control import controller_parameters, model
-from campaigns.mos.live.drives import Access, Drive, drives_of, script, workload_of
 from campaigns.mos.live.ground import digests
 from campaigns.mos.live.objects import FILE
-from campaigns.mos.live.results import Sent, gather, held_of, numbers_of
 from campaigns.mos.live.stages import promised
 from campaigns.mos.live.swift import fitting, layout_of
-from campaigns.mos.loads import loads_of
 from campaigns.mos.parameters import MosParameters
 from controllers.microstores.performance import PiecewiseLinear
 from schemas.errors import HotbedError, UserError
@@ -37,8 +31,6 @@ from testbed.stores.swift.cluster import cluster_from_json
 from testbed.stores.swift.layouts import put_layout
 from testbed.stores.swift.store import SwiftStore
 from testbed.swift_variables import cluster_of
-from workloads.cosbench.results import Archive, Driver, Second
-from workloads.cosbench.workload import to_xml
 
 START = 1000.0
 SMALL_CELL: dict[str, Any] = {"seconds": 4, "rampup_s": 1}
@@ -204,21 +196,6 @@ def test_a_workload_of_which_nothing_ends_fails_the_cell(tmp_path: Path) -> None
         made(tmp_path, archived=0, experiment="setups", **SMALL_CELL)
 
 
-def test_a_driver_that_fails_is_named(tmp_path: Path) -> None:
-    bed = FakeBed(tmp_path / "site", START, 4)
-    bed.agent.exit_code = 1
-    loads = loads_of(MosParameters(experiment="setups", **SMALL_CELL))
-    with pytest.raises(HotbedError, match="the driver of a on node client0 failed: the store ref"):
-        driving.drive(
-            bed.agent,
-            bed.reached.shell_to,
-            drives_of(loads, bed.swift.access(), bed.reached.clients),
-            seed=1,
-            folder=tmp_path,
-        )
-    assert all(not shell.files for shell in bed.shells.values())
-
-
 def test_a_testbed_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     bed = FakeBed(tmp_path, START, 4)
     fitting(bed.testbed, bed.spec, Path("testbed/specs/mos.yaml"))
@@ -238,84 +215,6 @@ def test_the_pool_is_the_spec_s(tmp_path: Path) -> None:
     assert (pool.storage_servers, pool.disks) == (2, 1)
 
 
-# What is sent, in COSBench's words.
-
-
-def access(proxy: str = "proxy0") -> Access:
-    return Access(proxy, "http://10.0.0.1:8080/auth/v1.0", "small:small", "k")
-
-
-def test_a_load_is_cosbench_s_workload() -> None:
-    (load, *_) = loads_of(MosParameters(experiment="setups", small_workers=3, **SMALL_CELL))
-    xml = to_xml(workload_of(load.objects, access(), load), ("main",))
-    for part in (
-        'workers="3"',
-        'runtime="4"',
-        'rampup="1"',
-        'ratio="90"',
-        "sizes=u(1,128)KB",
-        "cprefix=a-",
-        "auth_url=http://10.0.0.1:8080/auth/v1.0",
-    ):
-        assert part in xml
-    stored = to_xml(workload_of(load.objects, access()), ("init", "prepare"))
-    assert "objects=r(1,50)" in stored
-    (one,) = loads_of(MosParameters(experiment="sizes", object_kb=64, **SMALL_CELL))
-    assert "sizes=c(64)KB" in to_xml(workload_of(one.objects, access()), ("prepare",))
-
-
-def test_drivers_begin_together_at_their_times_and_one_that_fails_ends_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = tmp_path / "cosdrive"
-    program.write_text(
-        '#!/bin/bash\nread -r line <&3\necho "$line" "$@"\n'
-        '[ "$line" = fails ] && { echo "cosdrive: no store" >&2; exit 2; }\n'
-        '[ "$line" = stays ] && exec sleep 60\nexit 0\n'
-    )
-    program.chmod(0o755)
-    monkeypatch.setattr(driving, "FOLDER", str(tmp_path))
-    monkeypatch.setattr(driving, "REMOTE_PROGRAM", str(program))
-    (load, *_) = loads_of(MosParameters(experiment="setups", **SMALL_CELL))
-
-    def run(**contents: str) -> subprocess.CompletedProcess[bytes]:
-        for name, text in contents.items():
-            (tmp_path / f"{name}.xml").write_text(text + "\n")
-        ones = [Drive(name, load, access(), "client0") for name in contents]
-        text = script(ones, 0.0, 5)
-        return subprocess.run(["bash", "-c", text], capture_output=True, check=False, timeout=20)
-
-    assert run(a="well", b="well").returncode == 0
-    assert (tmp_path / "b.out").read_text() == (
-        "well run /dev/fd/3 --archive b.archive --seed 6 --json\n"
-    )
-    assert not list(tmp_path.glob("*.xml"))
-    began = time.monotonic()
-    assert run(a="stays", b="fails").returncode == 1
-    assert time.monotonic() - began < 15
-    assert (tmp_path / "b.err").read_text() == "cosdrive: no store\n"
-
-
-# What is counted.
-
-
-def test_what_ends_in_the_measured_time_counts(tmp_path: Path) -> None:
-    (load, *_) = loads_of(MosParameters(experiment="setups", **SMALL_CELL))
-    drive = Drive("a", load, access(), "client0")
-    for file, text in archive_of("a", 8, START + 2.2).items():
-        path = tmp_path / "a.archive" / file
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    sent = gather([drive], tmp_path, START, 8.0)
-    assert list(sent["A"].ops) == [0, 0, *[RATE["a"]] * 6]
-    found = numbers_of(sent, 0.0, 4.0)
-    assert found["A_qps"] == RATE["a"] / 2
-    assert found["A_ops"] == 2 * RATE["a"]
-    assert numbers_of(sent, 2.0, 8.0)["A_qps"] == RATE["a"]
-    assert numbers_of({"A": Sent(4)}, 0.0, 4.0)["A_qps"] == 0.0
-    assert "A_mean_s" not in numbers_of({"A": Sent(4)}, 0.0, 4.0)
-
-
 def test_failures_are_counted(tmp_path: Path) -> None:
     bed = FakeBed(tmp_path / "site", START, 6)
     bed.failed = 3
@@ -324,20 +223,6 @@ def test_failures_are_counted(tmp_path: Path) -> None:
     Maker(bed.swift).make(job_of(experiment="proxy", **SMALL_CELL), where)
     extra = json.loads((where / "summary.json").read_text())["extra"]
     assert extra["A_failed"] == extra["failed"] == 3
-
-
-def test_an_operation_counts_by_its_part_in_the_measured_time() -> None:
-    """Eight workers that begin together end together: by their ends a second has all or nothing."""
-    second = Second(4.0, "s1-main", "main", "read", "c", 8, 8_000_000, 0, 4.0, 4.0, True)
-    later = replace(second, t_s=8.0)
-    driver = Driver("finished", START, START + 9, 1, None, None)
-    sent = Sent(6)
-    sent.add(Archive(Path(), "w1", "c", (), driver=driver, seconds=(second, later)), START)
-    assert list(sent.ops) == pytest.approx([1, 2, 2, 2, 2, 2])
-    assert list(sent.ended) == [0, 0, 0, 0, 8, 0]
-    found = numbers_of({"C": sent}, 2.0, 6.0)
-    assert [found["C_qps"], found["C_mb_s"]] == pytest.approx([2.0, 2.0])
-    assert [found["C_ops"], found["C_mean_s"]] == [8, 4.0]
 
 
 def test_objects_that_are_gone_fail_the_cell_and_are_written_again(tmp_path: Path) -> None:
@@ -379,10 +264,6 @@ def test_a_driver_that_begins_late_spoils_its_cell(tmp_path: Path) -> None:
         "spoiled",
         "a driver began 1.5 s late (at most 1 s)",
     )
-
-
-def test_a_step_without_an_observation_tells_nothing_of_what_was_held() -> None:
-    assert held_of([{"wall": 1.0, "observation": None, "actions": []}], 0.0) == []
 
 
 def test_a_division_is_told_in_bytes_and_cores(tmp_path: Path) -> None:
