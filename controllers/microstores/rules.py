@@ -164,11 +164,17 @@ def _r3(plan: Division, name: str, held: Resources, table: ClassTable | None) ->
         cpu = min(parts["proxy_cpu"], parts["storage_cpu"])
         size = table.workload.mean_bytes
         numbers = {"network_bytes_s": parts["network"] * size, "cpu_bytes_s": cpu * size}
-        needed = plan.needed.get(name, min(cpu, parts["network"]))
+        # Where nobody knows what is needed the CPU has to carry what the network does.
+        needed = plan.needed.get(name, parts["network"])
         good = min(parts["network"], cpu) >= needed * (1 - _SAME)
         said = (
             f"its network carries {parts['network'] * size / 1e6:.3g} MB/s and its CPU "
-            f"{cpu * size / 1e6:.3g}; its tenants need {needed * size / 1e6:.3g}"
+            f"{cpu * size / 1e6:.3g}; "
+            + (
+                f"its tenants need {needed * size / 1e6:.3g}"
+                if name in plan.needed
+                else f"the network comes first{'' if good else ', and the CPU ends before it'}"
+            )
         )
         return Finding("R3", name, HOLDS if good else BROKEN, numbers, said)
     cores, network = _parts(plan, held)

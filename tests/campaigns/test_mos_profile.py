@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -218,7 +219,22 @@ def test_nothing_to_profile_is_said(tmp_path: Path) -> None:
     _run(tmp_path, "a", PROXY, C_qps=4.0)
     with pytest.raises(UserError, match="at least 4"):
         measured(str(tmp_path))
+    point = {"workload": "A", "requests_s": 5, "source": "x", "proxy_cores": 1}
     bad = tmp_path / "points.json"
-    bad.write_text(json.dumps({"name": "x", "about": "y", "replicas": 2, "runs": [{}]}))
-    with pytest.raises(UserError, match=r"points\.json"):
-        measured(str(bad))
+    for run in ({}, point | {"requests_s": float("inf")}, point | {"ssds": 0, "hdds": 0}):
+        bad.write_text(json.dumps({"name": "x", "about": "y", "replicas": 2, "runs": [run]}))
+        with pytest.raises(UserError, match=r"points\.json"):
+            measured(str(bad))
+
+
+def test_a_workload_of_one_configuration_has_no_errors() -> None:
+    """It cannot be left out: nothing would be known of it."""
+    points = [Point(workload="A", requests_s=5 * n, source="x", proxy_cores=n) for n in (1, 2, 3)]
+    alone = Point(workload="C", requests_s=2, source="x", proxy_cores=1)
+
+    def predictions(fitted: Sequence[Point], held_out: Sequence[Point]) -> list[float]:
+        assert held_out
+        return [point.rate for point in held_out]
+
+    found = cross_validated([*points, alone], predictions)
+    assert [(one.workload, one.configurations) for one in found] == [("A", 3)]

@@ -115,6 +115,8 @@ def cross_validated(points: Sequence[Point], predictions: Predict, seed: int = 0
         ]
         known = {point.workload for point in rest}
         tested = [point for point in held if point.workload in known]
+        if not tested:  # of its workload nothing is left to predict by
+            continue
         errors: dict[tuple[object, ...], list[float]] = {}
         for point, rate in zip(tested, predictions(rest, tested), strict=True):
             errors.setdefault(point.configuration, []).append(relative_error(rate, point.rate))

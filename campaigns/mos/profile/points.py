@@ -67,9 +67,7 @@ class Point(_Frozen):
         if self.requests_s is None and self.bytes_s is None:
             raise ValueError("a point needs requests_s or bytes_s")
         if "disks" in self.limited_by and not (self.ssds or self.hdds):
-            raise ValueError(
-                "a point without disks; leave ssds and hdds out where they limit nothing"
-            )
+            raise ValueError("no disks at all: leave ssds and hdds out where they limit nothing")
         return self
 
     @property

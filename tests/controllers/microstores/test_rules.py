@@ -92,6 +92,20 @@ def test_rules_by_the_model(rule, store, held, words):
     assert found.numbers
 
 
+def test_r3_without_a_need_has_the_cpu_carry_what_the_network_does():
+    assert not GOOD.needed
+    assert (
+        verdict(
+            check_rules(changed(large=Resources(4, 4, 5e8, 1, 2)), KINDS, MODEL), "R3", "large"
+        ).verdict
+        == HOLDS
+    )
+    starved = changed(large=Resources(0.1, 0.1, 8e8, 1, 2))
+    found = verdict(check_rules(starved, KINDS, MODEL), "R3", "large")
+    assert found.verdict == BROKEN
+    assert "the CPU ends before it" in found.sentence
+
+
 def test_what_is_not_known_is_told_so():
     found = check_rules(replace(GOOD, link={}), KINDS)
     assert verdict(found, "R5", "small").verdict == UNKNOWN

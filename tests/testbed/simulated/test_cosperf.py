@@ -80,9 +80,16 @@ def test_machines_are_drawn_from_the_seed() -> None:
 # --- stations -----------------------------------------------------------------------------------
 
 
-def test_a_lone_worker_waits_for_nobody() -> None:
+def test_without_load_nobody_waits() -> None:
     rate = solve(np.array([[1e-3]]), np.zeros((1, 1, 1)), _stations(4, 0.1))
     assert 1e-3 / rate[0, 0] == pytest.approx(0.1, rel=1e-5)
+
+
+def test_few_workers_wait_for_themselves() -> None:
+    """What the waits of an open queue make of a closed one: n of n + 1, exactly, on one server."""
+    for workers in (1, 4, 32):
+        rate = solve(np.array([[float(workers)]]), np.zeros((1, 1, 1)), _stations(1, 0.1))
+        assert rate[0, 0] * 0.1 == pytest.approx(workers / (workers + 1))
 
 
 def test_one_server_is_m_m_1() -> None:
