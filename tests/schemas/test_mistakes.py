@@ -195,7 +195,13 @@ def campaign(path: Path, body: Mapping[str, Any]) -> None:
     from campaigns.campaign_file import load_campaign
 
     grid = {"name": "one", "figures": ["6a"], "vary": {"op": ["seq"]}, "repetitions": 1}
-    usual = {"name": "c", "paper": "dlr", "profile": "quick", "ground": "local", "spec": "s.yaml"}
+    usual: dict[str, Any] = {
+        "name": "c",
+        "paper": "dlr",
+        "profile": "quick",
+        "ground": "local",
+        "spec": "s.yaml",
+    }
     usual |= {"notebook": "n.ipynb", "time_scale": 1.0}
     usual |= {"grids": [grid | dict(body.get("grid", {}))]}
     path.write_text(yaml.safe_dump(usual | {k: v for k, v in body.items() if k != "grid"}))
