@@ -39,6 +39,9 @@ func TestAMaintainerRestsWhenADiskRefuses(t *testing.T) {
 		if drop := one(t, sends); drop.Kind != Drop || b.a.Stats().Entries != 0 || string(b.base["o"]) != "abc" {
 			t.Errorf("%s: it is not at home: %+v, %+v", what, drop, b.a.Stats())
 		}
+		if n := len(b.a.book.places); n != 0 {
+			t.Errorf("%s: %d places of no entry are remembered", what, n)
+		}
 	}
 }
 

@@ -362,3 +362,30 @@ func TestAFragmentThatIsDroppedWhileItIsReadIsGone(t *testing.T) {
 		t.Error(done.Err)
 	}
 }
+
+func TestAFileThatIsCutStaysSo(t *testing.T) {
+	for _, size := range []int64{0, 1, chunkSize - 1, chunkSize, chunkSize + 7} {
+		pool := newMemory()
+		f, err := openFiles(pool, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		file, err := f.Create(LogName)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data := bytes.Repeat([]byte("x"), chunkSize+9)
+		if _, err := file.WriteAt(data, 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := file.Truncate(size); err != nil {
+			t.Fatal(err)
+		}
+		if file, err = f.Open(LogName); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := file.Size(); got != size || err != nil {
+			t.Errorf("cut to %d it has %d bytes, %v", size, got, err)
+		}
+	}
+}

@@ -302,3 +302,21 @@ func FuzzOpen(f *testing.F) {
 		}
 	})
 }
+
+// What an older file of the log left on the disk is no record of the one in its place, though its number follows.
+func TestARecordOfAnOlderFileIsNotTaken(t *testing.T) {
+	old, _, starts := written(t, false)
+	d := with(old)
+	s, _ := mustOpen(t, d, Options{CompactAbove: -1})
+	if err := s.Compact(); err != nil {
+		t.Fatal(err)
+	}
+	want := s.Table().Entries()
+	content := slices.Clone(d.names[file].now)
+	number := int(s.journal.number)
+	left := old[starts[number]:starts[number+1]]
+	again, recovery := mustOpen(t, with(append(content, left...)), Options{})
+	if !slices.Equal(again.Table().Entries(), want) || recovery.TornBytes != int64(len(left)) {
+		t.Fatalf("a record of an older file was taken: %+v", recovery)
+	}
+}
