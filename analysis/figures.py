@@ -47,7 +47,8 @@ def interval_text(found: Estimate | None, digits: int = 3) -> str:
 
 @dataclass(frozen=True)
 class FigureEntry:
-    """One figure: what it shows, how it is drawn, and what makes the runs it needs."""
+    """One figure: what it shows, how it is drawn, and what makes the runs it needs. `told` adds to
+    the caption what only the runs tell."""
 
     id: str
     title: str
@@ -55,6 +56,7 @@ class FigureEntry:
     draw: Callable[[Evidence, Path, str], Path | Missing]
     campaign: str  # the grid selector: hotbed run <paper>-full --figure <campaign>
     command: str | None = None  # what makes its runs, where the paper's command does not
+    told: Callable[[Evidence], str] | None = None
 
 
 @dataclass(frozen=True)

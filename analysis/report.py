@@ -10,7 +10,7 @@ import base64
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pandas as pd
@@ -182,6 +182,8 @@ def draw(entry: FigureEntry, evidence: Evidence, folder: Path, prefix: str) -> D
         made = entry.draw(evidence, folder, f"{prefix}-fig{entry.id}")
     if isinstance(made, Missing):
         return Drawn(entry, None, made.runs)
+    if entry.told is not None:
+        entry = replace(entry, caption=entry.caption + entry.told(evidence))
     return Drawn(entry, made, None)
 
 

@@ -45,7 +45,7 @@ def over_time(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         ("B", gaps, f"burstier, {SHAPES[gaps]}") for gaps in SHAPES if not rows["B", gaps].empty
     ]
     if rows["F", "balanced"].empty or len(chosen) < 2:
-        return Missing("the scenario burst with F and B under pm and cake, k = 2")
+        return Missing(f"the scenario burst with F and B under pm and cake, k = {K:g}")
     with style.figure(1, len(chosen), width=4.6 * len(chosen), height=3.6) as (drawn, axes):
         for panel, (label, gaps, words), mark in zip(axes, chosen, "abc", strict=False):
             mine = latency(rows[label, gaps])
@@ -95,7 +95,7 @@ def burstiness(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     rows = rows[rows["burst"].isin(("F", "G", "H")) & rows["variant"].isin(("pm", "cake"))]
     shapes = [gaps for gaps in SHAPES if ((rows["gaps"] == gaps) & (rows["burst"] == "H")).any()]
     if not shapes:
-        return Missing("the scenario burst with F, G and H under pm and cake, k = 2")
+        return Missing(f"the scenario burst with F, G and H under pm and cake, k = {K:g}")
     labels = [label for label in "FGH" if (rows["burst"] == label).any()]
     lines, columns = len(shapes), len(labels)
     with style.figure(lines, columns, width=4.0 * columns, height=3.4 * lines) as (drawn, axes):
@@ -134,7 +134,7 @@ def others(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     rows = latency(cells(evidence.table, "burst", k=K))
     rows = rows[rows["burst"].isin(("F", "G", "H"))]
     if rows[rows["variant"] == "none"].empty:
-        return Missing("the scenario burst with F, G and H under every policy, k = 2")
+        return Missing(f"the scenario burst with F, G and H under every policy, k = {K:g}")
     shapes = [gaps for gaps in SHAPES if (rows["gaps"] == gaps).any()]
     with style.figure(1, len(shapes), width=5.2 * len(shapes), height=3.8) as (drawn, axes):
         for panel, gaps, mark in zip(axes, shapes, "ab", strict=False):
@@ -164,7 +164,7 @@ def cake_upper(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     rows = latency(cells(evidence.table, "burst", "cake", k=K, cake_upper=...))
     swept = sorted(rows["cake_upper"].unique())
     if len(swept) < 2:
-        return Missing("the scenario burst under cake with several cake_upper, k = 2")
+        return Missing(f"the scenario burst under cake with several cake_upper, k = {K:g}")
     shapes = [gaps for gaps in SHAPES if (rows["gaps"] == gaps).any()]
     with style.figure(1, len(shapes), width=5.2 * len(shapes), height=3.8) as (drawn, axes):
         for panel, gaps, mark in zip(axes, shapes, "ab", strict=False):

@@ -166,12 +166,24 @@ FIGURES: tuple[FigureEntry, ...] = (
     ),
 )
 
+_COPIED = {"1": "burst", "5": "disk", "6": "disk", "7": "burst"}
+"""Figures with a copy, and the scenario that they are of."""
+
+
+def _copies(evidence: Evidence, scenario: str) -> str:
+    """How large the copy's requests were in the runs that a figure on a testbed is drawn of."""
+    rows = evidence.table
+    sizes = rows[(rows["scenario"] == scenario) & rows["usual"].astype(bool)]["copy_kib"]
+    found = ", ".join(f"{size:g} KiB" for size in sorted(set(sizes.dropna().astype(float))))
+    if found == "1024 KiB":
+        return " Here the copy's requests are of 1 MiB: it fills the server's link, not the disk."
+    return (
+        f" Here the copy's requests are of {found}: of 1 MiB it fills the server's link and not "
+        "the disk."
+    )
+
+
 _HERE = {
-    **dict.fromkeys(
-        ("1", "5", "6", "7"),
-        " Here the copy's requests are of 64 KiB: of 1 MiB it fills the server's link and not the "
-        "disk.",
-    ),
     "9": " Here all four share the node with the fast disk and its link out; the clients' link in "
     "is not run.",
     "bounds": " Here only runs count in which the network was enforced as planned and the server "
@@ -220,6 +232,7 @@ LOCAL_FIGURES: tuple[FigureEntry, ...] = tuple(
         caption=_caption_on_a_testbed(entry),
         draw=partial(_drawn_here, entry),
         command="hotbed run pm-local --figure {figure}",
+        told=partial(_copies, scenario=_COPIED[entry.id]) if entry.id in _COPIED else None,
     )
     for entry in FIGURES
     if entry.id in _ON_A_TESTBED

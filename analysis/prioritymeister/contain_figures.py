@@ -40,7 +40,7 @@ def buckets(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     while it sends far more than it announced."""
     rows = cells(evidence.table, "buckets", "pm", k=K, misbehaves=True, limiters=...)
     if rows.empty:
-        return Missing("the scenario buckets with every limiters, misbehaving")
+        return Missing(f"the scenario buckets with all limiters, misbehaving, k = {K:g}")
     with style.figure(1, 3, width=13.0, height=4.0) as (drawn, axes):
         _curve(axes[0], evidence, rows)
         for panel, (workload, place), mark in zip(axes[1:], BELOW, "bc", strict=True):
@@ -74,7 +74,7 @@ def _curve(panel: Any, evidence: Evidence, rows: pd.DataFrame) -> None:
         panel.plot([100 * rate], [1e3 * burst], color=LIMITERS[which][0], **style_of)
     panel.set_xlabel("Rate (% of the disk)")
     panel.set_ylabel("Bucket (ms of the disk)")
-    panel.set_yscale("log")
+    style.magnitudes(panel)
     outside = len(pairs) - len(inside)
     more = f", {outside} faster" if outside else ""
     panel.set_title(f"(a) B's r-b curve, its buckets{more}", loc="left")
@@ -85,7 +85,7 @@ def misbehaving(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     where there are too few requests."""
     rows = latency(cells(evidence.table, "misbehave", k=K_NORMAL, misbehaves=...))
     if rows.empty or not rows["misbehaves"].any():
-        return Missing("the scenario misbehave with k = 8, behaving and misbehaving")
+        return Missing(f"the scenario misbehave with k = {K_NORMAL:g}, behaving and misbehaving")
     panels_of = (
         ("D", False, "D behaves"),
         ("C", False, "C, D behaves"),

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 PERCENTS = (90.0, 95.0, 99.0, 99.9)
-_NEEDS = "the scenario disk with k = 2"
+_NEEDS = f"the scenario disk with k = {K:g}"
 
 
 def _groups(rows: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:

@@ -5,15 +5,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 import pytest
 from synthetic_pm import as_in_the_paper, extra_of, run_of
 
 from analysis import style
+from analysis.claims import Evidence
 from analysis.load import LoadedRun
+from analysis.prioritymeister.catalogue import LOCAL_FIGURES
 from analysis.prioritymeister.panels import bars, known_percent
 from analysis.prioritymeister.runs import bootstrap, cells, quotient, table
+from analysis.report import draw
 from campaigns.prioritymeister.cell_parameters import PmParameters
 from schemas.run import Summary
 
@@ -78,3 +82,18 @@ def test_on_machines_a_campaign_says_how_large_the_copys_requests_are() -> None:
     assert cells(table([a_run(ground="sim", copy_kib=64)]), "disk", "none", k=3).empty
     alone = cells(table([a_run(copy_kib=1024)]), "disk", "none", k=3)
     assert set(alone["workload"]) == {"A", "B", "C", "L"}
+
+
+@pytest.mark.parametrize(
+    ("size", "words"), [(64, "64 KiB: of"), (256, "256 KiB: of"), (1024, "1 MiB:")]
+)
+def test_a_caption_on_machines_tells_the_size_that_was_run(
+    size: int, words: str, tmp_path: Path
+) -> None:
+    runs = [a_run(copy_kib=size)]
+    entry = next(one for one in LOCAL_FIGURES if one.id == "5-local")
+    entry = replace(entry, draw=lambda _evidence, folder, name: folder / name)
+    drawn = draw(entry, Evidence(table(runs), runs), tmp_path, "pm")
+    assert drawn.path is not None
+    assert f"Here the copy's requests are of {words}" in drawn.entry.caption
+    assert "copy's requests" not in entry.caption
