@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"hotbed/dataplane/internal/command"
 )
 
 func TestMistakesGetASentence(t *testing.T) {
@@ -25,7 +27,7 @@ func TestMistakesGetASentence(t *testing.T) {
 		{[]string{"--port"}, "lists the flags"},
 	} {
 		err := run(context.Background(), c.args)
-		var usage usageError
+		var usage command.UsageError
 		if !errors.As(err, &usage) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q: %v; want a sentence with %q", c.args, err, c.want)
 		}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 
+	"hotbed/dataplane/internal/command"
 	"hotbed/dataplane/internal/queuedisk"
 )
 
@@ -23,7 +24,7 @@ func check(ctx context.Context, args []string) error {
 	flags.Uint64Var(&c.Seed, "seed", 1, "`SEED` of arrivals and offsets")
 	flags.StringVar(&c.Dir, "dir", "", "`FOLDER` for temporary files, the system's by default")
 	asJSON := flags.Bool("json", false, "print the report as JSON")
-	if err := parse(flags, args); err != nil {
+	if err := command.Parse(flags, args, "[flags]"); err != nil {
 		return err
 	}
 	var err error
@@ -32,11 +33,11 @@ func check(ctx context.Context, args []string) error {
 	}
 	switch {
 	case !(c.Load > 0 && c.Load < 1):
-		return usagef("--load is %g, allowed is above 0 and below 1", c.Load)
+		return command.Usagef("--load is %g, allowed is above 0 and below 1", c.Load)
 	case c.Requests < 1000 || c.Requests > 10_000_000:
-		return usagef("--requests is %d, allowed is 1000 to 10000000", c.Requests)
+		return command.Usagef("--requests is %d, allowed is 1000 to 10000000", c.Requests)
 	case c.Model.Size < 1<<20 || c.Model.Size%4096 != 0:
-		return usagef("--size is %d bytes, allowed are multiples of 4096 from 1 MiB on", c.Model.Size)
+		return command.Usagef("--size is %d bytes, allowed are multiples of 4096 from 1 MiB on", c.Model.Size)
 	}
 	if c.Binary, err = os.Executable(); err != nil {
 		return err

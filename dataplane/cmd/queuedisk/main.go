@@ -9,9 +9,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
-	"fmt"
 	"os"
 	"os/signal"
 	"runtime"
@@ -19,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"hotbed/dataplane/internal/command"
 	"hotbed/dataplane/internal/queuedisk"
 	"hotbed/dataplane/internal/units"
 	"hotbed/dataplane/service"
@@ -32,11 +31,6 @@ const (
 	serveProcs = 8
 	checkProcs = 16
 )
-
-// usageError is a mistake on the command line: one sentence, exit status 2.
-type usageError struct{ error }
-
-func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(),
@@ -52,17 +46,7 @@ func main() {
 		runtime.GOMAXPROCS(procs)
 	}
 	err := run(ctx, args)
-	var usage usageError
-	switch {
-	case err == nil:
-	case errors.Is(err, flag.ErrHelp):
-	case errors.As(err, &usage):
-		fmt.Fprintf(os.Stderr, "queuedisk: %v\n", err)
-		os.Exit(2)
-	default:
-		fmt.Fprintf(os.Stderr, "queuedisk: %v\n", err)
-		os.Exit(1)
-	}
+	command.Exit("queuedisk", err)
 }
 
 // list is a flag that may be given several times.
@@ -86,15 +70,15 @@ func (m *modelFlags) model() (service.Model, error) {
 	var out service.Model
 	var err error
 	if out.PositioningMean, err = time.ParseDuration(m.positioning); err != nil {
-		return out, usagef("--positioning: %q is not a time; write one such as 4ms or 800us",
+		return out, command.Usagef("--positioning: %q is not a time; write one such as 4ms or 800us",
 			m.positioning)
 	}
 	if out.Bandwidth, err = units.Rate(m.bandwidth); err != nil {
-		return out, usagef("--bandwidth: %w", err)
+		return out, command.Usagef("--bandwidth: %w", err)
 	}
 	if m.size != "" {
 		if out.Size, err = units.Bytes(m.size); err != nil {
-			return out, usagef("--size: %w", err)
+			return out, command.Usagef("--size: %w", err)
 		}
 	}
 	whole := out
@@ -102,27 +86,9 @@ func (m *modelFlags) model() (service.Model, error) {
 		whole.Size = 1 // comes from the layers
 	}
 	if err := whole.Validate(); err != nil {
-		return out, usagef("%w", err)
+		return out, command.Usagef("%w", err)
 	}
 	return out, nil
-}
-
-func parse(flags *flag.FlagSet, args []string) error {
-	flags.SetOutput(new(strings.Builder)) // one sentence, not the flag package's page
-	err := flags.Parse(args)
-	if errors.Is(err, flag.ErrHelp) {
-		flags.SetOutput(os.Stdout)
-		fmt.Printf("usage: %s [flags]\n", flags.Name())
-		flags.PrintDefaults()
-		return err
-	}
-	if err != nil {
-		return usagef("%v; `%s --help` lists the flags", err, flags.Name())
-	}
-	if flags.NArg() > 0 {
-		return usagef("unexpected argument %q; `%s --help` lists the flags", flags.Arg(0), flags.Name())
-	}
-	return nil
 }
 
 func serve(ctx context.Context, args []string) error {
@@ -138,7 +104,7 @@ func serve(ctx context.Context, args []string) error {
 	flags.StringVar(&c.PIDFile, "pid-file", "", "`FILE` that holds the process id while serving")
 	flags.StringVar(&fsync, "fsync", "skip",
 		"`MODE` of fsync: skip (a finished write is on the modelled disk) or pass (on to the host)")
-	if err := parse(flags, args); err != nil {
+	if err := command.Parse(flags, args, "[flags]"); err != nil {
 		return err
 	}
 	var err error
@@ -148,11 +114,11 @@ func serve(ctx context.Context, args []string) error {
 	c.Layers = files
 	switch {
 	case len(files) == 0:
-		return usagef("--layer is missing: name at least one layer file")
+		return command.Usagef("--layer is missing: name at least one layer file")
 	case c.Mount == "":
-		return usagef("--mount is missing: name an empty folder")
+		return command.Usagef("--mount is missing: name an empty folder")
 	case fsync != "skip" && fsync != "pass":
-		return usagef("--fsync is %q, allowed are skip and pass", fsync)
+		return command.Usagef("--fsync is %q, allowed are skip and pass", fsync)
 	}
 	c.Durable = fsync == "pass"
 	return queuedisk.Serve(ctx, c)

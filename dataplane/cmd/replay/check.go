@@ -6,6 +6,8 @@ import (
 	"flag"
 	"os"
 	"time"
+
+	"hotbed/dataplane/internal/command"
 )
 
 // check uses files through the server and compares every byte.
@@ -16,7 +18,7 @@ func check(ctx context.Context, args []string) error {
 	connections := flags.Int("connections", 2, "`N` clients at once")
 	steps := flags.Int("steps", 200, "`N` operations of each")
 	seed := flags.Uint64("seed", 1, "of what is done")
-	if err := parse(flags, args); err != nil {
+	if err := command.Parse(flags, args, "[flags]"); err != nil {
 		return err
 	}
 	target, err := t.target()
@@ -24,7 +26,7 @@ func check(ctx context.Context, args []string) error {
 		return err
 	}
 	if *connections < 1 || *connections > 64 || *steps < 1 {
-		return usagef("--connections is %d and --steps %d; write 1 to 64 and at least 1", *connections, *steps)
+		return command.Usagef("--connections is %d and --steps %d; write 1 to 64 and at least 1", *connections, *steps)
 	}
 	start := time.Now()
 	if err := target.Check(ctx, *connections, *steps, *seed); err != nil {

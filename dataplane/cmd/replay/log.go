@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"hotbed/dataplane/internal/command"
 	"hotbed/dataplane/internal/replay"
 )
 
@@ -18,10 +19,10 @@ func (o *optionFlags) openLog(options *replay.Options) (finish func() error, err
 	}
 	file, err := os.OpenFile(o.log, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
 	if errors.Is(err, os.ErrExist) {
-		return nil, usagef("--log: %s is there already; name another file", o.log)
+		return nil, command.Usagef("--log: %s is there already; name another file", o.log)
 	}
 	if err != nil {
-		return nil, usagef("--log: %w", err)
+		return nil, command.Usagef("--log: %w", err)
 	}
 	out := bufio.NewWriterSize(file, 1<<20)
 	kinds := map[bool]string{true: "DiskRead", false: "DiskWrite"}

@@ -22,15 +22,11 @@ import (
 	"syscall"
 	"time"
 
+	"hotbed/dataplane/internal/command"
 	"hotbed/dataplane/internal/nfs3"
 	"hotbed/dataplane/internal/replay"
 	"hotbed/dataplane/internal/units"
 )
-
-// usageError is a mistake on the command line: one sentence, exit status 2.
-type usageError struct{ error }
-
-func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 var verbs = map[string]func(context.Context, []string) error{"prepare": prepare, "run": run, "load": load,
 	"check": check}
@@ -39,22 +35,13 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	runtime.GOMAXPROCS(max(4, runtime.GOMAXPROCS(0))) // the thread that sends waits in system calls
-	err := usagef("say what to do: prepare, run, load or check; `replay run --help` lists the flags of run")
+	err := command.Usagef("say what to do: prepare, run, load or check; `replay run --help` lists the flags of run")
 	if len(os.Args) > 1 {
 		if verb := verbs[os.Args[1]]; verb != nil {
 			err = verb(ctx, os.Args[2:])
 		}
 	}
-	var usage usageError
-	switch {
-	case err == nil, errors.Is(err, flag.ErrHelp):
-	case errors.As(err, &usage):
-		fmt.Fprintf(os.Stderr, "replay: %v\n", err)
-		os.Exit(2)
-	default:
-		fmt.Fprintf(os.Stderr, "replay: %v\n", err)
-		os.Exit(1)
-	}
+	command.Exit("replay", err)
 }
 
 // targetFlags name the file on the server.
@@ -72,41 +59,23 @@ func (t *targetFlags) target() (replay.Target, error) {
 	out := replay.Target{Export: t.export, File: t.file}
 	var err error
 	if out.Server, err = netip.ParseAddrPort(t.server); err != nil {
-		return out, usagef("--server is %q; write an address and a port such as 10.0.0.1:2049", t.server)
+		return out, command.Usagef("--server is %q; write an address and a port such as 10.0.0.1:2049", t.server)
 	}
 	out.Mount = out.Server
 	if t.mount != "" {
 		if out.Mount, err = netip.ParseAddrPort(t.mount); err != nil {
-			return out, usagef("--mount is %q; write an address and a port such as 10.0.0.1:20048", t.mount)
+			return out, command.Usagef("--mount is %q; write an address and a port such as 10.0.0.1:20048", t.mount)
 		}
 	}
 	if t.local != "" {
 		if out.Local, err = netip.ParseAddr(t.local); err != nil {
-			return out, usagef("--local is %q; write an address such as 10.0.0.2", t.local)
+			return out, command.Usagef("--local is %q; write an address such as 10.0.0.2", t.local)
 		}
 	}
 	if t.file == "" || strings.Contains(t.file, "/") || len(t.file) > nfs3.MaxName {
-		return out, usagef("--file is %q; write the name of a file in the export's root", t.file)
+		return out, command.Usagef("--file is %q; write the name of a file in the export's root", t.file)
 	}
 	return out, nil
-}
-
-func parse(flags *flag.FlagSet, args []string) error {
-	flags.SetOutput(new(strings.Builder)) // one sentence, not the flag package's page
-	err := flags.Parse(args)
-	if errors.Is(err, flag.ErrHelp) {
-		flags.SetOutput(os.Stdout)
-		fmt.Printf("usage: %s [flags]\n", flags.Name())
-		flags.PrintDefaults()
-		return err
-	}
-	if err != nil {
-		return usagef("%v; `%s --help` lists the flags", err, flags.Name())
-	}
-	if flags.NArg() > 0 {
-		return usagef("unexpected argument %q; `%s --help` lists the flags", flags.Arg(0), flags.Name())
-	}
-	return nil
 }
 
 // terminal is standard error if a person looks at it.
@@ -123,7 +92,7 @@ func prepare(ctx context.Context, args []string) error {
 	t.register(flags)
 	size := flags.String("size", "1GiB", "`BYTES` that the file is to have at least")
 	seed := flags.Uint64("seed", 1, "of its contents")
-	if err := parse(flags, args); err != nil {
+	if err := command.Parse(flags, args, "[flags]"); err != nil {
 		return err
 	}
 	target, err := t.target()
@@ -132,7 +101,7 @@ func prepare(ctx context.Context, args []string) error {
 	}
 	bytes, err := units.Bytes(*size)
 	if err != nil {
-		return usagef("--size: %w", err)
+		return command.Usagef("--size: %w", err)
 	}
 	start := time.Now()
 	return target.Prepare(ctx, bytes, *seed, func(done int64) {
@@ -178,15 +147,15 @@ func (o *optionFlags) options(t replay.Target) (replay.Options, error) {
 	stable, known := stabilities[o.stable]
 	switch {
 	case err != nil:
-		return out, usagef("--transfer: %w", err)
+		return out, command.Usagef("--transfer: %w", err)
 	case transfer < 512 || transfer > 1<<20:
-		return out, usagef("--transfer is %s; write a size from 512B to 1MiB", o.transfer)
+		return out, command.Usagef("--transfer is %s; write a size from 512B to 1MiB", o.transfer)
 	case !known:
-		return out, usagef("--stable is %q; there are file-sync, data-sync and unstable", o.stable)
+		return out, command.Usagef("--stable is %q; there are file-sync, data-sync and unstable", o.stable)
 	case o.connections < 1 || o.connections > 1024:
-		return out, usagef("--connections is %d; write 1 to 1024", o.connections)
+		return out, command.Usagef("--connections is %d; write 1 to 1024", o.connections)
 	case o.slo < 0 || o.drain <= 0 || o.length < 0 || o.wait < 0:
-		return out, usagef("--slo, --drain, --wait and --duration are times that are not negative")
+		return out, command.Usagef("--slo, --drain, --wait and --duration are times that are not negative")
 	}
 	out.Transfer, out.Stable = int(transfer), stable
 	return out, nil
@@ -223,7 +192,7 @@ func run(ctx context.Context, args []string) error {
 	start := flags.Float64("start-at", 0, "Unix `TIME` at which the first request is due; too late is an error")
 	closed := flags.Int("closed", 0, "keep `N` requests in flight whatever the trace's times are")
 	repeat := flags.Bool("repeat", false, "closed: begin again at the trace's end, for --duration")
-	if err := parse(flags, args); err != nil {
+	if err := command.Parse(flags, args, "[flags]"); err != nil {
 		return err
 	}
 	target, err := t.target()
@@ -235,13 +204,13 @@ func run(ctx context.Context, args []string) error {
 	case err != nil:
 		return err
 	case *trace == "":
-		return usagef("--trace is missing: name a trace's file")
+		return command.Usagef("--trace is missing: name a trace's file")
 	case !(*speed > 0 && *speed <= 1e6):
-		return usagef("--speed is %g; write a number above 0", *speed)
+		return command.Usagef("--speed is %g; write a number above 0", *speed)
 	case *closed < 0 || *closed > 1<<16:
-		return usagef("--closed is %d; write 1 to %d", *closed, 1<<16)
+		return command.Usagef("--closed is %d; write 1 to %d", *closed, 1<<16)
 	case *repeat && (*closed == 0 || o.length == 0):
-		return usagef("--repeat needs --closed and --duration")
+		return command.Usagef("--repeat needs --closed and --duration")
 	}
 	options.Speed, options.Closed, options.Repeat = *speed, *closed, *repeat
 	if *start > 0 {
@@ -249,7 +218,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	opened, err := replay.OpenTrace(*trace, *strict)
 	if err != nil {
-		return usageError{err}
+		return command.Usage(err)
 	}
 	return o.play(ctx, target, options, opened)
 }
@@ -263,7 +232,7 @@ func load(ctx context.Context, args []string) error {
 	size := flags.String("size", "4KiB", "`BYTES` of a request")
 	depth := flags.Int("depth", 1, "`N` requests in flight")
 	write := flags.Bool("write", false, "write rather than read")
-	if err := parse(flags, args); err != nil {
+	if err := command.Parse(flags, args, "[flags]"); err != nil {
 		return err
 	}
 	target, err := t.target()
@@ -277,13 +246,13 @@ func load(ctx context.Context, args []string) error {
 	bytes, err := units.Bytes(*size)
 	switch {
 	case err != nil:
-		return usagef("--size: %w", err)
+		return command.Usagef("--size: %w", err)
 	case bytes < 1 || bytes > 1<<30:
-		return usagef("--size is %s; write a size up to 1GiB", *size)
+		return command.Usagef("--size is %s; write a size up to 1GiB", *size)
 	case *depth < 1 || *depth > 1<<16:
-		return usagef("--depth is %d; write 1 to %d", *depth, 1<<16)
+		return command.Usagef("--depth is %d; write 1 to %d", *depth, 1<<16)
 	case o.length == 0:
-		return usagef("--duration is missing: say how long, such as 10s")
+		return command.Usagef("--duration is missing: say how long, such as 10s")
 	}
 	options.Closed, options.Repeat = *depth, true
 	one := replay.Request{Offset: -1, Size: bytes, Read: !*write}

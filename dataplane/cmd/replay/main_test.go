@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"hotbed/dataplane/internal/command"
 	"hotbed/dataplane/internal/memnfs"
 	"hotbed/dataplane/internal/replay"
 )
@@ -45,7 +46,7 @@ func TestMistakesGetASentence(t *testing.T) {
 		{"check", append(good[:4:4], "--steps", "0"), "--steps 0"},
 	} {
 		err := verbs[c.verb](context.Background(), c.args)
-		var usage usageError
+		var usage command.UsageError
 		if !errors.As(err, &usage) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s %q: %v; want a sentence with %q", c.verb, c.args, err, c.want)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"hotbed/dataplane/internal/apps"
 	"hotbed/dataplane/internal/burst"
+	"hotbed/dataplane/internal/command"
 	"hotbed/dataplane/internal/units"
 )
 
@@ -26,11 +27,11 @@ func applications(ctx context.Context, args []string) error {
 		return err
 	}
 	if *path == "" {
-		return usagef("--plan is missing: name the file with the plan")
+		return command.Usagef("--plan is missing: name the file with the plan")
 	}
 	plan, err := apps.LoadPlan(*path, len(c.Agents))
 	if err != nil {
-		return usageError{err}
+		return command.Usage(err)
 	}
 	if *check {
 		fmt.Println("the plan is good")
@@ -64,7 +65,7 @@ func applications(ctx context.Context, args []string) error {
 // process is a client process of apps; it is started by it.
 func process(_ context.Context, args []string) error {
 	if len(args) > 0 {
-		return usagef("process is started by apps, and takes no arguments")
+		return command.Usagef("process is started by apps, and takes no arguments")
 	}
 	return apps.Process(os.Stdin, os.Stdout)
 }
@@ -84,11 +85,11 @@ func table(ctx context.Context, args []string) error {
 	}
 	bytes, err := units.Bytes(*size)
 	if err != nil {
-		return usagef("--object: %w", err)
+		return command.Usagef("--object: %w", err)
 	}
 	o.Object = uint64(bytes)
 	if err := o.Check(); err != nil {
-		return usageError{err}
+		return command.Usage(err)
 	}
 	r, err := burst.Table(ctx, c, o)
 	if err != nil {

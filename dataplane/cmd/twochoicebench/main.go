@@ -18,21 +18,16 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"hotbed/dataplane/internal/burst"
+	"hotbed/dataplane/internal/command"
 	"hotbed/dataplane/internal/units"
 	"hotbed/dataplane/twochoice/protocol"
 	"hotbed/dataplane/twochoice/server"
 )
-
-// usageError is a mistake on the command line: one sentence, exit status 2.
-type usageError struct{ error }
-
-func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 var verbs = map[string]func(context.Context, []string) error{"write": write, "verify": verify, "probe": probe,
 	"status": status}
@@ -40,46 +35,27 @@ var verbs = map[string]func(context.Context, []string) error{"write": write, "ve
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	err := usagef("say what to do: write, verify, probe or status; `twochoicebench write --help` lists the flags of write")
+	err := command.Usagef("say what to do: write, verify, probe, status, apps or table; `twochoicebench write --help` lists the flags of write")
 	if len(os.Args) > 1 {
 		if verb := verbs[os.Args[1]]; verb != nil {
 			err = verb(ctx, os.Args[2:])
 		}
 	}
-	var usage usageError
-	switch {
-	case err == nil, errors.Is(err, flag.ErrHelp):
-	case errors.As(err, &usage):
-		fmt.Fprintf(os.Stderr, "twochoicebench: %v\n", err)
-		os.Exit(2)
-	default:
-		fmt.Fprintf(os.Stderr, "twochoicebench: %v\n", err)
-		os.Exit(1)
-	}
+	command.Exit("twochoicebench", err)
 }
 
 // parse reads the flags and the cluster file.
 func parse(flags *flag.FlagSet, args []string) (server.Cluster, error) {
 	path := flags.String("cluster", "", "cluster `FILE` (JSON), the same as the agents'")
-	flags.SetOutput(new(strings.Builder)) // one sentence, not the flag package's page
-	err := flags.Parse(args)
-	if errors.Is(err, flag.ErrHelp) {
-		flags.SetOutput(os.Stdout)
-		fmt.Printf("usage: %s [flags]\n", flags.Name())
-		flags.PrintDefaults()
+	if err := command.Parse(flags, args, "[flags]"); err != nil {
 		return server.Cluster{}, err
 	}
-	switch {
-	case err != nil:
-		return server.Cluster{}, usagef("%v; `%s --help` lists the flags", err, flags.Name())
-	case flags.NArg() > 0:
-		return server.Cluster{}, usagef("unexpected argument %q; `%s --help` lists the flags", flags.Arg(0), flags.Name())
-	case *path == "":
-		return server.Cluster{}, usagef("--cluster is missing: name the cluster file")
+	if *path == "" {
+		return server.Cluster{}, command.Usagef("--cluster is missing: name the cluster file")
 	}
 	c, err := server.LoadCluster(*path)
 	if err != nil {
-		return c, usageError{err}
+		return c, command.Usage(err)
 	}
 	return c, nil
 }
@@ -123,17 +99,17 @@ func write(ctx context.Context, args []string) error {
 	}
 	bytes, err := units.Bytes(*size)
 	if err != nil {
-		return usagef("--size: %w", err)
+		return command.Usagef("--size: %w", err)
 	}
 	o.Size = int(bytes)
 	if err := o.Check(); err != nil {
-		return usageError{err}
+		return command.Usage(err)
 	}
 	var out *os.File
 	if *ledger != "" {
 		// Begun before the first write: a ledger that cannot be written would lose what to verify.
 		if out, err = os.OpenFile(*ledger, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666); err != nil {
-			return usagef("--ledger: %w; name a file that is not there yet", err)
+			return command.Usagef("--ledger: %w; name a file that is not there yet", err)
 		}
 	}
 	r, err := burst.Run(ctx, c, o)
@@ -168,7 +144,7 @@ func saveLedger(out *os.File, done []burst.Done) error {
 func loadLedger(path string) ([]burst.Done, error) {
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, usagef("--ledger: %w", err)
+		return nil, command.Usagef("--ledger: %w", err)
 	}
 	defer func() { _ = file.Close() }()
 	decoder := json.NewDecoder(bufio.NewReader(file))
@@ -180,7 +156,7 @@ func loadLedger(path string) ([]burst.Done, error) {
 			return out, nil
 		}
 		if err != nil {
-			return nil, usagef("--ledger: line %d of %s is none that write made: %w", len(out)+1, path, err)
+			return nil, command.Usagef("--ledger: line %d of %s is none that write made: %w", len(out)+1, path, err)
 		}
 		out = append(out, d)
 	}
@@ -195,7 +171,7 @@ func verify(ctx context.Context, args []string) error {
 		return err
 	}
 	if *ledger == "" || *parallel < 1 {
-		return usagef("--ledger names the file that write made, and --parallel is 1 or more")
+		return command.Usagef("--ledger names the file that write made, and --parallel is 1 or more")
 	}
 	writes, err := loadLedger(*ledger)
 	if err != nil {
@@ -232,11 +208,11 @@ func probe(ctx context.Context, args []string) error {
 	bytes, err := units.Bytes(*size)
 	switch {
 	case err != nil:
-		return usagef("--size: %w", err)
+		return command.Usagef("--size: %w", err)
 	case *servers < 1 || *servers > len(c.Agents):
-		return usagef("--servers is %d; the cluster has %d", *servers, len(c.Agents))
+		return command.Usagef("--servers is %d; the cluster has %d", *servers, len(c.Agents))
 	case *schedulers < 1 || *times < 1:
-		return usagef("--schedulers and --times are 1 or more")
+		return command.Usagef("--schedulers and --times are 1 or more")
 	}
 	r, err := burst.Probe(ctx, c, *servers, *schedulers, *times, uint64(bytes))
 	if err != nil {
@@ -262,7 +238,7 @@ func status(ctx context.Context, args []string) error {
 	}
 	p, err := server.NewProber(c)
 	if err != nil {
-		return usageError{err}
+		return command.Usage(err)
 	}
 	defer p.Close()
 	end := time.Now().Add(*wait)

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"hotbed/dataplane/internal/command"
 	"hotbed/dataplane/twochoice/servertest"
 	"os"
 	"path/filepath"
@@ -119,7 +120,7 @@ func TestMistakesOnTheCommandLineAreOneSentence(t *testing.T) {
 		"cluster file cannot":  {"probe", "--cluster", folder + "/none"},
 	} {
 		err := verbs[args[0]](t.Context(), args[1:])
-		var usage usageError
+		var usage command.UsageError
 		if !errors.As(err, &usage) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q: %v", args, err)
 		}

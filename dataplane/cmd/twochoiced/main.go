@@ -11,42 +11,26 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 
+	"hotbed/dataplane/internal/command"
 	"hotbed/dataplane/twochoice/protocol"
 	"hotbed/dataplane/twochoice/server"
 )
-
-// usageError is a mistake in what was asked for: one sentence, exit status 2.
-type usageError struct{ error }
-
-func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	err := run(ctx, os.Args[1:])
-	var usage usageError
-	switch {
-	case err == nil, errors.Is(err, flag.ErrHelp):
-	case errors.As(err, &usage):
-		fmt.Fprintf(os.Stderr, "twochoiced: %v\n", err)
-		os.Exit(2)
-	default:
-		fmt.Fprintf(os.Stderr, "twochoiced: %v\n", err)
-		os.Exit(1)
-	}
+	command.Exit("twochoiced", err)
 }
 
 func run(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("twochoiced", flag.ContinueOnError)
-	flags.SetOutput(new(strings.Builder)) // one sentence, not the flag package's page
 	path := flags.String("cluster", "", "cluster `FILE` (JSON), the same on all nodes")
 	node := flags.Int("node", -1, "`N`, this agent's place in the cluster file, from 0")
 	var where place
@@ -57,19 +41,12 @@ func run(ctx context.Context, args []string) error {
 	flags.StringVar(&where.ceph.Keyring, "ceph-keyring", "", "`FILE` with the user's key")
 	flags.BoolVar(&where.takeOver, "take-over", false, "fence off an agent on another machine that has the pool")
 	check := flags.Bool("check", false, "only say whether the configuration is good")
-	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
-		flags.SetOutput(os.Stdout)
-		fmt.Println("usage: twochoiced --cluster FILE --node N (--folder DIR | --pool NAME --ceph-user USER) [--check]")
-		flags.PrintDefaults()
+	usage := "--cluster FILE --node N (--folder DIR | --pool NAME --ceph-user USER) [--check]"
+	if err := command.Parse(flags, args, usage); err != nil {
 		return err
-	} else if err != nil {
-		return usagef("%v; `twochoiced --help` lists the flags", err)
 	}
-	switch {
-	case flags.NArg() > 0:
-		return usagef("unexpected argument %q; `twochoiced --help` lists the flags", flags.Arg(0))
-	case *path == "":
-		return usagef("--cluster is missing: name the cluster file")
+	if *path == "" {
+		return command.Usagef("--cluster is missing: name the cluster file")
 	}
 	if !*check {
 		if err := where.check(); err != nil {
@@ -78,13 +55,13 @@ func run(ctx context.Context, args []string) error {
 	}
 	cluster, err := server.LoadCluster(*path)
 	if err != nil {
-		return usageError{err}
+		return command.Usage(err)
 	}
 	if *node < 0 || *node >= len(cluster.Agents) {
-		return usagef("--node is %d; the cluster file names agents 0 to %d", *node, len(cluster.Agents)-1)
+		return command.Usagef("--node is %d; the cluster file names agents 0 to %d", *node, len(cluster.Agents)-1)
 	}
 	if _, err := server.LoadKey(cluster.KeyFile); err != nil {
-		return usageError{err}
+		return command.Usage(err)
 	}
 	if *check {
 		fmt.Println("the configuration is good")

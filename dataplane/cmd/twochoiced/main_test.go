@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"hotbed/dataplane/internal/command"
 	"hotbed/dataplane/twochoice"
 	"hotbed/dataplane/twochoice/server"
 )
@@ -207,7 +208,7 @@ func TestMistakesOnTheCommandLineAreOneSentence(t *testing.T) {
 		"allowed is 0600":      {"--node", "0", "--folder", folder, "--cluster", cluster},
 	} {
 		err := run(t.Context(), args)
-		var usage usageError
+		var usage command.UsageError
 		if !errors.As(err, &usage) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q: %v", args, err)
 		}

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"hotbed/dataplane/internal/command"
 	"hotbed/dataplane/internal/librados"
 	"hotbed/dataplane/twochoice/filestore"
 	"hotbed/dataplane/twochoice/protocol"
@@ -27,13 +28,13 @@ type place struct {
 func (p place) check() error {
 	switch {
 	case p.folder == "" && p.ceph.Pool == "":
-		return usagef("--folder is missing: name the folder for the agent's data, or with --pool the agent's pool of Ceph")
+		return command.Usagef("--folder is missing: name the folder for the agent's data, or with --pool the agent's pool of Ceph")
 	case p.folder != "" && p.ceph.Pool != "":
-		return usagef("--folder and --pool are both given; the agent's data are in one of them")
+		return command.Usagef("--folder and --pool are both given; the agent's data are in one of them")
 	case p.ceph.Pool == "" && p.takeOver:
-		return usagef("--take-over is of a pool, and --pool is missing")
+		return command.Usagef("--take-over is of a pool, and --pool is missing")
 	case p.ceph.Pool != "" && p.ceph.User == "":
-		return usagef("--ceph-user is missing: name the cephx user, without the \"client.\" before it")
+		return command.Usagef("--ceph-user is missing: name the cephx user, without the \"client.\" before it")
 	}
 	return nil
 }

@@ -19,27 +19,14 @@ import (
 	"strings"
 	"time"
 
+	"hotbed/dataplane/internal/command"
 	"hotbed/dataplane/twochoice/faults"
 	"hotbed/dataplane/twochoice/protocol"
 )
 
-// usageError is a mistake on the command line: one sentence, exit status 2.
-type usageError struct{ error }
-
-func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
-
 func main() {
 	err := run(os.Args[1:])
-	var usage usageError
-	switch {
-	case err == nil, errors.Is(err, flag.ErrHelp):
-	case errors.As(err, &usage):
-		fmt.Fprintf(os.Stderr, "twochoicefaults: %v\n", err)
-		os.Exit(2)
-	default:
-		fmt.Fprintf(os.Stderr, "twochoicefaults: %v\n", err)
-		os.Exit(1)
-	}
+	command.Exit("twochoicefaults", err)
 }
 
 // options are what is asked for.
@@ -54,7 +41,6 @@ type options struct {
 func parse(args []string) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("twochoicefaults", flag.ContinueOnError)
-	flags.SetOutput(new(strings.Builder)) // one sentence, not the flag package's page
 	seeds := flags.String("seeds", "0:500", "`FROM:TO` of the runs, without TO")
 	seed := flags.String("seed", "", "`N`, one run")
 	name := flags.String("break", "sound", "`NAME` of a way in which the protocol is broken")
@@ -62,23 +48,16 @@ func parse(args []string) (options, error) {
 	flags.BoolVar(&o.trace, "trace", false, "tell all that happens, with --seed")
 	first := flags.Bool("first", false, "end with the first seed that fails")
 	flags.BoolVar(&o.json, "json", false, "print the result as JSON")
-	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
-		flags.SetOutput(os.Stdout)
-		fmt.Println("usage: twochoicefaults [--seeds FROM:TO | --seed N [--trace]] [--backend file|rados] [--break NAME] [--first] [--json]")
-		flags.PrintDefaults()
+	usage := "[--seeds FROM:TO | --seed N [--trace]] [--backend file|rados] [--break NAME] [--first] [--json]"
+	if err := command.Parse(flags, args, usage); err != nil {
 		return o, err
-	} else if err != nil {
-		return o, usagef("%v; `twochoicefaults --help` lists the flags", err)
-	}
-	if flags.NArg() > 0 {
-		return o, usagef("unexpected argument %q; `twochoicefaults --help` lists the flags", flags.Arg(0))
 	}
 	switch *backend {
 	case faults.Files.String():
 	case faults.Pools.String():
 		o.backend = faults.Pools
 	default:
-		return o, usagef("--backend is %q; there are %v and %v", *backend, faults.Files, faults.Pools)
+		return o, command.Usagef("--backend is %q; there are %v and %v", *backend, faults.Files, faults.Pools)
 	}
 	o.most = mostFailures
 	if *first {
@@ -87,7 +66,7 @@ func parse(args []string) (options, error) {
 	if *seed != "" {
 		*seeds = *seed + ":"
 	} else if o.trace {
-		return o, usagef("--trace is of one run: name it with --seed")
+		return o, command.Usagef("--trace is of one run: name it with --seed")
 	}
 	from, to, _ := strings.Cut(*seeds, ":")
 	var errs [2]error
@@ -97,7 +76,7 @@ func parse(args []string) (options, error) {
 		o.to, errs[1] = strconv.ParseUint(to, 10, 63)
 	}
 	if errors.Join(errs[:]...) != nil || o.to <= o.from {
-		return o, usagef("seeds are %q; write the first and the one after the last, such as 0:500", *seeds)
+		return o, command.Usagef("seeds are %q; write the first and the one after the last, such as 0:500", *seeds)
 	}
 	var known []string
 	for _, b := range append([]protocol.Break{protocol.Sound}, protocol.Breaks()...) {
@@ -107,7 +86,7 @@ func parse(args []string) (options, error) {
 		}
 		known = append(known, b.String())
 	}
-	return o, usagef("--break is %q; there are %s", *name, strings.Join(known, ", "))
+	return o, command.Usagef("--break is %q; there are %s", *name, strings.Join(known, ", "))
 }
 
 // report is what --json prints.

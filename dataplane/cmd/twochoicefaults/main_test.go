@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"hotbed/dataplane/internal/command"
 	"hotbed/dataplane/twochoice/protocol"
 )
 
@@ -37,7 +38,7 @@ func TestMistakesOnTheCommandLineAreOneSentence(t *testing.T) {
 		"not defined":             {"--colour"},
 	} {
 		_, err := parse(args)
-		var usage usageError
+		var usage command.UsageError
 		if !errors.As(err, &usage) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q: %v", args, err)
 		}
