@@ -34,23 +34,31 @@ class Stretch:
 
 
 def uncrossed(
-    stretches: Sequence[Stretch], output: Callable[[Stretch, int], curves.Arrival]
+    stretches: Sequence[Stretch],
+    output: Callable[[Stretch, int], curves.Arrival],
+    *,
+    later: bool = False,
 ) -> list[Stretch]:
     """The same, cut so that any two lie within each other or apart.
 
     Args:
         stretches: of one path.
         output: what a stretch's flows bring on after a place in it.
+        later: cut of two that cross the one that begins later, where the other ends; without it
+            the one that begins earlier, where the other begins.
     """
     todo, found = list(stretches), list[Stretch]()
     while todo:
         one = todo.pop()
-        # Those that begin within it and go on, and those that it begins within and leaves behind.
-        cuts = {s.first for s in (*todo, *found) if one.first < s.first <= one.last < s.last}
+        others = (*todo, *found)
+        if later:
+            cuts = {s.last + 1 for s in others if s.first < one.first <= s.last < one.last}
+        else:
+            cuts = {s.first for s in others if one.first < s.first <= one.last < s.last}
         if not cuts:
             found.append(one)
             continue
-        cut = min(cuts)
+        cut = max(cuts) if later else min(cuts)
         todo.append(Stretch(one.first, cut - 1, one.paths, one.arrival))
         todo.append(Stretch(cut, one.last, one.paths, output(one, cut - 1)))
         todo += found  # the new ones may cross them

@@ -180,9 +180,8 @@ class System:
             x, slope = curves.in_series(x, slope, *service)
         bound = curves.behind(x, slope, *sharing, *own, slack)
         if len(queues) > 2:
-            shared = self._shared(path, along, flow, blocking)
-            if shared is not None:
-                bound = min(bound, curves.behind(shared[0], shared[1], *sharing, *own, slack))
+            for x, slope in self._shared(path, along, flow, blocking):
+                bound = min(bound, curves.behind(x, slope, *sharing, *own, slack))
         return float(bound)
 
     def _services(
@@ -213,25 +212,33 @@ class System:
             found.append(curves.left_over(*self._line(queue), burst, x, slope))
         return found
 
-    def _shared(self, path: Path, others: Mask, flow: int, blocking: bool) -> curves.Service | None:
-        """Service of a path before those of that very path, those who share a stretch of it
-        subtracted once; None where a queue before it has no bound."""
+    def _shared(self, path: Path, others: Mask, flow: int, blocking: bool) -> list[curves.Service]:
+        """Services of a path before those of that very path, those who share a stretch of it
+        subtracted once; two where stretches cross, none where a queue before has no bound."""
         key = ("shared", path, others[self._seen[path]].tobytes(), flow if blocking else -1)
         if key not in self._known:
-            found = nested.uncrossed(
-                self._stretches(path, others, blocking),
-                lambda one, place: self._output(path[place], one.paths, others, blocking),
-            )
+            blocks = []
             for place, queue in enumerate(path if blocking else ()):
                 piece = self._blocked(queue, others, flow)
                 if queue != path[-1]:
                     piece += self._largest(queue, others, flow)
                 held = (piece, np.zeros(1), np.zeros(1))
-                found.append(nested.Stretch(place, place, (), held))
-            endless = any(one.arrival[0] == np.inf for one in found)
+                blocks.append(nested.Stretch(place, place, (), held))
+
+            def output(one: nested.Stretch, place: int) -> curves.Arrival:
+                return self._output(path[place], one.paths, others, blocking)
+
+            given = self._stretches(path, others, blocking)
+            ways = [nested.uncrossed(given, output)]
+            if len(ways[0]) > len(given):
+                ways.append(nested.uncrossed(given, output, later=True))
             lines = [self._line(queue) for queue in path]
-            self._known[key] = None if endless else nested.service(lines, found)
-        known: curves.Service | None = self._known[key]  # type: ignore[assignment]
+            self._known[key] = [
+                nested.service(lines, [*way, *blocks])
+                for way in ways
+                if all(one.arrival[0] < np.inf for one in way)
+            ]
+        known: list[curves.Service] = self._known[key]  # type: ignore[assignment]
         return known
 
     def _stretches(self, path: Path, others: Mask, blocking: bool) -> list[nested.Stretch]:
