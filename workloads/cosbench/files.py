@@ -36,7 +36,9 @@ def table_workload(
     if letter.upper() not in TABLE_1:
         raise UserError(f"{letter!r} is no workload of Table 1: choose from {', '.join(TABLE_1)}.")
     if not 0 < scale <= 1024:
-        raise UserError(f"--scale {scale:g}: a number above 0 is needed, 0.125 for 1-16 MB.")
+        raise UserError(
+            f"--scale {scale:g}: a number above 0 and up to 1024 is needed, 0.125 for 1-16 MB."
+        )
     made = TABLE_1[letter.upper()]
     if sizes is not None:
         changes["sizes"] = parse_sizes(sizes)

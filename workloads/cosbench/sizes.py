@@ -12,7 +12,10 @@ from schemas.errors import UserError
 UNITS = {"B": 1, "KB": 1000, "MB": 1000**2, "GB": 1000**3}
 """COSBench's units are decimal."""
 
-Bound = Annotated[int, Field(ge=1, lt=2**31)]
+LARGEST = 2**31 - 1
+"""COSBench's numbers are Java's ints."""
+
+Bound = Annotated[int, Field(ge=1, le=LARGEST)]
 
 
 class _Numbers(BaseModel):
@@ -128,7 +131,7 @@ class Sizes(_Numbers):
         return self.text()
 
 
-_SIZES = re.compile(r"^\s*(\d+)\s*(?:-\s*(\d+))?\s*([KMG]?B)\s*$")
+_SIZES = re.compile(r"^\s*(\d{1,10})\s*(?:-\s*(\d{1,10}))?\s*([KMG]?B)\s*$")
 
 
 def parse_sizes(text: str) -> Sizes:
@@ -138,11 +141,12 @@ def parse_sizes(text: str) -> Sizes:
         UserError: it is neither.
     """
     match = _SIZES.match(text)
-    if match is None or int(match[1]) < 1 or (match[2] and int(match[2]) < int(match[1])):
+    low = int(match[1]) if match else 0
+    high = int(match[2] or match[1]) if match else 0
+    if match is None or not 1 <= low <= high <= LARGEST:
         raise UserError(
             f"{text!r} is no object size: write 64KB, or 1-128KB for whole KB drawn evenly; "
-            f"units are {', '.join(UNITS)} (of 1000), the smallest number is 1."
+            f"units are {', '.join(UNITS)} (of 1000), numbers go from 1 to {LARGEST}."
         )
-    low, high = int(match[1]), int(match[2] or match[1])
     numbers = Constant(value=low) if low == high else Uniform(low=low, high=high)
     return Sizes.model_validate({"numbers": numbers, "unit": match[3]})

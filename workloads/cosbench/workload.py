@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from schemas.errors import UserError
 from schemas.mistakes import mistake
 from workloads.cosbench.access import AuthAccess, MockStorage, NoAuth, StorageAccess
-from workloads.cosbench.sizes import Constant, Part, Sizes, Uniform, Weighted
+from workloads.cosbench.sizes import LARGEST, Constant, Part, Sizes, Uniform, Weighted
 
 STAGES = ("init", "prepare", "main", "cleanup", "dispose")
 
@@ -72,6 +72,12 @@ class Workload(_Typed):
             raise ValueError("give runtime_s or total_ops: one of them ends the main stage")
         if self.steps and self.total_ops is not None:
             raise ValueError("steps end by time: give no total_ops with them")
+        # COSBench divides them among the workers in whole numbers, and takes 0 for no limit.
+        if self.total_ops is not None and self.total_ops < self.workers:
+            raise ValueError(
+                f"total_ops ({self.total_ops}) cannot be divided among {self.workers} workers: "
+                "make it as many at least"
+            )
         return self
 
     def with_(self, **changes: Any) -> Workload:
@@ -132,10 +138,11 @@ def scaled(workload: Workload, factor: float) -> Workload:
 
     def upper(low: int, high: int) -> int:
         value = high * share
-        if value.denominator != 1 or value < low:
+        if value.denominator != 1 or not low <= value <= LARGEST:
             raise UserError(
                 f"{workload.sizes} scaled by {factor:g} ends at {float(value):g} "
-                f"{workload.sizes.unit}: choose a factor that gives a whole number, {low} or more."
+                f"{workload.sizes.unit}: choose a factor that gives a whole number, "
+                f"{low} or more{f' and at most {LARGEST}' if value > LARGEST else ''}."
             )
         return int(value)
 

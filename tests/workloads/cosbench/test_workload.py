@@ -134,6 +134,7 @@ def test_secrets_are_in_the_xml_only_when_it_is_for_the_driver() -> None:
         ({"workers": 0}, "workers: 0 is not allowed; allowed: a number of at least 1"),
         ({"name": "a;b"}, "name: "),
         ({"steps": (Step(workers=1, runtime_s=1),), "total_ops": 5}, "no total_ops"),
+        ({"total_ops": 31}, "\\(31\\) cannot be divided among 32 workers"),
         ({"colour": "red"}, "colour: "),
     ],
 )
@@ -162,12 +163,14 @@ def test_scaling_changes_the_largest_object() -> None:
         scaled(TABLE_1["C"], 1 / 7)
     with pytest.raises(UserError, match="number, 1 or more"):
         scaled(TABLE_1["C"], 1 / 256)
+    with pytest.raises(UserError, match="1 or more and at most 2147483647"):
+        scaled(TABLE_1["C"].with_(sizes=parse_sizes("2147483647KB")), 2)
 
 
 def test_sizes_as_people_write_them() -> None:
     assert str(parse_sizes("64KB")) == "c(64)KB"
     assert str(parse_sizes(" 1-16 MB")) == "u(1,16)MB"
-    for wrong in ("", "64", "16-1MB", "0-4KB", "1-2TB", "-1KB"):
+    for wrong in ("", "64", "16-1MB", "0-4KB", "1-2TB", "-1KB", "2147483648B", "9" * 5000 + "B"):
         with pytest.raises(UserError, match="is no object size"):
             parse_sizes(wrong)
 
