@@ -90,6 +90,7 @@ func (c *client) write(object string, from uint64, n int) {
 	c.writes[op] = c.w.model.begin(object, from, data)
 	c.w.log("client %v operation %d writes %q from %d: %x", c.peer, op, object, from, data)
 	c.flush()
+	c.mayGiveUp(op)
 }
 
 func (c *client) read(object string, from, n uint64) {
@@ -101,6 +102,21 @@ func (c *client) read(object string, from, n uint64) {
 	c.reads[op] = &read{object, from, from + n, c.w.model.object(object).latest}
 	c.w.log("client %v operation %d reads %q from %d to %d", c.peer, op, object, from, from+n)
 	c.flush()
+	c.mayGiveUp(op)
+}
+
+var errGivenUp = errors.New("its caller gave it up")
+
+// mayGiveUp lets the caller of an operation lose patience, among faults.
+func (c *client) mayGiveUp(op uint64) {
+	if p := c.w.plan; !c.w.calm && p.impatient > 0 && c.w.work.Bernoulli(p.impatient) {
+		c.w.after(time.Duration(c.w.work.Exp()*float64(p.patience)/4), func() {
+			if c.w.clients[c.peer] == c {
+				c.machine.Cancel(op, errGivenUp)
+				c.flush()
+			}
+		})
+	}
 }
 
 // flush does what the client's machine wants.
@@ -139,6 +155,9 @@ func sorted(m map[uint64]*write) []uint64 {
 // ended compares the end of an operation with the model.
 func (c *client) ended(f protocol.Finished) {
 	c.w.active--
+	if errors.Is(f.Err, errGivenUp) {
+		c.w.result.GivenUp++
+	}
 	c.w.log("client %v operation %d ends: stamp %d %v error %v decided %v data %x", c.peer, f.Op, f.Stamp, f.Write, f.Err,
 		f.Decided, f.Data)
 	if write := c.writes[f.Op]; write != nil {
@@ -175,8 +194,10 @@ func (c *client) readEnded(r *read, f protocol.Finished) {
 	}
 }
 
-// unanswered says whether an operation was given up because no answer came.
-func unanswered(err error) bool { return strings.Contains(err.Error(), "did not answer") }
+// unanswered says whether an operation was given up because no answer came, or none soon enough.
+func unanswered(err error) bool {
+	return errors.Is(err, errGivenUp) || strings.Contains(err.Error(), "did not answer")
+}
 
 // mayFail says whether a write may end with an error while there are faults: no answer, or no room.
 func mayFail(err error) bool {

@@ -23,7 +23,7 @@ func TestThePromiseIsKeptUnderFaults(t *testing.T) {
 	}
 	// A simulation in which nothing happens would keep any promise.
 	for what, n := range map[string]int{"acknowledged writes": all.Acked, "reads": all.Reads, "crashes": all.Crashes,
-		"crashes of clients": all.ClientCrashes, "redirected writes": all.Redirected, "returns": all.Returned,
+		"crashes of clients": all.ClientCrashes, "operations given up": all.GivenUp, "redirected writes": all.Redirected, "returns": all.Returned,
 		"fences": all.Fenced, "lost messages": all.Lost, "doubled messages": all.Doubled, "torn logs": all.Torn,
 		"full disks": all.Fulls, "failed syncs": all.Sicks, "compactions": all.Compactions,
 		"spoilt fragments": all.Rotten, "unreadable fragments": all.Unreadable, "missing fragments": all.Missing} {
@@ -59,7 +59,7 @@ func TestThePromiseIsKeptOnPoolsOfRADOS(t *testing.T) {
 	t.Logf("%+v", all)
 }
 
-// worst is how many seeds it may take to find any breakage of the protocol; it takes 13 at most.
+// worst is how many seeds it may take to find any breakage of the protocol; it takes 18 at most.
 const worst = 100
 
 func TestEveryBreakageOfTheProtocolIsFound(t *testing.T) {

@@ -25,6 +25,7 @@ type plan struct {
 	straggling    float64 // share of messages that take much longer
 	patience      time.Duration
 	think         time.Duration
+	impatient     float64       // share of operations whose callers give them up if they take long
 	orphans       time.Duration // age from which stores ask whether anybody needs a fragment
 
 	crashes, clientCrashes, fulls, slows, sicks, cuts, pauses, skews, rots float64 // a second
@@ -55,5 +56,6 @@ func makePlan(seed uint64) plan {
 	if p.copies == 2 { // what is on one node only must not matter then
 		p.rots = chance(r, 0.0, 20)
 	}
+	p.impatient = chance(r, 0.0, 0, 0.3)
 	return p
 }

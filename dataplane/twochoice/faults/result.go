@@ -21,6 +21,7 @@ type Totals struct {
 	Acked         int           `json:"acknowledged_writes"`
 	Crashes       int           `json:"node_crashes"`
 	ClientCrashes int           `json:"client_crashes"`
+	GivenUp       int           `json:"operations_given_up"`
 	Redirected    int           `json:"redirected_writes"`
 	Returned      int           `json:"returned_ranges"`
 	Fenced        int           `json:"fences"`
@@ -44,6 +45,7 @@ func (t *Totals) Add(r Result) {
 	t.Acked += r.Acked
 	t.Crashes += r.Crashes
 	t.ClientCrashes += r.ClientCrashes
+	t.GivenUp += r.GivenUp
 	t.Redirected += r.Redirected
 	t.Returned += r.Returned
 	t.Fenced += r.Fenced
