@@ -210,9 +210,10 @@ func (w Workload) check() error {
 		return fmt.Errorf("workload %q: limit %g is below reservation %g", w.Name, w.Limit, w.Reservation)
 	}
 	for i, pair := range w.Pairs {
-		if !(pair[0] > 0 && pair[0] <= 1e12) || !(pair[1] >= 0 && pair[1] <= 1e12) {
-			return fmt.Errorf("workload %q: pairs[%d] is [%g, %g]; write [rate, burst] with a rate above 0 "+
-				"and a burst of at least 0", w.Name, i, pair[0], pair[1])
+		// Requests 1 ns apart ask for rates far above any link's.
+		if !(pair[0] > 0 && pair[0] <= 1e30) || !(pair[1] >= 0 && pair[1] <= 1e18) {
+			return fmt.Errorf("workload %q: pairs[%d] is [%g, %g]; write [rate, burst] with a rate above 0, "+
+				"at most 1e30, and a burst of 0 to 1e18", w.Name, i, pair[0], pair[1])
 		}
 	}
 	return nil

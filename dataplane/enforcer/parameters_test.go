@@ -46,6 +46,7 @@ func TestBadParametersGetASentence(t *testing.T) {
 		`{"policy": "pm", "workloads": [{}]}`: "no name",
 		`{"policy": "pm", "workloads": [{"name": "a"}, {"name": "a"}]}`:                           "twice",
 		`{"policy": "pm", "workloads": [{"name": "a", "pairs": [[0, 1]]}]}`:                       "pairs[0]",
+		`{"policy": "pm", "workloads": [{"name": "a", "pairs": [[1e31, 1]]}]}`:                    "at most 1e30",
 		`{"policy": "pm", "workloads": [{"name": "a", "slo": "soon"}]}`:                           "is not a time",
 		`{"policy": "pm", "workloads": [{"name": "a", "slo": -1}]}`:                               "slo is -1",
 		`{"policy": "pm", "workloads": [{"name": "a", "weight": 1e-12}]}`:                         "weight is 1e-12",
@@ -59,6 +60,20 @@ func TestBadParametersGetASentence(t *testing.T) {
 		_, err := ParseParameters([]byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v; want a sentence with %q", text, err, want)
+		}
+	}
+}
+
+// Of a trace with two requests of 4 KiB 1 ns apart: what keeps to it is not held, what comes at once
+// is, for that nanosecond.
+func TestABucketMayBeFasterThanAnyLink(t *testing.T) {
+	e := mustNew(t, Parameters{Policy: PM, Workloads: []Workload{
+		{Name: "a", Pairs: [][2]float64{{4.7056e12, 4705.6}, {1e3, 1e6}}}}})
+	for i, at := range []time.Duration{0, 1, 1} {
+		e.Arrive(at, &Request{Cost: 4705.6})
+		request, again := e.Next(at)
+		if held := request == nil; held != (i == 2) {
+			t.Fatalf("request %d at %d ns: held %t, asked to come again at %v", i, at, held, again)
 		}
 	}
 }
