@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -12,6 +14,9 @@ from analysis.claims import Evidence
 from analysis.dlr.compare import OP_NAMES, OPS, compare, metric_of, select
 from analysis.figures import Missing
 from analysis.stats import Estimate, mean
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _STATED_DEGRADATION = {
     ("heterogeneity", "throughput"): 0.54,
@@ -97,50 +102,24 @@ def normalized(
     with 95 % confidence interval. Rand is in IOPS, as in the paper. Inert cells are hatched."""
     rows = evidence.table[evidence.table["scenario"] == scenario]
     controllers = style.in_order([str(c) for c in rows["controller"].dropna().unique()])
-    found: dict[tuple[str, str], tuple[Estimate, bool]] = {}
-    for op in OPS:
-        base = select(evidence.table, op=op, scenario=scenario, controller="default")
-        for controller in controllers:
-            treated = select(evidence.table, op=op, scenario=scenario, controller=controller)
-            estimate = compare(treated, base, metric_of(op, what))
-            if estimate is not None:
-                found[op, controller] = (estimate, bool(treated["inert"].all()))
-    ops = [op for op in OPS if any(key[0] == op for key in found)]
+    found = _over_default(evidence.table, controllers, scenario, what)
     if not any(controller != "default" for _, controller in found):
         return Missing(f"blocks with default and another controller under {scenario}")
+    ops = [op for op in OPS if any(key[0] == op for key in found)]
     width = 0.8 / len(controllers)
-    ends: list[tuple[float, float]] = []
+    places = {
+        (op, controller): index + (place - (len(controllers) - 1) / 2) * width
+        for index, op in enumerate(ops)
+        for place, controller in enumerate(controllers)
+    }
     with style.figure(width=7.2) as (drawn, (axes,)):
-        for place, controller in enumerate(controllers):
-            labelled = False
-            for index, op in enumerate(ops):
-                if (op, controller) not in found:
-                    continue
-                estimate, inert = found[op, controller]
-                # Default is 1 by definition, and one run has no interval: neither gets a bar.
-                known = controller != "default" and estimate.n > 1
-                low, high = estimate.error if known else (0.0, 0.0)
-                x = index + (place - (len(controllers) - 1) / 2) * width
-                ends.append((x, estimate.value + high))
-                axes.bar(
-                    x,
-                    estimate.value,
-                    width * 0.94,
-                    color=style.colour(controller),
-                    hatch="//" if inert else None,
-                    edgecolor="white",
-                    yerr=np.array([[low], [high]]) if known else None,
-                    capsize=2.5,
-                    label=None if labelled else style.label(controller),
-                )
-                labelled = True
-        first = True
-        for index, op in enumerate(ops):
-            stated = _STATED_NORMALIZED.get((scenario, what, op))
-            if stated is not None and (op, "dlr") in found:
-                x = index + (controllers.index("dlr") - (len(controllers) - 1) / 2) * width
-                style.paper_marker(axes, x, stated, first=first)
-                first = False
+        for controller in controllers:
+            mine = {places[key]: bar for key, bar in found.items() if key[1] == controller}
+            _controller_bars(axes, mine, controller, width * 0.94)
+        stated = [(op, _STATED_NORMALIZED.get((scenario, what, op))) for op in ops]
+        marked = [(op, value) for op, value in stated if value is not None and (op, "dlr") in found]
+        for index, (op, value) in enumerate(marked):
+            style.paper_marker(axes, places[op, "dlr"], value, first=index == 0)
         axes.axhline(1, color="black", linewidth=0.8)
         axes.set_xticks(range(len(ops)), [OP_NAMES[op] for op in ops])
         axes.set_ylabel(f"{'Throughput' if what == 'throughput' else 'Latency'} / default Ceph")
@@ -149,6 +128,53 @@ def normalized(
         least, most = min(counts), max(counts)
         n = f"n={most}" if least == most else f"n={least} to {most}"
         axes.set_title(f"{scenario.capitalize()}: {what} by controller ({better} is better, {n})")
+        ends = [
+            (
+                places[key],
+                estimate.value + (estimate.error[1] if _has_interval(key[1], estimate) else 0),
+            )
+            for key, (estimate, _) in found.items()
+        ]
         style.limit_intervals(axes, [estimate.value for estimate, _ in found.values()], ends)
         axes.legend(loc="upper center", ncols=3, fontsize="small")
         return style.save(drawn, folder, name)
+
+
+def _over_default(
+    table: pd.DataFrame, controllers: Sequence[str], scenario: str, what: str
+) -> dict[tuple[str, str], tuple[Estimate, bool]]:
+    """By operation and controller: its ratio to default Ceph, and whether it changed nothing in
+    any run. Without a block that has both there is none."""
+    found: dict[tuple[str, str], tuple[Estimate, bool]] = {}
+    for op in OPS:
+        base = select(table, op=op, scenario=scenario, controller="default")
+        for controller in controllers:
+            treated = select(table, op=op, scenario=scenario, controller=controller)
+            estimate = compare(treated, base, metric_of(op, what))
+            if estimate is not None:
+                found[op, controller] = (estimate, bool(treated["inert"].all()))
+    return found
+
+
+def _has_interval(controller: str, estimate: Estimate) -> bool:
+    """Default Ceph is 1 by definition, and one run tells no interval."""
+    return controller != "default" and estimate.n > 1
+
+
+def _controller_bars(
+    axes: Axes, bars: Mapping[float, tuple[Estimate, bool]], controller: str, width: float
+) -> None:
+    """The bars of a controller by their places; the first one is in the legend."""
+    for index, (x, (estimate, inert)) in enumerate(bars.items()):
+        known = _has_interval(controller, estimate)
+        axes.bar(
+            x,
+            estimate.value,
+            width,
+            color=style.colour(controller),
+            hatch="//" if inert else None,
+            edgecolor="white",
+            yerr=np.array(estimate.error).reshape(2, 1) if known else None,
+            capsize=2.5,
+            label=style.label(controller) if index == 0 else None,
+        )

@@ -49,7 +49,7 @@ def sizes(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             capsize=3,
             linewidth=1,
         )
-        left.set_yscale("log")
+        style.magnitudes(left)
         left.set_ylabel(QPS)
         other = left.twinx()
         other.grid(False)
@@ -172,26 +172,18 @@ def storage(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         panel = axes[0]
         other = panel.twinx()
         other.grid(False)
-        found: list[Estimate] = []
-        for letter, column, where in (("A", "qps", panel), ("C", "mb_s", other)):
-            points = []
-            for place, cores in enumerate(there):
-                its = rows[(rows["workload"] == letter) & (rows["storage_cores"] == cores)]
-                one = average(its, column)
-                if one is not None:
-                    points.append((float(place), one))
-            if not points:
-                continue
-            found += [one for _, one in points]
-            if letter == "A":
-                xs, ones = zip(*points, strict=True)
-                where.bar(xs, [o.value for o in ones], 0.7, color=QPS_COLOUR, label="A: throughput")
-                where.errorbar(
-                    xs, [o.value for o in ones], yerr=errors(ones), fmt="none", color="black",
-                    capsize=3, linewidth=1,
-                )  # fmt: skip
-            else:
-                line(where, points, shade=BYTES_COLOUR, label="C: bandwidth")
+        small = _by_cores(rows[rows["workload"] == "A"], there, "qps")
+        large = _by_cores(rows[rows["workload"] == "C"], there, "mb_s")
+        found = [one for _, one in (*small, *large)]
+        if small:
+            xs, ones = zip(*small, strict=True)
+            panel.bar(xs, [o.value for o in ones], 0.7, color=QPS_COLOUR, label="A: throughput")
+            panel.errorbar(
+                xs, [o.value for o in ones], yerr=errors(ones), fmt="none", color="black",
+                capsize=3, linewidth=1,
+            )  # fmt: skip
+        if large:
+            line(other, large, shade=BYTES_COLOUR, label="C: bandwidth")
         wanted = float(rows["proxy_cores"].iloc[0]) / 2
         names = [
             f"2 x {cores:g}" + ("\n(as the proxy)" if cores == wanted else "") for cores in there
@@ -204,6 +196,14 @@ def storage(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         panel.set_title(f"Behind one proxy of {2 * wanted:g} cores ({counts(found)})", loc="left")
         style.legend(drawn, [panel, other])
         return style.save(drawn, folder, name)
+
+
+def _by_cores(
+    rows: pd.DataFrame, cores: Sequence[float], column: str
+) -> list[tuple[float, Estimate]]:
+    """Places of the numbers of storage cores that have runs, and their means."""
+    found = (average(rows[rows["storage_cores"] == number], column) for number in cores)
+    return [(float(place), one) for place, one in enumerate(found) if one is not None]
 
 
 def network_small(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
