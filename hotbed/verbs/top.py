@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
 
 import typer
 
@@ -23,14 +24,9 @@ def register(app: typer.Typer) -> None:
         as_json: JsonFlag = False,
     ) -> None:
         """Pressure, disk, network, primary affinity of every node, client throughput, live."""
-        import json
         import sys
         from contextlib import closing
 
-        from rich.live import Live
-
-        from hotbed.output import console, plain
-        from hotbed.top_view import top_view
         from testbed.agent.client import agent_client
         from testbed.choose import choose_ready
 
@@ -38,15 +34,40 @@ def register(app: typer.Typer) -> None:
         payload = {"interval_s": interval} | ({"count": 1} if once else {})
         with closing(agent_client(found).stream("top", payload)) as samples:
             if as_json:
-                for sample in samples:
-                    print(json.dumps(plain(sample)), flush=True)
+                _as_json(samples)
             elif once or not sys.stdout.isatty():
-                for sample in samples:
-                    console().print(top_view(sample))
+                _one_below_another(samples)
             else:
-                try:
-                    with Live(console=console(), screen=True, auto_refresh=False) as live:
-                        for sample in samples:
-                            live.update(top_view(sample), refresh=True)
-                except KeyboardInterrupt:
-                    return  # the way to leave it
+                _on_the_screen(samples)
+
+
+def _as_json(samples: Iterable[Mapping[str, Any]]) -> None:
+    import json
+
+    from hotbed.output import plain
+
+    for sample in samples:
+        print(json.dumps(plain(sample)), flush=True)
+
+
+def _one_below_another(samples: Iterable[Mapping[str, Any]]) -> None:
+    from hotbed.output import console
+    from hotbed.top_view import top_view
+
+    for sample in samples:
+        console().print(top_view(sample))
+
+
+def _on_the_screen(samples: Iterable[Mapping[str, Any]]) -> None:
+    """The last look alone, until Ctrl-C: the way to leave it."""
+    from rich.live import Live
+
+    from hotbed.output import console
+    from hotbed.top_view import top_view
+
+    try:
+        with Live(console=console(), screen=True, auto_refresh=False) as live:
+            for sample in samples:
+                live.update(top_view(sample), refresh=True)
+    except KeyboardInterrupt:
+        pass
