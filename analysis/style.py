@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 from analysis import aside
 
 if TYPE_CHECKING:
+    import numpy as np
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from numpy.typing import NDArray
 
 # Okabe and Ito's palette: told apart by colour-blind readers too.
 COLOURS = {
@@ -42,6 +44,8 @@ LABELS = {
     "upmap": "upmap balancer",
     "oracle": "oracle",
 }
+_SUBDIVIDED = ((0.5, (1, 1.5, 2, 3, 4, 5, 6, 7, 8, 9)), (2.0, (1, 2, 3, 5)), (4.0, (1, 3)))
+"""Ticks within a magnitude, of axes that span fewer magnitudes than said."""
 _SPARE = ("#F0E442", "#882255", "#44AA99", "#332288", "#AA4499", "#117733")
 
 
@@ -184,6 +188,27 @@ def paper_marker(axes: Axes, x: float, y: float, *, first: bool) -> None:
         zorder=5,
         label="paper's stated value" if first else None,
     )
+
+
+def magnitudes(axes: Axes) -> None:
+    """A logarithmic vertical axis with plain numbers, some of them also within a single magnitude:
+    the fewer magnitudes it spans when it is drawn, the more."""
+    import numpy as np
+    from matplotlib.ticker import LogLocator, NullFormatter, NullLocator, ScalarFormatter
+
+    class Spaced(LogLocator):
+        def tick_values(self, vmin: float, vmax: float) -> NDArray[np.float64]:
+            spanned = np.log10(max(vmax, 1e-300) / max(vmin, 1e-300))
+            self.set_params(subs=next((s for most, s in _SUBDIVIDED if spanned < most), (1.0,)))
+            return np.asarray(super().tick_values(vmin, vmax))
+
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(Spaced())
+    plain = ScalarFormatter()
+    plain.set_scientific(False)
+    axes.yaxis.set_major_formatter(plain)
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 WIDEST = 2.0

@@ -208,7 +208,7 @@ def _by_size(axes: Axes, rows: pd.DataFrame, scenario: str, metric: str) -> None
     axes.set_xticks([size / 2**20 for size in sizes], [_size(int(size)) for size in sizes])
     axes.minorticks_off()
     if metric == "latency_s":
-        axes.set_yscale("log")
+        style.magnitudes(axes)
         values = [estimate.value for _, estimate in drawn]
         axes.set_ylim(min(values) / _LOG_ROOM, max(values) * _LOG_ROOM)
     else:

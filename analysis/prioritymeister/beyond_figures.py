@@ -90,7 +90,7 @@ def bounds(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         axes.axhline(1, color="black", linewidth=1.2, label="proven bound (with blocking)")
         axes.plot([], [], ".", color="#0072B2", label="a workload of a run")
         axes.plot([], [], "X", color=MISSED, label="broken: a bug")
-        axes.set_yscale("log")
+        style.magnitudes(axes)
         axes.set_ylim(None, max(2.0, 1.6 * rows["bound_ratio"].astype(float).max()))
         axes.set_xticks(range(len(order)), [SCENARIOS[one] for one in order])
         axes.set_xlim(-0.6, len(order) - 0.4)

@@ -96,7 +96,7 @@ def bars(
                     rotation=90,
                 )
         slo_line(axes, rows, name)
-    axes.set_yscale("log")
+    style.magnitudes(axes)
     axes.set_xticks(range(len(groups)), [name for name, _ in groups])
     axes.set_xlim(-0.6, len(groups) - 0.4)
     _room_above(axes)
@@ -182,7 +182,7 @@ def percentile_axis(axes: Axes, *, most: float = 99.97) -> None:
     ticks = [tick for tick in TICKS if tick <= most + 0.02]
     axes.set_xticks([-np.log10(1 - tick / 100) for tick in ticks], [f"{t:g}" for t in ticks])
     axes.set_xlim(-np.log10(0.5), -np.log10(1 - most / 100))
-    axes.set_yscale("log")
+    style.magnitudes(axes)
     axes.set_xlabel("Percentile")
     axes.set_ylabel("Latency (ms)")
 

@@ -15,7 +15,7 @@ from analysis.claims import Evidence
 from analysis.columns import average
 from analysis.figures import Missing
 from analysis.twochoice import placement
-from analysis.twochoice.panels import counts, draw, magnitudes, percent, points
+from analysis.twochoice.panels import counts, draw, percent, points
 from analysis.twochoice.runs import BEYOND, BOTH, COLD, FIXED, PAPERS, cells, ratios
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def responses(
             panel.set_ylabel(RESPONSE)
             panel.set_title(f"{title} ({counts(list(lines.values()))})", loc="left")
         axes[0].set_ylim(0, None)
-        magnitudes(axes[1])
+        style.magnitudes(axes[1])
         style.legend(drawn, axes, columns=5)
         return style.save(drawn, folder, name)
 

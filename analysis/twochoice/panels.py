@@ -65,18 +65,6 @@ def draw(
         axes.set_xlim(-0.45, len(order) - 0.55)
 
 
-def magnitudes(axes: Axes) -> None:
-    """A vertical axis of magnitudes with plain numbers, also within a single one."""
-    from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
-
-    axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
-    plain = ScalarFormatter()
-    plain.set_scientific(False)
-    axes.yaxis.set_major_formatter(plain)
-    axes.yaxis.set_minor_formatter(NullFormatter())
-
-
 def colour(name: str) -> str:
     """A scheduler's colour, whatever its variant."""
     return COLOURS.get(name, COLOURS.get(name.partition(",")[0], "#444444"))

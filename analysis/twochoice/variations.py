@@ -15,7 +15,7 @@ from analysis.columns import average
 from analysis.figures import Missing
 from analysis.stats import Estimate, mean
 from analysis.twochoice.figures import RESPONSE, SHARE, response
-from analysis.twochoice.panels import counts, draw, label, magnitudes, percent, points
+from analysis.twochoice.panels import counts, draw, label, percent, points
 from analysis.twochoice.runs import (
     BEYOND,
     BOTH,
@@ -121,7 +121,7 @@ def spread(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     with style.figure(width=7.2, height=4.8) as (drawn, axes):
         lines = {s: points(its, "spread_s", response) for s, its in rows.items()}
         draw(axes[0], lines, order, [f"{1000 * at:g}" for at in order])
-        magnitudes(axes[0])
+        style.magnitudes(axes[0])
         axes[0].set_xlabel("Nodes begin within (ms)")
         axes[0].set_ylabel(RESPONSE)
         text = f"{100 * SCALE_SHARE:g} % stragglers ({counts(list(lines.values()))})"
@@ -196,7 +196,7 @@ def scale(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             panel.set_ylabel(text)
             head = f"{100 * SCALE_SHARE:g} % stragglers ({counts(list(lines.values()))})"
             panel.set_title(head, loc="left")
-        magnitudes(axes[0])
+        style.magnitudes(axes[0])
         axes[1].set_ylim(0, None)
         style.legend(drawn, axes)
         return style.save(drawn, folder, name)

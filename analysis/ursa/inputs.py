@@ -79,7 +79,7 @@ def shape(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         for which, colour, text in ((~hot, "#0072B2", "cold"), (hot, "#D55E00", "hot")):
             left.plot(capacity[which], load[which], ".", color=colour, markersize=3, label=text)
         left.set_xscale("log")
-        left.set_yscale("log")
+        style.magnitudes(left)
         left.set_xlabel("Capacity of a node over the mean")
         left.set_ylabel("Load of a node over the mean")
         left.set_title(f"{LABELS[kind]}, {rows['size'].iloc[0]}, one instance", loc="left")
@@ -96,7 +96,7 @@ def shape(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         reference = 100 * (x / x.min()) ** -TAIL
         right.plot(x, reference, "--", color="black", linewidth=1, label=f"power law, {TAIL:g}")
         right.set_xscale("log")
-        right.set_yscale("log")
+        style.magnitudes(right)
         right.set_xlabel("Load of a partition over the mean")
         right.set_ylabel("Partitions with at least so much (%)")
         right.set_title("Partitions", loc="left")

@@ -56,7 +56,7 @@ def load(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             label="the paper: 32 MB writes, more than this",
         )
         panel.axhline(STABLE_S, color="black", linewidth=0.8, linestyle=":")
-        panel.set_yscale("log")
+        style.magnitudes(panel)
         panel.set_xlim(left=0)
         panel.set_xlabel("writes a second on the node")
         panel.set_ylabel("response time (s)")
@@ -115,7 +115,7 @@ def response(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 
 def _requests(panel: Axes, evidence: Evidence, rows: pd.DataFrame) -> None:
     """One run's requests: the first block's."""
-    panel.set_yscale("log")
+    style.magnitudes(panel)
     panel.axhline(STABLE_S, color="black", linewidth=0.8, linestyle=":")
     if rows.empty:
         panel.text(0.5, 0.5, "not run", ha="center", va="center", transform=panel.transAxes)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from analysis import style
 from analysis.stats import Estimate
 from analysis.ursa.runs import COLOURS, LABELS
 
@@ -93,7 +94,7 @@ def draw(axes: Axes, order: Sequence[str], lines: Sequence[Line], *, log: bool =
                 zorder=5,
             )
     if log:
-        axes.set_yscale("log")
+        style.magnitudes(axes)
         _limit(axes, [estimate for one in shown for estimate in one.points.values()])
     axes.set_xticks(range(len(order)), order, rotation=20 if len(order) > 3 else 0)
     axes.set_xlim(-0.4, len(order) - 0.6)

@@ -36,7 +36,7 @@ def setups(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             grouped(panel, groups, series, _stated(found, measure))
             every = [one for its in found.values() for one in its.values()]
             if measure == "mean_s" and every:
-                panel.set_yscale("log")
+                style.magnitudes(panel)
                 panel.set_ylim(
                     0.5 * min(one.value for one in every), 3 * max(one.value for one in every)
                 )

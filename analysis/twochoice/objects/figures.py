@@ -17,7 +17,7 @@ from analysis.figures import Missing
 from analysis.stats import Estimate
 from analysis.twochoice.objects.claims import PENDING, PROBED_MS, TABLE_MS
 from analysis.twochoice.objects.runs import HEAD_TO_HEAD, ON_RADOS, cells, rados, report
-from analysis.twochoice.panels import MARKERS, colour, counts, label, magnitudes, points
+from analysis.twochoice.panels import MARKERS, colour, counts, label, points
 from analysis.twochoice.runs import BOTH, COLLABORATIVE, FIXED, NATIVE, PREASSIGN, RANDOM
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def probing(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
                 label=f"{pending} write{'s' * (pending > 1)}: {2 * pending} servers asked",
             )
         panel.axhline(PROBED_MS, **PAPER, label=f"paper: {PENDING} writes below 10 ms")
-        magnitudes(panel)
+        style.magnitudes(panel)
         panel.set_xticks(range(len(order)), [str(at) for at in order])
         panel.set_xlabel("Schedulers that probe at the same time")
         panel.set_ylabel("Until the slowest answer (ms)")
@@ -90,7 +90,7 @@ def redirecting(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             _over(axes[1], runs, f"{what}_seconds", 1e3, (what, shade))
         axes[1].axhline(TABLE_MS, **PAPER, label="paper: below 5 ms")
         axes[1].set_ylabel("What a client waits for it (ms)")
-        magnitudes(axes[1])
+        style.magnitudes(axes[1])
         axes[0].set_ylim(0, None)
         for panel, title in zip(axes, ("(a) Length", "(b) Requests"), strict=True):
             panel.set_xlabel("Writes to the object so far")
