@@ -16,7 +16,7 @@ from schemas.errors import HotbedError
 from testbed.deploy import spec_of
 from workloads.cosbench.driver import install
 
-PROGRAMS = ("cmd/cosdrive", "cosbench")
+PROGRAMS = ("cmd/cosdrive", "cosbench", "internal/http1", "internal/librados", "service", "sim")
 """Sources of what runs on the clients, below `dataplane`."""
 ROLES = ("base", "swift")
 """Roles whose contents can change a result."""
