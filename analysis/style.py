@@ -194,7 +194,7 @@ def magnitudes(axes: Axes) -> None:
     """A logarithmic vertical axis with plain numbers, some of them also within a single magnitude:
     the fewer magnitudes it spans when it is drawn, the more."""
     import numpy as np
-    from matplotlib.ticker import LogLocator, NullFormatter, NullLocator, ScalarFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
     class Spaced(LogLocator):
         def tick_values(self, vmin: float, vmax: float) -> NDArray[np.float64]:
@@ -204,9 +204,14 @@ def magnitudes(axes: Axes) -> None:
 
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(Spaced())
-    plain = ScalarFormatter()
-    plain.set_scientific(False)
-    axes.yaxis.set_major_formatter(plain)
+    # Each number by itself: what tells them apart by their span has 0 for those far below it.
+    axes.yaxis.set_major_formatter(
+        FuncFormatter(
+            lambda tick, _: np.format_float_positional(
+                tick, precision=3, unique=False, fractional=False, trim="-"
+            )
+        )
+    )
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_minor_formatter(NullFormatter())
 
