@@ -79,9 +79,9 @@ def service(lines: Sequence[curves.Service], stretches: Sequence[Stretch]) -> cu
 def _left(
     lines: Sequence[curves.Service], stretches: Sequence[Stretch], first: int, last: int
 ) -> curves.Service:
-    whole = [s.arrival for s in stretches if (s.first, s.last) == (first, last)]
+    whole = [s for s in stretches if (s.first, s.last) == (first, last)]
     if first == last:
-        return curves.left_over(*lines[first], *curves.added(whole))
+        return _below(lines[first], whole)
     inside = [s for s in stretches if (s.first, s.last) != (first, last)]
     place, found = first, None
     while place <= last:
@@ -91,4 +91,10 @@ def _left(
         found = part if found is None else curves.in_series(*found, *part)
         place = end + 1
     assert found is not None
-    return curves.left_over(*found, *curves.added(whole)) if whole else found
+    return _below(found, whole) if whole else found
+
+
+def _below(line: curves.Service, above: Sequence[Stretch]) -> curves.Service:
+    """What is left of a service below all that arrives on some stretches."""
+    burst, x, slope = curves.added([one.arrival for one in above])
+    return curves.left_over(*line, burst, x, slope)
