@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any
 from analysis import aside
 
 if TYPE_CHECKING:
-    import numpy as np
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from numpy.typing import NDArray
 
 # Okabe and Ito's palette: told apart by colour-blind readers too.
 COLOURS = {
@@ -197,10 +195,10 @@ def magnitudes(axes: Axes) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
     class Spaced(LogLocator):
-        def tick_values(self, vmin: float, vmax: float) -> NDArray[np.float64]:
+        def tick_values(self, vmin: float, vmax: float) -> Sequence[float]:
             spanned = np.log10(max(vmax, 1e-300) / max(vmin, 1e-300))
             self.set_params(subs=next((s for most, s in _SUBDIVIDED if spanned < most), (1.0,)))
-            return np.asarray(super().tick_values(vmin, vmax))
+            return super().tick_values(vmin, vmax)
 
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(Spaced())

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from campaigns.kinds.registry import schema_of
 from schemas.campaign import Campaign
 from schemas.errors import UserError
-from schemas.mistakes import mistake
+from schemas.mistakes import Place, mistake
 from schemas.yaml_file import read_mapping
-
-if TYPE_CHECKING:
-    pass
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES = Path(__file__).resolve().parent / "files"
@@ -57,7 +55,9 @@ def load_campaign(path: Path) -> Campaign:
         return schema.model_validate(data)
     except ValidationError as error:
         found = mistake(error, schema)
-        raise UserError(found.sentence(str(path), lambda step: _step(step, data))) from error
+        raise UserError(
+            replace(found, place=_named(found.place, data)).sentence(str(path))
+        ) from error
 
 
 def resolve(name: str, beside: Path) -> Path:
@@ -71,11 +71,11 @@ def resolve(name: str, beside: Path) -> Path:
     )
 
 
-def _step(step: int | str, data: dict[str, object]) -> str:
+def _named(place: Place, data: Mapping[str, object]) -> Place:
     """A grid is named, not numbered."""
     grids = data.get("grids")
-    if isinstance(step, int) and isinstance(grids, list) and step < len(grids):
-        entry = grids[step]
+    if place[:1] == ("grids",) and len(place) > 1 and isinstance(grids, list):
+        entry = grids[int(place[1])]
         if isinstance(entry, dict) and "name" in entry:
-            return f"grid {entry['name']}"
-    return str(step)
+            return (place[0], f"grid {entry['name']}", *place[2:])
+    return place

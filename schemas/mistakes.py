@@ -167,18 +167,15 @@ def _shown(found: _Found) -> str:
         value = found.detail["ctx"]["tag"]
     if any(word in str(step).lower() for step in found.place for word in _SECRET):
         return "this is not allowed"
+    length = " of this length" if found.kind in ("too_short", "too_long") else ""
     if isinstance(value, Mapping):
-        return "a mapping is not allowed"
+        return f"a mapping{length} is not allowed"
     if isinstance(value, (list, tuple)):
-        return "a list of this length is not allowed" if _counts(found) else "a list is not allowed"
+        return f"a list{length} is not allowed"
     if value is None:
         return "it is empty, which is not allowed"
     text = repr(value)
     return f"{text if len(text) <= _SHOWN else text[:_SHOWN] + '...'} is not allowed"
-
-
-def _counts(found: _Found) -> bool:
-    return found.kind in ("too_short", "too_long")
 
 
 def _deepest(first: _Found, found: Sequence[_Found]) -> _Found:

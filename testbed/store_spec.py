@@ -162,11 +162,11 @@ class NfsSpec(Strict):
 def _store_kind(store: Any) -> str:
     """Ceph where a spec does not say what it is."""
     kind = store.get("kind", "ceph") if isinstance(store, dict) else getattr(store, "kind", "ceph")
-    return kind if kind in STORES else "none"
+    return kind if isinstance(kind, str) and kind in STORES else "none"
 
 
 def _known_store(store: Any) -> Any:
-    if isinstance(store, dict) and store.get("kind", "ceph") not in STORES:
+    if isinstance(store, dict) and _store_kind(store) == "none":
         *first, last = STORES
         there = f"{', '.join(first)} and {last}"
         raise ValueError(f"kind is {store['kind']!r}; there are {there}")

@@ -191,10 +191,12 @@ def spec(path: Path, body: Mapping[str, Any]) -> None:
     load_spec(path)
 
 
+GRID = {"name": "one", "figures": ["6a"], "vary": {"op": ["seq"]}, "repetitions": 1}
+
+
 def campaign(path: Path, body: Mapping[str, Any]) -> None:
     from campaigns.campaign_file import load_campaign
 
-    grid = {"name": "one", "figures": ["6a"], "vary": {"op": ["seq"]}, "repetitions": 1}
     usual: dict[str, Any] = {
         "name": "c",
         "paper": "dlr",
@@ -203,7 +205,7 @@ def campaign(path: Path, body: Mapping[str, Any]) -> None:
         "spec": "s.yaml",
     }
     usual |= {"notebook": "n.ipynb", "time_scale": 1.0}
-    usual |= {"grids": [grid | dict(body.get("grid", {}))]}
+    usual |= {"grids": [GRID | dict(body.get("grid", {}))]}
     path.write_text(yaml.safe_dump(usual | {k: v for k, v in body.items() if k != "grid"}))
     load_campaign(path)
 
@@ -261,6 +263,7 @@ FILES: list[tuple[Callable[[Path, Mapping[str, Any]], None], Mapping[str, Any], 
         {"store": {"deployer": {"kind": "cephadm", "imag": "x"}}},
         r"store\.deployer\.imag: there is no such key; .*\(did you mean image\?\)",
     ),
+    (spec, {"store": {"kind": ["ceph"]}}, r"store: kind is \['ceph'\]; there are ceph, nfs, "),
     (spec, {"groups": "all"}, r"groups: 'all' is not allowed; allowed: a list"),
     (
         campaign,
@@ -271,6 +274,16 @@ FILES: list[tuple[Callable[[Path, Mapping[str, Any]], None], Mapping[str, Any], 
         campaign,
         {"grid": {"repetition": 2}},
         r"grids\.grid one\.repetition: there is no such key; .*\(did you mean repetitions\?\)",
+    ),
+    (
+        campaign,
+        {"grids": [GRID, GRID | {"name": "two", "figures": ["6b", 7]}]},
+        r"grids\.grid two\.figures\.1: 7 is not allowed; allowed: a text",
+    ),
+    (
+        campaign,
+        {"grid": {"vary": {}}},
+        r"grids\.grid one\.vary: a mapping of this length is not allowed; allowed: a .* at least 1",
     ),
     (campaign, {"seed": "one"}, "seed: 'one' is not allowed; allowed: a whole number"),
     (topology, {"trase": "t"}, r"workload w\.trase: there .*\(did you mean trace\?\)"),
