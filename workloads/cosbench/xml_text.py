@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Mapping
@@ -12,7 +13,7 @@ from workloads.cosbench.access import MASK, SECRET_KEYS
 
 _CONFIG = re.compile(r"""(\bconfig\s*=\s*)("[^"]*"|'[^']*')""")
 _ATTRIBUTE = re.compile(rb"""\s([^\s=]+)\s*=\s*("[^"]*"|'[^']*')""")
-_PART = re.compile(r"(?:&#?\w+;|[^;])+")  # of a config string; a reference's ; divides nothing
+_REFERENCE = re.compile(r"&(?:#\d+|#x[\da-fA-F]+|amp|lt|gt|quot|apos);")
 _WEB = {"swift", "s3"}
 _LOGIN = {"swauth", "keystone", "httpauth"}
 
@@ -22,15 +23,20 @@ def masked(text: str) -> str:
 
     def mask(found: re.Match[str]) -> str:
         quote, body = found[2][0], found[2][1:-1]
-        return f"{found[1]}{quote}{_PART.sub(_masked_pair, body)}{quote}"
+        # Any character may be written as a reference, also those that divide keys and values.
+        plain = _REFERENCE.sub(lambda one: html.unescape(one[0]), body)
+        hidden = ";".join(_masked_pair(part) for part in plain.split(";"))
+        if hidden == plain:
+            return found[0]
+        written = _escaped(hidden) if quote == '"' else _escaped(hidden).replace("'", "&apos;")
+        return f"{found[1]}{quote}{written}{quote}"
 
     return _CONFIG.sub(mask, text)
 
 
-def _masked_pair(part: re.Match[str]) -> str:
-    key, equals, value = part[0].partition("=")
-    hidden = equals and value and key.strip().lower() in SECRET_KEYS
-    return f"{key}={MASK}" if hidden else part[0]
+def _masked_pair(part: str) -> str:
+    key, equals, value = part.partition("=")
+    return f"{key}={MASK}" if equals and value and key.strip().lower() in SECRET_KEYS else part
 
 
 def secrets(text: str) -> frozenset[str]:
@@ -106,7 +112,7 @@ def filled(text: str, values: Mapping[str, str], where: str) -> str:
             _set(element, key, values[key.lower()])
     for element in (*root.findall("auth"), *root.findall("storage")):
         for key in (*_needed(element), *_optional(element)):
-            if key in values and key not in _config(element):
+            if key in values and key not in dict(_config(element)):
                 _set(element, key, values[key])
     for element, key, value in _pairs(root):
         if value == MASK:
@@ -144,7 +150,9 @@ def _with_config(text: bytes, start: int, config: str) -> bytes:
     """With another config in the element that begins at `start`, on as many lines as before."""
     name = re.compile(rb"<[^\s/>]+").match(text, start)
     assert name is not None
-    at, value = name.end(), f'config="{_escaped(config)}"'.encode()
+    # Blanks here were references: a parser takes those that are plain for spaces.
+    written = re.sub(r"[\t\n\r]", lambda blank: f"&#{ord(blank[0])};", _escaped(config))
+    at, value = name.end(), f'config="{written}"'.encode()
     while (attribute := _ATTRIBUTE.match(text, _blank(text, at))) is not None:
         at = attribute.end()
         if attribute[1] == b"config":
@@ -174,26 +182,31 @@ def _needed(element: ET.Element) -> tuple[str, ...]:
 def _optional(element: ET.Element) -> tuple[str, ...]:
     if element.tag != "storage" or element.get("type") not in _WEB:
         return ()
-    return () if "proxies_file" in _config(element) else ("proxies",)
+    return () if "proxies_file" in dict(_config(element)) else ("proxies",)
 
 
-def _config(element: ET.Element) -> dict[str, str]:
+def _config(element: ET.Element) -> list[tuple[str, str]]:
+    """Keys and values; a key may be there more than once."""
     parts = (part.partition("=") for part in element.get("config", "").split(";"))
-    return {key.strip(): value.strip() for key, equals, value in parts if equals}
+    return [(key.strip(), value.strip()) for key, equals, value in parts if equals]
 
 
 def _pairs(root: ET.Element) -> Iterator[tuple[ET.Element, str, str]]:
     for element in root.iter():
-        for key, value in _config(element).items():
+        for key, value in _config(element):
             yield element, key, value
 
 
 def _set(element: ET.Element, key: str, value: str) -> None:
+    """In the place of each mask of that key; at the end where the key is not there."""
     parts = [part.strip() for part in element.get("config", "").split(";") if part.strip()]
-    names = [part.partition("=")[0].strip() for part in parts]
-    if key not in names:
-        parts.append(f"{key}={value}")
-    made = [f"{key}={value}" if n == key else p for n, p in zip([*names, key], parts, strict=False)]
+    pairs = [tuple(word.strip() for word in part.partition("=")) for part in parts]
+    made = [
+        f"{key}={value}" if pair == (key, "=", MASK) else part
+        for pair, part in zip(pairs, parts, strict=True)
+    ]
+    if not any(name == key for name, *_ in pairs):
+        made.append(f"{key}={value}")
     element.set("config", ";".join(made))
 
 

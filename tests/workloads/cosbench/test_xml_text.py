@@ -46,6 +46,29 @@ def test_no_part_of_a_secret_is_left_behind_an_entity() -> None:
     assert xml_text.masked(text) == kept
 
 
+def test_a_secret_is_masked_however_xml_writes_it() -> None:
+    text = "<auth config='username=it&apos;s&#59;pass&#119;ord&#x3D;hidden;timeout=5'/>"
+    assert xml_text.secrets(text) == {"hidden"}
+    kept = "<auth config='username=it&apos;s;password=***;timeout=5'/>"
+    assert xml_text.masked(text) == kept
+    assert xml_text.masked(kept) == kept
+
+
+def test_every_secret_of_a_config_is_hidden() -> None:
+    text = '<workload name="w"><auth config="password=first;password=second"/></workload>'
+    assert xml_text.secrets(text) == {"first", "second"}
+    again = text.replace("first", "***")
+    with pytest.raises(UserError, match="password of <auth> is masked"):
+        xml_text.filled(again, {}, "w.xml")
+    assert xml_text.filled(again, {"password": "p"}, "w.xml") == text.replace("first", "p")
+
+
+def test_blanks_that_were_written_as_references_stay() -> None:
+    text = '<workload name="w"><auth config="password=***;x=a&#10;b&#9;c&#13;d"/></workload>'
+    made = xml_text.filled(text, {"password": "p"}, "w.xml")
+    assert made == text.replace("***", "p")
+
+
 def test_what_is_filled_in_leaves_all_else_where_it_was() -> None:
     # Faults name lines of the user's file.
     text = """<!-- Workload
