@@ -1,126 +1,32 @@
 """What is said to OpenStack over HTTP, and how its answers are read: python-chi, Blazar's client
-and openstacksdk for real, the services' answers written by hand after their documentation.
+and openstacksdk for real.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import threading
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import requests
 from requests_mock import Mocker
 
-from schemas.errors import HotbedError, UserError
-from testbed.sites.chameleon import chi_cloud
-from testbed.sites.chameleon.chi_cloud import ChiCloud, open_cloud
+from testbed.sites.chameleon.chi_cloud import ChiCloud
 from testbed.sites.chameleon.cloud import FLAVOR, HOST, CloudError, Fault, NewServer, Rule, Wanted
-from testbed.sites.contract import SiteError
+from tests.testbed.sites.chi_services import (
+    BLAZAR,
+    LEASE,
+    NEUTRON,
+    NOVA,
+    START_S,
+    cloud,
+    environ,
+    http,
+    let_in,
+)
 
-KEYSTONE, BLAZAR = "http://keystone.test:5000/v3", "http://blazar.test/v1"
-NOVA, NEUTRON, GLANCE = "http://nova.test/v2.1", "http://neutron.test", "http://glance.test"
-REGION = "CHI@UC"
+__all__ = ["cloud", "environ", "http"]
 
 pytestmark = pytest.mark.slow  # python-chi alone takes two seconds to load
-LEASE = {
-    "id": "lease-1",
-    "name": "mine",
-    "status": "PENDING",
-    "start_date": "2026-12-01T08:00:00.000000",
-    "end_date": "2026-12-02T08:00:00.000000",
-    "user_id": "user",
-    "project_id": "project",
-    "reservations": [
-        {
-            "id": "reservation-1",
-            "resource_type": "physical:host",
-            "resource_properties": '["==", "$node_type", "storage"]',
-            "min": 8,
-            "max": 8,
-            "status": "pending",
-        },
-        {
-            "id": "reservation-2",
-            "resource_type": "flavor:instance",
-            "resource_properties": '{"id": "3", "name": "m1.medium"}',
-            "flavor_id": "reservation-2",
-            "amount": 2,
-            "status": "pending",
-        },
-    ],
-    "events": [],
-}
-START_S = 1796112000.0  # 2026-12-01 08:00 UTC
-
-
-@pytest.fixture
-def http() -> Iterator[Mocker]:
-    with Mocker() as mock:
-        yield mock
-
-
-def let_in(http: Mocker, **more: Any) -> Any:
-    """Keystone's token, its catalog, and what openstacksdk asks services before it uses them."""
-    services = {"reservation": BLAZAR, "compute": NOVA, "network": NEUTRON, "image": GLANCE}
-    catalog = [
-        {
-            "type": kind,
-            "name": kind,
-            "id": kind,
-            "endpoints": [{"id": kind, "interface": "public", "region": REGION, "url": url}],
-        }
-        for kind, url in services.items()
-    ]
-    token = {
-        "methods": ["password"],
-        "user": {"id": "user", "name": "student", "domain": {"id": "d", "name": "chameleon"}},
-        "project": {"id": "project", "name": "CHI-1", "domain": {"id": "d", "name": "chameleon"}},
-        "roles": [{"id": "r", "name": "member"}],
-        "issued_at": "2026-12-01T08:00:00.000000Z",
-        "expires_at": "2099-12-01T08:00:00.000000Z",
-        "catalog": catalog,
-        **more,
-    }
-    version = {"id": "v3.14", "status": "stable", "links": [{"rel": "self", "href": KEYSTONE}]}
-    http.get(KEYSTONE, json={"version": version})
-    nova = {"id": "v2.1", "status": "CURRENT", "version": "2.90", "min_version": "2.1"}
-    http.get(NOVA, json={"version": nova | {"links": [{"rel": "self", "href": NOVA}]}})
-    http.get(f"{NOVA}/", json={"version": nova | {"links": [{"rel": "self", "href": NOVA}]}})
-    link = [{"rel": "self", "href": f"{NEUTRON}/v2.0"}]
-    versions = {"versions": [{"id": "v2.0", "status": "CURRENT", "links": link}]}
-    http.get(NEUTRON, json=versions)
-    http.get(f"{NEUTRON}/", json=versions)
-    return http.post(
-        f"{KEYSTONE}/auth/tokens", json={"token": token}, headers={"X-Subject-Token": "a-token"}
-    )
-
-
-@pytest.fixture
-def environ(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chi_cloud, "_SITES", {})
-    for name in list(os.environ):
-        if name.startswith(("OS_", "JUPYTERHUB_")):
-            monkeypatch.delenv(name)
-    for name, value in {
-        "OS_AUTH_TYPE": "v3password",
-        "OS_AUTH_URL": KEYSTONE,
-        "OS_USERNAME": "student",
-        "OS_PASSWORD": "very-secret",
-        "OS_USER_DOMAIN_NAME": "chameleon",
-        "OS_PROJECT_NAME": "CHI-1",
-        "OS_PROJECT_DOMAIN_NAME": "chameleon",
-        "OS_REGION_NAME": REGION,
-    }.items():
-        monkeypatch.setenv(name, value)
-
-
-@pytest.fixture
-def cloud(http: Mocker, environ: None) -> ChiCloud:
-    let_in(http)
-    return open_cloud(REGION, None)
 
 
 def test_who_we_are_and_the_clouds_clock(http: Mocker, cloud: ChiCloud) -> None:
@@ -314,153 +220,3 @@ def test_security_group_rules(http: Mocker, cloud: ChiCloud) -> None:
     cloud.add_rule("g", Rule(22))
     body = asked.last_request.json()["security_group_rule"]
     assert (body["protocol"], body["port_range_min"], body["ethertype"]) == ("tcp", 22, "IPv4")
-
-
-@pytest.fixture
-def by_application_credential(environ: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OS_USERNAME", "OS_PASSWORD", "OS_PROJECT_NAME"):
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("OS_AUTH_TYPE", "v3applicationcredential")
-    monkeypatch.setenv("OS_APPLICATION_CREDENTIAL_ID", "id")
-    monkeypatch.setenv("OS_APPLICATION_CREDENTIAL_SECRET", "very-secret")
-
-
-def keystone_lets_in(http: Mocker, *, restricted: bool, trusts: dict[str, Any]) -> Any:
-    """With an application credential; `trusts`: the answer to who asks for the own trusts."""
-    credential = {"id": "id", "name": "n", "restricted": restricted}
-    let_in(http, methods=["application_credential"], application_credential=credential)
-    return http.get(f"{KEYSTONE}/OS-TRUST/trusts", **trusts)
-
-
-TRUSTS: dict[str, Any] = {"json": {"trusts": [], "links": {"next": None}}}
-NOT_ALLOWED = "You are not authorized to perform the requested action: "
-
-
-def forbidden(words: str) -> dict[str, Any]:
-    """Keystone's answer of that name."""
-    error = {"code": 403, "message": f"{NOT_ALLOWED}{words}.", "title": "Forbidden"}
-    return {"status_code": 403, "json": {"error": error}}
-
-
-def test_a_restricted_application_credential_is_refused_at_once(
-    http: Mocker, by_application_credential: None
-) -> None:
-    keystone_lets_in(http, restricted=True, trusts=TRUSTS)
-    with pytest.raises(UserError, match=r"restricted one.*'unrestricted' ticked") as error:
-        open_cloud(REGION, None)
-    assert "very-secret" not in str(error.value)
-
-
-@pytest.mark.parametrize("restricted", [False, True], ids=["unrestricted", "restricted"])
-@pytest.mark.parametrize(
-    "words",
-    [
-        "Delegated tokens cannot manage trusts",  # keystone 30
-        "Using method 'application_credential' is not allowed for managing trusts",  # 27 to 29
-    ],
-    ids=["delegated", "method"],
-)
-def test_a_keystone_that_lets_no_application_credential_make_trusts_is_told(
-    http: Mocker, by_application_credential: None, words: str, restricted: bool
-) -> None:
-    """Blazar would answer a lease with 500 and no reason, whatever box is ticked."""
-    asked = keystone_lets_in(http, restricted=restricted, trusts=forbidden(words))
-    with pytest.raises(UserError, match=r"no application credential.*CLI password") as error:
-        open_cloud(REGION, None)
-    assert words in str(error.value) and "ticked" not in str(error.value)
-    assert asked.last_request.qs == {"trustor_user_id": ["user"]}
-    assert asked.last_request.headers["X-Auth-Token"] == "a-token"
-
-
-@pytest.mark.parametrize(
-    "trusts",
-    [
-        TRUSTS,
-        # Keystones where nobody may list trusts, or that have no such list: that says nothing.
-        forbidden("identity:list_trusts_for_trustor"),
-        {"status_code": 404, "json": {"error": {"message": "Not found.", "code": 404}}},
-        {"status_code": 403, "text": "<html>a proxy's own page</html>"},
-    ],
-    ids=["allowed", "policy", "none", "no-json"],
-)
-def test_an_unrestricted_application_credential_is_taken(
-    http: Mocker, by_application_credential: None, trusts: dict[str, Any]
-) -> None:
-    asked = keystone_lets_in(http, restricted=False, trusts=trusts)
-    assert open_cloud(REGION, None).identity().user_id == "user"
-    assert asked.call_count == 1
-
-
-def test_the_trusts_are_asked_for_under_v3(
-    http: Mocker, by_application_credential: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """OS_AUTH_URL may lack the version, which python-chi's library then adds."""
-    keystone_lets_in(http, restricted=False, trusts=forbidden("Delegated tokens cannot"))
-    monkeypatch.setenv("OS_AUTH_URL", KEYSTONE.removesuffix("v3"))
-    with pytest.raises(UserError, match="no application credential"):
-        open_cloud(REGION, None)
-
-
-UNOPENED: dict[str, tuple[dict[str, Any], type[HotbedError], str]] = {
-    "refused": ({"status_code": 401}, UserError, "Keystone refuses the credentials .*openrc"),
-    "silent": ({"exc": requests.exceptions.ConnectTimeout}, SiteError, ""),
-}
-
-
-@pytest.mark.parametrize("case", UNOPENED)
-def test_a_session_that_cannot_be_opened_says_what_to_do(
-    http: Mocker, by_application_credential: None, case: str
-) -> None:
-    answer, kind, words = UNOPENED[case]
-    let_in(http)
-    http.post(f"{KEYSTONE}/auth/tokens", **answer)
-    with pytest.raises(kind, match=f"CHI@UC: opening a session: {words}") as error:
-        open_cloud(REGION, None)
-    assert "very-secret" not in str(error.value)
-
-
-SITES = {"items": [{"name": REGION, "site_class": "baremetal", "web": "http://keystone.test"}]}
-SITES_URL = "https://api.chameleoncloud.org/sites.json"
-
-
-def test_the_sites_address_is_looked_up_where_the_environment_has_none(
-    http: Mocker, environ: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("OS_AUTH_URL")
-    let_in(http)
-    keys = {"web": "w", "location": "l", "user_support_contact": "c"}
-    asked = http.get(SITES_URL, json={"items": [keys | SITES["items"][0]]})
-    for _ in range(2):
-        assert open_cloud(REGION, "CHI-1").identity().user_id == "user"
-    assert asked.call_count == 1
-    with pytest.raises(UserError, match="no site 'CHI@MOON'; Chameleon has: CHI@UC"):
-        open_cloud("CHI@MOON", "CHI-1")
-
-
-def test_a_silent_chameleon_is_told(
-    http: Mocker, environ: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("OS_AUTH_URL")
-    http.get(SITES_URL, exc=requests.exceptions.ConnectTimeout)
-    with pytest.raises(SiteError, match="does not say where CHI@UC is") as error:
-        open_cloud(REGION, "CHI-1")
-    assert error.value.retry_after_s is not None
-
-
-def test_a_chameleon_that_never_answers_is_told(
-    http: Mocker, environ: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """python-chi asks for the sites without a time-out."""
-    monkeypatch.delenv("OS_AUTH_URL")
-    monkeypatch.setattr(chi_cloud, "TIMEOUT_S", 0.01)
-    over = threading.Event()
-
-    def hang() -> object:
-        over.wait()
-        return {}
-
-    monkeypatch.setattr("chi.context.list_sites", hang)
-    with pytest.raises(SiteError, match=r"CHI@UC is \(no answer within 0.01 s\)") as error:
-        open_cloud(REGION, "CHI-1")
-    assert error.value.retry_after_s is not None
-    over.set()

@@ -19,8 +19,8 @@ from testbed.sites.chameleon.work import Work
 from testbed.sites.contract import SiteError
 from testbed.sites.records import Records
 from tests.testbed.sites.chameleon_world import BARE, HOUR_S, spec_of
+from tests.testbed.sites.chi_services import BLAZAR, LEASE, START_S, cloud, environ, http
 from tests.testbed.sites.manual_clock import ManualClock
-from tests.testbed.sites.test_chi_cloud import BLAZAR, LEASE, START_S, cloud, environ, http
 
 __all__ = ["cloud", "environ", "http"]
 
