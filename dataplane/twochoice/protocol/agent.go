@@ -24,7 +24,8 @@ type AgentConfig struct {
 	// CompactAbove is how many records the log may have before it is replaced by a snapshot, if that is
 	// at most half as long; 0 is never.
 	CompactAbove int
-	// Patience is how long to wait for another agent before a pull is given up or a fence is repeated.
+	// Patience is how long to wait for another agent before a pull is given up or a fence is repeated, and
+	// how long nothing is pulled after a disk has refused what was.
 	Patience time.Duration
 	// Orphans is how old a fragment is before the store asks whether anybody needs it.
 	Orphans time.Duration

@@ -74,7 +74,7 @@ const workers = 32
 const (
 	tick = 50 * time.Millisecond
 	// pullPatience is how long to wait for data that a maintainer pulls, and how long a busy node is
-	// left alone.
+	// left alone, or a disk that refused.
 	pullPatience = 2 * time.Second
 	compactAbove = 50_000 // records
 )
