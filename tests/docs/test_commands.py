@@ -121,7 +121,7 @@ def _mistakes(code: Code) -> Iterator[str]:
             verb, command, rest = _verb(words)
             if command is not None:
                 _check_names(verb, *_parsed(command, rest))
-    except (AssertionError, UserError) as error:
+    except (AssertionError, UserError, ValueError) as error:  # the last one of shlex: no closing "
         yield f"line {code.line}: {code.text}: {error}"
 
 
@@ -141,6 +141,7 @@ def test_a_wrong_command_is_found() -> None:
         "hotbed bench --only nothing",
         "hotbed control start nobody --interval 10",
         "hotbed up SPEC && hotbed run dlr-quick --nowhere",
+        "hotbed run 'dlr-quick",
     ):
         assert list(_mistakes(Code(1, text, True))), text
 
