@@ -255,6 +255,38 @@ def test_no_simulated_request_waits_longer_than_the_bound(seed: int) -> None:
         assert plain <= whole
 
 
+def test_no_simulated_burst_over_two_switches_waits_longer_than_the_bound() -> None:
+    """Pieces as early as buckets allow, from times that are tried out. Queues 0 to 2 are links of
+    senders, 3 and 4 the trunk each way, 5 to 7 links of receivers."""
+    paths = [(0, 3, 5), (1, 3, 5), (0, 3, 6), (1, 3, 6), (2, 6), (2, 4, 7), (1, 7)]
+    bandwidth, share = [1.0, 1.0, 1.0, 1.5, 1.0, 1.0, 1.0, 1.0], 0.15
+    tightest = 0.0
+    for seed in range(8):
+        random = np.random.default_rng(seed)
+        size = random.choice([0.3, 0.5, 1.0], len(paths))
+        bursts = size * random.integers(1, 6, len(paths))
+        flows = [
+            Flow(path, np.array([share]), np.array([burst]), float(piece))
+            for path, burst, piece in zip(paths, bursts, size, strict=True)
+        ]
+        system, priority = System(bandwidth, flows), random.integers(0, 5, len(paths)).tolist()
+        others = [np.array([p <= mine for p in priority]) for mine in priority]
+        bounds = [system.bound(k, mask, blocking=True) for k, mask in enumerate(others)]
+        for _ in range(6):
+            begins = random.uniform(0, max(bounds) / 2, len(paths)) * (random.random(7) < 0.3)
+            arrivals = []
+            for begin, burst, piece in zip(begins, bursts, size, strict=True):
+                sent = np.arange(piece, burst + 15 * share, piece)
+                times = begin + np.maximum(0, sent - burst) / share
+                arrivals.append([(float(t), float(piece)) for t in times])
+            for latency, bound in zip(
+                simulate(arrivals, paths, bandwidth, priority), bounds, strict=True
+            ):
+                assert latency <= bound * (1 + 1e-9)
+                tightest = max(tightest, latency / bound)
+    assert tightest > 0.9  # else nothing was tried
+
+
 def test_a_lone_burst_meets_its_bound() -> None:
     """The bound is tight: a full bucket of those above, and one's own, at one instant."""
     flows = [Flow((0,), np.array([0.1]), np.array([b])) for b in (3.0, 1.0)]
