@@ -83,8 +83,9 @@ def campaign(spec: Path) -> dict[str, Any]:
         "spec": str(spec),
         "notebook": "notebooks/dlr_experiment.ipynb",
         "time_scale": 0.1,
-        # The machine that runs tests is never quiet.
-        "limits": {"outside_cores": 100, "steal": 1, "client_share": 1},
+        # The machine that runs tests is never quiet: what is spoiled all the same is done again.
+        "limits": {"outside_cores": 100, "steal": 1, "client_share": 1, "stalled": 1},
+        "spoiled_retries": 10,
         "parameters": {"duration_s": 60, "object_size": 1048576, "hot_nodes": 1},
         "grids": [
             {"name": "first", "figures": ["6a"], "vary": {"op": ["seq"]}, **cell},
@@ -148,6 +149,11 @@ def runs_of(artifacts: Path) -> dict[str, str]:
     }
 
 
+def done(attempts: dict[str, str]) -> list[str]:
+    """Folders of the runs that are done; of a run twice, if two of its attempts are."""
+    return [attempt.rsplit("/", 1)[0] for attempt, status in attempts.items() if status == "done"]
+
+
 @pytest.mark.usefixtures("metal")  # named here it comes before the control plane
 def test_the_whole_chain(
     plane: ControlPlane,
@@ -167,7 +173,7 @@ def test_the_whole_chain(
     assert "HEALTH" in hotbed("ssh", "admin", "ceph", "health")
     hotbed(*go, "--figure", "6a")
     first = runs_of(artifacts)
-    assert list(first.values()) == ["done"]
+    assert len(done(first)) == 1 and set(first.values()) <= {"done", "spoiled"}
 
     ended = belongings.end_lease(student, within_s=105.0)
     hotbed(*go, ends_with=LEASE_OVER)
@@ -180,7 +186,8 @@ def test_the_whole_chain(
     by_notebooks(spec, file, artifacts)
     hotbed(*go)
     both = runs_of(artifacts)
-    assert len(both) == 2 and set(both.values()) == {"done"}
+    assert len(set(done(both))) == len(done(both)) == 2
+    assert set(both.values()) <= {"done", "spoiled"}
     assert first.items() <= both.items()
     live = [each for each in belongings.leases(student) if each["status"] == "ACTIVE"]
     assert len(live) == 1 and live[0]["id"] != ended
