@@ -187,6 +187,7 @@ def test_the_whole_chain(
     hotbed(*go)
     both = runs_of(artifacts)
     assert len(set(done(both))) == len(done(both)) == 2
+    assert {attempt.rsplit("/", 1)[0] for attempt in both} == set(done(both))
     assert set(both.values()) <= {"done", "spoiled"}
     assert first.items() <= both.items()
     live = [each for each in belongings.leases(student) if each["status"] == "ACTIVE"]

@@ -3,8 +3,8 @@ lease; where Keystone refuses it, Blazar answers 500 without a reason.
 
 Keystone has had two rules. Until the corrections of CVE-2026-43000 (in 27.0.2, 28.0.2, 29.0.2)
 unrestricted credentials might, restricted ones might not. Since then none may, unless the site sets
-``[security_compliance] allow_insecure_application_credential_trust_escalation``, as Chameleon does
-(ChameleonCloud/chi-in-a-box, pull request 407).
+``[security_compliance] allow_insecure_application_credential_trust_escalation``, which Chameleon's
+installer can (ChameleonCloud/chi-in-a-box, pull request 407; no site of it was asked).
 """
 
 from __future__ import annotations
