@@ -11,8 +11,13 @@ from campaigns.services import Facts
 from schemas.run import Provenance
 
 
-def provenance(facts: Facts) -> Provenance:
-    """The record of `facts` and of the code that runs. What is not known is None."""
+def provenance(facts: Facts, awake: bool | None = None) -> Provenance:
+    """The record of `facts` and of the code that runs. What is not known is None.
+
+    Args:
+        facts: of store and machines.
+        awake: whether the machine's processors are kept awake meanwhile.
+    """
     commit, dirty = code_state()
     return Provenance(
         commit=commit,
@@ -23,6 +28,7 @@ def provenance(facts: Facts) -> Provenance:
         site=facts.site,
         signal=facts.signal,
         calibration=dict(facts.calibration),
+        awake=awake,
     )
 
 

@@ -11,6 +11,7 @@ from typing import get_args
 
 from pydantic import ValidationError
 
+from campaigns.awake import kept_awake, site_of
 from campaigns.campaign_file import ROOT, find_campaign, load_campaign, resolve
 from campaigns.carry_out import CAMPAIGN_FILE, carry_out
 from campaigns.dry_run import DryRunReport, pending_of, report_of
@@ -280,10 +281,11 @@ def run_prepared(
             )
             if path is not None
         ]
+        awake = stack.enter_context(kept_awake(site_of(ground), shown.message))
         setting = Setting(
             testbed=prepared.testbed,
             notebook=prepared.notebook,
-            provenance=provenance(facts),
+            provenance=provenance(facts, awake),
             spec=prepared.spec_file,
             model=prepared.model,
             osd_count=facts.osd_count,

@@ -45,10 +45,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 @pytest.fixture(autouse=True)
 def own_connections(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Folders of ssh connections are the test's own and go with it; those of real testbeds need a
-    short path."""
+    short path. Where nothing is measured no processor is kept awake."""
     if not any(map(request.node.get_closest_marker, ("local", "openstack"))):
         folder = request.getfixturevalue("tmp_path_factory").getbasetemp() / "run"
         monkeypatch.setattr("testbed.reach.RUN", folder)
+        monkeypatch.setenv("HOTBED_AWAKE", "no")
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from campaigns.awake import kept_awake
 from campaigns.campaign_file import resolve
 from campaigns.carry_out import LEDGER_FILE, make_cells
 from campaigns.dask_cluster import open_cluster
@@ -36,6 +37,7 @@ from campaigns.validate import select
 from campaigns.workers import Workers, one_testbed
 from schemas.campaign import Campaign
 from schemas.errors import UserError
+from testbed.sites import open_site
 from testbed.spec import load_spec
 
 
@@ -145,8 +147,11 @@ def run(
         stack.enter_context(Lock(store.folder / ".lock", what, say=shown.message))
         if isinstance(ground, Computed):
             return _compute(prepared, ground, shown, who)
+        assert prepared.spec_file is not None
+        site = open_site(load_spec(prepared.spec_file).site.kind)
+        awake = stack.enter_context(kept_awake(site, shown.message))
         facts, make = stack.enter_context(ground.open(prepared, shown))
-        setting = Setting(prepared.testbed, prepared.file, provenance(facts))
+        setting = Setting(prepared.testbed, prepared.file, provenance(facts, awake))
         ledger = Ledger(store.folder / LEDGER_FILE)
         executor = InProcessExecutor(prepared.plan, store, ledger, setting, make)
         return make_cells(prepared, executor, ledger, shown, lambda _stack, _missing: executor)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -338,6 +339,14 @@ class UsageSite(Site, Protocol):
 
     def usage_between(self, before: Mapping[str, float], after: Mapping[str, float]) -> Usage:
         """Load between two readings of `usage_counters`."""
+
+
+@runtime_checkable
+class AwakeSite(Site, Protocol):
+    """A site whose machine may be virtual, and can be kept awake while something is measured."""
+
+    def kept_awake(self) -> AbstractContextManager[bool]:
+        """The time in which something is measured; gives whether processors are kept awake."""
 
 
 @dataclass(frozen=True)

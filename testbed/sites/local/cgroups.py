@@ -140,6 +140,22 @@ class Cgroups:
         if swap.exists():
             swap.write_text(limit)
 
+    def give_way(self) -> None:
+        """Let everything below the top group run only where nobody else on the machine wants to.
+
+        Kernels before 5.15 have no idle groups: there it gets the least weight there is.
+        """
+        if self.hierarchies.unified:
+            assert self.hierarchies.v2 is not None
+            folder, weight, least = self.hierarchies.v2 / self.top, "cpu.weight", "1"
+        else:
+            folder, weight, least = self.hierarchies.v1["cpu"] / self.top, "cpu.shares", "2"
+        idle = folder / "cpu.idle"
+        if idle.exists():
+            idle.write_text("1")
+        else:
+            (folder / weight).write_text(least)
+
     def pressure_folder(self, group: str) -> Path | None:
         """Folder that holds the group's io.pressure, None when the kernel offers none."""
         if self.hierarchies.v2 is None:

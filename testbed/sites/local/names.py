@@ -58,6 +58,12 @@ class Places:
         """Control group that holds all testbeds, relative to a hierarchy's root."""
         return f"hotbed{self.tag}"
 
+    @property
+    def awake_cgroup(self) -> str:
+        """Control group of the processes that keep processors awake. Not below `cgroup`: those
+        would take from who is beside the testbeds."""
+        return f"{self.cgroup}-awake"
+
     def netns_prefix(self, name: str | None = None) -> str:
         """What the network namespaces of a testbed (or of all) start with."""
         # No testbed's or node's name has a dot: "a" does not match what belongs to "a-b".

@@ -6,6 +6,7 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
@@ -26,6 +27,7 @@ from testbed.sites.contract import (
 )
 from testbed.sites.files import locked
 from testbed.sites.local import image, network, racks, record, removal, usage
+from testbed.sites.local.awake import kept_awake, wanted
 from testbed.sites.local.cgroups import Cgroups, detect
 from testbed.sites.local.disk import MOST_QUEUE_DEPTH, Disk
 from testbed.sites.local.names import Places
@@ -224,16 +226,27 @@ class LocalSite:
 
     def usage_counters(self, name: str) -> Mapping[str, float]:
         """See `UsageSite.usage_counters`."""
-        return usage.counters(self._cgroups(), name)
+        return usage.counters(self._cgroups(), name, self._awake_cgroups())
 
     def usage_between(self, before: Mapping[str, float], after: Mapping[str, float]) -> Usage:
         """See `UsageSite.usage_between`."""
         return usage.between(before, after)
 
+    def kept_awake(self) -> AbstractContextManager[bool]:
+        """See `AwakeSite.kept_awake`.
+
+        Raises:
+            UserError: HOTBED_AWAKE says what it may not.
+        """
+        return kept_awake(self._awake_cgroups()) if wanted() else nullcontext(False)
+
     # -- inside ---------------------------------------------------------------------------------
 
     def _cgroups(self) -> Cgroups:
         return Cgroups(detect(), self.places.cgroup)
+
+    def _awake_cgroups(self) -> Cgroups:
+        return Cgroups(detect(), self.places.awake_cgroup)
 
     def _nodes(self, name: str) -> Nodes:
         return Nodes(self.places, self._cgroups(), name)

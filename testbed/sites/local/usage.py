@@ -15,12 +15,13 @@ _PF_KTHREAD = 0x00200000
 _NODE = "node:"
 
 
-def counters(cgroups: Cgroups, name: str) -> dict[str, float]:
+def counters(cgroups: Cgroups, name: str, awake: Cgroups | None = None) -> dict[str, float]:
     """Counters in seconds: wall clock, processes' CPU time on the machine, of the kernel's
-    threads, of the testbed (its nodes and its queue disks), of each node, and steal.
+    threads, of the testbed (its nodes and its queue disks), of each node, of what keeps processors
+    awake (`awake`), and steal.
 
     The kernel's own threads (loop devices, write-back, interrupts) work for the testbed mostly and
-    belong to nobody: they are neither inside nor outside.
+    belong to nobody: they are neither inside nor outside. No more is what gives way to everybody.
     """
     user, nice, system, *rest = (
         int(field) / _TICK for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]
@@ -32,6 +33,7 @@ def counters(cgroups: Cgroups, name: str) -> dict[str, float]:
         "steal": rest[4],
         "kernel": _kernel_threads(),
         "testbed": cgroups.usage_s(name),
+        "awake": 0.0 if awake is None else awake.usage_s(),
     }
     for node in sorted(cgroups.children(name)):
         if not node.startswith("_"):
@@ -43,7 +45,7 @@ def between(before: Mapping[str, float], after: Mapping[str, float]) -> Usage:
     """Load between two readings of `counters`."""
     delta = {key: after[key] - before.get(key, 0.0) for key in after}
     interval = max(delta["wall"], 1e-9)
-    outside = delta["busy"] - delta["testbed"] - delta["kernel"]
+    outside = delta["busy"] - delta["testbed"] - delta["kernel"] - delta.get("awake", 0.0)
     return Usage(
         interval_s=delta["wall"],
         outside_cores=max(outside / interval, 0.0),

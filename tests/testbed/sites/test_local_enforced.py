@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import subprocess
 import sys
 import time
@@ -288,3 +289,29 @@ def test_load_that_hides_between_the_kernels_ticks_is_seen(site: LocalSite, up: 
     usage = site.usage_between(before, site.usage_counters("small"))
     outside.wait()
     assert usage.outside_cores > 0.35
+
+
+def test_what_keeps_processors_awake_is_no_load_and_stays_no_longer(
+    site: LocalSite, up: Testbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOTBED_AWAKE", "yes")
+    groups = Cgroups(detect(), site.places.awake_cgroup)
+    with site.kept_awake() as awake:
+        assert awake
+        assert len(groups.pids()) == len(os.sched_getaffinity(0))
+        before = site.usage_counters("small")
+        time.sleep(3.0)
+        after = site.usage_counters("small")
+        assert os.sched_getaffinity(0) <= processors_of(groups.pids())
+    spun = after["awake"] - before["awake"]
+    whole = site.usage_between(before, after)
+    without = site.usage_between({**before, "awake": 0.0}, {**after, "awake": 0.0})
+    assert spun > 1.0
+    assert without.outside_cores - whole.outside_cores > 0.3
+    assert not groups.pids()
+    assert groups.usage_s() == 0.0
+
+
+def processors_of(pids: set[int]) -> set[int]:
+    """The processors that any of these may use."""
+    return set().union(*(os.sched_getaffinity(pid) for pid in pids))

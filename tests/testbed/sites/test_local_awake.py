@@ -1,0 +1,160 @@
+"""Keeping processors awake: when, by whom, and that nothing of it stays. The control groups are
+plain folders here; tests/testbed/sites/test_local_enforced.py has real ones."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+from campaigns.awake import kept_awake as campaign_awake
+from schemas.errors import UserError
+from testbed.sites.fake import FakeSite
+from testbed.sites.local import usage
+from testbed.sites.local.awake import kept_awake, tidy, wanted
+from testbed.sites.local.cgroups import Cgroups, Hierarchies
+from testbed.sites.local.process import alive
+from tests.waiting import ends
+
+VIRTUAL = "processor\t: 0\nflags\t\t: fpu vme hypervisor lahf_lm\n"
+BARE = "processor\t: 0\nmodel name\t: hypervisor 9000\nflags\t\t: fpu vme lahf_lm\n"
+
+
+def plain(folder: Path) -> Cgroups:
+    """Control groups of version 1 that are plain folders."""
+    trees = {name: folder / name for name in ("cpu", "cpuacct", "memory")}
+    return Cgroups(Hierarchies(trees, None, None, frozenset()), "top")
+
+
+@pytest.mark.parametrize(
+    ("said", "cpuinfo", "expected"),
+    [
+        (None, VIRTUAL, True),
+        (None, BARE, False),
+        ("", VIRTUAL, True),
+        ("auto", BARE, False),
+        ("yes", BARE, True),
+        ("no", VIRTUAL, False),
+    ],
+)
+def test_virtual_machines_are_kept_awake_unless_told_otherwise(
+    said: str | None, cpuinfo: str, expected: bool
+) -> None:
+    environment = {} if said is None else {"HOTBED_AWAKE": said}
+    assert wanted(environment, cpuinfo) is expected
+
+
+def test_what_the_variable_may_say_is_told() -> None:
+    with pytest.raises(UserError, match=r"HOTBED_AWAKE=maybe: say auto .*, yes or no"):
+        wanted({"HOTBED_AWAKE": "maybe"})
+
+
+def test_every_processor_has_one_process_that_gives_way(tmp_path: Path) -> None:
+    groups = plain(tmp_path)
+    with kept_awake(groups) as done:
+        assert done
+        pids = spinning(tmp_path)
+        assert [os.sched_getscheduler(pid) for pid in pids] == [os.SCHED_IDLE]
+        assert all(len(os.sched_getaffinity(pid)) == 1 for pid in pids)
+    assert not any(alive(pid) for pid in pids)
+
+
+def test_one_process_for_each_processor(tmp_path: Path) -> None:
+    allowed = os.sched_getaffinity(0)
+    children = Path(f"/proc/self/task/{os.getpid()}/children")
+    before = set(children.read_text().split())
+    with kept_awake(plain(tmp_path)):
+        added = set(children.read_text().split()) - before
+        kept = [os.sched_getaffinity(int(pid)) for pid in added]
+    assert sorted(map(sorted, kept)) == [[processor] for processor in sorted(allowed)]
+
+
+def test_they_end_with_who_is_killed(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from testbed.sites.local.awake import kept_awake\n"
+        "from tests.testbed.sites.test_local_awake import plain\n"
+        "with kept_awake(plain(Path(sys.argv[1]))):\n    print('awake', flush=True)\n"
+        "    sys.stdin.read()\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stdin is not None
+    with process.stdout, process.stdin:
+        assert process.stdout.readline() == b"awake\n"
+        pids = spinning(tmp_path)
+        assert all(alive(pid) for pid in pids)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert all(ends(pid) for pid in pids)
+
+
+def test_without_control_groups_nothing_is_started_and_nothing_fails(tmp_path: Path) -> None:
+    (tmp_path / "cpu").write_text("no folder")
+    children = Path(f"/proc/self/task/{os.getpid()}/children")
+    before = set(children.read_text().split())
+    with kept_awake(plain(tmp_path)) as done:
+        assert not done
+        assert set(children.read_text().split()) <= before
+
+
+def test_groups_in_use_stay(tmp_path: Path) -> None:
+    groups = plain(tmp_path)
+    group = tmp_path / "cpu" / "top" / "1"
+    group.mkdir(parents=True)
+    (group / "cgroup.procs").write_text(f"{os.getpid()}\n")
+    tidy(groups)
+    assert group.is_dir()
+    (group / "cgroup.procs").unlink()
+    tidy(groups)
+    assert not group.parent.exists()
+
+
+@pytest.mark.parametrize("idle", [True, False])
+def test_who_keeps_awake_gives_way(tmp_path: Path, idle: bool) -> None:
+    v1, v2 = tmp_path / "cpu" / "top", tmp_path / "all" / "top"
+    for folder in (v1, v2):
+        folder.mkdir(parents=True)
+        if idle:
+            (folder / "cpu.idle").write_text("0")
+    plain(tmp_path).give_way()
+    unified = Hierarchies({}, None, tmp_path / "all", frozenset({"cpu", "memory"}))
+    Cgroups(unified, "top").give_way()
+    files = ("cpu.idle", "cpu.idle") if idle else ("cpu.shares", "cpu.weight")
+    told = [(v1 / files[0]).read_text(), (v2 / files[1]).read_text()]
+    assert told == (["1", "1"] if idle else ["2", "1"])
+
+
+def test_it_is_no_load_from_outside() -> None:
+    before = {"wall": 0.0, "busy": 0.0, "all": 0.0, "steal": 0.0, "kernel": 0.0, "testbed": 0.0}
+    after = {"wall": 10.0, "busy": 19.0, "all": 20.0, "steal": 0.0, "kernel": 1.0, "testbed": 5.0}
+    outside = usage.between(before | {"awake": 3.0}, after | {"awake": 14.0}).outside_cores
+    assert outside == pytest.approx(0.2)
+    assert usage.between(before, after).outside_cores == pytest.approx(1.3)
+
+
+def test_a_campaign_tells_and_records_it(tmp_path: Path) -> None:
+    said: list[str] = []
+    with campaign_awake(None, said.append) as awake:
+        assert awake is None
+    for done in (True, False):
+        site = FakeSite(tmp_path)
+        site.kept_awake = lambda done=done: nullcontext(done)  # type: ignore[attr-defined]
+        with campaign_awake(site, said.append) as awake:
+            assert awake is done
+    assert len(said) == 1
+    assert "HOTBED_AWAKE=no" in said[0]
+
+
+def spinning(folder: Path) -> list[int]:
+    """The process in the group: a plain file keeps the last one that was written."""
+    (procs,) = folder.glob("cpu/top/*/cgroup.procs")
+    return [int(procs.read_text())]
