@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from analysis.bundle.appendix import documents
+from analysis.bundle.appendix import command_of, documents, expected
 from analysis.bundle.build import Inputs, about_of
-from analysis.bundle.derive import Derived
+from analysis.bundle.derive import Derived, commands_of
+from analysis.bundle.experiments import Part, Ran
+from analysis.papers import SHORT_NAMES, paper
 from analysis.report import format_value
 from schemas.bundle import Author, Manifest
 from schemas.claim import ClaimResult
@@ -117,8 +119,76 @@ def test_where_no_run_tells_of_a_claim_that_is_said(tmp_path: Path) -> None:
         (2.0, "ratio", "2.00x"),
         (0.5, "relative change", "50.0 %"),
         (0.5, "share of the runs", "0.50"),
+        (12.5, "%", "12.50 %"),
         (None, "s", "–"),
     ],
 )
 def test_a_value_has_its_unit(value: float | None, unit: str, text: str) -> None:
     assert format_value(value, unit) == text
+
+
+def ran_of(name: str, *figures: str) -> Ran:
+    """A campaign whose cells feed these figures."""
+    parts = tuple(Part(name, figure, 3, 3, 60.0) for figure in figures)
+    return Ran(name, "local", "local", "", (), 3, 3, 60.0, "", "", (), parts)
+
+
+@pytest.mark.parametrize(
+    ("figure", "command"),
+    [
+        ("6a", "hotbed rerun BUNDLE --figure 6a"),
+        ("6", "hotbed rerun BUNDLE --figure 6"),
+        ("7-local", "hotbed rerun BUNDLE --figure 7"),
+        ("7b", "hotbed rerun BUNDLE --figure 7"),
+        ("bounds-local", "hotbed rerun BUNDLE"),
+        ("6a, 7", "hotbed rerun BUNDLE --figure 6a; hotbed rerun BUNDLE --figure 7"),
+        ("6a, bounds", "hotbed rerun BUNDLE"),
+    ],
+)
+def test_what_was_tested_is_run_again_from_the_bundle(
+    figure: str, command: str, tmp_path: Path
+) -> None:
+    """Whatever the catalogue calls the figure: another campaign's runs would be none of these."""
+    derived = Derived("x", (), (), {}, tmp_path, 6, {figure: "hotbed run other --figure 7"})
+    assert command_of(figure, derived, [ran_of("tiny", "6a", "7")]) == command
+
+
+def test_of_several_campaigns_each_is_named(tmp_path: Path) -> None:
+    derived = Derived("x", (), (), {}, tmp_path, 6)
+    both = [ran_of("tiny", "6a"), ran_of("mine", "7")]
+    assert command_of("7", derived, both) == "hotbed rerun BUNDLE --campaign mine --figure 7"
+    assert command_of("bounds", derived, both) == (
+        "hotbed rerun BUNDLE --campaign tiny; hotbed rerun BUNDLE --campaign mine"
+    )
+
+
+@pytest.mark.parametrize("short", SHORT_NAMES)
+def test_every_claim_has_a_command_that_makes_its_runs(short: str, tmp_path: Path) -> None:
+    """None is left with the bundle's own cells, which do not tell of it."""
+    chosen = paper(short)
+    derived = Derived("x", (), (), {}, tmp_path, 6, commands_of(chosen))
+    for figure in {one.figure for part in chosen.parts for one in part.claims}:
+        assert command_of(figure, derived, ()).startswith("hotbed run ") or short == "dlr-scale"
+        assert "BUNDLE" not in command_of(figure, derived, ())
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        ({}, "2.00x (1.75x … 2.25x)"),
+        ({"kind": "at_least"}, "at least 2.00x (1.75x counts)"),
+        ({"size": False}, "above 1.00x, the whole 95 % interval too (2.00x in the paper)"),
+        (
+            {"paper_value": 10.0, "no_effect": 10.0, "larger": False, "unit": "ms"},
+            "below 10.00 ms, the whole 95 % interval too",
+        ),
+        (
+            {"paper_value": 1.0, "kind": "within", "tolerance": 0.0, "unit": "share"},
+            "1.00, both ends of the 95 % interval too",
+        ),
+        ({"paper_value": 1.0, "kind": "within"}, "the whole 95 % interval in 0.75x … 1.25x"),
+        ({"paper_value": None}, "above 1.00x, the whole 95 % interval too"),
+    ],
+)
+def test_what_is_expected_is_what_is_judged(more: dict[str, Any], text: str) -> None:
+    assert expected(claim("6", "reproduced", **more)) == text

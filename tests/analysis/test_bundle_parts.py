@@ -13,9 +13,10 @@ import pytest
 from analysis.bundle.differences import differences
 from analysis.bundle.pictures import shown_in
 from analysis.bundle.redact import Redactor
-from analysis.bundle.roles import is_run
+from analysis.bundle.roles import is_run, misdeclared
 from analysis.bundle.stage import Stage, source, stage_runs
 from analysis.bundle.verify import verify
+from schemas.bundle import Entry, Manifest
 from schemas.errors import UserError
 
 
@@ -84,6 +85,39 @@ def test_what_a_bundle_cannot_hold_is_left_out_and_counted(tmp_path: Path) -> No
     }
     folder = "artifacts/tiny/0af/attempt-1"
     assert set(stage.roles) == {f"{folder}/Run.json", f"{folder}/someone@example.org/x"}
+
+
+def test_counters_of_the_proxies_are_taken_along(tmp_path: Path) -> None:
+    """Prometheus's exposition format is a text."""
+    stage = staged(tmp_path, {"logs/proxy-server.prom": b"# TYPE a counter\na 1 10.0.0.5\n"})
+    (name,) = stage.roles
+    assert name.endswith("/logs/proxy-server.prom")
+    assert (stage.folder / name).read_bytes() == b"# TYPE a counter\na 1 192.0.2.1\n"
+
+
+def test_what_made_the_runs_lies_where_it_is_looked_for() -> None:
+    """No page of one's own passes for a source, which nothing is held against."""
+
+    def entry(path: str) -> Entry:
+        return Entry(path=path, sha256="0" * 64, bytes=0, role="source")
+
+    def named(*paths: str) -> set[str]:
+        manifest = Manifest(
+            report="a",
+            campaigns=("a",),
+            hotbed_version="0",
+            commit=None,
+            libraries={},
+            files=tuple(map(entry, paths)),
+        )
+        return {one.file for one in misdeclared(manifest, (), ())}
+
+    assert not named(
+        *("LICENSE", "campaigns/a.yaml", "specs/b.yaml", "notebooks/c.ipynb", "models/d.json"),
+        *("controllers/mine/inner/e.py", "environment/requirements.lock"),
+    )
+    wrong = {"CLAIMS.md", "APPENDIX2.html", "artifacts/a/best.csv", "campaigns/b.yaml", "x/y"}
+    assert named(*wrong) == wrong
 
 
 def test_sources_are_texts(tmp_path: Path) -> None:

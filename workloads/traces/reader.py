@@ -231,7 +231,7 @@ class TraceReader:
             self.report.examples.append((self.report.lines, reason))
 
     def _refuse(self, reason: str) -> NoReturn:
-        raise UserError(f"{self.path}: line {self.report.lines} {reason}.")
+        raise UserError(f"{self.path}: line {self.report.lines}: {reason}.")
 
 
 def load(path: Path, **options: object) -> tuple[RequestBlock, Report]:

@@ -131,7 +131,7 @@ def test_malformed_rows_are_counted_with_their_line_or_stop(
     assert [line for line, _ in report.examples] == [2, 4]
     assert reason in report.sentence(path)
     assert "2 malformed rows left out; the first is line 2" in report.sentence(path)
-    with pytest.raises(UserError, match=r"line 2 ") as told:
+    with pytest.raises(UserError, match=r"line 2: ") as told:
         load(path, on_error="stop")
     assert reason in str(told.value)
 
