@@ -94,7 +94,7 @@ class About(Model):
     """``about.json``: what ro-crate-metadata.json, trovi.json, .zenodo.json and CITATION.cff say.
 
     Attributes:
-        license: an SPDX identifier.
+        license: an identifier of the SPDX License List.
         date: ISO day; by default that of the last run.
         repository: where the code is, an https address.
     """
@@ -103,12 +103,14 @@ class About(Model):
     short_description: str = Field(min_length=1, max_length=70)
     description: str = Field(min_length=1)
     authors: tuple[Author, ...] = Field(min_length=1)
-    keywords: tuple[str, ...] = ("storage", "reproducibility", "testbed")
+    keywords: tuple[str, ...] = Field(("storage", "reproducibility", "testbed"), min_length=1)
     license: str = Field(default="Apache-2.0", pattern=r"^[A-Za-z0-9][A-Za-z0-9.+-]*$")
     version: str = "1.0.0"
     date: str = Field(pattern=r"^\d{4}-\d{2}-\d{2}$")
     repository: str | None = Field(default=None, pattern=r"^https://")
-    doi: str | None = Field(default=None, pattern=r"^10\.\d{4,}/\S+$")
+    doi: str | None = Field(
+        default=None, pattern=r"^10\.\d{4,9}(\.\d+)?/[A-Za-z0-9:/_;.()\[\]\\-]+$"
+    )
 
     @field_validator("date", "version", mode="before")
     @classmethod
@@ -132,4 +134,24 @@ class About(Model):
     def _plain(cls, keywords: tuple[str, ...]) -> tuple[str, ...]:
         if any("," in word or not word.strip() for word in keywords):
             raise ValueError("a keyword is not empty and has no comma")
+        if len(set(keywords)) < len(keywords):
+            raise ValueError("a keyword is there twice")
         return keywords
+
+    @field_validator("license")
+    @classmethod
+    def _listed(cls, license_id: str) -> str:
+        """Zenodo and readers of CITATION.cff know the SPDX License List, spelled as it is."""
+        from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
+
+        try:
+            known = canonicalize_license_expression(license_id)
+        except InvalidLicenseExpression:
+            known = ""
+        if known.startswith("LicenseRef-") or not known:
+            raise ValueError(f"{license_id} is not on the SPDX License List (spdx.org/licenses)")
+        if known != license_id:
+            raise ValueError(
+                f"{license_id} is not spelled as on the SPDX License List: {known} is meant"
+            )
+        return license_id

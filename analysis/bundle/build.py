@@ -176,19 +176,20 @@ def described(
     files: Mapping[str, Path],
 ) -> dict[str, bytes]:
     """The appendix and the metadata, of nothing but what the bundle holds."""
+    bare = manifest.model_copy(update={"files": ()})
+    pages = appendix.documents(about, bare, derived, campaigns)
+    parts = _parts(manifest, derived, files)
+    sizes = {path: files[path].stat().st_size for path, _ in parts if path in files}
     contents = metadata.Contents(
-        parts=_parts(manifest, derived, files),
+        parts=parts,
         made=[
             metadata.Made(one.campaign, one.started_at, one.ended_at, _made_of(one, files))
             for one in campaigns
         ],
         hotbed_version=manifest.hotbed_version,
+        sizes=sizes | {name: len(text) for name, text in pages.items()},
     )
-    bare = manifest.model_copy(update={"files": ()})
-    return {
-        **appendix.documents(about, bare, derived, campaigns),
-        **metadata.documents(about, contents),
-    }
+    return pages | metadata.documents(about, contents)
 
 
 def _made_of(one: Ran, files: Mapping[str, Path]) -> list[str]:

@@ -1,15 +1,19 @@
 """RO-Crate 1.1, Trovi, Zenodo and citation metadata, all of one `schemas.bundle.About`.
 
-RO-Crate: https://w3id.org/ro/crate/1.1. Trovi reads an RO-Crate from ``trovi.json`` whose root has
-a short `disambiguatingDescription`, `keywords` in one text, and an `actionApplication` that says
-where it is launched. CITATION.cff: the Citation File Format 1.2.0.
+RO-Crate: https://w3id.org/ro/crate/1.1. Trovi reads an RO-Crate from ``trovi.json`` whose
+descriptor has the file's own name, and whose root has a short `disambiguatingDescription`,
+`keywords` in one text, and an `actionApplication` that says where it is launched (its importer:
+trovi/importing/views.py of https://github.com/ChameleonCloud/trovi). CITATION.cff: the Citation
+File Format 1.2.0.
 """
 
 from __future__ import annotations
 
+import html
 import json
+import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
@@ -22,6 +26,7 @@ CITATION = "CITATION.cff"
 
 _CONTEXT = "https://w3id.org/ro/crate/1.1/context"
 _SPEC = "https://w3id.org/ro/crate/1.1"
+_TROVI_TITLE, _TROVI_DESCRIPTION = 140, 5000  # characters that its database has room for
 _TROVI_TERMS = {
     "trovi_type": "https://www.chameleoncloud.org/terms#trovi_type",
     "trovi_arguments": "https://www.chameleoncloud.org/terms#trovi_arguments",
@@ -41,11 +46,12 @@ class Made:
 @dataclass(frozen=True)
 class Contents:
     """What the metadata say of the files. `parts`: (path, what it is), folders with a slash at the
-    end."""
+    end; `sizes`: of those files whose bytes are known by now."""
 
     parts: Sequence[tuple[str, str]]
     made: Sequence[Made]
     hotbed_version: str
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
 
 def documents(about: About, contents: Contents) -> dict[str, bytes]:
@@ -76,6 +82,7 @@ def crate(about: About, contents: Contents) -> dict[str, Any]:
             "name": what,
         }
         | ({} if path.endswith("/") else {"encodingFormat": _format(path)})
+        | ({"contentSize": str(contents.sizes[path])} if path in contents.sizes else {})
         for path, what in contents.parts
     ]
     software = {
@@ -87,7 +94,7 @@ def crate(about: About, contents: Contents) -> dict[str, Any]:
     return {
         "@context": _CONTEXT,
         "@graph": [
-            _descriptor(),
+            _descriptor(CRATE),
             root,
             _license(about),
             *_people(about),
@@ -113,17 +120,25 @@ def trovi(about: About) -> dict[str, Any]:
         "trovi_type": "jupyterhub",
         "trovi_arguments": "{}",
     }
-    root = _root(about) | {"actionApplication": [{"@id": application["@id"]}]}
+    root = _root(about) | {
+        "name": textwrap.shorten(about.title, _TROVI_TITLE, placeholder=" …"),
+        "description": _cut(about.description, _TROVI_DESCRIPTION),
+        "actionApplication": [{"@id": application["@id"]}],
+    }
     return {
         "@context": [_CONTEXT, _TROVI_TERMS],
         "@graph": [
-            _descriptor(),
+            _descriptor(TROVI),
             root,
             _license(about),
             *_people(about),
             application,
         ],
     }
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 2].rstrip()} …"
 
 
 def zenodo(about: About) -> dict[str, Any]:
@@ -137,7 +152,7 @@ def zenodo(about: About) -> dict[str, Any]:
     found: dict[str, Any] = {
         "title": about.title,
         "upload_type": "dataset",
-        "description": about.description,
+        "description": html.escape(about.description, quote=False),  # it is shown as HTML
         "creators": creators,
         "keywords": list(about.keywords),
         "license": about.license,
@@ -185,9 +200,9 @@ def _cited(author: Author) -> dict[str, str]:
     return {key: text for key, text in found.items() if text} | orcid
 
 
-def _descriptor() -> dict[str, Any]:
+def _descriptor(name: str) -> dict[str, Any]:
     return {
-        "@id": CRATE,
+        "@id": name,
         "@type": "CreativeWork",
         "conformsTo": {"@id": _SPEC},
         "about": {"@id": "./"},
@@ -217,7 +232,12 @@ def _license_id(about: About) -> str:
 
 
 def _license(about: About) -> dict[str, Any]:
-    return {"@id": _license_id(about), "@type": "CreativeWork", "name": about.license}
+    return {
+        "@id": _license_id(about),
+        "@type": "CreativeWork",
+        "name": about.license,
+        "description": f"The license {about.license} of the SPDX License List",
+    }
 
 
 def _people(about: About) -> list[dict[str, Any]]:
@@ -257,5 +277,6 @@ def _format(path: str) -> str:
         "pdf": "application/pdf",
         "csv": "text/csv",
         "ipynb": "application/x-ipynb+json",
+        "py": "text/x-python",
     }
     return known.get(path.rpartition(".")[2], "text/plain")

@@ -11,6 +11,7 @@ from analysis.bundle.stage import CAMPAIGN_FILES
 from schemas.bundle import MANIFEST, Entry, Manifest
 
 _ATTEMPT = re.compile(r"attempt-\d+")
+_SOURCES = ("specs", "notebooks", "controllers", "models", "environment")
 
 
 def is_run(path: str, campaigns: Collection[str]) -> bool:
@@ -53,4 +54,14 @@ def _why(
         return None if known else "does not follow from these runs"
     if entry.role == "metadata":
         return None if path in metadata or path == MANIFEST else "is not written about these runs"
-    return "lies among the runs" if path.startswith("artifacts/") else None
+    if path.startswith("artifacts/"):
+        return "lies among the runs"
+    return None if _is_source(path, campaigns) else "lies where nothing that made runs does"
+
+
+def _is_source(path: str, campaigns: Collection[str]) -> bool:
+    """Whether a file lies where what made the runs does, which nothing is held against."""
+    top, _, inner = path.partition("/")
+    if top == "campaigns":
+        return inner in {f"{name}.yaml" for name in campaigns}
+    return path == "LICENSE" or (top in _SOURCES and bool(inner))

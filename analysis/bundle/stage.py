@@ -24,7 +24,7 @@ Progress = Callable[[str, float], None]
 
 CAMPAIGN_FILES = ("campaign.json", "comparison.json", "ledger.jsonl")
 TEXTS = {".json", ".jsonl", ".txt", ".log", ".ipynb", ".csv", ".md", ".yaml", ".yml", ".xml"}
-TEXTS |= {".html", ".conf", ".cfg", ".toml", ".lock", ".py", ".cff", ".out", ".err", ""}
+TEXTS |= {".html", ".conf", ".cfg", ".toml", ".lock", ".py", ".cff", ".out", ".err", ".prom", ""}
 _KNOWN_PLACES = ("/notebooks/", "/testbed/specs/", "/campaigns/files/")
 _HOST_FACTS = ("hostname", "fqdn", "nodename", "address", "public_address")
 _ADDRESS = re.compile(r"[\d.]+|[0-9a-fA-F:]+")
