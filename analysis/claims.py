@@ -200,6 +200,7 @@ def evaluate(claim: Claim, evidence: Evidence) -> ClaimResult:
         "tolerance": claim.tolerance,
         "no_effect": claim.no_effect,
         "larger": claim.larger,
+        "size": claim.size,
         "unit": claim.unit,
         "baseline": claim.baseline,
         "depends_on": list(claim.depends_on),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pandas as pd
 
@@ -24,7 +24,8 @@ class Part:
     """Claims and figures that are made of runs of one kind.
 
     `takes` tells these runs, which are of one ground; `tabulate` makes their table, and `tables`
-    what stands beside the figures.
+    what stands beside the figures. `commands` make the runs of what claims name and no figure is,
+    such as a table of the paper's.
     """
 
     claims: tuple[Claim, ...]
@@ -32,6 +33,7 @@ class Part:
     takes: Callable[[Run], bool] = _is_plain
     tabulate: Callable[[Sequence[LoadedRun]], pd.DataFrame] = table
     tables: Callable[[pd.DataFrame], Sequence[Table]] = lambda _: ()
+    commands: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

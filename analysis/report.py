@@ -354,7 +354,7 @@ def format_value(value: float | None, unit: str) -> str:
     if unit == "ratio":
         return f"{value:,.0f}x" if abs(value) >= 1000 else f"{value:.2f}x"
     text = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.2f}"
-    return f"{text} {unit}" if unit in ("s", "ms") else text
+    return f"{text} {unit}" if unit in ("s", "ms", "%") else text
 
 
 def format_interval(interval: tuple[float, float] | None, unit: str) -> str:

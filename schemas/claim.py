@@ -14,8 +14,8 @@ Verdict = Literal["reproduced", "direction", "inconclusive", "not reproduced", "
 
 class ClaimResult(Model):
     """One entry of `claims.json`. `paper_value` is None for what goes beyond the paper; `no_effect`
-    is the value at which there is no effect, `larger` on which side of it the statement lies (None
-    in files of before)."""
+    is the value at which there is no effect, `larger` on which side of it the statement lies, and
+    `size` whether a size is judged, not the side alone (all three None in files of before)."""
 
     id: str
     paper: str
@@ -31,6 +31,7 @@ class ClaimResult(Model):
     tolerance: float
     no_effect: float | None = None
     larger: bool | None = None
+    size: bool | None = None
     unit: str
     baseline: str | None = None
     time_scale: float | None = None

@@ -104,24 +104,37 @@ def numbered(derived: Derived, campaigns: Sequence[Ran]) -> list[Claimed]:
 
 
 def command_of(figure: str, derived: Derived, campaigns: Sequence[Ran]) -> str:
-    """What makes the runs behind a claim again (``6a``, or several: ``6a, 8a``): of the bundle's
-    own campaigns where one feeds its figure, else what the paper's catalogue names."""
-    found = dict.fromkeys(
-        command
-        for name in figure.split(",")
-        if (command := _command(name.strip(), derived, campaigns)) is not None
-    )
-    return "; ".join(found) or "hotbed rerun BUNDLE"
+    """What makes the runs behind a claim again (``6a``, or several: ``6a, 8a``).
+
+    Args:
+        figure: what the claim names.
+        derived: has the commands of the paper's catalogue.
+        campaigns: those of the bundle, where its runs tell of the claim: then it is one of them
+            that is run again, whole where no cells are of that figure alone. None of them where no
+            run tells of it: then it is what the catalogue names.
+    """
+    names = [name.strip() for name in figure.split(",")]
+    if campaigns:
+        found = [_again(name, campaigns) for name in names]
+        if None in found:
+            found = [_rerun(one, campaigns) for one in campaigns]
+    else:
+        # A catalogue may have a claim's figure (7a) as a whole (7).
+        known = derived.commands
+        found = [known.get(name) or known.get(name.rstrip("abcd")) for name in names]
+    return "; ".join(dict.fromkeys(filter(None, found))) or "hotbed rerun BUNDLE"
 
 
-def _command(figure: str, derived: Derived, campaigns: Sequence[Ran]) -> str | None:
+def _again(figure: str, campaigns: Sequence[Ran]) -> str | None:
     for one in campaigns:
-        if one.feeds(figure):
-            which = f" --campaign {one.campaign}" if len(campaigns) > 1 else ""
-            return f"hotbed rerun BUNDLE{which} --figure {figure}"
-    commands = {known.id: known.command for known in derived.figures}
-    # A catalogue may have a claim's figure (7a) as a whole (7).
-    return commands.get(figure) or commands.get(figure.rstrip("abcd"))
+        name = one.option(figure)
+        if name is not None:
+            return f"{_rerun(one, campaigns)} --figure {name}"
+    return None
+
+
+def _rerun(one: Ran, campaigns: Sequence[Ran]) -> str:
+    return "hotbed rerun BUNDLE" + (f" --campaign {one.campaign}" if len(campaigns) > 1 else "")
 
 
 def expected(claim: ClaimResult) -> str:
@@ -130,11 +143,15 @@ def expected(claim: ClaimResult) -> str:
     if claim.paper_value is None:
         if none is None:
             return "an effect as stated, with a 95 % interval that excludes no effect"
-        side = "above" if claim.larger else "below"
-        return f"{side} {format_value(none, claim.unit)}, the whole 95 % interval too"
+        return _beyond(none, claim)
     value = format_value(claim.paper_value, claim.unit)
+    if none is not None and claim.size is False and claim.kind != "within":
+        told = "" if claim.paper_value == none else f" ({value} in the paper)"
+        return f"{_beyond(none, claim)}{told}"
     if claim.kind == "within":
         room = claim.tolerance * abs(claim.paper_value)
+        if not room:
+            return f"{value}, both ends of the 95 % interval too"
         return f"the whole 95 % interval in {_between(claim.paper_value, room, claim.unit)}"
     word = {"about": "", "at_least": "at least ", "at_most": "at most "}[claim.kind]
     if none is None or not claim.tolerance:
@@ -146,6 +163,11 @@ def expected(claim: ClaimResult) -> str:
     further = claim.paper_value >= none
     room = -room if (claim.kind == "at_least") is further else room
     return f"{word}{value} ({format_value(claim.paper_value + room, claim.unit)} counts)"
+
+
+def _beyond(none: float, claim: ClaimResult) -> str:
+    side = "above" if claim.larger else "below"
+    return f"{side} {format_value(none, claim.unit)}, the whole 95 % interval too"
 
 
 def _between(value: float, room: float, unit: str) -> str:

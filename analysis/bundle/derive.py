@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from analysis import style
 from schemas.claim import ClaimResult
 from schemas.comparison import Comparison
 from schemas.errors import UserError
+
+if TYPE_CHECKING:
+    from analysis.papers import Paper
 
 Progress = Callable[[str, float], None]
 
@@ -34,7 +37,8 @@ class Figure:
 
 @dataclass(frozen=True)
 class Derived:
-    """Claims, figures and what they show. `folder` holds claims.json, figures/ and the rest."""
+    """Claims, figures and what they show. `folder` holds claims.json, figures/ and the rest;
+    `commands` make the runs behind a claim, by the figure that it names."""
 
     title: str
     claims: tuple[ClaimResult, ...]
@@ -42,6 +46,7 @@ class Derived:
     shown: Mapping[str, Any]
     folder: Path
     runs: int
+    commands: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def tested(self) -> tuple[ClaimResult, ...]:
@@ -75,7 +80,7 @@ def derive(
     for name, data in shown.items():
         text = json.dumps(data, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
         (folder / f"{name}.json").write_text(text + "\n")
-    return Derived(made.title, made.claims, made.figures, shown, made.folder, made.runs)
+    return replace(made, shown=shown)
 
 
 def _report(artifacts: Path, name: str, progress: Progress) -> Derived:
@@ -95,7 +100,18 @@ def _report(artifacts: Path, name: str, progress: Progress) -> Derived:
         )
         for drawn in made.figures
     )
-    return Derived(chosen.title, made.claims, figures, {}, made.path.parent, made.runs)
+    folder, commands = made.path.parent, commands_of(chosen)
+    return Derived(chosen.title, made.claims, figures, {}, folder, made.runs, commands)
+
+
+def commands_of(chosen: Paper) -> dict[str, str]:
+    """What makes the runs of each figure or table that a paper's claims name."""
+    found: dict[str, str] = {}
+    for part in chosen.parts:
+        for entry in part.figures:
+            found[entry.id] = (entry.command or chosen.command).format(figure=entry.campaign)
+        found |= part.commands
+    return found
 
 
 def _compare(folder: Path) -> Derived:

@@ -60,9 +60,15 @@ class Ran:
     commits: tuple[str, ...]
     parts: tuple[Part, ...]
 
-    def feeds(self, figure: str) -> bool:
-        """Whether `hotbed run --figure` finds cells of the campaign by that name."""
-        return any(figure in (part.figure, part.figure.rstrip("abcd")) for part in self.parts)
+    def option(self, figure: str) -> str | None:
+        """What `hotbed run --figure` finds the cells by that feed the figure which a claim names;
+        None where it finds none. The report calls a figure of runs on machines ``7-local``, and a
+        claim may be of a panel (``7a``) of what a campaign has as a whole (7)."""
+        plain = figure.removesuffix("-local")
+        for name in (figure, plain, plain.rstrip("abcd")):
+            if any(name in (part.figure, part.figure.rstrip("abcd")) for part in self.parts):
+                return name
+        return None
 
 
 def ran(campaign: Path) -> Ran:

@@ -55,4 +55,11 @@ FIGURES: tuple[FigureEntry, ...] = (
     ),
 )
 
-SCALE = Part(CLAIMS, FIGURES, takes=takes, tabulate=table, tables=tables)
+SCALE = Part(
+    CLAIMS,
+    FIGURES,
+    takes=takes,
+    tabulate=table,
+    tables=tables,
+    commands={"Table 3": COMMAND.format(figure="14")},
+)

@@ -179,7 +179,7 @@ def test_every_claim_has_a_command_that_makes_its_runs(short: str, tmp_path: Pat
         ({"kind": "at_least"}, "at least 2.00x (1.75x counts)"),
         ({"size": False}, "above 1.00x, the whole 95 % interval too (2.00x in the paper)"),
         (
-            {"paper_value": 10.0, "no_effect": 10.0, "larger": False, "unit": "ms"},
+            {"paper_value": 10.0, "no_effect": 10.0, "larger": False, "unit": "ms", "size": False},
             "below 10.00 ms, the whole 95 % interval too",
         ),
         (

@@ -73,4 +73,11 @@ FIGURES: tuple[FigureEntry, ...] = (
     ),
 )
 
-OBJECTS = Part(CLAIMS, FIGURES, takes=takes, tabulate=table, tables=tables)
+OBJECTS = Part(
+    CLAIMS,
+    FIGURES,
+    takes=takes,
+    tabulate=table,
+    tables=tables,
+    commands={"table1": MICRO.format(figure="table1")},
+)
