@@ -186,6 +186,18 @@ def portable(body: Mapping[str, Any]) -> dict[str, Any]:
     return changed
 
 
+def stated(bundle: Path, campaign: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What an unpacked bundle's file of a campaign says, which is what `again` runs, and what the
+    record that its runs lie beside says.
+
+    Raises:
+        UserError: either cannot be read.
+    """
+    file = bundle / "campaigns" / f"{campaign}.yaml"
+    said = read_mapping(file, "a campaign is a mapping with name, grids and more")
+    return said, portable(recorded(bundle / "artifacts" / campaign)["campaign"])
+
+
 def _authors() -> Iterator[dict[str, Any]]:
     """Who is named in CITATION.cff."""
     import yaml

@@ -4,7 +4,7 @@ runs show, campaigns what made them, and here they meet."""
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from schemas.errors import UserError
 
 if TYPE_CHECKING:
     from analysis.bundle.build import Bundled, Inputs
+    from analysis.bundle.differences import Difference
     from analysis.bundle.rerun import Compared
     from analysis.bundle.verify import Opened
     from campaigns.bundled import Again
@@ -156,6 +157,25 @@ class Ready:
         result = session.run(self.again.request, in_process=True, workers=workers)
         new = self.again.request.artifacts / result.campaign
         return Rerun(result, compare(self.bundled, new, exact=is_exact(self.again)))
+
+
+def otherwise(folder: Path, campaigns: Iterable[str]) -> Iterator[Difference]:
+    """Where the campaigns' files of an unpacked bundle, which are run again, do not say what its
+    runs were."""
+    from analysis.bundle.differences import Difference, differences
+    from campaigns.bundled import stated
+
+    for name in campaigns:
+        file = f"campaigns/{name}.yaml"
+        if not (folder / file).is_file():
+            yield Difference(file, "file", "missing", "what was run")
+            continue
+        try:
+            said, ran = stated(folder, name)
+        except UserError:
+            yield Difference(file, "file", "cannot be read", "what was run")
+            continue
+        yield from differences(file, said, ran)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import base64
 import errno
 import json
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata as installed
@@ -28,6 +28,7 @@ from schemas.errors import HotbedError, UserError
 from schemas.mistakes import mistake
 
 Progress = Callable[[str, float], None]
+Otherwise = Callable[[Path, Sequence[str]], Iterable[Difference]]
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENOMEM)
 """What an operating system says of this machine, and not of a bundle."""
@@ -132,6 +133,7 @@ def verify(
     path: Path,
     *,
     most_bytes: int = 16 * archive.GIB,
+    otherwise: Otherwise = lambda folder, campaigns: (),
     progress: Progress = lambda phase, share: None,
 ) -> Verification:
     """Check a bundle.
@@ -139,6 +141,8 @@ def verify(
     Args:
         path: the archive.
         most_bytes: how large it may be when it is unpacked.
+        otherwise: where the files of the campaigns do not say what was run (see
+            `hotbed.bundling.otherwise`), of the unpacked bundle.
         progress: told of each phase.
 
     Raises:
@@ -150,6 +154,11 @@ def verify(
         made.record("files", changed(bundle), "every file has the SHA-256 that was stated")
         made.record("private", _private(bundle), "no address, home folder or secret")
         try:
+            made.record(
+                "campaigns",
+                otherwise(bundle.folder, bundle.manifest.campaigns),
+                "their files say what was run",
+            )
             _derive_again(bundle, made, told)
         except HotbedError as error:
             made.checks.append(Check("runs", False, str(error)))

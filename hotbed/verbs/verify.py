@@ -35,12 +35,14 @@ def register(app: typer.Typer) -> None:
         """Check a bundle's hashes, and compute its figures and claims again from its runs."""
         from analysis.bundle import archive
         from analysis.bundle.verify import verify as check
+        from hotbed.bundling import otherwise
         from hotbed.progress import progress
 
         if not bundle.is_file():
             raise UserError(f"{bundle}: there is no such file.")
         with progress(f"verify {bundle.name}") as report:
-            made = check(bundle, most_bytes=int(most_gib * archive.GIB), progress=report)
+            most_bytes = int(most_gib * archive.GIB)
+            made = check(bundle, most_bytes=most_bytes, otherwise=otherwise, progress=report)
         made.checks += other_code(made.manifest)
         published = sha256 is None or made.sha256 == sha256.lower().strip()
         facts = {

@@ -169,3 +169,41 @@ def test_a_simulated_campaign_comes_out_the_same(tmp_path: Path) -> None:
     told = hotbed("rerun", archive, "--artifacts", new, code=1)
     assert told["comparison"]["identical"] == 11
     assert any(one["where"] == f"extra.{name}" for one in told["comparison"]["differing"])
+
+
+def recorded_beside(folder: Path, **otherwise: Any) -> Path:
+    """An unpacked bundle whose campaign's file says something else than its runs' record."""
+    body = {
+        "name": "dlr-tiny",
+        "spec": "/srv/lab/specs/mine.yaml",
+        "grids": [{"name": "a", "vary": {"op": ["seq"], "rate": [1e-05]}}],
+    }
+    place = folder / "artifacts" / "dlr-tiny"
+    place.mkdir(parents=True)
+    (place / "campaign.json").write_text(json.dumps({"campaign": body, "cells": []}))
+    (folder / "campaigns").mkdir()
+    stated = body | {"spec": "../specs/mine.yaml"} | otherwise
+    (folder / "campaigns" / "dlr-tiny.yaml").write_text(yaml.safe_dump(stated, sort_keys=False))
+    return folder
+
+
+def test_a_campaigns_file_is_what_its_runs_were_made_by(tmp_path: Path) -> None:
+    """It is what `hotbed rerun` runs: its hash is no proof of what it says."""
+    assert not list(bundling.otherwise(recorded_beside(tmp_path / "as"), ["dlr-tiny"]))
+    more = recorded_beside(tmp_path / "more", grids=[], setup="rm")
+    assert [(one.file, one.where) for one in bundling.otherwise(more, ["dlr-tiny"])] == [
+        ("campaigns/dlr-tiny.yaml", "grids"),
+        ("campaigns/dlr-tiny.yaml", "setup"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [(None, "missing"), ("a: [", "cannot be read"), ("[1]", "cannot be read")],
+)
+def test_a_campaigns_file_that_is_none_is_told(tmp_path: Path, text: str | None, told: str) -> None:
+    folder = recorded_beside(tmp_path / "bundle")
+    file = folder / "campaigns" / "dlr-tiny.yaml"
+    file.unlink() if text is None else file.write_text(text)
+    (found,) = bundling.otherwise(folder, ["dlr-tiny"])
+    assert (found.file, found.bundled) == ("campaigns/dlr-tiny.yaml", told)
