@@ -62,7 +62,7 @@ def laid_out(
         profile = measured_profile(
             testbed, reached.shell_to(server), files, size, tell, mtu=spec.mtu
         )
-        _complete(profile, reached, told, size=size, link=made.link, tell=tell)
+        _complete(profile, reached, told, size=size, link=made.link_of(server), tell=tell)
         if server == places.disk:
             made = replace(made, disk=profile)
         if server == places.ram:

@@ -29,6 +29,7 @@ class Machines:
 
     Attributes:
         link: of every host, bits per second (the paper's: 1 Gbit/s).
+        other_links: of hosts whose link is another.
         disk, ramdisk: profiles; the paper's disk is a 7200 RPM one.
         server: host with the disk that workloads share.
         network: host and kind of device of each workload of figure 9, where not all devices are
@@ -39,6 +40,7 @@ class Machines:
     """
 
     link: float = 1e9
+    other_links: Mapping[str, float] = field(default_factory=dict)
     disk: Path = REFERENCE
     ramdisk: Path | None = None
     server: str = "s0"
@@ -54,9 +56,9 @@ class Machines:
         """What the network keeps; its frames are of `frame` bytes where it is modelled."""
         return Links(frame=frame) if self.links is None else self.links
 
-    def bytes_s(self) -> float:
-        """Of a link."""
-        return self.link / 8
+    def link_of(self, host: str) -> float:
+        """Bits per second of a host's link."""
+        return self.other_links.get(host, self.link)
 
 
 def write_profiles(machines: Machines, folder: Path, disk: Path | None = None) -> None:
@@ -71,8 +73,8 @@ def hosts_of(
     machines: Machines, clients: list[str], devices: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Host]:
     """Hosts by name: every client, and every server with its devices' profiles."""
-    hosts: dict[str, Host] = {name: Host(link=machines.link) for name in clients}
+    hosts: dict[str, Host] = {name: Host(link=machines.link_of(name)) for name in clients}
     for name, profiles in devices.items():
         own: dict[str, Any] = {key: Device(profile=file) for key, file in profiles.items()}
-        hosts[name] = Host(link=machines.link, devices=own)
+        hosts[name] = Host(link=machines.link_of(name), devices=own)
     return hosts

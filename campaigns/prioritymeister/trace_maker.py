@@ -95,15 +95,18 @@ class TraceMaker:
             row = replace(row, network_load=row.network_load * told.network_share)
         return row
 
-    def standin(self, row: standins.Row, costs: Costs) -> standins.StandIn:
-        """A trace like `row`, of this block."""
+    def standin(
+        self, row: standins.Row, costs: Costs, server: str | None = None
+    ) -> standins.StandIn:
+        """A trace like `row`, of this block, for the link of `server` (by default, of the one with
+        the shared disk)."""
         told = self._parameters
         sharp = partial(standins.sharp, sharpness=told.sharpness)
         return standins.make(
             row,
             lambda block: costs.estimator("storage").work(block),
             lambda block: costs.estimator("network-out").work(block),
-            self.machines.bytes_s(),
+            self.machines.link_of(server or self.machines.server) / 8,
             seconds=self._parameters.seconds,
             seed=seed_of(self._seed, row.label),
             arrive=sharp if told.gaps == "sharp" else standins.balanced,
@@ -116,7 +119,7 @@ class TraceMaker:
         if device.startswith(RAMDISK):
             costs, row = self.ram, replace(row, storage_load=None)
         real = self._real(row, costs)
-        block = self._cut(self.standin(row, costs).block if real is None else real)
+        block = self._cut(self.standin(row, costs, server).block if real is None else real)
         work = float(costs.estimator("storage").work(block).sum())
         if costs is self.disk:
             self._on_disk.append((work, int(block.size.sum()), len(block)))
@@ -137,7 +140,7 @@ class TraceMaker:
         size, seconds = self._parameters.copy_kib << 10, self._parameters.seconds
         probe = arrivals.file_copy(64 * size, size, 1e9)
         each = float(self.disk.estimator("storage").work(probe).mean())
-        most = COPY_LINK * self.machines.bytes_s() / 1.1
+        most = COPY_LINK * self.machines.link_of(self.machines.server) / 8 / 1.1
         bandwidth = min(self._parameters.copy_share * size / each, most)
         total = max(2, round(bandwidth * seconds / size)) * size
         block = arrivals.file_copy(total, size, bandwidth)

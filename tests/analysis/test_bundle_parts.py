@@ -10,12 +10,13 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+from analysis.bundle.derive import Derived
 from analysis.bundle.differences import differences
 from analysis.bundle.pictures import shown_in
 from analysis.bundle.redact import Redactor
 from analysis.bundle.roles import is_run, misdeclared
 from analysis.bundle.stage import Stage, source, stage_runs
-from analysis.bundle.verify import verify
+from analysis.bundle.verify import opened, verify, written
 from schemas.bundle import Entry, Manifest
 from schemas.errors import UserError
 
@@ -56,6 +57,60 @@ def test_a_later_format_is_told_before_what_is_new_in_it(tmp_path: Path) -> None
         made.writestr("manifest.json", json.dumps(body))
     with pytest.raises(UserError, match=r"a later Hotbed .version 2.*install Hotbed 9\.1"):
         verify(tmp_path / "x.zip")
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        '{"schema_version": 1e999, "hotbed_version": "1"}',
+        "[" * 100_000,
+        '{"hotbed_version": "1"}',
+        "[1]",
+        "",
+    ],
+)
+def test_a_manifest_that_is_none_is_one_sentence(tmp_path: Path, manifest: str) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as made:
+        made.writestr("manifest.json", manifest)
+    with pytest.raises(UserError, match=r"x\.zip: manifest\.json"):
+        verify(tmp_path / "x.zip")
+
+
+def test_files_that_are_stated_and_are_not_there_are_not_looked_for(tmp_path: Path) -> None:
+    """Nor outside the bundle's folder: what else there is to check is checked all the same."""
+    stated = [
+        {"path": path, "sha256": "0" * 64, "bytes": 1, "role": "source"}
+        for path in ("LICENSE", "specs/../../../../../etc/hostname")
+    ]
+    manifest = {
+        "report": "dlr-tiny",
+        "campaigns": ["dlr-tiny"],
+        "hotbed_version": "0.1.0",
+        "commit": None,
+        "libraries": {},
+        "files": stated,
+    }
+    about = {
+        "title": "x",
+        "short_description": "x",
+        "description": "x",
+        "authors": [{"name": "A group"}],
+        "date": "2026-01-01",
+    }
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as made:
+        made.writestr("manifest.json", json.dumps(manifest))
+        made.writestr("about.json", json.dumps(about))
+    with opened(tmp_path / "x.zip", progress=lambda phase, share: None) as bundle:
+        found = written(bundle, Derived("x", (), (), {}, tmp_path / "dlr-tiny", 0), tmp_path)
+    assert found is not None
+    assert b"LICENSE" not in found["ro-crate-metadata.json"]
+    assert b"hostname" not in found["ro-crate-metadata.json"]
+
+
+def test_what_a_stranger_wrote_does_not_speak_to_the_terminal() -> None:
+    (found,) = differences("f", "\x1b[2Jall\nholds", "it does not")
+    assert found.bundled == r"\x1b[2Jall\nholds"
+    assert [one.bundled for one in differences("f", "größer", "x")] == ["größer"]
 
 
 def staged(tmp_path: Path, files: dict[str, bytes]) -> Stage:

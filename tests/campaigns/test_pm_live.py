@@ -15,7 +15,7 @@ from pm_reports import report
 from campaigns.plan import Cell
 from campaigns.prioritymeister.alone import Alone
 from campaigns.prioritymeister.cell import Maker
-from campaigns.prioritymeister.cell_parameters import PmParameters
+from campaigns.prioritymeister.cell_parameters import PmParameters, check
 from campaigns.prioritymeister.experiment import Experiment
 from campaigns.prioritymeister.links import Links
 from campaigns.prioritymeister.live import replays
@@ -25,6 +25,7 @@ from campaigns.prioritymeister.live.results import result_of
 from campaigns.prioritymeister.local_ground import parameters_on, wait_s
 from campaigns.prioritymeister.local_testbed import laid_out
 from campaigns.prioritymeister.machines import Machines
+from campaigns.prioritymeister.mixes import build
 from campaigns.prioritymeister.outcome import Outcome
 from controllers.prioritymeister.profiles import load_profile
 from schemas.errors import HotbedError, UserError
@@ -246,6 +247,30 @@ def test_places_come_from_roles_and_disks(tmp_path: Path) -> None:
     other.write_text((tmp_path / "pm.yaml").read_text().replace("4ms", "5ms"))
     with pytest.raises(UserError, match="was not made from"):
         places_of(testbed, spec, other)
+
+
+def test_figure_9_is_made_for_its_own_servers_link(tmp_path: Path) -> None:
+    testbed = a_testbed(tmp_path)
+    spec_of_two(tmp_path)
+    body = yaml.safe_load((tmp_path / "pm.yaml").read_text())
+    sent, links = {}, {}
+    for link in ("200Mbit", "50Mbit"):
+        next(group for group in body["groups"] if group["name"] == "ram")["network"] = link
+        file = tmp_path / f"{link}.yaml"
+        file.write_text(yaml.safe_dump(body))
+        spec = TestbedSpec.model_validate(body)
+        machines = machines_of(spec, places_of(testbed, spec, file))
+        for scenario in ("network", "misbehave"):
+            cell = check({"scenario": scenario, "policy": "none", "seconds": 60.0}, link)
+            folder = tmp_path / f"{link}-{scenario}"
+            folder.mkdir()
+            mix = build(cell, 3, machines, folder)
+            sent[link, scenario] = sum(load.replay.requests for load in mix.loads)
+            links[link, scenario] = {host: told.link for host, told in mix.hosts.items()}
+    assert 4 * sent["50Mbit", "network"] == pytest.approx(sent["200Mbit", "network"], rel=0.05)
+    assert sent["50Mbit", "misbehave"] == sent["200Mbit", "misbehave"]
+    assert links["50Mbit", "network"] == {"ram": 5e7, "client0": 2e8, "client1": 2e8}
+    assert set(links["50Mbit", "misbehave"].values()) == {2e8}
 
 
 def test_a_plan_for_a_testbed_counts_with_its_packets(tmp_path: Path) -> None:

@@ -79,7 +79,8 @@ def rate_of(label: str, cell: PmParameters, machines: Machines, folder: Path) ->
     short = cell.model_copy(update={"seconds": 60.0})
     maker = TraceMaker(short, 5, machines, folder)
     on_ram = maker.row(label).storage_load is None
-    made = maker.standin(maker.row(label), maker.ram if on_ram else maker.disk)
+    row, costs = maker.row(label), maker.ram if on_ram else maker.disk
+    made = maker.standin(row, costs, "ram" if on_ram else None)
     return len(made.block) / 60
 
 
@@ -93,4 +94,4 @@ def local_machines(folder: Path) -> Machines:
     ]
     path = folder / "queue-disk.json"
     path.write_text(json.dumps({"type": "storageSSD", "bandwidthTable": rows}))
-    return Machines(link=200e6, disk=path)
+    return Machines(link=200e6, other_links={"ram": 100e6}, disk=path)

@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
+from analysis.bundle.verify import Verification
 from hotbed import bundling, cli
-from hotbed.verbs.verify import other_code
+from hotbed.output import emit
+from hotbed.verbs.verify import _table, other_code
 from schemas.bundle import Manifest
 from schemas.errors import UserError
 from tests.campaigns.tiny_kinds import TWOCHOICE
@@ -78,6 +80,18 @@ SPEC = {
     "store": None,
     "groups": [{"name": "admin", "roles": ["admin", "client"]}],
 }
+
+
+def test_brackets_in_a_bundle_are_no_markup(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its manifest may say anything of the version that made it."""
+    made = Manifest(
+        report="x", campaigns=("x",), hotbed_version="[/red]", commit=None, libraries={}, files=()
+    )
+    verification = Verification(tmp_path / "x.zip", "0" * 64, made, other_code(made))
+    emit({}, False, lambda: _table(verification))
+    assert "made by Hotbed [/red]" in " ".join(capsys.readouterr().out.split())
 
 
 def with_spec(folder: Path) -> Path:

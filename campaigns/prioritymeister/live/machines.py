@@ -96,12 +96,17 @@ def places_of(testbed: Testbed, spec: TestbedSpec, spec_file: Path) -> Places:
 
 
 def machines_of(spec: TestbedSpec, places: Places) -> Machines:
-    """What traces are made for; the disks' profiles are those of `Machines` until measured."""
+    """What traces are made for; the disks' profiles are those of `Machines` until measured.
+
+    Links are as fast as the slowest, but for that of the server whose disk is no bottleneck.
+    """
     used = [*_with_role(spec, NFS), *_with_role(spec, CLIENT)]
-    rates = [float(group.network) for group in used]
+    rates = {name: float(group.network) for group in used for name in group.node_names()}
     ram = places.ram
+    others = {} if ram is None else {ram: rates.pop(ram)}
     return Machines(
-        link=min(rates, default=Machines.link),
+        link=min(rates.values()),
+        other_links=others,
         server=places.disk,
         clients=places.clients,
         network={} if ram is None else dict.fromkeys(ON_RAM, (ram, RAMDISK)),
