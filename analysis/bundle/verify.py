@@ -120,7 +120,7 @@ def _refuse_later(path: Path, manifest: bytes) -> None:
     try:
         body = json.loads(manifest)
         version, hotbed = int(body["schema_version"]), str(body["hotbed_version"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return
     if version > BUNDLE_VERSION:
         raise UserError(
@@ -225,12 +225,12 @@ def _derive_again(bundle: Opened, made: Verification, told: Callable[[str], Prog
     made.checks.append(_pictures(here, derived, manifest))
     made.record("tables", _tables(here, derived), "the same")
     made.record("report", _report(here, derived), "its words follow from the runs")
-    written = _written(bundle, derived, fresh)
-    made.record("appendix and metadata", _described(bundle, written), "follow from the runs")
+    text = written(bundle, derived, fresh)
+    made.record("appendix and metadata", _described(bundle, text), "follow from the runs")
     again = {
         path.relative_to(fresh).as_posix() for path in derived.folder.rglob("*") if path.is_file()
     }
-    found = misdeclared(manifest, again, {ABOUT, *(written or ())})
+    found = misdeclared(manifest, again, {ABOUT, *(text or ())})
     made.record("places", found, "nothing lies where it is taken for something else")
     made.checks += _same_libraries(manifest)
 
@@ -349,9 +349,9 @@ def _cell(text: str) -> object:
         return text
 
 
-def _written(bundle: Opened, derived: Derived, fresh: Path) -> dict[str, bytes] | None:
+def written(bundle: Opened, derived: Derived, fresh: Path) -> dict[str, bytes] | None:
     """The appendix and the metadata, written again from the runs and `about.json`; None where that
-    cannot be read."""
+    cannot be read. Of what the manifest states, only what is there is looked at."""
     try:
         about = About.model_validate_json((bundle.folder / ABOUT).read_bytes())
     except (OSError, ValidationError):
@@ -361,7 +361,7 @@ def _written(bundle: Opened, derived: Derived, fresh: Path) -> dict[str, bytes] 
     files = {
         entry.path: bundle.folder / entry.path
         for entry in manifest.files
-        if entry.role != "metadata" or entry.path == ABOUT
+        if entry.path in bundle.found and (entry.role != "metadata" or entry.path == ABOUT)
     }
     return described(about, manifest, derived, campaigns, files)
 

@@ -92,6 +92,7 @@ def register(app: typer.Typer) -> None:
 
 def _table(made: Compared) -> Table:
     from rich import box
+    from rich.markup import escape
     from rich.table import Table
 
     from analysis.report import format_value
@@ -108,8 +109,8 @@ def _table(made: Compared) -> Table:
         estimate = one.estimate
         sign = "x" if one.change == "ratio" else ""
         table.add_row(
-            one.figure,
-            one.statement,
+            escape(one.figure),
+            escape(one.statement),
             format_value(one.bundled.measured, one.unit),
             format_value(one.again.measured, one.unit),
             "–" if estimate is None else f"{estimate.value:.3g}{sign}",

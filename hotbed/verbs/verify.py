@@ -81,12 +81,13 @@ def _code(version: str, commit: str | None) -> str:
 
 def _table(made: Verification) -> Table:
     from rich import box
+    from rich.markup import escape
     from rich.table import Table
 
     words = {True: "[green]holds[/]", False: "[red]does not hold[/]", None: "[dim]note[/]"}
     table = Table("what", "", "", box=box.SIMPLE_HEAD)
     for check in made.checks:
-        table.add_row(check.name, words[check.ok], check.detail)
+        table.add_row(check.name, words[check.ok], escape(check.detail))
     return table
 
 
