@@ -43,7 +43,7 @@ def claim(figure: str, verdict: str, **more: Any) -> ClaimResult:
     return ClaimResult.model_validate(body | more)
 
 
-def appendix(tmp_path: Path, *claims: ClaimResult) -> tuple[str, str]:
+def appendix(tmp_path: Path, *claims: ClaimResult, **about: str) -> tuple[str, str]:
     """APPENDIX.md and appendix.html of a bundle with these claims and no campaigns."""
     derived = Derived("A paper", claims, (), {}, tmp_path, 6)
     inputs = Inputs(
@@ -51,7 +51,7 @@ def appendix(tmp_path: Path, *claims: ClaimResult) -> tuple[str, str]:
         hotbed_version="0.1.0",
         commit=None,
         authors=(Author(name="Hotbed maintainers"),),
-        about={"date": "2026-01-01"},
+        about={"date": "2026-01-01"} | about,
     )
     manifest = Manifest(
         report="dlr-tiny",
@@ -94,6 +94,16 @@ def test_what_it_takes_to_begin_is_what_set_up_asks_for(root: Path, tmp_path: Pa
         assert "sudo where Debian packages are missing" in begin
         assert "no root" not in begin
         assert ". .venv/bin/activate" in begin
+
+
+def test_a_stranger_is_told_where_the_code_is_or_that_nobody_says(tmp_path: Path) -> None:
+    place = "https://example.org/hotbed"
+    for shown in appendix(tmp_path, claim("6", "reproduced"), repository=place):
+        begin = shown[shown.index("Get Hotbed") : shown.index("make setup")]
+        assert place in begin
+    for shown in appendix(tmp_path, claim("6", "reproduced")):
+        begin = shown[shown.index("Get Hotbed") : shown.index("make setup")]
+        assert "this bundle does not say where it is: ask who published it" in begin
 
 
 def test_what_is_to_be_known_of_a_value_stands_beside_it(tmp_path: Path) -> None:
