@@ -282,10 +282,11 @@ class LocalSite:
     def _begin(self, spec: TestbedSpec) -> Record:
         """Reserve a network and write the record, before anything is made."""
         busy = "another hotbed command is choosing a network; try again"
-        with locked(self.places.state / "locks" / ".subnet", timeout_s=15.0, busy=busy):
+        with locked(network.CHOOSING, timeout_s=15.0, busy=busy):
             subnet = network.choose_subnet(record.subnets(self.places.testbeds))
             begun = Record(spec=spec, subnet=subnet)
             record.save(self.places.testbed(spec.name), begun)
+            network.make_switch(self.places, spec.name, subnet, mtu=spec.mtu)
         return begun
 
     def _bring_up(self, known: Record, root: Path, progress: Progress) -> Testbed:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from schemas.errors import UserError
 from testbed.sites import kinds, open_site
 from testbed.sites.contract import SiteError
+from testbed.sites.files import locked
 from testbed.sites.local import LocalSite, image, network, record, usage
 from testbed.sites.local.cgroups import CPU_PERIOD_US, Cgroups, Hierarchies, detect
 from testbed.sites.local.names import Places
@@ -105,6 +106,24 @@ def test_addresses_follow_the_order_of_the_spec() -> None:
         ("osd0", "10.77.3.11"),
         ("osd1", "10.77.3.12"),
     ]
+
+
+def test_two_state_folders_do_not_choose_one_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that one knows of the other's networks is their routes: who chooses makes its own."""
+    lock, routed = tmp_path / "choosing", set[int]()
+
+    def make_switch(places: Places, name: str, subnet: int, *, mtu: int) -> None:
+        with pytest.raises(SiteError, match="held"), locked(lock, timeout_s=0.0, busy="held"):
+            raise AssertionError("another one may choose now")
+        routed.add(subnet)
+
+    monkeypatch.setattr(network, "CHOOSING", lock)
+    monkeypatch.setattr(network, "choose_subnet", lambda taken: len(taken | routed))
+    monkeypatch.setattr(network, "make_switch", make_switch)
+    sites = [LocalSite(places=Places(tmp_path / name, tmp_path)) for name in ("a", "b")]
+    assert [site._begin(small_spec()).subnet for site in sites] == [0, 1]
 
 
 # -- control groups -------------------------------------------------------------------------------
