@@ -145,7 +145,7 @@ class About(Model):
         from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
         try:
-            known = canonicalize_license_expression(license_id)
+            known = str(canonicalize_license_expression(license_id))
         except InvalidLicenseExpression:
             known = ""
         if known.startswith("LicenseRef-") or not known:

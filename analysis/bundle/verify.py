@@ -106,7 +106,7 @@ def opened(
 def _manifest(path: Path, folder: Path) -> Manifest:
     try:
         data = (folder / MANIFEST).read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError):
         raise UserError(f"{path}: has no {MANIFEST}, so it is no bundle of Hotbed's.") from None
     _refuse_later(path, data)
     try:

@@ -76,6 +76,13 @@ def test_a_manifest_that_is_none_is_one_sentence(tmp_path: Path, manifest: str) 
         verify(tmp_path / "x.zip")
 
 
+def test_a_folder_is_no_manifest(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as made:
+        made.writestr("manifest.json/x", "{}")
+    with pytest.raises(UserError, match=r"has no manifest\.json, so it is no bundle"):
+        verify(tmp_path / "x.zip")
+
+
 def test_files_that_are_stated_and_are_not_there_are_not_looked_for(tmp_path: Path) -> None:
     """Nor outside the bundle's folder: what else there is to check is checked all the same."""
     stated = [
