@@ -65,9 +65,10 @@ claims.dropna(axis="columns", how="all")
 
 # %%
 from analysis.bundle.verify import verify
+from hotbed.bundling import otherwise
 
 with progress(f"verify {made.path.name}") as report:
-    checked = verify(made.path, progress=report)
+    checked = verify(made.path, otherwise=otherwise, progress=report)
 print(checked.sentence)
 pd.DataFrame(checked.checks)
 
