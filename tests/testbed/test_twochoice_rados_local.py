@@ -147,7 +147,7 @@ def test_cells_of_crush_dlr_and_agents_leave_all_as_it_was_deployed(
     path = tmp_path / "spec.yaml"
     path.write_text(yaml.safe_dump(spec_of(agents).model_dump(mode="json")))
     burst = {"experiment": "burst", "backend": "rados", "copies": 2, "stragglers": "fio"}
-    burst |= {"straggler_share": 0.25, "start_s": 4.0, "nodes": 2, "processes": 2, "writes": 3}
+    burst |= {"straggler_share": 0.25, "start_s": 8.0, "nodes": 2, "processes": 2, "writes": 3}
     with open_servers(agents.name, path, tell=lambda words: None) as (_, servers):
         assert set(servers.disk_counters()) == {0, 1, 2, 3}
         for scheduler in ("crush", "dlr", "both", "oracle"):
