@@ -108,7 +108,7 @@ class Maker:
             mix = self._mix(parameters, job.seed, job.block)
         if parameters.policy == INPUTS:
             with phases("describe"):
-                extra, spoiled = described(mix, self._ground.machines.link), None
+                extra, spoiled = described(mix), None
         else:
             extra, spoiled = self._run(parameters, mix, job, phases, folder)
         summary = Summary(whole=[], steady=[], pressure_mean={}, extra=extra)
@@ -324,13 +324,14 @@ def curve(parameters: PmParameters, mix: Mix) -> dict[str, list[Any]]:
     return {"rates": rates.tolist(), "bursts": exact.burst(rates).tolist(), **single}
 
 
-def described(mix: Mix, link: float) -> dict[str, float]:
+def described(mix: Mix) -> dict[str, float]:
     """Table 2's columns of every trace of a mix, as shares; the storage load where it has one."""
     found: dict[str, float] = {}
     for load in mix.loads:
-        device = mix.hosts[load.server].devices[load.device]
+        host = mix.hosts[load.server]
+        device = host.devices[load.device]
         reader = TraceReader(mix.base / load.trace)
-        row, _ = statistics(reader, mix.base / device.profile, f"{link:.0f}")
+        row, _ = statistics(reader, mix.base / device.profile, f"{host.link:.0f}bit")
         columns: Mapping[str, float | None] = {
             "storage": row.storage_load if TABLE2[load.name].storage_load is not None else None,
             "network": row.network_load,

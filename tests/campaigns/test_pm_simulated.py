@@ -14,6 +14,7 @@ from campaigns import session
 from campaigns.progress import Silent
 from campaigns.session import Request
 from campaigns.workers import Workers
+from workloads.traces.standins import TABLE2
 
 SMALL: dict[str, Any] = {
     "name": "pm-small",
@@ -39,6 +40,13 @@ SMALL: dict[str, Any] = {
             "fixed": {"scenario": "misbehave", "misbehaves": True, "k": 8},
             "repetitions": 1,
         },
+        {
+            "name": "table2",
+            "figures": ["table2"],
+            "vary": {"policy": ["inputs"]},
+            "fixed": {"scenario": "table2"},
+            "repetitions": 1,
+        },
     ],
 }
 
@@ -51,9 +59,9 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
     request = Request(str(file), artifacts=folder / "artifacts")
     result = session.run(request, progress=Silent(), workers=Workers(count=1))
     assert result.ok, result.sentence
-    assert result.ran == 4
+    assert result.ran == 5
     again = session.run(request, progress=Silent(), workers=Workers(count=1))
-    assert (again.already_done, again.ran) == (4, 0)
+    assert (again.already_done, again.ran) == (5, 0)
     return folder / "artifacts" / "pm-small"
 
 
@@ -63,13 +71,16 @@ def test_simulated_cells_keep_their_bounds(campaign: Path) -> None:
         (run.run.parameters["scenario"], run.run.parameters["policy"]): run.summary.extra
         for run in load_campaign(campaign).runs
     }
-    assert len(extras) == 4
+    assert len(extras) == 5
     for (_, policy), extra in extras.items():
         if policy == "pm":
             assert extra["bounds"] >= 1
             assert extra["bounds_broken"] == 0
             assert 0 < max(v for k, v in extra.items() if k.endswith("_bound_ratio")) <= 1
     assert extras["burst", "pm"]["F_mean_s"] < extras["burst", "none"]["F_mean_s"]
+    inputs = extras["table2", "inputs"]
+    assert inputs["A_network"] == pytest.approx(TABLE2["A"].network_load, rel=0.1)
+    assert inputs["A_storage"] == pytest.approx(TABLE2["A"].storage_load, rel=0.1)
     flooded = {policy: extras["misbehave", policy] for policy in ("pm", "none")}
     assert flooded["pm"]["C_p99_s"] < flooded["none"]["C_p99_s"]
 
