@@ -15,7 +15,8 @@ import typer
 
 from hotbed.output import JsonFlag, emit
 from schemas.errors import HotbedError, UserError
-from testbed.sites.contract import SiteError
+from testbed.sites import open_site
+from testbed.sites.contract import AwakeSite, SiteError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -66,12 +67,11 @@ def register(app: typer.Typer) -> None:
 def _awake(script: Path) -> AbstractContextManager[bool]:
     """The time of a bench, in which a virtual machine's processors do not sleep: what they take to
     come back is the hypervisor's. (But for the bench of just that.)"""
-    from testbed.sites.local import LocalSite
-
     if script.stem == "bench_awake" or os.geteuid() != 0:
         return nullcontext(False)
     try:
-        return LocalSite({}).kept_awake()
+        site = open_site()
+        return site.kept_awake() if isinstance(site, AwakeSite) else nullcontext(False)
     except SiteError:
         return nullcontext(False)
 

@@ -11,7 +11,7 @@ import pytest
 from synthetic_runs import finished
 
 from analysis.bundle import appendix
-from analysis.bundle.derive import Derived, Figure
+from analysis.bundle.derive import Derived
 from analysis.bundle.experiments import Ran, first_look, ran
 from schemas.claim import ClaimResult
 
@@ -96,16 +96,18 @@ def test_the_first_look_takes_what_the_command_runs(tmp_path: Path) -> None:
 
 def test_claims_of_a_figure_s_part_have_its_command(tmp_path: Path) -> None:
     made = campaign(tmp_path / "dlr-tiny")
-    figures = (
-        Figure("7", "whole", None, "runs", "hotbed run dlr-full --figure 7"),
-        Figure("8a", "part", None, "runs", "hotbed run dlr-full --figure 8"),
+    commands = {figure: f"hotbed run dlr-full --figure {figure[0]}" for figure in ("7", "8a")}
+    derived = Derived("DLR", (), (), {}, tmp_path, 6, commands)
+    # Nothing ran that tells of these: the catalogue has what would.
+    assert appendix.command_of("7a", derived, []) == "hotbed run dlr-full --figure 7"
+    assert appendix.command_of("7a, 8a", derived, []) == (
+        "hotbed run dlr-full --figure 7; hotbed run dlr-full --figure 8"
     )
-    derived = Derived("DLR", (), figures, {}, tmp_path, 6)
-    assert appendix.command_of("7a", derived, [made]) == "hotbed run dlr-full --figure 7"
-    assert appendix.command_of("6a, 8a", derived, [made]) == (
-        "hotbed rerun BUNDLE --figure 6a; hotbed run dlr-full --figure 8"
-    )
-    assert appendix.command_of("99", derived, [made]) == "hotbed rerun BUNDLE"
+    assert appendix.command_of("99", derived, []) == "hotbed rerun BUNDLE"
+    # The bundle's own cells, whole where one figure has none of its own.
+    assert appendix.command_of("6a", derived, [made]) == "hotbed rerun BUNDLE --figure 6a"
+    assert appendix.command_of("6a-local", derived, [made]) == "hotbed rerun BUNDLE --figure 6a"
+    assert appendix.command_of("6a, 8a", derived, [made]) == "hotbed rerun BUNDLE"
 
 
 def test_what_was_not_tested_is_no_failure(tmp_path: Path) -> None:
@@ -119,9 +121,9 @@ def test_what_was_not_tested_is_no_failure(tmp_path: Path) -> None:
         claim("f", verdict="inconclusive", ci95=None, n=1),
         claim("g", verdict="inconclusive", kind="within"),
     )
-    figures = (Figure("6a", "part", "6a", None, "hotbed run dlr-full --figure 6"),)
+    known = {"6a": "hotbed run dlr-full --figure 6"}
     held = campaign(tmp_path / "dlr-tiny")
-    made = appendix.numbered(Derived("DLR", claims, figures, {}, tmp_path, 6), [held])
+    made = appendix.numbered(Derived("DLR", claims, (), {}, tmp_path, 6, known), [held])
     commands = [one.command for one in made]
     assert commands[0] == "hotbed rerun BUNDLE --figure 6a"
     assert set(commands[2:5]) == {"hotbed run dlr-full --figure 6"}
