@@ -91,7 +91,7 @@ def estimators(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     rows = rows[rows["seed"].isin(both)]
     groups = [
         (text, rows[rows["estimator"] == kind])
-        for kind, text in (("profile", "device's profile"), ("constant", "constant base time"))
+        for kind, text in (("profile", "device's\nprofile"), ("constant", "constant\nbase time"))
     ]
     percents = [p for p in PERCENTS if rows[f"p{p:g}_s"].notna().any()]
     with style.figure(1, len(percents), width=12.0, height=3.5) as (drawn, axes):
