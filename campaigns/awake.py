@@ -29,7 +29,7 @@ def kept_awake(site: Site | None, say: Callable[[str], None]) -> Iterator[bool |
         return
     with site.kept_awake() as awake:
         if awake:
-            say("this is a virtual machine: its processors are kept awake (HOTBED_AWAKE=no: not)")
+            say("processors are kept awake meanwhile; HOTBED_AWAKE=no leaves them alone")
         yield awake
 
 

@@ -1,10 +1,9 @@
 """Keeping a virtual machine's processors awake while something is measured.
 
 A processor that has nothing to do is given back to the hypervisor, and on a machine that is shared
-it comes back late: a sleep of 2 ms then ended 1.2 to 2.2 ms late at the 99th percentile, where with
-processors kept awake it was 0.1 to 0.6 ms, and the hypervisor gave a quarter as much of the time to
-others. What is late is not the testbed but the machine below it, in every queue disk, proxy and
-load generator.
+it comes back late: at a quiet hour sleeps of 2 ms ended 0.49 ms late at the 99th percentile, and
+0.16 ms late with processors kept awake (`hotbed bench --only awake`). What is late is not the
+testbed but the machine below it, in every queue disk, proxy and load generator.
 
 One process for each processor does nothing, in a control group and a scheduling class that give
 way at once to everything else. It ends when who asked for it ends, however that ends.
@@ -30,6 +29,7 @@ virtual machine."""
 
 _SPIN = """
 import os, sys
+
 asked_by = int(sys.argv[1])
 while os.getppid() == asked_by:
     for _ in range(1_000_000):
