@@ -78,6 +78,23 @@ class Author(Model):
     affiliation: str = ""
     orcid: str | None = Field(default=None, pattern=r"^\d{4}-\d{4}-\d{4}-\d{3}[\dX]$")
 
+    @field_validator("orcid")
+    @classmethod
+    def _no_slip(cls, orcid: str | None) -> str | None:
+        """Its last character is a check digit (ISO 7064, MOD 11-2), without which Zenodo takes no
+        deposit."""
+        if orcid is not None:
+            *digits, last = orcid.replace("-", "")
+            total = 0
+            for digit in digits:
+                total = (total + int(digit)) * 2
+            right = "0123456789X"[(12 - total % 11) % 11]
+            if last != right:
+                raise ValueError(
+                    f"{orcid} is nobody's: after {orcid[:-1]} comes {right}, so look for a slip"
+                )
+        return orcid
+
     @model_validator(mode="after")
     def _named(self) -> Author:
         if bool(self.name) == bool(self.family_names):

@@ -180,11 +180,17 @@ def unsafe_name(name: str) -> str | None:
 
 
 def taken(name: str, names: set[str]) -> str | None:
-    """Whether another entry has the name, also where case makes no difference."""
+    """Whether another entry has the name, or lies in it or is what it lies in, also where case
+    makes no difference; `names` are those of before, and their folders with a slash at the end."""
     folded = unicodedata.normalize("NFC", name).casefold()
     if folded in names:
         return "is there twice"
-    names.add(folded)
+    folders = [str(folder) for folder in PurePosixPath(folded).parents][:-1]
+    if f"{folded}/" in names:
+        return "is a file, and another entry lies in it"
+    if not names.isdisjoint(folders):
+        return "lies in another entry, which is a file"
+    names.update((folded, *(f"{folder}/" for folder in folders)))
     return None
 
 

@@ -91,6 +91,23 @@ def test_two_entries_of_one_name_are_refused(tmp_path: Path, names: tuple[str, s
         archive.unpack(tmp_path / "x.zip", tmp_path, progress=quiet)
 
 
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (("a/b", "A/c", "a"), "'a' is a file, and another entry lies in it"),
+        (("a", "ab", "a/b/c"), "'a/b/c' lies in another entry, which is a file"),
+    ],
+)
+def test_a_file_in_a_file_is_refused(tmp_path: Path, names: tuple[str, ...], said: str) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as opened:
+        for name in names:
+            opened.writestr(name, b"x")
+    (tmp_path / "out").mkdir()
+    with pytest.raises(UserError, match=said):
+        archive.unpack(tmp_path / "x.zip", tmp_path / "out", progress=quiet)
+    assert list((tmp_path / "out").iterdir()) == []
+
+
 def test_a_bomb_is_not_unpacked(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "x.zip", "w", zipfile.ZIP_DEFLATED) as opened:
         opened.writestr("x", bytes(2**20))

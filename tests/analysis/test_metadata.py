@@ -83,3 +83,14 @@ def test_what_the_formats_refuse_is_refused(wrong: dict[str, Any]) -> None:
 def test_a_license_of_another_spelling_is_named() -> None:
     with pytest.raises(ValidationError, match=r"CC-BY-4\.0 is meant"):
         about_of(license="cc-by-4.0")
+
+
+@pytest.mark.parametrize("orcid", ["0000-0000-0000-0001", "0000-0000-0000-001X"])
+def test_an_orcid_with_its_check_digit_is_taken(orcid: str) -> None:
+    assert Author(name="A group", orcid=orcid).orcid == orcid
+
+
+@pytest.mark.parametrize("orcid", ["0000-0000-0000-0000", "0000-0000-0000-0010"])
+def test_a_slip_in_an_orcid_is_told(orcid: str) -> None:
+    with pytest.raises(ValidationError, match="look for a slip"):
+        Author(name="A group", orcid=orcid)
