@@ -64,6 +64,7 @@ SIZES = tuple(512 << power for power in range(3, 12))  # 4 KiB to 1 MiB
 PAGE = 4096
 SHARPNESS = 10.0
 _PROBE = 4000  # requests whose mean work is measured
+_PROBE_TIMES: Floats = np.arange(_PROBE, dtype=np.float64)
 _ROUNDS = 25
 
 
@@ -121,63 +122,86 @@ def make(
         raise UserError(f"workload {label!r}: Table 2 has {', '.join(TABLE2)}")
     if row.network_load is None or row.c2 is None:
         return _copy(row, storage, seconds)
-    shape = _shape(row, storage, network, link, seed)
-    size, sequential = shape.size, shape.sequential
-    c2, load = row.c2, shape.network_load
-    row = replace(row, network_load=load)
-    mean = float(_probe(row, size, sequential, network, seed).mean())
-    rate = load * link / mean
-    count = max(2, round(rate * seconds))
-    times = arrive(rate, c2, count, seed)
-    block = _requests(row, times, size, sequential, seed)
-    # The last per mille: kinds and places of this very trace are not quite those of the probe.
-    scale = float(network(block).sum()) / (load * link) / float(times[-1])
-    block = _requests(row, times * scale, size, sequential, seed)
-    return StandIn(row, block, size, sequential)
-
-
-def _requests(row: Row, times: Floats, size: int, sequential: float, seed: int) -> RequestBlock:
-    return arrivals.requests(
-        times, size=size, read_share=row.read_share, sequential_share=sequential, seed=seed
-    )
-
-
-def _probe(row: Row, size: int, sequential: float, work: WorkOf, seed: int) -> Floats:
-    return work(_requests(row, np.arange(_PROBE, dtype=np.float64), size, sequential, seed))
+    maker = _Maker(row, storage, network, link, seed)
+    shape = _shape(maker)
+    rate = _PROBE / maker.lasting(maker.requests(_PROBE_TIMES, shape))
+    times = arrive(rate, row.c2, max(2, round(rate * seconds)), seed)
+    # Kinds and places of this very trace are not quite those of the probe.
+    if shape.by_share:
+        shape = maker.shared(times, shape.size)
+    times = times * (maker.lasting(maker.requests(times, shape)) / float(times[-1]))
+    block = maker.requests(times, shape)
+    if not shape.by_share:
+        row = replace(row, network_load=float(network(block).sum()) / float(times[-1]) / link)
+    return StandIn(row, block, shape.size, shape.sequential)
 
 
 @dataclass(frozen=True)
 class _Shape:
-    """Requests of one size, some of them sequential, and the network load that they come to."""
+    """Requests of one size, some of them sequential; `by_share` where it is the share of those that
+    makes the loads what they are, and not the size alone."""
 
     size: int
-    sequential: float
-    network_load: float
+    sequential: float = 0.0
+    by_share: bool = False
 
 
-Ratio = Callable[[int, float], float]
-"""Work of the device per byte on the link, of requests of a size, a share of them sequential."""
+@dataclass(frozen=True)
+class _Maker:
+    """Makes requests like a row of Table 2, for a device and a link."""
+
+    row: Row
+    storage: WorkOf
+    network: WorkOf
+    link: float
+    seed: int
+
+    def requests(self, times: Floats, shape: _Shape) -> RequestBlock:
+        """Requests of this shape at these times."""
+        return arrivals.requests(
+            times,
+            size=shape.size,
+            read_share=self.row.read_share,
+            sequential_share=shape.sequential,
+            seed=self.seed,
+        )
+
+    def lasting(self, block: RequestBlock) -> float:
+        """How many seconds these requests are to last; by the storage's load where it has one."""
+        if self.row.storage_load is not None:
+            return float(self.storage(block).sum()) / self.row.storage_load
+        assert self.row.network_load is not None
+        return float(self.network(block).sum()) / (self.row.network_load * self.link)
+
+    def ratio(self, times: Floats, shape: _Shape) -> float:
+        """Seconds of the device per byte on the link, over what the loads of the row make."""
+        assert self.row.storage_load is not None and self.row.network_load is not None
+        block = self.requests(times, shape)
+        wanted = self.row.storage_load / (self.row.network_load * self.link)
+        return float(self.storage(block).sum() / self.network(block).sum()) / wanted
+
+    def shared(self, times: Floats, size: int) -> _Shape:
+        """The share of sequential requests at which the ratio is 1: the more, the less work."""
+        low, high = 0.0, 1.0
+        for _ in range(_ROUNDS):
+            middle = 0.5 * (low + high)
+            more = self.ratio(times, _Shape(size, middle)) > 1
+            low, high = (middle, high) if more else (low, middle)
+        return _Shape(size, 0.5 * (low + high), by_share=True)
 
 
-def _shape(row: Row, storage: WorkOf, network: WorkOf, link: float, seed: int) -> _Shape:
+def _shape(maker: _Maker) -> _Shape:
     """Requests whose work is in the proportion of the loads.
 
     Where all are random, and on a device that does not mind where requests are (a profile by size),
     their size alone makes it so, in steps of a page; then the storage load is met, and the
     network's nearly. A random row that no size fits on this device is partly sequential.
     """
-    assert row.network_load is not None
-    if row.storage_load is None:
-        return _Shape(64 * 1024, 0.0, row.network_load)
-    wanted = row.storage_load / (row.network_load * link)  # seconds of the device per byte
-
-    def ratio(size: int, sequential: float) -> float:
-        seconds = _probe(row, size, sequential, storage, seed).mean()
-        return float(seconds / _probe(row, size, sequential, network, seed).mean())
-
-    ways = (_by_size, _by_share) if row.random else (_by_share, _by_size)
-    for way in ways:
-        found = way(row, ratio, wanted, link)
+    row = maker.row
+    if row.storage_load is None or row.network_load is None:
+        return _Shape(64 * 1024)
+    for way in (_by_size, _by_share) if row.random else (_by_share, _by_size):
+        found = way(maker)
         if found is not None:
             return found
     raise UserError(
@@ -186,36 +210,28 @@ def _shape(row: Row, storage: WorkOf, network: WorkOf, link: float, seed: int) -
     )
 
 
-def _by_share(row: Row, ratio: Ratio, wanted: float, _link: float) -> _Shape | None:
+def _by_share(maker: _Maker) -> _Shape | None:
     """Of a size near 64 KiB, some sequential; None where no share of them fits."""
-    assert row.network_load is not None
     for size in sorted(SIZES, key=lambda s: (abs(math.log(s / 65536)), s)):
-        low, high = 0.0, 1.0  # more sequential requests, less work
-        most, least = ratio(size, low), ratio(size, high)
-        if not least * 0.999 <= wanted <= most * 1.001:
-            continue
-        for _ in range(_ROUNDS):
-            middle = 0.5 * (low + high)
-            low, high = (middle, high) if ratio(size, middle) > wanted else (low, middle)
-        return _Shape(size, 0.5 * (low + high), row.network_load)
+        most, least = (maker.ratio(_PROBE_TIMES, _Shape(size, share)) for share in (0.0, 1.0))
+        if least * 0.999 <= 1 <= most * 1.001:
+            return maker.shared(_PROBE_TIMES, size)
     return None
 
 
-def _by_size(row: Row, ratio: Ratio, wanted: float, link: float) -> _Shape | None:
+def _by_size(maker: _Maker) -> _Shape | None:
     """All random, of the size that fits best; None where none does."""
-    assert row.storage_load is not None
+
+    def ratio(pages: int) -> float:
+        return maker.ratio(_PROBE_TIMES, _Shape(pages * PAGE))
+
     low, high = 1, SIZES[-1] // PAGE
-    if not ratio(high * PAGE, 0.0) <= wanted <= ratio(PAGE, 0.0):
+    if not ratio(high) <= 1 <= ratio(low):
         return None
     while high - low > 1:
         pages = (low + high) // 2
-        if ratio(pages * PAGE, 0.0) >= wanted:
-            low = pages
-        else:
-            high = pages
-    near = {pages: ratio(pages * PAGE, 0.0) for pages in (low, high)}
-    best = min(near, key=lambda pages: abs(math.log(near[pages] / wanted)))
-    return _Shape(best * PAGE, 0.0, row.storage_load / (near[best] * link))
+        low, high = (pages, high) if ratio(pages) >= 1 else (low, pages)
+    return _Shape(min((low, high), key=lambda pages: abs(math.log(ratio(pages)))) * PAGE)
 
 
 def _copy(row: Row, storage: WorkOf, seconds: float) -> StandIn:
