@@ -65,7 +65,7 @@ PAGE = 4096
 SHARPNESS = 10.0
 _PROBE = 4000  # requests whose mean work is measured
 _PROBE_TIMES: Floats = np.arange(_PROBE, dtype=np.float64)
-_ROUNDS = 25
+_SHARE_STEP = 1e-6  # of the share of sequential requests
 
 
 @dataclass(frozen=True)
@@ -182,12 +182,19 @@ class _Maker:
 
     def shared(self, times: Floats, size: int) -> _Shape:
         """The share of sequential requests at which the ratio is 1: the more, the less work."""
-        low, high = 0.0, 1.0
-        for _ in range(_ROUNDS):
-            middle = 0.5 * (low + high)
-            more = self.ratio(times, _Shape(size, middle)) > 1
-            low, high = (middle, high) if more else (low, middle)
-        return _Shape(size, 0.5 * (low + high), by_share=True)
+
+        from scipy.optimize import brentq  # takes a while, and few commands come here
+
+        def excess(share: float) -> float:
+            return self.ratio(times, _Shape(size, share)) - 1
+
+        if excess(0.0) <= 0:
+            share = 0.0
+        elif excess(1.0) >= 0:
+            share = 1.0
+        else:
+            share = float(brentq(excess, 0.0, 1.0, xtol=_SHARE_STEP))
+        return _Shape(size, share, by_share=True)
 
 
 def _shape(maker: _Maker) -> _Shape:
