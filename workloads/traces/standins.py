@@ -124,12 +124,12 @@ def make(
         return _copy(row, storage, seconds)
     maker = _Maker(row, storage, network, link, seed)
     shape = _shape(maker)
-    rate = _PROBE / maker.lasting(maker.requests(_PROBE_TIMES, shape))
-    times = arrive(rate, row.c2, max(2, round(rate * seconds)), seed)
+    count = maker.count(shape, seconds)
+    times = arrive(count / seconds, row.c2, count, seed)
     # Kinds and places of this very trace are not quite those of the probe.
     if shape.by_share:
         shape = maker.shared(times, shape.size)
-    times = times * (maker.lasting(maker.requests(times, shape)) / float(times[-1]))
+    times = times * (maker.lasting(maker.requests(times, shape), shape) / float(times[-1]))
     block = maker.requests(times, shape)
     if not shape.by_share:
         row = replace(row, network_load=float(network(block).sum()) / float(times[-1]) / link)
@@ -166,12 +166,26 @@ class _Maker:
             seed=self.seed,
         )
 
-    def lasting(self, block: RequestBlock) -> float:
-        """How many seconds these requests are to last; by the storage's load where it has one."""
-        if self.row.storage_load is not None:
-            return float(self.storage(block).sum()) / self.row.storage_load
-        assert self.row.network_load is not None
-        return float(self.network(block).sum()) / (self.row.network_load * self.link)
+    def lasting(self, block: RequestBlock, shape: _Shape) -> float:
+        """How many seconds these requests are to last: by the load of the link, whose work does not
+        depend on places; where their size alone makes the loads, by that of the device."""
+        if shape.by_share or self.row.storage_load is None:
+            assert self.row.network_load is not None
+            return float(self.network(block).sum()) / (self.row.network_load * self.link)
+        return float(self.storage(block).sum()) / self.row.storage_load
+
+    def count(self, shape: _Shape, seconds: float) -> int:
+        """How many requests last so long, and no longer: what is cut off later is missed, above
+        all a long pause."""
+
+        def lasting(count: int) -> float:
+            return self.lasting(self.requests(np.arange(count, dtype=np.float64), shape), shape)
+
+        count = max(2, math.floor(seconds / lasting(_PROBE) * _PROBE))
+        count = max(2, math.floor(seconds / lasting(count) * count))
+        while count > 2 and (took := lasting(count)) > seconds:
+            count = max(2, min(count - 1, math.floor(count * seconds / took)))
+        return count
 
     def ratio(self, times: Floats, shape: _Shape) -> float:
         """Seconds of the device per byte on the link, over what the loads of the row make."""
