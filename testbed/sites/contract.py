@@ -348,6 +348,9 @@ class AwakeSite(Site, Protocol):
     def kept_awake(self) -> AbstractContextManager[bool]:
         """The time in which something is measured; gives whether processors are kept awake."""
 
+    def awake_s(self) -> float:
+        """Processor time, in seconds, that went to it so far; 0 where nothing is kept awake."""
+
 
 @dataclass(frozen=True)
 class HostFindings:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -258,6 +259,9 @@ def test_busy_processors_spoil_what_is_about_disks(tmp_path: Path) -> None:
     before = ticks(stat)
     stat.write_text("cpu 60 10 20 5 5 0 0 0 60 0\n")
     assert busy_between(before, ticks(stat)) == pytest.approx(0.9)
+    tick = 1 / os.sysconf("SC_CLK_TCK")
+    assert busy_between(before, ticks(stat), 30 * tick) == pytest.approx(0.6)
+    assert busy_between(before, ticks(stat), 100 * tick) == 0.0
 
 
 def test_a_clean_state_is_empty_folders_and_the_cells_settings(tmp_path: Path) -> None:
@@ -362,6 +366,16 @@ def test_disks_are_busy_between_the_nearest_readings() -> None:
     assert found["disk_busy_mean"] == 0.5
     assert found["disk_late_mean_s"] == 0.25
     assert watch.numbers(16.0, 0.1) == {}
+
+
+def test_processors_that_are_kept_awake_are_not_busy() -> None:
+    ticks_s = os.sysconf("SC_CLK_TCK")
+    watch = Watch(dict)
+    watch.samples = [
+        Sample(at, {0: {"busy_s": 0.0}}, (int(2 * at * ticks_s), *(0,) * 7), awake)
+        for at, awake in ((10.0, 3.0), (20.0, 17.0))
+    ]
+    assert watch.numbers(10.0, 10.0)["processors_busy"] == pytest.approx(0.3)
 
 
 def test_what_is_watched_is_read_at_both_ends() -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from campaigns.kinds.parameters import check
 from campaigns.steps.usage import Usage
 from campaigns.twochoice.live import plans, results
 from campaigns.twochoice.live.parameters import PLAIN, ObjectParameters
-from campaigns.twochoice.live.processors import too_busy
+from campaigns.twochoice.live.processors import awake_s, too_busy
 from campaigns.twochoice.live.rados import RadosServers
 from campaigns.twochoice.live.servers import Servers
 from campaigns.twochoice.live.watch import Watch
@@ -123,7 +124,7 @@ class Maker:
         servers = self._reached.servers
         slowed = plans.stragglers(parameters, seed, len(servers))
         commands = [plans.fio_command(servers[n].folder, GENERATE_S) for n in slowed]
-        watch = Watch(self._servers.disk_counters)
+        watch = Watch(self._servers.disk_counters, partial(awake_s, self._reached.site))
         with ExitStack() as stack:
             stack.enter_context(self._servers.disturbed(slowed, commands))
             stack.enter_context(watch.watching())

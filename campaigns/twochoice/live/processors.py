@@ -3,12 +3,16 @@ be what is short, not processors."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
+
+from testbed.sites.contract import AwakeSite, Site
 
 STAT = Path("/proc/stat")
 _IDLE = (3, 4)  # idle, and waiting for input or output
 _COUNTED = 8
+_TICKS_S = os.sysconf("SC_CLK_TCK")
 
 MOST_BUSY = 0.9
 """Above this share of the processors' time, what was measured is the machine."""
@@ -20,10 +24,25 @@ def ticks(stat: Path = STAT) -> tuple[int, ...]:
     return tuple(int(field) for field in line.split()[1 : _COUNTED + 1])
 
 
-def busy_between(before: Sequence[int], after: Sequence[int]) -> float:
-    """Share of the time, 0 to 1, in which the processors worked."""
+def awake_s(site: Site) -> float:
+    """Processor time, in seconds, that went to keeping the site's machine awake so far."""
+    return site.awake_s() if isinstance(site, AwakeSite) else 0.0
+
+
+def busy_between(before: Sequence[int], after: Sequence[int], awake_s: float = 0.0) -> float:
+    """Share of the time, 0 to 1, in which the processors worked.
+
+    Args:
+        before: ticks at the beginning.
+        after: at the end.
+        awake_s: seconds that went to keeping processors awake, which give way to everything: as
+            good as idle.
+    """
     delta = [b - a for a, b in zip(before, after, strict=True)]
-    return 1.0 - sum(delta[place] for place in _IDLE) / sum(delta) if sum(delta) > 0 else 0.0
+    if sum(delta) <= 0:
+        return 0.0
+    idle = sum(delta[place] for place in _IDLE) + awake_s * _TICKS_S
+    return max(0.0, 1.0 - idle / sum(delta))
 
 
 def too_busy(busy: float | None) -> str | None:

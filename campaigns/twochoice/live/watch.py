@@ -18,11 +18,13 @@ EVERY_S = 2.0
 
 @dataclass(frozen=True)
 class Sample:
-    """Counters at a time, in seconds since the epoch: of the disks by server, of the processors."""
+    """Counters at a time, in seconds since the epoch: of the disks by server, of the processors,
+    and the seconds of these that went to keeping them awake."""
 
     at: float
     disks: Mapping[int, Stats]
     processors: tuple[int, ...]
+    awake_s: float = 0.0
 
 
 class Watch:
@@ -31,13 +33,18 @@ class Watch:
     Args:
         read: the disks' counters by server; nothing where the site cannot tell, and then the
             nodes' processors are not this machine's either.
+        awake_s: tells what keeping the processors awake took so far.
         every_s: seconds between readings.
     """
 
     def __init__(
-        self, read: Callable[[], Mapping[int, Stats]], *, every_s: float = EVERY_S
+        self,
+        read: Callable[[], Mapping[int, Stats]],
+        awake_s: Callable[[], float] = lambda: 0.0,
+        *,
+        every_s: float = EVERY_S,
     ) -> None:
-        self._read, self._every_s = read, every_s
+        self._read, self._awake_s, self._every_s = read, awake_s, every_s
         self._over = threading.Event()
         self.samples: list[Sample] = []
 
@@ -61,7 +68,7 @@ class Watch:
                 return
             if not found:
                 return
-            self.samples.append(Sample(time.time(), found, ticks()))
+            self.samples.append(Sample(time.time(), found, ticks(), self._awake_s()))
             if over:
                 return
 
@@ -91,7 +98,9 @@ class Watch:
             "disk_late_mean_s": statistics.fmean(
                 _number(stats, "overshoot_mean_s") for stats in last.disks.values()
             ),
-            "processors_busy": busy_between(first.processors, last.processors),
+            "processors_busy": busy_between(
+                first.processors, last.processors, last.awake_s - first.awake_s
+            ),
         }
 
     def _nearest(self, at: float) -> Sample:

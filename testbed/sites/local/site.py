@@ -240,6 +240,10 @@ class LocalSite:
         """
         return kept_awake(self._awake_cgroups()) if wanted() else nullcontext(False)
 
+    def awake_s(self) -> float:
+        """See `AwakeSite.awake_s`."""
+        return self._awake_cgroups().usage_s()
+
     # -- inside ---------------------------------------------------------------------------------
 
     def _cgroups(self) -> Cgroups:

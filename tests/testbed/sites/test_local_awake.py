@@ -148,6 +148,7 @@ def test_a_campaign_tells_and_records_it(tmp_path: Path) -> None:
     for done in (True, False):
         site = FakeSite(tmp_path)
         site.kept_awake = lambda done=done: nullcontext(done)  # type: ignore[attr-defined]
+        site.awake_s = lambda: 0.0  # type: ignore[attr-defined]
         with campaign_awake(site, said.append) as awake:
             assert awake is done
     assert len(said) == 1
