@@ -50,6 +50,8 @@ FIXED, RANDOM, NATIVE = "fixed", "random", "two-choice"
 COLLABORATIVE, PREASSIGN, BOTH = "collaborative", "preassign", "both"
 PREQUAL, ORACLE = "prequal", "oracle"
 CRUSH, DLR = "crush", "dlr"
+UNCACHED = "both-uncached"
+"""Both strategies with nothing remembered of other servers' loads."""
 PAPERS = (FIXED, RANDOM, NATIVE, COLLABORATIVE, PREASSIGN, BOTH)
 BEYOND = (PREQUAL, ORACLE)
 COLD = ("preassign-cold", "both-cold")
@@ -63,6 +65,7 @@ LABELS = {
     BOTH: "both strategies",
     "preassign-cold": "preassign, cold",
     "both-cold": "both, cold",
+    UNCACHED: "both, nothing remembered",
     PREQUAL: "Prequal's rule",
     ORACLE: "oracle (shortest queue)",
     CRUSH: "CRUSH",
@@ -77,6 +80,7 @@ COLOURS = {
     BOTH: "#0072B2",
     "preassign-cold": "#44AA99",
     "both-cold": "#332288",
+    UNCACHED: "#88CCEE",
     PREQUAL: "#882255",
     ORACLE: "#D55E00",
     CRUSH: "#999933",

@@ -33,6 +33,9 @@ SECONDS = {
     "crush": 96.0,
     "dlr": 97.0,
 }
+UNCACHED = 0.8
+"""What seconds and deviations are of those with remembered loads."""
+CACHE_S: float = STANDARD["cache_s"]
 SCHEDULERS = (1, 16, 128)
 SHARES = {"fixed": 0.25, "both": 0.05}
 """Deviation over servers in figure 13."""
@@ -63,9 +66,12 @@ def write_run(
     return folder
 
 
-def write_burst(campaign: Path, scheduler: str, stragglers: str, block: int) -> None:
+def write_burst(
+    campaign: Path, scheduler: str, stragglers: str, block: int, *, cache_s: float = CACHE_S
+) -> None:
     """Figure 14's: fixed placement ends some processes early and some late."""
     last = SECONDS[scheduler] * (1 + 0.03 * block) * (0.7 if stragglers == "none" else 1)
+    last *= 1 if cache_s else UNCACHED
     power = 2.5 if scheduler == "fixed" else 1.0
     early = 0.1 if scheduler == "fixed" else 0.6
     ends = [
@@ -98,6 +104,7 @@ def write_burst(campaign: Path, scheduler: str, stragglers: str, block: int) -> 
         experiment="burst",
         scheduler=scheduler,
         stragglers=stragglers,
+        cache_s=cache_s,
     )
 
 
@@ -129,20 +136,21 @@ def write_rados(campaign: Path, scheduler: str, stragglers: str, block: int, cop
     )
 
 
-def write_balance(campaign: Path, scheduler: str, block: int) -> None:
+def write_balance(campaign: Path, scheduler: str, block: int, *, cache_s: float = CACHE_S) -> None:
     """Figure 13's: a ramp over servers, steeper with fixed placement."""
-    share = SHARES[scheduler]
+    share = SHARES[scheduler] * (1 if cache_s else UNCACHED)
     written = [int((1 + share * ((7 * s) % SERVERS / 16 - 2)) * 2**25) for s in range(SERVERS)]
     app = {"name": "AstroPhysics-0-a", "background": False, "rank_seconds": [1.0]}
     app["server_bytes"] = written
     values = {
-        "seconds": SECONDS[scheduler] + block,
+        "seconds": (SECONDS[scheduler] + block) * (1 if cache_s else UNCACHED),
         "spread": share * (1 + 0.02 * block),
         "fullest": 1 + 2 * share * (1 + 0.02 * block),
         "process_mean_s": 20.0,
         "redirected_share": 0.4,
     }
-    write_run(campaign, block, {"apps": [app]}, values, experiment="balance", scheduler=scheduler)
+    cell = {"scheduler": scheduler, "cache_s": cache_s}
+    write_run(campaign, block, {"apps": [app]}, values, experiment="balance", **cell)
 
 
 def write_micro(campaign: Path, block: int) -> None:
@@ -207,5 +215,7 @@ def write_all(artifacts: Path, blocks: int = 2) -> Path:
             write_rados(campaign, scheduler, "fio", block, 1)
         for scheduler in SHARES:
             write_balance(campaign, scheduler, block)
+        write_balance(campaign, "both", block, cache_s=0.0)
+        write_burst(campaign, "both", "table2", block, cache_s=0.0)
         write_micro(campaign, block)
     return campaign

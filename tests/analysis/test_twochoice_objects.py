@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from synthetic_objects import SECONDS, write_all, write_balance, write_burst
+from synthetic_objects import SECONDS, UNCACHED, write_all, write_balance, write_burst
 
 from analysis.claims import Evidence, evaluate
 from analysis.columns import paired
@@ -73,6 +73,11 @@ def test_claims_are_measured_within_blocks(results: dict[str, ClaimResult]) -> N
         "rados-dlr-fio": SECONDS["both"] / SECONDS["dlr"],
         "rados-dlr-alone-table2": SECONDS["dlr"] / SECONDS["crush"],
         "rados-single": SECONDS["both"] / SECONDS["fixed"],
+        "cache-spread-remembered": UNCACHED,
+        "cache-spread-fixed": UNCACHED * 0.2,
+        "cache-time-remembered": UNCACHED,
+        "cache-finish-remembered": UNCACHED,
+        "cache-finish-fixed": UNCACHED * SECONDS["both"] / SECONDS["fixed"],
     }
     for name, value in expected.items():
         found = results[f"twochoice-objects-{name}"]
@@ -137,7 +142,7 @@ def test_tables_tell_of_every_scheduler(evidence: Evidence) -> None:
     delays, schedulers, rados = tables(evidence.table)
     assert [row[0] for row in delays.rows] == ["1 MB", "2 MB", "4 MB"]
     assert delays.rows[0][-1] == "12.5, 11.7, 10.6, 10.3"
-    assert len(schedulers.rows) == 2 + 8 + 5 + 5
+    assert len(schedulers.rows) == 3 + 9 + 5 + 5
     assert len(rados.rows) == 3 * 7 + 5
     crush = rados.rows[0]
     assert crush[:4] == ("two copies", "fio", "CRUSH", "2")

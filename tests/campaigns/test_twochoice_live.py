@@ -37,7 +37,7 @@ from testbed import twochoice_variables
 from testbed.agent.contract import UnitResult
 
 FILES = {
-    "twochoice-local": {"13", "14", "beyond", "strategies"},
+    "twochoice-local": {"13", "14", "beyond", "cache", "strategies"},
     "twochoice-local-quick": {"13", "14", "beyond"},
     "twochoice-micro": {"11", "12", "table1"},
     "twochoice-rados": {"rados", "rados-jobs", "rados-calm", "rados-single"},
@@ -86,6 +86,11 @@ def test_quick_cells_are_the_full_campaigns(full: str) -> None:
         ),
         ({"experiment": "balance", "stragglers": "fio"}, "stragglers is of the experiment burst"),
         ({"experiment": "burst", "straggler_share": 0.5}, "is of the stragglers fio"),
+        ({"experiment": "probe", "cache_s": 0}, "cache_s is of the experiments burst and balance"),
+        (
+            {"experiment": "burst", "scheduler": "two-choice", "cache_s": 0},
+            "cache_s is of the schedulers both and collaborative",
+        ),
         ({"experiment": "burst", "scheduler": "crush"}, "crush is of the experiment burst with"),
         (
             {"experiment": "burst", "backend": "rados", "scheduler": "dlr", "maintainers": False},
@@ -135,6 +140,13 @@ def test_what_comes_at_once_has_come_before_anything_is_measured_or_forgotten() 
     come_s = sum(job["nodes"] * 8 * job["writes"] * job["size"] for job in jobs) / 125e6
     assert usual.lead_s >= come_s > 10
     assert plans.settings(usual)["scheduler"]["preassign"]["lifetime"] >= come_s
+
+
+def test_agents_remember_others_loads_for_as_long_as_the_cell_says() -> None:
+    for told, seconds in (({}, 0.2), ({"cache_s": 0}, 0.0)):
+        cell = ObjectParameters(experiment="balance", **told)
+        assert plans.settings(cell)["scheduler"]["cache_lifetime"] == seconds
+    assert cell.label() == "balance both, cache 0 s"
 
 
 def test_agents_know_no_oracle() -> None:

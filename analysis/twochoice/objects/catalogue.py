@@ -63,6 +63,15 @@ FIGURES: tuple[FigureEntry, ...] = (
         LOCAL,
     ),
     FigureEntry(
+        "cache",
+        "Both strategies without remembered loads (not in the paper)",
+        f"{_MEAN} A server that was probed remembers for 0.2 s what the scheduler heard of others, "
+        "and tells the next one; without, it does not.",
+        figures.remembered,
+        "cache",
+        LOCAL,
+    ),
+    FigureEntry(
         "rados",
         "CRUSH, DLR and agents on the same Ceph (not in the paper)",
         f"{_MEAN} Eight OSDs, 64 client processes with five writes each. Agents write two copies "

@@ -54,6 +54,21 @@ def versus(experiment: str, series: str, baseline: str, column: str, **setting: 
     return compute
 
 
+def uncached(experiment: str, column: str, baseline: str = BOTH, **setting: Any) -> Compute:
+    """A number under both strategies with nothing remembered of other servers' loads, over the same
+    under `baseline`, paired."""
+
+    def compute(evidence: Evidence) -> Measured | NotRun:
+        alone = cells(evidence.table, experiment, cache_s=0.0, **setting)
+        rows = cells(evidence.table, experiment, **setting)
+        top, bottom = alone[alone["scheduler"] == BOTH], rows[rows["scheduler"] == baseline]
+        why = f"no block has both without remembered loads, and {baseline}"
+        found: Measured | NotRun = _measured(paired(top, bottom, column), top, why)
+        return found
+
+    return compute
+
+
 def on_rados(series: str, baseline: str, stragglers: str, **setting: Any) -> Compute:
     """When the last process had ended under one scheduler over the same under another, paired."""
 
@@ -307,6 +322,41 @@ _BEYOND: tuple[Claim, ...] = (
     ),
 )
 
+_CACHE: tuple[Claim, ...] = (
+    *(
+        _claim(
+            f"cache-{name}-{against}",
+            "cache",
+            f"Without remembered loads, {told} than {text}",
+            uncached(experiment, column, baseline, **setting),
+            baseline=text.removeprefix("with "),
+            larger=False,
+        )
+        for name, told, experiment, column, setting in (
+            (
+                "spread",
+                "both strategies give servers more even amounts of all jobs (deviation over "
+                "servers)",
+                "balance",
+                "spread",
+                {},
+            ),
+            ("time", "all jobs end earlier under both strategies", "balance", "seconds", {}),
+            (
+                "finish",
+                "the last process among the jobs of Table II ends earlier under both strategies",
+                "burst",
+                "seconds",
+                {"stragglers": "table2"},
+            ),
+        )
+        for against, baseline, text in (
+            ("remembered", BOTH, "with remembered loads"),
+            ("fixed", FIXED, "with fixed placement"),
+        )
+    ),
+)
+
 _RADOS: tuple[Claim, ...] = (
     *(
         _claim(
@@ -368,4 +418,4 @@ _RADOS: tuple[Claim, ...] = (
     ),
 )
 
-CLAIMS: tuple[Claim, ...] = (*_MICRO, *_WORKLOADS, *_BEYOND, *_RADOS)
+CLAIMS: tuple[Claim, ...] = (*_MICRO, *_WORKLOADS, *_BEYOND, *_CACHE, *_RADOS)

@@ -18,7 +18,15 @@ from analysis.stats import Estimate
 from analysis.twochoice.objects.claims import PENDING, PROBED_MS, TABLE_MS
 from analysis.twochoice.objects.runs import HEAD_TO_HEAD, ON_RADOS, cells, rados, report
 from analysis.twochoice.panels import MARKERS, colour, counts, label, points
-from analysis.twochoice.runs import BOTH, COLLABORATIVE, FIXED, NATIVE, PREASSIGN, RANDOM
+from analysis.twochoice.runs import (
+    BOTH,
+    COLLABORATIVE,
+    FIXED,
+    NATIVE,
+    PREASSIGN,
+    RANDOM,
+    UNCACHED,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -195,6 +203,30 @@ def head_to_head(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             draw_bars(panel, there)
             panel.set_title(f"Stragglers: {text} ({_runs(there)})", loc="left", fontsize="small")
             panel.set_ylabel(ENDED)
+        return style.save(drawn, folder, name)
+
+
+def remembered(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
+    """Beyond the paper: both strategies with and without loads that servers remember of others."""
+    panels = []
+    for experiment, column, setting, text, axis in (
+        ("balance", "fullest", {}, "All jobs of Table II", "Fullest server, of the mean"),
+        ("burst", "seconds", {"stragglers": "table2"}, "A burst among them", ENDED),
+    ):
+        rows = cells(evidence.table, experiment, **setting)
+        alone = cells(evidence.table, experiment, cache_s=0.0, **setting)
+        found = {one: average(rows[rows["scheduler"] == one], column) for one in (FIXED, BOTH)}
+        found[UNCACHED] = average(alone[alone["scheduler"] == BOTH], column)
+        there = {one: value for one, value in found.items() if value is not None}
+        if UNCACHED in there:
+            panels.append((there, text, axis))
+    if not panels:
+        return Missing("both strategies without remembered loads")
+    with style.figure(1, len(panels), width=4.2 * len(panels) + 1.0, height=4.4) as (drawn, axes):
+        for panel, (there, text, axis) in zip(axes, panels, strict=True):
+            draw_bars(panel, there)
+            panel.set_title(f"{text} ({_runs(there)})", loc="left", fontsize="small")
+            panel.set_ylabel(axis)
         return style.save(drawn, folder, name)
 
 

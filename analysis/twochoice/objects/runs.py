@@ -26,6 +26,7 @@ STANDARD: dict[str, Any] = {
     "interval_s": 10 / 3,
     "choices": "home+random",
     "maintainers": True,
+    "cache_s": 0.2,
     "straggler_share": 0.125,
     "nodes": 64,
     "processes": 8,

@@ -7,8 +7,15 @@ import pandas as pd
 from analysis.columns import average
 from analysis.figures import Table, interval_text, value_text
 from analysis.twochoice.objects.claims import TABLE1
-from analysis.twochoice.objects.runs import HEAD_TO_HEAD, ON_RADOS, RADOS_AMONG, cells, rados
-from analysis.twochoice.runs import COLLABORATIVE, LABELS, PREASSIGN, RANDOM
+from analysis.twochoice.objects.runs import (
+    HEAD_TO_HEAD,
+    ON_RADOS,
+    RADOS_AMONG,
+    STANDARD,
+    cells,
+    rados,
+)
+from analysis.twochoice.runs import COLLABORATIVE, LABELS, PREASSIGN, RANDOM, UNCACHED
 
 DELAY_HEADS = ("write", *(f"{n} at once, %" for n in (1, 2, 4, 8)), "paper, %")
 HEADS = (
@@ -50,11 +57,16 @@ def _delays(table: pd.DataFrame) -> list[Table]:
 def _schedulers(table: pd.DataFrame) -> list[Table]:
     rows = []
     found = pd.concat(
-        [cells(table, "balance", stragglers=...), cells(table, "burst", stragglers=...)]
+        [
+            cells(table, experiment, stragglers=..., cache_s=...)
+            for experiment in ("balance", "burst")
+        ]
     )
+    plain = found["cache_s"] == STANDARD["cache_s"]
+    found["scheduler"] = found["scheduler"].where(plain, found["scheduler"] + "-uncached")
     for experiment in ("balance", "burst"):
         for stragglers in ("none", "table2", "fio"):
-            for series in (*HEAD_TO_HEAD, RANDOM, COLLABORATIVE, PREASSIGN):
+            for series in (*HEAD_TO_HEAD, UNCACHED, RANDOM, COLLABORATIVE, PREASSIGN):
                 here = found[
                     (found["experiment"] == experiment)
                     & (found["stragglers"] == stragglers)

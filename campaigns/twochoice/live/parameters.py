@@ -19,10 +19,14 @@ KIB = 1024
 PLAIN: frozenset[str] = frozenset({"crush", "dlr"})
 """Placements without agents: writes are objects of a replicated pool, and CRUSH places them."""
 
+SHARING: frozenset[str] = frozenset({"collaborative", "both"})
+"""Schedulers that pass on what they heard of other servers' loads (section III.B)."""
+
 _OF: dict[str, tuple[str, ...]] = {
     "scheduler": ("burst", "balance"),
     "choices": ("burst", "balance"),
     "maintainers": ("burst", "balance"),
+    "cache_s": ("burst", "balance"),
     "copies": ("burst", "balance"),
     "interval_s": ("burst",),
     "stragglers": ("burst",),
@@ -59,6 +63,8 @@ class ObjectParameters(KindParameters):
         interval_s: of DLR's control; the paper's 20 s are for runs of minutes.
         choices: which two servers a write has to choose from (section V.A or III).
         maintainers: whether idle servers bring home what was redirected meanwhile.
+        cache_s: for how long servers' knowledge of others' loads is used (section III.B: hundreds
+            of milliseconds); 0: not at all.
         stragglers: what slows servers down while a burst is measured: ``table2``, the jobs of Table
             II with fixed placement; ``fio``, fio on the disks of some servers; ``none``.
         straggler_share: of the servers, on whose disks fio writes.
@@ -85,6 +91,7 @@ class ObjectParameters(KindParameters):
     interval_s: float = Field(default=10 / 3, ge=1, le=3600)
     choices: Choices = "home+random"
     maintainers: bool = True
+    cache_s: float = Field(default=0.2, ge=0, le=3600)
     stragglers: Stragglers = "none"
     straggler_share: float = Field(default=0.125, gt=0, lt=1)
     nodes: int = Field(default=64, ge=1, le=1024)
@@ -112,6 +119,10 @@ class ObjectParameters(KindParameters):
                 )
         if self.stragglers != "fio" and self.straggler_share != _default("straggler_share"):
             raise ValueError("straggler_share is of the stragglers fio: leave it out")
+        if self.scheduler not in SHARING and self.cache_s != _default("cache_s"):
+            raise ValueError(
+                f"cache_s is of the schedulers {' and '.join(sorted(SHARING))}: leave it out"
+            )
         if self.scheduler in PLAIN:
             self._plain()
         if self.scheduler != "dlr" and self.interval_s != _default("interval_s"):
@@ -161,7 +172,8 @@ class ObjectParameters(KindParameters):
         quiet = "" if self.maintainers else ", no maintainers"
         twice = f", {self.copies} copies" if self.copies != 1 else ""
         where = " on RADOS" if self.backend == "rados" else ""
-        return f"{self.experiment}{where} {self.scheduler}{twice}{among}{quiet}"
+        cached = "" if self.cache_s == _default("cache_s") else f", cache {self.cache_s:g} s"
+        return f"{self.experiment}{where} {self.scheduler}{twice}{among}{quiet}{cached}"
 
 
 def _default(name: str) -> Any:

@@ -41,6 +41,7 @@ def settings(parameters: ObjectParameters) -> dict[str, Any]:
         "scheduler": {
             "scheduler": "fixed" if unknown else parameters.scheduler,
             "choices": parameters.choices,
+            "cache_lifetime": parameters.cache_s,
             "preassign": {
                 "unit": parameters.size,
                 "prior": 0.5,

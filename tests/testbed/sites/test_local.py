@@ -130,3 +130,19 @@ class TestLocalSite(SiteConformance):
         assert shell(up, "osd0").run(read, check=False).returncode != 0
         site.disk_fault(spec.name, "osd0")
         shell(up, "osd0").run(read)
+
+    def test_what_keeps_the_machine_awake_is_counted(
+        self, site: LocalSite, spec: TestbedSpec, up: Testbed, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("HOTBED_AWAKE", "yes")
+        before = site.usage_counters(spec.name)
+        with site.kept_awake() as awake:
+            assert awake
+            deadline = time.monotonic() + 60
+            while site.awake_s() < 0.1 and time.monotonic() < deadline:
+                time.sleep(0.2)
+            took = site.awake_s()
+            after = site.usage_counters(spec.name)
+        assert took >= 0.1
+        assert after["awake"] - before["awake"] >= took
+        assert site.awake_s() == 0.0
