@@ -138,6 +138,7 @@ def requests(
     sequential_share: float = 0.0,
     span: int = 1 << 36,
     seed: int = 0,
+    exact: bool = False,
 ) -> RequestBlock:
     """Requests of one size at given times: reads and writes, random and sequential, mixed.
 
@@ -148,13 +149,15 @@ def requests(
         sequential_share: share that begins where the request before ended.
         span: bytes over which the others are spread.
         seed: of the generator.
+        exact: as many reads as the share says, and not each request a read with that chance.
     """
     if size <= 0 or size % SECTOR or span < 2 * size:
         raise UserError(f"size {size}: a multiple of {SECTOR} bytes, at most half of the span")
     _check_span(times[-1:])
     random = np.random.default_rng(seed)
     n = len(times)
-    read = random.random(n) < read_share
+    kinds = (random.permutation(n) + 0.5) / n if exact else random.random(n)
+    read = kinds < read_share
     jump = random.random(n) >= sequential_share
     jump[:1] = True
     slots = random.integers(0, span // size // 2, n)

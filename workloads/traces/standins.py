@@ -164,6 +164,7 @@ class _Maker:
             read_share=self.row.read_share,
             sequential_share=shape.sequential,
             seed=self.seed,
+            exact=True,
         )
 
     def lasting(self, block: RequestBlock, shape: _Shape) -> float:

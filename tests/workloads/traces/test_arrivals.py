@@ -71,6 +71,19 @@ def test_requests_are_sequential_and_read_as_asked() -> None:
         arrivals.requests(np.arange(3.0), size=100, read_share=0.5)
 
 
+def test_reads_are_as_many_as_the_share_says_where_that_is_asked_for() -> None:
+    for n, reads in ((1000, 600), (7, 4), (1, 1)):
+        block = arrivals.requests(
+            np.arange(float(n)), size=4096, read_share=0.6, seed=3, exact=True
+        )
+        assert block.read.sum() == reads
+    assert 0.3 < block_of(1000).read[:500].mean() < 0.9, "in no order"
+
+
+def block_of(n: int) -> RequestBlock:
+    return arrivals.requests(np.arange(float(n)), size=4096, read_share=0.6, exact=True)
+
+
 def test_a_copy_is_all_of_the_file() -> None:
     block = arrivals.file_copy(10_500, 4096, 1000.0)
     assert block.size.tolist() == [4096, 4096, 2308]
@@ -97,6 +110,8 @@ def test_stand_ins_meet_table_2(label: str, seconds: float) -> None:
     assert 0.99 * asked < seconds < asked + 1e-6, "a cut at what was asked for leaves all"
     assert row.network_load is not None
     assert wire(block).sum() / seconds / 125e6 == pytest.approx(row.network_load, rel=0.005)
+    stated = standins.TABLE2[label].network_load
+    assert row.network_load == pytest.approx(stated, rel=0.02)
     if row.storage_load is not None:
         assert work(block).sum() / seconds == pytest.approx(row.storage_load, rel=0.005)
     assert arrivals.scv(np.diff(block.time_ns).astype(float)) == pytest.approx(row.c2, rel=0.01)
