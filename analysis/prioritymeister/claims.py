@@ -15,9 +15,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from analysis.claims import Claim
+from analysis.explained import explained
 from analysis.prioritymeister.beyond_claims import BEYOND, BOUNDS
 from analysis.prioritymeister.contain_claims import BUCKETS, BURSTS, CONTAINED
-from analysis.prioritymeister.explained import explained
+from analysis.prioritymeister.explained import EXPLAINED
 from analysis.prioritymeister.network_claims import LINKS
 from analysis.prioritymeister.tail_claims import SENSITIVE, TAILS
 from analysis.prioritymeister.why_claims import CAUSES
@@ -34,7 +35,7 @@ _DECLARED: tuple[Claim, ...] = (
     *CAUSES,
 )
 
-CLAIMS: tuple[Claim, ...] = tuple(map(explained, _DECLARED))
+CLAIMS: tuple[Claim, ...] = tuple(explained(claim, EXPLAINED.get(claim.id)) for claim in _DECLARED)
 """Of simulated runs; those that differ from the paper say the best explanation that there is."""
 
 LOCAL = "local"

@@ -10,12 +10,13 @@ import pytest
 from synthetic_pm import as_in_the_paper, extra_of, run_of
 
 from analysis.claims import Claim, Evidence, Measured, NotRun, evaluate
+from analysis.explained import explained
 from analysis.figures import FigureEntry, Missing
 from analysis.load import LoadedRun
 from analysis.prioritymeister.bound_table import bound_tables
 from analysis.prioritymeister.catalogue import LOCAL_FIGURES
 from analysis.prioritymeister.claims import CLAIMS, LOCAL_CLAIMS
-from analysis.prioritymeister.explained import EXPLAINED, explained
+from analysis.prioritymeister.explained import EXPLAINED
 from analysis.prioritymeister.runs import table
 from analysis.prioritymeister.unproven import sentence, unproven
 from analysis.stats import Estimate
@@ -145,7 +146,7 @@ def test_the_best_explanation_is_said_where_a_claim_does_not_come_out() -> None:
         fixed = Claim(
             orders.id, "11", "x", 6.0, lambda _: declared, "x", kind="within", tolerance=0.0
         )
-        return explained(fixed).compute(evidence_of())
+        return explained(fixed, EXPLAINED.get(fixed.id)).compute(evidence_of())
 
     assert of(6.0) == Measured(Estimate(6.0, 6.0, 6.0, 3), "sim", 1.0, "as measured")
     told = of(4.0)

@@ -13,7 +13,7 @@ from analysis.columns import paired
 from analysis.load import load_campaign
 from analysis.twochoice.catalogue import PARTS, SIMULATED
 from analysis.twochoice.objects.catalogue import FIGURES, OBJECTS
-from analysis.twochoice.objects.claims import CLAIMS, TABLE1
+from analysis.twochoice.objects.claims import CLAIMS, EXPLAINED, TABLE1
 from analysis.twochoice.objects.runs import REPORT_FILE, STANDARD, cells, table, takes
 from analysis.twochoice.objects.tables import tables
 from campaigns.twochoice.live.cell import REPORT_FILE as WRITTEN_FILE
@@ -115,6 +115,16 @@ def test_verdicts_follow_from_the_values(results: dict[str, ClaimResult]) -> Non
     assert verdicts["create-5ms"] == "not reproduced"
     assert verdicts["table-short"] == "reproduced"
     assert verdicts["calm"] == "not reproduced"
+
+
+def test_what_does_not_come_out_is_explained(results: dict[str, ClaimResult]) -> None:
+    assert set(EXPLAINED) <= set(results)
+    told = {
+        name.removeprefix("twochoice-objects-")
+        for name, one in results.items()
+        if "best explanation: " in (one.note or "")
+    }
+    assert told == {"probe-stable", "create-5ms"}
 
 
 def test_without_runs_nothing_is_claimed(tmp_path: Path) -> None:
