@@ -84,12 +84,12 @@ class Author(Model):
         """Its last character is a check digit (ISO 7064, MOD 11-2), without which Zenodo takes no
         deposit."""
         if orcid is not None:
-            *digits, last = orcid.replace("-", "")
+            written = orcid.replace("-", "")
             total = 0
-            for digit in digits:
+            for digit in written[:-1]:
                 total = (total + int(digit)) * 2
             right = "0123456789X"[(12 - total % 11) % 11]
-            if last != right:
+            if written[-1] != right:
                 raise ValueError(
                     f"{orcid} is nobody's: after {orcid[:-1]} comes {right}, so look for a slip"
                 )
