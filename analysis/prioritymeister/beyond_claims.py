@@ -102,7 +102,7 @@ BEYOND: tuple[Claim, ...] = (
         "table2",
         "table2",
         "The stand-ins have Table 2's loads and C_A^2 (the farthest of all; within 2 %)",
-        share(described, farthest, _WHY_TABLE2),
+        share(described, farthest, _WHY_TABLE2, whole=False),
         value=1.0,
         kind="within",
         unit="ratio",

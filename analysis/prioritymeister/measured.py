@@ -47,8 +47,11 @@ def column(name: str) -> Value:
     return lambda rows: by_block(rows, name)
 
 
-def share(rows: Rows, value: Value, why: str, note: str | None = None) -> Compute:
-    """Mean of a value over blocks. The note tells how many blocks had all of it."""
+def share(
+    rows: Rows, value: Value, why: str, note: str | None = None, *, whole: bool = True
+) -> Compute:
+    """Mean of a value over blocks. The note tells how many blocks had all of it, unless the value
+    is nothing that there is a `whole` of."""
 
     def compute(evidence: Evidence) -> Measured | NotRun:
         found = rows(evidence.table)
@@ -56,7 +59,7 @@ def share(rows: Rows, value: Value, why: str, note: str | None = None) -> Comput
         estimate = average(values)
         if estimate is None:
             return NotRun(why)
-        return _measured(evidence, estimate, _counted(values, note))
+        return _measured(evidence, estimate, _counted(values, note) if whole else note)
 
     return compute
 
