@@ -10,6 +10,7 @@ package faults
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"hotbed/dataplane/sim"
@@ -19,8 +20,9 @@ import (
 
 // Bounds of a run, in virtual time.
 const (
-	longest = 3 * time.Second // with faults
-	quiet   = 2 * time.Second // afterwards, for what is under way to end
+	longest = 3 * time.Second  // with faults
+	quiet   = 2 * time.Second  // afterwards, for what is under way to end
+	hang    = 30 * time.Second // for what hung on a disk when faults ended
 	tick    = 4 * time.Millisecond
 )
 
@@ -112,10 +114,13 @@ func (w *world) run() {
 	idle := func() bool { return w.left == 0 && w.active == 0 }
 	w.until(longest, idle)
 	w.repair()
+	begun := w.underWay()
 	w.until(w.k.Now()+quiet, idle)
 	if !idle() && w.model.found == nil {
 		w.model.violated("after everything was repaired %d operations did not end", w.active)
 	}
+	// What was begun on a slow disk, or hangs there, may take longer than clients ask.
+	w.until(w.k.Now()+hang, func() bool { return !w.anyUnderWay(begun) })
 	w.settled = true
 	w.readAll()
 	w.writeAll()
@@ -128,6 +133,26 @@ func (w *world) run() {
 		n.start()
 	}
 	w.readAll()
+}
+
+// underWay are the disk operations that are under way on all nodes.
+func (w *world) underWay() map[*task]bool {
+	found := map[*task]bool{}
+	for _, n := range w.nodes {
+		for _, t := range n.under {
+			found[t] = true
+		}
+	}
+	return found
+}
+
+func (w *world) anyUnderWay(begun map[*task]bool) bool {
+	for _, n := range w.nodes {
+		if slices.ContainsFunc(n.under, func(t *task) bool { return begun[t] }) {
+			return true
+		}
+	}
+	return false
 }
 
 // useless is how many fragments there are on all nodes that no entry needs: with one copy everything is
