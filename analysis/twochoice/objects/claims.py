@@ -39,7 +39,7 @@ _claim = partial(declared, prefix="twochoice-objects", paper="twochoice")
 
 _CORES = (
     "all schedulers, servers and their network share the testbed's processors, which is what they "
-    "wait for; on the paper's machine each was a node"
+    "wait for; on the paper's machine each was a node (a reading, not varied)"
 )
 _HERD = (
     "loads that servers remember of others are neither fresh nor preassigned, so that many "
@@ -51,7 +51,8 @@ _DISK = (
     "modelled disk; the paper does not say that its own waits for a disk"
 )
 _ASKED = (
-    "eight writes ask sixteen servers, one after another by one core, and go to disks of their own"
+    "eight writes ask sixteen servers, one after another by one core, and go to disks of their own "
+    "(a reading, not varied)"
 )
 EXPLAINED = {
     f"twochoice-objects-{name}": why

@@ -121,6 +121,9 @@ func (w *world) run() {
 	}
 	// What was begun on a slow disk, or hangs there, may take longer than clients ask.
 	w.until(w.k.Now()+hang, func() bool { return !w.anyUnderWay(begun) })
+	if w.anyUnderWay(begun) && w.model.found == nil {
+		w.model.violated("a disk operation from before the repair did not end")
+	}
 	w.settled = true
 	w.readAll()
 	w.writeAll()
