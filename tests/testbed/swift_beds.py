@@ -33,10 +33,11 @@ class Used(NamedTuple):
 
 
 class Bed:
-    """A testbed that is up and deployed."""
+    """A testbed that is up, deployed by this: nodes and how many tasks changed something there."""
 
-    def __init__(self, testbed: Testbed, state: Path) -> None:
-        self.testbed, self._state = testbed, state
+    def __init__(self, site: LocalSite, spec: TestbedSpec, testbed: Testbed) -> None:
+        self.site, self.spec, self.testbed = site, spec, testbed
+        self.changed = deploy(testbed, spec, site=site)
         self.agent: AgentClient = agent_client(testbed)
 
     def run(self, node: str, command: str) -> str:
@@ -58,7 +59,8 @@ class Bed:
         return subprocess.Popen(
             self.words(*words),
             cwd=ROOT,
-            env=os.environ | {"HOTBED_STATE": str(self._state), "PYTHONPATH": str(ROOT)},
+            env=os.environ
+            | {"HOTBED_STATE": str(state_of(self.testbed.name)), "PYTHONPATH": str(ROOT)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -85,18 +87,21 @@ class Bed:
         return 0 if row["last"] is None else 1 + int(row["last"]["step"])
 
 
+def state_of(name: str) -> Path:
+    """The state folder of a testbed for tests alone."""
+    return Path(f"/var/lib/hotbed-tests-{name}")
+
+
 @contextmanager
 def bed_of(name: str, file: str) -> Iterator[Bed]:
     """A testbed of a spec of ours, deployed; gone afterwards, also one of an earlier run."""
     spec: TestbedSpec = renamed(load_spec(ROOT / "testbed/specs" / file), name)
-    state = Path(f"/var/lib/hotbed-tests-{name}")
-    site = LocalSite(places=Places(state, Places.of_environment().cache))
+    site = LocalSite(places=Places(state_of(name), Places.of_environment().cache))
     site.release(name)
     try:
         testbed = site.provision(spec)
         save_spec(testbed, spec)
-        deploy(testbed, spec, site=site)
-        yield Bed(testbed, state)
+        yield Bed(site, spec, testbed)
     finally:
         site.release(name)
 

@@ -1,4 +1,4 @@
-"""Swift microstores on nodes of this machine: deployed, changed under load, broken, taken away."""
+"""Swift microstores on nodes of this machine: deployed, changed under load, broken."""
 
 from __future__ import annotations
 
@@ -6,98 +6,64 @@ import base64
 import hashlib
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from testbed import reach
-from testbed.agent.client import AgentClient, agent_client
-from testbed.deploy import deploy, remove, save_spec
-from testbed.sites.contract import Testbed
-from testbed.sites.local import LocalSite
-from testbed.sites.local.names import Places
-from testbed.spec import load_spec, renamed
+from testbed.agent.client import AgentClient
+from testbed.deploy import deploy
 from tests.testbed.stores_contract import keep_the_contract
-from tests.testbed.swift_client import Client, Stored
+from tests.testbed.swift_beds import Bed
+from tests.testbed.swift_client import Stored
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(600)]
 
-SPEC = renamed(load_spec(Path(__file__).parents[2] / "testbed/specs/mos-quick.yaml"), "swift-test")
-NODES = SPEC.node_names()
-
-
-def run(testbed: Testbed, node: str, command: str) -> str:
-    return reach.shell_to(testbed, testbed.node(node)).run(["sh", "-c", command]).text
-
-
-@pytest.fixture(scope="module")
-def site() -> Iterator[LocalSite]:
-    found = LocalSite(
-        places=Places(Path("/var/lib/hotbed-tests-swift"), Places.of_environment().cache)
-    )
-    found.release(SPEC.name)
-    yield found
-    found.release(SPEC.name)
-
-
-@pytest.fixture(scope="module")
-def deployed(site: LocalSite) -> Testbed:
-    testbed = site.provision(SPEC)
-    save_spec(testbed, SPEC)
-    changed = deploy(testbed, SPEC, site=site)
-    assert all(changed[node] > 0 for node in NODES)
-    return testbed
-
 
 @pytest.fixture
-def agent(deployed: Testbed) -> AgentClient:
-    return agent_client(deployed)
+def agent(bed: Bed) -> AgentClient:
+    return bed.agent
 
 
 @pytest.fixture(scope="module")
-def stored(deployed: Testbed) -> Stored:
-    found = Stored(client(deployed, "small"), "objects")
+def stored(bed: Bed) -> Stored:
+    found = Stored(bed.client("small"), "objects")
     for number in range(40):
         assert found.put(f"first-{number}", 1000 * number)
     return found
 
 
-def client(testbed: Testbed, tenant: str) -> Client:
-    """As a driver does: by the file that the store keeps on client nodes."""
-    path = f"/etc/hotbed/swift/{tenant}.json"
-    assert run(testbed, "admin", f"stat -c %a {path}").strip() == "600"
-    return Client(json.loads(run(testbed, "admin", f"cat {path}")))
-
-
-def quota(testbed: Testbed, node: str, group: str) -> float:
-    text = run(testbed, node, f"cat /opt/hotbed-site/cpu/swift-{group}/cpu.cfs_quota_us")
+def quota(bed: Bed, node: str, group: str) -> float:
+    text = bed.run(node, f"cat /opt/hotbed-site/cpu/swift-{group}/cpu.cfs_quota_us")
     return int(text) / 25_000
 
 
-def test_nothing_secret_is_where_others_look(deployed: Testbed) -> None:
-    secrets = json.loads((deployed.directory / "swift-secrets.json").read_text())
+def test_nothing_secret_is_where_others_look(bed: Bed) -> None:
+    secrets = json.loads((bed.testbed.directory / "swift-secrets.json").read_text())
     keys = [secrets["prefix"], secrets["suffix"], *secrets["keys"].values()]
-    log = (deployed.directory / "deploy.log").read_text()
+    log = (bed.testbed.directory / "deploy.log").read_text()
     inventory = "".join(
-        path.read_text() for path in (deployed.directory / "ansible/inventory").rglob("*.json")
+        path.read_text() for path in (bed.testbed.directory / "ansible/inventory").rglob("*.json")
     )
-    for node in NODES:
-        log += run(deployed, node, "ps -eo args; cat /etc/hotbed/swift/cluster.json || true")
+    for node in bed.spec.node_names():
+        log += bed.run(node, "ps -eo args; cat /etc/hotbed/swift/cluster.json || true")
     for key in keys:
         assert key not in log
         assert key not in inventory
+    keys_of_tenants = "/etc/hotbed/swift/small.json /etc/hotbed/swift/large.json"
+    assert bed.run("admin", f"stat -c %a {keys_of_tenants}").split() == ["600", "600"]
 
 
-def test_a_second_run_changes_nothing(site: LocalSite, deployed: Testbed) -> None:
-    assert deploy(deployed, SPEC, site=site) == dict.fromkeys(NODES, 0)
+def test_a_second_run_changes_nothing(bed: Bed) -> None:
+    again = deploy(bed.testbed, bed.spec, site=bed.site)
+    assert again == dict.fromkeys(bed.spec.node_names(), 0)
 
 
 def test_shares_change_within_a_second_and_nothing_fails(
-    deployed: Testbed, agent: AgentClient, stored: Stored
+    bed: Bed, agent: AgentClient, stored: Stored
 ) -> None:
-    assert quota(deployed, "proxy0", "proxy") == pytest.approx(0.4)
+    assert quota(bed, "proxy0", "proxy") == pytest.approx(0.4)
     before = agent.call("swift-status")["state"]
     with stored.load():
         failed = stored.failed
@@ -110,16 +76,16 @@ def test_shares_change_within_a_second_and_nothing_fails(
             ]
             effects = agent.call("swift-act", {"actions": actions})
             assert all(effect["ok"] for effect in effects), effects
-            assert quota(deployed, "proxy0", "proxy") == pytest.approx(cores)
-            shown = json.loads(run(deployed, "proxy0", "tc -j qdisc show dev eth0"))
+            assert quota(bed, "proxy0", "proxy") == pytest.approx(cores)
+            shown = json.loads(bed.run("proxy0", "tc -j qdisc show dev eth0"))
             assert shown[0]["options"]["rate"] == pytest.approx(network, rel=0.01)
         assert stored.failed == failed
     [effect] = agent.call("swift-restore", {"state": before})
     assert effect["ok"], effect
-    assert quota(deployed, "proxy0", "proxy") == pytest.approx(0.4)
+    assert quota(bed, "proxy0", "proxy") == pytest.approx(0.4)
 
 
-def test_tenants_are_seen_and_mapped(deployed: Testbed, agent: AgentClient, stored: Stored) -> None:
+def test_tenants_are_seen_and_mapped(bed: Bed, agent: AgentClient, stored: Stored) -> None:
     with stored.load():
         seen = agent.call("swift-sense", {"interval_s": 3})
     tenants = {tenant["name"]: tenant for tenant in seen["tenants"]}
@@ -133,15 +99,15 @@ def test_tenants_are_seen_and_mapped(deployed: Testbed, agent: AgentClient, stor
     action = {"action": "MapTenant", "tenant": "small", "microstore": "large"}
     [effect] = agent.call("swift-act", {"actions": [action]})
     assert effect["ok"], effect
-    other = Stored(client(deployed, "small"), "objects")
+    other = Stored(bed.client("small"), "objects")
     other.sums = dict(list(stored.sums.items())[:20])
     assert other.lost() == []
     agent.call("swift-restore")
 
 
-def test_the_cosbench_drivers_stores_keep_their_contract(deployed: Testbed, tmp_path: Path) -> None:
+def test_the_cosbench_drivers_stores_keep_their_contract(bed: Bed, tmp_path: Path) -> None:
     """Through Swift's own protocol and through s3api, which lists otherwise."""
-    shell = reach.shell_to(deployed, deployed.node("admin"))
+    shell = reach.shell_to(bed.testbed, bed.testbed.node("admin"))
     keep_the_contract(shell, "/etc/hotbed/swift/small.json", ("swift", "s3"), tmp_path)
 
 
@@ -154,15 +120,12 @@ def test_processes_change_without_refusing(agent: AgentClient, stored: Stored) -
     assert stored.lost() == []
 
 
-def test_a_half_written_ring_is_never_read(
-    deployed: Testbed, agent: AgentClient, stored: Stored
-) -> None:
+def test_a_half_written_ring_is_never_read(bed: Bed, agent: AgentClient, stored: Stored) -> None:
     """Refused by the node's daemon; and one that a crash left beside the ring is not looked at."""
     path = "/etc/hotbed/swift/small/object.ring.gz"
-    before = run(deployed, "proxy0", f"sha256sum < {path}")
-    whole = base64.b64decode(run(deployed, "proxy0", f"base64 -w0 {path}"))
-    run(
-        deployed,
+    before = bed.run("proxy0", f"sha256sum < {path}")
+    whole = base64.b64decode(bed.run("proxy0", f"base64 -w0 {path}"))
+    bed.run(
         "proxy0",
         f"head -c {len(whole) // 2} {path} > /etc/hotbed/swift/small/.object.ring.gz.new",
     )
@@ -176,23 +139,21 @@ def test_a_half_written_ring_is_never_read(
     for digests, said in (("0" * 64, "is not what was sent"), (digest, "is cut off or damaged")):
         body = request | {"digests": dict.fromkeys(("object", "container", "account"), digests)}
         script = "cd /opt/hotbed && python3 -m testbed.stores.swift.relay"
-        shell = reach.shell_to(deployed, deployed.node("proxy0"))
+        shell = reach.shell_to(bed.testbed, bed.testbed.node("proxy0"))
         answer = json.loads(
             shell.run(["sh", "-c", script], input=json.dumps(body).encode() + b"\n").text
         )
         assert not answer["ok"]
         assert said in answer["error"]
-    assert run(deployed, "proxy0", f"sha256sum < {path}") == before
-    run(deployed, "proxy0", "systemctl restart hotbed-swift-proxy")
+    assert bed.run("proxy0", f"sha256sum < {path}") == before
+    bed.run("proxy0", "systemctl restart hotbed-swift-proxy")
     assert stored.lost() == []
 
 
-def test_a_proxy_that_is_killed_comes_back(
-    deployed: Testbed, agent: AgentClient, stored: Stored
-) -> None:
+def test_a_proxy_that_is_killed_comes_back(bed: Bed, agent: AgentClient, stored: Stored) -> None:
     with stored.load():
         time.sleep(1)
-        run(deployed, "proxy0", "systemctl kill -s KILL hotbed-swift-proxy")
+        bed.run("proxy0", "systemctl kill -s KILL hotbed-swift-proxy")
         agent.call("swift-ready", {"timeout_s": 60}, timeout_s=90)
         failed = stored.failed
         time.sleep(1)
@@ -200,10 +161,9 @@ def test_a_proxy_that_is_killed_comes_back(
     assert stored.lost() == []
 
 
-def test_a_full_disk_loses_nothing(deployed: Testbed, stored: Stored) -> None:
+def test_a_full_disk_loses_nothing(bed: Bed, stored: Stored) -> None:
     fill = "/srv/hotbed-swift/d0/fill"
-    run(
-        deployed,
+    bed.run(
         "storage0",
         f"fallocate -l $(($(stat -f -c '%a * %S' /srv/hotbed-swift/d0) - 65536)) {fill}",
     )
@@ -212,26 +172,25 @@ def test_a_full_disk_loses_nothing(deployed: Testbed, stored: Stored) -> None:
             time.sleep(4)
         assert stored.lost() == []
     finally:
-        run(deployed, "storage0", f"rm -f {fill}")
+        bed.run("storage0", f"rm -f {fill}")
 
 
 def test_a_storage_node_that_dies_under_load_loses_nothing(
-    site: LocalSite, deployed: Testbed, agent: AgentClient, stored: Stored
+    bed: Bed, agent: AgentClient, stored: Stored
 ) -> None:
     with stored.load():
         time.sleep(1)
-        run(
-            deployed,
+        bed.run(
             "storage1",
             "systemctl kill -s KILL 'hotbed-swift-*-small' 'hotbed-swift-*-large'",
         )
-        site.link(SPEC.name, "storage1", False)
+        bed.site.link(bed.testbed.name, "storage1", False)
         time.sleep(5)
     assert stored.lost() == []
     down = agent.call("swift-status", timeout_s=90)
     assert "storage1" in down["lost"]
-    site.link(SPEC.name, "storage1", True)
-    run(deployed, "storage1", "systemctl start 'hotbed-swift-*-small' 'hotbed-swift-*-large'")
+    bed.site.link(bed.testbed.name, "storage1", True)
+    bed.run("storage1", "systemctl start 'hotbed-swift-*-small' 'hotbed-swift-*-large'")
     [effect] = agent.call("swift-act", {"actions": [{"action": "replicate"}]}, timeout_s=300)
     assert effect["ok"], effect
     assert stored.lost() == []
@@ -239,7 +198,7 @@ def test_a_storage_node_that_dies_under_load_loses_nothing(
 
 @pytest.mark.timeout(900)
 def test_a_storage_node_leaves_and_returns_under_load(
-    deployed: Testbed, agent: AgentClient, stored: Stored
+    bed: Bed, agent: AgentClient, stored: Stored
 ) -> None:
     with stored.load(threads=2):
         failed = stored.failed
@@ -251,18 +210,3 @@ def test_a_storage_node_leaves_and_returns_under_load(
         assert effect["ok"], effect
         assert stored.failed == failed
     assert stored.lost() == []
-
-
-def test_removed_it_leaves_nothing_and_can_be_deployed_again(
-    site: LocalSite, deployed: Testbed
-) -> None:
-    remove(deployed, SPEC, site=site)
-    look = (
-        "ls -d /etc/hotbed /etc/swift /srv/hotbed-swift /run/hotbed* /opt/hotbed /var/lib/hotbed "
-        "/etc/systemd/system/hotbed-* 2>/dev/null; getent passwd hotbed-swift; "
-        "ps -eo args | grep -c '[s]wift-'; mount | grep srv"
-    )
-    for node in NODES:
-        assert run(deployed, node, f"({look}) || true").split() == ["0"], node
-    # Ceph's and NFS's tests deploy again; what was wiped here is all that differs.
-    assert "XFSB" not in run(deployed, "storage0", "head -c 4 /dev/hotbed/osd | tr -d '\\0'")

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from campaigns.mos.parameters import MosParameters
 from controllers.journal import read_journal
 from controllers.replay import replay
 from testbed.stores.microstores import NOTHING, microstores_from_json
-from tests.testbed.swift_beds import Bed, bed_of, until
+from tests.testbed.swift_beds import Bed, until
 from tests.testbed.swift_client import Stored
 from workloads.cosbench.access import SwAuth, SwiftStorage
 from workloads.cosbench.archive import read_archive
@@ -28,12 +27,6 @@ pytestmark = [pytest.mark.local, pytest.mark.timeout(600)]
 LITTLE = {"proxy_cores": 0.2, "storage_cores": 0.3, "network": 2.5e6}
 SLACK = 1.1
 BURST_CPU_S, BURST_BYTES = 0.1, 1_000_000
-
-
-@pytest.fixture(scope="module")
-def bed() -> Iterator[Bed]:
-    with bed_of("swift-tenants", "mos-quick.yaml") as found:
-        yield found
 
 
 def test_a_tenant_above_its_share_gets_no_more_and_keeps_nobody_else_from_theirs(bed: Bed) -> None:

@@ -1,0 +1,18 @@
+"""One Swift for all files here; `test_undeployed_local` comes last and removes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.testbed.swift_beds import Bed, bed_of
+
+
+@pytest.fixture(scope="package")
+def bed() -> Iterator[Bed]:
+    """``mos-quick``'s Swift: two microstores on three storage nodes. Tests put back what they
+    change."""
+    with bed_of("swift-test", "mos-quick.yaml") as found:
+        assert all(found.changed[node] > 0 for node in found.spec.node_names())
+        yield found
