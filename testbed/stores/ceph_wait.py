@@ -62,7 +62,8 @@ def wait(ask: Ask, osds: int, timeout_s: float, *, clock: Callable[[], float], s
         sleep(POLL_S)
 
 
-def _asker() -> Ask:
+def asker() -> Ask:
+    """Asks the cluster of /etc/ceph/ceph.conf, connecting at the first question that finds it."""
     import rados
 
     connected: list[Any] = []
@@ -74,7 +75,13 @@ def _asker() -> Ask:
                 cluster = rados.Rados(
                     conffile="/etc/ceph/ceph.conf", name="client.admin", conf=options
                 )
-                cluster.connect()
+                try:
+                    cluster.connect()
+                except rados.Error:
+                    # Not by itself: nine file descriptors and four threads would stay, of each
+                    # attempt, and librados ends a process that has none left.
+                    cluster.shutdown()
+                    raise
                 connected.append(cluster)
             command = json.dumps({"prefix": prefix, "format": "json"})
             call = getattr(connected[0], f"{daemon}_command")
@@ -93,7 +100,7 @@ def main(arguments: list[str]) -> int:
     """``OSDS TIMEOUT_S``: prints the seconds it took, or a sentence and returns 1."""
     osds, timeout_s = int(arguments[0]), float(arguments[1])
     try:
-        took = wait(_asker(), osds, timeout_s, clock=time.monotonic, sleep=time.sleep)
+        took = wait(asker(), osds, timeout_s, clock=time.monotonic, sleep=time.sleep)
     except TimeoutError as error:
         print(error, file=sys.stderr)
         return 1

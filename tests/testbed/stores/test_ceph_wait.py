@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from testbed.stores.ceph_wait import Ask, wait, what_is_missing
+from schemas.errors import StoreError
+from testbed.stores.ceph import connect
+from testbed.stores.ceph_wait import Ask, asker, wait, what_is_missing
 
 STATUS = {
     "osdmap": {"num_up_osds": 3, "num_in_osds": 3},
@@ -72,3 +76,44 @@ def test_wait_ends_with_what_is_missing() -> None:
     clock = Clock()
     with pytest.raises(TimeoutError, match="after 30 s: 3 of 8 OSDs are up"):
         wait(cluster(active_clean=8), 8, 30, clock=clock, sleep=clock.sleep)
+
+
+class Handle:
+    """librados' handle on a cluster that lets nobody in yet."""
+
+    open = 0
+
+    def __init__(self, **_: object) -> None:
+        Handle.open += 1
+
+    def connect(self, **_: object) -> None:
+        raise RadosError("RADOS permission denied")
+
+    def shutdown(self) -> None:
+        Handle.open -= 1
+
+
+class RadosError(Exception):
+    """``rados.Error``."""
+
+
+@pytest.fixture
+def refusing(monkeypatch: pytest.MonkeyPatch) -> type[Handle]:
+    monkeypatch.setitem(sys.modules, "rados", SimpleNamespace(Rados=Handle, Error=RadosError))
+    monkeypatch.setattr(Handle, "open", 0)
+    return Handle
+
+
+def test_attempts_that_fail_leave_no_handles(refusing: type[Handle]) -> None:
+    """A handle that is not shut down keeps nine file descriptors; ten attempts a second used up the
+    1,024 of a process, and librados aborted it."""
+    clock = Clock()
+    with pytest.raises(TimeoutError, match="do not answer"):
+        wait(asker(), 3, 30, clock=clock, sleep=clock.sleep)
+    assert refusing.open == 0
+
+
+def test_nor_do_those_of_the_agent(refusing: type[Handle]) -> None:
+    with pytest.raises(StoreError, match="cannot connect to the Ceph cluster"):
+        connect()
+    assert refusing.open == 0
