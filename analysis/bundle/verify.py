@@ -9,7 +9,7 @@ import json
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import metadata as installed
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from analysis.bundle.experiments import ran
 from analysis.bundle.pictures import same_picture, shown_in
 from analysis.bundle.roles import is_run, misdeclared
 from analysis.bundle.scan import scan
+from analysis.bundle.verification import Check, Verification
 from schemas.bundle import ABOUT, BUNDLE_VERSION, MANIFEST, About, Manifest
 from schemas.errors import HotbedError, UserError
 from schemas.mistakes import mistake
@@ -33,48 +34,6 @@ Otherwise = Callable[[Path, Sequence[str]], Iterable[Difference]]
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENOMEM)
 """What an operating system says of this machine, and not of a bundle."""
 _SHARES = {"unpacking": (0.0, 0.2), "deriving": (0.2, 0.8), "comparing": (0.8, 1.0)}
-
-
-@dataclass(frozen=True)
-class Check:
-    """One thing that was looked at: `ok` None where it could not be, or does not count."""
-
-    name: str
-    ok: bool | None
-    detail: str
-
-
-@dataclass
-class Verification:
-    """What came of it. `ok`: no check failed."""
-
-    path: Path
-    sha256: str
-    manifest: Manifest
-    checks: list[Check] = field(default_factory=list)
-    differences: list[Difference] = field(default_factory=list)
-
-    @property
-    def ok(self) -> bool:
-        """Whether nothing differs."""
-        return all(check.ok is not False for check in self.checks)
-
-    @property
-    def sentence(self) -> str:
-        """The result in a line."""
-        failed = [check.name for check in self.checks if check.ok is False]
-        if failed:
-            return f"{self.path.name}: does not hold ({', '.join(failed)})."
-        files = len(self.manifest.files)
-        return (
-            f"{self.path.name}: {files} files, and all that follows from the runs, are as stated."
-        )
-
-    def record(self, name: str, found: Iterable[Difference], good: str) -> None:
-        """A check that fails with any difference."""
-        more = list(found)
-        self.differences += more
-        self.checks.append(Check(name, not more, f"{len(more)} differences" if more else good))
 
 
 @dataclass(frozen=True)

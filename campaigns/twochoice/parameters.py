@@ -56,6 +56,7 @@ class BurstParameters(SizedParameters):
         rounds: bursts that count, in each run.
         redirects: a write counts when its home server has recorded where it went (section V.A).
         cache_s: for how long servers' knowledge of others' loads is used.
+        prior_weight: for as many decisions a server's first guess of P(load), one half, counts.
     """
 
     SIZED: ClassVar[tuple[str, str]] = ("servers", "processes")
@@ -75,6 +76,7 @@ class BurstParameters(SizedParameters):
     link_s: float = Field(default=0.00025, ge=0, le=10)
     spread_s: float = Field(default=0.0, ge=0, le=60)
     cache_s: float = Field(default=0.2, ge=0, le=3600)
+    prior_weight: float = Field(default=1.0, ge=0, le=1e9)
     history: History = "learned"
     learn_rounds: int = Field(default=20, ge=0, le=10_000)
     rounds: int = Field(default=10, ge=1, le=10_000)

@@ -14,7 +14,7 @@ from schemas.errors import UserError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from analysis.bundle.verify import Check, Verification
+    from analysis.bundle.verification import Check, Verification
     from schemas.bundle import Manifest
 
 SHOWN = 40  # differences that are printed
@@ -62,7 +62,7 @@ def register(app: typer.Typer) -> None:
 
 def other_code(manifest: Manifest) -> list[Check]:
     """A note where other code made the bundle than checks it: its words may be others."""
-    from analysis.bundle.verify import Check
+    from analysis.bundle.verification import Check
     from campaigns.provenance import code_state, hotbed_version
 
     commit, dirty = code_state()

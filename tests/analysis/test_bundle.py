@@ -16,7 +16,8 @@ import yaml
 from synthetic import write_run
 
 from analysis.bundle.build import Bundled, Inputs, build
-from analysis.bundle.verify import Verification, verify
+from analysis.bundle.verification import Verification
+from analysis.bundle.verify import verify
 from schemas.bundle import Author
 from schemas.errors import UserError
 

@@ -209,6 +209,8 @@ def test_the_program_simulates_and_refuses() -> None:
     assert numbers(answer)["response_s"] >= numbers(answer)["best_s"] > 0
     assert simulator.simulate(parameters, 7)["rounds"] == answer["rounds"]
     assert simulator.simulate(parameters, 8)["rounds"] != answer["rounds"]
+    heavy = parameters.model_copy(update={"prior_weight": 1e9})
+    assert simulator.simulate(heavy, 7)["rounds"] != answer["rounds"]
     done = subprocess.run(
         [simulator.PROGRAM, "run"], input="{", capture_output=True, text=True, check=False
     )

@@ -75,7 +75,7 @@ def _fitted(rate: float, c2: float, random: np.random.Generator, count: int) -> 
 
     low, high = 0.0, math.log(1e9)
     if scv(gaps(math.exp(high))) < c2:
-        raise UserError(f"{count + 1} requests cannot have a C2 of {c2:g}: ask for more of them")
+        raise UserError(f"{count + 1} requests cannot have a C2 of {c2:g}: make the trace longer")
     for _ in range(_FITTINGS):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if scv(gaps(math.exp(middle))) < c2 else (low, middle)

@@ -179,6 +179,23 @@ func TestWhatIsForgottenIsLearnedAnew(t *testing.T) {
 	}
 }
 
+func TestAHeavyPriorIsSwayedLessByWhatWasLearned(t *testing.T) {
+	// All at once, on servers with nothing to do: who is told 0 next is up to P(0) alone.
+	p := Defaults()
+	p.Scheduler, p.Servers, p.Processes = twochoice.Preassign, 64, 512
+	p.LoadMean, p.LoadSD, p.Rounds = 0, 0, 40
+	most := func(weight float64) (sum int64) {
+		p.Weight = weight
+		for _, round := range run(t, p).Rounds {
+			sum += round.Most
+		}
+		return sum
+	}
+	if light, heavy := most(0), most(1e6); light <= heavy {
+		t.Errorf("the fullest servers got %d writes with a prior of no weight, %d with a heavy one", light, heavy)
+	}
+}
+
 // hash is of everything that a run tells.
 func hash(t *testing.T, p Parameters) string {
 	t.Helper()
@@ -210,6 +227,7 @@ func TestARequestThatMakesNoSenseIsOneSentence(t *testing.T) {
 		`{"servers": 1}`:              "servers is 1, allowed is 2 to 1e+06",
 		`{"straggler_ratio": 1.5}`:    "straggler_ratio is 1.5, allowed is 0 to 1",
 		`{"service_s": 0}`:            "service_s is 0, allowed is 1e-06 to 60",
+		`{"prior_weight": -1}`:        "prior_weight is -1, allowed is 0 to 1e+09",
 		`{"rounds": 0}`:               "rounds is 0, allowed is 1 to 10000",
 		`{"scheduler": "best"}`:       `scheduler is "best"; allowed is one of`,
 		`{"choices": "home"}`:         `choices is "home"; allowed is`,

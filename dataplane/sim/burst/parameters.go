@@ -42,6 +42,8 @@ type Parameters struct {
 	Link     float64 `json:"link_s"`       // of one write on a compute node's link
 	Spread   float64 `json:"spread_s"`     // nodes begin within it, each at a time of its own
 	Cache    float64 `json:"cache_s"`      // lifetime of loads of other servers (III.B)
+	// Weight is that of P(load)'s prior, in decisions (III.C).
+	Weight float64 `json:"prior_weight"`
 	// LearnRounds bursts do not count: servers learn in them. Rounds bursts count.
 	LearnRounds int `json:"learn_rounds"`
 	Rounds      int `json:"rounds"`
@@ -63,7 +65,7 @@ func Defaults() Parameters {
 	return Parameters{
 		Scheduler: twochoice.TwoChoice, Choices: twochoice.RandomRandom,
 		Servers: 1000, Processes: 10_000, PerNode: 8, StragglerFactor: 5, LoadMean: 10, LoadSD: 2,
-		Service: 0.02, Trip: 0.005, Link: 0.00025, Cache: 0.2, Rounds: 1,
+		Service: 0.02, Trip: 0.005, Link: 0.00025, Cache: 0.2, Weight: 1, Rounds: 1,
 	}
 }
 
@@ -96,6 +98,7 @@ func (p *Parameters) Validate() error {
 		{name: "link_s", v: p.Link, most: 10},
 		{name: "spread_s", v: p.Spread, most: 60},
 		{name: "cache_s", v: p.Cache, most: 3600},
+		{name: "prior_weight", v: p.Weight, most: 1e9},
 		{name: "learn_rounds", v: float64(p.LearnRounds), most: 10_000},
 		{name: "rounds", v: float64(p.Rounds), least: 1, most: 10_000},
 	} {
@@ -113,6 +116,7 @@ func (p *Parameters) core() twochoice.Parameters {
 	core.Choices = p.Choices
 	core.CacheLifetime = twochoice.Span(sim.Seconds(p.Cache))
 	core.Preassign.Unit = WriteBytes
+	core.Preassign.Weight = p.Weight
 	// A preassigned write is expected until it comes, however slow its link.
 	wait := sim.Seconds(p.Trip + float64(float64(p.PerNode)*p.Link))
 	core.Preassign.Lifetime = twochoice.Span(max(time.Second, 2*wait))

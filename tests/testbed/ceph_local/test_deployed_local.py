@@ -1,0 +1,120 @@
+"""Deploys a small Ceph on three nodes of this machine: again, stopped, interrupted, removed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+from testbed.deploy import LOG, DeployError, RefusedError, deploy
+from testbed.inventory import FIO_JOBS, fio_file_bytes
+from testbed.lifecycle import start_store, stop_store, wait_healthy
+from testbed.sites.contract import SnapshotSite, Testbed
+from testbed.sites.local import LocalSite
+from tests.testbed.ceph_beds import NODES, SPEC, assert_removed, deploying, run
+
+pytestmark = [pytest.mark.local, pytest.mark.timeout(300)]
+
+
+def test_a_device_in_use_is_refused_before_anything_changes(bare: Testbed) -> None:
+    run(bare, "osd1", "mkfs.ext4 -q -F /dev/hotbed/osd && mount /dev/hotbed/osd /mnt")
+    with pytest.raises(RefusedError, match=r"of node osd1 is mounted at /mnt"):
+        deploy(bare, SPEC)
+    run(bare, "osd1", "umount /mnt")
+    with pytest.raises(RefusedError, match=r"of node osd1 holds an ext2/3/4 file system"):
+        deploy(bare, SPEC)
+    run(bare, "osd1", "wipefs -q -a /dev/hotbed/osd")
+    assert run(bare, "osd0", "ls /etc/ceph").split() == ["rbdmap"]
+
+
+def test_deployed_it_serves_and_a_second_run_changes_nothing(
+    site: LocalSite, deployed: Testbed
+) -> None:
+    assert run(deployed, "admin", "ceph health").strip() == "HEALTH_OK"
+    assert deploy(deployed, SPEC, site=site) == dict.fromkeys(NODES, 0)
+    log = (deployed.directory / LOG).read_text()
+    secret = run(deployed, "admin", "ceph auth get-key client.admin").strip()
+    osd_secret = run(deployed, "admin", "ceph auth get-key osd.0").strip()
+    everything = subprocess.run(
+        ["grep", "-rlF", "-e", secret, "-e", osd_secret, str(deployed.directory / "ansible")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert everything.stdout == ""
+    assert secret not in log
+
+
+def test_keys_are_needed(deployed: Testbed) -> None:
+    said = run(deployed, "osd0", "timeout 20 ceph --name client.nobody health 2>&1 || echo refused")
+    assert "refused" in said
+
+
+def test_a_daemons_lives_are_told_apart_by_more_than_its_process_id(deployed: Testbed) -> None:
+    """With the process id alone a restarted OSD that got the same one was never taken in again."""
+    osds = json.loads(run(deployed, "admin", "ceph osd dump --format json"))["osds"]
+    for osd, node in zip(osds, ("osd0", "osd1"), strict=True):
+        nonce = osd["public_addrs"]["addrvec"][0]["nonce"]
+        assert nonce != int(run(deployed, node, "pgrep -x ceph-osd"))
+
+
+def test_fio_reuses_its_files(deployed: Testbed) -> None:
+    folder = "/var/lib/hotbed/scratch/fio"
+    before = run(deployed, "osd0", f"stat -c '%n %s %i %Y' {folder}/hot.*")
+    assert len(before.splitlines()) == FIO_JOBS
+    disk = SPEC.groups[1].disk
+    assert disk is not None
+    fio = (
+        f"fio --name=hot --directory={folder} --numjobs=4 --rw=randread --bs=4k --direct=1 "
+        "--ioengine=libaio --iodepth=16 --time_based --runtime=1 --allow_file_create=0 "
+        f"--size={fio_file_bytes(disk, 'osd0')}"
+    )
+    assert "err= 0" in run(deployed, "osd0", fio)
+    assert run(deployed, "osd0", f"stat -c '%n %s %i %Y' {folder}/hot.*") == before
+
+
+def test_the_admin_node_knows_the_testbed_and_reaches_it(deployed: Testbed) -> None:
+    assert '"ok": true' in run(deployed, "admin", "hotbed-agent units </dev/null")
+
+
+def test_stopped_started_and_back_from_a_snapshot(site: LocalSite, deployed: Testbed) -> None:
+    stop_store(deployed)
+    assert run(deployed, "osd0", "pgrep -c ceph-osd || true").strip() == "0"
+    assert isinstance(site, SnapshotSite)
+    site.snapshot(deployed.name, "deployed")
+    start_store(deployed)
+    run(deployed, "admin", "ceph osd pool create scribble 1 && ceph osd primary-affinity 0 0.5")
+    start = time.monotonic()
+    site.restore(deployed.name, "deployed")
+    wait_healthy(deployed)
+    assert time.monotonic() - start < 15
+    assert run(deployed, "admin", "rados lspools").split() == ["bench"]
+
+
+def test_an_unreachable_node_is_named(deployed: Testbed) -> None:
+    nodes = tuple(
+        dataclasses.replace(node, ssh_port=1) if node.name == "osd1" else node
+        for node in deployed.nodes
+    )
+    with pytest.raises(DeployError, match="node osd1 cannot be reached by ssh"):
+        deploy(dataclasses.replace(deployed, nodes=nodes), SPEC)
+
+
+def test_interrupted_it_ends_its_processes_and_can_go_on(deployed: Testbed) -> None:
+    process = deploying(deployed, SPEC, "ceph: Write ceph.conf")
+    assert process.stdout is not None
+    os.kill(process.pid, signal.SIGINT)
+    process.stdout.read()
+    assert process.wait(timeout=40) != 0
+    mark = str(deployed.directory / "ansible")
+    left = subprocess.run(["pgrep", "-f", mark], capture_output=True, text=True, check=False)
+    assert left.stdout == ""
+
+
+def test_removed_nothing_is_left(deployed: Testbed) -> None:
+    assert_removed(deployed, SPEC)

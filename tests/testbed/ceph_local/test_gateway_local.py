@@ -1,0 +1,131 @@
+"""The other Ceph: what it has that is less usual, and its object gateway: users, COSBench through
+S3, and through librados."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from testbed import reach
+from testbed.agent.client import agent_client
+from testbed.deploy import deploy
+from testbed.inventory import FIO_JOBS
+from testbed.sites.contract import Testbed
+from testbed.sites.local import LocalSite
+from testbed.ssh import Shell
+from tests.testbed.ceph_beds import NODES, VARIANT, run
+from tests.testbed.stores_contract import keep_the_contract
+from workloads.cosbench.access import S3Storage
+from workloads.cosbench.driver import Load, run_on, tenant
+from workloads.cosbench.workload import TABLE_1, to_xml
+from workloads.cosbench.xml_text import filled
+
+pytestmark = [pytest.mark.local, pytest.mark.timeout(600)]
+
+
+def test_killed_on_its_way_it_can_be_deployed_all_the_same(varied: Testbed) -> None:
+    assert run(varied, "admin", "ceph health").strip() == "HEALTH_OK"
+
+
+def test_three_monitors_agree(varied: Testbed) -> None:
+    said = run(varied, "admin", "ceph quorum_status -f json")
+    assert '"quorum_names":["admin","osd0","osd1"]' in said
+
+
+def test_objects_are_files_beside_fios(varied: Testbed) -> None:
+    assert "filestore" in run(varied, "admin", "ceph osd metadata 1 -f json")
+    run(varied, "admin", "dd if=/dev/zero bs=1M count=4 | rados -p bench put thing -")
+    found = run(varied, "osd0", "find /var/lib/hotbed/scratch/osd -name '*thing*' -size +4000k")
+    assert len(found.split()) == 1
+    assert len(run(varied, "osd0", "ls /var/lib/hotbed/scratch/fio").split()) == FIO_JOBS
+
+
+def test_the_gateway_answers(varied: Testbed) -> None:
+    ask = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:7480', timeout=20).read())"
+    assert "ListAllMyBucketsResult" in run(varied, "admin", f'python3 -c "{ask}"')
+
+
+def test_a_specs_settings_reach_the_daemons(varied: Testbed) -> None:
+    said = run(varied, "osd0", "ceph daemon osd.0 config get osd_max_backfills")
+    assert '"7"' in said
+
+
+def shell(testbed: Testbed, node: str = "admin") -> Shell:
+    return reach.shell_to(testbed, testbed.node(node))
+
+
+def test_each_tenant_has_keys_that_nobody_else_sees_and_that_stay(
+    site: LocalSite, varied: Testbed
+) -> None:
+    admin = shell(varied)
+    before = {name: tenant(admin, name).values for name in ("web", "video")}
+    assert before["web"]["secretkey"] != before["video"]["secretkey"]
+    said = admin.run(["stat", "-c", "%a", "/etc/hotbed/s3/web.json", "/etc/hotbed/s3"]).text
+    assert said.split() == ["600", "700"]
+    assert deploy(varied, VARIANT, site=site) == dict.fromkeys(NODES, 0)
+    assert {name: tenant(admin, name).values for name in before} == before
+    log = (varied.directory / "deploy.log").read_text()
+    inventory = json.dumps(
+        [path.read_text() for path in (varied.directory / "ansible/inventory").rglob("*.json")]
+    )
+    for values in before.values():
+        assert values["secretkey"] not in log + inventory
+
+
+def test_cosbench_runs_through_it_and_reads_what_it_wrote(varied: Testbed, tmp_path: Path) -> None:
+    workload = TABLE_1["A"].with_(
+        name="web", workers=2, containers=2, objects=5, runtime_s=5, storage=S3Storage()
+    )
+    xml = filled(to_xml(workload), tenant(shell(varied), "web").for_cosdrive(), "web")
+    drives = run_on(
+        agent_client(varied),
+        lambda node: shell(varied, node),
+        [Load("web", "admin", xml, max_s=200)],
+        tmp_path / "out",
+    )
+    archive = drives["web"].archive
+    assert archive.finished
+    assert sum(one.operations for one in archive.measured if one.op == "read") > 0
+    assert not any(sum(one.failed.values()) for one in archive.measured)
+    assert archive.config is not None
+    assert tenant(shell(varied), "web").values["secretkey"] not in archive.config
+
+
+def test_the_cosbench_drivers_s3_keeps_its_contract(varied: Testbed, tmp_path: Path) -> None:
+    """Listings of the gateway included."""
+    keep_the_contract(shell(varied), "/etc/hotbed/s3/web.json", ("s3",), tmp_path)
+
+
+def test_the_cosbench_drivers_librados_keeps_its_contract(varied: Testbed, tmp_path: Path) -> None:
+    """Of the same Ceph without its gateway: pools are containers, made and removed."""
+    program, there = tmp_path / "rados.test", "/tmp/rados.test"
+    subprocess.run(
+        ["../tools/go", "test", "-c", "-o", str(program), "./cosbench/storage/rados"],
+        cwd=Path(__file__).parents[3] / "dataplane",
+        env=os.environ | {"CGO_ENABLED": "0"},
+        check=True,
+    )
+    admin = shell(varied)
+    admin.run(["sh", "-c", f"cat > {there}; chmod 700 {there}"], input=program.read_bytes())
+    who = "HOTBED_RADOS=/etc/ceph/ceph.conf admin /etc/ceph/ceph.client.admin.keyring"
+    wanted = "TestACephKeepsTheContract"
+    run = ["env", who, there, "-test.v", "-test.run", wanted]
+    try:
+        said = admin.run(run, check=False, timeout_s=240).text
+    finally:
+        admin.run(["rm", "-f", there])
+    assert f"--- PASS: {wanted}" in said, said
+    pools = json.loads(admin.run(["ceph", "osd", "pool", "ls", "-f", "json"]).text)
+    assert "cosbench-contract" not in pools
+
+
+def test_objects_are_in_the_pool_that_controllers_look_at(varied: Testbed) -> None:
+    pools = json.loads(shell(varied).run(["ceph", "osd", "pool", "ls", "-f", "json"]).text)
+    assert pools.count("default.rgw.buckets.data") == 1
+    put = "echo there | rados -p default.rgw.buckets.data put mark -"
+    shell(varied).run(["sh", "-c", put])
+    assert "mark" in shell(varied).run(["rados", "-p", "default.rgw.buckets.data", "ls"]).text
