@@ -61,16 +61,32 @@ def ground() -> Iterator[Testbed]:
         assert everything_on_the_machine() == []
 
 
-def options_of(ground: Testbed, **more: Any) -> dict[str, Any]:
+KEEPER = """
+useradd --create-home --shell /bin/bash keeper
+install -D -o keeper -m 600 /root/.ssh/authorized_keys /home/keeper/.ssh/authorized_keys
+chown keeper: /home/keeper/.ssh
+"""
+MAY_BECOME_ROOT = "echo 'keeper ALL=(ALL) NOPASSWD: ALL' > /etc/sudoers.d/keeper"
+
+
+@pytest.fixture(scope="module")
+def keeper(ground: Testbed) -> str:
+    """A user of all machines who is not root, and may not become root yet."""
+    for node in ground.nodes:
+        on(ground, node.name, KEEPER)
+    return "keeper"
+
+
+def options_of(ground: Testbed, user: str = "root", **more: Any) -> dict[str, Any]:
     """The first machine is reached directly, the others through it."""
     door, *others = ground.nodes
-    jump = f"root@{door.address}"
+    jump = f"{user}@{door.address}"
     hosts = [{"name": "here", "address": door.address}]
     hosts += [
         {"name": f"there-{n}", "address": o.address, "proxy_jump": jump}
         for n, o in enumerate(others)
     ]
-    login = {"user": "root", "key": str(ground.ssh_key), "known_hosts": str(ground.known_hosts)}
+    login = {"user": user, "key": str(ground.ssh_key), "known_hosts": str(ground.known_hosts)}
     return {"hosts": hosts, "devices": DEVICES, **login, **more}
 
 
@@ -87,8 +103,26 @@ def on(ground: Testbed, name: str, line: str) -> str:
     return SshShell(target).run(["sh", "-c", line], check=False).text
 
 
-def test_machines_are_inspected_taken_wiped_and_let_go(ground: Testbed, tmp_path: Path) -> None:
-    options = options_of(ground)
+def test_a_user_who_may_not_become_root_is_told(
+    ground: Testbed, keeper: str, tmp_path: Path
+) -> None:
+    site = InventorySite(options_of(ground, keeper), records=Records("inventory", tmp_path))
+    machines = site.inspect(spec_of(options_of(ground, keeper)))
+    for machine in machines:
+        [finding] = lacking(machine.findings)
+        assert "may not become root" in finding.found
+    with pytest.raises(UserError, match="may not become root: log in as root, or let the user"):
+        site.provision(spec_of(options_of(ground, keeper)))
+
+
+@pytest.mark.parametrize("user", ["root", "keeper"])
+def test_machines_are_inspected_taken_wiped_and_let_go(
+    ground: Testbed, keeper: str, tmp_path: Path, user: str
+) -> None:
+    """By root, and by a user who becomes root with sudo."""
+    for node in ground.nodes:
+        on(ground, node.name, MAY_BECOME_ROOT)
+    options = options_of(ground, user)
     spec, records = spec_of(options), Records("inventory", tmp_path)
     site = InventorySite(options, records=records)
     before = {node.name: on(ground, node.name, TRACES) for node in ground.nodes}
