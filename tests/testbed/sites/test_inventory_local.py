@@ -135,7 +135,7 @@ def test_machines_are_inspected_taken_wiped_and_let_go(
     site.allow(["/dev/hotbed/scratch@osd1"])
     testbed = site.provision(spec)
     assert on(ground, "machine1", "wipefs /dev/hotbed/scratch") == ""
-    assert testbed.node("osd0").via == f"root@{ground.admin.address}"
+    assert testbed.node("osd0").via == f"{user}@{ground.admin.address}"
     known = InventorySite({}, records=records)
     status = known.status("mine")
     assert (status.state, set(status.nodes.values())) == (State.READY, {"running"})
