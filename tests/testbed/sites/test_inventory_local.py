@@ -63,8 +63,8 @@ def ground() -> Iterator[Testbed]:
 
 KEEPER = """
 useradd --create-home --shell /bin/bash keeper
-install -D -o keeper -m 600 /root/.ssh/authorized_keys /home/keeper/.ssh/authorized_keys
-chown keeper: /home/keeper/.ssh
+install -d -o keeper -m 700 ~keeper/.ssh
+install -o keeper -m 600 /root/.ssh/authorized_keys ~keeper/.ssh
 """
 MAY_BECOME_ROOT = "echo 'keeper ALL=(ALL) NOPASSWD: ALL' > /etc/sudoers.d/keeper"
 
