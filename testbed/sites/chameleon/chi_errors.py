@@ -46,10 +46,13 @@ def translated(doing: str) -> Iterator[None]:
 
 def _of(said: str, status: int | None) -> CloudError:
     said = re.sub(r"^ERROR:\s*", "", " ".join(said.split()))
-    for words, fault in _WORDS:
-        if words.search(said):
-            return CloudError(said, fault, status=status)
-    return CloudError(said or f"status {status}", _by_status(status), status=status)
+    fault = fault_of(said) or _by_status(status)
+    return CloudError(said or f"status {status}", fault, status=status)
+
+
+def fault_of(said: str) -> Fault | None:
+    """What a service's own words say that is wrong; None when they do not."""
+    return next((fault for words, fault in _WORDS if words.search(said)), None)
 
 
 def _by_status(status: int | None) -> Fault:

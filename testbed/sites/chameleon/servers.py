@@ -14,6 +14,7 @@ from functools import partial
 
 from schemas.errors import UserError
 from testbed.sites import keys
+from testbed.sites.chameleon.chi_errors import fault_of
 from testbed.sites.chameleon.cloud import (
     CloudError,
     Fault,
@@ -245,6 +246,10 @@ def _give_up_or_remove(work: Work, server: Server, tries: int) -> None:
     said = " ".join(server.fault.split()).rstrip(".") or "Nova gives no reason"
     work.record.journal("failed", what="server", name=server.name, id=server.id, reason=said)
     work.ask("removing a failed server", lambda: work.cloud.delete_server(server.id))
+    if fault_of(said) is Fault.QUOTA:
+        # Of servers that are asked for at the same time Nova may count one too many only later.
+        error = CloudError(said, Fault.QUOTA)
+        raise explain(error, f"starting server {server.name}", work.options.site)
     if tries >= TRIES:
         raise SiteError(
             f"{work.options.site}: server {server.name} could not be started: {said}",

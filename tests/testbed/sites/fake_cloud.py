@@ -88,6 +88,7 @@ class FakeCloud:
     trip: Trip = lambda number, name, when: None
     calls: list[str] = field(default_factory=list)
     outcomes: dict[str, list[str]] = field(default_factory=dict)  # node -> status of each try
+    fault: str = "No valid host was found."  # Nova's words of servers that end in ERROR
     lease_reason: str | None = None  # a lease that should start ends in ERROR, for this reason
     others: list[Booking] = field(default_factory=list)
 
@@ -134,7 +135,7 @@ class FakeCloud:
             if kept.gone_s is not None and now >= kept.gone_s:
                 del self._servers[server_id]
             elif kept.server.status == "BUILD" and now >= kept.ready_s:
-                fault = "" if kept.outcome == "ACTIVE" else "No valid host was found."
+                fault = "" if kept.outcome == "ACTIVE" else self.fault
                 kept.server = replace(kept.server, status=kept.outcome, fault=fault)
 
     def _end_servers(self, lease: Lease) -> None:

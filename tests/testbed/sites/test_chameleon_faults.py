@@ -108,6 +108,18 @@ def test_quota(world: World) -> None:
     assert world.cloud.left() == []
 
 
+def test_a_quota_that_nova_counts_too_late(world: World) -> None:
+    """Of servers that are asked for at once one too many is accepted, and ends in ERROR."""
+    world.cloud.outcomes = {"osd1": ["ERROR"]}
+    world.cloud.fault = "Quota exceeded for instances: Requested 1, but already used 2 of 2"
+    with pytest.raises(SiteError, match=r"-osd1: the project's quota is used up \(Quota") as error:
+        world.site().provision(spec_of(BARE))
+    assert error.value.retry_after_s is None
+    assert world.cloud.calls.count("create_server") == 3  # trying again would be of no use
+    world.site().release("small")
+    assert world.cloud.left() == []
+
+
 def test_a_server_that_fails_is_made_anew_once(world: World) -> None:
     world.cloud.outcomes = {"osd1": ["ERROR"]}
     assert world.site().provision(spec_of(BARE)).nodes
