@@ -34,6 +34,7 @@ STANDARD: dict[str, Any] = {
     "link_s": 0.00025,
     "spread_s": 0.0,
     "cache_s": 0.2,
+    "prior_weight": 1.0,
     "redirects": False,
 }
 """The paper's simulation (section III.A), and what it does not say as Hotbed infers it."""
@@ -109,7 +110,9 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
             "size": size_name(parameters["servers"], parameters["processes"]),
             "series": f"{parameters['scheduler']}{cold}",
         }
-        rows.append(row | {name: parameters[name] for name in _CELL} | loaded.summary.extra)
+        # A run from before a parameter was there had its standard value.
+        cell = {name: (STANDARD | parameters)[name] for name in _CELL}
+        rows.append(row | cell | loaded.summary.extra)
     if not rows:
         return pd.DataFrame(columns=[*COLUMNS, *_CELL])
     # Sorted by run id too: which of several equal ones counts must not depend on folders.

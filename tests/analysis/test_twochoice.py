@@ -165,6 +165,17 @@ def test_a_longer_run_replaces_a_shorter_one(tmp_path: Path) -> None:
     assert sorted(cells(rows, "both", learn_rounds=None)["learn_rounds"]) == [20, 200]
 
 
+def test_another_prior_is_another_cell_and_older_runs_had_the_usual_one(tmp_path: Path) -> None:
+    folder = write_bursts(tmp_path, "both", 0.1, 0)
+    write_bursts(tmp_path, "both", 0.1, 0, cell={"prior_weight": 1e6})
+    stated = json.loads((folder / "run.json").read_text())
+    del stated["parameters"]["prior_weight"]
+    (folder / "run.json").write_text(json.dumps(stated))
+    found = evidence_of(tmp_path).table
+    assert sorted(found["prior_weight"]) == [1.0, 1e6]
+    assert list(cells(found, "both")["prior_weight"]) == [1.0]
+
+
 def test_pairs_are_of_the_same_bursts(evidence: Evidence) -> None:
     rows = evidence.table
     both, fixed = cells(rows, "both"), cells(rows, "fixed")
