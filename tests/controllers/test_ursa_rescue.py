@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from ursa_instances import instance, instances, timer
 
 from controllers.ursa.check import check
-from controllers.ursa.instance import Instance
-from controllers.ursa.place import rescue
+from controllers.ursa.instance import Instance, Racks
+from controllers.ursa.place import highs, moves_model, rescue
 from controllers.ursa.plan import plan
 from controllers.ursa.results import Plan
 from controllers.ursa.state import initial_state
@@ -132,3 +133,40 @@ def test_some_objects_of_all_sizes_are_looked_at(monkeypatch: pytest.MonkeyPatch
     case = instance(where, loads, [hot - 1.0, full + 0.5, 2.9], secondary=[0] * 80)
     found = made(case, "alp", max_move_cost=1.0)
     assert not len(found.still_hot)
+
+
+def test_loads_a_hair_too_heavy_are_not_cut_off_one_choice_after_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """2 and three times 0.6666667 do not fit on 4, nor do a thousand others: cuts took a minute."""
+    solved = []
+
+    def counting(*args: Any, **more: Any) -> highs.Solution:
+        solved.append(args)
+        return highs.solve(*args, **more)
+
+    monkeypatch.setattr(moves_model, "solve", counting)
+    case = hairs()
+    found = made(case, "ilp", success=0.9)
+    assert found.summary["hot_after"] == 1
+    assert len(solved) <= 4 * (moves_model.FEW_CUTS + 5), "was 119, each harder than the last"
+
+
+def hairs() -> Instance:
+    """Nineteen partitions on seven nodes; a third of a load is not a whole number of bits."""
+    where = """021 340 614 426 531 061 013 532 426 356 054 140 540 304 123 235 234 562
+        451"""
+    primary = np.array([2, 0, 0, 1, 2, 0, 1, 0, 1, 1, 2, 1, 0, 1, 2, 0, 1, 2, 0], np.float32)
+    away = """15 18 0 15 4 3 17  12 16 4 0 11 11 19  10 4 3 8 8 8 14  11 18 14 13 15 4 13
+        3 11 1 19 4 0 5  7 13 9 12 3 14 0  8 5 6 4 19 6 19"""
+    return Instance(
+        np.array([[int(node) for node in row] for row in where.split()], np.int32),
+        primary,
+        primary / np.float32(3),
+        np.array([4, 9, 3, 2, 7, 3, 1], np.float32),
+        np.array([0, 0, 1, 1, 2, 2, 3], np.int32),
+        Racks(
+            np.array([5, 3, 1, 5, 5, 1, 0], np.int32),
+            np.array(away.split(), np.float32).reshape(7, 7),
+        ),
+    )
