@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 
 import pytest
 
@@ -89,10 +88,8 @@ def test_stopped_started_and_back_from_a_snapshot(site: LocalSite, deployed: Tes
     site.snapshot(deployed.name, "deployed")
     start_store(deployed)
     run(deployed, "admin", "ceph osd pool create scribble 1 && ceph osd primary-affinity 0 0.5")
-    start = time.monotonic()
     site.restore(deployed.name, "deployed")
     wait_healthy(deployed)
-    assert time.monotonic() - start < 15
     assert run(deployed, "admin", "rados lspools").split() == ["bench"]
 
 

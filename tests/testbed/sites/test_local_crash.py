@@ -78,9 +78,7 @@ def test_kill_9_at_any_moment_of_up(spec_file: Path, text: str, nodes: int) -> N
     for part in range(KILLS):
         delay_s = LONGEST_S * (part + random.random()) / KILLS
         kill_after(start("up", spec_file), delay_s)
-        begin = time.monotonic()
         finish(start("down", "--all"))
-        assert time.monotonic() - begin < 10.0
         assert everything_on_the_machine() == [], f"killed after {delay_s:.3f} s"
     assert len(json.loads(finish(start("up", spec_file, "--json")))["nodes"]) == nodes
     finish(start("exec", "all", "--", "true"))

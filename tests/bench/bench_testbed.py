@@ -1,0 +1,128 @@
+"""How long nine nodes on this machine take to come up, to go back to a snapshot, and to go down,
+also when `up` was ended by kill -9. Needs root, and that no other testbed is up.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+TIMES = 1 if os.environ.get("HOTBED_BENCH_SMALL") else 5
+STATE = Path("/var/lib/hotbed-bench")
+LIMITS_S: dict[str, float | None] = {
+    "up": None,
+    "snapshot": None,
+    "back to the snapshot": 6.0,
+    "down": 10.0,
+    "down after up was killed": 10.0,
+}
+SPEC = """
+name: bench
+store: null
+groups:
+  - {name: admin, roles: [admin, client], cpus: 1.0, memory: 512MiB, network: 1Gbit}
+  - name: osd
+    count: 8
+    roles: [osd]
+    cpus: 0.5
+    memory: 512MiB
+    network: 200Mbit
+    disk: {size: 1GiB, scratch: 0, positioning: 4ms, bandwidth: 40MB/s, queue_depth: 16}
+"""
+
+
+def main() -> None:
+    """Print the rows: the slowest of each, and the median."""
+    try:
+        times, why = measured(), ""
+    except LookupError as error:
+        times, why = {}, str(error)
+    print(json.dumps([row(name, times.get(name, ()), why) for name in LIMITS_S]))
+
+
+def row(name: str, seconds: Sequence[float], why: str) -> dict[str, object]:
+    """One row of the table."""
+    made = sorted(seconds)
+    return {
+        "name": f"nine nodes on this machine, {name} (slowest)",
+        "value": made[-1] if made else None,
+        "unit": "s",
+        "limit": LIMITS_S[name],
+        "n": len(made),
+        "note": f"median {made[len(made) // 2]:.1f} s" if made else why,
+    }
+
+
+def measured() -> dict[str, list[float]]:
+    """Seconds of each, by name.
+
+    Raises:
+        LookupError: it cannot be measured here.
+    """
+    from testbed.choose import existing
+
+    if os.geteuid() != 0:
+        raise LookupError("the local site needs root: sudo make bench")
+    if existing():
+        raise LookupError("another testbed is up: hotbed down --all")
+    times: dict[str, list[float]] = {name: [] for name in LIMITS_S}
+    os.environ["HOTBED_STATE"] = str(STATE)
+    with tempfile.TemporaryDirectory() as folder:
+        spec = Path(folder) / "bench.yaml"
+        spec.write_text(SPEC)
+        hotbed("up", spec)  # the nodes' image is made when it is not there yet
+        hotbed("down", "--all")
+        try:
+            for turn in range(TIMES):
+                once(spec, times, killed_after_s=0.5 + turn * 0.5)
+        finally:
+            hotbed("down", "--all")
+            shutil.rmtree(STATE, ignore_errors=True)
+    return times
+
+
+def once(spec: Path, times: dict[str, list[float]], *, killed_after_s: float) -> None:
+    """Each of the verbs once, into `times`; `up` another time, which is killed."""
+    from testbed.sites.local import LocalSite
+
+    times["up"].append(taken(lambda: hotbed("up", spec)))
+    site = LocalSite()
+    times["snapshot"].append(taken(lambda: site.snapshot("bench", "clean")))
+    times["back to the snapshot"].append(taken(lambda: site.restore("bench", "clean")))
+    times["down"].append(taken(lambda: hotbed("down")))
+    process = subprocess.Popen(words("up", spec), stdout=subprocess.DEVNULL)
+    time.sleep(killed_after_s)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    times["down after up was killed"].append(taken(lambda: hotbed("down", "--all")))
+
+
+def taken(work: Callable[[], object]) -> float:
+    """Seconds that `work` takes."""
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin
+
+
+def hotbed(*arguments: object) -> None:
+    """The command line, which starts Python as a person's would."""
+    subprocess.run(words(*arguments), stdout=subprocess.DEVNULL, check=True)
+
+
+def words(*arguments: object) -> list[str]:
+    """A command of Hotbed's."""
+    return [sys.executable, "-m", "hotbed.cli", *map(str, arguments)]
+
+
+if __name__ == "__main__":
+    main()
