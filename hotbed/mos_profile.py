@@ -23,12 +23,16 @@ def profile(group: typer.Typer) -> None:
         runs: Annotated[
             str,
             typer.Argument(
-                help="Folder of a campaign's runs, JSON file of points, or local or paper: points "
-                "that come with Hotbed."
+                help="Folder of a campaign's runs, JSON file of points, or the name of points that "
+                "come with Hotbed (local, paper) or were kept."
             ),
         ],
         out: Annotated[
             Path | None, typer.Option(help="New JSON file for the profile.", show_default=False)
+        ] = None,
+        keep: Annotated[
+            str | None,
+            typer.Option(help="Keep the points under this name, for cells' profile."),
         ] = None,
         seed: Annotated[
             int, typer.Option(help="Which half of the configurations is whose.", min=0)
@@ -41,16 +45,21 @@ def profile(group: typer.Typer) -> None:
         were held out.
         """
         from campaigns.mos.profile.document import document, measured, write
+        from campaigns.mos.profile.points import keep as keep_points
 
-        made = document(measured(runs), seed)
+        points = measured(runs)
+        made = document(points, seed)
         if out is not None:
             write(made, out)
+        kept = None if keep is None else keep_points(points, keep)
         emit(made, as_json, lambda: _table(made))
         if not as_json:
             for name, value in made["simulator"].items():
                 typer.echo(f"{name}: {value:.4g}")
             if out is not None:
                 typer.echo(f"Written: {out.resolve()}")
+            if kept is not None:
+                typer.echo(f"Kept: {kept}")
 
 
 def _table(made: dict[str, Any]) -> Table:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from campaigns.kinds.parameters import KindParameters
+from campaigns.mos.profile.points import references
 
 Experiment = Literal[
     "setups", "sizes", "proxy", "storage", "network", "disks", "load", "adaptation"
@@ -46,6 +47,7 @@ _OF: dict[str, tuple[str, ...]] = {
     "settle_epochs": ("load",),
     "latency_sla_ms": ("load", "adaptation"),
     "bandwidth_sla_mb_s": ("load", "adaptation"),
+    "profile": ("load", "adaptation"),
     "minute_s": ("adaptation",),
     "course": ("adaptation",),
     "seconds": (*_SINGLE, "setups", "load"),
@@ -89,6 +91,8 @@ class MosParameters(KindParameters):
         latency_sla_ms: workload A's mean latency at most, for MOS++ (90 ms in section 8.1).
         bandwidth_sla_mb_s: workload C's bandwidth at least, for each of its workers (in section
             8.1 it is in proportion to the load).
+        profile: the measured points that MOS++'s cospurf is made of, a name (`hotbed mos profile
+            RUNS --keep NAME` adds one).
         minute_s: how long one of the paper's minutes takes.
         course: how load changes: the paper's 280 minutes, or the same with shorter plateaus.
         small_objects, large_objects: that each workload finds.
@@ -121,6 +125,7 @@ class MosParameters(KindParameters):
     settle_epochs: int = Field(default=3, ge=0, le=100)
     latency_sla_ms: float = Field(default=90, gt=0, le=60_000)
     bandwidth_sla_mb_s: float = Field(default=2.5, gt=0, le=100_000)
+    profile: str = "local"
     minute_s: float = Field(default=4, gt=0, le=60)
     course: Course = "short"
     small_objects: int = Field(default=200, ge=1, le=1_000_000)
@@ -149,6 +154,12 @@ class MosParameters(KindParameters):
         if allowed is not None and self.setup not in allowed:
             raise ValueError(
                 f"{self.experiment} has the setups {', '.join(allowed)}, and no {self.setup}"
+            )
+        if self.profile not in references():
+            known = ", ".join(references()) or "none"
+            raise ValueError(
+                f"profile: {self.profile!r} is not allowed; allowed: {known}, or what `hotbed mos "
+                "profile RUNS --keep NAME` made of your own runs"
             )
         if self.ssds + self.hdds == 0:
             raise ValueError("ssds and hdds are both 0: storage servers need a disk")

@@ -171,7 +171,10 @@ def test_what_is_promised_to_c_goes_with_its_workers() -> None:
 
 def test_the_model_is_of_the_cell_s_objects() -> None:
     (small, usual), (_, less) = (
-        [PiecewiseLinear.from_json(model(mb, Pool().total)).tables[letter] for letter in "AC"]
+        [
+            PiecewiseLinear.from_json(model("local", mb, Pool().total)).tables[letter]
+            for letter in "AC"
+        ]
         for mb in (16, 2)
     )
     ratio = 8.5 / 1.5

@@ -9,19 +9,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
+from campaigns.mos.parameters import MosParameters
+from campaigns.mos.profile import points as points_module
 from campaigns.mos.profile.calibrate import FITTED, calibrated, predict, relative_error
 from campaigns.mos.profile.check import cospurf_rate, cross_validated, most_of
 from campaigns.mos.profile.document import document, measured, write
 from campaigns.mos.profile.fit import concave, fit
 from campaigns.mos.profile.grid import NOISE, configurations, simulated_runs
 from campaigns.mos.profile.points import (
-    REFERENCES,
     Point,
     Points,
     from_run_folders,
     halves,
+    keep,
     reference,
+    references,
 )
 from controllers.microstores.performance import PiecewiseLinear
 from schemas.errors import UserError
@@ -105,7 +109,7 @@ def test_a_cospurf_is_one_that_the_controller_reads() -> None:
     assert model.tables["A"].capacity(POOL) > model.tables["C"].capacity(POOL)
 
 
-@pytest.mark.parametrize("name", REFERENCES)
+@pytest.mark.parametrize("name", references())
 @pytest.mark.parametrize("seed", [0, 1])
 def test_halves_are_disjoint_and_repetitions_stay_together(name: str, seed: int) -> None:
     points = reference(name)
@@ -214,7 +218,7 @@ def test_points_are_read_from_run_folders(tmp_path: Path) -> None:
 def test_nothing_to_profile_is_said(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="holds no finished run"):
         measured(str(tmp_path))
-    with pytest.raises(UserError, match="local and paper"):
+    with pytest.raises(UserError, match="local, paper"):
         measured("nowhere")
     _run(tmp_path, "a", PROXY, C_qps=4.0)
     with pytest.raises(UserError, match="at least 4"):
@@ -238,3 +242,30 @@ def test_a_workload_of_one_configuration_has_no_errors() -> None:
 
     found = cross_validated([*points, alone], predictions)
     assert [(one.workload, one.configurations) for one in found] == [("A", 3)]
+
+
+def test_kept_points_are_a_profile_of_cells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local = reference("local")
+    monkeypatch.setattr(points_module, "FILES", tmp_path)
+    cell = {"experiment": "load", "setup": "mos-pp", "profile": "mine"}
+    with pytest.raises(
+        ValidationError, match="'mine' is not allowed; allowed: none, or what `hotbed"
+    ):
+        MosParameters.model_validate(cell)
+    path = keep(local, "mine")
+    assert reference("mine") == local.model_copy(update={"name": "mine"})
+    assert references() == ("mine",)
+    made = MosParameters.model_validate(cell)
+    assert made.profile == "mine"
+    before = path.read_bytes()
+    with pytest.raises(UserError, match="--keep mine: there is a profile of this name"):
+        keep(local, "mine")
+    assert path.read_bytes() == before
+    for name in ("", "../mine", "Mine", "a" * 41, "mine.json"):
+        with pytest.raises(UserError, match="small letters, digits and - only"):
+            keep(local, name)
+    assert references() == ("mine",)
+    with pytest.raises(ValidationError, match="profile is of the experiments load and adaptation"):
+        MosParameters(experiment="proxy", profile="mine")

@@ -37,8 +37,10 @@ CELL = (
     *("proxy_workers", "storage_cores", "network_mbit", "ssds", "hdds", "small_workers"),
     *("large_workers", "large_mb", "slim_cores", "slim_mbit", "wide_cores", "wide_mbit"),
     *("seconds", "rampup_s", "epoch_s", "settle_epochs", "latency_sla_ms", "bandwidth_sla_mb_s"),
-    *("minute_s", "course", "small_objects", "large_objects"),
+    *("minute_s", "course", "small_objects", "large_objects", "profile"),
 )
+OLDER = {"profile": "local"}
+"""Parameters that runs of before there was a choice do not have."""
 COLUMNS = ("index", "run_id", "campaign", "block", "seed", "ground", "spec")
 SMALL, LARGE = ("A", "B"), ("C", "D")
 
@@ -57,7 +59,7 @@ def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:
     for index, loaded in enumerate(runs):
         run = loaded.run
         row = origin(index, run) | {"spec": str(run.provenance.calibration.get("spec", ""))}
-        row |= {name: run.parameters.get(name) for name in CELL}
+        row |= {name: run.parameters.get(name, OLDER.get(name)) for name in CELL}
         rows.append(row | loaded.summary.extra | _sums(loaded.summary.extra))
     if not rows:
         return pd.DataFrame(columns=[*COLUMNS, *CELL])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -10,8 +11,9 @@ from campaigns.mos.division import LARGE, SMALL, Share
 from campaigns.mos.parameters import MosParameters
 from campaigns.mos.profile.check import most_of
 from campaigns.mos.profile.fit import fit
-from campaigns.mos.profile.points import USUAL_LARGE_MB, reference
+from campaigns.mos.profile.points import reference
 from controllers.microstores.performance import ClassTable
+from testbed.simulated.cosperf.classes import local
 
 PLENTY = 1e6
 """Requests a second of disks that all microstores share and that limit none."""
@@ -23,7 +25,7 @@ def controller_parameters(parameters: MosParameters, pool: Share) -> dict[str, A
         return {}
     bandwidth = {"bandwidth_mb_s": parameters.bandwidth_sla_mb_s, "per_worker": True}
     return {
-        "model": model(parameters.large_mb, pool),
+        "model": model(parameters.profile, parameters.large_mb, pool),
         "tenants": {
             SMALL: {"workload": "A", "sla": {"latency_ms": parameters.latency_sla_ms}},
             LARGE: {"workload": "C", "sla": bandwidth},
@@ -32,11 +34,11 @@ def controller_parameters(parameters: MosParameters, pool: Share) -> dict[str, A
 
 
 @cache
-def model(large_mb: int, pool: Share) -> dict[str, Any]:
-    """Cospurf of the local testbed (docs/mos.md), its disks never a limit, for large objects of 1
+def model(profile: str, large_mb: int, pool: Share) -> dict[str, Any]:
+    """Cospurf of the points called `profile`, disks never a limit, for large objects of 1
     to so many MB. Curves go on straight to all that the pool has: beyond its last point a table
     promises nothing, and nobody would be given more than was measured."""
-    points = reference("local").runs
+    points = reference(profile).runs
     seen = most_of(points)
     most = replace(
         seen,
@@ -44,18 +46,21 @@ def model(large_mb: int, pool: Share) -> dict[str, Any]:
         storage_cores=max(seen.storage_cores, pool.storage_cores),
         network=max(seen.network, pool.network),
     )
-    known = fit(points, most, "local")
-    large = sized(known.tables["C"], known.tables["A"], (1 + large_mb) / (1 + USUAL_LARGE_MB))
+    known = fit(points, most, profile)
+    large = sized(known.tables["C"], known.tables["A"], large_mb)
     found = replace(known, tables={**known.tables, "C": large}).to_json()
     for table in found["classes"].values():
         table["curves"] |= {"ssds": [[0.0, PLENTY]], "hdds": [[0.0, 0.0]]}
     return found
 
 
-def sized(large: ClassTable, small: ClassTable, factor: float) -> ClassTable:
-    """The table of large objects for such as are `factor` times as large. The network carries
+def sized(large: ClassTable, small: ClassTable, large_mb: float) -> ClassTable:
+    """The table of large objects for such as have 1 to `large_mb` MB. The network carries
     bytes; what a request costs a core rises with its bytes on the line through both classes."""
-    if factor == 1:
+    usual = local("C")
+    wanted = usual.payload * (1 + large_mb) * 1e6 / (usual.low + usual.high)
+    factor = wanted / large.workload.mean_bytes
+    if math.isclose(factor, 1):
         return large
     size = large.workload.mean_bytes
     at = (factor * size - small.workload.mean_bytes) / (size - small.workload.mean_bytes)

@@ -11,12 +11,12 @@ from campaigns.mos.profile.calibrate import calibrated
 from campaigns.mos.profile.check import by_cospurf, by_simulator, cross_validated, most_of
 from campaigns.mos.profile.fit import fit
 from campaigns.mos.profile.points import (
-    REFERENCES,
     Points,
     from_run_folders,
     halves,
     read_points,
     reference,
+    references,
 )
 from schemas.errors import UserError
 
@@ -27,7 +27,7 @@ FEWEST = 4
 
 def measured(source: str) -> Points:
     """Points by what a user names: a folder of runs, a JSON file of points, or points that come
-    with Hotbed.
+    with Hotbed or were kept.
 
     Raises:
         UserError: there is nothing of the kind, or too few configurations.
@@ -37,12 +37,12 @@ def measured(source: str) -> Points:
         points = from_run_folders(path)
     elif path.is_file():
         points = read_points(path)
-    elif source in REFERENCES:
+    elif source in references():
         points = reference(source)
     else:
         raise UserError(
             f"{source}: there is no such folder of runs or JSON file of points; Hotbed comes with "
-            f"{' and '.join(REFERENCES)}."
+            f"{', '.join(references())}."
         )
     several = len({point.configuration for point in points.runs})
     if several < FEWEST:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,8 +22,7 @@ PLENTY = Resources(proxy_cores=1e6, storage_cores=1e6, network=1e14, ssds=10**6,
 
 RESOURCE = ("proxy_cores", "storage_cores", "network", "disks")
 FILES = Path(__file__).parent
-REFERENCES = ("local", "paper")
-"""Points that come with Hotbed, in files beside this one."""
+"""Points that come with Hotbed, and those that were kept, are files beside this one."""
 
 
 class _Frozen(BaseModel):
@@ -126,15 +126,49 @@ class Points(_Frozen):
     runs: tuple[Point, ...] = Field(min_length=1)
 
 
+def references() -> tuple[str, ...]:
+    """Names of the points that come with Hotbed, and of those that were kept."""
+    return tuple(sorted(path.stem for path in FILES.glob("*.json")))
+
+
 def reference(name: str) -> Points:
-    """Points that come with Hotbed.
+    """Points that come with Hotbed, or were kept.
 
     Raises:
         UserError: there are none of this name.
     """
-    if name not in REFERENCES:
-        raise UserError(f"there is no profile {name!r}: there are {', '.join(REFERENCES)}.")
+    known = references()
+    if name not in known:
+        raise UserError(f"there is no profile {name!r}: there are {', '.join(known)}.")
     return read_points(FILES / f"{name}.json")
+
+
+def keep(points: Points, name: str) -> Path:
+    """Keep measured points under a name that cells' `profile` can have; their file.
+
+    Raises:
+        UserError: no such name is possible, there are points of this name, or the file cannot be
+            written.
+    """
+    if not re.fullmatch(r"[a-z][a-z0-9-]{0,39}", name):
+        raise UserError(
+            f"--keep {name}: a name is a small letter, then small letters, digits and - only, 40 "
+            "at most."
+        )
+    # One point a line, so that a change of the file can be read.
+    head = {"name": name, "about": points.about, "replicas": points.replicas}
+    runs = (json.dumps(point.model_dump(exclude_defaults=True)) for point in points.runs)
+    begin = json.dumps(head, indent=1).removesuffix("\n}")
+    text = f'{begin},\n "runs": [\n  ' + ",\n  ".join(runs) + "\n ]\n}\n"
+    path = FILES / f"{name}.json"
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise UserError(f"--keep {name}: there is a profile of this name: {path}.") from None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written ({error.strerror}).") from error
+    return path
 
 
 def read_points(path: Path) -> Points:
