@@ -22,12 +22,13 @@ echo "memory_bytes $(( $(sed -n 's/^MemTotal: *\([0-9]*\).*/\1/p' /proc/meminfo)
 echo "fio $(fio --version 2>/dev/null | sed 's/^fio-//')"
 echo "python3 $(python3 -c 'import platform; print(platform.python_version())' 2>/dev/null)"
 echo "congestion_control $(cat /proc/sys/net/ipv4/tcp_congestion_control 2>/dev/null)"
+echo "quota_slice_us $(cat /proc/sys/kernel/sched_cfs_bandwidth_slice_us 2>/dev/null)"
 echo "mtu $(cd /sys/class/net && for link in *; do
     [ "$link" = lo ] || [ ! -f "$link/mtu" ] || printf '%s=%s ' "$link" "$(cat "$link/mtu")"
 done)"
 echo "systemd $(systemctl --version 2>/dev/null | sed -n '1s/^systemd \([^ ]*\).*/\1/p')"
 """
-_NUMBERS = ("cpus", "memory_bytes")
+_NUMBERS = ("cpus", "memory_bytes", "quota_slice_us")
 _TOOLS = ("kernel", "fio", "python3")
 
 

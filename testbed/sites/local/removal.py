@@ -10,7 +10,7 @@ from pathlib import Path
 
 from testbed import ansible_processes, reach
 from testbed.sites.contract import Progress, SiteError
-from testbed.sites.local import awake, network
+from testbed.sites.local import awake, network, quota_slice
 from testbed.sites.local.cgroups import Cgroups
 from testbed.sites.local.disk import Disk, folders, loops_on, unmount
 from testbed.sites.local.names import Places
@@ -95,6 +95,7 @@ def _tidy(places: Places, cgroups: Cgroups) -> None:
     for link in network.uplinks(places):
         network.remove_uplink(link)
     cgroups.remove()
+    quota_slice.put_back(places)
     awake.tidy(Cgroups(cgroups.hierarchies, places.awake_cgroup))
     for folder in (Path("/run/hotbed"), Path("/run/systemd/nspawn/propagate")):
         with contextlib.suppress(OSError):

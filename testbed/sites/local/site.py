@@ -26,7 +26,7 @@ from testbed.sites.contract import (
     silent,
 )
 from testbed.sites.files import locked
-from testbed.sites.local import image, network, racks, record, removal, usage
+from testbed.sites.local import image, network, quota_slice, racks, record, removal, usage
 from testbed.sites.local.awake import kept_awake, wanted
 from testbed.sites.local.cgroups import Cgroups, detect
 from testbed.sites.local.disk import MOST_QUEUE_DEPTH, Disk
@@ -299,6 +299,7 @@ class LocalSite:
         members = list(known.members())
         progress("network", 0.0)
         record.save(folder, replace(known, ready=False))
+        quota_slice.shorten(self.places)
         keys.make(folder / keys.LOGIN, f"hotbed-{name}")
         network.make_switch(self.places, name, known.subnet, mtu=known.spec.mtu)
         racks.make(self.places, name, known.spec)

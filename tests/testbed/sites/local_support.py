@@ -10,7 +10,7 @@ from pathlib import Path
 
 from testbed import reach
 from testbed.sites.contract import Testbed
-from testbed.sites.local import LocalSite, network
+from testbed.sites.local import LocalSite, network, quota_slice
 from testbed.sites.local.cgroups import detect
 from testbed.sites.local.names import Places
 from testbed.sites.local.tools import mounts_under
@@ -88,6 +88,8 @@ def everything_on_the_machine() -> list[str]:
         top = tree / here.cgroup
         if top.exists():
             found.append(f"cgroup {top}")
+    if quota_slice.claimed(here):
+        found.append("a claim on the slice of CPU quotas")
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             try:
