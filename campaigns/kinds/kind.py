@@ -40,6 +40,10 @@ def _no_problem() -> None:
     """There is nothing to look at."""
 
 
+def _the_same(_controller: str) -> str:
+    return ""
+
+
 def _no_seconds(_cells: Sequence[Cell], _store: RunStore) -> float:
     return 0.0
 
@@ -79,6 +83,8 @@ class OnTestbed(Generic[P]):
     Attributes:
         digests, planned_s: as of `Computed`.
         open: the testbed for the time of a call: its facts, and what makes a cell on it.
+        of_controller: by a cell's `controller`, a digest of what can change the results of its
+            cells alone: when a controller changes, what others did stays.
         beside_s: seconds that pass beside the cells that are still to be made.
     """
 
@@ -86,6 +92,7 @@ class OnTestbed(Generic[P]):
     planned_s: Callable[[P], float]
     open: Callable[[Prepared, Progress], AbstractContextManager[tuple[Facts, Make]]]
     beside_s: Callable[[Sequence[Cell], RunStore], float] = _no_seconds
+    of_controller: Callable[[str], str] = _the_same
 
 
 Ground = Computed[P] | OnTestbed[P]

@@ -62,7 +62,9 @@ def prepare(request: Request) -> Prepared:
         time_scale=campaign.time_scale,
         folders=ground.digests(),
     )
-    controllers = {parameters.controller: "" for typed in cells.values() for parameters in typed}
+    names = {parameters.controller for typed in cells.values() for parameters in typed}
+    own = ground.of_controller if isinstance(ground, OnTestbed) else lambda _name: ""
+    controllers = {name: own(name) for name in names}
     whole, plan = (
         make_plan(campaign, wanted, identity, controllers, ground.planned_s)
         for wanted in (cells, chosen)

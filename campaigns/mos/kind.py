@@ -30,10 +30,18 @@ def planned_s(parameters: MosParameters) -> float:
 
 
 def digests() -> dict[str, str]:
-    """Of all that can change a result on a testbed beside a cell's parameters."""
+    """Of all that can change a result on a testbed beside a cell's parameters
+    and its controller."""
     from campaigns.mos.live import ground
 
     return ground.digests()
+
+
+def of_controller(name: str) -> str:
+    """Of what decides in cells of MOS and MOS++."""
+    from campaigns.mos.live import ground
+
+    return ground.of_controller(name)
 
 
 @contextmanager
@@ -58,7 +66,9 @@ KIND: Kind[Any] = Kind(
     parameters=MosParameters,
     does="runs COSBench's workloads on microstores",
     grounds={
-        LOCAL: OnTestbed(digests=digests, planned_s=planned_s, open=on_testbed),
+        LOCAL: OnTestbed(
+            digests=digests, planned_s=planned_s, open=on_testbed, of_controller=of_controller
+        ),
         SIM: GROUND,
     },
     of_ground={SIM: SimParameters},

@@ -26,21 +26,30 @@ Tell = Callable[[str], None]
 
 
 def digests() -> dict[str, str]:
-    """Of all that can change a result beside a cell's parameters."""
+    """Of all that can change a result beside a cell's parameters and its controller."""
     here = Path(__file__).parent
     folders = {
         "live": [here, *(here.with_name(f"{name}.py") for name in ("course", "division", "loads"))],
-        "model": [here.with_name("profile")],
         "store": [ROOT / "testbed" / "stores" / "swift"],
         "workloads": [ROOT / "workloads" / "cosbench" / f"{n}.py" for n in ("workload", "sizes")],
         "data plane": [ROOT / "dataplane" / name for name in PROGRAMS],
-        "controllers": [ROOT / "controllers" / name for name in CONTROLLERS],
         **{f"roles/{name}": [ROOT / "playbooks" / "roles" / name] for name in ROLES},
     }
     return {
         name: digest_paths(path for path in paths if path.exists())
         for name, paths in folders.items()
     }
+
+
+def of_controller(name: str) -> str:
+    """Of what decides in cells with the controller `name`, cospurf's points and their fit included;
+    empty for setups that nothing changes while they run."""
+    folders = [ROOT / "controllers" / each for each in CONTROLLERS]
+    if name == "mos":
+        return digest_paths(folders)
+    if name == "mos-pp":
+        return digest_paths([*folders, Path(__file__).parent.with_name("profile")])
+    return ""
 
 
 @contextmanager
