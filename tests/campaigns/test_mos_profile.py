@@ -269,3 +269,19 @@ def test_kept_points_are_a_profile_of_cells(
     assert references() == ("mine",)
     with pytest.raises(ValidationError, match="profile is of the experiments load and adaptation"):
         MosParameters(experiment="proxy", profile="mine")
+
+
+def test_runs_that_lack_several_things_at_once_are_fitted_together() -> None:
+    """A fifth of the measured rates was predicted where each run had one part to blame."""
+    runs = reference("testbed").runs
+    model = fit(runs, most_of(runs), "testbed")
+    for letter in "AC":
+        errors = [
+            relative_error(cospurf_rate(model, point), point.rate)
+            for point in runs
+            if point.workload == letter
+        ]
+        assert np.median(errors) < 0.25
+    # Twice the proxies, twice the requests: no curve ends where a slow minute was measured.
+    proxies = model.tables["A"].proxy_cores
+    assert proxies.value(0.6) == pytest.approx(2 * proxies.value(0.3), rel=0.1)

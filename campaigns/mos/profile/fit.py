@@ -10,11 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from campaigns.mos.profile.points import PLENTY, Point
+from campaigns.mos.profile.together import Array, error, together
 from controllers.microstores.curve import NOTHING_GAINED, Curve
 from controllers.microstores.performance import ClassTable, PiecewiseLinear, WorkloadClass
 from schemas.errors import UserError
 from testbed.stores.microstores import Resources
 
+Ints = npt.NDArray[np.int_]
 PARTS = ("proxy_cores", "storage_cores", "network", "disks")
 KNOTS = 3
 """Breakpoints between nothing and the most, at quantiles of the amounts that were measured."""
@@ -22,6 +24,11 @@ KNOTS = 3
 ROUNDS = 30
 NEARLY = 0.98
 """A knot that changes the slope by less is left out."""
+
+NEAR_ENOUGH = 0.1
+"""Mean error of curves that are not looked at again."""
+CLEARLY = 0.8
+"""Of the error of curves fitted one by one, what those fitted together have at most."""
 
 AMPLE = 100.0
 """A resource that no run limited gives so many times what was ever measured."""
@@ -62,7 +69,8 @@ def fit_class(points: Sequence[Point], most: Resources) -> ClassTable:
 
     Each run is taken to be limited by the part that predicts least for it; a part's curve is the
     concave curve nearest to the runs that it limits; both are repeated until nothing changes. A
-    part that limits no run is a straight line that contradicts none.
+    part that limits no run is a straight line that contradicts none. Where that comes to nothing,
+    all curves are fitted together (`together`).
     """
     objects = points[0].objects
     workload = WorkloadClass(points[0].workload, objects.payload, 1 - objects.read)
@@ -91,6 +99,9 @@ def fit_class(points: Sequence[Point], most: Resources) -> ClassTable:
                 curves[name] = concave(amounts[name][mine], rates[mine], ends[name])
             else:
                 curves[name] = _line(lines[name], ends[name], rates)
+    curves, owner = _better(
+        curves, owner, amounts=amounts, ends=ends, lines=lines, rates=rates, asked=asked
+    )
     return ClassTable(
         workload,
         idle_s,
@@ -109,15 +120,53 @@ def concave(amounts: npt.NDArray[np.float64], rates: npt.NDArray[np.float64], mo
     """
     from scipy.optimize import nnls
 
-    inner = np.unique(np.quantile(amounts, np.linspace(0, 1, KNOTS + 2)[1:-1]))
-    top = max(most, float(amounts.max()))
-    knots = np.append(inner[inner < top], top)
+    knots = _knots(amounts, most)
     basis = np.minimum(amounts[:, None], knots[None, :]) / rates[:, None]
     weights, _ = nnls(basis / basis.max(axis=0), np.ones(len(rates)))
     weights = weights / basis.max(axis=0)
     at = np.array([0.0, *knots])
     values = np.minimum(at[:, None], knots[None, :]) @ weights
     return _simpler(at, values)
+
+
+def _knots(amounts: Array, most: float) -> Array:
+    """Where a curve may bend, and its end."""
+    inner = np.unique(np.quantile(amounts, np.linspace(0, 1, KNOTS + 2)[1:-1]))
+    top = max(most, float(amounts.max()))
+    return np.append(inner[inner < top], top)
+
+
+def _better(
+    curves: dict[str, Curve],
+    owner: Ints,
+    *,
+    amounts: Mapping[str, Array],
+    ends: Mapping[str, float],
+    lines: Mapping[str, float | None],
+    rates: Array,
+    asked: Array,
+) -> tuple[dict[str, Curve], Ints]:
+    """`curves`, or those that are found for all parts at once where these are clearly nearer to
+    the runs; and which part then limits each run."""
+
+    def predicted(by: Mapping[str, Curve]) -> Array:
+        return np.array([_values(by[name], amounts[name]) for name in PARTS] + [asked])
+
+    limits = {name: slope for name, slope in lines.items() if slope}
+    finite = {name: amounts[name][np.isfinite(amounts[name])] for name in limits}
+    knots = {name: _knots(finite[name], ends[name]) for name in limits}
+    before = error(predicted(curves).min(axis=0), rates)
+    if not limits or before <= NEAR_ENOUGH:
+        return curves, owner
+    found = together(knots, amounts, limits, rates, asked)
+    other = curves | {
+        name: _simpler(np.append(0.0, knots[name]), np.append(0.0, values))
+        for name, values in found.items()
+    }
+    parts = predicted(other)
+    if error(parts.min(axis=0), rates) > CLEARLY * before:
+        return curves, owner
+    return other, parts.argmin(axis=0)
 
 
 def _simpler(at: npt.NDArray[np.float64], values: npt.NDArray[np.float64]) -> Curve:
