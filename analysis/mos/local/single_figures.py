@@ -154,7 +154,8 @@ def _proxies(
         other.set_ylim(0, 119)
         other.set_ylabel("CPU utilization (%)")
         panel.set_xticks(places, names)
-        panel.set_ylim(0, 1.25 * max(one.value for one in found))
+        tops = [one.value + top for one, top in zip(found, errors(found)[1], strict=True)]
+        panel.set_ylim(0, max(1.25 * max(one.value for one in found), 1.05 * np.nanmax(tops)))
         panel.set_xlabel("Cores of each proxy")
         panel.set_ylabel(unit)
         panel.set_title(f"Workload {letter} ({counts(found)})", loc="left")
