@@ -17,12 +17,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
-TIMES = 1 if os.environ.get("HOTBED_BENCH_SMALL") else 5
+TIMES = 1 if os.environ.get("HOTBED_BENCH_SMALL") else 3
 STATE = Path("/var/lib/hotbed-bench")
 LIMITS_S: dict[str, float | None] = {
     "up": None,
     "snapshot": None,
-    "back to the snapshot": 6.0,
+    "back to the snapshot": 15.0,
     "down": 10.0,
     "down after up was killed": 10.0,
 }
@@ -100,7 +100,9 @@ def once(spec: Path, times: dict[str, list[float]], *, killed_after_s: float) ->
     times["snapshot"].append(taken(lambda: site.snapshot("bench", "clean")))
     times["back to the snapshot"].append(taken(lambda: site.restore("bench", "clean")))
     times["down"].append(taken(lambda: hotbed("down")))
-    process = subprocess.Popen(words("up", spec), stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        words("up", spec), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     time.sleep(killed_after_s)
     process.send_signal(signal.SIGKILL)
     process.wait()
@@ -116,7 +118,9 @@ def taken(work: Callable[[], object]) -> float:
 
 def hotbed(*arguments: object) -> None:
     """The command line, which starts Python as a person's would."""
-    subprocess.run(words(*arguments), stdout=subprocess.DEVNULL, check=True)
+    done = subprocess.run(words(*arguments), capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"hotbed {arguments}: {done.stderr[-500:]}")
 
 
 def words(*arguments: object) -> list[str]:
