@@ -49,9 +49,9 @@ def profile(group: typer.Typer) -> None:
 
         points = measured(runs)
         made = document(points, seed)
+        kept = None if keep is None else keep_points(points, keep)
         if out is not None:
             write(made, out)
-        kept = None if keep is None else keep_points(points, keep)
         emit(made, as_json, lambda: _table(made))
         if not as_json:
             for name, value in made["simulator"].items():

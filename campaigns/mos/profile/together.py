@@ -56,8 +56,8 @@ def together(
         return np.array([*found, asked])
 
     def residuals(logs: Array, start: Array) -> Array:
-        together = np.power(parts(logs), -SHARP).sum(axis=0) ** (-1 / SHARP)
-        return np.concatenate([np.log(together / rates), BELIEF * (logs - start)])
+        smooth = np.power(parts(logs), -SHARP).sum(axis=0) ** (-1 / SHARP)
+        return np.concatenate([np.log(smooth / rates), BELIEF * (logs - start)])
 
     tried = []
     for factor in STARTS:
