@@ -6,12 +6,16 @@ The runs themselves are `analysis.bundle`'s; here are the files that made them.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from campaigns.campaign_file import FILES, ROOT, load_campaign, resolve
+from campaigns.mos.profile.points import ELSEWHERE
+from campaigns.mos.profile.points import place as place_of
 from campaigns.provenance import code_state, hotbed_version
 from campaigns.session import Request
 from controllers.registry import available
@@ -103,11 +107,12 @@ def _add_campaign(found: _Found, folder: Path, scratch: Path) -> None:
     notebook = _file(str(body.get("notebook") or ""))
     if notebook is not None:
         found.add(f"notebooks/{notebook.name}", notebook)
-    models, own = set(), set()
+    models, own, profiles = set(), set(), set()
     for job in _jobs(folder):
         models.add(job.get("model"))
-        controller = job.get("parameters", {}).get("controller")
-        own.add((str(job.get("controllers_dir") or ""), str(controller)))
+        parameters = job.get("parameters", {})
+        own.add((str(job.get("controllers_dir") or ""), str(parameters.get("controller"))))
+        profiles.add(str(parameters.get("profile") or ""))
     for name in sorted(filter(None, models)):
         if Path(name).is_file():
             found.add(f"models/{Path(name).name}", Path(name))
@@ -116,6 +121,8 @@ def _add_campaign(found: _Found, folder: Path, scratch: Path) -> None:
     for place, controller in sorted(own):
         if place:
             _add_controller(found, Path(place), controller)
+    if body.get("system") == "mos":
+        _add_profiles(found, profiles - {""})
 
 
 def _changed(spec: Path, digest: str) -> Iterator[str]:
@@ -136,6 +143,15 @@ def _add_controller(found: _Found, own: Path, controller: str) -> None:
             inner = file.relative_to(known.folder)
             if file.is_file() and not _SKIPPED.intersection(inner.parts):
                 found.add(f"controllers/{known.folder.name}/{inner.as_posix()}", file)
+
+
+def _add_profiles(found: _Found, names: set[str]) -> None:
+    """Measured points that cells name (`hotbed mos profile --keep`)."""
+    for name in sorted(names):
+        try:
+            found.add(f"profiles/{name}.json", place_of(name))
+        except UserError:
+            found.notes.append(f"The profile {name} is not there any more.")
 
 
 def _jobs(folder: Path) -> Iterator[Mapping[str, Any]]:
@@ -208,6 +224,22 @@ def _authors() -> Iterator[dict[str, Any]]:
         if "orcid" in author:
             found["orcid"] = str(author["orcid"]).rpartition("/")[2]
         yield found
+
+
+@contextmanager
+def profiles_of(bundle: Path) -> Iterator[None]:
+    """Cells plan with the measured points of an unpacked bundle, not with Hotbed's of that name,
+    also those in processes of their own."""
+    folder = bundle / "profiles"
+    before = os.environ.get(ELSEWHERE)
+    if folder.is_dir():
+        os.environ[ELSEWHERE] = str(folder)
+    try:
+        yield
+    finally:
+        os.environ.pop(ELSEWHERE, None)
+        if before is not None:
+            os.environ[ELSEWHERE] = before
 
 
 @dataclass(frozen=True)

@@ -189,7 +189,7 @@ def unpacked(asked: Asked, progress: Progress = _quiet) -> Iterator[Ready]:
     from analysis.bundle import archive
     from analysis.bundle.rerun import shares_runs
     from analysis.bundle.verify import changed, opened
-    from campaigns.bundled import again
+    from campaigns.bundled import again, profiles_of
 
     if not asked.bundle.is_file():
         raise UserError(f"{asked.bundle}: there is no such file.")
@@ -219,7 +219,8 @@ def unpacked(asked: Asked, progress: Progress = _quiet) -> Iterator[Ready]:
                 testbed=asked.testbed,
                 ground=asked.ground,
             )
-            yield Ready(bundled, request)
+            with profiles_of(found.folder):
+                yield Ready(bundled, request)
         except UserError as error:
             raise UserError(_for_readers(str(error), found, asked)) from error
 

@@ -11,7 +11,7 @@ from analysis.bundle.stage import CAMPAIGN_FILES
 from schemas.bundle import MANIFEST, Entry, Manifest
 
 _ATTEMPT = re.compile(r"attempt-\d+")
-_SOURCES = ("specs", "notebooks", "controllers", "models", "environment")
+_SOURCES = ("specs", "notebooks", "controllers", "models", "profiles", "environment")
 
 
 def is_run(path: str, campaigns: Collection[str]) -> bool:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from campaigns.bundled import Again, again, is_exact, sources
+from campaigns.bundled import Again, again, is_exact, profiles_of, sources
 from campaigns.campaign_file import ROOT, load_campaign, resolve
+from campaigns.mos.profile.points import ELSEWHERE, reference, references
 from campaigns.session import Request
 from schemas.errors import UserError
 from testbed.spec import load_spec
@@ -77,6 +78,49 @@ def test_controllers_of_ones_own_come_along(tmp_path: Path) -> None:
     controllers = [name for name in found.files if name.startswith("controllers/")]
     assert controllers == ["controllers/shy/policy.py"]
     assert "The code of the controller gone is not there any more." in found.notes
+
+
+def microstores(place: Path, *profiles: str) -> Path:
+    """A campaign of MOS whose cells name these profiles."""
+    folder = folder_of(place, dict(TINY) | {"name": "mos-tiny", "system": "mos"})
+    for index, profile in enumerate(profiles):
+        attempt = folder / str(index) / "attempt-1"
+        attempt.mkdir(parents=True)
+        (attempt / "job.json").write_text(json.dumps({"parameters": {"profile": profile}}))
+    return folder
+
+
+def test_points_that_cells_plan_with_come_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    body = reference("paper").model_dump(mode="json") | {"name": "mine", "about": "my own runs"}
+    (kept / "mine.json").write_text(json.dumps(body))
+    monkeypatch.setenv(ELSEWHERE, str(kept))
+    folder = microstores(tmp_path / "artifacts", "mine", "local", "gone")
+    (tmp_path / "scratch").mkdir()
+    found = sources([folder], tmp_path / "scratch")
+    names = [name for name in found.files if name.startswith("profiles/")]
+    assert names == ["profiles/local.json", "profiles/mine.json"]
+    assert "The profile gone is not there any more." in found.notes
+    monkeypatch.delenv(ELSEWHERE)
+    assert "mine" not in references()
+
+
+def test_a_bundles_points_are_what_its_cells_plan_with(tmp_path: Path) -> None:
+    (tmp_path / "profiles").mkdir()
+    for name, about in (("mine", "a stranger's"), ("local", "another local one")):
+        body = reference("paper").model_dump(mode="json") | {"name": name, "about": about}
+        (tmp_path / "profiles" / f"{name}.json").write_text(json.dumps(body))
+    ours = reference("local")
+    with profiles_of(tmp_path):
+        assert {"mine", "paper"} <= set(references())
+        assert (reference("local").about, reference("paper").name) == ("another local one", "paper")
+    assert reference("local") == ours
+    assert "mine" not in references()
+    with profiles_of(tmp_path / "profiles"):  # a bundle that has none
+        assert reference("local") == ours
 
 
 def test_a_folder_without_its_plan_is_one_sentence(tmp_path: Path) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from campaigns.mos.division import LARGE, SMALL, Share
 from campaigns.mos.parameters import MosParameters
 from campaigns.mos.profile.check import most_of
 from campaigns.mos.profile.fit import fit
-from campaigns.mos.profile.points import reference
+from campaigns.mos.profile.points import place, read_points
 from controllers.microstores.performance import ClassTable
 from testbed.simulated.cosperf.classes import local
 
@@ -25,7 +26,7 @@ def controller_parameters(parameters: MosParameters, pool: Share) -> dict[str, A
         return {}
     bandwidth = {"bandwidth_mb_s": parameters.bandwidth_sla_mb_s, "per_worker": True}
     return {
-        "model": model(parameters.profile, parameters.large_mb, pool),
+        "model": model(place(parameters.profile), parameters.large_mb, pool),
         "tenants": {
             SMALL: {"workload": "A", "sla": {"latency_ms": parameters.latency_sla_ms}},
             LARGE: {"workload": "C", "sla": bandwidth},
@@ -34,11 +35,11 @@ def controller_parameters(parameters: MosParameters, pool: Share) -> dict[str, A
 
 
 @cache
-def model(profile: str, large_mb: int, pool: Share) -> dict[str, Any]:
-    """Cospurf of the points called `profile`, disks never a limit, for large objects of 1
+def model(profile: Path, large_mb: int, pool: Share) -> dict[str, Any]:
+    """Cospurf of the points in the file `profile`, disks never a limit, for large objects of 1
     to so many MB. Curves go on straight to all that the pool has: beyond its last point a table
     promises nothing, and nobody would be given more than was measured."""
-    points = reference(profile).runs
+    points = read_points(profile).runs
     seen = most_of(points)
     most = replace(
         seen,
@@ -46,7 +47,7 @@ def model(profile: str, large_mb: int, pool: Share) -> dict[str, Any]:
         storage_cores=max(seen.storage_cores, pool.storage_cores),
         network=max(seen.network, pool.network),
     )
-    known = fit(points, most, profile)
+    known = fit(points, most, profile.stem)
     large = sized(known.tables["C"], known.tables["A"], large_mb)
     found = replace(known, tables={**known.tables, "C": large}).to_json()
     for table in found["classes"].values():

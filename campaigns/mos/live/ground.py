@@ -10,6 +10,7 @@ from campaigns.campaign_file import ROOT
 from campaigns.fingerprint import digest_paths
 from campaigns.lock import alone
 from campaigns.mos.live.swift import Reached, Swift, fitting
+from campaigns.mos.profile.points import folders as profile_folders
 from campaigns.services import Facts
 from campaigns.steps.facts import read_facts, require_current
 from schemas.errors import HotbedError
@@ -48,7 +49,7 @@ def of_controller(name: str) -> str:
     if name == "mos":
         return digest_paths(folders)
     if name == "mos-pp":
-        return digest_paths([*folders, Path(__file__).parent.with_name("profile")])
+        return digest_paths([*folders, *profile_folders()])
     return ""
 
 

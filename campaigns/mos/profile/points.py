@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -23,6 +24,8 @@ PLENTY = Resources(proxy_cores=1e6, storage_cores=1e6, network=1e14, ssds=10**6,
 RESOURCE = ("proxy_cores", "storage_cores", "network", "disks")
 FILES = Path(__file__).parent
 """Points that come with Hotbed, and those that were kept, are files beside this one."""
+ELSEWHERE = "HOTBED_PROFILES"
+"""The variable that names a folder of further points, looked at first: a bundle's are."""
 
 
 class _Frozen(BaseModel):
@@ -126,21 +129,37 @@ class Points(_Frozen):
     runs: tuple[Point, ...] = Field(min_length=1)
 
 
+def folders() -> tuple[Path, ...]:
+    """Where points with a name are, what is looked at first first."""
+    elsewhere = os.environ.get(ELSEWHERE)
+    return (Path(elsewhere), FILES) if elsewhere else (FILES,)
+
+
 def references() -> tuple[str, ...]:
-    """Names of the points that come with Hotbed, and of those that were kept."""
-    return tuple(sorted(path.stem for path in FILES.glob("*.json")))
+    """Names of the points that come with Hotbed, of those that were kept, and of those in the
+    folder that the variable `ELSEWHERE` names."""
+    return tuple(sorted({path.stem for folder in folders() for path in folder.glob("*.json")}))
+
+
+def place(name: str) -> Path:
+    """The file of points with this name.
+
+    Raises:
+        UserError: there is none.
+    """
+    if name not in references():
+        raise UserError(f"there is no profile {name!r}: there are {', '.join(references())}.")
+    files = (folder / f"{name}.json" for folder in folders())
+    return next(file for file in files if file.is_file())
 
 
 def reference(name: str) -> Points:
-    """Points that come with Hotbed, or were kept.
+    """Points that have a name.
 
     Raises:
         UserError: there are none of this name.
     """
-    known = references()
-    if name not in known:
-        raise UserError(f"there is no profile {name!r}: there are {', '.join(known)}.")
-    return read_points(FILES / f"{name}.json")
+    return read_points(place(name))
 
 
 def keep(points: Points, name: str) -> Path:
