@@ -185,8 +185,11 @@ class MosParameters(KindParameters):
         return (self.workload,)
 
     def contents(self) -> str:
-        """Objects that are read: cells that find the same follow each other."""
+        """Objects that are read: cells that find the same follow each other. So do the setups at
+        one load, which are compared: a machine that others use changes its speed in minutes."""
         objects = f"{self.small_objects}-{self.large_objects}-{self.large_mb}"
+        if self.experiment == "load":
+            return f"{objects}-{self.small_workers}-{self.large_workers}"
         if self.experiment in _STORES:
             return f"{''.join(self.letters)}-{objects}"
         if self.experiment == "sizes":

@@ -19,6 +19,7 @@ from campaigns.mos.division import LARGE, MEGABIT, SMALL, Pool, division_of, pro
 from campaigns.mos.kind import planned_s
 from campaigns.mos.loads import length_s, loads_of, measured, objects_of
 from campaigns.mos.parameters import MosParameters
+from campaigns.plan import Cell, block_order
 from campaigns.session import Request
 from campaigns.validate import figures_of, select
 from schemas.campaign import MosCampaign
@@ -156,6 +157,22 @@ def test_cells_that_read_the_same_follow_each_other() -> None:
     one = MosParameters(experiment="setups", setup="default")
     assert one.contents() == MosParameters(experiment="setups", setup="favors-small").contents()
     assert one.contents() != MosParameters(experiment="setups", large_mb=4).contents()
+
+
+def test_setups_at_one_load_follow_each_other() -> None:
+    """What is compared is to be measured within minutes."""
+    cells = [
+        MosParameters(experiment="load", setup=setup, small_workers=small, large_workers=large)
+        for setup in ("default", "static", "mos-pp")
+        for small, large in ((2, 16), (8, 8))
+    ]
+    found = {
+        name: Cell(name, cell, 0, 1, 0, ("load",), ("8",))
+        for name, cell in zip("abcdef", cells, strict=True)
+    }
+    for seed in range(20):
+        loads = [found[name].parameters.contents() for name in block_order(found, seed)]
+        assert loads[0] == loads[1] == loads[2] != loads[3] == loads[4] == loads[5]
     prefixes = {
         objects_of(MosParameters(experiment="setups", large_mb=size), "C").prefix
         for size in (4, 16)

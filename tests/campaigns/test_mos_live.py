@@ -23,6 +23,7 @@ from campaigns.mos.live.objects import FILE
 from campaigns.mos.live.stages import promised
 from campaigns.mos.live.swift import fitting, layout_of
 from campaigns.mos.parameters import MosParameters
+from campaigns.mos.profile.points import place
 from controllers.microstores.performance import PiecewiseLinear
 from schemas.errors import HotbedError, UserError
 from schemas.run import Run
@@ -173,7 +174,7 @@ def test_what_is_promised_to_c_goes_with_its_workers() -> None:
 def test_the_model_is_of_the_cell_s_objects() -> None:
     (small, usual), (_, less) = (
         [
-            PiecewiseLinear.from_json(model("local", mb, Pool().total)).tables[letter]
+            PiecewiseLinear.from_json(model(place("local"), mb, Pool().total)).tables[letter]
             for letter in "AC"
         ]
         for mb in (16, 2)

@@ -44,7 +44,7 @@ def nbformat() -> ModuleType:
 def test_there_are_notebooks_and_each_has_its_pair() -> None:
     names = {path.stem for path in NOTEBOOKS}
     assert names >= {"tour", "dlr_experiment", "dlr_figures", "compare_controllers"}
-    assert names >= {"ursa_figures", "twochoice_figures"}
+    assert names >= {f"{paper}_figures" for paper in ("ursa", "twochoice", "pm", "mos")}
     assert {path.stem for path in (ROOT / "notebooks").glob("*.py")} == names
 
 
@@ -212,6 +212,50 @@ def test_simulated_figures_are_drawn_in_a_notebook(
     shown = json.dumps([cell.get("outputs", []) for cell in executed.cells])
     assert shown.count("image/png") == figures
     assert table in shown
+
+
+def simulated_pm(artifacts: Path) -> None:
+    module = import_module("synthetic_pm")
+    for one in module.all_runs():
+        module.write(one, artifacts)
+
+
+def simulated_mos(artifacts: Path) -> None:
+    import_module("synthetic_mos_sim").write_all(artifacts / "mos-sim")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "write", "table"),
+    [("pm", simulated_pm, "Table 2"), ("mos", simulated_mos, "Table 3: average performance")],
+)
+def test_each_paper_has_a_notebook_of_its_figures(
+    name: str,
+    write: Callable[[Path], None],
+    table: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each figure is there, or what it lacks is told."""
+    import papermill
+
+    monkeypatch.syspath_prepend(str(ROOT / "tests" / "analysis"))
+    write(tmp_path / "artifacts")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    executed = papermill.execute_notebook(
+        str(ROOT / "notebooks" / f"{name}_figures.ipynb"),
+        str(tmp_path / "out.ipynb"),
+        parameters={"artifacts": str(tmp_path / "artifacts")},
+        kernel_name="python3",
+        progress_bar=False,
+        cwd=str(tmp_path),
+    )
+    shown = json.dumps([cell.get("outputs", []) for cell in executed.cells])
+    pictures = shown.count("image/png")
+    assert pictures > 2
+    assert pictures == shown.count("**Figure ") - shown.count("Missing: ")
+    assert table in shown
+    assert "verdict" in shown
 
 
 @pytest.mark.slow
