@@ -20,7 +20,7 @@ from controllers.ursa.general.problem import vector_problem
 from controllers.ursa.general.select import cover, most_relief_first
 from controllers.ursa.general.swap import swap_phase
 from controllers.ursa.general.units import initial_state, units_of
-from controllers.ursa.instance import Instance
+from controllers.ursa.instance import Euclidean, Instance
 from controllers.ursa.methods import METHODS, Request
 from controllers.ursa.plan import plan
 from controllers.ursa.results import UNPLACED, Plan
@@ -172,6 +172,29 @@ def test_ilp_is_the_optimum_of_the_selection(case: Instance) -> None:
     assert placement.lower_bound is not None
     assert placement.lower_bound <= best * (1 + 1e-6) + 1e-9
     assert placement.notes["optimal"] is True
+
+
+def test_opt_knows_that_moving_nothing_is_a_solution() -> None:
+    """HiGHS's presolve calls this programme infeasible."""
+    case = Instance(
+        replica_node=np.array([[2, 0], [2, 1], [2, 0]], np.int32),
+        primary_load=np.array([[7, 4], [4, 7], [5, 5]], np.float32),
+        secondary_load=np.array([[3.5, 4], [2, 7], [2.5, 5]], np.float32),
+        capacity=np.array(
+            [[4.199976, 6.936743], [4.962627, 5.21165], [36.617954, 13.304275]], np.float32
+        ),
+        fault_domain=np.array([0, 1, 2], np.int32),
+        distance=Euclidean(
+            np.array(
+                [[0.54362494, 0.8465752], [0.1756556, 0.08928674], [0.8631789, 0.02210194]],
+                np.float32,
+            )
+        ),
+    )
+    units = units_of(case)
+    state = initial_state(units)
+    swap_phase(units, state)
+    assert optimum(units, state, Request(timer=timer())).proven
 
 
 @given(case=general_instances(max_nodes=3, max_partitions=3, groups=False))

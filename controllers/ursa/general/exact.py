@@ -63,15 +63,16 @@ def optimum(units: Units, state: VectorState, request: Request) -> Optimum:
     model = _model(units, state, pairs, hot)
     costs = model.cost
     model.cost = np.r_[np.zeros(len(pairs.object)), np.ones(len(hot))]
-    fewest = _solve(units, state, model, pairs, hot, request.timer)
+    nothing = np.r_[np.zeros(len(pairs.object)), np.ones(len(hot))]
+    fewest = _solve(units, state, model, pairs, hot, request.timer, nothing)
     if fewest is None:
         none = np.empty(0, np.int32)
         return Optimum(move_list(units, state, none, none, none), proven=False)
-    taken, given_up, proven = fewest
+    taken, given_up, proven, begin = fewest
     model.cost = costs
     switches = np.arange(len(pairs.object), model.columns)
     add_row(model, switches, 1.0, -INFINITE, given_up + 0.5)
-    best = _solve(units, state, model, pairs, hot, request.timer)
+    best = _solve(units, state, model, pairs, hot, request.timer, begin)
     if best is not None:
         taken, proven = best[0], proven and best[2]
     unit, replica = np.divmod(pairs.object[taken], units.replicas)
@@ -167,12 +168,20 @@ def _meeting(units: Units, pairs: _Pairs) -> tuple[Ints, Ints, Float64, Float64]
 
 
 def _solve(
-    units: Units, state: VectorState, model: Model, pairs: _Pairs, hot: Int32, timer: Timer
-) -> tuple[Ints, int, bool] | None:
-    """(moves, nodes given up, proven), exact where the solver is not; None without any."""
+    units: Units,
+    state: VectorState,
+    model: Model,
+    pairs: _Pairs,
+    hot: Int32,
+    timer: Timer,
+    first: Float64,
+) -> tuple[Ints, int, bool, Float64] | None:
+    """(moves, nodes given up, proven, all columns), exact where the solver is not; None without
+    any. `first` is a solution to begin from: without one HiGHS 1.15 was seen to call a programme
+    infeasible that moving nothing solves."""
     count = len(pairs.object)
     for _ in range(MAX_CUTS):
-        found = solve(model, seconds=timer.left())
+        found = solve(model, seconds=timer.left(), first=first)
         if found.x is None:
             return None
         taken = np.flatnonzero(found.x[:count] > 0.5)
@@ -184,7 +193,7 @@ def _solve(
         np.add.at(after, pairs.target[taken], pairs.load[taken])
         over = np.argwhere(after > limit * (1 + 1e-13))
         if not len(over):
-            return taken, len(given_up), found.status == "optimal"
+            return taken, len(given_up), found.status == "optimal", np.round(found.x)
         leaving = np.isin(pairs.object, pairs.object[taken])
         for node, d in over:
             heavy = pairs.load[:, d] > 0
