@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -255,32 +254,54 @@ func TestControlOfARunningDisk(t *testing.T) {
 	}
 }
 
-// TestMG1 holds disks on the wall clock to the mean wait of M/G/1 within 10 % at 80 % load. Four serve a
-// quarter of the requests each, at the same time: as many as one would in four times the time, from arrivals
-// that have nothing to do with each other, and each disk takes a few percent of a processor. At 4 ms they
-// serve three times the requests in the time that the testbed's 12.7 ms would take. A run on a machine that
-// is busy with something else can be late by more than that; it is repeated at most twice, and each attempt
-// is printed.
+// lateEnough is how late alarms and generators are in the mean on a machine that does not keep time well
+// enough to hold a disk to 10 % of M/G/1; a quiet one is late by less than a tenth of a millisecond.
+const lateEnough = 200e-6
+
+// TestMG1 holds disks on the wall clock to the mean wait of M/G/1 at 80 % load. Four serve a quarter of the
+// requests each, at the same time: as many as one would in four times the time, from arrivals that have
+// nothing to do with each other, and each disk takes a few percent of a processor. At 4 ms they serve three
+// times the requests in the time that the testbed's 12.7 ms would take.
+//
+// A machine that is busy with something else can only make waits longer. That they are not shorter, and that
+// the disks are busy for what is asked of them, is held to everywhere; that they are not longer by more than
+// 10 %, where alarms and generators keep time. Each attempt is printed; `hotbed bench --only queuedisk`
+// measures.
 func TestMG1(t *testing.T) {
 	local(t)
 	queuedisk.BecomeRealtime()
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(checkProcs)) // as `queuedisk check`
-	for attempt := 1; ; attempt++ {
-		apart, busy := sideBySide(t, 4, 8000)
-		t.Logf("attempt %d: the mean wait is %+.1f %% from M/G/1, the disks were busy for %.1f %%", attempt,
-			100*apart, 100*busy)
-		if math.Abs(apart) <= queuedisk.Tolerance && busy > 0.75 && busy < 0.85 {
+	const attempts = 3
+	onTime := false
+	for attempt := range attempts {
+		got := sideBySide(t, 4, 8000)
+		t.Logf("attempt %d: the mean wait is %+.1f %% from M/G/1, the disks were busy for %.1f %%, alarms late "+
+			"by %.3f ms, generators by %.3f ms", attempt+1, 100*got.apart, 100*got.busy, 1e3*got.alarm,
+			1e3*got.generator)
+		if got.apart < -queuedisk.Tolerance {
+			t.Fatalf("the mean wait is %+.1f %% from M/G/1: shorter, which no machine makes it", 100*got.apart)
+		}
+		if got.busy < 0.75 || got.busy > 0.85 {
+			t.Fatalf("80 %% of the disks' time was asked for, they were busy for %.1f %%", 100*got.busy)
+		}
+		if got.apart <= queuedisk.Tolerance {
 			return
 		}
-		if attempt == 3 {
-			t.Fatalf("the mean wait is %+.1f %% from M/G/1", 100*apart)
-		}
+		onTime = onTime || max(got.alarm, got.generator) <= lateEnough
 	}
+	if onTime {
+		t.Fatal("the mean wait is more than 10 % above M/G/1 on a machine that keeps time")
+	}
+	t.Skipf("this machine does not keep time: whether waits are at most 10 %% too long cannot be told (%d tries)",
+		attempts)
 }
 
-// sideBySide checks so many disks at the same time, with `requests` in all, and returns the relative error of
-// the mean wait over all requests and the busy share of the disks.
-func sideBySide(t *testing.T, disks, requests int) (apart, busy float64) {
+// means are over several checks at the same time: of the relative error of the mean wait, of the disks' busy
+// share, and of how late (s) alarms and load generators were.
+type means struct{ apart, busy, alarm, generator float64 }
+
+// sideBySide checks so many disks at the same time, with `requests` in all.
+func sideBySide(t *testing.T, disks, requests int) means {
 	t.Helper()
 	reports, errs := make([]queuedisk.Report, disks), make([]error, disks)
 	var all sync.WaitGroup
@@ -297,11 +318,14 @@ func sideBySide(t *testing.T, disks, requests int) (apart, busy float64) {
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
+	var out means
 	for _, r := range reports {
 		text, _ := json.Marshal(r)
 		t.Logf("%s", text)
-		apart += r.RelativeError / float64(disks)
-		busy += r.DiskUtilization / float64(disks)
+		out.apart += r.RelativeError / float64(disks)
+		out.busy += r.DiskUtilization / float64(disks)
+		out.alarm += r.OvershootMeanS / float64(disks)
+		out.generator += r.LateMeanS / float64(disks)
 	}
-	return apart, busy
+	return out
 }
