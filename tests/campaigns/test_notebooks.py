@@ -164,52 +164,56 @@ def _job(**parameters: Any) -> Job:
     )
 
 
-@pytest.mark.slow
-def test_the_figures_notebook_draws_from_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels import this project; tests of analysis lend their synthetic campaigns."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.syspath_prepend(str(ROOT / "tests" / "analysis"))
+
+
+def executed_in(folder: Path, name: str, /, *, cwd: Path | None = None, **parameters: Any) -> Any:
+    """A notebook as papermill executed it, written to a folder and run there or in `cwd`."""
     import papermill
 
-    monkeypatch.syspath_prepend(str(ROOT / "tests" / "analysis"))
+    return papermill.execute_notebook(
+        str(ROOT / "notebooks" / f"{name}.ipynb"),
+        str(folder / "out.ipynb"),
+        parameters=parameters,
+        kernel_name="python3",
+        progress_bar=False,
+        cwd=str(cwd or folder),
+    )
+
+
+def outputs(executed: Any) -> str:
+    """All that its cells show, as JSON."""
+    return json.dumps([cell.get("outputs", []) for cell in executed.cells])
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("importable")
+def test_the_figures_notebook_draws_from_runs(tmp_path: Path) -> None:
     from synthetic import write_campaign
 
     write_campaign(tmp_path / "artifacts", "dlr-full", blocks=2)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    executed = papermill.execute_notebook(
-        str(ROOT / "notebooks" / "dlr_figures.ipynb"),
-        str(tmp_path / "out.ipynb"),
-        parameters={"artifacts": str(tmp_path / "artifacts")},
-        kernel_name="python3",
-        progress_bar=False,
-        cwd=str(tmp_path),
-    )
-    shown = json.dumps([cell.get("outputs", []) for cell in executed.cells])
+    executed = executed_in(tmp_path, "dlr_figures", artifacts=str(tmp_path / "artifacts"))
+    shown = outputs(executed)
     assert "image/png" in shown
     assert "verdict" in shown
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("importable")
 @pytest.mark.parametrize(
     ("name", "figures", "table"),
     [("ursa", 8, "What every method came to"), ("twochoice", 8, "What every scheduler came to")],
 )
 def test_simulated_figures_are_drawn_in_a_notebook(
-    name: str, figures: int, table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, figures: int, table: str, tmp_path: Path
 ) -> None:
-    import papermill
-
-    monkeypatch.syspath_prepend(str(ROOT / "tests" / "analysis"))
     import_module(f"synthetic_{name}").write_all(tmp_path / "artifacts", blocks=2)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    executed = papermill.execute_notebook(
-        str(ROOT / "notebooks" / f"{name}_figures.ipynb"),
-        str(tmp_path / "out.ipynb"),
-        parameters={"artifacts": str(tmp_path / "artifacts")},
-        kernel_name="python3",
-        progress_bar=False,
-        cwd=str(tmp_path),
-    )
-    shown = json.dumps([cell.get("outputs", []) for cell in executed.cells])
+    executed = executed_in(tmp_path, f"{name}_figures", artifacts=str(tmp_path / "artifacts"))
+    shown = outputs(executed)
     assert shown.count("image/png") == figures
     assert table in shown
 
@@ -225,6 +229,7 @@ def simulated_mos(artifacts: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("importable")
 @pytest.mark.parametrize(
     ("name", "write", "table"),
     [("pm", simulated_pm, "Table 2"), ("mos", simulated_mos, "Table 3: average performance")],
@@ -234,23 +239,11 @@ def test_each_paper_has_a_notebook_of_its_figures(
     write: Callable[[Path], None],
     table: str,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each figure is there, or what it lacks is told."""
-    import papermill
-
-    monkeypatch.syspath_prepend(str(ROOT / "tests" / "analysis"))
     write(tmp_path / "artifacts")
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    executed = papermill.execute_notebook(
-        str(ROOT / "notebooks" / f"{name}_figures.ipynb"),
-        str(tmp_path / "out.ipynb"),
-        parameters={"artifacts": str(tmp_path / "artifacts")},
-        kernel_name="python3",
-        progress_bar=False,
-        cwd=str(tmp_path),
-    )
-    shown = json.dumps([cell.get("outputs", []) for cell in executed.cells])
+    executed = executed_in(tmp_path, f"{name}_figures", artifacts=str(tmp_path / "artifacts"))
+    shown = outputs(executed)
     pictures = shown.count("image/png")
     assert pictures > 2
     assert pictures == shown.count("**Figure ") - shown.count("Missing: ")
@@ -259,24 +252,13 @@ def test_each_paper_has_a_notebook_of_its_figures(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("importable")
 @pytest.mark.timeout(600)
-def test_a_student_is_walked_from_a_policy_to_its_claims(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import papermill
-
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    executed = papermill.execute_notebook(
-        str(ROOT / "notebooks" / "compare_controllers.ipynb"),
-        str(tmp_path / "out.ipynb"),
-        parameters={"name": "mine-alone", "duration_s": 90.0},
-        kernel_name="python3",
-        progress_bar=False,
-        cwd=str(tmp_path),
-    )
+def test_a_student_is_walked_from_a_policy_to_its_claims(tmp_path: Path) -> None:
+    executed = executed_in(tmp_path, "compare_controllers", name="mine-alone", duration_s=90.0)
     code = [cell for cell in executed.cells if cell.cell_type == "code"]
     assert all(cell.execution_count for cell in code)
-    shown = json.dumps([cell.get("outputs", []) for cell in executed.cells])
+    shown = outputs(executed)
     assert shown.count("image/png") == 2  # the ranking, and a run's throughput
     assert "mine-alone raises random read IOPS against default" in shown
     assert "9 of 9 runs" in shown
@@ -291,32 +273,24 @@ def test_a_student_is_walked_from_a_policy_to_its_claims(
 
 
 @pytest.mark.local
+@pytest.mark.usefixtures("importable")
 @pytest.mark.timeout(900)
-def test_the_tour_goes_from_nothing_to_a_figure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import papermill
-
+def test_the_tour_goes_from_nothing_to_a_figure(tmp_path: Path) -> None:
     text = (ROOT / "testbed" / "specs" / "dlr.yaml").read_text()
     spec = tmp_path / "tour.yaml"
     spec.write_text(text.replace("name: dlr\n", "name: tour\n"))
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     try:
-        executed = papermill.execute_notebook(
-            str(ROOT / "notebooks" / "tour.ipynb"),
-            str(tmp_path / "out.ipynb"),
-            parameters={
-                "spec": str(spec),
-                "artifacts": str(tmp_path / "artifacts"),
-                "duration_s": 30.0,
-                "keep": False,
-            },
-            kernel_name="python3",
-            progress_bar=False,
-            cwd=str(ROOT),
+        executed = executed_in(
+            tmp_path,
+            "tour",
+            cwd=ROOT,
+            spec=str(spec),
+            artifacts=str(tmp_path / "artifacts"),
+            duration_s=30.0,
+            keep=False,
         )
     finally:
         subprocess.run([sys.executable, "-m", "hotbed.cli", "down", "tour"], cwd=ROOT, check=False)
-    shown = json.dumps([cell.get("outputs", []) for cell in executed.cells])
+    shown = outputs(executed)
     assert "image/png" in shown
     assert "absent" in shown
