@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from schemas.errors import UserError
 from testbed import deployers
 from testbed.deploy import save_spec, spec_of
-from testbed.lifecycle import DEPLOYED, start_store, stop_store
+from testbed.lifecycle import DEPLOYED, stopped_store
 from testbed.playbook_run import LOG, RefusedError
 from testbed.sites.contract import Progress, Site, SnapshotSite, Testbed, silent
 
@@ -121,11 +121,10 @@ def freeze(site: SnapshotSite, testbed: Testbed, progress: Progress, *, again: b
     while label in taken:
         label, number = f"{DEPLOYED}-{number}", number + 1
     progress("stopping the store", _DEPLOY_SHARE)
-    stop_store(testbed)
-    progress(f"freezing as {label}", _DEPLOY_SHARE + 0.03)
-    site.snapshot(testbed.name, label)
-    progress("waiting for the store", 0.95)
-    start_store(testbed)
+    with stopped_store(testbed):
+        progress(f"freezing as {label}", _DEPLOY_SHARE + 0.03)
+        site.snapshot(testbed.name, label)
+        progress("waiting for the store", 0.95)
     return label
 
 

@@ -8,10 +8,11 @@ and come after it.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 
-from schemas.errors import StoreError
+from schemas.errors import HotbedError, StoreError
 from testbed.agent.contract import AGENT_ROOT
 from testbed.reach import shell_to
 from testbed.sites.contract import Progress, SnapshotSite, Testbed, silent
@@ -21,8 +22,9 @@ DEPLOYED = "deployed"
 
 STOP_S = 60.0
 HEALTH_S = 120.0
-# In this order: OSDs tell the monitors that they go, and the monitors are still there to hear it.
-_KINDS = (("osd", "osd"), ("rgw", "radosgw"), ("mgr", "mgr"), ("mon", "mon"))
+# In this order: a gateway ends with work of its own in the OSDs, without which it waits until it is
+# killed; OSDs tell the monitors that they go, and the monitors are still there to hear it.
+_KINDS = (("rgw", "radosgw"), ("osd", "osd"), ("mgr", "mgr"), ("mon", "mon"))
 _AGENTS = "hotbed-twochoice.target"
 _SWIFT_UNITS = "hotbed-swift-*.service"
 _START_SWIFT = "cd /etc/systemd/system && systemctl start hotbed-swift-*.service"
@@ -30,7 +32,8 @@ _NFS_UNITS = ("hotbed-nfsproxy.service", "hotbed-ganesha.service", "hotbed-rpcbi
 
 
 def stop_store(testbed: Testbed) -> None:
-    """Stop every daemon cleanly, OSDs first; of NFS and Swift the proxies and servers.
+    """Stop every daemon cleanly, in the order that they need each other; of NFS and Swift the
+    proxies and servers.
 
     Raises:
         RemoteError: a node cannot be reached, or a daemon does not stop.
@@ -69,6 +72,25 @@ def start_store(testbed: Testbed, *, timeout_s: float = HEALTH_S) -> float:
     wait_healthy(testbed, timeout_s=timeout_s)
     _agents(testbed, "start")
     return time.monotonic() - start
+
+
+@contextmanager
+def stopped_store(testbed: Testbed) -> Iterator[None]:
+    """A store at rest, which serves again afterwards: also where it could not be stopped whole, or
+    what was done meanwhile failed.
+
+    Raises:
+        RemoteError, StoreError: from `stop_store` and `start_store`.
+    """
+    try:
+        stop_store(testbed)
+        yield
+    except HotbedError:
+        # What failed is what has to be told, not what this comes to.
+        with suppress(HotbedError):
+            start_store(testbed)
+        raise
+    start_store(testbed)
 
 
 def wait_healthy(testbed: Testbed, *, timeout_s: float = HEALTH_S) -> float:

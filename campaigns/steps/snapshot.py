@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from campaigns.durable import write_file
-from testbed.lifecycle import DEPLOYED, restore_snapshot, start_store, stop_store
+from testbed.lifecycle import DEPLOYED, restore_snapshot, stopped_store
 from testbed.sites.contract import Site, SnapshotSite, Testbed
 
 FILLED = "filled"
@@ -71,9 +71,8 @@ class Snapshots:
             return False
         known = self.contents()
         if known.prefilled and known.written is None:
-            stop_store(self._testbed)
-            site.snapshot(self._testbed.name, self._new_label(site))
-            start_store(self._testbed)
+            with stopped_store(self._testbed):
+                site.snapshot(self._testbed.name, self._new_label(site))
             self._mark(Contents())
             return True
         return self._restore()

@@ -20,6 +20,7 @@ from campaigns.steps.live import LiveServices
 from campaigns.steps.snapshot import Contents, Snapshots
 from schemas.errors import HotbedError
 from schemas.run import Provenance
+from testbed import lifecycle
 from testbed.agent.contract import UnitResult
 from testbed.deploy import save_spec
 from testbed.sites.contract import Testbed
@@ -147,8 +148,8 @@ def store(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         done.append(f"restore {label}")
         return site.restore(testbed.name, label)
 
-    monkeypatch.setattr(snapshot_step, "stop_store", lambda testbed: done.append("stop"))
-    monkeypatch.setattr(snapshot_step, "start_store", lambda testbed: done.append("start"))
+    monkeypatch.setattr(lifecycle, "stop_store", lambda testbed: done.append("stop"))
+    monkeypatch.setattr(lifecycle, "start_store", lambda testbed: done.append("start"))
     monkeypatch.setattr(snapshot_step, "restore_snapshot", restore)
     return done
 

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from schemas.errors import UserError
-from testbed import deployment
+from schemas.errors import RemoteError, UserError
+from testbed import deployment, lifecycle
 from testbed.deploy import DeployError, save_spec, spec_of
 from testbed.deployers import own
 from testbed.deployers.ceph_ansible.deployer import CephAnsible
 from testbed.deployers.cephadm.deployer import Cephadm
 from testbed.playbook_events import Failure
 from testbed.playbook_run import LOG, RefusedError
-from testbed.sites.contract import Testbed
+from testbed.sites.contract import SiteError, Testbed
 from testbed.sites.fake import FakeSite
 from testbed.spec import TestbedSpec
 
@@ -35,6 +35,7 @@ class Ansible:
     def __init__(self) -> None:
         self.changes = 5
         self.fails: Exception | None = None
+        self.stops_badly: Exception | None = None
         self.done: list[str] = []
 
     def deploy(self, *_: object, **__: object) -> dict[str, int]:
@@ -45,6 +46,8 @@ class Ansible:
 
     def stop(self, testbed: Testbed) -> None:
         self.done.append("stop")
+        if self.stops_badly:
+            raise self.stops_badly
 
     def start(self, testbed: Testbed) -> float:
         self.done.append("start")
@@ -55,8 +58,8 @@ class Ansible:
 def ansible(monkeypatch: pytest.MonkeyPatch) -> Ansible:
     made = Ansible()
     monkeypatch.setattr(own, "deploy", made.deploy)
-    monkeypatch.setattr(deployment, "stop_store", made.stop)
-    monkeypatch.setattr(deployment, "start_store", made.start)
+    monkeypatch.setattr(lifecycle, "stop_store", made.stop)
+    monkeypatch.setattr(lifecycle, "start_store", made.start)
     return made
 
 
@@ -104,12 +107,54 @@ def test_a_freeze_that_was_cut_off_is_made_up_for(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(deployment, "stop_store", interrupt)
+        patch.setattr(lifecycle, "stop_store", interrupt)
         with pytest.raises(KeyboardInterrupt):
             deployment.bring(site, testbed)
     ansible.changes = 0
     assert deployment.bring(site, testbed).snapshot == "deployed-2"
     assert deployment.bring(site, testbed).snapshot is None
+
+
+def test_a_store_that_could_not_be_stopped_whole_serves_again(
+    site: FakeSite, testbed: Testbed, ansible: Ansible
+) -> None:
+    ansible.stops_badly = RemoteError("it did not end within 60 s")
+    with pytest.raises(RemoteError, match="within 60 s"):
+        deployment.bring(site, testbed)
+    assert ansible.done == ["deploy", "stop", "start"]
+    assert site.snapshots("t") == ()
+
+
+def test_a_store_that_could_not_be_frozen_serves_again(
+    site: FakeSite, testbed: Testbed, ansible: Ansible, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(name: str, label: str) -> None:
+        raise SiteError("no space is left")
+
+    monkeypatch.setattr(site, "snapshot", full)
+    with pytest.raises(SiteError, match="no space"):
+        deployment.bring(site, testbed)
+    assert ansible.done == ["deploy", "stop", "start"]
+
+
+def test_gateways_end_before_the_osds_that_they_need(
+    testbed: Testbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A radosgw without OSDs waits until it is killed, after 90 s."""
+    asked: list[str] = []
+
+    def everywhere(testbed: Testbed, role: str, argv: list[str]) -> None:
+        asked.append(f"{argv[1]} {role}")
+
+    monkeypatch.setattr(lifecycle, "_everywhere", everywhere)
+    monkeypatch.setattr(lifecycle, "wait_healthy", lambda testbed, timeout_s: 0.0)
+    lifecycle.stop_store(testbed)
+    stopped = [one for one in asked if one.startswith("stop ")]
+    assert list(dict.fromkeys(stopped)) == ["stop rgw", "stop osd", "stop mgr", "stop mon"]
+    asked.clear()
+    lifecycle.start_store(testbed)
+    started = [one for one in asked if one.startswith("start ")]
+    assert started == ["start mon", "start mgr", "start osd", "start rgw"]
 
 
 def test_a_failed_deployment_is_not_frozen(

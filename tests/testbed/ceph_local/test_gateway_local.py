@@ -14,6 +14,7 @@ from testbed import reach
 from testbed.agent.client import agent_client
 from testbed.deploy import deploy
 from testbed.inventory import FIO_JOBS
+from testbed.lifecycle import start_store, stop_store
 from testbed.sites.contract import Testbed
 from testbed.sites.local import LocalSite
 from testbed.ssh import Shell
@@ -47,6 +48,14 @@ def test_objects_are_files_beside_fios(varied: Testbed) -> None:
 def test_the_gateway_answers(varied: Testbed) -> None:
     ask = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:7480', timeout=20).read())"
     assert "ListAllMyBucketsResult" in run(varied, "admin", f'python3 -c "{ask}"')
+
+
+def test_stopped_with_the_store_it_ends_by_itself(varied: Testbed) -> None:
+    stop_store(varied)
+    unit = "'ceph-radosgw@*'"
+    assert "Result=success" in run(varied, "admin", f"systemctl show {unit} --all -p Result")
+    start_store(varied)
+    assert run(varied, "admin", "ceph health").strip() == "HEALTH_OK"
 
 
 def test_a_specs_settings_reach_the_daemons(varied: Testbed) -> None:
