@@ -62,6 +62,11 @@ def stop_units(wanted: dict) -> list[str]:
     pattern = ["list-units", "--all", "--plain", "--no-legend", "--full", *UNITS]
     loaded = [line.split()[0] for line in systemctl(*pattern).splitlines() if line.split()]
     running = [unit for unit in loaded if systemctl("is-active", unit).strip() == "active"]
+    gateways = [unit for unit in running if unit.startswith("ceph-radosgw@")]
+    if gateways:
+        # Without the OSDs, which other nodes stop meanwhile, one would wait to be killed all the same.
+        systemctl("stop", "--no-block", *gateways)
+        systemctl("kill", "--signal=KILL", *gateways)
     if loaded:
         systemctl("stop", *loaded)
     enabled = [path.name for path in Path("/etc/systemd/system").glob("ceph-*.target.wants/*@*")]
