@@ -64,7 +64,7 @@ def stop_units(wanted: dict) -> list[str]:
     running = [unit for unit in loaded if systemctl("is-active", unit).strip() == "active"]
     gateways = [unit for unit in running if unit.startswith("ceph-radosgw@")]
     if gateways:
-        # Without the OSDs, which other nodes stop meanwhile, one would wait to be killed all the same.
+        # Without OSDs, which other nodes stop meanwhile, one waits until it is killed.
         systemctl("stop", "--no-block", *gateways)
         systemctl("kill", "--signal=KILL", *gateways)
     if loaded:
