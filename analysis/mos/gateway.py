@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -79,9 +80,39 @@ def against(
     rows: pd.DataFrame, letter: str, what: str, treated: tuple[str, str], base: tuple[str, str]
 ) -> Estimate | None:
     """Ratio of two (scenario, controller) over blocks, those that changed nothing left out."""
-    found = [cells(rows, letter, *one) for one in (treated, base)]
-    acted = [one[~one["inert"].astype(bool)] for one in found]
+    acted = [_acted(cells(rows, letter, *one)) for one in (treated, base)]
     return compare(acted[0], acted[1], METRICS[what])
+
+
+def _acted(runs: pd.DataFrame) -> pd.DataFrame:
+    return runs[~runs["inert"].astype(bool)]
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A ratio to default Ceph; `inert`: of a controller that changed nothing in any run."""
+
+    ratio: Estimate
+    inert: bool
+
+    @property
+    def error(self) -> tuple[float, float]:
+        """Half-lengths of the interval, below and above; of one run none."""
+        return self.ratio.error if self.ratio.n > 1 else (np.nan, np.nan)
+
+
+def bar_of(
+    rows: pd.DataFrame, letter: str, what: str, treated: tuple[str, str], base: tuple[str, str]
+) -> Bar | None:
+    """What a figure shows of (scenario, controller) over another; None without such a block."""
+    acted = against(rows, letter, what, treated, base)
+    if acted is not None:
+        return Bar(acted, inert=False)
+    runs = cells(rows, letter, *treated)
+    if not _acted(runs).empty:
+        return None
+    all_runs = compare(runs, cells(rows, letter, *base), METRICS[what])
+    return None if all_runs is None else Bar(all_runs, inert=True)
 
 
 def by_workload(evidence: Evidence, folder: Path, name: str, what: str) -> Path | Missing:
@@ -90,14 +121,14 @@ def by_workload(evidence: Evidence, folder: Path, name: str, what: str) -> Path 
     rows = evidence.table
     there = style.in_order([str(one) for one in rows["controller"].dropna().unique()])
     series = [CALM, *(one for one in there if one != "default")]
-    found: dict[tuple[str, str, str], Estimate] = {}
+    found: dict[tuple[str, str, str], Bar] = {}
     for scenario in SCENARIOS:
         for letter in LETTERS:
             for one in series:
                 treated = ("none", "default") if one == CALM else (scenario, one)
-                estimate = against(rows, letter, what, treated, (scenario, "default"))
-                if estimate is not None:
-                    found[scenario, letter, one] = estimate
+                bar = bar_of(rows, letter, what, treated, (scenario, "default"))
+                if bar is not None:
+                    found[scenario, letter, one] = bar
     shown = [scenario for scenario in SCENARIOS if any(key[0] == scenario for key in found)]
     if not any(one != CALM for _, _, one in found):
         return Missing("blocks with default and another controller on the object gateway")
@@ -105,7 +136,7 @@ def by_workload(evidence: Evidence, folder: Path, name: str, what: str) -> Path 
         for panel, scenario in zip(axes, shown, strict=True):
             mine = {key[1:]: one for key, one in found.items() if key[0] == scenario}
             _bars(panel, mine, series)
-            counts = [one.n for one in mine.values()]
+            counts = [one.ratio.n for one in mine.values()]
             n = " to ".join(str(count) for count in sorted({min(counts), max(counts)}))
             panel.set_title(f"{SCENARIOS[scenario]} (n = {n} blocks)", loc="left")
         noun = "Throughput" if what == "throughput" else "Mean latency"
@@ -114,7 +145,7 @@ def by_workload(evidence: Evidence, folder: Path, name: str, what: str) -> Path 
         return style.save(drawn, folder, name)
 
 
-def _bars(panel: Any, found: dict[tuple[str, str], Estimate], series: Sequence[str]) -> None:
+def _bars(panel: Any, found: dict[tuple[str, str], Bar], series: Sequence[str]) -> None:
     letters = [letter for letter in LETTERS if any(key[0] == letter for key in found)]
     width = 0.8 / len(series)
     ends: list[tuple[float, float]] = []
@@ -123,30 +154,31 @@ def _bars(panel: Any, found: dict[tuple[str, str], Estimate], series: Sequence[s
         if not mine:
             continue
         spots = [at + (place - (len(series) - 1) / 2) * width for at, _ in mine]
-        # One run has no interval.
-        errors = [estimate.error if estimate.n > 1 else (0.0, 0.0) for _, estimate in mine]
         ends += [
-            (spot, estimate.value + error[1])
-            for spot, (_, estimate), error in zip(spots, mine, errors, strict=True)
+            (spot, bar.ratio.value + np.nan_to_num(bar.error[1]))
+            for spot, (_, bar) in zip(spots, mine, strict=True)
         ]
         panel.bar(
             spots,
-            [estimate.value for _, estimate in mine],
+            [bar.ratio.value for _, bar in mine],
             width * 0.94,
             color=style.colour("none" if one == CALM else one),
-            yerr=np.array(errors).T,
+            hatch=["//" if bar.inert else "" for _, bar in mine],
+            edgecolor="white",
+            yerr=np.array([bar.error for _, bar in mine]).T,
             capsize=2.5,
             label=CALM if one == CALM else style.label(one),
         )
     panel.axhline(1, color="black", linewidth=0.8)
     panel.set_xticks(range(len(letters)), [f"workload {letter}" for letter in letters])
-    style.limit_intervals(panel, [estimate.value for estimate in found.values()], ends)
+    style.limit_intervals(panel, [bar.ratio.value for bar in found.values()], ends)
 
 
 _CAPTION = (
     "COSBench's workloads (Table 1 of the MOS paper; C and D of 1 to 16 MB) through radosgw, four "
     "OSD nodes disturbed. Paired by block, geometric mean of ratios with 95 % intervals; reads "
-    "and writes together."
+    "and writes together. Runs of a controller that changed nothing are left out; hatched: it "
+    "changed nothing in any."
 )
 _COMMAND = "hotbed run mos-gateway"
 
@@ -169,8 +201,11 @@ def _change(letter: str, what: str, treated: tuple[str, str], base: tuple[str, s
     def compute(evidence: Evidence) -> Measured | NotRun:
         rows = evidence.table
         estimate = against(rows, letter, what, treated, base)
+        runs = pd.concat([cells(rows, letter, *one) for one in (treated, base)])
+        inert = len(runs) - len(_acted(runs))
         if estimate is None:
-            return NotRun(f"no block has both cells of workload {letter}")
+            why = f"; {inert} runs changed nothing and are left out" if inert else ""
+            return NotRun(f"no block has both cells of workload {letter}{why}")
         grounds = "+".join(sorted(set(rows["ground"])))
         better = (lambda r: r - 1) if what == "throughput" else (lambda r: 1 - r)
         return Measured(estimate.map(better), grounds, float(rows["time_scale"].iloc[0]))

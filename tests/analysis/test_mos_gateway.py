@@ -7,12 +7,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from analysis.claims import Evidence, evaluate
 from analysis.figures import Missing
 from analysis.mos.catalogue import PARTS
-from analysis.mos.gateway import CLAIMS, FIGURES, GATEWAY, against, table
+from analysis.mos.gateway import CLAIMS, FIGURES, GATEWAY, against, bar_of, table
 from analysis.report import load_evidence
 from campaigns.campaign_file import find_campaign, load_campaign
 from campaigns.validate import figures_of
@@ -95,6 +96,31 @@ def test_controllers_are_paired_by_block_on_reads_and_writes_together(evidence: 
     assert against(rows, "D", "throughput", ("heterogeneity", "dlr"), base) is None
     # Who changed nothing supports nothing.
     assert against(rows, "B", "throughput", ("heterogeneity", "reweight"), base) is None
+
+
+def test_who_changed_nothing_is_shown_as_such_and_one_run_without_an_interval(
+    evidence: Evidence,
+) -> None:
+    rows = evidence.table
+    base, reweight = ("heterogeneity", "default"), ("heterogeneity", "reweight")
+    idle = bar_of(rows, "B", "throughput", reweight, base)
+    assert idle is not None
+    assert idle.inert
+    assert idle.ratio.n == 3
+    assert idle.ratio.value == pytest.approx(1)
+    acting = bar_of(rows, "A", "throughput", reweight, base)
+    assert acting is not None
+    assert not acting.inert
+    single = bar_of(rows[rows["block"] == 1], "A", "throughput", reweight, base)
+    assert single is not None
+    assert np.isnan(single.error).all()
+    assert bar_of(rows, "D", "throughput", reweight, base) is None
+
+
+def test_a_claim_without_support_says_who_changed_nothing(evidence: Evidence) -> None:
+    name = "mos-gateway-heterogeneity-b-throughput-dlr-over-reweight"
+    claim = next(claim for claim in CLAIMS if claim.id == name)
+    assert "3 runs changed nothing" in str(evaluate(claim, evidence).note)
 
 
 def test_claims_are_of_what_was_run(evidence: Evidence) -> None:
