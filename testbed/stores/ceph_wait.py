@@ -7,9 +7,13 @@ TIMEOUT_S``) or on standard input of ``python3 -`` (the role ceph). Standard lib
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
 import sys
 import time
 from collections.abc import Callable, Mapping
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 Ask = Callable[[str, str], Mapping[str, Any]]
@@ -18,6 +22,8 @@ not answered."""
 
 POLL_S = 0.1
 COMMAND_S = 5
+PATIENCE_S = 20.0
+"""For one answer, connecting included; librados' own limits (twice `COMMAND_S`) come first."""
 
 
 def what_is_missing(ask: Ask, osds: int) -> str | None:
@@ -96,14 +102,90 @@ def asker() -> Ask:
     return ask
 
 
+class Apart:
+    """Asks in a process of its own, and in a new one where that one ended or hangs.
+
+    librados aborts the process that it is in when something goes wrong that it did not expect, and
+    was seen to while a store started on a busy machine: one question less, not the end of waiting.
+    """
+
+    def __init__(self, make: Callable[[], Ask] = asker, *, patience_s: float = PATIENCE_S) -> None:
+        self._make = make
+        self._patience_s = patience_s
+        self._child: tuple[BaseProcess, Connection] | None = None
+
+    def __call__(self, daemon: str, prefix: str) -> Mapping[str, Any]:
+        """As any `Ask`.
+
+        Raises:
+            RuntimeError: the process cannot ask at all; it said why on standard error.
+        """
+        child, pipe = self._child = self._child or self._begin()
+        try:
+            pipe.send((daemon, prefix))
+            if not pipe.poll(self._patience_s):
+                raise TimeoutError(f"no answer within {self._patience_s:g} s")
+            answer, failure = pipe.recv()
+        except TimeoutError:
+            self.close()
+            raise
+        except (EOFError, OSError) as error:
+            child.join(1)  # that its code is its own and not that of being killed
+            self.close()
+            if child.exitcode is not None and child.exitcode > 0:
+                raise RuntimeError("the cluster cannot be asked from here") from error
+            raise OSError(f"librados ended the process that asked ({child.exitcode})") from error
+        if failure is not None:
+            raise OSError(failure)
+        found: Mapping[str, Any] = answer
+        return found
+
+    def _begin(self) -> tuple[BaseProcess, Connection]:
+        ours, its = multiprocessing.Pipe()
+        # A fork, for this file may have come on standard input and cannot be read again.
+        child = multiprocessing.get_context("fork").Process(
+            target=_answer, args=(self._make, its, ours), daemon=True
+        )
+        child.start()
+        its.close()
+        return child, ours
+
+    def close(self) -> None:
+        """End the process, if there is one."""
+        if self._child is not None:
+            child, pipe = self._child
+            self._child = None
+            pipe.close()
+            child.kill()
+            child.join()
+
+
+def _answer(make: Callable[[], Ask], pipe: Connection, others: Connection) -> None:
+    """Answer what comes through `pipe` until its other end, of which `others` is a copy, closes."""
+    others.close()
+    ask = make()
+    while True:
+        try:
+            daemon, prefix = pipe.recv()
+        except EOFError:
+            os._exit(0)  # an ordinary exit would wait for librados, that may hang
+        try:
+            pipe.send((ask(daemon, prefix), None))
+        except OSError as error:
+            pipe.send((None, str(error)))
+
+
 def main(arguments: list[str]) -> int:
     """``OSDS TIMEOUT_S``: prints the seconds it took, or a sentence and returns 1."""
     osds, timeout_s = int(arguments[0]), float(arguments[1])
+    apart = Apart()
     try:
-        took = wait(asker(), osds, timeout_s, clock=time.monotonic, sleep=time.sleep)
-    except TimeoutError as error:
+        took = wait(apart, osds, timeout_s, clock=time.monotonic, sleep=time.sleep)
+    except (TimeoutError, RuntimeError) as error:
         print(error, file=sys.stderr)
         return 1
+    finally:
+        apart.close()
     print(f"{took:.2f}")
     return 0
 

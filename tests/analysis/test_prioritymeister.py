@@ -259,6 +259,8 @@ def test_requests_of_the_synthetic_runs_suffice() -> None:
     assert len(list(cells("pm-full"))) > 150  # all of the paper's figures
 
 
+# 84 s beside one other job: every figure of the paper is drawn, with its intervals.
+@pytest.mark.timeout(400)
 def test_a_report_has_every_figure(tmp_path: Path) -> None:
     for run in (*all_runs(), *why_runs(as_in_the_paper)):
         write(run, tmp_path)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +16,7 @@ import pytest
 
 from schemas.errors import StoreError
 from testbed.stores.ceph import connect
-from testbed.stores.ceph_wait import Ask, asker, wait, what_is_missing
+from testbed.stores.ceph_wait import Apart, Ask, asker, wait, what_is_missing
 
 STATUS = {
     "osdmap": {"num_up_osds": 3, "num_in_osds": 3},
@@ -117,3 +122,75 @@ def test_nor_do_those_of_the_agent(refusing: type[Handle]) -> None:
     with pytest.raises(StoreError, match="cannot connect to the Ceph cluster"):
         connect()
     assert refusing.open == 0
+
+
+@contextmanager
+def apart(make: Callable[[], Ask], **options: float) -> Iterator[Apart]:
+    asking = Apart(make, **options)
+    try:
+        yield asking
+    finally:
+        asking.close()
+
+
+def once(marker: Path, first: Callable[[], object]) -> Callable[[], Ask]:
+    """An asker whose first question, in whatever process, ends in `first`; all others answer."""
+
+    def make() -> Ask:
+        def ask(daemon: str, command: str) -> Mapping[str, Any]:
+            if not marker.exists():
+                marker.touch()
+                first()
+            return cluster(active_clean=8)(daemon, command)
+
+        return ask
+
+    return make
+
+
+def test_a_library_that_ends_its_process_costs_a_question(tmp_path: Path) -> None:
+    """An abort is such an end; a kill is one that pytest does not write pages about."""
+    clock = Clock()
+    with apart(once(tmp_path / "asked", lambda: os.kill(os.getpid(), signal.SIGKILL))) as asking:
+        with pytest.raises(OSError, match=r"ended the process that asked \(-9\)"):
+            asking("mon", "status")
+        assert wait(asking, 3, 30, clock=clock, sleep=clock.sleep) == 0
+
+
+def test_one_that_hangs_is_left(tmp_path: Path) -> None:
+    with apart(once(tmp_path / "asked", lambda: time.sleep(600)), patience_s=0.5) as asking:
+        with pytest.raises(OSError, match=r"no answer within 0\.5 s"):
+            asking("mon", "status")
+        assert asking("mon", "status") == STATUS
+
+
+def test_what_a_cluster_answers_comes_through() -> None:
+    def make() -> Ask:
+        def refuse(daemon: str, command: str) -> Mapping[str, Any]:
+            raise OSError(f"{daemon} refuses {command}")
+
+        return refuse
+
+    with apart(make) as asking:
+        for _ in range(2):
+            with pytest.raises(OSError, match="mgr refuses pg stat"):
+                asking("mgr", "pg stat")
+
+
+def test_where_nobody_can_ask_nothing_waits(capfd: pytest.CaptureFixture[str]) -> None:
+    def make() -> Ask:
+        raise ImportError("No module named 'rados'")
+
+    clock = Clock()
+    with apart(make) as asking, pytest.raises(RuntimeError, match="cannot be asked from here"):
+        wait(asking, 3, 30, clock=clock, sleep=clock.sleep)
+    assert "No module named 'rados'" in capfd.readouterr().err
+
+
+def test_its_process_ends_with_it() -> None:
+    with apart(lambda: cluster(active_clean=8)) as asking:
+        asking("mon", "status")
+        assert asking._child is not None
+        child = asking._child[0]
+        assert child.is_alive()
+    assert not child.is_alive()
