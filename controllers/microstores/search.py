@@ -28,8 +28,8 @@ from controllers.microstores.problem import (
 from controllers.microstores.shares import Steps
 
 SOLVER = "exact"
-_HALVINGS = 40
-_GRAIN = 1e-6
+_GRAINS = 1_000_000
+_GRAIN = 1 / _GRAINS
 _SAME = _GRAIN / 2
 """Satisfactions are told in grains, rounded down: less than one buys no container, as what
 rounding of a step's amount lets through could."""
@@ -182,21 +182,17 @@ def exceeds(item: Asked, steps: tuple[int, int, int], pool: Pool) -> bool:
 
 
 def _bisect(holds: Callable[[float], bool], low: float = 0.0) -> float:
-    """The largest level of [`low`, 1] that holds, when lower ones do; `low` is known to."""
+    """The largest level of grains in [`low`, 1] that holds, when lower ones do; `low` is known to."""
     if holds(1.0):
         return 1.0
-    start, high = low, 1.0
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        if holds(middle):
-            low = middle
+    known, beyond = math.floor(low * _GRAINS + 1e-3), _GRAINS
+    while beyond - known > 1:
+        middle = (known + beyond) // 2
+        if holds(middle * _GRAIN):
+            known = middle
         else:
-            high = middle
-    # `low` may lie a little below a multiple of the grain that holds; or above one that does not.
-    rounded = math.floor(low / _GRAIN + 1e-3) * _GRAIN
-    while rounded > start and not holds(rounded):
-        rounded -= _GRAIN
-    return max(start, rounded)
+            beyond = middle
+    return max(low, known * _GRAIN)
 
 
 def _cheapest(
