@@ -8,23 +8,29 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import stat
 import struct
+import threading
 import unicodedata
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+from analysis.bundle.folders import Folders, workers
 from schemas.errors import UserError
 
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """The earliest date that a ZIP can hold; that of every entry."""
 LEVEL = 5
 CHUNK = 2**20
+_PLAIN = re.compile(r"(?:(?!\.\.?/)[\w.,+=@~ -]+/)*(?!\.\.?$)[\w.,+=@~ -]+", re.ASCII)
+"""Most names: nothing is wrong with them."""
 MOST_ENTRIES = 2_000_000
 GIB = 2**30
 _DAMAGED = (
@@ -119,11 +125,7 @@ def unpack(
             entries = opened.infolist()
             _refuse_unsafe(archive, entries, most_bytes)
             _refuse_without_room(archive, entries, folder)
-            found = {}
-            for index, entry in enumerate(entries):
-                progress("unpacking", index / max(1, len(entries)))
-                found[entry.filename] = _extract(archive, opened, entry, folder)
-            return found
+        return _extract_all(archive, entries, folder, progress)
     except _DAMAGED as error:
         raise UserError(
             f"{archive}: is no bundle, or a damaged one ({error}); fetch it again."
@@ -169,6 +171,8 @@ def _unsafe(entry: zipfile.ZipInfo) -> str | None:
 
 def unsafe_name(name: str) -> str | None:
     """Why no entry may have the name; None where nothing is wrong."""
+    if _PLAIN.fullmatch(name):
+        return None
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or name.rstrip("/") != str(path) or not path.parts:
         return "leaves the folder that it is unpacked to"
@@ -185,7 +189,9 @@ def taken(name: str, names: set[str]) -> str | None:
     folded = unicodedata.normalize("NFC", name).casefold()
     if folded in names:
         return "is there twice"
-    folders = [str(folder) for folder in PurePosixPath(folded).parents][:-1]
+    folders, head = [], folded
+    while head := head.rpartition("/")[0]:
+        folders.append(head)
     if f"{folded}/" in names:
         return "is a file, and another entry lies in it"
     if not names.isdisjoint(folders):
@@ -203,12 +209,42 @@ def _refuse_without_room(archive: Path, entries: Iterable[zipfile.ZipInfo], fold
         )
 
 
+def _extract_all(
+    archive: Path, entries: Sequence[zipfile.ZipInfo], folder: Path, progress: Progress
+) -> dict[str, Digest]:
+    """Extract by several threads, each with the archive open for itself: most of the time goes
+    into the file system and into decompression, which wait for no other thread."""
+    folders = Folders()
+    for entry in entries:
+        folders.hold(f"{folder}/{entry.filename}")
+    found: dict[str, Digest] = {}
+    stop = threading.Event()
+
+    def extract(mine: Sequence[zipfile.ZipInfo]) -> None:
+        with zipfile.ZipFile(archive) as opened:
+            for entry in mine:
+                if stop.is_set():
+                    return
+                found[entry.filename] = _extract(archive, opened, entry, folder)
+
+    count = workers(len(entries))
+    with ThreadPoolExecutor(count) as pool:
+        try:
+            waited = {pool.submit(extract, entries[part::count]) for part in range(count)}
+            while waited:
+                progress("unpacking", len(found) / max(1, len(entries)))
+                done, waited = wait(waited, timeout=0.2)
+                for one in done:
+                    one.result()
+        finally:
+            stop.set()
+    return {entry.filename: found[entry.filename] for entry in entries}
+
+
 def _extract(
     archive: Path, opened: zipfile.ZipFile, entry: zipfile.ZipInfo, folder: Path
 ) -> Digest:
-    target = folder / entry.filename
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with opened.open(entry) as source, target.open("xb") as sink:
+    with opened.open(entry) as source, (folder / entry.filename).open("xb") as sink:
         found = _copy(source, sink, entry.file_size)
     if found.bytes != entry.file_size:
         raise UserError(

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from analysis.bundle import appendix, archive, metadata
 from analysis.bundle.derive import Derived, derive
 from analysis.bundle.experiments import Ran, ran
+from analysis.bundle.folders import working_folder
 from analysis.bundle.redact import Redactor
 from analysis.bundle.scan import Finding, scan, words_of_this_machine
 from analysis.bundle.stage import Stage, attempts_of, private_names, source, stage_runs
@@ -111,8 +112,8 @@ def build(
     archive.refuse_target(out)
     folders, report, compared = chosen_campaigns(artifacts, name, ground)
     told = _shares(progress)
-    with _disk(), tempfile.TemporaryDirectory(prefix="hotbed-bundle-") as place:
-        stage = Stage(Path(place))
+    with _disk(), working_folder("hotbed-bundle-") as place:
+        stage = Stage(place)
         attempts = {folder: attempts_of(folder, stage.left_out) for folder in folders}
         everyone = [attempt for taken in attempts.values() for attempt in taken]
         hide = {str(artifacts.resolve()): "$ARTIFACTS", **inputs.hide}
@@ -287,8 +288,8 @@ def _names(
 
 def _entries(stage: Stage) -> tuple[Entry, ...]:
     found = []
-    for name, file in stage.files().items():
-        digest = archive.digest(file)
+    for name in stage.files():
+        digest = stage.digest(name)
         found.append(
             Entry(path=name, sha256=digest.sha256, bytes=digest.bytes, role=stage.roles[name])
         )

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from analysis.bundle import private
+from analysis.bundle.folders import workers
 from analysis.bundle.redact import is_text, read_parquet
 from schemas.errors import UserError
 
@@ -26,6 +31,7 @@ _KINDS: tuple[tuple[str, Callable[[bytes], list[bytes]]], ...] = (
     ("a home folder", private.homes),
     ("a mail address", private.mails),
 )
+_HINTS = sorted({hint for _, hints, _ in private.SECRETS for hint in hints})
 
 
 @dataclass(frozen=True)
@@ -60,21 +66,71 @@ def scan(files: Mapping[str, Path], words: Mapping[str, str] | None = None) -> l
             runs that are.
         words: further words to look for, and what each is.
     """
-    sought = _Words(words or {})
-    return [
-        finding
-        for name in sorted(files)
-        for finding in _distinct(_in_file(name, files[name], sought))
-    ]
+    names, sought = sorted(files), dict(words or {})
+    if workers(len(names)) == 1:
+        found = _look({name: files[name] for name in names}, sought)
+    else:
+        ours, theirs = ({name: files[name] for name in names[part::2]} for part in (0, 1))
+        with ThreadPoolExecutor(1) as pool:
+            beside = pool.submit(_look_beside, theirs, sought)
+            found = _look(ours, sought)
+            found |= beside.result() or _look(theirs, sought)
+    return [finding for name in names for finding in found[name]]
 
 
-def _distinct(findings: Iterable[Finding]) -> list[Finding]:
-    return list(dict.fromkeys(findings))
+def _look(files: Mapping[str, Path], words: Mapping[str, str]) -> dict[str, list[Finding]]:
+    sought = _Words(words)
+    together = "\n".join(files).encode()
+    named = any(True for _ in (*findings(together), *sought.findings(together)))
+    return {
+        name: list(
+            dict.fromkeys(
+                (*(_in_name(name, sought) if named else ()), *_in_file(name, file, sought))
+            )
+        )
+        for name, file in files.items()
+    }
+
+
+def _look_beside(
+    files: Mapping[str, Path], words: Mapping[str, str]
+) -> dict[str, list[Finding]] | None:
+    """What `_look` finds, in a process of its own; None where it did not come to its end. (The
+    words can be secrets: they go through a pipe.)"""
+    asked = {"files": {name: str(file) for name, file in files.items()}, "words": dict(words)}
+    paths = os.pathsep.join(path for path in sys.path if path)
+    ran = subprocess.run(
+        [sys.executable, "-c", "from analysis.bundle.scan import main; main()"],
+        input=json.dumps(asked).encode(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": paths},
+        check=False,
+    )
+    if ran.returncode:
+        return None
+    return {
+        name: [Finding(name, line, what) for line, what in found]
+        for name, found in json.loads(ran.stdout).items()
+    }
+
+
+def main() -> None:
+    """The other process."""
+    asked = json.load(sys.stdin)
+    files = {name: Path(file) for name, file in asked["files"].items()}
+    found = _look(files, asked["words"])
+    json.dump(
+        {name: [(one.line, one.what) for one in those] for name, those in found.items()}, sys.stdout
+    )
+
+
+def _in_name(name: str, words: _Words) -> Iterator[Finding]:
+    for what, _ in (*findings(name.encode()), *words.findings(name.encode())):
+        yield Finding(name, 1, f"{what}, in the file's name")
 
 
 def _in_file(name: str, file: Path, words: _Words) -> Iterator[Finding]:
-    for what, _ in (*findings(name.encode()), *words.findings(name.encode())):
-        yield Finding(name, 1, f"{what}, in the file's name")
     suffix = Path(name).suffix
     if suffix in (".png", ".pdf"):
         return
@@ -96,8 +152,9 @@ def findings(data: bytes) -> Iterator[tuple[str, int]]:
     for what, look in _KINDS:
         for found in dict.fromkeys(look(data)):
             yield what, data.find(found)
+    held = {hint for hint in _HINTS if hint in data}
     for what, hints, pattern in private.SECRETS:
-        if any(hint in data for hint in hints):
+        if not held.isdisjoint(hints):
             for match in pattern.finditer(data):
                 yield what, match.start()
 

@@ -5,6 +5,7 @@ Run folders are only read. What of them is not taken is counted, with the reason
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -15,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from analysis.bundle import archive
+from analysis.bundle.folders import Folders
 from analysis.bundle.redact import Redactor, opaque_columns
 from analysis.load import planned_runs, run_folders
 from schemas.bundle import Role
@@ -27,6 +29,8 @@ TEXTS = {".json", ".jsonl", ".txt", ".log", ".ipynb", ".csv", ".md", ".yaml", ".
 TEXTS |= {".html", ".conf", ".cfg", ".toml", ".lock", ".py", ".cff", ".out", ".err", ".prom", ""}
 _KNOWN_PLACES = ("/notebooks/", "/testbed/specs/", "/campaigns/files/")
 _HOST_FACTS = ("hostname", "fqdn", "nodename", "address", "public_address")
+_PATHS_END = re.compile(r"[\s\"'\\]")
+_LONGEST = 4096  # bytes of a path, at most
 _ADDRESS = re.compile(r"[\d.]+|[0-9a-fA-F:]+")
 
 
@@ -38,6 +42,8 @@ class Stage:
     roles: dict[str, Role] = field(default_factory=dict)
     left_out: Counter[str] = field(default_factory=Counter)
     _names: set[str] = field(default_factory=set)
+    _folders: Folders = field(default_factory=Folders)
+    _digests: dict[str, archive.Digest] = field(default_factory=dict)
 
     def has_room(self, name: str) -> bool:
         """Whether a bundle can have a file of that name: once, and opened anywhere; where it
@@ -50,20 +56,28 @@ class Stage:
             return True
         return False
 
-    def put(self, name: str, data: bytes, role: Role) -> Path:
+    def put(self, name: str, data: bytes, role: Role) -> None:
         """Write a file."""
-        target = self.folder / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(data)
+        target = f"{self.folder}/{name}"
+        self._folders.hold(target)
+        Path(target).write_bytes(data)
         self.roles[name] = role
-        return target
+        self._digests[name] = archive.Digest(hashlib.sha256(data).hexdigest(), len(data))
+
+    def digest(self, name: str) -> archive.Digest:
+        """Of a file as it was put here, or of what somebody else has written as it is."""
+        return self._digests.get(name) or archive.digest(self.folder / name)
 
     def adopt(self, folder: str, role: Role) -> None:
         """Take what somebody else has written below `folder`."""
         for path in sorted((self.folder / folder).rglob("*")):
             name = path.relative_to(self.folder).as_posix()
-            if path.is_file() and name not in self.roles:
+            if not path.is_file():
+                continue
+            if name not in self.roles:
                 self.roles[name] = role
+            elif "/attempt-" not in name:  # a comparison's record is written again
+                self._digests.pop(name, None)
 
     def files(self) -> dict[str, Path]:
         """Every file by its name in the bundle."""
@@ -119,9 +133,14 @@ def _artifacts(attempt: Path) -> dict[str, str]:
         data = (attempt / "notebook.ipynb").read_text()
     except (OSError, UnicodeDecodeError):
         return {}
-    place = re.escape(f"/{attempt.parent.parent.name}/{attempt.parent.name}/")
-    found = re.search(rf"(/[^\s\"'\\]*?){place}", data)
-    return {found[1]: "$ARTIFACTS"} if found else {}
+    place = f"/{attempt.parent.parent.name}/{attempt.parent.name}/"
+    at = data.find(place)
+    while at >= 0:
+        word = _PATHS_END.split(data[max(0, at - _LONGEST) : at])[-1]
+        if "/" in word:
+            return {word[word.index("/") :]: "$ARTIFACTS"}
+        at = data.find(place, at + 1)
+    return {}
 
 
 def _folders(job: Mapping[str, Any]) -> dict[str, str]:

@@ -20,6 +20,7 @@ from analysis.bundle.build import described
 from analysis.bundle.derive import DATA, Derived, derive
 from analysis.bundle.differences import Difference, differences
 from analysis.bundle.experiments import ran
+from analysis.bundle.folders import Folders, working_folder
 from analysis.bundle.pictures import same_picture, shown_in
 from analysis.bundle.roles import is_run, misdeclared
 from analysis.bundle.scan import scan
@@ -55,8 +56,8 @@ def opened(
     Raises:
         UserError: it is no bundle, or one that should not be opened.
     """
-    with tempfile.TemporaryDirectory(prefix="hotbed-verify-") as place:
-        folder = Path(place) / "bundle"
+    with working_folder("hotbed-verify-") as place:
+        folder = place / "bundle"
         folder.mkdir()
         found = archive.unpack(path, folder, most_bytes=most_bytes, progress=progress)
         yield Opened(path, folder, _manifest(path, folder), found)
@@ -195,13 +196,13 @@ def _derive_again(bundle: Opened, made: Verification, told: Callable[[str], Prog
 
 
 def _only_runs(bundle: Opened, fresh: Path) -> None:
-    campaigns = bundle.manifest.campaigns
+    """Move the runs to a folder of their own: all else of the bundle is not looked at."""
+    campaigns, folders = bundle.manifest.campaigns, Folders()
     for path in {entry.path for entry in bundle.manifest.files if entry.role == "run"}:
-        source = bundle.folder / path
         if path in bundle.found and is_run(path, campaigns):
-            target = fresh / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.hardlink_to(source)  # nothing writes into what runs left
+            target = f"{fresh}/{path}"
+            folders.hold(target)
+            (bundle.folder / path).rename(target)
 
 
 def _misplaced(fresh: Path, manifest: Manifest) -> Iterator[Difference]:
