@@ -12,11 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from pydantic import ValidationError
 
 from schemas.errors import UserError
 from schemas.run import OpSummary, Run, Summary
+
+Floats = npt.NDArray[np.float64]
 
 SIM = "sim"
 """The ground on which everything is simulated."""
@@ -33,6 +37,18 @@ class LoadedRun:
     def samples(self) -> pd.DataFrame:
         """samples.parquet: t_s, node, metric, value."""
         return pd.read_parquet(self.folder / "samples.parquet")
+
+    def series(self, metric: str, node: str) -> tuple[Floats, Floats]:
+        """Times (s) and values of one metric of one node in samples.parquet, in its order, shape
+        (samples,) each: much quicker than to look for them in `samples`."""
+        import pyarrow.compute as pc
+        import pyarrow.parquet as pq
+
+        table = pq.ParquetFile(self.folder / "samples.parquet").read()
+        mine = pc.and_(pc.equal(table["metric"], metric), pc.equal(table["node"], node))
+        table = table.filter(mine)
+        t_s, values = (table[name].to_numpy().astype(float) for name in ("t_s", "value"))
+        return t_s, values
 
     def journal(self) -> list[dict[str, Any]]:
         """The controller's journal lines, header first; empty without a controller.

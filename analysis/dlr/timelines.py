@@ -128,15 +128,18 @@ def by_interval(evidence: Evidence, folder: Path, name: str, scenario: str) -> P
 
 
 def _parts(loaded: LoadedRun) -> list[float] | None:
-    samples = loaded.samples()
-    rows = samples[(samples["metric"] == "throughput_mb_s") & (samples["node"] == "client")]
-    rows = rows[rows["t_s"] >= 0]
-    if len(rows) < INTERVALS:
+    t_s, values = loaded.series("throughput_mb_s", "client")
+    used = (t_s >= 0) & ~np.isnan(values)
+    t_s, values = t_s[used], values[used]
+    if len(values) < INTERVALS:
         return None
-    end = float(rows["t_s"].max()) + 1e-9
-    part = (rows["t_s"] / end * INTERVALS).astype(int).clip(upper=INTERVALS - 1)
-    means = rows.groupby(part)["value"].mean()
-    return [float(means[i]) for i in range(INTERVALS)] if len(means) == INTERVALS else None
+    end = float(t_s.max()) + 1e-9
+    part = np.minimum((t_s / end * INTERVALS).astype(int), INTERVALS - 1)
+    counts = np.bincount(part, minlength=INTERVALS)
+    if not counts.all():
+        return None
+    means = np.bincount(part, weights=values, minlength=INTERVALS) / counts
+    return [float(mean) for mean in means]
 
 
 def overhead(evidence: Evidence, folder: Path, name: str) -> Path | Missing:

@@ -61,3 +61,35 @@ def test_beyond_a_limit_fails(
     code, results = _run(tmp_path, monkeypatch, row)
     assert results[0]["within"] is False
     assert code == 1
+
+
+def test_what_went_to_other_machines_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stat = tmp_path / "stat"
+    monkeypatch.setattr(verb, "PROC_STAT", stat)
+
+    def run(_: Path) -> list[dict[str, Any]]:
+        stat.write_text("cpu  600 50 150 9000 40 0 0 350 0 0\ncpu0 1 2 3\n")
+        return [_row(3.0, 2.0, note="a note", within=False)]
+
+    monkeypatch.setattr(verb, "_run", run)
+    stat.write_text("cpu  500 50 100 8000 30 0 0 200 0 0\n")
+    (tmp_path / "bench_made.py").touch()
+    monkeypatch.setattr(verb, "BENCHES", tmp_path)
+    words = ["bench", "--artifacts", str(tmp_path / "artifacts")]
+    done = Runner().run(words)
+    assert "a note; other machines took 50%" in " ".join(done.stdout.split())
+    (path,) = (tmp_path / "artifacts" / "bench").glob("*.json")
+    assert json.loads(path.read_text())["results"][0]["stolen"] == 0.5
+
+
+@pytest.mark.parametrize("text", ["", "nothing of the kind\n", "cpu  1 2 3 4 5 6 7\n"])
+def test_where_nothing_tells_of_other_machines_nothing_is_said(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stat = tmp_path / "stat"
+    stat.write_text(text)
+    for place in (stat, tmp_path / "none"):
+        monkeypatch.setattr(verb, "PROC_STAT", place)
+        assert verb.stolen_between(verb.processors(), verb.processors()) == 0.0
