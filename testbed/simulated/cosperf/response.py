@@ -81,7 +81,7 @@ def solve(workers: Array, others: Array, at: Stations) -> Array:
     high = np.min(np.maximum(1 - others, 1e-9) / each, axis=-1) * NEARLY
     close = CLOSE * high
     low: Array = np.zeros_like(high)
-    rate = high
+    rate: Array = high
     for _ in range(MOST_STEPS):
         used = np.minimum(rate[..., None] * each + others, NEARLY)
         waits = _waits(used, exponent, at)
@@ -90,7 +90,7 @@ def solve(workers: Array, others: Array, at: Stations) -> Array:
         slope = np.sum(at.service * longer, axis=-1)
         beyond = rate - workers / took
         low, high = np.where(beyond <= 0, rate, low), np.where(beyond > 0, rate, high)
-        new = rate - beyond / (1 + workers * slope / took**2)
+        new: Array = rate - beyond / (1 + workers * slope / took**2)
         new = np.where((new >= low) & (new <= high), new, (low + high) / 2)
         moved, rate = np.abs(new - rate), new
         if np.all((moved <= close) | (high - low <= close)):
