@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from analysis.bundle import archive
 from schemas.errors import UserError
@@ -156,3 +159,35 @@ def test_a_folder_is_no_place_for_an_archive(tmp_path: Path) -> None:
     for target in (tmp_path, Path()):
         with pytest.raises(UserError, match="give --out the name of a file"):
             archive.write(target, {}, quiet)
+
+
+@given(st.text(alphabet="ab1._-/ \\:\n\u00e9~", max_size=12))
+@example("a/../b")
+@example("a/..")
+@example("./a")
+@example("...")
+def test_a_name_that_is_plain_is_one_that_nothing_is_wrong_with(name: str) -> None:
+    quickly = archive.unsafe_name(name)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(archive, "_PLAIN", re.compile("(?!)"))
+        assert archive.unsafe_name(name) == quickly
+
+
+def test_what_one_thread_meets_ends_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive, "workers", lambda files: 3)
+    contents = {f"run{number}/a": b"%d" % number for number in range(90)}
+    archive.write(tmp_path / "x.zip", made(tmp_path / "made", contents), quiet)
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    whole.mkdir()
+    broken.mkdir()
+    found = archive.unpack(tmp_path / "x.zip", whole, progress=quiet)
+    assert {name: (whole / name).read_bytes() for name in found} == contents
+    assert list(found) == sorted(contents)
+    data = bytearray((tmp_path / "x.zip").read_bytes())
+    at = data.index(b"run50/a") + len(b"run50/a")
+    data[at] ^= 0xFF
+    (tmp_path / "x.zip").write_bytes(data)
+    with pytest.raises(UserError, match="damaged"):
+        archive.unpack(tmp_path / "x.zip", broken, progress=quiet)

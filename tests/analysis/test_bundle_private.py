@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from analysis.bundle import scan as scanning
 from analysis.bundle.redact import Redactor
 from analysis.bundle.scan import findings, scan, words_of_this_machine
 
@@ -175,3 +176,21 @@ def test_what_this_machine_knows_is_looked_for(
         (2, "this machine's host name"),
         (2, "the value of the variable OS_PASSWORD"),
     ]
+
+
+@pytest.mark.parametrize("beside", ["there", "gone"])
+def test_two_processes_find_what_one_does(
+    beside: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {}
+    for number, text in enumerate((*SECRETS.values(), *MORE_SECRETS, "nothing", "of myhost-7")):
+        for name in (f"{number}.txt", f"{number}-192.168.7.{number}.txt"):
+            files[name] = tmp_path / name
+            files[name].write_text(f"first\n{text}\n")
+    words = {"myhost-7": "a host name"}
+    alone = scan(files, words)
+    assert len(alone) > len(files)
+    monkeypatch.setattr(scanning, "workers", lambda files: 2)
+    if beside == "gone":
+        monkeypatch.setattr("sys.executable", "/bin/false")
+    assert scan(files, words) == alone

@@ -122,6 +122,25 @@ def test_more_servers_and_more_workers_never_finish_less(
     assert base * found[0, 0] == pytest.approx(workers, rel=1e-3)
 
 
+@given(st.integers(0, 2**32 - 1))
+def test_workers_are_rate_times_response_or_a_station_is_full(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    shape = (20, 3, 4)
+    service, count = 10 ** random.uniform(-6, 0, shape), 10 ** random.uniform(0, 3, shape)
+    at = Stations(service, service * random.uniform(1, 5, shape), count, np.full(3, 1e-3))
+    others = np.where(random.random(shape) < 0.5, 0.0, random.uniform(0, 1, shape))
+    workers = 10 ** random.uniform(-3, 4, (20, 3))
+    rate = solve(workers, others, at)
+    capacity = np.min((1 - others) * at.count / at.demand, axis=-1)
+    assert (rate > 0).all()
+    assert (rate < capacity).all()
+    step = 1e-8 * capacity  # of a response that has a pole, one value says little: it lies between
+    assert ((rate - step) * response(rate - step, others, at) <= workers).all()
+    beyond = np.minimum(rate + step, capacity)
+    full = rate + step >= capacity * (1 - 1e-8)
+    assert (full | (beyond * response(beyond, others, at) >= workers)).all()
+
+
 def test_tenants_of_one_store_share_it_alike() -> None:
     at = _stations(10, 0.1, tenants=2)
     rate, others = shared(np.array([[50.0, 50.0]]), [[0, 1]], at)
