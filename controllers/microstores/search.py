@@ -182,7 +182,8 @@ def exceeds(item: Asked, steps: tuple[int, int, int], pool: Pool) -> bool:
 
 
 def _bisect(holds: Callable[[float], bool], low: float = 0.0) -> float:
-    """The largest level of grains in [`low`, 1] that holds, when lower ones do; `low` is known to."""
+    """The largest level of grains in [`low`, 1] that holds, when lower ones do; `low` is known
+    to."""
     if holds(1.0):
         return 1.0
     known, beyond = math.floor(low * _GRAINS + 1e-3), _GRAINS

@@ -5,8 +5,8 @@ COSBench's workers are closed loops: `n` workers finish n / R operations a secon
 response. At a station of m servers with utilization u an operation of service S takes
 S (1 + u^(sqrt(2(m+1))-1) / (m (1-u))): Sakasegawa's approximation of M/M/m, with service shared
 among the operations that are there, as processors and links are. R grows with the rate, so there
-is exactly one rate. It is found by Newton's method on rate - n / R, which has no pole where a station
-is full, within brackets that halve where a step leaves them."""
+is exactly one rate. It is found by Newton's method on rate - n / R, which has no pole where a
+station is full, within brackets that halve where a step leaves them."""
 
 from __future__ import annotations
 
