@@ -108,6 +108,15 @@ def digest(file: Path) -> Digest:
         return Digest(sha.hexdigest(), source.tell())
 
 
+def unpacked_bytes(archive: Path) -> int | None:
+    """How much comes out of it, at most; None where it does not say."""
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            return sum(entry.file_size for entry in opened.infolist())
+    except (OSError, *_DAMAGED):
+        return None
+
+
 def unpack(
     archive: Path, folder: Path, *, most_bytes: int = 16 * GIB, progress: Progress
 ) -> dict[str, Digest]:

@@ -4,7 +4,7 @@ all, looks for what must not leave, and packs."""
 from __future__ import annotations
 
 import json
-import tempfile
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ from analysis.bundle.derive import Derived, derive
 from analysis.bundle.experiments import Ran, ran
 from analysis.bundle.folders import working_folder
 from analysis.bundle.redact import Redactor
-from analysis.bundle.scan import Finding, scan, words_of_this_machine
+from analysis.bundle.scan import Beside, Finding, scan, words_of_this_machine
 from analysis.bundle.stage import Stage, attempts_of, private_names, source, stage_runs
 from analysis.report import campaign_folders
 from schemas.bundle import ABOUT, MANIFEST, About, Author, Entry, Manifest
@@ -29,6 +29,7 @@ from schemas.mistakes import mistake
 Progress = Callable[[str, float], None]
 
 LIBRARIES = ("numpy", "scipy", "pandas", "matplotlib", "seaborn", "pyarrow")
+_DRAWN_BYTES = 50 * 2**20
 SHOWN = 20  # findings that a refusal names
 _SHARES = {"runs": (0.0, 0.3), "report": (0.3, 0.7), "scan": (0.7, 0.8), "packing": (0.8, 1.0)}
 
@@ -112,7 +113,7 @@ def build(
     archive.refuse_target(out)
     folders, report, compared = chosen_campaigns(artifacts, name, ground)
     told = _shares(progress)
-    with _disk(), working_folder("hotbed-bundle-") as place:
+    with _disk(), working_folder("hotbed-bundle-", _size(folders)) as place:
         stage = Stage(place)
         attempts = {folder: attempts_of(folder, stage.left_out) for folder in folders}
         everyone = [attempt for taken in attempts.values() for attempt in taken]
@@ -125,34 +126,46 @@ def build(
                 stage.left_out["sources that are no text"] += 1
             else:
                 stage.put(target, text, "source")
-        derived = derive(
-            stage.folder / "artifacts", report, comparison=compared, progress=told("report")
-        )
-        stage.adopt(f"artifacts/{derived.folder.name}", "derived")
-        campaigns = tuple(ran(stage.folder / "artifacts" / folder.name) for folder in folders)
-        about = about_of(inputs, derived, campaigns)
-        manifest = Manifest(
-            report=report,
-            campaigns=tuple(one.campaign for one in campaigns),
-            comparison=compared,
-            hotbed_version=inputs.hotbed_version,
-            commit=inputs.commit,
-            libraries={library: installed.version(library) for library in LIBRARIES},
-            redacted={kind: count for kind, count in sorted(redactor.counts.items()) if count},
-            left_out={what: count for what, count in sorted(stage.left_out.items()) if count},
-            notes=inputs.notes,
-            files=(),
-        )
-        stage.put(ABOUT, _json(about.model_dump(mode="json")), "metadata")
-        for target, text in described(about, manifest, derived, campaigns, stage.files()).items():
-            stage.put(target, text, "metadata")
-        told("scan")("scan", 0.0)
-        refuse_private(scan(stage.files(), words_of_this_machine(inputs.hosts)))
+        words = words_of_this_machine(inputs.hosts)
+        with Beside(stage.attempts(), words) as beside:
+            derived = derive(
+                stage.folder / "artifacts", report, comparison=compared, progress=told("report")
+            )
+            stage.adopt(f"artifacts/{derived.folder.name}", "derived")
+            campaigns = tuple(ran(stage.folder / "artifacts" / folder.name) for folder in folders)
+            about = about_of(inputs, derived, campaigns)
+            manifest = Manifest(
+                report=report,
+                campaigns=tuple(one.campaign for one in campaigns),
+                comparison=compared,
+                hotbed_version=inputs.hotbed_version,
+                commit=inputs.commit,
+                libraries={library: installed.version(library) for library in LIBRARIES},
+                redacted={kind: count for kind, count in sorted(redactor.counts.items()) if count},
+                left_out={what: count for what, count in sorted(stage.left_out.items()) if count},
+                notes=inputs.notes,
+                files=(),
+            )
+            stage.put(ABOUT, _json(about.model_dump(mode="json")), "metadata")
+            for target, text in described(
+                about, manifest, derived, campaigns, stage.files()
+            ).items():
+                stage.put(target, text, "metadata")
+            told("scan")("scan", 0.0)
+            refuse_private(scan(stage.files(), words, begun=beside))
         manifest = manifest.model_copy(update={"files": _entries(stage)})
         stage.put(MANIFEST, _json(manifest.model_dump(mode="json")), "metadata")
         sha256 = archive.write(out, stage.files(), told("packing"))
     progress("done", 1.0)
     return Bundled(out, sha256, out.stat().st_size, manifest, derived, campaigns)
+
+
+def _size(campaigns: Sequence[Path]) -> int:
+    """Bytes of all that lies in campaigns' folders, and of figures that will be drawn of them."""
+    files = (
+        Path(top) / name for one in campaigns for top, _, names in os.walk(one) for name in names
+    )
+    return _DRAWN_BYTES + sum(file.lstat().st_size for file in files)
 
 
 @contextmanager
@@ -163,9 +176,8 @@ def _disk() -> Iterator[None]:
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         raise UserError(
-            f"nothing was bundled: {where}{error.strerror or error}; it is put together in "
-            f"{tempfile.gettempdir()}, which has to have room for all of it: set TMPDIR to "
-            "another folder where it has not."
+            f"nothing was bundled: {where}{error.strerror or error}; it is put together in a "
+            "temporary folder, which has to have room for all of it: set TMPDIR to one that has."
         ) from error
 
 

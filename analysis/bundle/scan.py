@@ -8,8 +8,8 @@ import re
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,7 +57,12 @@ def words_of_this_machine(names: Iterable[str] = ()) -> dict[str, str]:
     return found
 
 
-def scan(files: Mapping[str, Path], words: Mapping[str, str] | None = None) -> list[Finding]:
+def scan(
+    files: Mapping[str, Path],
+    words: Mapping[str, str] | None = None,
+    *,
+    begun: Beside | None = None,
+) -> list[Finding]:
     """Everything that must not leave in `files` (name -> file), by file and line; of a Parquet
     file the line is that of its first occurrence among the distinct texts.
 
@@ -65,61 +70,106 @@ def scan(files: Mapping[str, Path], words: Mapping[str, str] | None = None) -> l
         files: what to look at, names included. Pictures are not looked into: they are drawn from
             runs that are.
         words: further words to look for, and what each is.
+        begun: what another process looks through already, for the same words.
     """
-    names, sought = sorted(files), dict(words or {})
-    if workers(len(names)) == 1:
-        found = _look({name: files[name] for name in names}, sought)
-    else:
-        ours, theirs = ({name: files[name] for name in names[part::2]} for part in (0, 1))
-        with ThreadPoolExecutor(1) as pool:
-            beside = pool.submit(_look_beside, theirs, sought)
-            found = _look(ours, sought)
-            found |= beside.result() or _look(theirs, sought)
-    return [finding for name in names for finding in found[name]]
+    sought = dict(words or {})
+    theirs = {name for name in files if begun is not None and name in begun.files}
+    ours = sorted(files.keys() - theirs)
+    found = _look_at_all({name: files[name] for name in ours}, sought)
+    if begun is not None:
+        found |= begun.found()
+    return [finding for name in sorted(files) for finding in found[name]]
 
 
-def _look(files: Mapping[str, Path], words: Mapping[str, str]) -> dict[str, list[Finding]]:
+def _look_at_all(files: Mapping[str, Path], words: Mapping[str, str]) -> dict[str, list[Finding]]:
+    """Of many files another process looks at one half."""
+    if workers(len(files)) == 1:
+        return _look(files, words)
+    names = list(files)
+    with Beside({name: files[name] for name in names[1::2]}, words) as beside:
+        found = _look({name: files[name] for name in names[::2]}, words)
+        return found | beside.found()
+
+
+def _look(
+    files: Mapping[str, Path], words: Mapping[str, str], moved: Mapping[str, Path] | None = None
+) -> dict[str, list[Finding]]:
     sought = _Words(words)
     together = "\n".join(files).encode()
     named = any(True for _ in (*findings(together), *sought.findings(together)))
     return {
         name: list(
             dict.fromkeys(
-                (*(_in_name(name, sought) if named else ()), *_in_file(name, file, sought))
+                (
+                    *(_in_name(name, sought) if named else ()),
+                    *_in_file(name, file, (moved or {}).get(name), sought),
+                )
             )
         )
         for name, file in files.items()
     }
 
 
-def _look_beside(
-    files: Mapping[str, Path], words: Mapping[str, str]
-) -> dict[str, list[Finding]] | None:
-    """What `_look` finds, in a process of its own; None where it did not come to its end. (The
-    words can be secrets: they go through a pipe.)"""
-    asked = {"files": {name: str(file) for name, file in files.items()}, "words": dict(words)}
-    paths = os.pathsep.join(path for path in sys.path if path)
-    ran = subprocess.run(
-        [sys.executable, "-c", "from analysis.bundle.scan import main; main()"],
-        input=json.dumps(asked).encode(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": paths},
-        check=False,
-    )
-    if ran.returncode:
-        return None
-    return {
-        name: [Finding(name, line, what) for line, what in found]
-        for name, found in json.loads(ran.stdout).items()
-    }
+class Beside:
+    """Looks through files in a process of its own, while this one goes on; ends with the block."""
+
+    def __init__(
+        self,
+        files: Mapping[str, Path],
+        words: Mapping[str, str] | None = None,
+        *,
+        moved: Mapping[str, Path] | None = None,
+    ) -> None:
+        """`moved`: where files may have been renamed to meanwhile. (The words can be secrets: they
+        go through a pipe.)"""
+        self.files = dict(files)
+        self._words, self._moved = dict(words or {}), dict(moved or {})
+        paths = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", "from analysis.bundle.scan import main; main()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": paths},
+        )
+        self._answer = b""
+        self._thread = threading.Thread(target=self._ask, daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Beside:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._thread.join()
+
+    def found(self) -> dict[str, list[Finding]]:
+        """What is in each file, waited for. What the other process did not come to the end of is
+        looked through here."""
+        self._thread.join()
+        if self._process.returncode != 0:
+            return _look(self.files, self._words, self._moved)
+        return {
+            name: [Finding(name, line, what) for line, what in found]
+            for name, found in json.loads(self._answer).items()
+        }
+
+    def _ask(self) -> None:
+        asked = {
+            "files": {name: str(file) for name, file in self.files.items()},
+            "moved": {name: str(file) for name, file in self._moved.items()},
+            "words": self._words,
+        }
+        self._answer, _ = self._process.communicate(json.dumps(asked).encode())
 
 
 def main() -> None:
     """The other process."""
     asked = json.load(sys.stdin)
-    files = {name: Path(file) for name, file in asked["files"].items()}
-    found = _look(files, asked["words"])
+    files, moved = (
+        {name: Path(file) for name, file in asked[which].items()} for which in ("files", "moved")
+    )
+    found = _look(files, asked["words"], moved)
     json.dump(
         {name: [(one.line, one.what) for one in those] for name, those in found.items()}, sys.stdout
     )
@@ -130,12 +180,16 @@ def _in_name(name: str, words: _Words) -> Iterator[Finding]:
         yield Finding(name, 1, f"{what}, in the file's name")
 
 
-def _in_file(name: str, file: Path, words: _Words) -> Iterator[Finding]:
-    suffix = Path(name).suffix
-    if suffix in (".png", ".pdf"):
+def _in_file(name: str, file: Path, moved: Path | None, words: _Words) -> Iterator[Finding]:
+    if name.endswith((".png", ".pdf")):
         return
     try:
-        data = _texts(file) if suffix == ".parquet" else file.read_bytes()
+        try:
+            data = _contents(name, file)
+        except (FileNotFoundError, UserError):
+            if moved is None or file.exists():
+                raise
+            data = _contents(name, moved)
     except UserError:
         yield Finding(name, 1, "a table that cannot be read")
         return
@@ -174,6 +228,10 @@ class _Words:
             return
         for match in self._pattern.finditer(data):
             yield self._words[match[0]], match.start()
+
+
+def _contents(name: str, file: Path) -> bytes:
+    return _texts(file) if name.endswith(".parquet") else file.read_bytes()
 
 
 def _texts(file: Path) -> bytes:

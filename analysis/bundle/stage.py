@@ -83,6 +83,10 @@ class Stage:
         """Every file by its name in the bundle."""
         return {name: self.folder / name for name in sorted(self.roles)}
 
+    def attempts(self) -> dict[str, Path]:
+        """The files of attempts, which nobody writes to any more."""
+        return {name: self.folder / name for name in sorted(self.roles) if "/attempt-" in name}
+
 
 def attempts_of(campaign: Path, left_out: Counter[str]) -> list[Path]:
     """The attempts that are taken: of the cells that the campaign holds as last planned, however

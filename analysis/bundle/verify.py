@@ -6,7 +6,6 @@ from __future__ import annotations
 import base64
 import errno
 import json
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from analysis.bundle.experiments import ran
 from analysis.bundle.folders import Folders, working_folder
 from analysis.bundle.pictures import same_picture, shown_in
 from analysis.bundle.roles import is_run, misdeclared
-from analysis.bundle.scan import scan
+from analysis.bundle.scan import Beside, scan
 from analysis.bundle.verification import Check, Verification
 from schemas.bundle import ABOUT, BUNDLE_VERSION, MANIFEST, About, Manifest
 from schemas.errors import HotbedError, UserError
@@ -56,7 +55,7 @@ def opened(
     Raises:
         UserError: it is no bundle, or one that should not be opened.
     """
-    with working_folder("hotbed-verify-") as place:
+    with working_folder("hotbed-verify-", archive.unpacked_bytes(path)) as place:
         folder = place / "bundle"
         folder.mkdir()
         found = archive.unpack(path, folder, most_bytes=most_bytes, progress=progress)
@@ -112,30 +111,38 @@ def verify(
     with opened(path, most_bytes=most_bytes, progress=told("unpacking")) as bundle:
         made = Verification(path, archive.digest(path).sha256, bundle.manifest)
         made.record("files", changed(bundle), "every file has the SHA-256 that was stated")
-        made.record("private", _private(bundle), "no address, home folder or secret")
-        try:
-            made.record(
-                "campaigns",
-                otherwise(bundle.folder, bundle.manifest.campaigns),
-                "their files say what was run",
-            )
-            _derive_again(bundle, made, told)
-        except HotbedError as error:
-            made.checks.append(Check("runs", False, str(error)))
-        except MemoryError:
-            raise HotbedError(f"{path}: this machine has not the memory to check it.") from None
-        except OSError as error:
-            if error.errno in _NO_ROOM:
-                raise UserError(
-                    f"{path}: could not be checked here ({error.strerror}); it is unpacked in "
-                    f"{tempfile.gettempdir()}: set TMPDIR to a folder with more room."
-                ) from error
-            made.checks.append(Check("runs", False, f"cannot be analysed ({error})"))
-        except Exception as error:  # what is in a bundle is anybody's
-            detail = f"cannot be analysed ({type(error).__name__}: {error})"
-            made.checks.append(Check("runs", False, detail))
+        with _looking(bundle, made):
+            _check_runs(bundle, made, otherwise, told)
     progress("done", 1.0)
     return made
+
+
+def _check_runs(
+    bundle: Opened, made: Verification, otherwise: Otherwise, told: Callable[[str], Progress]
+) -> None:
+    """All that follows from the runs; what cannot be computed of them is a failed check."""
+    path = bundle.path
+    try:
+        made.record(
+            "campaigns",
+            otherwise(bundle.folder, bundle.manifest.campaigns),
+            "their files say what was run",
+        )
+        _derive_again(bundle, made, told)
+    except HotbedError as error:
+        made.checks.append(Check("runs", False, str(error)))
+    except MemoryError:
+        raise HotbedError(f"{path}: this machine has not the memory to check it.") from None
+    except OSError as error:
+        if error.errno in _NO_ROOM:
+            raise UserError(
+                f"{path}: could not be checked here ({error.strerror}); it is unpacked in "
+                f"{bundle.folder.parents[1]}: set TMPDIR to a folder with more room."
+            ) from error
+        made.checks.append(Check("runs", False, f"cannot be analysed ({error})"))
+    except Exception as error:  # what is in a bundle is anybody's
+        detail = f"cannot be analysed ({type(error).__name__}: {error})"
+        made.checks.append(Check("runs", False, detail))
 
 
 def changed(bundle: Opened) -> Iterator[Difference]:
@@ -151,16 +158,32 @@ def changed(bundle: Opened) -> Iterator[Difference]:
             yield Difference(name, "SHA-256", entry.sha256[:16], found.sha256[:16])
 
 
-def _private(bundle: Opened) -> Iterator[Difference]:
+@contextmanager
+def _looking(bundle: Opened, made: Verification) -> Iterator[None]:
+    """What must not be in a bundle is looked for while the block runs, in the runs at least: of
+    those nothing is written meanwhile, but they are moved."""
     files = {name: bundle.folder / name for name in bundle.found}
-    for one in scan(files):
-        yield Difference(one.file, f"line {one.line}", one.what, "")
+    runs = {name: file for name, file in files.items() if "/attempt-" in name}
+    before = scan({name: file for name, file in files.items() if name not in runs})
+    place = len(made.checks)
+    moved = {name: _fresh(bundle) / name for name in runs}
+    with Beside(runs, moved=moved) as beside:
+        yield
+        found = sorted([*before, *scan(runs, begun=beside)], key=lambda one: one.file)
+    told = [Difference(one.file, f"line {one.line}", one.what, "") for one in found]
+    made.record("private", told, "no address, home folder or secret")
+    made.checks.insert(place, made.checks.pop())
+
+
+def _fresh(bundle: Opened) -> Path:
+    """Where everything is computed again."""
+    return bundle.folder.parent / "fresh"
 
 
 def _derive_again(bundle: Opened, made: Verification, told: Callable[[str], Progress]) -> None:
     """Compute everything from the runs alone, in a folder that has nothing else, and compare."""
     manifest = bundle.manifest
-    fresh = bundle.folder.parent / "fresh"
+    fresh = _fresh(bundle)
     _only_runs(bundle, fresh)
     made.record("runs", _misplaced(fresh, manifest), "every run is what its folder says")
     derived = derive(

@@ -1,0 +1,198 @@
+"""Where bundles are worked on: in memory where there is enough, and nothing is left there."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from analysis.bundle import folders, memory
+from analysis.bundle.archive import unpacked_bytes
+from analysis.bundle.folders import working_folder
+from analysis.bundle.scan import Beside, scan
+
+MIB = 2**20
+MEMINFO = "MemTotal:       8000 kB\nMemFree:  100 kB\nMemAvailable:   4000 kB\n"
+
+
+def system(place: Path, cgroup: str, groups: dict[str, dict[str, str]]) -> tuple[Path, Path]:
+    """A /proc and a /sys/fs/cgroup as a kernel shows them."""
+    proc, cgroups = place / "proc", place / "cgroup"
+    (proc / "self").mkdir(parents=True)
+    (proc / "meminfo").write_text(MEMINFO)
+    (proc / "self" / "cgroup").write_text(cgroup)
+    for name, files in groups.items():
+        (cgroups / name).mkdir(parents=True, exist_ok=True)
+        for file, text in files.items():
+            (cgroups / name / file).write_text(text)
+    return proc, cgroups
+
+
+def v2(limit: str, used: int, dropped: int = 0) -> dict[str, str]:
+    """The files of a control group of version 2."""
+    stat = f"anon 5\ninactive_file {dropped}\n"
+    return {"memory.max": f"{limit}\n", "memory.current": f"{used}\n", "memory.stat": stat}
+
+
+def v1(limit: int, used: int, dropped: int = 0) -> dict[str, str]:
+    """The files of a control group of version 1."""
+    stat = f"inactive_file 1\ntotal_inactive_file {dropped}\n"
+    files = {"memory.limit_in_bytes": f"{limit}\n", "memory.usage_in_bytes": f"{used}\n"}
+    return files | {"memory.stat": stat}
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "groups", "left"),
+    [
+        ("0::/\n", {}, 4000 * 1024),
+        ("0::/user\n", {"user": v2("max", 900)}, 4000 * 1024),
+        ("0::/user\n", {"user": v2("1000", 900)}, 100),
+        ("0::/user\n", {"user": v2("1000", 900, dropped=300)}, 400),
+        ("0::/a/b\n", {"a/b": v2("max", 10), "a": v2("700", 200)}, 500),
+        # A container's own group is its root, and the path is one of the host's.
+        ("0::/host/path\n", {".": v2("600", 200)}, 400),
+        ("0::/user\n", {"user": v2("1000", 1200)}, 0),
+        ("4:memory:/job\n1:cpu:/job\n0::/\n", {"memory/job": v1(2000, 500, 100)}, 1600),
+        ("4:memory:/job\n", {"memory": v1(2000, 500)}, 1500),
+        ("4:cpu:/job\n", {"memory/job": v1(2000, 500)}, 4000 * 1024),
+        ("nothing known\n", {}, 4000 * 1024),
+    ],
+)
+def test_what_is_left_of_memory(
+    tmp_path: Path, cgroup: str, groups: dict[str, dict[str, str]], left: int
+) -> None:
+    assert memory.available(*system(tmp_path, cgroup, groups)) == left
+
+
+def test_a_system_that_tells_nothing_has_no_memory_to_spare(tmp_path: Path) -> None:
+    assert memory.available(tmp_path, tmp_path) == 0
+    (tmp_path / "meminfo").write_text("MemAvailable: much\n")
+    assert memory.available(tmp_path, tmp_path) == 0
+
+
+@pytest.fixture
+def in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that is taken for one in memory, 400 MiB of which can be had."""
+    for name in ("TMPDIR", "TEMP", "TMP"):
+        monkeypatch.delenv(name, raising=False)
+    place = tmp_path / "memory"
+    place.mkdir()
+    monkeypatch.setattr(folders, "MEMORY", place)
+    monkeypatch.setattr(folders, "_is_memory", lambda _: True)
+    monkeypatch.setattr(memory, "available", lambda: 400 * MIB)
+    return place
+
+
+@pytest.mark.parametrize(
+    ("need", "there"), [(10 * MIB, True), (100 * MIB, True), (101 * MIB, False), (None, False)]
+)
+def test_small_ones_are_worked_on_in_memory(in_memory: Path, need: int | None, there: bool) -> None:
+    with working_folder("hotbed-test-", need) as place:
+        assert (place.parent == in_memory) is there
+        (place / "artifacts" / "campaign" / "run").mkdir(parents=True)
+        (place / "artifacts" / "campaign" / "run" / "file").write_text("something")
+    assert not place.exists()
+
+
+def test_the_folder_that_is_asked_for_is_taken(
+    in_memory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(in_memory.parent))
+    with working_folder("hotbed-test-", 1) as place:
+        assert place.parent != in_memory
+
+
+def test_a_disk_is_not_taken_for_memory(in_memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    for name in ("TMPDIR", "TEMP", "TMP"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(folders, "MEMORY", in_memory)
+    with working_folder("hotbed-test-", 1) as place:
+        assert place.parent != in_memory
+
+
+def test_what_a_killed_process_left_in_memory_goes(in_memory: Path) -> None:
+    program = (
+        "import sys, time; from pathlib import Path; from analysis.bundle import folders\n"
+        "folders.MEMORY = Path(sys.argv[1]); folders._is_memory = lambda _: True\n"
+        "with folders.working_folder('hotbed-test-', 1) as place:\n"
+        "    (place / 'file').write_text('something')\n"
+        "    print(place, flush=True); time.sleep(600)\n"
+    )
+    root = str(Path(folders.__file__).resolve().parents[2])
+    environment = {k: v for k, v in os.environ.items() if k not in ("TMPDIR", "TEMP", "TMP")}
+    other = subprocess.Popen(
+        [sys.executable, "-c", program, str(in_memory)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment | {"PYTHONPATH": root},
+    )
+    assert other.stdout is not None
+    try:
+        theirs = Path(other.stdout.readline().strip())
+        assert theirs.parent == in_memory
+        os.utime(theirs, (1, 1))
+        with working_folder("hotbed-test-", 1):
+            assert (theirs / "file").exists(), "it is held"
+    finally:
+        other.send_signal(signal.SIGKILL)
+        other.wait()
+        other.stdout.close()
+    fresh, foreign = in_memory / "hotbed-test-new", in_memory / "others"
+    fresh.mkdir()
+    foreign.mkdir()
+    os.utime(foreign, (1, 1))
+    os.utime(theirs, (1, 1))
+    (in_memory / "hotbed-link").symlink_to(foreign)
+    with working_folder("hotbed-test-", 1):
+        pass
+    assert not theirs.exists()
+    assert fresh.exists(), "it may just be being made"
+    assert foreign.exists()
+
+
+def test_the_size_of_an_archive_that_is_none_is_not_known(tmp_path: Path) -> None:
+    (tmp_path / "x.zip").write_text("no archive")
+    assert unpacked_bytes(tmp_path / "x.zip") is None
+    assert unpacked_bytes(tmp_path / "missing.zip") is None
+
+
+def some(place: Path, count: int) -> dict[str, Path]:
+    """Files, every third of which holds an address."""
+    files = {}
+    for number in range(count):
+        file = place / f"file-{number}.txt"
+        file.write_text("fine\n" + ("from 10.1.2.3\n" if number % 3 == 0 else ""))
+        files[file.name] = file
+    return files
+
+
+def test_another_process_finds_the_same_also_in_what_is_moved_meanwhile(tmp_path: Path) -> None:
+    files = some(tmp_path, 20)
+    alone = scan(files)
+    assert len(alone) == 7
+    moved = {name: tmp_path / "elsewhere" / name for name in files}
+    (tmp_path / "elsewhere").mkdir()
+    for name in list(files)[:10]:
+        files[name].rename(moved[name])
+    begun = dict(list(files.items())[:15])
+    with Beside(begun, moved=moved) as beside:
+        assert scan(files, begun=beside) == alone
+
+
+def test_what_a_killed_process_has_not_looked_through_is_looked_through(tmp_path: Path) -> None:
+    files = some(tmp_path, 9)
+    with Beside(files, {"fine": "a word"}) as beside:
+        beside._process.kill()
+        beside._thread.join()
+        assert len(scan(files, {"fine": "a word"}, begun=beside)) == 12
+
+
+def test_it_ends_with_the_block(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), Beside(some(tmp_path, 3)) as beside:
+        raise KeyboardInterrupt
+    assert beside._process.returncode is not None
