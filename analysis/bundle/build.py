@@ -113,8 +113,13 @@ def build(
     archive.refuse_target(out)
     folders, report, compared = chosen_campaigns(artifacts, name, ground)
     told = _shares(progress)
-    with _disk(), working_folder("hotbed-bundle-", _size(folders)) as place:
-        stage = Stage(place)
+    words = words_of_this_machine(inputs.hosts)
+    with (
+        _disk(),
+        working_folder("hotbed-bundle-", _size(folders)) as place,
+        Beside(words) as beside,
+    ):
+        stage = Stage(place, beside.add)
         attempts = {folder: attempts_of(folder, stage.left_out) for folder in folders}
         everyone = [attempt for taken in attempts.values() for attempt in taken]
         hide = {str(artifacts.resolve()): "$ARTIFACTS", **inputs.hide}
@@ -126,33 +131,29 @@ def build(
                 stage.left_out["sources that are no text"] += 1
             else:
                 stage.put(target, text, "source")
-        words = words_of_this_machine(inputs.hosts)
-        with Beside(stage.attempts(), words) as beside:
-            derived = derive(
-                stage.folder / "artifacts", report, comparison=compared, progress=told("report")
-            )
-            stage.adopt(f"artifacts/{derived.folder.name}", "derived")
-            campaigns = tuple(ran(stage.folder / "artifacts" / folder.name) for folder in folders)
-            about = about_of(inputs, derived, campaigns)
-            manifest = Manifest(
-                report=report,
-                campaigns=tuple(one.campaign for one in campaigns),
-                comparison=compared,
-                hotbed_version=inputs.hotbed_version,
-                commit=inputs.commit,
-                libraries={library: installed.version(library) for library in LIBRARIES},
-                redacted={kind: count for kind, count in sorted(redactor.counts.items()) if count},
-                left_out={what: count for what, count in sorted(stage.left_out.items()) if count},
-                notes=inputs.notes,
-                files=(),
-            )
-            stage.put(ABOUT, _json(about.model_dump(mode="json")), "metadata")
-            for target, text in described(
-                about, manifest, derived, campaigns, stage.files()
-            ).items():
-                stage.put(target, text, "metadata")
-            told("scan")("scan", 0.0)
-            refuse_private(scan(stage.files(), words, begun=beside))
+        derived = derive(
+            stage.folder / "artifacts", report, comparison=compared, progress=told("report")
+        )
+        stage.adopt(f"artifacts/{derived.folder.name}", "derived")
+        campaigns = tuple(ran(stage.folder / "artifacts" / folder.name) for folder in folders)
+        about = about_of(inputs, derived, campaigns)
+        manifest = Manifest(
+            report=report,
+            campaigns=tuple(one.campaign for one in campaigns),
+            comparison=compared,
+            hotbed_version=inputs.hotbed_version,
+            commit=inputs.commit,
+            libraries={library: installed.version(library) for library in LIBRARIES},
+            redacted={kind: count for kind, count in sorted(redactor.counts.items()) if count},
+            left_out={what: count for what, count in sorted(stage.left_out.items()) if count},
+            notes=inputs.notes,
+            files=(),
+        )
+        stage.put(ABOUT, _json(about.model_dump(mode="json")), "metadata")
+        for target, text in described(about, manifest, derived, campaigns, stage.files()).items():
+            stage.put(target, text, "metadata")
+        told("scan")("scan", 0.0)
+        refuse_private(scan(stage.files(), words, begun=beside))
         manifest = manifest.model_copy(update={"files": _entries(stage)})
         stage.put(MANIFEST, _json(manifest.model_dump(mode="json")), "metadata")
         sha256 = archive.write(out, stage.files(), told("packing"))

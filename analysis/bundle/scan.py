@@ -9,9 +9,11 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 
 from analysis.bundle import private
 from analysis.bundle.folders import workers
@@ -31,6 +33,8 @@ _KINDS: tuple[tuple[str, Callable[[bytes], list[bytes]]], ...] = (
     ("a home folder", private.homes),
     ("a mail address", private.mails),
 )
+_IN_NO_HINT = b"0123456789.,"
+"""Half of a run's bytes: without them hints are found in half of the time."""
 _HINTS = sorted({hint for _, hints, _ in private.SECRETS for hint in hints})
 
 
@@ -73,7 +77,7 @@ def scan(
         begun: what another process looks through already, for the same words.
     """
     sought = dict(words or {})
-    theirs = {name for name in files if begun is not None and name in begun.files}
+    theirs = begun.names if begun is not None else ()
     ours = sorted(files.keys() - theirs)
     found = _look_at_all({name: files[name] for name in ours}, sought)
     if begun is not None:
@@ -84,46 +88,39 @@ def scan(
 def _look_at_all(files: Mapping[str, Path], words: Mapping[str, str]) -> dict[str, list[Finding]]:
     """Of many files another process looks at one half."""
     if workers(len(files)) == 1:
-        return _look(files, words)
+        return _look(_places(files), words)
     names = list(files)
-    with Beside({name: files[name] for name in names[1::2]}, words) as beside:
-        found = _look({name: files[name] for name in names[::2]}, words)
+    with Beside(words) as beside:
+        for name in names[1::2]:
+            beside.add(name, files[name])
+        found = _look(_places({name: files[name] for name in names[::2]}), words)
         return found | beside.found()
 
 
-def _look(
-    files: Mapping[str, Path], words: Mapping[str, str], moved: Mapping[str, Path] | None = None
-) -> dict[str, list[Finding]]:
+_Place = tuple[str, Path, Path | None]
+"""A file's name, where it is, and where it may have been renamed to meanwhile."""
+
+
+def _places(files: Mapping[str, Path]) -> list[_Place]:
+    return [(name, file, None) for name, file in files.items()]
+
+
+def _look(places: Iterable[_Place], words: Mapping[str, str]) -> dict[str, list[Finding]]:
     sought = _Words(words)
-    together = "\n".join(files).encode()
-    named = any(True for _ in (*findings(together), *sought.findings(together)))
-    return {
-        name: list(
-            dict.fromkeys(
-                (
-                    *(_in_name(name, sought) if named else ()),
-                    *_in_file(name, file, (moved or {}).get(name), sought),
-                )
-            )
-        )
-        for name, file in files.items()
-    }
+    found = {name: list(_in_file(name, file, moved, sought)) for name, file, moved in places}
+    together = "\n".join(found).encode()
+    if any(True for _ in (*findings(together), *sought.findings(together))):
+        found = {name: [*_in_name(name, sought), *inside] for name, inside in found.items()}
+    return {name: list(dict.fromkeys(those)) for name, those in found.items()}
 
 
 class Beside:
-    """Looks through files in a process of its own, while this one goes on; ends with the block."""
+    """Looks through files in a process of its own, each from when it is added; ends with the
+    block. (The words can be secrets: they go through a pipe.)"""
 
-    def __init__(
-        self,
-        files: Mapping[str, Path],
-        words: Mapping[str, str] | None = None,
-        *,
-        moved: Mapping[str, Path] | None = None,
-    ) -> None:
-        """`moved`: where files may have been renamed to meanwhile. (The words can be secrets: they
-        go through a pipe.)"""
-        self.files = dict(files)
-        self._words, self._moved = dict(words or {}), dict(moved or {})
+    def __init__(self, words: Mapping[str, str] | None = None) -> None:
+        self._places: dict[str, _Place] = {}
+        self._words = dict(words or {})
         paths = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
         self._process = subprocess.Popen(
             [sys.executable, "-c", "from analysis.bundle.scan import main; main()"],
@@ -132,6 +129,8 @@ class Beside:
             stderr=subprocess.DEVNULL,
             env={**os.environ, "PYTHONPATH": paths},
         )
+        self._asked: SimpleQueue[object] = SimpleQueue()
+        self._asked.put(self._words)
         self._answer = b""
         self._thread = threading.Thread(target=self._ask, daemon=True)
         self._thread.start()
@@ -141,35 +140,53 @@ class Beside:
 
     def __exit__(self, *_: object) -> None:
         self._process.kill()
-        self._thread.join()
+        self._wait()
+
+    @property
+    def names(self) -> Collection[str]:
+        """Of the files that were added."""
+        return self._places.keys()
+
+    def add(self, name: str, file: Path, moved: Path | None = None) -> None:
+        """Have a file looked through that nobody writes to any more; `moved`: where it may be
+        renamed to meanwhile."""
+        self._places[name] = (name, file, moved)
+        self._asked.put((name, str(file), str(moved) if moved is not None else None))
 
     def found(self) -> dict[str, list[Finding]]:
         """What is in each file, waited for. What the other process did not come to the end of is
         looked through here."""
-        self._thread.join()
+        self._wait()
         if self._process.returncode != 0:
-            return _look(self.files, self._words, self._moved)
+            return _look(self._places.values(), self._words)
         return {
             name: [Finding(name, line, what) for line, what in found]
             for name, found in json.loads(self._answer).items()
         }
 
+    def _wait(self) -> None:
+        self._asked.put(None)
+        self._thread.join()
+
     def _ask(self) -> None:
-        asked = {
-            "files": {name: str(file) for name, file in self.files.items()},
-            "moved": {name: str(file) for name, file in self._moved.items()},
-            "words": self._words,
-        }
-        self._answer, _ = self._process.communicate(json.dumps(asked).encode())
+        """In a thread of its own, as the pipe takes no more when the other is behind."""
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        with suppress(OSError), stdin:  # it may be gone
+            while (asked := self._asked.get()) is not None:
+                stdin.write(json.dumps(asked).encode() + b"\n")
+        with stdout:
+            self._answer = stdout.read()
+        self._process.wait()
 
 
 def main() -> None:
-    """The other process."""
-    asked = json.load(sys.stdin)
-    files, moved = (
-        {name: Path(file) for name, file in asked[which].items()} for which in ("files", "moved")
-    )
-    found = _look(files, asked["words"], moved)
+    """The other process: a line of words, then one for each file; the answer comes at the end."""
+    words = json.loads(sys.stdin.buffer.readline())
+    asked = (json.loads(line) for line in sys.stdin.buffer)
+    places = ((name, Path(file), Path(to) if to is not None else None) for name, file, to in asked)
+    found = _look(places, words)
     json.dump(
         {name: [(one.line, one.what) for one in those] for name, those in found.items()}, sys.stdout
     )
@@ -206,7 +223,8 @@ def findings(data: bytes) -> Iterator[tuple[str, int]]:
     for what, look in _KINDS:
         for found in dict.fromkeys(look(data)):
             yield what, data.find(found)
-    held = {hint for hint in _HINTS if hint in data}
+    words = data.translate(None, _IN_NO_HINT)
+    held = {hint for hint in _HINTS if hint in words}
     for what, hints, pattern in private.SECRETS:
         if not held.isdisjoint(hints):
             for match in pattern.finditer(data):

@@ -36,9 +36,11 @@ _ADDRESS = re.compile(r"[\d.]+|[0-9a-fA-F:]+")
 
 @dataclass
 class Stage:
-    """A folder that holds what will be in the bundle, and each file's role."""
+    """A folder that holds what will be in the bundle, and each file's role; `look` is told of each
+    file of an attempt (name, file) when it is there: nobody writes to those any more."""
 
     folder: Path
+    look: Callable[[str, Path], None] = lambda name, file: None
     roles: dict[str, Role] = field(default_factory=dict)
     left_out: Counter[str] = field(default_factory=Counter)
     _names: set[str] = field(default_factory=set)
@@ -63,6 +65,8 @@ class Stage:
         Path(target).write_bytes(data)
         self.roles[name] = role
         self._digests[name] = archive.Digest(hashlib.sha256(data).hexdigest(), len(data))
+        if "/attempt-" in name:
+            self.look(name, Path(target))
 
     def digest(self, name: str) -> archive.Digest:
         """Of a file as it was put here, or of what somebody else has written as it is."""
@@ -82,10 +86,6 @@ class Stage:
     def files(self) -> dict[str, Path]:
         """Every file by its name in the bundle."""
         return {name: self.folder / name for name in sorted(self.roles)}
-
-    def attempts(self) -> dict[str, Path]:
-        """The files of attempts, which nobody writes to any more."""
-        return {name: self.folder / name for name in sorted(self.roles) if "/attempt-" in name}
 
 
 def attempts_of(campaign: Path, left_out: Counter[str]) -> list[Path]:

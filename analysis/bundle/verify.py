@@ -166,8 +166,9 @@ def _looking(bundle: Opened, made: Verification) -> Iterator[None]:
     runs = {name: file for name, file in files.items() if "/attempt-" in name}
     before = scan({name: file for name, file in files.items() if name not in runs})
     place = len(made.checks)
-    moved = {name: _fresh(bundle) / name for name in runs}
-    with Beside(runs, moved=moved) as beside:
+    with Beside() as beside:
+        for name, file in runs.items():
+            beside.add(name, file, moved=_fresh(bundle) / name)
         yield
         found = sorted([*before, *scan(runs, begun=beside)], key=lambda one: one.file)
     told = [Difference(one.file, f"line {one.line}", one.what, "") for one in found]

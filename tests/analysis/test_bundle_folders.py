@@ -13,7 +13,7 @@ import pytest
 from analysis.bundle import folders, memory
 from analysis.bundle.archive import unpacked_bytes
 from analysis.bundle.folders import working_folder
-from analysis.bundle.scan import Beside, scan
+from analysis.bundle.scan import _HINTS, _IN_NO_HINT, Beside, scan
 
 MIB = 2**20
 MEMINFO = "MemTotal:       8000 kB\nMemFree:  100 kB\nMemAvailable:   4000 kB\n"
@@ -179,20 +179,45 @@ def test_another_process_finds_the_same_also_in_what_is_moved_meanwhile(tmp_path
     (tmp_path / "elsewhere").mkdir()
     for name in list(files)[:10]:
         files[name].rename(moved[name])
-    begun = dict(list(files.items())[:15])
-    with Beside(begun, moved=moved) as beside:
+    with Beside() as beside:
+        for name in list(files)[:15]:
+            beside.add(name, files[name], moved[name])
         assert scan(files, begun=beside) == alone
+
+
+def test_names_are_looked_at_by_another_process_too(tmp_path: Path) -> None:
+    files = {"of-10.1.2.3.txt": tmp_path / "x"}
+    (tmp_path / "x").write_text("fine\n")
+    with Beside() as beside:
+        beside.add("of-10.1.2.3.txt", tmp_path / "x")
+        assert scan(files, begun=beside) == scan(files) != []
+
+
+def test_more_files_than_a_pipe_takes_do_not_hold_up_who_adds_them(tmp_path: Path) -> None:
+    files = some(tmp_path, 3)
+    (file,) = [file for name, file in files.items() if name == "file-0.txt"]
+    with Beside() as beside:
+        for number in range(3000):
+            beside.add(f"{'long' * 40}-{number}.txt", file)
+        assert len(beside.found()) == 3000
 
 
 def test_what_a_killed_process_has_not_looked_through_is_looked_through(tmp_path: Path) -> None:
     files = some(tmp_path, 9)
-    with Beside(files, {"fine": "a word"}) as beside:
+    with Beside({"fine": "a word"}) as beside:
         beside._process.kill()
-        beside._thread.join()
+        beside._process.wait()
+        for name, file in files.items():
+            beside.add(name, file)
         assert len(scan(files, {"fine": "a word"}, begun=beside)) == 12
 
 
 def test_it_ends_with_the_block(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt), Beside(some(tmp_path, 3)) as beside:
+    with pytest.raises(KeyboardInterrupt), Beside() as beside:
+        beside.add("x", tmp_path / "x")
         raise KeyboardInterrupt
     assert beside._process.returncode is not None
+
+
+def test_hints_have_nothing_that_is_left_out() -> None:
+    assert all(hint.translate(None, _IN_NO_HINT) == hint for hint in _HINTS)
