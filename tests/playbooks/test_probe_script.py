@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -36,6 +37,9 @@ def wanted() -> dict[str, Any]:
     }
 
 
+SIZE = 2**26  # libblkid looks for no ZFS on less
+
+
 def head_with(offset: int, data: bytes) -> bytes:
     return bytes(offset) + data + bytes(70000 - offset - len(data))
 
@@ -50,71 +54,179 @@ def bluestore(uuid: str) -> bytes:
     return head_with(0, f"bluestore block device\n{uuid}\n".encode())
 
 
-class FakeDevice:
-    """Stands in for a block device, which only root can have."""
+def lvm(sector: int) -> dict[int, bytes]:
+    """The label of a physical volume, with its checksum."""
+    label = struct.pack("<I8s", 32, b"LVM2 001") + b"x" * 32 + bytes(448)
+    crc = 0xF597A6CF
+    for byte in label:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0xEDB88320 if crc & 1 else 0)
+    return {512 * sector: struct.pack("<8sQI", b"LABELONE", sector, crc) + label}
 
-    def __init__(self, head: bytes, size: int = 2**32, problem: str | None = None) -> None:
-        self.head, self.bytes, self.problem, self.mounted_at = head, size, problem, None
+
+def raid(version: str) -> dict[int, bytes]:
+    """The superblock of a RAID array's member: 0.90 and 1.0 have it at the end."""
+    magic = 0xA92B4EFC
+    if version == "0.90":
+        numbers = (magic, 0, 90, 0, 992, 0x1234, 0, 1, 0, 2, 2, 0, 0, 1, 2, 3)
+        return {SIZE // 65536 * 65536 - 65536: struct.pack("<16I", *numbers)}
+    sector = SIZE // 512 - 16 & ~7
+    block = bytearray(4096)
+    struct.pack_into("<IIII16s32sQ", block, 0, magic, 1, 0, 0, b"u" * 16, b"mine:0", 0)
+    struct.pack_into("<QQQQ", block, 128, 0, sector, sector, 0)
+    struct.pack_into("<I", block, 220, 1)
+    total = sum(struct.unpack_from("<64I", block)) + struct.unpack_from("<H", block, 256)[0]
+    struct.pack_into("<I", block, 216, (total & 0xFFFFFFFF) + (total >> 32))
+    return {512 * sector: bytes(block)}
+
+
+def zfs() -> dict[int, bytes]:
+    """Uberblocks of the last of a pool member's four labels; the others were overwritten."""
+    block = struct.pack("<QQQQQ", 0x00BAB10C, 5000, 7, 1, 1)
+    last = SIZE // 262144 * 262144 - 262144
+    return {last + 131072 + 1024 * place: block for place in range(128)}
+
+
+def image(folder: Path, parts: dict[int, bytes]) -> Path:
+    """A file that holds so much, in place of a device."""
+    path = folder / "image"
+    with path.open("wb") as file:
+        file.truncate(SIZE)
+        for offset, data in parts.items():
+            file.seek(offset)
+            file.write(data)
+    return path
+
+
+class FakeDevice:
+    """Stands in for a block device, which only root can have; what it holds is in a file."""
+
+    def __init__(self, probe: ModuleType, path: Path, size: int = 2**32) -> None:
+        self.head, self.bytes = path.open("rb").read(probe.HEAD), size
+        self.problem = self.mounted_at = None
+        self.made_by_us = False
 
     def __call__(self, *arguments: object) -> FakeDevice:
         return self
 
 
+@pytest.fixture
+def put(
+    probe: ModuleType, wanted: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Path]:
+    """Makes this the content of the OSD's device and of that for files."""
+    real = probe.Device
+
+    def put(parts: dict[int, bytes], **more: Any) -> Path:
+        path = image(tmp_path, parts)
+        fake = FakeDevice(probe, path)
+        for name, value in {"stranger": real.stranger.__get__(fake), **more}.items():
+            setattr(fake, name, value)
+        monkeypatch.setattr(probe, "Device", fake)
+        wanted["osds"] = [{**wanted["osds"][0], "device": str(path)}]
+        wanted["scratch_device"] = str(path)
+        return path
+
+    return put
+
+
 @pytest.mark.parametrize(
-    ("head", "what"),
+    ("parts", "what"),
     [
-        (bytes(70000), None),
-        (bluestore(MINE), "a BlueStore"),
-        (ext4(""), "an ext2/3/4 file system"),
-        (head_with(0, b"XFSB"), "an XFS file system"),
-        (head_with(512, b"LABELONE"), "an LVM physical volume"),
-        (head_with(510, b"\x55\xaa"), "a partition table"),
+        ({}, None),
+        ({0: bluestore(MINE)}, "a BlueStore"),
+        ({0: ext4("")}, "an ext2/3/4 file system"),
+        (lvm(1), "an LVM physical volume"),
+        (lvm(3), "an LVM physical volume"),
+        (raid("0.90"), "a member of a RAID array"),
+        (raid("1.0"), "a member of a RAID array"),
+        (zfs(), "a member of a ZFS pool"),
+        ({510: b"\x55\xaa", 450: b"\x83", 454: b"\1\0\0\0\1"}, "a partition table"),
+        ({600000: b"a database of my own"}, "data of a kind that is not known"),
     ],
 )
-def test_what_a_device_holds(probe: ModuleType, head: bytes, what: str | None) -> None:
-    assert probe.signature(head) == what
+def test_what_a_device_holds(
+    probe: ModuleType, tmp_path: Path, parts: dict[int, bytes], what: str | None
+) -> None:
+    """Also at its end, and where no label tells."""
+    path = image(tmp_path, parts)
+    assert probe.content(str(path), path.open("rb").read(probe.HEAD)) == what
+
+
+def test_without_wipefs_no_device_is_empty(
+    probe: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "output", lambda *argv: "")
+    assert "wipefs (util-linux) is missing" in probe.content("/dev/x1", bytes(probe.HEAD))
 
 
 @pytest.mark.parametrize(
     ("head", "said"),
     [
-        (bytes(70000), None),
+        (b"", None),
         (bluestore(MINE), None),
-        (bluestore(MINE[::-1]), "holds a BlueStore: if it may go, run `wipefs -a /dev/x2`"),
+        (bluestore(MINE[::-1]), "holds a BlueStore: if it may go, run `wipefs -a /"),
         (ext4("data"), "holds an ext2/3/4 file system"),
+        (b"my own", "holds data of a kind that is not known"),
     ],
 )
 def test_only_an_empty_device_or_our_own_is_taken(
-    probe: ModuleType, wanted: dict[str, Any], head: bytes, said: str | None
+    probe: ModuleType,
+    put: Callable[..., Path],
+    wanted: dict[str, Any],
+    head: bytes,
+    said: str | None,
 ) -> None:
-    probe.Device = FakeDevice(head)
+    put({0: head})
     sizes, problems = probe.check_osds(wanted)
     assert sizes == [2**32]
     assert problems == [] if said is None else said in problems[0]
     assert probe.check_osds({**wanted, "wipe": True})[1] == []
 
 
-def test_a_device_too_small_is_told_in_numbers(probe: ModuleType, wanted: dict[str, Any]) -> None:
-    probe.Device = FakeDevice(bytes(70000), size=2**29)
+def test_our_own_is_taken_whatever_an_earlier_life_left_behind_it(
+    probe: ModuleType, put: Callable[..., Path], wanted: dict[str, Any]
+) -> None:
+    """One that was allowed to wipe empties the beginning, and may be cut off after that."""
+    put({**zfs(), 0: bluestore(MINE)})
+    assert probe.check_osds(wanted)[1] == []
+
+
+def test_a_partition_that_hotbed_made_may_have_bytes_of_an_earlier_life(
+    probe: ModuleType, put: Callable[..., Path], wanted: dict[str, Any], tmp_path: Path
+) -> None:
+    put({0: b"x" * 100}, made_by_us=True)
+    assert probe.check_osds(wanted)[1] == []
+    put({0: ext4("data")}, made_by_us=True)
+    assert "holds an ext2/3/4 file system" in probe.check_osds(wanted)[1][0]
+
+
+def test_a_device_too_small_is_told_in_numbers(
+    probe: ModuleType, put: Callable[..., Path], wanted: dict[str, Any]
+) -> None:
+    path = put({}, bytes=2**29)
     assert probe.check_osds(wanted)[1] == [
-        "The OSD device /dev/x2 of node osd3 holds 0.5 GiB; at least 1.0 GiB are needed."
+        f"The OSD device {path} of node osd3 holds 0.5 GiB; at least 1.0 GiB are needed."
     ]
 
 
 def test_our_scratch_file_system_is_known_by_its_label(
-    probe: ModuleType, wanted: dict[str, Any]
+    probe: ModuleType, put: Callable[..., Path], wanted: dict[str, Any]
 ) -> None:
-    probe.Device = FakeDevice(ext4("hotbed-scratch"))
+    put({0: ext4("hotbed-scratch")})
     state, problem = probe.check_scratch(wanted)
     assert (state["made"], problem) == (True, None)
-    probe.Device = FakeDevice(ext4("photos"))
+    path = put({0: ext4("photos")})
     state, problem = probe.check_scratch(wanted)
     assert not state["made"]
-    assert "scratch device /dev/x1 of node osd3 holds an ext2/3/4" in problem
+    assert f"scratch device {path} of node osd3 holds an ext2/3/4" in problem
 
 
-def test_an_osd_without_device_is_told(probe: ModuleType, wanted: dict[str, Any]) -> None:
-    probe.Device = FakeDevice(bytes(70000))
+def test_an_osd_without_device_is_told(
+    probe: ModuleType, put: Callable[..., Path], wanted: dict[str, Any]
+) -> None:
+    put({})
     more = [*wanted["osds"], {"id": 4, "uuid": "u"}]
     sizes, problems = probe.check_osds({**wanted, "osds": more})
     assert sizes == [2**32, 0]

@@ -15,7 +15,7 @@ from schemas.errors import RemoteError, UserError
 from testbed import reach
 from testbed.sites import keys
 from testbed.sites.clock import Clock
-from testbed.sites.contract import Progress, Testbed
+from testbed.sites.contract import Doomed, Progress, Testbed
 from testbed.sites.inventory import fitness, hostkeys
 from testbed.sites.inventory.assign import Member
 from testbed.sites.inventory.contact import Contact, all_or_error, ask, everywhere, login_of
@@ -65,10 +65,21 @@ def judged(
         "keys": [[address, port, listed] for (address, port), listed in found.keys.items()],
         "facts": {node: facts_of(survey) for node, survey in found.surveys.items()},
         "signal": chosen,
-        "doomed": [asdict(one) for one in doomed],
+        "doomed": [_remembered(one, found.surveys[one.node]) for one in doomed],
         "held": [],
         "ready": False,
     }
+
+
+_SEEN = ("bytes", "model", "holds", "identity", "uuids", "boot_id")
+"""What a device must still be when it is wiped; records of before have the first three."""
+
+
+def _remembered(one: Doomed, survey: Mapping[str, Any]) -> dict[str, Any]:
+    """A device that may be wiped, with what tells it from others after its name has moved."""
+    seen = survey["devices"][one.device]
+    more = {"identity": seen["identity"], "uuids": seen["uuids"], "boot_id": survey["boot_id"]}
+    return {**asdict(one), **more}
 
 
 def take(record: Record, contact: Contact, progress: Progress) -> Testbed:
@@ -170,7 +181,7 @@ def _wipe(record: Record, contact: Contact, progress: Progress) -> None:
     def wipe(node: str) -> None:
         shell = shell_of(contact, testbed, node)
         for one in by_node[node]:
-            seen = {name: one[name] for name in ("bytes", "model", "holds")}
+            seen = {name: one[name] for name in _SEEN if name in one}
             ask(shell, "wipe", device=one["device"], id=record.data["id"], seen=seen)
 
     answers = everywhere(by_node, wipe, progress, "wiping devices", (0.8, 0.95))

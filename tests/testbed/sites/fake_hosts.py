@@ -38,6 +38,7 @@ class FakeHost:
     clock_offset_s: float = 0.0
     sshd_port: int | None = None
     wipefs: bool = True
+    blkid: dict[str, str] = field(default_factory=dict)
     root_login: Callable[[str], str] = lambda asked_of: "prohibit-password"
     asked: list[str] = field(default_factory=list)
     unreachable: set[str] = field(default_factory=set)
@@ -70,7 +71,8 @@ class FakeHost:
         return path.read_text() if path.exists() else ""
 
     def disk(self, name: str, size: int = 2**30, holds: str = "") -> None:
-        """A device of so many bytes (a sparse file), with a file system's signature on it."""
+        """A device of so many bytes (a sparse file), with a file system's signature on it, its type
+        or type and UUID (``ext4:0f8f``)."""
         self.write(name, SIGNATURE + holds.encode() + b"\n" if holds else b"")
         os.truncate(self.root / name.lstrip("/"), size)
 
@@ -91,8 +93,10 @@ class FakeHost:
                 head = file.read(100)
             if not head.startswith(SIGNATURE):
                 return ""
-            kind = head[len(SIGNATURE) :].split(b"\n")[0].decode()
-            return json.dumps({"signatures": [{"type": kind, "label": None}]})
+            kind, _, uuid = head[len(SIGNATURE) :].split(b"\n")[0].decode().partition(":")
+            return json.dumps({"signatures": [{"type": kind, "label": None, "uuid": uuid or None}]})
+        if argv[0] == "blkid":
+            return "".join(f"{name}={value}\n" for name, value in self.blkid.items())
         if argv[0] == "sshd":
             return f"permitrootlogin {self.root_login(argv[-1])}\n"
         return "apt 2.6\n" if argv[0] == "apt-get" else ""

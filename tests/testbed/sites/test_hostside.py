@@ -142,10 +142,12 @@ def test_no_key_takes_no_line_away(host: FakeHost) -> None:
 # -- devices ---------------------------------------------------------------------------------------
 
 
-def wipe_of(host: FakeHost, **seen: Any) -> dict[str, Any]:
-    (found,) = done(host, {"do": "survey", "devices": ["/dev/sdb2"]})["devices"].values()
-    kept = {name: found[name] for name in ("bytes", "model", "holds")}
-    return {"do": "wipe", "id": "x", "device": "/dev/sdb2", "seen": {**kept, **seen}}
+def wipe_of(host: FakeHost) -> dict[str, Any]:
+    survey = done(host, {"do": "survey", "devices": ["/dev/sdb2"]})
+    (found,) = survey["devices"].values()
+    kept = {name: found[name] for name in ("bytes", "model", "holds", "identity", "uuids")}
+    seen = {**kept, "boot_id": survey["boot_id"]}
+    return {"do": "wipe", "id": "x", "device": "/dev/sdb2", "seen": seen}
 
 
 def test_only_what_was_seen_is_wiped(host: FakeHost) -> None:
@@ -161,6 +163,78 @@ def test_only_what_was_seen_is_wiped(host: FakeHost) -> None:
     host.disk("/dev/sdb2", 2**30, "ext4")
     done(host, asked)
     assert not (host.root / "dev/sdb2").open("rb").read(4096).strip(b"\0")
+
+
+SYS = "sys/dev/block/0:0"  # every file that plays a device has this number
+
+
+@pytest.mark.parametrize("name", [f"{SYS}/device/wwid", f"{SYS}/wwid", f"{SYS}/serial", "udev"])
+def test_a_disk_alike_is_not_wiped(host: FakeHost, name: str) -> None:
+    """Equal in size, model and what is on it: only its serial number or WWN is another."""
+    record = {"udev": ("run/udev/data/b0:0", "I:1\nE:ID_SERIAL={}\n")}
+    path, text = record.get(name, (name, "{}\n"))
+    done(host, HOLD)
+    host.disk("/dev/sdb2", 2**30, "ext4")
+    host.write(path, text.format("naa.1"))
+    asked = wipe_of(host)
+    host.write(path, text.format("naa.2"))
+    assert "is another device now" in refused(host, asked)
+    host.write(path, text.format("naa.1"))
+    done(host, asked)
+
+
+def test_a_partition_is_known_by_its_disk_and_its_uuid(host: FakeHost) -> None:
+    """sysfs has no serial number at the partition itself."""
+    done(host, HOLD)
+    host.write(f"{SYS}/partition", "2\n")
+    host.write("sys/dev/block/device/wwid", "naa.1\n")  # of the folder above: the disk
+    host.write("sys/dev/block/device/model", "ST8000\n")
+    host.blkid = {"PART_ENTRY_UUID": "p1"}
+    asked = wipe_of(host)
+    assert asked["seen"]["identity"]["wwn"] == "naa.1"
+    assert asked["seen"]["model"] == "ST8000"
+    host.blkid = {"PART_ENTRY_UUID": "p2"}
+    assert "is another device now" in refused(host, asked)
+    host.blkid = {"PART_ENTRY_UUID": "p1"}
+    host.write("sys/dev/block/device/wwid", "naa.2\n")
+    assert "is another device now" in refused(host, asked)
+
+
+def test_a_file_system_of_the_same_kind_with_another_uuid_stays(host: FakeHost) -> None:
+    done(host, HOLD)
+    host.disk("/dev/sdb2", 2**30, "ext4:0f8f")
+    asked = wipe_of(host)
+    host.disk("/dev/sdb2", 2**30, "ext4:7c9e")
+    assert "holds ext4 7c9e now, which nobody allowed" in refused(host, asked)
+    host.disk("/dev/sdb2", 2**30, "ext4:0f8f")
+    host.blkid = {"PTUUID": "d1"}
+    assert "holds partition table d1 now" in refused(host, asked)
+    host.blkid = {}
+    done(host, asked)
+
+
+def test_a_disk_that_nothing_tells_from_others_is_not_wiped_after_a_boot(host: FakeHost) -> None:
+    done(host, HOLD)
+    host.disk("/dev/sdb2", 2**30, "ext4")
+    asked = wipe_of(host)
+    boot = "proc/sys/kernel/random/boot_id"
+    before = host.read(boot)
+    host.write(boot, "another\n")
+    assert "has no serial number and the machine was started anew" in refused(host, asked)
+    host.write(boot, before)
+    done(host, asked)
+
+
+def test_a_record_of_before_is_compared_as_far_as_it_goes(host: FakeHost) -> None:
+    """It has no model for a partition, either."""
+    done(host, HOLD)
+    host.disk("/dev/sdb2", 2**30, "ext4:0f8f")
+    host.write(f"{SYS}/device/wwid", "naa.1\n")
+    host.write(f"{SYS}/device/model", "ST8000\n")
+    asked = wipe_of(host)
+    old = {"bytes": 2**30, "model": None, "holds": ["ext4"]}
+    assert "is another device" in refused(host, {**asked, "seen": {**old, "model": "WD"}})
+    done(host, {**asked, "seen": old})
 
 
 def test_a_wipe_that_was_cut_off_is_repeated(host: FakeHost) -> None:

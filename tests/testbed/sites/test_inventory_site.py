@@ -145,6 +145,25 @@ def test_what_was_put_on_a_device_since_it_was_allowed_stays(make: Make, hosts: 
     refuse(make, hosts, "holds xfs.*--yes-wipe /dev/sdb2@osd0")
 
 
+def test_a_disk_that_took_the_name_of_the_allowed_one_stays(make: Make, hosts: FakeHosts) -> None:
+    """Between what was allowed and the wipe the machine was started anew."""
+    host = hosts.hosts["192.0.2.2"]
+    host.disk("/dev/sdb2", 16 * 2**30, "ext4")
+    host.write("sys/dev/block/0:0/device/wwid", "naa.1")
+    site = make()
+    site.allow(["/dev/sdb2@osd0"])
+    hosts.kill_at = 1 + 2 * len(make_spec().node_names())
+    with pytest.raises(Killed):
+        site.provision(make_spec())
+    hosts.kill_at = None
+    host.write("sys/dev/block/0:0/device/wwid", "naa.2")
+    with pytest.raises(SiteError, match="is another device now than the one that was allowed"):
+        make().provision(make_spec())
+    assert (host.root / "dev/sdb2").open("rb").read(9) == b"SIGNATURE"
+    host.write("sys/dev/block/0:0/device/wwid", "naa.1")
+    assert make().provision(make_spec()).nodes
+
+
 def test_host_keys_must_be_vouched_for(make: Make, hosts: FakeHosts, tmp_path: Path) -> None:
     nobody = tmp_path / "known_hosts"
     nobody.write_text("")

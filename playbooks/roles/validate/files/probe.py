@@ -15,27 +15,35 @@ import subprocess
 import sys
 from pathlib import Path
 
-SIGNATURES = (  # offset, bytes, what it is
-    (0, b"bluestore block device", "a BlueStore"),
-    (1080, b"\x53\xef", "an ext2/3/4 file system"),
-    (0, b"XFSB", "an XFS file system"),
-    (65600, b"_BHRfS_M", "a btrfs file system"),
-    (512, b"LABELONE", "an LVM physical volume"),
-    (0, b"LUKS\xba\xbe", "a LUKS volume"),
-    (4096, b"\xfc\x4e\x2b\xa9", "a member of a RAID array"),
-    (4086, b"SWAPSPACE2", "swap space"),
-    (512, b"EFI PART", "a partition table"),
-    (510, b"\x55\xaa", "a partition table"),
-)
-HEAD = 70000
+HEAD = 1 << 20
+BLUESTORE, EXT4 = b"bluestore block device", b"\x53\xef"
+UNKNOWN = "data of a kind that is not known"
+NAMES = {  # what people call libblkid's types
+    "ceph_bluestore": "a BlueStore",
+    **dict.fromkeys(("ext2", "ext3", "ext4"), "an ext2/3/4 file system"),
+    "xfs": "an XFS file system",
+    "btrfs": "a btrfs file system",
+    "LVM2_member": "an LVM physical volume",
+    "crypto_LUKS": "a LUKS volume",
+    "linux_raid_member": "a member of a RAID array",
+    "zfs_member": "a member of a ZFS pool",
+    "swap": "swap space",
+    **dict.fromkeys(("gpt", "dos", "PMBR"), "a partition table"),
+}
 CEPH_PACKAGES = ("ceph-osd", "ceph-mon", "ceph-mgr", "ceph-common", "radosgw")
 
 
 def output(*argv: str) -> str:
     """What a command prints, empty when it fails or is missing."""
+    path = os.environ.get("PATH", os.defpath) + ":/usr/local/sbin:/usr/sbin:/sbin"
     try:
         return subprocess.run(
-            argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False
+            argv,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            check=False,
+            env=dict(os.environ, LC_ALL="C", PATH=path),
         ).stdout
     except OSError:
         return ""
@@ -46,12 +54,29 @@ def gib(count: int) -> str:
     return f"{count / 2**30:.1f} GiB"
 
 
-def signature(head: bytes) -> str | None:
-    """What the first bytes of a device say it holds, None when nothing known."""
-    for offset, magic, what in SIGNATURES:
-        if head[offset : offset + len(magic)] == magic:
-            return what
-    return None
+def content(path: str, head: bytes) -> str | None:
+    """What a device holds, None when nothing: what libblkid recognises anywhere on it (superblocks
+    lie at the end, too), or else anything but zeros in its first megabyte, `head`.
+    """
+    listing = output("wipefs", "--json", path)
+    if not listing.strip() and not output("wipefs", "--version"):
+        return "what cannot be told, for wipefs (util-linux) is missing"
+    rows = json.loads(listing)["signatures"] if listing.strip() else []
+    found = dict.fromkeys(NAMES.get(row["type"], row["type"]) for row in rows)
+    if found:
+        return " and ".join(found)
+    return UNKNOWN if head.count(0) != len(head) else None
+
+
+def made_by_us(number: str) -> bool:
+    """Whether it is a partition that Hotbed made for a store: its raw bytes are an earlier life's
+    of the whole disk, and nobody's now.
+    """
+    try:
+        lines = (Path("/sys/dev/block") / number / "uevent").read_text().splitlines()
+    except OSError:
+        return False
+    return any(line.startswith("PARTNAME=hotbed-") for line in lines)
 
 
 def ext4_label(head: bytes) -> str:
@@ -94,6 +119,7 @@ class Device:
         self.bytes = 0
         self.head = b""
         self.mounted_at: str | None = None
+        self.made_by_us = False
         self.problem = self._look(node, use, path, allowed_mount)
 
     def _look(self, node: str, use: str, path: str, allowed_mount: str | None) -> str | None:
@@ -105,6 +131,7 @@ class Device:
         if not stat.S_ISBLK(status.st_mode):
             return f"The {where} is no block device: name a whole disk or a partition."
         number = f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
+        self.made_by_us = made_by_us(number)
         self.mounted_at = mounts(Path("/proc/self/mountinfo").read_text()).get(number)
         if self.mounted_at is not None and self.mounted_at != allowed_mount:
             return f"The {where} is mounted at {self.mounted_at}: unmount it or name another one."
@@ -134,6 +161,13 @@ class Device:
             os.close(handle)
         return None
 
+    def stranger(self, where: str, path: str) -> str | None:
+        """A sentence when it holds something that is nobody's of ours."""
+        found = content(path, self.head)
+        if found is None or (found == UNKNOWN and self.made_by_us):
+            return None
+        return f"The {where} holds {found}: {wipe_hint(path)}."
+
 
 def check_size(where: str, have: int, need: int) -> str | None:
     """A sentence when a device is too small."""
@@ -144,7 +178,10 @@ def check_size(where: str, have: int, need: int) -> str | None:
 
 def wipe_hint(path: str) -> str:
     """How a user says that the data may go."""
-    return f"if it may go, run `wipefs -a {path}` there or deploy with wiping allowed"
+    return (
+        f"if it may go, run `wipefs -a {path} && dd if=/dev/zero of={path} bs=1M count=1` there or "
+        "deploy with --wipe"
+    )
 
 
 def check_osd(wanted: dict, osd: dict) -> tuple[int, str | None]:
@@ -158,10 +195,10 @@ def check_osd(wanted: dict, osd: dict) -> tuple[int, str | None]:
     device = Device(node, "OSD", path, None, ours)
     where = f"OSD device {path} of node {node}"
     problem = device.problem or check_size(where, device.bytes, wanted["osd_min_bytes"])
-    found = signature(device.head)
-    ours = found == "a BlueStore" and bluestore_uuid(device.head) == osd["uuid"]
-    if problem is None and found is not None and not ours and not wanted["wipe"]:
-        problem = f"The {where} holds {found}: {wipe_hint(path)}."
+    # An earlier deployment that was cut off, or is whole: the label is the first that is written.
+    ours = device.head.startswith(BLUESTORE) and bluestore_uuid(device.head) == osd["uuid"]
+    if problem is None and not ours and not wanted["wipe"]:
+        problem = device.stranger(where, path)
     return device.bytes, problem
 
 
@@ -183,12 +220,9 @@ def check_scratch(wanted: dict) -> tuple[dict, str | None]:
     device = Device(wanted["node"], "scratch", path, wanted["scratch_path"])
     where = f"scratch device {path} of node {wanted['node']}"
     problem = device.problem or check_size(where, device.bytes, wanted["scratch_min_bytes"])
-    found = signature(device.head)
-    made = found == "an ext2/3/4 file system" and (
-        ext4_label(device.head) == wanted["scratch_label"]
-    )
-    if problem is None and found is not None and not made and not wanted["wipe"]:
-        problem = f"The {where} holds {found}: {wipe_hint(path)}."
+    made = device.head[1080:1082] == EXT4 and ext4_label(device.head) == wanted["scratch_label"]
+    if problem is None and not made and not wanted["wipe"]:
+        problem = device.stranger(where, path)
     state = {"bytes": device.bytes, "made": made, "mounted": device.mounted_at is not None}
     return state, problem
 

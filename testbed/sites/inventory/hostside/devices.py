@@ -17,10 +17,12 @@ UNKNOWN = "data of a kind that is not known"
 def device(machine: Machine, name: str) -> dict[str, Any]:
     """A block device: whether it is one, its size, what uses it and what is on it.
 
-    ``uses`` are sentences' ends on why it may never be wiped; ``holds`` what wiping destroys;
-    ``real`` and ``parts`` the path behind links and those of its partitions.
+    ``uses`` are sentences' ends on why it may never be wiped; ``holds`` what wiping destroys, and
+    ``uuids`` of what of it has one; ``identity`` tells it from another of its size, whatever its
+    name; ``real`` and ``parts`` are the path behind links and those of its partitions.
     """
     found: dict[str, Any] = {"path": name, "is": "nothing", "bytes": 0, "uses": [], "holds": []}
+    found.update(uuids=[], identity={}, model=None)
     path = machine.path(name)
     try:
         status = path.stat()
@@ -35,7 +37,11 @@ def device(machine: Machine, name: str) -> dict[str, Any]:
     found["parts"] = [str(machine.path("dev/" + part).resolve()) for _, part in parts]
     members = [number_of(status)] + [number for number, _ in parts]
     found["uses"] = _uses(machine, name, members)
-    signatures = _signatures(machine, name)
+    probed = _pairs(machine.run(["blkid", "-p", "-o", "export", str(path)]))
+    signatures, found["uuids"] = _signatures(machine, name)
+    if "PTUUID" in probed:
+        found["uuids"].append("partition table " + probed["PTUUID"])
+    found["identity"] = _identity(machine, number_of(status), probed)
     if not signatures and not machine.run(["wipefs", "--version"]):
         found["uses"].append("cannot be judged (wipefs is missing)")
     found["holds"] = [f"a partition {part}" for _, part in parts] + signatures
@@ -52,8 +58,7 @@ def device(machine: Machine, name: str) -> dict[str, Any]:
     if not found["holds"] and head.count(0) != len(head):
         found["holds"].append(UNKNOWN)
     found["read_only"] = _sys(machine, number_of(status), "ro").strip() == "1"
-    model = _sys(machine, number_of(status), "device/model").strip()
-    found["model"] = model or None
+    found["model"] = _first(machine, number_of(status), "device/model")
     return found
 
 
@@ -68,6 +73,31 @@ def number_of(status: os.stat_result) -> str:
 
 def _sys(machine: Machine, number: str, name: str) -> str:
     return machine.text(f"sys/dev/block/{number}/{name}")
+
+
+def _first(machine: Machine, number: str, *names: str) -> str | None:
+    """The first of these files of sysfs that says something of a disk, or of a partition's disk."""
+    disk = number + "/.." if _sys(machine, number, "partition") else number
+    found = (_sys(machine, disk, name).strip() for name in names)
+    return next((text for text in found if text), None)
+
+
+def _identity(machine: Machine, number: str, probed: dict[str, str]) -> dict[str, str | None]:
+    """What a device keeps over a boot, when names move on; None where nothing tells."""
+    udev = _pairs(machine.text("run/udev/data/b" + number).replace("E:", ""))
+    return {
+        "wwn": _first(machine, number, "wwid", "device/wwid"),
+        "serial": _first(machine, number, "serial", "device/serial", "device/cid"),
+        "udev": udev.get("ID_SERIAL"),
+        "volume": _first(machine, number, "dm/uuid", "md/uuid"),
+        "partition": probed.get("PART_ENTRY_UUID"),
+    }
+
+
+def _pairs(text: str) -> dict[str, str]:
+    """Lines ``NAME=value``."""
+    pairs = (line.partition("=") for line in text.splitlines())
+    return {name: value for name, equals, value in pairs if equals}
 
 
 def partitions(machine: Machine, number: str) -> list[tuple[str, str]]:
@@ -104,18 +134,19 @@ def _uses(machine: Machine, name: str, members: Sequence[str]) -> list[str]:
     return found
 
 
-def _signatures(machine: Machine, name: str) -> list[str]:
-    """What libblkid recognises on it, such as ``ext4 'data'``."""
+def _signatures(machine: Machine, name: str) -> tuple[list[str], list[str]]:
+    """What libblkid recognises on it, such as ``ext4 'data'``, and the UUIDs, ``ext4 0f8f...``."""
     printed = machine.run(["wipefs", "--json", str(machine.path(name))])
     try:
         rows = json.loads(printed)["signatures"] if printed.strip() else []
     except (ValueError, KeyError):
         rows = []
-    found = []
+    found, uuids = {}, {}  # each once, in their order
     for row in rows:
         what = str(row.get("type"))
+        if row.get("uuid"):
+            uuids["{} {}".format(what, row["uuid"])] = True
         if row.get("label"):
             what += " '{}'".format(row["label"])
-        if what not in found:
-            found.append(what)
-    return found
+        found[what] = True
+    return list(found), list(uuids)

@@ -138,8 +138,8 @@ def wipe(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
     """Forget what is on the device ``device``: signatures, partitions, first and last megabytes.
 
     Only while the testbed with ``id`` holds the machine, never what is in use, and only if it is
-    what was ``seen`` (its ``bytes``, ``model`` and ``holds``) when it was allowed: a name may be
-    another device's after a reboot, and somebody may have put something there since.
+    what was ``seen`` (see `device`; and the machine's ``boot_id``) when it was allowed: a name may
+    be another device's after a reboot, and somebody may have put something there since.
     """
     name = request["device"]
     holder = read_mark(machine)
@@ -150,7 +150,8 @@ def wipe(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
         raise Refused(f"has no block device {name}")
     if found["uses"]:
         raise Refused("has the device {}, which {}".format(name, " and ".join(found["uses"])))
-    other = _other(found, request["seen"])
+    boot = machine.text("proc/sys/kernel/random/boot_id").strip()
+    other = _other(found, request["seen"], boot)
     if other is not None:
         raise Refused(
             f"has the device {name}, which {other}: nothing on it is wiped; take the testbed down "
@@ -171,11 +172,25 @@ def wipe(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
     return {"held": found["holds"]}
 
 
-def _other(found: dict[str, Any], seen: dict[str, Any]) -> str | None:
-    """Why a device is not what was seen; None when it is, or what a wipe cut off left of it."""
-    if (found["bytes"], found["model"]) != (seen["bytes"], seen["model"]):
+def _other(found: dict[str, Any], seen: dict[str, Any], boot: str) -> str | None:
+    """Why a device is not what was seen; None when it is, or what a wipe cut off left of it.
+
+    A record of before has no identity, no UUIDs and no boot: what it has is compared.
+    """
+    identity = seen.get("identity", found["identity"])
+    if (
+        found["bytes"] != seen["bytes"]
+        or seen["model"] not in (None, found["model"])
+        or found["identity"] != identity
+    ):
         return "is another device now than the one that was allowed to be wiped"
+    if not any(identity.values()) and seen.get("boot_id", boot) != boot:
+        return (
+            "may be another one than was allowed to be wiped, for it has no serial number and the "
+            "machine was started anew since"
+        )
     new = [what for what in found["holds"] if what not in (*seen["holds"], UNKNOWN)]
+    new += [what for what in found["uuids"] if what not in seen.get("uuids", found["uuids"])]
     return f"holds {', '.join(new)} now, which nobody allowed to be wiped" if new else None
 
 
