@@ -44,7 +44,7 @@ from testbed.sites.chameleon.cloud import (
     Wanted,
 )
 from testbed.sites.chameleon.errors import PASSING_S, explain
-from testbed.sites.chameleon.trusts import require_trusts
+from testbed.sites.chameleon.trusts import access_of, require_trusts
 from testbed.sites.contract import SiteError
 
 T = TypeVar("T")
@@ -151,8 +151,10 @@ class ChiCloud:
 
     def identity(self) -> Identity:
         """See `Cloud.identity`."""
-        with translated("asking Keystone for a token"):
-            return Identity(self._session.get_user_id(), self._session.get_project_id())
+        access = access_of(self._session)
+        return Identity(
+            access.user_id, access.project_id, access.username or "", access.project_name or ""
+        )
 
     def now(self) -> float:
         """See `Cloud.now`: the Date header of Blazar's answer, which knows whole seconds."""

@@ -43,10 +43,12 @@ class CloudError(HotbedError):
 
 @dataclass(frozen=True)
 class Identity:
-    """Who asks."""
+    """Who asks; the names are for people."""
 
     user_id: str
     project_id: str
+    user_name: str = ""
+    project_name: str = ""
 
 
 @dataclass(frozen=True)

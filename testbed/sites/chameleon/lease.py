@@ -16,6 +16,7 @@ from testbed.sites.chameleon.asks import Ask, match_reservations
 from testbed.sites.chameleon.cloud import LIVE, CloudError, Fault, Lease
 from testbed.sites.chameleon.errors import PASSING_S, explain, when
 from testbed.sites.chameleon.options import HOUR_S
+from testbed.sites.chameleon.owner import belongs_to
 from testbed.sites.chameleon.servers import remove_servers
 from testbed.sites.chameleon.slots import Need, Slot, next_slot
 from testbed.sites.chameleon.whose import is_ours, lease_name, open_askings, settle
@@ -96,7 +97,7 @@ def find_lease(work: Work) -> Lease | None:
     named = [
         lease
         for lease in work.ask("looking for the lease", work.cloud.leases)
-        if lease.name == lease_name(work) and lease.user_id == identity.user_id
+        if lease.name == lease_name(work) and belongs_to(lease, identity)
     ]
     settle(work, named)
     leases = [each for each in named if each.status in LIVE and each.end_s > work.now()]

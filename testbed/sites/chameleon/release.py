@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from testbed.sites.chameleon.cloud import Cloud, CloudError, Fault, Lease
+from testbed.sites.chameleon.owner import belongs_to
 from testbed.sites.chameleon.servers import remove_each, remove_servers
 from testbed.sites.chameleon.whose import is_ours, lease_name
 from testbed.sites.chameleon.work import Work, belongs
@@ -61,7 +62,7 @@ def leases_to_end(work: Work) -> list[Lease]:
     return [
         lease
         for lease in work.ask("looking for the lease", work.cloud.leases)
-        if lease.user_id == identity.user_id
+        if belongs_to(lease, identity)
         and (lease.id in made or (lease.name == lease_name(work) and is_ours(work, lease)))
     ]
 
@@ -89,12 +90,12 @@ def strays(cloud: Cloud, bases: Sequence[str]) -> list[str]:
     Raises:
         CloudError: see `Cloud`.
     """
-    user = cloud.identity().user_id
+    me = cloud.identity()
     named = [("server", server.name) for server in cloud.servers(PREFIX)]
     named += [
         ("lease", lease.name)
         for lease in cloud.leases()
-        if lease.user_id == user and lease.status != "TERMINATED"
+        if belongs_to(lease, me) and lease.status != "TERMINATED"
     ]
     named += [("floating IP", ip.description) for ip in cloud.floating_ips()]
     named += [("key pair", name) for name in cloud.keypairs()]

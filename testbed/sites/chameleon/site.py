@@ -15,6 +15,7 @@ from testbed.sites.chameleon.cloud import LIVE, Cloud, CloudError, Lease
 from testbed.sites.chameleon.errors import NoCredentials, when
 from testbed.sites.chameleon.lease import find_lease, prolong
 from testbed.sites.chameleon.options import Options, check_spec, read_options
+from testbed.sites.chameleon.owner import remember_owner, require_owner
 from testbed.sites.chameleon.prepare import Scan, Shells, scan
 from testbed.sites.chameleon.release import remove_all, strays
 from testbed.sites.chameleon.work import Work, base_name, left
@@ -109,6 +110,7 @@ class ChameleonSite:
             progress("asking the cloud", 0.0)
             try:
                 work = self._work(record, progress)
+                remember_owner(work)
             except HotbedError:
                 if not record.entries():
                     self._records.remove(spec.name)  # nothing was ever asked for
@@ -216,6 +218,7 @@ class ChameleonSite:
     def _work(self, record: Record, progress: Progress) -> Work:
         work = self._open(record, record.data, progress)
         work.set_clock()
+        require_owner(work)
         return work
 
     def _looking(self, name: str, data: dict[str, Any]) -> Work:
@@ -224,6 +227,7 @@ class ChameleonSite:
         work = self._open(Record(self._records.folder(name), data), data, silent)
         work.skew_s = float(data.get("skew_s", 0.0))
         work.pauses_s = ()
+        require_owner(work)
         return work
 
     def _open(self, record: Record, data: Mapping[str, Any], progress: Progress) -> Work:

@@ -18,6 +18,17 @@ _RULE = "identity:"
 """How Keystone begins the name of a rule of its policy; what it says of credentials has none."""
 
 
+def access_of(session: Any) -> Any:
+    """What Keystone said of the session's token: a new one where it has none that is valid.
+
+    Raises:
+        CloudError: Keystone gives no token.
+    """
+    inner = getattr(session, "session", session)  # of an adapter
+    with translated("asking Keystone for a token"):
+        return inner.auth.get_access(inner)
+
+
 def require_trusts(session: Any) -> None:
     """Refuse an application credential with which no lease can be made.
 
@@ -29,8 +40,8 @@ def require_trusts(session: Any) -> None:
         CloudError: Keystone gives no token.
     """
     inner = getattr(session, "session", session)  # of an adapter
-    with translated("asking Keystone for a token"):
-        access = inner.auth.get_access(inner)
+    access = access_of(session)
+    with translated("asking Keystone for its trusts"):
         refusal = _refusal(inner, access.user_id)
     if refusal:
         raise UserError(

@@ -34,7 +34,7 @@ from testbed.sites.chameleon.cloud import (
 from testbed.sites.chameleon.filters import holds, read_filter
 from testbed.sites.clock import Clock
 
-ME = Identity("user-me", "project-mine")
+ME = Identity("user-me", "project-mine", "me", "CHI-1")
 GIB = 2**30
 FLAVORS = (
     Flavor("bm", "baremetal", 1, GIB, GIB),
@@ -100,7 +100,8 @@ class FakeCloud:
         self._servers: dict[str, _Server] = {}
         self._ips: dict[str, FloatingIp] = {}
         self._groups: dict[str, tuple[str, list[Rule]]] = {}
-        self._keypairs: dict[str, str] = {}
+        self._keypairs: dict[tuple[str, str], str] = {}  # (user, name) -> public key
+        self._projects: dict[str, str] = {}  # of what has an id
         self._asked = itertools.count(1)
         self.made: list[str] = []
         self.user_data: dict[str, str] = {}
@@ -118,7 +119,12 @@ class FakeCloud:
     def _id(self, kind: str) -> str:
         made = f"{kind}-{next(self._numbers)}"
         self.made.append(made)
+        self._projects[made] = self.me.project_id
         return made
+
+    def _mine(self, made: str) -> bool:
+        """Does this project see it? What tests put there by hand is everybody's."""
+        return self._projects.get(made, self.me.project_id) == self.me.project_id
 
     def _pass_time(self) -> None:
         now = self.now_s
@@ -162,7 +168,7 @@ class FakeCloud:
             *(f"server {each.server.name}" for each in self._servers.values()),
             *(f"ip {each.description}" for each in self._ips.values()),
             *(f"group {name}" for name, _ in self._groups.values()),
-            *(f"keypair {name}" for name in self._keypairs),
+            *(f"keypair {name}" for _, name in self._keypairs),
         ]
 
     def live_leases(self) -> list[Lease]:
@@ -229,11 +235,12 @@ class FakeCloud:
 
     def leases(self) -> Sequence[Lease]:
         with self._call("leases"):
-            return list(self._leases.values())
+            return [e for e in self._leases.values() if e.project_id == self.me.project_id]
 
     def lease(self, lease_id: str) -> Lease | None:
         with self._call("lease"):
-            return self._leases.get(lease_id)
+            lease = self._leases.get(lease_id)
+            return lease if lease and lease.project_id == self.me.project_id else None
 
     def create_lease(
         self, name: str, start_s: float | None, end_s: float, wanted: Sequence[Wanted]
@@ -306,21 +313,22 @@ class FakeCloud:
 
     def keypairs(self) -> Sequence[str]:
         with self._call("keypairs"):
-            return list(self._keypairs)
+            return [name for user, name in self._keypairs if user == self.me.user_id]
 
     def create_keypair(self, name: str, public_key: str) -> None:
         with self._call("create_keypair"):
-            if name in self._keypairs:
+            if (self.me.user_id, name) in self._keypairs:
                 raise CloudError(f"Key pair '{name}' already exists.", Fault.REFUSED, status=409)
-            self._keypairs[name] = public_key
+            self._keypairs[self.me.user_id, name] = public_key
 
     def delete_keypair(self, name: str) -> None:
         with self._call("delete_keypair"):
-            self._keypairs.pop(name, None)
+            self._keypairs.pop((self.me.user_id, name), None)
 
     def security_groups(self) -> Sequence[Named]:
         with self._call("security_groups"):
-            return [Named(each, name) for each, (name, _) in self._groups.items()]
+            groups = self._groups.items()
+            return [Named(each, name) for each, (name, _) in groups if self._mine(each)]
 
     def create_security_group(self, name: str) -> Named:
         with self._call("create_security_group"):
@@ -346,18 +354,20 @@ class FakeCloud:
 
     def servers(self, prefix: str) -> Sequence[Server]:
         with self._call("servers"):
-            return [e.server for e in self._servers.values() if e.server.name.startswith(prefix)]
+            mine = [kept.server for each, kept in self._servers.items() if self._mine(each)]
+            return [server for server in mine if server.name.startswith(prefix)]
 
     def create_server(self, new: NewServer) -> Server:
         with self._call("create_server"):
             if len(self._servers) >= self.quota_servers:
                 raise CloudError("Quota exceeded for instances", Fault.QUOTA, status=403)
-            number = next(self._numbers)
+            made = self._id("server")
+            number = int(made.rpartition("-")[2])
             reservation = new.reservation_id or new.flavor_id
             node = new.name.rpartition("-")[2]
             tries = self.outcomes.get(node, [])
             server = Server(
-                f"server-{number}",
+                made,
                 new.name,
                 "BUILD",
                 (f"10.140.{number // 250}.{number % 250 + 1}",),
@@ -384,7 +394,7 @@ class FakeCloud:
 
     def floating_ips(self) -> Sequence[FloatingIp]:
         with self._call("floating_ips"):
-            return list(self._ips.values())
+            return [ip for ip in self._ips.values() if self._mine(ip.id)]
 
     def create_floating_ip(self, description: str) -> FloatingIp:
         with self._call("create_floating_ip"):
