@@ -25,6 +25,7 @@ MIB = 2**20
 IMAGES = Path("/var/lib/hotbed-site")
 UNITS = Path("/etc/systemd/system")
 HOSTS = Path("/etc/hosts")
+BY = Path("/dev/disk")
 BEGIN, END = "# BEGIN hotbed-site", "# END hotbed-site"
 SPARE_BYTES = 3 * 2**30  # left to the system when a file stands for a disk
 UNIT = """[Unit]
@@ -121,7 +122,7 @@ def _active(unit: str) -> bool:
 
 def block_devices() -> list[Disk]:
     """Whole disks as lsblk tells them, with their parts as ``children``."""
-    columns = "NAME,PATH,TYPE,SIZE,ROTA,RO,MODEL,MOUNTPOINTS,PARTLABEL"
+    columns = "NAME,PATH,TYPE,SIZE,ROTA,RO,MODEL,MOUNTPOINTS,PARTLABEL,PARTUUID"
     told = json.loads(run("lsblk", "--json", "--bytes", "--output", columns))
     return [each for each in told["blockdevices"] if each["type"] in ("disk", "loop")]
 
@@ -132,22 +133,32 @@ def tree(device: Disk) -> list[Disk]:
 
 
 def in_use(device: Disk) -> bool:
-    """Is anything of it mounted, swapped to, or part of a volume?"""
+    """Is anything of it mounted, swapped to, or part of a volume? The volumes on a disk that was
+    divided for an earlier server are not: the kernel finds them at every boot."""
     parts = tree(device)
     mounted = any(point for part in parts for point in part.get("mountpoints") or ())
-    return mounted or any(part["type"] not in ("disk", "part", "loop") for part in parts)
+    others = {part["type"] for part in parts} - {"disk", "part", "loop"}
+    return mounted or bool(others and not (others == {"lvm"} and is_divided(device)))
 
 
-def label(use: str, number: int) -> str:
-    """Name of a part in its partition table."""
-    return f"hotbed-{use}{number or ''}"
+def is_divided(device: Disk) -> bool:
+    """Was this disk divided by Hotbed, for whatever server?"""
+    return any((part.get("partlabel") or "").startswith("hotbed-") for part in tree(device))
 
 
-def parts_of(device: Disk, number: int) -> dict[str, str]:
-    """Uses and paths of our parts of the disk `number`, where they are made already."""
-    named = {part.get("partlabel"): part["path"] for part in device.get("children", ())}
-    uses = {f"osd{number or ''}": label("osd", number), "scratch": label("scratch", number)}
-    return {use: named[text] for use, text in uses.items() if text in named}
+def label(use: str, number: int, mark: str) -> str:
+    """Name of a part in its partition table, where 36 characters have room. `mark` is the server's
+    own: what a disk holds survives a lease, and a part of an earlier server is none of this one's.
+    """
+    return f"hotbed-{use}{number or ''}{'-' if mark else ''}{mark}"
+
+
+def parts_of(device: Disk, number: int, mark: str) -> dict[str, Disk]:
+    """Our parts of the disk `number` by their uses, where they are made already."""
+    named = {part.get("partlabel"): part for part in device.get("children", ())}
+    uses = {f"osd{number or ''}": "osd", "scratch": "scratch"}
+    labels = {use: label(kind, number, mark) for use, kind in uses.items()}
+    return {use: named[text] for use, text in labels.items() if text in named}
 
 
 def free_disks(devices: list[Disk], need: int, media: str) -> list[Disk]:
@@ -165,14 +176,49 @@ def free_disks(devices: list[Disk], need: int, media: str) -> list[Disk]:
     ]
 
 
-def divide(path: str, number: int, osd_bytes: int, scratch_bytes: int) -> None:
-    """Two parts, or one, on a disk whose contents go; the part for files is the first."""
-    lines = ["label: gpt"]
-    if scratch_bytes:
-        lines.append(f"size={scratch_bytes // MIB}MiB, name={label('scratch', number)}")
-    lines.append(f"size={osd_bytes // MIB}MiB, name={label('osd', number)}")
-    run("wipefs", "--all", "--force", path)
+def clear(device: Disk) -> None:
+    """Take away what an earlier server's disk holds, from its volumes down to its table."""
+    for part in {part["path"]: part for part in reversed(tree(device))}.values():
+        if part["type"] == "lvm":
+            run("dmsetup", "remove", "--retry", part["name"])
+        else:
+            run("wipefs", "--all", "--force", part["path"])
+    settle()
+
+
+def divide(path: str, number: int, mark: str, osd_bytes: int, scratch_bytes: int) -> None:
+    """Two parts, or one, on a disk whose contents go; the part for files is the first.
+
+    Their names come last: a part that has its name is empty, also after a crash in between.
+    """
+    sizes = [size for size in (scratch_bytes, osd_bytes) if size]
+    lines = ["label: gpt", *(f"size={size // MIB}MiB" for size in sizes)]
     run("sfdisk", "--wipe", "always", "--wipe-partitions", "always", path, stdin="\n".join(lines))
+    settle()
+    table = json.loads(run("sfdisk", "--json", path))["partitiontable"]
+    sector = int(table.get("sectorsize", 512))
+    for part, size in zip(table["partitions"], sizes, strict=True):
+        empty(path, int(part["start"]) * sector, size)
+    uses = ("scratch", "osd") if scratch_bytes else ("osd",)
+    for place, use in enumerate(uses, start=1):
+        run("sfdisk", "--part-label", path, str(place), label(use, number, mark))
+    settle()
+
+
+def empty(path: str, start: int, size: int) -> None:
+    """Overwrite a part's first and last bytes, and where BlueStore keeps copies of its first ones:
+    the part lies where that of an earlier lease did, whose store must not be found on it."""
+    with Path(path).open("r+b") as disk:
+        for place in (0, *(gib * 2**30 for gib in (1, 10, 100, 1000)), size - MIB):
+            if 0 <= place <= size - MIB:
+                disk.seek(start + place)
+                disk.write(bytes(MIB))
+        disk.flush()
+        os.fsync(disk.fileno())
+
+
+def settle() -> None:
+    """Wait until udev has seen what changed."""
     if shutil.which("udevadm"):
         run("udevadm", "settle", "--timeout=30")
 
@@ -204,21 +250,29 @@ def file_for(number: int, need: int) -> str:
     return attached[0]
 
 
-def lasting(number: int, parts: dict[str, str], wait_s: float = 10.0) -> dict[str, str]:
-    """Paths that stay the same over a boot, where udev makes them."""
-    found = {}
-    for use, path in parts.items():
-        kept = Path("/dev/disk/by-partlabel", label(use.rstrip("0123456789"), number))
-        end = time.monotonic() + (wait_s if shutil.which("udevadm") else 0.0)
-        while not kept.exists() and time.monotonic() < end:
-            time.sleep(0.2)
-        found[use] = str(kept) if kept.exists() else path
-    return found
+def lasting(parts: dict[str, Disk], wait_s: float = 10.0) -> dict[str, str]:
+    """Paths that stay the same over a boot, where udev makes them and they lead to the part."""
+    end = time.monotonic() + (wait_s if shutil.which("udevadm") else 0.0)
+    found = {use: lasting_path(part) for use, part in parts.items()}
+    while not all(found.values()) and time.monotonic() < end:
+        time.sleep(0.2)
+        found = {use: lasting_path(part) for use, part in parts.items()}
+    return {use: found[use] or part["path"] for use, part in parts.items()}
+
+
+def lasting_path(part: Disk) -> str | None:
+    """By the part's name, or by its id where another part has that name too."""
+    for way in ("partlabel", "partuuid"):
+        kept = BY / f"by-{way}" / (part.get(way) or "none")
+        if kept.exists() and kept.resolve() == Path(part["path"]).resolve():
+            return str(kept)
+    return None
 
 
 def make_disks(wanted: dict[str, Any]) -> dict[str, str]:
     """Path of every use; the disks are chosen, divided, or only looked at, as wanted."""
     made: dict[str, str] = {}
+    mark = wanted["mark"]
     for number, disk in enumerate(wanted["disks"]):
         osd_bytes, scratch_bytes = int(disk["osd_bytes"]), int(disk["scratch_bytes"])
         need = osd_bytes + scratch_bytes + 4 * MIB  # the tables at both ends
@@ -226,9 +280,9 @@ def make_disks(wanted: dict[str, Any]) -> dict[str, str]:
         path = disk["path"] or (file_for(number, need) if wanted["files"] else None)
         devices = block_devices()
         if path is None:
-            path = choose(devices, number, count, need, wanted["media"])
+            path = choose(devices, number, mark, need, wanted["media"])
         device = find(devices, path)
-        if len(parts_of(device, number)) < count:
+        if len(parts_of(device, number, mark)) < count:
             if in_use(device):
                 raise Trouble(
                     f"{path} is in use (mounted, or part of a volume): name another disk."
@@ -237,24 +291,24 @@ def make_disks(wanted: dict[str, Any]) -> dict[str, str]:
                 raise Trouble(
                     f"{path} has {int(device['size']) // MIB} MiB; {need // MIB} are needed."
                 )
-            divide(path, number, osd_bytes, scratch_bytes)
+            clear(device)
+            divide(device["path"], number, mark, osd_bytes, scratch_bytes)
             device = find(block_devices(), path)
-        parts = parts_of(device, number)
+        parts = parts_of(device, number, mark)
         if len(parts) < count:
             raise Trouble(f"{path} was divided, and its parts do not show: see lsblk on the node.")
-        made.update(lasting(number, parts))
+        made.update(lasting(parts))
     return made
 
 
-def choose(devices: list[Disk], number: int, count: int, need: int, media: str) -> str:
+def choose(devices: list[Disk], number: int, mark: str, need: int, media: str) -> str:
     """The disk that has our parts, or else the first free one."""
     for device in devices:
-        if len(parts_of(device, number)) == count:
+        if parts_of(device, number, mark):
             return str(device["path"])
+    ours = re.compile(label(r"(osd|scratch)\d*", 0, mark))
     others = [
-        d
-        for d in devices
-        if not any((p.get("partlabel") or "").startswith("hotbed-") for p in tree(d))
+        d for d in devices if not any(ours.fullmatch(p.get("partlabel") or "") for p in tree(d))
     ]
     free = free_disks(others, need, media)
     if not free:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -31,6 +32,7 @@ SETUP_S = 300.0
 CONTACT_S = 20.0
 SCAN_S = 10
 KEY_FOLDER = "host_keys"
+UNMARKED = frozenset({"/dev/disk/by-partlabel/hotbed-osd", "/dev/disk/by-partlabel/hotbed-scratch"})
 
 T = TypeVar("T")
 Shells = Callable[[SshTarget], Shell]
@@ -103,6 +105,7 @@ class Contact:
     ) -> None:
         self._work, self._draft, self._servers = work, draft, servers
         self._shells, self._see = shells, see
+        self._marks = {node.name: _mark(work, node.name, servers) for node in draft.nodes}
         self._keys = threading.Lock()  # the record is written by one thread at a time
 
     def prepare(self) -> dict[str, Prepared]:
@@ -191,7 +194,8 @@ class Contact:
             clock.sleep(POLL_S)
 
     def _set_up(self, node: Node) -> Prepared:
-        wanted = base64.b64encode(json.dumps(wanted_of(self._work, self._draft, node)).encode())
+        told = wanted_of(self._work, self._draft, node) | {"mark": self._marks[node.name]}
+        wanted = base64.b64encode(json.dumps(told).encode())
         script = files("testbed.sites.chameleon").joinpath("node_setup.py").read_bytes()
         sudo = [] if node.ssh_user == "root" else ["sudo", "-n"]
         try:
@@ -245,6 +249,18 @@ def wanted_of(work: Work, draft: Testbed, node: Node) -> dict[str, Any]:
         "files": work.options.virtual,
         "media": work.options.media,
     }
+
+
+def _mark(work: Work, node: str, servers: Mapping[str, Server]) -> str:
+    """What the names of a node's parts end with: its server's own. Earlier versions had no mark;
+    such a server's parts, which may have a store on them, keep their names.
+    """
+    server = servers[node].id
+    same = work.record.data.get("host_keys", {}).get(node, {}).get("server") == server
+    before = [each for each in work.record.data.get("nodes") or () if each["name"] == node]
+    if same and any(path in UNMARKED for each in before for path in each["devices"].values()):
+        return ""
+    return re.sub(r"[^A-Za-z0-9]", "", server)[-12:]
 
 
 def _parts(given: DeviceOptions) -> dict[str, str]:

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from schemas.errors import RemoteError
 from testbed.ssh import Completed, Shell, SshTarget
 
+BY = "/dev/disk/by-partlabel"
+
 
 class FakeShells:
     """A `Shells`: called with a target, gives its shell.
@@ -68,9 +70,10 @@ class _FakeShell:
         disks = wanted["disks"]
         assert isinstance(disks, list)
         for number, disk in enumerate(disks):
-            devices[f"osd{number or ''}"] = f"/dev/disk/by-partlabel/hotbed-osd{number or ''}"
+            mark = wanted["mark"]
+            devices[f"osd{number or ''}"] = f"{BY}/hotbed-osd{number or ''}-{mark}"
             if disk["scratch_bytes"]:
-                devices["scratch"] = "/dev/disk/by-partlabel/hotbed-scratch"
+                devices["scratch"] = f"{BY}/hotbed-scratch-{mark}"
         facts = {"cpus": self._all.cpus, "memory_bytes": 2**34, "pressure": True, "product": "R740"}
         return {"devices": wanted["parts"] or devices, "facts": facts}
 

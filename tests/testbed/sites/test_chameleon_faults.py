@@ -369,3 +369,27 @@ def test_a_status_does_not_wait_for_a_cloud_that_falters(world: World) -> None:
     before = world.clock.now()
     assert "as known last" in world.site().status("small").detail
     assert world.clock.now() == before
+
+
+def test_parts_are_the_server_s_own(world: World) -> None:
+    world.site().provision(spec_of(BARE))
+    before = {node: each["mark"] for node, each in world.shells.wanted.items()}
+    assert len(set(before.values())) == 3
+    world.cloud.lose_server(next(s.name for s in world.cloud.all_servers() if "osd0" in s.name))
+    world.site().provision(spec_of(BARE))
+    after = {node: each["mark"] for node, each in world.shells.wanted.items()}
+    assert {node for node in after if after[node] != before[node]} == {"osd0"}
+
+
+def test_parts_that_an_earlier_version_made_keep_their_names(world: World) -> None:
+    """There may be a store on them."""
+    world.site().provision(spec_of(BARE))
+    with world.records.open("small") as record:
+        for node in record.data["nodes"]:
+            for use in node["devices"]:
+                node["devices"][use] = f"/dev/disk/by-partlabel/hotbed-{use}"
+        record.save()
+    world.cloud.lose_server(next(s.name for s in world.cloud.all_servers() if "osd0" in s.name))
+    world.site().provision(spec_of(BARE))
+    assert world.shells.wanted["osd1"]["mark"] == ""
+    assert world.shells.wanted["osd0"]["mark"] != ""

@@ -36,11 +36,25 @@ def part(path: str, label: str | None = None, mount: str | None = None) -> dict[
 ROOT = disk("sda", 400, part("/dev/sda1", mount="/"), rota=False)
 
 
+MARK = "0123456789ab"
+
+
+def divided(name: str, mark: str, *volumes: dict[str, Any]) -> dict[str, Any]:
+    """A disk that was divided for the server of this mark."""
+    scratch = part(f"/dev/{name}1", node_setup.label("scratch", 0, mark))
+    osd = part(f"/dev/{name}2", node_setup.label("osd", 0, mark))
+    return disk(name, 100, scratch, {**osd, "children": list(volumes)})
+
+
+def volume(name: str, mount: str | None = None) -> dict[str, Any]:
+    return {**part(f"/dev/mapper/{name}", mount=mount), "name": name, "type": "lvm"}
+
+
 def test_the_first_free_disk_of_the_kind_is_taken() -> None:
     devices = [disk("sdc", 2000), disk("sdb", 2000), ROOT, disk("sdd", 400, rota=False)]
-    assert node_setup.choose(devices, 0, 2, 40 * GIB, "any") == "/dev/sdb"
-    assert node_setup.choose(devices, 0, 2, 40 * GIB, "solid") == "/dev/sdd"
-    assert node_setup.choose([*devices, disk("sdaa", 9)], 0, 2, GIB, "rotational") == "/dev/sdb"
+    assert node_setup.choose(devices, 0, MARK, 40 * GIB, "any") == "/dev/sdb"
+    assert node_setup.choose(devices, 0, MARK, 40 * GIB, "solid") == "/dev/sdd"
+    assert node_setup.choose([*devices, disk("sdaa", 9)], 0, MARK, GIB, "rotational") == "/dev/sdb"
 
 
 def test_disks_in_use_or_too_small_or_ours_are_left_alone() -> None:
@@ -49,51 +63,148 @@ def test_disks_in_use_or_too_small_or_ours_are_left_alone() -> None:
         ROOT,
         disk("sdb", 10),
         disk("sdc", 900, {**part("/dev/sdc1"), "children": [mirror]}),
-        disk("sdd", 900, part("/dev/sdd1", "hotbed-osd")),
+        disk("sdd", 900, part("/dev/sdd1", f"hotbed-osd-{MARK}")),
+        disk("sde", 900, {**part("/dev/sde1"), "children": [volume("theirs")]}),
+        divided("sdf", "another", volume("ceph", mount="/mnt")),
     ]
     with pytest.raises(Trouble, match=r"no disk of at least .*/dev/sda of 400 GiB \(in use\)"):
-        node_setup.choose(devices, 1, 1, 40 * GIB, "any")
+        node_setup.choose(devices, 1, MARK, 40 * GIB, "any")
 
 
 def test_a_disk_that_is_divided_already_is_found_again() -> None:
-    ours = disk("sdx", 100, part("/dev/sdx1", "hotbed-scratch"), part("/dev/sdx2", "hotbed-osd"))
-    devices = [disk("sdb", 2000), ours]
-    assert node_setup.choose(devices, 0, 2, GIB, "any") == "/dev/sdx"
-    assert node_setup.parts_of(ours, 0) == {"scratch": "/dev/sdx1", "osd": "/dev/sdx2"}
+    ours = divided("sdx", MARK)
+    assert node_setup.choose([disk("sdb", 2000), ours], 0, MARK, GIB, "any") == "/dev/sdx"
+    parts = node_setup.parts_of(ours, 0, MARK)
+    assert {use: each["path"] for use, each in parts.items()} == {
+        "scratch": "/dev/sdx1",
+        "osd": "/dev/sdx2",
+    }
+    half = disk("sdy", 100, part("/dev/sdy1", f"hotbed-scratch-{MARK}"), part("/dev/sdy2"))
+    assert node_setup.choose([disk("sdb", 2000), half], 0, MARK, GIB, "any") == "/dev/sdy"
+
+
+@pytest.mark.parametrize("mark", ["another", ""], ids=["another server's", "an earlier version's"])
+def test_what_an_earlier_lease_left_on_a_disk_is_not_taken_for_ours(mark: str) -> None:
+    """Disks survive a lease: the same machine may be given to the same user again."""
+    left = divided("sdb", mark)
+    assert node_setup.parts_of(left, 0, MARK) == {}
+    assert node_setup.choose([ROOT, left, disk("sdc", 100)], 0, MARK, GIB, "any") == "/dev/sdb"
+    with_volume = divided("sdb", mark, volume("ceph--0-osd--block--0"))
+    assert node_setup.choose([ROOT, with_volume], 0, MARK, GIB, "any") == "/dev/sdb"
+
+
+def test_a_part_s_name_fits_into_its_table() -> None:
+    assert len(node_setup.label("scratch", 99, MARK)) <= 36
+    assert node_setup.label("osd", 1, MARK) == f"hotbed-osd1-{MARK}"
+
+
+class Machine:
+    """`run` of a machine with these disks."""
+
+    def __init__(self, *devices: dict[str, Any]) -> None:
+        self.devices = {each["path"]: each for each in devices}
+        self.ran: list[str] = []
+        self.emptied: list[tuple[str, int]] = []
+
+    def run(self, *argv: str, stdin: str = "") -> str:
+        self.ran.append(" ".join(argv))
+        if argv[0] != "sfdisk":
+            return ""
+        if argv[1] == "--part-label":
+            self.devices[argv[2]]["children"][int(argv[3]) - 1]["partlabel"] = argv[4]
+        elif argv[1] == "--json":
+            parts = self.devices[argv[2]]["children"]
+            starts = [{"start": 2048 * (place + 1)} for place in range(len(parts))]
+            return json.dumps({"partitiontable": {"partitions": starts, "sectorsize": 512}})
+        else:
+            path, sizes = argv[-1], stdin.count("size=")
+            self.devices[path]["children"] = [part(f"{path}{i + 1}") for i in range(sizes)]
+        return ""
+
+
+def machine(monkeypatch: pytest.MonkeyPatch, *devices: dict[str, Any]) -> Machine:
+    made = Machine(*devices)
+    monkeypatch.setattr(node_setup, "run", made.run)
+    monkeypatch.setattr(node_setup, "block_devices", lambda: list(made.devices.values()))
+    monkeypatch.setattr(node_setup.shutil, "which", lambda name: None)
+    monkeypatch.setattr(
+        node_setup, "empty", lambda path, start, size: made.emptied.append((path, start))
+    )
+    return made
+
+
+WANTED: dict[str, Any] = {
+    "disks": [{"path": None, "osd_bytes": 7 * GIB, "scratch_bytes": 3 * GIB}],
+    "files": False,
+    "media": "any",
+    "mark": MARK,
+}
 
 
 def test_dividing_and_dividing_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    state = {"devices": [ROOT, disk("sdb", 100), disk("sdc", 100)]}
-    ran: list[tuple[str, ...]] = []
-
-    def run(*argv: str, stdin: str = "") -> str:
-        ran.append((*argv, stdin))
-        if argv[0] == "sfdisk":
-            names = [line.split("name=")[1] for line in stdin.splitlines() if "name=" in line]
-            of_disk = next(d for d in state["devices"] if d["path"] == argv[-1])
-            of_disk["children"] = [part(f"{argv[-1]}{i}", n) for i, n in enumerate(names, start=1)]
-        return ""
-
-    monkeypatch.setattr(node_setup, "run", run)
-    monkeypatch.setattr(node_setup, "block_devices", lambda: state["devices"])
-    monkeypatch.setattr(node_setup.shutil, "which", lambda name: None)
-    each = {"path": None, "osd_bytes": 7 * GIB, "scratch_bytes": 3 * GIB}
-    wanted = {"disks": [each], "files": False, "media": "any"}
-    made = node_setup.make_disks(wanted)
+    there = machine(monkeypatch, ROOT, disk("sdb", 100), disk("sdc", 100))
+    made = node_setup.make_disks(WANTED)
     assert made == {"scratch": "/dev/sdb1", "osd": "/dev/sdb2"}
-    (divided,) = [line for line in ran if line[0] == "sfdisk"]
-    assert "size=3072MiB, name=hotbed-scratch" in divided[-1]
-    assert "size=7168MiB, name=hotbed-osd" in divided[-1]
-    ran.clear()
-    assert node_setup.make_disks(wanted) == made
-    assert ran == []
+    assert there.emptied == [("/dev/sdb", 2048 * 512), ("/dev/sdb", 4096 * 512)]
+    assert there.ran[-2:] == [
+        f"sfdisk --part-label /dev/sdb 1 hotbed-scratch-{MARK}",
+        f"sfdisk --part-label /dev/sdb 2 hotbed-osd-{MARK}",
+    ]
+    there.ran.clear()
+    assert node_setup.make_disks(WANTED) == made
+    assert there.ran == []
+
+
+def test_a_disk_of_an_earlier_lease_is_cleared_and_divided_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    left = divided("sdb", "another", volume("ceph--0-osd--block--0"))
+    there = machine(monkeypatch, ROOT, left)
+    assert node_setup.make_disks(WANTED) == {"scratch": "/dev/sdb1", "osd": "/dev/sdb2"}
+    assert there.ran[:4] == [
+        "dmsetup remove --retry ceph--0-osd--block--0",
+        "wipefs --all --force /dev/sdb2",
+        "wipefs --all --force /dev/sdb1",
+        "wipefs --all --force /dev/sdb",
+    ]
+    assert len(there.emptied) == 2
+
+
+def test_a_crash_before_the_parts_had_their_names_divides_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    there = machine(monkeypatch, disk("sdb", 100, part("/dev/sdb1"), part("/dev/sdb2")))
+    node_setup.make_disks(WANTED)
+    assert len(there.emptied) == 2
+
+
+def test_a_name_that_leads_to_another_part_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_setup, "BY", tmp_path)
+    monkeypatch.setattr(node_setup.shutil, "which", lambda name: None)
+    for way in ("by-partlabel", "by-partuuid"):
+        (tmp_path / way).mkdir()
+    ours, theirs = tmp_path / "sdb2", tmp_path / "sdc2"
+    for path in (ours, theirs):
+        path.touch()
+    (tmp_path / "by-partlabel" / "hotbed-osd-x").symlink_to(theirs)
+    (tmp_path / "by-partuuid" / "1-2-3").symlink_to(ours)
+    named = part(str(ours), "hotbed-osd-x")
+    assert node_setup.lasting({"osd": named}) == {"osd": str(ours)}
+    by_id = {**named, "partuuid": "1-2-3"}
+    assert node_setup.lasting({"osd": by_id}) == {"osd": str(tmp_path / "by-partuuid" / "1-2-3")}
+    (tmp_path / "by-partlabel" / "hotbed-osd-x").unlink()
+    (tmp_path / "by-partlabel" / "hotbed-osd-x").symlink_to(ours)
+    by_name = {"osd": str(tmp_path / "by-partlabel" / "hotbed-osd-x")}
+    assert node_setup.lasting({"osd": by_id}) == by_name
 
 
 def test_a_named_disk_in_use_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_setup, "block_devices", lambda: [ROOT])
     each = {"path": "/dev/sda", "osd_bytes": GIB, "scratch_bytes": 0}
     with pytest.raises(Trouble, match="/dev/sda is in use"):
-        node_setup.make_disks({"disks": [each], "files": False, "media": "any"})
+        node_setup.make_disks({**WANTED, "disks": [each]})
 
 
 def test_root_is_let_in_without_the_images_refusal(tmp_path: Path) -> None:
@@ -128,11 +239,20 @@ def test_a_partition_table_that_sfdisk_understands(
     with image.open("wb") as file:
         file.truncate(2 * GIB)
     monkeypatch.setattr(node_setup.shutil, "which", lambda name: None)  # no udev to wait for
-    node_setup.divide(str(image), 1, 1200 * node_setup.MIB, 600 * node_setup.MIB)
+    node_setup.divide(str(image), 1, "old", 1200 * node_setup.MIB, 600 * node_setup.MIB)
+    with image.open("r+b") as file:
+        for place in (601 * node_setup.MIB, 601 * node_setup.MIB + GIB):
+            file.seek(place)
+            file.write(b"bluestore block device")
+    node_setup.divide(str(image), 1, "new", 1200 * node_setup.MIB, 600 * node_setup.MIB)
+    with image.open("rb") as file:
+        for place in (601 * node_setup.MIB, 601 * node_setup.MIB + GIB):
+            file.seek(place)
+            assert file.read(22) == bytes(22)
     dump = json.loads(node_setup.run("sfdisk", "--json", str(image)))["partitiontable"]
     assert dump["label"] == "gpt"
     made = {each["name"]: each["size"] * 512 for each in dump["partitions"]}
     assert made == {
-        "hotbed-scratch1": 600 * node_setup.MIB,
-        "hotbed-osd1": 1200 * node_setup.MIB,
+        "hotbed-scratch1-new": 600 * node_setup.MIB,
+        "hotbed-osd1-new": 1200 * node_setup.MIB,
     }
