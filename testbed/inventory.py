@@ -56,7 +56,12 @@ _NAMESPACE = uuid.UUID("6d6b0d1c-0f6c-5b0e-9f0b-6f4a9d8b2f11")
 
 def cluster_id(testbed: Testbed) -> str:
     """The fsid of the testbed's cluster: the same at every deployment, so that one resumes."""
-    return str(uuid.uuid5(_NAMESPACE, f"{testbed.site}/{testbed.name}"))
+    return fsid_of(testbed.site, testbed.name)
+
+
+def fsid_of(site: str, name: str) -> str:
+    """The fsid that a testbed's cluster has, or would have."""
+    return str(uuid.uuid5(_NAMESPACE, f"{site}/{name}"))
 
 
 def osd_ids(testbed: Testbed) -> dict[str, tuple[int, ...]]:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 MINE = "0f8fad5b-d9cb-469f-a165-70867728950e"
+OTHER = "7c9e6679-7425-40de-944b-e07fc1f90ae7"
 
 
 @pytest.fixture
@@ -293,3 +294,40 @@ def test_a_package_nobody_offers_is_told_and_one_to_come_is_not(
     assert "lacks fio, which its distribution does not offer" in said[0]
     monkeypatch.setattr(probe.shutil, "which", lambda name: None)
     assert "has no apt" in probe.check_packages(wanted)[2][0]
+
+
+UNIT = "ceph-osd@3.service loaded active running Ceph object storage daemon osd.3\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "units", "said"),
+    [
+        ({}, "", None),
+        ({"etc/ceph/ceph.conf": f"[global]\nfsid = {MINE}  # ours\n"}, UNIT, None),
+        ({"etc/ceph/ceph.conf": "# nothing yet\n"}, "", None),
+        ({f"var/lib/ceph/{MINE}/x": "", "var/lib/ceph/osd/ceph-3/whoami": "3"}, "", None),
+        ({}, f"ceph-{MINE}@osd.3.service loaded active running x\n", None),
+        ({"etc/ceph/ceph.conf": "[global]\nfsid=other\n"}, "", "fsid other in /etc/ceph/ceph.conf"),
+        ({"etc/ceph/ceph.conf": "[global]\nmon_host = 192.0.2.1\n"}, "", "fsid not named in /etc"),
+        ({f"var/lib/ceph/{OTHER}/x": ""}, "", f"in /var/lib/ceph/{OTHER}"),
+        ({"var/lib/ceph/osd/ceph-3/ceph_fsid": "other\n"}, "", "in /var/lib/ceph/osd/ceph-3"),
+        ({}, UNIT, "ceph-osd@3.service runs"),
+    ],
+)
+def test_another_cluster_is_told_by_what_it_has_on_the_machine(
+    *,
+    probe: ModuleType,
+    wanted: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    files: dict[str, str],
+    units: str,
+    said: str | None,
+) -> None:
+    """Its configuration may name no cluster, and cephadm's is in a folder of its own."""
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(probe, "output", lambda *argv: units)
+    sentence = probe.other_cluster({**wanted, "fsid": MINE}, tmp_path)
+    assert sentence is None if said is None else said in sentence

@@ -10,10 +10,11 @@ from testbed.sites import keys
 from testbed.sites.contract import Node, Testbed
 from testbed.sites.inventory import fitness
 from testbed.sites.inventory.assign import Member
+from testbed.sites.inventory.fitness import KIND
 from testbed.sites.inventory.look import gateway_name, gateways_of
 from testbed.spec import TestbedSpec
 
-KIND = "inventory"
+__all__ = ["KIND", "facts_of", "members_of", "testbed_of"]
 
 
 def members_of(known: Mapping[str, Any]) -> tuple[Member, ...]:

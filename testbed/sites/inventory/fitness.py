@@ -8,11 +8,13 @@ from typing import Any
 
 from schemas.errors import UserError
 from testbed.agent.contract import IOWAIT_CPUS
+from testbed.inventory import fsid_of
 from testbed.quantities import format_bytes
 from testbed.sites.contract import Doomed
 from testbed.sites.inventory.assign import Member
 from testbed.spec import SIZE_SLACK, DiskSpec, TestbedSpec
 
+KIND = "inventory"
 PSI_FILE = "/proc/pressure/io"
 
 Surveys = Mapping[str, Mapping[str, Any]]
@@ -133,6 +135,36 @@ def require_unheld(testbed: str, identity: str, surveys: Surveys) -> None:
                 f"the machine of node {node} is held by the testbed {mark.get('testbed')!r} since "
                 f"{mark.get('since', '?')}: take that one down first, or give {testbed} another "
                 "machine; if nobody has that testbed any more, delete /etc/hotbed-site.json there."
+            )
+
+
+def strange_ceph(testbed: str, survey: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a machine has of another Ceph than this testbed's own: a deployment would refuse it, and
+    a removal must not touch it.
+    """
+    ours, ceph = fsid_of(KIND, testbed), survey["ceph"]
+    found = [
+        f"fsid {fsid or 'not named'} in {path}"
+        for path, fsid in ceph["fsids"].items()
+        if fsid != ours
+    ]
+    if ours not in ceph["fsids"].values():
+        found += [f"{unit} runs" for unit in ceph["units"] if ours not in unit]
+    return tuple(found)
+
+
+def require_no_strange_ceph(spec: TestbedSpec, surveys: Surveys) -> None:
+    """Raise a sentence when a machine that is to get a store belongs to another Ceph.
+
+    Raises:
+        UserError: one does.
+    """
+    for node, survey in surveys.items():
+        found = strange_ceph(spec.name, survey)
+        if found and spec.store is not None:
+            raise UserError(
+                f"the machine of node {node} belongs to another Ceph ({', '.join(found[:4])}): "
+                "remove that one first, or name another machine."
             )
 
 

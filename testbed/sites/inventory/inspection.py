@@ -190,7 +190,7 @@ class _Host:
                 self.ports,
                 self.clock,
             ),
-            self.network,
+            *(self.network, self.ceph),
         )
         for check in checks:
             yield check()
@@ -321,6 +321,13 @@ class _Host:
         found += f"; cannot reach {', '.join(bad)}" if bad else ""
         ok = not (bad or loop or same)
         return Finding("network", "reaches the other nodes", ok, found, how)
+
+    def ceph(self) -> Finding:
+        strange = fitness.strange_ceph(self.spec.name, self.survey)
+        how = "remove that Ceph, or name another machine"
+        found = ", ".join(strange) or ("ours" if self.survey["ceph"]["fsids"] else "none")
+        needed = self.spec.store is not None
+        return Finding("ceph", "no Ceph of another cluster", not strange, found, how, needed)
 
     def devices(self) -> Iterator[Finding]:
         disk = self.spec.disks().get(self.member.node)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from schemas.errors import HotbedError
-from testbed import ansible_processes
+from testbed import deployers
 from testbed.sites import keys
 from testbed.sites.contract import Progress, SiteError, Testbed
 from testbed.sites.inventory.contact import RETRY_S, Contact, everywhere
@@ -56,8 +56,7 @@ def _without_store(
     record: Record, testbed: Testbed, take_away: TakeAway, progress: Progress
 ) -> dict[str, HotbedError]:
     """Remove a store that was deployed; returns the held nodes on which that failed."""
-    begun = (record.folder / "unfrozen", ansible_processes.ansible_folder(record.folder))
-    if not any(path.exists() for path in begun) or record.data.get("store_removed"):
+    if not deployers.begun(testbed) or record.data.get("store_removed"):
         return {}
     record.journal("ask", what="remove store")
     try:

@@ -49,6 +49,7 @@ def judged(
     fitness.require_unheld(spec.name, identity, found.surveys)
     fitness.require_spread(found.surveys)
     fitness.require_login(found.surveys)
+    fitness.require_no_strange_ceph(spec, found.surveys)
     addresses = addresses_of(members, found.logins)
     chosen = fitness.signal_of(signal, found.surveys)
     problems = fitness.device_problems(spec, members, found.surveys)

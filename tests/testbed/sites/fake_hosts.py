@@ -39,6 +39,7 @@ class FakeHost:
     sshd_port: int | None = None
     wipefs: bool = True
     blkid: dict[str, str] = field(default_factory=dict)
+    units: list[str] = field(default_factory=list)
     root_login: Callable[[str], str] = lambda asked_of: "prohibit-password"
     asked: list[str] = field(default_factory=list)
     unreachable: set[str] = field(default_factory=set)
@@ -95,6 +96,8 @@ class FakeHost:
                 return ""
             kind, _, uuid = head[len(SIGNATURE) :].split(b"\n")[0].decode().partition(":")
             return json.dumps({"signatures": [{"type": kind, "label": None, "uuid": uuid or None}]})
+        if argv[:2] == ["systemctl", "list-units"]:
+            return "".join(f"{unit} loaded active running x\n" for unit in self.units)
         if argv[0] == "blkid":
             return "".join(f"{name}={value}\n" for name, value in self.blkid.items())
         if argv[0] == "sshd":

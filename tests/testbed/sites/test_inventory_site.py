@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from schemas.errors import HotbedError, UserError
+from testbed.inventory import fsid_of
 from testbed.sites.contract import CautiousSite, InspectingSite, SiteError
 from testbed.sites.inventory import InventorySite, fitness, hostside
 from testbed.sites.inventory.assign import Host, Member
@@ -184,6 +185,66 @@ def test_a_machine_that_another_testbed_holds(make: Make, hosts: FakeHosts, tmp_
     other.provision(make_spec())
     refuse(make, hosts, "node admin is held by the testbed 'small' since")
     other.release("small")
+    assert make().provision(make_spec()).nodes
+
+
+CEPH = {"kind": "ceph", "pools": [{"name": "bench", "pg_num": 8}]}
+
+
+def with_ceph(**options: Any) -> TestbedSpec:
+    """The small spec with a store."""
+    body = make_spec(**options).model_dump()
+    body["store"] = CEPH
+    body["groups"][0]["roles"] = ["admin", "mon", "mgr", "client"]
+    return TestbedSpec.model_validate(body)
+
+
+OTHER, OURS = "7c9e6679-7425-40de-944b-e07fc1f90ae7", fsid_of("inventory", "small")
+
+
+@pytest.mark.parametrize(
+    ("file", "units", "told"),
+    [
+        (
+            "etc/ceph/ceph.conf:[global]\nfsid = {other}\n",
+            (),
+            "fsid {other} in /etc/ceph/ceph.conf",
+        ),
+        (
+            "etc/ceph/ceph.conf:[global]\nmon_host = x\n",
+            (),
+            "fsid not named in /etc/ceph/ceph.conf",
+        ),
+        ("var/lib/ceph/{other}/mon:x", (), "fsid {other} in /var/lib/ceph/{other}"),
+        ("var/lib/ceph/osd/ceph-3/ceph_fsid:{other}\n", (), "in /var/lib/ceph/osd/ceph-3"),
+        ("etc/x:", ("ceph-mon@a.service",), "ceph-mon@a.service runs"),
+        ("etc/ceph/ceph.conf:[global]\nfsid={ours} ; ours\n", ("ceph-mon@osd0.service",), None),
+        ("var/lib/ceph/{ours}/mon:x", ("ceph-{ours}@mon.a.service",), None),
+        ("var/lib/ceph/osd/ceph-3/whoami:3", (), None),
+    ],
+)
+def test_a_machine_of_another_ceph_is_refused(
+    make: Make, hosts: FakeHosts, file: str, units: tuple[str, ...], told: str | None
+) -> None:
+    """A deployment would refuse it; what a deployment of this very testbed left is no obstacle."""
+    names = {"other": OTHER, "ours": OURS}
+    name, text = file.format(**names).split(":", 1)
+    hosts.hosts["192.0.2.2"].write(name, text)
+    hosts.hosts["192.0.2.2"].units = [unit.format(**names) for unit in units]
+    (osd0,) = (each for each in make().inspect(with_ceph()) if each.node == "osd0")
+    (finding,) = (each for each in osd0.findings if each.name == "ceph")
+    assert (finding.ok, finding.needed) == (told is None, True)
+    if told is None:
+        assert make().provision(with_ceph()).nodes
+        return
+    assert told.format(**names) in finding.found
+    before = files(hosts)
+    with pytest.raises(
+        UserError, match=f"node osd0 belongs to another Ceph .*{told.format(**names)}"
+    ):
+        make().provision(with_ceph())
+    assert files(hosts) == before
+    # Without a store it is nobody's business.
     assert make().provision(make_spec()).nodes
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -294,20 +295,48 @@ def check_packages(wanted: dict) -> tuple[list[str], int | None, list[str]]:
     return missing, number, problems
 
 
-def other_cluster(wanted: dict) -> str | None:
-    """A sentence when the machine belongs to another Ceph cluster."""
-    try:
-        text = Path("/etc/ceph/ceph.conf").read_text()
-    except OSError:
-        return None
-    for line in text.splitlines():
+def fsid_in(text: str) -> str | None:
+    """The fsid in a ceph.conf, "" where it names none, None for a file that says nothing."""
+    lines = [re.split("[#;]", line)[0].strip() for line in text.splitlines()]
+    for line in lines:
         key, _, value = line.partition("=")
-        if key.strip() == "fsid" and value.strip() != wanted["fsid"]:
-            return (
-                f"Node {wanted['node']} belongs to another Ceph cluster (fsid {value.strip()} in "
-                "/etc/ceph/ceph.conf): remove that one first."
-            )
-    return None
+        if key.strip() == "fsid":
+            return value.strip()
+    return "" if any(lines) else None
+
+
+def fsids(root: Path) -> dict[str, str]:
+    """Clusters by the file or folder that tells of them; "": of a cluster that is not named."""
+    found = {}
+    try:
+        conf = fsid_in((root / "etc/ceph/ceph.conf").read_text(errors="replace"))
+    except OSError:
+        conf = None
+    if conf is not None:
+        found["/etc/ceph/ceph.conf"] = conf
+    for folder in sorted((root / "var/lib/ceph").glob("*")):
+        if re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", folder.name):
+            found[f"/var/lib/ceph/{folder.name}"] = folder.name  # cephadm's
+    for mark in sorted((root / "var/lib/ceph/osd").glob("ceph-*/ceph_fsid")):
+        found[f"/var/lib/ceph/osd/{mark.parent.name}"] = mark.read_text(errors="replace").strip()
+    return found
+
+
+def other_cluster(wanted: dict, root: Path = Path("/")) -> str | None:
+    """A sentence when the machine belongs to another Ceph cluster."""
+    ours, found = wanted["fsid"], fsids(root)
+    listing = ("list-units", "--plain", "--no-legend", "--type=service", "--state=running")
+    running = output("systemctl", *listing, "ceph-*@*").split("\n")
+    units = [line.split()[0] for line in running if line.split() and ours not in line]
+    told = [f"fsid {fsid or 'not named'} in {path}" for path, fsid in found.items() if fsid != ours]
+    if ours not in found.values():
+        told += [f"{unit} runs" for unit in units]
+    if not told:
+        return None
+    return (
+        f"Node {wanted['node']} belongs to another Ceph cluster ({', '.join(told[:4])}): remove "
+        "that one first."
+    )
 
 
 def time_kept() -> bool:

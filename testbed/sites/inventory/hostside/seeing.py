@@ -16,6 +16,7 @@ from testbed.sites.inventory.hostside.devices import device
 
 LISTEN = "0A"  # of /proc/net/tcp
 CONNECT_S = 3.0
+UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 CONNECTIONS = 64  # at once
 
 
@@ -54,7 +55,7 @@ def survey(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
         "root_login": root_login.group(1) if root_login else None,
         "free_bytes": _free(machine),
         "mark": read_mark(machine),
-        "ceph_conf": machine.path("etc/ceph/ceph.conf").exists(),
+        "ceph": _ceph(machine),
         "time_kept": _time_kept(machine),
         "devices": {path: device(machine, path) for path in request.get("devices", ())},
     }
@@ -101,6 +102,29 @@ def _listening(machine: Machine) -> list[int]:
 def _free(machine: Machine) -> int:
     found = os.statvfs(str(machine.root))
     return found.f_bavail * found.f_frsize
+
+
+def _ceph(machine: Machine) -> dict[str, Any]:
+    """What there is of Ceph: ``fsids`` by the file or folder that tells of a cluster ("": of one
+    that is not named), and ``units`` that run.
+    """
+    fsids = {}
+    conf = [
+        re.split("[#;]", line)[0].strip()
+        for line in machine.text("etc/ceph/ceph.conf").splitlines()
+    ]
+    if any(conf):
+        named = (re.fullmatch(r"fsid\s*=\s*(\S*)", line) for line in conf)
+        fsids["/etc/ceph/ceph.conf"] = next((found.group(1) for found in named if found), "")
+    for folder in sorted(machine.path("var/lib/ceph").glob("*")):
+        if UUID.fullmatch(folder.name):
+            fsids["/var/lib/ceph/" + folder.name] = folder.name  # cephadm's
+    for mark in sorted(machine.path("var/lib/ceph/osd").glob("ceph-*/ceph_fsid")):
+        name = str(mark.parent.relative_to(machine.root))
+        fsids["/" + name] = machine.text(name + "/ceph_fsid").strip()
+    running = ["list-units", "--plain", "--no-legend", "--type=service", "--state=running"]
+    units = machine.run(["systemctl", *running, "ceph-*@*"]).splitlines()
+    return {"fsids": fsids, "units": [line.split()[0] for line in units if line.split()]}
 
 
 def _time_kept(machine: Machine) -> bool:
