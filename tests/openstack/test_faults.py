@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import UserError
-from testbed.sites.chameleon import chi_cloud
+from testbed.sites.chameleon import chi_cloud, release, whose
 from testbed.sites.contract import SiteError, State
 from tests.openstack import belongings
 from tests.openstack.plane import ControlPlane
@@ -194,6 +194,29 @@ def test_an_answer_that_comes_too_late(
     assert len(belongings.leases(student)) == 1
     site.release(spec.name)
     assert not belongings.belongings(student)
+
+
+def test_an_asking_that_never_reached_blazar(
+    plane: ControlPlane, student: Rest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody can know that it did not: the record stays until nothing can come of it any more."""
+    monkeypatch.setattr(release, "WATCH_S", 3.0)
+    site, spec = a_site(tmp_path), a_spec()
+    lost = plane.proxy.spoil(Rule("reservation", "POST", "/leases", reply=DROPPED, times=9))
+    with pytest.raises(SiteError):
+        site.provision(spec)
+    assert lost.hits >= 1
+
+    with pytest.raises(SiteError, match=r"repeat `hotbed down it` then") as told:
+        site.release(spec.name)
+
+    assert told.value.retry_after_s is not None and told.value.retry_after_s > 60
+    assert not belongings.belongings(student)
+    assert site.names() == ["it"]
+    monkeypatch.setattr(whose, "LATE_S", 1.0)
+    time.sleep(1.0)
+    site.release(spec.name)
+    assert site.names() == []
 
 
 def test_a_token_that_ends_on_the_way(plane: ControlPlane, student: Rest, tmp_path: Path) -> None:

@@ -10,20 +10,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from testbed.sites.chameleon.cloud import Cloud, CloudError, Fault, Lease
+from testbed.sites.chameleon.errors import when
 from testbed.sites.chameleon.owner import belongs_to
 from testbed.sites.chameleon.servers import remove_each, remove_servers
-from testbed.sites.chameleon.whose import is_ours, lease_name
-from testbed.sites.chameleon.work import Work, belongs
+from testbed.sites.chameleon.whose import LATE_S, claim, is_ours, lease_name, unanswered
+from testbed.sites.chameleon.work import POLL_S, Work, belongs
 from testbed.sites.contract import SiteError
 
 PREFIX = "hotbed-"
+WATCH_S = 60.0
+"""How long a lease is looked for that was asked for without an answer."""
 
 
 def remove_all(work: Work) -> None:
     """See the module. Safe to repeat.
 
     Raises:
-        SiteError: something could not be removed; the next call goes on.
+        SiteError: something could not be removed, or a lease may still come to be; the next call
+            goes on.
     """
     base, cloud = work.base, work.cloud
     try:
@@ -32,6 +36,7 @@ def remove_all(work: Work) -> None:
     except SiteError:
         _end_leases(work)  # it is the lease that costs, whatever of it does not go
         raise
+    work.progress("removing the lease", 0.8)
     _end_leases(work)
     work.progress("removing keys and rules", 0.9)
     groups = work.ask("looking for security groups", cloud.security_groups)
@@ -39,6 +44,7 @@ def remove_all(work: Work) -> None:
     remove_each(work, "removing the security group", ours, cloud.delete_security_group)
     if base in work.ask("looking for key pairs", cloud.keypairs):
         remove_each(work, "removing the key pair", [base], cloud.delete_keypair)
+    _await_askings(work)
 
 
 def _remove_floating_ips(work: Work) -> None:
@@ -50,9 +56,28 @@ def _remove_floating_ips(work: Work) -> None:
 
 
 def _end_leases(work: Work) -> None:
-    work.progress("removing the lease", 0.8)
     for lease in leases_to_end(work):
+        claim(work, lease)
         _end(work, lease)
+
+
+def _await_askings(work: Work) -> None:
+    """A lease whose asking was interrupted may come to light after all that was there is gone; with
+    the record forgotten nobody would end it."""
+    end = work.clock.now() + WATCH_S
+    while askings := unanswered(work):
+        if work.clock.now() >= end:
+            asked, until = max(askings), max(askings) + LATE_S
+            raise SiteError(
+                f"{work.options.site}: a lease was asked for at {when(asked)}, the answer never came, "
+                f"and it may still come to be until {when(until + 59)}: repeat `hotbed down "
+                f"{work.record.name}` then, which ends it and forgets the testbed; all else is "
+                "removed",
+                retry_after_s=until - work.now(),
+            )
+        work.progress("looking for a lease whose answer never came", 0.95)
+        work.clock.sleep(POLL_S)
+        _end_leases(work)
 
 
 def leases_to_end(work: Work) -> list[Lease]:

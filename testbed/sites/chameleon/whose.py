@@ -46,7 +46,7 @@ def settle(work: Work, named: Sequence[Lease]) -> None:
         if lease.id in known:
             continue
         if is_ours(work, lease):
-            work.made("lease", lease.name, lease.id)
+            claim(work, lease)
         else:
             work.record.journal("found", what="lease", name=lease.name, id=lease.id)
     askings = open_askings(work)
@@ -55,6 +55,29 @@ def settle(work: Work, named: Sequence[Lease]) -> None:
             work.record.journal(
                 "refused", what="lease", name=lease_name(work), why="no lease came of it"
             )
+
+
+def claim(work: Work, lease: Lease) -> None:
+    """Write down that this lease came of an asking without an answer."""
+    if lease.id not in _ids(work, "made"):
+        work.record.journal("made", what="lease", name=lease.name, id=lease.id, late=True)
+
+
+def unanswered(work: Work) -> list[float]:
+    """When leases were asked for, lately, that may still come to light although none does now.
+
+    Of askings before one that had its answer they would have come already: Blazar takes them in
+    turn, and leases were looked for since.
+    """
+    waiting: list[float] = []
+    for line in work.record.entries():
+        if line.get("what") != "lease":
+            continue
+        if line["entry"] == "ask":
+            waiting.append(line.get("at_s") or 0.0)
+        elif line["entry"] in ("made", "refused"):
+            waiting = waiting[1:] if line.get("late") else []
+    return [asked_s for asked_s in waiting if asked_s + LATE_S > work.now()]
 
 
 def open_askings(work: Work) -> list[float | None]:
