@@ -1,29 +1,26 @@
-"""What of Hotbed a bundle takes along, and a campaign that is run again from one.
+"""What made the runs of a campaign, as far as a bundle takes it along.
 
-The runs themselves are `analysis.bundle`'s; here are the files that made them.
+The runs themselves are `analysis.bundle`'s; `campaigns.again` runs a campaign again from a bundle.
 """
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from campaigns.campaign_file import FILES, ROOT, load_campaign, resolve
-from campaigns.mos.profile.points import ELSEWHERE
+from campaigns.campaign_file import FILES, ROOT
 from campaigns.mos.profile.points import place as place_of
 from campaigns.provenance import code_state, hotbed_version
-from campaigns.session import Request
 from controllers.registry import available
 from schemas.errors import UserError
 from schemas.yaml_file import read_mapping
-from testbed.spec import load_spec
+from testbed.spec import NfsSpec, load_spec
 
 LOCKS = ("requirements.lock", "environment.yml", "pyproject.toml")
+Job = Mapping[str, Any]
 _SKIPPED = {"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".git"}
 
 
@@ -60,33 +57,38 @@ class _Found:
             )
 
 
-def sources(campaigns: Sequence[Path], scratch: Path) -> Sources:
-    """What made the runs in the folders `campaigns`.
+def sources(campaigns: Mapping[Path, Sequence[Path]], scratch: Path) -> Sources:
+    """What made the runs of campaigns (folder -> the attempts that go into the bundle).
 
     Args:
         campaigns: folders of runs.
         scratch: an empty folder for files that have to be written first.
 
     Raises:
-        UserError: a campaign's record cannot be read, its folder has another name, or two of
-            them name different files that would have one name.
+        UserError: a campaign's record cannot be read, its folder has another name, a file that it
+            names is gone, or two of them name different files that would have one name.
     """
     found = _Found(hide={str(ROOT): "$HOTBED", str(Path.home()): "$HOME"})
     for name in LOCKS:
         if (ROOT / name).is_file():
             found.files[f"environment/{name}"] = ROOT / name
     found.files["LICENSE"] = ROOT / "LICENSE"
-    for folder in campaigns:
-        _add_campaign(found, folder, scratch)
+    for folder, attempts in campaigns.items():
+        _add_campaign(found, folder, list(jobs(attempts)), scratch)
     commit, dirty = code_state()
     if dirty:
         found.notes.append("The code that made this bundle differs from its commit.")
     return Sources(
-        found.files, found.hide, tuple(found.notes), hotbed_version(), commit, tuple(_authors())
+        found.files,
+        found.hide,
+        tuple(found.notes),
+        hotbed_version(),
+        commit,
+        tuple(_authors()),
     )
 
 
-def _add_campaign(found: _Found, folder: Path, scratch: Path) -> None:
+def _add_campaign(found: _Found, folder: Path, made: Sequence[Job], scratch: Path) -> None:
     import yaml
 
     record = recorded(folder)
@@ -100,29 +102,44 @@ def _add_campaign(found: _Found, folder: Path, scratch: Path) -> None:
     file = scratch / f"{name}.yaml"
     file.write_text(text)
     found.add(f"campaigns/{name}.yaml", file)
-    spec = _file(str(body.get("spec") or ""))
+    spec = _named(folder, body, "spec", made)
     if spec is not None:
-        found.add(f"specs/{spec.name}", spec)
+        found.add(f"specs/{spec.name}", _alone(spec, scratch / name))
         found.notes += _changed(spec, str(identity.get("spec_digest", "")))
-    notebook = _file(str(body.get("notebook") or ""))
+    notebook = _named(folder, body, "notebook", made)
     if notebook is not None:
         found.add(f"notebooks/{notebook.name}", notebook)
     models, own, profiles = set(), set(), set()
-    for job in _jobs(folder):
-        models.add(job.get("model"))
+    for job in made:
+        models.add(str(job.get("model") or ""))
         parameters = job.get("parameters", {})
         own.add((str(job.get("controllers_dir") or ""), str(parameters.get("controller"))))
         profiles.add(str(parameters.get("profile") or ""))
-    for name in sorted(filter(None, models)):
-        if Path(name).is_file():
-            found.add(f"models/{Path(name).name}", Path(name))
-        else:
-            found.notes.append(f"The constants {Path(name).name} are not there any more.")
+    for model in sorted(models - {""}):
+        if Path(model).is_file():  # else the bundle is refused: it could not be run again
+            found.add(f"models/{Path(model).name}", Path(model))
     for place, controller in sorted(own):
         if place:
             _add_controller(found, Path(place), controller)
     if body.get("system") == "mos":
         _add_profiles(found, profiles - {""})
+
+
+def _alone(spec: Path, scratch: Path) -> Path:
+    """A spec that names no file beside it: what the store is charged by is written into it."""
+    import yaml
+
+    body = read_mapping(spec, "a spec is a mapping with name, groups and store")
+    store = body.get("store")
+    if not isinstance(store, dict) or not isinstance(store.get("profile"), str):
+        return spec
+    read = load_spec(spec).store
+    assert isinstance(read, NfsSpec)  # no other store has a profile
+    store["profile"] = read.profile
+    scratch.mkdir()
+    made = scratch / spec.name
+    made.write_text(yaml.safe_dump(body, sort_keys=False, allow_unicode=True))
+    return made
 
 
 def _changed(spec: Path, digest: str) -> Iterator[str]:
@@ -154,24 +171,45 @@ def _add_profiles(found: _Found, names: set[str]) -> None:
             found.notes.append(f"The profile {name} is not there any more.")
 
 
-def _jobs(folder: Path) -> Iterator[Mapping[str, Any]]:
-    for path in sorted(folder.glob("*/attempt-*/job.json")):
+def jobs(attempts: Iterable[Path]) -> Iterator[Job]:
+    """What the attempts in these folders were to do."""
+    for attempt in attempts:
         try:
-            body = json.loads(path.read_bytes())
+            body = json.loads((attempt / "job.json").read_bytes())
         except (OSError, ValueError):
             continue
         if isinstance(body, dict):
             yield body
 
 
-def _file(name: str) -> Path | None:
-    """A file that a campaign names, where it is still there."""
+def _named(folder: Path, body: Mapping[str, Any], key: str, made: Sequence[Job]) -> Path | None:
+    """A file that a campaign names as its `key`: where its runs found it, the latest first; for
+    runs of earlier code, which do not tell, where a campaign of Hotbed's own has it. None where
+    it names none.
+
+    Raises:
+        UserError: it is not there any more.
+    """
+    name = str(body.get(key) or "")
     if not name:
         return None
-    candidates = [Path(name), ROOT / name, FILES / name]
-    if name.startswith("$HOTBED/"):
-        candidates.append(ROOT / name.removeprefix("$HOTBED/"))
-    return next((path for path in candidates if path.is_file()), None)
+    last = PurePosixPath(name).name
+    latest = sorted(made, key=lambda job: str(job.get("started_at")), reverse=True)
+    told = dict.fromkeys(str(job.get(key) or "") for job in latest)
+    places = [Path(one) for one in told if PurePosixPath(one).name == last]
+    places += [ROOT / name, FILES / name]
+    # Of runs that lay in a bundle, or were made again from one.
+    ours = [one for one in (name, *told) if one.startswith("$HOTBED/")]
+    places += [ROOT / one.removeprefix("$HOTBED/") for one in ours]
+    if name == f"../specs/{last}":
+        places.append(ROOT / "testbed" / "specs" / last)
+    for place in places:
+        if place.is_file():
+            return place
+    raise UserError(
+        f"{folder}: its campaign names the {key} {name}, which is not there any more "
+        f"({places[0]}), so that nobody could run it again: put it back."
+    )
 
 
 def recorded(folder: Path) -> dict[str, Any]:
@@ -224,121 +262,3 @@ def _authors() -> Iterator[dict[str, Any]]:
         if "orcid" in author:
             found["orcid"] = str(author["orcid"]).rpartition("/")[2]
         yield found
-
-
-@contextmanager
-def profiles_of(bundle: Path) -> Iterator[None]:
-    """Cells plan with the measured points of an unpacked bundle, not with Hotbed's of that name,
-    also those in processes of their own."""
-    folder = bundle / "profiles"
-    before = os.environ.get(ELSEWHERE)
-    if folder.is_dir():
-        os.environ[ELSEWHERE] = str(folder)
-    try:
-        yield
-    finally:
-        os.environ.pop(ELSEWHERE, None)
-        if before is not None:
-            os.environ[ELSEWHERE] = before
-
-
-@dataclass(frozen=True)
-class Again:
-    """How a campaign of a bundle is run again: `request` is what `hotbed run` would get; the
-    bundle's runs are of `ground`."""
-
-    request: Request
-    ground: str
-
-
-def again(
-    bundle: Path,
-    campaign: str,
-    artifacts: Path,
-    *,
-    figure: str | None = None,
-    spec: Path | None = None,
-    site: str | None = None,
-    testbed: str | None = None,
-    ground: str | None = None,
-) -> Again:
-    """The campaign `campaign` of an unpacked bundle, to be run into `artifacts`.
-
-    Args:
-        bundle: the folder that it is unpacked to; it must stay until the campaign has run. Its
-            campaign's file is made to name what is there.
-        campaign: its name.
-        artifacts: a folder that is not the one with the original runs.
-        figure: only the cells that feed it.
-        spec: another testbed's file than the one in the bundle.
-        site: another kind of site than the spec's, without options.
-        testbed: another testbed than the spec's name.
-        ground: another one than the campaign's, also of real machines.
-
-    Raises:
-        UserError: the bundle does not hold what is needed, or what is simulated would be held
-            against what was measured.
-    """
-    import yaml
-
-    file = bundle / "campaigns" / f"{campaign}.yaml"
-    if not file.is_file():
-        raise UserError(f"the bundle holds no file of the campaign {campaign}.")
-    body = read_mapping(file, "a campaign is a mapping with name, grids and more")
-    made_on = str(body.get("ground", "sim"))
-    if ground not in (None, made_on) and "sim" in (ground, made_on):
-        raise UserError(
-            f"--ground {ground}: the bundle's runs are of ground {made_on}, and what is simulated "
-            "is never compared with what was measured as if it were the same."
-        )
-    if spec is not None:
-        if not spec.is_file():
-            raise UserError(f"--spec {spec}: there is no such file.")
-        body["spec"] = str(spec.resolve())
-    if site is not None:
-        body["spec"] = str(_on_site(bundle, file, str(body.get("spec") or ""), site))
-    ours = ROOT / "notebooks" / Path(str(body.get("notebook") or "none")).name
-    if ours.is_file():  # a stranger's notebook is not run where Hotbed has it itself
-        body["notebook"] = str(ours)
-    file.write_text(yaml.safe_dump(body, sort_keys=False))
-    models = sorted((bundle / "models").glob("*"))
-    controllers = bundle / "controllers"
-    request = Request(
-        str(file),
-        figure,
-        testbed,
-        artifacts,
-        controllers if controllers.is_dir() else None,
-        ground,
-        models[0] if len(models) == 1 else None,
-    )
-    return Again(request, made_on)
-
-
-def _on_site(bundle: Path, campaign: Path, spec: str, site: str) -> Path:
-    """The spec with another site, as a file in the bundle's folder."""
-    import yaml
-
-    if not spec:
-        raise UserError(f"--site {site}: {campaign.stem} needs no testbed: leave it out.")
-    body = read_mapping(resolve(spec, campaign), "a spec is a mapping with name, groups and store")
-    body["site"] = {"kind": site}
-    made = bundle / "specs" / f"on-{site}-{Path(spec).name}"
-    made.write_text(yaml.safe_dump(body, sort_keys=False))
-    load_spec(made)
-    return made
-
-
-def is_exact(asked: Again) -> bool:
-    """Whether its results must be those of the bundle to the bit: they are simulated, and no
-    seconds of this machine are among them."""
-    from campaigns.kinds.kind import Computed
-    from campaigns.kinds.registry import kind_of
-
-    if asked.ground != "sim":
-        return False
-    kind = kind_of(load_campaign(Path(str(asked.request.campaign))))
-    if kind is None:
-        return True
-    declared = kind.grounds[asked.ground]
-    return isinstance(declared, Computed) and not declared.seconds_count

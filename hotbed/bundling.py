@@ -4,7 +4,8 @@ runs show, campaigns what made them, and here they meet."""
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from analysis.bundle.differences import Difference
     from analysis.bundle.rerun import Compared
     from analysis.bundle.verify import Opened
-    from campaigns.bundled import Again
+    from campaigns.again import Again
     from campaigns.dry_run import DryRunReport
     from campaigns.result import CampaignResult
     from campaigns.workers import Workers
@@ -56,23 +57,49 @@ def bundle(
             leave.
     """
     from analysis.bundle.build import build, chosen_campaigns
+    from analysis.bundle.stage import attempts_of
 
     target = Path(f"{campaign}.hotbed.zip") if out is None else out
     folders, _, _ = chosen_campaigns(artifacts, campaign, ground)
+    taken = {folder: attempts_of(folder, Counter()) for folder in folders}
     with tempfile.TemporaryDirectory(prefix="hotbed-sources-") as scratch:
-        inputs = _inputs(folders, Path(scratch), about, tuple(hide))
-        return build(artifacts, campaign, target, inputs, ground=ground, progress=progress)
+        inputs = _inputs(taken, Path(scratch), about, tuple(hide))
+        return build(
+            artifacts,
+            campaign,
+            target,
+            inputs,
+            ground=ground,
+            require=_require,
+            progress=progress,
+        )
+
+
+def _require(stage: Path, campaigns: Iterable[str]) -> None:
+    """Refuse a bundle from which a campaign could not be run again.
+
+    Raises:
+        UserError: says which and why.
+    """
+    from campaigns.again import require
+
+    for name in campaigns:
+        try:
+            require(stage, name)
+        except UserError as error:
+            told = str(error).replace(f"{stage}/", "")
+            raise UserError(f"nothing was bundled, as it could not be run again: {told}") from error
 
 
 def _inputs(
-    folders: list[Path], scratch: Path, about: Path | None, hosts: tuple[str, ...]
+    taken: Mapping[Path, Sequence[Path]], scratch: Path, about: Path | None, hosts: tuple[str, ...]
 ) -> Inputs:
     from analysis.bundle.build import Inputs
     from campaigns.bundled import sources
     from schemas.bundle import Author
     from schemas.yaml_file import read_mapping
 
-    found = sources(folders, scratch)
+    found = sources(taken, scratch)
     what = "it is a mapping with title, authors and more (docs/artifacts.md)"
     return Inputs(
         files=found.files,
@@ -152,7 +179,7 @@ class Ready:
         """
         from analysis.bundle.rerun import compare
         from campaigns import session
-        from campaigns.bundled import is_exact
+        from campaigns.again import is_exact
 
         result = session.run(self.again.request, in_process=True, workers=workers)
         new = self.again.request.artifacts / result.campaign
@@ -161,8 +188,9 @@ class Ready:
 
 def otherwise(folder: Path, campaigns: Iterable[str]) -> Iterator[Difference]:
     """Where the campaigns' files of an unpacked bundle, which are run again, do not say what its
-    runs were."""
+    runs were, or name files that are not there."""
     from analysis.bundle.differences import Difference, differences
+    from campaigns.again import missing
     from campaigns.bundled import stated
 
     for name in campaigns:
@@ -176,6 +204,8 @@ def otherwise(folder: Path, campaigns: Iterable[str]) -> Iterator[Difference]:
             yield Difference(file, "file", "cannot be read", "what was run")
             continue
         yield from differences(file, said, ran)
+        for gone in missing(folder, name):
+            yield Difference(gone, "file", "missing", f"named in {file}")
 
 
 @contextmanager
@@ -189,7 +219,7 @@ def unpacked(asked: Asked, progress: Progress = _quiet) -> Iterator[Ready]:
     from analysis.bundle import archive
     from analysis.bundle.rerun import shares_runs
     from analysis.bundle.verify import changed, opened
-    from campaigns.bundled import again, profiles_of
+    from campaigns.again import again, profiles_of
 
     if not asked.bundle.is_file():
         raise UserError(f"{asked.bundle}: there is no such file.")

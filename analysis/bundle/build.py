@@ -27,6 +27,7 @@ from schemas.errors import UserError
 from schemas.mistakes import mistake
 
 Progress = Callable[[str, float], None]
+Require = Callable[[Path, Sequence[str]], None]
 
 LIBRARIES = ("numpy", "scipy", "pandas", "matplotlib", "seaborn", "pyarrow")
 _DRAWN_BYTES = 50 * 2**20
@@ -100,11 +101,22 @@ def build(
     inputs: Inputs,
     *,
     ground: str | None = None,
+    require: Require = lambda stage, campaigns: None,
     progress: Progress = lambda phase, share: None,
 ) -> Bundled:
     """Bundle the report `name` (see `hotbed report`), or the comparison of that name, into `out`.
 
     Run folders are only read.
+
+    Args:
+        artifacts: the folder of campaigns.
+        name: of the report.
+        out: the archive.
+        inputs: what else goes into it.
+        ground: of the runs, where there are several.
+        require: refuses, by a `UserError`, what the campaigns could not be run again from; it gets
+            the folder that holds runs and sources as the bundle will.
+        progress: told of each phase.
 
     Raises:
         UserError: there is no such campaign or no run in it, `out` cannot be written, or something
@@ -131,6 +143,7 @@ def build(
                 stage.left_out["sources that are no text"] += 1
             else:
                 stage.put(target, text, "source")
+        require(stage.folder, [folder.name for folder in folders])
         derived = derive(
             stage.folder / "artifacts", report, comparison=compared, progress=told("report")
         )

@@ -153,7 +153,9 @@ def run(
         site = open_site(load_spec(prepared.spec_file).site.kind)
         awake = stack.enter_context(kept_awake(site, shown.message))
         facts, make = stack.enter_context(ground.open(prepared, shown))
-        setting = Setting(prepared.testbed, prepared.file, provenance(facts, awake))
+        setting = Setting(
+            prepared.testbed, prepared.file, provenance(facts, awake), prepared.spec_file
+        )
         ledger = Ledger(store.folder / LEDGER_FILE)
         executor = InProcessExecutor(prepared.plan, store, ledger, setting, make)
         return make_cells(prepared, executor, ledger, shown, lambda _stack, _missing: executor)

@@ -195,6 +195,8 @@ def recorded_beside(folder: Path, **otherwise: Any) -> Path:
     place = folder / "artifacts" / "dlr-tiny"
     place.mkdir(parents=True)
     (place / "campaign.json").write_text(json.dumps({"campaign": body, "cells": []}))
+    (folder / "specs").mkdir()
+    (folder / "specs" / "mine.yaml").write_text(yaml.safe_dump(SPEC))
     (folder / "campaigns").mkdir()
     stated = body | {"spec": "../specs/mine.yaml"} | otherwise
     (folder / "campaigns" / "dlr-tiny.yaml").write_text(yaml.safe_dump(stated, sort_keys=False))
@@ -209,6 +211,14 @@ def test_a_campaigns_file_is_what_its_runs_were_made_by(tmp_path: Path) -> None:
         ("campaigns/dlr-tiny.yaml", "grids"),
         ("campaigns/dlr-tiny.yaml", "setup"),
     ]
+
+
+def test_a_campaign_whose_spec_is_not_there_is_told(tmp_path: Path) -> None:
+    folder = recorded_beside(tmp_path / "bundle")
+    (folder / "specs" / "mine.yaml").unlink()
+    (found,) = bundling.otherwise(folder, ["dlr-tiny"])
+    assert (found.file, found.bundled) == ("specs/mine.yaml", "missing")
+    assert found.derived == "named in campaigns/dlr-tiny.yaml"
 
 
 @pytest.mark.parametrize(

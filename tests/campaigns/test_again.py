@@ -1,0 +1,228 @@
+"""Campaigns that are run again from a bundle."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from campaigns.again import Again, again, is_exact, profiles_of, require
+from campaigns.campaign_file import ROOT, find_campaign, load_campaign, resolve
+from campaigns.in_process_executor import InProcessExecutor
+from campaigns.kinds import session
+from campaigns.mos.profile.points import reference, references
+from campaigns.services import Facts
+from campaigns.session import Request
+from schemas.errors import UserError
+from testbed.spec import load_spec
+from tests.campaigns.bundled_files import SPEC, folder_of, ran, unpacked
+from tests.campaigns.tiny_campaigns import TINY
+from tests.campaigns.tiny_kinds import TWOCHOICE, URSA
+
+
+def test_a_bundles_points_are_what_its_cells_plan_with(tmp_path: Path) -> None:
+    (tmp_path / "profiles").mkdir()
+    for name, about in (("mine", "a stranger's"), ("local", "another local one")):
+        body = reference("paper").model_dump(mode="json") | {"name": name, "about": about}
+        (tmp_path / "profiles" / f"{name}.json").write_text(json.dumps(body))
+    ours = reference("local")
+    with profiles_of(tmp_path):
+        assert {"mine", "paper"} <= set(references())
+        assert (reference("local").about, reference("paper").name) == ("another local one", "paper")
+    assert reference("local") == ours
+    assert "mine" not in references()
+    with profiles_of(tmp_path / "profiles"):  # a bundle that has none
+        assert reference("local") == ours
+
+
+@pytest.mark.parametrize("text", ["- a\n", "{", "a: [\n"])
+def test_a_strangers_campaign_that_is_none_is_one_sentence(text: str, tmp_path: Path) -> None:
+    (tmp_path / "campaigns").mkdir()
+    (tmp_path / "campaigns" / "tiny.yaml").write_text(text)
+    with pytest.raises(UserError, match=r"tiny.yaml: "):
+        again(tmp_path, "tiny", tmp_path / "new")
+
+
+def test_it_is_run_again_from_the_bundle_alone(tmp_path: Path) -> None:
+    body = dict(TINY) | {"ground": "sim", "spec": str(SPEC)}
+    bundle = unpacked(tmp_path, folder_of(tmp_path, body))
+    asked = again(bundle, "tiny", tmp_path / "new", figure="6a")
+    file = Path(str(asked.request.campaign))
+    campaign = load_campaign(file)
+    assert resolve(campaign.spec, file).resolve() == (bundle / "specs" / "dlr.yaml").resolve()
+    assert Path(campaign.notebook) == ROOT / "notebooks" / "dlr_experiment.ipynb"
+    assert (asked.request.figure, asked.request.artifacts) == ("6a", tmp_path / "new")
+    assert asked.ground == "sim"
+    other = tmp_path / "other.yaml"
+    other.write_text(SPEC.read_text())
+    asked = again(bundle, "tiny", tmp_path / "new", spec=other, testbed="mine")
+    assert resolve(load_campaign(file).spec, file) == other
+    assert asked.request.testbed == "mine"
+
+
+@pytest.mark.parametrize(
+    ("campaign", "options", "said"),
+    [
+        ("other", {}, "holds no file of the campaign other"),
+        ("tiny", {"spec": Path("nowhere.yaml")}, "--spec nowhere.yaml: there is no such file"),
+    ],
+)
+def test_a_mistake_is_one_sentence(
+    campaign: str, options: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    bundle = unpacked(tmp_path, folder_of(tmp_path, dict(TINY) | {"ground": "local"}))
+    with pytest.raises(UserError, match=said):
+        again(bundle, campaign, tmp_path / "new", **options)
+
+
+def asked_for(tmp_path: Path, body: dict[str, Any]) -> Again:
+    file = tmp_path / "x.yaml"
+    file.write_text(yaml.safe_dump(body))
+    return Again(Request(str(file)), str(body.get("ground", "sim")))
+
+
+@pytest.mark.parametrize(
+    ("body", "exact"),
+    [
+        (dict(TWOCHOICE), True),
+        (dict(URSA), False),  # a planner's seconds are part of its result
+        (dict(TINY) | {"ground": "sim"}, True),
+        (dict(TINY) | {"ground": "local"}, False),
+    ],
+)
+def test_what_must_be_the_same_to_the_bit(
+    body: dict[str, Any], exact: bool, tmp_path: Path
+) -> None:
+    assert is_exact(asked_for(tmp_path, body)) is exact
+
+
+def test_what_is_simulated_is_not_compared_with_what_was_measured(tmp_path: Path) -> None:
+    bundle = unpacked(tmp_path, folder_of(tmp_path, dict(TINY) | {"ground": "local"}))
+    moved = again(bundle, "tiny", tmp_path / "new", ground="inventory")
+    assert (moved.request.ground, moved.ground) == ("inventory", "local")
+    with pytest.raises(UserError, match="never compared with what was measured"):
+        again(bundle, "tiny", tmp_path / "new", ground="sim")
+
+
+def test_a_word_takes_it_to_another_site(tmp_path: Path) -> None:
+    bundle = unpacked(tmp_path, folder_of(tmp_path, dict(TINY) | {"ground": "local"}))
+    asked = again(bundle, "tiny", tmp_path / "new", site="inventory")
+    file = Path(str(asked.request.campaign))
+    spec = load_spec(resolve(load_campaign(file).spec, file))
+    assert spec.site.kind == "inventory"
+    assert spec.digest() == load_spec(SPEC).digest()
+
+
+def test_what_needs_no_testbed_has_no_site(tmp_path: Path) -> None:
+    bundle = unpacked(tmp_path, folder_of(tmp_path, dict(TWOCHOICE)))
+    with pytest.raises(UserError, match="twochoice-tiny needs no testbed"):
+        again(bundle, "twochoice-tiny", tmp_path / "new", site="local")
+
+
+def simulated(place: Path, name: str, *models: Path | None) -> Path:
+    """A simulated campaign with an attempt on each of these constants."""
+    folder = folder_of(place / "artifacts", dict(TINY) | {"ground": "sim", "name": name})
+    return ran(folder, *({"model": None if model is None else str(model)} for model in models))
+
+
+def constants(place: Path, name: str, clients: int) -> Path:
+    file = place / f"{name}.yaml"
+    file.write_text(f"clients: {clients}\n")
+    return file
+
+
+def test_a_campaign_is_run_again_on_its_own_constants(tmp_path: Path) -> None:
+    """Whatever others of the bundle were made on, or on none."""
+    a, b = constants(tmp_path, "a", 2), constants(tmp_path, "b", 3)
+    wanted = {"one": a, "two": b, "three": None}
+    folders = [simulated(tmp_path, name, model) for name, model in wanted.items()]
+    bundle = unpacked(tmp_path, *folders, ran(folder_of(tmp_path / "artifacts", dict(TWOCHOICE))))
+    for name, model in wanted.items():
+        require(bundle, name)
+        found = again(bundle, name, tmp_path / "new").request.model
+        assert found == (None if model is None else bundle / "models" / model.name)
+    # One of another kind, which takes none.
+    other = again(bundle, "twochoice-tiny", tmp_path / "new")
+    assert other.request.model is None
+    assert other.request.controllers_dir is None
+
+
+def test_constants_that_are_the_same_are_one(tmp_path: Path) -> None:
+    a, b = constants(tmp_path, "a", 2), constants(tmp_path, "b", 2)
+    bundle = unpacked(tmp_path, simulated(tmp_path, "both", a, b))
+    assert again(bundle, "both", tmp_path / "new").request.model == bundle / "models" / "a.yaml"
+
+
+def test_several_constants_in_one_campaign_are_told(tmp_path: Path) -> None:
+    a, b = constants(tmp_path, "a", 2), constants(tmp_path, "b", 3)
+    bundle = unpacked(
+        tmp_path, simulated(tmp_path, "both", a, b), simulated(tmp_path, "usual", a, None)
+    )
+    for name, said in (("both", r"\(a.yaml, b.yaml\)"), ("usual", r"\(a.yaml, and its usual")):
+        told = f"the campaign {name} were made on several constants of the model {said}"
+        with pytest.raises(UserError, match=told):
+            require(bundle, name)
+        with pytest.raises(UserError, match=told):
+            again(bundle, name, tmp_path / "new")
+
+
+def test_constants_that_are_gone_are_told(tmp_path: Path) -> None:
+    gone = tmp_path / "gone.yaml"
+    bundle = unpacked(tmp_path, simulated(tmp_path, "tiny", gone))
+    with pytest.raises(UserError, match=r"constants in gone\.yaml, which are not there any more"):
+        require(bundle, "tiny")
+
+
+def test_controllers_are_those_of_the_campaign(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    (own / "shy").mkdir(parents=True)
+    (own / "shy" / "policy.py").write_text("NAME = 'shy'\n")
+    folders = [
+        folder_of(tmp_path / "artifacts", dict(TINY) | {"ground": "sim", "name": name})
+        for name in ("mine", "usual")
+    ]
+    ran(folders[0], {"controllers_dir": str(own), "parameters": {"controller": "shy"}})
+    ran(folders[1], {"parameters": {"controller": "dlr"}})
+    bundle = unpacked(tmp_path, *folders)
+    found = [again(bundle, name, tmp_path / "new").request for name in ("mine", "usual")]
+    assert [one.controllers_dir for one in found] == [bundle / "controllers", None]
+
+
+def test_a_spec_that_is_not_there_is_told(tmp_path: Path) -> None:
+    bundle = unpacked(tmp_path, folder_of(tmp_path, dict(TINY) | {"ground": "local"}))
+    require(bundle, "tiny")
+    (bundle / "specs" / "dlr.yaml").write_text("name: [\n")
+    with pytest.raises(UserError, match=r"dlr\.yaml"):
+        require(bundle, "tiny")
+    (bundle / "specs" / "dlr.yaml").unlink()
+    with pytest.raises(UserError, match=r"names specs/dlr\.yaml, which is not there"):
+        require(bundle, "tiny")
+
+
+def test_jobs_of_every_kind_tell_where_their_spec_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bundle looks for it there."""
+    told: list[Path | None] = []
+
+    @contextmanager
+    def opened(*_: object) -> Iterator[tuple[Facts, object]]:
+        yield Facts("local", {}), None
+
+    def made(_laid: object, executor: InProcessExecutor, *_: object) -> None:
+        told.append(executor._setting.spec)
+
+    _, ground = session.declared(load_campaign(find_campaign("mos-local")))
+    monkeypatch.setattr(session, "declared", lambda _: (None, replace(ground, open=opened)))
+    monkeypatch.setattr(session, "_refuse_what_is_not_ours", lambda *_: None)
+    monkeypatch.setattr(session, "_refuse_what_cannot_be", lambda *_: None)
+    monkeypatch.setattr(session, "typed_cells", lambda *_: {})
+    monkeypatch.setattr(session, "make_cells", made)
+    session.run(Request("mos-local", artifacts=tmp_path))
+    assert told == [ROOT / "testbed" / "specs" / "mos-local.yaml"]
