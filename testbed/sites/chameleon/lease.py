@@ -73,7 +73,9 @@ def hold_lease(work: Work, asks: Sequence[Ask]) -> Lease:
         UserError: two leases of the name, or one that does not hold what is needed.
         SiteError: not enough is free, or it starts later, or Blazar could not start it.
     """
-    lease = find_lease(work)
+    lease, broken = _found(work)
+    if lease is None and broken:
+        raise _broken(work, broken)
     if lease is None:
         if work.journalled("ask", "server"):
             # Those of a lease that is over look alive until Blazar has removed them.
@@ -93,6 +95,11 @@ def find_lease(work: Work) -> Lease | None:
     Raises:
         UserError: there is more than one, and it is not known which was meant.
     """
+    return _found(work)[0]
+
+
+def _found(work: Work) -> tuple[Lease | None, list[Lease]]:
+    """See `find_lease`; and leases in ERROR that are ours, which keep others from the machines."""
     identity = work.ask("asking who we are", work.cloud.identity)
     named = [
         lease
@@ -101,13 +108,14 @@ def find_lease(work: Work) -> Lease | None:
     ]
     settle(work, named)
     leases = [each for each in named if each.status in LIVE and each.end_s > work.now()]
+    broken = [each for each in named if each.status == "ERROR" and is_ours(work, each)]
     known = (work.record.data.get("lease") or {}).get("id")
     if all(is_ours(work, lease) for lease in leases):
         # More than one are of answers that came too late.
         leases.sort(key=lambda lease: (lease.id != known, lease.start_s, lease.id))
         for extra in leases[1:]:
             _delete(work, extra.id)
-        return leases[0] if leases else None
+        return (leases[0] if leases else None), broken
     chosen = [lease for lease in leases if lease.id == known] or leases
     if len(chosen) > 1:
         raise UserError(
@@ -115,7 +123,7 @@ def find_lease(work: Work) -> Lease | None:
             f"({', '.join(sorted(lease.id for lease in chosen))}): delete one or give lease.name "
             "another name."
         )
-    return chosen[0] if chosen else None
+    return (chosen[0] if chosen else None), broken
 
 
 def _delete(work: Work, lease_id: str) -> None:
@@ -206,7 +214,7 @@ def _wait(work: Work, lease: Lease) -> Lease:
     begun = work.now()
     while lease.status != "ACTIVE":
         if lease.status == "ERROR":
-            raise _broken(work, lease)
+            raise _broken(work, [lease])
         to_start = lease.start_s - work.now()
         if to_start > patience:
             raise SiteError(
@@ -239,17 +247,25 @@ def _look(work: Work, lease: Lease) -> Lease:
     return now
 
 
-def _broken(work: Work, lease: Lease) -> SiteError:
-    """Remove a lease in ERROR that is ours, so that the next try makes a new one."""
-    said = lease.reason or "it gives no reason"
-    if is_ours(work, lease):
-        _delete(work, lease.id)
-        work.record.data.pop("lease", None)
-        work.record.save()
-    return SiteError(
-        f"{work.options.site}: Blazar could not start lease {lease.name!r} ({lease.id}): {said}",
-        retry_after_s=PASSING_S,
-    )
+def _broken(work: Work, leases: Sequence[Lease]) -> SiteError:
+    """Remove leases in ERROR that are ours, so that the next try makes a new one."""
+    said = "; ".join(broken_words(work, lease) for lease in leases)
+    for lease in leases:
+        if is_ours(work, lease):
+            _delete(work, lease.id)
+            work.record.data.pop("lease", None)
+            work.record.save()
+    return SiteError(f"{work.options.site}: {said}", retry_after_s=PASSING_S)
+
+
+def broken_words(work: Work, lease: Lease) -> str:
+    """What became of a lease in ERROR, in Blazar's words: prolonging may break one that ran."""
+    known = work.record.data.get("lease") or {}
+    ran = known.get("id") == lease.id and known.get("status") == "ACTIVE"
+    which, said = f"lease {lease.name!r} ({lease.id})", lease.reason or "it gives no reason"
+    if ran and "start_lease" not in said:
+        return f"{which} had started, and Blazar broke it off (ERROR): {said}"
+    return f"Blazar could not start {which}: {said}"
 
 
 def prolong(work: Work, lease: Lease, seconds: float) -> Lease:
@@ -298,6 +314,10 @@ def _after_lost_answer(work: Work, lease: Lease, end: float, error: CloudError) 
     """An answer that got lost may have been a yes."""
     if error.fault is Fault.PASSING:
         now = work.ask("looking for the lease", lambda: work.cloud.lease(lease.id))
+        if now is not None and now.status == "ERROR":
+            raise SiteError(
+                f"{work.options.site}: {broken_words(work, now)}: `hotbed up` removes it"
+            ) from error
         if now is not None and now.end_s >= end - MINUTE_S:
             return now
     if error.fault is Fault.FULL:

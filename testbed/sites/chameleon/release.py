@@ -69,8 +69,8 @@ def _await_askings(work: Work) -> None:
         if work.clock.now() >= end:
             asked, until = max(askings), max(askings) + LATE_S
             raise SiteError(
-                f"{work.options.site}: a lease was asked for at {when(asked)}, the answer never came, "
-                f"and it may still come to be until {when(until + 59)}: repeat `hotbed down "
+                f"{work.options.site}: a lease was asked for at {when(asked)}, the answer never "
+                f"came, and it may still come to be until {when(until + 59)}: repeat `hotbed down "
                 f"{work.record.name}` then, which ends it and forgets the testbed; all else is "
                 "removed",
                 retry_after_s=until - work.now(),

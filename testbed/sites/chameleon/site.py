@@ -13,7 +13,7 @@ from testbed.sites import keys
 from testbed.sites.chameleon import provision
 from testbed.sites.chameleon.cloud import LIVE, Cloud, CloudError, Lease
 from testbed.sites.chameleon.errors import NoCredentials, when
-from testbed.sites.chameleon.lease import find_lease, prolong
+from testbed.sites.chameleon.lease import broken_words, find_lease, prolong
 from testbed.sites.chameleon.options import Options, check_spec, read_options
 from testbed.sites.chameleon.owner import remember_owner, require_owner
 from testbed.sites.chameleon.prepare import Scan, Shells, scan
@@ -313,8 +313,8 @@ def _without_lease(
     end_s = float(known["end_s"]) if lease is None else lease.end_s
     ends = work.ours(min(end_s, work.now()))
     if lease is not None and lease.status == "ERROR":
-        said = lease.reason or "no reason"
-        return Status(State.FAILED, f"Blazar could not start the lease: {said}", nodes, ends)
+        said = f"{broken_words(work, lease)}: `hotbed up` removes it"
+        return Status(State.FAILED, said, nodes, ends)
     how = f"has ended ({when(end_s)})"
     if end_s > work.now():
         how = f"was ended early, by somebody or by the site (it was to end {when(end_s)})"

@@ -213,10 +213,11 @@ class FakeCloud:
             return self._bookings()
 
     def _bookings(self) -> list[Booking]:
-        live = self.live_leases()
+        # To Blazar the hosts of a lease in ERROR are taken as long as it is there.
         mine = [
             Booking(host, lease.start_s, lease.end_s)
-            for lease in live
+            for lease in self._leases.values()
+            if lease.status in ("PENDING", "ACTIVE", "ERROR")
             for reservation in lease.reservations
             for host in self._hosts_of.get(reservation.id, ())
         ]

@@ -21,7 +21,7 @@ from tests.testbed.sites.chameleon_world import (
     spec_of,
     world,
 )
-from tests.testbed.sites.fake_cloud import Died, Trip
+from tests.testbed.sites.fake_cloud import Died, Trip, hosts
 
 __all__ = ["world"]
 
@@ -177,6 +177,56 @@ def test_a_lease_that_comes_to_light_after_another_was_asked_for_is_removed(
     world.site().provision(spec_of(options))
     (kept,) = world.cloud.live_leases()
     assert kept.id != late[0].id
+
+
+def test_a_lease_that_broke_while_nobody_waited_is_told_and_removed(world: World) -> None:
+    """It would keep its machines from us: here there are only three."""
+    world.cloud.machines = hosts({"compute_skylake": 3})
+    now = world.clock.now()
+    world.cloud.others = [Booking(h.id, now, now + 5 * HOUR_S) for h in world.cloud.machines]
+    spec = spec_of({**BARE, "lease": {"start": "next-free"}})
+    with pytest.raises(SiteError, match="starts at"):
+        world.site().provision(spec)
+    world.cloud.lease_reason = "the event start_lease ended in ERROR"
+    world.clock.sleep(6 * HOUR_S)
+    assert "could not start lease" in world.site().status("small").detail
+    with pytest.raises(SiteError, match=r"could not start lease .*the event start_lease") as error:
+        world.site().provision(spec)
+    assert error.value.retry_after_s is not None
+    assert not any(thing.startswith("lease") for thing in world.cloud.left())
+    world.cloud.lease_reason = None
+    assert world.site().provision(spec).nodes
+
+
+def test_a_lease_in_error_that_somebody_else_made_is_left_alone(world: World) -> None:
+    world.cloud.add_lease(lease_of(world, "by-hand", status="ERROR"))
+    world.site().provision(spec_of(NAMED))
+    world.site().release("small")
+    assert world.cloud.lease("by-hand") is not None
+
+
+def test_a_lease_that_prolonging_broke_is_not_told_as_one_that_never_started(world: World) -> None:
+    world.site().provision(spec_of(BARE))
+
+    def trip(number: int, name: str, when: str) -> None:
+        if name == "prolong_lease" and when == "after":
+            (lease,) = world.cloud.live_leases()
+            world.cloud._leases[lease.id] = replace(lease, status="ERROR")
+            raise CloudError("Internal Server Error", Fault.PASSING, status=500)
+
+    world.cloud.trip = trip
+    words = r"had started, and Blazar broke it off \(ERROR\): it gives no reason: `hotbed up`"
+    with pytest.raises(SiteError, match=words):
+        world.site().extend("small", HOUR_S)
+    world.cloud.trip = lambda number, name, when: None
+    status = world.site().status("small")
+    assert status.state is State.FAILED
+    assert "had started, and Blazar broke it off" in status.detail
+    with pytest.raises(SiteError, match="had started, and Blazar broke it off"):
+        world.site().provision(spec_of(BARE))
+    assert world.site().provision(spec_of(BARE)).nodes
+    world.site().release("small")
+    assert world.cloud.left() == []
 
 
 def test_a_lease_that_somebody_deletes_is_told_and_cannot_be_extended(world: World) -> None:
