@@ -11,7 +11,9 @@ import pytest
 
 MINE = ("0f8fad5b-d9cb-469f-a165-70867728950e", "7c9e6679-7425-40de-944b-e07fc1f90ae7")
 OTHER = "00000000-7425-40de-944b-e07fc1f90ae7"
+FSID, STRANGE = "5b8ac5f6-6d0e-5c43-9d0b-3a5c5e0f2f11", "11111111-2222-4333-8444-555555555555"
 WANTED = {
+    "fsid": FSID,
     "osds": [{"id": n, "uuid": uuid, "device": "/dev/x"} for n, uuid in enumerate(MINE)],
     "scratch_label": "hotbed-scratch",
 }
@@ -57,7 +59,7 @@ def test_an_installed_cosbench_goes_with_its_units_and_account(
     for folder in (unit.parent, release / "release/archive", other):
         folder.mkdir(parents=True)
     unit.touch()
-    assert remove.remove_files() == [f"{unit} removed", f"{release} removed"]
+    assert remove.remove_files(WANTED) == [f"{unit} removed", f"{release} removed"]
     assert not unit.exists()
     assert not release.exists()
     assert other.is_dir()
@@ -93,14 +95,14 @@ def test_what_a_deploying_machine_remembers_stays(
     for file in (*kept, *gone):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.touch()
-    assert sorted([*remove.remove_files(), *remove.remove_state()]) == [
+    assert sorted([*remove.remove_files(WANTED), *remove.remove_state()]) == [
         f"{run / 'netenforcer.json'} removed",
         f"{state / 'hostname.before'} removed",
         f"{state / 'units'} removed",
     ]
     assert all(file.exists() for file in kept)
     assert not any(file.exists() for file in gone)
-    assert remove.remove_files() == remove.remove_state() == []
+    assert remove.remove_files(WANTED) == remove.remove_state() == []
 
 
 def test_nothing_is_left_of_a_node_that_is_nothing_else(
@@ -110,7 +112,7 @@ def test_nothing_is_left_of_a_node_that_is_nothing_else(
     state, run = tmp_path / "var/lib/hotbed", tmp_path / "run/hotbed"
     for folder in (state / "scratch", run / "nfsproxy"):
         folder.mkdir(parents=True)
-    remove.remove_files()
+    remove.remove_files(WANTED)
     assert remove.remove_state() == [f"{state / 'scratch'} removed"]
     assert not state.exists()
     assert not run.exists()

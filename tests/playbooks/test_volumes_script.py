@@ -64,8 +64,8 @@ class Lvm:
         self.done.append("lvcreate")
         self.children.append({"name": MAPPING, "type": "lvm"})
 
-    def systemctl(self, *_: str) -> None:
-        self.done.append("systemctl")
+    def systemctl(self, *words: str) -> None:
+        self.done.append(" ".join(("systemctl", *words)))
 
     def systemd_detect_virt(self, *_: str) -> str:
         return "none"
@@ -178,6 +178,20 @@ def test_what_is_not_a_stores_stays(
     lvm.group, lvm.signatures = group, signature.split()
     assert volumes.free(VOLUME, ours=True) == []
     assert lvm.done == []
+
+
+def test_only_the_clusters_own_osds_are_stopped(
+    volumes: ModuleType, lvm: Lvm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(volumes, "ROOT", tmp_path)
+    for number, fsid in ((2, "f-ours"), (7, "f-strange")):
+        mark = tmp_path / f"var/lib/ceph/osd/ceph-{number}/ceph_fsid"
+        mark.parent.mkdir(parents=True)
+        mark.write_text(fsid + "\n")
+    body = wanted(action="remove", fsid="f-ours")
+    monkeypatch.setattr(volumes.sys, "argv", ["-", json.dumps(body)])
+    volumes.main()
+    assert lvm.done == ["systemctl stop ceph-f-ours@osd.*.service ceph-osd@2.service"]
 
 
 def test_a_kernel_without_lvm_and_a_container_are_told_with_the_way_out(

@@ -11,6 +11,7 @@ import yaml
 
 from testbed.deployers import foreign
 from testbed.deployers.settings import LATER
+from testbed.inventory import cluster_id
 from testbed.playbook_run import PLAYBOOKS, Ansible, RefusedError, play
 from tests.testbed.deployers.beds import bed_of, spec_with
 
@@ -61,6 +62,7 @@ def test_the_scripts_get_what_the_spec_says(tmp_path: Path) -> None:
     volumes = json.loads((tmp_path / "volumes.json").read_text())
     assert volumes == {
         "node": "osd1",
+        "fsid": cluster_id(bed),
         "deployer": "cephadm",
         "volumes": foreign.volumes(bed, bed.node("osd1")),
         "min_bytes": made["all"]["hosts"]["osd1"]["hotbed_osd_min_bytes"],

@@ -1,8 +1,9 @@
 """Takes away everything that a deployment brought to one machine, however far it had come.
 
 Run on the node as ``python3 - WANTED`` with a JSON object (see the role's `remove_wanted`). Safe to
-repeat. Devices lose their labels only if they carry what Hotbed put there. Prints
-{"changed": [what, ...]}.
+repeat. Devices lose their labels only if they carry what Hotbed put there; a Ceph, an NFS server or
+a Swift that is not the testbed's stays whole. Prints {"changed": [what, ...], "strange": whether a
+Ceph that is not the testbed's is here}.
 """
 
 from __future__ import annotations
@@ -16,29 +17,36 @@ import sys
 import time
 from pathlib import Path
 
-UNITS = ("ceph-osd@*", "ceph-mgr@*", "ceph-radosgw@*", "ceph-mon@*", "hotbed-*")
+CEPH_UNITS = ("ceph-osd@*", "ceph-mgr@*", "ceph-radosgw@*", "ceph-mon@*")
+UNITS = ("hotbed-*",)
 TARGETS = ("ceph.target", *(f"ceph-{kind}.target" for kind in ("mon", "mgr", "osd", "radosgw")))
+CONF = "etc/ceph/ceph.conf"
+DROPINS = "etc/systemd/system/ceph-*@.service.d/hotbed.conf"
+# What tells that it is ours goes last: a removal that was cut off goes on.
+CEPH_DATA = (
+    "var/lib/ceph/mon/ceph-*",
+    "var/lib/ceph/mgr/ceph-*",
+    "var/lib/ceph/radosgw/ceph-*",
+    "var/lib/ceph/osd/ceph-*",
+    "var/lib/ceph/crash/*",
+    "var/log/ceph/*",
+    "run/ceph/*",
+    "etc/ceph/ceph.client.admin.keyring",
+    "etc/ceph/ceph.client.admin.keyring.new",
+    DROPINS,
+    CONF,
+)
+GANESHA, GANESHA_STATE = "etc/systemd/system/hotbed-ganesha.service", "var/lib/nfs/ganesha"
 DATA = (
-    "/var/lib/ceph/osd/ceph-*",
-    "/var/lib/ceph/mon/ceph-*",
-    "/var/lib/ceph/mgr/ceph-*",
-    "/var/lib/ceph/radosgw/ceph-*",
-    "/var/lib/ceph/crash/*",
-    "/var/log/ceph/*",
-    "/etc/ceph/ceph.conf",
-    "/etc/ceph/*.keyring",
-    "/run/ceph/*",
-    "/etc/systemd/system/ceph-*@.service.d/hotbed.conf",
-    "/etc/systemd/system/hotbed-*",
-    "/etc/systemd/system/*.target.wants/hotbed-*",
-    "/usr/local/bin/hotbed-*",
-    "/var/lib/nfs/ganesha",
-    "/opt/hotbed",
-    "/opt/hotbed.new",
-    "/opt/hotbed-cosbench",
-    "/etc/hotbed",
-    "/run/hotbed/*",
-    "/run/hotbed-swift",
+    "etc/systemd/system/hotbed-*",
+    "etc/systemd/system/*.target.wants/hotbed-*",
+    "usr/local/bin/hotbed-*",
+    "opt/hotbed",
+    "opt/hotbed.new",
+    "opt/hotbed-cosbench",
+    "etc/hotbed",
+    "run/hotbed/*",
+    "run/hotbed-swift",
 )
 ROOT = Path("/")
 # A node may be the machine that deploys: what root's Hotbed remembers there of testbeds, and its
@@ -49,6 +57,7 @@ SWIFT_LINK, SWIFT_USER, COSBENCH_USER = Path("/etc/swift"), "hotbed-swift", "hot
 SETTINGS = "/etc/hotbed/"
 HEAD_BYTES = 8 * 2**20
 BLUESTORE = b"bluestore block device"
+UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def systemctl(*arguments: str) -> str:
@@ -57,9 +66,42 @@ def systemctl(*arguments: str) -> str:
     return done.stdout
 
 
-def stop_units(wanted: dict) -> list[str]:
-    """Stop and disable every unit of the store and of Hotbed."""
-    pattern = ["list-units", "--all", "--plain", "--no-legend", "--full", *UNITS]
+def fsid_of(conf: Path) -> str:
+    """The fsid in a ceph.conf; empty where it names none."""
+    for line in conf.read_text(errors="replace").splitlines():
+        key, _, value = re.split("[#;]", line, maxsplit=1)[0].partition("=")
+        if key.strip() == "fsid":
+            return value.strip()
+    return ""
+
+
+def ceph_is_ours(wanted: dict) -> bool:
+    """Whether the Ceph on this machine is the testbed's: by ceph.conf, which a deployment writes
+    before anything else of it; where that is gone, by what only a deployment of ours leaves.
+    """
+    if (ROOT / CONF).exists():
+        return fsid_of(ROOT / CONF) == wanted["fsid"]
+    marks = ROOT.glob("var/lib/ceph/osd/ceph-*/ceph_fsid")
+    found = any(mark.read_text(errors="replace").strip() == wanted["fsid"] for mark in marks)
+    return found or any(ROOT.glob(DROPINS))
+
+
+def is_another_clusters(path: Path, wanted: dict) -> bool:
+    """Whether a file or folder is called by another cluster's fsid, as cephadm's are."""
+    return bool(UUID.fullmatch(path.name)) and path.name != wanted["fsid"]
+
+
+def ceph_is_strange(wanted: dict) -> bool:
+    """Whether there is a Ceph on this machine that is somebody else's."""
+    if any(is_another_clusters(path, wanted) for path in ROOT.glob("var/lib/ceph/*")):
+        return True
+    here = (ROOT / CONF).exists() or any(ROOT.glob("var/lib/ceph/*/ceph-*"))
+    return here and not ceph_is_ours(wanted)
+
+
+def stop_units(units: tuple) -> list[str]:
+    """Stop every unit of these patterns."""
+    pattern = ["list-units", "--all", "--plain", "--no-legend", "--full", *units]
     loaded = [line.split()[0] for line in systemctl(*pattern).splitlines() if line.split()]
     running = [unit for unit in loaded if systemctl("is-active", unit).strip() == "active"]
     gateways = [unit for unit in running if unit.startswith("ceph-radosgw@")]
@@ -69,11 +111,16 @@ def stop_units(wanted: dict) -> list[str]:
         systemctl("kill", "--signal=KILL", *gateways)
     if loaded:
         systemctl("stop", *loaded)
+    return [f"{unit} stopped" for unit in running]
+
+
+def disable_ceph() -> list[str]:
+    """Keep Ceph's units and targets from starting at boot."""
     enabled = [path.name for path in Path("/etc/systemd/system").glob("ceph-*.target.wants/*@*")]
     targets = [name for name in TARGETS if systemctl("is-enabled", name).strip() == "enabled"]
     if enabled or targets:
         systemctl("disable", *enabled, *targets)
-    return [f"{unit} stopped" for unit in running] + [f"{unit} disabled" for unit in enabled]
+    return [f"{unit} disabled" for unit in enabled]
 
 
 def remove_path(path: Path) -> None:
@@ -99,19 +146,29 @@ def remove_state() -> list[str]:
     return [f"{path} removed" for path in doomed]
 
 
-def remove_files() -> list[str]:
-    """Remove data, keys, settings and units."""
+def remove_all(patterns: tuple, wanted: dict) -> list[str]:
+    """Remove what these patterns find."""
     changed = []
-    for pattern in DATA:
-        for path in sorted(ROOT.glob(pattern.lstrip("/"))):
-            if path.parent == ROOT / RUN and (path / "ssh").is_dir():
+    for pattern in patterns:
+        for path in sorted(ROOT.glob(pattern)):
+            connections = path.parent == ROOT / RUN and (path / "ssh").is_dir()
+            if connections or is_another_clusters(path, wanted):
                 continue
             remove_path(path)
             changed.append(f"{path} removed")
+    return changed
+
+
+def remove_files(wanted: dict) -> list[str]:
+    """Remove data, keys, settings and units; of Ceph and of NFS only those of the testbed."""
+    changed = remove_all(CEPH_DATA, wanted) if ceph_is_ours(wanted) else []
+    # The distribution's own server keeps its state in the same folder; ours has its unit.
+    if (ROOT / GANESHA).exists():
+        changed += remove_all((GANESHA_STATE,), wanted)
+    changed += remove_all(DATA, wanted)
     remove_empty(ROOT / RUN)
     for folder in ROOT.glob("etc/systemd/system/ceph-*@.service.d"):
-        if not any(folder.iterdir()):
-            folder.rmdir()
+        remove_empty(folder)
     return changed
 
 
@@ -249,8 +306,10 @@ def forget_names() -> list[str]:
 def main() -> None:
     """See the module's text."""
     wanted = json.loads(sys.argv[1])
-    changed = stop_units(wanted)
-    changed += remove_files()
+    ours, strange = ceph_is_ours(wanted), ceph_is_strange(wanted)
+    changed = stop_units((*CEPH_UNITS, *UNITS) if ours else UNITS)
+    changed += disable_ceph() if ours else []
+    changed += remove_files(wanted)
     changed += remove_swift(wanted)
     changed += remove_user(COSBENCH_USER)
     changed += unmount(wanted)
@@ -262,7 +321,7 @@ def main() -> None:
     if changed:
         systemctl("daemon-reload")
         systemctl("reset-failed")
-    json.dump({"changed": changed}, sys.stdout)
+    json.dump({"changed": changed, "strange": strange}, sys.stdout)
 
 
 if __name__ == "__main__":

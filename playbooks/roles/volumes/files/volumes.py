@@ -2,8 +2,8 @@
 
 Run on the node as ``python3 - WANTED``, a JSON object: `action` (check, make or remove), `node`,
 `deployer`, `volumes` ([{vg, lv, device}]), `min_bytes`, `wipe` (take devices that hold something),
-`engine` (what must run containers, or none). Prints {"problems": [sentence], "changed": [what]}.
-Standard library only. A deployer that makes OSDs by ceph-volume gets volumes and not devices: it
+`engine` (what must run containers, or none), and for remove `fsid`, the cluster's. Prints
+{"problems": [sentence], "changed": [what]}. Standard library only. A deployer that makes OSDs by ceph-volume gets volumes and not devices: it
 takes no partition in a batch, and after a purge it refuses what the last one left (a physical
 volume, a volume group, a mapping), which is taken away here.
 """
@@ -20,6 +20,7 @@ from pathlib import Path
 # What a purge leaves on a device whose group is gone; other signatures are somebody else's. (An OSD
 # of ours lies on a volume: one on the device itself is another cluster's.)
 LEFT = frozenset({"LVM2_member"})
+ROOT = Path("/")
 
 
 def run(*argv: str) -> subprocess.CompletedProcess:
@@ -193,6 +194,15 @@ def free(volume: dict, *, ours: bool) -> list[str]:
     return changed
 
 
+def osd_units(fsid: str) -> list[str]:
+    """The cluster's OSDs on this machine as systemd knows them, cephadm's and those of packages; a
+    machine may have OSDs of others."""
+    marks = sorted(ROOT.glob("var/lib/ceph/osd/ceph-*/ceph_fsid"))
+    ours = [mark.parent.name for mark in marks if mark.read_text().strip() == fsid]
+    names = [f"ceph-osd@{name.removeprefix('ceph-')}.service" for name in ours]
+    return [f"ceph-{fsid}@osd.*.service", *names]
+
+
 def make(volume: dict, wanted: dict) -> list[str]:
     """Make a volume over a whole device."""
     device, found = look(volume)
@@ -223,7 +233,7 @@ def main() -> None:
         problems += [sentence for sentence in found if sentence]
     if wanted["action"] == "remove" and wanted["volumes"]:
         # A purge that failed half-way leaves OSDs that hold their devices.
-        run("systemctl", "stop", "ceph-osd@*.service", "ceph-*@osd.*.service")
+        run("systemctl", "stop", *osd_units(wanted["fsid"]))
     for volume in wanted["volumes"]:
         if wanted["action"] == "make":
             changed += make(volume, wanted)
