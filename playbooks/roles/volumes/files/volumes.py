@@ -3,9 +3,10 @@
 Run on the node as ``python3 - WANTED``, a JSON object: `action` (check, make or remove), `node`,
 `deployer`, `volumes` ([{vg, lv, device}]), `min_bytes`, `wipe` (take devices that hold something),
 `engine` (what must run containers, or none), and for remove `fsid`, the cluster's. Prints
-{"problems": [sentence], "changed": [what]}. Standard library only. A deployer that makes OSDs by ceph-volume gets volumes and not devices: it
-takes no partition in a batch, and after a purge it refuses what the last one left (a physical
-volume, a volume group, a mapping), which is taken away here.
+{"problems": [sentence], "changed": [what]}. Standard library only. A deployer that makes OSDs by
+ceph-volume gets volumes and not devices: it takes no partition in a batch, and after a purge it
+refuses what the last one left (a physical volume, a volume group, a mapping), which is taken away
+here.
 """
 
 from __future__ import annotations
