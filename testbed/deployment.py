@@ -69,7 +69,7 @@ def bring(
         progress(phase, share * (_DEPLOY_SHARE if freezes else 1.0))
 
     # Left behind by a command that was cut off between the change and the freeze.
-    unfrozen = testbed.directory / "unfrozen"
+    unfrozen = testbed.directory / deployers.UNFROZEN
     again = unfrozen.exists()
     unfrozen.touch()
     start, log = time.monotonic(), _last_play(testbed)
@@ -141,4 +141,5 @@ def take_away(
     chosen = deployers.choose(spec)
     done = chosen.remove(testbed, spec, progress, packages=packages, site=site)
     deployers.disclaim(testbed)
+    (testbed.directory / deployers.UNFROZEN).unlink(missing_ok=True)
     return Outcome(testbed.name, "removed", sum(done.values()), time.monotonic() - start)

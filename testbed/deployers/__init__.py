@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 
 from schemas.errors import UserError
+from testbed.ansible_processes import ansible_folder
 from testbed.checks import Finding
 from testbed.deployer_spec import KINDS
 from testbed.deployers.contract import Deployer
@@ -20,6 +21,7 @@ __all__ = [
     "KINDS",
     "Deployer",
     "as_deployed",
+    "begun",
     "choose",
     "claim",
     "deployer",
@@ -29,6 +31,8 @@ __all__ = [
 ]
 
 _RECORD = "deployer.json"
+UNFROZEN = "unfrozen"
+"""A mark beside a testbed that is being deployed, until its state is frozen where a site can."""
 
 
 def deployer(kind: str) -> Deployer:
@@ -108,6 +112,16 @@ def as_deployed(testbed: Testbed, spec: TestbedSpec) -> TestbedSpec:
     """`spec` with the deployer that brought what is there now, whatever it says itself."""
     kind = _deployed_by(testbed)
     return spec if kind is None else with_kind(spec, kind)
+
+
+def begun(testbed: Testbed) -> bool:
+    """Whether a deployment may have changed the machines: not one that its checks refused, nor one
+    that was removed since."""
+    if (testbed.directory / UNFROZEN).exists() or _deployed_by(testbed) is not None:
+        return True
+    # Deployed before there was a choice, and cut off before it had a log.
+    recorded = (testbed.directory / _RECORD).exists()
+    return not recorded and ansible_folder(testbed.directory).exists()
 
 
 def _deployed_by(testbed: Testbed) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,14 @@ from schemas.errors import UserError
 from testbed.deploy import control_plane
 from testbed.deployers.settings import LATER, Settings
 from testbed.inventory import build_inventory, cluster_id
-from testbed.playbook_run import PLAYBOOKS, Ansible, play
+from testbed.playbook_run import PLAYBOOKS, Ansible, DeployError, play
 from testbed.sites.contract import Node, Progress, Testbed
 from testbed.spec import TestbedSpec
 
 OURS = Ansible(PLAYBOOKS, PLAYBOOKS / "ansible.cfg", refusing=("validate", "validate_volumes"))
 VOLUME = "osd"
+Step = Callable[[], dict[str, int]]
+"""Returns changes by node."""
 
 
 def volume_group(testbed: Testbed, place: int) -> str:
@@ -144,9 +146,37 @@ def adopt(
 def take_away(
     testbed: Testbed, folder: Path, made: dict[str, Any], progress: Progress
 ) -> dict[str, int]:
-    """What is left when the deployer has removed its cluster: devices, names, and our own."""
-    first = play(testbed, folder, "leftovers.yml", made, progress, ansible=OURS)
-    return added(first, play(testbed, folder, "remove.yml", made, progress, ansible=OURS))
+    """What is left when the deployer has removed its cluster: devices, names, and our own.
+
+    Raises:
+        DeployError: see `every`.
+    """
+
+    def book(name: str) -> Step:
+        return lambda: play(testbed, folder, name, made, progress, ansible=OURS)
+
+    return every(book("leftovers.yml"), book("remove.yml"))
+
+
+def every(*steps: Step) -> dict[str, int]:
+    """Take all steps of a removal, also those after one that failed; changes by node.
+
+    Raises:
+        DeployError: the failures of all steps. Where one names no node it may be any's, and none
+            are named.
+    """
+    done: list[dict[str, int]] = []
+    failed: list[DeployError] = []
+    for step in steps:
+        try:
+            done.append(step())
+        except DeployError as error:
+            failed.append(error)
+    if not failed:
+        return added(*done)
+    message = " ".join(dict.fromkeys(str(error) for error in failed))
+    known = all(error.failures for error in failed)
+    raise DeployError(message, tuple(f for e in failed for f in e.failures) if known else ())
 
 
 def added(*counts: Mapping[str, int]) -> dict[str, int]:

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from schemas.errors import RemoteError
 from testbed.ansible_processes import ansible_folder
 from testbed.checks import Finding
 from testbed.deploy import save_spec, unshaped
 from testbed.deployers import foreign
 from testbed.deployers.ceph_ansible import environment, sources, tasks, variables
+from testbed.deployers.cephadm.commands import as_root
 from testbed.deployers.contract import Deployed, Plan
 from testbed.deployers.store_status import read_status
+from testbed.inventory import cluster_id
 from testbed.playbook_run import FORKS, Ansible, DeployError, play, private_data
-from testbed.sites.contract import Progress, Site, Testbed, silent
+from testbed.reach import shell_to
+from testbed.sites.contract import Node, Progress, Site, Testbed, silent
 from testbed.spec import TestbedSpec
 
 PURGE = "infrastructure-playbooks/purge-cluster.yml"
+CONF = "/etc/ceph/ceph.conf"
+LOOK_S = 60.0
 END_OF_LIFE = "2026-10-31"
 _FOLDER = "ceph-ansible"
 
@@ -108,38 +116,56 @@ class CephAnsible:
     ) -> dict[str, int]:
         """See `Deployer.remove`. The purge takes Ceph's packages along in any case.
 
-        What the purge leaves is taken away also where it failed; its failure is raised then.
+        It takes any Ceph off a machine, so it goes to those alone whose ceph.conf is the cluster's.
+        What it leaves is taken away also where it failed; its failure is raised then.
         """
-        made = variables.inventory(testbed, spec)
-        ansible = tool(testbed, foreign.part(progress, 0.0, 0.1))
         ours = foreign.inventory(testbed, spec, self.kind, {"remove_packages": packages})
-        failed: DeployError | None = None
-        purged: dict[str, int] = {}
         with private_data(testbed) as folder, unshaped(testbed, site):
-            try:
-                purged = play(
-                    testbed,
-                    folder,
-                    PURGE,
-                    made,
-                    foreign.part(progress, 0.1, 0.7),
-                    ansible=ansible,
-                    tasks=tasks.names_of(ansible.root, PURGE),
-                )
-            except DeployError as error:
-                failed = error
-            rest = foreign.take_away(testbed, folder, ours, foreign.part(progress, 0.7, 1.0))
-        if failed is not None:
-            raise DeployError(
-                f"ceph-ansible's purge failed ({failed}) Its devices, data and keys were taken "
-                "away without it; Ceph's packages may be left.",
-                failed.failures,
+            first, rest = foreign.part(progress, 0.0, 0.7), foreign.part(progress, 0.7, 1.0)
+            counts = foreign.every(
+                lambda: _purge(testbed, spec, folder, first),
+                lambda: foreign.take_away(testbed, folder, ours, rest),
             )
-        return _of_nodes(testbed, foreign.added(purged, rest))
+        return _of_nodes(testbed, counts)
 
     def status(self, testbed: Testbed) -> Deployed:
         """See `Deployer.status`."""
         return read_status(self.kind, testbed)
+
+
+def _purge(testbed: Testbed, spec: TestbedSpec, folder: Path, progress: Progress) -> dict[str, int]:
+    holders = nodes_with_its_conf(testbed)
+    if not holders:
+        return {}
+    ansible = tool(testbed, foreign.part(progress, 0.0, 0.15))
+    made = variables.of_nodes(variables.inventory(testbed, spec), holders)
+    names, last = tasks.names_of(ansible.root, PURGE), foreign.part(progress, 0.15, 1.0)
+    try:
+        return play(testbed, folder, PURGE, made, last, ansible=ansible, tasks=names)
+    except DeployError as error:
+        raise DeployError(
+            f"ceph-ansible's purge failed ({error}) Devices, data and keys are taken away without "
+            "it; Ceph's packages may be left.",
+            error.failures,
+        ) from error
+
+
+def nodes_with_its_conf(testbed: Testbed) -> frozenset[str]:
+    """Nodes whose ceph.conf names the testbed's cluster: without the others, which have none,
+    another cluster's, or do not answer."""
+    line = re.compile(rf"^\s*fsid\s*=\s*{cluster_id(testbed)}\s*([#;].*)?$", re.MULTILINE)
+
+    def has(node: Node) -> bool:
+        command = as_root(node.ssh_user, ["cat", CONF])
+        try:
+            done = shell_to(testbed, node).run(command, timeout_s=LOOK_S, check=False)
+        except RemoteError:
+            return False  # what is done afterwards tells of it
+        return line.search(done.stdout.decode(errors="replace")) is not None
+
+    with ThreadPoolExecutor(FORKS) as pool:
+        found = pool.map(has, testbed.nodes)
+        return frozenset(n.name for n, there in zip(testbed.nodes, found, strict=True) if there)
 
 
 def tool(testbed: Testbed, progress: Progress = silent) -> Ansible:

@@ -102,8 +102,8 @@ def inventory(testbed: Testbed, spec: TestbedSpec) -> dict[str, Any]:
     groups = {
         group: [node.name for node in testbed.with_role(role)] for role, group in _GROUPS.items()
     }
-    clients = [node.name for node in testbed.with_role("client")]
-    groups["clients"] = list(dict.fromkeys([testbed.admin.name, *clients]))
+    clients = (*testbed.with_role("admin"), *testbed.with_role("client"))
+    groups["clients"] = list(dict.fromkeys(node.name for node in clients))
     used = {name for names in groups.values() for name in names}
     children = {
         group: {
@@ -120,6 +120,17 @@ def inventory(testbed: Testbed, spec: TestbedSpec) -> dict[str, Any]:
             "children": children,
         }
     }
+
+
+def of_nodes(made: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """An inventory with these nodes alone."""
+    body = made["all"]
+    children = {
+        group: {**content, "hosts": {name: {} for name in content["hosts"] if name in names}}
+        for group, content in body["children"].items()
+    }
+    hosts = {name: values for name, values in body["hosts"].items() if name in names}
+    return {"all": {**body, "hosts": hosts, "children": children}}
 
 
 def _connection(values: dict[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from schemas.errors import RemoteError
 from testbed.deployers.cephadm import commands, outputs, specs
 from testbed.deployers.cephadm.commands import CONFIG, Cephadm
 from testbed.deployers.settings import Settings
+from testbed.playbook_events import Failure
 from testbed.playbook_run import DeployError
 from testbed.sites.contract import Node, Progress, Testbed
 from testbed.ssh import Completed
@@ -57,7 +58,8 @@ class Cluster:
         self._cephadm = cephadm
         self._machines = machines
         self._clock = clock or Clock()
-        self.first = testbed.with_role("mon")[0]
+        # Of a testbed whose monitors were let go already, any node.
+        self.first = (testbed.with_role("mon") or testbed.nodes)[0]
 
     def bring(self, release: str, settings: Settings, progress: Progress) -> None:
         """Everything up to OSDs and gateways that run.
@@ -90,22 +92,22 @@ class Cluster:
         self._wait(self._keys_missing)
         progress("deployed by cephadm", 1.0)
 
-    def remove(self, progress: Progress) -> list[str]:
-        """Take the cluster away from every host; sentences on those where that failed, or that do
+    def remove(self, progress: Progress) -> list[Failure]:
+        """Take the cluster away from every host; failures of those where that failed, or that do
         not answer."""
         progress("pausing the orchestrator", 0.0)
         with suppress(RemoteError):  # its own turn tells of it
-            if self.serves():
+            if "mon" in self.first.roles and self.serves():
                 self._machines.run(self.first, self._cephadm.pause())
         failed = []
         for number, node in enumerate(self._testbed.nodes):
             progress(f"removing the cluster from {node.name}", number / len(self._testbed.nodes))
             try:
-                reason = self._remove_from(node)
+                reason, away = self._remove_from(node), False
             except RemoteError as error:
-                reason = str(error).rstrip(".")
+                reason, away = str(error).rstrip("."), True
             if reason is not None:
-                failed.append(reason)
+                failed.append(Failure(node.name, "cephadm", "Remove the cluster", reason, away))
         return failed
 
     def _remove_from(self, node: Node) -> str | None:

@@ -96,11 +96,11 @@ class Cephadm:
         variables = _variables(deployer, wipe=False) | {"remove_packages": packages}
         ours = foreign.inventory(testbed, spec, self.kind, variables)
         with private_data(testbed) as folder, unshaped(testbed, site):
-            failed = _cluster(testbed, deployer).remove(foreign.part(progress, 0.0, 0.5))
-            rest = foreign.take_away(testbed, folder, ours, foreign.part(progress, 0.5, 1.0))
-        if failed:
-            raise DeployError(f"cephadm could not remove its cluster from {'; '.join(failed)}.")
-        return rest
+            first, rest = foreign.part(progress, 0.0, 0.5), foreign.part(progress, 0.5, 1.0)
+            return foreign.every(
+                lambda: _remove(_cluster(testbed, deployer), first),
+                lambda: foreign.take_away(testbed, folder, ours, rest),
+            )
 
     def status(self, testbed: Testbed) -> Deployed:
         """See `Deployer.status`."""
@@ -124,6 +124,14 @@ class OverSsh:
 
 def _cluster(testbed: Testbed, deployer: CephadmDeployer) -> Cluster:
     return Cluster(testbed, cephadm_of(deployer, cluster_id(testbed)), OverSsh(testbed))
+
+
+def _remove(cluster: Cluster, progress: Progress) -> dict[str, int]:
+    failures = cluster.remove(progress)
+    if failures:
+        told = "; ".join(failure.message for failure in failures)
+        raise DeployError(f"cephadm could not remove its cluster from {told}.", tuple(failures))
+    return {}
 
 
 def _deployer_of(spec: TestbedSpec) -> CephadmDeployer:

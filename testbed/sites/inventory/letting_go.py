@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from schemas.errors import HotbedError
 from testbed import deployers
@@ -59,15 +60,16 @@ def _without_store(
     if not deployers.begun(testbed) or record.data.get("store_removed"):
         return {}
     record.journal("ask", what="remove store")
+    held = record.data["held"]
+    # Machines that were let go before do not let us in, and are not ours to change.
+    ours = replace(testbed, nodes=tuple(node for node in testbed.nodes if node.name in held))
     try:
-        take_away(testbed, lambda what, share: progress(what, 0.7 * share))
+        take_away(ours, lambda what, share: progress(what, 0.7 * share))
     except HotbedError as error:
         failed = {failure.node for failure in getattr(error, "failures", ())}
-        held = record.data["held"]
-        # Machines that were let go before answer no more, and need not.
-        still = [node for node in held if node in failed] if failed else held
-        if still:
-            return dict.fromkeys(still, error)
+        # One that names no machine may be any's.
+        still = [node for node in held if node in failed] or held
+        return dict.fromkeys(still, error)
     record.data["store_removed"] = True
     record.save()
     record.journal("made", what="remove store")

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -287,7 +288,9 @@ def test_removal_goes_to_every_host_and_says_where_it_failed(
 
     machines.programs = {"osd0"}
     machines.fails["rm-cluster"] = "device is busy"
-    assert cluster.remove(silent) == ["node osd0: ERROR: device is busy"]
+    (failed,) = cluster.remove(silent)
+    assert (failed.node, failed.message) == ("osd0", "node osd0: ERROR: device is busy")
+    assert not failed.unreachable
 
 
 @pytest.mark.parametrize("away", ["admin", "osd1"])
@@ -297,7 +300,9 @@ def test_removal_goes_on_where_a_host_does_not_answer(
     cluster.bring("tentacle", SETTINGS, silent)
     machines.log.clear()
     machines.away = {away}
-    assert cluster.remove(silent) == [f"node {away} cannot be reached by ssh: timed out"]
+    (failed,) = cluster.remove(silent)
+    assert failed.message == f"node {away} cannot be reached by ssh: timed out"
+    assert failed.node == away and failed.unreachable
     removed = [node for node, what in machines.log if what == "rm-cluster"]
     assert removed == [node.name for node in bed.nodes if node.name != away]
 
@@ -309,6 +314,15 @@ def test_a_removal_after_a_crash_does_not_need_a_cluster_that_answers(
     assert cluster.remove(silent) == []
     assert "ceph mgr module disable cephadm" not in whats(machines)
     assert not machines.folder
+
+
+def test_what_is_left_of_a_testbed_is_removed_without_its_monitors(
+    bed: Testbed, machines: FakeMachines
+) -> None:
+    machines.programs = {"osd1"}
+    left = replace(bed, nodes=(bed.node("osd1"),))
+    assert Cluster(left, TOOL, machines, stepped_clock()).remove(silent) == []
+    assert [what for _, what in machines.log] == ["test -x", "rm-cluster", "sh -c"]
 
 
 def test_plan_and_doctor_say_that_it_was_never_tried(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from schemas.errors import UserError
+from schemas.errors import RemoteError, UserError
 from testbed.deploy import spec_of
 from testbed.deployers import foreign
 from testbed.deployers.ceph_ansible import deployer as ceph_ansible
@@ -16,8 +16,11 @@ from testbed.deployers.ceph_ansible import sources, tasks
 from testbed.deployers.ceph_ansible.deployer import PURGE, CephAnsible
 from testbed.deployers.cephadm import deployer as cephadm
 from testbed.deployers.cephadm.deployer import Cephadm
+from testbed.inventory import cluster_id
+from testbed.playbook_events import Failure
 from testbed.playbook_run import Ansible, DeployError
-from testbed.sites.contract import Progress, Testbed
+from testbed.sites.contract import Node, Progress, Testbed
+from testbed.ssh import Completed
 from tests.testbed.deployers.beds import bed_of, spec_with
 
 
@@ -27,7 +30,9 @@ class Noted:
     def __init__(self) -> None:
         self.books: list[str] = []
         self.variables: dict[str, Mapping[str, Any]] = {}
+        self.hosts: dict[str, set[str]] = {}
         self.fails = ""
+        self.failures: tuple[Failure, ...] = ()
 
     def __call__(
         self,
@@ -40,9 +45,10 @@ class Noted:
     ) -> dict[str, int]:
         self.books.append(playbook)
         self.variables[playbook] = dict(inventory["all"]["vars"])
+        self.hosts[playbook] = set(inventory["all"]["hosts"])
         progress("half", 0.5)
         if playbook == self.fails:
-            raise DeployError("it failed.")
+            raise DeployError("it failed.", self.failures)
         return {"admin": 1, "localhost": 1}
 
 
@@ -55,6 +61,8 @@ def noted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Noted:
     monkeypatch.setattr(ceph_ansible, "tool", lambda *_: tool)
     monkeypatch.setattr(sources, "variables_known", lambda _: {"crush_device_class"})
     monkeypatch.setattr(tasks, "names_of", lambda *_: [])
+    everywhere = frozenset({"admin", "osd0", "osd1", "osd2", "gate"})
+    monkeypatch.setattr(ceph_ansible, "nodes_with_its_conf", lambda bed: everywhere)
     return found
 
 
@@ -104,17 +112,88 @@ def test_a_purge_that_fails_is_told_when_the_rest_is_done(noted: Noted, tmp_path
     assert noted.books == [PURGE, "leftovers.yml", "remove.yml"]
 
 
+def test_the_purge_goes_to_machines_of_this_cluster_alone(
+    noted: Noted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes any Ceph away; a machine may have another cluster's."""
+    spec = spec_with("ceph-ansible")
+    bed = bed_of(spec, tmp_path)
+    monkeypatch.setattr(ceph_ansible, "nodes_with_its_conf", lambda bed: frozenset({"osd1"}))
+    CephAnsible().remove(bed, spec)
+    assert noted.hosts[PURGE] == {"osd1"}
+    assert noted.hosts["remove.yml"] == {node.name for node in bed.nodes}
+
+    noted.books.clear()
+    monkeypatch.setattr(ceph_ansible, "nodes_with_its_conf", lambda bed: frozenset())
+    CephAnsible().remove(bed, spec)
+    assert noted.books == ["leftovers.yml", "remove.yml"]
+
+
+def test_whose_a_machine_is_stands_in_its_ceph_conf(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bed = bed_of(spec_with("ceph-ansible"), tmp_path, user="cc")
+    ours = cluster_id(bed)
+    confs = {
+        "admin": f"[global]\nfsid = {ours}\n",
+        "osd0": f"fsid={ours} # the cluster's\n",
+        "osd1": f"[global]\nfsid = 1{ours}\n# fsid = {ours}\n",
+        "osd2": "",
+    }
+
+    class Shell:
+        def __init__(self, node: Node) -> None:
+            self.node = node
+
+        def run(self, argv: list[str], **_: object) -> Completed:
+            assert argv == ["sudo", "-n", "cat", "/etc/ceph/ceph.conf"]
+            if self.node.name not in confs:
+                raise RemoteError("node gate cannot be reached by ssh", retry=True)
+            text = confs[self.node.name]
+            return Completed(tuple(argv), int(not text), text.encode(), b"")
+
+    monkeypatch.setattr(ceph_ansible, "shell_to", lambda bed, node: Shell(node))
+    assert ceph_ansible.nodes_with_its_conf(bed) == {"admin", "osd0"}
+
+
+@pytest.mark.parametrize("fails", [PURGE, "leftovers.yml", "remove.yml"])
+def test_a_node_that_fails_keeps_none_of_the_others_from_being_cleaned(
+    noted: Noted, tmp_path: Path, fails: str
+) -> None:
+    noted.fails, noted.failures = fails, (Failure("osd1", "", "x", "it failed"),)
+    spec = spec_with("ceph-ansible")
+    with pytest.raises(DeployError, match=r"it failed\.") as error:
+        CephAnsible().remove(bed_of(spec, tmp_path), spec)
+    assert noted.books == [PURGE, "leftovers.yml", "remove.yml"]
+    assert error.value.failures == noted.failures
+
+
+def test_failures_of_all_steps_are_told_together() -> None:
+    def fails(*nodes: str) -> foreign.Step:
+        def step() -> dict[str, int]:
+            raise DeployError("no.", tuple(Failure(node, "", "x", "no") for node in nodes))
+
+        return step
+
+    with pytest.raises(DeployError, match=r"^no\.$") as error:
+        foreign.every(fails("osd0"), lambda: {"admin": 1}, fails("osd1"))
+    assert [failure.node for failure in error.value.failures] == ["osd0", "osd1"]
+    with pytest.raises(DeployError) as error:
+        foreign.every(fails("osd0"), fails())
+    assert error.value.failures == (), "the second may have failed on any node"
+
+
 class MadeUp:
     """A cluster of cephadm's that does as told."""
 
-    def __init__(self, noted: Noted, failed: list[str]) -> None:
+    def __init__(self, noted: Noted, failed: list[Failure]) -> None:
         self._noted, self._failed = noted, failed
 
     def bring(self, release: str, settings: object, progress: Progress) -> None:
         self._noted.books.append(f"bring {release}")
         progress("x", 1.0)
 
-    def remove(self, progress: Progress) -> list[str]:
+    def remove(self, progress: Progress) -> list[Failure]:
         self._noted.books.append("remove")
         return self._failed
 
@@ -122,7 +201,7 @@ class MadeUp:
 def test_cephadm_stands_between_preparation_and_adoption(
     noted: Noted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failed: list[str] = []
+    failed: list[Failure] = []
     monkeypatch.setattr(cephadm, "_cluster", lambda *_: MadeUp(noted, failed))
     spec = spec_with({"kind": "cephadm", "engine": "docker"})
     bed = bed_of(spec, tmp_path)
@@ -134,7 +213,10 @@ def test_cephadm_stands_between_preparation_and_adoption(
     assert noted.variables["adopt.yml"]["adopt_settings"]["osd"]["osd_max_scrubs"] == "0"
 
     noted.books.clear()
-    failed.append("node osd0: busy")
-    with pytest.raises(DeployError, match="could not remove its cluster from node osd0: busy"):
+    failed.append(Failure("osd0", "cephadm", "Remove the cluster", "node osd0: busy"))
+    noted.fails, noted.failures = "leftovers.yml", (Failure("osd1", "", "x", "it failed"),)
+    told = "could not remove its cluster from node osd0: busy. it failed."
+    with pytest.raises(DeployError, match=told) as error:
         Cephadm().remove(bed, spec)
     assert noted.books == ["remove", "leftovers.yml", "remove.yml"]
+    assert [failure.node for failure in error.value.failures] == ["osd0", "osd1"]
