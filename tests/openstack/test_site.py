@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from collections.abc import Iterator
@@ -129,6 +130,31 @@ def test_virtual_machines_are_leased_by_their_flavor(
     assert {each["resource_type"] for each in lease["reservations"]} == {"flavor:instance"}
     assert len(belongings.servers(student)) == len(testbed.nodes) == 2
     assert len(belongings.belongings(student).security_groups) == 1
+    site.release(spec.name)
+    assert not belongings.belongings(student)
+
+
+def test_two_filters_and_a_type_fit_exactly_one_host(
+    plane: ControlPlane, student: Rest, tmp_path: Path
+) -> None:
+    """Blazar takes all three: the last of them is of one host only."""
+    hosts = plane.admin.get("reservation", "/os-hosts")["hosts"]
+    wanted = [host for host in hosts if host["node_type"] == "compute_skylake"][-1]
+    filters = {"node_name": "!=nobody", "uid": wanted["uid"]}
+    site, two = a_site(tmp_path), a_spec(filters=filters)
+    with pytest.raises(UserError, match="has 1 machines that fit"):
+        site.provision(two)
+    site.release(two.name)
+    body = two.model_dump(mode="json")
+    spec = TestbedSpec.model_validate(body | {"groups": body["groups"][:1]})
+
+    site.provision(spec)
+
+    (lease,) = belongings.leases(student)
+    (reservation,) = lease["reservations"]
+    assert len(json.loads(reservation["resource_properties"])) == 4  # `and`, and three
+    taken = {host.name for host in plane.hosts} - belongings.free_hosts(plane.admin)
+    assert taken == {wanted["hypervisor_hostname"]}
     site.release(spec.name)
     assert not belongings.belongings(student)
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from schemas.errors import UserError
-from testbed.sites.chameleon.filters import Filter, both, read_filter
+from testbed.sites.chameleon.filters import Filter, both, has_or, read_filter
 from testbed.spec import GroupSpec, TestbedSpec, explain
 from testbed.store_spec import Strict
 
@@ -199,6 +199,12 @@ def check_spec(spec: TestbedSpec, options: Options) -> None:
         UserError: one sentence for the first thing that is wrong.
     """
     groups = {group.name: group for group in spec.groups}
+    # Not where options are read, which are those of records too: they must stay readable.
+    if options.filters is not None and has_or(read_filter(options.filters)):
+        raise UserError(
+            f"spec {spec.name}: site.options.filters: Blazar does not take `or`, only comparisons "
+            "joined by `and`: give groups another node_type each, or name what all hosts have."
+        )
     for option, value in (("node_type", options.node_type), ("flavor", options.flavor)):
         if isinstance(value, dict):
             _known(spec, f"site.options.{option}", value, set(groups))

@@ -52,6 +52,14 @@ def test_wrong_options_are_told_in_a_sentence(case: str) -> None:
 
 
 UNFIT = {
+    "alternatives": (
+        {**BARE, "filters": ["or", ["==", "$node_name", "a"], ["==", "$node_name", "b"]]},
+        "Blazar does not take `or`",
+    ),
+    "alternatives inside": (
+        {**BARE, "filters": '["and", [">", "$a", "1"], ["or", ["==", "$b", "1"]]]'},
+        "Blazar does not take `or`",
+    ),
     "a group that is none": ({**BARE, "node_type": {"disk": "storage"}}, "'disk'; there are"),
     "a group without a type": ({**BARE, "node_type": {"osd": "storage"}}, "group 'admin'"),
     "devices of no node": ({**BARE, "devices": {"osd9": "/dev/sdb"}}, "'osd9'"),
@@ -72,8 +80,45 @@ def test_a_filter_may_be_a_mapping() -> None:
     given_ = read_filter({"architecture.smt_size": ">=48", "node_name": "nc01"})
     assert given_ == ["and", [">=", "$architecture.smt_size", "48"], ["==", "$node_name", "nc01"]]
     assert holds(given_, {"architecture.smt_size": "64", "node_name": "nc01"})
-    assert not holds(given_, {"architecture.smt_size": "9", "node_name": "nc01"})
+    assert not holds(given_, {"architecture.smt_size": "40", "node_name": "nc01"})
     assert not holds(given_, {"node_name": "nc01"})
+
+
+TWO: dict[str, Any] = {"node_name": "nc01", "architecture.smt_size": "==48"}
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        TWO,
+        ["and", ["==", "$node_name", "nc01"], ["==", "$architecture.smt_size", "48"]],
+        '["and", ["and", ["==", "$node_name", "nc01"], ["==", "$architecture.smt_size", 48]]]',
+    ],
+    ids=["a mapping", "flat", "nested"],
+)
+def test_a_type_and_several_filters_are_joined_flat(filters: object) -> None:
+    """Of an `and` inside another one Blazar takes the first only, and drops the others."""
+    made = read_options({**BARE, "filters": filters}).filter_of("osd")
+    assert made == [
+        "and",
+        ["==", "$node_type", "compute_skylake"],
+        ["==", "$node_name", "nc01"],
+        ["==", "$architecture.smt_size", "48"],
+    ]
+
+
+def test_values_of_hosts_are_compared_as_blazar_does() -> None:
+    """As text, but for its own columns."""
+    assert holds([">=", "$architecture.smt_size", "48"], {"architecture.smt_size": "8"})
+    assert not holds(["==", "$ram", "16"], {"ram": "16.0"})
+    assert not holds([">=", "$vcpus", "48"], {"vcpus": "8"})
+    assert holds([">=", "$memory_mb", "9000"], {"memory_mb": "128000"})
+
+
+def test_a_lease_with_nested_filters_is_still_known() -> None:
+    nested = '["and", ["==", "$node_type", "a"], ["and", ["==", "$x", "1"], ["==", "$y", "2"]]]'
+    flat = '["and", ["==", "$y", "2"], ["==", "$node_type", "a"], ["=", "$x", "1"]]'
+    assert same(nested, flat)
 
 
 def test_filters_that_say_the_same() -> None:
