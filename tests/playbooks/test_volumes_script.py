@@ -194,6 +194,22 @@ def test_only_the_clusters_own_osds_are_stopped(
     assert lvm.done == ["systemctl stop ceph-f-ours@osd.*.service ceph-osd@2.service"]
 
 
+def test_a_physical_volume_stays_where_lvm_cannot_tell_whose_it_is(
+    volumes: ModuleType, lvm: Lvm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A deployment that was refused brought no packages."""
+    lvm.signatures = ["LVM2_member"]
+
+    def run(*argv: str) -> subprocess.CompletedProcess[str]:
+        if argv[0] == "pvs":
+            return subprocess.CompletedProcess(argv, 127, "", "No such file or directory")
+        return lvm.run(*argv)
+
+    monkeypatch.setattr(volumes, "run", run)
+    assert volumes.free(VOLUME, ours=True) == []
+    assert lvm.done == []
+
+
 def test_a_kernel_without_lvm_and_a_container_are_told_with_the_way_out(
     volumes: ModuleType, lvm: Lvm, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -174,7 +174,8 @@ def machine_problems(wanted: dict) -> list[str]:
 def free(volume: dict, *, ours: bool) -> list[str]:
     """Take volumes, groups and signatures off a device; with `ours` only what a store left."""
     path = volume["device"]
-    if no_device(path) is not None:
+    # Without LVM's commands a physical volume of somebody's group looks like one of no group.
+    if no_device(path) is not None or run("pvs", "--version").returncode != 0:
         return []
     group = group_of(path)
     if ours and group and group != volume["vg"]:
