@@ -8,6 +8,7 @@ is a request.
 from __future__ import annotations
 
 import base64
+import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -88,12 +89,17 @@ def _opened(site: str, project: str | None) -> ChiCloud:
         context.set("region_name", site)
     if project is not None and not plan.scoped:
         context.set("project_name", project)  # `use_project` prints it too
+        context.set("project_id", None)  # OS_PROJECT_ID, which would be taken before the name
+        if not (os.environ.get("OS_PROJECT_DOMAIN_NAME") or os.environ.get("OS_PROJECT_DOMAIN_ID")):
+            context.set("project_domain_name", context.DEFAULT_PROJECT_DOMAIN_NAME)
     context.set("timeout", int(TIMEOUT_S))
     with translated("opening a session"):
         session = context.session()
         cloud = ChiCloud(session, clients.connection(session), clients.blazar(session))
     if plan.scoped:
         require_trusts(session)
+    if project is not None:
+        credentials.require_project(project, cloud.identity())
     return cloud
 
 

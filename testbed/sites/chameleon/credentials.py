@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from schemas.errors import UserError
+from testbed.sites.chameleon.cloud import Identity
 from testbed.sites.chameleon.errors import NoCredentials
 
 APPLICATION = "v3applicationcredential"
@@ -77,6 +78,19 @@ def plan(site: str, project: str | None, environ: Mapping[str, str] | None = Non
             "OS_PROJECT_NAME."
         )
     return Plan(look_up_site=not env.get("OS_AUTH_URL") or region != site, scoped=scoped)
+
+
+def require_project(project: str, who: Identity) -> None:
+    """Is it the spec's project that will be charged?
+
+    Raises:
+        UserError: Keystone's token is for another one.
+    """
+    if project not in (who.project_name, who.project_id):
+        raise UserError(
+            f"these credentials are for project {who.project_name or who.project_id}, and the spec "
+            f"says {project}: take credentials of {project}'s, or leave site.options.project out."
+        )
 
 
 def _guess(env: Mapping[str, str]) -> str | None:

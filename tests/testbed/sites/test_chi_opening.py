@@ -105,6 +105,54 @@ def test_the_trusts_are_asked_for_under_v3(
         open_cloud(REGION, None)
 
 
+def test_the_spec_s_project_is_asked_for_whatever_the_environment_names(
+    http: Mocker, environ: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An openrc file has the project's id as well, which would be taken before a name."""
+    monkeypatch.setenv("OS_PROJECT_ID", "project-of-chi-2")
+    monkeypatch.setenv("OS_PROJECT_NAME", "CHI-2")
+    asked = let_in(http)
+    open_cloud(REGION, "CHI-1")
+    scope = {"project": {"name": "CHI-1", "domain": {"name": "chameleon"}}}
+    assert asked.last_request.json()["auth"]["scope"] == scope
+
+
+def test_the_project_is_in_chameleon_s_domain_where_nothing_says_which(
+    http: Mocker, environ: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OS_PROJECT_DOMAIN_NAME")
+    asked = let_in(http)
+    open_cloud(REGION, "CHI-1")
+    project = asked.last_request.json()["auth"]["scope"]["project"]
+    assert project["domain"] == {"name": "chameleon"}
+
+
+def test_without_a_project_in_the_spec_it_is_the_environment_s(
+    http: Mocker, environ: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OS_PROJECT_ID", "project")
+    asked = let_in(http)
+    assert open_cloud(REGION, None).identity().project_name == "CHI-1"
+    assert asked.last_request.json()["auth"]["scope"] == {"project": {"id": "project"}}
+
+
+def test_an_application_credential_of_another_project_is_refused(
+    http: Mocker, by_application_credential: None
+) -> None:
+    """Its openrc file names none: only Keystone knows."""
+    keystone_lets_in(http, restricted=False, trusts=TRUSTS)
+    with pytest.raises(UserError, match=r"for project CHI-1, and the spec says CHI-2"):
+        open_cloud(REGION, "CHI-2")
+    for project in ("CHI-1", "project"):
+        assert open_cloud(REGION, project).identity().project_name == "CHI-1"
+
+
+def test_a_token_of_another_project_is_refused(http: Mocker, environ: None) -> None:
+    let_in(http)  # whatever was asked for
+    with pytest.raises(UserError, match=r"for project CHI-1, and the spec says CHI-2"):
+        open_cloud(REGION, "CHI-2")
+
+
 UNOPENED: dict[str, tuple[dict[str, Any], type[HotbedError], str]] = {
     "refused": ({"status_code": 401}, UserError, "Keystone refuses the credentials .*openrc"),
     "silent": ({"exc": requests.exceptions.ConnectTimeout}, SiteError, ""),
