@@ -70,9 +70,8 @@ class Cluster:
         progress("fetching cephadm", 0.0)
         for node in self._testbed.nodes:
             self._must(node, commands.fetch_program(release), "cephadm cannot be fetched")
-        if not self.serves():
-            progress("bootstrapping the cluster", 0.05)
-            self._bootstrap(settings)
+        progress("bootstrapping the cluster", 0.05)
+        self._bootstrap_once(settings)
         progress("adding hosts", 0.4)
         self._let_in()
         self._apply(specs.hosts(self._testbed), "the hosts are not accepted")
@@ -111,7 +110,8 @@ class Cluster:
         return failed
 
     def _remove_from(self, node: Node) -> str | None:
-        if self._machines.run(node, ["test", "-x", commands.PROGRAM]).returncode != 0:
+        # A program without it is not ours.
+        if self._machines.run(node, ["test", "-f", commands.RELEASE]).returncode != 0:
             return None  # nothing was brought
         done = self._machines.run(node, self._cephadm.remove(), timeout_s=BOOTSTRAP_S)
         if done.returncode != 0:
@@ -121,9 +121,27 @@ class Cluster:
 
     def serves(self) -> bool:
         """Whether the cluster's monitors answer on the first host."""
-        return self._machines.run(self.first, self._cephadm.ask("status")).returncode == 0
+        return self._status().returncode == 0
+
+    def _status(self) -> Completed:
+        return self._machines.run(self.first, self._cephadm.ask("status"))
 
     # --- steps -------------------------------------------------------------------------------
+
+    def _bootstrap_once(self, settings: Settings) -> None:
+        """What stands already is left alone, also where it does not answer just now: only what a
+        bootstrap that was cut off left may be taken away without being asked for.
+        """
+        mark = commands.bootstrapped(self._cephadm.fsid)
+        answer = self._status()
+        if answer.returncode != 0:
+            if self._machines.run(self.first, ["test", "-e", mark]).returncode == 0:
+                raise DeployError(
+                    f"node {self.first.name}: the cluster does not answer: {_last_line(answer)}; "
+                    "see to its monitors, or remove it (`hotbed deploy --remove`) if it may go."
+                )
+            self._bootstrap(settings)
+        self._must(self.first, ["touch", mark], "the finished bootstrap cannot be marked")
 
     def _bootstrap(self, settings: Settings) -> None:
         # What a bootstrap that was cut off left, which the next one would refuse to overwrite.

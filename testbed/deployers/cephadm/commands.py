@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from testbed.deployer_spec import CephadmDeployer
 
 PROGRAM = "/usr/local/sbin/cephadm"
+RELEASE = f"{PROGRAM}.release"
+"""Beside a program that we brought: which release's it is."""
 CONFIG = "/root/hotbed-cephadm.conf"
 """Settings for the bootstrap, on the first monitor's node."""
 ARCHIVE = "https://download.ceph.com"
@@ -74,6 +76,12 @@ class Cephadm:
     def remove(self) -> list[str]:
         """Remove this host's daemons, data and OSDs of the cluster."""
         return self.command("rm-cluster", "--force", "--zap-osds", "--fsid", self.fsid)
+
+
+def bootstrapped(fsid: str) -> str:
+    """The mark, on the first monitor's node, of a bootstrap that came to its end. It lies in the
+    cluster's own folder, with which it is removed."""
+    return f"/var/lib/ceph/{fsid}/hotbed-bootstrapped"
 
 
 def cephadm_of(deployer: CephadmDeployer, fsid: str) -> Cephadm:

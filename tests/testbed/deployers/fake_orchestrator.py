@@ -39,6 +39,7 @@ class FakeMachines:
         self.programs: set[str] = set()
         self.waits = 0  # times that a key is not there yet
         self.folder = False
+        self.marked = False  # as a cluster whose bootstrap came to its end
         self.serves = False
         self.config = b""
         self.keys: dict[str, list[str]] = {}
@@ -69,20 +70,25 @@ class FakeMachines:
         return " ".join(rest[4:]) if rest[0] == "shell" else rest[0]
 
     def _do(self, node: Node, words: list[str], what: str, input: bytes) -> tuple[int, str]:
-        if what == "test -x":
+        if what == "test -f":
             return int(node.name not in self.programs), ""
         if what == "test -s":
             self.waits -= 1
             return int(self.waits >= 0), ""
         if what == "test -d":
             return int(not self.folder), ""
+        if what == "test -e":
+            return int(not self.marked), ""
+        if words[0] == "touch":
+            self.marked = True
+            return 0, ""
         if what == "sh -c":
             return self._script(node, words, input)
         if what == "bootstrap":
             self.folder = self.serves = True
             return 0, ""
         if what == "rm-cluster":
-            self.folder = self.serves = False
+            self.folder = self.serves = self.marked = False
             return 0, ""
         if not self.serves:
             return 1, ""

@@ -254,6 +254,25 @@ def test_half_a_cluster_is_removed_before_another_bootstrap(
     assert order == ["rm-cluster", "bootstrap"]
 
 
+def test_a_finished_cluster_that_does_not_answer_is_not_taken_for_half_a_one(
+    cluster: Cluster, machines: FakeMachines
+) -> None:
+    """A slow monitor or an engine that hangs would cost the first host's OSDs."""
+    cluster.bring("tentacle", SETTINGS, silent)
+    machines.log.clear()
+    machines.fails["ceph status"] = "timed out"
+    with pytest.raises(DeployError) as error:
+        cluster.bring("tentacle", SETTINGS, silent)
+    assert str(error.value) == (
+        "node admin: the cluster does not answer: ERROR: timed out; see to its monitors, or remove "
+        "it (`hotbed deploy --remove`) if it may go."
+    )
+    assert not {"rm-cluster", "bootstrap"} & set(whats(machines))
+    machines.fails.clear()
+    cluster.bring("tentacle", SETTINGS, silent)
+    assert not {"rm-cluster", "bootstrap"} & set(whats(machines))
+
+
 def test_a_step_that_fails_is_told_by_its_last_words(
     cluster: Cluster, machines: FakeMachines
 ) -> None:
@@ -322,7 +341,7 @@ def test_what_is_left_of_a_testbed_is_removed_without_its_monitors(
     machines.programs = {"osd1"}
     left = replace(bed, nodes=(bed.node("osd1"),))
     assert Cluster(left, TOOL, machines, stepped_clock()).remove(silent) == []
-    assert [what for _, what in machines.log] == ["test -x", "rm-cluster", "sh -c"]
+    assert [what for _, what in machines.log] == ["test -f", "rm-cluster", "sh -c"]
 
 
 def test_plan_and_doctor_say_that_it_was_never_tried(tmp_path: Path) -> None:
