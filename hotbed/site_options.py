@@ -70,17 +70,70 @@ def _at_a_terminal() -> bool:
 
 def _ask(site: CautiousSite, spec: TestbedSpec, given: set[str]) -> None:
     from hotbed.progress import progress
-    from schemas.errors import UserError
 
     with progress(f"looking at the machines of {spec.name}") as report:
         doomed = [one for one in site.doomed(spec, report) if one.name not in given]
     if not doomed:
         return
+    _agree(doomed)
+    site.allow([one.name for one in doomed])
+
+
+def _agree(doomed: Sequence[Doomed]) -> None:
+    from schemas.errors import UserError
+
     typer.echo(question(doomed), err=True)
     answer = typer.prompt(f"type {AGREE} to go on", default="", show_default=False, err=True)
     if answer.strip() != AGREE:
         raise UserError("nothing was wiped, and nothing was changed.")
-    site.allow([one.name for one in doomed])
+
+
+def wipe_leftovers(
+    site: Site, testbed: str, *, wipe: bool, devices: list[str] | None, ask: bool
+) -> bool:
+    """What `hotbed deploy` may wipe. Devices of machines that are somebody's are wiped here, each
+    by its name; elsewhere the deployment wipes what it finds.
+
+    Args:
+        wipe: whatever is there (``--wipe``), to be named or agreed to where machines are
+            somebody's.
+        devices: these (``--yes-wipe``).
+        ask: whether there may be a question; there is one only at a terminal.
+
+    Returns:
+        Whether the deployment may wipe.
+
+    Raises:
+        UserError: a device has to be named, is none of the testbed's, or the answer is no.
+    """
+    from hotbed.options import names
+    from hotbed.progress import progress
+    from schemas.errors import UserError
+    from testbed.sites.contract import CautiousSite
+
+    given = names(devices or ())
+    if not isinstance(site, CautiousSite):
+        if given:
+            raise UserError(
+                f"--yes-wipe is for machines of your own; on a site of kind {site.kind} say --wipe."
+            )
+        return wipe
+    if wipe and not given:
+        with progress(f"looking at the devices of {testbed}") as report:
+            found = site.leftovers(testbed, report)
+        given = tuple(one.name for one in found)
+        if found and not (ask and _at_a_terminal()):
+            raise UserError(
+                f"these devices hold something that would be lost: "
+                f"{'; '.join(one.sentence() for one in found)}. If it may go, say `hotbed deploy "
+                f"{testbed} --yes-wipe {','.join(given)}` in place of --wipe."
+            )
+        if found:
+            _agree(found)
+    if given:
+        with progress(f"wiping devices of {testbed}") as report:
+            site.wipe(testbed, given, report)
+    return False
 
 
 def question(doomed: Sequence[Doomed]) -> str:

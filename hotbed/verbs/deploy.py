@@ -8,6 +8,7 @@ import typer
 
 from hotbed.options import flag
 from hotbed.output import JsonFlag, emit
+from hotbed.site_options import YesWipeOption
 from schemas.errors import UserError
 
 
@@ -22,8 +23,14 @@ def register(app: typer.Typer) -> None:
         remove: Annotated[bool, flag("--remove", "Take the store and its data away.")] = False,
         packages: Annotated[bool, flag("--packages", "With --remove: the packages too.")] = False,
         wipe: Annotated[
-            bool, flag("--wipe", "Destroy what other use left on the devices.")
+            bool,
+            flag(
+                "--wipe",
+                "Destroy what other use left on the devices; those of machines of your own are "
+                "asked for, or named with --yes-wipe.",
+            ),
         ] = False,
+        yes_wipe: YesWipeOption = None,
         deployer: Annotated[
             str | None,
             typer.Option(help="own, ceph-ansible or cephadm, in place of the spec's."),
@@ -34,12 +41,19 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Deploy the store by Ansible; repeat it to resume. Ends with a snapshot `deployed`."""
         from hotbed.progress import progress
+        from hotbed.site_options import wipe_leftovers
         from testbed import deployers, deployment
         from testbed.choose import choose_ready
         from testbed.deploy import spec_of
 
         if remove:
-            _refuse_with_removal(deployer, dry_run=dry_run, wipe=wipe, no_snapshot=no_snapshot)
+            _refuse_with_removal(
+                deployer,
+                dry_run=dry_run,
+                wipe=wipe,
+                yes_wipe=yes_wipe is not None,
+                no_snapshot=no_snapshot,
+            )
         elif packages:
             raise UserError("--packages is of a removal: add --remove, or leave it out.")
         site, found = choose_ready(testbed)
@@ -49,6 +63,8 @@ def register(app: typer.Typer) -> None:
             plan = deployers.choose(spec).plan(spec)
             emit(plan, as_json, plan.sentences)
             return
+        if not remove:
+            wipe = wipe_leftovers(site, found.name, wipe=wipe, devices=yes_wipe, ask=not as_json)
         with progress(f"{'remove from' if remove else 'deploy'} {found.name}") as report:
             if remove:
                 result = deployment.take_away(site, found, report, packages=packages)
@@ -64,12 +80,9 @@ def register(app: typer.Typer) -> None:
         emit(result, as_json, result.sentence)
 
 
-def _refuse_with_removal(
-    deployer: str | None, *, dry_run: bool, wipe: bool, no_snapshot: bool
-) -> None:
+def _refuse_with_removal(deployer: str | None, **given: bool) -> None:
     """Options that mean nothing where a store is taken away."""
     if deployer is not None:
         raise UserError("--remove is by the deployer that brought the store: leave --deployer out.")
-    for option, given in (("dry-run", dry_run), ("wipe", wipe), ("no-snapshot", no_snapshot)):
-        if given:
-            raise UserError(f"--{option} is of a deployment: leave --remove or --{option} out.")
+    for option in (name.replace("_", "-") for name, there in given.items() if there):
+        raise UserError(f"--{option} is of a deployment: leave --remove or --{option} out.")

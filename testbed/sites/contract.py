@@ -321,6 +321,14 @@ class CautiousSite(Site, Protocol):
         """Allow the next `provision` to wipe these (`Doomed.name`), and to trust host keys that
         nobody vouches for. UserError when one is not written that way."""
 
+    def leftovers(self, name: str, progress: Progress = silent) -> Sequence[Doomed]:
+        """Devices of a testbed that is up which hold something and are in nobody's use: a
+        deployment would refuse them unless they hold its own."""
+
+    def wipe(self, name: str, devices: Collection[str], progress: Progress = silent) -> None:
+        """Wipe these (`Doomed.name`) of a testbed that is up: none that is in use, and none that
+        becomes another in between. UserError, before anything is wiped, when one cannot be."""
+
 
 @runtime_checkable
 class InspectingSite(Site, Protocol):

@@ -108,6 +108,8 @@ def test_mistakes_are_one_sentence(up: Testbed, capsys: pytest.CaptureFixture[st
         (("--remove", "--deployer", "own"), "--remove is by the deployer that brought the store"),
         (("--remove", "--dry-run"), "--dry-run is of a deployment"),
         (("--remove", "--wipe"), "--wipe is of a deployment"),
+        (("--remove", "--yes-wipe", "/dev/sdb@osd0"), "--yes-wipe is of a deployment"),
+        (("--yes-wipe", "/dev/sdb@osd0"), "on a site of kind fake say --wipe"),
         (("--remove", "--no-snapshot"), "--no-snapshot is of a deployment"),
         (("--packages",), "--packages is of a removal: add --remove"),
     ):

@@ -105,11 +105,7 @@ def require_consent(
     Raises:
         UserError: something was not, or a name is of no device of the testbed.
     """
-    there = {f"{path}@{m.node}" for m in members for path in m.devices.values()}
-    for name in allowed:
-        if name not in there:
-            listed = ", ".join(sorted(there)) or "none"
-            raise UserError(f"{name} is no device of this testbed; its devices are: {listed}.")
+    require_known(allowed, members)
     unasked = [one for one in doomed if one.name not in allowed]
     if not unasked:
         return
@@ -120,6 +116,19 @@ def require_consent(
         f"these devices hold something that would be lost: {told}{more}. If it may go, say "
         f"`hotbed up ... --yes-wipe {names}`."
     )
+
+
+def require_known(names: Collection[str], members: Sequence[Member]) -> None:
+    """Raise a sentence when a name (`Doomed.name`) is of no device of the testbed.
+
+    Raises:
+        UserError: one is not.
+    """
+    there = {f"{path}@{m.node}" for m in members for path in m.devices.values()}
+    for name in names:
+        if name not in there:
+            listed = ", ".join(sorted(there)) or "none"
+            raise UserError(f"{name} is no device of this testbed; its devices are: {listed}.")
 
 
 def require_unheld(testbed: str, identity: str, surveys: Surveys) -> None:

@@ -27,7 +27,7 @@ from testbed.sites.contract import (
     Usage,
     silent,
 )
-from testbed.sites.inventory import fitness, hostkeys, usage
+from testbed.sites.inventory import fitness, hostkeys, usage, wiping
 from testbed.sites.inventory.ansible_hosts import machines_of
 from testbed.sites.inventory.assign import Member, assign
 from testbed.sites.inventory.contact import Contact, OpenSsh, all_or_error, ask, everywhere
@@ -35,7 +35,7 @@ from testbed.sites.inventory.described import KIND, members_of, testbed_of
 from testbed.sites.inventory.letting_go import TakeAway, let_go
 from testbed.sites.inventory.look import Look, Trust, look, looking
 from testbed.sites.inventory.options import check_consent, need_hosts, read_options
-from testbed.sites.inventory.taking import judged, shell_of, take
+from testbed.sites.inventory.taking import judged, take
 from testbed.sites.own_network import refuse_settings
 from testbed.sites.records import Records
 from testbed.spec import TestbedSpec
@@ -202,6 +202,18 @@ class InventorySite:
                 raise UserError(f"{error}.") from None
         self._accept = self._accept or host_keys
 
+    def leftovers(self, name: str, progress: Progress = silent) -> Sequence[Doomed]:
+        """See `CautiousSite.leftovers`."""
+        testbed = self._ready(name)
+        known = self._records.read(name) or {}
+        return wiping.leftovers(known, wiping.surveys_of(self._contact, testbed, progress))
+
+    def wipe(self, name: str, devices: Collection[str], progress: Progress = silent) -> None:
+        """See `CautiousSite.wipe`."""
+        self._ready(name)
+        with self._records.open(name) as record:
+            wiping.wipe_named(record, self._contact, devices, progress)
+
     def inspect(self, spec: TestbedSpec, progress: Progress = silent) -> Sequence[HostFindings]:
         """See `InspectingSite.inspect`."""
         from testbed.sites.inventory.inspection import inspect
@@ -285,7 +297,7 @@ class InventorySite:
         take_away(self, testbed, progress)
 
     def _shell(self, testbed: Testbed, node: str) -> Shell:
-        return shell_of(self._contact, testbed, node)
+        return wiping.shell_of(self._contact, testbed, node)
 
     def _ready(self, name: str) -> Testbed:
         found = self.find(name)

@@ -1,4 +1,4 @@
-"""Taking machines: held by a mark, opened to our key, named to one another, devices wiped.
+"""Taking machines: held by a mark, opened to our key, named to one another.
 
 Every step is journalled before it is asked for and safe to repeat.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,15 +15,15 @@ from schemas.errors import RemoteError, UserError
 from testbed import reach
 from testbed.sites import keys
 from testbed.sites.clock import Clock
-from testbed.sites.contract import Doomed, Progress, Testbed
+from testbed.sites.contract import Progress, Testbed
 from testbed.sites.inventory import fitness, hostkeys
 from testbed.sites.inventory.assign import Member
 from testbed.sites.inventory.contact import Contact, all_or_error, ask, everywhere, login_of
 from testbed.sites.inventory.described import facts_of, members_of, testbed_of
 from testbed.sites.inventory.look import Look, addresses_of, first_target
+from testbed.sites.inventory.wiping import remembered, shell_of, wipe_allowed
 from testbed.sites.records import Record
 from testbed.spec import TestbedSpec
-from testbed.ssh import Shell
 
 
 def judged(
@@ -66,21 +66,10 @@ def judged(
         "keys": [[address, port, listed] for (address, port), listed in found.keys.items()],
         "facts": {node: facts_of(survey) for node, survey in found.surveys.items()},
         "signal": chosen,
-        "doomed": [_remembered(one, found.surveys[one.node]) for one in doomed],
+        "doomed": [remembered(one, found.surveys[one.node]) for one in doomed],
         "held": [],
         "ready": False,
     }
-
-
-_SEEN = ("bytes", "model", "holds", "identity", "uuids", "boot_id")
-"""What a device must still be when it is wiped; records of before have the first three."""
-
-
-def _remembered(one: Doomed, survey: Mapping[str, Any]) -> dict[str, Any]:
-    """A device that may be wiped, with what tells it from others after its name has moved."""
-    seen = survey["devices"][one.device]
-    more = {"identity": seen["identity"], "uuids": seen["uuids"], "boot_id": survey["boot_id"]}
-    return {**asdict(one), **more}
 
 
 def take(record: Record, contact: Contact, progress: Progress) -> Testbed:
@@ -97,17 +86,12 @@ def take(record: Record, contact: Contact, progress: Progress) -> Testbed:
     _pin(record, members)
     testbed = testbed_of(record.folder, known)
     _hold(record, members, contact, progress)
-    _wipe(record, contact, progress)
+    wipe_allowed(record, contact, progress)
     if not known["ready"]:
         known["ready"] = True
         record.save()
     progress("ready", 1.0)
     return testbed
-
-
-def shell_of(contact: Contact, testbed: Testbed, node: str) -> Shell:
-    """A shell by the testbed's own key."""
-    return contact.shell(reach.target_of(testbed, testbed.node(node)))
 
 
 def as_root(contact: Contact, member: Member, testbed: Testbed, do: str, **request: Any) -> Any:
@@ -165,28 +149,3 @@ def _hold(record: Record, members: Sequence[Member], contact: Contact, progress:
     answers = everywhere(by_node, hold, progress, "holding machines", (0.5, 0.8))
     all_or_error(answers, "cannot take the machine of node")
     record.journal("made", what="hold", nodes=list(by_node))
-
-
-def _wipe(record: Record, contact: Contact, progress: Progress) -> None:
-    """Wipe what was allowed to be wiped, each device once."""
-    doomed: list[dict[str, Any]] = record.data["doomed"]
-    if not doomed:
-        return
-    testbed = testbed_of(record.folder, record.data)
-    by_node: dict[str, list[dict[str, Any]]] = {}
-    for one in doomed:
-        by_node.setdefault(one["node"], []).append(one)
-    names = [f"{one['device']}@{one['node']}" for one in doomed]
-    record.journal("ask", what="wipe", devices=names)
-
-    def wipe(node: str) -> None:
-        shell = shell_of(contact, testbed, node)
-        for one in by_node[node]:
-            seen = {name: one[name] for name in _SEEN if name in one}
-            ask(shell, "wipe", device=one["device"], id=record.data["id"], seen=seen)
-
-    answers = everywhere(by_node, wipe, progress, "wiping devices", (0.8, 0.95))
-    record.data["doomed"] = [one for one in doomed if one["node"] in answers.lost]
-    record.save()
-    all_or_error(answers, "cannot wipe the devices of node")
-    record.journal("made", what="wipe", devices=names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from hotbed import cli
 from testbed.sites.contract import Testbed
 from testbed.sites.inventory import InventorySite
 from testbed.sites.records import Records
@@ -88,3 +90,23 @@ def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeHosts:
 def make(tmp_path: Path, hosts: FakeHosts) -> Make:
     """A site on them, as a new process would open it."""
     return lambda **options: make_site(tmp_path / "state", hosts, **options)
+
+
+@pytest.fixture
+def spec_file(tmp_path: Path, hosts: FakeHosts, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The small spec in a file, for the verbs; nobody vouches for host keys yet."""
+    hosts.now = time.time
+    monkeypatch.setenv("HOTBED_STATE", str(tmp_path / "state"))
+    monkeypatch.setattr("testbed.sites.inventory.site.OpenSsh", lambda: hosts)
+    options = {**OPTIONS, "accept_host_keys": False, "known_hosts": "known_hosts"}
+    (tmp_path / "known_hosts").write_text("")
+    path = tmp_path / "spec.yaml"
+    path.write_text(yaml.safe_dump({**SPEC, "site": {"kind": "inventory", "options": options}}))
+    return path
+
+
+def run(*words: str) -> int:
+    """The exit code of a command."""
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(list(words))
+    return int(stopped.value.code or 0)

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from hotbed import cli
 from testbed.checks import Finding
 from testbed.doctor import lacking
 from testbed.sites.inventory.inspection import Offset, ports_of
 from testbed.spec import NfsSpec, TestbedSpec
 from tests.testbed.sites.fake_hosts import FakeHosts
-from tests.testbed.sites.inventory_support import OPTIONS, SPEC, make_site, make_spec, played
+from tests.testbed.sites.inventory_support import (
+    SPEC,
+    make_site,
+    make_spec,
+    played,
+    run,
+    spec_file,
+)
+
+__all__ = ["spec_file"]
 
 CEPH = {"kind": "ceph", "pools": [{"name": "bench", "pg_num": 8}]}
 
@@ -147,24 +154,6 @@ def test_ports_are_those_of_the_roles() -> None:
 
 
 # -- the verbs -------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def spec_file(tmp_path: Path, hosts: FakeHosts, monkeypatch: pytest.MonkeyPatch) -> Path:
-    hosts.now = time.time
-    monkeypatch.setenv("HOTBED_STATE", str(tmp_path / "state"))
-    monkeypatch.setattr("testbed.sites.inventory.site.OpenSsh", lambda: hosts)
-    options = {**OPTIONS, "accept_host_keys": False, "known_hosts": "known_hosts"}
-    (tmp_path / "known_hosts").write_text("")
-    path = tmp_path / "spec.yaml"
-    path.write_text(yaml.safe_dump({**SPEC, "site": {"kind": "inventory", "options": options}}))
-    return path
-
-
-def run(*words: str) -> int:
-    with pytest.raises(SystemExit) as stopped:
-        cli.main(list(words))
-    return int(stopped.value.code or 0)
 
 
 def test_doctor_looks_at_the_machines_of_a_spec(

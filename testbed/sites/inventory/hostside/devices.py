@@ -19,10 +19,11 @@ def device(machine: Machine, name: str) -> dict[str, Any]:
 
     ``uses`` are sentences' ends on why it may never be wiped; ``holds`` what wiping destroys, and
     ``uuids`` of what of it has one; ``identity`` tells it from another of its size, whatever its
-    name; ``real`` and ``parts`` are the path behind links and those of its partitions.
+    name; ``osd`` is the folder of the OSD whose store it is, if any; ``real`` and ``parts`` are the
+    path behind links and those of its partitions.
     """
     found: dict[str, Any] = {"path": name, "is": "nothing", "bytes": 0, "uses": [], "holds": []}
-    found.update(uuids=[], identity={}, model=None)
+    found.update(uuids=[], identity={}, model=None, osd=None)
     path = machine.path(name)
     try:
         status = path.stat()
@@ -34,6 +35,7 @@ def device(machine: Machine, name: str) -> dict[str, Any]:
     found["is"] = "a device"
     parts = partitions(machine, number_of(status))
     found["real"] = str(path.resolve())
+    found["osd"] = _osd(machine, found["real"])
     found["parts"] = [str(machine.path("dev/" + part).resolve()) for _, part in parts]
     members = [number_of(status)] + [number for number, _ in parts]
     found["uses"] = _uses(machine, name, members)
@@ -92,6 +94,13 @@ def _identity(machine: Machine, number: str, probed: dict[str, str]) -> dict[str
         "volume": _first(machine, number, "dm/uuid", "md/uuid"),
         "partition": probed.get("PART_ENTRY_UUID"),
     }
+
+
+def _osd(machine: Machine, real: str) -> str | None:
+    """Folder of the OSD that has its store on the device at the path `real`, running or not."""
+    links = sorted(machine.path("var/lib/ceph/osd").glob("*/block"))
+    found = (str(link.parent) for link in links if os.path.realpath(link) == real)
+    return next(found, None)
 
 
 def _pairs(text: str) -> dict[str, str]:
