@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
 
@@ -117,6 +119,49 @@ def test_nothing_is_left_of_a_node_that_is_nothing_else(
     assert not state.exists()
     assert not run.exists()
     assert remove.remove_state() == []
+
+
+HOSTS = (
+    b"127.0.0.1 localhost\r\n# the B\xfcro\n# BEGIN hotbed\n10.1.0.10 admin\n# END hotbed\n::1 ip6"
+)
+KEYS = b"ssh-ed25519 AAAA J\xfcrgen\r\nssh-ed25519 BBBB hotbed-admin\nssh-rsa CCCC hotbed-admins\n"
+
+
+def test_names_and_keys_of_others_stay_as_they_are_byte_for_byte(
+    remove: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remove, "ROOT", tmp_path)
+    hosts, keys = tmp_path / "etc/hosts", tmp_path / "root/.ssh/authorized_keys"
+    for path, content in ((hosts, HOSTS), (keys, KEYS)):
+        path.parent.mkdir(parents=True)
+        path.write_bytes(content)
+    keys.chmod(0o640)
+    before = keys.stat()
+    assert remove.forget_names() == [f"{hosts} cleaned", f"{keys} cleaned"]
+    assert hosts.read_bytes() == b"127.0.0.1 localhost\r\n# the B\xfcro\n::1 ip6"
+    assert keys.read_bytes() == b"ssh-ed25519 AAAA J\xfcrgen\r\nssh-rsa CCCC hotbed-admins\n"
+    after = keys.stat()
+    assert (after.st_mode, after.st_uid) == (before.st_mode, before.st_uid)
+    assert after.st_ino != before.st_ino, "it is whole at any moment"
+    assert remove.forget_names() == []
+    assert [path.name for path in keys.parent.iterdir()] == [keys.name]
+
+
+@pytest.mark.parametrize("code", [errno.EBUSY, errno.EROFS])
+def test_a_file_that_is_a_mount_of_its_own_is_written_in_place(
+    remove: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    file = tmp_path / "hosts"
+    file.write_bytes(b"before")
+
+    def refuse(self: Path, target: Path) -> None:
+        raise OSError(code, "x")
+
+    monkeypatch.setattr(Path, "replace", refuse)
+    with nullcontext() if code == errno.EBUSY else pytest.raises(OSError, match="x"):
+        remove.rewrite(file, b"after")
+    assert file.read_bytes() == (b"after" if code == errno.EBUSY else b"before")
+    assert list(tmp_path.iterdir()) == [file]
 
 
 def test_a_link_to_another_swifts_settings_stays(

@@ -8,10 +8,12 @@ Ceph that is not the testbed's is here}.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import shutil
+import stat
 import subprocess
 import sys
 import time
@@ -288,19 +290,39 @@ def forget_names() -> list[str]:
     """Take our lines out of /etc/hosts and root's authorized keys."""
     changed = []
     patterns = (
-        ("/etc/hosts", r"# BEGIN hotbed\n.*?# END hotbed\n"),
-        ("/root/.ssh/authorized_keys", r"[^\n]* hotbed-admin\n"),
+        ("etc/hosts", rb"# BEGIN hotbed\r?\n.*?# END hotbed\r?(\n|$)"),
+        ("root/.ssh/authorized_keys", rb"[^\n]* hotbed-admin\r?(\n|$)"),
     )
     for name, pattern in patterns:
-        path = Path(name)
+        path = ROOT / name
         if not path.exists():
             continue
-        text = path.read_text()
-        left = re.sub(pattern, "", text, flags=re.DOTALL)
+        # Bytes: what others wrote there is in any encoding, with any ends of lines.
+        text = path.read_bytes()
+        left = re.sub(pattern, b"", text, flags=re.DOTALL)
         if left != text:
-            path.write_text(left)  # in place: in a container it may be a mount of its own
-            changed.append(f"{name} cleaned")
+            rewrite(path.resolve(), left)
+            changed.append(f"{path} cleaned")
     return changed
+
+
+def rewrite(path: Path, content: bytes) -> None:
+    """Replace a file's content whole or not at all; owner and mode stay."""
+    new, before = path.with_name(f"{path.name}.hotbed-new"), path.stat()
+    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+        os.fchown(handle, before.st_uid, before.st_gid)
+        os.fchmod(handle, stat.S_IMODE(before.st_mode))
+        file.flush()
+        os.fsync(handle)
+    try:
+        new.replace(path)
+    except OSError as error:
+        new.unlink()
+        if error.errno != errno.EBUSY:
+            raise
+        path.write_bytes(content)  # in a container it may be a mount of its own
 
 
 def main() -> None:
