@@ -142,10 +142,10 @@ def _deployer_of(spec: TestbedSpec) -> CephadmDeployer:
 
 
 def _variables(deployer: CephadmDeployer, *, wipe: bool) -> dict[str, object]:
+    # cephadm takes no host without LVM's commands, also where no OSD will be.
+    programs = (_ENGINES[deployer.engine], "curl", "lvm2", "openssh-server")
     return {
         "validate_wipe": wipe,
         "hotbed_engine": deployer.engine,
-        "validate_ceph_packages": foreign.packages(
-            True, _ENGINES[deployer.engine], "curl", "openssh-server"
-        ),
+        "validate_ceph_packages": foreign.packages(True, *programs),
     }

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from jinja2 import Template
 
 from schemas.errors import RemoteError, UserError
 from testbed.deploy import spec_of
@@ -208,7 +210,10 @@ def test_cephadm_stands_between_preparation_and_adoption(
     Cephadm().deploy(bed, spec)
     assert noted.books == ["prepare.yml", "bring tentacle", "adopt.yml"]
     assert noted.variables["prepare.yml"]["hotbed_engine"] == "docker"
-    assert "docker.io" in noted.variables["prepare.yml"]["validate_ceph_packages"]
+    listed = Template(noted.variables["prepare.yml"]["validate_ceph_packages"])
+    for groups in (["mons"], ["osds"], ["rgws"]):
+        # What cephadm itself wants of every host that it takes.
+        assert {"docker.io", "lvm2"} <= set(yaml.safe_load(listed.render(group_names=groups)))
     # ceph.conf is cephadm's own: what keeps the cluster quiet goes into the database.
     assert noted.variables["adopt.yml"]["adopt_settings"]["osd"]["osd_max_scrubs"] == "0"
 
