@@ -76,10 +76,11 @@ def hold_lease(work: Work, asks: Sequence[Ask]) -> Lease:
     lease, broken = _found(work)
     if lease is None and broken:
         raise _broken(work, broken)
+    known = (work.record.data.get("lease") or {}).get("id")
+    if (lease is None or lease.id != known) and work.journalled("ask", "server"):
+        # Those of a lease that is over look alive until Blazar has removed them.
+        remove_servers(work, 0.02, 0.05)
     if lease is None:
-        if work.journalled("ask", "server"):
-            # Those of a lease that is over look alive until Blazar has removed them.
-            remove_servers(work, 0.02, 0.05)
         lease = _new_lease(work, asks)
     match_reservations(lease, asks)
     remember(work, lease)

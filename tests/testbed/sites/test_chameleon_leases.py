@@ -51,6 +51,21 @@ def test_servers_of_the_lease_that_ended_are_not_taken_for_the_next_one_s(world:
     assert world.site().status("small").state is State.READY
 
 
+def test_servers_of_the_lease_that_ended_are_not_taken_for_one_s_made_by_hand(
+    world: World,
+) -> None:
+    world.cloud.linger_s = 120.0
+    world.site().provision(spec_of(NAMED))
+    (ours,) = world.cloud.live_leases()
+    before = {server.id for server in world.cloud.all_servers()}
+    world.cloud.end_lease(ours.id)
+    world.cloud.add_lease(lease_of(world, "by-hand"))
+    world.site().provision(spec_of(NAMED))
+    assert before.isdisjoint(server.id for server in world.cloud.all_servers())
+    world.clock.sleep(300)
+    assert world.site().status("small").state is State.READY
+
+
 def test_a_lease_made_by_hand_after_ours_was_over_stays(world: World) -> None:
     world.site().provision(spec_of(NAMED))
     (ours,) = world.cloud.live_leases()
