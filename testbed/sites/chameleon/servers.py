@@ -178,7 +178,8 @@ def cloud_config(node: str, host_key: tuple[str, str] | None) -> str:
 
 
 def hold_servers(work: Work, wanted: Sequence[NewServer]) -> dict[str, Server]:
-    """Every wanted server, active and with an address, by name; those that fail are made anew once.
+    """Every wanted server, active and with an address, by name; those that fail are made anew once,
+    when they are gone: a reservation has no machine to spare.
 
     Raises:
         SiteError: a server failed again, somebody stopped one, or they took too long.
@@ -187,20 +188,22 @@ def hold_servers(work: Work, wanted: Sequence[NewServer]) -> dict[str, Server]:
     patience = work.options.patience.servers_s
     asked: dict[str, int] = {}
     removed: set[str] = set()
+    failed: dict[str, list[str]] = {}
     failures = 0
     while True:
-        there = _look(work, removed)
+        there, leaving = _look(work, removed)
         for name, server in list(there.items()):
             if server.status == "ERROR":
                 removed.add(server.id)
-                _give_up_or_remove(work, server, asked.get(name, 0))
+                _give_up_or_remove(work, server, asked.get(name, 0), failed.setdefault(name, []))
+                leaving.add(name)
                 del there[name]
             elif server.status in STOPPED:
                 raise SiteError(
                     f"{work.options.site}: server {name} is {server.status}: start it "
                     f"(`openstack server start {name}`), or delete it, and `hotbed up` goes on"
                 )
-        missing = [new for new in wanted if new.name not in there]
+        missing = [new for new in wanted if new.name not in there and new.name not in leaving]
         if missing:
             _create(work, missing, asked, last=failures >= TRIES)
             failures += 1
@@ -211,7 +214,7 @@ def hold_servers(work: Work, wanted: Sequence[NewServer]) -> dict[str, Server]:
         if waited > patience:
             up = {server.name for server in active}
             late = [
-                f"{name}: {there[name].status if name in there else 'absent'}"
+                f"{name}: {_state(name, there, leaving)}"
                 for name in sorted(new.name for new in wanted)
                 if name not in up
             ]
@@ -225,24 +228,34 @@ def hold_servers(work: Work, wanted: Sequence[NewServer]) -> dict[str, Server]:
         work.clock.sleep(POLL_S)
 
 
-def _look(work: Work, removed: set[str]) -> dict[str, Server]:
-    """Our servers by name. Doubles of an answer that came too late are removed, and those in
-    `removed`, which take their time to go, are left out."""
+def _state(name: str, there: Mapping[str, Server], leaving: set[str]) -> str:
+    if name in there:
+        return there[name].status
+    return "failed, and not gone yet" if name in leaving else "absent"
+
+
+def _look(work: Work, removed: set[str]) -> tuple[dict[str, Server], set[str]]:
+    """Our servers by name, and names of those in `removed` that are not gone yet. Doubles of an
+    answer that came too late are removed."""
     best = {"ACTIVE": 0, "BUILD": 1}
     found: dict[str, Server] = {}
+    leaving: set[str] = set()
     servers = work.ask("looking at the servers", lambda: work.cloud.servers(work.base))
     for server in sorted(servers, key=lambda each: (best.get(each.status, 2), each.id)):
-        if server.status in GONE or server.id in removed:
+        if server.status in GONE:
             continue
-        if server.name in found:
+        if server.id in removed:
+            leaving.add(server.name)
+        elif server.name in found:
             removed.add(server.id)
             work.ask("removing a double", partial(work.cloud.delete_server, server.id))
         else:
             found[server.name] = server
-    return found
+    return found, leaving
 
 
-def _give_up_or_remove(work: Work, server: Server, tries: int) -> None:
+def _give_up_or_remove(work: Work, server: Server, tries: int, before: list[str]) -> None:
+    """`before`: what Nova said of its earlier failures, to which this one's is added."""
     said = " ".join(server.fault.split()).rstrip(".") or "Nova gives no reason"
     work.record.journal("failed", what="server", name=server.name, id=server.id, reason=said)
     work.ask("removing a failed server", lambda: work.cloud.delete_server(server.id))
@@ -251,10 +264,12 @@ def _give_up_or_remove(work: Work, server: Server, tries: int) -> None:
         error = CloudError(said, Fault.QUOTA)
         raise explain(error, f"starting server {server.name}", work.options.site)
     if tries >= TRIES:
+        first = f" (at first: {'; '.join(before)})" if before and before != [said] else ""
         raise SiteError(
-            f"{work.options.site}: server {server.name} could not be started: {said}",
+            f"{work.options.site}: server {server.name} could not be started: {said}{first}",
             retry_after_s=PASSING_S,
         )
+    before.append(said)
 
 
 def _create(work: Work, missing: Sequence[NewServer], asked: dict[str, int], *, last: bool) -> None:

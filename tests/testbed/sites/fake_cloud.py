@@ -36,6 +36,8 @@ from testbed.sites.clock import Clock
 
 ME = Identity("user-me", "project-mine", "me", "CHI-1")
 GIB = 2**30
+NO_HOST = "No valid host was found."
+"""Nova's words of a server that never was placed."""
 FLAVORS = (
     Flavor("bm", "baremetal", 1, GIB, GIB),
     Flavor("2", "m1.small", 1, 2 * GIB, 20 * GIB),
@@ -56,6 +58,11 @@ class _Server:
     reservation: str
     group: str | None
     gone_s: float | None = None
+
+    @property
+    def placed(self) -> bool:
+        """Has it a machine under it, or had it when it failed?"""
+        return self.server.fault != NO_HOST
 
 
 Trip = Callable[[int, str, str], None]
@@ -88,7 +95,7 @@ class FakeCloud:
     trip: Trip = lambda number, name, when: None
     calls: list[str] = field(default_factory=list)
     outcomes: dict[str, list[str]] = field(default_factory=dict)  # node -> status of each try
-    fault: str = "No valid host was found."  # Nova's words of servers that end in ERROR
+    fault: str = "Deploying failed."  # Nova's words of servers that end in ERROR
     lease_reason: str | None = None  # a lease that should start ends in ERROR, for this reason
     others: list[Booking] = field(default_factory=list)
 
@@ -141,7 +148,7 @@ class FakeCloud:
             if kept.gone_s is not None and now >= kept.gone_s:
                 del self._servers[server_id]
             elif kept.server.status == "BUILD" and now >= kept.ready_s:
-                fault = "" if kept.outcome == "ACTIVE" else self.fault
+                fault = kept.server.fault or ("" if kept.outcome == "ACTIVE" else self.fault)
                 kept.server = replace(kept.server, status=kept.outcome, fault=fault)
 
     def _end_servers(self, lease: Lease) -> None:
@@ -375,17 +382,29 @@ class FakeCloud:
                 host=self._host_for(reservation),
             )
             outcome = tries.pop(0) if tries else "ACTIVE"
+            if not self._has_room(reservation):
+                outcome, server = "ERROR", replace(server, host="", fault=NO_HOST)
             self._servers[server.id] = _Server(
                 server, self.now_s + self.build_s, outcome, reservation, new.security_group
             )
             self.user_data[new.name] = new.user_data
             return server
 
+    def _has_room(self, reservation: str) -> bool:
+        """A reservation has so many places, and a server its own until it is gone."""
+        amounts = {
+            each.id: each.wanted.amount
+            for lease in self._leases.values()
+            for each in lease.reservations
+        }
+        placed = [e for e in self._servers.values() if e.reservation == reservation and e.placed]
+        return len(placed) < amounts[reservation]
+
     def _host_for(self, reservation: str) -> str:
-        used = [e for e in self._servers.values() if e.reservation == reservation]
-        there = self._hosts_of.get(reservation, [])
+        used = {e.server.host for e in self._servers.values() if e.reservation == reservation}
         names = {host.id: host.name for host in self.machines}
-        return names[there[len(used)]] if len(used) < len(there) else ""
+        there = [names[each] for each in self._hosts_of.get(reservation, ())]
+        return next((name for name in there if name not in used), "")
 
     def delete_server(self, server_id: str) -> None:
         with self._call("delete_server"):

@@ -128,11 +128,41 @@ def test_a_server_that_fails_is_made_anew_once(world: World) -> None:
 
 def test_a_server_that_fails_again_is_told_with_novas_words(world: World) -> None:
     world.cloud.outcomes = {"osd1": ["ERROR", "ERROR", "ERROR"]}
-    with pytest.raises(SiteError, match=r"-osd1 could not be started: No valid host was found"):
+    said = iter(["Deploying failed.", "The disk is broken."])
+    create = world.cloud.create_server
+
+    def created(new: NewServer) -> Server:
+        if new.name.endswith("osd1"):
+            world.cloud.fault = next(said)
+        return create(new)
+
+    world.cloud.create_server = created  # type: ignore[method-assign]
+    words = r"-osd1 could not be started: The disk is broken \(at first: Deploying failed\)"
+    with pytest.raises(SiteError, match=words):
         world.site().provision(spec_of(BARE))
     assert world.site().status("small").state is State.BUILDING
     world.site().release("small")
     assert world.cloud.left() == []
+
+
+@pytest.mark.parametrize("options", [BARE, VIRTUAL])
+def test_a_failed_server_has_its_machine_until_it_is_gone(
+    world: World, options: dict[str, object]
+) -> None:
+    """The lease holds as many as are needed, and not one more."""
+    world.cloud.outcomes = {"osd1": ["ERROR"]}
+    world.cloud.delete_s = 60.0
+    assert world.site().provision(spec_of(options)).nodes
+    assert world.cloud.calls.count("create_server") == 4
+    (failed,) = [e for e in world.records.entries("small") if e["entry"] == "failed"]
+    assert failed["reason"] == "Deploying failed"
+
+
+def test_a_failed_server_that_does_not_go_is_told(world: World) -> None:
+    world.cloud.outcomes = {"osd1": ["ERROR"]}
+    world.cloud.delete_s = 1e6
+    with pytest.raises(SiteError, match=r"1 of 3 servers .*-osd1: failed, and not gone yet"):
+        world.site().provision(spec_of(BARE))
 
 
 def test_a_server_that_never_was_placed_goes_too(world: World) -> None:
