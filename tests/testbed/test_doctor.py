@@ -265,7 +265,10 @@ def test_the_verb_refuses_a_bad_spec(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_deployers_are_told_and_the_specs_own_is_needed(spec: TestbedSpec) -> None:
     told = {finding.name: finding for finding in doctor.diagnose(None, Made())}
     assert told["deployer-own"].ok
-    assert "untested on a live cluster" in told["deployer-cephadm"].found
+    assert told["deployer-cephadm"].found == (
+        "ready; cephadm and the features of Reef and later (pg-upmap-primary, ...) are untested on "
+        "a live cluster"
+    )
     assert not told["deployer-ceph-ansible"].needed
     found = doctor.diagnose(with_kind(spec, "ceph-ansible"), Made())
     assert (found[-1].name, found[-1].needed) == ("deployer-ceph-ansible", True)

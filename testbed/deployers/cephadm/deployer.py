@@ -20,9 +20,12 @@ from testbed.reach import shell_to
 from testbed.sites.contract import Node, Progress, Site, Testbed, silent
 from testbed.spec import TestbedSpec
 from testbed.ssh import Completed
-from testbed.stores.ceph.features import RELEASES
+from testbed.stores.ceph.features import PG_UPMAP_PRIMARY, RELEASES
 
-UNTESTED = "untested on a live cluster"
+UNTESTED = (
+    f"cephadm and the features of Reef and later ({PG_UPMAP_PRIMARY}, ...) are untested on a live "
+    "cluster"
+)
 _ENGINES = {"podman": "podman", "docker": "docker.io"}
 
 
@@ -57,7 +60,7 @@ class Cephadm:
                 f"cephadm: bootstrap from {image}, hosts, monitors, managers, OSDs, gateways",
                 "settings, racks and pools, the control plane on the admin node",
             ),
-            (f"cephadm and the features of Reef and later: {UNTESTED}",),
+            (UNTESTED,),
         )
 
     def deploy(
