@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,9 +15,10 @@ from schemas.errors import UserError
 from testbed.sites.chameleon import chi_cloud, release, whose
 from testbed.sites.contract import SiteError, State
 from tests.openstack import belongings
+from tests.openstack.config import REGIONS
 from tests.openstack.plane import ControlPlane
 from tests.openstack.proxy import DROPPED, Call, Reply, Rule, error
-from tests.openstack.rest import Rest
+from tests.openstack.rest import Refused, Rest
 from tests.openstack.seed import OTHER
 from tests.openstack.users_site import a_site, a_spec
 
@@ -79,6 +81,53 @@ def test_no_host_free(plane: ControlPlane, student: Rest, tmp_path: Path) -> Non
         site.release("it")
         assert not belongings.belongings(student)
         assert belongings.belongings(neighbour) == theirs
+
+
+def fill(neighbour: Rest, flavor: str) -> None:
+    """Somebody else leases as many virtual machines as there is room for, for five hours."""
+    flavors = neighbour.get("compute", "/flavors")["flavors"]
+    end = datetime.now(UTC) + timedelta(hours=5)
+    reservation = {
+        "resource_type": "flavor:instance",
+        "flavor_id": next(each["id"] for each in flavors if each["name"] == flavor),
+        "affinity": None,
+    }
+    for amount in (128, 64, 32, 16, 8, 4, 2, 1):
+        body = {
+            "name": f"theirs-{amount}",
+            "start_date": "now",
+            "end_date": end.strftime("%Y-%m-%d %H:%M"),
+            "reservations": [{**reservation, "amount": amount}],
+            "events": [],
+        }
+        with suppress(Refused):  # not so many are free any more
+            neighbour.post("reservation", "/leases", body)
+
+
+def test_no_virtual_machine_free(
+    plane: ControlPlane, student: Rest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OS_REGION_NAME", REGIONS[1])
+    site, neighbour = a_site(tmp_path), plane.user(*OTHER)
+    options: dict[str, Any] = {"site": REGIONS[1], "flavor": "m1.medium"}
+    try:
+        fill(neighbour, "m1.medium")
+        with pytest.raises(SiteError, match=r"Not enough hosts available.*next-free"):
+            site.provision(a_spec(**options))
+        assert belongings.leases(student) == []
+
+        later = a_spec(**options, lease={"hours": 2, "start": "next-free"})
+        with pytest.raises(SiteError, match="starts at") as refused:
+            site.provision(later)
+
+        assert refused.value.retry_after_s is not None
+        assert 4 * 3600 < refused.value.retry_after_s < 6 * 3600
+        assert len(belongings.leases(student)) == 1
+        assert site.status("it").state is State.PENDING
+        site.release("it")
+        assert not belongings.belongings(student)
+    finally:
+        belongings.wipe(neighbour)
 
 
 def test_a_type_that_no_host_has(plane: ControlPlane, student: Rest, tmp_path: Path) -> None:

@@ -26,6 +26,8 @@ from testbed.sites.contract import SiteError
 MINUTE_S = 60.0
 GAP_S = MINUTE_S
 """Between two leases of a host: to Blazar one that starts as another ends overlaps it."""
+ASKINGS, UNTOLD_ASKINGS = 12, 9
+"""How many later times virtual machines are asked for at, besides the last end of a reservation."""
 PROLONG_WINDOW_S = 48 * HOUR_S
 """A lease of whole machines can be prolonged within this time before its end (Chameleon's policy),
 by up to `Options.longest_hours` from the moment of asking."""
@@ -145,7 +147,55 @@ def remember(work: Work, lease: Lease) -> None:
 
 
 def _new_lease(work: Work, asks: Sequence[Ask]) -> Lease:
-    start = _start(work, look_for_slot(work, asks))
+    if work.options.virtual and work.options.lease.start == "next-free":
+        return _next_free(work, asks)
+    return _ask(work, asks, _start(work, look_for_slot(work, asks)))
+
+
+def _next_free(work: Work, asks: Sequence[Ask]) -> Lease:
+    """Of virtual machines nobody is told how many are free, but Blazar says at once when they are
+    too few, and keeps no lease of such an asking: it is asked for one time after the other."""
+    try:
+        return _ask(work, asks, None)
+    except SiteError as error:
+        if not _is_full(error):
+            raise
+        refused = error
+    starts = _later_starts(work)
+    for start in starts:
+        try:
+            return _ask(work, asks, start)
+        except SiteError as error:
+            if not _is_full(error):
+                raise
+    if not starts:
+        raise refused
+    raise SiteError(
+        f"{refused}; nor is enough free at {len(starts)} later times, the last of them "
+        f"{when(starts[-1])}: take fewer or smaller machines, fewer lease.hours, or give a time as "
+        "lease.start",
+        retry_after_s=PASSING_S,
+    ) from refused
+
+
+def _later_starts(work: Work) -> list[float]:
+    """When to ask for virtual machines: as reservations end, which is when some become free. All of
+    the first ends, then fewer and fewer, and the last; where ends are not told, 1, 2, 4 ... hours
+    from now."""
+    now = work.now()
+    bookings = work.if_allowed("looking for free machines", work.cloud.bookings)
+    if bookings is None:
+        return [_ceil_minute(now + 2**place * HOUR_S) for place in range(UNTOLD_ASKINGS)]
+    ends = sorted({_ceil_minute(each.end_s + GAP_S) for each in bookings if each.end_s > now})
+    places, place = [], 0
+    while place < len(ends) and len(places) < ASKINGS:
+        places.append(place)
+        place += max(1, place // 2)
+    return [ends[each] for each in sorted({*places, len(ends) - 1} if ends else ())]
+
+
+def _ask(work: Work, asks: Sequence[Ask], start: float | None) -> Lease:
+    """A lease from `start` on; None: from now on."""
     first = work.now() if start is None else start
     # Blazar counts from the beginning of the minute by its own clock.
     latest = _floor_minute(first - SKEW_S) + work.options.longest_hours * HOUR_S
@@ -161,9 +211,15 @@ def _new_lease(work: Work, asks: Sequence[Ask]) -> Lease:
         )
     except SiteError as error:
         cause = error.__cause__
-        if isinstance(cause, CloudError) and cause.fault is Fault.FULL:
+        if isinstance(cause, CloudError) and _is_full(error):
             raise _full(work, asks, cause) from cause
         raise
+
+
+def _is_full(error: SiteError) -> bool:
+    """Did Blazar have too few machines?"""
+    cause = error.__cause__
+    return isinstance(cause, CloudError) and cause.fault is Fault.FULL
 
 
 def _start(work: Work, slot: Slot | None) -> float | None:
@@ -199,8 +255,12 @@ def _full(work: Work, asks: Sequence[Ask], cause: CloudError) -> SiteError:
     slot = look_for_slot(work, asks)
     later = slot is not None and slot.start_s is not None and slot.start_s > work.now()
     if slot is None or slot.start_s is None or not later:
+        hint = ""
+        if work.options.virtual and work.options.lease.start == "now":
+            hint = "; lease.start: next-free takes the first later time at which it is free"
         return SiteError(
-            f"{work.options.site}: Blazar could not reserve it: {said}", retry_after_s=PASSING_S
+            f"{work.options.site}: Blazar could not reserve it: {said}{hint}",
+            retry_after_s=PASSING_S,
         )
     return SiteError(
         f"{work.options.site}: Blazar could not reserve it: {said}; all machines are free from "

@@ -91,6 +91,7 @@ class FakeCloud:
     longest_s: float = 7 * 24 * 3600.0  # what a lease may last
     ahead_s: float = 0.0  # of the cloud's clock
     quota_servers: int = 1000
+    virtual: int = 1000  # so many virtual machines have room together
     me: Identity = ME
     trip: Trip = lambda number, name, when: None
     calls: list[str] = field(default_factory=list)
@@ -273,6 +274,8 @@ class FakeCloud:
                     self._hosts_of[reservation.id] = free
                 else:
                     assert each.kind == FLAVOR
+                    if self._virtual_taken(start, end_s) + each.amount > self.virtual:
+                        raise CloudError("Not enough hosts available", Fault.FULL, status=500)
             made = Lease(
                 self._id("lease"),
                 name,
@@ -286,6 +289,16 @@ class FakeCloud:
             )
             self._leases[made.id] = made
             return made
+
+    def _virtual_taken(self, start: float, end: float) -> int:
+        """Of virtual machines; each of other people's bookings is one."""
+        mine = [
+            each.wanted.amount
+            for lease in self.live_leases()
+            for each in lease.reservations
+            if each.wanted.kind == FLAVOR and lease.start_s <= end and lease.end_s >= start
+        ]
+        return sum(mine) + sum(b.start_s <= end and b.end_s >= start for b in self.others)
 
     def _pick(self, wanted: Wanted, start: float, end: float, taken: set[str]) -> list[str]:
         # As in Blazar, a lease that starts as another ends overlaps it.

@@ -1,0 +1,98 @@
+"""The next free time of virtual machines, which Blazar does not tell: it is asked for."""
+
+from __future__ import annotations
+
+import pytest
+
+from testbed.sites.chameleon.cloud import Booking, CloudError, Fault
+from testbed.sites.contract import SiteError, State
+from tests.testbed.sites.chameleon_world import HOUR_S, VIRTUAL, World, spec_of, world
+
+__all__ = ["world"]
+
+NEXT = spec_of({**VIRTUAL, "lease": {"start": "next-free"}})
+
+
+def taken(world: World, *hours: float) -> None:
+    """Other people's virtual machines, each until so many hours from now; three have room."""
+    world.cloud.virtual = 3
+    now = world.clock.now()
+    world.cloud.others = [Booking(f"h{each}", now, now + each * HOUR_S) for each in hours]
+
+
+def askings(world: World) -> int:
+    return world.cloud.calls.count("create_lease")
+
+
+def test_what_is_free_now_is_leased_now(world: World) -> None:
+    taken(world)
+    assert world.site().provision(NEXT).nodes
+    assert askings(world) == 1
+
+
+def test_the_first_end_after_which_all_have_room(world: World) -> None:
+    taken(world, 2, 5, 30)
+    world.cloud.virtual = 4
+    with pytest.raises(SiteError, match=r"starts at .* `hotbed up` again") as error:
+        world.site().provision(NEXT)
+    assert error.value.retry_after_s == pytest.approx(5 * HOUR_S, abs=180)
+    assert askings(world) == 3
+    assert world.site().status("small").state is State.PENDING
+    (lease,) = world.cloud.live_leases()
+    assert lease.end_s - lease.start_s == 24 * HOUR_S
+    world.clock.sleep(error.value.retry_after_s or 0.0)
+    assert world.site().provision(NEXT).nodes
+    assert askings(world) == 3
+    world.site().release("small")
+    assert world.cloud.left() == []
+
+
+def test_it_is_not_asked_for_without_end(world: World) -> None:
+    taken(world, *range(1, 100))
+    world.cloud.virtual = 2
+    words = r"Not enough hosts available; nor is enough free at 13 later times, .*: take fewer"
+    with pytest.raises(SiteError, match=words) as error:
+        world.site().provision(NEXT)
+    assert error.value.retry_after_s is not None
+    assert askings(world) == 14
+    assert world.cloud.live_leases() == []
+
+
+def test_the_last_end_is_among_the_times(world: World) -> None:
+    taken(world, *range(1, 100))
+    with pytest.raises(SiteError, match="starts at") as error:
+        world.site().provision(NEXT)
+    assert error.value.retry_after_s == pytest.approx(99 * HOUR_S, abs=180)
+
+
+def test_where_ends_are_not_told(world: World) -> None:
+    taken(world, 3)
+
+    def trip(number: int, name: str, when: str) -> None:
+        if name == "bookings":
+            raise CloudError("Policy doesn't allow it.", Fault.REFUSED, status=403)
+
+    world.cloud.trip = trip
+    with pytest.raises(SiteError, match="starts at") as error:
+        world.site().provision(NEXT)
+    assert error.value.retry_after_s == pytest.approx(4 * HOUR_S, abs=180)
+    assert askings(world) == 4  # now, and in 1, 2 and 4 hours
+
+
+def test_another_error_ends_it(world: World) -> None:
+    def trip(number: int, name: str, when: str) -> None:
+        if name == "create_lease":
+            raise CloudError("Lease duration exceeds the maximum", Fault.REFUSED, status=403)
+
+    taken(world, 3)
+    world.cloud.trip = trip
+    with pytest.raises(SiteError, match="exceeds the maximum"):
+        world.site().provision(NEXT)
+    assert askings(world) == 1
+
+
+def test_who_wants_them_now_is_told_of_it(world: World) -> None:
+    taken(world, 3)
+    with pytest.raises(SiteError, match=r"lease\.start: next-free takes the first later time"):
+        world.site().provision(spec_of(VIRTUAL))
+    assert askings(world) == 1
