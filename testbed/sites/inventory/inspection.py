@@ -15,11 +15,12 @@ from testbed.checks import GIB, Finding
 from testbed.quantities import format_bytes
 from testbed.sites.clock import Clock
 from testbed.sites.contract import HostFindings
-from testbed.sites.inventory import fitness
+from testbed.sites.inventory import fitness, ports
 from testbed.sites.inventory.assign import Member
 from testbed.sites.inventory.contact import OLDEST_PYTHON, Contact, ask, everywhere
+from testbed.sites.inventory.hostside.seeing import REFUSED
 from testbed.sites.inventory.look import Look, address_of, first_target
-from testbed.spec import SIZE_SLACK, CephSpec, GroupSpec, NfsSpec, TestbedSpec
+from testbed.spec import SIZE_SLACK, GroupSpec, TestbedSpec
 from testbed.ssh import Shell
 
 DRIFT_S = 0.05
@@ -27,9 +28,6 @@ DRIFT_S = 0.05
 CLOCK_LOOKS = 3
 ROOM_BYTES = 3 * GIB
 """For packages, logs and the control plane on a machine's system disk."""
-CEPH_PORTS = {"mon": (3300, 6789), "rgw": (7480, 8080)}
-CEPH_RANGE = (6800, 7300)
-SWIFT_PORT = 8080
 TESTED = {"debian": ("12",)}
 
 
@@ -70,17 +68,14 @@ def inspect(
     """
     addresses = _addresses(members, look)
 
-    def more(node: str) -> tuple[Offset, dict[str, str | None]]:
+    def more(node: str) -> tuple[Offset, list[str]]:
         member = next(each for each in members if each.node == node)
         shell = contact.shell(first_target(member.host, look.known_hosts))
-        targets = {
-            each.node: [addresses[each.node], each.host.port]
-            for each in members
-            if each.node != node and each.node in addresses
-        }
+        others = [e for e in members if e.node != node and e.node in addresses]
         offset = offset_of(shell, clock)
+        targets = targets_of(spec, others, addresses)
         found = ask(shell, "connect", root=look.logins[node].root, targets=targets)
-        return offset, found
+        return offset, unreached(found, others)
 
     seen = everywhere(look.surveys, more)
     for node, error in seen.lost.items():
@@ -95,8 +90,8 @@ def inspect(
         if member.node in look.problems:
             findings = [_lost(look.problems[member.node])]
         else:
-            reached = seen.found[member.node][1]
-            host = _Host(spec, member, look, own, offsets, reached, addresses, (chosen, why))
+            bad = seen.found[member.node][1]
+            host = _Host(spec, member, look, own, offsets, bad, addresses, (chosen, why))
             findings = list(host.findings())
         found.append(HostFindings(member.node, member.host.name, tuple(findings)))
     return tuple(found)
@@ -138,22 +133,26 @@ def _lost(error: HotbedError) -> Finding:
     return Finding("ssh", "reached by ssh as root, or with sudo", False, str(error), how)
 
 
-def ports_of(spec: TestbedSpec, roles: Sequence[str]) -> tuple[int, ...]:
-    """TCP ports that a node's daemons will listen on, ranges aside."""
-    ports: list[int] = []
-    if isinstance(spec.store, CephSpec):
-        for role, listed in CEPH_PORTS.items():
-            ports += listed if role in roles else ()
-    elif isinstance(spec.store, NfsSpec) and "nfs" in roles:
-        ports += (spec.store.port, spec.store.mount_port)
-    elif spec.store is not None and "proxy" in roles:
-        ports.append(SWIFT_PORT)
-    return tuple(ports)
+def targets_of(
+    spec: TestbedSpec, others: Sequence[Member], addresses: Mapping[str, str]
+) -> dict[str, tuple[str, int]]:
+    """Address and port by ``node:port``, of all that a node has to reach at the others."""
+    return {
+        f"{other.node}:{number}": (addresses[other.node], number)
+        for other in others
+        for number in (other.host.port, *ports.to_be_reached(spec, other.node))
+    }
 
 
-def _range_of(spec: TestbedSpec, roles: Sequence[str]) -> tuple[int, int] | None:
-    daemons = {"osd", "mgr"} & set(roles)
-    return CEPH_RANGE if isinstance(spec.store, CephSpec) and daemons else None
+def unreached(found: Mapping[str, str | None], others: Sequence[Member]) -> list[str]:
+    """Nodes, ports and why, of what was tried in vain. Nobody need listen yet, but for sshd."""
+    sshds = {f"{other.node}:{other.host.port}" for other in others}
+    bad: dict[tuple[str, str], list[str]] = {}
+    for name, why in found.items():
+        if why is not None and (why != REFUSED or name in sshds):
+            node, port = name.rsplit(":", 1)
+            bad.setdefault((node, why), []).append(port)
+    return [f"{node} at port {', '.join(many)}: {why}" for (node, why), many in bad.items()]
 
 
 @dataclass(frozen=True)
@@ -163,7 +162,7 @@ class _Host:
     look: Look
     own: str | None
     offsets: Mapping[str, Offset]
-    reached: Mapping[str, str | None]
+    unreached: Sequence[str]
     addresses: Mapping[str, str]
     signal_of_all: tuple[str, str]
 
@@ -283,14 +282,14 @@ class _Host:
         return Finding("room", what, have >= ROOM_BYTES, format_bytes(have), how, needed=False)
 
     def ports(self) -> Finding:
-        roles, listening = self.member.roles, set(self.survey["listening"])
-        wanted, span = ports_of(self.spec, roles), _range_of(self.spec, roles)
-        taken = sorted(listening & set(wanted))
-        if span is not None:
+        wanted = ports.ports_of(self.spec, self.member.node)
+        told = [str(port.number) for port in wanted]
+        taken = [port.number for port in wanted if port.taken(self.survey)]
+        blocked = bool(taken) and not self.ours
+        if ports.chosen_by_daemons(self.spec, self.member.node):
             # Daemons take the next free one in the range: a few that are taken are no obstacle.
-            taken += sorted(port for port in listening if span[0] <= port <= span[1])
-        told = [str(port) for port in wanted] + ([f"{span[0]}-{span[1]}"] if span else [])
-        blocked = bool(listening & set(wanted)) and not self.ours
+            told.append(f"{ports.DAEMONS[0]}-{ports.DAEMONS[-1]}")
+            taken += sorted(set(ports.DAEMONS) & set(self.survey["listening"]) - set(taken))
         return Finding(
             "ports",
             f"ports {', '.join(told)}" if told else "no ports",
@@ -312,13 +311,13 @@ class _Host:
         return Finding("clock", "a clock as the others'", ok, found, how, needed=away > 60.0)
 
     def network(self) -> Finding:
-        bad = [f"{node}: {why}" for node, why in self.reached.items() if why is not None]
+        bad = self.unreached
         mine = self.addresses[self.member.node]
         same = [n for n, other in self.addresses.items() if other == mine and n != self.member.node]
         loop = ipaddress.ip_address(mine).is_loopback and len(self.addresses) > 1
         how = "open the firewall between the machines, or give each its private_address"
         found = f"{mine}, which is {', '.join(same)}'s too" if same else mine
-        found += f"; cannot reach {', '.join(bad)}" if bad else ""
+        found += f"; cannot reach {'; '.join(bad)}" if bad else ""
         ok = not (bad or loop or same)
         return Finding("network", "reaches the other nodes", ok, found, how)
 

@@ -26,7 +26,8 @@ SIGNATURE = b"SIGNATURE:"
 @dataclass
 class FakeHost:
     """One machine. `root_login` is what sshd says of root when it is asked about a connection,
-    `sshd_port` where sshd listens: None where it is come to."""
+    `sshd_port` where sshd listens: None where it is come to. `unreachable` are nodes, or
+    ``node:port``, to which it does not get through."""
 
     root: Path
     address: str
@@ -109,9 +110,15 @@ class FakeHost:
         if request["do"] == CONNECT:
             targets = request["targets"]
             assert isinstance(targets, dict)
-            down = {name: None if name not in self.unreachable else "timed out" for name in targets}
-            return {"ok": True, "result": down}
+            return {"ok": True, "result": {name: self._reach(name) for name in targets}}
         return hostside.answer(dict(request), hostside.Machine(self.root, self.command))
+
+    def _reach(self, target: str) -> str | None:
+        """Nobody listens anywhere but sshd."""
+        node, port = target.split(":")
+        if {node, target} & self.unreachable:
+            return "timed out"
+        return None if port == "22" else "refused"
 
 
 class FakeShell:

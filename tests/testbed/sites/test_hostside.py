@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import socket
 import threading
 from pathlib import Path
 from typing import Any
@@ -275,3 +276,41 @@ def test_all_others_are_tried_at_once(host: FakeHost, monkeypatch: pytest.Monkey
     targets = {f"osd{number}": [f"192.0.2.{number}", 22] for number in range(3)}
     found = seeing.connect(None, {"targets": targets})  # type: ignore[arg-type]
     assert found == dict.fromkeys(targets, "timed out")
+
+
+def test_who_refuses_is_reached_and_who_is_silent_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A closed port is answered by the machine; a firewall drops, or says that there is no way."""
+    answers: dict[int, OSError | None] = {
+        22: None,
+        6789: TimeoutError("timed out"),
+        3300: ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"),
+        6800: OSError(errno.EHOSTUNREACH, "No route to host"),
+        2049: PermissionError(errno.EPERM, "Operation not permitted"),
+    }
+
+    def connected(where: tuple[str, int], timeout: float) -> socket.socket:
+        answer = answers[where[1]]
+        if answer is not None:
+            raise answer
+        return socket.socket()
+
+    monkeypatch.setattr("socket.create_connection", connected)
+    targets = {str(port): ["192.0.2.1", port] for port in answers}
+    found = seeing.connect(None, {"targets": targets})  # type: ignore[arg-type]
+    told = (None, "timed out", "refused", "No route to host", "Operation not permitted")
+    assert found == dict(zip(targets, told, strict=True))
+    monkeypatch.setattr(seeing, "CONNECTING_S", -1.0)
+    late = seeing.connect(None, {"targets": targets})  # type: ignore[arg-type]
+    assert set(late.values()) == {"not tried, for too many others do not answer"}
+
+
+def test_who_listens_on_the_loopback_alone_is_told_apart(host: FakeHost) -> None:
+    lines = [
+        "sl local",
+        " 0: 0100007F:2F11 0 0A",
+        " 1: 00000000:0016 0 0A",
+        " 2: 0100007F:1F90 0 01",
+    ]
+    host.write("proc/net/tcp", "\n".join(lines) + "\n")
+    survey = done(host, {"do": "survey"})
+    assert (survey["listening"], survey["listening_loopback"]) == ([22], [12049])

@@ -11,8 +11,8 @@ import yaml
 
 from testbed.checks import Finding
 from testbed.doctor import lacking
-from testbed.sites.inventory.inspection import Offset, ports_of
-from testbed.spec import NfsSpec, TestbedSpec
+from testbed.sites.inventory.inspection import Offset
+from testbed.spec import TestbedSpec
 from tests.testbed.sites.fake_hosts import FakeHosts
 from tests.testbed.sites.inventory_support import (
     SPEC,
@@ -105,7 +105,27 @@ def test_clocks_and_network_between_machines(tmp_path: Path, hosts: FakeHosts) -
     findings = found(tmp_path, hosts)
     assert findings["clock"].found.startswith("+90.000 s to us")
     assert [one.name for one in lacking(findings.values())] == ["clock", "network"]
-    assert findings["network"].found == "192.0.2.2; cannot reach osd1: timed out"
+    assert findings["network"].found == "192.0.2.2; cannot reach osd1 at port 22: timed out"
+
+
+def test_a_firewall_between_machines_is_found(tmp_path: Path, hosts: FakeHosts) -> None:
+    """It lets ssh through; that nobody listens yet is no firewall."""
+    hosts.hosts["192.0.2.2"].unreachable |= {"admin:6789", "admin:6800", "osd1:6800"}
+    network = found_with_ceph(tmp_path, hosts)["network"]
+    assert (network.ok, network.needed) == (False, True)
+    assert network.found == (
+        "192.0.2.2; cannot reach admin at port 6789, 6800: timed out; osd1 at port 6800: timed out"
+    )
+    hosts.hosts["192.0.2.2"].unreachable.clear()
+    assert found_with_ceph(tmp_path, hosts)["network"].ok
+
+
+def test_a_machine_whose_sshd_the_others_do_not_find(tmp_path: Path, hosts: FakeHosts) -> None:
+    options = {"hosts": [{"address": a, "port": 2200 + int(a[-1])} for a in hosts.hosts]}
+    machines = make_site(tmp_path / "state", hosts, **options).inspect(make_spec(**options))
+    network = next(each for each in machines[1].findings if each.name == "network")
+    assert (network.ok, network.needed) == (False, True)
+    assert "cannot reach admin at port 2201: refused; osd1 at port 2203: refused" in network.found
 
 
 def test_what_up_refuses_of_machines_together_is_found(tmp_path: Path, hosts: FakeHosts) -> None:
@@ -139,18 +159,6 @@ def test_a_guess_of_a_clock_has_its_bounds() -> None:
     offset = Offset(0.1, 0.3)
     assert offset.middle_s == pytest.approx(0.2)
     assert offset.half_s == pytest.approx(0.1)
-
-
-def test_ports_are_those_of_the_roles() -> None:
-    groups = [{"name": "a", "roles": ["admin", "mon", "mgr", "client"]}]
-    groups += [{"name": "o", "count": 2, "roles": ["osd"], "disk": {}}]  # type: ignore[list-item]
-    spec = TestbedSpec.model_validate({"name": "t", "groups": groups, "store": CEPH})
-    assert ports_of(spec, ["mon", "mgr"]) == (3300, 6789)
-    assert ports_of(spec, ["osd"]) == ()
-    assert ports_of(spec, ["rgw"]) == (7480, 8080)
-    nfs = spec.model_copy(update={"store": NfsSpec(kind="nfs")})
-    # A portmapper that runs already is used.
-    assert ports_of(nfs, ["nfs"]) == (2049, 20048)
 
 
 # -- the verbs -------------------------------------------------------------------------------------

@@ -15,9 +15,11 @@ from testbed.sites.inventory.hostside.base import Machine, read_mark
 from testbed.sites.inventory.hostside.devices import device
 
 LISTEN = "0A"  # of /proc/net/tcp
-CONNECT_S = 3.0
+LOOPBACK = ("0100007F", "00000000000000000000000001000000")
+REFUSED = "refused"
+CONNECT_S, CONNECTING_S = 2.0, 30.0  # one connection, all of them
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-CONNECTIONS = 64  # at once
+CONNECTIONS = 256  # at once
 
 
 def survey(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
@@ -51,7 +53,8 @@ def survey(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
         "apt": bool(machine.run(["apt-get", "--version"])),
         "pressure": machine.path("proc/pressure/io").exists(),
         "cgroups": _cgroups(machine),
-        "listening": _listening(machine),
+        "listening": _listening(machine, loopback=False),
+        "listening_loopback": _listening(machine, loopback=True),
         "root_login": root_login.group(1) if root_login else None,
         "free_bytes": _free(machine),
         "mark": read_mark(machine),
@@ -86,15 +89,15 @@ def _cgroups(machine: Machine) -> str:
     return "+".join(sorted(kinds))
 
 
-def _listening(machine: Machine) -> list[int]:
-    """TCP ports that somebody listens on beside the loopback interface."""
+def _listening(machine: Machine, loopback: bool) -> list[int]:
+    """TCP ports that somebody listens on, at the loopback interface or elsewhere."""
     ports = set()
     for name in ("proc/net/tcp", "proc/net/tcp6"):
         for line in machine.text(name).splitlines()[1:]:
             fields = line.split()
             if len(fields) > 3 and fields[3] == LISTEN:
                 address, port = fields[1].rsplit(":", 1)
-                if address not in ("0100007F", "00000000000000000000000001000000"):
+                if loopback is (address in LOOPBACK):
                     ports.add(int(port, 16))
     return sorted(ports)
 
@@ -135,17 +138,25 @@ def _time_kept(machine: Machine) -> bool:
 
 
 def connect(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
-    """Which of ``targets`` (name to [address, port]) a TCP connection reaches; None, or why not."""
+    """Which of ``targets`` (name to [address, port]) a TCP connection reaches: None, `REFUSED` where
+    the machine answers that nobody listens, or else why not.
+    """
     targets = request["targets"]
     if not targets:
         return {}
+    end = time.monotonic() + CONNECTING_S
     with ThreadPoolExecutor(min(len(targets), CONNECTIONS)) as pool:
-        return dict(zip(targets, pool.map(_connection, targets.values()), strict=True))
+        found = pool.map(lambda target: _connection(target, end), targets.values())
+        return dict(zip(targets, found, strict=True))
 
 
-def _connection(target: list[Any]) -> str | None:
+def _connection(target: list[Any], end: float) -> str | None:
+    if time.monotonic() > end:
+        return "not tried, for too many others do not answer"
     try:
         socket.create_connection((target[0], target[1]), CONNECT_S).close()
+    except ConnectionRefusedError:
+        return REFUSED
     except OSError as error:
         return error.strerror or str(error)
     return None

@@ -1,0 +1,108 @@
+"""TCP ports on which a node's daemons will listen, from the spec's store and the node's roles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from testbed.spec import CephSpec, GroupSpec, NfsSpec, ObjectsSpec, SwiftSpec, TestbedSpec
+from testbed.stores.swift.confs import MEMCACHE_PORT, RSYNC_PORT
+from testbed.swift_spec import members
+
+MON_PORTS = (3300, 6789)
+GATEWAY_PORT = 7480
+"""The object gateway's, whoever deploys it."""
+CEPHADM_PORT = 8765
+"""cephadm's module of the manager tells there what services there are."""
+DAEMONS = range(6800, 7301)
+"""Each OSD and manager takes the next free ones of these."""
+SWIFT_STEP, SWIFT_SERVERS = 10, 3
+"""Between two microstores' storage servers (`testbed.swift_variables`), and how many there are."""
+
+
+class At(StrEnum):
+    """Where a daemon listens: who else listens on the same port is in its way only there."""
+
+    ADDRESS = "address"  # the node's
+    EVERYWHERE = "everywhere"
+    LOOPBACK = "loopback"  # nobody comes from another machine
+
+
+@dataclass(frozen=True)
+class Port:
+    """One port."""
+
+    number: int
+    at: At = At.ADDRESS
+
+    def taken(self, survey: Mapping[str, Any]) -> bool:
+        """Whether somebody on the machine listens there already."""
+        if self.number in survey["listening"]:
+            return True
+        return self.at is not At.ADDRESS and self.number in survey["listening_loopback"]
+
+
+def ports_of(spec: TestbedSpec, node: str) -> tuple[Port, ...]:
+    """Ports of a node's daemons, in order, without those in `DAEMONS` that Ceph chooses itself."""
+    group = next(group for group in spec.groups if node in group.node_names())
+    store = spec.store
+    found: Iterator[Port] = iter(())
+    if isinstance(store, CephSpec):
+        found = _ceph(store, group)
+    elif isinstance(store, NfsSpec):
+        found = _nfs(store, group)
+    elif isinstance(store, ObjectsSpec):
+        count = 1 if group.disk is None or group.disk.scratch else group.disks
+        found = (Port(store.port + place) for place in range(count) if "object" in group.roles)
+    elif isinstance(store, SwiftSpec):
+        found = _swift(spec, store, node, group)
+    return tuple(sorted(set(found), key=lambda port: port.number))
+
+
+def _ceph(store: CephSpec, group: GroupSpec) -> Iterator[Port]:
+    if "mon" in group.roles:
+        yield from map(Port, MON_PORTS)
+    if "mgr" in group.roles and store.deployer.kind == "cephadm":
+        yield Port(CEPHADM_PORT, At.EVERYWHERE)
+    if "rgw" in group.roles:
+        yield Port(GATEWAY_PORT, At.EVERYWHERE)
+    if "osd" in group.roles and store.twochoice is not None:
+        yield from (Port(store.twochoice.port + place) for place in range(group.disks))
+
+
+def _nfs(store: NfsSpec, group: GroupSpec) -> Iterator[Port]:
+    if "nfs" in group.roles:
+        yield from map(Port, (store.port, store.mount_port, store.metrics_port))
+        for number in (store.server_port, store.server_mount_port):
+            yield Port(number, At.LOOPBACK)
+
+
+def _swift(spec: TestbedSpec, store: SwiftSpec, node: str, group: GroupSpec) -> Iterator[Port]:
+    if "proxy" in group.roles:
+        yield from map(Port, (store.port, MEMCACHE_PORT))
+    if "storage" not in group.roles:
+        return
+    yield Port(RSYNC_PORT)
+    groups = {each.name: each.node_names() for each in spec.groups}
+    for place, microstore in enumerate(store.microstores):
+        if node in members(microstore.storage, groups, "storage"):
+            first = store.storage_port + SWIFT_STEP * place
+            yield from map(Port, range(first, first + SWIFT_SERVERS))
+
+
+def chosen_by_daemons(spec: TestbedSpec, node: str) -> bool:
+    """Whether daemons of the node take ports of `DAEMONS`."""
+    group = next(group for group in spec.groups if node in group.node_names())
+    return isinstance(spec.store, CephSpec) and bool({"osd", "mgr"} & set(group.roles))
+
+
+def to_be_reached(spec: TestbedSpec, node: str) -> tuple[int, ...]:
+    """Ports at which other nodes have to reach a node, the ends of each run of them: who closes
+    ports to the network closes runs.
+    """
+    numbers = [port.number for port in ports_of(spec, node) if port.at is not At.LOOPBACK]
+    there = set(numbers)
+    ends = [n for n in numbers if n - 1 not in there or n + 1 not in there]
+    return tuple(ends + [DAEMONS[0]] * chosen_by_daemons(spec, node))

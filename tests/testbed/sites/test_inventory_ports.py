@@ -1,0 +1,119 @@
+"""Ports that a spec's daemons will take: those that the roles and programs really use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from testbed import swift_variables
+from testbed.deployers.ceph_ansible import variables as ceph_ansible
+from testbed.deployers.cephadm import specs as cephadm
+from testbed.sites.inventory import ports
+from testbed.sites.inventory.ports import At, ports_of, to_be_reached
+from testbed.spec import NfsSpec, TestbedSpec
+from testbed.stores.swift import confs
+
+CEPH = {"kind": "ceph", "pools": [{"name": "bench", "pg_num": 8}]}
+SWIFT = {
+    "kind": "swift",
+    "microstores": [
+        {"name": "blue", "proxies": ["p0"], "storage": ["s"]},
+        {"name": "red", "proxies": ["p1"], "storage": ["s"]},
+    ],
+    "tenants": [{"name": "one", "microstore": "blue"}],
+}
+
+
+def spec_of(store: dict[str, Any], *groups: tuple[str, int, str]) -> TestbedSpec:
+    listed = [{"name": "a", "roles": ["admin", "client"]}]
+    for name, count, roles in groups:
+        listed.append({"name": name, "count": count, "roles": roles.split(), "disk": {}})  # type: ignore[dict-item]
+    return TestbedSpec.model_validate({"name": "t", "groups": listed, "store": store})
+
+
+def numbers(spec: TestbedSpec, node: str) -> list[int]:
+    return [port.number for port in ports_of(spec, node)]
+
+
+def test_ports_of_ceph() -> None:
+    groups = (("m", 1, "mon mgr"), ("o", 2, "osd"), ("g", 1, "rgw"))
+    spec = spec_of(CEPH, *groups)
+    assert [numbers(spec, node) for node in ("a", "m", "o1", "g")] == [[], [3300, 6789], [], [7480]]
+    assert to_be_reached(spec, "m") == (3300, 6789, 6800)
+    assert to_be_reached(spec, "o0") == (6800,)
+    agents = spec_of({**CEPH, "twochoice": {"port": 7400}}, *groups)
+    assert numbers(agents, "o1") == [7400]
+    assert numbers(spec_of({**CEPH, "deployer": {"kind": "cephadm"}}, *groups), "m")[-1] == 8765
+
+
+def test_ports_of_nfs_are_the_stores() -> None:
+    spec = spec_of({"kind": "nfs"}, ("n", 1, "nfs"))
+    assert numbers(spec, "n") == [2049, 9811, 12048, 12049, 20048]
+    # The server itself is not for others, and a portmapper that runs already is used.
+    assert to_be_reached(spec, "n") == (2049, 9811, 20048)
+    assert [p.number for p in ports_of(spec, "n") if p.at is At.LOOPBACK] == [12048, 12049]
+    spec = spec_of({"kind": "nfs", "port": 2050, "server_port": 2051}, ("n", 1, "nfs"))
+    assert numbers(spec, "n") == [2050, 2051, 9811, 12048, 20048]
+    assert numbers(spec, "a") == []
+
+
+def test_ports_of_object_servers_are_one_a_disk() -> None:
+    spec = spec_of({"kind": "twochoice", "port": 7100}, ("o", 2, "object"))
+    assert numbers(spec, "o1") == [7100]
+    body = spec.model_dump(mode="json")
+    body["groups"][1] |= {"disks": 3, "disk": {"scratch": 0}}
+    assert numbers(TestbedSpec.model_validate(body), "o1") == [7100, 7101, 7102]
+
+
+def test_ports_of_swift_are_each_microstores() -> None:
+    spec = spec_of({**SWIFT, "port": 8081}, ("p", 2, "proxy"), ("s", 2, "storage"))
+    assert numbers(spec, "p1") == [8081, 11211]
+    assert numbers(spec, "s1") == [873, 6200, 6201, 6202, 6210, 6211, 6212]
+    assert to_be_reached(spec, "s1") == (873, 6200, 6202, 6210, 6212)
+
+
+def test_who_listens_elsewhere_on_a_machine_is_in_nobodys_way() -> None:
+    """Debian's own memcached is on the loopback; ours is at the node's address."""
+    survey = {"listening": [8080], "listening_loopback": [11211, 12049, 7480]}
+    taken = {
+        at: [number for number in (7480, 8080, 11211) if ports.Port(number, at).taken(survey)]
+        for at in At
+    }
+    assert taken[At.ADDRESS] == [8080]
+    assert taken[At.EVERYWHERE] == taken[At.LOOPBACK] == [7480, 8080, 11211]
+
+
+@pytest.mark.parametrize(
+    ("role", "names"),
+    [
+        ("radosgw", {"radosgw_port": 7480}),
+        (
+            "nfsproxy",
+            {
+                "nfsproxy_port": NfsSpec().port,
+                "nfsproxy_mount_port": NfsSpec().mount_port,
+                "nfsproxy_metrics_port": NfsSpec().metrics_port,
+            },
+        ),
+        (
+            "ganesha",
+            {
+                "ganesha_port": NfsSpec().server_port,
+                "ganesha_mount_port": NfsSpec().server_mount_port,
+            },
+        ),
+        ("twochoice_agent", {"twochoice_port": 7100}),
+    ],
+)
+def test_ports_are_those_of_the_roles(root: Path, role: str, names: dict[str, int]) -> None:
+    defaults = yaml.safe_load((root / f"playbooks/roles/{role}/defaults/main.yml").read_text())
+    assert {name: defaults[name] for name in names} == names
+
+
+def test_ports_are_those_of_the_deployers_and_of_swift() -> None:
+    assert {ports.GATEWAY_PORT} == {ceph_ansible.GATEWAY_PORT, cephadm.GATEWAY_PORT}
+    assert ports.SWIFT_STEP == swift_variables._STORAGE_PORTS
+    assert ports.SWIFT_SERVERS == len(confs.KINDS)
