@@ -205,6 +205,7 @@ def documents(
     from jinja2 import Environment, FileSystemLoader
 
     claims = numbered(derived, campaigns)
+    first = first_look(campaigns, [one.figure for one in derived.tested if one.ci95 is not None])
     shown = {
         "about": about,
         "manifest": manifest,
@@ -228,8 +229,8 @@ def documents(
             if one.claim.verdict == verdict
         ],
         "untested": untested(claims),
-        "first": first_look(campaigns),
-        "spec": _spec_of(first_look(campaigns), campaigns),
+        "first": first,
+        "spec": _spec_of(first, campaigns),
         "simulated": bool(campaigns) and all(one.ground == "sim" for one in campaigns),
         "machine_s": sum(one.machine_s for one in campaigns),
         "human_min": HUMAN_MIN_PER_COMMAND,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -134,16 +134,30 @@ def _parts(
     )
 
 
-def first_look(campaigns: Sequence[Ran]) -> Part | None:
-    """The figure whose cells can be run again soonest, within the first half hour; one that needs
-    no testbed goes before."""
+def first_look(campaigns: Sequence[Ran], claimed: Collection[str] = ()) -> Part | None:
+    """The figure whose cells can be run again soonest, within the first half hour. One that needs
+    no testbed goes before; then one of which claims tell, without which nothing can be said of
+    cells of machines.
+
+    Args:
+        campaigns: those of the bundle.
+        claimed: figures that are named by claims with an interval.
+    """
     found = [
-        (one.ground != "sim", part.machine_s, part)
+        (one.ground != "sim", _without_claims(one, part, claimed), part.machine_s, part)
         for one in campaigns
         for part in one.parts
         if part.attempts and part.machine_s <= KICK_S
     ]
-    return min(found, key=lambda entry: entry[:2])[2] if found else None
+    return min(found, key=lambda entry: entry[:3])[3] if found else None
+
+
+def _without_claims(ran: Ran, part: Part, claimed: Collection[str]) -> int:
+    """0: a claim is of the figure; 1: of the whole that it is a panel of; 2: none is."""
+    options = {ran.option(figure) for figure in claimed}
+    if part.figure in options:
+        return 0
+    return 1 if part.figure.rstrip("abcd") in options else 2
 
 
 def duration(seconds: float) -> str:

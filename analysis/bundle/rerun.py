@@ -35,6 +35,7 @@ _COSTS = ("cost_", "simulated_cpu_s")
 Pairs = Sequence[tuple[LoadedRun, LoadedRun]]
 Scale = Callable[[float], float]
 Outcome = Literal["identical", "agrees", "differs", "one run", "not run"]
+_HELD = ("identical", "agrees", "differs")
 
 
 @dataclass(frozen=True)
@@ -95,12 +96,26 @@ class Compared:
     claims: tuple[ClaimAgain, ...]
 
     @property
-    def ok(self) -> bool:
-        """Nothing contradicts the bundle: cells that must be identical are, and no claim has both
-        another value and another verdict."""
-        if not self.matched or (self.exact and self.identical < self.matched):
+    def contradicted(self) -> bool:
+        """Cells that must be identical are not, or a claim has both another value and another
+        verdict."""
+        if self.exact and self.identical < self.matched:
+            return True
+        return any(one.outcome == "differs" and not one.same_verdict for one in self.claims)
+
+    @property
+    def held(self) -> bool:
+        """Whether anything was held against the bundle: all cells are the same to the bit or must
+        be, or there is a claim with intervals on both sides."""
+        if not self.matched:
             return False
-        return not any(one.outcome == "differs" and not one.same_verdict for one in self.claims)
+        told = any(one.outcome in _HELD for one in self.claims)
+        return told or self.exact or self.identical == self.matched
+
+    @property
+    def ok(self) -> bool:
+        """It was held against the bundle, and nothing contradicts that."""
+        return self.held and not self.contradicted
 
     @property
     def sentence(self) -> str:
@@ -112,11 +127,13 @@ class Compared:
             "with the same results to the bit"
         )
         tested = [one for one in self.claims if one.outcome != "not run"]
+        why = "as no claim is of these cells: APPENDIX.md names a command for each claim"
         if tested:
+            why = "as no claim has an interval on both sides: take more cells, or judge the values"
             alike = sum(one.outcome in ("identical", "agrees") for one in tested)
             same = sum(one.same_verdict for one in tested)
             text += f"; of {len(tested)} claims {alike} agree and {same} have the same verdict"
-        return text + "."
+        return f"{text}." if self.held else f"{text}: nothing could be held against the bundle, {why}."
 
 
 def compare(bundled: Path, again: Path, *, exact: bool) -> Compared:

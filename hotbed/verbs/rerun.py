@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from analysis.bundle.rerun import Compared
 
 
+NOTHING_HELD = 3
+"""Exit code where the campaign ran, and no result of it could be held against the bundle."""
+
+
 def register(app: typer.Typer) -> None:
     """Add the verb."""
 
@@ -59,7 +63,8 @@ def register(app: typer.Typer) -> None:
         most_gib: MostGibOption = 16,
         as_json: JsonFlag = False,
     ) -> None:
-        """Run a bundle's campaign again and compare; exit 1 where the results contradict it."""
+        """Run a bundle's campaign again and compare; exit 1 where the results contradict it, 3 where
+        nothing could be compared."""
         from hotbed.bundling import Asked, unpacked
         from hotbed.progress import progress
 
@@ -86,8 +91,10 @@ def register(app: typer.Typer) -> None:
         code = stopped(made.result)
         if code is not None:
             raise typer.Exit(code)
-        if not made.ok:
+        if not made.result.ok or made.compared.contradicted:
             raise typer.Exit(1)
+        if not made.compared.held:
+            raise typer.Exit(NOTHING_HELD)
 
 
 def _table(made: Compared) -> Table:

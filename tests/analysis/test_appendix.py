@@ -4,6 +4,7 @@ command makes the runs."""
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,25 @@ def test_the_first_look_takes_what_the_command_runs(tmp_path: Path) -> None:
     found = first_look([made])
     assert found is not None
     assert (found.figure, found.cells) == ("6b", 3)
+
+
+def test_the_first_look_prefers_what_claims_tell_of(tmp_path: Path) -> None:
+    """Of other cells of machines nothing could be said in the end."""
+    made = campaign(tmp_path / "dlr-tiny")
+
+    def first(*claimed: str) -> str:
+        found = first_look([made], claimed)
+        assert found is not None
+        return found.figure
+
+    assert [first(), first("9"), first("6b"), first("6a"), first("6a-local")] == [
+        *("6b", "6b", "6b", "6a", "6a"),
+    ]
+    # What needs no testbed is the same to the bit without any claim.
+    simulated = replace(made, ground="sim", parts=(replace(made.parts[0], figure="9"),))
+    found = first_look([made, simulated], ["6b"])
+    assert found is not None
+    assert found.figure == "9"
 
 
 def test_claims_of_a_figure_s_part_have_its_command(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -117,7 +118,38 @@ def test_only_cells_that_both_have_count(tmp_path: Path) -> None:
     write_run(tmp_path / "c" / "dlr-tiny", other, 0, 240.0)
     nothing = compare(bundled, tmp_path / "c" / "dlr-tiny", exact=False)
     assert not nothing.ok
+    assert not nothing.held
     assert "no cell of the bundle was run again" in nothing.sentence
+
+
+def test_without_a_claim_nothing_is_held_against_the_bundle(tmp_path: Path) -> None:
+    """Cells that feed no claim, on machines whose results are never the same to the bit."""
+    for place, speed in (("a", 100.0), ("b", 250.0)):
+        for block in range(3):
+            cell = {"op": "write", "scenario": "none", "controller": "dlr-pg"}
+            write_run(tmp_path / place / "dlr-tiny", cell, block, speed + block)
+    made = compare(tmp_path / "a" / "dlr-tiny", tmp_path / "b" / "dlr-tiny", exact=False)
+    assert made.matched == 3
+    assert not outcomes(made)
+    assert (made.ok, made.held, made.contradicted) == (False, False, False)
+    assert "nothing could be held against the bundle, as no claim is of these cells" in (
+        made.sentence
+    )
+
+
+def test_a_single_block_holds_nothing_against_the_bundle(tmp_path: Path) -> None:
+    folders = [tmp_path / name / "dlr-tiny" for name in "ab"]
+    for folder, speed in zip(folders, (BUNDLED[0], WORSE[0]), strict=True):
+        for controller, value in (("default", BASE[0]), ("dlr", speed)):
+            cell = {"op": "seq", "scenario": "heterogeneity", "controller": controller}
+            write_run(folder, cell, 0, value)
+    found = compare(*folders, exact=False)
+    # Made-up runs always take a controller the same time, to the bit.
+    noisy = tuple(one for one in found.claims if one.outcome != "identical")
+    made = replace(found, claims=noisy)
+    assert "one run" in outcomes(made).values()
+    assert (made.ok, made.held, made.contradicted) == (False, False, False)
+    assert "as no claim has an interval on both sides" in made.sentence
 
 
 def ranked(folder: Path) -> None:
