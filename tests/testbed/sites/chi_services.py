@@ -54,7 +54,7 @@ def http() -> Iterator[Mocker]:
         yield mock
 
 
-def let_in(http: Mocker, **more: Any) -> Any:
+def let_in(http: Mocker, *, subject: str = "a-token", **more: Any) -> Any:
     """Keystone's token, its catalog, and what openstacksdk asks services before it uses them."""
     services = {"reservation": BLAZAR, "compute": NOVA, "network": NEUTRON, "image": GLANCE}
     catalog = [
@@ -86,7 +86,7 @@ def let_in(http: Mocker, **more: Any) -> Any:
     http.get(NEUTRON, json=versions)
     http.get(f"{NEUTRON}/", json=versions)
     return http.post(
-        f"{KEYSTONE}/auth/tokens", json={"token": token}, headers={"X-Subject-Token": "a-token"}
+        f"{KEYSTONE}/auth/tokens", json={"token": token}, headers={"X-Subject-Token": subject}
     )
 
 
