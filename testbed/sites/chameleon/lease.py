@@ -187,7 +187,8 @@ def _later_starts(work: Work) -> list[float]:
     if bookings is None:
         return [_ceil_minute(now + 2**place * HOUR_S) for place in range(UNTOLD_ASKINGS)]
     ends = sorted({_ceil_minute(each.end_s + GAP_S) for each in bookings if each.end_s > now})
-    places, place = [], 0
+    places: list[int] = []
+    place = 0
     while place < len(ends) and len(places) < ASKINGS:
         places.append(place)
         place += max(1, place // 2)
