@@ -10,43 +10,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from schemas.errors import HotbedError, RemoteError, UserError
+from schemas.errors import HotbedError, UserError
 from testbed.checks import GIB, Finding
 from testbed.quantities import format_bytes
 from testbed.sites.clock import Clock
 from testbed.sites.contract import HostFindings
 from testbed.sites.inventory import fitness, ports
 from testbed.sites.inventory.assign import Member
+from testbed.sites.inventory.clocks import Offset, clock_finding, monitors_of, offset_of
 from testbed.sites.inventory.contact import OLDEST_PYTHON, Contact, ask, everywhere
 from testbed.sites.inventory.hostside.seeing import REFUSED
 from testbed.sites.inventory.look import Look, address_of, first_target
 from testbed.spec import SIZE_SLACK, GroupSpec, TestbedSpec
-from testbed.ssh import Shell
 
-DRIFT_S = 0.05
-"""Ceph's monitors complain beyond this offset (mon_clock_drift_allowed)."""
-CLOCK_LOOKS = 3
 ROOM_BYTES = 3 * GIB
 """For packages, logs and the control plane on a machine's system disk."""
 TESTED = {"debian": ("12",)}
-
-
-@dataclass(frozen=True)
-class Offset:
-    """A machine's clock against ours: it lies between these, in seconds."""
-
-    low_s: float
-    high_s: float
-
-    @property
-    def middle_s(self) -> float:
-        """The best guess."""
-        return (self.low_s + self.high_s) / 2
-
-    @property
-    def half_s(self) -> float:
-        """How far off the guess may be."""
-        return (self.high_s - self.low_s) / 2
 
 
 def inspect(
@@ -106,26 +85,6 @@ def _addresses(members: Sequence[Member], look: Look) -> dict[str, str]:
             except UserError as error:
                 look.problems[member.node] = error
     return found
-
-
-def offset_of(shell: Shell, clock: Clock) -> Offset:
-    """A machine's clock, from the quickest of a few looks: it was read between asking and answer.
-
-    Raises:
-        RemoteError: the machine does not answer, or not with a time.
-    """
-    looks = []
-    for _ in range(CLOCK_LOOKS):
-        before = clock.now()
-        told = shell.run(["sh", "-c", "date +%s.%N"], timeout_s=30.0).text.strip()
-        try:
-            there = float(told)
-        except ValueError:
-            raise RemoteError(
-                f"machine {shell.node} does not tell its time: `date +%s.%N` prints {told[:80]!r}."
-            ) from None
-        looks.append(Offset(there - clock.now(), there - before))
-    return min(looks, key=lambda offset: offset.high_s - offset.low_s)
 
 
 def _lost(error: HotbedError) -> Finding:
@@ -300,15 +259,9 @@ class _Host:
         )
 
     def clock(self) -> Finding:
-        mine = self.offsets[self.member.node]
-        middles = sorted(offset.middle_s for offset in self.offsets.values())
-        middle = middles[len(middles) // 2]
-        away = abs(mine.middle_s - middle)
-        kept = "kept" if self.survey["time_kept"] else "not kept"
-        found = f"{mine.middle_s:+.3f} s to us, ± {mine.half_s:.3f} s; {kept}"
-        ok = away <= DRIFT_S + mine.half_s
-        how = "set it (`date -s`) and let chrony keep it; hotbed deploy installs chrony if need be"
-        return Finding("clock", "a clock as the others'", ok, found, how, needed=away > 60.0)
+        kept = {node: bool(survey["time_kept"]) for node, survey in self.look.surveys.items()}
+        mons = monitors_of(self.spec)
+        return clock_finding(self.member.node, self.offsets, kept, mons)
 
     def network(self) -> Finding:
         bad = self.unreached

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import RemoteError
+from testbed.sites.inventory.clocks import offset_of
 from testbed.sites.inventory.contact import OpenSsh
-from testbed.sites.inventory.inspection import offset_of
 from testbed.ssh import Completed, SshShell, SshTarget
 from tests.testbed.sites.manual_clock import ManualClock
 

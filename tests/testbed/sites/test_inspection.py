@@ -11,7 +11,7 @@ import yaml
 
 from testbed.checks import Finding
 from testbed.doctor import lacking
-from testbed.sites.inventory.inspection import Offset
+from testbed.sites.inventory.clocks import Offset, clock_finding
 from testbed.spec import TestbedSpec
 from tests.testbed.sites.fake_hosts import FakeHosts
 from tests.testbed.sites.inventory_support import (
@@ -106,6 +106,42 @@ def test_clocks_and_network_between_machines(tmp_path: Path, hosts: FakeHosts) -
     assert findings["clock"].found.startswith("+90.000 s to us")
     assert [one.name for one in lacking(findings.values())] == ["clock", "network"]
     assert findings["network"].found == "192.0.2.2; cannot reach osd1 at port 22: timed out"
+
+
+def test_clocks_that_agree_with_one_another_and_not_with_ours(
+    tmp_path: Path, hosts: FakeHosts
+) -> None:
+    for host in hosts.hosts.values():
+        host.clock_offset_s = 3600.0
+    clock = found(tmp_path, hosts)["clock"]
+    assert (clock.ok, clock.needed) == (False, True)
+    assert clock.found.startswith("+3600.000 s to us")
+    for host in hosts.hosts.values():
+        host.clock_offset_s = 2.0
+    clock = found(tmp_path, hosts)["clock"]
+    assert (clock.ok, clock.needed) == (False, False)
+
+
+def off(middle_s: float, half_s: float = 0.01) -> Offset:
+    return Offset(middle_s - half_s, middle_s + half_s)
+
+
+@pytest.mark.parametrize(
+    ("others", "kept", "ok"),
+    [
+        (off(0.06), True, True),  # 0.04 s at least, which is borne
+        (off(0.08), True, False),
+        (off(-0.08), True, False),
+        (off(0.08), False, True),  # a deployment sets it
+        (off(0.25, 0.2), True, True),  # nobody can tell over so slow a connection
+    ],
+)
+def test_monitors_clocks_are_held_against_each_other(others: Offset, kept: bool, ok: bool) -> None:
+    offsets = {"a": off(0.0), "b": others}
+    finding = clock_finding("a", offsets, {"a": True, "b": kept}, ["a", "b"])
+    assert (finding.ok, finding.needed) == (ok, False)
+    assert ("s to b, and monitors bear 0.05 s" in finding.found) is not ok
+    assert clock_finding("a", offsets, {"a": True, "b": kept}, ["a"]).ok
 
 
 def test_a_firewall_between_machines_is_found(tmp_path: Path, hosts: FakeHosts) -> None:

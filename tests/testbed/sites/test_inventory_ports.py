@@ -116,4 +116,4 @@ def test_ports_are_those_of_the_roles(root: Path, role: str, names: dict[str, in
 def test_ports_are_those_of_the_deployers_and_of_swift() -> None:
     assert {ports.GATEWAY_PORT} == {ceph_ansible.GATEWAY_PORT, cephadm.GATEWAY_PORT}
     assert ports.SWIFT_STEP == swift_variables._STORAGE_PORTS
-    assert ports.SWIFT_SERVERS == len(confs.KINDS)
+    assert len(confs.KINDS) == ports.SWIFT_SERVERS

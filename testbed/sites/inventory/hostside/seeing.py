@@ -138,8 +138,8 @@ def _time_kept(machine: Machine) -> bool:
 
 
 def connect(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
-    """Which of ``targets`` (name to [address, port]) a TCP connection reaches: None, `REFUSED` where
-    the machine answers that nobody listens, or else why not.
+    """Which of ``targets`` (name to [address, port]) a TCP connection reaches: None, `REFUSED`
+    where the machine answers that nobody listens, or else why not.
     """
     targets = request["targets"]
     if not targets:
