@@ -10,7 +10,7 @@ from typing import Protocol
 
 from schemas.errors import RemoteError
 from testbed.deployers.cephadm import commands, outputs, specs
-from testbed.deployers.cephadm.commands import CONFIG, Cephadm
+from testbed.deployers.cephadm.commands import CONFIG, SSH_CONFIG, Cephadm
 from testbed.deployers.settings import Settings
 from testbed.playbook_events import Failure
 from testbed.playbook_run import DeployError
@@ -150,12 +150,18 @@ class Cluster:
             self._must(
                 self.first, self._cephadm.remove(), "half a cluster cannot be removed", BOOTSTRAP_S
             )
-        write = ["sh", "-c", 'umask 077; cat > "$1"', "sh", CONFIG]
-        self._must(
-            self.first, write, "settings cannot be written", input=specs.configuration(settings)
+        self._write(CONFIG, specs.configuration(settings))
+        ssh = specs.ssh_config(self._testbed)
+        if ssh is not None:
+            self._write(SSH_CONFIG, ssh)
+        argv = self._cephadm.bootstrap(
+            self.first.address, self.first.name, CONFIG, SSH_CONFIG if ssh is not None else None
         )
-        argv = self._cephadm.bootstrap(self.first.address, self.first.name, CONFIG)
         self._must(self.first, argv, "cephadm cannot bootstrap the cluster", BOOTSTRAP_S)
+
+    def _write(self, path: str, content: bytes) -> None:
+        argv = ["sh", "-c", 'umask 077; cat > "$1"', "sh", path]
+        self._must(self.first, argv, "settings cannot be written", input=content)
 
     def _let_in(self) -> None:
         key = self._ask("cephadm", "get-pub-key", as_json=False).strip()

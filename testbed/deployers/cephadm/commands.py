@@ -16,6 +16,8 @@ RELEASE = f"{PROGRAM}.release"
 """Beside a program that we brought: which release's it is."""
 CONFIG = "/root/hotbed-cephadm.conf"
 """Settings for the bootstrap, on the first monitor's node."""
+SSH_CONFIG = "/root/hotbed-cephadm.ssh"
+"""How the manager reaches machines whose sshd listens at another port, beside it."""
 ARCHIVE = "https://download.ceph.com"
 
 
@@ -34,7 +36,9 @@ class Cephadm:
         image = ["--image", self.image] if self.image else []
         return [PROGRAM, *docker, *image, *arguments]
 
-    def bootstrap(self, mon_ip: str, mon_id: str, config: str) -> list[str]:
+    def bootstrap(
+        self, mon_ip: str, mon_id: str, config: str, ssh_config: str | None = None
+    ) -> list[str]:
         """Make the cluster's first monitor and manager on this host.
 
         No dashboard, no monitoring and no daemon that the spec does not name: they would disturb
@@ -44,12 +48,14 @@ class Cephadm:
             mon_ip: where the monitor listens.
             mon_id: its name, the host's.
             config: path of a ceph.conf with settings, on the host.
+            ssh_config: path of an ssh_config in place of cephadm's own, there too.
         """
         return self.command(
             *("bootstrap", "--fsid", self.fsid),
             *("--mon-ip", mon_ip, "--mon-id", mon_id),
             *("--config", config),
             *("--ssh-user", "root"),
+            *(("--ssh-config", ssh_config) if ssh_config else ()),
             "--skip-dashboard",
             "--skip-monitoring-stack",
             "--skip-firewalld",
@@ -118,9 +124,9 @@ def forget(fsid: str) -> list[str]:
     script = (
         "file=/root/.ssh/authorized_keys; "
         'test ! -e "$file" || sed -i "/ ceph-$1\\$/d" "$file"; '
-        'rm -f "$2" "$2.release" "$2.new" "$3"'
+        'rm -f "$2" "$2.release" "$2.new" "$3" "$4"'
     )
-    return ["sh", "-c", script, "sh", fsid, PROGRAM, CONFIG]
+    return ["sh", "-c", script, "sh", fsid, PROGRAM, CONFIG, SSH_CONFIG]
 
 
 def as_root(user: str, argv: Sequence[str]) -> list[str]:

@@ -16,6 +16,7 @@ from testbed.sites.contract import Node, Testbed
 
 GATEWAY_PORT = 7480  # Ceph's own; cephadm's is 80
 GATEWAYS = "hotbed"
+SSH_PORT = 22
 ADMIN_LABEL = "_admin"
 """cephadm keeps ceph.conf and the administrator's keyring on hosts with it."""
 
@@ -103,6 +104,21 @@ def gateways(testbed: Testbed) -> list[Spec]:
 def document(specs: Iterable[Mapping[str, Any]]) -> bytes:
     """Specs as `ceph orch apply -i -` reads them."""
     return "---\n".join(yaml.safe_dump(dict(spec), sort_keys=False) for spec in specs).encode()
+
+
+def ssh_config(testbed: Testbed) -> bytes | None:
+    """How cephadm's manager reaches hosts, by the addresses that their specifications have; None
+    where all listen at the usual port, for which its own will do.
+
+    It checks no host keys, with this or its own: its connections ask for none.
+    """
+    ports = {node.address: node.ssh_port for node in testbed.nodes if node.ssh_port != SSH_PORT}
+    if not ports:
+        return None
+    lines = [f"Host {address}\n  Port {port}" for address, port in ports.items()]
+    common = ("User root", "StrictHostKeyChecking no", "UserKnownHostsFile /dev/null")
+    lines += ["Host *", *(f"  {line}" for line in (*common, "ConnectTimeout 30"))]
+    return "\n".join([*lines, ""]).encode()
 
 
 def configuration(settings: Mapping[str, Mapping[str, str]]) -> bytes:

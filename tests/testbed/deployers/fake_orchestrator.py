@@ -41,7 +41,8 @@ class FakeMachines:
         self.folder = False
         self.marked = False  # as a cluster whose bootstrap came to its end
         self.serves = False
-        self.config = b""
+        self.files: dict[str, bytes] = {}  # on the first host, by path
+        self.bootstrapped: list[str] = []  # the words of the last bootstrap
         self.keys: dict[str, list[str]] = {}
         self.hosts: list[dict[str, Any]] = []
         self.services: dict[str, dict[str, Any]] = {}
@@ -86,6 +87,7 @@ class FakeMachines:
             return self._script(node, words, input)
         if what == "bootstrap":
             self.folder = self.serves = True
+            self.bootstrapped = words
             return 0, ""
         if what == "rm-cluster":
             self.folder = self.serves = self.marked = False
@@ -101,7 +103,7 @@ class FakeMachines:
         elif b"ceph-" in input:
             self.keys.setdefault(node.name, []).append(input.decode().strip())
         else:
-            self.config = input
+            self.files[words[-1]] = input
         return 0, ""
 
     def _ceph(self, what: str, input: bytes) -> tuple[int, str]:

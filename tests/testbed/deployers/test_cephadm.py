@@ -166,10 +166,10 @@ def test_keys_are_let_in_once_and_forgotten(tmp_path: Path) -> None:
         here(commands.authorize(), KEY + "\n")
     assert file.read_text() == f"ssh-ed25519 AAAA somebody\n{KEY}\n"
     forget = commands.forget(FSID)
-    left = [tmp_path / name for name in ("program", "program.release", "settings")]
+    left = [tmp_path / name for name in ("program", "program.release", "settings", "ssh")]
     for path in left:
         path.touch()
-    forget[-2:] = [str(left[0]), str(left[2])]
+    forget[-3:] = [str(left[0]), str(left[2]), str(left[3])]
     here(forget)
     assert file.read_text() == "ssh-ed25519 AAAA somebody\n"
     assert not any(path.exists() for path in left)
@@ -212,7 +212,9 @@ def test_a_cluster_comes_up_with_every_osd_and_is_then_let_alone(
 ) -> None:
     told: list[float] = []
     cluster.bring("tentacle", SETTINGS, lambda phase, share: told.append(share))
-    assert machines.serves and machines.config == b"[osd]\nosd_max_scrubs = 0\n"
+    assert machines.serves
+    assert machines.files == {commands.CONFIG: b"[osd]\nosd_max_scrubs = 0\n"}
+    assert "--ssh-config" not in machines.bootstrapped
     assert {node: keys for node, keys in machines.keys.items() if keys == [KEY]} == machines.keys
     assert set(machines.keys) == {node.name for node in bed.nodes}
     assert [host["hostname"] for host in machines.hosts] == [node.name for node in bed.nodes]
@@ -223,6 +225,20 @@ def test_a_cluster_comes_up_with_every_osd_and_is_then_let_alone(
     }
     assert machines.services["rgw.hotbed"]["placement"] == {"hosts": ["gate"]}
     assert told == sorted(told) and told[-1] == 1.0
+
+
+def test_hosts_whose_sshd_listens_elsewhere_are_reached_there(
+    bed: Testbed, machines: FakeMachines
+) -> None:
+    """Those of a lab or behind address translation; cephadm itself knows of port 22 alone."""
+    nodes = [replace(n, ssh_port=2222) if n.name == "osd1" else n for n in bed.nodes]
+    moved = replace(bed, nodes=tuple(nodes))
+    Cluster(moved, TOOL, machines, stepped_clock()).bring("tentacle", SETTINGS, silent)
+    path = machines.bootstrapped[machines.bootstrapped.index("--ssh-config") + 1]
+    text = machines.files[path].decode()
+    assert text.startswith("Host 10.1.0.12\n  Port 2222\nHost *\n"), "the first that fits wins"
+    # cephadm takes no configuration that leaves it open.
+    assert "StrictHostKeyChecking no" in text
 
 
 def test_the_administrators_key_is_waited_for(cluster: Cluster, machines: FakeMachines) -> None:
@@ -372,7 +388,7 @@ def test_cephadm_itself_understands_every_command_line() -> None:
     if program is None:
         pytest.skip("this machine has no cephadm, and HOTBED_CEPHADM names none")
     wanted = [
-        TOOL.bootstrap("10.1.0.10", "admin", "/root/x.conf"),
+        TOOL.bootstrap("10.1.0.10", "admin", "/root/x.conf", os.devnull),
         TOOL.apply(),
         TOOL.ask("orch", "ps"),
         TOOL.remove(),
