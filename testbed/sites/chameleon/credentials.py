@@ -101,7 +101,10 @@ def _guess(env: Mapping[str, str]) -> str | None:
             f"{APPLICATION}, as the openrc file does."
         )
     if env.get("OS_PASSWORD"):
-        raise UserError("OS_PASSWORD is set and OS_AUTH_TYPE is not: set it to v3password.")
+        raise UserError(
+            "OS_PASSWORD is set and OS_AUTH_TYPE is not: set it as the openrc file for a CLI "
+            "password of the site does."
+        )
     return None
 
 

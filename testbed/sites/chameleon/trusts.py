@@ -46,8 +46,8 @@ def require_trusts(session: Any) -> None:
     if refusal:
         raise UserError(
             "this site's Keystone lets no application credential make trusts, one of which Blazar "
-            f"needs for every lease ({refusal.rstrip('.')}): log in with a CLI password "
-            "(OS_AUTH_TYPE=v3password) or work in Chameleon's JupyterHub."
+            f"needs for every lease ({refusal.rstrip('.')}): load the openrc file "
+            "for a CLI password, or work in Chameleon's JupyterHub."
         )
     told = access._data["token"].get("application_credential") or {}
     if told.get("restricted"):

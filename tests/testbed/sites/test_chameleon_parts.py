@@ -255,6 +255,9 @@ def test_credentials_that_serve() -> None:
     assert credentials.plan("CHI@UC", "CHI-1", APPLICATION) == credentials.Plan(False, True)
     hub = {"OS_AUTH_TYPE": "v3oidcaccesstoken", "JUPYTERHUB_API_TOKEN": "t", "OS_REGION_NAME": "x"}
     assert credentials.plan("CHI@TACC", "CHI-1", hub) == credentials.Plan(True, False)
+    for method in ("v3password", "v3oidcpassword"):  # whichever a site's openrc file names
+        password = {"OS_AUTH_TYPE": method, "OS_USERNAME": "u", "OS_PASSWORD": "very-secret"}
+        assert credentials.plan("CHI@TACC", "CHI-1", password) == credentials.Plan(True, False)
 
 
 REFUSED = {
@@ -266,7 +269,10 @@ REFUSED = {
         {k: v for k, v in APPLICATION.items() if "SECRET" not in k},
         "OS_APPLICATION_CREDENTIAL_SECRET is not set",
     ),
-    "without its kind": ({"OS_PASSWORD": "very-secret"}, "set it to v3password"),
+    "without its kind": (
+        {"OS_PASSWORD": "very-secret"},
+        "OS_AUTH_TYPE is not: set it as the openrc file for a CLI password",
+    ),
     "of a way that python-chi does not know": (
         {"OS_AUTH_TYPE": "password", "OS_USERNAME": "u", "OS_PASSWORD": "very-secret"},
         "OS_AUTH_TYPE is password, .* v3applicationcredential",
