@@ -13,10 +13,13 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from analysis.bundle import hosts as machine_names
 from analysis.bundle import private
 from schemas.errors import UserError
 
 _V4 = ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "198.18.0.0/15")
+
+_USER = re.compile(rb"(?<![\w.+-])(?!someone@)[\w.+-]{1,64}@(?=host-\d)")
 
 
 def _v4() -> Iterator[str]:
@@ -38,10 +41,11 @@ class Redactor:
         """`folders` and `hosts`: absolute folders and host names, and what is written instead."""
         self.counts: Counter[str] = Counter()
         self._folders = _words(folders, before=rb"")
-        self._hosts = _words(hosts or {}, before=private.begins(rb"[\w.-]"))
         self._names = {
             old.encode(): new.encode() for old, new in {**folders, **(hosts or {})}.items()
         }
+        self._machines: dict[str, str] = {}
+        self._learn(hosts or {})
         self._pools: dict[str, Iterator[str]] = {
             "addresses": _v4(),
             "IPv6 addresses": _v6(),
@@ -50,12 +54,30 @@ class Redactor:
         self._given: dict[bytes, bytes] = {}
         self._harmless: set[str] = set()
 
+    def _learn(self, hosts: Mapping[str, str]) -> None:
+        self._machines |= hosts
+        self._names |= {old.encode(): new.encode() for old, new in hosts.items()}
+        self._hosts = _words(self._machines, before=private.begins(rb"[\w.-]"))
+
     def data(self, data: bytes) -> bytes:
         """A text file's contents."""
+        for name in map(bytes.decode, machine_names.machines(data)):
+            if name not in self._machines:
+                self._learn({name: f"host-{len(self._machines) + 1}"})
+        mails = set(private.mails(data))
+        if mails:
+            data = self._replace(
+                "mail addresses",
+                private.MAIL,
+                data,
+                lambda found: b"someone@example.org" if found in mails else found,
+            )
         for kind, pattern in (("folders", self._folders), ("host names", self._hosts)):
             # Looking for a name is ten times as quick as for a pattern, and most files have none.
             if pattern is not None and any(name in data for name in self._names):
                 data = self._replace(kind, pattern, data, self._names.__getitem__)
+        if b"@host-" in data:
+            data = self._replace("users", _USER, data, lambda _: b"someone@")
         if private.homes(data):
             data = self._replace("homes", private.HOME, data, lambda _: b"$HOME")
         for kind, found, pattern in (
@@ -66,14 +88,6 @@ class Redactor:
             if found:
                 instead = self._instead(kind, found)
                 data = self._replace(kind, pattern, data, instead)
-        mails = set(private.mails(data))
-        if mails:
-            data = self._replace(
-                "mail addresses",
-                private.MAIL,
-                data,
-                lambda found: b"someone@example.org" if found in mails else found,
-            )
         return data
 
     def _instead(self, kind: str, found: list[bytes]) -> Callable[[bytes], bytes]:

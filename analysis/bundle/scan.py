@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 
-from analysis.bundle import private
+from analysis.bundle import hosts, private
+from analysis.bundle.credentials import SECRETS
 from analysis.bundle.folders import workers
 from analysis.bundle.redact import is_text, read_parquet
 from schemas.errors import UserError
@@ -33,9 +34,7 @@ _KINDS: tuple[tuple[str, Callable[[bytes], list[bytes]]], ...] = (
     ("a home folder", private.homes),
     ("a mail address", private.mails),
 )
-_IN_NO_HINT = b"0123456789.,"
-"""Half of a run's bytes: without them hints are found in half of the time."""
-_HINTS = sorted({hint for _, hints, _ in private.SECRETS for hint in hints})
+_HINTS = sorted({hint for _, hints, _ in SECRETS for hint in hints})
 
 
 @dataclass(frozen=True)
@@ -45,6 +44,11 @@ class Finding:
     file: str
     line: int  # from 1
     what: str
+
+
+def is_distinct(name: str) -> bool:
+    """Whether a machine's or user's name is no word that somebody's program may have as well."""
+    return any(character in ".-" or character.isdigit() for character in name)
 
 
 def words_of_this_machine(names: Iterable[str] = ()) -> dict[str, str]:
@@ -223,9 +227,11 @@ def findings(data: bytes) -> Iterator[tuple[str, int]]:
     for what, look in _KINDS:
         for found in dict.fromkeys(look(data)):
             yield what, data.find(found)
-    words = data.translate(None, _IN_NO_HINT)
-    held = {hint for hint in _HINTS if hint in words}
-    for what, hints, pattern in private.SECRETS:
+    letters = private.letters(data)
+    for name in hosts.machines(data, letters):
+        yield "a machine's name", data.find(name)
+    held = {hint for hint in _HINTS if hint in letters}
+    for what, hints, pattern in SECRETS:
         if not held.isdisjoint(hints):
             for match in pattern.finditer(data):
                 yield what, match.start()

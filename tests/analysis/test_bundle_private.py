@@ -33,13 +33,70 @@ MORE_SECRETS = (
     'config="username=t:u;pass' + 'word=hunter22;auth_url=x"',
     "  pass" + "word: hunter22",
     "DB_PASS" + "WORD=hunter22",
+    '{"pass' + 'word": "Str0ng$Pass"}',
+    '{\\"pass' + 'word\\": \\"Str0ng$Pass\\"}',
+    "pass" + "word: 'correct horse; battery*'",
+    '"application_credential_sec' + 'ret": "a$bcdefgh1"',
+    "application_credential_sec" + "ret: abcDEF123456",
+    "client_sec" + "ret=abcDEF123456",
+    "admin_tok" + "en = 0123abcd4567",
+    '{"admin' + 'Pass": "zD4kb7QwErTy"}',
+    '{"access' + 'Token": "abcdefghijkl"}',
+    '{"auth' + 'Token": "abcdefghijkl"}',
+    '{"user' + 'Password": "abcdefghijkl"}',
+    '{"api' + 'Key": "abcdefghijkl"}',
+    "PGPASS" + "WORD=hunter22",
+    "MYSQL_" + "PASS=hunter22",
+    "ansible_become_" + "pass: hunter22",
+    '"ansible_ssh_' + 'pass": "hunter22"',
+    "http://localhost:8888/?tok" + "en=8f3a77c1d5e4b2a9",
+    "curl -s -u admin:" + "hunter22 http://x",
+    '["curl", "-u", "admin:' + 'hunter22"]',
+    "sshpass -p " + "secretly ssh x",
+    "tool --pass" + "word hunter22",
+    '["tool", "--os-pass' + 'word", "hunter22"]',
+    "machine x login alice pass" + "word hunter2",
 )
+ELSEWHERE = {
+    "an OpenStack credential": (
+        "OS_PASS" + 'WORD="$3cret99"',
+        "('OS_PASS" + "WORD', 'hunter22')",
+    ),
+    "a token of an OpenStack service": (
+        "AUTH_" + "tk" + "0123456789abcdef" * 2,
+        "X-Auth-" + "Key: testing",
+        "{'X-Storage-" + "Token': 'abcdefgh'}",
+    ),
+    "a bearer's token": ("Authorization: Bas" + "ic YWxpY2U6aHVudGVyMg==",),
+    "a private key": ("-----BEGIN PGP PRIVATE " + "KEY BLOCK-----",),
+    "an access key of a service": ("ASIA" + "ABCDEFGHIJKLMNOP",),
+}
 PRIVATE = {
     "a machine's address": ["10.42.0.7", "192.168.1.20", "172.20.3.4", "129.114.109.8"],
-    "a machine's IPv6 address": ["fd00:1::7", "fe80::1c2b:3d4e"],
+    "a machine's IPv6 address": ["fd00:1::7", "fe80::1c2b:3d4e", "fd12:0:0:0:0:0:0:5"],
     "a hardware address": ["52:54:00:ab:cd:ef"],
-    "a home folder": ["/ho" + "me/user1/x", "/Us" + "ers/user1/y", "/root/.ssh"],
+    "a home folder": [
+        *("/ho" + "me/user1/x", "/Us" + "ers/user1/y", "/us" + "ers/user1", "/root/.ssh"),
+        *("/export/ho" + "me/user1", "/mnt/ho" + "me/user1/z", "/ho" + "me2/user1"),
+    ],
     "a mail address": ["user1@uni-nowhere.edu"],
+}
+WITHIN = {
+    "%2F10.0.0.5%2F": "%2F192.0.2.1%2F",
+    "IP 10.0.0.5.6789 > 10.0.0.6.22: Flags": "IP 192.0.2.1.6789 > 192.0.2.2.22: Flags",
+    "fd12:0:0:0:0:0:0:5:6789": "2001:db8::1:6789",
+    "64 bytes from fd00::12: icmp_seq=1": "64 bytes from 2001:db8::1: icmp_seq=1",
+    "fd12:3456::5: {": "2001:db8::1: {",
+    "at ip-10-0-0-5.ec2.internal": "at host-1.ec2.internal",
+    "host-192-168-3-4 is up": "host-1 is up",
+    "ssh root@tank1.cs.uni-nowhere.edu uptime": "ssh someone@example.org uptime",
+    "node osd0 (tank2.cs.uni-nowhere.edu) cannot": "node osd0 (host-1) cannot",
+    "connect to host tank2.cs.uni-nowhere.edu port 22": "connect to host host-1 port 22",
+    '{"address": "tank2.cs.uni-nowhere.edu"}': '{"address": "host-1"}',
+    '{\\"hostname\\": \\"tank-2.lan\\"}': '{\\"hostname\\": \\"host-1\\"}',
+    "fatal: [tank2.cs.uni-nowhere.edu]: UNREACHABLE!": "fatal: [host-1]: UNREACHABLE!",
+    "GET http://tank2.cs.uni-nowhere.edu:8080/v1": "GET http://host-1:8080/v1",
+    "Connection to tank2.uni-nowhere.edu closed": "Connection to host-1 closed",
 }
 HARMLESS = [
     "ceph 16.2.15, fio 3.33, 1.2.3.4 of a tool, 127.0.0.1, 0.0.0.0, 255.255.255.0",
@@ -50,6 +107,13 @@ HARMLESS = [
     "username=t:u;password=***;auth_url=x, password = make_password(2), secretkey=***",
     "the password: correct, tokens=1234567, token_rate: 1000000",
     "http://localhost:8080/a, user:pass in prose",
+    "password: $PASSWORD, password='{{ vault }}', \"password\": \"********\", token='${TOKEN}'",
+    "OS_PASSWORD=$OS_PASSWORD_INPUT, ('OS_USERNAME', 'OS_PASSWORD'), OS_PASSWORD: <yours>",
+    "token: 1.25e+06, token = tokens[0], secret = hashlib.sha256(text), --password PASSWORD",
+    "OID 10.0.0.1.6.1, %2F16.2.15, sshpass -p $PASS, curl -u $USER:$PASS x, host = self.a.de",
+    "host download.ceph.com, https://docs.example.org:443/x, ssh run.the.py, host = args.local",
+    "server: www.zenodo.org, node osd0 (osd0), bypass: firsthalf1, compass = abcdef123",
+    "GET /v3/users/abc, the key aq, 'asia' and curl",
 ]
 
 
@@ -62,6 +126,21 @@ def test_a_secret_is_found_and_never_replaced(what: str) -> None:
 @pytest.mark.parametrize("text", MORE_SECRETS)
 def test_a_password_is_found_however_it_is_written(text: str) -> None:
     assert "a password or secret" in [name for name, _ in findings(text.encode())]
+
+
+@pytest.mark.parametrize(
+    ("what", "text"), [(what, text) for what, texts in ELSEWHERE.items() for text in texts]
+)
+def test_a_secret_is_found_for_what_it_is(what: str, text: str) -> None:
+    assert what in [name for name, _ in findings(f"then {text} here".encode())]
+
+
+@pytest.mark.parametrize("text", WITHIN)
+def test_what_is_private_is_found_within_what_it_stands_in(text: str) -> None:
+    assert list(findings(text.encode()))
+    made = Redactor({}).data(text.encode())
+    assert made.decode() == WITHIN[text]
+    assert not list(findings(made))
 
 
 @pytest.mark.parametrize(
@@ -78,6 +157,9 @@ def test_what_is_private_is_found_and_replaced(what: str, text: str) -> None:
         "\\u001b[32m{}\\u001b[39m",
         '{{"text": "said\\n{0}\\tand {0}"}}',
         "b'\\x1b{}'",
+        "{}: x",
+        "\x1b[K{}",
+        "\\u001b[2K{}",
     ):
         data = around.format(text).encode()
         assert what in [name for name, _ in findings(data)], around

@@ -1,0 +1,78 @@
+"""Names of machines with their domain, where a text says that it names one: after ``ssh`` or
+``hostname``, before a port, in a record's ``address``. Elsewhere a word with dots is anything."""
+
+from __future__ import annotations
+
+import re
+
+from analysis.bundle import private
+
+_LABEL = rb"[A-Za-z0-9_][A-Za-z0-9_-]{0,62}"
+_NAME = rb"((?:" + _LABEL + rb"\.){1,8}[A-Za-z][A-Za-z0-9-]{1,23})(?![\w-]|\.\w)"
+_BETWEEN = rb"[\"'\\]{0,2}\s*[:=]?\s*[\"'\\(\[]{0,3}(?:[\w.+-]{1,64}@)?"
+_SAID = re.compile(
+    rb"(?i)(?:(?<![a-z])(?:ansible_)?(?:host(?:[ _-]?name|[ _]key for)?|fqdn|nodename|server)"
+    rb"|(?<![a-z])(?:public_|private_)?address|jump"
+    rb"|(?<![a-z])(?:ssh|scp|sftp)(?:\s+-\S{1,80}(?:\s+[^\s-]\S{0,200})?){0,4}?"
+    rb"|(?:connect(?:ed|ing|ion)?|authenticated|disconnect(?:ed)?|login|closed)\s+(?:to|from|by)"
+    rb"|permanently added)"
+    + _BETWEEN
+    + _NAME
+    + rb"|(?<![a-z])node [\w.-]{1,64} \("
+    + _NAME
+    + rb"\)"
+    rb"|(?<![a-z])(?:ok|changed|failed|fatal|skipping|unreachable): \[" + _NAME + rb"\]"
+    rb"|://(?:[\w.+-]{1,64}@)?" + _NAME + rb"(?=:\d)"
+)
+_HINTS = (
+    *(b"host", b"ssh", b"scp", b"sftp", b"node ", b"jump", b"fqdn", b"nodename", b"server"),
+    *(b"address", b"connect", b"authenticated", b"login ", b"closed ", b"permanently added"),
+    *(b"ok: [", b"changed: [", b"failed: [", b"fatal: [", b"skipping: [", b"://"),
+)
+_DASHED = re.compile(private.begins(rb"[\w.-]") + rb"(?:ip|host)-\d{1,3}(?:-\d{1,3}){3}(?![\w-])")
+_PUBLIC_ENDS = {"com", "org", "net", "edu", "gov", "mil", "int", "info", "cloud", "dev"}
+_NO_ENDS = {"py", "sh", "md", "so", "ps", "js", "ts"}
+"""Of files, not of countries."""
+_OWN_ENDS = {
+    *("lan", "local", "internal", "intranet", "intra", "corp", "home", "lab", "private"),
+    *("cluster", "novalocal", "localdomain"),
+}
+_EVERYBODYS = re.compile(
+    r"(?:^|\.)(?:example(?:\.(?:com|org|net|edu))?|localhost\.localdomain|cluster\.local"
+    r"|(?:ceph|docker|quay|github)\.(?:com|io)|githubusercontent\.com|chameleoncloud\.org"
+    r"|(?:schema|w3|purl|zenodo|debian|python|pypi|openstack|apache|kernel|readthedocs)\.(?:org|io)"
+    r"|(?:ubuntu|launchpad|openssh|google|googleapis|redhat|ansible|jupyter|anaconda)\.(?:com|org))$"
+)
+"""What logs and programs name that is on the public web."""
+
+
+def machines(data: bytes, letters: bytes | None = None) -> list[bytes]:
+    """Names of machines, and names that hold an address (``ip-10-0-0-5``).
+
+    Args:
+        data: a text.
+        letters: what `private.letters` makes of it, where somebody has that.
+    """
+    found = []
+    letters = private.letters(data) if letters is None else letters
+    if any(hint in letters for hint in _HINTS):
+        said = (next(filter(None, match.groups())) for match in _SAID.finditer(data))
+        found += [name for name in said if _is_somebodys(name.decode())]
+    if b"ip----" in letters or b"host----" in letters:
+        found += [
+            name
+            for name in _DASHED.findall(data)
+            if private.addresses_v4(name.split(b"-", 1)[1].replace(b"-", b"."))
+        ]
+    return list(dict.fromkeys(found))
+
+
+def _is_somebodys(name: str) -> bool:
+    name = name.lower()
+    labels = name.split(".")
+    end = labels[-1]
+    if labels[0] in ("self", "cls") or _EVERYBODYS.search(name):
+        return False
+    if end in _OWN_ENDS:  # `args.local` is none
+        return len(labels) > 2 or bool(re.search(r"[\d-]", labels[0]))
+    return len(labels) > 2 and (end in _PUBLIC_ENDS or (len(end) == 2 and end not in _NO_ENDS))
