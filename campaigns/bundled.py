@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from campaigns.bundled_spec import portable_spec
 from campaigns.campaign_file import FILES, ROOT
 from campaigns.mos.profile.points import place as place_of
 from campaigns.provenance import code_state, hotbed_version
@@ -26,8 +27,8 @@ _SKIPPED = {"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".git"
 
 @dataclass(frozen=True)
 class Sources:
-    """Files by their names in a bundle, folders of this machine and what stands for them, and what
-    does not quite fit."""
+    """Files by their names in a bundle, folders of this machine and what stands for them, what does
+    not quite fit, and names of machines, users and projects that were left out of specs."""
 
     files: Mapping[str, Path]
     hide: Mapping[str, str]
@@ -35,6 +36,7 @@ class Sources:
     version: str
     commit: str | None
     authors: tuple[Mapping[str, Any], ...]
+    names: tuple[str, ...] = ()
 
 
 @dataclass
@@ -42,6 +44,7 @@ class _Found:
     files: dict[str, Path] = field(default_factory=dict)
     hide: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
 
     def add(self, name: str, file: Path) -> None:
         """Take a file.
@@ -85,6 +88,7 @@ def sources(campaigns: Mapping[Path, Sequence[Path]], scratch: Path) -> Sources:
         hotbed_version(),
         commit,
         tuple(_authors()),
+        tuple(dict.fromkeys(found.names)),
     )
 
 
@@ -104,7 +108,8 @@ def _add_campaign(found: _Found, folder: Path, made: Sequence[Job], scratch: Pat
     found.add(f"campaigns/{name}.yaml", file)
     spec = _named(folder, body, "spec", made)
     if spec is not None:
-        found.add(f"specs/{spec.name}", _alone(spec, scratch / name))
+        known = (body, record.get("cells"))
+        found.add(f"specs/{spec.name}", _leaving(found, spec, known, scratch / name))
         found.notes += _changed(spec, str(identity.get("spec_digest", "")))
     notebook = _named(folder, body, "notebook", made)
     if notebook is not None:
@@ -123,6 +128,20 @@ def _add_campaign(found: _Found, folder: Path, made: Sequence[Job], scratch: Pat
             _add_controller(found, Path(place), controller)
     if body.get("system") == "mos":
         _add_profiles(found, profiles - {""})
+
+
+def _leaving(found: _Found, spec: Path, campaign: object, scratch: Path) -> Path:
+    """A spec that names no file beside it, no machine and nobody."""
+    alone = _alone(spec, scratch)
+    made = portable_spec(alone, spec.parent, campaign)
+    found.names += made.names
+    found.notes += made.notes
+    if made.text is None:
+        return alone
+    scratch.mkdir(exist_ok=True)
+    file = scratch / spec.name
+    file.write_text(made.text)
+    return file
 
 
 def _alone(spec: Path, scratch: Path) -> Path:

@@ -110,6 +110,7 @@ def _inputs(
         notes=found.notes,
         about={} if about is None else read_mapping(about, what),
         hosts=hosts,
+        names=found.names,
     )
 
 
@@ -154,7 +155,7 @@ class Rerun:
 
     @property
     def ok(self) -> bool:
-        """It finished, and nothing contradicts the bundle."""
+        """It finished, it was held against the bundle, and nothing contradicts that."""
         return self.result.ok and self.compared.ok
 
 
@@ -258,10 +259,17 @@ def unpacked(asked: Asked, progress: Progress = _quiet) -> Iterator[Ready]:
 def _for_readers(sentence: str, found: Opened, asked: Asked) -> str:
     """A sentence that names files of the bundle, not of the folder that is gone when it is read,
     and the bundle's own spec where it asks for one."""
+    from campaigns.bundled_spec import lacks_options
+
     told = sentence.replace(f"{found.folder}/", f"{asked.bundle.name}: ")
     specs = [each.path for each in found.manifest.files if each.path.startswith("specs/")]
     if "hotbed up SPEC" in told and specs and asked.spec is None and asked.site is None:
         told += f" SPEC is in the bundle: unzip {asked.bundle} {' '.join(specs)}."
+        if any(lacks_options(found.folder / spec) for spec in specs):
+            told += (
+                " What named machines or people was left out of it: write yours into its "
+                "site.options, or give another spec by --spec, or --site local."
+            )
     return told
 
 

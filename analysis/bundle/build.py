@@ -19,7 +19,7 @@ from analysis.bundle.derive import Derived, derive
 from analysis.bundle.experiments import Ran, ran
 from analysis.bundle.folders import working_folder
 from analysis.bundle.redact import Redactor
-from analysis.bundle.scan import Beside, Finding, scan, words_of_this_machine
+from analysis.bundle.scan import Beside, Finding, is_distinct, scan, words_of_this_machine
 from analysis.bundle.stage import Stage, attempts_of, private_names, source, stage_runs
 from analysis.report import campaign_folders
 from schemas.bundle import ABOUT, MANIFEST, About, Author, Entry, Manifest
@@ -48,6 +48,7 @@ class Inputs:
         authors: by default.
         about: what else the user says of the bundle (fields of `schemas.bundle.About`).
         hosts: host names to be hidden.
+        names: of machines, users and projects that specs told of; runs may too.
     """
 
     files: Mapping[str, Path]
@@ -58,6 +59,7 @@ class Inputs:
     notes: tuple[str, ...] = ()
     about: Mapping[str, Any] = field(default_factory=dict)
     hosts: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,7 @@ def build(
     archive.refuse_target(out)
     folders, report, compared = chosen_campaigns(artifacts, name, ground)
     told = _shares(progress)
-    words = words_of_this_machine(inputs.hosts)
+    words = words_of_this_machine((*inputs.hosts, *filter(is_distinct, inputs.names)))
     with (
         _disk(),
         working_folder("hotbed-bundle-", _size(folders)) as place,
@@ -135,7 +137,7 @@ def build(
         attempts = {folder: attempts_of(folder, stage.left_out) for folder in folders}
         everyone = [attempt for taken in attempts.values() for attempt in taken]
         hide = {str(artifacts.resolve()): "$ARTIFACTS", **inputs.hide}
-        redactor = Redactor(*_names(everyone, hide, inputs.hosts))
+        redactor = Redactor(*_names(everyone, hide, (*inputs.hosts, *inputs.names)))
         stage_runs(stage, attempts, redactor, told("runs"))
         for target, file in inputs.files.items():
             text = source(file, redactor)

@@ -12,10 +12,11 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from analysis.bundle import archive
+from analysis.bundle import archive, hosts
 from analysis.bundle.folders import Folders
 from analysis.bundle.redact import Redactor, opaque_columns
 from analysis.load import planned_runs, run_folders
@@ -122,13 +123,34 @@ def private_names(
         attempts: their folders.
         hide: folders that are known to the caller, and what to write instead.
     """
-    folders, hosts = dict(hide), dict[str, str]()
+    folders, names = dict(hide), dict[str, str]()
+    ledgers = set[Path]()
     for attempt in attempts:
         folders |= _artifacts(attempt) | _folders(_read(attempt / "job.json"))
-        for name in _host_names(_read(attempt / "run.json")):
-            hosts.setdefault(name, f"host-{len(hosts) + 1}")
+        run = _read(attempt / "run.json")
+        tell = [attempt / "run.json", attempt / "error.json"]
+        ledger = attempt.parents[1] / "ledger.jsonl"
+        if ledger not in ledgers:
+            ledgers.add(ledger)
+            tell.append(ledger)
+        for name in chain(_host_names(run), *(_machines(file, run) for file in tell)):
+            names.setdefault(name, f"host-{len(names) + 1}")
     folders.pop("/", None)
-    return folders, hosts
+    return folders, names
+
+
+def _machines(file: Path, run: Mapping[str, Any]) -> Iterator[str]:
+    """Names of machines in what a record says of a failure, with and without their domain."""
+    try:
+        data = file.read_bytes()
+    except OSError:
+        return
+    ours = _ours(run)
+    for name in map(bytes.decode, hosts.machines(data)):
+        yield name
+        short = name.partition(".")[0]
+        if re.search(r"\d", short) and (ours is None or not ours.fullmatch(short)):
+            yield short
 
 
 def _artifacts(attempt: Path) -> dict[str, str]:
@@ -166,12 +188,11 @@ def _folders(job: Mapping[str, Any]) -> dict[str, str]:
 
 def _host_names(run: Mapping[str, Any]) -> Iterator[str]:
     """Names of nodes that people gave them, not the spec's groups; and what nodes are called
-    elsewhere."""
+    elsewhere. (A simulated run's are no machines.)"""
     provenance = run.get("provenance")
-    if not isinstance(provenance, dict):
+    if not isinstance(provenance, dict) or run.get("ground") == "sim":
         return
-    groups = provenance.get("calibration", {}).get("groups")
-    ours = re.compile("|".join(rf"{re.escape(g)}-?\d*" for g in groups)) if groups else None
+    ours = _ours(run)
     for node, facts in (provenance.get("hosts") or {}).items():
         ordinary = "." not in node and (ours is None or ours.fullmatch(node))
         if not ordinary:
@@ -182,6 +203,15 @@ def _host_names(run: Mapping[str, Any]) -> Iterator[str]:
                 continue
             if ours is None or not ours.fullmatch(text):
                 yield text
+
+
+def _ours(run: Mapping[str, Any]) -> re.Pattern[str] | None:
+    """What the spec calls its nodes, where the run tells."""
+    try:
+        groups = run["provenance"]["calibration"]["groups"]
+        return re.compile("|".join(rf"{re.escape(g)}-?\d*" for g in groups)) if groups else None
+    except (KeyError, TypeError):
+        return None
 
 
 def _read(file: Path) -> dict[str, Any]:

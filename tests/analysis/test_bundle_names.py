@@ -1,0 +1,130 @@
+"""Names of machines and people: gone from a spec, and from what a failed run says."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+import yaml
+from synthetic import write_run
+
+from campaigns.bundled_spec import LEFT_OUT, portable_spec
+from hotbed.bundling import bundle
+from testbed.spec import load_spec
+from tests.campaigns.tiny_campaigns import TINY
+
+NAMES = (b"tank", b"alice", b"gateway7", b"CHI-1")
+GROUPS = [
+    {"name": "head", "roles": ["admin", "mon", "mgr", "client"], "memory": "4GiB"},
+    {"name": "osd", "count": 2, "roles": ["osd"], "memory": "4GiB", "disk": {"size": "40GiB"}},
+]
+INVENTORY: dict[str, Any] = {
+    "hosts": [
+        "tank1.cs.uni-nowhere.edu",
+        {"address": "tank3.cs.uni-nowhere.edu", "user": "alice", "key": "~/.ssh/id_lab"},
+        {"address": "192.168.7.1", "name": "osd0"},
+    ],
+    "user": "alice",
+    "proxy_jump": "alice@gateway7:2222",
+    "nodes": {"head": "tank1", "osd": ["osd0", "tank3"]},
+    "signal": "iowait",
+}
+
+
+def spec_of(folder: Path, kind: str, options: dict[str, Any]) -> Path:
+    body = {
+        "name": "mine",
+        "site": {"kind": kind, "options": options},
+        "groups": GROUPS,
+        "store": {"kind": "ceph", "pools": [{"name": "bench", "pg_num": 64}]},
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "mine.yaml"
+    file.write_text("# the machines of alice\n" + yaml.safe_dump(body))
+    return file
+
+
+def campaign(artifacts: Path, spec: Path) -> Path:
+    folder = artifacts / "dlr-tiny"
+    cells = []
+    for controller, speed in (("default", 100.0), ("dlr", 125.0)):
+        parameters = {"op": "seq", "scenario": "heterogeneity", "controller": controller}
+        made = write_run(folder, parameters, 0, speed, ground="inventory")
+        cells.append({"run_id": made.parent.name, "grids": ["fig6"], "figures": ["6a"]})
+    reason = "node osd1 (tank2.cs.uni-nowhere.edu) cannot be reached by ssh: alice@gateway7 closed"
+    failed = write_run(folder, parameters, 0, 1.0, status="failed", ground="inventory", attempt=2)
+    run = json.loads((failed / "run.json").read_text())
+    (failed / "run.json").write_text(json.dumps(run | {"reason": reason}))
+    (failed / "error.json").write_text(json.dumps({"error": f"{reason}; tank2 is gone"}))
+    (failed / "cell.log").write_text("tank1 up, tank3 up, lease of CHI-123456; head, osd0, osd1\n")
+    (folder / "ledger.jsonl").write_text(json.dumps({"reason": reason}) + "\n")
+    body = {**TINY, "name": "dlr-tiny", "ground": "inventory", "spec": str(spec)}
+    (folder / "campaign.json").write_text(json.dumps({"campaign": body, "cells": cells}))
+    return folder
+
+
+def contents(file: Path) -> dict[str, bytes]:
+    """Files of an archive, Parquet files as what they say."""
+    made = {}
+    with zipfile.ZipFile(file) as opened:
+        for name in opened.namelist():
+            made[name] = opened.read(name)
+            if name.endswith(".parquet"):
+                made[name] += str(
+                    pa.parquet.read_table(io.BytesIO(made[name])).to_pydict()
+                ).encode()
+    return made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["inventory", "chameleon"])
+def test_no_name_leaves_with_a_spec_or_a_failed_run(kind: str, tmp_path: Path) -> None:
+    options = INVENTORY | {"project": "CHI-123456"}  # of both kinds' options, whoever checks them
+    spec = spec_of(tmp_path / "labs", kind, options)
+    campaign(tmp_path / "artifacts", spec)
+    made = bundle("dlr-tiny", tmp_path / "x.zip", artifacts=tmp_path / "artifacts")
+    files = contents(made.path)
+    for name in NAMES:
+        assert [file for file, data in files.items() if name in data or name in file.encode()] == []
+    log = next(data for name, data in files.items() if name.endswith("cell.log"))
+    assert b"head, osd0, osd1" in log
+    bundled = tmp_path / "mine.yaml"
+    bundled.write_bytes(files["specs/mine.yaml"])
+    assert load_spec(bundled).digest() == load_spec(spec).digest()
+    assert load_spec(bundled).site.kind == kind
+
+
+def test_options_that_name_nobody_stay(tmp_path: Path) -> None:
+    options = {"site": "CHI@TACC", "node_type": "storage", "lease": {"hours": 24, "name": "alices"}}
+    made = portable_spec(spec_of(tmp_path, "chameleon", options), tmp_path, {})
+    assert made.text is not None
+    assert made.text.startswith(LEFT_OUT)
+    assert yaml.safe_load(made.text)["site"]["options"] == options | {"lease": {"hours": 24}}
+    assert made.names == ("alices",)
+    options["lease"] = {"hours": 24}
+    assert portable_spec(spec_of(tmp_path, "chameleon", options), tmp_path, {}).text is None
+
+
+def test_words_that_runs_are_told_by_stay(tmp_path: Path) -> None:
+    hosts = ["dlr", "head", "osd1", "bench", "reads", "tank", "10.0.0.5", "root", "x7"]
+    spec = spec_of(tmp_path, "inventory", {"hosts": hosts, "user": "heterogeneity"})
+    known = {"vary": {"controller": ["dlr"]}, "fixed": {"scenario": "heterogeneity"}, "reads": 1}
+    assert portable_spec(spec, tmp_path, known).names == ("tank",)
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_machines_of_an_inventory_are_told_too(there: bool, tmp_path: Path) -> None:
+    if there:
+        body = {"hosts": [{"address": "tank1.uni-nowhere.edu", "user": "alice"}]}
+        (tmp_path / "hosts.yaml").write_text(yaml.safe_dump(body))
+    spec = spec_of(tmp_path, "inventory", {"inventory": "hosts.yaml"})
+    made = portable_spec(spec, tmp_path, {})
+    assert made.names == (("tank1.uni-nowhere.edu", "tank1", "alice") if there else ())
+    assert bool(made.notes) is not there
+    assert not any("tank" in note for note in made.notes)
