@@ -15,7 +15,7 @@ from testbed.checks import GIB, Finding
 from testbed.quantities import format_bytes
 from testbed.sites.clock import Clock
 from testbed.sites.contract import HostFindings
-from testbed.sites.inventory import fitness, ports
+from testbed.sites.inventory import features, fitness, ports
 from testbed.sites.inventory.assign import Member
 from testbed.sites.inventory.clocks import Offset, clock_finding, monitors_of, offset_of
 from testbed.sites.inventory.contact import OLDEST_PYTHON, Contact, ask, everywhere
@@ -152,6 +152,7 @@ class _Host:
         )
         for check in checks:
             yield check()
+        yield from features.findings(self.spec, self.member.roles, self.survey["features"])
         yield from self.devices()
 
     def ssh(self) -> Finding:

@@ -15,7 +15,7 @@ import pytest
 
 from schemas.errors import RemoteError
 from testbed.sites.inventory import hostside
-from testbed.sites.inventory.hostside import devices, holding
+from testbed.sites.inventory.hostside import devices, holding, kernel
 from testbed.ssh import Completed, Shell, SshTarget
 
 CONNECT = "connect"
@@ -40,6 +40,7 @@ class FakeHost:
     sshd_port: int | None = None
     wipefs: bool = True
     blkid: dict[str, str] = field(default_factory=dict)
+    container: str = "none"
     units: list[str] = field(default_factory=list)
     root_login: Callable[[str], str] = lambda asked_of: "prohibit-password"
     asked: list[str] = field(default_factory=list)
@@ -53,6 +54,7 @@ class FakeHost:
             "proc/stat": "cpu  100 0 50 800 20 0 0 10 0 0\ncpu0 50 0\ncpu1 50 0\n",
             "proc/meminfo": "MemTotal:        4194304 kB\n",
             "proc/self/mountinfo": "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+            "proc/modules": "".join(f"{name} 1 0 - Live\n" for name in kernel.OPTIONS),
             "proc/swaps": "Filename Type Size\n",
             "proc/pressure/io": "some avg10=0.00\n",
             "proc/net/tcp": "sl local\n 0: 00000000:0016 00000000:0000 0A 0\n",
@@ -97,6 +99,8 @@ class FakeHost:
                 return ""
             kind, _, uuid = head[len(SIGNATURE) :].split(b"\n")[0].decode().partition(":")
             return json.dumps({"signatures": [{"type": kind, "label": None, "uuid": uuid or None}]})
+        if argv[0] == "systemd-detect-virt":
+            return self.container + "\n"
         if argv[:2] == ["systemctl", "list-units"]:
             return "".join(f"{unit} loaded active running x\n" for unit in self.units)
         if argv[0] == "blkid":

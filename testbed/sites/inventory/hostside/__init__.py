@@ -28,7 +28,7 @@ ACTIONS: dict[str, Callable[[Machine, dict[str, Any]], Any]] = {
     "let_go": let_go,
     "wipe": wipe,
 }
-PARTS = ("base", "devices", "seeing", "holding")
+PARTS = ("base", "devices", "kernel", "seeing", "holding")
 """Modules of this package, each after those that it needs."""
 
 _LOADER = """

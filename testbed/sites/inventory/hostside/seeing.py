@@ -13,6 +13,7 @@ from typing import Any
 
 from testbed.sites.inventory.hostside.base import Machine, read_mark
 from testbed.sites.inventory.hostside.devices import device
+from testbed.sites.inventory.hostside.kernel import features
 
 LISTEN = "0A"  # of /proc/net/tcp
 LOOPBACK = ("0100007F", "00000000000000000000000001000000")
@@ -53,6 +54,7 @@ def survey(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
         "apt": bool(machine.run(["apt-get", "--version"])),
         "pressure": machine.path("proc/pressure/io").exists(),
         "cgroups": _cgroups(machine),
+        "features": features(machine),
         "listening": _listening(machine, loopback=False),
         "listening_loopback": _listening(machine, loopback=True),
         "root_login": root_login.group(1) if root_login else None,
