@@ -51,9 +51,12 @@ def quiet_settings(store: CephSpec, leave_out: Collection[str] = ()) -> Settings
         store: its `config` wins.
         leave_out: more defaults that are not wanted.
     """
-    defaults: Mapping[str, Mapping[str, object]] = yaml.safe_load(DEFAULTS.read_text())[
-        "ceph_default_settings"
-    ]
+    role = yaml.safe_load(DEFAULTS.read_text())
+    defaults: Mapping[str, Mapping[str, object]] = {
+        **role["ceph_default_settings"],
+        # These deployers' releases all have mClock.
+        "osd": {**role["ceph_mclock_settings"], **role["ceph_default_settings"]["osd"]},
+    }
     settings: Settings = {
         section: {
             name: text(value)

@@ -32,10 +32,11 @@ class Others(Monitors):
         return [*rows, {"id": 99}]  # one that was made and never started
 
     def config_dump(self, command: dict[str, Any], data: bytes) -> object:
-        return [
-            {"section": self.sections[name], "name": name, "value": value}
-            for name, value in self.config.items()
-        ]
+        rows = []
+        for name, value in self.config.items():
+            section, _, mask = self.sections[name].partition("/")
+            rows.append({"section": section, "mask": mask, "name": name, "value": value})
+        return rows
 
     def config_set(self, command: dict[str, Any], data: bytes) -> object:
         self.sections[command["name"]] = command["who"]
@@ -83,6 +84,22 @@ def test_the_control_plane_learns_the_numbers_that_were_given_out(
     assert monitors.racks == {"osd0": "left", "osd1": ""}
     assert monitors.pools["bench"]["size"] == 2
     assert monitors.min_client == "luminous"
+
+
+def test_settings_of_one_host_are_set_once_and_recoverys_after_what_lets_them_be(
+    adopt: ModuleType, tools: ModuleType
+) -> None:
+    monitors = Others({})
+    settings = {
+        "osd": {"osd_max_backfills": "3", adopt.MCLOCK_OVERRIDE: "true"},
+        "osd/host:osd0": {"osd_memory_target": "2147483648"},
+    }
+    assert adopt.configure(tools.Cluster(monitors), settings) == [
+        f"osd: {adopt.MCLOCK_OVERRIDE} = true",
+        "osd: osd_max_backfills = 3",
+        "osd/host:osd0: osd_memory_target = 2147483648",
+    ]
+    assert adopt.configure(tools.Cluster(monitors), settings) == []
 
 
 def test_a_second_time_changes_nothing(adopt: ModuleType, tools: ModuleType) -> None:

@@ -12,7 +12,7 @@ from testbed.deployers import foreign
 from testbed.deployers.cephadm.cluster import COMMAND_S, Cluster
 from testbed.deployers.cephadm.commands import as_root, cephadm_of
 from testbed.deployers.contract import Deployed, Plan
-from testbed.deployers.settings import quiet_settings
+from testbed.deployers.settings import Settings, memory_target, quiet_settings
 from testbed.deployers.store_status import read_status
 from testbed.inventory import cluster_id
 from testbed.playbook_run import DeployError, private_data
@@ -77,12 +77,14 @@ class Cephadm:
         save_spec(testbed, spec)
         ours = foreign.inventory(testbed, spec, self.kind, _variables(deployer, wipe=wipe))
         settings = quiet_settings(spec.ceph())
+        settings["osd"].setdefault("osd_memory_target_autotune", "false")
         cluster = _cluster(testbed, deployer)
         with private_data(testbed) as folder, unshaped(testbed, site):
             ready = foreign.prepare(testbed, folder, ours, foreign.part(progress, 0.0, 0.2))
             cluster.bring(deployer.release, settings, foreign.part(progress, 0.2, 0.8))
             last = foreign.part(progress, 0.8, 1.0)
-            taken = foreign.adopt(testbed, spec, folder, ours, last, settings=settings)
+            known = settings | memory_targets(testbed, settings)
+            taken = foreign.adopt(testbed, spec, folder, ours, last, settings=known)
         return foreign.added(ready, taken)
 
     def remove(
@@ -123,6 +125,19 @@ class OverSsh:
         command = as_root(node.ssh_user, argv)
         shell = shell_to(self._testbed, node)
         return shell.run(command, input=input, timeout_s=timeout_s, check=False)
+
+
+def memory_targets(testbed: Testbed, settings: Settings) -> Settings:
+    """What each host's OSDs may take, as the role `ceph` gives it to them; none where the spec says
+    it. cephadm itself would give them most of what a host has."""
+    if "osd_memory_target" in settings["osd"]:
+        return {}
+    return {
+        f"osd/host:{node.name}": {
+            "osd_memory_target": str(memory_target(node.memory_bytes, len(node.osd_devices)))
+        }
+        for node in testbed.with_role("osd")
+    }
 
 
 def _cluster(testbed: Testbed, deployer: CephadmDeployer) -> Cluster:

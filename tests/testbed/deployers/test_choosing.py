@@ -141,6 +141,7 @@ def test_quiet_settings_are_the_roles_own_without_what_only_it_does() -> None:
     told = [value for values in settings.values() for value in values.values()]
     assert all(isinstance(value, str) and "{{" not in value for value in told)
     assert settings["osd"]["osd_max_scrubs"] == str(defaults["osd"]["osd_max_scrubs"])
+    assert settings["osd"]["osd_mclock_override_recovery_settings"] == "true"
     assert settings["mon"]["mon_warn_on_pool_no_redundancy"] == "false"
 
 

@@ -18,6 +18,7 @@ from testbed.deployers.ceph_ansible import sources, tasks
 from testbed.deployers.ceph_ansible.deployer import PURGE, CephAnsible
 from testbed.deployers.cephadm import deployer as cephadm
 from testbed.deployers.cephadm.deployer import Cephadm
+from testbed.deployers.settings import memory_target
 from testbed.inventory import cluster_id
 from testbed.playbook_events import Failure
 from testbed.playbook_run import Ansible, DeployError
@@ -215,7 +216,16 @@ def test_cephadm_stands_between_preparation_and_adoption(
         # What cephadm itself wants of every host that it takes.
         assert {"docker.io", "lvm2"} <= set(yaml.safe_load(listed.render(group_names=groups)))
     # ceph.conf is cephadm's own: what keeps the cluster quiet goes into the database.
-    assert noted.variables["adopt.yml"]["adopt_settings"]["osd"]["osd_max_scrubs"] == "0"
+    settings = noted.variables["adopt.yml"]["adopt_settings"]
+    assert settings["osd"]["osd_max_scrubs"] == "0"
+    assert settings["osd"]["osd_memory_target_autotune"] == "false"
+    as_the_role = memory_target(bed.node("osd1").memory_bytes, 1)
+    assert settings["osd/host:osd1"] == {"osd_memory_target": str(as_the_role)}
+    given = spec_with("cephadm", config={"osd": {"osd_memory_target": 2**30}})
+    Cephadm().deploy(bed, given)
+    settings = noted.variables["adopt.yml"]["adopt_settings"]
+    assert settings["osd"]["osd_memory_target"] == str(2**30)
+    assert "osd/host:osd1" not in settings
 
     noted.books.clear()
     failed.append(Failure("osd0", "cephadm", "Remove the cluster", "node osd0: busy"))

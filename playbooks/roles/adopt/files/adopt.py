@@ -13,6 +13,8 @@ import json
 import sys
 from types import ModuleType
 
+MCLOCK_OVERRIDE = "osd_mclock_override_recovery_settings"
+
 
 def module_of(text: str) -> ModuleType:
     """cluster.py as a module."""
@@ -46,13 +48,18 @@ def judge(found: dict, wanted: dict) -> str | None:
     return None
 
 
+def section_of(row: dict) -> str:
+    """The section of a row of `config dump`, as `config set` takes it: osd, or osd/host:NAME."""
+    return f"{row['section']}/{row['mask']}" if row.get("mask") else row["section"]
+
+
 def configure(cluster: object, settings: dict) -> list:
     """Settings in the monitors' configuration database."""
-    rows = cluster.ask("config dump")
-    have = {(row["section"], row["name"]): row["value"] for row in rows}
+    have = {(section_of(row), row["name"]): row["value"] for row in cluster.ask("config dump")}
     changed = []
     for section, values in settings.items():
-        for name, value in values.items():
+        # OSDs take settings of recovery back that come before this one.
+        for name, value in sorted(values.items(), key=lambda item: item[0] != MCLOCK_OVERRIDE):
             if have.get((section, name)) == value:
                 continue
             # By force: a later release may not know an option, which then means nothing.
