@@ -60,11 +60,11 @@ def device_problems(spec: TestbedSpec, members: Sequence[Member], surveys: Surve
             problem = device_problem(member.node, use, seen, disks.get(member.node))
             if problem is not None:
                 found.append(problem)
-        found += _overlaps(member, surveys[member.node]["devices"])
+        found += overlaps(member, surveys[member.node]["devices"])
     return found
 
 
-def _overlaps(member: Member, seen: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+def overlaps(member: Member, seen: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """Devices with two names, and a disk named beside one of its partitions: what is written to the
     one would destroy the other.
     """

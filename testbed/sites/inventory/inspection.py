@@ -300,5 +300,9 @@ class _Host:
             else:
                 yield Finding(use, size, True, f"{format_bytes(seen['bytes'])}, empty", "")
 
+        for problem in fitness.overlaps(self.member, self.survey["devices"]):
+            how = "name another in site.options.devices"
+            yield Finding("devices", "devices apart from each other", False, problem, how)
+
     def _group(self) -> GroupSpec:
         return next(group for group in self.spec.groups if group.name == self.member.group)

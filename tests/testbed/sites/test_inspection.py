@@ -15,6 +15,7 @@ from testbed.sites.inventory.clocks import Offset, clock_finding
 from testbed.spec import TestbedSpec
 from tests.testbed.sites.fake_hosts import FakeHosts
 from tests.testbed.sites.inventory_support import (
+    OPTIONS,
     SPEC,
     make_site,
     make_spec,
@@ -89,6 +90,17 @@ def test_a_disk_that_holds_something_is_a_remark_with_the_way_on(
     finding = found(tmp_path, hosts)["osd"]
     assert (finding.ok, finding.needed) == (False, False)
     assert finding.how == "if it may go: hotbed up --yes-wipe /dev/sdb2@osd0"
+
+
+def test_devices_that_up_refuses_together_are_found(tmp_path: Path, hosts: FakeHosts) -> None:
+    """Each of them would do."""
+    other = hosts.hosts["192.0.2.2"].root / "dev/disk/by-id/wwn-1"
+    other.parent.mkdir(parents=True)
+    other.symlink_to("../../sdb2")
+    twice = {"osd0": {"osd": "/dev/sdb2", "scratch": "/dev/disk/by-id/wwn-1"}}
+    findings = found(tmp_path, hosts, devices={**OPTIONS["devices"], **twice})
+    assert [one.name for one in lacking(findings.values())] == ["devices"]
+    assert "wwn-1 and /dev/sdb2 of node osd0 are the same device" in findings["devices"].found
 
 
 def test_a_machine_that_does_not_answer_is_one_finding(tmp_path: Path, hosts: FakeHosts) -> None:
