@@ -41,11 +41,14 @@ GENERATED = frozenset(
         "pools",
         "public_network",
         "radosgw_address_block",
+        "radosgw_frontend_port",
         "user_config",
         "yes_i_know",
     }
 )
 """Variables of ceph-ansible that follow from the spec: `variables` may not say otherwise."""
+TOLERATED = frozenset({"radosgw_frontend_port"})
+"""Of these, what specs of testbeds that are up may have, to no effect: refused by a deployment."""
 
 
 class _Strict(BaseModel):
@@ -76,7 +79,7 @@ class CephAnsibleDeployer(_Strict):
         for name in variables:
             if not _KEY.fullmatch(name):
                 raise ValueError(f"variables: {name!r} is no name of a variable")
-            if name in GENERATED or name.startswith("ansible_"):
+            if name in GENERATED - TOLERATED or name.startswith("ansible_"):
                 raise ValueError(
                     f"variables: {name} follows from the rest of the spec: say it there"
                 )

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from typing import Any
 
 from schemas.errors import UserError
-from testbed.deployer_spec import CephAnsibleDeployer
+from testbed.deployer_spec import TOLERATED, CephAnsibleDeployer
 from testbed.deployers.foreign import VOLUME, network_of, volume_group
 from testbed.deployers.settings import DAEMON_BYTES, memory_target, quiet_settings
 from testbed.inventory import build_inventory, cluster_id
@@ -33,8 +33,14 @@ def deployer_of(store: CephSpec) -> CephAnsibleDeployer:
 
 
 def check_names(deployer: CephAnsibleDeployer, known: Collection[str]) -> None:
-    """Raise UserError for the first of the spec's variables that no role knows."""
+    """Raise UserError for the first of the spec's variables that no role knows, or that would have
+    no effect."""
     for name in deployer.variables:
+        if name in TOLERATED:
+            raise UserError(
+                f"store.deployer.variables: {name} is Hotbed's to say (gateways listen at port "
+                f"{GATEWAY_PORT}): leave it out."
+            )
         if name not in known:
             near = difflib.get_close_matches(name, sorted(known), 1)
             hint = f"; {near[0]} is one" if near else ""

@@ -75,6 +75,15 @@ def test_a_variable_that_no_role_knows_is_refused_with_the_nearest_that_is_known
     variables.check_names(deployer, {"crush_device_clas"})
 
 
+def test_a_port_of_gateways_that_would_have_no_effect_is_refused_by_a_deployment() -> None:
+    """Not when a spec is read: testbeds that are up may have it in their records."""
+    deployer = CephAnsibleDeployer(variables={"radosgw_frontend_port": 8080})
+    with pytest.raises(
+        UserError, match=r"radosgw_frontend_port is Hotbed's.* 7480\): leave it out"
+    ):
+        variables.check_names(deployer, {"radosgw_frontend_port"})
+
+
 def test_a_folder_without_the_pinned_commit_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
