@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
+BAR = "bar"
+"""What `analysis.figure_data` calls a bar's place and size."""
 TOLERANCE = 1e-9
 """Relative. The same runs give the same numbers; another processor's arithmetic may round
 otherwise in the last digits."""
@@ -23,7 +26,7 @@ class Difference:
 
 
 def differences(
-    file: str, bundled: Any, derived: Any, *, scale: float = 0.0, where: str = ""
+    file: str, bundled: Any, derived: Any, *, scale: float | Sequence[float] = 0.0, where: str = ""
 ) -> Iterator[Difference]:
     """Every difference between two values of JSON types.
 
@@ -32,7 +35,8 @@ def differences(
         bundled: one of them.
         derived: the other.
         scale: numbers closer than `TOLERANCE` times it are the same (around zero, a relative
-            tolerance means nothing); it grows with the numbers of a list.
+            tolerance means nothing). A list of numbers has its largest for one, rows have one for
+            each column: what stands beside a large number may be a small one.
         where: place within the file.
     """
     if isinstance(bundled, Mapping) and isinstance(derived, Mapping):
@@ -43,16 +47,39 @@ def differences(
                 right = _text(derived[key]) if key in derived else "missing"
                 yield Difference(file, place, left, right)
             else:
-                yield from differences(file, bundled[key], derived[key], scale=scale, where=place)
+                pair = bundled[key], derived[key]
+                room = _sides(pair) if key == BAR else scale
+                yield from differences(file, *pair, scale=room, where=place)
     elif _is_list(bundled) and _is_list(derived):
         if len(bundled) != len(derived):
             yield Difference(file, where, f"{len(bundled)} entries", f"{len(derived)} entries")
             return
-        scale = max([scale, *(abs(one) for one in (*bundled, *derived) if _is_number(one))])
+        both = [*bundled, *derived]
+        scales: Sequence[Any]
+        if both and all(map(_is_list, both)):
+            scales = [_columns(both)] * len(bundled)
+        elif isinstance(scale, Sequence):
+            scales = [*scale, *[0.0] * len(bundled)]
+        else:
+            scales = [max(scale, _largest(both))] * len(bundled)
         for index, pair in enumerate(zip(bundled, derived, strict=True)):
-            yield from differences(file, *pair, scale=scale, where=f"{where}[{index}]")
-    elif not same(bundled, derived, scale):
+            yield from differences(file, *pair, scale=scales[index], where=f"{where}[{index}]")
+    elif not same(bundled, derived, scale if isinstance(scale, (int, float)) else 0.0):
         yield Difference(file, where, _text(bundled), _text(derived))
+
+
+def _largest(values: Iterable[Any]) -> float:
+    return max([0.0, *(abs(float(one)) for one in values if _is_number(one))])
+
+
+def _columns(rows: Sequence[Sequence[Any]]) -> list[float]:
+    return [_largest(column) for column in zip_longest(*rows)]
+
+
+def _sides(bars: Iterable[Any]) -> list[float]:
+    """Of a bar (x, y, width, height): what is across, and what is up."""
+    columns = _columns([bar for bar in bars if _is_list(bar)])
+    return [max(columns[side::2]) for side in (0, 1)] * 2 if len(columns) == 4 else columns
 
 
 def same(one: Any, other: Any, scale: float = 0.0) -> bool:

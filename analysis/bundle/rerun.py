@@ -133,7 +133,9 @@ class Compared:
             alike = sum(one.outcome in ("identical", "agrees") for one in tested)
             same = sum(one.same_verdict for one in tested)
             text += f"; of {len(tested)} claims {alike} agree and {same} have the same verdict"
-        return f"{text}." if self.held else f"{text}: nothing could be held against the bundle, {why}."
+        return (
+            f"{text}." if self.held else f"{text}: nothing could be held against the bundle, {why}."
+        )
 
 
 def compare(bundled: Path, again: Path, *, exact: bool) -> Compared:

@@ -3,7 +3,6 @@ in it. Needs nothing but the archive: neither the machine nor the folder that it
 
 from __future__ import annotations
 
-import base64
 import errno
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,13 +13,12 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from analysis.bundle import archive
+from analysis.bundle import against, archive
 from analysis.bundle.build import described
-from analysis.bundle.derive import DATA, Derived, derive
-from analysis.bundle.differences import Difference, differences
+from analysis.bundle.derive import Derived, derive
+from analysis.bundle.differences import Difference
 from analysis.bundle.experiments import ran
 from analysis.bundle.folders import Folders, working_folder
-from analysis.bundle.pictures import same_picture, shown_in
 from analysis.bundle.roles import is_run, misdeclared
 from analysis.bundle.scan import Beside, scan
 from analysis.bundle.verification import Check, Verification
@@ -198,19 +196,20 @@ def _derive_again(bundle: Opened, made: Verification, told: Callable[[str], Prog
     here = bundle.folder / "artifacts" / derived.folder.name
     made.record(
         "claims",
-        _claims(here, derived),
+        against.claims(here, derived),
         f"{len(derived.tested)} of {len(derived.claims)} claims computed from {derived.runs} runs",
     )
     made.record(
         "figures",
-        _figures(here, derived),
+        against.figures(here, derived),
         f"what {len(derived.shown)} figures show was computed again",
     )
-    made.checks.append(_pictures(here, derived, manifest))
-    made.record("tables", _tables(here, derived), "the same")
-    made.record("report", _report(here, derived), "its words follow from the runs")
+    made.checks.append(against.pictures(here, derived, manifest))
+    made.record("tables", against.tables(here, derived), "the same")
+    made.record("report", against.report(here, derived), "its words follow from the runs")
     text = written(bundle, derived, fresh)
-    made.record("appendix and metadata", _described(bundle, text), "follow from the runs")
+    found = against.documents(bundle.folder, text)
+    made.record("appendix and metadata", found, "follow from the runs")
     again = {
         path.relative_to(fresh).as_posix() for path in derived.folder.rglob("*") if path.is_file()
     }
@@ -246,93 +245,6 @@ def _misplaced(fresh: Path, manifest: Manifest) -> Iterator[Difference]:
                     yield Difference(name, what, wanted, found)
 
 
-def _claims(here: Path, derived: Derived) -> Iterator[Difference]:
-    file = f"artifacts/{derived.folder.name}/claims.json"
-    try:
-        stated = {
-            str(claim["id"]): claim for claim in json.loads((here / "claims.json").read_bytes())
-        }
-    except (OSError, ValueError, KeyError, TypeError):
-        yield Difference(file, "file", "claims", "cannot be read")
-        return
-    computed = {claim.id: claim.model_dump(mode="json") for claim in derived.claims}
-    yield from differences(file, stated, computed)
-
-
-def _figures(here: Path, derived: Derived) -> Iterator[Difference]:
-    place = f"artifacts/{derived.folder.name}/figures/{DATA}"
-    there = {path.stem for path in (here / "figures" / DATA).glob("*.json")}
-    for name in sorted(there | set(derived.shown)):
-        file = f"{place}/{name}.json"
-        if name not in derived.shown:
-            yield Difference(file, "figure", "stated", "not drawn from these runs")
-            continue
-        try:
-            stated = json.loads((here / "figures" / DATA / f"{name}.json").read_bytes())
-        except (OSError, ValueError):
-            yield Difference(file, "figure", "missing or unreadable", "drawn from these runs")
-            continue
-        yield from differences(file, stated, json.loads(json.dumps(derived.shown[name])))
-
-
-def _pictures(here: Path, derived: Derived, manifest: Manifest) -> Check:
-    """Whether the pictures are drawn again to the pixel: with the same drawing library they must
-    be, with another one only what they show counts."""
-    drawn = sorted(derived.folder.rglob("*.png"))
-    other = [
-        path.name
-        for path in drawn
-        if not same_picture(path, here / path.relative_to(derived.folder))
-    ]
-    if not other:
-        return Check("pictures", True, f"{len(drawn)} drawn again to the pixel")
-    stated, ours = manifest.libraries.get("matplotlib"), installed.version("matplotlib")
-    detail = f"{len(other)} of {len(drawn)} differ in pixels, such as {other[0]}"
-    if stated != ours:
-        return Check("pictures", None, f"{detail}; drawn by matplotlib {stated}, here it is {ours}")
-    return Check("pictures", False, detail)
-
-
-def _tables(here: Path, derived: Derived) -> Iterator[Difference]:
-    for path in sorted([*derived.folder.glob("*.csv"), *derived.folder.glob("*.md")]):
-        file = f"artifacts/{derived.folder.name}/{path.name}"
-        try:
-            stated = (here / path.name).read_text()
-        except (OSError, UnicodeDecodeError):
-            yield Difference(file, "table", "missing or unreadable", "computed from these runs")
-            continue
-        yield from differences(file, _cells(stated), _cells(path.read_text()))
-
-
-def _report(here: Path, derived: Derived) -> Iterator[Difference]:
-    """The page, its pictures aside: those are of the figures, which are looked at by themselves."""
-    for path in sorted(derived.folder.glob("*.html")):
-        file = f"artifacts/{derived.folder.name}/{path.name}"
-        try:
-            stated = (here / path.name).read_bytes()
-        except OSError:
-            yield Difference(file, "page", "missing", "written from these runs")
-            continue
-        words, pictures = shown_in(stated)
-        yield from differences(file, _lines(words), _lines(shown_in(path.read_bytes())[0]))
-        drawn = {base64.b64encode(one.read_bytes()) for one in (here / "figures").glob("*.png")}
-        for number, picture in enumerate(pictures, 1):
-            if picture not in drawn:
-                yield Difference(file, f"picture {number}", "none of the figures", "")
-
-
-def _cells(text: str) -> list[list[object]]:
-    """A table's lines, what is a number as such."""
-    return [[_cell(part) for part in line.split(",")] for line in text.splitlines()]
-
-
-def _cell(text: str) -> object:
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
 def written(bundle: Opened, derived: Derived, fresh: Path) -> dict[str, bytes] | None:
     """The appendix and the metadata, written again from the runs and `about.json`; None where that
     cannot be read. Of what the manifest states, only what is there is looked at."""
@@ -348,23 +260,6 @@ def written(bundle: Opened, derived: Derived, fresh: Path) -> dict[str, bytes] |
         if entry.path in bundle.found and (entry.role != "metadata" or entry.path == ABOUT)
     }
     return described(about, manifest, derived, campaigns, files)
-
-
-def _described(bundle: Opened, written: Mapping[str, bytes] | None) -> Iterator[Difference]:
-    if written is None:
-        yield Difference(ABOUT, "file", "stated", "cannot be read")
-        return
-    for name, text in written.items():
-        try:
-            stated = (bundle.folder / name).read_bytes()
-        except OSError:
-            yield Difference(name, "file", "missing", "written from the runs")
-            continue
-        yield from differences(name, _lines(stated), _lines(text))
-
-
-def _lines(text: bytes) -> list[str]:
-    return text.decode(errors="replace").splitlines()
 
 
 def _same_libraries(manifest: Manifest) -> list[Check]:

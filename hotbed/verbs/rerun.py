@@ -63,8 +63,8 @@ def register(app: typer.Typer) -> None:
         most_gib: MostGibOption = 16,
         as_json: JsonFlag = False,
     ) -> None:
-        """Run a bundle's campaign again and compare; exit 1 where the results contradict it, 3 where
-        nothing could be compared."""
+        """Run a bundle's campaign again and compare; exit 1 where the results contradict it, 3
+        where nothing could be compared."""
         from hotbed.bundling import Asked, unpacked
         from hotbed.progress import progress
 

@@ -16,6 +16,7 @@ import yaml
 from synthetic import write_run
 
 from analysis.bundle.build import Bundled, Inputs, build
+from analysis.bundle.pictures import shown_in
 from analysis.bundle.verification import Verification
 from analysis.bundle.verify import verify
 from schemas.bundle import Author
@@ -211,6 +212,47 @@ def _picture(folder: Path) -> None:
     shutil.copy(place / "dlr-fig6b.png", place / "dlr-fig6a.png")
 
 
+def _other_library(folder: Path) -> None:
+    """A bundle that was drawn by another library, as its manifest says: see `changed`."""
+    _picture(folder)
+    _edit(folder / "manifest.json", lambda body: body["libraries"].update(matplotlib="1.0"))
+
+
+def _doubled(folder: Path) -> None:
+    """A better claim before the one of that name that is computed, as a reader might take it."""
+
+    def forge(claims: list[dict[str, Any]]) -> None:
+        found = next(one for one in claims if one["measured"] is not None)
+        better = dict(found) | {"measured": found["measured"] * 2, "verdict": "reproduced"}
+        claims.insert(claims.index(found), better)
+
+    _edit(folder / "artifacts/dlr-tiny/claims.json", forge)
+
+
+def _said_twice(folder: Path) -> None:
+    """A claim with two values, of which parsers take the last, and some the first."""
+    file = folder / "artifacts/dlr-tiny/claims.json"
+    text = file.read_text()
+    assert '"measured":' in text
+    file.write_text(text.replace('"measured":', '"measured": 9.0, "measured":', 1))
+
+
+def _drawn_twice(folder: Path) -> None:
+    (file,) = (folder / "artifacts/dlr-tiny/figures/data").glob("dlr-fig6a.json")
+    text = file.read_text()
+    assert '"bar":' in text
+    file.write_text(text.replace('"bar":', '"bar":[0,0,1,9],"bar":', 1))
+
+
+def _swapped(folder: Path) -> None:
+    """The page shows each figure in the place of another."""
+    page = folder / "artifacts/dlr-tiny/report.html"
+    _, (first, second, *_) = shown_in(page.read_bytes())
+    assert first != second
+    text = page.read_bytes().replace(first, b"1st").replace(second, b"2nd")
+    page.write_bytes(text.replace(b"1st", second).replace(b"2nd", first))
+
+
 def _moved_run(folder: Path) -> None:
     _edit(run_file(folder, "run.json"), lambda run: run.update(run_id="0" * 16))
 
@@ -234,6 +276,11 @@ CHANGES: dict[str, tuple[Callable[[Path], None], set[str], str]] = {
     "record": (_moved_run, {"runs"}, "run.json"),
     "appendix": (_appendix, {"appendix and metadata"}, "APPENDIX.md"),
     "address": (_secret, {"private"}, "cell.log"),
+    "picture of another library": (_other_library, {"pictures"}, ""),
+    "doubled claim": (_doubled, {"claims"}, "claims.json"),
+    "claim said twice": (_said_twice, {"claims"}, "claims.json"),
+    "figure drawn twice": (_drawn_twice, {"figures"}, "dlr-fig6a.json"),
+    "swapped pictures": (_swapped, {"report"}, "report.html"),
     "lost claims": (
         lambda folder: (folder / "artifacts/dlr-tiny/claims.json").write_text("{"),
         {"claims"},

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from analysis.bundle import folders, memory
+from analysis.bundle import folders, memory, private
 from analysis.bundle.archive import unpacked_bytes
 from analysis.bundle.folders import working_folder
-from analysis.bundle.scan import _HINTS, _IN_NO_HINT, Beside, scan
+from analysis.bundle.scan import _HINTS, Beside, scan
 
 MIB = 2**20
 MEMINFO = "MemTotal:       8000 kB\nMemFree:  100 kB\nMemAvailable:   4000 kB\n"
@@ -220,4 +220,4 @@ def test_it_ends_with_the_block(tmp_path: Path) -> None:
 
 
 def test_hints_have_nothing_that_is_left_out() -> None:
-    assert all(hint.translate(None, _IN_NO_HINT) == hint for hint in _HINTS)
+    assert all(private.letters(hint) == hint for hint in _HINTS)

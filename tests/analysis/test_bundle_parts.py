@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+from analysis.bundle import against
 from analysis.bundle.derive import Derived
 from analysis.bundle.differences import differences
 from analysis.bundle.pictures import shown_in
@@ -32,6 +33,25 @@ def test_numbers_are_compared_by_value() -> None:
     assert places({"a": None}, {"a": 0.0}) == ["a"]
     assert places({"a": True}, {"a": 1}) == ["a"]
     assert places(float("nan"), float("nan")) == []
+
+
+def test_a_small_number_beside_a_large_one_counts() -> None:
+    """In a table's row, in a point and in a bar; around zero, what is beside it in its column or
+    direction tells what is small."""
+
+    def places(one: object, other: object) -> list[str]:
+        return [found.where for found in differences("f", one, other)]
+
+    tables = [against._cells(f"name,bytes,share\na,1234567890,{share}\n") for share in (0.5, 0.9)]
+    assert places(*tables) == ["[1][2]"]
+    assert places([[1e9, 0.5], [2e9, 0.6]], [[1e9, 0.5], [2e9, 0.9]]) == ["[1][1]"]
+    assert not places([[1e9, 0.5], [2e9, 1e-17]], [[1e9, 0.5], [2e9, 0.0]])
+    bars = [{"bar": [x, 0.0, 0.8, 1e9]} for x in (1.0, 1.1)]
+    assert places(*bars) == ["bar[0]"]
+    bars = [{"bar": [x, 0.0, 0.8, 1e9]} for x in (0.0, 1e-17)]
+    assert not places(*bars)
+    assert places([[1, 2], [3]], [[1, 2], [4]]) == ["[1][0]"]
+    assert places([[1, [2]], [3]], [[1, [2]], [3, 4]]) == ["[1]"]
 
 
 def test_runs_lie_where_runs_do() -> None:
