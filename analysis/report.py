@@ -357,6 +357,16 @@ def format_value(value: float | None, unit: str) -> str:
     return f"{text} {unit}" if unit in ("s", "ms", "%") else text
 
 
+def format_change(value: float, unit: str) -> str:
+    """By how much a claim's value is another: a factor, or a difference with its sign."""
+    if unit == "ratio":
+        return f"{value:.3g}x"
+    shown = format_value(value, unit)
+    if shown.endswith(" %"):
+        shown = f"{shown.removesuffix(' %')} points"
+    return shown if shown.startswith("-") else f"+{shown}"
+
+
 def format_interval(interval: tuple[float, float] | None, unit: str) -> str:
     """A confidence interval in the same way."""
     if interval is None:

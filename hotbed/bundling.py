@@ -225,7 +225,7 @@ def unpacked(asked: Asked, progress: Progress = _quiet) -> Iterator[Ready]:
     if not asked.bundle.is_file():
         raise UserError(f"{asked.bundle}: there is no such file.")
     most_bytes = int(asked.most_gib * archive.GIB)
-    with opened(asked.bundle, most_bytes=most_bytes, progress=progress) as found:
+    with opened(asked.bundle, most_bytes=most_bytes, on_disk=True, progress=progress) as found:
         wrong = next(changed(found), None)
         if wrong is not None:
             raise UserError(

@@ -121,7 +121,7 @@ class About(Model):
     description: str = Field(min_length=1)
     authors: tuple[Author, ...] = Field(min_length=1)
     keywords: tuple[str, ...] = Field(("storage", "reproducibility", "testbed"), min_length=1)
-    license: str = Field(default="Apache-2.0", pattern=r"^[A-Za-z0-9][A-Za-z0-9.+-]*$")
+    license: str = Field(default="Apache-2.0", pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]*$")
     version: str = "1.0.0"
     date: str = Field(pattern=r"^\d{4}-\d{2}-\d{2}$")
     repository: str | None = Field(default=None, pattern=r"^https://")

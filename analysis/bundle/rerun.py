@@ -76,6 +76,29 @@ class ClaimAgain:
         """Whether it is judged as before."""
         return self.bundled.verdict == self.again.verdict
 
+    @property
+    def contradicts(self) -> bool:
+        """Whether it has both another value and another verdict. A bundle that is inconclusive says
+        nothing to contradict, and a rerun that is does so only where there is less of what the
+        bundle states."""
+        if self.outcome != "differs" or self.same_verdict:
+            return False
+        if self.bundled.verdict == "inconclusive":
+            return False
+        return self.again.verdict != "inconclusive" or self._is_less
+
+    @property
+    def _is_less(self) -> bool:
+        """Whether the value came nearer to no effect, or went away from the stated one where a
+        claim is of equality."""
+        stated, none = self.bundled.paper_value, self.bundled.no_effect
+        if none is None:
+            none = 1.0 if self.unit == "ratio" else 0.0
+        then, now = (one.measured or 0.0 for one in (self.bundled, self.again))
+        if self.bundled.kind == "within" and stated is not None:
+            return abs(now - stated) > abs(then - stated)
+        return abs(now - none) < abs(then - none)
+
 
 @dataclass(frozen=True)
 class Compared:
@@ -97,11 +120,10 @@ class Compared:
 
     @property
     def contradicted(self) -> bool:
-        """Cells that must be identical are not, or a claim has both another value and another
-        verdict."""
+        """Cells that must be identical are not, or a claim contradicts the bundle's."""
         if self.exact and self.identical < self.matched:
             return True
-        return any(one.outcome == "differs" and not one.same_verdict for one in self.claims)
+        return any(one.contradicts for one in self.claims)
 
     @property
     def held(self) -> bool:
@@ -132,7 +154,9 @@ class Compared:
             why = "as no claim has an interval on both sides: take more cells, or judge the values"
             alike = sum(one.outcome in ("identical", "agrees") for one in tested)
             same = sum(one.same_verdict for one in tested)
-            text += f"; of {len(tested)} claims {alike} agree and {same} have the same verdict"
+            other = sum(one.contradicts for one in tested)
+            text += f"; of {len(tested)} claims {alike} agree, {same} have the same verdict and "
+            text += f"{other or 'none'} contradict{'s' if other == 1 else ''} the bundle"
         return (
             f"{text}." if self.held else f"{text}: nothing could be held against the bundle, {why}."
         )
@@ -301,7 +325,7 @@ def _scale(unit: str) -> Scale | None:
     """What a ratio is taken of; None where the difference is what has a meaning."""
     if unit == "ratio":
         return lambda value: value
-    if unit.startswith("relative") or "- 1" in unit:
+    if unit == "relative change" or "- 1" in unit:
         return lambda value: 1 + value
     return None
 

@@ -46,14 +46,21 @@ class Opened:
 
 @contextmanager
 def opened(
-    path: Path, *, most_bytes: int = 16 * archive.GIB, progress: Progress
+    path: Path, *, most_bytes: int = 16 * archive.GIB, on_disk: bool = False, progress: Progress
 ) -> Iterator[Opened]:
     """Unpack a bundle into a temporary folder that goes with the block.
+
+    Args:
+        path: the archive.
+        most_bytes: how large it may be when it is unpacked.
+        on_disk: for a block that lasts: what is measured meanwhile needs the memory itself.
+        progress: told of each phase.
 
     Raises:
         UserError: it is no bundle, or one that should not be opened.
     """
-    with working_folder("hotbed-verify-", archive.unpacked_bytes(path)) as place:
+    need = None if on_disk else archive.unpacked_bytes(path)
+    with working_folder("hotbed-verify-", need) as place:
         folder = place / "bundle"
         folder.mkdir()
         found = archive.unpack(path, folder, most_bytes=most_bytes, progress=progress)

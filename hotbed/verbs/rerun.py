@@ -102,7 +102,7 @@ def _table(made: Compared) -> Table:
     from rich.markup import escape
     from rich.table import Table
 
-    from analysis.report import format_value
+    from analysis.report import format_change, format_value
 
     colours = {"differs": "red", "one run": "yellow", "not run": "dim"}
     table = Table(
@@ -114,14 +114,16 @@ def _table(made: Compared) -> Table:
         if one.outcome == "not run":
             continue
         estimate = one.estimate
-        sign = "x" if one.change == "ratio" else ""
+        unit = "ratio" if one.change == "ratio" else one.unit
         table.add_row(
             escape(one.figure),
             escape(one.statement),
             format_value(one.bundled.measured, one.unit),
             format_value(one.again.measured, one.unit),
-            "–" if estimate is None else f"{estimate.value:.3g}{sign}",
-            "–" if estimate is None else f"{estimate.low:.3g} … {estimate.high:.3g}",
+            "–" if estimate is None else format_change(estimate.value, unit),
+            "–"
+            if estimate is None
+            else f"{format_change(estimate.low, unit)} … {format_change(estimate.high, unit)}",
             f"[{colours.get(one.outcome, 'green')}]{one.outcome}[/]",
             one.bundled.verdict,
             one.again.verdict,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -132,6 +134,29 @@ def test_files_that_are_stated_and_are_not_there_are_not_looked_for(tmp_path: Pa
     assert found is not None
     assert b"LICENSE" not in found["ro-crate-metadata.json"]
     assert b"hostname" not in found["ro-crate-metadata.json"]
+
+
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_a_bundle_that_is_open_for_long_takes_no_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_disk: bool
+) -> None:
+    """A campaign that is run again from it needs all there is."""
+    asked: list[int | None] = []
+
+    @contextmanager
+    def folder(prefix: str, need: int | None) -> Iterator[Path]:
+        asked.append(need)
+        yield tmp_path
+
+    monkeypatch.setattr("analysis.bundle.verify.working_folder", folder)
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as made:
+        made.writestr("manifest.json", "{}")
+    with (
+        pytest.raises(UserError, match="manifest"),
+        opened(tmp_path / "x.zip", on_disk=on_disk, progress=lambda phase, share: None),
+    ):
+        pass
+    assert asked == [None if on_disk else 2]
 
 
 def test_what_a_stranger_wrote_does_not_speak_to_the_terminal() -> None:

@@ -6,11 +6,14 @@ import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from synthetic import write_run
 
-from analysis.bundle.rerun import Compared, compare, shares_runs
+from analysis.bundle.rerun import ClaimAgain, Compared, compare, shares_runs
+from analysis.report import format_change
+from analysis.stats import Estimate
 from schemas.claim import ClaimResult
 from schemas.comparison import Comparison, PlannedCell
 
@@ -193,25 +196,28 @@ def test_a_comparison_has_claims_of_its_own(
     assert made.ok is ok
 
 
+def claim(measured: float, low: float, high: float, unit: str, **more: Any) -> ClaimResult:
+    """A claim's result, without a value of the paper's; `more`: other fields."""
+    fields = {
+        "id": "x",
+        "paper": "dlr",
+        "figure": "1",
+        "statement": "x",
+        "paper_value": None,
+        "measured": measured,
+        "ci95": (low, high),
+        "n": 3,
+        "ground": "local",
+        "verdict": "direction",
+        "kind": "about",
+        "tolerance": 0.25,
+        "unit": unit,
+    }
+    return ClaimResult.model_validate(fields | more)
+
+
 def test_claims_without_blocks_are_compared_by_their_intervals() -> None:
     from analysis.bundle.rerun import _independent, _scale
-
-    def claim(measured: float, low: float, high: float, unit: str) -> ClaimResult:
-        return ClaimResult(
-            id="x",
-            paper="dlr",
-            figure="1",
-            statement="x",
-            paper_value=None,
-            measured=measured,
-            ci95=(low, high),
-            n=3,
-            ground="local",
-            verdict="direction",
-            kind="about",
-            tolerance=0.25,
-            unit=unit,
-        )
 
     found = _independent(claim(2, 1, 4, "ratio"), claim(4, 2, 8, "ratio"), _scale("ratio"))
     assert found is not None
@@ -224,3 +230,49 @@ def test_claims_without_blocks_are_compared_by_their_intervals() -> None:
     assert (found.value, found.low, found.high) == (2, 2 - 5, pytest.approx(2 + 17**0.5))
     crossing = claim(1, -1, 3, "ratio")  # no logarithm of it
     assert _independent(crossing, claim(1, 0.5, 2, "ratio"), _scale("ratio")) is None
+
+
+def again(then: ClaimResult, now: ClaimResult, low: float, high: float) -> ClaimAgain:
+    """A claim of a ratio, whose values differ by `low` to `high`."""
+    change = Estimate((low + high) / 2, low, high, 3)
+    return ClaimAgain("x", "1", "x", "ratio", then, now, "ratio", change, paired=True)
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "moved", "contradicts"),
+    [
+        # What has grown is no contradiction, however wide its interval has become.
+        ((3.0, 2.0, 4.0, "direction"), (4.0, 0.5, 30.0, "inconclusive"), (1.1, 1.4), False),
+        ((3.0, 2.0, 4.0, "direction"), (1.1, 0.9, 1.3, "inconclusive"), (0.3, 0.5), True),
+        ((3.0, 2.0, 4.0, "direction"), (0.8, 0.7, 0.9, "not reproduced"), (0.2, 0.4), True),
+        ((1.2, 0.8, 1.6, "inconclusive"), (2.0, 1.5, 2.5, "direction"), (1.4, 2.0), False),
+        ((3.0, 2.0, 4.0, "direction"), (1.5, 1.2, 1.8, "direction"), (0.4, 0.6), False),
+        ((3.0, 2.0, 4.0, "direction"), (1.1, 0.9, 1.3, "inconclusive"), (0.3, 1.1), False),
+    ],
+)
+def test_a_contradiction_is_another_value_and_another_verdict(
+    then: tuple[float, float, float, str],
+    now: tuple[float, float, float, str],
+    moved: tuple[float, float],
+    contradicts: bool,
+) -> None:
+    sides = [claim(*each[:3], "ratio", verdict=each[3], no_effect=1.0) for each in (then, now)]
+    assert again(sides[0], sides[1], *moved).contradicts is contradicts
+
+
+def test_an_equality_is_contradicted_by_what_is_farther_from_it() -> None:
+    def within(value: float, verdict: str) -> ClaimResult:
+        stated = {"kind": "within", "paper_value": 1.0, "no_effect": 1.0, "verdict": verdict}
+        return claim(value, value - 0.3, value + 0.3, "ratio", **stated)
+
+    assert again(within(1.0, "reproduced"), within(1.2, "inconclusive"), 1.1, 1.3).contradicts
+    assert not again(
+        within(1.3, "not reproduced"), within(1.1, "inconclusive"), 0.7, 0.9
+    ).contradicts
+
+
+def test_a_change_is_written_with_its_sign_and_unit() -> None:
+    assert format_change(1.4395, "ratio") == "1.44x"
+    assert format_change(0.0367, "share of the interval") == "+3.7 points"
+    assert format_change(-0.062, "relative loss") == "-6.2 points"
+    assert format_change(12.5, "ms") == "+12.50 ms"

@@ -70,6 +70,7 @@ def test_zenodo_is_told_in_its_html_what_was_written_as_text() -> None:
         {"keywords": []},
         {"keywords": ["Ceph", "Ceph"]},
         {"license": "My-Own-1.0"},
+        {"license": "Apache-2.0+"},
         {"license": "cc-by-4.0"},
         {"doi": "10.5281/a b"},
         {"doi": "10.5281/a<b>"},
