@@ -150,7 +150,9 @@ def _in_inventory(kind: str, options: Mapping[str, Any], folder: Path) -> Iterat
 
     if kind != "inventory" or not isinstance(options.get("inventory"), str):
         return
-    for host in read_file(folder / Path(options["inventory"]).expanduser()).hosts:
+    machines = read_file(folder / Path(options["inventory"]).expanduser())
+    yield from machines.unusable
+    for host in machines.hosts:
         jump = host.proxy_jump
         yield from filter(None, (host.address, host.name, host.user))
         yield from filter(None, (jump.address, jump.user) if jump is not None else ())

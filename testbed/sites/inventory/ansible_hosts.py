@@ -11,7 +11,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,15 +31,23 @@ _ALWAYS = {"all", "ungrouped", "_meta"}
 _SECRETS = (
     *("ansible_password", "ansible_ssh_password", "ansible_ssh_pass"),
     *("ansible_become_password", "ansible_become_pass", "ansible_sudo_pass"),
+    *("ansible_private_key_passphrase", "ansible_ssh_private_key_passphrase"),
+    *("ansible_private_key", "ansible_ssh_private_key"),
 )
+_SECRET_LINE = re.compile(r"(pass|secret|token)\w*|_key\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Machines:
-    """What a file tells: machines in its order, and names of machines by group."""
+    """What a file tells: machines in its order, and names of machines by group.
+
+    `unusable` are machines of an Ansible inventory that Hotbed cannot come to, and why: they are
+    others' business until a testbed is to have them.
+    """
 
     hosts: tuple[HostOptions, ...]
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    unusable: Mapping[str, str] = field(default_factory=dict)
 
 
 class ShortFile(Strict):
@@ -57,9 +65,12 @@ def machines_of(options: InventoryOptions) -> Machines:
     """
     if options.inventory is None:
         found = Machines(options.hosts)
+        _check(found, "site.options.hosts")
     else:
         found = read_file(Path(options.inventory).expanduser())
-    _check(found, options.inventory or "site.options.hosts")
+    if not (found.hosts or found.unusable):
+        where = options.inventory or "site.options.hosts"
+        raise UserError(f"{where} has no machines: name one at least.")
     return found
 
 
@@ -92,12 +103,13 @@ def _short(path: Path) -> Machines | None:
         found = ShortFile.model_validate(data)
     except ValidationError as error:
         raise explain(error, str(path), ShortFile) from error
-    return Machines(found.hosts, found.groups)
+    machines = Machines(found.hosts, found.groups)
+    _check(machines, str(path))
+    return machines
 
 
 def _check(found: Machines, where: str) -> None:
-    if not found.hosts:
-        raise UserError(f"{where} has no machines: name one at least.")
+    """Nothing is there twice in a list of our own. In Ansible's a machine may have two names."""
     names, addresses = set[str](), set[tuple[str, int | None]]()
     for host in found.hosts:
         if host.name in names:
@@ -123,8 +135,13 @@ def _by_ansible(path: Path) -> Machines:
         if group not in _ALWAYS
     }
     ordered = dict.fromkeys(_members(listing, "all", frozenset()))
-    hosts = tuple(host_of(name, variables.get(name, {}), path) for name in ordered)
-    return Machines(hosts, groups)
+    hosts, unusable = [], {}
+    for name in ordered:
+        try:
+            hosts.append(host_of(name, variables.get(name, {}), path))
+        except UserError as error:
+            unusable[name] = str(error)
+    return Machines(tuple(hosts), groups, unusable)
 
 
 def _members(listing: Mapping[str, Any], group: str, passed: frozenset[str]) -> list[str]:
@@ -175,10 +192,31 @@ def ansible_listing(path: Path) -> Mapping[str, Any]:
     except ValueError:
         data = None
     if not isinstance(data, dict):
-        words = " ".join(done.stderr.split())
+        words = " ".join(_without_secrets(done.stderr, path).split())
         telling = re.findall(r"(?:ERROR|Failed to parse)[^\n]*", words) or [words]
         raise UserError(f"{path}: Ansible cannot read this inventory: {telling[0][:300]}")
     return data
+
+
+def _without_secrets(message: str, path: Path) -> str:
+    """What Ansible says, which quotes lines, without the words of lines that may hold a secret."""
+    found = set[str]()
+    for file in _files_of(path):
+        for line in file.read_text(errors="replace").splitlines():
+            named = _SECRET_LINE.search(line)
+            found |= set(re.split(r"[\s=:'\"]+", line[named.end() :])) if named else set()
+    for word in sorted(found - {""}, key=len, reverse=True):
+        message = re.sub(rf"(?<!\w){re.escape(word)}(?!\w)", "***", message)
+    return message
+
+
+def _files_of(path: Path) -> Iterator[Path]:
+    """The files that Ansible reads for an inventory."""
+    beside = [path.parent / "group_vars", path.parent / "host_vars"]
+    for top in (path, *beside):
+        for file in (top, *top.rglob("*")):
+            if file.is_file() and os.access(file, os.R_OK):
+                yield file
 
 
 _CALLED: Mapping[int | str, str] = {
@@ -186,7 +224,7 @@ _CALLED: Mapping[int | str, str] = {
     "private_address": "hotbed_address",
     "user": "ansible_user",
     "port": "ansible_port",
-    "key": "ansible_ssh_private_key_file",
+    "key": "ansible_private_key_file",
     "host_key": "hotbed_host_key",
 }
 """What an inventory of Ansible's calls our options."""
@@ -203,7 +241,7 @@ def host_of(name: str, variables: Mapping[str, Any], path: Path) -> HostOptions:
     if str(connection).removeprefix("ansible.builtin.") not in ("ssh", "smart"):
         raise UserError(f"{where}: ansible_connection is {connection!r}; only ssh will do.")
     for secret in _SECRETS:
-        if secret in variables:
+        if variables.get(secret):
             raise UserError(
                 f"{where}: {secret} is not used: log in with a key, as root or as a user who may "
                 "become root without a password."
@@ -213,16 +251,22 @@ def host_of(name: str, variables: Mapping[str, Any], path: Path) -> HostOptions:
         jump = proxy_jump(str(variables.get(key, "")), f"{where}: {key}") or jump
     body = {
         "name": name,
-        "address": str(variables.get("ansible_host", variables.get("ansible_ssh_host", name))),
-        "private_address": _text(variables.get("hotbed_address")),
-        "user": _text(variables.get("ansible_user", variables.get("ansible_ssh_user"))),
-        "port": variables.get("ansible_port", variables.get("ansible_ssh_port")),
-        "key": _text(variables.get("ansible_ssh_private_key_file")),
+        "address": _text(variables, "ansible_ssh_host", "ansible_host") or name,
+        "private_address": _text(variables, "hotbed_address"),
+        "user": _text(variables, "ansible_ssh_user", "ansible_user"),
+        "port": _first(variables, "ansible_ssh_port", "ansible_port"),
+        "key": _text(variables, "ansible_ssh_private_key_file", "ansible_private_key_file"),
         "proxy_jump": jump,
-        "host_key": _text(variables.get("hotbed_host_key")),
+        "host_key": _text(variables, "hotbed_host_key"),
     }
+    for option, value in body.items():
+        if isinstance(value, str) and "{{" in value:
+            raise UserError(
+                f"{where}: {_CALLED.get(option, option)} is a template, which is not filled in: "
+                "write the value itself."
+            )
     if body["key"] is not None:
-        body["key"] = str(path.parent / Path(body["key"]).expanduser())
+        body["key"] = str(path.parent / Path(str(body["key"])).expanduser())
     try:
         return HostOptions.model_validate(body)
     except ValidationError as error:
@@ -230,7 +274,13 @@ def host_of(name: str, variables: Mapping[str, Any], path: Path) -> HostOptions:
         raise UserError(found.sentence(where, lambda step: _CALLED.get(step, str(step)))) from error
 
 
-def _text(value: object) -> str | None:
+def _first(variables: Mapping[str, Any], *names: str) -> object:
+    """The variable of these that counts; the first does, as with Ansible's own ssh."""
+    return next((variables[name] for name in names if variables.get(name) is not None), None)
+
+
+def _text(variables: Mapping[str, Any], *names: str) -> str | None:
+    value = _first(variables, *names)
     return None if value is None else str(value)
 
 
@@ -263,11 +313,13 @@ def _words(text: str, where: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError as error:
-        raise UserError(f"{where}: {text!r} cannot be read: {error}.") from None
+        raise UserError(f"{where}: the arguments cannot be read: {error}.") from None
 
 
 def _of_command(command: str, where: str) -> str:
-    """``ssh -W %h:%p [-q] [-p port] [user@]host`` as a ProxyJump."""
+    """``ssh -W %h:%p [-q] [-p port] [user@]host`` as a ProxyJump. Errors do not quote it: there may
+    be a password in it.
+    """
     words = [word for word in _words(command, where) if word not in ("-q", "-x", "-T")]
     port = ""
     if "-p" in words[:-1]:
@@ -279,6 +331,6 @@ def _of_command(command: str, where: str) -> str:
     if len(words) == 4 and words[0] == "ssh" and words[2:] == ["-W", "%h:%p"]:
         return words[1] + port
     raise UserError(
-        f"{where}: the ProxyCommand {command!r} is not understood: write ProxyJump=[user@]host, or "
-        "give site.options.proxy_jump."
+        f"{where}: its ProxyCommand is not understood: write ProxyJump=[user@]host, or give "
+        "site.options.proxy_jump."
     )

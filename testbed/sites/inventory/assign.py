@@ -117,15 +117,18 @@ def assign(
         UserError: a name is none, there are not enough machines, or a device is missing.
     """
     hosts = hosts_of(machines, options)
-    _check_names(spec, options, hosts)
-    free = [name for name, host in hosts.items() if host.where not in set(taken)]
+    _check_names(spec, options, [*hosts, *machines.unusable])
+    free = {name: host for name, host in hosts.items() if host.where not in set(taken)}
     chosen: dict[str, str] = {}
     for explicit in (_for_nodes, _for_groups, _for_ansible_groups):
         for group in spec.groups:
             wanted = explicit(group, options, machines)
-            _take(group, wanted, free, chosen)
+            _take(group, wanted, free, chosen, machines.unusable)
     for group in spec.groups:
-        _take_rest(spec, group, free, chosen, len(hosts))
+        for node in group.node_names():
+            if node not in chosen:
+                chosen[node] = _next(spec, group, node, free, machines)
+                _occupy(free, chosen[node])
     racks = spec.rack_of()
     return tuple(
         Member(
@@ -170,39 +173,54 @@ def _for_ansible_groups(group: GroupSpec, options: InventoryOptions, machines: M
 def _take(
     group: GroupSpec,
     wanted: Wanted,
-    free: list[str],
+    free: dict[str, Host],
     chosen: dict[str, str],
+    unusable: Mapping[str, str],
 ) -> None:
     for node, candidates in wanted.items():
         if node in chosen:
             continue
-        found = next((name for name in candidates if name in free), None)
+        found = next((name for name in candidates if name in free or name in unusable), None)
         if found is None:
             raise UserError(
                 f"site inventory: node {node} (group {group.name}, {group.count} nodes) is left "
                 f"without a machine: those named for it are {', '.join(candidates)}, and they "
                 "are other nodes or another testbed's; name more."
             )
-        chosen[node] = found
-        free.remove(found)
-
-
-def _take_rest(
-    spec: TestbedSpec, group: GroupSpec, free: list[str], chosen: dict[str, str], total: int
-) -> None:
-    for node in group.node_names():
-        if node in chosen:
-            continue
-        if not free:
+        if found in unusable:
             raise UserError(
-                f"testbed {spec.name}: it has {len(spec.node_names())} nodes, and of the "
-                f"inventory's {total} machines none is left for {node}: name more machines, or "
-                f"lower the count of group {group.name}."
+                f"{unusable[found].rstrip('.')}. It would be node {node}: mend that, or name other "
+                f"machines for it (site.options.nodes: {{{group.name}: [...]}})."
             )
-        chosen[node] = free.pop(0)
+        chosen[node] = found
+        _occupy(free, found)
 
 
-def _check_names(spec: TestbedSpec, options: InventoryOptions, hosts: Mapping[str, Host]) -> None:
+def _occupy(free: dict[str, Host], name: str) -> None:
+    """Take a machine out of those that are free, by all of its names: Ansible's inventories may
+    have several for one.
+    """
+    where = free[name].where
+    for other in [other for other, host in free.items() if host.where == where]:
+        del free[other]
+
+
+def _next(
+    spec: TestbedSpec, group: GroupSpec, node: str, free: Mapping[str, Host], machines: Machines
+) -> str:
+    """A machine for a node of which nothing is said: the next that is left and can be used."""
+    if free:
+        return next(iter(free))
+    told = [f"{name} cannot be used ({why.rstrip('.')})" for name, why in machines.unusable.items()]
+    more = f"; of the others, {'; '.join(told[:3])}" if told else ""
+    raise UserError(
+        f"testbed {spec.name}: it has {len(spec.node_names())} nodes, and of the "
+        f"inventory's {len(machines.hosts)} machines none is left for {node}: name more machines, "
+        f"or lower the count of group {group.name}{more}."
+    )
+
+
+def _check_names(spec: TestbedSpec, options: InventoryOptions, hosts: Sequence[str]) -> None:
     nodes, groups = spec.node_names(), [group.name for group in spec.groups]
     roles = [role for group in spec.groups for role in group.roles]
     for option, keys in (("nodes", options.nodes), ("devices", options.devices)):

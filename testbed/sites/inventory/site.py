@@ -270,8 +270,13 @@ class InventorySite:
     def _require_named(self, known: Mapping[str, Any], name: str) -> None:
         """Raise a sentence when the testbed has machines that the options no longer name."""
         need_hosts(self.options)
-        named = {host.address for host in machines_of(self.options).hosts}
-        gone = [m.host.address for m in members_of(known) if m.host.address not in named]
+        machines = machines_of(self.options)
+        named = {host.address for host in machines.hosts}
+        gone = [
+            member.host.address
+            for member in members_of(known)
+            if member.host.address not in named and member.host.name not in machines.unusable
+        ]
         if gone:
             raise UserError(
                 f"testbed {name!r} is on machines that are no longer named ({', '.join(gone)}): "

@@ -1,4 +1,4 @@
-"""Which machine becomes which node; what inventories and options say."""
+"""Which machine becomes which node; what options say."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.errors import UserError
-from testbed.sites.inventory import ansible_hosts
-from testbed.sites.inventory.ansible_hosts import Machines, host_of, proxy_jump, read_file
+from testbed.sites.inventory.ansible_hosts import Machines
 from testbed.sites.inventory.assign import Member, assign
 from testbed.sites.inventory.options import HostOptions, JumpOption, read_options
 from testbed.spec import TestbedSpec, load_spec
@@ -201,143 +200,3 @@ def test_paths_in_a_spec_start_at_its_folder(tmp_path: Path) -> None:
     assert options["inventory"] == str(tmp_path / "hosts.ini")
     assert options["key"] == "/k"
     assert options["hosts"] == [{"address": "a", "key": str(tmp_path / "x")}]
-
-
-# -- inventories -----------------------------------------------------------------------------------
-
-
-def test_our_own_short_file(tmp_path: Path) -> None:
-    path = tmp_path / "hosts.yaml"
-    path.write_text(
-        "hosts: [192.0.2.1, {address: b.example, user: cc}]\n" + "groups: {osd: [b.example]}"
-    )
-    found = read_file(path)
-    assert [host.name for host in found.hosts] == ["192.0.2.1", "b.example"]
-    assert found.hosts[1].user == "cc"
-    assert found.groups == {"osd": ("b.example",)}
-    path.write_text("hosts: [{adress: 192.0.2.1}]")
-    with pytest.raises(
-        UserError,
-        match=r"hosts\.yaml: hosts\.0\.adress: there is no such key; .* \(did you mean address\?\)",
-    ):
-        read_file(path)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "hosts: [192.0.2.1]\ngroups: {}\nhosts: [192.0.2.2]\n",
-        "all:\n  hosts: {a: {}}\n  vars: {ansible_user: cc}\n  hosts: {b: !vault x}\n",
-    ],
-)
-def test_a_file_with_machines_in_two_places_is_refused(tmp_path: Path, text: str) -> None:
-    """Of its own form, and of Ansible's, which takes the last and warns."""
-    path = tmp_path / "hosts.yaml"
-    path.write_text(text)
-    with pytest.raises(UserError, match=r"hosts\.yaml: the key 'hosts' of line \d is there again"):
-        read_file(path)
-
-
-@pytest.mark.parametrize(
-    ("hosts", "message"),
-    [
-        ([], "name one at least"),
-        (["a", "a"], "'a' is there twice"),
-        ([{"address": "a"}, {"address": "a", "name": "b"}], "a is there twice, the second time"),
-    ],
-)
-def test_a_machine_is_there_once(tmp_path: Path, hosts: list[Any], message: str) -> None:
-    path = tmp_path / "hosts.yml"
-    path.write_text(yaml.safe_dump({"hosts": hosts}))
-    with pytest.raises(UserError, match=message):
-        ansible_hosts.machines_of(read_options({"inventory": str(path)}))
-
-
-def test_an_inventory_that_is_not_there() -> None:
-    with pytest.raises(UserError, match="the inventory /nonexistent/x cannot be found"):
-        ansible_hosts.machines_of(read_options({"inventory": "/nonexistent/x"}))
-
-
-def test_variables_of_ansible() -> None:
-    found = host_of(
-        "disk0",
-        {
-            "ansible_host": "192.0.2.7",
-            "ansible_port": 2222,
-            "ansible_user": "cc",
-            "ansible_ssh_private_key_file": "keys/id",
-            "ansible_ssh_common_args": "-o ProxyJump=me@bastion -o ServerAliveInterval=5",
-            "hotbed_address": "10.0.0.7",
-        },
-        Path("/there/hosts.ini"),
-    )
-    assert (found.address, found.port, found.user) == ("192.0.2.7", 2222, "cc")
-    assert (found.key, found.private_address) == ("/there/keys/id", "10.0.0.7")
-    assert found.proxy_jump == JumpOption(address="bastion", user="me")
-
-
-def test_the_older_names_of_ansibles_variables() -> None:
-    old = {"ansible_ssh_host": "192.0.2.7", "ansible_ssh_port": 2222, "ansible_ssh_user": "cc"}
-    found = host_of("disk0", {**old, "ansible_connection": "ansible.builtin.ssh"}, Path("hosts"))
-    assert (found.address, found.port, found.user) == ("192.0.2.7", 2222, "cc")
-
-
-@pytest.mark.parametrize(
-    ("variables", "message"),
-    [
-        ({"ansible_connection": "local"}, "only ssh will do"),
-        ({"ansible_become_password": "secret"}, "ansible_become_password is not used"),
-        ({"ansible_become_pass": "secret"}, "ansible_become_pass is not used"),
-        ({"ansible_ssh_password": "secret"}, "ansible_ssh_password is not used"),
-        ({"ansible_sudo_pass": "secret"}, "ansible_sudo_pass is not used"),
-        ({"ansible_ssh_common_args": """-o ProxyCommand="ssh -W 'x" """}, "No closing quotation"),
-        ({"ansible_ssh_common_args": "-o ProxyCommand='nc %h %p'"}, "is not understood"),
-        ({"ansible_port": "ssh"}, "port"),
-    ],
-)
-def test_variables_that_cannot_be_followed(variables: dict[str, Any], message: str) -> None:
-    with pytest.raises(UserError, match=message) as refused:
-        host_of("a", variables, Path("hosts.ini"))
-    assert "machine a" in str(refused.value)
-    assert "secret" not in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "jump"),
-    [
-        ("", None),
-        ("-o StrictHostKeyChecking=yes", None),
-        ("-J me@b", "me@b"),
-        ("-Jme@b:2222", "me@b:2222"),
-        ("-oProxyJump=b", "b"),
-        ("-o 'ProxyJump b'", "b"),
-        ("-o ProxyJump=none", None),
-        ("-o 'ProxyCommand ssh -W %h:%p b'", "b"),
-        ("-o 'ProxyCommand=ssh -W %h:%p -q me@b'", "me@b"),
-        ("-o ProxyCommand='ssh -p 2222 me@b -W %h:%p'", "me@b:2222"),
-    ],
-)
-def test_ways_of_saying_proxy_jump(arguments: str, jump: str | None) -> None:
-    assert proxy_jump(arguments, "here") == jump
-
-
-@pytest.mark.slow
-def test_any_inventory_that_ansible_reads(tmp_path: Path) -> None:
-    path = tmp_path / "hosts.ini"
-    path.write_text(
-        "[osds]\ndisk[0:1].example hotbed_address=10.0.0.1\n[mons]\nhead ansible_host=192.0.2.9\n"
-        "[ceph:children]\nosds\nmons\n[ceph:vars]\nansible_user=cc\n"
-    )
-    found = read_file(path)
-    assert {host.name for host in found.hosts} == {"disk0.example", "disk1.example", "head"}
-    assert {host.user for host in found.hosts} == {"cc"}
-    assert found.groups["osds"] == ("disk0.example", "disk1.example")
-    assert set(found.groups["ceph"]) == {"disk0.example", "disk1.example", "head"}
-    path.write_text("[osds\nbroken")
-    with pytest.raises(UserError, match="Ansible cannot read this inventory"):
-        read_file(path)
-    path.write_text("[osds]\ndisk0.example\n")
-    (tmp_path / "group_vars").mkdir()
-    (tmp_path / "group_vars" / "osds.yml").write_text("ansible_user: a\nansible_user: b\n")
-    with pytest.raises(UserError, match=r"Ansible cannot read this inventory: .*ansible_user"):
-        read_file(path)
