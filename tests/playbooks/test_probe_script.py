@@ -311,6 +311,7 @@ UNIT = "ceph-osd@3.service loaded active running Ceph object storage daemon osd.
         ({"etc/ceph/ceph.conf": "[global]\nmon_host = 192.0.2.1\n"}, "", "fsid not named in /etc"),
         ({f"var/lib/ceph/{OTHER}/x": ""}, "", f"in /var/lib/ceph/{OTHER}"),
         ({"var/lib/ceph/osd/ceph-3/ceph_fsid": "other\n"}, "", "in /var/lib/ceph/osd/ceph-3"),
+        ({"var/lib/ceph/osd/two-3/ceph_fsid": "other\n"}, "", "in /var/lib/ceph/osd/two-3"),
         ({}, UNIT, "ceph-osd@3.service runs"),
     ],
 )

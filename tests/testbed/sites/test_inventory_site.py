@@ -217,6 +217,7 @@ OTHER, OURS = "7c9e6679-7425-40de-944b-e07fc1f90ae7", fsid_of("inventory", "smal
         ),
         ("var/lib/ceph/{other}/mon:x", (), "fsid {other} in /var/lib/ceph/{other}"),
         ("var/lib/ceph/osd/ceph-3/ceph_fsid:{other}\n", (), "in /var/lib/ceph/osd/ceph-3"),
+        ("var/lib/ceph/osd/two-3/ceph_fsid:{other}\n", (), "in /var/lib/ceph/osd/two-3"),
         ("etc/x:", ("ceph-mon@a.service",), "ceph-mon@a.service runs"),
         ("etc/ceph/ceph.conf:[global]\nfsid={ours} ; ours\n", ("ceph-mon@osd0.service",), None),
         ("var/lib/ceph/{ours}/mon:x", ("ceph-{ours}@mon.a.service",), None),

@@ -317,7 +317,7 @@ def fsids(root: Path) -> dict[str, str]:
     for folder in sorted((root / "var/lib/ceph").glob("*")):
         if re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", folder.name):
             found[f"/var/lib/ceph/{folder.name}"] = folder.name  # cephadm's
-    for mark in sorted((root / "var/lib/ceph/osd").glob("ceph-*/ceph_fsid")):
+    for mark in sorted((root / "var/lib/ceph/osd").glob("*/ceph_fsid")):
         found[f"/var/lib/ceph/osd/{mark.parent.name}"] = mark.read_text(errors="replace").strip()
     return found
 

@@ -124,7 +124,7 @@ def _ceph(machine: Machine) -> dict[str, Any]:
     for folder in sorted(machine.path("var/lib/ceph").glob("*")):
         if UUID.fullmatch(folder.name):
             fsids["/var/lib/ceph/" + folder.name] = folder.name  # cephadm's
-    for mark in sorted(machine.path("var/lib/ceph/osd").glob("ceph-*/ceph_fsid")):
+    for mark in sorted(machine.path("var/lib/ceph/osd").glob("*/ceph_fsid")):
         name = str(mark.parent.relative_to(machine.root))
         fsids["/" + name] = machine.text(name + "/ceph_fsid").strip()
     running = ["list-units", "--plain", "--no-legend", "--type=service", "--state=running"]
