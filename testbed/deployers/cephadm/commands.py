@@ -123,7 +123,7 @@ def forget(fsid: str) -> list[str]:
     """Take the cluster's key out of root's authorized ones, and program and settings away."""
     script = (
         "file=/root/.ssh/authorized_keys; "
-        'test ! -e "$file" || sed -i "/ ceph-$1\\$/d" "$file"; '
+        'test ! -e "$file" || sed -i --follow-symlinks "/ ceph-$1\\$/d" "$file"; '
         'rm -f "$2" "$2.release" "$2.new" "$3" "$4"'
     )
     return ["sh", "-c", script, "sh", fsid, PROGRAM, CONFIG, SSH_CONFIG]

@@ -154,9 +154,11 @@ def test_the_program_is_the_releases(tmp_path: Path) -> None:
 
 
 def test_keys_are_let_in_once_and_forgotten(tmp_path: Path) -> None:
-    file = tmp_path / ".ssh" / "authorized_keys"
+    file, kept = tmp_path / ".ssh" / "authorized_keys", tmp_path / "kept"
     file.parent.mkdir()
-    file.write_text("ssh-ed25519 AAAA somebody\n")
+    kept.write_text("ssh-ed25519 AAAA somebody\n")
+    kept.chmod(0o640)
+    file.symlink_to("../kept")
 
     def here(argv: list[str], input: str = "") -> None:
         script = argv[2].replace("/root/.ssh", str(file.parent))
@@ -172,6 +174,8 @@ def test_keys_are_let_in_once_and_forgotten(tmp_path: Path) -> None:
     forget[-3:] = [str(left[0]), str(left[2]), str(left[3])]
     here(forget)
     assert file.read_text() == "ssh-ed25519 AAAA somebody\n"
+    assert file.is_symlink()  # where a site keeps its keys is its own business
+    assert kept.stat().st_mode & 0o777 == 0o640
     assert not any(path.exists() for path in left)
 
 

@@ -133,6 +133,73 @@ def test_cut_off_while_it_is_let_go(
     assert not (host.root / "root/.ssh").exists()
 
 
+def cut_at(
+    host: FakeHost, monkeypatch: pytest.MonkeyPatch, request: dict[str, Any], name: str
+) -> None:
+    """The program ends before the first unlink of a file of this name."""
+    unlink = Path.unlink
+
+    def cut(path: Path, missing_ok: bool = False) -> None:
+        if path.name == name:
+            raise Killed
+        unlink(path, missing_ok=missing_ok)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", cut)
+        with pytest.raises(Killed):
+            host.do(request)
+
+
+def test_a_mark_with_two_names_is_held_and_let_go(
+    host: FakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cut off between the mark and the end of the name under which it was written: to rename one
+    name of a file to another does nothing, and the machine would be held for ever."""
+    before = host.files()
+    cut_at(host, monkeypatch, HOLD, ".hotbed-site.json.x")
+    assert (host.root / "etc/hotbed-site.json").stat().st_nlink == 2
+    other = {**HOLD, "mark": {**MARK, "id": "y", "testbed": "other"}}
+    assert "is held by the testbed 'small'" in refused(host, other)
+    assert done(host, LET_GO) == {"was_ours": True}
+    assert host.files() == before
+    assert done(host, other)["made"]
+
+
+def test_a_mark_with_two_names_is_taken_again(
+    host: FakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_at(host, monkeypatch, HOLD, ".hotbed-site.json.x")
+    assert not done(host, HOLD)["made"]
+    assert (host.root / "etc/hotbed-site.json").stat().st_nlink == 1
+    assert not list((host.root / "etc").glob(".hotbed*"))
+
+
+def test_held_again_after_it_was_let_go_in_part(
+    host: FakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the first `hold` made is remembered: root had no authorized_keys."""
+    before = host.files()
+    done(host, HOLD)
+    cut_at(host, monkeypatch, LET_GO, "hosts.hotbed-new")
+    done(host, HOLD)
+    done(host, LET_GO)
+    assert host.files() == before
+    assert not (host.root / "root/.ssh").exists()
+
+
+def test_a_mark_that_was_cut_off_while_it_was_written_goes(
+    host: FakeHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = host.files()
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "chmod", lambda *_: (_ for _ in ()).throw(Killed))
+        with pytest.raises(Killed):
+            host.do(HOLD)
+    assert host.files() != before
+    done(host, LET_GO)
+    assert host.files() == before
+
+
 def test_no_key_takes_no_line_away(host: FakeHost) -> None:
     host.write(KEYS, "ssh-rsa AAAA a\n\nssh-rsa AAAB b\n")
     before = host.files()

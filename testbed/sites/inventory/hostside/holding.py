@@ -37,7 +37,13 @@ def hold(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
     Refused when another testbed holds it; safe to repeat for the same one.
     """
     folder, keys = machine.path(KEYS).parent, machine.path(KEYS)
-    wanted = dict(request["mark"], made_keys=not keys.exists(), made_folder=not folder.exists())
+    # What was made before a `let_go` that was cut off is still ours to take away.
+    before = read_mark(machine, _aside(request["mark"]["id"])) or {}
+    wanted = dict(
+        request["mark"],
+        made_keys=bool(before.get("made_keys")) or not keys.exists(),
+        made_folder=bool(before.get("made_folder")) or not folder.exists(),
+    )
     made = _mark(machine, wanted)
     _let_in(machine, request["key"])
     _name(machine, request["names"])
@@ -122,9 +128,12 @@ def let_go(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
     if not found or ours:
         _write_hosts(machine, _without_names(read_whole(machine.path(HOSTS))))
     if ours:
+        # A `hold` that was cut off leaves one file under both names, and to rename one of them to
+        # the other would do nothing.
+        machine.path(aside).unlink(missing_ok=True)
         machine.path(MARK).replace(machine.path(aside))
     made = read_mark(machine, aside) or {}
-    for changed in (HOSTS, KEYS):
+    for changed in (aside, HOSTS, KEYS):
         beside(real(machine.path(changed))).unlink(missing_ok=True)
     _let_out(machine, request["key"], made=bool(made.get("made_keys")))
     folder = machine.path(KEYS).parent
