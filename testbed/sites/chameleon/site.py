@@ -9,6 +9,7 @@ from typing import Any
 
 from schemas.errors import HotbedError, UserError
 from testbed import reach
+from testbed.inventory import cluster_id
 from testbed.sites import keys
 from testbed.sites.chameleon import provision
 from testbed.sites.chameleon.cloud import LIVE, Cloud, CloudError, Lease
@@ -192,7 +193,9 @@ class ChameleonSite:
         if testbed is None:
             raise UserError(f"testbed {name!r} is not ready: {self.status(name).detail}.")
         shells = {n.name: self._shells(reach.target_of(testbed, n)) for n in testbed.nodes}
-        answers = everywhere(shells, lambda node: ask(shells[node], "usage"))
+        answers = everywhere(
+            shells, lambda node: ask(shells[node], "usage", fsid=cluster_id(testbed))
+        )
         return usage.counters(all_or_error(answers, "the load cannot be read:"), self._clock.now())
 
     def usage_between(self, before: Mapping[str, float], after: Mapping[str, float]) -> Usage:

@@ -14,6 +14,7 @@ from typing import Any
 
 from schemas.errors import UserError
 from testbed import ansible_processes, reach
+from testbed.inventory import cluster_id
 from testbed.sites.clock import Clock, SystemClock
 from testbed.sites.contract import (
     Capability,
@@ -236,7 +237,10 @@ class InventorySite:
         """See `UsageSite.usage_counters`."""
         testbed = self._ready(name)
         nodes = [node.name for node in testbed.nodes]
-        answers = everywhere(nodes, lambda node: ask(self._shell(testbed, node), "usage"))
+        fsid = cluster_id(testbed)
+        answers = everywhere(
+            nodes, lambda node: ask(self._shell(testbed, node), "usage", fsid=fsid)
+        )
         return usage.counters(all_or_error(answers, "the load cannot be read:"), self._clock.now())
 
     def usage_between(self, before: Mapping[str, float], after: Mapping[str, float]) -> Usage:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from testbed.sites.contract import Usage
 
 _PARTS = ("all", "busy", "steal", "kernel", "ours")
+_CONTAINER = "container "
 
 
-def counters(answers: Mapping[str, Mapping[str, float]], now: float) -> dict[str, float]:
+def counters(answers: Mapping[str, Mapping[str, Any]], now: float) -> dict[str, float]:
     """Counters in seconds by ``part:node``, from `hostside.usage` of every node, and ``wall``."""
     found = {"wall": now}
     for node, answer in answers.items():
         found |= {f"{part}:{node}": answer[part] for part in _PARTS}
+        found |= {f"{_CONTAINER}{name}:{node}": used for name, used in answer["containers"].items()}
     return found
 
 
@@ -26,7 +29,7 @@ def between(before: Mapping[str, float], after: Mapping[str, float]) -> Usage:
     interval = max(delta["wall"], 1e-9)
     nodes = [key.removeprefix("all:") for key in after if key.startswith("all:")]
     outside = sum(
-        max(delta[f"busy:{node}"] - delta[f"kernel:{node}"] - delta[f"ours:{node}"], 0.0)
+        max(delta[f"busy:{node}"] - delta[f"kernel:{node}"] - _ours(delta, node), 0.0)
         for node in nodes
     )
     steal = [
@@ -40,3 +43,13 @@ def between(before: Mapping[str, float], after: Mapping[str, float]) -> Usage:
         steal=min(max(steal, default=0.0), 1.0),
         node_cores={node: max(delta[f"busy:{node}"], 0.0) / interval for node in nodes},
     )
+
+
+def _ours(delta: Mapping[str, float], node: str) -> float:
+    """With containers: one that ended in between is in no later reading, and counts for nothing."""
+    inside = (
+        used
+        for key, used in delta.items()
+        if key.startswith(_CONTAINER) and key.endswith(f":{node}")
+    )
+    return delta[f"ours:{node}"] + sum(inside)

@@ -55,7 +55,8 @@ class _FakeShell:
         if "ssh-keyscan" in argv:
             out = f"{argv[-1]} ssh-ed25519 KEY-OF-{argv[-1]}\n"
         elif argv[-1].startswith("{"):
-            counters = dict.fromkeys(("all", "busy", "steal", "kernel", "ours"), 1.0)
+            counters: dict[str, object] = {"containers": {}}
+            counters |= dict.fromkeys(("all", "busy", "steal", "kernel", "ours"), 1.0)
             out = json.dumps({"ok": True, "result": counters})
         elif "python3" in argv:
             out = json.dumps(self._set_up(json.loads(base64.b64decode(argv[-1]))))

@@ -17,7 +17,8 @@ from typing import Any
 
 from testbed.sites.inventory.hostside.base import Machine, Refused
 from testbed.sites.inventory.hostside.holding import hold, let_go, mark, wipe
-from testbed.sites.inventory.hostside.seeing import connect, survey, usage
+from testbed.sites.inventory.hostside.load import usage
+from testbed.sites.inventory.hostside.seeing import connect, survey
 
 ACTIONS: dict[str, Callable[[Machine, dict[str, Any]], Any]] = {
     "survey": survey,
@@ -28,7 +29,7 @@ ACTIONS: dict[str, Callable[[Machine, dict[str, Any]], Any]] = {
     "let_go": let_go,
     "wipe": wipe,
 }
-PARTS = ("base", "devices", "kernel", "seeing", "holding")
+PARTS = ("base", "devices", "kernel", "load", "seeing", "holding")
 """Modules of this package, each after those that it needs."""
 
 _LOADER = """

@@ -8,7 +8,6 @@ import socket
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 from testbed.sites.inventory.hostside.base import Machine, read_mark
@@ -162,61 +161,3 @@ def _connection(target: list[Any], end: float) -> str | None:
     except OSError as error:
         return error.strerror or str(error)
     return None
-
-
-def usage(machine: Machine, request: dict[str, Any]) -> dict[str, float]:
-    """Counters in seconds: of all CPUs, busy, steal, the kernel's threads, and of what is ours.
-
-    Ours are the units of the store and of Hotbed, and root's sessions, as which we log in. Where
-    control groups do not tell CPU time, everything counts as ours.
-    """
-    tick = os.sysconf("SC_CLK_TCK")
-    fields = [
-        int(field) / tick for field in machine.text("proc/stat").split("\n", 1)[0].split()[1:]
-    ]
-    user, nice, system, idle, wait, irq, softirq, steal = (fields + [0.0] * 8)[:8]
-    busy = user + nice + system + irq + softirq
-    ours = None
-    top = machine.path("sys/fs/cgroup")
-    for tree, name, unit in ((top, "cpu.stat", 1e6), (top / "cpuacct", "cpuacct.usage", 1e9)):
-        if ours is None and (tree / "system.slice" / name).exists():
-            groups = [
-                group
-                for pattern in ("ceph-*", "hotbed-*", "system-ceph*", "system-hotbed*")
-                for group in (tree / "system.slice").glob(pattern)
-            ]
-            ours = sum(
-                _cpu_time(group / name) / unit
-                for group in [*groups, tree / "user.slice/user-0.slice"]
-            )
-    kernel = _kernel_threads(machine) / tick
-    return {
-        "time": time.time(),
-        "all": busy + idle + wait + steal,
-        "busy": busy,
-        "steal": steal,
-        "kernel": kernel,
-        "ours": busy - kernel if ours is None else ours,
-    }
-
-
-def _cpu_time(path: Path) -> float:
-    try:
-        text = path.read_text()
-    except OSError:
-        return 0.0
-    found = re.search(r"^(?:usage_usec )?(\d+)$", text, re.MULTILINE)
-    return float(found.group(1)) if found else 0.0
-
-
-def _kernel_threads(machine: Machine) -> int:
-    """Clock ticks used by the kernel's own threads: they are nobody's."""
-    ticks = 0
-    for entry in machine.path("proc").glob("[0-9]*/stat"):
-        try:
-            fields = entry.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if fields and fields[1] == "2":
-            ticks += int(fields[11]) + int(fields[12])
-    return ticks
