@@ -61,18 +61,18 @@ def allow(
         return
     site.allow(given, host_keys=host_keys)
     if ask and _at_a_terminal():
-        _ask(site, spec, set(given))
+        _ask(site, spec)
 
 
 def _at_a_terminal() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def _ask(site: CautiousSite, spec: TestbedSpec, given: set[str]) -> None:
+def _ask(site: CautiousSite, spec: TestbedSpec) -> None:
     from hotbed.progress import progress
 
     with progress(f"looking at the machines of {spec.name}") as report:
-        doomed = [one for one in site.doomed(spec, report) if one.name not in given]
+        doomed = site.doomed(spec, report)
     if not doomed:
         return
     _agree(doomed)

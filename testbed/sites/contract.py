@@ -315,7 +315,7 @@ class CautiousSite(Site, Protocol):
     """
 
     def doomed(self, spec: TestbedSpec, progress: Progress = silent) -> Sequence[Doomed]:
-        """Devices on which provisioning would destroy something, allowed or not."""
+        """Devices on which provisioning would destroy something that nobody allowed it to yet."""
 
     def allow(self, devices: Collection[str] = (), *, host_keys: bool = False) -> None:
         """Allow the next `provision` to wipe these (`Doomed.name`), and to trust host keys that

@@ -192,7 +192,8 @@ class InventorySite:
         with looking(self._contact) as folder:
             found = self._look(members, folder, progress)
             found.require()
-        return fitness.doomed_of(members, found.surveys)
+        doomed = fitness.doomed_of(members, found.surveys)
+        return tuple(one for one in doomed if one.name not in self._allowed)
 
     def allow(self, devices: Collection[str] = (), *, host_keys: bool = False) -> None:
         """See `CautiousSite.allow`."""

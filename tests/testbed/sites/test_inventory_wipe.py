@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from schemas.errors import UserError
 from testbed import deployment
@@ -77,6 +78,21 @@ def test_a_person_is_asked_before_a_deployment_wipes(
     # Nothing is left to be asked about.
     assert run("deploy", "--wipe") == 0
     assert (deployed, answers) == ([False, False], [])
+
+
+def test_nobody_is_asked_about_what_the_spec_or_the_command_allows(
+    spec_file: Path, hosts: FakeHosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for address in ("192.0.2.2", "192.0.2.3"):
+        hosts.hosts[address].disk("/dev/sdb2", 16 * 2**30, "xfs")
+    body = yaml.safe_load(spec_file.read_text())
+    body["site"]["options"]["wipe"] = "/dev/sdb2@osd0"
+    spec_file.write_text(yaml.safe_dump(body))
+    monkeypatch.setattr("hotbed.site_options._at_a_terminal", lambda: True)
+    words = ("up", str(spec_file), "--accept-host-keys", "--yes-wipe", "/dev/sdb2@osd1")
+    assert run(*words) == 0
+    assert not head(hosts)
+    assert not head(hosts, "192.0.2.3")
 
 
 def test_what_is_in_use_or_an_osds_store_is_never_wiped(make: Make, hosts: FakeHosts) -> None:
