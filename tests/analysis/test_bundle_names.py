@@ -128,3 +128,14 @@ def test_machines_of_an_inventory_are_told_too(there: bool, tmp_path: Path) -> N
     assert made.names == (("tank1.uni-nowhere.edu", "tank1", "alice") if there else ())
     assert bool(made.notes) is not there
     assert not any("tank" in note for note in made.notes)
+
+
+def test_machines_of_an_inventory_that_cannot_be_used_are_told_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variables = {"tank9": {"ansible_connection": "local"}, "tank1": {"ansible_user": "alice"}}
+    listing = {"_meta": {"hostvars": variables}, "all": {"hosts": list(variables)}}
+    monkeypatch.setattr("testbed.sites.inventory.ansible_hosts.ansible_listing", lambda _: listing)
+    (tmp_path / "hosts.ini").touch()
+    made = portable_spec(spec_of(tmp_path, "inventory", {"inventory": "hosts.ini"}), tmp_path, {})
+    assert set(made.names) == {"tank1", "tank9", "alice"}
