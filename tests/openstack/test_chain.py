@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -29,6 +30,7 @@ from tests.openstack.machines import Machines
 from tests.openstack.parts import REPOSITORY
 from tests.openstack.plane import ControlPlane
 from tests.openstack.rest import Refused, Rest
+from tests.openstack.seed import FIXED
 
 pytestmark = [pytest.mark.openstack, pytest.mark.timeout(900)]
 
@@ -196,14 +198,13 @@ def test_the_whole_chain(
     hotbed("down", "chain")
     assert not belongings.belongings(student)
     assert belongings.free_hosts(plane.admin) == {host.name for host in plane.hosts}
+    bundled_by_a_notebook(spec, artifacts)
 
 
 def by_notebooks(spec: Path, file: Path, artifacts: Path) -> None:
     """The second lease and its Ceph by the notebooks, in what a hosted JupyterHub gives."""
-    folder = spec.parent / "notebooks"
-    folder.mkdir()
     with hub("hotbed-tests-notebooks") as within:
-        place = Place(spec, "chain", folder, within=within)
+        place = Place(spec, "chain", spec.parent, within=within)
         made = execute(place, "chameleon", spec=str(spec), extend_hours=1.0, keep=True)
         assert "3 of 3 nodes run" in made.shown
         words = {"campaign": str(file), "artifacts": str(artifacts)}
@@ -211,3 +212,21 @@ def by_notebooks(spec: Path, file: Path, artifacts: Path) -> None:
         assert "HEALTH" in deployed.shown
         seen = execute(place, "debugging", testbed="chain", node="osd1", follow_s=2.0)
         assert all(each.whole and each.peak_bytes < HUB_BYTES for each in (made, deployed, seen))
+
+
+def bundled_by_a_notebook(spec: Path, artifacts: Path) -> None:
+    """What was run on both leases as one archive that holds, when the testbed is gone; nothing in
+    it tells of the machines that it ran on."""
+    with hub("hotbed-tests-bundling") as within:
+        place = Place(spec, "chain", spec.parent, within=within)
+        made = execute(place, "bundling", campaign="chain", artifacts=str(artifacts))
+    assert made.whole and made.peak_bytes < HUB_BYTES
+    assert "all that follows from the runs, are as stated" in made.shown
+    with zipfile.ZipFile(spec.parent / "chain.hotbed.zip") as archive:
+        inside = {name: archive.read(name) for name in archive.namelist()}
+    assert sum(name.endswith("/run.json") for name in inside) >= 2
+    ours = [str(spec.parent), os.environ["OS_PASSWORD"], FIXED.rpartition(".")[0]]
+    raw = [file for file in artifacts.glob("chain/*/*/*") if file.is_file()]
+    assert any(ours[0].encode() in file.read_bytes() for file in raw)
+    for word in ours:
+        assert not [name for name, data in inside.items() if word.encode() in data], word
