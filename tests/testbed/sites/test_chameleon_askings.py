@@ -54,7 +54,7 @@ def test_a_lease_that_comes_to_light_while_it_is_taken_down_is_ended(world: Worl
 def test_while_it_may_still_come_to_light_the_record_stays(world: World) -> None:
     appears(world, interrupted(world), after_s=300.0)
     begun, looks = world.clock.now(), world.cloud.calls.count("leases")
-    words = r"the answer never came; .*: repeat `hotbed down small` then.*all else is removed"
+    words = r"the answer never came, .*: repeat `hotbed down small` then.*all else is removed"
     with pytest.raises(SiteError, match=words) as error:
         world.site().release("small")
     assert world.clock.now() - begun == pytest.approx(WATCH_S, abs=POLL_S)
