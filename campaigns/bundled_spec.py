@@ -16,17 +16,9 @@ from typing import Any
 
 from schemas.errors import UserError
 from schemas.yaml_file import read_mapping
+from testbed.sites import names_told, options_that_name_nobody
 
 LEFT_OUT = "# Options of the site that name machines or people were left out of this copy.\n"
-_HARMLESS: Mapping[str, frozenset[str]] = {
-    "chameleon": frozenset(
-        (
-            *("site", "node_type", "flavor", "image", "lease", "floating_ip", "media", "signal"),
-            *("host_keys", "patience"),
-        )
-    ),
-    "inventory": frozenset(("signal",)),
-}
 _NAMING = ("hosts", "nodes", "user", "ssh_user", "proxy_jump", "project", "network")
 _NOT_OF_A_MACHINE = {"key", "host_key", "port", "private_address"}
 _EVERYBODYS = {
@@ -81,7 +73,8 @@ def portable_spec(spec: Path, folder: Path, campaign: object) -> Portable:
     if not isinstance(site, dict) or not isinstance(options, dict):
         return Portable(None, ())
     kind = str(site.get("kind", "local"))
-    kept = {key: options[key] for key in options if key in _HARMLESS.get(kind, frozenset())}
+    stays = options_that_name_nobody(kind)
+    kept = {key: options[key] for key in options if key in stays}
     lease = kept.get("lease")
     if isinstance(lease, dict):
         kept["lease"] = {key: value for key, value in lease.items() if key != "name"}
@@ -93,7 +86,7 @@ def portable_spec(spec: Path, folder: Path, campaign: object) -> Portable:
     texts = list(_texts(options))
     notes: tuple[str, ...] = ()
     try:
-        texts += _in_inventory(kind, options, folder)
+        texts += names_told(kind, options, folder)
     except UserError:
         notes = (
             f"The inventory that the spec {spec.name} names cannot be read any more: names of "
@@ -138,24 +131,6 @@ def _within(value: object) -> Iterator[str]:
     elif isinstance(value, list):
         for inner in value:
             yield from _within(inner)
-
-
-def _in_inventory(kind: str, options: Mapping[str, Any], folder: Path) -> Iterator[str]:
-    """What a file that the options name says of machines.
-
-    Raises:
-        UserError: it cannot be read.
-    """
-    from testbed.sites.inventory.ansible_hosts import read_file
-
-    if kind != "inventory" or not isinstance(options.get("inventory"), str):
-        return
-    machines = read_file(folder / Path(options["inventory"]).expanduser())
-    yield from machines.unusable
-    for host in machines.hosts:
-        jump = host.proxy_jump
-        yield from filter(None, (host.address, host.name, host.user))
-        yield from filter(None, (jump.address, jump.user) if jump is not None else ())
 
 
 def _names(texts: Iterable[str]) -> Iterator[str]:

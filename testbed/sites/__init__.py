@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 from schemas.errors import UserError
 from testbed.sites.contract import Site
 
-__all__ = ["kinds", "open_site"]
+__all__ = ["kinds", "names_told", "open_site", "options_that_name_nobody"]
 
 
 def _local(options: Mapping[str, object]) -> Site:
@@ -49,3 +50,26 @@ def open_site(kind: str = "local", options: Mapping[str, object] | None = None) 
     if kind not in _SITES:
         raise UserError(f"unknown kind of site {kind!r}; there are: {', '.join(kinds())}.")
     return _SITES[kind](options or {})
+
+
+def options_that_name_nobody(kind: str) -> frozenset[str]:
+    """Options of a kind of site that may leave with results: they name no machine and no person. Of
+    a kind that does not say so, none."""
+    from testbed.sites.chameleon import portable as chameleon
+    from testbed.sites.inventory import portable as inventory
+
+    told = {"chameleon": chameleon.NAME_NOBODY, "inventory": inventory.NAME_NOBODY}
+    return told.get(kind, frozenset())
+
+
+def names_told(kind: str, options: Mapping[str, object], folder: Path) -> Iterator[str]:
+    """Machines and users in files beside the spec (in `folder`) that a site's options name.
+
+    Raises:
+        UserError: such a file cannot be read.
+    """
+    from testbed.sites.inventory import portable as inventory
+
+    told = {"inventory": inventory.names_told}
+    if kind in told:
+        yield from told[kind](options, folder)
