@@ -77,7 +77,8 @@ class Aside:
     def __init__(self) -> None:
         paths = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
         self._process = subprocess.Popen(
-            [sys.executable, "-c", "from analysis.aside import main; main()"],
+            # -P: what lies in the current folder is no library, whatever its name.
+            [sys.executable, "-P", "-c", "from analysis.aside import main; main()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -30,6 +30,8 @@ Progress = Callable[[str, float], None]
 Require = Callable[[Path, Sequence[str]], None]
 
 LIBRARIES = ("numpy", "scipy", "pandas", "matplotlib", "seaborn", "pyarrow")
+_RECORDS = ("campaigns/", "specs/")
+"""Sources that say what was run and where; the others are programs, notebooks and constants."""
 _DRAWN_BYTES = 50 * 2**20
 SHOWN = 20  # findings that a refusal names
 _SHARES = {"runs": (0.0, 0.3), "report": (0.3, 0.7), "scan": (0.7, 0.8), "packing": (0.8, 1.0)}
@@ -140,7 +142,7 @@ def build(
         redactor = Redactor(*_names(everyone, hide, (*inputs.hosts, *inputs.names)))
         stage_runs(stage, attempts, redactor, told("runs"))
         for target, file in inputs.files.items():
-            text = source(file, redactor)
+            text = source(file, redactor if target.startswith(_RECORDS) else None)
             if text is None:
                 stage.left_out["sources that are no text"] += 1
             else:
@@ -301,7 +303,8 @@ def refuse_private(findings: Sequence[Finding]) -> None:
     more = f"; and {len(findings) - SHOWN} more" if len(findings) > SHOWN else ""
     raise UserError(
         f"nothing was bundled, because something in it should not leave: {named}{more}. "
-        "Hide a host name with --hide; what is secret must be taken out of the runs by hand."
+        "Hide a host name with --hide; take what is secret out of the runs, and whatever it is out "
+        "of controllers, notebooks and constants, by hand: those are packed as they are."
     )
 
 

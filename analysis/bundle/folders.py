@@ -19,7 +19,8 @@ from analysis.bundle import memory
 MEMORY = Path("/dev/shm")
 SPARE = 4
 """How many times as much memory must be left as goes into files: the analysis needs some too."""
-PREFIX = "hotbed-"
+PREFIXES = ("hotbed-bundle-", "hotbed-verify-")
+"""What names of folders here begin with; no others are swept."""
 _UNHELD_S = 60.0
 """How old a folder that nobody holds must be to be left over, and not just being made."""
 MOST_WORKERS = 4
@@ -100,7 +101,7 @@ def _held(place: str) -> Iterator[None]:
 def _sweep(parent: Path) -> None:
     """Remove what a process that was killed has left in memory, where nothing else would until the
     machine starts anew."""
-    for folder in parent.glob(f"{PREFIX}*"):
+    for folder in (one for prefix in PREFIXES for one in parent.glob(f"{prefix}*")):
         try:
             about = folder.lstat()
             aged = time.time() - about.st_mtime > _UNHELD_S

@@ -1,9 +1,12 @@
-"""Whether two pictures are the same, to the pixel or to the eye; and the pictures within a page."""
+"""Whether two pictures are the same, to the pixel or to the eye; the pictures within a page, and
+what is written beside one in its file."""
 
 from __future__ import annotations
 
 import math
 import re
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -69,3 +72,47 @@ def _inked(picture: Any) -> Any:
     for _ in range(2):
         ink = uniform_filter(ink, size=(_BLUR, _BLUR, 1), mode="constant")
     return ink
+
+
+_PNG = b"\x89PNG\r\n\x1a\n"
+_PDF = b"%PDF-"
+_STREAM = re.compile(rb"stream\r?\n.*?endstream", re.DOTALL)
+_DRAWN = {b"IHDR", b"PLTE", b"IDAT", b"IEND", b"tRNS", b"cHRM", b"gAMA", b"sRGB", b"pHYs"}
+_MOST_TEXT = 2**20
+
+
+def told_by(data: bytes) -> bytes | None:
+    """What a PNG or PDF file says beside what it shows: notes, names, and whatever stands behind
+    its end; None where the contents are no picture, whatever the file is called."""
+    if data.startswith(_PNG):
+        return b"\n".join(_notes(data))
+    if data.startswith(_PDF):
+        return _STREAM.sub(b"", data)
+    return None
+
+
+def _notes(data: bytes) -> Iterator[bytes]:
+    """PNG (RFC 2083): chunks of a length, a type, contents and a sum. Whatever does not draw is
+    given as it is, and unpacked where it is compressed (zTXt, iTXt)."""
+    at = len(_PNG)
+    while at + 8 <= len(data):
+        length, kind = int.from_bytes(data[at : at + 4]), data[at + 4 : at + 8]
+        body = data[at + 8 : at + 8 + length]
+        at += 12 + length
+        if kind not in _DRAWN:
+            yield body
+            yield from _unpacked(body)
+        if kind == b"IEND":
+            break
+    yield data[at:]
+
+
+def _unpacked(body: bytes) -> Iterator[bytes]:
+    """What is compressed behind a keyword, and its flags and language."""
+    place = body.find(b"x")
+    while place >= 0:  # how zlib's streams begin
+        try:
+            yield zlib.decompressobj().decompress(body[place:], _MOST_TEXT)
+            return
+        except zlib.error:
+            place = body.find(b"x", place + 1)

@@ -122,7 +122,7 @@ class Redactor:
         """
         import pyarrow.parquet as pq
 
-        texts = read_parquet(file, texts_only=True)
+        texts, names = read_texts(file)
         made_anew: dict[str, list[str | None]] = {}
         for index, name in enumerate(texts.column_names):
             column = texts.column(index)
@@ -130,12 +130,16 @@ class Redactor:
             if all(old == new for old, new in values.items()):
                 continue
             made_anew[name] = [values.get(text, text) for text in column.to_pylist()]
-        if not made_anew:
+        called = [self._text(name) for name in names]
+        notes = texts.schema.metadata or {}
+        noted = {self.data(key): self.data(note) for key, note in notes.items()}
+        if not made_anew and called == names and noted == notes:
             return None
         table = read_parquet(file)
         for name, values_anew in made_anew.items():
             index = table.column_names.index(name)
             table = table.set_column(index, name, [values_anew])
+        table = table.rename_columns(called).replace_schema_metadata(noted)
         sink = io.BytesIO()
         pq.write_table(table, sink)
         return sink.getvalue()
@@ -149,19 +153,34 @@ class Redactor:
         return made
 
 
-def read_parquet(file: Path, *, texts_only: bool = False) -> Any:
-    """A Parquet file as a pyarrow table; `texts_only`: but for its numbers.
+def read_parquet(file: Path) -> Any:
+    """A Parquet file as a pyarrow table.
 
     Raises:
         UserError: it cannot be read.
     """
-    import pyarrow as pa
+    return _read(file, _opened(file), None)
 
+
+def read_texts(file: Path) -> tuple[Any, list[str]]:
+    """A Parquet file's columns of texts as a pyarrow table, and the names of all its columns.
+
+    Raises:
+        UserError: it cannot be read, or a text is none in UTF-8.
+    """
     opened = _opened(file)
     schema = opened.schema_arrow
-    names = [field.name for field in schema if is_text(field.type)] if texts_only else None
+    return _read(file, opened, [one.name for one in schema if is_text(one.type)]), schema.names
+
+
+def _read(file: Path, opened: Any, columns: list[str] | None) -> Any:
+    import pyarrow as pa
+
     try:
-        return opened.read(columns=names)
+        table = opened.read(columns=columns)
+        if columns:
+            table.validate(full=True)
+        return table
     except (pa.ArrowException, OSError) as error:
         raise _unreadable(file, error) from error
 

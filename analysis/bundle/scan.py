@@ -18,7 +18,8 @@ from queue import SimpleQueue
 from analysis.bundle import hosts, private
 from analysis.bundle.credentials import SECRETS
 from analysis.bundle.folders import workers
-from analysis.bundle.redact import is_text, read_parquet
+from analysis.bundle.pictures import told_by
+from analysis.bundle.redact import is_text, read_texts
 from schemas.errors import UserError
 
 _HARMLESS = {"OS_REGION_NAME", "OS_INTERFACE", "OS_IDENTITY_API_VERSION", "OS_AUTH_TYPE"}
@@ -75,8 +76,8 @@ def scan(
     file the line is that of its first occurrence among the distinct texts.
 
     Args:
-        files: what to look at, names included. Pictures are not looked into: they are drawn from
-            runs that are.
+        files: what to look at, names included. Of pictures it is what is written beside them: they
+            are drawn from runs that are looked into.
         words: further words to look for, and what each is.
         begun: what another process looks through already, for the same words.
     """
@@ -127,7 +128,8 @@ class Beside:
         self._words = dict(words or {})
         paths = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
         self._process = subprocess.Popen(
-            [sys.executable, "-c", "from analysis.bundle.scan import main; main()"],
+            # -P: what lies in the current folder is no library, whatever its name.
+            [sys.executable, "-P", "-c", "from analysis.bundle.scan import main; main()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -202,8 +204,6 @@ def _in_name(name: str, words: _Words) -> Iterator[Finding]:
 
 
 def _in_file(name: str, file: Path, moved: Path | None, words: _Words) -> Iterator[Finding]:
-    if name.endswith((".png", ".pdf")):
-        return
     try:
         try:
             data = _contents(name, file)
@@ -255,12 +255,16 @@ class _Words:
 
 
 def _contents(name: str, file: Path) -> bytes:
-    return _texts(file) if name.endswith(".parquet") else file.read_bytes()
+    if name.endswith(".parquet"):
+        return _texts(file)
+    data = file.read_bytes()
+    told = told_by(data)
+    return data if told is None else told
 
 
 def _texts(file: Path) -> bytes:
     """The distinct texts of a Parquet file, a line each; names of columns and notes on them too."""
-    table = read_parquet(file, texts_only=True)
+    table, names = read_texts(file)
     notes = [note for pair in (table.schema.metadata or {}).items() for note in pair]
     texts = [
         text
@@ -269,4 +273,4 @@ def _texts(file: Path) -> bytes:
         for text in table.column(index).unique().to_pylist()
         if text
     ]
-    return b"\n".join([*notes, *(text.encode() for text in texts)])
+    return b"\n".join([*notes, *(text.encode() for text in (*names, *texts))])

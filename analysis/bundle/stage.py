@@ -275,8 +275,13 @@ def redacted(file: Path, redactor: Redactor) -> bytes | None:
     return redactor.data(data)
 
 
-def source(file: Path, redactor: Redactor) -> bytes | None:
+def source(file: Path, redactor: Redactor | None) -> bytes | None:
     """The contents of a file that somebody wrote, as they may leave; None where it is no text.
+
+    Args:
+        file: the file.
+        redactor: None for programs: with another word in it, one may do something else. The scan
+            stops a bundle whose programs tell of somebody.
 
     Raises:
         UserError: it cannot be read.
@@ -288,4 +293,6 @@ def source(file: Path, redactor: Redactor) -> bytes | None:
         return None
     except OSError as error:
         raise UserError(f"{file}: cannot be read ({error.strerror}).") from error
-    return None if b"\0" in data else redactor.data(data)
+    if b"\0" in data:
+        return None
+    return data if redactor is None else redactor.data(data)

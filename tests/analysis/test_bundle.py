@@ -8,6 +8,7 @@ import json
 import shutil
 import zipfile
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,25 @@ def test_nothing_tells_of_the_machine(bundled: Bundled) -> None:
         "unfinished attempts": 1,
     }
     assert bundled.manifest.redacted["addresses"] == 2 * 3 * BLOCKS
+
+
+@pytest.mark.slow
+def test_programs_are_packed_as_they_are_or_not_at_all(tmp_path: Path) -> None:
+    """With another word in it a program does something else; a campaign's file is a record."""
+    campaign(tmp_path / "artifacts")
+    program, file = tmp_path / "policy.py", tmp_path / "dlr-tiny.yaml"
+    program.write_text("simulator = 1\n")
+    file.write_text("name: dlr-tiny  # on simulator\n")
+    files = {"controllers/mine/policy.py": program, "campaigns/dlr-tiny.yaml": file}
+    given = replace(inputs(tmp_path), files=files, hosts=(), names=("simulator",))
+    made = build(tmp_path / "artifacts", "dlr-tiny", tmp_path / "x.zip", given)
+    with zipfile.ZipFile(made.path) as opened:
+        assert opened.read("controllers/mine/policy.py") == program.read_bytes()
+        assert opened.read("campaigns/dlr-tiny.yaml") == b"name: dlr-tiny  # on host-1\n"
+    program.write_text("# for Jane\nADDRESS = '10.7.0.3'\n")
+    with pytest.raises(UserError, match=r"controllers/mine/policy\.py:2: a machine's address"):
+        build(tmp_path / "artifacts", "dlr-tiny", tmp_path / "y.zip", given)
+    assert not (tmp_path / "y.zip").exists()
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from analysis.aside import Aside
 from analysis.bundle import folders, memory, private
 from analysis.bundle.archive import unpacked_bytes
 from analysis.bundle.folders import working_folder
@@ -91,7 +92,7 @@ def in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("need", "there"), [(10 * MIB, True), (100 * MIB, True), (101 * MIB, False), (None, False)]
 )
 def test_small_ones_are_worked_on_in_memory(in_memory: Path, need: int | None, there: bool) -> None:
-    with working_folder("hotbed-test-", need) as place:
+    with working_folder("hotbed-bundle-", need) as place:
         assert (place.parent == in_memory) is there
         (place / "artifacts" / "campaign" / "run").mkdir(parents=True)
         (place / "artifacts" / "campaign" / "run" / "file").write_text("something")
@@ -102,7 +103,7 @@ def test_the_folder_that_is_asked_for_is_taken(
     in_memory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(in_memory.parent))
-    with working_folder("hotbed-test-", 1) as place:
+    with working_folder("hotbed-bundle-", 1) as place:
         assert place.parent != in_memory
 
 
@@ -111,7 +112,7 @@ def test_a_disk_is_not_taken_for_memory(in_memory: Path, monkeypatch: pytest.Mon
     for name in ("TMPDIR", "TEMP", "TMP"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(folders, "MEMORY", in_memory)
-    with working_folder("hotbed-test-", 1) as place:
+    with working_folder("hotbed-bundle-", 1) as place:
         assert place.parent != in_memory
 
 
@@ -119,7 +120,7 @@ def test_what_a_killed_process_left_in_memory_goes(in_memory: Path) -> None:
     program = (
         "import sys, time; from pathlib import Path; from analysis.bundle import folders\n"
         "folders.MEMORY = Path(sys.argv[1]); folders._is_memory = lambda _: True\n"
-        "with folders.working_folder('hotbed-test-', 1) as place:\n"
+        "with folders.working_folder('hotbed-bundle-', 1) as place:\n"
         "    (place / 'file').write_text('something')\n"
         "    print(place, flush=True); time.sleep(600)\n"
     )
@@ -136,23 +137,26 @@ def test_what_a_killed_process_left_in_memory_goes(in_memory: Path) -> None:
         theirs = Path(other.stdout.readline().strip())
         assert theirs.parent == in_memory
         os.utime(theirs, (1, 1))
-        with working_folder("hotbed-test-", 1):
+        with working_folder("hotbed-bundle-", 1):
             assert (theirs / "file").exists(), "it is held"
     finally:
         other.send_signal(signal.SIGKILL)
         other.wait()
         other.stdout.close()
-    fresh, foreign = in_memory / "hotbed-test-new", in_memory / "others"
-    fresh.mkdir()
-    foreign.mkdir()
+    fresh, foreign = in_memory / "hotbed-bundle-new", in_memory / "others"
+    named_alike = in_memory / "hotbed-notes"
+    for folder in (fresh, foreign, named_alike):
+        folder.mkdir()
     os.utime(foreign, (1, 1))
+    os.utime(named_alike, (1, 1))
     os.utime(theirs, (1, 1))
-    (in_memory / "hotbed-link").symlink_to(foreign)
-    with working_folder("hotbed-test-", 1):
+    (in_memory / "hotbed-bundle-link").symlink_to(foreign)
+    with working_folder("hotbed-bundle-", 1):
         pass
     assert not theirs.exists()
     assert fresh.exists(), "it may just be being made"
     assert foreign.exists()
+    assert named_alike.exists()
 
 
 def test_the_size_of_an_archive_that_is_none_is_not_known(tmp_path: Path) -> None:
@@ -210,6 +214,23 @@ def test_what_a_killed_process_has_not_looked_through_is_looked_through(tmp_path
         for name, file in files.items():
             beside.add(name, file)
         assert len(scan(files, {"fine": "a word"}, begun=beside)) == 12
+
+
+def test_a_file_in_the_current_folder_is_no_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit('somebody else's')\n")
+    monkeypatch.chdir(tmp_path)
+    with Beside() as beside:
+        beside.add("json.py", tmp_path / "json.py")
+        assert beside.found() == {"json.py": []}
+        assert beside._process.returncode == 0
+    aside = Aside()
+    try:
+        descriptor = aside._pipes()[1].fileno()
+        assert os.read(descriptor, 1) == b"."
+    finally:
+        aside.kill()
 
 
 def test_it_ends_with_the_block(tmp_path: Path) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import zlib
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +17,7 @@ from hypothesis import strategies as st
 from analysis.bundle import scan as scanning
 from analysis.bundle.redact import Redactor
 from analysis.bundle.scan import findings, scan, words_of_this_machine
+from schemas.errors import UserError
 
 # Put together here, so that no scan of this repository takes them for what they look like.
 SECRETS = {
@@ -222,6 +226,61 @@ def test_names_of_files_and_of_columns_are_looked_at(tmp_path: Path) -> None:
         "a machine's address, in the file's name",
         "a machine's address",
     ]
+
+
+def test_columns_are_called_otherwise(tmp_path: Path) -> None:
+    """Also in a file that says them nowhere else, as pandas does in its notes."""
+    table = pa.table({"load of 10.0.0.5": [0.5], "t_s": [1.0]})
+    pyarrow.parquet.write_table(table, tmp_path / "x.parquet")
+    found = scan({"x.parquet": tmp_path / "x.parquet"}, {})
+    assert [one.what for one in found] == ["a machine's address"]
+    made = Redactor({}).parquet(tmp_path / "x.parquet")
+    assert made is not None
+    (tmp_path / "made.parquet").write_bytes(made)
+    again = pd.read_parquet(tmp_path / "made.parquet")
+    assert again.to_dict("list") == {"load of 192.0.2.1": [0.5], "t_s": [1.0]}
+    assert not scan({"made.parquet": tmp_path / "made.parquet"})
+
+
+def test_a_table_whose_texts_are_none_is_told(tmp_path: Path) -> None:
+    lengths, letters = b"\0\0\0\0\2\0\0\0", b"\xff\xfe"
+    column = pa.Array.from_buffers(pa.string(), 1, [None, *map(pa.py_buffer, (lengths, letters))])
+    pyarrow.parquet.write_table(pa.table({"node": column}), tmp_path / "x.parquet")
+    with pytest.raises(UserError, match=r"x\.parquet: is no Parquet file that can be read"):
+        Redactor({}).parquet(tmp_path / "x.parquet")
+    found = scan({"x.parquet": tmp_path / "x.parquet"}, {})
+    assert [one.what for one in found] == ["a table that cannot be read"]
+
+
+def png(*chunks: tuple[bytes, bytes]) -> bytes:
+    """A PNG file of nothing but these chunks."""
+    written = [
+        len(body).to_bytes(4) + kind + body + zlib.crc32(kind + body).to_bytes(4)
+        for kind, body in (*chunks, (b"IEND", b""))
+    ]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(written)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "found"),
+    [
+        ("no-picture.png", b"osd1 is at 10.0.0.5", True),
+        ("note.png", png((b"tEXt", b"Author\0jane@lab7.nowhere.edu")), True),
+        ("packed.png", png((b"zTXt", b"Text\0\0" + zlib.compress(b"at 10.0.0.5"))), True),
+        ("behind.png", png() + b"10.0.0.5", True),
+        ("points.png", png((b"IDAT", b" 10.0.0.5 ")), False),
+        ("cut-off.png", png((b"tEXt", b"Software\0x"))[:-9], False),
+        ("no-picture.pdf", b"osd1 is at 10.0.0.5", True),
+        ("note.pdf", b"%PDF-1.4\n<< /Author (jane@lab7.nowhere.edu) >>\n", True),
+        ("drawn.pdf", b"%PDF-1.4\nstream\n 10.0.0.5 \nendstream\n", False),
+    ],
+)
+def test_pictures_are_known_by_their_contents(
+    tmp_path: Path, name: str, data: bytes, found: bool
+) -> None:
+    """Points are no words; what is written beside them is."""
+    (tmp_path / name).write_bytes(data)
+    assert bool(scan({name: tmp_path / name}, {})) is found
 
 
 def test_tables_keep_their_numbers(tmp_path: Path) -> None:
