@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from testbed.deployers.ceph_ansible import sources, tasks, variables
 from testbed.deployers.ceph_ansible.deployer import PURGE, CephAnsible, configuration, tool
 from testbed.inventory import cluster_id
 from testbed.playbook_run import Ansible, RefusedError, play
+from testbed.sites.contract import Testbed
 from tests.testbed.deployers.beds import bed_of, spec_with
 
 SPEC = spec_with(
@@ -209,15 +211,9 @@ def test_what_is_generated_are_variables_that_its_roles_know(ansible: Ansible) -
     assert sources.variables_known(ansible.root) >= GENERATED - in_site_yml_itself
 
 
-@needs_sources
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_its_validate_role_accepts_the_variables_and_misses_nothing_but_the_volumes(
-    ansible: Ansible, tmp_path: Path
-) -> None:
-    bed = bed_of(SPEC, tmp_path / "bed")
-    made = variables.inventory(bed, SPEC)
-    # Every node is this machine, which has no volumes; nothing is changed.
+def validate(ansible: Ansible, bed: Testbed, made: dict[str, Any]) -> list[str]:
+    """Run its validate role on what was generated, every node being this machine; nothing is
+    changed. Returns what was told of the progress."""
     for values in made["all"]["hosts"].values():
         values |= {"ansible_connection": "local", "ansible_become": False}
     assert ansible.program is not None
@@ -229,17 +225,83 @@ def test_its_validate_role_accepts_the_variables_and_misses_nothing_but_the_volu
     book = [first | {"hosts": hosts} for hosts in ("all:!osds", "osds")]
     (ansible.root / "validate.yml").write_text(yaml.safe_dump(book))
     told: list[str] = []
-    with pytest.raises(RefusedError, match=r"hotbed-.*doesn't exist or isn't a block") as error:
-        play(
-            bed,
-            bed.directory / "ansible",
-            "validate.yml",
-            made,
-            lambda phase, share: told.append(phase),
-            ansible=ansible,
-            tasks=tasks.names_of(ansible.root, "validate.yml"),
-        )
-    assert {failure.node for failure in error.value.failures} == {"osd0", "osd1", "osd2"}
+    play(
+        bed,
+        bed.directory / "ansible",
+        "validate.yml",
+        made,
+        lambda phase, share: told.append(phase),
+        ansible=ansible,
+        tasks=tasks.names_of(ansible.root, "validate.yml"),
+    )
+    return told
+
+
+@contextmanager
+def volumes(hosts: dict[str, Any], place: Path) -> Iterator[None]:
+    """A block device under the name of every volume that nodes are to have: that is all that the
+    role sees of them."""
+    if os.geteuid() != 0:
+        pytest.skip("making block devices needs root")
+    file = place / "volume"
+    with file.open("wb") as made:
+        made.truncate(64 * 2**20)
+    attach = subprocess.run(
+        ["losetup", "--find", "--show", file], capture_output=True, text=True, check=True
+    )
+    device = attach.stdout.strip()
+    named = {
+        Path("/dev", volume["data_vg"], volume["data"])
+        for values in hosts.values()
+        for volume in values.get("lvm_volumes", ())
+    }
+    try:
+        for name in named:
+            name.parent.mkdir()
+            name.symlink_to(device)
+        yield
+    finally:
+        for name in named:
+            name.unlink(missing_ok=True)
+            if name.parent.is_dir():
+                name.parent.rmdir()
+        subprocess.run(["losetup", "--detach", device], check=True)
+
+
+@needs_sources
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_its_validate_role_accepts_the_variables_to_its_end(
+    ansible: Ansible, tmp_path: Path
+) -> None:
+    bed = bed_of(SPEC, tmp_path / "bed")
+    made = variables.inventory(bed, SPEC)
+    with volumes(made["all"]["hosts"], tmp_path):
+        told = validate(ansible, bed, made)
     assert any(phase.startswith("ceph-validate: ") for phase in told)
     # What ceph-ansible was told on the command line is not there for later playbooks.
     assert not list((bed.directory / "ansible").rglob("extravars"))
+
+
+@needs_sources
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_its_validate_role_misses_volumes_that_are_not_there(
+    ansible: Ansible, tmp_path: Path
+) -> None:
+    bed = bed_of(SPEC, tmp_path / "bed")
+    made = variables.inventory(bed, SPEC)
+    with pytest.raises(RefusedError, match=r"hotbed-.*doesn't exist or isn't a block") as error:
+        validate(ansible, bed, made)
+    assert {failure.node for failure in error.value.failures} == {"osd0", "osd1", "osd2"}
+
+
+@needs_sources
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_its_validate_role_refuses_another_object_store(ansible: Ansible, tmp_path: Path) -> None:
+    bed = bed_of(SPEC, tmp_path / "bed")
+    made = variables.inventory(bed, SPEC)
+    made["all"]["children"]["osds"].setdefault("vars", {})["osd_objectstore"] = "filestore"
+    with volumes(made["all"]["hosts"], tmp_path), pytest.raises(RefusedError, match="bluestore"):
+        validate(ansible, bed, made)
