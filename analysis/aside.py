@@ -33,6 +33,15 @@ def processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 
 
+def libraries() -> str:
+    """PYTHONPATH of a process of Hotbed's own: as here but for the current folder, which a notebook
+    and a PYTHONPATH with nothing between two colons have among theirs. What lies in it is the
+    user's, whatever its name."""
+    root, here = str(Path(__file__).resolve().parents[1]), Path.cwd().resolve()
+    told = [path for path in sys.path if path and (Path(path).resolve() != here or path == root)]
+    return os.pathsep.join(dict.fromkeys([*told, root]))
+
+
 @dataclass(frozen=True)
 class Job:
     """A figure, where it goes (`pdf` None: not as PDF), and the settings that it was drawn in."""
@@ -75,14 +84,13 @@ class Aside:
     """The other process; `settle` where files are needed, `kill` in the end."""
 
     def __init__(self) -> None:
-        paths = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
         self._process = subprocess.Popen(
             # -P: what lies in the current folder is no library, whatever its name.
             [sys.executable, "-P", "-c", "from analysis.aside import main; main()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": paths},
+            env={**os.environ, "PYTHONPATH": libraries()},
         )
         self._sent: list[Job] = []
         self._ready = 0  # times that it has said so: once when it begins, and after each figure

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 
+from analysis.aside import libraries
 from analysis.bundle import hosts, private
 from analysis.bundle.credentials import SECRETS
 from analysis.bundle.folders import workers
@@ -126,14 +127,13 @@ class Beside:
     def __init__(self, words: Mapping[str, str] | None = None) -> None:
         self._places: dict[str, _Place] = {}
         self._words = dict(words or {})
-        paths = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
         self._process = subprocess.Popen(
             # -P: what lies in the current folder is no library, whatever its name.
             [sys.executable, "-P", "-c", "from analysis.bundle.scan import main; main()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": paths},
+            env={**os.environ, "PYTHONPATH": libraries()},
         )
         self._asked: SimpleQueue[object] = SimpleQueue()
         self._asked.put(self._words)

@@ -216,11 +216,17 @@ def test_what_a_killed_process_has_not_looked_through_is_looked_through(tmp_path
         assert len(scan(files, {"fine": "a word"}, begun=beside)) == 12
 
 
+@pytest.mark.parametrize("told", [None, "", "."])
 def test_a_file_in_the_current_folder_is_no_library(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    told: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "json.py").write_text("raise SystemExit('somebody else's')\n")
+    """Also where this process takes it for one, as a notebook's does."""
+    (tmp_path / "json.py").write_text("raise SystemExit('of somebody else')\n")
+    (tmp_path / "analysis").mkdir()
+    (tmp_path / "analysis" / "__init__.py").write_text("raise SystemExit('of somebody else')\n")
     monkeypatch.chdir(tmp_path)
+    if told is not None:
+        monkeypatch.syspath_prepend(told)
     with Beside() as beside:
         beside.add("json.py", tmp_path / "json.py")
         assert beside.found() == {"json.py": []}
