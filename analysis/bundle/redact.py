@@ -8,7 +8,9 @@ import io
 import ipaddress
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -122,7 +124,8 @@ class Redactor:
         """
         import pyarrow.parquet as pq
 
-        texts, names = read_texts(file)
+        found = read_texts(file)
+        texts, names = found.table, found.names
         made_anew: dict[str, list[str | None]] = {}
         for index, name in enumerate(texts.column_names):
             column = texts.column(index)
@@ -162,41 +165,77 @@ def read_parquet(file: Path) -> Any:
     return _read(file, _opened(file), None)
 
 
-def read_texts(file: Path) -> tuple[Any, list[str]]:
-    """A Parquet file's columns of texts as a pyarrow table, and the names of all its columns.
+@dataclass(frozen=True)
+class Texts:
+    """Of a Parquet file: `table`, its columns of texts as a pyarrow table; `names` of all columns;
+    `notes`: names within columns, and whatever else its schema says; `opaque`: columns that nobody
+    looks into."""
+
+    table: Any
+    names: list[str]
+    notes: list[bytes]
+    opaque: list[str]
+
+
+def read_texts(file: Path) -> Texts:
+    """What a Parquet file says in words.
 
     Raises:
-        UserError: it cannot be read, or a text is none in UTF-8.
+        UserError: it cannot be read, a text is none in UTF-8, or two columns have one name.
     """
     opened = _opened(file)
-    schema = opened.schema_arrow
-    return _read(file, opened, [one.name for one in schema if is_text(one.type)]), schema.names
+    with _told(file):
+        schema = opened.schema_arrow
+        names, notes = schema.names, [*_notes(schema.metadata), *_within(schema)]
+        notes.append(str(opened.metadata.created_by).encode())
+        opaque = _opaque(schema)
+    if len(set(names)) < len(names):
+        raise _unreadable(file, "two of its columns have one name")
+    table = _read(file, opened, [one.name for one in schema if is_text(one.type)])
+    return Texts(table, names, notes, opaque)
+
+
+def _notes(metadata: Mapping[bytes, bytes] | None) -> Iterator[bytes]:
+    return chain.from_iterable((metadata or {}).items())
+
+
+def _within(fields: Iterable[Any]) -> Iterator[bytes]:
+    """Notes on columns, and the same and the names of what is within them."""
+    for one in fields:
+        yield from _notes(one.metadata)
+        inner = [one.type.field(index) for index in range(one.type.num_fields)]
+        yield from (field.name.encode() for field in inner)
+        yield from _within(inner)
 
 
 def _read(file: Path, opened: Any, columns: list[str] | None) -> Any:
-    import pyarrow as pa
-
-    try:
+    with _told(file):
         table = opened.read(columns=columns)
         if columns:
             table.validate(full=True)
         return table
-    except (pa.ArrowException, OSError) as error:
-        raise _unreadable(file, error) from error
 
 
 def _opened(file: Path) -> Any:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    try:
+    with _told(file):
         return pq.ParquetFile(file)
-    except (pa.ArrowException, OSError) as error:
+
+
+@contextmanager
+def _told(file: Path) -> Iterator[None]:
+    """What is wrong with a Parquet file, as a sentence. (Names that are no UTF-8 are told late.)"""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _unreadable(file, error) from error
 
 
-def _unreadable(file: Path, error: Exception) -> UserError:
-    return UserError(f"{file}: is no Parquet file that can be read ({error}).")
+def _unreadable(file: Path, why: object) -> UserError:
+    return UserError(f"{file}: is no Parquet file that can be read ({why}).")
 
 
 def opaque_columns(file: Path) -> list[str]:
@@ -205,9 +244,15 @@ def opaque_columns(file: Path) -> list[str]:
     Raises:
         UserError: it cannot be read.
     """
+    opened = _opened(file)
+    with _told(file):
+        return _opaque(opened.schema_arrow)
+
+
+def _opaque(schema: Iterable[Any]) -> list[str]:
     return [
         field.name
-        for field in _opened(file).schema_arrow
+        for field in schema
         if not is_text(field.type) and any(word in str(field.type) for word in ("string", "binary"))
     ]
 

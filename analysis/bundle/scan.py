@@ -214,6 +214,9 @@ def _in_file(name: str, file: Path, moved: Path | None, words: _Words) -> Iterat
     except UserError:
         yield Finding(name, 1, "a table that cannot be read")
         return
+    except _OpaqueError:
+        yield Finding(name, 1, "a table with columns that cannot be looked into")
+        return
     if b"iVBOR" in data:
         data = _PICTURE.sub(b'"', data)
     for what, start in findings(data):
@@ -254,6 +257,10 @@ class _Words:
             yield self._words[match[0]], match.start()
 
 
+class _OpaqueError(Exception):
+    """A table holds what is neither a text nor a number."""
+
+
 def _contents(name: str, file: Path) -> bytes:
     if name.endswith(".parquet"):
         return _texts(file)
@@ -264,8 +271,10 @@ def _contents(name: str, file: Path) -> bytes:
 
 def _texts(file: Path) -> bytes:
     """The distinct texts of a Parquet file, a line each; names of columns and notes on them too."""
-    table, names = read_texts(file)
-    notes = [note for pair in (table.schema.metadata or {}).items() for note in pair]
+    found = read_texts(file)
+    if found.opaque:
+        raise _OpaqueError
+    table = found.table
     texts = [
         text
         for index in range(table.num_columns)
@@ -273,4 +282,4 @@ def _texts(file: Path) -> bytes:
         for text in table.column(index).unique().to_pylist()
         if text
     ]
-    return b"\n".join([*notes, *(text.encode() for text in (*names, *texts))])
+    return b"\n".join([*found.notes, *(text.encode() for text in (*found.names, *texts))])

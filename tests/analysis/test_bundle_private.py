@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.bundle import scan as scanning
-from analysis.bundle.redact import Redactor
+from analysis.bundle.redact import Redactor, opaque_columns
 from analysis.bundle.scan import findings, scan, words_of_this_machine
 from schemas.errors import UserError
 
@@ -250,6 +250,45 @@ def test_a_table_whose_texts_are_none_is_told(tmp_path: Path) -> None:
         Redactor({}).parquet(tmp_path / "x.parquet")
     found = scan({"x.parquet": tmp_path / "x.parquet"}, {})
     assert [one.what for one in found] == ["a table that cannot be read"]
+
+
+def test_a_column_whose_name_is_none_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "x.parquet"
+    pyarrow.parquet.write_table(pa.table({"zzzz": [1]}), file, store_schema=False)
+    file.write_bytes(file.read_bytes().replace(b"zzzz", b"z\xff\xfez"))
+    for read in (Redactor({}).parquet, opaque_columns):
+        with pytest.raises(UserError, match=r"x\.parquet: is no Parquet file that can be read"):
+            read(file)
+    found = scan({"x.parquet": file}, {})
+    assert [one.what for one in found] == ["a table that cannot be read"]
+
+
+def test_two_columns_of_one_name_are_told(tmp_path: Path) -> None:
+    table = pa.table([pa.array([1]), pa.array(["10.0.0.5"])], names=["node", "node"])
+    pyarrow.parquet.write_table(table, tmp_path / "x.parquet")
+    with pytest.raises(UserError, match="two of its columns have one name"):
+        Redactor({}).parquet(tmp_path / "x.parquet")
+    assert scan({"x.parquet": tmp_path / "x.parquet"}, {})
+
+
+NOTE = {"of": "10.0.0.5"}
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        pa.table({"a": pa.array([{"load of 10.0.0.5": 1.0}])}),
+        pa.table({"a": pa.array([[{"load of 10.0.0.5": 1.0}]])}),
+        pa.table([[1]], pa.schema([pa.field("a", pa.int64())], NOTE)),
+        pa.table([[1]], pa.schema([pa.field("a", pa.int64(), metadata=NOTE)])),
+        pa.table({"a": pa.array([["at 10.0.0.5"]])}),
+        pa.table({"a": [b"at 10.0.0.5"]}),
+    ],
+)
+def test_a_table_is_looked_into_wherever_it_says_something(tmp_path: Path, table: pa.Table) -> None:
+    """Where nobody can look into a column that is told."""
+    pyarrow.parquet.write_table(table, tmp_path / "x.parquet")
+    assert len(scan({"x.parquet": tmp_path / "x.parquet"}, {})) == 1
 
 
 def png(*chunks: tuple[bytes, bytes]) -> bytes:
