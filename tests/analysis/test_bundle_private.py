@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import ipaddress
 import json
 import zlib
@@ -300,6 +301,19 @@ def png(*chunks: tuple[bytes, bytes]) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(written)
 
 
+FLATE = b" /Filter /FlateDecode"
+
+
+def pdf(about: bytes, stream: bytes = b"") -> bytes:
+    """A PDF file of nothing but this object."""
+    return b"%PDF-1.4\n1 0 obj\n<< " + about + b" >>\nstream\n" + stream + b"\nendstream\nendobj\n"
+
+
+def page(picture: bytes) -> bytes:
+    """A page that shows it."""
+    return b'<img src="data:image/png;base64,' + base64.b64encode(picture) + b'">'
+
+
 @pytest.mark.parametrize(
     ("name", "data", "found"),
     [
@@ -311,7 +325,14 @@ def png(*chunks: tuple[bytes, bytes]) -> bytes:
         ("cut-off.png", png((b"tEXt", b"Software\0x"))[:-9], False),
         ("no-picture.pdf", b"osd1 is at 10.0.0.5", True),
         ("note.pdf", b"%PDF-1.4\n<< /Author (jane@lab7.nowhere.edu) >>\n", True),
-        ("drawn.pdf", b"%PDF-1.4\nstream\n 10.0.0.5 \nendstream\n", False),
+        ("utf-16.pdf", pdf(b"/Author (" + "\ufeff10.0.0.5".encode("utf-16-be") + b")"), True),
+        ("hex.pdf", pdf(b"/Author <" + b"10.0.0.5".hex().encode() + b">"), True),
+        ("xmp.pdf", pdf(b"/Type /Metadata", b"<x>10.0.0.5</x>"), True),
+        ("packed.pdf", pdf(b"/Type /ObjStm" + FLATE, zlib.compress(b"(10.0.0.5)")), True),
+        ("drawn.pdf", pdf(FLATE, b" 10.0.0.5 "), False),
+        ("page.html", page(png((b"tEXt", b"Author\0jane@lab7.nowhere.edu"))), True),
+        ("points.html", page(png((b"IDAT", b" 10.0.0.5 "))), False),
+        ("no-picture.html", b'"iVBORw=AKIA' + b'ABCDEFGHIJKLMNOP"', True),
     ],
 )
 def test_pictures_are_known_by_their_contents(
