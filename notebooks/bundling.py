@@ -5,6 +5,8 @@
 #     text_representation:
 #       extension: .py
 #       format_name: percent
+#       format_version: '1.3'
+#       jupytext_version: 1.19.6
 #   kernelspec:
 #     display_name: Python 3
 #     language: python
@@ -55,8 +57,21 @@ with progress(f"bundle {campaign}") as report:
 # %%
 import pandas as pd
 
-claims = pd.DataFrame([claim.model_dump() for claim in made.derived.claims])
-claims.dropna(axis="columns", how="all")
+from analysis.report import format_interval, format_value
+
+pd.set_option("display.max_colwidth", None)
+pd.DataFrame(
+    {
+        "figure": claim.figure,
+        "claim": claim.statement,
+        "paper": format_value(claim.paper_value, claim.unit),
+        "measured": format_value(claim.measured, claim.unit),
+        "95 % interval": format_interval(claim.ci95, claim.unit),
+        "n": claim.n,
+        "verdict": claim.verdict,
+    }
+    for claim in made.derived.claims
+)
 
 # %% [markdown]
 # ## Verify
