@@ -46,6 +46,11 @@ _EVERYBODYS = re.compile(
 """What logs and programs name that is on the public web."""
 
 
+def is_distinct(name: str) -> bool:
+    """Whether a machine's or user's name is no word that somebody's program may have as well."""
+    return any(character in ".-" or character.isdigit() for character in name)
+
+
 def machines(data: bytes, letters: bytes | None = None) -> list[bytes]:
     """Names of machines, and names that hold an address (``ip-10-0-0-5``).
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from analysis.bundle import hosts as machine_names
 from analysis.bundle import private
+from analysis.bundle.hosts import is_distinct
 from schemas.errors import UserError
 
 _V4 = ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "198.18.0.0/15")
@@ -59,13 +60,32 @@ class Redactor:
     def _learn(self, hosts: Mapping[str, str]) -> None:
         self._machines |= hosts
         self._names |= {old.encode(): new.encode() for old, new in hosts.items()}
-        self._hosts = _words(self._machines, before=private.begins(rb"[\w.-]"))
+        before = private.begins(rb"[\w.-]")
+        self._hosts = _words(self._machines, before=before)
+        distinct = {name: new for name, new in self._machines.items() if is_distinct(name)}
+        self._distinct = _words(distinct, before=before)
+        self._plain = [name.encode() for name in self._machines.keys() - distinct.keys()]
 
-    def data(self, data: bytes) -> bytes:
-        """A text file's contents."""
+    def has_plain(self, data: bytes) -> bool:
+        """Whether a machine is called by a word of this text that a program may have as well."""
+        return any(name in data for name in self._plain)
+
+    def named_in(self, data: bytes) -> int | None:
+        """The line of the first machine's name in a text that can be nothing else."""
+        found = self._distinct.search(data) if self._distinct is not None else None
+        return data.count(b"\n", 0, found.start()) + 1 if found is not None else None
+
+    def data(self, data: bytes, *, code: bool = False) -> bytes:
+        """A text file's contents.
+
+        Args:
+            data: these.
+            code: whether they keep words that are machines' names too.
+        """
         for name in map(bytes.decode, machine_names.machines(data)):
             if name not in self._machines:
                 self._learn({name: f"host-{len(self._machines) + 1}"})
+        machines = self._distinct if code else self._hosts
         mails = set(private.mails(data))
         if mails:
             data = self._replace(
@@ -74,7 +94,7 @@ class Redactor:
                 data,
                 lambda found: b"someone@example.org" if found in mails else found,
             )
-        for kind, pattern in (("folders", self._folders), ("host names", self._hosts)):
+        for kind, pattern in (("folders", self._folders), ("host names", machines)):
             # Looking for a name is ten times as quick as for a pattern, and most files have none.
             if pattern is not None and any(name in data for name in self._names):
                 data = self._replace(kind, pattern, data, self._names.__getitem__)

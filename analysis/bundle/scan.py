@@ -41,6 +41,7 @@ _KINDS: tuple[tuple[str, Callable[[bytes], list[bytes]]], ...] = (
     ("a home folder", private.homes),
     ("a mail address", private.mails),
 )
+is_distinct = hosts.is_distinct
 _HINTS = sorted({hint for _, hints, _ in SECRETS for hint in hints})
 
 
@@ -51,11 +52,6 @@ class Finding:
     file: str
     line: int  # from 1
     what: str
-
-
-def is_distinct(name: str) -> bool:
-    """Whether a machine's or user's name is no word that somebody's program may have as well."""
-    return any(character in ".-" or character.isdigit() for character in name)
 
 
 def words_of_this_machine(names: Iterable[str] = ()) -> dict[str, str]:

@@ -38,10 +38,12 @@ _ADDRESS = re.compile(r"[\d.]+|[0-9a-fA-F:]+")
 @dataclass
 class Stage:
     """A folder that holds what will be in the bundle, and each file's role; `look` is told of each
-    file of an attempt (name, file) when it is there: nobody writes to those any more."""
+    file of an attempt (name, file) when it is there: nobody writes to those any more. `named` tells
+    in which line of a program a machine of the runs is named."""
 
     folder: Path
     look: Callable[[str, Path], None] = lambda name, file: None
+    named: Callable[[bytes], int | None] = lambda data: None
     roles: dict[str, Role] = field(default_factory=dict)
     left_out: Counter[str] = field(default_factory=Counter)
     _names: set[str] = field(default_factory=set)
@@ -60,7 +62,18 @@ class Stage:
         return False
 
     def put(self, name: str, data: bytes, role: Role) -> None:
-        """Write a file."""
+        """Write a file.
+
+        Raises:
+            UserError: it is somebody's program, and names a machine of the runs.
+        """
+        line = self.named(data) if role == "source" or name.endswith(".py") else None
+        if line is not None:
+            raise UserError(
+                "nothing was bundled, because something in it should not leave: "
+                f"{name}:{line}: a machine's name. Take it out there: programs, notebooks and "
+                "constants are packed as they are."
+            )
         target = f"{self.folder}/{name}"
         self._folders.hold(target)
         Path(target).write_bytes(data)
@@ -226,6 +239,7 @@ def stage_runs(
     stage: Stage, campaigns: Mapping[Path, list[Path]], redactor: Redactor, progress: Progress
 ) -> None:
     """Copy campaigns' records and attempts (folder -> its attempts), redacted."""
+    stage.named = redactor.named_in
     total = sum(map(len, campaigns.values()))
     done = 0
     for campaign, attempts in campaigns.items():
@@ -272,7 +286,30 @@ def redacted(file: Path, redactor: Redactor) -> bytes | None:
         raise UserError(f"{file}: cannot be read ({error.strerror}).") from error
     if file.suffix not in TEXTS or b"\0" in data:
         return None
-    return redactor.data(data)
+    if file.suffix == ".py":  # see `source`
+        return data
+    return _notebook(data, redactor) if file.suffix == ".ipynb" else redactor.data(data)
+
+
+def _notebook(data: bytes, redactor: Redactor) -> bytes:
+    """An executed notebook. It is a record, with folders of this machine in it; but its code keeps
+    words that are machines' names too."""
+    if not redactor.has_plain(data):
+        return redactor.data(data)
+    try:
+        body = json.loads(data)
+        cells = [cell for cell in body["cells"] if cell["cell_type"] == "code"]
+        sources = [cell["source"] for cell in cells]
+    except (ValueError, KeyError, TypeError):
+        return redactor.data(data)
+    marks = [f"\1{number}\1" for number in range(len(cells))]
+    for cell, mark in zip(cells, marks, strict=True):
+        cell["source"] = mark
+    made = redactor.data((json.dumps(body, indent=1, ensure_ascii=False) + "\n").encode())
+    for mark, text in zip(marks, sources, strict=True):
+        code = redactor.data(json.dumps(text, ensure_ascii=False).encode(), code=True)
+        made = made.replace(json.dumps(mark).encode(), code)
+    return made
 
 
 def source(file: Path, redactor: Redactor | None) -> bytes | None:

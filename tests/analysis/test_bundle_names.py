@@ -14,8 +14,11 @@ import pytest
 import yaml
 from synthetic import write_run
 
+from analysis.bundle.redact import Redactor
+from analysis.bundle.stage import Stage, private_names, stage_runs
 from campaigns.bundled_spec import LEFT_OUT, portable_spec
 from hotbed.bundling import bundle
+from schemas.errors import UserError
 from testbed.spec import load_spec
 from tests.campaigns.tiny_campaigns import TINY
 
@@ -80,6 +83,79 @@ def contents(file: Path) -> dict[str, bytes]:
                     pa.parquet.read_table(io.BytesIO(made[name])).to_pydict()
                 ).encode()
     return made
+
+
+def attempt_of(folder: Path, files: dict[str, str]) -> Path:
+    """One attempt at one run, on machines that people gave names."""
+    attempt = folder / "dlr-tiny" / "0af" / "attempt-1"
+    attempt.mkdir(parents=True)
+    run = {
+        "ground": "inventory",
+        "reason": "node osd1 (tank2.cs.uni-nowhere.edu) is gone",
+        "provenance": {
+            "hosts": {"osd0": {"hostname": "vault"}, "simulator": {}, "tank-7": {}},
+            "calibration": {"groups": {"osd": 2}},
+        },
+    }
+    for name, text in {"run.json": json.dumps(run), **files}.items():
+        (attempt / name).write_text(text)
+    return attempt
+
+
+def staged(tmp_path: Path, files: dict[str, str]) -> tuple[Stage, dict[str, str]]:
+    """What is staged of an attempt, by the last part of its name."""
+    attempt = attempt_of(tmp_path / "artifacts", files)
+    (tmp_path / "stage").mkdir()
+    stage = Stage(tmp_path / "stage")
+    redactor = Redactor(*private_names([attempt], {}))
+    stage_runs(stage, {attempt.parents[1]: [attempt]}, redactor, lambda phase, share: None)
+    return stage, {Path(name).name: file.read_text() for name, file in stage.files().items()}
+
+
+def test_machines_are_told_by_what_runs_record(tmp_path: Path) -> None:
+    _, names = private_names([attempt_of(tmp_path, {})], {})
+    assert set(names) == {"vault", "simulator", "tank-7", "tank2.cs.uni-nowhere.edu", "tank2"}
+    assert len(set(names.values())) == len(names)
+
+
+def test_their_names_are_replaced_in_logs_and_stay_words_in_code(tmp_path: Path) -> None:
+    text = "the simulator on tank-7, osd0 and vault"
+    cells = [
+        {"cell_type": "code", "source": [text, "at 10.0.0.5"], "outputs": [{"text": text}]},
+        {"cell_type": "markdown", "source": text},
+    ]
+    given = {"cell.log": text, "notebook.ipynb": json.dumps({"cells": cells})}
+    _, files = staged(tmp_path, given)
+    said = files["cell.log"]
+    assert not any(name in said for name in ("simulator", "tank-7", "vault"))
+    assert "osd0" in said
+    code, words = json.loads(files["notebook.ipynb"])["cells"]
+    assert code["outputs"] == [{"text": said}]
+    assert words["source"] == said
+    tank = said.split(" on ")[1].split(",")[0]
+    assert code["source"] == [text.replace("tank-7", tank), "at 192.0.2.1"]
+
+
+@pytest.mark.parametrize("text", ["not json of a simulator", '{"cells": "simulator"}'])
+def test_a_notebook_that_is_none_is_a_text(text: str, tmp_path: Path) -> None:
+    _, files = staged(tmp_path, {"notebook.ipynb": text})
+    assert "simulator" not in files["notebook.ipynb"]
+    assert "host-" in files["notebook.ipynb"]
+
+
+def test_programs_are_staged_as_they_are(tmp_path: Path) -> None:
+    text = "simulator = vault\n"
+    stage, files = staged(tmp_path, {"policy.py": text})
+    assert files["policy.py"] == text
+    stage.put("controllers/mine/policy.py", text.encode(), "source")
+    with pytest.raises(UserError, match=r": controllers/mine/x\.py:2: a machine's name\. Take"):
+        stage.put("controllers/mine/x.py", b"a = 1\nb = 'tank-7'\n", "source")
+    assert "controllers/mine/x.py" not in stage.roles
+
+
+def test_a_program_among_runs_that_names_a_machine_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"attempt-1/policy\.py:1: a machine's name"):
+        staged(tmp_path, {"policy.py": "at = 'tank2'\n"})
 
 
 @pytest.mark.slow
