@@ -21,6 +21,8 @@ SPARE = 4
 """How many times as much memory must be left as goes into files: the analysis needs some too."""
 PREFIXES = ("hotbed-bundle-", "hotbed-verify-")
 """What names of folders here begin with; no others are swept."""
+_GIVEN = "[a-z0-9_]" * 8
+"""What `tempfile` puts behind it."""
 _UNHELD_S = 60.0
 """How old a folder that nobody holds must be to be left over, and not just being made."""
 MOST_WORKERS = 4
@@ -101,7 +103,7 @@ def _held(place: str) -> Iterator[None]:
 def _sweep(parent: Path) -> None:
     """Remove what a process that was killed has left in memory, where nothing else would until the
     machine starts anew."""
-    for folder in (one for prefix in PREFIXES for one in parent.glob(f"{prefix}*")):
+    for folder in (one for prefix in PREFIXES for one in parent.glob(prefix + _GIVEN)):
         try:
             about = folder.lstat()
             aged = time.time() - about.st_mtime > _UNHELD_S

@@ -143,20 +143,33 @@ def test_what_a_killed_process_left_in_memory_goes(in_memory: Path) -> None:
         other.send_signal(signal.SIGKILL)
         other.wait()
         other.stdout.close()
-    fresh, foreign = in_memory / "hotbed-bundle-new", in_memory / "others"
-    named_alike = in_memory / "hotbed-notes"
-    for folder in (fresh, foreign, named_alike):
-        folder.mkdir()
-    os.utime(foreign, (1, 1))
-    os.utime(named_alike, (1, 1))
     os.utime(theirs, (1, 1))
-    (in_memory / "hotbed-bundle-link").symlink_to(foreign)
     with working_folder("hotbed-bundle-", 1):
         pass
     assert not theirs.exists()
-    assert fresh.exists(), "it may just be being made"
-    assert foreign.exists()
-    assert named_alike.exists()
+
+
+def test_nothing_else_in_memory_goes(in_memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fresh, left = in_memory / "hotbed-bundle-abcdefg0", in_memory / "hotbed-verify-abcdefg1"
+    others = [
+        in_memory / name
+        for name in ("others", "hotbed-notes", "hotbed-bundle-of-mine", "hotbed-verify-")
+    ]
+    for folder in (fresh, left, *others):
+        folder.mkdir()
+        (folder / "file").write_text("something")
+    for folder in (left, *others):
+        os.utime(folder, (1, 1))
+    (in_memory / "hotbed-bundle-abcdefg2").symlink_to(others[0])
+    user = os.geteuid()
+    monkeypatch.setattr("os.geteuid", lambda: user + 1)
+    with working_folder("hotbed-bundle-", 1):
+        assert (left / "file").exists(), "it is another user's"
+    monkeypatch.setattr("os.geteuid", lambda: user)
+    with working_folder("hotbed-bundle-", 1):
+        assert not left.exists()
+    assert (fresh / "file").exists(), "it may just be being made"
+    assert all((folder / "file").exists() for folder in others)
 
 
 def test_the_size_of_an_archive_that_is_none_is_not_known(tmp_path: Path) -> None:
