@@ -11,10 +11,11 @@ _PLACEHOLDER = (
     rb"|<[^>\n]*>|\xe2\x80\xb9[^\n\"']*|\{\{[^\n]*?\}\}|\{[\w.!]*\}|%s|%\(\w+\)s"
     rb"|None|null|true|false|VALUE_SPECIFIED_IN_NO_LOG_PARAMETER)"
 )
+_JOINED = rb"[\s`]*\+\s*[\w.()\[\]]+\s*\+[\s`]*"  # a program's variable, between two texts
 _QUOTED = (  # all between a quote and the next of its kind, but for what stands for a secret
     rb"(?:\\{1,3}\"(?!" + _PLACEHOLDER + rb"\\{1,3}\")[^\"\\\n]{6,500}\\{1,3}\""
-    rb"|\"(?!" + _PLACEHOLDER + rb"\")(?:[^\"\\\n]|\\[^\n]){6,500}\""
-    rb"|'(?!" + _PLACEHOLDER + rb"')(?:[^'\\\n]|\\[^\n]){6,500}')"
+    rb"|\"(?!(?:" + _PLACEHOLDER + rb"|" + _JOINED + rb")\")(?:[^\"\\\n]|\\[^\n]){6,500}\""
+    rb"|'(?!(?:" + _PLACEHOLDER + rb"|" + _JOINED + rb")')(?:[^'\\\n]|\\[^\n]){6,500}')"
 )
 _BARE = rb"[^\s\"'\\,;&}<>*$()\[\]]"
 _NO_CODE = rb"(?![\w(\[])"
@@ -26,6 +27,13 @@ _MIXED = (  # letters and digits, and no number
 _OPENSTACK = (
     rb"OS_(?:PASSWORD|TOKEN|APPLICATION_CREDENTIAL_SECRET|APPLICATION_CREDENTIAL_ID"
     rb"|USERNAME|PROJECT_ID|PROJECT_NAME|ACCESS_TOKEN)"
+)
+_SOME = _QUOTE + rb"(?!" + _PLACEHOLDER + _QUOTE + rb"|\\?[\"'])"  # the beginning of a text
+# A name in quotes is a program's, or JSON's; what has none behind it is a variable there.
+_IN_A_PROGRAM = _QUOTE + rb"\s*(?:\]\s*=|,(?!\s*" + _QUOTE + rb"OS_))\s*" + _SOME
+_AS_A_PAIR = _QUOTE + rb"\s*[=:]\s*(?:" + _SOME + rb"|" + _WITH_DIGIT + rb")"
+_IN_A_SHELL = (
+    rb"\s*[=:]\s*(?:" + _SOME + rb"|(?![\"'\\<*{]|" + _PLACEHOLDER + rb"(?![^\s\"',;)]))\S)"
 )
 _PASSWORD = rb"(?:passw(?:or)?d|passphrase)"
 _PASS = rb"(?:(?<=[_-])pass|(?-i:(?<=[a-z])Pass))"
@@ -42,10 +50,7 @@ SECRETS: tuple[tuple[str, tuple[bytes, ...], re.Pattern[bytes]], ...] = (
         "an OpenStack credential",
         (b"os_",),
         re.compile(
-            _OPENSTACK + rb"(?:" + _QUOTE + rb"\s*,(?=\s*" + _QUOTE + rb"(?!OS_))"
-            rb"|(?:" + _QUOTE + rb")?\s*[=:])\s*"
-            rb"(?:" + _QUOTE + rb"(?!" + _PLACEHOLDER + _QUOTE + rb"|\\?[\"'])"
-            rb"|(?![\"'\\<*{]|" + _PLACEHOLDER + rb"(?![^\s\"',;)]))\S)"
+            _OPENSTACK + rb"(?:" + _IN_A_PROGRAM + rb"|" + _AS_A_PAIR + rb"|" + _IN_A_SHELL + rb")"
         ),
     ),
     (
@@ -54,7 +59,7 @@ SECRETS: tuple[tuple[str, tuple[bytes, ...], re.Pattern[bytes]], ...] = (
         re.compile(
             rb"(?<![\w/+])gAAAAAB[\w-]{40,}|AUTH_tk[0-9a-f]{32}"
             rb"|(?i:X-(?:Auth|Subject|Storage|Service)-(?:Token|Key|Pass)|Temp-URL-Key(?:-2)?)"
-            rb"(?:" + _QUOTE + rb")?\s*[:,]\s*(?:" + _QUOTE + rb")?[\w.+/=-]{6,}"
+            rb"(?:" + _QUOTE + rb"\]?\s*[:,=]\s*" + _QUOTE + rb"|\s*:\s*)[\w.+/=-]{6,}"
         ),
     ),
     (
@@ -101,7 +106,7 @@ SECRETS: tuple[tuple[str, tuple[bytes, ...], re.Pattern[bytes]], ...] = (
         ),
         re.compile(
             rb"(?i)(?:" + _PASSWORD + rb"|" + _PASS + rb"|" + _SECRET + rb"|" + _TOKEN + rb")"
-            rb"(?:" + _QUOTE + rb")?\s*[=:]\s*" + _QUOTED
+            rb"(?:" + _QUOTE + rb"\]?)?\s*[=:]\s*" + _QUOTED
         ),
     ),
     (

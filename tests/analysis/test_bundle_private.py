@@ -54,6 +54,7 @@ MORE_SECRETS = (
     "MYSQL_" + "PASS=hunter22",
     "ansible_become_" + "pass: hunter22",
     '"ansible_ssh_' + 'pass": "hunter22"',
+    "settings['pass" + "word'] = 'hunter22'",
     "http://localhost:8888/?tok" + "en=8f3a77c1d5e4b2a9",
     "curl -s -u admin:" + "hunter22 http://x",
     '["curl", "-u", "admin:' + 'hunter22"]',
@@ -66,10 +67,12 @@ ELSEWHERE = {
     "an OpenStack credential": (
         "OS_PASS" + 'WORD="$3cret99"',
         "('OS_PASS" + "WORD', 'hunter22')",
+        "environ['OS_PASS" + "WORD'] = 'hunter22'",
     ),
     "a token of an OpenStack service": (
         "AUTH_" + "tk" + "0123456789abcdef" * 2,
         "X-Auth-" + "Key: testing",
+        "headers['X-Auth-" + "Token'] = 'abcdefgh'",
         "{'X-Storage-" + "Token': 'abcdefgh'}",
     ),
     "a bearer's token": ("Authorization: Bas" + "ic YWxpY2U6aHVudGVyMg==",),
@@ -118,6 +121,12 @@ HARMLESS = [
     "OID 10.0.0.1.6.1, %2F16.2.15, sshpass -p $PASS, curl -u $USER:$PASS x, host = self.a.de",
     "host download.ceph.com, https://docs.example.org:443/x, ssh run.the.py, host = args.local",
     "server: www.zenodo.org, node osd0 (osd0), bypass: firsthalf1, compass = abcdef123",
+    "headers = {'X-Auth-Token': self._token, 'X-Auth-Key': endpoint['user']}",
+    "by X-Auth-Key, answered by X-Auth-Token",
+    "'username=u;password=' + secret + ';auth_url='",
+    'access = "accesskey=" + words[1] + ";keyring="',
+    'environ["OS_PASSWORD"] = "$PASSWORD"; environ["OS_USERNAME"] == ""',
+    "environ['OS_PROJECT_NAME'] = project1, {'OS_USERNAME': config.USER, 'OS_PASSWORD': secret}",
     "GET /v3/users/abc, the key aq, 'asia' and curl",
 ]
 
