@@ -16,6 +16,7 @@ from synthetic import write_run
 
 from analysis.bundle.redact import Redactor
 from analysis.bundle.stage import Stage, private_names, stage_runs
+from analysis.bundle.verify import verify
 from campaigns.bundled_spec import LEFT_OUT, portable_spec
 from hotbed.bundling import bundle
 from schemas.errors import UserError
@@ -174,6 +175,39 @@ def test_no_name_leaves_with_a_spec_or_a_failed_run(kind: str, tmp_path: Path) -
     bundled.write_bytes(files["specs/mine.yaml"])
     assert load_spec(bundled).digest() == load_spec(spec).digest()
     assert load_spec(bundled).site.kind == kind
+
+
+def no_texts() -> bytes:
+    """A Parquet file whose texts are none."""
+    parts = [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe")]
+    columns = {"t_s": [0.0], "node": pa.Array.from_buffers(pa.string(), 1, parts)}
+    columns |= {"metric": ["throughput_mb_s"], "value": [1.0]}
+    sink = io.BytesIO()
+    pa.parquet.write_table(pa.table(columns), sink)
+    return sink.getvalue()
+
+
+@pytest.mark.slow
+def test_a_table_whose_texts_are_none_is_one_sentence(tmp_path: Path) -> None:
+    """To who makes the bundle, and to who gets one."""
+    spec = spec_of(tmp_path / "labs", "inventory", INVENTORY)
+    folder = campaign(tmp_path / "artifacts", spec)
+    made = bundle("dlr-tiny", tmp_path / "x.zip", artifacts=tmp_path / "artifacts")
+    changed = tmp_path / "changed.zip"
+    with zipfile.ZipFile(made.path) as old, zipfile.ZipFile(changed, "w") as new:
+        for entry in old.infolist():
+            bad = entry.filename.endswith("samples.parquet")
+            new.writestr(entry, no_texts() if bad else old.read(entry))
+    found = verify(changed)
+    assert not found.ok
+    told = [one for one in found.differences if one.bundled == "a table that cannot be read"]
+    assert told
+    assert all(one.file.endswith("samples.parquet") for one in told)
+    sample = next(folder.glob("*/attempt-1/samples.parquet"))
+    sample.write_bytes(no_texts())
+    with pytest.raises(UserError, match=r"samples\.parquet: is no Parquet file that can be read"):
+        bundle("dlr-tiny", tmp_path / "y.zip", artifacts=tmp_path / "artifacts")
+    assert not (tmp_path / "y.zip").exists()
 
 
 def test_options_that_name_nobody_stay(tmp_path: Path) -> None:
