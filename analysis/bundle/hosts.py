@@ -11,11 +11,11 @@ _LABEL = rb"[A-Za-z0-9_][A-Za-z0-9_-]{0,62}"
 _NAME = rb"((?:" + _LABEL + rb"\.){1,8}[A-Za-z][A-Za-z0-9-]{1,23})(?![\w-]|\.\w)"
 _BETWEEN = rb"[\"'\\]{0,2}\s*[:=]?\s*[\"'\\(\[]{0,3}(?:[\w.+-]{1,64}@)?"
 _SAID = re.compile(
-    rb"(?i)(?:(?<![a-z])(?:ansible_)?(?:host(?:[ _-]?name|[ _]key for)?|fqdn|nodename|server)"
+    rb"(?i)(?:(?:(?<![a-z])(?:ansible_)?(?:host(?:[ _-]?name|[ _]key for)?|fqdn|nodename|server)"
     rb"|(?<![a-z])(?:public_|private_)?address|jump"
-    rb"|(?<![a-z])(?:ssh|scp|sftp)(?:\s+-\S{1,80}(?:\s+[^\s-]\S{0,200})?){0,4}?"
     rb"|(?:connect(?:ed|ing|ion)?|authenticated|disconnect(?:ed)?|login|closed)\s+(?:to|from|by)"
-    rb"|permanently added)"
+    rb"|permanently added)(?![\w-])"
+    rb"|(?<![a-z])(?:ssh|scp|sftp)(?![\w-])(?:\s+-\S{1,80}(?:\s+[^\s-]\S{0,200})?){0,4}?)"
     + _BETWEEN
     + _NAME
     + rb"|(?<![a-z])node [\w.-]{1,64} \("
@@ -23,6 +23,7 @@ _SAID = re.compile(
     + rb"\)"
     rb"|(?<![a-z])(?:ok|changed|failed|fatal|skipping|unreachable): \[" + _NAME + rb"\]"
     rb"|://(?:[\w.+-]{1,64}@)?" + _NAME + rb"(?=:\d)"
+    rb"|(?=(?:host|server-?)\d)" + private.begins(rb"[\w.-]") + _NAME
 )
 _HINTS = (
     *(b"host", b"ssh", b"scp", b"sftp", b"node ", b"jump", b"fqdn", b"nodename", b"server"),
@@ -31,11 +32,17 @@ _HINTS = (
 )
 _DASHED = re.compile(private.begins(rb"[\w.-]") + rb"(?:ip|host)-\d{1,3}(?:-\d{1,3}){3}(?![\w-])")
 _PUBLIC_ENDS = {"com", "org", "net", "edu", "gov", "mil", "int", "info", "cloud", "dev"}
-_NO_ENDS = {"py", "sh", "md", "so", "ps", "js", "ts"}
-"""Of files, not of countries."""
+_COUNTRIES = re.compile(
+    r"a[cdefgilmoqrtuwxz]|b[abdefghijmnorstwyz]|c[acdfghiklmnoruvwxyz]|d[ejkmoz]|e[cegrstu]"
+    r"|f[ijkmor]|g[adefghilmnpqrtuwy]|h[kmnrtu]|i[delmnoqrst]|j[emop]|k[eghimnprwyz]"
+    r"|l[abcikrstuvy]|m[aceghklmnopqrstuvwxyz]|n[acefgilopruz]|o[m]|p[aefghklnrtw]|q[a]"
+    r"|r[eosuw]|s[abcdegiklmnrstuvxyz]|t[cdfghjklmnortvwz]|u[agksyz]|v[aceginu]|w[fs]|y[et]"
+    r"|z[amw]"
+)
+"""But those that are more often the end of a file's name (``py``, ``sh``, ``md``, ``so``, ...)."""
 _OWN_ENDS = {
     *("lan", "local", "internal", "intranet", "intra", "corp", "home", "lab", "private"),
-    *("cluster", "novalocal", "localdomain"),
+    *("cluster", "novalocal", "localdomain", "maas"),
 }
 _EVERYBODYS = re.compile(
     r"(?:^|\.)(?:example(?:\.(?:com|org|net|edu))?|localhost\.localdomain|cluster\.local"
@@ -80,4 +87,6 @@ def _is_somebodys(name: str) -> bool:
         return False
     if end in _OWN_ENDS:  # `args.local` is none
         return len(labels) > 2 or bool(re.search(r"[\d-]", labels[0]))
-    return len(labels) > 2 and (end in _PUBLIC_ENDS or (len(end) == 2 and end not in _NO_ENDS))
+    if end == "id":  # `node.server.id` is none
+        return len(labels) > 3
+    return len(labels) > 2 and (end in _PUBLIC_ENDS or bool(_COUNTRIES.fullmatch(end)))

@@ -104,6 +104,8 @@ WITHIN = {
     '{\\"hostname\\": \\"tank-2.lan\\"}': '{\\"hostname\\": \\"host-1\\"}',
     "fatal: [tank2.cs.uni-nowhere.edu]: UNREACHABLE!": "fatal: [host-1]: UNREACHABLE!",
     "GET http://tank2.cs.uni-nowhere.edu:8080/v1": "GET http://host-1:8080/v1",
+    "on server1.uni-nowhere.edu: up": "on host-1: up",
+    "host: node1.maas": "host: host-1",
     "Connection to tank2.uni-nowhere.edu closed": "Connection to host-1 closed",
 }
 HARMLESS = [
@@ -120,6 +122,8 @@ HARMLESS = [
     "token: 1.25e+06, token = tokens[0], secret = hashlib.sha256(text), --password PASSWORD",
     "OID 10.0.0.1.6.1, %2F16.2.15, sshpass -p $PASS, curl -u $USER:$PASS x, host = self.a.de",
     "host download.ceph.com, https://docs.example.org:443/x, ssh run.the.py, host = args.local",
+    "address = node.network.ip, server = found.server.id, server: osd.0.log.gz, host=x.y.ok",
+    "serverless.lab.nowhere.edu, hosts.lab.nowhere.edu, sshd.lab.nowhere.edu, servers.a.de",
     "server: www.zenodo.org, node osd0 (osd0), bypass: firsthalf1, compass = abcdef123",
     "headers = {'X-Auth-Token': self._token, 'X-Auth-Key': endpoint['user']}",
     "by X-Auth-Key, answered by X-Auth-Token",
