@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from itertools import chain
 
 from analysis.bundle import private
 
@@ -15,7 +16,7 @@ _SAID = re.compile(
     rb"|(?<![a-z])(?:public_|private_)?address|jump"
     rb"|(?:connect(?:ed|ing|ion)?|authenticated|disconnect(?:ed)?|login|closed)\s+(?:to|from|by)"
     rb"|permanently added)(?![\w-])"
-    rb"|(?<![a-z])(?:ssh|scp|sftp)(?![\w-])(?:\s+-\S{1,80}(?:\s+[^\s-]\S{0,200})?){0,4}?)"
+    rb"|(?<![a-z])(?:ssh|scp|sftp)(?![\w-])(?:\s+-\S{1,80}(?:\s+[^\s-]\S{0,200})?(?!\S)){0,4}?)"
     + _BETWEEN
     + _NAME
     + rb"|(?<![a-z])node [\w.-]{1,64} \("
@@ -25,6 +26,8 @@ _SAID = re.compile(
     rb"|://(?:[\w.+-]{1,64}@)?" + _NAME + rb"(?=:\d)"
     rb"|(?=(?:host|server-?)\d)" + private.begins(rb"[\w.-]") + _NAME
 )
+_JUMPED = re.compile(rb"(?<!\S)[\"']?-J[\"',\s]*(?:[\w.+-]{1,64}@)?" + _NAME)
+"""The machine that another one is reached by; in ``ssh -J`` before that one's name."""
 _HINTS = (
     *(b"host", b"ssh", b"scp", b"sftp", b"node ", b"jump", b"fqdn", b"nodename", b"server"),
     *(b"address", b"connect", b"authenticated", b"login ", b"closed ", b"permanently added"),
@@ -69,7 +72,8 @@ def machines(data: bytes, letters: bytes | None = None) -> list[bytes]:
     letters = private.letters(data) if letters is None else letters
     if any(hint in letters for hint in _HINTS):
         said = (next(filter(None, match.groups())) for match in _SAID.finditer(data))
-        found += [name for name in said if _is_somebodys(name.decode())]
+        names = chain(said, _JUMPED.findall(data) if b"-j" in letters else ())
+        found += [name for name in names if _is_somebodys(name.decode())]
     if b"ip----" in letters or b"host----" in letters:
         found += [
             name

@@ -106,6 +106,10 @@ WITHIN = {
     "GET http://tank2.cs.uni-nowhere.edu:8080/v1": "GET http://host-1:8080/v1",
     "on server1.uni-nowhere.edu: up": "on host-1: up",
     "host: node1.maas": "host: host-1",
+    "ssh -p 22 -J a@b.nowhere.edu -i x c.nowhere.edu y": (
+        "ssh -p 22 -J someone@example.org -i x host-1 y"
+    ),
+    "['ssh', '-J', 'b.nowhere.edu', 'c']": "['ssh', '-J', 'host-1', 'c']",
     "Connection to tank2.uni-nowhere.edu closed": "Connection to host-1 closed",
 }
 HARMLESS = [
@@ -124,6 +128,7 @@ HARMLESS = [
     "host download.ceph.com, https://docs.example.org:443/x, ssh run.the.py, host = args.local",
     "address = node.network.ip, server = found.server.id, server: osd.0.log.gz, host=x.y.ok",
     "serverless.lab.nowhere.edu, hosts.lab.nowhere.edu, sshd.lab.nowhere.edu, servers.a.de",
+    "ssh -i /x/key.lab.nowhere.edu osd0",
     "server: www.zenodo.org, node osd0 (osd0), bypass: firsthalf1, compass = abcdef123",
     "headers = {'X-Auth-Token': self._token, 'X-Auth-Key': endpoint['user']}",
     "by X-Auth-Key, answered by X-Auth-Token",
