@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import signal
 import subprocess
 
@@ -25,9 +26,14 @@ def test_a_device_in_use_is_refused_before_anything_changes(bare: Testbed) -> No
     with pytest.raises(RefusedError, match=r"of node osd1 is mounted at /mnt"):
         deploy(bare, SPEC)
     run(bare, "osd1", "umount /mnt")
-    with pytest.raises(RefusedError, match=r"of node osd1 holds an ext2/3/4 file system"):
+    with pytest.raises(RefusedError, match=r"holds an ext2/3/4 file system") as refused:
         deploy(bare, SPEC)
+    advice = re.search(r"of node osd1 .*: if it may go, run `(.*)` there", str(refused.value))
+    assert advice is not None
     run(bare, "osd1", "wipefs -q -a /dev/hotbed/osd")
+    with pytest.raises(RefusedError, match=r"of node osd1 holds data of a kind that is not known"):
+        deploy(bare, SPEC)
+    run(bare, "osd1", advice[1])
     assert run(bare, "osd0", "ls /etc/ceph").split() == ["rbdmap"]
 
 
