@@ -1,7 +1,8 @@
 """Does for real what a command does, in processes that tests kill: `incarnation.py STATE`.
 
-Reads ``up`` or ``down`` from standard input, forks a process that does it, and prints its id, then
-its exit status. What takes long, importing the cloud's libraries, is done once.
+Reads ``up``, ``down`` or ``down later`` (when no answer can come any more) from standard input,
+forks a process that does it, and prints its id, then its exit status. What takes long, importing
+the cloud's libraries, is done once.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import openstack  # noqa: F401
 from blazarclient import client  # noqa: F401
 from chi import clients  # noqa: F401
 
+from testbed.sites.chameleon import release, whose
 from tests.openstack.users_site import a_site, a_spec
 
 
@@ -34,6 +36,9 @@ def _do(what: str, state: Path) -> int:
     sys.stdout.flush()
     os.dup2(2, 1)
     site = a_site(state)
+    release.WATCH_S = 3.0
+    if what == "down later":
+        whose.LATE_S = 1.0
     try:
         if what == "up":
             site.provision(a_spec(osds=2))
