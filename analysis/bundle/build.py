@@ -18,8 +18,9 @@ from analysis.bundle import appendix, archive, metadata
 from analysis.bundle.derive import Derived, derive
 from analysis.bundle.experiments import Ran, ran
 from analysis.bundle.folders import working_folder
+from analysis.bundle.hosts import is_distinct
 from analysis.bundle.redact import Redactor
-from analysis.bundle.scan import Beside, Finding, is_distinct, scan, words_of_this_machine
+from analysis.bundle.scan import Beside, Finding, scan, words_of_this_machine
 from analysis.bundle.stage import Stage, attempts_of, private_names, source, stage_runs
 from analysis.report import campaign_folders
 from schemas.bundle import ABOUT, MANIFEST, About, Author, Entry, Manifest

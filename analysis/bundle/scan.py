@@ -41,7 +41,6 @@ _KINDS: tuple[tuple[str, Callable[[bytes], list[bytes]]], ...] = (
     ("a home folder", private.homes),
     ("a mail address", private.mails),
 )
-is_distinct = hosts.is_distinct
 _HINTS = sorted({hint for _, hints, _ in SECRETS for hint in hints})
 
 

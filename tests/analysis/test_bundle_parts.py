@@ -7,7 +7,9 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, cast
 
+import matplotlib.pyplot as plt
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
@@ -15,7 +17,7 @@ import pytest
 from analysis.bundle import against
 from analysis.bundle.derive import Derived
 from analysis.bundle.differences import differences
-from analysis.bundle.pictures import shown_in
+from analysis.bundle.pictures import look_alike, shown_in
 from analysis.bundle.redact import Redactor
 from analysis.bundle.roles import is_run, misdeclared
 from analysis.bundle.stage import Stage, source, stage_runs
@@ -231,3 +233,30 @@ def test_sources_are_texts(tmp_path: Path) -> None:
     for data, kept in ((b"\x93NUMPY\0", None), (b"\xff\xfe", None), ("é".encode(), "é".encode())):
         (tmp_path / "x").write_bytes(data)
         assert source(tmp_path / "x", Redactor({})) == kept
+
+
+def bars(file: Path, heights: tuple[int, ...], **settings: Any) -> Path:
+    """A plot as a PNG file, drawn in these settings."""
+    with plt.rc_context(cast(Any, settings)):
+        figure, axes = plt.subplots(figsize=(6, 4))
+        axes.bar(range(3), heights, yerr=[3, 3, 3])
+        axes.set(title="Throughput under heterogeneity", ylabel="MB/s")
+        axes.set_xticks(range(3), ["default", "reweight", "dlr"])
+        figure.savefig(file, dpi=160)
+        plt.close(figure)
+    return file
+
+
+@pytest.mark.slow
+def test_pictures_look_alike_but_for_how_they_are_drawn(tmp_path: Path) -> None:
+    """What another drawing library does differently, and what somebody else's results do."""
+    one = bars(tmp_path / "one.png", (100, 98, 125))
+    drawn: list[dict[str, Any]] = [
+        {"text.hinting": "none"},
+        {"font.family": "serif"},
+        {"text.antialiased": False, "lines.antialiased": False},
+    ]
+    for settings in drawn:
+        assert look_alike(one, bars(tmp_path / "other.png", (100, 98, 125), **settings))
+    for heights in ((100, 98, 112), (100, 98, 100), (125, 98, 100)):
+        assert not look_alike(one, bars(tmp_path / "other.png", heights))
