@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from schemas.errors import StoreError
 from testbed.stores.contract import (
     ACTIVITY,
     BALANCER,
@@ -84,25 +85,48 @@ def release(name: str) -> int:
 
 
 def parse_version(text: str) -> tuple[int, int, int]:
-    """(16, 2, 15) of ``ceph version 16.2.15 (...) pacific (stable)``; ValueError otherwise."""
+    """Return (16, 2, 15) for ``ceph version 16.2.15 (...) pacific (stable)``.
+
+    Raises:
+        StoreError: the text holds no version number.
+    """
     found = _VERSION.search(text)
     if found is None:
-        raise ValueError(f"not a Ceph version: {text!r}")
+        raise StoreError(
+            f"a daemon reports {text!r}, which holds no version number such as 16.2.15; install a "
+            "released Ceph, or build yours with -DENABLE_GIT_VERSION=ON."
+        )
     major, minor, patch = (int(part) for part in found.groups())
     return major, minor, patch
 
 
-def parse_features(
-    versions: Mapping[str, Any], features: Mapping[str, Any], require_min_compat_client: str
-) -> Features:
-    """Features from the JSON of `versions` and `features` and the OSD map's demand on clients."""
-    daemons = [parse_version(text) for text in versions.get("overall", {})]
-    if not daemons:
-        raise ValueError("`ceph versions` names no daemon")
-    oldest = min(daemons)
+def parse_features(versions: Any, features: Any, require_min_compat_client: str) -> Features:
+    """Return the features that follow from three answers of the monitors.
+
+    Args:
+        versions: answer to `ceph versions`.
+        features: answer to `ceph features`.
+        require_min_compat_client: the OSD map's demand on clients.
+
+    Raises:
+        StoreError: an answer has another shape, or no version number.
+    """
+    daemons = versions.get("overall") if isinstance(versions, Mapping) else None
+    if not isinstance(daemons, Mapping) or not daemons:
+        raise StoreError(f"`ceph versions` names no daemon: {str(versions)[:200]!r}.")
+    oldest = min(parse_version(text) for text in daemons)
+    groups = features.get("client", ()) if isinstance(features, Mapping) else None
+    if not isinstance(groups, Sequence) or not all(
+        isinstance(group, Mapping) and "release" in group for group in groups
+    ):
+        # Up to Luminous all groups have the same key, of which JSON keeps the last one only.
+        raise StoreError(
+            "`ceph features` has no list of clients with their releases, which Ceph prints from "
+            f"Mimic (13) on; this cluster runs {'.'.join(map(str, oldest))}."
+        )
     return Features(
-        version=".".join(str(part) for part in oldest),
+        version=".".join(map(str, oldest)),
         oldest=oldest,
-        clients=frozenset(str(group["release"]) for group in features.get("client", ())),
+        clients=frozenset(str(group["release"]) for group in groups),
         require_min_compat_client=require_min_compat_client,
     )

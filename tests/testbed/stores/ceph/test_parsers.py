@@ -7,6 +7,7 @@ from fake_rados import recorded
 from hypothesis import given
 from hypothesis import strategies as st
 
+from schemas.errors import StoreError
 from testbed.stores.ceph.connection import Reply, parse
 from testbed.stores.ceph.features import parse_features, parse_version
 from testbed.stores.ceph.osdmap import parse_osd_map
@@ -54,8 +55,27 @@ def test_weights_lose_their_16_bit_dirt():
 
 def test_version():
     assert parse_version("ceph version 16.2.15 (618f44) pacific (stable)") == (16, 2, 15)
-    with pytest.raises(ValueError, match="not a Ceph version"):
-        parse_version("16.2.15")
+
+
+LUMINOUS = {"client": {"group": {"features": "0x1ffd", "release": "luminous", "num": 4}}}
+
+
+@pytest.mark.parametrize(
+    ("versions", "features"),
+    [
+        ({"overall": {"ceph version Development (no_version) squid (dev)": 9}}, {"client": []}),
+        ({"overall": {"16.2.15": 9}}, {"client": []}),
+        ({"overall": {}}, {"client": []}),
+        ({"overall": None}, {"client": []}),
+        ("no JSON", {"client": []}),
+        ({"overall": {"ceph version 12.2.13 (584a20e) luminous (stable)": 9}}, LUMINOUS),
+        ({"overall": {"ceph version 16.2.15 (618f44) pacific (stable)": 9}}, {"client": [{}]}),
+        ({"overall": {"ceph version 16.2.15 (618f44) pacific (stable)": 9}}, "no JSON"),
+    ],
+)
+def test_answers_that_do_not_say_what_ceph_can_do(versions, features):
+    with pytest.raises(StoreError):
+        parse_features(versions, features, "luminous")
 
 
 def test_features_of_pacific():
