@@ -12,13 +12,14 @@ import json
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import pairwise
 from typing import Any
 
 from workloads.errors import WorkloadError
 
-MIN_TAIL_S = 0.5  # a shorter rest after the last whole second makes no sample of its own
+MIN_TAIL_S = 0.5  # a shorter rest after the last status line belongs to the sample before it
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|nan|inf)"
 _ROW = re.compile(
     r"(?:^|\s)(?P<sec>\d+)\s+(?P<in_flight>\d+)\s+(?P<started>\d+)\s+(?P<finished>\d+)\s+"
@@ -28,7 +29,7 @@ _STAMP = re.compile(r"^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+[+-]\d\d:?\d\d)\s")
 _TOTALS = {
     "seconds": r"Total time run",
     "operations": r"Total (?:reads|writes) made",
-    "op_size": r"(?:Read|Write) size",
+    "op_size": r"(?:Read|Write) size|Maintaining \d+ concurrent writes of",
     "object_size": r"Object size",
     "latency_mean_s": r"Average Latency(?:\(s\))?",
     "latency_sd_s": r"Stddev Latency(?:\(s\))?",
@@ -36,7 +37,8 @@ _TOTALS = {
     "latency_min_s": r"Min latency(?:\(s\))?",
 }
 _TOTAL_LINES = {
-    key: re.compile(rf"(?:^|\s){name}:?\s+({_NUMBER})\s*$") for key, name in _TOTALS.items()
+    key: re.compile(rf"(?:^|\s)(?:{name}):?\s+({_NUMBER})(?:\s*$| bytes )")
+    for key, name in _TOTALS.items()
 }
 _JSON_TOTALS = {
     "seconds": ("total_time_run",),
@@ -59,13 +61,14 @@ class Row:
     in_flight: int
     started: int
     finished: int
-    latency_mean_s: float
+    latency_mean_s: float | None  # None: not printed
 
 
 @dataclass(frozen=True)
 class Sample:
     """One second of a benchmark. `t_s` is the second's end, from the benchmark's start.
 
+    The last sample ends with the benchmark and lasts 0.5 s or longer, if the benchmark does.
     `throughput_mb_s` in 10^6 bytes per second; `latency_s` is the mean of the operations that
     finished within the second, None when none did."""
 
@@ -119,31 +122,26 @@ def parse_rados_bench(text: str) -> BenchOutput:
 
 
 def samples(output: BenchOutput, op_size: int | None = None) -> list[Sample]:
-    """The per-second series.
+    """Return the per-second series.
+
+    The operations of a complete benchmark sum to its total; those of one that was cut off end with
+    its last status line.
 
     Args:
         output: a parsed benchmark.
-        op_size: bytes of an operation, for output that was cut off before it told.
+        op_size: bytes of an operation, for output that was cut off before it printed them.
+
+    Raises:
+        WorkloadError: the size is unknown, or the total is below the last status line.
     """
     size = output.op_size or op_size
     if size is None:
         raise WorkloadError("rados bench was cut off and its operation size is not known.")
-    series = []
-    before = _origin(output)
     start_wall = output.started_wall
-    for row in output.rows:
-        if row.second == 0:
-            continue
-        series.append(_sample(before, row, size, start_wall))
-        before = row
-    tail = _tail(output, before, start_wall)
-    if tail is not None:
-        series.append(_sample(before, tail, size, start_wall))
-    return series
-
-
-def _origin(output: BenchOutput) -> Row:
-    return Row(0, output.started_wall, 0, 0, 0, 0.0)
+    rows = [Row(0, start_wall, 0, 0, 0, 0.0), *(row for row in output.rows if row.second > 0)]
+    if output.seconds is not None and output.operations is not None:
+        _append_end(rows, output, output.seconds - _elapsed(rows[-1], start_wall))
+    return [_sample(before, row, size, start_wall) for before, row in pairwise(rows)]
 
 
 def _elapsed(row: Row, start_wall: float | None) -> float:
@@ -152,17 +150,29 @@ def _elapsed(row: Row, start_wall: float | None) -> float:
     return row.wall - start_wall
 
 
-def _tail(output: BenchOutput, last: Row, start_wall: float | None) -> Row | None:
-    # What finished after the last status line, if that is a good part of a second.
-    if not output.complete or output.latency_mean_s is None:
-        return None
-    assert output.seconds is not None and output.operations is not None
-    rest = output.seconds - _elapsed(last, start_wall)
-    if rest < MIN_TAIL_S or output.operations < last.finished:
-        return None
-    wall = None if last.wall is None else last.wall + rest
-    operations = output.operations
-    return Row(last.second + rest, wall, 0, operations, operations, output.latency_mean_s)
+def _append_end(rows: list[Row], output: BenchOutput, rest: float) -> None:
+    # What ended after the last status line, `rest` seconds before the end.
+    last = rows[-1]
+    assert output.operations is not None
+    if output.operations < last.finished:
+        raise WorkloadError(
+            f"rados bench printed {output.operations} operations in all, but {last.finished} after "
+            f"{last.second:g} s: its output is damaged; run it again."
+        )
+    if len(rows) == 1 and rest <= 0:
+        return  # nothing was done
+    end = replace(
+        last,
+        second=last.second + max(0.0, rest),
+        wall=None if last.wall is None else last.wall + max(0.0, rest),
+        in_flight=0,
+        finished=output.operations,
+        latency_mean_s=output.latency_mean_s,
+    )
+    if rest < MIN_TAIL_S and len(rows) > 1:
+        rows[-1] = replace(end, in_flight=last.in_flight)
+    else:
+        rows.append(end)
 
 
 def _sample(before: Row, row: Row, size: int, start_wall: float | None) -> Sample:
@@ -170,9 +180,10 @@ def _sample(before: Row, row: Row, size: int, start_wall: float | None) -> Sampl
     interval = t_s - _elapsed(before, start_wall)
     finished = row.finished - before.finished
     latency = None
-    if finished > 0:
+    if finished > 0 and row.latency_mean_s is not None:
         # Both means are printed with six digits: rounding may leave a tiny negative rest.
-        total = row.latency_mean_s * row.finished - before.latency_mean_s * before.finished
+        earlier = (before.latency_mean_s or 0.0) * before.finished
+        total = row.latency_mean_s * row.finished - earlier
         latency = max(0.0, total / finished)
     return Sample(
         t_s=t_s,

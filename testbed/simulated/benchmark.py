@@ -93,11 +93,12 @@ class Sample(NamedTuple):
 def seconds_of(flat: list[float], benchmark: Benchmark, seconds: float) -> tuple[Second, ...]:
     """The series from (finished, sum of latencies, in flight) a second."""
     series: list[Second] = []
-    for index in range(len(flat) // 3):
-        operations, latency, in_flight = flat[3 * index : 3 * index + 3]
+    rows = [flat[at : at + 3] for at in range(0, len(flat), 3)]
+    if len(rows) > 1 and len(rows) - 1 >= seconds:  # the last one ended as it began
+        operations, latency, in_flight = rows.pop()
+        rows[-1] = [rows[-1][0] + operations, rows[-1][1] + latency, in_flight]
+    for index, (operations, latency, in_flight) in enumerate(rows):
         took = min(1.0, seconds - index)
-        if took <= 0:
-            break
         series.append(
             Second(
                 t_s=index + took,

@@ -54,6 +54,11 @@ def ended(duration_s: float, finished: list[int], late: list[int], last_s: float
     )
 
 
+def test_operations_that_end_with_a_whole_second_belong_to_it() -> None:
+    bench = ended(3.0, [5, 6, 7], [4], 0.0)
+    assert [second.iops for second in bench.series] == [5, 6, 11]
+
+
 @settings(deadline=None)
 @given(
     finished=st.lists(st.integers(0, 500), min_size=4, max_size=40),
