@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 
 TraceFile = Annotated[Path, typer.Argument(help="A trace, or a gzip of one.")]
 Format = Annotated[
-    str, typer.Option("--format", help="auto, plain, msr or microsoft.", show_default=True)
+    str,
+    typer.Option(
+        "--format",
+        help="auto, plain, microsoft, msr, systor17, alibaba, tencent or spc.",
+        show_default=True,
+    ),
 ]
 Disk = Annotated[int | None, typer.Option(help="Keep the requests of this disk of the trace.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Stop at the first malformed row.")]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from schemas.errors import UserError
 from workloads.traces.requests import UNKNOWN_OFFSET
@@ -13,7 +15,6 @@ Row = tuple[int, int, bool, int]
 
 _LIMIT = 1 << 62  # what an array can hold, with room for differences
 _NS_PER_US = 1000
-_NS_PER_TICK = 100  # FILETIME
 _KINDS = {"read": True, "write": False}
 _PLAIN = {"DiskRead": True, "DiskWrite": False}
 
@@ -39,11 +40,11 @@ class Parser:
         """Called after the last line; UserError when the file as a whole is not of the format."""
 
 
-def _whole(text: str, what: str, base: int = 10) -> int:
+def _whole(text: str, what: str, base: int = 10, unit: int = 1) -> int:
     try:
         if "_" in text or "+" in text:  # Python takes them; a trace does not have them
             raise ValueError
-        found = int(text, base)
+        found = int(text, base) * unit
     except ValueError:
         raise Malformed(f"{what} {text.strip()[:40]!r} is not a number") from None
     if not 0 <= found < _LIMIT:
@@ -77,35 +78,125 @@ class Plain(Parser):
         return _whole(fields[0], "time"), _whole(fields[1], "size", 16), kind, offset
 
 
-@dataclass
-class Msr(Parser):
-    """MSR Cambridge: ``Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime``.
+_LETTERS = {"r": True, "w": False, "read": True, "write": False}
+_DIGITS = {"0": True, "1": False}
+_MEANINGS = (
+    {"timestamp"},
+    {"disknumber", "lun", "deviceid", "volumeid", "asu"},
+    {"type", "iotype", "opcode"},
+    {"offset", "lba"},
+    {"size", "length"},
+)
+"""Names of the columns that are read: time, disk, kind, offset and size."""
 
-    Timestamps are FILETIME ticks of 100 ns at which a request was issued; times count from the
-    first row's. A line that begins with # is a comment. `disk` keeps the requests of one disk only.
+
+class Layout(NamedTuple):
+    """Rows of a public format, and what a unit of each number in them is.
+
+    Attributes:
+        columns: names in their usual order, as `_heading` writes them.
+        time_ns: nanoseconds in a unit of time.
+        offset, size: bytes in a unit of each.
+        kinds: how reads (True) and writes are written, in lower case.
+        more: True if further columns may follow.
     """
 
+    name: str
+    columns: str
+    time_ns: int
+    offset: int = 1
+    size: int = 1
+    kinds: Mapping[str, bool] = _LETTERS
+    more: bool = False
+
+    def holds(self, width: int) -> bool:
+        """True if a row may have so many columns."""
+        usual = len(self.columns.split())
+        return width == usual or (self.more and width > usual)
+
+    def places(self, names: Sequence[str]) -> list[int]:
+        """Where columns called `names` have what `_MEANINGS` lists."""
+        return [next(i for i, name in enumerate(names) if name in known) for known in _MEANINGS]
+
+
+LAYOUTS = (
+    Layout("msr", "timestamp hostname disknumber type offset size responsetime", 100),
+    Layout("msr", "timestamp datetime hostname disknumber type offset size responsetime", 100),
+    Layout("systor17", "timestamp response iotype lun offset size", 10**9),
+    Layout("alibaba", "deviceid opcode offset length timestamp", 1000),
+    Layout("tencent", "timestamp offset size iotype volumeid", 10**9, 512, 512, kinds=_DIGITS),
+    Layout("spc", "asu lba size opcode timestamp", 10**9, offset=512, more=True),
+)
+"""Formats with a row a request; docs/prioritymeister.md has their sources."""
+
+
+def _heading(line: str) -> tuple[Layout, list[str]] | None:
+    """The layout of a heading, and its names without what is neither letter nor digit; None for
+    another line."""
+    names = ["".join(filter(str.isalnum, name)).lower() for name in line.split(",")]
+    found = (layout for layout in LAYOUTS if sorted(layout.columns.split()) == sorted(names))
+    return next(((layout, names) for layout in found), None)
+
+
+def _time(text: str, what: str, unit_ns: int) -> int:
+    """Nanoseconds of a number that may have a fraction; what is below a nanosecond is cut off."""
+    whole, dot, part = text.strip().partition(".")
+    if dot and not part.isdecimal():
+        raise Malformed(f"{what} {text.strip()[:40]!r} is not a number")
+    fraction = int(part[:9].ljust(9, "0")) * unit_ns // 10**9 if dot else 0
+    return _whole(whole, what) * unit_ns + fraction
+
+
+@dataclass
+class Table(Parser):
+    """A format of `LAYOUTS`; a heading says the order of the columns, without one it is the usual.
+
+    Times count from the first row's. A line that begins with # is a comment. `disk` keeps the
+    requests of one disk only.
+    """
+
+    name: str
     disk: int | None = None
-    name: str = "msr"
     _zero: int | None = None
+    _headed: tuple[Layout, list[str]] | None = None
+    _known: dict[int, tuple[Layout, list[str], list[int]]] = field(default_factory=dict)
 
     def row(self, line: str) -> Row | None:
-        fields = line.split(",")
-        if line[0] == "#" or fields[0].strip().lower() == "timestamp":
+        if line[0] == "#":
             return None
-        if len(fields) != 7:
-            raise Malformed(f"has {len(fields)} columns, not the 7 of MSR Cambridge")
-        kind = _KINDS.get(fields[3].strip().lower())
-        if kind is None:
-            raise Malformed(f"type {fields[3].strip()[:40]!r} is not Read or Write")
-        ticks = _whole(fields[0], "timestamp")
-        disk = _whole(fields[2], "disk number")
-        offset, size = _whole(fields[4], "offset"), _whole(fields[5], "size")
-        self._zero = ticks if self._zero is None else self._zero
-        time = (ticks - self._zero) * _NS_PER_TICK
-        if not -_LIMIT < time < _LIMIT:
-            raise Malformed(f"timestamp {ticks} lies centuries from the first")
-        return None if self.disk not in {None, disk} else (time, size, kind, offset)
+        if line[0].isalpha():
+            self._headed, self._known = _heading(line), {}
+            if self._headed is None or self._headed[0].name != self.name:
+                self._headed = None
+                raise Malformed(f"is neither a request nor a heading of {self.name}")
+            return None
+        fields = line.split(",")
+        layout, names, places = self._known.get(len(fields)) or self._learn(len(fields))
+        time, disk, kind, offset, size = places
+        read = layout.kinds.get(fields[kind].strip().lower())
+        if read is None:
+            wanted = " or ".join(kind.upper() for kind in list(layout.kinds)[:2])
+            raise Malformed(f"{names[kind]} {fields[kind].strip()[:40]!r} is not {wanted}")
+        at = _time(fields[time], names[time], layout.time_ns)
+        number = _whole(fields[disk], names[disk])
+        row = (
+            _whole(fields[size], names[size], unit=layout.size),
+            read,
+            _whole(fields[offset], names[offset], unit=layout.offset),
+        )
+        self._zero = at if self._zero is None else self._zero
+        if not -_LIMIT < at - self._zero < _LIMIT:
+            raise Malformed(f"{names[time]} {fields[time].strip()} is centuries from the first")
+        return None if self.disk not in {None, number} else (at - self._zero, *row)
+
+    def _learn(self, width: int) -> tuple[Layout, list[str], list[int]]:
+        """Layout, names and places of the columns of rows with so many."""
+        usual = [(one, one.columns.split()) for one in LAYOUTS if one.name == self.name]
+        for layout, names in [self._headed] if self._headed else usual:
+            if layout.holds(width):
+                return self._known.setdefault(width, (layout, names, layout.places(names)))
+        columns = ",".join(usual[0][1])
+        raise Malformed(f"has {width} columns, not those of {self.name}: {columns}")
 
 
 _EVENTS = {"DiskRead": True, "DiskWrite": False}
@@ -196,7 +287,11 @@ class Microsoft(Parser):
             raise UserError("there is no EndHeader line: the columns are not known")
 
 
-FORMATS: dict[str, Callable[[], Parser]] = {"plain": Plain, "msr": Msr, "microsoft": Microsoft}
+FORMATS = ("plain", "microsoft", *dict.fromkeys(layout.name for layout in LAYOUTS))
+_NOT_READ = {
+    "FIU": re.compile(r"\d+\s+\d+\s+\S+\s+\d+\s+\d+\s+[RW]\s+\d+\s+\d+\s"),
+    "blkparse": re.compile(r"\d+,\d+\s+\d+\s+\d+\s+\d+\.\d+\s+\d+\s+[A-Z]"),
+}
 
 
 def make_parser(name: str, *, disk: int | None = None, completion: bool = False) -> Parser:
@@ -207,10 +302,10 @@ def make_parser(name: str, *, disk: int | None = None, completion: bool = False)
     """
     if name not in FORMATS:
         raise UserError(f"trace format {name!r}: known are {', '.join(FORMATS)}, and auto")
-    if name == "msr":
-        return Msr(disk=disk)
     if name == "microsoft":
         return Microsoft(disk=disk, completion=completion)
+    if name != "plain":
+        return Table(name, disk)
     if disk is not None:
         raise UserError("a plain trace does not tell disks: leave the disk out")
     return Plain()
@@ -226,18 +321,33 @@ def detect(lines: list[str]) -> str:
     if not written:
         raise UserError("the file is empty: a trace has a request a line")
     for line in written:
-        fields = [text.strip() for text in line.split(",")]
-        if fields[0] in {"BeginHeader", "EndHeader"} or fields[0].startswith("Disk"):
-            return "microsoft"
-        if fields[0].lower() == "timestamp":
-            return "msr"
-        if not fields[0].isdigit():
-            continue
-        if len(fields) == 7 and fields[3].lower() in _KINDS:
-            return "msr"
-        if len(fields) in {3, 4} and (_kind(fields[2]) is not None or fields[2].startswith("Disk")):
-            return "plain"
+        found = _format_of(line)
+        if found is not None:
+            return found
+    other = [name for name, form in _NOT_READ.items() if any(map(form.match, written))]
+    formats = ", ".join(FORMATS)
+    what = f"the format is not known: name one of {formats} with --format"
+    if other:
+        what = f"the format of {other[0]} is not supported; supported are {formats}"
     raise UserError(
-        "the format is not known: the first lines are neither ns,hex size,DiskRead|DiskWrite, nor "
-        "MSR Cambridge's 7 columns, nor a Microsoft trace's header; name it with --format"
+        f"{what}; or write the trace as plain, with a line "
+        "ns,hex size,DiskRead|DiskWrite,hex offset for each request"
     )
+
+
+def _format_of(line: str) -> str | None:
+    fields = [text.strip() for text in line.split(",")]
+    if fields[0] in {"BeginHeader", "EndHeader"} or fields[0].startswith("Disk"):
+        return "microsoft"
+    heading = _heading(line)
+    if heading is not None:
+        return heading[0].name
+    if not line[0].isdigit():
+        return None
+    for layout in LAYOUTS:
+        kind = layout.places(layout.columns.split())[2]
+        if layout.holds(len(fields)) and fields[kind].lower() in layout.kinds:
+            return layout.name
+    if len(fields) in {3, 4} and (_kind(fields[2]) is not None or fields[2].startswith("Disk")):
+        return "plain"
+    return None

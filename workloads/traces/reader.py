@@ -57,9 +57,9 @@ class TraceReader:
 
     Args:
         path: the file; gzip is recognised by its first bytes.
-        format: ``auto``, ``plain``, ``msr`` or ``microsoft``.
+        format: ``auto``, or a name of `formats.FORMATS`.
         on_error: ``skip`` malformed rows, counted, or ``stop`` at the first.
-        disk: keep one disk's requests (msr and microsoft).
+        disk: keep one disk's requests (all formats but plain).
         completion: take a Microsoft row's TimeStamp as the arrival.
         progress: called with the bytes read so far, unpacked, now and then.
         block: requests in a block.

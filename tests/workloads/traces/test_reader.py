@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from schemas.errors import UserError
+from workloads.traces.formats import FORMATS
 from workloads.traces.reader import TraceReader, load
 from workloads.traces.requests import RequestBlock, save
 
@@ -99,6 +100,108 @@ def test_msr_counts_from_its_first_row(tmp_path: Path) -> None:
     assert rows(block) == [(100_000_000, 4096, False, 3154132992)]
 
 
+# Rows as the publishers' descriptions have them; times and places are made up. Expected are
+# (ns from the first row, bytes, read, offset in bytes), by hand.
+PUBLIC = {
+    "msr": (
+        "timestamp,datetime,hostname,disk_number,type,offset,size,response_time\n"
+        "128166372010000000,2010-08-13 07:06:41.000000,hm,1,Read,383496192,32768,113736\n"
+        "128166372012500001,2010-08-13 07:06:41.250000,hm,0,Write,2822144,4096,71730\n",
+        [(0, 32768, True, 383496192), (250_000_100, 4096, False, 2822144)],
+    ),
+    "systor17": (
+        "Timestamp,Response,IOType,LUN,Offset,Size\n"
+        "1456135200.013118000,0.000806,W,1,4096,8192\n"
+        "1456135201.5,,R,0,899056122368,131072\n",
+        [(0, 8192, False, 4096), (1_486_882_000, 131072, True, 899056122368)],
+    ),
+    "alibaba": (
+        "1,R,126703661056,4096,1577808000000046\n0,W,19496058880,77824,1577808000000426\n",
+        [(0, 4096, True, 126703661056), (380_000, 77824, False, 19496058880)],
+    ),
+    "tencent": (
+        "1538323200,12910952,128,0,1\n1538323202,6338688,8,1,0\n",
+        [(0, 65536, True, 6610407424), (2_000_000_000, 4096, False, 3245408256)],
+    ),
+    "spc": (
+        "1,20941264,8192,W,0.551706\n0, 3436288, 15872, r, 1.25072, 7, x\n",
+        [(0, 8192, False, 10721927168), (699_014_000, 15872, True, 1759379456)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_formats_are_known_by_their_first_lines(tmp_path: Path, name: str) -> None:
+    text, expected = PUBLIC[name]
+    for form in ("auto", name):
+        block, report = load(written(tmp_path, text), format=form, on_error="stop")
+        assert (report.format, rows(block)) == (name, expected)
+    assert rows(load(written(tmp_path, text), disk=1)[0]) == expected[:1]
+
+
+def test_a_heading_says_which_column_is_which(tmp_path: Path) -> None:
+    """Without one (first) and with one in another order, names written in another way."""
+    text, expected = PUBLIC["msr"]
+    without = written(tmp_path, text.partition("\n")[2])
+    assert rows(load(without, on_error="stop")[0]) == expected
+    text = "Volume ID,IO_Type,Offset,Size,Timestamp\n1,0,12910952,128,1538323200\n"
+    block, report = load(written(tmp_path, text), on_error="stop")
+    assert (report.format, rows(block)) == ("tencent", PUBLIC["tencent"][1][:1])
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "reason"),
+    [
+        ("systor17", "1456135202.0,0.001,,0,4096,4096", "iotype '' is not R or W"),
+        ("systor17", "1456135202.x,0.001,R,0,4096,4096", "timestamp"),
+        ("alibaba", "0,T,0,4096,1577808000000046", "opcode 'T' is not R or W"),
+        ("tencent", "1538323200,1,8,2,0", "iotype '2' is not 0 or 1"),
+        ("spc", "0,1,512,W,nan", "timestamp 'nan' is not a number"),
+        ("spc", f"0,{1 << 61},512,W,1", "lba"),
+        ("msr", "1,hm,0,Read,0,512", "has 6 columns"),
+    ],
+)
+def test_a_row_that_its_format_cannot_have_is_left_out_with_its_reason(
+    tmp_path: Path, name: str, row: str, reason: str
+) -> None:
+    text, expected = PUBLIC[name]
+    block, report = load(written(tmp_path, text + row + "\n"))
+    assert (rows(block), report.malformed) == (expected, 1)
+    assert reason in report.examples[0][1]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (
+            "FIU is not supported",
+            "0 4892 syslogd 904265560 8 W 6 0 531e779aca0c3e5dbc6e3dd3ddf4e6ae\n",
+        ),
+        (
+            "blkparse is not supported",
+            "  8,0    3        1     0.000000000   697  Q   W 223490 + 8 [kjournald]\n",
+        ),
+        ("not known", "time,block\n1,2\n"),
+    ],
+)
+def test_a_trace_that_is_not_supported_is_named_with_those_that_are(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    with pytest.raises(UserError, match=name) as refused:
+        load(written(tmp_path, text))
+    assert all(known in str(refused.value) for known in FORMATS)
+
+
+def test_documents_list_every_format() -> None:
+    """The reference's table, and the command line's help."""
+    root = Path(__file__).resolve().parents[3]
+    table = (root / "docs" / "prioritymeister.md").read_text()
+    verbs = (root / "hotbed" / "verbs" / "pm.py").read_text()
+    for name in FORMATS:
+        assert f"\n| `{name}` |" in table
+        assert name in verbs.partition("Format = ")[2].partition("]")[0]
+
+
 def test_gzip_is_known_by_its_bytes(tmp_path: Path) -> None:
     packed = gzip.compress(PLAIN.encode())
     assert len(load(written(tmp_path, packed, "trace.csv"))[0]) == 3
@@ -142,7 +245,7 @@ def test_malformed_rows_are_counted_with_their_line_or_stop(
         ("", {}, "the file is empty"),
         (" \n\n", {}, "the file is empty"),
         ("hello\nworld\n", {}, "format is not known"),
-        (PLAIN, {"format": "xml"}, "known are plain, msr, microsoft"),
+        (PLAIN, {"format": "xml"}, "known are plain, microsoft, msr"),
         (PLAIN, {"disk": 1}, "does not tell disks"),
         (PLAIN, {"format": "microsoft"}, "no EndHeader"),
         (OLD.replace("IOSize", "Size"), {}, "no column IOSize"),
@@ -213,13 +316,13 @@ def test_what_is_saved_is_loaded(
         st.lists(
             st.sampled_from(
                 b"DiskRead DiskWrite EndHeader BeginHeader TimeStamp IOSize ByteOffset".split()
-                + b"ElapsedTime Read 0x10 7 -1".split()
+                + b"ElapsedTime Read 0x10 7 -1 Timestamp Offset Size IOType VolumeID R 1.5".split()
                 + [b"\n", b",", b" "]
             ),
             max_size=40,
         ).map(b"".join),
     ),
-    st.sampled_from(["auto", "plain", "msr", "microsoft"]),
+    st.sampled_from(["auto", *FORMATS]),
     st.sampled_from(["skip", "stop"]),
     st.booleans(),
 )
