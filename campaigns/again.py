@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from campaigns.bundled import Job, jobs
+from campaigns.bundled import Job, jobs, portable
 from campaigns.campaign_file import ROOT, load_campaign, resolve
 from campaigns.mos.profile.points import ELSEWHERE
 from campaigns.session import Request
@@ -76,7 +76,8 @@ def again(
     file = bundle / "campaigns" / f"{campaign}.yaml"
     if not file.is_file():
         raise UserError(f"the bundle holds no file of the campaign {campaign}.")
-    body = read_mapping(file, "a campaign is a mapping with name, grids and more")
+    # Only files of the bundle: a path would name those of this machine.
+    body = portable(read_mapping(file, "a campaign is a mapping with name, grids and more"))
     made_on = str(body.get("ground", "sim"))
     if ground not in (None, made_on) and "sim" in (ground, made_on):
         raise UserError(

@@ -22,6 +22,7 @@ from campaigns.services import Ground
 from campaigns.worker_code import here
 from controllers.registry import code_hash, find
 from schemas.errors import HotbedError
+from schemas.names import safe_path
 
 _LEVEL = 1  # journals of large stores are megabytes of JSON: the fastest is enough
 
@@ -70,7 +71,7 @@ class Made:
     def unpack(self, folder: Path) -> None:
         """Write the files into `folder`."""
         for name, packed in self.files.items():
-            path = folder / name
+            path = folder / safe_path(name, "a Dask worker")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(zlib.decompress(packed))
 
@@ -136,7 +137,7 @@ def pack_folder(folder: Path) -> tuple[str, dict[str, bytes]]:
 
 def _unpack(target: Path, name: str, files: Mapping[str, bytes]) -> Path:
     for relative, content in files.items():
-        path = target / name / relative
+        path = target / name / safe_path(relative, "the engine")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
     return target

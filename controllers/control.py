@@ -7,17 +7,15 @@ undo each other's work. Whatever a killed one left is put back before anything e
 from __future__ import annotations
 
 import base64
-import binascii
 import fcntl
 import io
 import json
 import shutil
 import subprocess
-import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from controllers.journal import effect_to_json
@@ -36,6 +34,7 @@ from controllers.service import (
     open_ceph,
 )
 from schemas.errors import HotbedError, StoreError, UserError
+from schemas.names import unpack_tar
 from testbed.agent.contract import AgentConfig
 from testbed.stores.contract import Effect
 
@@ -216,25 +215,9 @@ def unpack(code: object, directory: Path) -> None:
     """
     try:
         raw = base64.b64decode(str(code), validate=True)
-        archive = tarfile.open(fileobj=io.BytesIO(raw))  # noqa: SIM115 - used below
-    except (binascii.Error, ValueError, tarfile.TarError) as error:
+    except ValueError as error:
         raise UserError(f"the controller's code is no base64 tar archive: {error}") from None
-    with archive:
-        members = archive.getmembers()
-        if sum(member.size for member in members) > MAX_CODE_BYTES:
-            raise UserError(f"the controller's folder holds more than {MAX_CODE_BYTES >> 20} MiB")
-        for member in members:
-            path = PurePosixPath(member.name)
-            if path.is_absolute() or ".." in path.parts or not (member.isfile() or member.isdir()):
-                raise UserError(f"the controller's folder holds {member.name!r}: no plain file")
-        for member in members:
-            target = directory / member.name
-            source = archive.extractfile(member)
-            if source is None:
-                target.mkdir(parents=True, exist_ok=True)
-                continue
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(source.read())
+    unpack_tar(raw, directory, "the controller's code", MAX_CODE_BYTES)
 
 
 def _checked_name(name: object) -> str:

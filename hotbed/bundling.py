@@ -262,7 +262,7 @@ def _for_readers(sentence: str, found: Opened, asked: Asked) -> str:
     from campaigns.bundled_spec import lacks_options
 
     told = sentence.replace(f"{found.folder}/", f"{asked.bundle.name}: ")
-    specs = [each.path for each in found.manifest.files if each.path.startswith("specs/")]
+    specs = [name for name in found.found if name.startswith("specs/")]
     if "hotbed up SPEC" in told and specs and asked.spec is None and asked.site is None:
         told += f" SPEC is in the bundle: unzip {asked.bundle} {' '.join(specs)}."
         if any(lacks_options(found.folder / spec) for spec in specs):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
 import stat
 import struct
@@ -19,18 +18,17 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import IO
 
 from analysis.bundle.folders import Folders, workers
 from schemas.errors import UserError
+from schemas.names import UnsafeNameError, safe_path
 
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """The earliest date that a ZIP can hold; that of every entry."""
 LEVEL = 5
 CHUNK = 2**20
-_PLAIN = re.compile(r"(?:(?!\.\.?/)[\w.,+=@~ -]+/)*(?!\.\.?$)[\w.,+=@~ -]+", re.ASCII)
-"""Most names: nothing is wrong with them."""
 MOST_ENTRIES = 2_000_000
 GIB = 2**30
 _DAMAGED = (
@@ -180,16 +178,13 @@ def _unsafe(entry: zipfile.ZipInfo) -> str | None:
 
 def unsafe_name(name: str) -> str | None:
     """Why no entry may have the name; None where nothing is wrong."""
-    if _PLAIN.fullmatch(name):
-        return None
-    path = PurePosixPath(name)
-    if path.is_absolute() or ".." in path.parts or name.rstrip("/") != str(path) or not path.parts:
-        return "leaves the folder that it is unpacked to"
+    try:
+        safe_path(name.removesuffix("/"), "bundle")
+    except UnsafeNameError as error:
+        return error.why
     if name.endswith("/"):
         return "is a folder of its own, which no bundle has: it was packed again"
-    if "\\" in name or ":" in name or any(unicodedata.category(c).startswith("C") for c in name):
-        return "has a name that means something else elsewhere"
-    return None
+    return "has a name that means something else elsewhere" if set(name) & {"\\", ":"} else None
 
 
 def taken(name: str, names: set[str]) -> str | None:

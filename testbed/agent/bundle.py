@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PARTS = (
     "schemas/__init__.py",
     "schemas/errors.py",
+    "schemas/names.py",
     "testbed/__init__.py",
     "testbed/nfs_wire.py",
     "testbed/ssh.py",

@@ -66,6 +66,19 @@ def test_it_is_run_again_from_the_bundle_alone(tmp_path: Path) -> None:
     assert asked.request.testbed == "mine"
 
 
+def test_a_bundle_names_no_file_of_this_machine(tmp_path: Path) -> None:
+    bundle = unpacked(tmp_path, folder_of(tmp_path, dict(TINY) | {"ground": "sim"}))
+    ours = tmp_path / "private.yaml"
+    ours.write_text(SPEC.read_text())
+    file = bundle / "campaigns" / "tiny.yaml"
+    body = yaml.safe_load(file.read_text()) | {"spec": str(ours), "notebook": f"{ours}.ipynb"}
+    file.write_text(yaml.safe_dump(body))
+    again(bundle, "tiny", tmp_path / "new")
+    campaign = load_campaign(file)
+    assert campaign.spec == "../specs/private.yaml"
+    assert campaign.notebook == "../notebooks/private.yaml.ipynb"
+
+
 @pytest.mark.parametrize(
     ("campaign", "options", "said"),
     [

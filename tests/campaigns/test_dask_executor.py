@@ -20,6 +20,7 @@ from campaigns.process_executor import Begun, Setting
 from campaigns.progress import Silent
 from campaigns.result import CampaignResult
 from campaigns.run_store import RUN_FILE, RunStore
+from schemas.names import UnsafeNameError
 from schemas.run import Provenance
 
 pytestmark = [
@@ -30,6 +31,12 @@ PROVENANCE = Provenance(
     commit=None, dirty=None, hotbed_version="0", versions={}, hosts={}, site="fake", signal=None
 )
 Result = Callable[[Begun], Made]
+
+
+def test_a_worker_writes_no_file_outside_the_attempt(tmp_path: Path) -> None:
+    with pytest.raises(UnsafeNameError):
+        Made({"../evil": zlib.compress(b"x")}, 1.0).unpack(tmp_path / "attempt")
+    assert list(tmp_path.rglob("evil")) == []
 
 
 class Future:

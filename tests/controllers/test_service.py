@@ -21,6 +21,7 @@ from controllers.registry import find
 from controllers.replay import replay
 from controllers.service import check_settings
 from schemas.errors import StoreError, UserError
+from schemas.names import UnsafeNameError
 from testbed.agent.contract import AgentConfig
 from testbed.stores.fake import FakeStore
 
@@ -264,7 +265,7 @@ def test_an_archive_that_leads_out_is_refused(tmp_path):
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         archive.addfile(tarfile.TarInfo("../evil"), io.BytesIO())
-    with pytest.raises(UserError, match="no plain file"):
+    with pytest.raises(UnsafeNameError):
         unpack(base64.b64encode(buffer.getvalue()).decode(), tmp_path / "in")
     with pytest.raises(UserError, match="no base64 tar"):
         unpack("%%%", tmp_path / "in")

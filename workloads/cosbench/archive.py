@@ -19,6 +19,7 @@ from datetime import datetime
 from pathlib import Path
 
 from schemas.errors import UserError
+from schemas.names import safe_path
 from workloads.cosbench import detail, tables_of_stages, xml_text
 from workloads.cosbench.csv_file import MISSING, Row, table
 from workloads.cosbench.results import Archive, Buckets, Moment, Result, Run, Stage, with_parts
@@ -129,7 +130,7 @@ def _read(folder: Path, stem: str) -> Archive:
     workers = _workers(folder, match[1])
     full = []
     for stage in stages:
-        path = folder / f"{stage.id}.csv"
+        path = folder / safe_path(f"{stage.id}.csv", str(folder))
         series = {}
         if path.exists():
             read.add(path.name)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from schemas.errors import UserError
+from schemas.names import safe_path
 from testbed.ssh import Shell
 from workloads.cosbench import xml_text
 from workloads.cosbench.archive import CONFIG, LOG
@@ -15,7 +16,7 @@ from workloads.errors import WorkloadError
 
 ROOT_FILES = ("run-history.csv", "workloads.csv")
 LARGEST = 512 * 2**20
-_LIST = 'cd -- "$1" && find . -mindepth 1 -maxdepth 2 -type f -printf "%s %P\\n"'
+_LIST = 'cd -- "$1" && find . -mindepth 1 -maxdepth 2 -type f -printf "%s %P\\0"'
 
 
 class ArchiveSource(Protocol):
@@ -66,8 +67,8 @@ class NodeSource:
     def sizes(self) -> Mapping[str, int]:
         """See `ArchiveSource.sizes`."""
         done = self.shell.run(["sh", "-c", _LIST, "sh", self.root])
-        found = (line.partition(" ") for line in done.text.splitlines())
-        return {name: int(size) for size, _, name in found if name}
+        found = (line.partition(" ") for line in done.text.split("\0"))
+        return {name: int(size) for size, _, name in found if size.isdecimal()}
 
     def read(self, name: str) -> bytes:
         """See `ArchiveSource.read`."""
@@ -98,24 +99,26 @@ def collect(
         patience_s: how long the files are waited for.
 
     Raises:
-        WorkloadError: the controller wrote nothing.
+        WorkloadError: the controller wrote nothing, or too much.
+        UnsafeNameError: a file's name leads out of the archive.
     """
     files = _settled(source, identity, patience_s, settle_s, sleep)
-    folder = out / files[0].partition("/")[0]
-    folder.mkdir(parents=True)
+    for name in files:
+        safe_path(name, f"the archive of {identity}")
     total = 0
     for name in files:
         data = source.read(name)
         total += len(data)
         if total > LARGEST:
             raise WorkloadError(f"the archive of {identity} is larger than {LARGEST >> 20} MiB.")
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
         (out / name).write_bytes(_without_secrets(Path(name).name, data, hidden))
     there = source.sizes()
     for name in ROOT_FILES:
         if name in there:
             text = source.read(name).decode(errors="replace")
             (out / name).write_text(_lines_of(text, identity))
-    return folder
+    return out / files[0].partition("/")[0]
 
 
 def _settled(
@@ -129,7 +132,11 @@ def _settled(
     unchanged = waited = 0.0
     while True:
         there = source.sizes()
-        files = {name: size for name, size in there.items() if name.startswith(f"{identity}-")}
+        files = {
+            name: size
+            for name, size in there.items()
+            if name.startswith(f"{identity}-") and "/" in name
+        }
         unchanged = unchanged + settle_s if files and files == before else 0.0
         # What is written last names the workload, if it ever came to work.
         named = "workloads.csv" in there and _named(source.read("workloads.csv"), identity)

@@ -9,9 +9,7 @@ opens that file and removes it before cosdrive begins.
 from __future__ import annotations
 
 import hashlib
-import io
 import re
-import tarfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from schemas.errors import HotbedError, UserError
+from schemas.names import unpack_tar
 from testbed.agent.contract import Agent, UnitResult
 from testbed.sites.contract import Progress, silent
 from testbed.ssh import Shell
@@ -331,15 +330,12 @@ def fetch(shell: Shell, load: Load, out: Path) -> Path:
     """
     target = out / load.name
     done = shell.run(
-        ["tar", "-C", load.folder, "-czf", "-", "archive"], timeout_s=_FETCH_S, check=False
+        ["tar", "-C", f"{load.folder}/archive", "-czf", "-", "."], timeout_s=_FETCH_S, check=False
     )
     if done.returncode != 0:
         raise WorkloadError(f"workload {load.name} left no archive on node {load.node}.")
     target.mkdir(parents=True)
-    with tarfile.open(fileobj=io.BytesIO(done.stdout), mode="r:gz") as tar:
-        for member in tar.getmembers():
-            member.name = member.name.removeprefix("archive").lstrip("/") or "."
-            tar.extract(member, target, filter="data")
+    unpack_tar(done.stdout, target, f"node {load.node}")
     return target
 
 

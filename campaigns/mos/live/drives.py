@@ -8,8 +8,6 @@ out. What holds a key is a file of mode 0600 that has lost its name before the d
 
 from __future__ import annotations
 
-import io
-import tarfile
 import tempfile
 import time
 from collections import Counter
@@ -22,6 +20,7 @@ from pydantic import SecretStr
 
 from campaigns.mos.loads import KB, Load, Objects
 from schemas.errors import HotbedError
+from schemas.names import unpack_tar
 from testbed.agent.contract import Agent, UnitResult
 from testbed.ssh import Shell
 from workloads.cosbench.access import SwAuth, SwiftStorage
@@ -273,8 +272,7 @@ def clear(shell: Shell) -> None:
 
 def _bring(shell: Shell, folder: Path, what: str = ".") -> None:
     done = shell.run(["tar", "-C", FOLDER, "-cf", "-", what], timeout_s=SLACK_S)
-    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
-        archive.extractall(folder, filter="data")
+    unpack_tar(done.stdout, folder, f"node {shell.node}")
 
 
 def _why(shell: Shell, client: str, drives: Sequence[Drive], done: UnitResult) -> str:

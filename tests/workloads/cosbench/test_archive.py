@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import UserError
+from schemas.names import UnsafeNameError
 from workloads.cosbench import tables_of_stages
 from workloads.cosbench.archive import folders, read_archive, read_history
 from workloads.cosbench.results import FOREVER_NS, quantile_s
@@ -219,6 +220,15 @@ def test_a_workload_that_is_called_like_a_file_beside_it(copy: Path, name: str) 
     (folder / f"w8-{name}-worker.csv").write_text("of workers\n")
     assert list(folders(folder)) == [f"w8-{name}"]
     assert read_archive(copy, "w8").name == name
+
+
+def test_a_stage_names_no_file_outside_the_archive(copy: Path) -> None:
+    results = copy / "w1-mos-A" / "w1-mos-A.csv"
+    results.write_text(results.read_text().replace("s3-main", "../../s3-main"))
+    (results.parent / "w1-mos-A-rt-histogram.csv").unlink()
+    (copy.parent / "s3-main.csv").write_text("not of this archive\n")
+    with pytest.raises(UnsafeNameError):
+        read_archive(copy, "w1")
 
 
 def test_a_workload_alone_and_files_of_others(copy: Path) -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from fake_controller import FakeController, serving
 
 from schemas.errors import UserError
+from schemas.names import UnsafeNameError
+from testbed.ssh import Completed
 from workloads.cosbench.archive import read_history
 from workloads.cosbench.archive_source import LocalSource, NodeSource, collect
 from workloads.cosbench.controller_api import (
@@ -247,3 +249,26 @@ def test_an_archive_on_a_node(tmp_path: Path, local_shell: object) -> None:
     assert folder == tmp_path / "out" / "w1-mos-A"
     assert (folder / "s3-main.csv").read_bytes() == (RECORDED / "s3-main.csv").read_bytes()
     assert "testing" not in (folder / "workload-config.xml").read_text()
+
+
+class LyingShell:
+    """A node that lists `name` as a file of w1 and has content for it."""
+
+    node = "n1"
+
+    def __init__(self, name: str) -> None:
+        self.listed = f"4 {name}\0".encode()
+
+    def run(self, argv: Sequence[str], **_: object) -> Completed:
+        answer = self.listed if "find" in " ".join(argv) else b"evil"
+        return Completed(tuple(argv), 0, answer, b"")
+
+
+@pytest.mark.parametrize(
+    "name", ["w1-x/../../evil", "w1-x/../../../../evil", "w1-x//evil", "w1-x/a\nb", "w1-x/\x1b[2J"]
+)
+def test_a_node_writes_no_file_outside_the_copy(tmp_path: Path, name: str) -> None:
+    source = NodeSource(LyingShell(name), "/archive")  # type: ignore[arg-type]
+    with pytest.raises(UnsafeNameError):
+        collect(source, "w1", tmp_path / "a" / "out", sleep=lambda _: None)
+    assert list(tmp_path.rglob("*")) == []
