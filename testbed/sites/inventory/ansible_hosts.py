@@ -228,6 +228,11 @@ _CALLED: Mapping[int | str, str] = {
     "host_key": "hotbed_host_key",
 }
 """What an inventory of Ansible's calls our options."""
+_OLDER = (
+    *("ansible_ssh_host", "ansible_ssh_user", "ansible_ssh_port"),
+    *("ansible_ssh_private_key_file", "ansible_connection"),
+)
+_ARGUMENTS = ("ansible_ssh_common_args", "ansible_ssh_extra_args")
 
 
 def host_of(name: str, variables: Mapping[str, Any], path: Path) -> HostOptions:
@@ -237,6 +242,12 @@ def host_of(name: str, variables: Mapping[str, Any], path: Path) -> HostOptions:
         UserError: a variable makes no sense, or says something that is not supported.
     """
     where = f"{path}: machine {name}"
+    for variable in (*_CALLED.values(), *_OLDER, *_ARGUMENTS):
+        if "__ansible_vault" in str(variables.get(variable)):
+            raise UserError(
+                f"{where}: {variable} is vaulted: Hotbed decrypts no variables; write the value "
+                "itself, unencrypted."
+            )
     connection = variables.get("ansible_connection", "ssh")
     if str(connection).removeprefix("ansible.builtin.") not in ("ssh", "smart"):
         raise UserError(f"{where}: ansible_connection is {connection!r}; only ssh will do.")
@@ -247,7 +258,7 @@ def host_of(name: str, variables: Mapping[str, Any], path: Path) -> HostOptions:
                 "become root without a password."
             )
     jump = None
-    for key in ("ansible_ssh_common_args", "ansible_ssh_extra_args"):
+    for key in _ARGUMENTS:
         jump = proxy_jump(str(variables.get(key, "")), f"{where}: {key}") or jump
     body = {
         "name": name,

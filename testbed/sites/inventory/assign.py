@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from typing import Any
 
 from schemas.errors import UserError
@@ -107,8 +108,9 @@ def assign(
     """The nodes of `spec` on machines, in the spec's order.
 
     What `options.nodes` says of a node comes first, then of its group, then of a role of the group;
-    then a group of the inventory with the name of the spec's group (or ceph-ansible's of a role);
-    what is left takes the machines that are left, in the inventory's order.
+    then the inventory's group with the name of the spec's group, or its groups for the roles as
+    ceph-ansible names them. Other nodes may be on any machine. Machines are taken in the order in
+    which they are named, but no node keeps the only machine that is left for another one.
 
     Args:
         taken: machines (`Host.where`) that other testbeds hold.
@@ -118,17 +120,14 @@ def assign(
     """
     hosts = hosts_of(machines, options)
     _check_names(spec, options, [*hosts, *machines.unusable])
-    free = {name: host for name, host in hosts.items() if host.where not in set(taken)}
-    chosen: dict[str, str] = {}
-    for explicit in (_for_nodes, _for_groups, _for_ansible_groups):
+    named: dict[str, Sequence[str]] = {}
+    for said in (_for_nodes, _for_groups, _for_ansible_groups):
         for group in spec.groups:
-            wanted = explicit(group, options, machines)
-            _take(group, wanted, free, chosen, machines.unusable)
-    for group in spec.groups:
-        for node in group.node_names():
-            if node not in chosen:
-                chosen[node] = _next(spec, group, node, free, machines)
-                _occupy(free, chosen[node])
+            for node, names in said(group, options, machines).items():
+                named.setdefault(node, names)
+    where: dict[str, Hashable] = {name: name for name in machines.unusable}
+    where |= {name: host.where for name, host in hosts.items() if host.where not in taken}
+    chosen = _match(spec, named, tuple(hosts), where, machines)
     racks = spec.rack_of()
     return tuple(
         Member(
@@ -163,57 +162,89 @@ def _for_groups(group: GroupSpec, options: InventoryOptions, machines: Machines)
 
 
 def _for_ansible_groups(group: GroupSpec, options: InventoryOptions, machines: Machines) -> Wanted:
-    names = (group.name, f"{group.name}s", *(ANSIBLE_GROUPS[role] for role in group.roles))
-    for name in names:
+    for name in (group.name, f"{group.name}s"):
         if machines.groups.get(name):
             return dict.fromkeys(group.node_names(), machines.groups[name])
-    return {}
+    of_roles = (machines.groups.get(ANSIBLE_GROUPS[role], ()) for role in group.roles)
+    names = tuple(dict.fromkeys(chain(*of_roles)))
+    return dict.fromkeys(group.node_names(), names) if names else {}
 
 
-def _take(
-    group: GroupSpec,
-    wanted: Wanted,
-    free: dict[str, Host],
-    chosen: dict[str, str],
-    unusable: Mapping[str, str],
-) -> None:
-    for node, candidates in wanted.items():
-        if node in chosen:
-            continue
-        found = next((name for name in candidates if name in free or name in unusable), None)
-        if found is None:
-            raise UserError(
-                f"site inventory: node {node} (group {group.name}, {group.count} nodes) is left "
-                f"without a machine: those named for it are {', '.join(candidates)}, and they "
-                "are other nodes or another testbed's; name more."
-            )
-        if found in unusable:
-            raise UserError(
-                f"{unusable[found].rstrip('.')}. It would be node {node}: mend that, or name other "
-                f"machines for it (site.options.nodes: {{{group.name}: [...]}})."
-            )
-        chosen[node] = found
-        _occupy(free, found)
+def _match(
+    spec: TestbedSpec,
+    named: Wanted,
+    anything: Sequence[str],
+    where: Mapping[str, Hashable],
+    machines: Machines,
+) -> dict[str, str]:
+    """A machine for each node, by name: a matching of nodes and machines.
 
-
-def _occupy(free: dict[str, Host], name: str) -> None:
-    """Take a machine out of those that are free, by all of its names: Ansible's inventories may
-    have several for one.
+    Args:
+        named: candidates of the nodes for which some are named, the most explicit first.
+        anything: candidates of the other nodes.
+        where: the machine behind each name that may be used: two names may be one machine's.
     """
-    where = free[name].where
-    for other in [other for other, host in free.items() if host.where == where]:
-        del free[other]
+    group_of = {node: group for group in spec.groups for node in group.node_names()}
+    wanted = dict(named)
+    for node in group_of:
+        wanted.setdefault(node, anything)
+    chosen: dict[str, str] = {}
+    for node in wanted:
+        if not _place(node, wanted, where, chosen):
+            raise _left_out(spec, group_of[node], node, named.get(node), machines)
+    for group in spec.groups:  # those that may be on the same machines, in the order of these
+        for names in {wanted[node] for node in group.node_names()}:
+            nodes = [node for node in group.node_names() if wanted[node] == names]
+            order = sorted((chosen[node] for node in nodes), key=names.index)
+            chosen |= zip(nodes, order, strict=True)
+    for node, name in chosen.items():
+        if name in machines.unusable:
+            raise UserError(
+                f"{machines.unusable[name].rstrip('.')}. It would be node {node}: mend that, or "
+                "name other machines for it "
+                f"(site.options.nodes: {{{group_of[node].name}: [...]}})."
+            )
+    return chosen
 
 
-def _next(
-    spec: TestbedSpec, group: GroupSpec, node: str, free: Mapping[str, Host], machines: Machines
-) -> str:
-    """A machine for a node of which nothing is said: the next that is left and can be used."""
-    if free:
-        return next(iter(free))
+def _place(
+    node: str, wanted: Wanted, where: Mapping[str, Hashable], chosen: dict[str, str]
+) -> bool:
+    """Choose a machine for one more node: a free one, or that of a node that can have another (an
+    augmenting path, breadth first). False if there is none."""
+    holders = {where[name]: holder for holder, name in chosen.items()}
+    reached: dict[Hashable, tuple[str, str]] = {}
+    queue = [node]
+    for asking in queue:
+        for name in wanted[asking]:
+            machine = where.get(name)
+            if machine is None or machine in reached:
+                continue
+            reached[machine] = asking, name
+            if machine in holders:
+                queue.append(holders[machine])
+                continue
+            while machine is not None:  # each on the path takes what the next one leaves
+                taker, taken = reached[machine]
+                left, chosen[taker] = chosen.get(taker), taken
+                machine = None if left is None else where[left]
+            return True
+    return False
+
+
+def _left_out(
+    spec: TestbedSpec, group: GroupSpec, node: str, named: Sequence[str] | None, machines: Machines
+) -> UserError:
+    """Why there is no machine for a node."""
+    if named is not None:
+        return UserError(
+            f"site inventory: node {node} (group {group.name}, {group.count} nodes) is left "
+            f"without a machine: those named for it are {', '.join(named)}, and they are other "
+            "nodes or another testbed's; name more."
+        )
     told = [f"{name} cannot be used ({why.rstrip('.')})" for name, why in machines.unusable.items()]
     more = f"; of the others, {'; '.join(told[:3])}" if told else ""
-    raise UserError(
+    return UserError(
         f"testbed {spec.name}: it has {len(spec.node_names())} nodes, and of the "
         f"inventory's {len(machines.hosts)} machines none is left for {node}: name more machines, "
         f"or lower the count of group {group.name}{more}."

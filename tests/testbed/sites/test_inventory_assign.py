@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,41 @@ def test_groups_of_the_inventory_are_those_of_the_spec(key: str) -> None:
 def test_ceph_ansibles_groups_by_role() -> None:
     listed = machines("a", "b", "c", osds=("a", "b"), admins=("c",))
     assert names_of(listed) == {"head": "c", "osd0": "a", "osd1": "b"}
+
+
+def test_a_machine_in_several_groups_is_left_to_the_node_that_has_no_other() -> None:
+    """As in ceph-ansible's inventories, where a monitor's machine may have an OSD too."""
+    groups = [{"name": "head", "roles": ["admin", "mon", "mgr", "client"]}]
+    groups += spec_of(3).model_dump()["groups"][1:]
+    spec = TestbedSpec.model_validate({"name": "t", "store": None, "groups": groups})
+    listed = machines("a", "m", "b", "c", mons=("a",), mgrs=("m",), osds=("a", "b", "c"))
+    assert names_of(listed, spec) == {"head": "m", "osd0": "a", "osd1": "b", "osd2": "c"}
+    listed = machines("m", "a", "b", "c", mons=("a",), osds=("a", "b", "c"))
+    with pytest.raises(UserError, match=r"node osd2 .* is left without a machine"):
+        names_of(listed, spec)
+
+
+def test_machines_that_options_name_for_several_nodes_are_matched() -> None:
+    listed = machines("a", "b", "c")
+    found = names_of(listed, nodes={"osd0": ["a", "b"], "osd1": ["a"], "head": ["a", "b", "c"]})
+    assert found == {"head": "c", "osd0": "b", "osd1": "a"}
+
+
+@given(
+    st.lists(st.lists(st.sampled_from("abcde"), unique=True, min_size=1), min_size=3, max_size=3)
+)
+def test_a_node_is_refused_only_if_no_assignment_has_a_machine_for_each(
+    wanted: list[list[str]],
+) -> None:
+    nodes = dict(zip(("osd0", "osd1", "head"), wanted, strict=True))
+    possible = any(len(set(each)) == 3 for each in itertools.product(*wanted))
+    try:
+        found = names_of(machines(*"abcde"), nodes=nodes)
+    except UserError:
+        assert not possible
+        return
+    assert len(set(found.values())) == 3
+    assert all(found[node] in names for node, names in nodes.items())
 
 
 def test_options_come_before_groups_and_a_node_before_its_group() -> None:
