@@ -112,7 +112,7 @@ def filled(text: str, values: Mapping[str, str], where: str) -> str:
             _set(element, key, values[key.lower()])
     for element in (*root.findall("auth"), *root.findall("storage")):
         for key in (*_needed(element), *_optional(element)):
-            if key in values and key not in dict(_config(element)):
+            if key in values and not dict(_config(element)).get(key):
                 _set(element, key, values[key])
     for element, key, value in _pairs(root):
         if value == MASK:
@@ -198,11 +198,11 @@ def _pairs(root: ET.Element) -> Iterator[tuple[ET.Element, str, str]]:
 
 
 def _set(element: ET.Element, key: str, value: str) -> None:
-    """In the place of each mask of that key; at the end where the key is not there."""
+    """Put `value` in the place of each mask or gap of that key, at the end if the key is absent."""
     parts = [part.strip() for part in element.get("config", "").split(";") if part.strip()]
     pairs = [tuple(word.strip() for word in part.partition("=")) for part in parts]
     made = [
-        f"{key}={value}" if pair == (key, "=", MASK) else part
+        f"{key}={value}" if pair in ((key, "=", MASK), (key, "=", "")) else part
         for pair, part in zip(pairs, parts, strict=True)
     ]
     if not any(name == key for name, *_ in pairs):

@@ -231,3 +231,18 @@ def test_the_same_xml_from_both_has_the_same_shape(tmp_path: Path) -> None:
     ours = run_here(filled(text, {}, "a.xml"), "a.xml", tmp_path / "archive").archive
     found = compare(read_archive(REAL, "w1"), ours)
     assert found.same_shape, (found.only_first, found.only_second, found.unlike)
+
+
+def test_an_s3_workload_as_cosbenchs_web_form_writes_it() -> None:
+    """Keys without a value are not given: no HTTP proxy, and credentials from elsewhere."""
+    text = """<workload name="s3-sample">
+      <storage type="s3" config="accesskey=;secretkey=;proxyhost=;proxyport=;endpoint="/>
+      <workflow><workstage name="init">
+        <work type="init" workers="1" config="containers=r(1,2)"/>
+      </workstage></workflow></workload>"""
+    values = {"accesskey": "AK", "secretkey": "SK", "endpoint": "http://192.0.2.1"}
+    made = filled(text, values, "w.xml")
+    assert "accesskey=AK;secretkey=SK;proxyhost=;proxyport=;endpoint=http://192.0.2.1" in made
+    assert program.check(made, "w.xml")["storage"]["type"] == "s3"
+    with pytest.raises(UserError):
+        program.check(made.replace("proxyhost=", "proxyhost=192.0.2.9"), "w.xml")

@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/xml"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -22,11 +23,12 @@ import (
 	"hotbed/dataplane/internal/http1"
 )
 
-// Keys are COSBench's accesskey, secretkey, endpoint, path_style_access and timeout; of our own are
+// Keys are COSBench's accesskey, secretkey, endpoint, path_style_access, timeout, and proxyhost and
+// proxyport (an HTTP proxy; COSBench's samples have both without a value: none); of our own are
 // region (us-east-1), sign_payload (true: the signature is also over the body, as far more CPU) and
 // web.Keys.
-var Keys = slices.Concat([]string{"accesskey", "secretkey", "endpoint", "path_style_access", "region", "sign_payload"},
-	web.Keys)
+var Keys = slices.Concat([]string{"accesskey", "secretkey", "endpoint", "path_style_access", "proxyhost", "proxyport",
+	"region", "sign_payload"}, web.Keys)
 
 const defaultRegion = "us-east-1"
 
@@ -70,8 +72,10 @@ func Open(config storage.Config, _ auth.Session) (storage.Storage, error) {
 		return nil, err
 	}
 	s.pathStyle = s.pathStyle || net.ParseIP(s.client.Name) != nil
-	s.signPayload, err = config.Bool("sign_payload", false)
-	return s, err
+	if s.signPayload, err = config.Bool("sign_payload", false); err != nil {
+		return nil, err
+	}
+	return s, noProxy(config)
 }
 
 // Check says what of a config is wrong whoever uses it: credentials may come later.
@@ -84,7 +88,17 @@ func Check(config storage.Config) error {
 	if _, err := regionOf(config); err != nil {
 		return err
 	}
+	if err := noProxy(config); err != nil {
+		return err
+	}
 	return web.Check("endpoint", config)
+}
+
+func noProxy(config storage.Config) error {
+	if config.String("proxyhost", "")+config.String("proxyport", "") != "" {
+		return errors.New("storage type s3: an HTTP proxy (proxyhost, proxyport) is not supported; leave both empty")
+	}
+	return nil
 }
 
 func regionOf(config storage.Config) (string, error) {

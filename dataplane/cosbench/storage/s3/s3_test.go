@@ -34,6 +34,7 @@ func TestTheContract(t *testing.T) {
 		"plain":          {"", "us-east-1"},
 		"signed payload": {";sign_payload=true", "us-east-1"},
 		"another region": {";region=eu-west-1", "eu-west-1"},
+		"no HTTP proxy":  {";proxyhost=;proxyport=", "us-east-1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := storagetest.NewS3(t)
@@ -145,6 +146,8 @@ func TestBadConfigs(t *testing.T) {
 		"endpoint=http://x;accesskey=a;secretkey=b;sign_payload=1":     "sign_payload=1",
 		"endpoint=http://x;accesskey=a;secretkey=b;proxies=a:b:c,d":    "proxies has",
 		"endpoint=http://x;accesskey=a;secretkey=b;path_style_access=": "path_style_access",
+		"endpoint=http://x;accesskey=a;secretkey=b;proxyhost=h":        "proxyhost",
+		"endpoint=http://x;accesskey=a;secretkey=b;proxyport=1":        "proxyport",
 	} {
 		parsed, err := access.ParseConfig(config)
 		if err != nil {
