@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 from campaigns.executors import Outcome
 from campaigns.plan import Cell, Plan
 from testbed.quantities import format_s
+from testbed.terminal import console
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichBar
@@ -94,19 +95,18 @@ class Bar:
 
     def begin(self, plan: Plan, done: int, left_s: float) -> None:
         """See `Progress.begin`."""
-        from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
         from rich.progress import Progress as RichBar
 
         self._left_s = left_s
         self._bar = RichBar(
-            TextColumn("[bold]{task.fields[name]}"),
+            TextColumn("{task.fields[name]}", style="bold", markup=False),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TextColumn("{task.fields[left]}"),
-            TextColumn("[dim]{task.description}"),
-            console=Console(stderr=True),
+            TextColumn("{task.description}", style="dim", markup=False),
+            console=console(stderr=True),
             refresh_per_second=2,
         )
         name = plan.campaign.name
@@ -131,9 +131,7 @@ class Bar:
     def message(self, text: str) -> None:
         """See `Progress.message`."""
         if self._bar is not None:
-            from rich.markup import escape
-
-            self._bar.console.print(escape(text), highlight=False)
+            self._bar.console.print(text)
 
     def end(self, result: CampaignResult) -> None:
         """See `Progress.end`."""

@@ -20,6 +20,7 @@ import typer
 import hotbed.verbs
 from hotbed.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_TERMINATED, EXIT_USER
 from schemas.errors import HotbedError, UserError
+from testbed.terminal import cleaned
 
 
 @cache
@@ -58,6 +59,11 @@ def _terminated(_signum: int, _frame: FrameType | None) -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; always ends by SystemExit."""
     signal.signal(signal.SIGTERM, _terminated)
+    with cleaned():
+        _run(arguments)
+
+
+def _run(arguments: list[str] | None) -> None:
     try:
         command(build())(args=arguments, prog_name="hotbed")
     except UserError as error:

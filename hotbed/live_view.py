@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hotbed.frontend import has_widgets
 from schemas.errors import HotbedError
+from testbed.terminal import console
 
 if TYPE_CHECKING:
     from testbed.sites.contract import Testbed
@@ -167,12 +168,11 @@ class LiveView:
             self._button.description = "stop" if self.following else "follow"
 
     def _drawn(self, *, html: bool) -> str:
-        from rich.console import Console
         from rich.text import Text
 
         from hotbed.top_view import top_view
 
-        console = Console(
+        shown = console(
             width=WIDTH,
             file=io.StringIO(),
             record=True,
@@ -180,9 +180,9 @@ class LiveView:
             color_system="standard",
         )
         if self._sample is not None:
-            console.print(top_view(self._sample))
+            shown.print(top_view(self._sample))
         if self._problem is not None:
-            console.print(Text(self._problem, style="red"))
+            shown.print(Text(self._problem, style="red"))
         if html:
-            return console.export_html(inline_styles=True, code_format=_PAGE)
-        return console.export_text()
+            return shown.export_html(inline_styles=True, code_format=_PAGE)
+        return shown.export_text()

@@ -5,29 +5,18 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from testbed.terminal import clean, console
+
 if TYPE_CHECKING:
     from pydantic import BaseModel
-    from rich.console import Console
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 """The `--json` option, the same on every verb that reports."""
-
-_PIPE_WIDTH = 200  # columns when nobody looks: nothing is cut off for grep
-
-
-def console() -> Console:
-    """The console on standard output; wide, without colours, when it is no terminal."""
-    from rich.console import Console
-
-    return Console(
-        width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False, soft_wrap=False
-    )
 
 
 def plain(value: object) -> Any:
@@ -64,8 +53,9 @@ def emit(
             printed by itself.
     """
     if as_json:
-        json.dump(plain(data), sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
-        sys.stdout.write("\n")
+        text = json.dumps(plain(data), indent=2, ensure_ascii=False, allow_nan=False)
+        # The same characters as elsewhere are escaped, here in JSON's own way.
+        print(clean(text, lambda each: json.dumps(each)[1:-1]))
         return
     view = table()
     if isinstance(view, str):

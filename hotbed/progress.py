@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from hotbed.frontend import has_widgets, show
+from testbed.terminal import console
 
 if TYPE_CHECKING:
     from testbed.sites.contract import Progress
@@ -31,17 +32,16 @@ def progress(title: str) -> Iterator[Progress]:
 
 @contextmanager
 def _bar(title: str) -> Iterator[Progress]:
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (
-        TextColumn(title),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=30),
-        TextColumn("{task.fields[phase]}"),
+        TextColumn("{task.fields[phase]}", markup=False),
         TimeElapsedColumn(),
         TextColumn("{task.fields[left]}"),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Progress(*columns, console=console(stderr=True), transient=True) as bar:
         task = bar.add_task(title, total=1.0, phase="", left="")
         clock = _Clock()
 

@@ -22,7 +22,6 @@ def top_view(sample: Mapping[str, Any]) -> Group:
     """A sample of the agent's verb `top` as a header line, a table of nodes, and who is lost."""
     from rich import box
     from rich.console import Group
-    from rich.markup import escape
     from rich.table import Table
     from rich.text import Text
 
@@ -59,8 +58,7 @@ def top_view(sample: Mapping[str, Any]) -> Group:
             "\n".join(_number(_ms(values.get("op_r_latency_s")), 0) for _, values in osds),
         )
     lost: list[Any] = [
-        Text.from_markup(f"[red]{escape(name)}[/] {escape(str(why))}")
-        for name, why in sample["lost"].items()
+        Text.assemble((name, "red"), f" {why}") for name, why in sample["lost"].items()
     ]
     swift = sample.get("swift")
     if swift is not None:

@@ -122,7 +122,6 @@ def dry_run_table(report: DryRunReport) -> Group:
     """What a campaign would run."""
     from rich import box
     from rich.console import Group
-    from rich.markup import escape
     from rich.table import Table
 
     from testbed.quantities import format_s
@@ -133,7 +132,7 @@ def dry_run_table(report: DryRunReport) -> Group:
             cell.run_id,
             str(cell.block),
             ", ".join(cell.figures),
-            escape(cell.parameters.label()),
+            cell.parameters.label(),
             format_s(report.planned_s[cell.run_id]),
         )
     lines = [

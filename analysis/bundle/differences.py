@@ -101,6 +101,4 @@ def _is_list(value: object) -> bool:
 
 def _text(value: object) -> str:
     text = repr(value) if isinstance(value, float) else str(value)
-    if not text.isprintable():  # a stranger's text must not speak to the terminal
-        text = "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
     return text if len(text) <= 60 else text[:57] + "..."

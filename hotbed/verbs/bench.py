@@ -129,9 +129,10 @@ def _run(script: Path) -> list[dict[str, Any]]:
 def _table(results: list[dict[str, Any]]) -> Table:
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
     table = Table("bench", "measured", "limit", "n", "", "note", box=box.SIMPLE_HEAD)
-    words = {True: "[green]within[/]", False: "[red]beyond[/]", None: ""}
+    words = {True: ("within", "green"), False: ("beyond", "red"), None: ("", "")}
     for result in results:
         value, limit, unit = result.get("value"), result.get("limit"), result.get("unit", "")
         least = "at least " if result.get("at_least") else ""
@@ -140,7 +141,7 @@ def _table(results: list[dict[str, Any]]) -> Table:
             "not measured" if value is None else f"{value:.4g} {unit}",
             "" if limit is None else f"{least}{limit:g} {unit}",
             str(result.get("n", "")),
-            words[result["within"]],
+            Text(*words[result["within"]]),
             _note(result),
         )
     return table

@@ -139,8 +139,8 @@ _COLOURS = {"better": "green", "worse": "red", "inconclusive": "yellow", "failed
 def _table(ranking: Ranking) -> Table:
     """The ranking for a terminal; what is the same in every row is said once, above."""
     from rich import box
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
     from analysis.comparison.table import heads, texts
 
@@ -163,11 +163,8 @@ def _table(ranking: Ranking) -> Table:
     for panel in ranking.panels:
         for standing in panel.standings:
             row = texts(panel, standing)
-            colour = _COLOURS.get(standing.state)
-            cells = {column: escape(row[column]) for column in shown}
-            if colour is not None:
-                cells["verdict"] = f"[{colour}]{row['verdict']}[/]"
-            table.add_row(*cells.values())
+            colours = {"verdict": _COLOURS.get(standing.state, "")}
+            table.add_row(*(Text(row[column], style=colours.get(column, "")) for column in shown))
         if panel is not ranking.panels[-1]:
             table.add_section()
     return table

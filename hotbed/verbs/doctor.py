@@ -99,17 +99,17 @@ def _tables(here: list[Finding], machines: Sequence[HostFindings]) -> Group:
 
 def _table(findings: Sequence[Finding], title: str | None = None) -> Table:
     from rich import box
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
     columns = ("", "needed", "found", "how to get it")
     table = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False, title=title, title_justify="left")
     for finding in findings:
-        bad = "[red]missing[/]" if finding.needed else "[yellow]short[/]"
+        bad = Text("missing", style="red") if finding.needed else Text("short", style="yellow")
         table.add_row(
-            "[green]ok[/]" if finding.ok else bad,
-            escape(finding.what),
-            escape(finding.found),
-            "" if finding.ok else escape(finding.how),
+            Text("ok", style="green") if finding.ok else bad,
+            finding.what,
+            finding.found,
+            "" if finding.ok else finding.how,
         )
     return table

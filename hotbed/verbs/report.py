@@ -62,6 +62,7 @@ def claims_table(claims: Sequence[ClaimResult]) -> Table:
     """The claims as a table for a terminal."""
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
     from analysis.report import format_interval, format_value
 
@@ -83,6 +84,6 @@ def claims_table(claims: Sequence[ClaimResult]) -> Table:
             format_value(claim.measured, claim.unit),
             format_interval(claim.ci95, claim.unit),
             str(claim.n),
-            f"[{colours[claim.verdict]}]{claim.verdict}[/]",
+            Text(claim.verdict, style=colours[claim.verdict]),
         )
     return table

@@ -19,6 +19,7 @@ from hotbed.options import (
 )
 from hotbed.output import JsonFlag, emit
 from hotbed.views import dry_run_table
+from testbed.terminal import line
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -99,8 +100,8 @@ def register(app: typer.Typer) -> None:
 
 def _table(made: Compared) -> Table:
     from rich import box
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
     from analysis.report import format_change, format_value
 
@@ -116,15 +117,15 @@ def _table(made: Compared) -> Table:
         estimate = one.estimate
         unit = "ratio" if one.change == "ratio" else one.unit
         table.add_row(
-            escape(one.figure),
-            escape(one.statement),
+            one.figure,
+            one.statement,
             format_value(one.bundled.measured, one.unit),
             format_value(one.again.measured, one.unit),
             "–" if estimate is None else format_change(estimate.value, unit),
             "–"
             if estimate is None
             else f"{format_change(estimate.low, unit)} … {format_change(estimate.high, unit)}",
-            f"[{colours.get(one.outcome, 'green')}]{one.outcome}[/]",
+            Text(one.outcome, style=colours.get(one.outcome, "green")),
             one.bundled.verdict,
             one.again.verdict,
         )
@@ -134,5 +135,5 @@ def _table(made: Compared) -> Table:
 def _say(made: Compared) -> None:
     if made.exact and made.identical < made.matched:
         for one in made.differing:
-            print(f"{one.file} {one.where}: in the bundle {one.bundled}, here {one.derived}")
+            print(line(f"{one.file} {one.where}: in the bundle {one.bundled}, here {one.derived}"))
     print(made.sentence)

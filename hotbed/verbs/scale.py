@@ -119,7 +119,6 @@ def _tables(made: Report) -> Group:
     """The report's tables and its claims, for a terminal."""
     from rich import box
     from rich.console import Group
-    from rich.markup import escape
     from rich.table import Table
 
     from hotbed.verbs.report import claims_table
@@ -128,6 +127,6 @@ def _tables(made: Report) -> Group:
     for found in made.tables:
         table = Table(*found.heads, box=box.SIMPLE_HEAD, title=found.title, title_justify="left")
         for row in found.rows:
-            table.add_row(*(escape(text) for text in row))
+            table.add_row(*row)
         shown.append(table)
     return Group(*shown, claims_table(made.claims))

@@ -51,8 +51,8 @@ def _as_json(samples: Iterable[Mapping[str, Any]]) -> None:
 
 
 def _one_below_another(samples: Iterable[Mapping[str, Any]]) -> None:
-    from hotbed.output import console
     from hotbed.top_view import top_view
+    from testbed.terminal import console
 
     for sample in samples:
         console().print(top_view(sample))
@@ -62,8 +62,8 @@ def _on_the_screen(samples: Iterable[Mapping[str, Any]]) -> None:
     """The last look alone, until Ctrl-C: the way to leave it."""
     from rich.live import Live
 
-    from hotbed.output import console
     from hotbed.top_view import top_view
+    from testbed.terminal import console
 
     try:
         with Live(console=console(), screen=True, auto_refresh=False) as live:

@@ -10,6 +10,7 @@ import typer
 from hotbed.options import MostGibOption
 from hotbed.output import JsonFlag, emit
 from schemas.errors import UserError
+from testbed.terminal import line
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -81,21 +82,21 @@ def _code(version: str, commit: str | None) -> str:
 
 def _table(made: Verification) -> Table:
     from rich import box
-    from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
-    words = {True: "[green]holds[/]", False: "[red]does not hold[/]", None: "[dim]note[/]"}
+    words = {True: ("holds", "green"), False: ("does not hold", "red"), None: ("note", "dim")}
     table = Table("what", "", "", box=box.SIMPLE_HEAD)
     for check in made.checks:
-        table.add_row(check.name, words[check.ok], escape(check.detail))
+        table.add_row(check.name, Text(*words[check.ok]), check.detail)
     return table
 
 
 def _say(made: Verification, published: bool) -> None:
     for one in made.differences[:SHOWN]:
         place = f" {one.where}" if one.where else ""
-        print(f"{one.file}{place}: in the bundle {one.bundled}, here {one.derived or '-'}")
+        print(line(f"{one.file}{place}: in the bundle {one.bundled}, here {one.derived or '-'}"))
     if len(made.differences) > SHOWN:
         print(f"... and {len(made.differences) - SHOWN} more differences (--json tells all).")
     print(f"SHA-256 {made.sha256}{'' if published else ' is not the published one'}")
-    print(made.sentence)
+    print(line(made.sentence))

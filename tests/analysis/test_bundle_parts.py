@@ -161,12 +161,6 @@ def test_a_bundle_that_is_open_for_long_takes_no_memory(
     assert asked == [None if on_disk else 2]
 
 
-def test_what_a_stranger_wrote_does_not_speak_to_the_terminal() -> None:
-    (found,) = differences("f", "\x1b[2Jall\nholds", "it does not")
-    assert found.bundled == r"\x1b[2Jall\nholds"
-    assert [one.bundled for one in differences("f", "größer", "x")] == ["größer"]
-
-
 def staged(tmp_path: Path, files: dict[str, bytes]) -> Stage:
     attempt = tmp_path / "artifacts" / "tiny" / "0af" / "attempt-1"
     for name, data in files.items():

@@ -1,0 +1,139 @@
+"""Text from outside on its way to a terminal: names of nodes and files, keys, reasons."""
+
+from __future__ import annotations
+
+import json
+import sys
+import unicodedata
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import typer
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from campaigns.progress import Bar
+from hotbed import cli, output
+from hotbed.progress import progress
+from schemas.errors import UserError
+from testbed.terminal import clean, line
+from tests.hotbed.runner import hotbed
+
+HOSTILE = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202eevil\u2066\x00\x7f\udc80[/red][bold]:skull:"
+
+
+def speaks(text: str) -> set[str]:
+    """Characters of `text` that a terminal acts on."""
+    return {
+        each
+        for each in text
+        if unicodedata.category(each) in ("Cc", "Cf", "Cs", "Zl", "Zp") and each not in "\n\t"
+    }
+
+
+def table() -> Table:
+    made = Table(HOSTILE, box=box.SIMPLE_HEAD, title=HOSTILE, caption=HOSTILE)
+    made.add_row(HOSTILE)
+    made.add_row(Text(HOSTILE, style="red"))
+    return made
+
+
+def fail() -> None:
+    raise UserError(f"{HOSTILE}: there is no such node.")
+
+
+@pytest.mark.parametrize(
+    "say",
+    [
+        lambda: print(HOSTILE),
+        lambda: print(HOSTILE, file=sys.stderr),
+        lambda: typer.echo(HOSTILE, err=True),
+        lambda: output.emit({}, False, table),
+        lambda: output.emit({}, False, lambda: HOSTILE),
+        fail,
+    ],
+    ids=["print", "stderr", "echo", "table", "text", "error"],
+)
+def test_nothing_printed_acts_on_the_terminal(
+    say: Callable[[], object],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    app = typer.Typer()
+    app.command()(lambda: say() and None)
+    monkeypatch.setattr(cli, "build", lambda: app)
+    hotbed()
+    said = capsys.readouterr()
+    printed = said.out + said.err
+    assert not speaks(printed)
+    assert "evil" in printed
+    assert "[/red]" in printed.replace("\n", "")  # brackets are no markup
+
+
+def test_bars_on_a_terminal_hold_no_sequence_but_their_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "300")
+    plan: Any = SimpleNamespace(campaign=SimpleNamespace(name=HOSTILE), cells=())
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    shown = Bar()
+    shown.begin(plan, 0, 1.0)
+    shown.message(HOSTILE)
+    result: Any = SimpleNamespace(sentence=HOSTILE, seconds=1.0)
+    shown.end(result)
+    with progress(f"{HOSTILE}{{0.__class__}}") as report:
+        report(HOSTILE, 0.5)
+    printed = capsys.readouterr().err
+    assert printed.count(r"\x1b[2J\x1b]0;owned") >= 4
+    assert clean(HOSTILE) in printed
+    assert not [each for each in ("\x1b[2J", "\x1b]0", *"\x07\x9b\u202e\x00") if each in printed]
+
+
+def test_json_holds_the_text_itself_and_no_raw_control_character(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    app = typer.Typer()
+    app.command()(lambda: output.emit({HOSTILE: ["größer \U000e0041"]}, True, table))
+    monkeypatch.setattr(cli, "build", lambda: app)
+    hotbed()
+    said = capsys.readouterr().out
+    assert not speaks(said)
+    assert "größer" in said
+    assert json.loads(said) == {HOSTILE: ["größer \U000e0041"]}
+
+
+def test_what_people_write_stays_as_it_is() -> None:
+    for text in ("größer × 2 – ≤ 3\n\tnext", "日本語", "50\u00a0%"):
+        assert clean(text) == text
+    assert line("one\ntwo") == r"one\ntwo"
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_bundle_does_not_speak(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], as_json: bool
+) -> None:
+    """Names in its manifest are of files that need not be there."""
+    name = HOSTILE.replace("\udc80", "")
+    entry = {"path": f"{name}\nbundle.zip: as stated.", "sha256": "0" * 64, "bytes": 1}
+    body = {
+        "schema_version": 1,
+        "report": "dlr-tiny",
+        "campaigns": ["dlr-tiny"],
+        "hotbed_version": name,
+        "commit": None,
+        "libraries": {},
+        "files": [{**entry, "role": "source"}],
+    }
+    with zipfile.ZipFile(tmp_path / "\x1b[31mx.zip", "w") as made:
+        made.writestr("manifest.json", json.dumps(body))
+    assert hotbed("verify", tmp_path / "\x1b[31mx.zip", *(["--json"] if as_json else [])) != 0
+    said = capsys.readouterr()
+    assert not speaks(said.out + said.err)
+    assert r"bundle.zip: as stated." in said.out
+    assert not any(one.startswith("bundle.zip:") for one in said.out.splitlines())
