@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from testbed.sites.contract import SiteError
-from testbed.sites.files import write
+from testbed.sites.local.inside import Inside
 from testbed.sites.local.process import alive, detach, read_pid
 from testbed.sites.local.tools import mounts_under, run
 
@@ -54,25 +54,20 @@ class Container:
 
     def furnish(self, hosts: str, authorized: str, host_key: Path) -> None:
         """Write what makes this root this node: name, keys, and the other nodes' addresses."""
-        etc = self.root / "etc"
-        write(etc / "hostname", f"{self.hostname}\n")
-        write(etc / "hosts", hosts)
-        write(etc / "machine-id", f"{uuid.uuid5(uuid.NAMESPACE_DNS, str(self.folder)).hex}\n")
-        for path, mode in ((host_key, 0o600), (host_key.with_suffix(".pub"), 0o644)):
-            name = "ssh_host_ed25519_key" + ("" if mode == 0o600 else ".pub")
-            write(etc / "ssh" / name, path.read_text(), mode)
-        ssh = self.root / "root" / ".ssh"
-        ssh.mkdir(exist_ok=True)
-        ssh.chmod(0o700)
-        keys = ssh / "authorized_keys"
+        inside = Inside(self.root, self.hostname)
+        inside.write("etc/hostname", f"{self.hostname}\n")
+        inside.write("etc/hosts", hosts)
+        machine_id = uuid.uuid5(uuid.NAMESPACE_DNS, str(self.folder)).hex
+        inside.write("etc/machine-id", f"{machine_id}\n")
+        public_key = host_key.with_suffix(".pub").read_text()
+        inside.write("etc/ssh/ssh_host_ed25519_key", host_key.read_text(), 0o600)
+        inside.write("etc/ssh/ssh_host_ed25519_key.pub", public_key)
+        inside.folder("root/.ssh", 0o700)
+        keys = "root/.ssh/authorized_keys"
         owner = authorized.split()[-1]
         # A node that starts again keeps the keys let in since, the admin node's above all.
-        others = [
-            line
-            for line in (keys.read_text().splitlines() if keys.exists() else ())
-            if line.split()[-1:] != [owner]
-        ]
-        write(keys, "\n".join([authorized, *others]) + "\n", 0o600)
+        others = [line for line in inside.read(keys).splitlines() if line.split()[-1:] != [owner]]
+        inside.write(keys, "\n".join([authorized, *others]) + "\n", 0o600)
 
     def start(
         self,
