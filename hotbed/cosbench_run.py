@@ -90,6 +90,7 @@ def add_run(group: typer.Typer) -> None:
             else:
                 text = _filled(xml, given.for_cosdrive(), workload)
                 found = _here(text, workload, options, folder, report)
+        warn(found.warnings)
         emit(
             cosbench_views.archive_facts(found, False),
             as_json,
@@ -180,11 +181,12 @@ def _here(
     from workloads.cosbench.driver import run_here
 
     done = run_here(xml, str(workload), folder, options, report)
-    _warn(done.driven.warnings)
+    warn(done.driven.warnings)
     return done.archive
 
 
-def _warn(warnings: Sequence[str]) -> None:
+def warn(warnings: Sequence[str]) -> None:
+    """Print each warning on standard error."""
     for warning in warnings:
         typer.echo(f"hotbed: {warning}", err=True)
 
@@ -266,5 +268,5 @@ def _on_node(
     longest = driver.LONGEST_S + sum(planned_seconds(text).values())
     load = driver.Load("cli", name, text, longest, options)
     done = driver.run_on(agent_client(found), shell, [load], folder, report)
-    _warn(done[load.name].driven.warnings)
+    warn(done[load.name].driven.warnings)
     return done[load.name].archive

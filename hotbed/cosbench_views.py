@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,8 @@ def _table(*columns: str, title: str = "", numbers: int = 99, caption: str = "")
 
 
 def _ms(value: float | None) -> str:
+    if value == math.inf:
+        return ">500000"  # beyond COSBench's last bucket
     return "" if value is None else f"{1e3 * value:.4g}"
 
 
@@ -102,7 +105,12 @@ def archive_facts(archive: Archive, series: bool) -> dict[str, Any]:
     for stage in archive.stages:
         results = []
         for result in stage.results:
-            facts = asdict(result) | {"failed": result.failed}
+            failed = result.failures
+            facts = asdict(result) | {
+                "failed": failed and failed.likely,
+                "failed_least": failed and failed.least,
+                "failed_most": failed and failed.most,
+            }
             del facts["buckets"]
             if not series:
                 del facts["series"]
@@ -138,6 +146,7 @@ def archive_facts(archive: Archive, series: bool) -> dict[str, Any]:
         "stages": stages,
         "measured": measured,
         "unread": list(archive.unread),
+        "warnings": list(archive.warnings),
     }
 
 
@@ -167,7 +176,7 @@ def archive_table(archive: Archive, series: bool) -> Group:
                 stage.status if first else "",
                 "" if result.workers is None else str(result.workers),
                 str(result.operations),
-                "" if result.failed is None else str(result.failed),
+                "" if result.failures is None else str(result.failures),
                 f"{result.operations_s:.4g}",
                 f"{result.bytes_s / 1e6:.4g}",
                 _ms(result.mean_s),

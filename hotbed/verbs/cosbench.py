@@ -135,6 +135,7 @@ def _show(group: typer.Typer) -> None:
         from workloads.cosbench.archive import read_archive
 
         found = read_archive(folder, workload)
+        cosbench_run.warn(found.warnings)
         data = cosbench_views.archive_facts(found, series)
         emit(data, as_json, lambda: cosbench_views.archive_table(found, series))
 
@@ -162,11 +163,10 @@ def _compare(group: typer.Typer) -> None:
         from workloads.cosbench.archive import read_archive
         from workloads.cosbench.compare import compare as side_by_side
 
-        found = side_by_side(
-            read_archive(first, first_workload),
-            read_archive(second, second_workload),
-            main_only=main_only,
-        )
+        archives = read_archive(first, first_workload), read_archive(second, second_workload)
+        for archive in archives:
+            cosbench_run.warn(archive.warnings)
+        found = side_by_side(*archives, main_only=main_only)
         emit(
             cosbench_views.comparison_facts(found),
             as_json,

@@ -96,6 +96,29 @@ def test_two_archives_are_compared() -> None:
     assert facts["same_shape"] is True
 
 
+def test_what_cosbench_does_not_say_is_shown_as_such(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(REAL / "w1-mos-A", tmp_path / "w1-mos-A"))
+    results = folder / "w1-mos-A.csv"
+    results.write_text(
+        results.read_text()
+        .replace("60,80,140,200.06,13173388.96,100%", f"60,80,{2**63 - 1},200.06,13173388.96,50%")
+        .replace("closing @ 2026-11-21 05:30:39", "failed @ 2026-11-21 05:30:39")
+    )
+    (folder / "s3-main.csv").write_text("")
+    facts = json.loads(run("show", str(folder), "--json"))
+    (main,) = [stage for stage in facts["stages"] if stage["id"] == "s3-main"]
+    read = main["results"][0]
+    assert (main["status"], facts["finished"], len(facts["warnings"])) == ("failed", False, 1)
+    assert read["percentiles_s"]["100"] is None
+    assert [read[name] for name in ("failed_least", "failed", "failed_most")] == [5989, 5990, 5991]
+    shown = CliRunner().invoke(APP, ["cosbench", "show", str(folder)])
+    assert ">500000" in shown.stdout
+    assert str(folder / "s3-main.csv") in shown.stderr
+    compared = json.loads(run("compare", str(folder), str(REAL / "w1-mos-A"), "--json"))
+    changes = {(one["op"], one["metric"]): one["change"] for one in compared["differences"]}
+    assert changes["read", "p100_s"] is None
+
+
 def test_check_wants_one_thing(tmp_path: Path) -> None:
     assert "give either" in refused("check")
     assert "holds no release" in refused("check", "--release", str(tmp_path))

@@ -39,6 +39,8 @@ HISTOGRAM = "-rt-histogram.csv"
 CONFIG, LOG = "workload-config.xml", "workload.log"
 
 _STATUS = RESULTS.index("Status")
+_GOOD = frozenset({"completed", "finished"})
+_BAD = frozenset({"failed", "terminated", "aborted", "cancelled"})
 _WORKLOAD = re.compile(r"^(w\d+)-(.+)$")
 _STAGE = re.compile(r"^s\d+-(.+)$")
 
@@ -104,6 +106,7 @@ def _run(row: Row) -> Run:
     def moment(place: int) -> datetime | None:
         return None if row.text(place) in ("", MISSING) else row.moment(place)
 
+    history = _moments(row, 7)
     return Run(
         id=row.text(0),
         name=row.text(1),
@@ -111,8 +114,8 @@ def _run(row: Row) -> Run:
         started=moment(3),
         stopped=moment(4),
         operations=tuple(row.text(5).split()),
-        state=row.text(6),
-        history=_moments(row, 7),
+        state=_ended(row.text(6), history),
+        history=history,
     )
 
 
@@ -121,12 +124,15 @@ def _read(folder: Path, stem: str) -> Archive:
     assert match is not None
     stages = list(_stages(folder / f"{stem}.csv"))
     buckets: Mapping[tuple[str, str, int], Buckets] = {}
+    warnings: list[str] = []
     histogram = folder / f"{stem}{HISTOGRAM}"
     read = {f"{stem}.csv", CONFIG, LOG}
     if histogram.exists():
         read.add(histogram.name)
         named = [(stage.id, result.op) for stage in stages for result in stage.results]
         buckets = tables_of_stages.histograms(histogram, named)
+        if not buckets and any(stage.results and not stage.special for stage in stages):
+            warnings.append(_without(histogram, "histogram"))
     workers = _workers(folder, match[1])
     full = []
     for stage in stages:
@@ -136,6 +142,8 @@ def _read(folder: Path, stem: str) -> Archive:
             read.add(path.name)
             begun = stage.at("running") or stage.at("launching") or stage.at("booting")
             series = tables_of_stages.series(path, begun)
+            if stage.results and not series:
+                warnings.append(_without(path, "series"))
         results = []
         for place, (key, result) in enumerate(_numbered(stage), 1):
             results.append(
@@ -163,7 +171,12 @@ def _read(folder: Path, stem: str) -> Archive:
         measured=measured,
         seconds=seconds,
         unread=tuple(unread),
+        warnings=tuple(warnings),
     )
+
+
+def _without(path: Path, what: str) -> str:
+    return f"{path} is empty: the results of its operations are read without a {what}."
 
 
 def _alien(path: Path, read: set[str]) -> bool:
@@ -182,6 +195,10 @@ def _numbered(stage: Stage) -> Iterator[tuple[tuple[str, int], Result]]:
 def _stages(path: Path) -> Iterator[Stage]:
     rows: dict[tuple[str, int], list[Row]] = {}
     for row in table(path, RESULTS):
+        # The history is as long as it likes: its first state tells where the numbers end.
+        if row.text(1) != MISSING:
+            first = next((n for n, cell in enumerate(row.cells) if " @ " in cell), 0)
+            row.check_width(first - 1, _STATUS)
         # Stages without operations have no id, only a name, which others may have too.
         alone = row.line if row.text(1) == MISSING else 0
         rows.setdefault((row.text(0), alone), []).append(row)
@@ -197,7 +214,14 @@ def _state(row: Row) -> tuple[str, tuple[Moment, ...]]:
     if row.text(1) == MISSING:
         # A stage without operations; how many N/A stand there differs between releases.
         place = next((p for p in range(1, len(row.cells)) if row.text(p) != MISSING), _STATUS)
-    return row.text(place), _moments(row, place + 1)
+    history = _moments(row, place + 1)
+    return _ended(row.text(place), history), history
+
+
+def _ended(state: str, history: tuple[Moment, ...]) -> str:
+    """Return `state`, or the one in which it failed before COSBench called it completed."""
+    bad = (moment.state for moment in history if moment.state in _BAD)
+    return next(bad, state) if state in _GOOD else state
 
 
 def _moments(row: Row, first: int) -> tuple[Moment, ...]:
@@ -223,7 +247,7 @@ def _result(row: Row) -> Result:
         bytes=row.count(4),
         mean_s=row.seconds(5),
         processing_s=row.seconds(6),
-        percentiles_s={percent: row.seconds(7 + n) for n, percent in enumerate(PERCENTS)},
+        percentiles_s={percent: row.percentile(7 + n) for n, percent in enumerate(PERCENTS)},
         operations_s=row.rate(13),
         bytes_s=row.rate(14),
         success=row.share(15),

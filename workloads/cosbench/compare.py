@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from math import isclose
+from math import isclose, isfinite
 
 from workloads.cosbench.results import Archive, Result, Stage
 
@@ -35,7 +35,8 @@ METRICS: dict[str, Metric] = {
 @dataclass(frozen=True)
 class Difference:
     """A number of both archives. `change` is (second - first) / first; None where one is missing
-    or the first is 0. `same`: equal, or percentiles at most one bucket apart."""
+    or beyond the last bucket, or the first is 0. `same`: equal, or percentiles at most one bucket
+    apart."""
 
     stage: str
     op: str
@@ -115,7 +116,8 @@ def _shown(key: Key) -> str:
 
 def _difference(key: Key, metric: str, first: Result, second: Result) -> Difference:
     a, b = METRICS[metric](first), METRICS[metric](second)
-    change = (b - a) / a if a and b is not None else None
+    # Beyond the last bucket a percentile is infinite.
+    change = (b - a) / a if a and b is not None and isfinite(a - b) else None
     stage, op = key[0], _shown(key).partition("/")[2]
     return Difference(stage, op, metric, a, b, change, _same(metric, a, b))
 
@@ -124,5 +126,5 @@ def _same(metric: str, first: float | None, second: float | None) -> bool:
     if first is None or second is None:
         return first is second
     if metric.startswith("p") and metric.endswith("_s") and metric != "processing_s":
-        return abs(first - second) <= BUCKET_S + 1e-9
+        return first == second or abs(first - second) <= BUCKET_S + 1e-9
     return isclose(first, second, rel_tol=1e-9)

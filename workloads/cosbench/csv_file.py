@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -11,6 +12,13 @@ from typing import NoReturn
 from schemas.errors import UserError
 
 MISSING = "N/A"
+BEYOND = str(2**63 - 1)
+"""COSBench's edge of a last bucket that has none."""
+
+_COMMA = (
+    "numbers with a decimal comma cannot be read; write them with a point, or run COSBench's "
+    "controller again with the Java options -Duser.language=en -Duser.country=US"
+)
 
 
 class Row:
@@ -27,6 +35,11 @@ class Row:
         name = self.names[place] if place < len(self.names) else ""
         column = f"column {place + 1}" + (f" ({name})" if name else "")
         raise UserError(f"{self.file}, line {self.line}, {column}: {why}.")
+
+    def check_width(self, columns: int, most: int) -> None:
+        """Raise UserError if the row has more than the `most` columns of its heading."""
+        if columns > most:
+            self.wrong(most, f"{columns} columns stand where the heading has {most}: {_COMMA}")
 
     def text(self, place: int) -> str:
         """A column's text; UserError where the row ends before it."""
@@ -54,6 +67,10 @@ class Row:
         # COSBench writes two places: what division adds beyond nine is noise.
         return None if value is None else round(value / 1e3, 9)
 
+    def percentile(self, place: int) -> float | None:
+        """Return milliseconds as seconds, infinity beyond the last bucket, None for N/A."""
+        return math.inf if self.text(place) == BEYOND else self.seconds(place)
+
     def rate(self, place: int) -> float:
         """A number, 0 or more; 0 for N/A."""
         return self.number(place) or 0.0
@@ -72,7 +89,8 @@ class Row:
         try:
             value = float(text)
         except ValueError:
-            self.wrong(place, f"{text!r} is no number")
+            comma = f"; {_COMMA}" if "," in text else ""
+            self.wrong(place, f"{text!r} is no number{comma}")
         if not 0 <= value < float("inf"):
             self.wrong(place, f"{text!r} is no number of 0 or more")
         return value

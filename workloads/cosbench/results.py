@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -21,7 +22,9 @@ Buckets = tuple[tuple[int, int, int], ...]
 
 
 def quantile_s(buckets: Buckets, share: float) -> float | None:
-    """The upper end of the bucket that holds the quantile, seconds; None of nothing.
+    """Return the upper end of the bucket that holds the quantile, seconds.
+
+    It is infinity for a last bucket without an end, None without buckets.
 
     Args:
         buckets: in rising order.
@@ -29,11 +32,50 @@ def quantile_s(buckets: Buckets, share: float) -> float | None:
     """
     total = sum(count for _, _, count in buckets)
     seen = 0
-    for low, high, count in buckets:
+    for _, high, count in buckets:
         seen += count
         if count and seen >= share * total:
-            return (low if high == FOREVER_NS else high) / 1e9
+            return math.inf if high == FOREVER_NS else high / 1e9
     return None
+
+
+@dataclass(frozen=True)
+class Failures:
+    """Number of failed operations that a percentage of two decimals allows."""
+
+    likely: int
+    least: int
+    most: int
+
+    @property
+    def exact(self) -> int | None:
+        """The number, if only one is possible."""
+        return self.likely if self.least == self.most else None
+
+    def __str__(self) -> str:
+        if self.exact is not None:
+            return str(self.exact)
+        return f"{self.likely} ({self.least} to {self.most})"
+
+
+def failures_of(operations: int, success: float | None) -> Failures | None:
+    """Return the failures that follow from the successful operations and their share of all.
+
+    Args:
+        operations: those that succeeded.
+        success: their share, rounded to 1e-4; None if it was not printed.
+
+    Returns:
+        None if nothing succeeded.
+    """
+    hundredths = round((success or 0.0) * 1e4)
+    if not operations or not hundredths:
+        return None
+    # All operations times 2e4 / operations lies within the rounding: half of 1e-4 to both sides.
+    least = -(-20_000 * operations // min(2 * hundredths + 1, 20_000)) - operations
+    most = max(least, 20_000 * operations // (2 * hundredths - 1) - operations)
+    likely = round(operations * 1e4 / hundredths) - operations
+    return Failures(min(max(likely, least), most), least, most)
 
 
 @dataclass(frozen=True)
@@ -67,8 +109,9 @@ class Result:
 
     `operations` were successful; `success` is their share of all. `mean_s` is the time to the last
     byte, `processing_s` that to the first one. `percentiles_s` maps 60, 80, 90, 95, 99 and 100 to
-    the upper edge of COSBench's buckets of 10 ms. `operations_s` is the sum over workers of what
-    each did by the time that it took. `buckets` are COSBench's, of normal operations alone.
+    the upper edge of COSBench's buckets of 10 ms: infinity beyond the last one. `operations_s` is
+    the sum over workers of what each did by the time that it took. `buckets` are COSBench's, of
+    normal operations alone.
     """
 
     stage: str
@@ -87,16 +130,20 @@ class Result:
     buckets: Buckets = ()
 
     @property
+    def failures(self) -> Failures | None:
+        """Failed operations, as far as the share tells; None if nothing succeeded."""
+        return failures_of(self.operations, self.success)
+
+    @property
     def failed(self) -> int | None:
-        """How many failed, as far as the share tells; None where nothing succeeded."""
-        if not self.operations or not self.success:
-            return None
-        return round(self.operations / self.success) - self.operations
+        """Likely number of failed operations; None if nothing succeeded."""
+        return None if self.failures is None else self.failures.likely
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage: `id` is COSBench's (``s3-main``), `status` its last state."""
+    """A stage: `id` is COSBench's (``s3-main``), `status` its last state, or the one in which it
+    failed before COSBench called it completed."""
 
     id: str
     name: str
@@ -212,7 +259,7 @@ class Archive:
 
     `driver`, `measured` and `seconds` are of cosdrive's own files: a real COSBench has none.
     `config` is the workload's XML with its secrets masked. `unread` names files that nothing here
-    reads.
+    reads. `warnings` are sentences about files without content.
     """
 
     folder: Path
@@ -224,6 +271,7 @@ class Archive:
     measured: tuple[Measured, ...] = ()
     seconds: tuple[Second, ...] = ()
     unread: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     def stage(self, name: str) -> Stage:
         """A stage by name or id.

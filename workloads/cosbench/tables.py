@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC
+from math import isfinite
 from typing import TYPE_CHECKING
 
 from schemas.run import OpSummary
-from workloads.cosbench.results import FOREVER_NS, Archive, Buckets, Result, quantile_s
+from workloads.cosbench.results import Archive, Buckets, Result, failures_of, quantile_s
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,8 +45,9 @@ def samples(
     Metrics are, of each operation, ``read.iops``, ``read.throughput_mb_s`` (10^6 bytes a second),
     ``read.latency_s``, ``read.p95_s`` (cosdrive alone) and ``read.errors``; of cosdrive also those
     of ``all``, without the percentile. A second in which nothing was done has no latency. Of a real
-    COSBench a row stands for an `interval` and its time is the interval's end; of cosdrive it is
-    the beginning of a second.
+    COSBench also ``read.errors_least`` and ``read.errors_most``, if the percentage of successful
+    operations allows more than one count; a row stands for an `interval` and its time is the
+    interval's end; of cosdrive it is the beginning of a second.
 
     Args:
         archives: by tenant.
@@ -96,7 +98,8 @@ def summaries(archive: Archive, stage: str | None = None) -> list[OpSummary]:
     """What each operation of the measuring stages, or of one of them, came to.
 
     Throughput and operations a second are COSBench's: the sum over workers of what each did by the
-    time from its first operation's beginning to its last one's end.
+    time from its first operation's beginning to its last one's end. `errors` is None if COSBench's
+    percentage allows more than one count.
 
     Args:
         archive: of one tenant.
@@ -140,9 +143,11 @@ def _samples(
                 yield at, f"{result.op}.throughput_mb_s", point.bytes_s / 1e6
                 if point.mean_s is not None:
                     yield at, f"{result.op}.latency_s", point.mean_s
-                if point.success:
-                    failed = round(point.operations / point.success) - point.operations
-                    yield at, f"{result.op}.errors", float(failed)
+                if (failed := failures_of(point.operations, point.success)) is not None:
+                    yield at, f"{result.op}.errors", float(failed.likely)
+                    if failed.exact is None:
+                        yield at, f"{result.op}.errors_least", float(failed.least)
+                        yield at, f"{result.op}.errors_most", float(failed.most)
 
 
 def _by_second(
@@ -189,7 +194,7 @@ def _summary(archive: Archive, identity: str, result: Result) -> OpSummary:
     own = [m for m in archive.measured if m.stage == identity and m.op == result.op]
     exact = own[0] if len(own) == 1 else None
     buckets = exact.buckets if exact else result.buckets
-    ends = [high if high != FOREVER_NS else low for low, high, count in buckets if count]
+    failed = result.failures
     return OpSummary(
         op=result.op,
         seconds=result.operations / result.operations_s if result.operations_s else 0.0,
@@ -199,8 +204,13 @@ def _summary(archive: Archive, identity: str, result: Result) -> OpSummary:
         iops=result.operations_s,
         # In an open loop the exact one is from the intended beginning, COSBench's is not.
         latency_mean_s=exact.mean_s if exact else result.mean_s,
-        latency_max_s=exact.max_s if exact else max(ends) / 1e9 if ends else None,
-        latency_p50_s=quantile_s(buckets, 0.50),
-        latency_p99_s=quantile_s(buckets, 0.99),
-        errors=sum(exact.failed.values()) if exact else result.failed,
+        latency_max_s=exact.max_s if exact else _known(quantile_s(buckets, 1.0)),
+        latency_p50_s=_known(quantile_s(buckets, 0.50)),
+        latency_p99_s=_known(quantile_s(buckets, 0.99)),
+        errors=sum(exact.failed.values()) if exact else failed.exact if failed else None,
     )
+
+
+def _known(seconds: float | None) -> float | None:
+    # Beyond a last bucket without an end nothing is known.
+    return seconds if seconds is not None and isfinite(seconds) else None

@@ -24,7 +24,8 @@ def series(path: Path, begun: datetime | None) -> dict[tuple[str, int], tuple[Po
     """A stage's series by operation: (its name, which of that name).
 
     Two rows are its heading: the first names groups of columns, the second the operation that each
-    column is of. Lines have the time of day alone.
+    column is of. Lines have the time of day alone. An interval in which no operation ended has one
+    column a group, for all operations together. A file without lines gives nothing.
 
     Args:
         path: ``sK-NAME.csv``.
@@ -34,21 +35,27 @@ def series(path: Path, begun: datetime | None) -> dict[tuple[str, int], tuple[Po
         UserError: the file is damaged; where.
     """
     found = lines(path)
-    first, names = next(found, (1, []))
+    first, names = next(found, (1, ["Timestamp"]))
     second, ops = next(found, (2, []))
-    if not names or names[0].strip() != "Timestamp":
+    if names[0].strip() != "Timestamp":
         Row(path, first, names, ("Timestamp",)).wrong(0, "Timestamp does not stand there")
     columns = _columns(Row(path, second, ops, ()), names)
     points: dict[tuple[str, int], list[Point]] = {key: [] for key in columns}
     last = begun
     for number, cells in found:
         row = Row(path, number, cells, names)
+        row.check_width(len(cells), len(ops))
+        idle = len(columns) > 1 and len(cells) == len(ops) - len(GROUPS) * (len(columns) - 1)
+        if idle and row.count(1):
+            row.wrong(1, f"it counts {cells[1]} operations of an unknown kind")
         at = _after(row, last)
         begun, last = begun or at, at
         t_s = max(0.0, (at - begun).total_seconds())
         for key, places in columns.items():
-            points[key].append(_point(row, t_s, places))
-    return {key: tuple(each) for key, each in points.items()}
+            points[key].append(
+                Point(t_s, 0, 0, None, None, 0.0, 0.0, None) if idle else _point(row, t_s, places)
+            )
+    return {key: tuple(each) for key, each in points.items() if each}
 
 
 def _columns(row: Row, names: Sequence[str]) -> dict[tuple[str, int], list[int]]:
@@ -104,7 +111,9 @@ def _point(row: Row, t_s: float, places: Sequence[int]) -> Point:
 def histograms(
     path: Path, operations: Sequence[tuple[str, str]]
 ) -> Mapping[tuple[str, str, int], Buckets]:
-    """Buckets with something in them by (stage's id, operation, which of that name).
+    """Return the buckets with operations by (stage's id, operation, number of that name).
+
+    A file without lines gives nothing.
 
     Args:
         path: ``wN-NAME-rt-histogram.csv``.
@@ -115,8 +124,8 @@ def histograms(
         UserError: the file is damaged; where.
     """
     found = lines(path)
-    first, names = next(found, (1, []))
-    if not names or names[0].strip() != "ResTime":
+    first, names = next(found, (1, ["ResTime"]))
+    if names[0].strip() != "ResTime":
         Row(path, first, names, ("ResTime",)).wrong(0, "ResTime does not stand there")
     columns: dict[int, tuple[str, str, int]] = {}
     seen: dict[tuple[str, str], int] = {}
@@ -127,16 +136,18 @@ def histograms(
     buckets: dict[tuple[str, str, int], list[tuple[int, int, int]]] = {
         key: [] for key in columns.values()
     }
+    line = first
     for line, cells in found:
         # 50,000 lines, nearly all of them zeros.
         if len(cells) == len(names) and not any(cell != "0" for cell in cells[1::2]):
             continue
         row = Row(path, line, cells, names)
+        row.check_width(len(cells), len(names))
         low, high = _bounds(row)
         for place, key in columns.items():
             if count := row.count(place):
                 buckets[key].append((low, high, count))
-    return {key: tuple(each) for key, each in buckets.items()}
+    return {key: tuple(each) for key, each in buckets.items()} if line > first else {}
 
 
 def _owner(row: Row, place: int, operations: Sequence[tuple[str, str]]) -> tuple[str, str]:

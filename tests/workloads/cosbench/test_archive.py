@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from schemas.errors import UserError
 from schemas.names import UnsafeNameError
 from workloads.cosbench import tables_of_stages
-from workloads.cosbench.archive import folders, read_archive, read_history
-from workloads.cosbench.results import FOREVER_NS, quantile_s
+from workloads.cosbench.archive import RESULTS, folders, read_archive, read_history
+from workloads.cosbench.results import FOREVER_NS, Failures, failures_of, quantile_s
 
 REAL = Path(__file__).parents[2] / "data" / "cosbench" / "real"
 WHOLE = Path(__file__).resolve().parents[4] / "shared" / "cosbench-archive"
@@ -269,8 +272,119 @@ def test_names_with_dashes_and_two_of_a_kind(tmp_path: Path) -> None:
         ("s1-a-b", "read", 2): ((0, 10 * MS, 2),),
         ("s1-a", "read", 1): ((500_000 * MS, FOREVER_NS, 3),),
     }
-    assert quantile_s(found["s1-a", "read", 1], 0.5) == 500.0
     assert quantile_s((), 0.5) is None
+
+
+GROUPS = ("Op-Count", "Byte-Count", "Avg-ResTime", "Avg-ProcTime", "Throughput", "Bandwidth")
+SERIES = (
+    "Timestamp," + ",,".join((*GROUPS, "Succ-Ratio")) + ",,Version-Info,,\n," + "read,write," * 7
+)
+SERIES += "Min-Version,Version,Max-Version\n10:00:06,10,9,8,7,5,5,5,5,1,1,8,7,100%,90%,0,0,0\n"
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Path:
+    """A stage of reads and writes, with a series of one line."""
+    numbers = "{op},{op},10,1000,5,5,10,10,10,10,10,20,1,100,99.5%,completed"
+    states = ("waiting", "running", "completed")
+    history = ",".join(f"{state} @ 2018-03-13 10:00:0{n}" for n, state in enumerate(states))
+    rows = [f"s1-main,{numbers.format(op=op)},{history}" for op in ("read", "write")]
+    folder = tmp_path / "w1-x"
+    folder.mkdir()
+    (folder / "w1-x.csv").write_text("\n".join([",".join(RESULTS), *rows]) + "\n")
+    (folder / "s1-main.csv").write_text(SERIES)
+    return folder
+
+
+def test_an_interval_in_which_nothing_ended_has_one_metric_for_all_operations(made: Path) -> None:
+    path = made / "s1-main.csv"
+    path.write_text(
+        SERIES + "10:00:11,0,0,N/A,N/A,0,0,N/A,1,1,1\n10:00:16" + ",1" * 12 + ",1%,2%,2,2,2\n"
+    )
+    (stage,) = read_archive(made).stages
+    for op, count in (("read", 10), ("write", 9)):
+        first, idle, last = stage.result(op).series
+        assert (first.operations, idle.operations, last.operations) == (count, 0, 1)
+        assert (idle.t_s, idle.mean_s, idle.operations_s, idle.success) == (10, None, 0.0, None)
+    path.write_text(SERIES + "10:00:11,3,9,1,1,1,1,100%,1,1,1\n")  # three of which operation?
+    with pytest.raises(UserError, match="line 4"):
+        read_archive(made)
+
+
+@pytest.mark.parametrize("bad", ["failed", "terminated", "aborted", "cancelled"])
+def test_a_stage_that_failed_before_it_was_completed_has_failed(made: Path, bad: str) -> None:
+    assert read_archive(made).finished
+    damage(made / "w1-x.csv", "completed @", f"{bad} @ 2018-03-13 10:00:01,completed @")
+    archive = read_archive(made)
+    assert (archive.stages[0].status, archive.finished) == (bad, False)
+
+
+def test_a_workload_that_failed_before_it_finished_has_failed(copy: Path) -> None:
+    damage(copy / "run-history.csv", "finished @", "failed @ 2026-11-21 05:29:51,finished @")
+    assert read_history(copy)[0].state == "failed"
+
+
+def test_a_response_beyond_the_last_bucket(made: Path) -> None:
+    damage(made / "w1-x.csv", "10,10,20,1", f"10,10,{FOREVER_NS},1")
+    read, write = read_archive(made).stages[0].results
+    assert (read.percentiles_s[100], write.percentiles_s[100]) == (math.inf, 0.02)
+    assert quantile_s(((0, 10, 1), (10, FOREVER_NS, 1)), 1.0) == math.inf
+
+
+@pytest.mark.parametrize("rows", ["", "heading"])
+def test_an_empty_series_or_histogram_leaves_the_rest_readable(made: Path, rows: str) -> None:
+    heading = "ResTime,s1-main-w1-main-read,(%),s1-main-w1-main-write,(%)\n"
+    (made / "s1-main.csv").write_text(SERIES.partition("10:00")[0] if rows else "")
+    (made / "w1-x-rt-histogram.csv").write_text(heading if rows else "")
+    archive = read_archive(made)
+    assert len(archive.warnings) == 2
+    result = archive.stages[0].result("read")
+    assert (result.operations, result.series, result.buckets) == (10, (), ())
+
+
+def test_a_pause_has_an_empty_series_and_no_warning(made: Path) -> None:
+    path = made / "w1-x.csv"
+    path.write_text(
+        path.read_text() + "pause" + ",N/A" * 15 + ",completed,waiting @ 2018-03-13 10:00:09\n"
+    )
+    (made / "pause.csv").write_text("")
+    assert read_archive(made).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "line"),
+    [
+        ("w1-x.csv", ",1,100,99.5%", ",1,25,100,7,99,5%", 2),
+        ("w1-x.csv", ",5,5,10,", ',"5,25",5,10,', 2),
+        ("s1-main.csv", ",5,5,5,5,", ",5,1,5,5,5,", 3),
+        ("w1-x-rt-histogram.csv", "3,30%", "3,33,33%", 2),
+    ],
+)
+def test_a_decimal_comma_is_named(made: Path, name: str, old: str, new: str, line: int) -> None:
+    """Under a German locale Java writes 5,25 for 5.25, without quotes."""
+    heading = "ResTime,s1-main-w1-main-read,(%),s1-main-w1-main-write,(%)\n"
+    (made / "w1-x-rt-histogram.csv").write_text(heading + "0~10,3,30%,10,100%\n")
+    read_archive(made)
+    damage(made / name, old, new)
+    with pytest.raises(UserError, match=rf"{name}, line {line}, .*decimal comma"):
+        read_archive(made)
+
+
+@given(n=st.integers(1, 10**7), failed=st.integers(0, 10**7))
+def test_failures_lie_between_the_bounds_that_a_percentage_allows(n: int, failed: int) -> None:
+    share = round(n / (n + failed) * 1e4) / 1e4
+    found = failures_of(n, share)
+    assert (found is None) == (share == 0)
+    if found is not None:
+        assert found.least <= failed <= found.most
+        assert found.least <= found.likely <= found.most
+
+
+def test_two_decimals_of_a_percentage_do_not_tell_every_failure() -> None:
+    assert failures_of(995, 0.995) == Failures(5, 5, 5)
+    assert failures_of(10**6, 1.0) == Failures(0, 0, 50)
+    assert failures_of(10**6, 0.99) == Failures(10101, 10050, 10152)
+    assert failures_of(0, None) is None
 
 
 @pytest.mark.slow
