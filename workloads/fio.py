@@ -6,7 +6,8 @@ import html
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -99,7 +100,8 @@ class FioResult:
 
     `percentiles` maps a percentage to a latency; empty when jobs were not reported as one group.
     `histogram` holds (low_ns, high_ns, count), of json+ alone. `terminated` tells that fio was
-    stopped by a signal: its figures are of the time until then.
+    stopped by a signal: its figures are of the time until then. `warnings` are sentences about the
+    output.
     """
 
     version: str
@@ -115,6 +117,7 @@ class FioResult:
     histogram: tuple[tuple[int, int, int], ...]
     errors: int
     terminated: bool
+    warnings: tuple[str, ...] = ()
 
     @property
     def throughput_mb_s(self) -> float:
@@ -124,7 +127,7 @@ class FioResult:
     def _repr_html_(self) -> str:
         mean = "" if self.latency_mean_s is None else f", {1e3 * self.latency_mean_s:.1f} ms mean"
         text = f"fio {self.op}: {self.iops:.0f} IOPS over {self.seconds:.1f} s{mean}"
-        return f"<p>{html.escape(text)}</p>"
+        return "".join(f"<p>{html.escape(line)}</p>" for line in (text, *self.warnings))
 
 
 def parse_fio(text: str, op: str = "read") -> FioResult:
@@ -135,20 +138,84 @@ def parse_fio(text: str, op: str = "read") -> FioResult:
         op: ``read``, ``write`` or ``trim``.
 
     Raises:
-        WorkloadError: there is no JSON in it (fio was killed), or it holds no job.
+        WorkloadError: there is no JSON in it (fio was killed), it holds no job or not this
+            operation, or it is of fio 2.
     """
-    document = _document(text)
-    jobs = document.get("jobs") or []
+    version, jobs, warnings = read_jobs(text)
+    try:
+        return _result(version, jobs, op, text, warnings)
+    except (KeyError, TypeError, ValueError) as error:
+        raise WorkloadError(
+            f"the output of fio {version} lacks fields of fio 3 ({error}); install fio 3.0 or "
+            "newer and measure again."
+        ) from error
+
+
+def read_jobs(text: str) -> tuple[str, list[Mapping[str, Any]], tuple[str, ...]]:
+    """Return the version, the jobs and warnings of fio's output.
+
+    Of several documents (``--status-interval``) the last one counts, with a warning. A client's
+    output has the jobs of its servers; the sum over them is left out.
+
+    Raises:
+        WorkloadError: there is no JSON or no job in it, or it is of fio 2.
+    """
+    documents = _documents(text)
+    document = documents[-1]
+    version = str(document.get("fio version", "unknown")).removeprefix("fio-")
+    if version.startswith("2."):
+        raise WorkloadError(
+            f"the output is of fio {version}, which has other units and names; install fio 3.0 or "
+            "newer and measure again."
+        )
+    jobs = document.get("jobs") or document.get("client_stats") or []
     if not jobs:
         raise WorkloadError("fio reported no job.")
-    parts = [job[op] for job in jobs if op in job]
+    warnings: tuple[str, ...] = ()
+    if len(documents) > 1:
+        warnings = (
+            f"fio's output holds {len(documents)} documents (--status-interval): the last one is "
+            "read, which covers the time from the start.",
+        )
+    own = [job for job in jobs if job.get("jobname") != "All clients"]
+    return version, own or jobs, warnings
+
+
+def _documents(text: str) -> list[dict[str, Any]]:
+    # fio writes "fio: terminating on signal 15" and warnings to standard output too.
+    found: list[dict[str, Any]] = []
+    end = 0
+    for begin in re.finditer(r"^\{", text, re.MULTILINE):
+        with suppress(ValueError):
+            if begin.start() >= end:
+                document, end = json.JSONDecoder().raw_decode(text, begin.start())
+                found.append(document)
+    if not found:
+        lines = text.strip().splitlines() or ["it printed nothing"]
+        raise WorkloadError(f"fio left no result: {lines[-1][:200]}")
+    return found
+
+
+def _result(
+    version: str,
+    jobs: Sequence[Mapping[str, Any]],
+    op: str,
+    text: str,
+    warnings: tuple[str, ...],
+) -> FioResult:
+    if not all(op in job for job in jobs):
+        raise WorkloadError(
+            f"fio {version} reported no {op}: leave out unified_rw_reporting, which adds up reads "
+            "and writes."
+        )
+    parts = [job[op] for job in jobs]
     operations = sum(int(part["total_ios"]) for part in parts)
     # A job's runtime is in milliseconds and 0 when it did nothing.
     seconds = max((float(part["runtime"]) for part in parts), default=0.0) / 1e3
     latencies = [part["clat_ns"] for part in parts if int(part["total_ios"]) > 0]
     only = latencies[0] if len(latencies) == 1 else {}
     return FioResult(
-        version=str(document.get("fio version", "unknown")).removeprefix("fio-"),
+        version=version,
         op=op,
         seconds=seconds,
         operations=operations,
@@ -164,20 +231,8 @@ def parse_fio(text: str, op: str = "read") -> FioResult:
         histogram=_histogram(latencies),
         errors=sum(int(job.get("total_err", 0)) + (job.get("error", 0) != 0) for job in jobs),
         terminated=bool(re.search(r"^fio: terminating on signal", text, re.MULTILINE)),
+        warnings=warnings,
     )
-
-
-def _document(text: str) -> dict[str, Any]:
-    # fio writes "fio: terminating on signal 15" and warnings to standard output too.
-    for found in re.finditer(r"^\{", text, re.MULTILINE):
-        try:
-            document, _ = json.JSONDecoder().raw_decode(text, found.start())
-        except ValueError:
-            continue
-        if isinstance(document, dict):
-            return document
-    lines = text.strip().splitlines() or ["it printed nothing"]
-    raise WorkloadError(f"fio left no result: {lines[-1][:200]}")
 
 
 def _weighted_mean(parts: list[Mapping[str, Any]], operations: int) -> float | None:

@@ -102,6 +102,6 @@ def test_a_node_without_fio_and_a_fio_that_says_nothing(tmp_path: Path) -> None:
         profiled(Node(fio=False), tmp_path / "p.json")
     node = Node()
     node._names = list  # type: ignore[method-assign]
-    with pytest.raises(WorkloadError, match="did not report"):
+    with pytest.raises(WorkloadError, match="no job"):
         profiled(node, tmp_path / "p.json")
     assert not (tmp_path / "p.json").exists()

@@ -7,13 +7,13 @@ time that a small request takes after one at a given distance, and the bandwidth
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from schemas.errors import UserError
 from workloads.errors import WorkloadError
+from workloads.fio import read_jobs
 
 SIZES = (512, 1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144)
 SMALL = 4096
@@ -145,13 +145,7 @@ def build(plan: ProfilePlan, output: str) -> dict[str, Any]:
 
 def jobs_of(output: str) -> dict[str, Mapping[str, Any]]:
     """fio's jobs by name; WorkloadError when there are none."""
-    begin = output.find("{")  # warnings may come before
-    try:
-        document = json.JSONDecoder().raw_decode(output[max(begin, 0) :])[0]
-        jobs = document["jobs"]
-        return {str(job["jobname"]): job for job in jobs}
-    except (ValueError, KeyError, TypeError) as error:
-        raise WorkloadError(f"fio printed no JSON with jobs: {output.strip()[:200]!r}.") from error
+    return {str(job.get("jobname")): job for job in read_jobs(output)[1]}
 
 
 def part_of(jobs: Mapping[str, Mapping[str, Any]], m: Measurement) -> Mapping[str, Any]:

@@ -73,7 +73,7 @@ def test_every_measurement_is_a_job_of_the_file() -> None:
 
 
 def test_what_fio_left_out_or_failed_is_told() -> None:
-    with pytest.raises(WorkloadError, match="no JSON"):
+    with pytest.raises(WorkloadError, match="left no result"):
         build(plan("by-size"), "fio: no such device\n")
     with pytest.raises(WorkloadError, match=r"did not report the measurement read-rand-512"):
         build(plan("by-size"), recorded("by-distance"))
