@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pandas as pd
+from markupsafe import Markup
 
 from analysis.claims import Claim
 from analysis.figures import FigureEntry, Table
@@ -45,7 +46,7 @@ class Paper:
         by_part: each part has a ground of its own, so that one report holds several, none of
             them pooled.
         banner: what is said above a report of simulated runs, instead of the usual; HTML.
-        table_note: what is said below the tables; HTML.
+        table_note: what is said below the tables.
     """
 
     short: str
@@ -54,7 +55,7 @@ class Paper:
     command: str
     sim_option: bool = True
     by_part: bool = False
-    banner: str | None = None
+    banner: Markup | None = None
     table_note: str | None = None
 
     @property
@@ -135,7 +136,7 @@ def paper(short: str) -> Paper:
             f"hotbed run {short}-full --figure {{figure}}",
             sim_option=False,
             by_part=True,
-            banner=catalogue.BANNER,
+            banner=Markup(catalogue.BANNER),
         )
     known = ", ".join(SHORT_NAMES)
     raise UserError(f"report {short}: no such paper; the ones with a report are: {known}.")

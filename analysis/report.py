@@ -7,6 +7,7 @@ changes a run folder.
 from __future__ import annotations
 
 import base64
+import html
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -26,6 +27,7 @@ from analysis.load import (
     load_campaign,
     paper_of,
 )
+from analysis.pages import render
 from analysis.papers import SHORT_NAMES, Paper, Part, paper
 from schemas.claim import ClaimResult
 from schemas.errors import UserError
@@ -50,8 +52,8 @@ class Report:
         counts = pd.Series([claim.verdict for claim in self.claims]).value_counts()
         verdicts = ", ".join(f"{count} {name}" for name, count in counts.items())
         return (
-            f"<p><b>Report</b> {self.path}<br>{self.runs} runs, {drawn} of {len(self.figures)} "
-            f"figures; claims: {verdicts}</p>"
+            f"<p><b>Report</b> {html.escape(str(self.path))}<br>{self.runs} runs, "
+            f"{drawn} of {len(self.figures)} figures; claims: {verdicts}</p>"
         )
 
 
@@ -258,38 +260,31 @@ def _page(
     claims: Sequence[ClaimResult],
     tables: Sequence[Table],
 ) -> str:
-    from jinja2 import Environment, FileSystemLoader, select_autoescape
-
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=select_autoescape(),
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["number"] = format_value
-    environment.filters["interval"] = format_interval
     shared = shared_notes(claims)
-    environment.filters["own_notes"] = lambda c: [n for n in notes_of(c) if n not in shared]
-    environment.filters["marks"] = lambda c: [
-        shared.index(n) + 1 for n in notes_of(c) if n in shared
-    ]
     images = {
         figure.entry.id: base64.b64encode(figure.path.read_bytes()).decode()
         for figure in figures
         if figure.path is not None
     }
-    return environment.get_template("report.html.j2").render(
-        paper=chosen,
-        figures=figures,
-        tables=tables,
-        images=images,
-        shared_notes=shared,
-        claims=claims,
-        campaigns=loaded,
-        facts=_facts(runs),
-        simulated=any(run.run.ground == SIM for run in runs),
-        stated=[claim for claim in claims if claim.paper_value is not None],
-        others=[claim for claim in claims if claim.paper_value is None],
+    shown = {
+        "paper": chosen,
+        "figures": figures,
+        "tables": tables,
+        "images": images,
+        "shared_notes": shared,
+        "campaigns": loaded,
+        "facts": _facts(runs),
+        "simulated": any(run.run.ground == SIM for run in runs),
+        "stated": [claim for claim in claims if claim.paper_value is not None],
+        "others": [claim for claim in claims if claim.paper_value is None],
+    }
+    return render(
+        "report.html.j2",
+        shown,
+        number=format_value,
+        interval=format_interval,
+        own_notes=lambda c: [n for n in notes_of(c) if n not in shared],
+        marks=lambda c: [shared.index(n) + 1 for n in notes_of(c) if n in shared],
     )
 
 

@@ -9,6 +9,7 @@ paired or pooled for those (analysis/report.py). No run folder is changed.
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
 import math
@@ -20,6 +21,7 @@ from typing import Any
 
 from analysis.dlr.compare import OP_NAMES, OPS, metric_of
 from analysis.load import SIM, LoadedRun, ground_of, load_campaign
+from analysis.pages import in_markdown
 from analysis.stats import Estimate, mean, ratio
 from analysis.style import in_order
 from schemas.errors import UserError
@@ -175,7 +177,7 @@ class Validation:
         import pandas as pd
 
         frame = pd.DataFrame(self.rows())
-        return f"<p>{self.sentence}</p>" + str(
+        return f"<p>{html.escape(self.sentence)}</p>" + str(
             frame.to_html(index=False, float_format="{:.3g}".format)
         )
 
@@ -241,7 +243,7 @@ def build(artifacts: Sequence[Path], out: Path, *, real: str = "local") -> Valid
     writer.writeheader()
     writer.writerows(rows)
     (out / "validation.csv").write_text(table.getvalue())
-    (out / "validation.md").write_text(f"{made.sentence}\n\n{made.markdown()}")
+    (out / "validation.md").write_text(in_markdown(f"{made.sentence}\n\n{made.markdown()}"))
     body = {"sentence": made.sentence, "cells": rows}
     (out / "validation.json").write_text(json.dumps(body, indent=1) + "\n")
     figures = tuple(path for path in drawn if path is not None)

@@ -10,6 +10,7 @@ from pathlib import Path
 from analysis.bundle.derive import Derived
 from analysis.bundle.experiments import Part, Ran, duration, first_look
 from analysis.claims import NOTE_SEPARATOR, SINGLE_RUN
+from analysis.pages import render
 from analysis.report import format_interval, format_value, shared_notes
 from schemas.bundle import About, Manifest
 from schemas.claim import ClaimResult
@@ -20,7 +21,6 @@ HTML = "appendix.html"
 HUMAN_MIN_PER_COMMAND = 1
 """Minutes of a person that a command is taken to cost: to type it and to read how it ended."""
 
-_TEMPLATES = Path(__file__).resolve().parents[1] / "templates"
 _WHY = {
     "direction": "the direction holds, the size does not or cannot be vouched for on this ground",
     "inconclusive": "the interval includes no effect",
@@ -202,8 +202,6 @@ def documents(
     about: About, manifest: Manifest, derived: Derived, campaigns: Sequence[Ran]
 ) -> dict[str, bytes]:
     """APPENDIX.md and appendix.html."""
-    from jinja2 import Environment, FileSystemLoader
-
     claims = numbered(derived, campaigns)
     first = first_look(campaigns, [one.figure for one in derived.tested if one.ci95 is not None])
     shown = {
@@ -235,17 +233,13 @@ def documents(
         "machine_s": sum(one.machine_s for one in campaigns),
         "human_min": HUMAN_MIN_PER_COMMAND,
     }
-    made = {}
-    for name, template in ((MARKDOWN, "appendix.md.j2"), (HTML, "appendix.html.j2")):
-        environment = Environment(
-            loader=FileSystemLoader(_TEMPLATES),
-            autoescape=name == HTML,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            keep_trailing_newline=True,
-        )
-        environment.filters["duration"] = duration
-        environment.filters["sentence"] = lambda text: text[:1].upper() + text[1:]
-        environment.filters["cell"] = lambda text: " ".join(str(text).split()).replace("|", "\\|")
-        made[name] = environment.get_template(template).render(shown).encode()
-    return made
+    return {
+        name: render(
+            template,
+            shown,
+            duration=duration,
+            sentence=lambda text: text[:1].upper() + text[1:],
+            cell=lambda text: " ".join(str(text).split()).replace("|", "\\|"),
+        ).encode()
+        for name, template in ((MARKDOWN, "appendix.md.j2"), (HTML, "appendix.html.j2"))
+    }

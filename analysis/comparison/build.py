@@ -17,6 +17,7 @@ from analysis.comparison.claims import claims_of
 from analysis.comparison.ranking import Key, Panel, rank
 from analysis.load import last_attempt, load_campaign
 from analysis.load import table as tidy
+from analysis.pages import in_markdown
 from schemas.claim import ClaimResult
 from schemas.comparison import Comparison
 from schemas.errors import HotbedError, UserError
@@ -143,7 +144,7 @@ def _write_all(ranking: Ranking) -> None:
     figure.draw(comparison, ranking.panels, folder, NAME)
     named = table.markdown(ranking.panels, comparison.baseline)
     left_out = "".join(f"- left out: {why}\n" for why in comparison.left_out.values())
-    _write(folder / f"{NAME}.md", f"{ranking.sentence}\n\n{named}\n{left_out}")
+    _write(folder / f"{NAME}.md", in_markdown(f"{ranking.sentence}\n\n{named}\n{left_out}"))
     _write(folder / f"{NAME}.csv", ranking.frame.to_csv(index=False))
     claims = [claim.model_dump(mode="json") for claim in ranking.claims]
     _write(ranking.claims_path, json.dumps(claims, indent=1) + "\n")

@@ -273,6 +273,18 @@ def _swapped(folder: Path) -> None:
     page.write_bytes(text.replace(b"1st", second).replace(b"2nd", first))
 
 
+def _script(folder: Path) -> None:
+    """A script on the page, where the runs that it comes from only have its text."""
+    script = "<script>alert(1)</script>"
+    for record in folder.glob("artifacts/dlr-tiny/*/attempt-1/run.json"):
+        _edit(record, lambda run: run["provenance"].update(calibration={"disk": script}))
+    page = folder / "artifacts/dlr-tiny/report.html"
+    text = page.read_text()
+    assert "<dt>Calibration</dt><dd>{}</dd>" in text
+    shown = f"<dt>Calibration</dt><dd>{{&#34;disk&#34;: &#34;{script}&#34;}}</dd>"
+    page.write_text(text.replace("<dt>Calibration</dt><dd>{}</dd>", shown))
+
+
 def _moved_run(folder: Path) -> None:
     _edit(run_file(folder, "run.json"), lambda run: run.update(run_id="0" * 16))
 
@@ -293,6 +305,7 @@ CHANGES: dict[str, tuple[Callable[[Path], None], set[str], str]] = {
     "run": (_run, {"claims", "figures", "pictures", "appendix and metadata"}, "claims.json"),
     "figure": (_figure, {"figures"}, "dlr-fig6a.json"),
     "picture": (_picture, {"pictures"}, ""),
+    "script": (_script, {"report"}, "report.html"),
     "record": (_moved_run, {"runs"}, "run.json"),
     "appendix": (_appendix, {"appendix and metadata"}, "APPENDIX.md"),
     "address": (_secret, {"private"}, "cell.log"),

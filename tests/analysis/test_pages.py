@@ -1,0 +1,200 @@
+"""Pages made of texts from runs, specs, controllers and claims: texts stay texts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from synthetic import write_run
+from test_bundle_appendix import claim
+from test_comparison import make
+
+from analysis.bundle.appendix import documents
+from analysis.bundle.derive import Derived, Figure
+from analysis.bundle.experiments import Experiment, Part, Ran
+from analysis.comparison.build import build as compare
+from analysis.pages import in_markdown
+from analysis.report import build
+from analysis.validation import Validation
+from campaigns.display import CampaignView, RunView
+from hotbed.live_view import LiveView
+from schemas.bundle import About, Author, Manifest
+from schemas.run import Run
+from testbed.html import nodes_html
+from testbed.sites.contract import Node
+
+TEXT = """"'><script>alert(1)</script><img src=x onerror=y>](javascript:z)`"""
+
+
+class Page(HTMLParser):
+    """What a browser would see of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attributes)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+    def is_inert(self) -> bool:
+        """True if no text became a script, a handler of events or a picture from elsewhere."""
+        return not any(
+            tag in ("script", "iframe", "object", "base", "form")
+            or any(name.startswith("on") for name in attributes)
+            or (tag == "img" and not str(attributes.get("src")).startswith("data:image/png;"))
+            for tag, attributes in self.tags
+        )
+
+    def policy(self) -> str:
+        """The content security policy, which must come before anything that it is to govern."""
+        before = [tag for tag, _ in self.tags[: [tag for tag, _ in self.tags].index("title")]]
+        assert set(before) == {"html", "head", "meta"}
+        (found,) = (
+            str(attributes["content"])
+            for tag, attributes in self.tags
+            if attributes.get("http-equiv") == "Content-Security-Policy"
+        )
+        return found
+
+
+def leaves(body: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Where strings are in a record."""
+    if isinstance(body, dict | list):
+        for key, inner in body.items() if isinstance(body, dict) else enumerate(body):
+            yield from leaves(inner, (*path, key))
+    elif isinstance(body, str):
+        yield path
+
+
+def replaced(body: Any, path: tuple[Any, ...]) -> Any:
+    """A copy of a record with `TEXT` in one place."""
+    made = json.loads(json.dumps(body))
+    inner = made
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = TEXT
+    return made
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A campaign of runs, each of which has `TEXT` in another string field."""
+    artifacts = tmp_path_factory.mktemp("pages")
+    campaign = artifacts / "dlr-tiny"
+    fixed = {"op": "seq", "scenario": "heterogeneity"}
+    for block in range(3):
+        for controller, speed in (("default", 100.0), ("dlr", 125.0)):
+            write_run(campaign, {**fixed, "controller": controller}, block, speed + block)
+    record = json.loads(next(campaign.glob("*/attempt-1/run.json")).read_text())
+    record["provenance"] |= {
+        "commit": "c" * 40,
+        "calibration": {"disk": {"kind": "x"}},
+        "hosts": {"osd0": {"processor": "x", "cpus": 2}},
+    }
+    record["parameters"]["controller_parameters"] = {"mode": "x"}
+    for number, path in enumerate(leaves(record)):
+        made = write_run(campaign, {**fixed, "controller": "default", "mark": number}, 0, 100.0)
+        own = record | {"run_id": made.parent.name}
+        (made / "run.json").write_text(json.dumps(replaced(own, path)))
+    return artifacts
+
+
+def test_a_report_holds_no_script(runs: Path) -> None:
+    page = Page(build(runs, "dlr-tiny").path.read_text())
+    assert page.is_inert()
+    assert page.text.count("<script>alert(1)</script>") >= 4  # site, versions, calibration, ...
+    policy = page.policy().split("; ")
+    assert "default-src 'none'" in policy
+    assert not [part for part in policy if part.startswith("script-src")]
+
+
+def test_appendices_hold_no_script(tmp_path: Path) -> None:
+    """All that the texts come from is a stranger's."""
+    texts = dict.fromkeys(
+        ("id", "paper", "figure", "statement", "ground", "unit", "baseline", "note"), TEXT
+    )
+    found = [
+        claim("1", verdict).model_copy(update={**texts, "depends_on": [TEXT]})
+        for verdict in ("inconclusive", "not run")
+    ]
+    figures = (Figure(TEXT, TEXT, None, TEXT, TEXT), Figure(TEXT, TEXT, "dlr-fig1", None, TEXT))
+    derived = Derived(TEXT, tuple(found), figures, {}, tmp_path, 6, {TEXT: TEXT})
+    experiment = Experiment(TEXT, TEXT, (TEXT,), 1, 1, 1, 1.0)
+    part = Part(TEXT, TEXT, 1, 1, 1.0)
+    ran = Ran(TEXT, TEXT, TEXT, TEXT, (experiment,), 1, 1, 1.0, TEXT, TEXT, (TEXT,), (part,))
+    about = About(
+        title=TEXT,
+        short_description="x",
+        description=TEXT,
+        authors=(Author(name=TEXT, affiliation=TEXT),),
+        version=TEXT,
+        date="2026-01-01",
+        repository="https://example.org/x",
+    )
+    manifest = Manifest(
+        report="dlr-tiny",
+        campaigns=("dlr-tiny",),
+        hotbed_version=TEXT,
+        commit=TEXT,
+        libraries={TEXT: TEXT},
+        redacted={TEXT: 1},
+        left_out={TEXT: 1},
+        notes=(TEXT,),
+        files=(),
+    )
+    made = documents(about, manifest, derived, (ran,))
+    page = Page(made["appendix.html"].decode())
+    assert page.is_inert()
+    assert "default-src 'none'" in page.policy()
+    text = made["APPENDIX.md"].decode()
+    assert "<script" not in text
+    assert "<img" not in text
+    assert "](javascript:" not in text
+    assert "alert(1)" in text
+
+
+def test_a_comparison_holds_no_script(tmp_path: Path) -> None:
+    campaign, comparison = make(tmp_path, {"default": 1.0, TEXT: 1.2}, blocks=3)
+    ranking = compare(campaign, comparison.model_copy(update={"left_out": {TEXT: TEXT}}))
+    assert Page(ranking._repr_html_()).is_inert()
+    text = (campaign / "comparison.md").read_text()
+    assert "<script" not in text
+    assert "](javascript:" not in text
+
+
+def test_what_notebooks_show_holds_no_script(runs: Path) -> None:
+    made = build(runs, "dlr-tiny")
+    records = [
+        Run.model_validate_json(file.read_bytes())
+        for file in sorted((runs / "dlr-tiny").glob("*/attempt-1/run.json"))
+        if f'"status":{json.dumps(TEXT)}' not in file.read_text().replace(": ", ":")
+        and f'"ground":{json.dumps(TEXT)}' not in file.read_text().replace(": ", ":")
+    ]
+    node = Node(TEXT, TEXT, frozenset({TEXT}), TEXT, signal=TEXT)
+    view = LiveView(lambda count: iter(()))  # type: ignore[arg-type,return-value]
+    view._problem = TEXT
+    pages = [
+        replace(made, path=Path(TEXT))._repr_html_(),
+        Validation(TEXT, (), 0)._repr_html_(),
+        CampaignView(TEXT, tuple(records))._repr_html_(),
+        *(RunView(run, None, Path(TEXT))._repr_html_() for run in records),
+        nodes_html([node], TEXT),
+        view.html,
+    ]
+    for page in pages:
+        assert Page(page).is_inert(), page
+
+
+def test_markdown_keeps_what_people_write() -> None:
+    text = "+12 % [-3, +29] & *more* | 5 > 3"
+    assert in_markdown(text) == text
