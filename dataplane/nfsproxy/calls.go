@@ -63,14 +63,24 @@ func (l *calls) remove(c *call) {
 // pool keeps calls and buffers for use again, so that a steady load allocates nothing.
 type pool struct {
 	calls   []*call
-	buffers [24][][]byte // by power of two
+	buffers [4 * 31][][]byte // by class
+	bytes   int              // of the buffers
 }
 
 const (
-	pooledCalls   = 4096
-	pooledBuffers = 64
-	smallBuffer   = 9 // 512 bytes
+	pooledCalls = 4096
+	pooledBytes = 16 << 20
+	smallBuffer = 512
 )
+
+// class returns the class of buffers for so many bytes, and their size: four classes from each power of
+// two to the next.
+func class(bytes int) (class, size int) {
+	bytes = max(bytes, smallBuffer)
+	power := bits.Len(uint(bytes - 1))
+	quarter := (bytes - 1 - 1<<(power-1)) >> (power - 3)
+	return 4*power + quarter, 1<<(power-1) + (quarter+1)<<(power-3)
+}
 
 func (p *pool) call() *call {
 	if n := len(p.calls); n > 0 {
@@ -96,25 +106,23 @@ func (p *pool) keep(c *call) {
 	if c.own {
 		return
 	}
-	size := max(bits.Len(uint(len(c.bytes)-1)), smallBuffer)
+	class, size := class(len(c.bytes))
 	var buffer []byte
-	if size < len(p.buffers) && len(p.buffers[size]) > 0 {
-		free := p.buffers[size]
+	if free := p.buffers[class]; len(free) > 0 {
 		buffer = free[len(free)-1]
-		p.buffers[size] = free[:len(free)-1]
+		p.buffers[class] = free[:len(free)-1]
+		p.bytes -= size
 	} else {
-		buffer = make([]byte, 1<<size)
+		buffer = make([]byte, size)
 	}
 	c.bytes, c.own = buffer[:copy(buffer, c.bytes)], true
 }
 
 // disown takes a call's bytes away.
 func (p *pool) disown(c *call) {
-	if c.own {
-		size := bits.Len(uint(cap(c.bytes) - 1))
-		if size < len(p.buffers) && len(p.buffers[size]) < pooledBuffers {
-			p.buffers[size] = append(p.buffers[size], c.bytes[:cap(c.bytes)])
-		}
+	if class, size := class(cap(c.bytes)); c.own && p.bytes+size <= pooledBytes {
+		p.buffers[class] = append(p.buffers[class], c.bytes[:size])
+		p.bytes += size
 	}
 	c.bytes, c.own = nil, false
 }

@@ -41,14 +41,27 @@ type Config struct {
 	ClientMemory string `json:"client_memory,omitempty"`
 	// MaxRecord is the longest call, such as "2MiB".
 	MaxRecord string `json:"max_record,omitempty"`
+	// WorkloadMemory bounds what all clients of a workload may take together: a half of it what
+	// ClientMemory counts, the other half calls that are arriving. "64MiB" by default, or twice
+	// ClientMemory if that is more.
+	WorkloadMemory string `json:"workload_memory,omitempty"`
+	// Connections is how many connections a workload may have; 512 by default, fewer where the limit of
+	// open files gives every workload no more.
+	Connections int `json:"connections,omitempty"`
+	// RecordTimeout is how long a call may take to arrive, and a connection to the server to be made; 30
+	// seconds by default.
+	RecordTimeout enforcer.Span `json:"record_timeout,omitempty"`
+	// IdleTimeout is how long a client that waits for nothing may stay without sending or taking a
+	// byte; 10 minutes by default.
+	IdleTimeout enforcer.Span `json:"idle_timeout,omitempty"`
 	// ReplyTimeout is after how long a call without a reply no longer counts as outstanding.
 	ReplyTimeout enforcer.Span `json:"reply_timeout,omitempty"`
 	Parameters   Parameters    `json:"parameters"`
 
-	clientMemory, maxRecord int
-	nfs, nfsServer          netip.AddrPort
-	mount, mountServer      netip.AddrPort
-	metrics                 netip.AddrPort
+	clientMemory, maxRecord, workloadMemory int
+	nfs, nfsServer                          netip.AddrPort
+	mount, mountServer                      netip.AddrPort
+	metrics                                 netip.AddrPort
 }
 
 // Unknown says what becomes of clients that no workload names.
@@ -214,9 +227,15 @@ func (c *Config) check() error {
 	if c.MaxRecord == "" {
 		c.MaxRecord = "2MiB"
 	}
-	if c.ReplyTimeout == 0 {
-		c.ReplyTimeout = enforcer.Span(time.Minute)
+	for _, one := range []struct {
+		span      *enforcer.Span
+		otherwise time.Duration
+	}{{&c.ReplyTimeout, time.Minute}, {&c.RecordTimeout, 30 * time.Second}, {&c.IdleTimeout, 10 * time.Minute}} {
+		if *one.span == 0 {
+			*one.span = enforcer.Span(one.otherwise)
+		}
 	}
+	c.Connections = cmp.Or(c.Connections, 512)
 	for _, one := range []struct {
 		what, text string
 		to         *netip.AddrPort
@@ -239,21 +258,32 @@ func (c *Config) check() error {
 		}
 	}
 	for _, one := range []struct {
-		what, text string
-		least      int64
-		to         *int
-	}{{"client_memory", c.ClientMemory, 64 << 10, &c.clientMemory},
-		{"max_record", c.MaxRecord, 4 << 10, &c.maxRecord}} {
+		what, text  string
+		least, most int64
+		to          *int
+	}{{"client_memory", c.ClientMemory, 64 << 10, 1 << 30, &c.clientMemory},
+		{"max_record", c.MaxRecord, 4 << 10, 1 << 30, &c.maxRecord},
+		{"workload_memory", c.WorkloadMemory, 64 << 10, 1 << 40, &c.workloadMemory}} {
+		if one.text == "" {
+			*one.to = max(64<<20, 2*c.clientMemory)
+			continue
+		}
 		size, err := units.Bytes(one.text)
 		if err != nil {
 			return fmt.Errorf("%s: %w", one.what, err)
 		}
-		if size < one.least || size > 1<<30 {
-			return fmt.Errorf("%s is %s; write a size from %d bytes to 1GiB", one.what, one.text, one.least)
+		if size < one.least || size > one.most {
+			return fmt.Errorf("%s is %s; write a size from %d to %d bytes", one.what, one.text, one.least, one.most)
 		}
 		*one.to = int(size)
 	}
 	switch {
+	case c.Connections < 2 || c.Connections > 1<<16:
+		return fmt.Errorf("connections is %d; write a number from 2 to %d", c.Connections, 1<<16)
+	case c.RecordTimeout < enforcer.Span(time.Second):
+		return fmt.Errorf("record_timeout is %v; write at least 1s", time.Duration(c.RecordTimeout))
+	case c.IdleTimeout < enforcer.Span(time.Second):
+		return fmt.Errorf("idle_timeout is %v; write at least 1s", time.Duration(c.IdleTimeout))
 	case c.Control == "":
 		return fmt.Errorf("control is missing; write the path of the control socket")
 	case c.Profile == "":

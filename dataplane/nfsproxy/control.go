@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"hotbed/dataplane/enforcer"
+	"hotbed/dataplane/internal/admission"
 	"hotbed/dataplane/internal/unixsocket"
 )
 
@@ -28,6 +29,9 @@ type Control struct {
 	servers   []*http.Server
 	listeners []net.Listener
 }
+
+// mostAsking is how many connections each of its addresses may have.
+const mostAsking = 8
 
 // largestBody is how long a request's body may be.
 const largestBody = 4 << 20
@@ -55,11 +59,11 @@ func NewControl(p *Proxy) (*Control, error) {
 
 func (c *Control) serve(p *Proxy, listener net.Listener, handler http.Handler) {
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute}
+		ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: 5 * time.Second}
 	c.servers = append(c.servers, server)
 	c.listeners = append(c.listeners, listener)
 	go func() {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.Serve(admission.NewListener(listener, mostAsking)); !errors.Is(err, http.ErrServerClosed) {
 			p.do(func() { p.log("nothing is answered at %s any more: %v", listener.Addr(), err) })
 		}
 	}()
@@ -200,6 +204,11 @@ type WorkloadStatus struct {
 	Weight       float64 `json:"weight"`
 	// Longest is the longest response since the parameters came into force.
 	Longest float64 `json:"longest_seconds"`
+	// Connections and Memory (bytes) are what its clients have of their budgets, ConnectionsRefused
+	// counts connections beyond them.
+	Connections        int    `json:"connections"`
+	Memory             int    `json:"memory_bytes"`
+	ConnectionsRefused uint64 `json:"connections_refused"`
 }
 
 func (p *Proxy) status() Status {
@@ -210,10 +219,11 @@ func (p *Proxy) status() Status {
 	s.Service = ServiceStatus{service.Done, service.Cost.Seconds(), service.Busy.Seconds(),
 		service.Lag.Seconds(), p.turns.status()}
 	for i, w := range p.enforcer.Stats() {
-		s.Workloads = append(s.Workloads, WorkloadStatus{Name: p.workloads[i].name, Queued: w.Queued,
+		own := p.workloads[i]
+		s.Workloads = append(s.Workloads, WorkloadStatus{Name: own.name, Queued: w.Queued,
 			Outstanding: w.Outstanding, Requests: w.Done, Held: w.Held, OutOfProfile: w.OutOfProfile,
-			Work: w.Work, Waited: w.Waited.Seconds(), Weight: w.Weight,
-			Longest: p.workloads[i].counts.longest.Seconds()})
+			Work: w.Work, Waited: w.Waited.Seconds(), Weight: w.Weight, Longest: own.counts.longest.Seconds(),
+			Connections: own.budget.connections, Memory: own.budget.memory(), ConnectionsRefused: own.counts.refused})
 	}
 	return s
 }

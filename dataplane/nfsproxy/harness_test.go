@@ -86,6 +86,7 @@ func newRig(t *testing.T, server *memnfs.Server, policy string, change ...func(*
 	done := make(chan error, 1)
 	go func() { done <- r.proxy.Run() }()
 	t.Cleanup(func() {
+		r.proxy.do(r.balanced)
 		r.control.Close()
 		r.proxy.Stop()
 		if err := <-done; err != nil {
@@ -94,6 +95,22 @@ func newRig(t *testing.T, server *memnfs.Server, policy string, change ...func(*
 		r.server.Close()
 	})
 	return r
+}
+
+// balanced checks that each workload's budget is what its sessions have. Call it on the proxy's thread.
+func (r *rig) balanced() {
+	want := make([]budget, len(r.proxy.workloads))
+	for s := range r.proxy.sessions {
+		b := &want[s.workload]
+		b.connections++
+		b.held += s.reserved + s.client.Pending()
+		b.arriving += s.granted
+	}
+	for i, w := range r.proxy.workloads {
+		if w.budget.connections != want[i].connections || w.budget.held != want[i].held || w.budget.arriving != want[i].arriving {
+			r.t.Errorf("the budget of %s is %+v and its sessions have %+v", w.name, w.budget, want[i])
+		}
+	}
 }
 
 func parameters(text string) Parameters {

@@ -12,6 +12,7 @@ import (
 // counts are the proxy's own, since it started.
 type counts struct {
 	accepted, refused           uint64 // connections
+	idle, unfinished            uint64 // connections closed because nothing came, or no whole call
 	broken, lost                uint64 // connections that a client reset; that the server ended
 	malformed                   uint64 // connections closed because the client spoke no RPC
 	passed                      uint64 // calls of other programs
@@ -49,6 +50,7 @@ type workloadCounts struct {
 	response histogram     // from arrival to the end of the reply
 	server   histogram     // the part of it at the server
 	longest  time.Duration // response, since the parameters came into force
+	refused  uint64        // connections beyond those that it may have
 }
 
 func (c *workloadCounts) done(kind nfs3.Kind, size int, response, server time.Duration) {
@@ -110,6 +112,8 @@ func (p *Proxy) metrics() []byte {
 		{"refused_total", "Connections of unknown clients that were refused.", c.refused},
 		{"broken_total", "Connections that broke on the client's side.", c.broken},
 		{"lost_total", "Connections that the server ended or refused.", c.lost},
+		{"idle_total", "Connections closed because the client neither sent nor took anything.", c.idle},
+		{"unfinished_total", "Connections closed because a call did not arrive in time.", c.unfinished},
 		{"malformed_total", "Connections closed because the client did not speak RPC.", c.malformed},
 		{"passed_total", "Calls of other programs, passed on at once.", c.passed},
 		{"abandoned_total", "Calls whose connection was gone before their reply.", c.abandoned},
@@ -153,6 +157,12 @@ func (p *Proxy) workloadMetrics(out *page) {
 		value            func(i int) float64
 	}{
 		{"queued", "gauge", "Calls that wait.", func(i int) float64 { return float64(stats[i].Queued) }},
+		{"connections", "gauge", "Connections of the workload's clients.",
+			func(i int) float64 { return float64(p.workloads[i].budget.connections) }},
+		{"memory_bytes", "gauge", "Memory that the workload's clients take.",
+			func(i int) float64 { return float64(p.workloads[i].budget.memory()) }},
+		{"connections_refused_total", "counter", "Connections beyond those that the workload may have.",
+			func(i int) float64 { return float64(p.workloads[i].counts.refused) }},
 		{"weight", "gauge", "Weight in force.", func(i int) float64 { return stats[i].Weight }},
 		{"held_total", "counter", "Calls that found no room in their token buckets.",
 			func(i int) float64 { return float64(stats[i].Held) }},

@@ -8,6 +8,7 @@ import (
 
 	"hotbed/dataplane/enforcer"
 	"hotbed/dataplane/estimator"
+	"hotbed/dataplane/internal/admission"
 	"hotbed/dataplane/internal/reactor"
 )
 
@@ -18,6 +19,7 @@ type workload struct {
 	files     files
 	counts    workloadCounts
 	recorder  *recorder
+	budget    budget
 }
 
 // Proxy is a running proxy. All of it belongs to one thread; others ask it with do.
@@ -41,6 +43,8 @@ type Proxy struct {
 	wake       time.Duration
 	// outstanding are the calls at the server that the enforcer counts, oldest first.
 	outstanding calls
+	places      int         // connections that each workload may have
+	relieved    []*workload // with memory again, and sessions that wait for it
 	counts      counts
 	recording   time.Duration // since when traces are recorded, 0 for not at all
 	traceFolder string
@@ -63,7 +67,7 @@ func New(c Config, logger io.Writer) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{config: c, profile: profile, loop: loop, logger: logger, sessions: map[*session]bool{},
+	p := &Proxy{config: c, profile: profile, loop: loop, logger: admission.NewLog(logger), sessions: map[*session]bool{},
 		scratch: make([]byte, scratchBytes), wake: enforcer.Forever, ended: make(chan struct{})}
 	if err := p.apply(c.Parameters); err != nil {
 		p.close()
@@ -136,6 +140,10 @@ func (p *Proxy) apply(given Parameters) error {
 	if err != nil {
 		return err
 	}
+	places, err := p.config.places(len(inner.Workloads))
+	if err != nil {
+		return err
+	}
 	p.clock()
 	if p.enforcer == nil {
 		p.enforcer, err = enforcer.New(inner)
@@ -149,14 +157,14 @@ func (p *Proxy) apply(given Parameters) error {
 	for _, w := range p.workloads {
 		old[w.name] = w
 	}
-	p.workloads, p.turns = nil, turns{}
+	p.workloads, p.turns, p.places, p.relieved = nil, turns{}, places, nil
 	for _, spec := range inner.Workloads {
 		w := old[spec.Name]
 		if w == nil {
 			w = &workload{name: spec.Name, estimator: p.profile.Estimator(), files: files{}}
 		}
 		delete(old, spec.Name)
-		w.counts.longest = 0
+		w.counts.longest, w.budget = 0, budget{}
 		p.workloads = append(p.workloads, w)
 	}
 	for _, w := range old {
@@ -228,6 +236,7 @@ func (p *Proxy) flush() {
 	}
 	p.dirty = p.dirty[:0]
 	p.reply()
+	p.relieve()
 	p.loop.WakeAt(p.wake)
 }
 
@@ -249,6 +258,7 @@ func (p *Proxy) reply() {
 		}
 		s.owes, s.whole = false, false
 		s.client.Flush()
+		s.account()
 	}
 	clear(p.owing[len(partial):])
 	p.owing = partial
@@ -278,10 +288,7 @@ func (p *Proxy) tick() {
 		s.resume()
 	}
 	for s := range p.sessions {
-		// Of a program that is not queued nobody else notices that no reply comes.
-		if s.gone && p.now-s.goneAt >= time.Duration(p.config.ReplyTimeout) {
-			s.end()
-		}
+		s.tick()
 	}
 	p.dispatch()
 	if p.traces != nil {

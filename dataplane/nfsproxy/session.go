@@ -27,8 +27,14 @@ type session struct {
 	waiting  calls            // not sent to the server
 	ended    func(xid uint32) // replied, as a value
 	reserved int              // bytes of the client's memory that are spoken for
+	held     int              // of the budget: reserved, and replies not taken
+	granted  int              // of the budget: memory for a record that is arriving
+	began    time.Duration    // when the record that is arriving began, or the connection; 0 for none
+	active   time.Duration    // when the client sent or took a byte
+	taken    uint64           // bytes that it had taken then
 	ready    bool             // the server's connection is there
 	paused   bool             // no more calls are taken for now
+	listed   bool             // in the list of its workload's that wait for memory
 	gone     bool             // the client is
 	goneAt   time.Duration
 	closed   bool
@@ -48,7 +54,16 @@ func (p *Proxy) accept(fd int, from netip.AddrPort, server netip.AddrPort) {
 		}
 		workload = len(p.workloads) - 1
 	}
-	s := &session{proxy: p, from: from, workload: workload, pending: map[uint32]*call{},
+	p.clock()
+	w := p.workloads[workload]
+	if w.budget.connections >= p.places {
+		w.counts.refused++
+		p.log("client %s: workload %s has %d connections, which is all that it may have; this one is refused", from, w.name,
+			p.places)
+		_ = unix.Close(fd)
+		return
+	}
+	s := &session{proxy: p, began: p.now, active: p.now, from: from, workload: workload, pending: map[uint32]*call{},
 		reader: sunrpc.Reader{Most: p.config.maxRecord}}
 	s.ended = s.replied
 	var err error
@@ -58,6 +73,7 @@ func (p *Proxy) accept(fd int, from netip.AddrPort, server netip.AddrPort) {
 		return
 	}
 	p.sessions[s] = true
+	w.budget.connections++
 	p.counts.accepted++
 	if s.server, err = reactor.Dial(p.loop, server, netip.Addr{}, serverSide{s}); err != nil {
 		s.lose(fmt.Errorf("no connection to the server: %w", err))
@@ -72,6 +88,7 @@ func (c clientSide) Ready(events uint32) {
 	s := c.session
 	if events&reactor.Writable != 0 {
 		s.client.Flush()
+		s.account()
 		s.resume()
 	}
 	if events&(reactor.Readable|reactor.Broken) != 0 && !s.gone && (s.ready || events&reactor.Broken != 0) {
@@ -90,7 +107,7 @@ func (c serverSide) Ready(events uint32) {
 			s.lose(fmt.Errorf("no connection to the server: %w", err))
 			return
 		}
-		s.ready = true
+		s.ready, s.began = true, 0
 		s.server.Flush()
 		s.server.Wait(true)
 		s.client.Wait(true)
@@ -114,6 +131,7 @@ func (s *session) receive() {
 	}
 	s.reader.Filled(n)
 	p.clock()
+	s.active = p.now
 	s.take()
 }
 
@@ -121,7 +139,7 @@ func (s *session) receive() {
 func (s *session) take() {
 	p := s.proxy
 	for !s.gone && !s.closed {
-		if s.reserved+s.client.Pending() >= p.config.clientMemory {
+		if s.full() {
 			s.pause()
 			return
 		}
@@ -131,8 +149,10 @@ func (s *session) take() {
 			return
 		}
 		if record == nil {
+			s.arriving()
 			return
 		}
+		s.began = 0
 		header, err := sunrpc.ParseCall(record)
 		if err != nil && !errors.Is(err, sunrpc.ErrNotACall) {
 			s.refuse(err)
@@ -148,10 +168,24 @@ func (s *session) take() {
 	}
 }
 
+// mostTwins is how many calls of a connection may have one xid. A client that repeats itself has two or
+// three; to find the one that a reply belongs to takes time for each.
+const mostTwins = 16
+
 // admit queues a call, or passes it on at once.
 func (s *session) admit(c *call) {
 	p := s.proxy
+	twins := 0
+	for t := s.pending[c.xid]; t != nil; t = t.twin {
+		twins++
+	}
+	if twins >= mostTwins {
+		p.pool.free(c)
+		s.refuse(fmt.Errorf("%d calls have one xid", twins+1))
+		return
+	}
 	s.reserved += c.reserve
+	s.account()
 	c.twin = s.pending[c.xid]
 	s.pending[c.xid] = c
 	if !c.queued {
@@ -174,6 +208,7 @@ func (s *session) pause() {
 		s.proxy.counts.paused++
 		s.client.Wait(false)
 	}
+	s.list()
 }
 
 // resume takes calls again when there is memory.
@@ -185,8 +220,11 @@ func (s *session) resume() {
 		s.leave(err)
 		return
 	}
-	if s.paused && s.reserved+s.client.Pending() < s.proxy.config.clientMemory {
+	if s.paused && !s.full() && !s.lacks() {
 		s.paused = false
+		if s.began > 0 { // it was not read on
+			s.began = s.proxy.now
+		}
 		s.client.Wait(true)
 		s.take()
 	}
@@ -212,6 +250,7 @@ func (s *session) answer() {
 	bytes := p.scratch[:n]
 	if !s.gone {
 		s.client.Keep(bytes)
+		s.account()
 		p.owe(s)
 	}
 	p.clock()
@@ -252,6 +291,7 @@ func (s *session) replied(xid uint32) {
 // forget gives back what a call held. It is in no list any more.
 func (s *session) forget(c *call) {
 	s.reserved -= c.reserve
+	s.account()
 	s.proxy.pool.free(c)
 }
 
@@ -275,6 +315,8 @@ func (s *session) leave(err error) {
 		p.counts.broken++
 	}
 	s.client.Close()
+	s.release()
+	s.account()
 	s.forgetWaiting()
 	if len(s.pending) == 0 || !s.ready {
 		s.end()
@@ -325,6 +367,7 @@ func (s *session) lose(err error) {
 		s.gone = true
 		s.client.Close()
 	}
+	s.release()
 	s.forgetWaiting()
 	s.end()
 	p.dispatch()
@@ -351,6 +394,11 @@ func (s *session) end() {
 		s.server.Close()
 	}
 	s.client.Close()
+	s.release()
+	s.account()
+	if p.sessions[s] {
+		p.workloads[s.workload].budget.connections--
+	}
 	delete(p.sessions, s)
 }
 
@@ -361,4 +409,5 @@ func (s *session) reclassify() {
 		workload = len(s.proxy.workloads) - 1
 	}
 	s.workload = workload
+	s.enter()
 }

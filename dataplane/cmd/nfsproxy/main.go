@@ -11,6 +11,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"os/signal"
 	"runtime"
@@ -53,6 +54,9 @@ func serve(ctx context.Context, config nfsproxy.Config) error {
 	// The thread that serves waits in system calls; it must not wait for a processor of the runtime.
 	runtime.GOMAXPROCS(max(4, runtime.GOMAXPROCS(0)))
 	debug.SetGCPercent(400)
+	if debug.SetMemoryLimit(-1) == math.MaxInt64 { // no GOMEMLIMIT
+		debug.SetMemoryLimit(config.Memory())
+	}
 	proxy, err := nfsproxy.New(config, os.Stderr)
 	if err != nil {
 		return err

@@ -17,6 +17,7 @@ type Conn struct {
 	fd     int
 	out    []byte // to be sent, from sent on
 	sent   int
+	taken  uint64 // bytes that the socket took
 	events uint32 // what is waited for
 	failed error
 	closed bool
@@ -32,10 +33,14 @@ const direct = 16 << 10
 // a testbed.
 const atOnce = 128 << 10
 
-// mostIdle is how much memory a connection that has nothing to send may hold: a message of 1 MiB, the
-// largest that NFS clients ask for, does not grow it anew each time. Twice that, because append grows
-// a buffer by more than what is asked for (up to double) and the message has a header.
-const mostIdle = 2 << 20
+// A connection that has nothing to send has no buffer: it leaves it to the loop's next one that needs
+// some. The loop keeps mostSpare, of mostIdle bytes at most: a message of 1 MiB, the largest that NFS
+// clients ask for, does not grow one anew each time. Twice that, because append grows a buffer by more
+// than what is asked for (up to double) and the message has a header.
+const (
+	mostIdle  = 2 << 20
+	mostSpare = 8
+)
 
 // NewConn takes over a connected or connecting socket; h is called as the loop says.
 func NewConn(l *Loop, fd int, events uint32, h Handler) (*Conn, error) {
@@ -140,14 +145,21 @@ func (c *Conn) Queue(bytes []byte) {
 		c.Send(bytes)
 		return
 	}
-	c.out = append(c.out, bytes...)
+	c.keep(bytes)
 }
 
 // Keep keeps a copy of bytes, of any size, to be sent by the next Flush.
 func (c *Conn) Keep(bytes []byte) {
 	if c.failed == nil && !c.closed {
-		c.out = append(c.out, bytes...)
+		c.keep(bytes)
 	}
+}
+
+func (c *Conn) keep(bytes []byte) {
+	if n := len(c.loop.spare); c.out == nil && n > 0 {
+		c.out, c.loop.spare = c.loop.spare[n-1], c.loop.spare[:n-1]
+	}
+	c.out = append(c.out, bytes...)
 }
 
 // Send sends bytes now, after what is queued, and keeps a copy of what cannot be sent.
@@ -160,7 +172,7 @@ func (c *Conn) Send(bytes []byte) {
 		bytes = bytes[n:]
 	}
 	if c.failed == nil && len(bytes) > 0 {
-		c.out = append(c.out, bytes...)
+		c.keep(bytes)
 		c.wait(c.events | Writable)
 	}
 }
@@ -176,10 +188,7 @@ func (c *Conn) Flush() {
 	}
 	switch {
 	case c.Pending() == 0:
-		c.out, c.sent = c.out[:0], 0
-		if cap(c.out) > mostIdle {
-			c.out = nil
-		}
+		c.drop()
 		c.wait(c.events &^ Writable)
 	case c.sent > len(c.out)/2:
 		c.out, c.sent = c.out[:copy(c.out, c.out[c.sent:])], 0
@@ -203,13 +212,25 @@ func (c *Conn) write(bytes []byte) (sent int) {
 			return sent
 		default:
 			sent += n
+			c.taken += uint64(n)
 		}
 	}
 	return sent
 }
 
+// drop forgets what is to be sent.
+func (c *Conn) drop() {
+	if cap(c.out) > 0 && cap(c.out) <= mostIdle && len(c.loop.spare) < mostSpare {
+		c.loop.spare = append(c.loop.spare, c.out[:0])
+	}
+	c.out, c.sent = nil, 0
+}
+
 // Pending is how many bytes wait to be sent.
 func (c *Conn) Pending() int { return len(c.out) - c.sent }
+
+// Taken is how many bytes the socket has taken in all.
+func (c *Conn) Taken() uint64 { return c.taken }
 
 // Failed is why nothing can be sent any more.
 func (c *Conn) Failed() error { return c.failed }
@@ -218,7 +239,7 @@ func (c *Conn) Failed() error { return c.failed }
 func (c *Conn) Close() {
 	if !c.closed {
 		c.closed = true
-		c.out, c.sent = nil, 0
+		c.drop()
 		c.loop.Close(c.fd)
 	}
 }
@@ -273,9 +294,12 @@ func address(s unix.Sockaddr) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// Ready accepts all that wait. Without file descriptors left it pauses until Resume.
+// acceptedAtOnce is how many connections are accepted in one turn.
+const acceptedAtOnce = 16
+
+// Ready accepts those that wait. Without file descriptors left it pauses until Resume.
 func (s *Listener) Ready(uint32) {
-	for {
+	for range acceptedAtOnce {
 		fd, from, err := unix.Accept4(s.fd, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
 		switch err {
 		case nil:

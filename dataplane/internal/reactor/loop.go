@@ -43,8 +43,9 @@ type Loop struct {
 	poll     int
 	timer    int
 	wake     int
-	handlers []entry // by file descriptor
-	closing  []int   // closed at the end of a round, so that their numbers are not used again in it
+	handlers []entry  // by file descriptor
+	spare    [][]byte // buffers that no connection has
+	closing  []int    // closed at the end of a round, so that their numbers are not used again in it
 	wakeAt   time.Duration
 	stopped  bool
 

@@ -28,7 +28,7 @@ type Reader struct {
 const firstSpace = 64 << 10
 
 // Space is where the next bytes go; it is never empty. It grows with what has come, not with what a
-// mark announces.
+// mark announces, and not beyond what the record at the start needs.
 func (r *Reader) Space() []byte {
 	have := r.end - r.start
 	if have == 0 {
@@ -37,7 +37,11 @@ func (r *Reader) Space() []byte {
 	if r.end == len(r.buffer) {
 		to := r.buffer
 		if have > len(to)/2 || len(to) == 0 {
-			to = make([]byte, max(firstSpace, 2*have))
+			size := max(firstSpace, 2*have)
+			if have >= markBytes {
+				size = min(size, max(r.fragment(), have)+firstSpace)
+			}
+			to = make([]byte, size)
 		}
 		r.end = copy(to, r.buffer[r.start:r.end])
 		r.start, r.buffer = 0, to
@@ -45,14 +49,47 @@ func (r *Reader) Space() []byte {
 	return r.buffer[r.end:]
 }
 
+// fragment is how long the fragment at the start is, with its mark, which is there.
+func (r *Reader) fragment() int {
+	return markBytes + int(binary.BigEndian.Uint32(r.buffer[r.start:])&^lastFragment)
+}
+
+// Need returns about how much memory, beyond what every reader has, the record at the start takes until
+// it is whole, 0 if none.
+func (r *Reader) Need() int {
+	switch {
+	case r.fragments > 0, r.end-r.start >= markBytes && r.buffer[r.start]>>7 == 0:
+		return 3 * r.Most // the fragments, with room to grow, and the last one
+	case r.end-r.start >= markBytes && r.fragment() > firstSpace:
+		return r.fragment() + firstSpace
+	}
+	return 0
+}
+
+// Shrink gives up memory that only long records need, if nothing is buffered.
+func (r *Reader) Shrink() {
+	if r.Buffered() > 0 {
+		return
+	}
+	r.whole = nil
+	if len(r.buffer) > firstSpace {
+		r.buffer, r.start, r.end = nil, 0, 0
+	}
+}
+
 // Filled says that n bytes have been read into Space.
 func (r *Reader) Filled(n int) { r.end += n }
 
 // Buffered is how many bytes wait for the rest of their record.
-func (r *Reader) Buffered() int { return r.end - r.start + len(r.whole) }
+func (r *Reader) Buffered() int {
+	if r.fragments == 0 {
+		return r.end - r.start
+	}
+	return r.end - r.start + len(r.whole)
+}
 
 // Next gives the next record in two forms: with a mark, as one fragment, and without. Both are valid
-// until the next call of Next or Space. Nil when no record is whole. A record that is too long is an
+// until the next call of Next, Space or Shrink. Nil when no record is whole. A record that is too long is an
 // error, and then the stream is of no further use.
 func (r *Reader) Next() (marked, record []byte, err error) {
 	for r.end-r.start >= markBytes {

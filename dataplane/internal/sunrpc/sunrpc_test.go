@@ -83,6 +83,31 @@ func TestAMarkAloneTakesNoMemory(t *testing.T) {
 	}
 }
 
+func TestALongRecordTakesNoMoreThanItNeeds(t *testing.T) {
+	record := Fragments(make([]byte, 1<<20), 1<<30)
+	for name, stream := range map[string][]byte{"one fragment": record, "fragments": Fragments(make([]byte, 1<<20), 300_000)} {
+		r := Reader{Most: 2 << 20}
+		for rest := stream; len(rest) > 0; {
+			n := copy(r.Space(), rest)
+			r.Filled(n)
+			rest = rest[n:]
+			marked, _, err := r.Next()
+			if err != nil || (marked != nil) != (len(rest) == 0) {
+				t.Fatalf("%s: %v with %d bytes to come", name, err, len(rest))
+			}
+			if held := len(r.buffer) + cap(r.whole); marked == nil && held > r.Need()+firstSpace {
+				t.Fatalf("%s: it has %d bytes and says that it needs %d", name, held, r.Need())
+			}
+		}
+		if r.Buffered() != 0 || r.Need() != 0 {
+			t.Errorf("%s: %d bytes are left of a whole record, %d needed", name, r.Buffered(), r.Need())
+		}
+		if r.Shrink(); len(r.buffer)+cap(r.whole) > firstSpace {
+			t.Errorf("%s: %d bytes are kept for nothing", name, len(r.buffer)+cap(r.whole))
+		}
+	}
+}
+
 func TestTheFollowerTellsTheSameRecords(t *testing.T) {
 	var stream []byte
 	var want []uint32
