@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from schemas.errors import UserError
+from schemas.numbers import number
 from schemas.yaml_file import read
 
 if TYPE_CHECKING:
@@ -65,6 +66,22 @@ def flag(name: str, what: str) -> Any:
     return typer.Option(name, help=what)
 
 
+def quantity(option: str, kind: str, what: str, **more: Any) -> Any:
+    """Return an option that takes a number with or without a unit: ``bytes``, ``bits_per_s`` or
+    ``seconds`` of `testbed.quantities`."""
+
+    def parse(text: str) -> float:
+        from testbed import quantities
+
+        try:
+            found: float = getattr(quantities, f"parse_{kind}")(text)
+        except ValueError as error:
+            raise UserError(f"{option}: {error}.") from None
+        return found
+
+    return typer.Option(option, parser=parse, metavar=kind.upper(), help=what, **more)
+
+
 def workers_of(count: int | None, scheduler: str | None) -> Workers:
     """Who computes, from `WorkersOption` and `SchedulerOption`; by default this machine's
     processors.
@@ -97,7 +114,11 @@ def name_values(given: Iterable[str], example: str) -> dict[str, object]:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise UserError(f"--parameter {text!r}: write NAME=VALUE, such as {example}.")
-        parameters[name] = _value(value)
+        try:
+            found = number(value)
+        except ValueError as error:
+            raise UserError(f"--parameter {text!r}: {error}.") from None
+        parameters[name] = value if found is None else found
     return parameters
 
 
@@ -133,17 +154,11 @@ def numbers(
     found: list[Number] = []
     for text in names(given):
         try:
-            found.append(kind(text))
-        except ValueError:
+            value = number(text)
+        except ValueError as error:
+            raise UserError(f"{option}: {error}.") from None
+        if value is None or not isinstance(value, (kind, int)):
             what = "whole number" if kind is int else "number"
-            raise UserError(f"{option}: {text!r} is no {what}.") from None
+            raise UserError(f"{option}: {text!r} is no {what}.")
+        found.append(kind(value))
     return found
-
-
-def _value(text: str) -> object:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text

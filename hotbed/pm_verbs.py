@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hotbed.options import quantity
 from hotbed.output import JsonFlag, emit
 
 if TYPE_CHECKING:
@@ -104,7 +105,8 @@ def simulate(group: typer.Typer) -> None:
         ] = "auto",
         seed: Annotated[int, typer.Option(help="Of noise.")] = 1,
         duration: Annotated[
-            str | None, typer.Option(help="Nothing arrives from then on, such as 10min.")
+            float | None,
+            quantity("--duration", "seconds", "Nothing arrives from then on, such as 10min."),
         ] = None,
         closed: Annotated[
             list[str] | None,
@@ -123,21 +125,15 @@ def simulate(group: typer.Typer) -> None:
         from campaigns.prioritymeister.simulate import simulate_topology
         from campaigns.prioritymeister.topology import load_topology
         from hotbed.progress import progress
-        from schemas.errors import UserError
-        from testbed.quantities import parse_seconds
 
-        try:
-            seconds = None if duration is None else parse_seconds(duration)
-        except ValueError as error:
-            raise UserError(f"--duration: {error}.") from error
         setting = Setting(
             policy=policy,
             mode=mode,
             depth=depth,
             network=network,
             seed=seed,
-            duration_s=seconds,
-            closed=closed_from(closed or (), repeat=seconds is not None),
+            duration_s=duration,
+            closed=closed_from(closed or (), repeat=duration is not None),
             noise_cv=noise,
         )
         with progress("simulate") as report:

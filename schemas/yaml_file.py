@@ -3,36 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from schemas.errors import UserError
+from schemas.numbers import EXPONENT, refuse_other_bases, whole
 
 if TYPE_CHECKING:
     import yaml
     from pydantic import ValidationError
 
 _MERGE, _TEXT = "tag:yaml.org,2002:merge", "tag:yaml.org,2002:str"
+_INT, _FLOAT = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
 
 
 class ContentError(ValueError):
-    """A mapping has a key twice, of which YAML's readers drop one, or a date or number cannot be;
-    the message says where."""
+    """A mapping has a key twice, of which YAML's readers drop one, or a date or number cannot be or
+    is not in decimals; the message says where."""
 
 
-def load(text: str) -> Any:
-    """What YAML's `safe_load` makes of `text`, in which no mapping may have a key twice.
+def load(text: str, *, decimals: bool = True) -> Any:
+    """Return what YAML's `safe_load` makes of `text`, in which no mapping may have a key twice, and
+    1e9 is a number as in YAML 1.2.
+
+    Args:
+        decimals: refuse numbers that are octal or of base 60 by how they are written, and vaulted
+            values; Ansible's files may have them.
 
     Raises:
-        ContentError: one has, or a date or number in it cannot be.
+        ContentError: a mapping has a key twice, or a date or number in it cannot be.
         yaml.YAMLError: it is not YAML.
     """
     import yaml
 
-    try:  # libyaml is ten times as quick, and PyYAML's own words are the better ones
-        return _load(getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text))
+    quick, telling = _loaders()  # libyaml is ten times as quick, PyYAML's own words are better
+    try:
+        return _load(quick(text), decimals)
     except yaml.YAMLError:
-        return _load(yaml.SafeLoader(text))
+        return _load(telling(text), decimals)
+
+
+@cache
+def _loaders() -> tuple[Any, Any]:
+    """Loaders on libyaml and on Python that know numbers with an exponent alone (1e9)."""
+    import yaml
+
+    def number(loader: Any, node: yaml.ScalarNode) -> int | float:
+        value = float(loader.construct_yaml_float(node))
+        return whole(value) if EXPONENT.match(node.value) else value
+
+    made = []
+    for base in (getattr(yaml, "CSafeLoader", yaml.SafeLoader), yaml.SafeLoader):
+        loader: Any = type("Loader", (base,), {})
+        loader.add_implicit_resolver(_FLOAT, EXPONENT, list("-+.0123456789"))
+        loader.add_constructor(_FLOAT, number)
+        made.append(loader)
+    return made[0], made[1]
 
 
 def read(path: Path, name: str = "") -> Any:
@@ -71,7 +98,7 @@ def read_mapping(path: Path, what: str) -> dict[str, Any]:
     return data
 
 
-def _load(loader: Any) -> Any:
+def _load(loader: Any, decimals: bool) -> Any:
     """The only document of a loader of PyYAML's, looked through before anything is made of it:
     then it still has what is there twice."""
     try:
@@ -79,6 +106,8 @@ def _load(loader: Any) -> Any:
         if node is None:
             return None
         for each in _nodes(node):
+            if decimals:
+                _look_at_value(each)
             _look_through(loader, each)
         return loader.construct_document(node)
     finally:
@@ -100,6 +129,17 @@ def _nodes(root: yaml.Node) -> Iterator[yaml.Node]:
             todo += reversed(node.value)
         elif isinstance(node, yaml.MappingNode):
             todo += [each for pair in reversed(node.value) for each in reversed(pair)]
+
+
+def _look_at_value(node: yaml.Node) -> None:
+    """Raise ContentError for a number that is not in decimals, and for a vaulted value."""
+    if node.tag == "!vault":
+        raise ContentError(f"the value in line {_line(node)} is vaulted: write it unencrypted")
+    if node.tag in {_INT, _FLOAT}:
+        try:
+            refuse_other_bases(node.value)
+        except ValueError as error:
+            raise ContentError(f"line {_line(node)}: {error}") from None
 
 
 def _look_through(loader: Any, node: yaml.Node) -> None:

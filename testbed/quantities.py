@@ -4,38 +4,45 @@ from __future__ import annotations
 
 import datetime
 import math
-import re
+import string
 from typing import Annotated
 
 from pydantic import BeforeValidator
 
-_NUMBER = re.compile(r"^\s*([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)\s*([A-Za-zµ/]*)\s*$")
+from schemas.numbers import number
+
 _BYTES = {"": 1, "B": 1} | {
     prefix + unit: base**power
     for power, prefix in enumerate("kMGT", start=1)
     for unit, base in (("B", 1000), ("iB", 1024))
 }
 _BYTES |= {unit.replace("k", "K", 1): factor for unit, factor in _BYTES.items() if "k" in unit}
-_BYTES_PER_S = {f"{unit}/s": factor for unit, factor in _BYTES.items() if unit}
-_BITS_PER_S = {
+_BYTES_PER_S = {f"{unit}/s" if unit else "": factor for unit, factor in _BYTES.items()}
+_BITS_PER_S = {"": 1} | {
     prefix + unit: 1000**power
     for power, prefix in enumerate(("", "k", "M", "G"))
     for unit in ("bit", "bit/s", "bps")
 }
 _SECONDS = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "m": 60.0, "min": 60.0}
 _SECONDS |= {"h": 3600.0, "d": 86400.0}
+_LETTERS = string.ascii_letters + "µ/"
 
 
 def _parse(text: object, units: dict[str, int] | dict[str, float], what: str) -> float:
-    if isinstance(text, bool):
-        raise ValueError(f"{text!r} is not a {what}; write a number with a unit")
-    if isinstance(text, (int, float)):
-        return float(text)
-    match = _NUMBER.match(str(text))
-    if match is None or match.group(2) not in units:
-        known = ", ".join(sorted((unit for unit in units if unit), key=len))
-        raise ValueError(f"{text!r} is not a {what}; write a number and one of {known}")
-    return float(match.group(1)) * units[match.group(2)]
+    unit = ""
+    value = text if isinstance(text, (int, float)) and not isinstance(text, bool) else None
+    if isinstance(text, str):
+        amount = text.strip().rstrip(_LETTERS)
+        unit = text.strip().removeprefix(amount)
+        value = None if amount.startswith("-") else number(amount)
+    try:
+        found = float(value) * units[unit]  # type: ignore[arg-type]
+        if math.isfinite(found):
+            return found
+    except (TypeError, KeyError, OverflowError):
+        pass
+    known = ", ".join(sorted((unit for unit in units if unit), key=len))
+    raise ValueError(f"{text!r} is not a {what}; write a number and one of {known}")
 
 
 def parse_bytes(text: object) -> int:

@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from schemas.numbers import plain
 from testbed.deployer_spec import DeployerSpec, OwnDeployer
 from testbed.quantities import Bytes
 from testbed.swift_spec import SwiftSpec
@@ -60,7 +61,9 @@ class TwoChoiceSpec(Strict):
         "fixed", "random", "two-choice", "collaborative", "preassign", "both", "prequal"
     ] = "both"
     choices: Literal["home+random", "random+random"] = "home+random"
-    maintainer: dict[str, bool | int | str] = Field(default_factory=dict)
+    maintainer: dict[str, Annotated[bool | int | float | str, BeforeValidator(plain)]] = Field(
+        default_factory=dict
+    )
     memory: Bytes = Field(default=256 * 2**20, ge=2**26)
 
 

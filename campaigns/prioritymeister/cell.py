@@ -331,7 +331,7 @@ def described(mix: Mix) -> dict[str, float]:
         host = mix.hosts[load.server]
         device = host.devices[load.device]
         reader = TraceReader(mix.base / load.trace)
-        row, _ = statistics(reader, mix.base / device.profile, f"{host.link:.0f}bit")
+        row, _ = statistics(reader, mix.base / device.profile, host.link)
         columns: Mapping[str, float | None] = {
             "storage": row.storage_load if TABLE2[load.name].storage_load is not None else None,
             "network": row.network_load,

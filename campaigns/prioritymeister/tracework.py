@@ -11,7 +11,6 @@ from controllers.prioritymeister import profiles
 from controllers.prioritymeister.estimators import Costs
 from controllers.prioritymeister.profiles import load_profile
 from schemas.errors import UserError
-from testbed.quantities import parse_bits_per_s
 from workloads.traces import arrivals, standins
 from workloads.traces.reader import Report, TraceReader
 from workloads.traces.requests import RequestBlock, save
@@ -54,18 +53,14 @@ class MadeTrace:
     scv: float | None
 
 
-def link_rate(text: str) -> float:
-    """Bytes per second of ``1Gbit``; UserError when it is no rate."""
-    try:
-        rate = parse_bits_per_s(text) / 8
-    except ValueError as error:
-        raise UserError(f"--link: {error}.") from error
-    if not rate > 0:
-        raise UserError(f"--link {text}: a link's rate is above 0.")
-    return rate
+def link_rate(link: float) -> float:
+    """Return the bytes per second of a link of so many bits; UserError if it has none."""
+    if not link > 0:
+        raise UserError(f"--link {link:g}: a link's rate is above 0.")
+    return link / 8
 
 
-def statistics(reader: TraceReader, profile: Path | None, link: str) -> tuple[Statistics, Report]:
+def statistics(reader: TraceReader, profile: Path | None, link: float) -> tuple[Statistics, Report]:
     """Read a trace once, in bounded memory.
 
     Raises:
@@ -190,11 +185,11 @@ def make_trace(
     except UserError as error:
         raise UserError(f"{error}.") from error
     _written([block], out)
-    return statistics(TraceReader(out), None, "1Gbit")[0]
+    return statistics(TraceReader(out), None, 1e9)[0]
 
 
 def make_standin(
-    label: str, out: Path, profile: Path | None, link: str, *, seconds: float, seed: int
+    label: str, out: Path, profile: Path | None, link: float, *, seconds: float, seed: int
 ) -> MadeTrace:
     """Write a stand-in for a workload of Table 2.
 

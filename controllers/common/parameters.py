@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from controllers.common.numbers import finite
 from schemas.errors import UserError
+from schemas.numbers import plain
 
 _T = TypeVar("_T")
 
@@ -83,6 +84,7 @@ def _checked(controller: str, declared: Field[Any], value: object) -> object:
         if value not in meta["allowed"]:
             raise UserError(f"{where} is {value!r}; allowed: {', '.join(meta['allowed'])}")
         return value
+    value = plain(value)
     if not finite(value):
         raise UserError(f"{where} is {value!r}; it must be a number")
     if meta["type"] is int and value != int(value):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from controllers.common.numbers import finite
 from controllers.microstores.problem import Plan, Prices
 from schemas.errors import UserError
+from schemas.numbers import plain
 from testbed.stores.microstores import RESOURCE_NAMES, Resources
 
 UNITS = {
@@ -41,7 +42,7 @@ def prices_from_json(data: object, where: str) -> Prices:
     for name, (resource, unit) in UNITS.items():
         if name not in data:
             raise UserError(f"{where}: the price of {name} is missing")
-        value = data[name]
+        value = plain(data[name])
         if not finite(value) or value < 0:
             raise UserError(f"{where}: {name} is {value!r}; it must be a number of at least 0")
         values[resource] = value / unit

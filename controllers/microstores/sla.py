@@ -14,6 +14,7 @@ from typing import Any
 
 from controllers.common.numbers import finite
 from schemas.errors import UserError
+from schemas.numbers import plain
 from testbed.stores.microstores import Tenant
 
 LATENCY, BANDWIDTH = "latency", "bandwidth"
@@ -124,6 +125,7 @@ def _bounds(value: object, where: str, kind: str) -> tuple[float, float]:
 
 
 def _positive(value: object, where: str) -> float:
+    value = plain(value)
     if not finite(value) or value <= 0:
         raise UserError(f"{where} is {value!r}; it must be a number above 0")
     return float(value)

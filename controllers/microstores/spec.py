@@ -27,6 +27,7 @@ from controllers.microstores.problem import Demand, Pool, Prices
 from controllers.microstores.sla import sla_from_json, sla_to_json
 from controllers.microstores.tenants import class_called
 from schemas.errors import UserError
+from schemas.numbers import plain
 from testbed.stores.microstores import Resources
 
 KEYS = ("model", "pool", "step", "tenants", "holds", "prices", "headroom")
@@ -206,6 +207,7 @@ def _known(
 
 
 def _number(value: object, where: str, low: float, high: float) -> float:
+    value = plain(value)
     if not finite(value):
         raise UserError(f"{where} is {value!r}; it must be a number")
     if not low <= value <= high:

@@ -10,6 +10,7 @@ from controllers.microstores.performance import PiecewiseLinear, WorkloadClass
 from controllers.microstores.problem import Demand
 from controllers.microstores.sla import Sla, sla_from_json
 from schemas.errors import UserError
+from schemas.numbers import plain
 from testbed.stores.microstores import Tenant
 
 KEYS = ("workload", "sla", "weight")
@@ -46,7 +47,7 @@ def _promise(data: object, model: PiecewiseLinear | None, where: str) -> Promise
     for key in KEYS[:2]:
         if key not in data:
             raise UserError(f"{where}: {key} is missing")
-    weight = data.get("weight", 1.0)
+    weight = plain(data.get("weight", 1.0))
     if not finite(weight) or weight <= 0:
         raise UserError(f"{where}: weight is {weight!r}; it must be a number above 0")
     workload = class_called(data["workload"], model, where)

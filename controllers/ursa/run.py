@@ -136,7 +136,7 @@ def generate_file(
 
 
 def _number(name: str, text: str) -> int:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([kKmM]?)", text.strip())
+    match = re.fullmatch(r"(\d+(?:\.\d+)?(?:[eE]\d\d?)?)([kKmM]?)", text.strip())
     value = (
         Decimal(match[1]) * {"": 1, "k": 1000, "m": 1000000}[match[2].lower()] if match else None
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hotbed.options import from_file, name_values
+from hotbed.options import from_file, name_values, quantity
 from hotbed.output import JsonFlag, emit
 from hotbed.views import TestbedOption
 
@@ -69,7 +69,7 @@ def _start(group: typer.Typer) -> None:
             typer.Option("--parameters", help="A YAML file of parameters; --parameter goes first."),
         ] = None,
         seed: Annotated[int, typer.Option(help="The policy's seed.")] = 0,
-        interval: Annotated[float, typer.Option(help="Control interval, seconds.")] = 20.0,
+        interval: Annotated[float, quantity("--interval", "seconds", "Control interval.")] = 20.0,
         signal: Annotated[str, typer.Option(help="node, osd or op_r_latency.")] = "node",
         act: Annotated[
             bool,

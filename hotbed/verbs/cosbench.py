@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from hotbed import cosbench_run, cosbench_views
+from hotbed.options import quantity
 from hotbed.output import JsonFlag, emit
 
 Folder = Annotated[Path, typer.Argument(help="An archive, or the folder of a workload in one.")]
@@ -43,8 +44,10 @@ def _xml(group: typer.Typer) -> None:
         workers: Annotated[int, typer.Option(help="Operations in flight.")] = 32,
         containers: Annotated[int, typer.Option(help="How many.")] = 4,
         objects: Annotated[int, typer.Option(help="Read from, in each container.")] = 50,
-        runtime: Annotated[str, typer.Option(help="Of the main stage.")] = "15min",
-        rampup: Annotated[str, typer.Option(help="Before it, not measured.")] = "0s",
+        runtime: Annotated[
+            float, quantity("--runtime", "seconds", "Of the main stage.", show_default="15min")
+        ] = 900.0,
+        rampup: Annotated[float, quantity("--rampup", "seconds", "Before it, not measured.")] = 0.0,
         total_ops: Annotated[
             int | None, typer.Option(help="End the main stage after so many operations.")
         ] = None,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hotbed import pm_verbs
+from hotbed.options import quantity
 from hotbed.output import JsonFlag, emit
 from hotbed.pm_apply import add_apply
 from hotbed.views import TestbedOption
@@ -35,6 +36,15 @@ Profile = Annotated[
 Completion = Annotated[
     bool,
     typer.Option("--completion", help="Microsoft: TimeStamp is the arrival, not its end."),
+]
+Link = Annotated[
+    float,
+    quantity(
+        "--link",
+        "bits_per_s",
+        "The link that network load is a share of.",
+        show_default="1Gbit",
+    ),
 ]
 
 
@@ -118,9 +128,7 @@ def _stats(group: typer.Typer) -> None:
     def stats(
         files: Annotated[list[Path], typer.Argument(help="Traces.")],
         profile: Profile = None,
-        link: Annotated[str, typer.Option(help="The link that network load is a share of.")] = (
-            "1Gbit"
-        ),
+        link: Link = 1e9,
         form: Format = "auto",
         disk: Disk = None,
         strict: Strict = False,
@@ -159,10 +167,8 @@ def _standin(group: typer.Typer) -> None:
         label: Annotated[str, typer.Argument(help="A workload of Table 2, A to L.")],
         out: Annotated[Path, typer.Argument(help="New file; .gz compresses it.")],
         profile: Profile = None,
-        link: Annotated[str, typer.Option(help="The link that network load is a share of.")] = (
-            "1Gbit"
-        ),
-        seconds: Annotated[float, typer.Option(help="Length of the trace.")] = 600.0,
+        link: Link = 1e9,
+        seconds: Annotated[float, quantity("--seconds", "seconds", "Length of the trace.")] = 600.0,
         seed: Annotated[int, typer.Option(help="The same seed gives the same trace.")] = 1,
         as_json: JsonFlag = False,
     ) -> None:
@@ -183,8 +189,10 @@ def _generate(group: typer.Typer) -> None:
         rate: Annotated[float, typer.Option(help="Arrivals per second.")] = 100.0,
         count: Annotated[int, typer.Option(help="Requests.")] = 10_000,
         c2: Annotated[float, typer.Option(help="Squared coefficient of variation.")] = 14.0,
-        burst: Annotated[str, typer.Option(help="Mean length of a burst, interrupted.")] = "1s",
-        size: Annotated[str, typer.Option(help="Of each request.")] = "4KiB",
+        burst: Annotated[
+            float, quantity("--burst", "seconds", "Mean length of a burst, interrupted.")
+        ] = 1.0,
+        size: Annotated[int, quantity("--size", "bytes", "Of each request.")] = 4096,
         read_share: Annotated[float, typer.Option(help="0 to 1.")] = 0.6,
         sequential_share: Annotated[float, typer.Option(help="0 to 1.")] = 0.0,
         seed: Annotated[int, typer.Option(help="The same seed gives the same trace.")] = 1,
@@ -192,21 +200,15 @@ def _generate(group: typer.Typer) -> None:
     ) -> None:
         """Make a trace of a given burstiness."""
         from campaigns.prioritymeister.tracework import make_trace
-        from schemas.errors import UserError
-        from testbed.quantities import parse_bytes, parse_seconds
 
-        try:
-            bytes_each, burst_s = parse_bytes(size), parse_seconds(burst)
-        except ValueError as error:
-            raise UserError(f"{error}.") from error
         made = make_trace(
             process,
             out,
             rate=rate,
             count=count,
             c2=c2,
-            burst_s=burst_s,
-            size=bytes_each,
+            burst_s=burst,
+            size=size,
             read_share=read_share,
             sequential_share=sequential_share,
             seed=seed,
@@ -245,7 +247,7 @@ def _profile(group: typer.Typer) -> None:
         out: Annotated[Path, typer.Option(help="New file for the profile.")] = Path("profile.json"),
         kind: Annotated[str, typer.Option(help="by-size, or by-distance for disks.")] = "by-size",
         depth: Annotated[int, typer.Option(help="Requests in flight, by-size.")] = 32,
-        seconds: Annotated[float, typer.Option(help="Of each measurement.")] = 2.0,
+        seconds: Annotated[float, quantity("--seconds", "seconds", "Of each measurement.")] = 2.0,
         overwrite: Annotated[
             bool, typer.Option("--overwrite", help="Measure writes: destroys what is stored.")
         ] = False,

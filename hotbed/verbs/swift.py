@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hotbed.options import quantity
 from hotbed.output import JsonFlag, emit
 from hotbed.views import TestbedOption, microstores_view
 
@@ -34,7 +35,9 @@ def _agent(testbed: str | None) -> AgentClient:
 def _status(group: typer.Typer) -> None:
     @group.command()
     def status(
-        interval: Annotated[float, typer.Option(help="Seconds over which rates are taken.")] = 1.0,
+        interval: Annotated[
+            float, quantity("--interval", "seconds", "Time over which rates are taken.")
+        ] = 1.0,
         testbed: TestbedOption = None,
         as_json: JsonFlag = False,
     ) -> None:
@@ -61,24 +64,20 @@ def _share(group: typer.Typer) -> None:
         microstore: Annotated[str, typer.Argument()],
         proxy_cores: Annotated[float | None, typer.Option(min=0.001)] = None,
         storage_cores: Annotated[float | None, typer.Option(min=0.001)] = None,
-        network: Annotated[str | None, typer.Option(help="Such as 120Mbit.")] = None,
+        network: Annotated[
+            float | None, quantity("--network", "bits_per_s", "Such as 120Mbit.")
+        ] = None,
         testbed: TestbedOption = None,
         as_json: JsonFlag = False,
     ) -> None:
         """Change what a microstore holds; what is left out stays."""
-        from schemas.errors import UserError
-        from testbed.quantities import parse_bits_per_s
-
         fields: dict[str, float] = {}
         if proxy_cores is not None:
             fields["proxy_cores"] = proxy_cores
         if storage_cores is not None:
             fields["storage_cores"] = storage_cores
         if network is not None:
-            try:
-                fields["network"] = parse_bits_per_s(network) / 8
-            except ValueError as error:
-                raise UserError(f"--network: {error}.") from error
+            fields["network"] = network / 8
         payload = {"microstores": {microstore: fields}}
         found = _agent(testbed).call("swift-layout", payload, timeout_s=60)
         emit(found, as_json, lambda: f"{microstore} has its share after {found['seconds']:.2f} s")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hotbed.options import quantity
 from hotbed.output import JsonFlag, emit
 from hotbed.views import TestbedOption
 
@@ -32,12 +33,15 @@ def _bench(group: typer.Typer) -> None:
         ] = None,
         nodes: Annotated[int, typer.Option(help="Compute nodes, each with a scheduler.")] = 8,
         processes: Annotated[int, typer.Option(help="Client processes on each.")] = 8,
-        size: Annotated[str, typer.Option(help="Of a write.")] = "4MiB",
+        size: Annotated[int, quantity("--size", "bytes", "Of a write.", show_default="4MiB")] = (
+            4 * 2**20
+        ),
         writes: Annotated[
             int | None, typer.Option(help="Writes of each process; 4 without --duration.")
         ] = None,
         duration: Annotated[
-            str | None, typer.Option(help="Write for so long instead, such as 30s.")
+            float | None,
+            quantity("--duration", "seconds", "Write for so long instead, such as 30s."),
         ] = None,
         choices: Annotated[
             str, typer.Option(help="home+random (section V.A) or random+random (III).")
@@ -62,23 +66,20 @@ def _bench(group: typer.Typer) -> None:
         """
         from campaigns.lock import alone
         from campaigns.twochoice.bench.agents import machines_of
-        from campaigns.twochoice.bench.options import SCHEDULERS, Options, measured
+        from campaigns.twochoice.bench.options import SCHEDULERS, Options
         from campaigns.twochoice.bench.run import new_folder, refuse, run
         from hotbed.progress import progress
         from testbed.choose import choose_ready
         from testbed.deploy import spec_of
-        from testbed.quantities import parse_bytes, parse_seconds
 
         options = Options(
             schedulers=tuple(schedulers.split(",")) if schedulers else SCHEDULERS,
             choices=choices,
             nodes=nodes,
             processes=processes,
-            size=measured(size, "--size", parse_bytes),
+            size=size,
             writes=4 if writes is None and duration is None else writes,
-            duration_s=(
-                None if duration is None else measured(duration, "--duration", parse_seconds)
-            ),
+            duration_s=duration,
             read=read,
             maintainers=maintainers,
             seed=seed,

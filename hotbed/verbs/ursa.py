@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hotbed.options import quantity
 from hotbed.output import JsonFlag, emit
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ def _plan(group: typer.Typer) -> None:
             str, typer.Option(help="What decides where objects go: alp, ilp, opt, htoc, sa, ...")
         ] = "alp",
         time_limit: Annotated[
-            float | None, typer.Option(help="Seconds after which the best that was found counts.")
+            float | None,
+            quantity("--time-limit", "seconds", "Time after which the best that was found counts."),
         ] = None,
         seed: Annotated[int, typer.Option(help="The same seed gives the same plan.")] = 0,
         max_move_cost: Annotated[
@@ -55,11 +57,15 @@ def _plan(group: typer.Typer) -> None:
             int | None, typer.Option(help="Replicas that may move in a round.")
         ] = None,
         budget: Annotated[
-            float | None, typer.Option(help="Bytes that may move in a round.")
+            float | None, quantity("--budget", "bytes", "Bytes that may move in a round.")
         ] = None,
         node_budget: Annotated[
             float | None,
-            typer.Option(help="Bytes that may leave, and come to, any one node in a round."),
+            quantity(
+                "--node-budget",
+                "bytes",
+                "Bytes that may leave, and come to, any one node in a round.",
+            ),
         ] = None,
         rounds: Annotated[
             int, typer.Option(help="Rounds to plan for at most, each within the budget.")
@@ -140,7 +146,9 @@ def _rounds(group: typer.Typer) -> None:
             int, typer.Option("--rounds", help="Rounds after the first, with --random.")
         ] = 10,
         method: Annotated[str, typer.Option(help="As for plan.")] = "alp",
-        time_limit: Annotated[float | None, typer.Option(help="Seconds for each decision.")] = None,
+        time_limit: Annotated[
+            float | None, quantity("--time-limit", "seconds", "Time for each decision.")
+        ] = None,
         seed: Annotated[int, typer.Option(help="The same seed gives the same rounds.")] = 0,
         max_move_cost: Annotated[
             float | None, typer.Option(help="No single move may cost more.")
@@ -198,7 +206,9 @@ def _compare(group: typer.Typer) -> None:
             list[str] | None,
             typer.Option(help="Methods, the first being what others are held against; alp, joint."),
         ] = None,
-        time_limit: Annotated[float | None, typer.Option(help="Seconds for each method.")] = None,
+        time_limit: Annotated[
+            float | None, quantity("--time-limit", "seconds", "Time for each method.")
+        ] = None,
         seed: Annotated[int, typer.Option(help="The same seed gives the same plans.")] = 0,
         max_move_cost: Annotated[
             float | None, typer.Option(help="No single move may cost more.")

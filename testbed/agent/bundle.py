@@ -18,6 +18,7 @@ PARTS = (
     "schemas/__init__.py",
     "schemas/errors.py",
     "schemas/names.py",
+    "schemas/numbers.py",
     "testbed/__init__.py",
     "testbed/nfs_wire.py",
     "testbed/ssh.py",

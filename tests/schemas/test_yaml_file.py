@@ -77,8 +77,14 @@ def test_what_a_merge_brings_may_be_said_again(read):
 
 
 def test_a_tag_that_nobody_knows_is_told(read):
-    with pytest.raises(UserError, match=r"constructor for the tag '!vault'.*line 2"):
-        read("a: 1\nb: !vault x\n")
+    with pytest.raises(UserError, match=r"constructor for the tag '!other'.*line 2"):
+        read("a: 1\nb: !other x\n")
+
+
+def test_a_vaulted_value_is_named_without_its_ciphertext(read):
+    with pytest.raises(UserError, match=r"line 2 is vaulted") as refused:
+        read("a: 1\nb: !vault $ANSIBLE_VAULT;1.1;AES256 623133\n")
+    assert "6231" not in str(refused.value)
 
 
 def test_what_holds_itself_is_looked_through_once(read):

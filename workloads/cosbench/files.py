@@ -9,7 +9,6 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from schemas.errors import UserError
-from testbed.quantities import parse_seconds
 from workloads.cosbench.access import AUTHS, STORAGES
 from workloads.cosbench.sizes import parse_sizes
 from workloads.cosbench.workload import TABLE_1, Workload, scaled
@@ -24,8 +23,8 @@ def table_workload(
     name: str | None,
     scale: float,
     sizes: str | None,
-    runtime: str,
-    rampup: str,
+    runtime: float,
+    rampup: float,
     **changes: Any,
 ) -> Workload:
     """A workload of Table 1 with what a person wants otherwise.
@@ -46,19 +45,15 @@ def table_workload(
         changes["name"] = name
     changes["runtime_s"] = _whole_seconds("--runtime", runtime)
     changes["rampup_s"] = _whole_seconds("--rampup", rampup)
-    if changes.get("total_ops") is not None and runtime in ("0", "0s"):
+    if changes.get("total_ops") is not None and not runtime:
         changes["runtime_s"] = None
     made = made.with_(**changes)
     return scaled(made, scale) if scale != 1 else made
 
 
-def _whole_seconds(option: str, text: str) -> int:
-    try:
-        seconds = parse_seconds(text)
-    except ValueError as error:
-        raise UserError(f"{option}: {error}.") from error
-    if seconds != round(seconds) or seconds < 0:
-        raise UserError(f"{option} {text}: COSBench counts whole seconds.")
+def _whole_seconds(option: str, seconds: float) -> int:
+    if seconds != round(seconds):
+        raise UserError(f"{option} {seconds:g}: COSBench counts whole seconds.")
     return round(seconds)
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from schemas.errors import UserError
 
-Number = TypeVar("Number", int, float)
 SCHEDULERS = (
     "fixed",
     "random",
@@ -76,14 +75,6 @@ class Options:
             raise UserError(f"--writes is {self.writes}; write 1 to {FOREVER}.")
         if self.duration_s is not None and not 1 <= self.duration_s <= 86400:
             raise UserError(f"--duration is {self.duration_s:g} s; write 1 s to 24 h.")
-
-
-def measured(text: str, option: str, parse: Callable[[object], Number]) -> Number:
-    """A size or time that a person wrote. Raises UserError with the option's name."""
-    try:
-        return parse(text)
-    except ValueError as error:
-        raise UserError(f"{option}: {error}.") from error
 
 
 def agent_settings(options: Options, scheduler: str, copies: int) -> dict[str, Any]:

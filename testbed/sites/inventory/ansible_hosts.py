@@ -92,13 +92,15 @@ def _short(path: Path) -> Machines | None:
     if path.suffix not in (".yml", ".yaml"):
         return None
     try:
-        data = load(path.read_text())
+        text = path.read_text()
+        data = load(text, decimals=False)
+        if not isinstance(data, Mapping) or not isinstance(data.get("hosts"), list):
+            return None
+        data = load(text)
     except ContentError as error:
         raise UserError(f"{path}: {error}.") from error
     except (OSError, ValueError, yaml.YAMLError):
         return None  # Ansible says what is wrong with it
-    if not isinstance(data, Mapping) or not isinstance(data.get("hosts"), list):
-        return None
     try:
         found = ShortFile.model_validate(data)
     except ValidationError as error:

@@ -1,0 +1,144 @@
+"""Numbers as people write them: the same in YAML, in quotes and on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pydantic import TypeAdapter
+
+from campaigns.campaign_file import find_campaign
+from campaigns.prioritymeister.topology import load_topology
+from controllers.microstores.spec import amounts
+from schemas.errors import UserError
+from schemas.numbers import number
+from schemas.yaml_file import read
+from testbed import quantities
+from testbed.store_spec import ObjectsSpec
+from tests.hotbed.pm_commands import run, write_trace
+from tests.hotbed.runner import Runner
+
+KINDS = {
+    "bytes": (quantities.parse_bytes, TypeAdapter(quantities.Bytes)),
+    "bytes/s": (quantities.parse_bytes_per_s, TypeAdapter(quantities.BytesPerSecond)),
+    "bits/s": (quantities.parse_bits_per_s, TypeAdapter(quantities.BitsPerSecond)),
+    "seconds": (quantities.parse_seconds, TypeAdapter(quantities.Seconds)),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("1000000000", 1e9), ("1e9", 1e9), ("2.5E3", 2500), ("1_000", 1000), ("7.", 7)],
+)
+def test_a_plain_number_is_the_same_wherever_it_is_written(
+    tmp_path: Path, kind: str, text: str, value: float
+) -> None:
+    parse, field = KINDS[kind]
+    (tmp_path / "a.yaml").write_text(f"plain: {text}\nquoted: '{text}'\n")
+    found = read(tmp_path / "a.yaml")
+    assert parse(text) == value
+    assert [field.validate_python(found[name]) for name in ("plain", "quoted")] == [value, value]
+
+
+def test_fractions_and_units() -> None:
+    assert quantities.parse_seconds("5e-1") == quantities.parse_seconds("500ms") == 0.5
+    assert (
+        quantities.parse_bits_per_s("1.5e3kbit") == quantities.parse_bits_per_s("1.5 Mbit") == 1.5e6
+    )
+    assert quantities.parse_bytes("1e3KiB") == 1_024_000
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        *(("0100", "octal"), ("00", "octal"), ("1:30", "base 60")),
+        *((text, "is not a") for text in ("-5", "nan", ".inf", "1e999", "", "e9", "4 acres")),
+    ],
+)
+def test_what_is_no_decimal_number_is_refused(kind: str, text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        KINDS[kind][0](text)
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), True, None])
+def test_values_of_yaml_that_are_no_quantity(value: object) -> None:
+    with pytest.raises(ValueError, match="is not a"):
+        quantities.parse_bytes(value)
+
+
+def test_whole_numbers_with_an_exponent_are_whole() -> None:
+    """Else a campaign's 1e2 would be another cell than its 100."""
+    assert [(number(text), type(number(text))) for text in ("1e2", "100", "1.0", "1e300")] == [
+        (100, int),
+        (100, int),
+        (1.0, float),
+        (1e300, float),
+    ]
+    assert number("x1") is None
+
+
+@pytest.mark.parametrize("text", ["0100", "-0_7", "1:30", "190:20:30.15"])
+def test_yaml_in_which_a_number_is_not_what_it_looks_like_is_refused(
+    tmp_path: Path, text: str
+) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_text(f"name: x\nvalues: [1, {text}]\n")
+    with pytest.raises(UserError, match=rf"a\.yaml: line 2: '{text}' .*(octal|base 60)"):
+        read(path)
+    path.write_text(f"values: [1, '{text}', 0, 0.5, 0x10, 08:xy]\n")
+    assert read(path)["values"] == [1, text, 0, 0.5, 16, "08:xy"]
+
+
+def test_a_topology_of_plain_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "t.yaml"
+    found = []
+    for link, slo in (
+        ("1Gbit", "500ms"),
+        ("1e9", "5e-1"),
+        ("1000000000", "0.5"),
+        ("'1e9'", "'.5'"),
+    ):
+        host = f"{{link: {link}, devices: {{ssd: ssd.json}}}}"
+        path.write_text(
+            f"hosts: {{s0: {host}, c0: {{egress: {link}}}}}\nworkloads:\n"
+            f"- {{name: w, client: c0, server: s0, trace: t.csv, slo: {{latency: {slo}}}}}\n"
+        )
+        found.append(load_topology(path))
+    assert found == [found[0]] * 4
+
+
+def test_options_and_parameters_take_what_files_take(tmp_path: Path) -> None:
+    write_trace(tmp_path / "t.csv")
+    loads = [
+        run("trace", "stats", str(tmp_path / "t.csv"), "--link", link)["network_load"]
+        for link in ("1Gbit", "1000000000", "1e9")
+    ]
+    assert loads[0] > 0
+    assert loads == loads[:1] * 3
+    with pytest.raises(UserError, match="--link: '0100' begins with 0, as an octal number"):
+        run("trace", "stats", str(tmp_path / "t.csv"), "--link", "0100")
+
+
+@pytest.mark.parametrize("written", ["1e2", "'100'"])
+def test_cells_of_a_campaign_do_not_depend_on_how_a_number_is_written(
+    tmp_path: Path, written: str
+) -> None:
+    ours = find_campaign("dlr-quick").read_text().replace("ground: local", "ground: sim")
+    path, ids = tmp_path / "mine.yaml", []
+    for text in ("100", written):
+        path.write_text(ours.replace("duration_s: 100,", f"duration_s: {text},"))
+        planned = Runner().run(["run", str(path), "--dry-run", "--json"])
+        ids.append([cell["run_id"] for cell in json.loads(planned.output)["pending"]])
+    assert ids[0]
+    assert ids == [ids[0]] * 2
+
+
+def test_quoted_numbers_of_other_files() -> None:
+    asked = {"proxy_cores": "0.8", "storage_cores": 0.8, "network_mbit_s": "4e2"}
+    assert amounts(asked, "pool", every=True).network == 50e6
+    settings = {"workers": "2", "orphans": "0.5", "idle_ops": 1.5, "off": True, "bytes": "4MiB"}
+    found = ObjectsSpec.model_validate({"maintainer": settings}).maintainer
+    assert json.dumps(found) == json.dumps(settings | {"workers": 2, "orphans": 0.5})
