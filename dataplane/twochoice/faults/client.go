@@ -3,6 +3,7 @@ package faults
 import (
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -185,6 +186,10 @@ func (c *client) readEnded(r *read, f protocol.Finished) {
 		c.w.model.read(r.object, r.from, r.to, r.floor, f)
 	case errors.As(f.Err, &refused) && refused.Code == protocol.Refused:
 		c.w.model.beyond(r.object, r.to, r.floor, f.Stamp)
+	case errors.As(f.Err, &refused) && refused.Code == protocol.Failed && c.w.plan.copies == 1 && c.w.damaged[r.object]:
+		if c.w.result.Named++; !strings.Contains(f.Err.Error(), strconv.Quote(r.object)) {
+			c.w.model.violated("an error does not name its object: %v", f.Err)
+		}
 	case errors.As(f.Err, &refused) && (refused.Code == protocol.Failed || refused.Code == protocol.Gone):
 		c.w.model.violated("a read found damage that nobody did: %v", f.Err)
 	case c.w.settled:

@@ -1,17 +1,14 @@
 package faults
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"slices"
-	"strings"
 	"syscall"
 
 	"hotbed/dataplane/sim"
-	"hotbed/dataplane/twochoice/filestore"
 	"hotbed/dataplane/twochoice/redirectlog"
 )
 
@@ -23,6 +20,7 @@ type disk struct {
 	renamed []nameChange
 	full    bool // most writes find no space, and some syncs
 	sick    bool // the next sync fails
+	oneCopy bool // second copies of the log's blocks are not written
 	task    *task
 }
 
@@ -34,10 +32,16 @@ type nameChange struct {
 
 // file is a file's bytes, and how to take back what was not synced.
 type file struct {
+	sector   int
 	data     []byte
 	unsynced []fileChange
-	// worn is the first byte that the medium cannot read any more; 0: it can read all.
-	worn int
+	last     []fileChange // that the last sync made durable
+	hurt     map[int]bool // sectors that may not be as they were synced, by their first byte
+	worn     map[int]bool // those that cannot be read
+}
+
+func newFile(name string) *file {
+	return &file{sector: sectorOf(name), hurt: map[int]bool{}, worn: map[int]bool{}}
 }
 
 type fileChange struct {
@@ -105,7 +109,7 @@ func (d *disk) ensure(name string) (*handle, error) {
 		if d.full {
 			return nil, fmt.Errorf("create %s: %w", name, syscall.ENOSPC)
 		}
-		f = &file{}
+		f = newFile(name)
 		d.change(name, f)
 	}
 	return &handle{d, f}, nil
@@ -170,52 +174,6 @@ func (d *disk) List() ([]string, error) {
 // noRoom says whether a full disk has no room for what is to be written now; others give some back at times.
 func (d *disk) noRoom() bool { return d.full && d.random.IntN(4) > 0 }
 
-// fragment is the name of some fragment and one of its bytes, behind its header; -1 when there is none.
-func (d *disk) fragment() (name string, at int) {
-	names, _ := d.List()
-	names = slices.DeleteFunc(names, func(name string) bool { return !strings.HasPrefix(name, "f.") })
-	if len(names) == 0 {
-		return "", -1
-	}
-	name = chance(d.random, names...)
-	data := d.names[name].data
-	h, err := filestore.ReadHeader(bytes.NewReader(data), "")
-	if err != nil {
-		return "", -1
-	}
-	return name, h.Size() + int(d.random.IntN(int64(len(data)-h.Size())))
-}
-
-// rot spoils a byte of some fragment, and returns how many fragments it spoilt.
-func (d *disk) rot() int {
-	name, at := d.fragment()
-	if at < 0 {
-		return 0
-	}
-	d.names[name].data[at] ^= 1 << d.random.IntN(8)
-	return 1
-}
-
-// wear makes some fragment unreadable from some byte on, and returns how many.
-func (d *disk) wear() int {
-	name, at := d.fragment()
-	if at < 0 || d.names[name].worn > 0 {
-		return 0
-	}
-	d.names[name].worn = at
-	return 1
-}
-
-// lose takes some fragment away, and returns how many.
-func (d *disk) lose() int {
-	name, at := d.fragment()
-	if at < 0 {
-		return 0
-	}
-	delete(d.names, name)
-	return 1
-}
-
 // losePower takes back what was not synced, or leaves any part of it. Names go back in order, as in a
 // file system with a journal; bytes in any order, and single writes by sectors.
 func (d *disk) losePower() {
@@ -250,17 +208,16 @@ func (f *file) losePower(random *sim.Stream) {
 		case 1:
 			f.redo(c)
 		case 2:
-			for at := 0; at < len(c.new); at += sector {
+			for at := 0; at < len(c.new); {
+				next := min(at+f.sector-(c.offset+at)%f.sector, len(c.new))
 				if random.IntN(4) > 0 {
-					f.write(c.new[at:min(at+sector, len(c.new))], c.offset+at)
+					f.write(c.new[at:next], c.offset+at)
 				}
+				at = next
 			}
 		}
 	}
 }
-
-// sector is how many bytes reach the medium at once, small as the writes here are.
-const sector = 16
 
 func (f *file) undo(c fileChange) {
 	if c.new != nil {
@@ -307,8 +264,10 @@ func (h *handle) ReadAt(b []byte, offset int64) (int, error) {
 	if offset >= int64(len(h.f.data)) {
 		return 0, io.EOF
 	}
-	if h.f.worn > 0 && int(offset)+len(b) > h.f.worn {
-		return 0, fmt.Errorf("read: %w", syscall.EIO)
+	for at := range h.f.worn {
+		if int(offset) < at+h.f.sector && at < int(offset)+len(b) {
+			return 0, fmt.Errorf("read: %w", syscall.EIO)
+		}
 	}
 	n := copy(b, h.f.data[offset:])
 	if n < len(b) {
@@ -322,10 +281,19 @@ func (h *handle) WriteAt(b []byte, offset int64) (int, error) {
 	err := h.d.step()
 	switch {
 	case err != nil:
-		n = int(h.d.random.IntN(int64(n) + 1)) // where it died
+		n = h.some(n + 1) // where it died
+	case h.f.sector == logSector && int(offset)+n <= len(h.f.data): // it has its room
 	case h.d.noRoom():
-		n = int(h.d.random.IntN(int64(n))) // what there was room for
+		n = h.some(n) // what there was room for
 		err = fmt.Errorf("write: %w", syscall.ENOSPC)
+	}
+	if h.d.oneCopy && h.f.sector == logSector {
+		b = slices.Clone(b)
+		for i := range b {
+			if (int(offset)+i)/logBlock%2 == 1 {
+				b[i] = 0
+			}
+		}
 	}
 	at := int(offset)
 	c := fileChange{offset: at, size: len(h.f.data), new: slices.Clone(b[:n])}
@@ -337,6 +305,15 @@ func (h *handle) WriteAt(b []byte, offset int64) (int, error) {
 		h.f.write(b[:n], at)
 	}
 	return n, err
+}
+
+// some is a part of a write of fewer than n bytes: to the log a system writes whole sectors.
+func (h *handle) some(n int) int {
+	n = int(h.d.random.IntN(int64(n)))
+	if h.f.sector == logSector {
+		n -= n % logSector
+	}
+	return n
 }
 
 func (h *handle) Truncate(size int64) error {
@@ -363,7 +340,8 @@ func (h *handle) Sync() error {
 	if len(h.f.unsynced) > 0 && h.d.full && h.d.random.IntN(8) == 0 { // room that was promised is not there
 		return fmt.Errorf("sync: %w", syscall.ENOSPC)
 	}
-	h.f.unsynced = nil
+	h.f.heal()
+	h.f.last, h.f.unsynced = h.f.unsynced, nil
 	return nil
 }
 

@@ -3,35 +3,70 @@ package faults
 import (
 	"fmt"
 	"hash/fnv"
+	"os"
+	"reflect"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"hotbed/dataplane/twochoice/protocol"
 )
 
-// seeds is how many runs every test of everything makes; `make bench` makes 10,000.
+// seeds is how many runs every test of everything makes; `make bench` makes 10,000, `make soak` 20,000.
 const seeds = 500
 
-func TestThePromiseIsKeptUnderFaults(t *testing.T) {
+// keeps runs seeds on all processors, and reports those that break the promise.
+func keeps(t *testing.T, backend Backend, n uint64) Totals {
+	t.Helper()
 	var all Totals
-	for seed := range uint64(seeds) {
-		result := Run(seed, protocol.Sound, nil)
-		if result.Err != nil {
-			t.Errorf("seed %d: %v\nreplay: %s", seed, result.Err, Replay(seed, protocol.Sound))
-		}
-		all.Add(result)
+	var mu sync.Mutex
+	var next atomic.Uint64
+	var workers sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			for seed := next.Add(1) - 1; seed < n; seed = next.Add(1) - 1 {
+				result := RunOn(backend, seed, protocol.Sound, nil)
+				mu.Lock()
+				if result.Err != nil {
+					t.Errorf("seed %d: %v\nreplay: %s", seed, result.Err, ReplayOn(backend, seed, protocol.Sound))
+				}
+				all.Add(result)
+				mu.Unlock()
+			}
+		})
 	}
-	// A simulation in which nothing happens would keep any promise.
-	for what, n := range map[string]int{"acknowledged writes": all.Acked, "reads": all.Reads, "crashes": all.Crashes,
-		"crashes of clients": all.ClientCrashes, "operations given up": all.GivenUp, "redirected writes": all.Redirected, "returns": all.Returned,
-		"fences": all.Fenced, "lost messages": all.Lost, "doubled messages": all.Doubled, "torn logs": all.Torn,
-		"full disks": all.Fulls, "failed syncs": all.Sicks, "compactions": all.Compactions,
-		"spoilt fragments": all.Rotten, "unreadable fragments": all.Unreadable, "missing fragments": all.Missing} {
-		if n < seeds/50 {
-			t.Errorf("there were only %d %s", n, what)
+	workers.Wait()
+	t.Logf("%d seeds: %+v", n, all)
+	return all
+}
+
+// happened checks that a simulation did what it is for: one in which nothing happens would keep any promise.
+func happened(t *testing.T, all Totals, least int, names ...string) {
+	t.Helper()
+	counts := reflect.ValueOf(all)
+	for _, name := range names {
+		if n := counts.FieldByName(name).Int(); n < int64(least) {
+			t.Errorf("%s is only %d", name, n)
 		}
 	}
-	t.Logf("%+v", all)
+}
+
+func TestThePromiseIsKeptUnderFaults(t *testing.T) { underFaults(t, seeds) }
+
+func TestSoakThePromiseIsKeptUnderFaults(t *testing.T) {
+	if os.Getenv("HOTBED_SOAK") == "" {
+		t.Skip("20,000 seeds are for `make soak`")
+	}
+	underFaults(t, 20_000)
+}
+
+func underFaults(t *testing.T, n int) {
+	t.Helper()
+	happened(t, keeps(t, Files, uint64(n)), n/50, "Acked", "Reads", "Crashes", "ClientCrashes", "GivenUp", "Redirected",
+		"Returned", "Fenced", "Lost", "Doubled", "Torn", "Fulls", "Sicks", "Compactions", "Flipped", "Zeroed", "Dropped",
+		"Misdirected", "Unreadable", "OfLogs", "OfBases", "OfFragments", "Repaired", "Missing", "Named")
 }
 
 // A disk that hung when faults ended is not yet well: in this seed a write's patience ended first.
@@ -45,25 +80,12 @@ func TestWhatHungAmongFaultsIsWaitedFor(t *testing.T) {
 const onPools = 150
 
 func TestThePromiseIsKeptOnPoolsOfRADOS(t *testing.T) {
-	var all Totals
-	for seed := range uint64(onPools) {
-		result := RunOn(Pools, seed, protocol.Sound, nil)
-		if result.Err != nil {
-			t.Errorf("seed %d: %v\nreplay: %s", seed, result.Err, ReplayOn(Pools, seed, protocol.Sound))
-		}
-		all.Add(result)
-	}
-	for what, n := range map[string]int{"acknowledged writes": all.Acked, "reads": all.Reads, "crashes": all.Crashes,
-		"redirected writes": all.Redirected, "returns": all.Returned, "full disks": all.Fulls,
-		"failed operations": all.Sicks, "compactions": all.Compactions} {
-		if n < onPools/50 {
-			t.Errorf("there were only %d %s", n, what)
-		}
-	}
+	all := keeps(t, Pools, onPools)
+	happened(t, all, onPools/50, "Acked", "Reads", "Crashes", "Redirected", "Returned", "Fulls", "Sicks", "Compactions",
+		"OfBases", "OfFragments", "Named")
 	if all.Torn != 0 {
 		t.Errorf("%d logs were torn, where an operation is done wholly or not at all", all.Torn)
 	}
-	t.Logf("%+v", all)
 }
 
 // worst is how many seeds it may take to find any breakage of the protocol; it takes 18 at most.

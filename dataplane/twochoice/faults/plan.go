@@ -28,7 +28,7 @@ type plan struct {
 	impatient     float64       // share of operations whose callers give them up if they take long
 	orphans       time.Duration // age from which stores ask whether anybody needs a fragment
 
-	crashes, clientCrashes, fulls, slows, sicks, cuts, pauses, skews, rots float64 // a second
+	crashes, clientCrashes, fulls, slows, sicks, cuts, pauses, skews, damages float64 // a second
 }
 
 // chance is one of the values.
@@ -53,9 +53,7 @@ func makePlan(seed uint64) plan {
 	}
 	p.fulls, p.slows, p.sicks = chance(r, 0.0, 0, 5, 40), chance(r, 0.0, 5), chance(r, 0.0, 0, 2)
 	p.cuts, p.pauses, p.skews = chance(r, 0.0, 0, 5), chance(r, 0.0, 10), chance(r, 0.0, 0, 10)
-	if p.copies == 2 { // what is on one node only must not matter then
-		p.rots = chance(r, 0.0, 20)
-	}
+	p.damages = chance(r, 0.0, 20, 20, 60) // of sectors
 	p.impatient = chance(r, 0.0, 0, 0.3)
 	return p
 }

@@ -35,7 +35,9 @@ func (p pool) operate(name string, be bool, change func(old []byte) []byte) erro
 		return err
 	}
 	if data != nil {
-		p.names[name] = &file{data: data}
+		f := newFile(name)
+		f.data = data
+		p.names[name] = f
 	} else {
 		delete(p.names, name)
 	}

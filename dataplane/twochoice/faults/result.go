@@ -2,6 +2,7 @@ package faults
 
 import (
 	"fmt"
+	"reflect"
 	"time"
 
 	"hotbed/dataplane/twochoice/protocol"
@@ -32,35 +33,44 @@ type Totals struct {
 	Fulls         int           `json:"full_disks"`
 	Sicks         int           `json:"failed_syncs"`
 	Compactions   int           `json:"compactions"`
-	Rotten        int           `json:"spoilt_fragments"`
-	Unreadable    int           `json:"unreadable_fragments"`
+	Flipped       int           `json:"flipped_sectors"`
+	Zeroed        int           `json:"zeroed_sectors"`
+	Dropped       int           `json:"dropped_sectors"`
+	Misdirected   int           `json:"misdirected_sectors"`
+	Unreadable    int           `json:"unreadable_sectors"`
+	OfLogs        int           `json:"damaged_sectors_of_logs"`
+	OfBases       int           `json:"damaged_sectors_of_bases"`
+	OfFragments   int           `json:"damaged_sectors_of_fragments"`
+	Repaired      int           `json:"repaired_blocks_of_logs"`
 	Missing       int           `json:"missing_fragments"`
+	Named         int           `json:"named_errors"`
 	Events        uint64        `json:"events"`
 	Virtual       time.Duration `json:"virtual_ns"`
 }
 
-// Add adds what another run did.
+// Add adds the counts of another run.
 func (t *Totals) Add(r Result) {
-	t.Reads += r.Reads
-	t.Acked += r.Acked
-	t.Crashes += r.Crashes
-	t.ClientCrashes += r.ClientCrashes
-	t.GivenUp += r.GivenUp
-	t.Redirected += r.Redirected
-	t.Returned += r.Returned
-	t.Fenced += r.Fenced
-	t.Messages += r.Messages
-	t.Lost += r.Lost
-	t.Doubled += r.Doubled
-	t.Torn += r.Torn
-	t.Fulls += r.Fulls
-	t.Sicks += r.Sicks
-	t.Compactions += r.Compactions
-	t.Rotten += r.Rotten
-	t.Unreadable += r.Unreadable
-	t.Missing += r.Missing
-	t.Events += r.Events
-	t.Virtual += r.Virtual
+	sum, more := reflect.ValueOf(t).Elem(), reflect.ValueOf(r.Totals)
+	for i := range sum.NumField() {
+		if f := sum.Field(i); f.CanUint() {
+			f.SetUint(f.Uint() + more.Field(i).Uint())
+		} else {
+			f.SetInt(f.Int() + more.Field(i).Int())
+		}
+	}
+}
+
+// damaged counts a damaged sector.
+func (t *Totals) damaged(kind damage, name string) {
+	*[damages]*int{&t.Flipped, &t.Zeroed, &t.Dropped, &t.Misdirected, &t.Unreadable}[kind]++
+	switch name[0] {
+	case 'b':
+		t.OfBases++
+	case 'f':
+		t.OfFragments++
+	default:
+		t.OfLogs++
+	}
 }
 
 // Replay is the command that runs a seed on files again.

@@ -52,10 +52,12 @@ type world struct {
 	clients map[protocol.Peer]*client
 	ids     uint64 // of clients
 	model   *model
-	calm    bool // no faults any more
-	settled bool // and what was under way among them has ended
-	left    int  // operations that clients are to begin
-	active  int  // under way
+	damaged map[string]bool          // objects whose bytes may be lost, where there is one copy
+	spoilt  map[string]protocol.Node // fragments, by the files' names, and where they are
+	calm    bool                     // no faults any more
+	settled bool                     // and what was under way among them has ended
+	left    int                      // operations that clients are to begin
+	active  int                      // under way
 	result  Result
 }
 
@@ -68,12 +70,14 @@ func Run(seed uint64, breaks protocol.Break, trace func(now time.Duration, line 
 func RunOn(backend Backend, seed uint64, breaks protocol.Break, trace func(now time.Duration, line string)) Result {
 	w := &world{plan: makePlan(seed), backend: backend, k: sim.New(), network: sim.NewStream(seed, "network"),
 		faults: sim.NewStream(seed, "faults"), work: sim.NewStream(seed, "work"), breaks: breaks, trace: trace,
-		clients: map[protocol.Peer]*client{}, model: newModel()}
+		clients: map[protocol.Peer]*client{}, model: newModel(), damaged: map[string]bool{},
+		spoilt: map[string]protocol.Node{}}
 	w.result.Seed = seed
 	w.home = func(object string) protocol.Node { return protocol.HomeOf(object, w.plan.nodes) }
 	w.log("plan %+v", w.plan)
 	for i := range w.plan.nodes {
 		n := &node{w: w, id: protocol.Node(i), disk: newDisk(sim.NewStream(seed, fmt.Sprintf("disk-%d", i)))}
+		n.disk.oneCopy = breaks == protocol.OneLogCopy
 		w.nodes = append(w.nodes, n)
 		n.start()
 	}
@@ -172,10 +176,36 @@ func (w *world) useless() int {
 	return fragments - 2*entries
 }
 
-// tidy says whether no fragment is left that nobody needs. Those that the disk lost are missing.
+// tidy reports whether no fragment is left that nobody needs. Those that a disk lost are missing. What is
+// damaged, or next to a damaged part of a base, cannot be brought home, and nobody knows whether a fragment
+// without a header is needed.
 func (w *world) tidy() bool {
 	n := w.useless()
-	return n <= 0 && n >= -w.result.Missing
+	if n <= 0 && n >= -w.result.Missing || len(w.damaged) == 0 {
+		return n <= 0 && n >= -w.result.Missing
+	}
+	spoilt, fragments, entries := 0, 0, 0
+	for _, node := range w.nodes {
+		entries += node.agent.Stats().Entries
+		for name := range node.disk.names {
+			var id protocol.WriteID
+			if _, err := fmt.Sscanf(name, "f.%x.%x", &id.Client, &id.Seq); err != nil {
+				continue
+			}
+			if on, there := w.spoilt[name]; there && on == node.id {
+				spoilt++
+			}
+			if write := w.model.byName[id]; write != nil && w.damaged[write.object.name] {
+				fragments++
+			} else if w.plan.copies == 1 {
+				return false
+			}
+		}
+	}
+	if w.plan.copies == 1 {
+		return entries <= fragments
+	}
+	return n >= -w.result.Missing && n <= spoilt+w.result.Missing // a store may believe that it has what is lost
 }
 
 // writeAll writes to every object with a new client: faults leave nothing behind that stops an agent.
@@ -198,7 +228,13 @@ func (w *world) readAll() {
 	for _, name := range w.names() {
 		o := w.model.object(name)
 		if size := o.size(^uint64(0)); size > 0 {
-			c.read(name, 0, size)
+			strip := size
+			if w.damaged[name] && w.plan.copies == 1 { // so that what is not damaged is compared
+				strip = sector
+			}
+			for from := uint64(0); from < size; from += strip {
+				c.read(name, from, min(strip, size-from))
+			}
 		} else {
 			c.read(name, 0, 1)
 		}
@@ -303,14 +339,11 @@ func (w *world) scheduleFaults() {
 		n.skew = time.Duration(w.faults.IntN(int64(100*time.Millisecond))) - 50*time.Millisecond
 		w.log("node %d: the clock is set to %v from the right time", n.id, n.skew)
 	})
-	w.every(p.rots, func() {
-		switch d := w.nodes[0].disk; w.faults.IntN(3) {
-		case 0:
-			w.result.Rotten += d.rot()
-		case 1:
-			w.result.Unreadable += d.wear()
-		case 2:
-			w.result.Missing += d.lose()
+	w.every(p.damages, func() {
+		if n := w.anyNode(); p.copies == 1 || w.faults.IntN(4) > 0 {
+			w.damage(n)
+		} else {
+			w.lose(n)
 		}
 	})
 	w.every(p.pauses, func() {

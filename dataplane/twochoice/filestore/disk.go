@@ -49,7 +49,8 @@ func OpenLog(fsys redirectlog.FS, node protocol.Node, store Keeper, fragments []
 		found.Records = append(found.Records, r)
 		return err
 	}
-	journal, recovery, err := redirectlog.OpenJournal(fsys, LogName, twochoice.Server(node), begun, take)
+	journal, recovery, err := redirectlog.OpenJournal(fsys, LogName, twochoice.Server(node), begun,
+		entries([]protocol.Record{protocol.CutRecord()}), take)
 	if err != nil {
 		return nil, found, err
 	}
@@ -65,8 +66,6 @@ func (d *Disk) Do(op protocol.DiskOp) protocol.DiskDone {
 		err = d.journal.Append(entries(op.Records))
 	case protocol.CompactLog:
 		err = d.journal.Replace(entries(op.Records))
-	case protocol.MarkLog:
-		err = d.journal.Mark()
 	default:
 		return d.store.Do(op)
 	}
@@ -86,5 +85,5 @@ func entries(records []protocol.Record) []redirectlog.Entry {
 	return out
 }
 
-// Close ends the log with a mark that it was ended.
+// Close closes the log.
 func (d *Disk) Close() error { return d.journal.Close() }

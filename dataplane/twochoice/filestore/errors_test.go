@@ -79,7 +79,8 @@ func TestWhatADiskRefusesIsTold(t *testing.T) {
 			t.Fatal(done.Err)
 		}
 	}
-	reads := []protocol.DiskOp{get(1001, 1004), {Kind: protocol.ReadBase, Object: "o", To: 3}}
+	reads := []protocol.DiskOp{get(1001, 1004), {Kind: protocol.ReadBase, Object: "o", To: 3,
+		Sums: protocol.SumsOf(0, []byte("abc"))}}
 	again := put([]byte("more"))
 	again.Write.Seq++
 	for _, c := range []struct {

@@ -9,7 +9,6 @@ package filestore
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"strings"
 	"sync"
@@ -39,9 +38,9 @@ type Store struct {
 	begun bool     // it held a fragment or a base when it was opened
 }
 
-// Open removes what unfinished puts left and lists the fragments. A fragment whose header is damaged
-// is an error that names it: it may be the only copy of acknowledged bytes. The names that it finds are to
-// be made durable before anything is written, as OpenLog does.
+// Open removes what unfinished puts left and lists the fragments. One whose header is damaged is listed by
+// its write alone: what is in other fragments is served. The names that it finds are to be made durable
+// before anything is written, as OpenLog does.
 func Open(fsys FS) (*Store, []protocol.Fragment, error) {
 	s := &Store{fsys: fsys}
 	names, err := fsys.List()
@@ -58,14 +57,11 @@ func Open(fsys FS) (*Store, []protocol.Fragment, error) {
 			}
 		case strings.HasPrefix(name, "f."):
 			h, err := s.header(name)
+			f, err := Listed(name, fsys.Path(name), h, err)
 			if err != nil {
 				return nil, nil, err
 			}
-			if h.Name() != name {
-				return nil, nil, fmt.Errorf("%s holds fragment %v of %q; it was left as it is: give each agent its "+
-					"own folder", fsys.Path(name), h.Write, h.Object)
-			}
-			out = append(out, h.Fragment)
+			out = append(out, f)
 		case strings.HasPrefix(name, "b."):
 			s.named.Store(name, nil)
 		}
@@ -94,7 +90,9 @@ func (s *Store) Do(op protocol.DiskOp) protocol.DiskDone {
 	case protocol.DropFragment:
 		done.Err = s.drop(op)
 	case protocol.WriteBase:
-		done.Err = s.writeBase(op)
+		if done.Err = s.writeBase(op); done.Err == nil {
+			done.Sums = protocol.SumsOf(op.From, op.Data)
+		}
 	case protocol.ReadBase:
 		done.Data, done.Err = s.readBase(op)
 	default:
@@ -196,17 +194,13 @@ func (s *Store) writeBase(op protocol.DiskOp) error {
 }
 
 func (s *Store) readBase(op protocol.DiskOp) ([]byte, error) {
-	out := make([]byte, op.To-op.From)
-	file, err := s.fsys.Open(BaseName(op.Object))
-	if errors.Is(err, fs.ErrNotExist) {
-		return out, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	_, err = file.ReadAt(out, int64(op.From)) // what is beyond the file's end is zeros
-	if errors.Is(err, io.EOF) {
-		err = nil
-	}
-	return out, errors.Join(err, file.Close())
+	name := BaseName(op.Object)
+	return ReadBase(op, s.fsys.Path(name), func(b []byte, offset uint64) error {
+		file, err := s.fsys.Open(name)
+		if err != nil {
+			return err
+		}
+		_, err = file.ReadAt(b, int64(offset))
+		return errors.Join(err, file.Close())
+	})
 }

@@ -135,6 +135,69 @@ func TestEveryDamagedByteOfAFragmentIsFound(t *testing.T) {
 			t.Fatalf("of a file cut to %d bytes: %v", n, done.Err)
 		}
 	}
+	// The bytes of another fragment, whole, are not this one's.
+	other := put(bytesOf(300))
+	other.Write.Seq++
+	must(t, d, other)
+	if err := os.Rename(filepath.Join(path, FragmentName(other.Write)), file); err != nil {
+		t.Fatal(err)
+	}
+	if done := d.Do(get(1000, 1300)); !errors.Is(done.Err, protocol.ErrDamaged) {
+		t.Fatalf("another fragment was read: %v", done.Err)
+	}
+	d.end(t)
+	// The store is served without it.
+	_, found, err := open(t, path)
+	if err != nil || len(found.Fragments) != 1 || found.Fragments[0].Write != name ||
+		!strings.Contains(found.Fragments[0].Damage, file) {
+		t.Errorf("a fragment in another's place: %+v, %v", found.Fragments, err)
+	}
+}
+
+func TestADamagedBaseIsFound(t *testing.T) {
+	path := t.TempDir()
+	d, _, err := open(t, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := bytesOf(blockSize + 100)
+	done := d.Do(protocol.DiskOp{Kind: protocol.WriteBase, Object: "o", From: 10, To: 10 + uint64(len(data)), Data: data})
+	if done.Err != nil || len(done.Sums) != 2 {
+		t.Fatalf("%+v", done)
+	}
+	file := filepath.Join(path, BaseName("o"))
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(from, to uint64, sums []protocol.Sum) protocol.DiskDone {
+		return d.Do(protocol.DiskOp{Kind: protocol.ReadBase, Object: "o", From: from, To: to, Sums: sums})
+	}
+	if got := read(20, blockSize+50, done.Sums); !bytes.Equal(got.Data, data[10:blockSize+40]) {
+		t.Errorf("%d bytes, %v", len(got.Data), got.Err)
+	}
+	if got := read(0, 20, done.Sums[:1]); !bytes.Equal(got.Data, append(make([]byte, 10), data[:10]...)) {
+		t.Errorf("before the first byte that was written: %v, %v", got.Data, got.Err)
+	}
+	for _, at := range []int{10, 10 + blockSize, len(whole) - 1} {
+		bad := bytes.Clone(whole)
+		bad[at] ^= 1
+		if err := os.WriteFile(file, bad, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for i, s := range done.Sums {
+			got := read(s.From, s.From+1, done.Sums[i:i+1])
+			if within := uint64(at) >= s.From && uint64(at) < s.To; within != errors.Is(got.Err, protocol.ErrDamaged) {
+				t.Errorf("byte %d is damaged, read is %d: %v", at, s.From, got.Err)
+			}
+		}
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(10, 11, done.Sums[:1]); !errors.Is(got.Err, protocol.ErrDamaged) {
+		t.Errorf("a base that is gone: %v", got.Err)
+	}
 }
 
 func TestAStoreIsFoundAsItWasLeft(t *testing.T) {
@@ -150,7 +213,7 @@ func TestAStoreIsFoundAsItWasLeft(t *testing.T) {
 			Receipt: 1, Time: 5, Location: twochoice.Location{Server: 1, Fragment: 1}},
 			Note: protocol.Note{Kind: protocol.OfWrite, Write: name, Second: 3}},
 		{Note: protocol.Note{Kind: protocol.OfFence, Write: name}},
-		{Change: twochoice.Record{Object: "run/5"}, Note: protocol.Note{Kind: protocol.SizeIs, Value: 9}},
+		{Change: twochoice.Record{Object: "run/5"}, Note: protocol.Note{Kind: protocol.ObjectIs, Value: 9, Sums: "any"}},
 		{Change: twochoice.Record{Receipt: 8, Time: 6}, Note: protocol.Note{Kind: protocol.LastIs}},
 	}
 	must(t, d, protocol.DiskOp{Kind: protocol.WriteLog, Records: records[:1]})
@@ -182,7 +245,8 @@ func TestAStoreIsFoundAsItWasLeft(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(path, "t.0000000000000001.1")); !errors.Is(err, os.ErrNotExist) {
 		t.Error("an unfinished fragment is still there")
 	}
-	base := must(t, d, protocol.DiskOp{Kind: protocol.ReadBase, Object: "run/5", From: 5, To: 12})
+	base := must(t, d, protocol.DiskOp{Kind: protocol.ReadBase, Object: "run/5", From: 5, To: 12,
+		Sums: protocol.SumsOf(7, []byte("bas"))})
 	if string(base) != "\x00\x00bas\x00\x00" {
 		t.Errorf("the base is %q", base)
 	}
@@ -209,10 +273,11 @@ func TestADamagedLogIsRefusedAndATornTailIsCutOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for at := 60; at < len(whole)-40; at += 7 {
+	for at := 60; at < len(bytes.TrimRight(whole[:4096], "\x00")); at += 7 { // in both copies
 		other := t.TempDir()
 		bad := bytes.Clone(whole)
 		bad[at] ^= 4
+		bad[at+4096] ^= 4
 		if err := os.WriteFile(filepath.Join(other, LogName), bad, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -222,16 +287,17 @@ func TestADamagedLogIsRefusedAndATornTailIsCutOff(t *testing.T) {
 			t.Fatalf("byte %d of the log was damaged: %v", at, err)
 		}
 	}
-	for n := len(whole) - 1; n > len(whole)-32; n-- {
-		other := t.TempDir()
-		if err := os.WriteFile(filepath.Join(other, LogName), whole[:n], 0o600); err != nil {
-			t.Fatal(err)
-		}
-		_, found, err := open(t, other)
-		if err != nil || found.Recovery.TornBytes == 0 || len(found.Records) != 4 {
-			t.Fatalf("a log cut to %d of %d bytes: %d records, %+v, %v", n, len(whole), len(found.Records),
-				found.Recovery, err)
-		}
+	// A kill in the middle of a call leaves the beginning of an append in the first copy. That it was cut
+	// off is a record of its own.
+	other := t.TempDir()
+	torn := bytes.Clone(whole)
+	copy(torn[len(bytes.TrimRight(whole[:4096], "\x00"))+8:], "RFRM")
+	if err := os.WriteFile(filepath.Join(other, LogName), torn, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, found, err := open(t, other)
+	if err != nil || found.Recovery.TornBytes == 0 || len(found.Records) != 6 || found.Records[5] != protocol.CutRecord() {
+		t.Fatalf("a torn log: %+v, %v", found, err)
 	}
 }
 
@@ -296,7 +362,8 @@ func TestABaseThatIsBegunTwiceHasBothRanges(t *testing.T) {
 		if done := d.Do(write(5, "second")); done.Err != nil || !nested {
 			t.Fatal(nested, done.Err)
 		}
-		done := d.Do(protocol.DiskOp{Kind: protocol.ReadBase, Object: "o", To: 11})
+		done := d.Do(protocol.DiskOp{Kind: protocol.ReadBase, Object: "o", To: 11,
+			Sums: protocol.SumsOf(0, []byte("firstsecond"))})
 		if string(done.Data) != "firstsecond" {
 			t.Errorf("the base is %q, %v", done.Data, done.Err)
 		}

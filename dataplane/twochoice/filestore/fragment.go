@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"io/fs"
 
 	"hotbed/dataplane/twochoice/protocol"
 )
@@ -109,8 +110,7 @@ func ReadHeader(file io.ReaderAt, path string) (Header, error) {
 	case [8]byte(b[:8]) != magic:
 		return h, damaged(path, "it does not begin as a fragment does")
 	case v != version:
-		return h, fmt.Errorf("the fragment %s is of version %d, and this program knows version %d; start the "+
-			"agent that wrote it", path, v, version)
+		return h, damaged(path, fmt.Sprintf("it is of version %d, and this program knows version %d", v, version))
 	case length > protocol.MaxName || to <= from || to-from > protocol.MaxData:
 		return h, damaged(path, "its header cannot be")
 	}
@@ -132,10 +132,51 @@ func ReadHeader(file io.ReaderAt, path string) (Header, error) {
 	return h, nil
 }
 
+// Listed returns the fragment of a name whose header was read. If it is damaged, or another's, only its write
+// is known, by its name.
+func Listed(name, path string, h Header, err error) (protocol.Fragment, error) {
+	if err == nil && h.Name() != name {
+		err = damaged(path, fmt.Sprintf("it holds fragment %v of %q", h.Write, h.Object))
+	}
+	err = Known(protocol.GetFragment, err)
+	if !errors.Is(err, protocol.ErrDamaged) {
+		return h.Fragment, err
+	}
+	var w protocol.WriteID
+	if _, bad := fmt.Sscanf(name, "f.%x.%x", &w.Client, &w.Seq); bad != nil || FragmentName(w) != name {
+		return protocol.Fragment{}, fmt.Errorf("%s is not an agent's; give each agent a place of its own", path)
+	}
+	return protocol.Fragment{Write: w, Damage: err.Error()}, nil
+}
+
+// ReadBase does a ReadBase; `path` is what the base is called in messages, and `read` reads it from an offset
+// on, up to its end.
+func ReadBase(op protocol.DiskOp, path string, read func(b []byte, offset uint64) error) ([]byte, error) {
+	out := make([]byte, op.To-op.From)
+	if len(op.Sums) == 0 {
+		return out, nil
+	}
+	start := op.Sums[0].From
+	b := make([]byte, op.Sums[len(op.Sums)-1].To-start)
+	if err := read(b, start); err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, s := range op.Sums {
+		part := b[s.From-start : s.To-start]
+		if !s.Of(part) {
+			return nil, fmt.Errorf("the base %s of %q is damaged: the checksum of bytes %d to %d is wrong: %w; restore "+
+				"it from a copy", path, op.Object, s.From, s.To, protocol.ErrDamaged)
+		}
+		from, to := max(s.From, op.From), min(s.To, op.To)
+		copy(out[from-op.From:], part[from-s.From:to-s.From])
+	}
+	return out, nil
+}
+
 // Read reads what a GetFragment asks for, with the blocks around it for their checksums.
 func (h Header) Read(file io.ReaderAt, path string, op protocol.DiskOp) ([]byte, error) {
-	if h.Object != op.Object || op.From < h.From || op.To > h.To || op.From >= op.To {
-		return nil, damaged(path, fmt.Sprintf("it holds %d to %d of %q", h.From, h.To, h.Object))
+	if h.Object != op.Object || h.Write != op.Write || op.From < h.From || op.To > h.To || op.From >= op.To {
+		return nil, damaged(path, fmt.Sprintf("it holds %d to %d of %q, fragment %v", h.From, h.To, h.Object, h.Write))
 	}
 	first := (op.From - h.From) / blockSize
 	start := first * blockSize

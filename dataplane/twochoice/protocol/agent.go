@@ -51,8 +51,8 @@ type Agent struct {
 	op   uint64
 
 	// As a store.
-	fragments map[fragmentKey]*held
-	ages      []*held // in the order in which the sweep meets them
+	fragments map[fragmentKey]*held // one of which only the write is known is without an object
+	ages      []*held               // in the order in which the sweep meets them
 
 	// As a home.
 	book    *book
@@ -60,9 +60,10 @@ type Agent struct {
 	writing []*order
 	logged  int // records in the log
 
-	compacting bool // or marking: the log is busy
-	marked     bool // the log ends with a mark
-	wrote      time.Duration
+	compacting bool
+
+	recount *recount // under way
+	notices []string
 
 	// As a maintainer.
 	maintainers []*twochoice.Maintainer // one, but for a broken protocol
@@ -100,8 +101,11 @@ func NewAgent(c AgentConfig, fragments []Fragment, records []Record) (*Agent, er
 		pullNumber: c.Epoch << 32}
 	for _, f := range fragments {
 		h := &held{fragmentKey: fragmentKey{f.Object, f.Write}, home: f.Node, from: f.From, to: f.To, durable: true}
+		h.damage = f.Damage
 		a.fragments[h.fragmentKey] = h
-		a.ages = append(a.ages, h)
+		if f.Damage == "" { // nobody can say whether another is needed
+			a.ages = append(a.ages, h)
+		}
 	}
 	for _, r := range records {
 		if _, err := book.apply(r); err != nil {
@@ -204,6 +208,10 @@ func (a *Agent) Receive(now time.Duration, from Peer, m Message) {
 		a.fence(from, m)
 	case FenceReply:
 		a.fenced(m)
+	case Report:
+		a.answer(from, m, a.report(m))
+	case ReportReply:
+		a.reported(from, m)
 	case Status:
 		text, _ := json.Marshal(a.Stats()) // numbers only
 		a.answer(from, m, Message{Kind: StatusReply, Data: text})

@@ -12,7 +12,10 @@ type object struct {
 	size  uint64
 	gen   uint64 // counts writes of the base
 	bases []baseWrite
-	paper minMax
+	sums  []Sum // of the base
+	// splitting: sums are being replaced, since a pull is about to write over a part of what they are of.
+	splitting bool
+	paper     minMax
 }
 
 // baseWrite is a write of the base: a reader that asked before it must not read that range after.
@@ -21,8 +24,12 @@ type baseWrite struct{ gen, from, to uint64 }
 // rememberedBases is how many writes of a base are told apart; who asked before them asks again.
 const rememberedBases = 64
 
-// mostRecords is how many records are written to the log at once: a frame of it holds them.
-const mostRecords = 1024
+// Bounds of what is written to the log at once: a frame of it holds so many records, with so many bytes
+// of sums before the last one's.
+const (
+	mostRecords  = 1024
+	mostSumBytes = 256 << 10
+)
 
 // order is a record on its way into the log: a write, a maintainer's return or a fence.
 type order struct {
@@ -139,9 +146,12 @@ func (a *Agent) sync() {
 	if !a.book.founded && a.queue[0].record.Note.Kind != ClusterIs { // there was no room for it before
 		a.queue = slices.Insert(a.queue, 0, a.founding())
 	}
-	n := min(len(a.queue), mostRecords)
+	n, sums := 0, 0
+	for n < min(len(a.queue), mostRecords) && sums < mostSumBytes {
+		sums += len(a.queue[n].record.Note.Sums)
+		n++
+	}
 	a.writing, a.queue = a.queue[:n:n], a.queue[n:]
-	a.marked = false
 	records := make([]Record, len(a.writing))
 	for i, o := range a.writing {
 		records[i] = o.record
@@ -152,7 +162,7 @@ func (a *Agent) sync() {
 // synced applies and answers what is durable now.
 func (a *Agent) synced(d DiskDone) {
 	orders := a.writing
-	a.writing, a.wrote = nil, a.now
+	a.writing = nil
 	if d.Err == nil {
 		a.logged += len(orders)
 	}
@@ -166,19 +176,6 @@ func (a *Agent) synced(d DiskDone) {
 		a.acknowledge(o, d.Err)
 	}
 	a.sync()
-}
-
-// mark ends the log by a mark when nothing was written for a while: from then on a damaged last record
-// is not taken for one that a crash tore.
-func (a *Agent) mark() {
-	if a.marked || len(a.writing) > 0 || len(a.queue) > 0 || a.compacting || a.now-a.wrote < a.config.Patience {
-		return
-	}
-	a.marked, a.compacting = true, true
-	a.do(DiskOp{Kind: MarkLog}, 0, 0, func(DiskDone) { // full: it was not needed
-		a.compacting = false
-		a.sync()
-	})
 }
 
 // compact replaces a log of which most is dead by a snapshot, when nothing waits for it.
@@ -301,14 +298,22 @@ func (a *Agent) getBase(from Peer, m Message) {
 		a.refuse(from, m, Data, Changed, "the base of %q was written since", m.Object)
 		return
 	}
-	op := DiskOp{Kind: ReadBase, Object: m.Object, From: m.From, To: m.To}
+	op := DiskOp{Kind: ReadBase, Object: m.Object, From: m.From, To: m.To, Sums: a.sums(m.Object, m.From, m.To)}
 	a.do(op, 0, int64(m.To-m.From), func(d DiskDone) {
-		if d.Err == nil && a.changed(m) {
+		// What is next to a range that was written since may have other sums by now.
+		if a.changed(m) && d.Err == nil || d.Err != nil && m.Gen != a.book.asked(m.Object).gen {
 			a.refuse(from, m, Data, Changed, "the base of %q was written since", m.Object)
 			return
 		}
 		a.read(from, m, d)
 	})
+}
+
+// sums are those of a base that have a byte of a range.
+func (a *Agent) sums(object string, from, to uint64) []Sum {
+	sums := a.book.asked(object).sums
+	begin, end := overlapping(sums, from, to)
+	return slices.Clone(sums[begin:end])
 }
 
 func (a *Agent) changed(m Message) bool {
@@ -324,6 +329,8 @@ func (a *Agent) changed(m Message) bool {
 	}
 	return slices.ContainsFunc(o.bases, func(b baseWrite) bool {
 		return b.gen > m.Gen && b.from < m.To && m.From < b.to
+	}) || o.gen > m.Gen && slices.ContainsFunc(a.book.pieces(m.Object, m.From, m.To), func(p Piece) bool {
+		return len(p.Targets) > 0 // what was overwritten since has no sums any more
 	})
 }
 
@@ -350,6 +357,8 @@ func (a *Agent) fence(from Peer, m Message) {
 		reply.Needed = true
 	case a.book.needs(m):
 		reply.Needed = true
+	case a.book.cut: // it cannot be told yet: the store asks again
+		return
 	case !known && a.config.Break != NoFence:
 		a.append(&order{record: fenceRecord(m.Write), done: func(err error) {
 			if err == nil {

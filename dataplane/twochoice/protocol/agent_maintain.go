@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"slices"
 	"time"
 
 	"hotbed/dataplane/twochoice"
@@ -15,8 +16,10 @@ type pull struct {
 	from       Peer
 	since      time.Duration
 	data       []byte
-	left       int  // ranges being written, then returns being recorded
-	failed     bool // a part of it
+	ranges     []twochoice.Range // that are written
+	sums       [][]Sum           // of each of them
+	left       int               // ranges being written, then returns being recorded
+	failed     bool              // a part of it
 }
 
 // idle says whether a node has so little to do that data may be moved there.
@@ -129,17 +132,100 @@ func (a *Agent) giveUp(p *pull) {
 // land writes to the base what of the data is still the entry's.
 func (a *Agent) land(p *pull, data []byte) {
 	p.data = data
-	ranges, err := p.maintainer.Pulled(p.ID)
-	if err != nil || len(ranges) == 0 {
+	var err error
+	p.ranges, err = p.maintainer.Pulled(p.ID)
+	if err != nil || len(p.ranges) == 0 {
 		delete(a.pulls, p.call)
 		return
 	}
-	p.left = len(ranges)
+	o := a.book.object(string(p.Object))
+	switch cut := o.cutBy(p.ranges); {
+	case len(cut) == 0 || a.config.Break == NoSplit:
+		a.write(p)
+	case o.splitting: // one at a time: the other changes the same sums
+		a.giveUp(p)
+	default:
+		o.splitting = true
+		for _, r := range p.ranges { // it loses its sums before it is written
+			o.writesBase(r.Start, r.End)
+		}
+		a.split(p, o, cut)
+	}
+}
+
+// cutBy returns the sums that are of bytes of the ranges and of others too.
+func (o *object) cutBy(ranges []twochoice.Range) []Sum {
+	var out []Sum
 	for _, r := range ranges {
+		begin, end := overlapping(o.sums, r.Start, r.End)
+		for _, s := range o.sums[begin:end] {
+			if (s.From < r.Start || s.To > r.End) && !slices.Contains(out, s) {
+				out = append(out, s)
+			}
+		}
+	}
+	return out
+}
+
+// split makes sums of what is next to the ranges that a pull is about to write, durably. A crash in the
+// middle of that write leaves bytes for which the sums that it cuts are wrong; nobody reads these, but
+// those next to them have to be verified.
+func (a *Agent) split(p *pull, o *object, cut []Sum) {
+	end := func(err error) {
+		o.splitting = false
+		if err != nil {
+			a.refused(p, codeOf(err))
+			return
+		}
+		a.write(p)
+	}
+	if len(cut) == 0 {
+		end(nil)
+		return
+	}
+	s := cut[0]
+	if !slices.Contains(o.sums, s) || !a.someAtHome(string(p.Object), s.From, s.To) { // nobody reads anything of it
+		a.split(p, o, cut[1:])
+		return
+	}
+	op := DiskOp{Kind: ReadBase, Object: string(p.Object), From: s.From, To: s.To, Sums: []Sum{s}}
+	a.do(op, 0, 0, func(d DiskDone) {
+		if d.Err != nil {
+			end(d.Err)
+			return
+		}
+		var sums []Sum
+		from := s.From
+		for _, r := range append(slices.Clone(p.ranges), twochoice.Range{Start: s.To, End: s.To}) {
+			if to := min(r.Start, s.To); to > from {
+				sums = append(sums, SumsOf(from, d.Data[from-s.From:to-s.From])...)
+			}
+			from = max(from, r.End)
+		}
+		a.append(&order{record: objectRecord(string(p.Object), o.size, sums), done: func(err error) {
+			if err != nil {
+				end(err)
+				return
+			}
+			a.split(p, o, cut[1:])
+		}})
+	})
+}
+
+// someAtHome reports whether a byte of a range is at home.
+func (a *Agent) someAtHome(object string, from, to uint64) bool {
+	return slices.ContainsFunc(a.book.pieces(object, from, to), func(p Piece) bool { return len(p.Targets) == 0 })
+}
+
+// write writes the ranges of a pull to the base.
+func (a *Agent) write(p *pull) {
+	p.left, p.sums = len(p.ranges), make([][]Sum, len(p.ranges))
+	for i, r := range p.ranges {
 		a.book.object(string(p.Object)).writesBase(r.Start, r.End)
 		op := DiskOp{Kind: WriteBase, Object: string(p.Object), From: r.Start, To: r.End,
-			Data: data[r.Start-p.Range.Start : r.End-p.Range.Start]}
+			Data: p.data[r.Start-p.Range.Start : r.End-p.Range.Start]}
 		a.do(op, 0, 0, func(d DiskDone) {
+			p.sums[i] = d.Sums
 			p.failed = p.failed || d.Err != nil && a.config.Break != BaseUnwritten
 			if p.left--; p.left == 0 {
 				a.landed(p)
@@ -163,7 +249,7 @@ func (a *Agent) landed(p *pull) {
 		a.dropAt(Dead{string(p.Object), where.write, where.targets})
 	}
 	p.left = len(returns)
-	for _, r := range returns {
+	for i, r := range returns {
 		if a.config.Break == IgnoreTimestamps {
 			last, _ := a.book.table.Last()
 			r.AsOf = last
@@ -173,7 +259,9 @@ func (a *Agent) landed(p *pull) {
 			a.fail(err)
 			return
 		}
-		a.append(&order{record: Record{Change: change}, done: func(err error) { a.returned(p, err) }})
+		record := objectRecord(string(r.Object), a.book.object(string(r.Object)).size, p.sums[i])
+		record.Change = change
+		a.append(&order{record: record, done: func(err error) { a.returned(p, err) }})
 	}
 }
 

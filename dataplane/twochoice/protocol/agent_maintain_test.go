@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -127,5 +128,46 @@ func TestABaseThatIsBeingWrittenIsNotRead(t *testing.T) {
 	b.run()
 	if got := one(t, b.do(client, read)); got.Code != OK {
 		t.Errorf("%+v", got)
+	}
+}
+
+// What is at home next to a range that is being brought home can be verified, also when a crash leaves that
+// range half-written; and sums that only half-written bytes have in common with it hold nothing up.
+func TestWhatIsNextToAPullCanBeVerified(t *testing.T) {
+	b := newAgent(t, 0, 3)
+	home := func(seq, from uint64, text string) {
+		t.Helper()
+		m := Message{Kind: Register, Object: "o", Write: WriteID{5, seq}, From: from, To: from + uint64(len(text)),
+			Targets: []Node{1}, Low: 1}
+		one(t, b.do(client, m))
+		b.a.Pause(false)
+		b.a.Tick(time.Duration(seq) * time.Second)
+		for _, s := range b.run() {
+			if s.Kind == Get {
+				b.do(1, Message{Kind: Data, Call: s.Call, Data: []byte(text)})
+			}
+		}
+		b.a.Pause(true)
+	}
+	read := func(from, to uint64) []Sum { return b.a.sums("o", from, to) }
+	home(1, 10, "abcdefghij")
+	if got := read(0, 100); !slices.Equal(got, SumsOf(10, []byte("abcdefghij"))) {
+		t.Fatalf("%v", got)
+	}
+	b.base["o"] = []byte("abcdefghij") // what the split reads
+	home(2, 14, "XY")
+	want := slices.Concat(SumsOf(10, []byte("abcd")), SumsOf(14, []byte("XY")), SumsOf(16, []byte("ghij")))
+	if got := read(0, 100); !slices.Equal(got, want) || b.a.Stats().Entries != 0 {
+		t.Fatalf("%v instead of %v, %+v", got, want, b.a.Stats())
+	}
+	if got := b.restarted(nil, b.a.book.snapshot()...).a.sums("o", 0, 100); !slices.Equal(got, want) {
+		t.Errorf("after a restart: %v", got)
+	}
+	// All of abcd is redirected: its sum is of no use to anybody when a part of it comes home.
+	one(t, b.do(client, Message{Kind: Register, Object: "o", Write: WriteID{5, 3}, From: 10, To: 14, Targets: []Node{2}, Low: 1}))
+	b.base["o"] = []byte("rubbish")
+	home(4, 12, "uv")
+	if got := read(0, 14); !slices.Equal(got, SumsOf(12, []byte("uv"))) {
+		t.Errorf("%v", got)
 	}
 }

@@ -18,7 +18,8 @@ type held struct {
 	home     Node
 	from, to uint64
 	durable  bool
-	gone     bool // being dropped, or it never came
+	gone     bool   // being dropped, or it never came
+	damage   string // why its header cannot be read
 	since    time.Duration
 	asked    time.Duration // when its home was last asked about it
 	waiting  []waiter      // for it to be durable
@@ -28,6 +29,14 @@ type held struct {
 type waiter struct {
 	from Peer
 	m    Message
+}
+
+// find returns the fragment of a write, which may be damaged, or nil.
+func (a *Agent) find(object string, w WriteID) *held {
+	if f := a.fragments[fragmentKey{object, w}]; f != nil {
+		return f
+	}
+	return a.fragments[fragmentKey{"", w}]
 }
 
 // put stores a fragment. A fragment that is there is not written again, whoever asks.
@@ -54,8 +63,9 @@ func (a *Agent) put(from Peer, m Message) {
 	key := fragmentKey{m.Object, m.Write}
 	w := waiter{from, m}
 	w.m.Data, w.m.Loads = nil, nil
-	if f := a.fragments[key]; f != nil {
-		if f.from != m.From || f.to != m.To {
+	f := a.find(m.Object, m.Write)
+	if f != nil && (f.damage == "" || f.gone) {
+		if f.damage == "" && (f.from != m.From || f.to != m.To) {
 			a.refuse(from, m, PutReply, Refused, "write %v has two ranges of %q; each write needs a name of its own",
 				m.Write, m.Object)
 			return
@@ -70,7 +80,7 @@ func (a *Agent) put(from Peer, m Message) {
 		}
 		return
 	}
-	f := &held{fragmentKey: key, home: m.Node, from: m.From, to: m.To, since: a.now, waiting: []waiter{w}}
+	f = &held{fragmentKey: key, home: m.Node, from: m.From, to: m.To, since: a.now, waiting: []waiter{w}}
 	a.fragments[key] = f
 	op := DiskOp{Kind: PutFragment, Object: m.Object, Write: m.Write, Node: m.Node, From: m.From, To: m.To,
 		Data: m.Data}
@@ -94,6 +104,7 @@ func (a *Agent) putDone(f *held, d DiskDone) {
 		return
 	}
 	f.durable = true
+	delete(a.fragments, fragmentKey{"", f.write}) // a damaged one, which it has replaced
 	a.ages = append(a.ages, f)
 	for _, w := range waiting {
 		a.stored(w)
@@ -112,13 +123,16 @@ func (a *Agent) stored(w waiter) {
 
 // get reads a part of a fragment.
 func (a *Agent) get(from Peer, m Message) {
-	f := a.fragments[fragmentKey{m.Object, m.Write}]
+	f := a.find(m.Object, m.Write)
 	switch problem := a.checkRange(m); {
 	case problem != "":
 		a.refuse(from, m, Data, Refused, "%s", problem)
 		return
 	case f == nil || !f.durable || f.gone:
 		a.refuse(from, m, Data, Gone, "fragment %v of %q is not here", m.Write, m.Object)
+		return
+	case f.damage != "":
+		a.refuse(from, m, Data, Failed, "range %d to %d of %q: %s", m.From, m.To, m.Object, f.damage)
 		return
 	case m.From < f.from || m.To > f.to:
 		a.refuse(from, m, Data, Refused, "range %d to %d is beyond fragment %v of %q, which is %d to %d", m.From,
@@ -143,7 +157,7 @@ func (a *Agent) read(from Peer, m Message, d DiskDone) {
 
 // drop removes a fragment that its home needs no longer.
 func (a *Agent) drop(m Message) {
-	if f := a.fragments[fragmentKey{m.Object, m.Write}]; f != nil && f.durable && !f.gone {
+	if f := a.find(m.Object, m.Write); f != nil && f.durable && !f.gone {
 		a.remove(f)
 	}
 }
@@ -162,9 +176,9 @@ func (a *Agent) Tick(now time.Duration) {
 	if a.failed != nil {
 		return
 	}
+	a.askReports()
 	a.sweep()
 	a.maintain()
-	a.mark()
 }
 
 // Bounds of one tick of the sweep: fragments looked at, and questions.

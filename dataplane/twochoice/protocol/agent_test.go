@@ -85,9 +85,11 @@ func (b *bench) carryOut(op DiskOp) DiskDone {
 			done.Err = fmt.Errorf("base: %w", ErrFull)
 		} else {
 			b.base[op.Object] = op.Data
+			done.Sums = SumsOf(op.From, op.Data)
 		}
 	case ReadBase:
 		done.Data = make([]byte, op.To-op.From)
+		copy(done.Data, b.base[op.Object])
 	}
 	return done
 }

@@ -22,12 +22,15 @@ const (
 	SettledAt
 	// LowIs: the client wants nothing below Value. Only snapshots have it.
 	LowIs
-	// SizeIs: the object has Value bytes. Only snapshots have it.
-	SizeIs
+	// ObjectIs: the object has Value bytes, and Sums are of its base, in the place of those that they
+	// overlap.
+	ObjectIs
 	// LastIs ends a snapshot: the last receipt and time that were given. Only snapshots have it.
 	LastIs
 	// ClusterIs: there are Value agents. Another number would put objects at home elsewhere.
 	ClusterIs
+	// CutIs: the log's tail was cut off (Value 1), or all agents have reported their fragments since (0).
+	CutIs
 	noteKinds
 )
 
@@ -37,6 +40,7 @@ type Note struct {
 	Write  WriteID
 	Second Node // plus 1; 0: none
 	Value  uint64
+	Sums   string // encoded
 }
 
 // Record is a record of the home's log: a change of the redirect table, a note, or both. A record
@@ -53,6 +57,9 @@ func (r Record) ordered(again bool) Ordered {
 	return Ordered{Object: string(r.Change.Object), From: r.Change.Range.Start, To: r.Change.Range.End,
 		Write: r.Note.Write, Stamp: uint64(r.Change.Receipt), Again: again}
 }
+
+// CutRecord takes the place of a log's torn tail.
+func CutRecord() Record { return Record{Note: Note{Kind: CutIs, Value: 1}} }
 
 func fenceRecord(w WriteID) Record { return Record{Note: Note{Kind: OfFence, Write: w}} }
 
@@ -106,6 +113,7 @@ type book struct {
 	objects  map[string]*object
 	dead     []twochoice.Entry
 	founded  bool // the log says of how many agents the cluster is
+	cut      bool // the log's tail was cut off, and not all agents have reported their fragments since
 }
 
 func newBook(c AgentConfig) (*book, error) {
@@ -207,9 +215,16 @@ func (b *book) apply(r Record) ([]Dead, error) {
 		b.settle(n.Write, n.Value)
 	case LowIs:
 		b.session(n.Write.Client).forget(n.Value)
-	case SizeIs:
+	case ObjectIs:
 		o := b.object(string(r.Change.Object))
 		o.size = max(o.size, n.Value)
+		sums, err := decodeSums(n.Sums)
+		if err != nil {
+			return nil, fmt.Errorf("a record of the log cannot be: %w", err)
+		}
+		o.sums = inserted(o.sums, sums)
+	case CutIs:
+		b.cut = n.Value != 0
 	case ClusterIs:
 		if n.Value != uint64(b.nodes) {
 			return nil, fmt.Errorf("it was written in a cluster of %d agents, and this one has %d: objects would be at "+
@@ -273,13 +288,26 @@ func (b *book) snapshot() []Record {
 		}
 	}
 	for _, name := range sortedKeys(b.objects) {
-		if size := b.objects[name].size; size > 0 {
-			out = append(out, Record{Change: twochoice.Record{Object: twochoice.Object(name)},
-				Note: Note{Kind: SizeIs, Value: size}})
+		if o := b.objects[name]; o.size > 0 {
+			out = append(out, objectRecord(name, o.size, nil))
+			for sums := range slices.Chunk(o.sums, mostSums) {
+				out = append(out, objectRecord(name, o.size, sums))
+			}
 		}
+	}
+	if b.cut {
+		out = append(out, CutRecord())
 	}
 	last, now := b.table.Last()
 	return append(out, Record{Change: twochoice.Record{Receipt: last, Time: now}, Note: Note{Kind: LastIs}})
+}
+
+// mostSums is how many sums a record has.
+const mostSums = 4096
+
+func objectRecord(name string, size uint64, sums []Sum) Record {
+	return Record{Change: twochoice.Record{Object: twochoice.Object(name)},
+		Note: Note{Kind: ObjectIs, Value: size, Sums: encodeSums(sums)}}
 }
 
 func sortedKeys[K uint64 | string, V any](m map[K]V) []K {

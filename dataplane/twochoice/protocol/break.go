@@ -35,12 +35,19 @@ const (
 	BaseUnwritten
 	// StuckWhenFull writes no record any more once there was no room to rewrite the log.
 	StuckWhenFull
+	// NoSplit writes over a part of what a sum of the base is of, and leaves the sum.
+	NoSplit
+	// OneLogCopy leaves the second copy of the log unwritten.
+	OneLogCopy
+	// UncheckedBase compares what is read of a base with nothing.
+	UncheckedBase
 	breaks
 )
 
 var breakNames = [breaks]string{"sound", "ack-before-sync", "ack-before-fragment", "forget-redirect",
 	"ignore-timestamps", "two-maintainers", "drop-early", "order-twice", "no-fence", "stale-base",
-	"read-unsynced", "trust-min-max", "base-unwritten", "stuck-when-full"}
+	"read-unsynced", "trust-min-max", "base-unwritten", "stuck-when-full", "no-split", "one-log-copy",
+	"unchecked-base"}
 
 func (b Break) String() string { return breakNames[b] }
 

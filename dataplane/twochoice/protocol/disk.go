@@ -17,14 +17,13 @@ const (
 	// WriteBase makes Data durable in the object's base, in place from From on. What a crash leaves of
 	// it, in that range, is anything.
 	WriteBase
-	// ReadBase reads From to To of the object's base; zeros where nothing was written.
+	// ReadBase reads From to To of the object's base. Sums are all that have a byte of it: what was
+	// written is compared with them, and what none is of is zeros.
 	ReadBase
 	// WriteLog appends Records to the log and makes them durable: all of them or, on ErrFull, none.
 	WriteLog
 	// CompactLog replaces the log by Records, durably; on ErrFull the old one stays.
 	CompactLog
-	// MarkLog ends the log by a mark, durably, so that its last record is not its end.
-	MarkLog
 )
 
 // DiskOp is a disk operation that an agent wants; it ends with a DiskDone of the same number.
@@ -36,6 +35,7 @@ type DiskOp struct {
 	Node     Node
 	From, To uint64
 	Data     []byte
+	Sums     []Sum
 	Records  []Record
 }
 
@@ -43,6 +43,7 @@ type DiskOp struct {
 type DiskDone struct {
 	Op   uint64
 	Data []byte
+	Sums []Sum // of what a WriteBase wrote
 	Err  error // one sentence; it wraps ErrFull, ErrGone or ErrDamaged when that is what it is
 }
 
@@ -60,6 +61,8 @@ type Fragment struct {
 	Write    WriteID
 	Node     Node // its home
 	From, To uint64
+	// Damage says why nothing but Write, which its file's name tells, is known of it; else empty.
+	Damage string
 }
 
 func codeOf(err error) Code {

@@ -15,7 +15,7 @@ package protocol
 import "fmt"
 
 // Version of the protocol. Peers of another version are refused by name.
-const Version = 1
+const Version = 2
 
 // Limits of what an agent accepts; longer is refused, never cut.
 const (
@@ -82,12 +82,17 @@ const (
 	Status
 	// StatusReply: Data are AgentStats as JSON.
 	StatusReply
+	// Report asks for the fragments whose home is Node, behind Write in the order of their names; Epoch
+	// is the home's.
+	Report
+	// ReportReply: Pieces; Needed where there are more. Epoch and Write are those of the question.
+	ReportReply
 	kinds
 )
 
 var kindNames = [kinds]string{"?", "hello", "welcome", "probe", "probe-reply", "decide", "put", "put-reply",
 	"register", "register-reply", "query", "query-reply", "get", "get-base", "data", "drop", "fence",
-	"fence-reply", "status", "status-reply"}
+	"fence-reply", "status", "status-reply", "report", "report-reply"}
 
 func (k Kind) String() string {
 	if k < kinds {

@@ -21,8 +21,8 @@ func (r Record) Entry() redirectlog.Entry {
 		for _, v := range values {
 			e.Note = binary.AppendUvarint(e.Note, v)
 		}
-		if n.Kind == SizeIs {
-			e.Note = append(e.Note, r.Change.Object...)
+		if n.Kind == ObjectIs {
+			e.Note = append(appendString(e.Note, string(r.Change.Object)), n.Sums...)
 		}
 	}
 	return e
@@ -38,8 +38,9 @@ func RecordOf(e redirectlog.Entry) (Record, error) {
 	r.Note = Note{Kind: NoteKind(e.Note[0]), Write: WriteID{d.uint(), d.uint()}, Second: Node(d.uint32()),
 		Value: d.uint()}
 	switch r.Note.Kind {
-	case SizeIs:
-		r.Change.Object, d.rest = twochoice.Object(d.rest), nil
+	case ObjectIs:
+		r.Change.Object = twochoice.Object(d.take(d.count(MaxName, 1)))
+		r.Note.Sums, d.rest = string(d.rest), nil
 	case LastIs:
 		r.Change.Receipt, r.Change.Time = twochoice.Receipt(d.uint()), time.Duration(d.uint())
 	}

@@ -174,8 +174,10 @@ func TestEveryDamagedByteOfAFragmentIsFound(t *testing.T) {
 		}
 	}
 	pool.objects[object] = whole[:40]
-	if _, _, err := OpenDisk(pool, 3); !errors.Is(err, protocol.ErrDamaged) || !strings.Contains(err.Error(), object) {
-		t.Errorf("a store with a damaged header is opened: %v", err)
+	_, found, err := OpenDisk(pool, 3)
+	if err != nil || len(found.Fragments) != 1 || found.Fragments[0].Write != name ||
+		!strings.Contains(found.Fragments[0].Damage, object) {
+		t.Errorf("a fragment with a damaged header: %+v, %v", found.Fragments, err)
 	}
 }
 
@@ -188,9 +190,10 @@ func TestADamagedLogIsRefused(t *testing.T) {
 	}
 	log := chunkName(1, 0)
 	whole := pool.objects[log]
-	for at := 60; at < len(whole)-40; at += 7 {
+	for at := 60; at < len(bytes.TrimRight(whole[:4096], "\x00")); at += 7 { // in both copies
 		pool.objects[log] = bytes.Clone(whole)
 		pool.objects[log][at] ^= 4
+		pool.objects[log][at+4096] ^= 4
 		var corrupt *redirectlog.CorruptError
 		if _, _, err := OpenDisk(pool, 3); !errors.As(err, &corrupt) {
 			t.Fatalf("byte %d of the log was damaged: %v", at, err)
@@ -231,7 +234,7 @@ func TestAPoolWithoutPartOfItsLogIsRefusedAndLeftAsItIs(t *testing.T) {
 	for i := range 40_000 {
 		object := twochoice.Object(fmt.Sprintf("%0250d", i))
 		long = append(long, protocol.Record{Change: twochoice.Record{Object: object},
-			Note: protocol.Note{Kind: protocol.SizeIs, Value: 1}})
+			Note: protocol.Note{Kind: protocol.ObjectIs, Value: 1}})
 	}
 	must(t, d, protocol.DiskOp{Kind: protocol.CompactLog, Records: long})
 	pieces := 0
@@ -315,7 +318,8 @@ func TestAnUnreadableObjectIsDamaged(t *testing.T) {
 	must(t, d, put([]byte("bytes")))
 	must(t, d, protocol.DiskOp{Kind: protocol.WriteBase, Object: "o", To: 1, Data: []byte("x")})
 	pool.worn = true
-	for _, op := range []protocol.DiskOp{get(1001, 1004), {Kind: protocol.ReadBase, Object: "o", To: 1}} {
+	for _, op := range []protocol.DiskOp{get(1001, 1004), {Kind: protocol.ReadBase, Object: "o", To: 1,
+		Sums: protocol.SumsOf(0, []byte("x"))}} {
 		if done := d.Do(op); !errors.Is(done.Err, protocol.ErrDamaged) {
 			t.Errorf("operation %d: %v", op.Kind, done.Err)
 		}

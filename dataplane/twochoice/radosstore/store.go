@@ -36,8 +36,7 @@ type Store struct {
 
 type span struct{ from, to uint64 }
 
-// open lists the fragments among the objects. A fragment whose header is damaged is an error that names
-// it: it may be the only copy of acknowledged bytes.
+// open lists the fragments among the objects.
 func open(pool Pool, names []string, atOnce int) (*Store, []protocol.Fragment, error) {
 	s := &Store{pool: pool, spans: map[protocol.WriteID]span{}}
 	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !strings.HasPrefix(name, "f.") })
@@ -62,7 +61,9 @@ func open(pool Pool, names []string, atOnce int) (*Store, []protocol.Fragment, e
 		if errs[i] != nil {
 			return nil, nil, errs[i]
 		}
-		s.spans[f.Write] = span{f.From, f.To}
+		if f.Damage == "" {
+			s.spans[f.Write] = span{f.From, f.To}
+		}
 	}
 	return s, out, nil
 }
@@ -72,14 +73,10 @@ func (s *Store) header(name string) (protocol.Fragment, error) {
 	path := s.pool.Path(name)
 	file, err := readAhead(s.pool, name, headerAhead)
 	if err != nil {
-		return protocol.Fragment{}, fmt.Errorf("%s cannot be read: %w", path, err)
+		return filestore.Listed(name, path, filestore.Header{}, fmt.Errorf("%s cannot be read: %w", path, err))
 	}
 	h, err := filestore.ReadHeader(file, path)
-	if err == nil && h.Name() != name {
-		err = fmt.Errorf("%s holds fragment %v of %q; it was left as it is: give each agent its own pool", path,
-			h.Write, h.Object)
-	}
-	return h.Fragment, err
+	return filestore.Listed(name, path, h, err)
 }
 
 // Do carries a disk operation of an agent's out, other than those of its log.
@@ -93,7 +90,9 @@ func (s *Store) Do(op protocol.DiskOp) protocol.DiskDone {
 	case protocol.DropFragment:
 		done.Err = s.drop(op)
 	case protocol.WriteBase:
-		done.Err = s.pieces(op, s.pool.Write)
+		if done.Err = s.pieces(op, s.pool.Write); done.Err == nil {
+			done.Sums = protocol.SumsOf(op.From, op.Data)
+		}
 	case protocol.ReadBase:
 		done.Data, done.Err = s.readBase(op)
 	default:
@@ -174,14 +173,16 @@ func (s *Store) pieces(op protocol.DiskOp, do func(name string, b []byte, offset
 	return nil
 }
 
-// readBase reads a range of a base; what nobody wrote is zeros.
+// readBase reads a range of a base.
 func (s *Store) readBase(op protocol.DiskOp) ([]byte, error) {
-	op.Data = make([]byte, op.To-op.From)
-	err := s.pieces(op, func(name string, b []byte, offset uint64) error {
-		if _, err := s.pool.Read(name, b, offset); err != nil && !missing(err) {
-			return err
-		}
-		return nil
+	path := s.pool.Path(filestore.BaseName(op.Object))
+	return filestore.ReadBase(op, path, func(b []byte, offset uint64) error {
+		piece := protocol.DiskOp{Object: op.Object, From: offset, Data: b}
+		return s.pieces(piece, func(name string, b []byte, offset uint64) error {
+			if _, err := s.pool.Read(name, b, offset); err != nil && !missing(err) {
+				return err
+			}
+			return nil
+		})
 	})
-	return op.Data, err
 }

@@ -1,6 +1,7 @@
 package redirectlog
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
@@ -16,8 +17,8 @@ import (
 )
 
 // written is a log of some commits after a snapshot, its table after each commit, and where each
-// frame begins.
-func written(t testing.TB, snapshot bool) (content []byte, tables [][]twochoice.Entry, starts []int64) {
+// frame begins. The last commit is longer than two sectors.
+func written(t testing.TB, snapshot bool) (log []byte, tables [][]twochoice.Entry, starts []int64) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(5, 5))
 	d := newDisk()
@@ -25,15 +26,15 @@ func written(t testing.TB, snapshot bool) (content []byte, tables [][]twochoice.
 	if err != nil {
 		t.Fatal(err)
 	}
-	commit := func() {
+	commit := func(changes []Change) {
 		starts = append(starts, s.Stats().Size)
-		if _, _, err := s.Commit(time.Second, randomChanges(random, s.Table())); err != nil {
+		if _, _, err := s.Commit(time.Second, changes); err != nil {
 			t.Fatal(err)
 		}
 		tables = append(tables, s.Table().Entries())
 	}
 	for range 5 {
-		commit()
+		commit(randomChanges(random, s.Table()))
 	}
 	if snapshot {
 		if err := s.Compact(); err != nil {
@@ -41,11 +42,28 @@ func written(t testing.TB, snapshot bool) (content []byte, tables [][]twochoice.
 		}
 		tables, starts = tables[4:], []int64{headerSize}
 	}
-	for range 4 {
-		commit()
+	for range 3 {
+		commit(randomChanges(random, s.Table()))
 	}
-	return slices.Clone(d.names[file].now), tables, starts
+	commit(slices.Repeat(randomChanges(random, s.Table())[:1], 70))
+	return logOf(d), tables, starts
 }
+
+// logOf is the log of a file: its first copies, without the padding.
+func logOf(d *disk) []byte {
+	s, _, err := load(&handle{d, d.names[file]}, file)
+	if err != nil {
+		panic(err)
+	}
+	found, err := s.scan(&Journal{})
+	if err != nil {
+		panic(err)
+	}
+	return found.log
+}
+
+// twice is the file of a log.
+func twice(log []byte) []byte { return appendPairs(nil, log) }
 
 func with(content []byte) *disk {
 	d := newDisk()
@@ -54,140 +72,212 @@ func with(content []byte) *disk {
 	return d
 }
 
-func TestATornTailIsCutOff(t *testing.T) {
-	for _, snapshot := range []bool{false, true} {
-		content, tables, starts := written(t, snapshot)
-		last := starts[len(starts)-1]
-		for end := last; end < int64(len(content)); end++ {
-			for _, zeros := range []int{0, 1, 100} {
-				given := append(slices.Clone(content[:end]), make([]byte, zeros)...)
-				s, recovery, err := open(with(given), Options{})
-				if err != nil {
-					t.Fatalf("cut at %d: %v", end, err)
-				}
-				// Its padding is zeros: with these the last commit may be whole.
-				kept, want := last, tables[len(tables)-2]
-				if len(given) >= len(content) && slices.Equal(given[:len(content)], content) {
-					kept, want = int64(len(content)), tables[len(tables)-1]
-				}
-				if !slices.Equal(s.Table().Entries(), want) {
-					t.Fatalf("cut at %d, %d zeros: the table is another", end, zeros)
-				}
-				if torn := int64(len(given)) - kept; recovery.TornBytes != torn ||
-					(torn > 0 && recovery.TornAt != kept) || s.Stats().Size != kept {
-					t.Fatalf("cut at %d, %d zeros: told is %+v", end, zeros, recovery)
-				}
-				if _, _, err := s.Commit(time.Hour, []Change{{Kind: twochoice.Home, Object: "a",
-					Range: twochoice.Range{Start: 0, End: 1}}}); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-	}
-}
-
-func TestACorruptMiddleIsRefused(t *testing.T) {
-	for _, snapshot := range []bool{false, true} {
-		content, tables, starts := written(t, snapshot)
-		last := int(starts[len(starts)-1])
-		for at := range content {
-			spoilt := slices.Clone(content)
-			spoilt[at] ^= 1 << (at % 8)
-			d := with(spoilt)
-			s, _, err := open(d, Options{})
-			var corrupt *CorruptError
-			if at >= last {
-				// The last commit: it might be torn, unless something follows it.
-				if err != nil || !slices.Equal(s.Table().Entries(), tables[len(tables)-2]) {
-					t.Fatalf("byte %d of the last commit is spoilt: %v", at, err)
-				}
-				continue
-			}
-			if !errors.As(err, &corrupt) {
-				t.Fatalf("byte %d of %d is spoilt: %v", at, last, err)
-			}
-			if corrupt.File != "/disk/"+file || corrupt.Offset > int64(at) || corrupt.Problem == "" ||
-				!strings.Contains(err.Error(), "restore it from a copy") {
-				t.Fatalf("byte %d is spoilt, and told is %v", at, err)
-			}
-			if !slices.Equal(d.names[file].now, spoilt) {
-				t.Fatalf("byte %d is spoilt, and the file was changed", at)
-			}
-		}
-	}
-}
-
-// A crash tears the last commit while the disk has spoilt the one before it, which was acknowledged: that
-// both cannot be read does not make both the tail.
-func TestASpoiltCommitBeforeATornOneIsRefused(t *testing.T) {
-	for _, snapshot := range []bool{false, true} {
-		content, _, starts := written(t, snapshot)
-		first, last := int(starts[len(starts)-2]), int(starts[len(starts)-1])
-		for at := first; at < last; at++ {
-			for _, end := range []int{last + 1, last + 8, last + frameNamed, last + frameHeader, last + frameHeader + 5,
-				len(content) - 9} {
-				if at < first+8 && end < last+frameNamed {
-					continue // neither where the one ends nor that the other begins can be told
-				}
-				given := slices.Clone(content[:end])
-				given[at] ^= 1 << (at % 8)
-				d := with(given)
-				_, _, err := open(d, Options{})
-				var corrupt *CorruptError
-				if !errors.As(err, &corrupt) || corrupt.Offset != int64(first) || !slices.Equal(d.names[file].now, given) {
-					t.Fatalf("byte %d of %d to %d is spoilt, and the file cut at %d: %v", at, first, last, end, err)
-				}
-			}
-		}
-	}
-}
-
-func TestTheLastCommitOfAClosedLogIsNotATornTail(t *testing.T) {
-	content, tables, starts := written(t, false)
-	d := with(content)
-	s, _ := mustOpen(t, d, Options{})
-	if err := s.Close(); err != nil {
+// reopens checks that a log opens with a table, can be written to, and is whole afterwards.
+func reopens(t *testing.T, d *disk, want []twochoice.Entry) Recovery {
+	t.Helper()
+	s, recovery, err := open(d, Options{})
+	if err != nil {
 		t.Fatal(err)
 	}
-	closed := slices.Clone(d.names[file].now)
-	for at := int(starts[len(starts)-1]); at < len(closed); at++ {
-		spoilt := slices.Clone(closed)
-		spoilt[at] ^= 0x10
-		again, _, err := open(with(spoilt), Options{})
-		if at < len(content) {
-			var corrupt *CorruptError
-			if !errors.As(err, &corrupt) {
-				t.Fatalf("byte %d of the last commit is spoilt: %v", at, err)
+	if !slices.Equal(s.Table().Entries(), want) {
+		t.Fatalf("the table is another: %+v", recovery)
+	}
+	if _, _, err := s.Commit(time.Hour, []Change{{Kind: twochoice.Home, Object: "a",
+		Range: twochoice.Range{Start: 0, End: 1}}}); err != nil {
+		t.Fatal(err)
+	}
+	again, second, err := open(d, Options{})
+	if err != nil || second.TornBytes > 0 || second.Repaired > 0 ||
+		!slices.Equal(again.Table().Entries(), s.Table().Entries()) {
+		t.Fatalf("opened again: %+v, %v", second, err)
+	}
+	return recovery
+}
+
+// refuses checks that a log is refused at the frame that begins at a byte of the log, and left as it is.
+func refuses(t *testing.T, content []byte, start int64) {
+	t.Helper()
+	d := with(content)
+	_, _, err := open(d, Options{})
+	var corrupt *CorruptError
+	if !errors.As(err, &corrupt) || corrupt.File != "/disk/"+file || corrupt.Offset != inFile(start) || corrupt.Problem == "" {
+		t.Fatalf("damage in the frame at %d: %v", start, err)
+	}
+	if !slices.Equal(d.names[file].now, content) {
+		t.Fatal("the file was changed")
+	}
+}
+
+// sectors are those in which two files differ, the shorter one continued by zeros.
+func sectors(a, b []byte) []int {
+	var out []int
+	for at := 0; at < max(len(a), len(b)); at += sectorSize {
+		part := func(f []byte) []byte {
+			return append(slices.Clone(f[min(at, len(f)):min(at+sectorSize, len(f))]), zeros[:]...)[:sectorSize]
+		}
+		if !slices.Equal(part(a), part(b)) {
+			out = append(out, at)
+		}
+	}
+	return out
+}
+
+// Each sector of an append reaches the disk or not, before a crash: it is there wholly or cut off.
+func TestATornTailIsCutOff(t *testing.T) {
+	for _, snapshot := range []bool{false, true} {
+		log, tables, starts := written(t, snapshot)
+		last := int(starts[len(starts)-1])
+		before, after := twice(log[:last]), twice(log)
+		differ := sectors(before, after)
+		if len(differ) < 6 {
+			t.Fatalf("the last commit is in %d sectors", len(differ))
+		}
+		for mask := range 1 << len(differ) {
+			content := slices.Clone(before)
+			there := [2]int{}
+			for i, at := range differ {
+				if mask>>i&1 == 1 {
+					content = append(content, make([]byte, max(0, at+sectorSize-len(content)))...)
+					copy(content[at:], after[at:at+sectorSize])
+					there[at/blockSize%2] |= 1 << (at % blockSize / sectorSize)
+				}
 			}
-		} else if err != nil || !slices.Equal(again.Table().Entries(), tables[len(tables)-1]) {
-			t.Fatalf("byte %d of the mark is spoilt: %v", at, err)
+			whole := there[0]|there[1] == (1<<(len(differ)/2)-1)<<(last/sectorSize)
+			want := tables[len(tables)-2]
+			if whole {
+				want = tables[len(tables)-1]
+			}
+			recovery := reopens(t, with(content), want)
+			if torn := !whole && mask > 0; torn != (recovery.TornBytes > 0) || torn && recovery.TornAt != inFile(int64(last)) {
+				t.Fatalf("sectors %b of %v: %+v", mask, differ, recovery)
+			}
+		}
+	}
+}
+
+// faults are what a disk may make of one sector of a file: others is what it has elsewhere.
+func faults(content []byte, at int, others [][]byte) [][]byte {
+	var out [][]byte
+	put := func(sector []byte) {
+		spoilt := slices.Clone(content)
+		copy(spoilt[at:], sector)
+		out = append(out, spoilt)
+	}
+	for bit := range 8 {
+		sector := slices.Clone(content[at : at+sectorSize])
+		sector[(at/sectorSize*97+bit*61)%sectorSize] ^= 1 << bit
+		put(sector)
+	}
+	put(zeros[:sectorSize])
+	for _, other := range others {
+		for from := 0; from < len(other); from += sectorSize {
+			put(other[from : from+sectorSize])
+		}
+	}
+	return out
+}
+
+// One damaged sector, whichever it is and however it is damaged, loses nothing, and is repaired.
+func TestADamagedSectorIsRepaired(t *testing.T) {
+	for _, snapshot := range []bool{false, true} {
+		log, tables, starts := written(t, snapshot)
+		other, _, _ := written(t, !snapshot)
+		content := twice(log)
+		// Stale sectors are among them: those of the file before its last commit.
+		others := [][]byte{content, twice(log[:starts[len(starts)-1]]), twice(other)}
+		repaired := 0
+		for at := 0; at < len(content); at += sectorSize {
+			for _, spoilt := range faults(content, at, others) {
+				d := with(spoilt)
+				recovery := reopens(t, d, tables[len(tables)-1])
+				repaired += recovery.Repaired
+				if !slices.Equal(spoilt, content) && recovery.Repaired == 0 && recovery.TornBytes == 0 {
+					t.Fatalf("sector %d: %+v", at, recovery)
+				}
+			}
+		}
+		if repaired == 0 {
+			t.Error("nothing was repaired")
+		}
+	}
+}
+
+// Any sectors may be damaged as long as the other copy of each is whole.
+func TestAFrameIsPutTogetherFromBothCopies(t *testing.T) {
+	log, tables, _ := written(t, false)
+	content := twice(log)
+	n := (len(log) + sectorSize - 1) / sectorSize
+	for mask := range 1 << n {
+		spoilt := slices.Clone(content)
+		for i := range n {
+			copy(spoilt[i*sectorSize+(mask>>i&1)*blockSize:], zeros[:sectorSize])
+		}
+		reopens(t, with(spoilt), tables[len(tables)-1])
+	}
+}
+
+// A frame that is damaged in both copies is not torn, not even the last: it is there to its full length.
+func TestAFrameThatIsDamagedInBothCopiesIsRefused(t *testing.T) {
+	for _, snapshot := range []bool{false, true} {
+		log, _, starts := written(t, snapshot)
+		last := starts[len(starts)-1]
+		for at := range log {
+			i, found := slices.BinarySearch(starts, int64(at))
+			start := int64(0)
+			if found {
+				start = int64(at)
+			} else if i > 0 {
+				start = starts[i-1]
+			}
+			if at := int64(at) - last; at >= 4 && at < 8 {
+				continue // a last record that claims to be longer may be torn
+			}
+			spoilt := slices.Clone(log)
+			spoilt[at] ^= 1 << (at % 8)
+			refuses(t, twice(spoilt), start)
+		}
+	}
+}
+
+// A crash tears the last commit while the disk has spoilt both copies of the one before it, which was
+// acknowledged: that neither can be read does not make both the tail.
+func TestASpoiltCommitBeforeATornOneIsRefused(t *testing.T) {
+	for _, snapshot := range []bool{false, true} {
+		log, _, starts := written(t, snapshot)
+		first, last := int(starts[len(starts)-2]), int(starts[len(starts)-1])
+		for at := first; at < last; at++ {
+			for end := (last + sectorSize - 1) / sectorSize * sectorSize; end < len(log); end += sectorSize {
+				spoilt := slices.Clone(log[:end])
+				spoilt[at] ^= 1 << (at % 8)
+				refuses(t, twice(spoilt), int64(first))
+			}
 		}
 	}
 }
 
 func TestALostStretchIsRefused(t *testing.T) {
-	content, _, starts := written(t, true)
-	var corrupt *CorruptError
+	log, _, starts := written(t, true)
 	for i := 1; i+1 < len(starts); i++ { // a whole frame is missing
-		d := with(slices.Concat(content[:starts[i]], content[starts[i+1]:]))
-		if _, _, err := open(d, Options{}); !errors.As(err, &corrupt) {
-			t.Errorf("without frame %d: %v", i, err)
-		}
+		refuses(t, twice(slices.Concat(log[:starts[i]], log[starts[i+1]:])), starts[i])
 	}
 	// More is unreadable than one commit can be.
-	d := with(append(slices.Clone(content), make([]byte, 2*maxPayload)...))
-	if _, _, err := open(d, Options{}); !errors.As(err, &corrupt) {
-		t.Errorf("with 2 MiB of zeros behind it: %v", err)
-	}
+	refuses(t, twice(append(slices.Clone(log), bytes.Repeat([]byte{1}, 2*maxPayload)...)), int64(len(log)))
 	for end := range starts[1] { // within the snapshot, which was durable before it had its name
-		if _, _, err := open(with(content[:end]), Options{}); !errors.As(err, &corrupt) {
+		content := twice(log[:end])
+		if slices.Equal(content, twice(log[:starts[1]])) {
+			continue // but for its padding
+		}
+		_, _, err := open(with(content), Options{})
+		var corrupt *CorruptError
+		if !errors.As(err, &corrupt) {
 			t.Errorf("cut within the snapshot, at %d: %v", end, err)
 		}
 	}
 }
 
 func TestALogOfAnotherIsRefused(t *testing.T) {
-	content, _, _ := written(t, false)
+	log, _, _ := written(t, false)
+	content := twice(log)
 	reopen := func(home twochoice.Server, servers int, size uint64, content []byte) error {
 		d := with(content)
 		_, _, err := Open(d, file, home, twochoice.Numbered(servers), size, Options{})
@@ -209,11 +299,11 @@ func TestALogOfAnotherIsRefused(t *testing.T) {
 	if err := reopen(0, 8, 100, content); !errors.As(err, &record) || !errors.As(err, &outside) {
 		t.Errorf("smaller objects: %v", err)
 	}
-	newer := slices.Clone(content)
-	newer[8] = 2
+	newer := slices.Clone(log)
+	newer[8] = Version + 1
 	binary.LittleEndian.PutUint32(newer[52:], crc32.Checksum(newer[:52], castagnoli))
 	var version *VersionError
-	if err := reopen(0, 8, size, newer); !errors.As(err, &version) || version.Found != 2 {
+	if err := reopen(0, 8, size, twice(newer)); !errors.As(err, &version) || version.Found != Version+1 {
 		t.Errorf("a newer version: %v", err)
 	}
 	var missing *MissingError
@@ -257,7 +347,7 @@ func TestAFolderIsOneAgents(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, recovery, err = Open(folder, file, 0, twochoice.Numbered(8), size, Options{MustExist: true})
-	if err != nil || !recovery.Clean || !recovery.Leftover || !slices.Equal(view(t, s.Table()), want) {
+	if err != nil || recovery.TornBytes > 0 || !recovery.Leftover || !slices.Equal(view(t, s.Table()), want) {
 		t.Fatalf("opened again: %+v, %v", recovery, err)
 	}
 	if names, err := os.ReadDir(path); err != nil || len(names) != 1 {
@@ -269,12 +359,12 @@ func TestAFolderIsOneAgents(t *testing.T) {
 // and one that is opened gives the same table again.
 func FuzzOpen(f *testing.F) {
 	for _, snapshot := range []bool{false, true} {
-		content, _, _ := written(f, snapshot)
-		f.Add(content, uint32(0), []byte{})
-		f.Add(content, uint32(len(content)-9), []byte{1, 2, 3, 4})
+		log, _, _ := written(f, snapshot)
+		f.Add(log, uint32(0), []byte{}, uint32(0))
+		f.Add(log, uint32(len(log)-9), []byte{1, 2, 3, 4}, uint32(5000))
 	}
-	f.Add([]byte{}, uint32(0), []byte{0x90})
-	f.Fuzz(func(t *testing.T, content []byte, at uint32, payload []byte) {
+	f.Add([]byte{}, uint32(0), []byte{0x90}, uint32(0))
+	f.Fuzz(func(t *testing.T, content []byte, at uint32, payload []byte, flip uint32) {
 		if len(payload) > 0 && int(at) < len(content) && at >= headerSize {
 			// A frame with this payload and a right checksum, at the end of a stretch.
 			h, problem := decodeHeader(content)
@@ -283,6 +373,10 @@ func FuzzOpen(f *testing.F) {
 				b = append(b, payload...)
 				content = endFrame(b, int(at&^7), h.generation, 1, changesFrame)
 			}
+		}
+		content = twice(content)
+		if int(flip/8) < len(content) {
+			content[flip/8] ^= 1 << (flip % 8)
 		}
 		d := with(content)
 		s, recovery, err := open(d, Options{})
@@ -306,17 +400,19 @@ func FuzzOpen(f *testing.F) {
 // What an older file of the log left on the disk is no record of the one in its place, though its number follows.
 func TestARecordOfAnOlderFileIsNotTaken(t *testing.T) {
 	old, _, starts := written(t, false)
-	d := with(old)
+	d := with(twice(old))
 	s, _ := mustOpen(t, d, Options{CompactAbove: -1})
 	if err := s.Compact(); err != nil {
 		t.Fatal(err)
 	}
 	want := s.Table().Entries()
-	content := slices.Clone(d.names[file].now)
+	log := logOf(d)
 	number := int(s.journal.number)
-	left := old[starts[number]:starts[number+1]]
-	again, recovery := mustOpen(t, with(append(content, left...)), Options{})
-	if !slices.Equal(again.Table().Entries(), want) || recovery.TornBytes != int64(len(left)) {
+	left := append(log, old[starts[number]:starts[number+1]]...)
+	refuses(t, twice(left), int64(len(log)))
+	content := slices.Clone(d.names[file].now)
+	copy(content[blockSize:], left) // in one copy
+	if recovery := reopens(t, with(content), want); recovery.TornBytes == 0 {
 		t.Fatalf("a record of an older file was taken: %+v", recovery)
 	}
 }

@@ -26,7 +26,12 @@ import (
 //	record  kind (1), then unsigned varints: length of the name, the name, start, length, receipt,
 //	        time (zigzag); redirected: OSD, fragment; returned: as of; held: OSD, fragment,
 //	        start and length of the whole entry
-const Version = 1
+//
+// The file holds each 4 KiB of the log twice, one copy behind the other, the last padded by zeros. An
+// append writes both copies of the blocks that it touches by one call and one sync: the second copy
+// proves how far the log was durable when a sector of the first one is damaged, and the other way
+// round. A disk writes a sector of 512 bytes wholly or not at all, and what was not written is zeros.
+const Version = 2
 
 const (
 	headerSize  = 56
@@ -35,17 +40,34 @@ const (
 	// maxPayload bounds a frame; what is torn is no longer than one.
 	maxPayload = 1 << 20
 	frameMagic = 0x4d524652 // "RFRM"
+	blockSize  = 4096
+	sectorSize = 512
 )
+
+// appendPairs appends each block of a stretch of the log that begins with a block, twice.
+func appendPairs(out, log []byte) []byte {
+	for len(log) > 0 {
+		n := min(len(log), blockSize)
+		for range 2 {
+			out = append(out, log[:n]...)
+			out = append(out, zeros[n:]...)
+		}
+		log = log[n:]
+	}
+	return out
+}
+
+var zeros [blockSize]byte
+
+// inFile is the offset in the file of the first copy of a byte of the log.
+func inFile(offset int64) int64 { return 2*offset - offset%blockSize }
 
 var magic = [8]byte{'H', 'B', 'R', 'E', 'D', 'I', 'R', '\n'}
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// kinds of frames
-const (
-	changesFrame = 1
-	closedFrame  = 2 // without entries: a mark
-)
+// changesFrame is the only kind of frame.
+const changesFrame = 1
 
 type header struct {
 	version    uint32
@@ -88,7 +110,7 @@ type frame struct {
 	number  uint64
 	kind    uint32
 	payload []byte
-	size    int64 // in the file
+	raw     []byte // all of it
 }
 
 func padded(n int) int { return (n + 7) &^ 7 }
@@ -141,7 +163,7 @@ func decodeFrame(b []byte, generation uint64) (f frame, problem string) {
 		number:  binary.LittleEndian.Uint64(b[8:]),
 		kind:    binary.LittleEndian.Uint32(b[16:]),
 		payload: b[frameHeader : frameHeader+int(length)],
-		size:    int64(size),
+		raw:     b[:size],
 	}, ""
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"hotbed/dataplane/twochoice"
 )
@@ -27,9 +28,11 @@ type Journal struct {
 
 	generation uint64
 	number     uint64 // of the last frame
-	end        int64  // of the file
+	end        int64  // of the log
+	tail       []byte // the log's bytes in its last block, if that is not full
 	entries    uint64 // in the file
 	buffer     []byte
+	pairs      []byte
 	failed     error
 }
 
@@ -37,20 +40,20 @@ type Journal struct {
 type Recovery struct {
 	Created   bool  // there was no file
 	Records   int   // that were read
-	Size      int64 // of the file, bytes
-	TornAt    int64 // where a torn tail was cut off; 0 when there was none
+	Size      int64 // of the log, bytes
+	TornAt    int64 // where in the file a torn tail was cut off; 0 when there was none
 	TornBytes int64 // how long it was
-	Clean     bool  // the log had been closed, or marked
+	Repaired  int   // blocks that were damaged in one copy and written again from the other
 	Leftover  bool  // an unfinished rewrite was removed
 }
 
 // OpenJournal reads a journal, or begins one when there is none and there need not be one (else that is
-// a *MissingError): `take` gets its entries in their order, and its error is returned as a *RecordError. A torn tail (what a crash left of the last
-// append, which was not acknowledged) is cut off. Whatever else is wrong is refused, and the file
-// left as it is: *CorruptError, *VersionError, *OwnerError and *RecordError. Of the last append alone
-// nothing can tell whether a crash tore it or the disk spoilt it later; Close and Mark end a log by a
-// frame without entries, so that it is not the last.
-func OpenJournal(fsys FS, name string, owner twochoice.Server, mustExist bool,
+// a *MissingError): `take` gets its entries in their order, and its error is returned as a *RecordError.
+// What is damaged in one copy is written again from the other. A torn tail (the rest of the last append
+// after a crash, which was not acknowledged) is cut off, and the entries of `cut` take its place, so that
+// the log keeps that it was cut. Anything else that is wrong is refused, and the file left as it is:
+// *CorruptError, *VersionError, *OwnerError and *RecordError.
+func OpenJournal(fsys FS, name string, owner twochoice.Server, mustExist bool, cut []Entry,
 	take func(Entry) error) (*Journal, Recovery, error) {
 	j := &Journal{fsys: fsys, name: name, path: fsys.Path(name), owner: owner}
 	leftover := true
@@ -66,7 +69,7 @@ func OpenJournal(fsys FS, name string, owner twochoice.Server, mustExist bool,
 		if mustExist {
 			return nil, Recovery{}, &MissingError{j.path}
 		}
-		if err := j.replace(func(func(*Entry) error) error { return nil }); err != nil {
+		if err := j.replace(func(func(*Entry)) error { return nil }); err != nil {
 			return nil, Recovery{}, err
 		}
 		return j, Recovery{Created: true, Size: j.end, Leftover: leftover}, nil
@@ -75,7 +78,7 @@ func OpenJournal(fsys FS, name string, owner twochoice.Server, mustExist bool,
 		return nil, Recovery{}, fmt.Errorf("the redirect log %s cannot be opened: %w", j.path, err)
 	}
 	j.file = file
-	recovery, err := j.read(take)
+	recovery, err := j.read(cut, take)
 	if err != nil {
 		_ = file.Close()
 		return nil, Recovery{}, err
@@ -109,11 +112,15 @@ func (j *Journal) Append(entries []Entry) error {
 // write appends a frame, durably. When it fails, the frame is surely not in the file, or the journal
 // has failed.
 func (j *Journal) write(frame []byte) error {
-	err := writeAll(j.file, frame, j.end)
+	blocks := append(slices.Clip(j.tail), frame...)
+	j.pairs = appendPairs(j.pairs[:0], blocks)
+	at := 2 * (j.end - int64(len(j.tail)))
+	n, err := writeAll(j.file, j.pairs, at)
 	if err == nil {
 		if err = j.file.Sync(); err == nil {
 			j.end += int64(len(frame))
 			j.number++
+			j.tail = blocks[len(blocks)-len(blocks)%blockSize:]
 			return nil
 		}
 		if !full(err) {
@@ -122,14 +129,24 @@ func (j *Journal) write(frame []byte) error {
 			return j.fail(err)
 		}
 	}
-	cut := j.file.Truncate(j.end)
-	if cut == nil {
-		cut = j.file.Sync()
-	}
-	if cut != nil {
-		return j.fail(fmt.Errorf("%w, and then what was written of it could not be cut off: %w", err, cut))
+	if undone := j.undo(at, n > 0); undone != nil {
+		return j.fail(fmt.Errorf("%w, and then what was written of it could not be cut off: %w", err, undone))
 	}
 	return unwritten(j.path, err)
+}
+
+// undo makes the file end again as it did, from the last block on.
+func (j *Journal) undo(at int64, written bool) error {
+	j.pairs = appendPairs(j.pairs[:0], j.tail)
+	if written && len(j.tail) > 0 {
+		if _, err := writeAll(j.file, j.pairs, at); err != nil {
+			return err
+		}
+	}
+	if err := j.file.Truncate(at + int64(len(j.pairs))); err != nil {
+		return err
+	}
+	return j.file.Sync()
 }
 
 func (j *Journal) fail(err error) error {
@@ -141,31 +158,11 @@ func (j *Journal) fail(err error) error {
 // while all is well. See Store.Failed for what its server has to do then.
 func (j *Journal) Failed() error { return j.failed }
 
-// Size is the file's length in bytes.
+// Size is the log's length in bytes.
 func (j *Journal) Size() int64 { return j.end }
 
-// Mark ends the log by a frame without entries: when it has been idle for a while, what the disk
-// spoils later is never taken for a torn tail.
-func (j *Journal) Mark() error {
-	if j.failed != nil {
-		return j.failed
-	}
-	return j.write(endFrame(beginFrame(j.buffer[:0]), 0, j.generation, j.number+1, closedFrame))
-}
-
-// Close marks the log's end and closes it. A log that has failed, or whose disk is full, is closed
-// without a mark.
+// Close closes the log.
 func (j *Journal) Close() error {
-	var marked error
-	if j.failed == nil {
-		marked = j.Mark()
-	}
 	j.failed = &FailedError{j.path, errors.New("it is closed")}
-	if err := j.file.Close(); err != nil {
-		return err
-	}
-	if full(marked) {
-		return nil
-	}
-	return marked
+	return j.file.Close()
 }

@@ -62,7 +62,7 @@ func TestAJournalKeepsNotes(t *testing.T) {
 		read = append(read, e)
 		return nil
 	}
-	j, recovery, err := OpenJournal(d, file, 2, false, take)
+	j, recovery, err := OpenJournal(d, file, 2, false, nil, take)
 	if err != nil || !recovery.Created {
 		t.Fatal(recovery, err)
 	}
@@ -78,7 +78,7 @@ func TestAJournalKeepsNotes(t *testing.T) {
 	check := func() {
 		t.Helper()
 		read = nil
-		if j, recovery, err = OpenJournal(d, file, 2, false, take); err != nil || recovery.TornBytes > 0 {
+		if j, recovery, err = OpenJournal(d, file, 2, false, nil, take); err != nil || recovery.TornBytes > 0 {
 			t.Fatal(recovery, err)
 		}
 		if !slices.EqualFunc(read, want, func(a, b Entry) bool {
@@ -95,7 +95,7 @@ func TestAJournalKeepsNotes(t *testing.T) {
 	}
 	check()
 	var record *RecordError
-	_, _, err = OpenJournal(d, file, 2, false, func(Entry) error { return errNote })
+	_, _, err = OpenJournal(d, file, 2, false, nil, func(Entry) error { return errNote })
 	if !errors.As(err, &record) || !errors.Is(err, errNote) || record.Offset != headerSize {
 		t.Fatalf("an entry that is not taken: %v", err)
 	}
@@ -122,7 +122,8 @@ func (d brokenDisk) Open(name string) (File, error) {
 }
 
 func TestADiskThatCannotBeReadIsNoTornTail(t *testing.T) {
-	content, _, _ := written(t, false)
+	log, _, _ := written(t, false)
+	content := twice(log)
 	d := with(content)
 	_, _, err := Open(brokenDisk{d}, file, 0, twochoice.Numbered(8), size, Options{})
 	if !errors.Is(err, syscall.EIO) || !strings.Contains(err.Error(), "cannot be read at byte") {

@@ -11,8 +11,6 @@ import (
 
 var errCrash = errors.New("the machine crashed")
 
-const sector = 64 // bytes that are written as a whole; small, to tear much
-
 // disk is a folder in memory that can crash at any call, and be full.
 type disk struct {
 	names, durable map[string]*inode
@@ -66,9 +64,9 @@ func (n *inode) tear(random *rand.Rand) {
 	out := make([]byte, length)
 	copy(out, n.durable)
 	all := random.IntN(3)
-	for at := 0; at < min(length, len(n.now)); at += sector {
+	for at := 0; at < min(length, len(n.now)); at += sectorSize {
 		if all == 0 || all == 1 && random.IntN(2) == 0 {
-			copy(out[at:min(at+sector, length)], n.now[at:])
+			copy(out[at:min(at+sectorSize, length)], n.now[at:])
 		}
 	}
 	n.now, n.durable = out, slices.Clone(out)

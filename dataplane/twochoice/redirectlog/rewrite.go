@@ -1,6 +1,9 @@
 package redirectlog
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // snapshotPayload is about how long the frames of a rewritten log are.
 const snapshotPayload = 64 << 10
@@ -19,32 +22,28 @@ func (j *Journal) Replace(entries []Entry) error {
 	if j.failed != nil {
 		return j.failed
 	}
-	return j.replace(func(write func(*Entry) error) error {
+	return j.replace(func(write func(*Entry)) error {
 		for i := range entries {
-			if err := write(&entries[i]); err != nil {
-				return err
-			}
+			write(&entries[i])
 		}
 		return nil
 	})
 }
 
-// replace writes what `all` hands to its argument to a file of a temporary name, and gives it the
-// journal's.
-func (j *Journal) replace(all func(write func(*Entry) error) error) error {
+// replace writes the entries that `all` hands to its argument to a file of a temporary name, and gives
+// it the journal's.
+func (j *Journal) replace(all func(write func(*Entry)) error) error {
+	w := &rewriter{generation: j.generation + 1, log: make([]byte, headerSize)}
+	if err := all(w.entry); err != nil {
+		return unwritten(j.path, err)
+	}
+	w.flush()
+	copy(w.log, header{version: Version, owner: j.owner, generation: w.generation, first: w.frames}.encode())
 	file, err := j.fsys.Create(j.name + suffix)
 	if err != nil {
 		return unwritten(j.path, err)
 	}
-	w := &rewriter{file: file, generation: j.generation + 1, end: headerSize}
-	if err = all(w.entry); err == nil {
-		err = w.flush()
-	}
-	if err == nil {
-		h := header{version: Version, owner: j.owner, generation: w.generation, first: w.frames}
-		err = writeAll(file, h.encode(), 0)
-	}
-	if err == nil {
+	if err = w.write(file); err == nil {
 		err = file.Sync()
 	}
 	if err != nil {
@@ -59,8 +58,15 @@ func (j *Journal) replace(all func(write func(*Entry) error) error) error {
 	if j.file != nil {
 		_ = j.file.Close() // the old one, whose name is gone
 	}
-	j.file, j.generation, j.number, j.end, j.entries = file, w.generation, w.frames, w.end, w.entries
+	j.file, j.generation, j.number, j.entries = file, w.generation, w.frames, w.entries
+	j.endAt(w.log)
 	return nil
+}
+
+// endAt takes over where a log ends.
+func (j *Journal) endAt(log []byte) {
+	j.end = int64(len(log))
+	j.tail = slices.Clone(log[len(log)-len(log)%blockSize:])
 }
 
 // adopt gives the new file the journal's name, durably.
@@ -78,46 +84,52 @@ func (j *Journal) adopt() error {
 	return nil
 }
 
-// rewriter writes entries in frames.
+// rewriter puts entries in the frames of a new log.
 type rewriter struct {
-	file       File
 	generation uint64
-	end        int64
+	log        []byte
+	from       int // where the frame under way begins; 0: none is
 	frames     uint64
 	entries    uint64
-	b          []byte
 }
 
-func (w *rewriter) entry(e *Entry) error {
-	if len(w.b) == 0 {
-		w.b = beginFrame(w.b)
+func (w *rewriter) entry(e *Entry) {
+	if w.from == 0 {
+		w.from = len(w.log)
+		w.log = beginFrame(w.log)
 	}
-	w.b = appendEntry(w.b, e)
+	w.log = appendEntry(w.log, e)
 	w.entries++
-	if len(w.b) < snapshotPayload {
-		return nil
+	if len(w.log)-w.from >= snapshotPayload {
+		w.flush()
 	}
-	return w.flush()
 }
 
-func (w *rewriter) flush() error {
-	if len(w.b) == 0 {
-		return nil
+func (w *rewriter) flush() {
+	if w.from == 0 {
+		return
 	}
 	w.frames++
-	w.b = endFrame(w.b, 0, w.generation, w.frames, changesFrame)
-	if err := writeAll(w.file, w.b, w.end); err != nil {
-		return err
+	w.log = endFrame(w.log, w.from, w.generation, w.frames, changesFrame)
+	w.from = 0
+}
+
+// write writes the log, a stretch at a time.
+func (w *rewriter) write(file File) error {
+	var pairs []byte
+	for at := 0; at < len(w.log); at += window {
+		pairs = appendPairs(pairs[:0], w.log[at:min(at+window, len(w.log))])
+		if _, err := writeAll(file, pairs, 2*int64(at)); err != nil {
+			return err
+		}
 	}
-	w.end += int64(len(w.b))
-	w.b = w.b[:0]
 	return nil
 }
 
-func writeAll(file File, b []byte, offset int64) error {
+func writeAll(file File, b []byte, offset int64) (int, error) {
 	n, err := file.WriteAt(b, offset)
 	if err == nil && n < len(b) {
 		err = fmt.Errorf("only %d of %d bytes were written", n, len(b))
 	}
-	return err
+	return n, err
 }

@@ -57,7 +57,7 @@ func Open(fsys FS, name string, home twochoice.Server, servers *twochoice.Server
 		return nil, Recovery{}, err
 	}
 	s := &Store{table: table, o: o}
-	journal, recovery, err := OpenJournal(fsys, name, home, o.MustExist, s.take)
+	journal, recovery, err := OpenJournal(fsys, name, home, o.MustExist, nil, s.take)
 	if err != nil {
 		return nil, Recovery{}, err
 	}
@@ -152,16 +152,18 @@ func (s *Store) Compact() error {
 	if s.journal.failed != nil {
 		return s.journal.failed
 	}
-	err := s.journal.replace(func(write func(*Entry) error) error {
+	err := s.journal.replace(func(write func(*Entry)) error {
 		if err := s.table.Snapshot(func(r twochoice.Record) error {
-			return write(&Entry{Record: r})
+			write(&Entry{Record: r})
+			return nil
 		}); err != nil {
 			return err
 		}
 		// Receipts that were given are not given again, even if nothing is left of them.
 		_, now := s.table.Last()
 		note := binary.AppendVarint(binary.AppendUvarint(nil, uint64(s.table.Issued())), int64(now))
-		return write(&Entry{Note: note})
+		write(&Entry{Note: note})
+		return nil
 	})
 	if err == nil {
 		s.rewrites++
@@ -191,8 +193,5 @@ func (s *Store) mayCompact() {
 	}
 }
 
-// Mark ends the log by a frame without records: see Journal.Mark.
-func (s *Store) Mark() error { return s.journal.Mark() }
-
-// Close marks the log's end and closes it.
+// Close closes the log.
 func (s *Store) Close() error { return s.journal.Close() }

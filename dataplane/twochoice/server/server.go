@@ -128,9 +128,18 @@ func StartOn(c Cluster, node protocol.Node, store Store, found filestore.Found, 
 
 // recover makes the agent of what is on the disk.
 func (s *Server) recover(found filestore.Found) error {
-	if r := found.Recovery; r.TornBytes > 0 {
-		s.log.Printf("cut %d bytes off the end of the redirect log, at %d: what a crash left of a record that nobody "+
-			"was told of", r.TornBytes, r.TornAt)
+	r := found.Recovery
+	if r.TornBytes > 0 {
+		s.log.Printf("cut %d bytes off the end of the redirect log, at byte %d: a crash tore an append that was not "+
+			"acknowledged; no orphan is removed until all agents have reported their fragments", r.TornBytes, r.TornAt)
+	}
+	if r.Repaired > 0 {
+		s.log.Printf("wrote %d blocks of the redirect log again that were whole in one copy only", r.Repaired)
+	}
+	for _, f := range found.Fragments {
+		if f.Damage != "" {
+			s.log.Print(f.Damage)
+		}
 	}
 	s.log.Printf("recovered %d fragments and %d records", len(found.Fragments), len(found.Records))
 	detector, err := twochoice.NewDetector(s.cluster.Scheduler, twochoice.Server(s.node), nil)
@@ -222,6 +231,9 @@ func (s *Server) loop() {
 			return
 		}
 		sends, ops, _ := s.agent.Take()
+		for _, notice := range s.agent.Notices() {
+			s.log.Print(notice)
+		}
 		if err := s.agent.Failed(); err != nil {
 			s.fail(err)
 			return

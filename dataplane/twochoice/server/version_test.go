@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -20,8 +21,8 @@ func TestPeersOfAnotherVersionOrNodeAreRefusedByName(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, hello := range map[string]protocol.Message{
-		"speaks version 1 of the protocol and its peer version 7": {Kind: protocol.Hello, Version: 7, Node: 1},
-		"expects agent 0 at this address":                         {Kind: protocol.Hello, Version: protocol.Version},
+		fmt.Sprintf("speaks version %d of the protocol and its peer version 7", protocol.Version): {Kind: protocol.Hello, Version: 7, Node: 1},
+		"expects agent 0 at this address": {Kind: protocol.Hello, Version: protocol.Version},
 	} {
 		conn, err := tls.Dial("tcp", b.Agents[1], key.config())
 		if err != nil {
@@ -119,7 +120,7 @@ func TestAnAgentOfAnotherVersionIsNamed(t *testing.T) {
 		defer client.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		for err == nil || !strings.Contains(err.Error(), "does not speak version 1 of the protocol") {
+		for err == nil || !strings.Contains(err.Error(), fmt.Sprintf("does not speak version %d of the protocol", protocol.Version)) {
 			if ctx.Err() != nil {
 				t.Fatalf("%s: %v", name, err)
 			}

@@ -171,7 +171,7 @@ var records = []protocol.Record{
 		Receipt: 1, Time: 5, Location: twochoice.Location{Server: 1, Fragment: 1}},
 		Note: protocol.Note{Kind: protocol.OfWrite, Write: name, Second: 3}},
 	{Note: protocol.Note{Kind: protocol.OfFence, Write: name}},
-	{Change: twochoice.Record{Object: object}, Note: protocol.Note{Kind: protocol.SizeIs, Value: 9}},
+	{Change: twochoice.Record{Object: object}, Note: protocol.Note{Kind: protocol.ObjectIs, Value: 9, Sums: "any"}},
 	{Change: twochoice.Record{Receipt: 8, Time: 6}, Note: protocol.Note{Kind: protocol.LastIs}},
 }
 
@@ -195,7 +195,6 @@ func found(t *testing.T, p *place) {
 	p.dead()
 	p.holds(records[:1])
 	p.must(logged(records[1:]...))
-	p.must(protocol.DiskOp{Kind: protocol.MarkLog})
 	for _, again := range []func(){p.dead, p.closed, p.dead} {
 		again()
 		p.holds(records)
@@ -224,10 +223,10 @@ func base(t *testing.T, p *place) {
 			p.dead()
 		}
 	}
-	read := func(object string, from, n uint64) []byte {
-		return p.must(protocol.DiskOp{Kind: protocol.ReadBase, Object: object, From: from, To: from + n})
+	read := func(object string, from, n uint64, sums ...protocol.Sum) []byte {
+		return p.must(protocol.DiskOp{Kind: protocol.ReadBase, Object: object, From: from, To: from + n, Sums: sums})
 	}
-	if !bytes.Equal(read(object, start, uint64(len(model))), model) {
+	if !bytes.Equal(read(object, start, uint64(len(model)), protocol.SumsOf(start, model)...), model) {
 		t.Error("the base is not what was written")
 	}
 	if !bytes.Equal(read(object, 10, 5), make([]byte, 5)) ||

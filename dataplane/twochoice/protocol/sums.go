@@ -1,0 +1,80 @@
+package protocol
+
+import (
+	"encoding/binary"
+	"hash/crc32"
+	"slices"
+	"sort"
+)
+
+// Sum is the CRC-32C of bytes From to To of an object's base. The home keeps it in its log, apart from
+// the base, so that a write that the disk has lost or put elsewhere is found too.
+type Sum struct {
+	From, To uint64
+	CRC      uint32
+}
+
+// summed is the most bytes that one sum is of.
+const summed = 64 << 10
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// SumsOf returns the sums of the bytes of a base from an offset on, in order and without gaps.
+func SumsOf(from uint64, data []byte) []Sum {
+	var out []Sum
+	for len(data) > 0 {
+		n := min(len(data), summed)
+		out = append(out, Sum{from, from + uint64(n), crc32.Checksum(data[:n], castagnoli)})
+		from, data = from+uint64(n), data[n:]
+	}
+	return out
+}
+
+// Of reports whether data has the checksum.
+func (s Sum) Of(data []byte) bool { return crc32.Checksum(data, castagnoli) == s.CRC }
+
+// overlapping returns where the sums begin and end that have a byte of a range. Sums are in order and
+// disjoint.
+func overlapping(sums []Sum, from, to uint64) (int, int) {
+	begin := sort.Search(len(sums), func(i int) bool { return sums[i].To > from })
+	end := begin + sort.Search(len(sums)-begin, func(i int) bool { return sums[begin+i].From >= to })
+	return begin, end
+}
+
+// inserted returns sums with more, which replace those that they overlap.
+func inserted(sums, more []Sum) []Sum {
+	for len(more) > 0 {
+		n := 1 // those that follow each other without a gap are inserted at once
+		for n < len(more) && more[n].From == more[n-1].To {
+			n++
+		}
+		begin, end := overlapping(sums, more[0].From, more[n-1].To)
+		sums = slices.Replace(sums, begin, end, more[:n]...)
+		more = more[n:]
+	}
+	return sums
+}
+
+// encodeSums is the form that sums have in a note.
+func encodeSums(sums []Sum) string {
+	var b []byte
+	for _, s := range sums {
+		b = binary.AppendUvarint(binary.AppendUvarint(b, s.From), s.To-s.From)
+		b = binary.LittleEndian.AppendUint32(b, s.CRC)
+	}
+	return string(b)
+}
+
+func decodeSums(text string) ([]Sum, error) {
+	d := decoder{rest: []byte(text)}
+	var out []Sum
+	for len(d.rest) > 0 && d.err == nil {
+		s := Sum{From: d.uint()}
+		s.To = s.From + d.uint()
+		if crc := d.take(4); d.err == nil {
+			s.CRC = binary.LittleEndian.Uint32(crc)
+			out = append(out, s)
+		}
+	}
+	return out, d.err
+}
