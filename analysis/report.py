@@ -30,6 +30,7 @@ from analysis.load import (
 from analysis.pages import render
 from analysis.papers import SHORT_NAMES, Paper, Part, paper
 from schemas.claim import ClaimResult
+from schemas.durable import write_file
 from schemas.errors import UserError
 
 Progress = Callable[[str, float], None]
@@ -189,12 +190,6 @@ def draw(entry: FigureEntry, evidence: Evidence, folder: Path, prefix: str) -> D
     return Drawn(entry, made, None)
 
 
-def _write(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.write_text(text)
-    temporary.replace(path)
-
-
 def build(
     artifacts: Path,
     name: str = "dlr",
@@ -236,7 +231,9 @@ def build(
     claims = tuple(evaluate(claim, its[id(part)]) for part in chosen.parts for claim in part.claims)
     style.settle()
     claims_path = target / "claims.json"
-    _write(claims_path, json.dumps([c.model_dump(mode="json") for c in claims], indent=1) + "\n")
+    write_file(
+        claims_path, json.dumps([c.model_dump(mode="json") for c in claims], indent=1) + "\n"
+    )
     tables = tuple(
         made
         for part in chosen.parts
@@ -246,7 +243,7 @@ def build(
     for made in tables:
         pd.DataFrame(made.as_json()).to_csv(target / f"{made.id}.csv", index=False)
     path = target / "report.html"
-    _write(path, _page(chosen, runs, loaded, figures=figures, claims=claims, tables=tables))
+    write_file(path, _page(chosen, runs, loaded, figures=figures, claims=claims, tables=tables))
     progress("report", 1.0)
     return Report(path, claims_path, claims, tuple(figures), len(runs), tables, chosen.short)
 

@@ -11,7 +11,6 @@ from typing import Protocol
 
 from campaigns.cell import CellContext, run_cell
 from campaigns.disk import Reserve, require_room
-from campaigns.durable import write_file
 from campaigns.engine import Engine, pending
 from campaigns.estimate import Estimator
 from campaigns.executors import Executor, ParallelExecutor
@@ -26,6 +25,7 @@ from campaigns.run_store import RunStore
 from campaigns.services import Ground
 from campaigns.workers import Workers
 from schemas.campaign import Campaign
+from schemas.durable import write_file
 
 CAMPAIGN_FILE = "campaign.json"
 LEDGER_FILE = "ledger.jsonl"

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from campaigns.cell_parameters import CellParameters, check
-from campaigns.durable import write_file
 from campaigns.estimate import called_s, lead_s
 from campaigns.job import Job
 from campaigns.judge import spoiled
 from campaigns.provenance import provenance
 from campaigns.run_store import write_run
 from campaigns.services import CellSetting, Ground, Load, Services
+from schemas.durable import write_file
 from schemas.errors import HotbedError
 from schemas.run import Run, RunStatus, Summary
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import Field
 
-from campaigns.durable import write_file
 from campaigns.run_store import utc_now
 from schemas.campaign import Limits
+from schemas.durable import write_file
 from schemas.run import Model, Provenance, Run, RunStatus
 
 JOB_FILE = "job.json"
@@ -90,5 +90,5 @@ def read_job(folder: Path) -> Job | None:
 
     try:
         return Job.model_validate_json((folder / JOB_FILE).read_bytes())
-    except (OSError, ValidationError):
+    except (FileNotFoundError, NotADirectoryError, ValidationError):
         return None

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
+
+from schemas.durable import append_line
 
 Event = Literal[
     "campaign-started",
@@ -32,16 +33,14 @@ class Ledger:
         self.path = path
 
     def append(self, event: Event, **facts: Any) -> None:
-        """Write one line and see it on the disk. OSError when the disk is full: the file then
-        ends in a torn line, which readers skip and the next append closes."""
+        """Write one line and see it on the disk.
+
+        Raises:
+            OSError: it cannot be written; the file is as it was.
+        """
         record = {"at": _now(), "event": event, **facts}
         line = json.dumps(record, sort_keys=True, allow_nan=False).encode() + b"\n"
-        with self.path.open("ab") as stream:
-            if self._torn():
-                line = b"\n" + line
-            stream.write(line)
-            stream.flush()
-            os.fsync(stream.fileno())
+        append_line(self.path, line)
 
     def records(self) -> Iterator[Mapping[str, Any]]:
         """Every whole record, oldest first; torn lines are skipped."""
@@ -54,14 +53,6 @@ class Ledger:
                 continue
             if isinstance(record, dict) and "event" in record:
                 yield record
-
-    def _torn(self) -> bool:
-        """Whether a crash left a last line without its end."""
-        if not self.path.is_file() or self.path.stat().st_size == 0:
-            return False
-        with self.path.open("rb") as stream:
-            stream.seek(-1, os.SEEK_END)
-            return stream.read(1) != b"\n"
 
 
 def _now() -> str:

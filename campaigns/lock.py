@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from schemas.errors import HotbedError, UserError
+from schemas.locks import open_lock
 
 if TYPE_CHECKING:
     from testbed.sites.contract import Testbed
@@ -49,15 +50,14 @@ class Lock:
         return self._handle
 
     def __enter__(self) -> Lock:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        handle = open_lock(self.path)
         try:
             self._take(handle)
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, json.dumps({"pid": os.getpid()}).encode(), 0)
         except BaseException:
             os.close(handle)
             raise
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, json.dumps({"pid": os.getpid()}).encode(), 0)
         self._handle = handle
         return self
 

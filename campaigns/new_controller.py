@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from controllers.registry import available
+from schemas.durable import make_folder, write_file
 from schemas.errors import UserError
 
 TEMPLATE = Path(__file__).parent / "templates" / "controller"
@@ -53,12 +55,14 @@ def new_controller(name: str, directory: Path) -> NewController:
     for path in (folder, made.test):
         if path.exists():
             raise UserError(f"{path} exists already and is left as it is: choose another name.")
+    make_folder(folder)
     try:
-        folder.mkdir(parents=True)
-        made.policy.write_text(_named(TEMPLATE / "policy.py", name))
-        made.test.write_text(_named(TEMPLATE / "test_policy.py", name))
-    except OSError as error:
-        raise UserError(f"{folder} cannot be written ({error.strerror}).") from error
+        write_file(made.policy, _named(TEMPLATE / "policy.py", name))
+        write_file(made.test, _named(TEMPLATE / "test_policy.py", name))
+    except BaseException:
+        made.test.unlink(missing_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
     return made
 
 

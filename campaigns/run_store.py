@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from campaigns.durable import commit_folder, write_file
+from schemas.durable import commit_folder, make_folder, write_file
 from schemas.run import Run, RunStatus
 
 _ATTEMPT = re.compile(r"attempt-(\d+)")
@@ -44,7 +44,7 @@ class RunStore:
 
     def prepare(self) -> None:
         """Make the folder."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self.folder)
 
     def attempts(self, run_id: str) -> Attempts:
         """Statuses of the finished attempts of one run."""
@@ -60,7 +60,7 @@ class RunStore:
         taken += [number for number, _ in self._numbered(run_id, _PARTIAL)]
         number = max(taken, default=0) + 1
         partial = self.folder / run_id / f".attempt-{number}.partial"
-        (partial / "logs").mkdir(parents=True)
+        make_folder(partial / "logs")
         return number, partial
 
     def commit(self, partial: Path) -> Path:
@@ -110,7 +110,7 @@ def read_run(folder: Path) -> Run | None:
 
     try:
         return Run.model_validate_json((folder / RUN_FILE).read_bytes())
-    except (OSError, ValidationError):
+    except (FileNotFoundError, NotADirectoryError, ValidationError):
         return None
 
 

@@ -7,7 +7,6 @@ undo each other's work. Whatever a killed one left is put back before anything e
 from __future__ import annotations
 
 import base64
-import fcntl
 import io
 import json
 import shutil
@@ -33,7 +32,9 @@ from controllers.service import (
     check_settings,
     open_ceph,
 )
+from schemas.durable import make_folder, write_file
 from schemas.errors import HotbedError, StoreError, UserError
+from schemas.locks import held
 from schemas.names import unpack_tar
 from testbed.agent.contract import AgentConfig
 from testbed.stores.contract import Effect
@@ -85,8 +86,8 @@ class Control:
             shutil.rmtree(folder / CODE, ignore_errors=True)
             if code is not None:
                 unpack(code, folder / CODE)
-            self._configs.mkdir(parents=True, exist_ok=True)
-            (self._configs / f"{name}.json").write_text(json.dumps(asdict(settings)))
+            make_folder(self._configs)
+            write_file(self._configs / f"{name}.json", json.dumps(asdict(settings)))
             (folder / OUTCOME).unlink(missing_ok=True)
             self._call("reset-failed", f"{UNIT}{name}.service")
             started = self._call("start", f"{UNIT}{name}.service")
@@ -201,9 +202,7 @@ class Control:
     @contextmanager
     def _lock(self) -> Iterator[None]:
         """One start or stop at a time."""
-        self._folders.mkdir(parents=True, exist_ok=True)
-        with (self._folders / ".lock").open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        with held(self._folders / ".lock"):
             yield
 
 

@@ -1,21 +1,23 @@
 """A controller's journal: what was sensed, decided and done, one JSON line a step.
 
 The first line is a header (policy, parameters, seed, interval, needs, code hash, signal), then
-one line a step, and a footer when the controller ended in an orderly way. Every line is flushed
-as it is written, so that a kill loses at most the line that was being written: a torn last line
-is left out when reading.
+one line a step, and a footer when the controller ended in an orderly way. Every line is on the
+disk before the next step, so that a kill loses at most the line that was being written: a torn last
+line is left out when reading.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TextIO
+from typing import Any
 
+from schemas.durable import append, make_folder, open_log
 from schemas.errors import UserError
 from testbed.stores.contract import Effect, Needs
 
@@ -86,13 +88,23 @@ class Step:
 class JournalWriter:
     """Appends to one file; use as a context manager or call `close`."""
 
-    def __init__(self, path: Path) -> None:
-        """Raises UserError when the file exists: a journal is never overwritten."""
-        path.parent.mkdir(parents=True, exist_ok=True)
+    def __init__(self, path: Path, *, sync: bool = True) -> None:
+        """Make the file.
+
+        Args:
+            path: the journal.
+            sync: False in virtual time, where a lost journal is made again.
+
+        Raises:
+            UserError: the file exists: a journal is never overwritten.
+            OSError: it cannot be made. Every method raises OSError when it cannot write its line.
+        """
+        make_folder(path.parent)
         try:
-            self._file: TextIO = path.open("x", encoding="utf-8")
+            self._handle: int | None = open_log(path, exclusive=True)
         except FileExistsError:
             raise UserError(f"journal {path} exists: a journal is never overwritten") from None
+        self._path, self._sync = path, sync
 
     def header(self, **values: object) -> None:
         """The first line."""
@@ -109,12 +121,14 @@ class JournalWriter:
         self._line({"schema": SCHEMA, "footer": True, "reason": reason, "restored": effects})
 
     def _line(self, data: Mapping[str, object]) -> None:
-        self._file.write(joined(data) + "\n")
-        self._file.flush()
+        assert self._handle is not None, "the journal is closed"
+        append(self._handle, f"{joined(data)}\n".encode(), self._path, sync=self._sync)
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
 
     def __enter__(self) -> JournalWriter:
         return self

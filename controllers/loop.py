@@ -1,9 +1,9 @@
 """The control loop: sense, decide, act, journal, wait for the interval.
 
-A failed sense or act is journalled and the next step goes on; several in a row end the loop. A
-policy that raises, hangs or returns an illegal action ends it at once. However it ends, the store
-is put back as it was found. Time comes from an injected clock, so that the same loop runs on
-virtual time.
+A failed sense or act is journalled and the next step follows; several in a row end the loop. A
+policy that raises, hangs or returns an illegal action ends it at once, and so does a journal that
+cannot be written: nothing is steered unseen. However it ends, the store is put back as it was
+found. Time comes from an injected clock, so that the same loop runs on virtual time.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from controllers.journal import JournalWriter, Step, canonical, effect_to_json, 
 from controllers.legality import illegal, senses_for
 from controllers.saved import Saved
 from controllers.seen import Encoder, Seen
+from schemas.errors import sentence_of
 from testbed.stores.contract import (
     PRESSURE,
     Action,
@@ -148,16 +149,16 @@ class Loop:
     def run(self) -> Outcome:
         """Run until stopped or failed, then put the store back; never raises for those."""
         plan = self._plan
-        self._journal.header(
-            policy=plan.policy,
-            parameters=canonical(dict(plan.parameters)),
-            seed=plan.seed,
-            interval_s=plan.interval_s,
-            needs=needs_to_json(plan.needs),
-            code_hash=plan.code_hash,
-            signal=plan.signal,
-        )
         try:
+            self._journal.header(
+                policy=plan.policy,
+                parameters=canonical(dict(plan.parameters)),
+                seed=plan.seed,
+                interval_s=plan.interval_s,
+                needs=needs_to_json(plan.needs),
+                code_hash=plan.code_hash,
+                signal=plan.signal,
+            )
             self._begin()
             self._alive()
             self._go_on()
@@ -278,7 +279,11 @@ class Loop:
         except Exception as error:
             code, reason = EXIT_NOT_RESTORED, f"{reason}; {_line(error)}"
         self._decider.close()
-        self._journal.footer(reason, restored)
+        try:
+            self._journal.footer(reason, restored)
+        except OSError as error:
+            if code == EXIT_STOPPED:
+                code, reason = EXIT_FAILED, f"{reason}; {_line(error)}"
         return Outcome(code, reason, self._at.steps, restored)
 
     def _pause(self, seconds: float) -> None:
@@ -297,4 +302,6 @@ def _refused(actions: Sequence[Action], observation: Observation, needs: Needs) 
 
 
 def _line(error: BaseException) -> str:
+    if isinstance(error, OSError):
+        return sentence_of(error)
     return " ".join(str(error).split()) or type(error).__name__

@@ -14,6 +14,7 @@ from typing import Any
 
 from controllers.registry import Controller, create, find
 from controllers.service import check_settings
+from schemas.durable import write_file
 from schemas.errors import UserError
 from testbed.agent.contract import Agent
 
@@ -106,9 +107,7 @@ def fetch_journal(agent: Agent, name: str, path: Path) -> Path:
     """Write the journal to `path`; UserError when the file exists."""
     if path.exists():
         raise UserError(f"{path} exists: a journal is never overwritten; give another file")
-    temporary = path.with_name(f".{path.name}.part")
-    temporary.write_text(journal_text(agent, name))
-    temporary.replace(path)
+    write_file(path, journal_text(agent, name), exclusive=True)
     return path
 
 

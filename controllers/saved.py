@@ -7,11 +7,11 @@ comes next: its own next start, `hotbed control stop`, or systemd's ExecStopPost
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from schemas.durable import make_folder, write_file
 from schemas.errors import StoreError
 from testbed.stores.contract import Effect, Store
 
@@ -31,18 +31,8 @@ class Saved:
 
     def write(self, state: Mapping[str, Any]) -> None:
         """Keep `state`, whole or not at all, also through a power cut."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self.path.with_suffix(".new")
-        with temporary.open("w", encoding="utf-8") as file:
-            json.dump(state, file)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self.path)
-        directory = os.open(self.path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        make_folder(self.path.parent)
+        write_file(self.path, json.dumps(state))
 
     def forget(self) -> None:
         """The store is to stay as it is: nothing waits to be put back any more."""

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,8 @@ from controllers.loop import (
 )
 from controllers.registry import code_hash, find, refuse_unoffered
 from controllers.saved import Saved
-from schemas.errors import HotbedError, UserError
+from schemas.durable import make_folder, write_file
+from schemas.errors import HotbedError, UserError, sentence_of
 from testbed.agent.notify import notify
 from testbed.stores.contract import PRESSURE, Effect, Store
 
@@ -122,7 +123,7 @@ def run(
         HotbedError: the store cannot be reached, or what was left cannot be put back.
     """
     folder = Path(settings.folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     restore(settings, open_store)
     dirs = [Path(directory) for directory in settings.controllers_dirs]
     controller = find(settings.name, dirs)
@@ -185,9 +186,7 @@ def write_outcome(folder: Path, outcome: Outcome) -> None:
     """Leave how it ended for `control-status` and `control-stop`."""
     data = asdict(outcome) | {"ended_at": time.time()}
     data["restored"] = [effect_to_json(effect) for effect in outcome.restored]
-    temporary = folder / f"{OUTCOME}.new"
-    temporary.write_text(json.dumps(data))
-    temporary.replace(folder / OUTCOME)
+    write_file(folder / OUTCOME, json.dumps(data))
 
 
 def _kind_of(store: Store) -> str:
@@ -221,8 +220,6 @@ def open_ceph(settings: Settings, sensing: bool) -> Iterator[Store]:
 
 def _serve(settings: Settings, open_store: OpenStore) -> int:
     folder = Path(settings.folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / OUTCOME).unlink(missing_ok=True)
     clock = RealClock()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: clock.stop())
@@ -230,15 +227,21 @@ def _serve(settings: Settings, open_store: OpenStore) -> int:
     limit_us = round((settings.interval_s + settings.decide_limit_s + _HANG_S) * 1e6)
     ready = f"READY=1\nWATCHDOG=1\nWATCHDOG_USEC={limit_us}"
     try:
+        (folder / OUTCOME).unlink(missing_ok=True)
         outcome = run(settings, open_store, clock, lambda: notify(ready))
     except UserError as error:
         outcome = Outcome(EXIT_USER, str(error), 0)
     except PolicyError as error:
         outcome = Outcome(EXIT_POLICY, f"controller {settings.name}: {error}", 0)
-    except HotbedError as error:
+    except (HotbedError, OSError) as error:
         code = EXIT_NOT_RESTORED if (folder / SAVED).exists() else EXIT_FAILED
-        outcome = Outcome(code, str(error), 0)
-    write_outcome(folder, outcome)
+        reason = sentence_of(error) if isinstance(error, OSError) else str(error)
+        outcome = Outcome(code, reason, 0)
+    try:
+        write_outcome(folder, outcome)
+    except OSError as error:  # `control stop` finds none, which is a failure too
+        outcome = replace(outcome, code=outcome.code or EXIT_FAILED)
+        print(f"hotbed controller {settings.name}: {sentence_of(error)}", file=sys.stderr)
     if outcome.code != EXIT_STOPPED:
         print(f"hotbed controller {settings.name}: {outcome.reason}", file=sys.stderr)
     return outcome.code
@@ -253,17 +256,18 @@ def main(arguments: list[str], open_store: OpenStore = open_ceph) -> int:
         return EXIT_USER
     try:
         settings = check_settings(json.loads(Path(paths[0]).read_text()))
-        if not restoring:
-            return _serve(settings, open_store)
-        restore(settings, open_store)
     except (OSError, ValueError) as error:
         print(f"controller settings {paths[0]} cannot be read: {error}", file=sys.stderr)
         return EXIT_USER
     except UserError as error:
         print(error, file=sys.stderr)
         return EXIT_USER
-    except HotbedError as error:
-        print(error, file=sys.stderr)
+    if not restoring:
+        return _serve(settings, open_store)
+    try:
+        restore(settings, open_store)
+    except (HotbedError, OSError) as error:
+        print(sentence_of(error) if isinstance(error, OSError) else error, file=sys.stderr)
         return EXIT_NOT_RESTORED
     return EXIT_STOPPED
 

@@ -19,7 +19,7 @@ import typer
 
 import hotbed.verbs
 from hotbed.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_TERMINATED, EXIT_USER
-from schemas.errors import HotbedError, UserError
+from schemas.errors import HotbedError, UserError, sentence_of
 from testbed.terminal import cleaned
 
 
@@ -65,30 +65,40 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _run(arguments: list[str] | None) -> None:
     try:
-        command(build())(args=arguments, prog_name="hotbed")
+        try:
+            command(build())(args=arguments, prog_name="hotbed")
+        finally:
+            _flush()
     except UserError as error:
         _say(error)
         raise SystemExit(EXIT_USER) from None
     except HotbedError as error:
         _say(error)
         raise SystemExit(EXIT_FAILED) from None
+    except OSError as error:
+        _say(HotbedError(sentence_of(error)))
+        raise SystemExit(EXIT_FAILED) from None
     except KeyboardInterrupt:
         raise SystemExit(EXIT_INTERRUPTED) from None
-    finally:
-        _flush()
 
 
 def _flush() -> None:
-    """Write out what is buffered; whoever read it may be gone (`hotbed status | head`)."""
+    """Write out what is buffered; its reader may be gone (`hotbed status | head`).
+
+    Raises:
+        OSError: it cannot be written.
+    """
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as error:
         # Python flushes once more at exit: give it somewhere to write to.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            error.filename = "standard output"
+            raise
 
 
 def _say(error: HotbedError) -> None:
-    _flush()
     print(f"hotbed: {_with_hint(error)}", file=sys.stderr)
 
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from schemas.durable import write_file
 from schemas.errors import UserError
 from testbed import twochoice_variables
 from testbed.agent import bundle
@@ -127,10 +128,7 @@ def remove_agents(
 
 def save_spec(testbed: Testbed, spec: TestbedSpec) -> None:
     """Keep the spec beside the testbed, for commands that get only its name."""
-    path = testbed.directory / "spec.json"
-    new = path.with_suffix(".new")
-    new.write_text(spec.model_dump_json(indent=1))
-    new.replace(path)
+    write_file(testbed.directory / "spec.json", spec.model_dump_json(indent=1))
 
 
 def spec_of(testbed: Testbed) -> TestbedSpec:

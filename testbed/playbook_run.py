@@ -6,7 +6,6 @@ full output is kept in ``deploy.log`` there.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import signal
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from schemas.errors import HotbedError, UserError
+from schemas.locks import take
 from testbed import ansible_processes, reach
 from testbed.playbook_events import Event, Failure, Tracker, explain, playbook_tasks
 from testbed.sites.contract import Progress, Testbed
@@ -69,16 +69,18 @@ def private_data(testbed: Testbed) -> Iterator[Path]:
     """
     folder = ansible_processes.ansible_folder(testbed.directory)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise UserError(
-                f"testbed {testbed.name} is being deployed by another command: wait for it."
-            ) from error
+    try:
+        lock = take(folder / "lock", 0.0)
+    except BlockingIOError as error:
+        raise UserError(
+            f"testbed {testbed.name} is being deployed by another command: wait for it."
+        ) from error
+    try:
         # What a killed command left at work would get in our way.
         ansible_processes.end(testbed.directory)
         yield folder
+    finally:
+        os.close(lock)
 
 
 def _environment(ansible: Ansible, folder: Path, sockets: Path) -> dict[str, str]:

@@ -7,28 +7,28 @@ import hashlib
 import os
 import shutil
 import signal
-import stat
 import time
 from dataclasses import replace
 from pathlib import Path
 
 from schemas.errors import UserError
+from schemas.locks import own_folder, run_folder
 from testbed.sites.contract import Gateway, Node, Testbed
 from testbed.ssh import SshShell, SshTarget, config_word
 
-RUN = Path("/run/hotbed")
-"""Where root's connections to testbeds are."""
+_SOCKET = 107 - len("/") - 40 - 17
+"""Most bytes of a folder for sockets: ssh adds a hash of 40 digits and, while it opens the
+connection, 17 more."""
 
 
 def control_dir(name: str, directory: Path) -> Path:
-    """Folder of a testbed's shared ssh connections; short, because a unix socket's name has 108
-    bytes at most. Two testbeds of one name in different state folders do not share it.
+    """Folder of a testbed's shared ssh connections. Two testbeds of one name in different state
+    folders do not share it.
     """
-    tag = hashlib.sha256(str(directory).encode()).hexdigest()[:4]
+    tag = hashlib.sha256(str(directory).encode()).hexdigest()
     if os.geteuid() == 0:
-        return RUN / f"{name}-{tag}" / "ssh"
-    base = Path(os.environ.get("XDG_RUNTIME_DIR", "/tmp"))
-    return base / f"hotbed-{os.geteuid()}" / f"{name}-{tag}"
+        return run_folder() / f"{name}-{tag[:4]}" / "ssh"
+    return run_folder() / tag[:8]
 
 
 def make_control_dir(testbed: Testbed) -> Path:
@@ -36,23 +36,20 @@ def make_control_dir(testbed: Testbed) -> Path:
     another folder in its place can answer for the machines.
 
     Raises:
-        UserError: it is not ours, or cannot be made.
+        UserError: it is not ours, cannot be made, or its path is too long for a socket.
     """
     folder = control_dir(testbed.name, testbed.directory)
+    wrong = None if len(os.fsencode(folder)) <= _SOCKET else "its path is too long"
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for each in (folder.parent, folder):
-            found = each.lstat()
-            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-                raise UserError(
-                    f"{each} is no folder of yours: remove it, or set XDG_RUNTIME_DIR to one."
-                )
-            each.chmod(0o700)
+        for each in (run_folder(), folder.parent, folder):
+            own_folder(each)
     except OSError as error:
+        wrong = error.strerror
+    if wrong is not None:
         raise UserError(
-            f"the folder {folder} for ssh's connections cannot be made ({error.strerror}): set "
+            f"the folder {folder} for ssh's connections cannot be made ({wrong}): set "
             "XDG_RUNTIME_DIR to a folder of yours."
-        ) from error
+        )
     return folder
 
 

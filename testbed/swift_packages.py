@@ -7,7 +7,6 @@ byte code where this machine's Python is of the same version. It is made once a 
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import platform
@@ -19,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from schemas.errors import UserError
+from schemas.locks import held
 
 LOCK = (
     Path(__file__).resolve().parents[1]
@@ -61,9 +61,7 @@ def ensure(lock: Path = LOCK, cache: Path | None = None) -> Packages:
     folder = cache or cache_folder()
     archive = folder / f"swift-{digest}.tar"
     if not archive.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        with (folder / ".lock").open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        with held(folder / ".lock"):
             if not archive.exists():
                 _make(lock, folder, archive, machine)
     return Packages(archive, digest, f"{PYTHON}-{machine}")

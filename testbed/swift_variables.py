@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from schemas.durable import make_folder, write_file
 from schemas.errors import UserError
 from testbed import swift_packages
 from testbed.sites.contract import Node, Testbed
@@ -164,14 +164,8 @@ def secrets_of(testbed: Testbed, store: SwiftSpec) -> Path:
     keys = found.get("keys", {})
     wanted["keys"] = {tenant.name: keys.get(tenant.name) or _secret() for tenant in store.tenants}
     if wanted != found:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        new = path.with_suffix(".new")
-        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(handle, "w") as file:
-            json.dump(wanted, file)
-            file.flush()
-            os.fsync(handle)
-        new.rename(path)
+        make_folder(path.parent)
+        write_file(path, json.dumps(wanted), 0o600)
     return path
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from schemas.durable import make_folder, write_file
 from schemas.errors import UserError
 from testbed.sites.contract import Node, Testbed
 from testbed.spec import (
@@ -156,12 +156,6 @@ def key_of(testbed: Testbed) -> Path:
     """The file with the agents' shared key, beside the testbed; made when it is not there."""
     path = testbed.directory / KEY
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        new = path.with_suffix(".new")
-        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(handle, "wb") as file:
-            file.write(secrets.token_bytes(_KEY_BYTES))
-            file.flush()
-            os.fsync(handle)
-        new.rename(path)
+        make_folder(path.parent)
+        write_file(path, secrets.token_bytes(_KEY_BYTES), 0o600)
     return path

@@ -49,7 +49,7 @@ def own_connections(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
     short path. Where nothing is measured no processor is kept awake."""
     if not any(map(request.node.get_closest_marker, ("local", "openstack"))):
         folder = request.getfixturevalue("tmp_path_factory").getbasetemp() / "run"
-        monkeypatch.setattr("testbed.reach.RUN", folder)
+        monkeypatch.setattr("schemas.locks.RUN", folder)
         monkeypatch.setenv("HOTBED_AWAKE", "no")
 
 

@@ -20,7 +20,8 @@ from analysis.load import table as tidy
 from analysis.pages import in_markdown
 from schemas.claim import ClaimResult
 from schemas.comparison import Comparison
-from schemas.errors import HotbedError, UserError
+from schemas.durable import write_file
+from schemas.errors import HotbedError
 
 NAME = "comparison"
 
@@ -128,13 +129,10 @@ def build(campaign: Path, comparison: Comparison, out: Path | None = None) -> Ra
 
     Raises:
         HotbedError: there is not a single finished run.
-        UserError: `out` cannot be written.
+        OSError: `out` cannot be written.
     """
     ranking = read(campaign, comparison, out)
-    try:
-        _write_all(ranking)
-    except OSError as error:
-        raise UserError(f"{ranking.folder}: cannot be written ({error.strerror}).") from error
+    _write_all(ranking)
     return ranking
 
 
@@ -144,11 +142,11 @@ def _write_all(ranking: Ranking) -> None:
     figure.draw(comparison, ranking.panels, folder, NAME)
     named = table.markdown(ranking.panels, comparison.baseline)
     left_out = "".join(f"- left out: {why}\n" for why in comparison.left_out.values())
-    _write(folder / f"{NAME}.md", in_markdown(f"{ranking.sentence}\n\n{named}\n{left_out}"))
-    _write(folder / f"{NAME}.csv", ranking.frame.to_csv(index=False))
+    write_file(folder / f"{NAME}.md", in_markdown(f"{ranking.sentence}\n\n{named}\n{left_out}"))
+    write_file(folder / f"{NAME}.csv", ranking.frame.to_csv(index=False))
     claims = [claim.model_dump(mode="json") for claim in ranking.claims]
-    _write(ranking.claims_path, json.dumps(claims, indent=1) + "\n")
-    _write(folder / f"{NAME}.json", comparison.model_dump_json(indent=1) + "\n")
+    write_file(ranking.claims_path, json.dumps(claims, indent=1) + "\n")
+    write_file(folder / f"{NAME}.json", comparison.model_dump_json(indent=1) + "\n")
 
 
 def _missing(campaign: Path, comparison: Comparison, done: Collection[str]) -> dict[Key, list[str]]:
@@ -164,9 +162,3 @@ def _missing(campaign: Path, comparison: Comparison, done: Collection[str]) -> d
         key = (cell.controller, cell.scenario, cell.op)
         found.setdefault(key, []).append(reason)
     return found
-
-
-def _write(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.write_text(text)
-    temporary.replace(path)

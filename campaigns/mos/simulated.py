@@ -156,7 +156,7 @@ def simulate(
         signal="microstores",
         code_hash=code_hash(controller),
     )
-    with JournalWriter(folder / "journal.jsonl") as journal:
+    with JournalWriter(folder / "journal.jsonl", sync=False) as journal:
         outcome = Loop(
             plan,
             decider=InProcess(policy),

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from campaigns.durable import write_file
 from campaigns.prioritymeister.experiment import Experiment
 from campaigns.prioritymeister.ground import Ground
 from campaigns.prioritymeister.outcome import BEYOND, PERCENTILES
+from schemas.durable import write_file
 from schemas.errors import HotbedError, UserError
 from workloads.traces.reader import TraceReader
 

@@ -23,6 +23,7 @@ from campaigns.prioritymeister.parameters import (
 from campaigns.prioritymeister.study import plan_of
 from campaigns.prioritymeister.topology import Topology, load_topology
 from controllers.prioritymeister.plan import Plan
+from schemas.durable import write_file
 from schemas.errors import StoreError, UserError
 from testbed.enforcement import PLAIN, Enforcement
 from testbed.nfs_wire import frame_of
@@ -314,10 +315,7 @@ def _applied(
 
 
 def _keep(testbed: Testbed, wanted: Mapping[str, Any]) -> None:
-    path = testbed.directory / _FILE
-    new = path.with_suffix(".new")
-    new.write_text(json.dumps(wanted, indent=1))
-    new.replace(path)
+    write_file(testbed.directory / _FILE, json.dumps(wanted, indent=1))
 
 
 def _kept(testbed: Testbed) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from campaigns.campaign_file import ROOT
-from campaigns.durable import write_file
 from campaigns.fingerprint import digest_paths
 from campaigns.lock import alone
 from campaigns.prioritymeister.cell_parameters import PmParameters
@@ -23,6 +22,7 @@ from campaigns.services import Facts
 from campaigns.steps.facts import read_facts
 from campaigns.steps.fill import unshaped
 from schemas.campaign import Limits
+from schemas.durable import write_file
 from testbed.deploy import spec_of
 
 PROGRAMS = ("cmd/nfsproxy", "cmd/replay", "enforcer", "estimator", "internal", "nfsproxy")

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from campaigns.durable import write_file
 from campaigns.services import CellSetting
+from schemas.durable import write_file
 from schemas.errors import HotbedError
 from testbed.agent.contract import Agent
 from testbed.inventory import fio_file_bytes

@@ -10,7 +10,6 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
 
-from campaigns.durable import write_file
 from campaigns.estimate import lead_s
 from campaigns.judge import stalled
 from campaigns.services import CellSetting, Load
@@ -19,6 +18,7 @@ from campaigns.steps.facts import signal_name
 from campaigns.steps.snapshot import Snapshots
 from campaigns.steps.usage import Usage
 from controllers import remote
+from schemas.durable import write_file
 from schemas.errors import HotbedError
 from schemas.run import Summary
 from testbed.agent.contract import Agent

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from campaigns.cell_parameters import COLD_SHARE, OBJECTS_PER_PG, CellParameters
-from campaigns.durable import write_file
 from campaigns.services import CellSetting
+from schemas.durable import write_file
 from schemas.errors import HotbedError
 from testbed.agent.openloop.plan import BALLAST_BYTES
 from workloads.open_loop import OpenLoop

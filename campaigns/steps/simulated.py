@@ -13,7 +13,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from campaigns.durable import write_file
 from campaigns.services import CellSetting, Load
 from campaigns.steps import disturb, fill
 from controllers.decide import Decider, InProcess, PolicyError
@@ -23,6 +22,7 @@ from controllers.loop import EXIT_STOPPED, Loop, Plan
 from controllers.registry import code_hash, create, find, refuse_unoffered
 from controllers.saved import Saved
 from controllers.service import DECIDE_LIMIT_S
+from schemas.durable import write_file
 from schemas.errors import HotbedError
 from schemas.run import Summary
 from testbed.simulated import (
@@ -141,7 +141,7 @@ class SimServices:
                 signal=self._setting.parameters.signal,
                 code_hash=code_hash(find(name, dirs)),
             )
-            with JournalWriter(folder / "journal.jsonl") as journal:
+            with JournalWriter(folder / "journal.jsonl", sync=False) as journal:
                 self._loop = lambda clock: Loop(
                     plan,
                     decider=decider,

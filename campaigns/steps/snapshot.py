@@ -11,7 +11,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from campaigns.durable import write_file
+from schemas.durable import write_file
 from testbed.lifecycle import DEPLOYED, restore_snapshot, stopped_store
 from testbed.sites.contract import Site, SnapshotSite, Testbed
 

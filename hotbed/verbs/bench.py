@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hotbed.output import JsonFlag, emit
+from schemas.durable import make_folder, write_file
 from schemas.errors import HotbedError, UserError
 from testbed.sites import open_site
 from testbed.sites.contract import AwakeSite, SiteError
@@ -47,6 +48,8 @@ def register(app: typer.Typer) -> None:
             scripts = [s for s in scripts if s.stem == name or s.stem.startswith(f"{name}_")]
             if not scripts:
                 raise UserError(f"bench {only}: no such bench; known: {known}.")
+        folder = artifacts / "bench"
+        make_folder(folder)  # before minutes of measuring
         results: list[dict[str, Any]] = []
         kept: dict[str, bool] = {}
         for script in scripts:
@@ -59,11 +62,10 @@ def register(app: typer.Typer) -> None:
             results += [result | {"stolen": stolen} for result in made]
             kept[script.stem.removeprefix("bench_")] = awake
         now = datetime.now(UTC)
-        path = artifacts / "bench" / f"{now:%Y%m%dT%H%M%SZ}.json"
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{now:%Y%m%dT%H%M%SZ}.json"
         at = now.isoformat(timespec="seconds")
         document = {"schema": 1, "at": at, "awake": kept, "results": results}
-        path.write_text(json.dumps(document, indent=1) + "\n")
+        write_file(path, json.dumps(document, indent=1) + "\n")
         emit(document, as_json, lambda: _table(results))
         if not as_json:
             print(f"Written: {path.resolve()}")

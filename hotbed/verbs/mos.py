@@ -113,15 +113,14 @@ def _write_parameters(read: Spec, path: Path) -> None:
     import yaml
 
     from controllers.microstores.spec import controller_parameters
+    from schemas.durable import write_file
     from schemas.errors import UserError
 
     try:
-        with path.open("x") as file:
-            yaml.safe_dump(controller_parameters(read), file, sort_keys=False)
+        text = yaml.safe_dump(controller_parameters(read), sort_keys=False)
+        write_file(path, text, exclusive=True)
     except FileExistsError:
         raise UserError(f"{path} exists: it is not overwritten; give another file") from None
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written ({error.strerror})") from None
 
 
 def _findings(read: Spec, division: Division) -> list[Finding]:

@@ -35,11 +35,13 @@ def register(app: typer.Typer) -> None:
         from campaigns.campaign_file import ROOT
         from hotbed.progress import progress
         from hotbed.verbs.report import claims_table
+        from schemas.durable import make_folder
         from testbed.deploy import save_spec
         from testbed.doctor import require
         from testbed.sites import open_site
         from testbed.spec import load_spec
 
+        make_folder(artifacts / CAMPAIGN)  # before minutes of building
         spec = load_spec(ROOT / SPEC)
         request = session.Request(CAMPAIGN, artifacts=artifacts)
         known = session.dry_run(request)

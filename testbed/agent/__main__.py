@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TextIO
 
-from schemas.errors import HotbedError, RemoteError, StoreError, UserError
+from schemas.errors import HotbedError, RemoteError, StoreError, UserError, sentence_of
 from testbed.agent.config import load_config
 from testbed.agent.contract import AgentConfig
 from testbed.agent.verbs import VERBS
@@ -40,6 +40,8 @@ def failure(error: BaseException) -> dict[str, Any]:
     if isinstance(error, StoreError):
         kind = "store"
     message = str(error) if isinstance(error, HotbedError) else f"{type(error).__name__}: {error}"
+    if isinstance(error, OSError):
+        message = sentence_of(error)
     retry = isinstance(error, RemoteError) and error.retry
     return {"ok": False, "error": " ".join(message.split()), "kind": kind, "retry": retry}
 

@@ -16,7 +16,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = (
     "schemas/__init__.py",
+    "schemas/durable.py",
     "schemas/errors.py",
+    "schemas/locks.py",
     "schemas/names.py",
     "schemas/numbers.py",
     "testbed/__init__.py",

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from schemas.errors import UserError
+from schemas.locks import RUN, own_folder
 from testbed.agent.contract import CONFIG, KEY, KNOWN_HOSTS, AgentConfig, AgentNode
 from testbed.ssh import SshShell, SshTarget
 
-CONTROL_DIR = Path("/run/hotbed")
+CONTROL_DIR = RUN
 
 
 def config_from_json(data: Mapping[str, Any]) -> AgentConfig:
@@ -84,7 +85,6 @@ def osd_names(config: AgentConfig) -> dict[int, str]:
 
 def shell_to(node: AgentNode) -> SshShell:
     """A shell from the admin node to `node`, by the admin node's own key."""
-    CONTROL_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
     return SshShell(
         SshTarget(
             node=node.name,
@@ -93,6 +93,6 @@ def shell_to(node: AgentNode) -> SshShell:
             known_hosts=Path(KNOWN_HOSTS),
             user=node.ssh_user,
             port=node.ssh_port,
-            control_dir=CONTROL_DIR,
+            control_dir=own_folder(CONTROL_DIR),
         )
     )

@@ -23,10 +23,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from schemas.durable import write_file
 from schemas.errors import HotbedError, RemoteError, UserError
 from testbed.agent.config import load_config, node_of
 from testbed.agent.contract import AGENT_ROOT, STATE, UNIT_PREFIX, AgentConfig, UnitResult
-from testbed.agent.reach import LocalShell, on_each, use_control_dir, write_atomically
+from testbed.agent.reach import LocalShell, on_each, use_control_dir
 from testbed.agent.units import LOAD_PREFIX, STOP_S
 
 FOLDER = Path(STATE) / "disturb"
@@ -183,7 +184,7 @@ class Disturber:
             self._outputs += 1
             path = self._folder / "outputs" / f"{self._outputs:04d}.json"
             path.parent.mkdir(exist_ok=True)
-            write_atomically(path, json.dumps(output))
+            write_file(path, json.dumps(output), sync=False)
         with (self._folder / "events.jsonl").open("a") as log:
             log.write(json.dumps(event) + "\n")
 
@@ -197,7 +198,7 @@ class Disturber:
                 for _, step in sorted(self._running.items())
             ],
         }
-        write_atomically(self._folder / "state.json", json.dumps(state))
+        write_file(self._folder / "state.json", json.dumps(state), sync=False)
 
 
 def follow(
@@ -228,7 +229,7 @@ def follow(
 def start_unit(config: AgentConfig, plan: Mapping[str, Any], max_s: float) -> None:
     """Write the plan and start ``hotbed-disturb`` on this (the admin) node."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    write_atomically(FOLDER / "plan.json", json.dumps(plan))
+    write_file(FOLDER / "plan.json", json.dumps(plan), sync=False)
     python = f"/usr/bin/env PYTHONPATH={AGENT_ROOT} python3 -m testbed.agent.disturb"
     admin = next(node.name for node in config.nodes if "admin" in node.roles)
     LocalShell(admin).run(

@@ -11,11 +11,12 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from schemas.durable import write_file
 from schemas.errors import RemoteError, UserError
 from testbed.agent import disturb, units
 from testbed.agent.contract import UNIT_PREFIX, AgentConfig, UnitResult
 from testbed.agent.disturb import FOLDER, UNIT, Start, Stop
-from testbed.agent.reach import every, on_each, reach, write_atomically
+from testbed.agent.reach import every, on_each, reach
 from testbed.ssh import Shell
 
 _SIGMAS = 4.0
@@ -80,7 +81,7 @@ def clean_loads(config: AgentConfig) -> int:
     stopped = on_each(names, clean)
     state = disturb.read_state() or {}
     gone = {"hot_nodes": [], "loads": [], "since": time.time()}
-    write_atomically(FOLDER / "state.json", json.dumps(state | gone))
+    write_file(FOLDER / "state.json", json.dumps(state | gone), sync=False)
     for answer in stopped.values():
         if isinstance(answer, RemoteError):
             raise answer
@@ -117,7 +118,7 @@ def disturb_go(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, flo
     if not _alive():
         raise UserError("no disturbance is running: start one by disturb-start.")
     at = float(payload.get("at") or time.time())
-    write_atomically(FOLDER / "go", repr(at))
+    write_file(FOLDER / "go", repr(at), sync=False)
     return {"at": at}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
+from schemas.durable import write_file
 from schemas.errors import RemoteError
+from schemas.locks import own_folder
 from testbed.agent.config import node_of, shell_to
 from testbed.agent.contract import AgentConfig
 from testbed.ssh import Completed, Shell, SshShell, completed, require_success
@@ -45,10 +46,7 @@ class LocalShell:
 
     def put(self, data: bytes, path: str, *, mode: int = 0o644) -> None:
         """See `Shell.put`."""
-        temporary = Path(f"{path}.new")
-        temporary.write_bytes(data)
-        temporary.chmod(mode)
-        temporary.replace(path)
+        write_file(Path(path), data, mode, sync=False)
 
     def popen(self, argv: Sequence[str]) -> subprocess.Popen[bytes]:
         """See `Shell.popen`."""
@@ -72,7 +70,7 @@ def use_control_dir(folder: Path | None) -> None:
     container (cgroup v1) does not hear of its end and waits a minute for it.
     """
     if folder is not None:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        own_folder(folder)
     _control_dir[:] = [folder]
 
 
@@ -110,10 +108,3 @@ def every(names: Iterable[str], call: Callable[[str], T]) -> Mapping[str, T]:
         if isinstance(answer, RemoteError):
             raise answer
     return {name: answer for name, answer in answers.items() if not isinstance(answer, RemoteError)}
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """A reader of `path` sees the old or the new text, never a part."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text)
-    temporary.replace(path)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 
+from schemas.durable import write_file
 from schemas.errors import UserError
 from testbed.ansible_processes import ansible_folder
 from testbed.checks import Finding
@@ -134,10 +135,7 @@ def _deployed_by(testbed: Testbed) -> str | None:
 
 
 def _note(testbed: Testbed, kind: str | None) -> None:
-    record = testbed.directory / _RECORD
-    new = record.with_suffix(".new")
-    new.write_text(json.dumps({"kind": kind}) + "\n")
-    new.replace(record)
+    write_file(testbed.directory / _RECORD, json.dumps({"kind": kind}) + "\n")
 
 
 def findings() -> list[Finding]:

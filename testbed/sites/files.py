@@ -1,28 +1,15 @@
-"""Small files that are written whole or not at all, and locks that end with their process."""
+"""Locks of testbeds, with the sentences for whoever has to wait."""
 
 from __future__ import annotations
 
-import fcntl
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from schemas.errors import UserError
+from schemas.locks import take
 from testbed.sites.contract import SiteError
-
-
-def write(path: Path, data: str, mode: int = 0o644) -> None:
-    """Replace `path` by `data`; a reader sees the old or the new file, never a part."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.chmod(mode)
-    temporary.replace(path)
 
 
 @contextmanager
@@ -34,25 +21,15 @@ def locked(path: Path, *, timeout_s: float, busy: str) -> Iterator[None]:
         SiteError: with the text `busy`, when somebody else holds it for longer than `timeout_s`.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("a+")
+        handle = take(path, timeout_s)
+    except BlockingIOError as error:
+        raise SiteError(busy, retry_after_s=30.0) from error
     except OSError as error:
         raise UserError(
             f"{path.parent}, where testbeds are remembered, cannot be written ({error.strerror}): "
             "run this as its owner, or set HOTBED_STATE to a folder of yours."
         ) from error
-    with file:
-        end = time.monotonic() + timeout_s
-        while not _take(file.fileno()):
-            if time.monotonic() >= end:
-                raise SiteError(busy, retry_after_s=30.0)
-            time.sleep(0.1)
-        yield
-
-
-def _take(descriptor: int) -> bool:
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+        yield
+    finally:
+        os.close(handle)

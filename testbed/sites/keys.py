@@ -6,8 +6,8 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+from schemas.durable import write_file
 from testbed.sites.contract import SiteError
-from testbed.sites.files import write
 
 LOGIN = "id_ed25519"
 
@@ -43,4 +43,4 @@ def write_known_hosts(path: Path, nodes: Mapping[str, tuple[str, str]]) -> None:
     lines = [
         f"{address},{name} {' '.join(key.split()[:2])}" for name, (address, key) in nodes.items()
     ]
-    write(path, "\n".join(lines) + "\n")
+    write_file(path, "\n".join(lines) + "\n", 0o644)

@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from schemas.durable import append_line, make_folder, sync_folder, write_file
 from schemas.errors import UserError
-from testbed.durable import sync_folder
-from testbed.sites.files import locked, write
+from testbed.sites.files import locked
 
 VERSION = 1
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,19}")  # what testbed.spec lets a testbed be called
@@ -77,8 +77,7 @@ class Record:
         """Write `data`; a crash leaves either the old or the new one."""
         self._make_folder()
         text = json.dumps({"version": VERSION, **self.data}, indent=1)
-        write(self.folder / _RECORD, text + "\n", mode=0o600)
-        sync_folder(self.folder)
+        write_file(self.folder / _RECORD, text + "\n", 0o600)
 
     def journal(self, kind: str, **fields: Any) -> None:
         """Append ``{"entry": kind, **fields}`` and see it onto the disk.
@@ -89,26 +88,15 @@ class Record:
             fields: JSON values.
         """
         self._make_folder()
-        path = self.folder / _JOURNAL
         line = json.dumps({"entry": kind, **fields}, sort_keys=False).encode() + b"\n"
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        try:
-            # A crash in the middle of a line must not spoil the next one.
-            size = os.fstat(descriptor).st_size
-            if size and os.pread(descriptor, 1, size - 1) != b"\n":
-                line = b"\n" + line
-            os.write(descriptor, line)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        sync_folder(self.folder)
+        append_line(self.folder / _JOURNAL, line, 0o600)
 
     def entries(self) -> list[dict[str, Any]]:
         """The journal's lines, oldest first; a line that a crash cut off is left out."""
         return _entries(self.folder / _JOURNAL)
 
     def _make_folder(self) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(self.folder, 0o700)
         self.folder.chmod(0o700)
 
 

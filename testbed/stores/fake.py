@@ -18,6 +18,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from schemas.durable import write_file
 from schemas.errors import StoreError
 from testbed.stores.contract import (
     ACTIVITY,
@@ -244,6 +245,4 @@ class FakeStore:
 
     def _keep(self) -> None:
         if self._path is not None:
-            temporary = self._path.with_suffix(".new")
-            temporary.write_text(json.dumps(self.save()))
-            temporary.replace(self._path)
+            write_file(self._path, json.dumps(self.save()), sync=False)

@@ -199,7 +199,7 @@ def loop(osds: int, steps: int) -> list[dict[str, Any]]:
     plan = Plan("dlr", policy.needs, policy.parameters(), 1, BETWEEN_S, "node", "", steps=steps + 1)
     with opened(osds, loaded=True) as ceph, tempfile.TemporaryDirectory() as folder:
         clock = Stopwatch(ceph)
-        with JournalWriter(Path(folder) / "journal.jsonl") as journal:
+        with JournalWriter(Path(folder) / "journal.jsonl", sync=False) as journal:
             outcome = Loop(
                 plan,
                 decider=InProcess(policy),

@@ -10,16 +10,24 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from disk_faults import CASES, FULL, Disk, is_one_sentence
 from engine_process import QUICK_CELL
 from tiny_campaigns import ONE_CELL
+from tiny_kinds import job
 
-from campaigns import disk
+from campaigns import disk, session
 from campaigns.disk import Reserve, is_full, need_bytes, require_room
+from campaigns.job import write_job
 from campaigns.ledger import Ledger
 from campaigns.progress import Silent
 from campaigns.run_store import RunStore
 from campaigns.session import Request, run
-from schemas.errors import UserError
+from controllers.journal import JournalWriter, Step, read_journal
+from controllers.saved import Saved
+from schemas.durable import make_folder
+from schemas.errors import HotbedError, UserError, sentence_of
+from testbed.sites.records import Records
+from tests.hotbed.runner import hotbed
 
 
 def test_the_need_comes_from_finished_runs_where_there_are_any(tmp_path: Path) -> None:
@@ -48,6 +56,212 @@ def test_only_a_full_disk_is_full() -> None:
     assert is_full(OSError(errno.ENOSPC, ""))
     assert is_full(OSError(errno.EDQUOT, ""))
     assert not is_full(OSError(errno.EACCES, ""))
+
+
+# A fault at every call: nothing that was acknowledged is lost, nothing is half-made, and the same
+# operation succeeds when the fault is gone.
+
+
+class Subject:
+    """Something with a durable memory: `do` acknowledges a number, `seen` are those it has."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def do(self, number: int) -> None:
+        raise NotImplementedError
+
+    def seen(self) -> list[int]:
+        raise NotImplementedError
+
+
+class OfLedger(Subject):
+    def do(self, number: int) -> None:
+        make_folder(self.folder / "artifacts" / "tiny")
+        self._ledger().append("started", run_id="x", attempt=number)
+
+    def seen(self) -> list[int]:
+        return [record["attempt"] for record in self._ledger().records()]
+
+    def _ledger(self) -> Ledger:
+        return Ledger(self.folder / "artifacts" / "tiny" / "ledger.jsonl")
+
+
+class OfRecords(Subject):
+    def do(self, number: int) -> None:
+        with Records("chameleon", self.folder).open("bed") as record:
+            record.journal("ask", number=number)
+            record.data["last"] = number
+            record.save()
+
+    def seen(self) -> list[int]:
+        records = Records("chameleon", self.folder)
+        found = [entry["number"] for entry in records.entries("bed")]
+        data = records.read("bed")
+        assert data is None or data["last"] in found
+        return sorted(set(found))  # what is asked again is written again
+
+
+class OfRunStore(Subject):
+    def do(self, number: int) -> None:
+        store = RunStore(self.folder / "artifacts" / "tiny")
+        store.prepare()
+        attempt, partial = store.begin(f"r{number}")
+        made = job({}).model_copy(update={"run_id": f"r{number}", "attempt": attempt})
+        write_job(partial, made)
+        (partial / "samples").write_text("t\n")
+        store.close(partial, made.record("interrupted", None))
+
+    def seen(self) -> list[int]:
+        runs = list(RunStore(self.folder / "artifacts" / "tiny").runs())
+        assert all((self.folder / "artifacts" / "tiny" / run.run_id).is_dir() for run in runs)
+        return [int(run.run_id.removeprefix("r")) for run in runs]
+
+
+class OfJournal(Subject):
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self._path = folder / "controllers" / "dlr" / "journal.jsonl"
+        self._writer: JournalWriter | None = None
+        self._begun = False
+
+    def do(self, number: int) -> None:
+        if self._writer is None:
+            self._writer = JournalWriter(self._path)
+        if not self._begun:
+            self._writer.header(policy="dlr")
+            self._begun = True
+        self._writer.step(Step(number, 1.0, 2.0))
+
+    def seen(self) -> list[int]:
+        if not self._begun:
+            return []
+        journal = read_journal(self._path)
+        assert not journal.torn
+        return [step["step"] for step in journal.steps]
+
+
+class OfSaved(Subject):
+    def do(self, number: int) -> None:
+        Saved(self._path()).write({"numbers": sorted({*self.seen(), number})})
+
+    def seen(self) -> list[int]:
+        path = self._path()
+        return list(json.loads(path.read_text())["numbers"]) if path.exists() else []
+
+    def _path(self) -> Path:
+        return self.folder / "controllers" / "dlr" / "saved.json"
+
+
+SUBJECTS = (OfLedger, OfRecords, OfRunStore, OfJournal, OfSaved)
+
+
+@pytest.mark.parametrize("kind", SUBJECTS)
+@pytest.mark.parametrize(("call", "fault"), CASES)
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_fault_at_any_call_loses_nothing(
+    *,
+    kind: type[Subject],
+    call: str,
+    fault: str,
+    before: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk = Disk(monkeypatch, tmp_path)
+    for nth in range(1, 100):
+        subject = kind(tmp_path / str(nth))
+        subject.folder.mkdir()
+        acknowledged = list(range(before))
+        for number in acknowledged:
+            subject.do(number)
+        disk.fail((call, fault), nth=nth)
+        try:
+            subject.do(7)
+            acknowledged.append(7)
+            assert not disk.unsynced()
+        except (OSError, HotbedError) as error:
+            sentence = sentence_of(error) if isinstance(error, OSError) else str(error)
+            assert is_one_sentence(sentence)
+            assert str(subject.folder) in sentence
+        fired = disk.fired
+        disk.fail()
+        assert set(acknowledged) <= set(subject.seen()) <= {*acknowledged, 7}
+        if 7 not in acknowledged:
+            subject.do(7)
+            acknowledged.append(7)
+        assert subject.seen() == acknowledged
+        assert not list(subject.folder.rglob("*.new"))
+        if not fired:
+            return
+    pytest.fail("the operation never passed")
+
+
+@pytest.mark.parametrize("kind", [OfLedger, OfRecords])
+def test_a_line_that_cannot_be_cut_back_spoils_no_other(
+    kind: type[Subject], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk(monkeypatch, tmp_path)
+    subject = kind(tmp_path)
+    subject.do(1)
+    disk.fail(("write", FULL), ("truncate", "EIO"))
+    with pytest.raises(OSError, match="No space"):
+        subject.do(2)
+    disk.fail()
+    assert subject.seen() == [1]
+    subject.do(3)
+    assert subject.seen() == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("call", "fault", "first", "stride"),
+    [
+        *(pytest.param(*case, 1, 1, marks=pytest.mark.soak) for case in CASES),
+        *((*case, number % 5 + 1, 9) for number, case in enumerate(CASES)),
+    ],
+)
+def test_a_campaign_with_a_fault_resumes(
+    *,
+    call: str,
+    fault: str,
+    first: int,
+    stride: int,
+    tmp_path: Path,
+    campaign_file: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Every `stride`-th call fails, each in a fresh folder."""
+    file = campaign_file(grids=ONE_CELL, parameters={"duration_s": 1})
+    monkeypatch.setattr(session, "IN_PROCESS", frozenset({"fake"}))
+    top = tmp_path / "disk"
+    top.mkdir()
+    disk = Disk(monkeypatch, top)
+    for nth in range(first, 1000, stride):
+        artifacts = top / str(nth) / "artifacts"
+        words = ["run", str(file), "--no-notebook", "--artifacts", str(artifacts)]
+        artifacts.parent.mkdir()
+        disk.fail((call, fault), nth=nth)
+        code = hotbed(*words)
+        said = capsys.readouterr().err
+        fired, unsynced = disk.fired, disk.unsynced()
+        disk.fail()
+        store = RunStore(artifacts / "tiny")
+        if code == 0:
+            assert not unsynced
+        else:
+            assert code == 1
+            why = [line for line in said.splitlines() if line.startswith("hotbed: ")]
+            assert len(why) == 1 or (not why and "failed: " in said)
+            assert all(map(is_one_sentence, why))
+        ledger = store.folder / "ledger.jsonl"
+        kept = ledger.read_bytes() if ledger.is_file() else b""
+        assert hotbed(*words) == 0
+        assert sum(run.status == "done" for run in store.runs()) == 1
+        assert ledger.read_bytes().startswith(kept)
+        if not fired:
+            return
+    pytest.fail("the campaign never passed")
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from campaigns.durable import commit_folder, write_file
 from campaigns.ledger import Ledger
 from campaigns.lock import Lock
+from schemas.durable import commit_folder, write_file
 from schemas.errors import HotbedError, UserError
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -88,9 +88,3 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     made.policy.parent.rmdir()
     with pytest.raises(UserError, match=r"test_mine.py exists already"):
         new_controller("mine", tmp_path)
-
-
-def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(UserError, match="cannot be written"):
-        new_controller("mine", tmp_path / "file")

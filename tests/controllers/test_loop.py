@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 
 import naughty
 import pytest
+import virtual
 from virtual import VirtualClock, run_loop
 
 from controllers.decider import ChildDecider
@@ -24,6 +26,7 @@ from testbed.stores.contract import (
     SwapPrimary,
 )
 from testbed.stores.fake import FakeStore
+from tests.campaigns.disk_faults import Disk
 
 
 def hot(number: int) -> dict[int, float]:
@@ -276,3 +279,30 @@ def test_nothing_is_done_when_the_state_cannot_be_saved(tmp_path):
     assert outcome.code == EXIT_FAILED
     assert "disk full" in outcome.reason
     assert journal.steps == []
+
+
+@pytest.mark.parametrize("call", ["write", "fsync"])
+@pytest.mark.parametrize("fault", ["ENOSPC", "EIO"])
+def test_nothing_is_steered_without_a_journal(tmp_path, monkeypatch, call, fault):
+    """The step that could not be written down is the last one, and is undone."""
+    monkeypatch.setattr(virtual, "read_journal", Path.read_text)
+    disk = Disk(monkeypatch, tmp_path)
+    # The first sync is the folder's: no loop without a journal.
+    for nth in range(1 if call == "write" else 2, 20):
+        store = FakeStore(pressures=hot)
+        folder = tmp_path / str(nth)
+        folder.mkdir()
+        disk.fail((call, fault), nth=nth)
+        outcome, text = run_loop(folder, store, create(find("dlr"), {}, 1), steps=4)
+        lines = [json.loads(line) for line in text.splitlines()]
+        journalled = [line["step"] for line in lines if "step" in line]
+        assert untouched(store)
+        assert not (folder / "saved.json").exists()
+        if not disk.fired:
+            assert (outcome.code, journalled) == (EXIT_STOPPED, [0, 1, 2, 3])
+            return
+        assert outcome.code == EXIT_FAILED
+        assert str(folder) in outcome.reason
+        assert journalled == list(range(len(journalled)))
+        assert outcome.steps <= len(journalled) + 1
+    pytest.fail("it never passed")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import sys
 import time
@@ -17,6 +18,7 @@ import service_main
 from controllers import remote
 from controllers.control import Control, unpack
 from controllers.journal import read_journal
+from controllers.loop import EXIT_FAILED
 from controllers.registry import find
 from controllers.replay import replay
 from controllers.service import check_settings
@@ -167,6 +169,36 @@ def test_sigint_restores_too(ground):
     until(lambda: gone(ground.pid("dlr")))
     assert not ground.changed()
     assert not ground.saved("dlr").exists()
+
+
+def test_a_journal_that_is_cut_short_stops_the_controller(ground):
+    """The kernel takes a part of a line, and no more."""
+    remote.start(ground, "dlr", interval_s=0.1)
+    path = ground.folder / "controllers" / "dlr" / "journal.jsonl"
+    until(ground.changed)
+    until(lambda: path.stat().st_size > 2 * ground.store.stat().st_size)
+    pid, limit = ground.pid("dlr"), path.stat().st_size + 700
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (limit, limit))
+    until(lambda: gone(pid))
+    assert not ground.changed()
+    stopped = remote.stop(ground, "dlr")
+    assert stopped["code"] == EXIT_FAILED
+    assert str(path) in stopped["reason"]
+    journal = read_journal(path)
+    assert not journal.torn
+    assert replay(journal).equal
+
+
+def test_an_outcome_that_cannot_be_written_is_a_failure(ground):
+    remote.start(ground, "dlr", interval_s=0.1)
+    until(ground.changed)
+    pid = ground.pid("dlr")
+    (ground.folder / "controllers" / "dlr" / "outcome.json").mkdir()
+    os.kill(pid, signal.SIGTERM)
+    until(lambda: gone(pid))
+    assert not ground.changed()
+    assert remote.stop(ground, "dlr")["code"] is None
+    assert "outcome.json" in ground.log()
 
 
 def test_a_policy_from_outside_that_raises_ends_with_its_reason(ground):

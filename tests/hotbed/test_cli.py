@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 import typer
 from pydantic import BaseModel
+from runner import hotbed
 
 from hotbed import cli, output
 from schemas.errors import HotbedError, UserError
@@ -34,6 +36,9 @@ def _app_raising(error: BaseException) -> typer.Typer:
         (UserError("spec.yaml: no such node: give one of a, b."), 2, "hotbed: spec.yaml: no such"),
         (HotbedError("the node went away."), 1, "hotbed: the node went away."),
         (KeyboardInterrupt(), 130, ""),
+        (OSError(errno.EIO, "Input/output error", "a/run.json"), 1, "hotbed: a/run.json: Input"),
+        (OSError(errno.EXDEV, "Invalid link", b"a", None, b"b"), 1, "hotbed: b: Invalid link."),
+        (OSError("no number"), 1, "hotbed: no number."),
     ],
 )
 def test_exit_codes(
@@ -57,6 +62,52 @@ def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli, "build", lambda: _app_raising(ZeroDivisionError("bug")))
     with pytest.raises(ZeroDivisionError):
         cli.main([])
+
+
+NO_PLACE = {"a file": Path(cli.__file__), "not ours": Path("/sys")}
+"""Where nobody can make a folder, root included."""
+
+
+@pytest.mark.parametrize("place", NO_PLACE)
+@pytest.mark.parametrize(
+    "words",
+    [
+        "run dlr-quick --ground sim --artifacts PLACE",
+        "run pm-quick --artifacts PLACE",
+        "compare --artifacts PLACE",
+        "scale --quick --artifacts PLACE",
+        "bench --artifacts PLACE",
+        "new controller mine --dir PLACE",
+        "ursa generate --nodes 10 --partitions 100 --out PLACE",
+        "cosbench xml A --out PLACE",
+        "mos profile local --out PLACE",
+        "pm trace standin A PLACE",
+    ],
+)
+def test_a_place_that_cannot_be_written_is_one_sentence(
+    words: str, place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = NO_PLACE[place] / "x"
+    assert hotbed(*words.replace("PLACE", str(where)).split()) in (1, 2)
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 1
+    assert said[0].startswith("hotbed: ")
+    assert str(NO_PLACE[place]) in said[0]
+
+
+def test_a_full_standard_output_is_one_sentence() -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "hotbed.cli", "doctor", "--json"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("hotbed: ")
 
 
 def test_termination_runs_the_cleanup(tmp_path: Path) -> None:

@@ -77,14 +77,25 @@ def prepared(
     ],
 )
 def test_the_steps_in_order(
+    *,
     monkeypatch: pytest.MonkeyPatch,
     state: dict[str, Any],
     arguments: list[str],
     code: int,
     order: list[str],
+    tmp_path: Path,
 ) -> None:
     steps = prepared(monkeypatch, **state)
-    ended = CliRunner().invoke(build(), ["reproduce", *arguments])
+    ended = CliRunner().invoke(build(), ["reproduce", "--artifacts", str(tmp_path), *arguments])
     assert ended.exit_code == code, ended.output
     assert steps.done == order
     assert "Report: " in ended.output
+
+
+def test_nothing_is_built_for_a_place_that_cannot_be_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steps = prepared(monkeypatch)
+    ended = CliRunner().invoke(build(), ["reproduce", "--artifacts", __file__])
+    assert isinstance(ended.exception, OSError)
+    assert steps.done == []

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from schemas.durable import make_folder, write_file
 from schemas.errors import UserError
 from workloads.cosbench.access import AUTHS, STORAGES
 from workloads.cosbench.sizes import parse_sizes
@@ -108,28 +108,21 @@ def write_new(path: Path, text: str) -> None:
     """Write a file that was not there, readable by its owner alone.
 
     Raises:
-        UserError: it is there, or cannot be written.
+        UserError: it is there.
     """
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        write_file(path, text, 0o600, exclusive=True)
     except FileExistsError as error:
         raise UserError(f"{path} is there already: name another file.") from error
-    except OSError as error:
-        raise UserError(f"{path} cannot be written: {error.strerror}.") from error
-    with os.fdopen(descriptor, "w") as handle:
-        handle.write(text)
 
 
 def new_folder(path: Path) -> Path:
     """A folder for results that is not there yet; its parents are made.
 
     Raises:
-        UserError: it is there, or its parents cannot be made.
+        UserError: it is there.
     """
     if path.exists():
         raise UserError(f"{path} is there already: results are never overwritten.")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{path.parent} cannot be made: {error.strerror}.") from error
+    make_folder(path.parent)
     return path

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from campaigns.durable import write_file
 from campaigns.mos.division import APART, Division, even
 from campaigns.mos.live import drives
 from campaigns.mos.live.swift import Swift
 from campaigns.mos.loads import Objects, objects_of
 from campaigns.mos.parameters import MosParameters
 from campaigns.steps.fill import unshaped
+from schemas.durable import write_file
 
 FILE = "mos-objects.json"
 """Beside the testbed: what is stored."""

@@ -18,6 +18,7 @@ from campaigns.mos.profile.points import (
     reference,
     references,
 )
+from schemas.durable import write_file
 from schemas.errors import UserError
 
 SCHEMA = 1
@@ -95,14 +96,11 @@ def write(profile: Mapping[str, Any], path: Path) -> None:
     """Write a profile.
 
     Raises:
-        UserError: the file exists, or cannot be written.
+        UserError: the file exists.
     """
     try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(json.dumps(profile, indent=1) + "\n")
+        write_file(path, json.dumps(profile, indent=1) + "\n", exclusive=True)
     except FileExistsError:
         raise UserError(
             f"{path} exists: give another name, a profile is not overwritten."
         ) from None
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written ({error.strerror}).") from error

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from schemas.durable import write_file
 from schemas.errors import UserError
 from schemas.mistakes import mistake
 from testbed.simulated.cosperf.classes import CLASSES, ObjectClass, local
@@ -181,12 +182,9 @@ def keep(points: Points, name: str) -> Path:
     text = f'{begin},\n "runs": [\n  ' + ",\n  ".join(runs) + "\n ]\n}\n"
     path = FILES / f"{name}.json"
     try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
+        write_file(path, text, exclusive=True)
     except FileExistsError:
         raise UserError(f"--keep {name}: there is a profile of this name: {path}.") from None
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written ({error.strerror}).") from error
     return path
 
 

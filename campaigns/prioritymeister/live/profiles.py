@@ -14,8 +14,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from campaigns.durable import write_file
 from controllers.prioritymeister.profiles import parse_profile
+from schemas.durable import write_file
 from schemas.errors import HotbedError
 from testbed.nfs_wire import ETHERNET_MTU
 from testbed.sites.contract import Testbed

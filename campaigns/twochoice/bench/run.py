@@ -20,6 +20,7 @@ from campaigns.twochoice.bench.options import (
     row,
     shares,
 )
+from schemas.durable import make_folder, write_file
 from schemas.errors import HotbedError, UserError
 from testbed import twochoice_variables
 from testbed.sites.contract import Progress
@@ -54,16 +55,11 @@ def new_folder(out: Path | None) -> Path:
         UserError: `out` is there, or cannot be made.
     """
     path = out or Path("artifacts") / f"twochoice-bench-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
-    try:
-        path.mkdir(parents=True)
-    except FileExistsError as error:
+    if path.exists():
         raise UserError(
             f"{path} is there already: results are never overwritten; name another folder."
-        ) from error
-    except OSError as error:
-        raise UserError(
-            f"{path} cannot be made ({error.strerror}): name another folder."
-        ) from error
+        )
+    make_folder(path)
     return path
 
 
@@ -168,6 +164,4 @@ def _facts(machines: agents.Machines, options: Options) -> dict[str, Any]:
 
 
 def _write(path: Path, data: object) -> None:
-    new = path.with_name(path.name + ".new")
-    new.write_text(json.dumps(data, indent=1) + "\n")
-    new.replace(path)
+    write_file(path, json.dumps(data, indent=1) + "\n")

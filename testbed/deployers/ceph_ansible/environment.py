@@ -6,7 +6,6 @@ $HOTBED_CONFIG_TEMPLATE, a folder with its sources, where this machine does not 
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import shutil
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from schemas.errors import UserError
+from schemas.locks import held
 from testbed.deployers.ceph_ansible.sources import cache_folder
 from testbed.sites.contract import Progress, silent
 
@@ -84,9 +84,7 @@ def ensure(progress: Progress = silent) -> Environment:
             f"ceph-ansible's Ansible runs on Python {_dotted(OLDEST)} to {_dotted(NEWEST)}, and "
             f"there is {_dotted(sys.version_info[:2])} alone: install one of those beside it."
         )
-    made.folder.parent.mkdir(parents=True, exist_ok=True)
-    with (made.folder.parent / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with held(made.folder.parent / ".lock"):
         if not made.complete:
             _make(made, program, progress)
     return made

@@ -9,8 +9,8 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from schemas.durable import write_file
 from schemas.errors import UserError
-from testbed.sites.files import write
 
 
 def fingerprint(key: str) -> str:
@@ -135,7 +135,7 @@ def pin(path: Path, keys: Mapping[tuple[str, int], Sequence[str]]) -> None:
         for (address, port), listed in keys.items()
         for key in listed
     ]
-    write(path, "\n".join(lines) + "\n", mode=0o600)
+    write_file(path, "\n".join(lines) + "\n", 0o600)
 
 
 def is_address(text: str) -> bool:

@@ -30,8 +30,8 @@ CONGESTION_CONTROL = "reno"
 own connections use."""
 _UP = "up0"
 _SETTINGS = Path("/proc/sys/net/ipv4")
-CHOOSING = Path("/run/lock/hotbed-subnet")
-"""Held from the choice of a network until its route is there, which is all that another state
+CHOOSING = "subnet"
+"""Lock from the choice of a network until its route is there, which is all that another state
 folder sees of it."""
 
 

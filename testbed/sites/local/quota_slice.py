@@ -15,15 +15,17 @@ import contextlib
 import shutil
 from pathlib import Path
 
+from schemas.durable import make_folder, write_file
+from schemas.locks import RUN, machine_lock
 from testbed.sites.files import locked
 from testbed.sites.local.names import Places
 
 SLICE_US = 500
 SETTING = Path("/proc/sys/kernel/sched_cfs_bandwidth_slice_us")
-CLAIMS = Path("/run/hotbed/quota-slice")
+CLAIMS = RUN / "quota-slice"
 """A file for each state folder that has testbeds, and what was set before: gone after a boot, as
 the setting is."""
-LOCK = Path("/run/lock/hotbed-quota-slice")
+LOCK = "quota-slice"
 _BEFORE = "before"
 _BUSY = "another hotbed command is changing how CPU quotas are handed out; try again"
 
@@ -33,15 +35,15 @@ def shorten(places: Places) -> bool:
 
     A machine that does not let us (in a container, /proc/sys can be read-only) stays as it is.
     """
-    with locked(LOCK, timeout_s=15.0, busy=_BUSY):
+    with locked(machine_lock(LOCK), timeout_s=15.0, busy=_BUSY):
         now = _now()
         if now is None:
             return False
         before = CLAIMS / _BEFORE
         if now > SLICE_US:
-            CLAIMS.mkdir(parents=True, exist_ok=True)
+            make_folder(CLAIMS)
             if not before.exists():
-                before.write_text(str(now))
+                write_file(before, str(now))
             try:
                 SETTING.write_text(str(SLICE_US))
             except OSError:
@@ -54,7 +56,7 @@ def shorten(places: Places) -> bool:
 
 def put_back(places: Places) -> None:
     """`places` has no testbed any more: what was set before is set again, unless others have."""
-    with locked(LOCK, timeout_s=15.0, busy=_BUSY):
+    with locked(machine_lock(LOCK), timeout_s=15.0, busy=_BUSY):
         before = CLAIMS / _BEFORE
         if not before.exists():
             return

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from schemas.durable import make_folder, write_file
 from schemas.errors import UserError
-from testbed.sites.files import write
 from testbed.sites.local import network
 from testbed.spec import GroupSpec, TestbedSpec
 
@@ -106,7 +106,7 @@ def load(folder: Path) -> Record | None:
 
 def save(folder: Path, record: Record) -> None:
     """Write the record."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     data = {
         "version": _VERSION,
         "spec": record.spec.model_dump(mode="json"),
@@ -116,7 +116,7 @@ def save(folder: Path, record: Record) -> None:
         "next_layer": record.next_layer,
         "snapshots": record.snapshots,
     }
-    write(folder / "record.json", json.dumps(data, indent=1))
+    write_file(folder / "record.json", json.dumps(data, indent=1), 0o644)
 
 
 def subnets(testbeds: Path) -> set[int]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from threading import Event
 
 from schemas.errors import RemoteError, UserError
+from schemas.locks import machine_lock
 from testbed import reach
 from testbed.sites import keys
 from testbed.sites.contract import (
@@ -286,7 +287,7 @@ class LocalSite:
     def _begin(self, spec: TestbedSpec) -> Record:
         """Reserve a network and write the record, before anything is made."""
         busy = "another hotbed command is choosing a network; try again"
-        with locked(network.CHOOSING, timeout_s=15.0, busy=busy):
+        with locked(machine_lock(network.CHOOSING), timeout_s=15.0, busy=busy):
             subnet = network.choose_subnet(record.subnets(self.places.testbeds))
             begun = Record(spec=spec, subnet=subnet)
             record.save(self.places.testbed(spec.name), begun)

@@ -30,6 +30,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from schemas.durable import write_file
 from schemas.errors import HotbedError, StoreError, UserError
 
 CONFIG = Path("/etc/hotbed/nfsproxy.json")
@@ -141,12 +142,12 @@ def put_profile(config: Mapping[str, Any], profile: Mapping[str, Any]) -> bool:
     old = path.read_text() if path.exists() else "{}"
     if json.loads(old) == dict(profile):
         return False
-    path.write_text(json.dumps(profile, sort_keys=True) + "\n")
+    write_file(path, json.dumps(profile, sort_keys=True) + "\n")
     try:
         _restart()
         ready(config)
     except StoreError as error:
-        path.write_text(old)
+        write_file(path, old)
         _restart()
         raise UserError(f"the NFS proxy does not start with this profile: {error}") from error
     return True

@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from schemas.durable import write_file
 from schemas.errors import HotbedError, UserError
 from testbed.nfs_wire import ETHERNET_MTU, frame_of
 from testbed.stores.nfs import readback, shaping
@@ -160,7 +161,7 @@ def apply(host: Mapping[str, Any], run: Run = run, keep: Path = KEPT) -> dict[st
     if not fresh and not readback.differences(state, read(device, run)):
         return {"changed": False, "device": device, "flows": len(flows)}
     keep.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    keep.write_text(json.dumps(asdict(kept)))
+    write_file(keep, json.dumps(asdict(kept)))
     try:
         _install(state, device, frame_of(kept.mtu), run)
         wrong = readback.differences(state, read(device, run))

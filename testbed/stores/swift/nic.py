@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from schemas.durable import write_file
 from schemas.errors import HotbedError, StoreError
 from testbed.stores.nfs.netenforcer import Before, run
 from testbed.stores.nfs.netenforcer import before as look
@@ -78,7 +79,7 @@ class Nic:
             found: Before = look(self._device, run)
             kept = Kept(found.device, found.root, found.segments)
             self._keep.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._keep.write_text(json.dumps(asdict(kept)))
+            write_file(self._keep, json.dumps(asdict(kept)))
             # The root that is there has another handle: it cannot be changed into ours.
             run("tc", "qdisc", "del", "dev", self._device, "root", check=False)
         wire = kept.root["rate"] if kept and kept.root else bytes_s

@@ -23,6 +23,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from schemas.durable import make_folder, write_file
 from schemas.errors import HotbedError, UserError
 from testbed.agent.notify import notify
 from testbed.agent.probe import disk_counters, net_bytes, stat_files
@@ -223,13 +224,8 @@ class Node:
         return used, net, busy
 
     def _keep(self) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        new = self._path.with_suffix(".new")
-        with new.open("w") as file:
-            json.dump(self.kept, file)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(self._path)
+        make_folder(self._path.parent)
+        write_file(self._path, json.dumps(self.kept))
 
 
 class Server:

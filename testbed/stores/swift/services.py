@@ -20,6 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from schemas.durable import make_folder, write_file
 from schemas.errors import StoreError, UserError
 from testbed.stores.swift import confs
 from testbed.stores.swift.confs import ETC, SECRETS, Wanted, files_of, rings_folder
@@ -56,22 +57,8 @@ def put(path: Path, data: bytes, mode: int = 0o600, group: int | None = None) ->
     the number of one that it is given to."""
     if path.exists() and path.read_bytes() == data:
         return False
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f".{path.name}.new")
-    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(handle, "wb") as file:
-        os.fchmod(handle, mode)
-        if group is not None:
-            os.fchown(handle, 0, group)
-        file.write(data)
-        file.flush()
-        os.fsync(handle)
-    new.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    make_folder(path.parent)
+    write_file(path, data, mode, group=group)
     return True
 
 

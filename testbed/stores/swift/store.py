@@ -8,9 +8,7 @@ runs on the admin node.
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,7 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from schemas.durable import make_folder, write_file
 from schemas.errors import HotbedError, StoreError, UserError
+from schemas.locks import held
 from testbed.agent.contract import AgentConfig
 from testbed.stores.contract import Action, Effect, Needs, Observation
 from testbed.stores.microstores import (
@@ -371,20 +371,13 @@ class SwiftStore:
 
     def write(self, state: State) -> None:
         """Keep what is in force, whole or not at all."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        new = self._path.with_suffix(".new")
-        with new.open("w") as file:
-            json.dump(state_to_json(state), file)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(self._path)
+        make_folder(self._path.parent)
+        write_file(self._path, json.dumps(state_to_json(state)))
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """One change at a time, whoever makes it."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        with self._path.with_suffix(".lock").open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        with held(self._path.with_suffix(".lock")):
             yield
 
     def timed(self, work: Callable[[], str]) -> Effect:
