@@ -146,7 +146,9 @@ class Lease:
         status: what it said just now; its `ends_at_s` is the lease's end.
         rules: the campaign's.
         say: told of extensions, refused ones, and of looks that failed; each failure once.
-        clock: seconds since the epoch.
+        clock: seconds since the epoch. A lease ends at a time that the site knows too, so a step of
+            the wall clock moves what is left of it.
+        ticks: seconds that no step moves, for how old a look is and when to ask again.
         pause: waits so many seconds.
     """
 
@@ -158,16 +160,17 @@ class Lease:
         *,
         say: Callable[[str], None] = lambda text: None,
         clock: Callable[[], float] = time.time,
+        ticks: Callable[[], float] = time.monotonic,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         self._tenure = tenure
         self._rules = rules
         self._say = say
-        self._clock = clock
+        self._clock, self._ticks = clock, ticks
         self._pause = pause
         self._mutex = threading.RLock()
         self._status = status
-        self._looked_at = clock()
+        self._looked_at = ticks()
         self._not_before = -math.inf  # no extension is asked for until then
         self._most_s = math.inf  # nor a longer one than this
         self._refused = False  # whether one was, for good
@@ -239,7 +242,7 @@ class Lease:
         when a cell has failed: the lease may have ended under it, so what was seen before does
         not count. Waits until the site may be asked."""
         with self._mutex:
-            early_s = self._looked_at + AGAIN_S - self._clock()
+            early_s = self._looked_at + AGAIN_S - self._ticks()
             if self._over is None and early_s > 0:
                 self._pause(early_s)
             return self._judged(0.0)
@@ -279,17 +282,17 @@ class Lease:
 
     def _look(self, older_than_s: float) -> None:
         """Ask the site, if what it said is older than this; a failed look changes nothing."""
-        if self._clock() - self._looked_at < older_than_s:
+        if self._ticks() - self._looked_at < older_than_s:
             return
         try:
             self._status = self._tenure.status()
         except (HotbedError, OSError) as error:
             self._once(f"the lease cannot be looked at ({error}); its end is taken as known")
-        self._looked_at = self._clock()  # now, not before: an answer may take a minute
+        self._looked_at = self._ticks()  # now, not before: an answer may take a minute
 
     def _extend(self, cell_s: float, rest_s: float) -> None:
         """Ask for more time; again for less where that is refused and the next cell needs it."""
-        while rest_s > self.usable_s and self._most_s > 0 and self._clock() >= self._not_before:
+        while rest_s > self.usable_s and self._most_s > 0 and self._ticks() >= self._not_before:
             self._ask(rest_s - self.usable_s)
             if cell_s <= self.usable_s:
                 return
@@ -303,13 +306,13 @@ class Lease:
             if retry is None:  # a policy or somebody's reservation: less may be allowed
                 self._most_s = seconds // 2 // ROUND_S * ROUND_S
             else:
-                self._not_before = self._clock() + max(retry, AGAIN_S)
+                self._not_before = self._ticks() + max(retry, AGAIN_S)
             if retry is not None or not self._refused:
                 told = str(error).rstrip(".")
                 self._once(f"the lease is not extended by {format_s(seconds)}: {told}")
             self._refused = self._refused or retry is None
             return
-        self._looked_at = self._clock()
+        self._looked_at = self._ticks()
         more = self.ends_at_s - before
         if more < LEAST_S:
             self._most_s = 0
@@ -331,6 +334,7 @@ def open_lease(
     *,
     say: Callable[[str], None] = lambda text: None,
     clock: Callable[[], float] = time.time,
+    ticks: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
 ) -> Lease | None:
     """The lease of a testbed; None where it never ends.
@@ -343,7 +347,7 @@ def open_lease(
     status = tenure.status()
     if status.ends_at_s is None:
         return None
-    return Lease(tenure, status, rules, say=say, clock=clock, pause=pause)
+    return Lease(tenure, status, rules, say=say, clock=clock, ticks=ticks, pause=pause)
 
 
 def asked_for(spec: TestbedSpec, needed_s: float, margin_s: float) -> str | None:

@@ -129,7 +129,8 @@ def make_folder(folder: Path, mode: int = 0o777) -> None:
     except FileExistsError:
         if folder.is_dir():  # another process was faster
             return
-        raise
+        message = os.strerror(errno.ENOTDIR)
+        raise NotADirectoryError(errno.ENOTDIR, message, str(folder)) from None
     try:
         sync_folder(folder.parent)
     except OSError:

@@ -16,14 +16,10 @@ from schemas.locks import own_folder, run_folder
 from testbed.sites.contract import Gateway, Node, Testbed
 from testbed.ssh import SshShell, SshTarget, config_word
 
-_SOCKET = 107 - len("/") - 40 - 17
-"""Most bytes of a folder for sockets: ssh adds a hash of 40 digits and, while it opens the
-connection, 17 more."""
-
 
 def control_dir(name: str, directory: Path) -> Path:
-    """Folder of a testbed's shared ssh connections. Two testbeds of one name in different state
-    folders do not share it.
+    """Folder of a testbed's shared ssh connections; short, because a unix socket's name has 108
+    bytes at most. Two testbeds of one name in different state folders do not share it.
     """
     tag = hashlib.sha256(str(directory).encode()).hexdigest()
     if os.geteuid() == 0:
@@ -36,20 +32,17 @@ def make_control_dir(testbed: Testbed) -> Path:
     another folder in its place can answer for the machines.
 
     Raises:
-        UserError: it is not ours, cannot be made, or its path is too long for a socket.
+        UserError: it is not ours, or cannot be made.
     """
     folder = control_dir(testbed.name, testbed.directory)
-    wrong = None if len(os.fsencode(folder)) <= _SOCKET else "its path is too long"
     try:
         for each in (run_folder(), folder.parent, folder):
             own_folder(each)
     except OSError as error:
-        wrong = error.strerror
-    if wrong is not None:
         raise UserError(
-            f"the folder {folder} for ssh's connections cannot be made ({wrong}): set "
+            f"the folder {folder} for ssh's connections cannot be made ({error.strerror}): set "
             "XDG_RUNTIME_DIR to a folder of yours."
-        )
+        ) from error
     return folder
 
 

@@ -68,7 +68,7 @@ class Level:
 class Counters:
     """The two signals' counters at one moment."""
 
-    at: float  # the node's clock, seconds
+    at: float  # seconds since the node started, which no step of its clock moves
     pressure_us: int
     ticks: tuple[int, ...]  # /proc/stat's line ``cpu``
     cpus: int
@@ -77,7 +77,7 @@ class Counters:
 def read_counters(shell: Shell, pressure_file: str) -> Counters:
     """Both counters of the shell's node, read in one go."""
     done = shell.run(
-        ["sh", "-c", 'date +%s.%N; cat "$1"; echo; cat /proc/stat', "read", pressure_file]
+        ["sh", "-c", 'cat /proc/uptime "$1"; echo; cat /proc/stat', "read", pressure_file]
     )
     first, _, rest = done.text.partition("\n")
     pressure, _, stat = rest.partition("\n\n")
@@ -85,7 +85,7 @@ def read_counters(shell: Shell, pressure_file: str) -> Counters:
     if total is None:
         raise WorkloadError(f"node {shell.node}: {pressure_file} holds no pressure counter.")
     ticks, cpus = cpu_ticks(stat)
-    return Counters(float(first), total, tuple(ticks), cpus)
+    return Counters(float(first.split()[0]), total, tuple(ticks), cpus)
 
 
 def signals(before: Counters, after: Counters) -> tuple[float, float]:

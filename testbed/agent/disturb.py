@@ -28,6 +28,7 @@ from schemas.errors import HotbedError, RemoteError, UserError
 from testbed.agent.config import load_config, node_of
 from testbed.agent.contract import AGENT_ROOT, STATE, UNIT_PREFIX, AgentConfig, UnitResult
 from testbed.agent.reach import LocalShell, on_each, use_control_dir
+from testbed.agent.steady import SteadyClock
 from testbed.agent.units import LOAD_PREFIX, STOP_S
 
 FOLDER = Path(STATE) / "disturb"
@@ -97,13 +98,12 @@ class Disturber:
         folder: Path,
         *,
         max_s: float,
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self._steps = tuple(steps)
         self._start, self._stop = start, stop
         self._folder = folder
-        self._ends_at = clock() + max_s
-        self._clock = clock
+        self.clock = SteadyClock()
+        self._ends_at = self.clock() + max_s
         self._running: dict[tuple[str, str], Step] = {}
         self._outputs = 0
         self.go: float | None = None
@@ -170,10 +170,10 @@ class Disturber:
                     result = self._stop(step.node, step.name)
                     event["output"] = None if result is None else asdict(result)
                 else:
-                    self._start(step.node, step.name, step.argv, self._ends_at - self._clock())
+                    self._start(step.node, step.name, step.argv, self._ends_at - self.clock())
             except HotbedError as error:
                 event |= {"ok": False, "error": str(error)}
-            event["at"] = self._clock()
+            event["at"] = self.clock()
             events.append(event)
         return events
 
@@ -191,7 +191,7 @@ class Disturber:
     def _state(self) -> None:
         state = {
             "hot_nodes": sorted({node for node, _ in self._running}),
-            "since": self._clock(),
+            "since": self.clock(),
             "go": self.go,
             "loads": [
                 {"node": step.node, "name": step.name, "rate_iops": step.rate_iops}
@@ -206,7 +206,6 @@ def follow(
     *,
     find_go: Callable[[], float | None],
     ended: threading.Event,
-    clock: Callable[[], float] = time.time,
 ) -> None:
     """Carry the plan out until `ended`; everything is stopped on the way out."""
     try:
@@ -218,7 +217,7 @@ def follow(
             return
         disturber.begin(go)
         for t_s, steps in disturber.later():
-            if ended.wait(max(0.0, go + t_s - clock())):
+            if ended.wait(max(0.0, go + t_s - disturber.clock())):
                 return
             disturber.carry_out(steps)
         ended.wait()
@@ -274,6 +273,20 @@ def wait_until_running(first: int, alive: Callable[[], bool]) -> None:
         time.sleep(_POLL_S)
 
 
+def write_go(at: float) -> None:
+    """Have the times of the plan that waits count from `at` (epoch)."""
+    monotonic_s = time.monotonic() + at - time.time()
+    write_file(FOLDER / "go", repr(monotonic_s), sync=False)
+
+
+def read_go(clock: SteadyClock) -> float | None:
+    """What `write_go` was told, on `clock`; None before."""
+    try:
+        return clock.at(float((FOLDER / "go").read_text()))
+    except FileNotFoundError:
+        return None
+
+
 def read_state(folder: Path = FOLDER) -> dict[str, Any] | None:
     """The state that a running or ended disturber left; None when there was never one."""
     try:
@@ -318,16 +331,6 @@ def main(arguments: Sequence[str]) -> int:
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
-    began = time.time()
-
-    def find_go() -> float | None:
-        if not plan["wait_for_go"]:
-            return began
-        try:
-            return float((FOLDER / "go").read_text())
-        except FileNotFoundError:
-            return None
-
     disturber = Disturber(
         steps_from_json(plan["plan"]),
         start_on(config),
@@ -335,6 +338,11 @@ def main(arguments: Sequence[str]) -> int:
         FOLDER,
         max_s=float(plan["max_s"]),
     )
+    began = disturber.clock()
+
+    def find_go() -> float | None:
+        return read_go(disturber.clock) if plan["wait_for_go"] else began
+
     follow(disturber, find_go=find_go, ended=ended)
     return 0
 

@@ -28,7 +28,8 @@ _RATES = f"""
 unit=/{UNIT_PREFIX}$1.service
 for turn in 1 2 3; do
     [ $turn = 1 ] || sleep 1
-    now=$(date +%s.%N) total=0 found=
+    read -r now _ < /proc/uptime
+    total=0 found=
     for process in /proc/[0-9]*; do
         grep -q "$unit" "$process/cgroup" 2>/dev/null || continue
         bytes=$(sed -n 's/^read_bytes: //p' "$process/io" 2>/dev/null)
@@ -118,7 +119,7 @@ def disturb_go(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, flo
     if not _alive():
         raise UserError("no disturbance is running: start one by disturb-start.")
     at = float(payload.get("at") or time.time())
-    write_file(FOLDER / "go", repr(at), sync=False)
+    disturb.write_go(at)
     return {"at": at}
 
 

@@ -35,10 +35,13 @@ _ENDED, _TIMED_OUT = 70, 75
 
 # The first line that the program prints says that it writes.
 _STARTED = f"""
-dir={units.UNITS}/$1 end=$(( $(date +%s) + $2 ))
+{units.CLOCK}
+clock
+dir={units.UNITS}/$1 end=$(( now + $2 ))
 while [ ! -s "$dir/stdout" ]; do
     [ -e "$dir/exit" ] && exit {_ENDED}
-    [ "$(date +%s)" -gt "$end" ] && exit {_TIMED_OUT}
+    clock
+    [ "$now" -gt "$end" ] && exit {_TIMED_OUT}
     sleep 0.1
 done
 head -n 1 "$dir/stdout"

@@ -14,7 +14,6 @@ MB are 10^6 bytes. What cannot be had is absent.
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -25,6 +24,7 @@ from testbed.agent.disturb import read_state
 from testbed.agent.monitor import Monitor, over_ssh
 from testbed.agent.samples import Rates
 from testbed.agent.sense import node_pressure
+from testbed.agent.steady import SteadyClock
 from testbed.stores.ceph.connection import Connection, connect
 from testbed.stores.ceph.perf import OsdCounters
 from testbed.stores.ceph.pgs import PgReader
@@ -128,6 +128,7 @@ class Sampler:
     def __init__(self, config: AgentConfig, monitor: Monitor, store: StoreSampler | None) -> None:
         self._nodes = {node.name: node for node in config.nodes}
         self._monitor, self._store = monitor, store
+        self._clock = SteadyClock()
         self._monitor.start()
         if store is not None:
             with contextlib.suppress(StoreError):  # it may answer by the next sample
@@ -135,7 +136,7 @@ class Sampler:
 
     def sample(self) -> Sample:
         """Everything since the previous call."""
-        wall = time.time()
+        wall = self._clock()
         reading = self._monitor.read()
         hot = set((read_state() or {}).get("hot_nodes", ()))
         values: Values = {

@@ -1,7 +1,7 @@
 """Commands on nodes as transient systemd units: started, waited for, stopped, listed.
 
 A unit ``hotbed-<name>`` runs a small shell script in ``/var/lib/hotbed/units/<name>`` that keeps
-what the command printed, its exit code, its times on the node's own clock and the processor time
+what the command printed, its exit code, its times on the node's own clocks and the processor time
 it took. So the result outlives the engine, the ssh connection and the unit itself, whatever the
 version of systemd; and systemd ends the unit after its time, so that no load outlives a lost
 engine.
@@ -48,15 +48,21 @@ exec systemd-run --quiet --collect --unit="$unit" --description="Hotbed: $name" 
     /bin/sh "$dir/run"
 """
 
+CLOCK = "clock() { read -r now _ < /proc/uptime; now=${now%.*}; }"
+"""Shell function that sets `now`, seconds on a clock that nobody sets."""
+
 # Waits on the file that the script leaves, and looks now and then whether systemd still knows
 # the unit: a killed script leaves no file.
 _WAIT = f"""
-unit={UNIT_PREFIX}$1.service dir={UNITS}/$1 end=$(( $(date +%s) + $2 )) turn=0
+{CLOCK}
+clock
+unit={UNIT_PREFIX}$1.service dir={UNITS}/$1 end=$(( now + $2 )) turn=0
 [ -d "$dir" ] || exit {_UNKNOWN}
 while [ ! -e "$dir/exit" ]; do
     turn=$(( turn + 1 ))
     if [ $(( turn % 8 )) = 1 ]; then
-        [ "$(date +%s)" -gt "$end" ] && exit {_TIMED_OUT}
+        clock
+        [ "$now" -gt "$end" ] && exit {_TIMED_OUT}
         systemctl is-active -q "$unit" || break
     fi
     sleep 0.25
@@ -107,6 +113,7 @@ def unit_script(name: str, argv: Sequence[str]) -> str:
     return f"""cd {UNITS}/{name} || exit 1
 stopped=
 date +%s.%N > started
+read -r began _ < /proc/uptime
 {shlex.join(argv)} > stdout 2> stderr < /dev/null &
 child=$!
 # Not before the child is there: a signal that comes earlier ends this script, as it should.
@@ -117,7 +124,8 @@ while kill -0 "$child" 2>/dev/null; do
     wait "$child"
     code=$?
 done
-date +%s.%N > ended
+read -r ended _ < /proc/uptime
+echo "$began $ended" > ended
 times > times
 [ -n "$stopped" ] && code=stopped
 echo "$code" > exit.new && mv exit.new exit
@@ -126,7 +134,10 @@ echo "$code" > exit.new && mv exit.new exit
 
 
 def parse_result(node: str, name: str, raw: bytes, now: float) -> UnitResult:
-    """What `_FETCH` printed as a result. Times that are missing (a killed unit) are `now`."""
+    """What `_FETCH` printed as a result. Times that are missing (a killed unit) are `now`.
+
+    The end is counted from the start by a clock that nobody sets.
+    """
     head, _, body = raw.partition(b"\n\n")
     values: dict[str, str] = {}
     for line in head.decode().splitlines():
@@ -134,12 +145,14 @@ def parse_result(node: str, name: str, raw: bytes, now: float) -> UnitResult:
         values[key] = value.strip()
     out_bytes = int(values["stdout"])
     code = values["exit"]
+    started_at = float(values["started"] or now)
+    began, _, ended = values["ended"].partition(" ")
     return UnitResult(
         node=node,
         unit=name,
         exit_code=int(code) if code.lstrip("-").isdigit() else None,
-        started_at=float(values["started"] or now),
-        ended_at=float(values["ended"] or now),
+        started_at=started_at,
+        ended_at=started_at + float(ended) - float(began) if ended else max(now, started_at),
         stdout=body[:out_bytes].decode(errors="replace"),
         stderr=body[out_bytes:].decode(errors="replace"),
         cpu_s=_children_cpu_s(values["times"]),

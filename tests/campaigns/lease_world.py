@@ -38,7 +38,7 @@ class World:
     """A virtual clock, a site whose leases end by it, and cells that take virtual time."""
 
     def __init__(self, lease_s: float) -> None:
-        self.now = EPOCH
+        self.now, self.stepped = EPOCH, 0.0
         self.site = FakeSite(clock=self.clock, lease_s=lease_s)
         self.done: set[str] = set()
         self.begun: list[tuple[str, float]] = []  # run id, when
@@ -47,6 +47,14 @@ class World:
 
     def clock(self) -> float:
         return self.now
+
+    def ticks(self) -> float:
+        return self.now - self.stepped
+
+    def step(self, seconds: float) -> None:
+        """Set the wall clock, while no time passes."""
+        self.now += seconds
+        self.stepped += seconds
 
     def pause(self, seconds: float) -> None:
         self.now += seconds
@@ -67,6 +75,7 @@ class World:
             LeaseRules.model_validate({"margin_s": 100, **rules}),
             say=self.said.append,
             clock=self.clock,
+            ticks=self.ticks,
             pause=self.pause,
         )
         assert lease is not None

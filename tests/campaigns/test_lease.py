@@ -11,7 +11,7 @@ from lease_world import CELL_S, EPOCH, PLAN, SPEC, World, as_planned, leased
 from tiny_campaigns import plan_of, tiny
 
 from campaigns import lease_watch
-from campaigns.lease import ROUND_S, SiteTenure, open_lease
+from campaigns.lease import AGAIN_S, ROUND_S, SiteTenure, open_lease
 from campaigns.plan import Cell
 from schemas.campaign import LeaseRules
 from schemas.errors import HotbedError, UserError
@@ -248,6 +248,18 @@ def test_looks_are_seldom() -> None:
         lease.over()
         lease.refuses(1.0, 1.0)
     assert all(after - before >= 5 for before, after in pairwise(looks))
+
+
+@pytest.mark.parametrize("step_s", [7200.0, -7200.0])
+def test_a_step_of_the_clock_moves_the_end_and_no_wait(step_s: float) -> None:
+    world = leased(1e6)
+    lease = world.lease()
+    usable_s = lease.usable_s
+    world.step(step_s)
+    assert lease.usable_s == pytest.approx(usable_s - step_s)
+    before = world.now
+    assert lease.over() is None
+    assert world.now - before == pytest.approx(AGAIN_S)
 
 
 def test_a_site_that_answers_late_is_not_asked_twice_when_the_lease_is_about_to_end() -> None:

@@ -23,6 +23,7 @@ def leased(world: World, said: list[str], **lease: Any) -> Lease:
         LeaseRules(extend=True),
         say=said.append,
         clock=world.clock.now,
+        ticks=world.clock.monotonic,
         pause=world.clock.sleep,
     )
     assert found is not None
@@ -128,7 +129,9 @@ def test_a_campaign_begun_after_somebody_deleted_the_lease_knows_it(world: World
     site.provision(spec_of(BARE))
     (found,) = world.cloud.live_leases()
     world.cloud.delete_lease(found.id)
-    lease = open_lease(SiteTenure(site, "small"), LeaseRules(), clock=world.clock.now)
+    clock = world.clock
+    tenure = SiteTenure(site, "small")
+    lease = open_lease(tenure, LeaseRules(), clock=clock.now, ticks=clock.monotonic)
     assert lease is not None
     why = lease.refuses(CELL_S, CELL_S)
     assert why is not None

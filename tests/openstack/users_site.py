@@ -23,6 +23,10 @@ class QuickClock:
         """See `Clock.now`."""
         return time.time()
 
+    def monotonic(self) -> float:
+        """See `Clock.monotonic`."""
+        return time.monotonic()
+
     def sleep(self, seconds: float) -> None:
         """See `Clock.sleep`."""
         time.sleep(min(max(seconds, 0.0), _MOST_S))

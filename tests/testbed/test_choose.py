@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from schemas import locks
 from schemas.errors import UserError
 from testbed import choose, reach
 from testbed.sites.fake import FakeSite
 from testbed.spec import TestbedSpec, renamed
 
-RUN = reach.RUN
+RUN = locks.RUN
 SPEC = TestbedSpec.model_validate(
     {
         "name": "first",
@@ -81,7 +82,7 @@ def test_nodes_that_are_not(site: FakeSite, text: str, said: str) -> None:
 
 
 def test_control_paths_fit_into_a_sockets_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reach, "RUN", RUN)  # not the tests' own, which is longer
+    monkeypatch.setattr(locks, "RUN", RUN)  # not the tests' own, which is longer
     folder = reach.control_dir("a" * 20, Path("/some/where"))
     # ssh appends a hash of 40 digits, and 17 more while it opens the connection.
     assert len(str(folder)) + 1 + 40 + 17 < 108

@@ -78,7 +78,7 @@ class Node1:
         elif "systemctl stop" in argv[2]:
             self.running = None
             body = FIO.encode()
-            head = f"started 1\nended 2\nexit stopped\ntimes \nstdout {len(body)}\nstderr 0\n\n"
+            head = f"started 1\nended 7 8\nexit stopped\ntimes \nstdout {len(body)}\nstderr 0\n\n"
             out = head.encode() + body
         return Completed(tuple(argv), 0, out, b"")
 
@@ -129,7 +129,7 @@ def test_fio_that_ends_by_itself_is_an_error(monkeypatch: pytest.MonkeyPatch) ->
     ended = parse_result(
         "node",
         "load-calibrate",
-        b"started 1\nended 2\nexit 1\ntimes \nstdout 0\nstderr 9\n\nno files\n",
+        b"started 1\nended 7 8\nexit 1\ntimes \nstdout 0\nstderr 9\n\nno files\n",
         3.0,
     )
     monkeypatch.setattr(calibrate_signal.units, "stop", lambda *_: ended)

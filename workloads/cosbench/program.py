@@ -8,7 +8,6 @@ import resource
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from schemas.errors import HotbedError, UserError
+from testbed.agent.steady import SteadyClock
 from testbed.sites.contract import Progress, silent
 from workloads.errors import WorkloadError
 
@@ -137,7 +137,8 @@ def run(
     events: list[Mapping[str, Any]] = []
     with _sealed(xml) as (path, descriptor), tempfile.TemporaryFile() as complaints:
         argv = run_command(str(_built(program)), path, str(archive), chosen)
-        began = time.time()
+        clock = SteadyClock()
+        began = clock()
         process = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
@@ -153,7 +154,7 @@ def run(
         except BaseException:
             _end(process)
             raise
-        ended = time.time()
+        ended = clock()
         complaints.seek(0)
         text = complaints.read().decode(errors="replace")
     if code != 0:

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from schemas.errors import HotbedError, RemoteError, UserError
 from testbed.agent.contract import Agent, UnitResult
+from testbed.agent.steady import SteadyClock
 from testbed.ssh import Shell
 
 REPLAY = "/usr/local/bin/hotbed-replay"
@@ -159,9 +160,10 @@ def check_clocks(loads: Sequence[ClientLoad], shell_to: ShellTo) -> None:
         UserError: a client's clock is off.
     """
     for load in loads:
-        asked = time.time()
+        clock = SteadyClock()
+        asked = clock()
         told = float(shell_to(load.client.name).run(["date", "+%s.%N"]).text)
-        answered = time.time()
+        answered = clock()
         off = told - (asked + answered) / 2
         if abs(off) > CLOCKS_S + (answered - asked) / 2:
             raise UserError(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from campaigns.twochoice.live.processors import busy_between, ticks
 from campaigns.twochoice.live.servers import Stats
 from schemas.errors import HotbedError
+from testbed.agent.steady import SteadyClock
 
 EVERY_S = 2.0
 
@@ -45,7 +45,7 @@ class Watch:
         every_s: float = EVERY_S,
     ) -> None:
         self._read, self._awake_s, self._every_s = read, awake_s, every_s
-        self._over = threading.Event()
+        self._over, self._clock = threading.Event(), SteadyClock()
         self.samples: list[Sample] = []
 
     @contextmanager
@@ -68,7 +68,7 @@ class Watch:
                 return
             if not found:
                 return
-            self.samples.append(Sample(time.time(), found, ticks(), self._awake_s()))
+            self.samples.append(Sample(self._clock(), found, ticks(), self._awake_s()))
             if over:
                 return
 

@@ -273,7 +273,7 @@ def _full(work: Work, asks: Sequence[Ask], cause: CloudError) -> SiteError:
 def _wait(work: Work, lease: Lease) -> Lease:
     """Until it is active."""
     patience = work.options.patience.lease_s
-    begun = work.now()
+    begun = work.clock.monotonic()
     while lease.status != "ACTIVE":
         if lease.status == "ERROR":
             raise _broken(work, [lease])
@@ -284,7 +284,7 @@ def _wait(work: Work, lease: Lease) -> Lease:
                 f"{left(to_start)}: `hotbed up` again then goes on",
                 retry_after_s=to_start,
             )
-        waited = work.now() - begun
+        waited = work.clock.monotonic() - begun
         if waited > patience:
             raise SiteError(
                 f"{work.options.site}: lease {lease.name!r} is still {lease.status} after "

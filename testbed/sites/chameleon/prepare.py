@@ -176,7 +176,7 @@ class Contact:
     def _meet(self, node: Node) -> None:
         """Wait until the node answers by ssh."""
         clock, patience = self._work.clock, self._work.options.patience.ssh_s
-        end = clock.now() + patience
+        end = clock.monotonic() + patience
         while True:
             try:
                 if node.name not in self._work.record.data["host_keys"]:
@@ -184,7 +184,7 @@ class Contact:
                 self._shell(node).run(["true"], timeout_s=CONTACT_S)
                 return
             except RemoteError as error:
-                if clock.now() >= end:
+                if clock.monotonic() >= end:
                     raise SiteError(
                         f"{self._work.options.site}: node {node.name} did not let us in within "
                         f"{left(patience)}: {error}",

@@ -64,9 +64,9 @@ def _end_leases(work: Work) -> None:
 def _await_askings(work: Work) -> None:
     """A lease whose asking was interrupted may come to light after all that was there is gone; with
     the record forgotten nobody would end it."""
-    end = work.clock.now() + WATCH_S
+    end = work.clock.monotonic() + WATCH_S
     while askings := unanswered(work):
-        if work.clock.now() >= end:
+        if work.clock.monotonic() >= end:
             asked, until = max(askings), max(askings) + LATE_S
             raise SiteError(
                 f"{work.options.site}: a lease was asked for at {when(asked)}, the answer never "

@@ -184,7 +184,7 @@ def hold_servers(work: Work, wanted: Sequence[NewServer]) -> dict[str, Server]:
     Raises:
         SiteError: a server failed again, somebody stopped one, or they took too long.
     """
-    begun = work.clock.now()
+    begun = work.clock.monotonic()
     patience = work.options.patience.servers_s
     asked: dict[str, int] = {}
     removed: set[str] = set()
@@ -210,7 +210,7 @@ def hold_servers(work: Work, wanted: Sequence[NewServer]) -> dict[str, Server]:
         active = [s for s in there.values() if s.status == "ACTIVE" and s.addresses]
         if len(active) == len(wanted):
             return there
-        waited = work.clock.now() - begun
+        waited = work.clock.monotonic() - begun
         if waited > patience:
             up = {server.name for server in active}
             late = [
@@ -320,9 +320,9 @@ def remove_servers(work: Work, begun: float, done: float) -> None:
     there = own_servers(work)
     total = len(there)
     remove_each(work, "removing servers", [s.id for s in there], work.cloud.delete_server)
-    end = work.clock.now() + GONE_S
+    end = work.clock.monotonic() + GONE_S
     while there:
-        if work.clock.now() > end:
+        if work.clock.monotonic() > end:
             raise SiteError(
                 f"{work.options.site}: {len(there)} servers are still there, such as "
                 f"{there[0].name} ({there[0].status}): the same command goes on later",

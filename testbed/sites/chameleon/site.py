@@ -196,7 +196,9 @@ class ChameleonSite:
         answers = everywhere(
             shells, lambda node: ask(shells[node], "usage", fsid=cluster_id(testbed))
         )
-        return usage.counters(all_or_error(answers, "the load cannot be read:"), self._clock.now())
+        return usage.counters(
+            all_or_error(answers, "the load cannot be read:"), self._clock.monotonic()
+        )
 
     def usage_between(self, before: Mapping[str, float], after: Mapping[str, float]) -> Usage:
         """See `UsageSite.usage_between`."""

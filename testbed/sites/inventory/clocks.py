@@ -48,7 +48,7 @@ def offset_of(shell: Shell, clock: Clock) -> Offset:
     """
     looks = []
     for _ in range(CLOCK_LOOKS):
-        before = clock.now()
+        before, began = clock.now(), clock.monotonic()
         told = shell.run(["sh", "-c", "date +%s.%N"], timeout_s=30.0).text.strip()
         try:
             there = float(told)
@@ -56,7 +56,8 @@ def offset_of(shell: Shell, clock: Clock) -> Offset:
             raise RemoteError(
                 f"machine {shell.node} does not tell its time: `date +%s.%N` prints {told[:80]!r}."
             ) from None
-        looks.append(Offset(there - clock.now(), there - before))
+        took = clock.monotonic() - began
+        looks.append(Offset(there - before - took, there - before))
     return min(looks, key=lambda offset: offset.high_s - offset.low_s)
 
 

@@ -242,7 +242,9 @@ class InventorySite:
         answers = everywhere(
             nodes, lambda node: ask(self._shell(testbed, node), "usage", fsid=fsid)
         )
-        return usage.counters(all_or_error(answers, "the load cannot be read:"), self._clock.now())
+        return usage.counters(
+            all_or_error(answers, "the load cannot be read:"), self._clock.monotonic()
+        )
 
     def usage_between(self, before: Mapping[str, float], after: Mapping[str, float]) -> Usage:
         """See `UsageSite.usage_between`."""

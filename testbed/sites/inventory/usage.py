@@ -12,7 +12,12 @@ _CONTAINER = "container "
 
 
 def counters(answers: Mapping[str, Mapping[str, Any]], now: float) -> dict[str, float]:
-    """Counters in seconds by ``part:node``, from `hostside.usage` of every node, and ``wall``."""
+    """Counters in seconds by ``part:node``, from `hostside.usage` of every node, and ``wall``.
+
+    Args:
+        answers: of every node.
+        now: seconds on a clock that nobody sets.
+    """
     found = {"wall": now}
     for node, answer in answers.items():
         found |= {f"{part}:{node}": answer[part] for part in _PARTS}

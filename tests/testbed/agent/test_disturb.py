@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.errors import RemoteError, UserError
-from testbed.agent import units
+from testbed.agent import disturb, units
 from testbed.agent.contract import UnitResult
 from testbed.agent.disturb import Disturber, follow, read_events, read_state, steps_from_json
 from testbed.agent.disturb_verbs import is_steady, look_at, rates_of
@@ -97,6 +97,32 @@ def test_moves_wait_for_go_and_count_from_it(tmp_path: Path) -> None:
     ended.set()
     thread.join(60)
     assert nodes.running == set() and hot(tmp_path) == []
+
+
+@pytest.mark.parametrize("step_s", [7200.0, -7200.0])
+def test_a_step_of_the_clock_moves_no_move(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step_s: float
+) -> None:
+    monkeypatch.setattr(disturb, "FOLDER", tmp_path)
+    nodes, ended, wall = Nodes(), threading.Event(), time.time
+    subject = disturber(nodes, tmp_path)
+    monkeypatch.setattr(time, "time", lambda: wall() + step_s)
+    thread = threading.Thread(
+        target=follow,
+        args=(subject,),
+        kwargs={"find_go": lambda: disturb.read_go(subject.clock), "ended": ended},
+    )
+    thread.start()
+    disturb.write_go(time.time())
+    deadline = time.monotonic() + 60
+    while hot(tmp_path) != ["osd1", "osd2"] and time.monotonic() < deadline:
+        time.sleep(0.01)
+    ended.set()
+    thread.join(60)
+    moved = [event for event in read_events(tmp_path) if event["planned_t_s"] == 0.2]
+    assert [event["action"] for event in moved] == ["stop", "start"]
+    assert all(0.2 <= event["t_s"] < 60 for event in moved)
+    assert all(0 < max_s <= 60 for max_s in nodes.max_s)
 
 
 def test_everything_is_stopped_on_the_way_out_even_before_go(tmp_path: Path) -> None:

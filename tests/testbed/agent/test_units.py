@@ -111,6 +111,26 @@ def test_waiting_has_an_end(shell: FakeSystemdShell) -> None:
     assert units.live(shell) == ["load-a"]
 
 
+@pytest.mark.parametrize("step_s", [7200, -7200])
+def test_a_step_of_the_clock_moves_no_wait(shell: FakeSystemdShell, step_s: int) -> None:
+    """Every look at the node's clock finds it set by two hours."""
+    looks = shell.programs / "looks"
+    date = shell.programs / "date"
+    date.write_text(
+        f"#!/bin/sh\nseen=$(cat {looks} 2>/dev/null || echo 0)\n"
+        f"echo $(( seen + {step_s} )) > {looks}\n"
+        "echo $(( 1700000000 + seen ))\n"
+    )
+    date.chmod(0o755)
+    units.start(shell, "load-a", ["sleep", "1"], max_s=20)
+    result = units.wait(shell, "load-a", timeout_s=60)
+    assert result.exit_code == 0
+    assert 0 <= result.ended_at - result.started_at < 20
+    units.start(shell, "load-a", ["sleep", "30"], max_s=60)
+    with pytest.raises(RemoteError, match="still runs after 0 s"):
+        units.wait(shell, "load-a", timeout_s=0)
+
+
 def test_a_unit_that_outlives_its_time_is_ended(shell: FakeSystemdShell) -> None:
     units.start(shell, "load-a", ["sleep", "30"], max_s=0.3)
     assert units.wait(shell, "load-a", timeout_s=10).exit_code is None
@@ -169,7 +189,7 @@ def test_a_stray_is_found_and_a_unit_of_ours_is_none(
 )
 def test_any_output_is_told_apart(stdout: str, stderr: str) -> None:
     out, err = stdout.encode(), stderr.encode()
-    head = f"started 1.5\nended 2.5\nexit 0\ntimes 0m0.0s 0m0.0s 1m2.5s 0m0.5s\nstdout {len(out)}"
+    head = f"started 1.5\nended 7 8\nexit 0\ntimes 0m0.0s 0m0.0s 1m2.5s 0m0.5s\nstdout {len(out)}"
     raw = f"{head}\nstderr {len(err)}\n\n".encode() + out + err
     result = units.parse_result("n", "load-a", raw, 9.0)
     assert (result.stdout, result.stderr) == (stdout, stderr)

@@ -8,10 +8,19 @@ class ManualClock:
 
     def __init__(self, now: float = 1_700_000_000.0) -> None:
         self.time = now
+        self._stepped = 0.0
         self.slept: list[float] = []
 
     def now(self) -> float:
         return self.time
+
+    def monotonic(self) -> float:
+        return self.time - self._stepped
+
+    def step(self, seconds: float) -> None:
+        """Set the wall clock, while no time passes."""
+        self.time += seconds
+        self._stepped += seconds
 
     def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)

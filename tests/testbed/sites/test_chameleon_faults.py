@@ -373,6 +373,30 @@ def test_what_no_record_knows_of_is_listed_once_for_each_of_chameleons_sites(wor
     assert told == [True, False, True]
 
 
+@pytest.mark.parametrize("step_s", [7200.0, -7200.0])
+def test_a_step_of_our_clock_ends_no_wait(world: World, step_s: float) -> None:
+    sleep = world.clock.sleep
+
+    def stepping(seconds: float) -> None:
+        sleep(seconds)
+        if world.cloud.all_servers() and not world.cloud.ahead_s:
+            world.clock.step(step_s)
+            world.cloud.ahead_s = -step_s
+
+    world.clock.sleep = stepping  # type: ignore[method-assign]
+    testbed = world.site().provision(spec_of(BARE))
+    assert world.cloud.ahead_s
+    assert len(testbed.nodes) == 3
+    world.cloud.ahead_s = 0.0
+    world.clock.step(-step_s)
+    began = world.clock.monotonic()
+    world.cloud.build_s = 1e6
+    world.cloud.lose_server(world.cloud.all_servers()[0].name)
+    with pytest.raises(SiteError, match="did not come up within"):
+        world.site().provision(spec_of(BARE))
+    assert world.clock.monotonic() - began < 7200
+
+
 def test_servers_that_stay_away_are_told_with_their_state(world: World) -> None:
     world.cloud.build_s = 1e6
     with pytest.raises(SiteError, match=r"did not come up within 20 s .*-admin: BUILD, "):

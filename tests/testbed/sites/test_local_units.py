@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.errors import UserError
+from schemas.locks import machine_lock
 from testbed.sites import kinds, open_site
 from testbed.sites.contract import SiteError
 from testbed.sites.files import locked
@@ -112,14 +113,13 @@ def test_two_state_folders_do_not_choose_one_network(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All that one knows of the other's networks is their routes: who chooses makes its own."""
-    lock, routed = tmp_path / "choosing", set[int]()
+    lock, routed = machine_lock(network.CHOOSING), set[int]()
 
     def make_switch(places: Places, name: str, subnet: int, *, mtu: int) -> None:
         with pytest.raises(SiteError, match="held"), locked(lock, timeout_s=0.0, busy="held"):
             raise AssertionError("another one may choose now")
         routed.add(subnet)
 
-    monkeypatch.setattr(network, "CHOOSING", lock)
     monkeypatch.setattr(network, "choose_subnet", lambda taken: len(taken | routed))
     monkeypatch.setattr(network, "make_switch", make_switch)
     sites = [LocalSite(places=Places(tmp_path / name, tmp_path)) for name in ("a", "b")]

@@ -20,7 +20,6 @@ def setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path.write_text("5000\n")
     monkeypatch.setattr(quota_slice, "SETTING", path)
     monkeypatch.setattr(quota_slice, "CLAIMS", tmp_path / "run" / "quota-slice")
-    monkeypatch.setattr(quota_slice, "LOCK", tmp_path / "lock")
     return path
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -43,7 +42,6 @@ def usage(machine: Machine, request: dict[str, Any]) -> dict[str, Any]:
             }
             break
     return {
-        "time": time.time(),
         "all": busy + idle + wait + steal,
         "busy": busy,
         "steal": steal,
