@@ -26,9 +26,12 @@ from campaigns.services import Ground
 from campaigns.workers import Workers
 from schemas.campaign import Campaign
 from schemas.durable import write_file
+from schemas.run import Run
 
 CAMPAIGN_FILE = "campaign.json"
 LEDGER_FILE = "ledger.jsonl"
+AROUND_S = 60.0
+"""More than a cell's process takes before and after its phases."""
 
 
 class Laid(Protocol):
@@ -134,13 +137,16 @@ def learn(estimator: Estimator, plan: Plan, store: RunStore) -> None:
     cells = {cell.run_id: cell for cell in plan.cells}
     for run in store.runs():
         if run.status == "done" and run.run_id in cells:
-            estimator.observe(cells[run.run_id], elapsed_s(run.started_at, run.ended_at))
+            estimator.observe(cells[run.run_id], took_s(run))
 
 
-def elapsed_s(started_at: str, ended_at: str) -> float:
-    """Seconds between two ISO times."""
-    start = datetime.datetime.fromisoformat(started_at)
-    return (datetime.datetime.fromisoformat(ended_at) - start).total_seconds()
+def took_s(run: Run) -> float:
+    """Return how many seconds a run took. Its start and end are times of the wall clock; if they
+    do not fit its phases, the clock was set in between, and the phases count."""
+    start = datetime.datetime.fromisoformat(run.started_at)
+    elapsed = (datetime.datetime.fromisoformat(run.ended_at) - start).total_seconds()
+    phases = sum(run.phases_s.values())
+    return elapsed if phases <= elapsed <= phases + AROUND_S or not phases else phases
 
 
 def finished_folders(store: RunStore, most: int = 50) -> list[Path]:

@@ -50,7 +50,7 @@ def own_folder(folder: Path) -> Path:
 def machine_lock(name: str) -> Path:
     """Return the path of the lock `name`, which all state folders of this machine share; its folder
     is made and checked as `own_folder` does."""
-    return own_folder(run_folder()) / f"{name}.lock"
+    return own_folder(own_folder(run_folder()) / "locks") / f"{name}.lock"
 
 
 def open_lock(path: Path) -> int:

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from engine_process import QUICK_CELL
 from tiny_campaigns import ONE_CELL, plan_of, tiny
+from tiny_kinds import job
 
+from campaigns.carry_out import took_s
 from campaigns.cell_parameters import CellParameters
 from campaigns.display import show_campaign, show_run
 from campaigns.estimate import Estimator, lead_s, planned_s
@@ -36,6 +38,14 @@ def test_power_is_the_half_width_of_a_paired_interval() -> None:
     assert smallest_effect(1) is None
     assert "no interval" in sentence(1)
     assert "17.6 %" in sentence(3)
+
+
+@pytest.mark.parametrize(("ended", "seconds"), [("12:02", 125), ("14:02", 120), ("10:02", 120)])
+def test_a_run_takes_what_its_phases_say_if_the_clock_was_set(ended: str, seconds: float) -> None:
+    asked = job({}).model_copy(update={"started_at": "2026-01-01T12:00:00+00:00"})
+    made = asked.record("interrupted", None, {"clean": 20.0, "workload": 100.0})
+    ended_at = f"2026-01-01T{ended}:05+00:00"
+    assert took_s(made.model_copy(update={"ended_at": ended_at})) == seconds
 
 
 def test_the_estimate_learns_from_finished_cells() -> None:

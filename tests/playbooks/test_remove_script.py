@@ -91,7 +91,7 @@ def test_what_a_deploying_machine_remembers_stays(
     state, run = tmp_path / "var/lib/hotbed", tmp_path / "run/hotbed"
     kept = [
         *(state / "sites/inventory/mine/record.json", state / "testbeds/other/record.json"),
-        *(state / "locks/other", run / "mine-0a1b/ssh/socket"),
+        *(state / "locks/other", run / "mine-0a1b/ssh/socket", run / "locks/subnet.lock"),
     ]
     gone = [state / "units/fio", state / "hostname.before", run / "netenforcer.json"]
     for file in (*kept, *gone):

@@ -96,9 +96,16 @@ func (p place) open(node protocol.Node) (*onPool, filestore.Found, error) {
 
 // lockMachine makes sure that no other process of this machine has the pool: one whose lock is left in Ceph
 // is dead then.
-func lockMachine(pool string) (*os.File, error) {
-	path := filepath.Join("/run/lock", "hotbed-"+filepath.Base(pool)+".lock")
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+func lockMachine(pool string) (*os.File, error) { return lockIn("/run/hotbed", pool) }
+
+// lockIn locks the pool in a folder that nobody else can write to: there, another user could hold the lock
+// first, or put a link in its place.
+func lockIn(folder, pool string) (*os.File, error) {
+	if err := ownFolder(folder); err != nil {
+		return nil, fmt.Errorf("the pool %s cannot be locked on this machine: %w", pool, err)
+	}
+	path := filepath.Join(folder, "hotbed-"+filepath.Base(pool)+".lock")
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("the pool %s cannot be locked on this machine: %w", pool, err)
 	}
@@ -110,6 +117,21 @@ func lockMachine(pool string) (*os.File, error) {
 		return nil, fmt.Errorf("%s cannot be locked: %w", path, err)
 	}
 	return file, nil
+}
+
+// ownFolder makes the folder, closed to other users, or checks that it is this user's.
+func ownFolder(path string) error {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return err
+	}
+	info, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	if stat, ok := info.Sys().(*syscall.Stat_t); !ok || !info.IsDir() || int(stat.Uid) != os.Geteuid() {
+		return fmt.Errorf("%s is another user's, or no folder: remove it", path)
+	}
+	return os.Chmod(path, 0o700)
 }
 
 // tellReady tells systemd that the agent serves, where systemd asks (Type=notify).

@@ -51,8 +51,8 @@ DATA = (
     "run/hotbed-swift",
 )
 ROOT = Path("/")
-# A node may be the machine that deploys: what root's Hotbed remembers there of testbeds, and its
-# connections to them (a folder with one called ssh), are not the node's.
+# A node may be the machine that deploys: what root's Hotbed remembers there of testbeds, its locks,
+# and its connections to them (a folder with one called ssh), are not the node's.
 STATE, RUN = "var/lib/hotbed", "run/hotbed"
 REMEMBERED = frozenset({"sites", "testbeds", "locks"})
 SWIFT_LINK, SWIFT_USER, COSBENCH_USER = Path("/etc/swift"), "hotbed-swift", "hotbed-cosbench"
@@ -154,7 +154,7 @@ def remove_all(patterns: tuple, wanted: dict) -> list[str]:
     for pattern in patterns:
         for path in sorted(ROOT.glob(pattern)):
             connections = path.parent == ROOT / RUN and (path / "ssh").is_dir()
-            if connections or is_another_clusters(path, wanted):
+            if connections or path == ROOT / RUN / "locks" or is_another_clusters(path, wanted):
                 continue
             remove_path(path)
             changed.append(f"{path} removed")
