@@ -19,6 +19,7 @@ from typing import Any
 
 from workloads.errors import WorkloadError
 
+CLOCK_SET_S = 60.0  # more than a status line is late: the wall clock was set
 MIN_TAIL_S = 0.5  # a shorter rest after the last status line belongs to the sample before it
 _NUMBER = r"[-+]?(?:\d+\.?\d*(?:[eE][-+]?\d+)?|nan|inf)"
 _ROW = re.compile(
@@ -196,19 +197,23 @@ def _sample(before: Row, row: Row, size: int, start_wall: float | None) -> Sampl
 
 
 def _in_order(rows: Iterator[Row]) -> tuple[Row, ...]:
-    # A line of the log that looks like a status line would run backwards.
+    """Return the rows that follow each other, on the wall clock as it was at the first: rados bench
+    counts its seconds by a clock that nobody sets, and prints the one that may be set meanwhile."""
     kept: list[Row] = []
+    shift = 0.0
     for row in rows:
-        if kept and (row.second <= kept[-1].second or row.finished < kept[-1].finished):
+        last = kept[-1] if kept else None
+        # A line of the log that looks like a status line would run backwards.
+        if last and (row.second <= last.second or row.finished < last.finished):
             continue
-        if (
-            kept
-            and row.wall is not None
-            and kept[-1].wall is not None
-            and row.wall <= kept[-1].wall
-        ):
-            continue
-        kept.append(row)
+        wall = None if row.wall is None else row.wall + shift
+        if last and last.wall is not None and wall is not None:
+            step = wall - last.wall - (row.second - last.second)
+            if abs(step) > CLOCK_SET_S:
+                shift, wall = shift - step, wall - step
+            elif wall <= last.wall:
+                continue
+        kept.append(replace(row, wall=wall))
     return tuple(kept)
 
 

@@ -3,6 +3,8 @@ format of other versions' source (src/common/obj_bencher.cc), marked as such."""
 
 from __future__ import annotations
 
+from contextlib import suppress
+from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 
@@ -113,6 +115,21 @@ def test_a_stall_shows_as_empty_seconds_and_is_not_counted_twice() -> None:
     assert [sample.latency_s for sample in series][4:6] == [None, None]
     # The tool itself prints 568 MB/s for the second in which 426 objects of 4 MiB finished.
     assert series[6].iops == pytest.approx(426 / 1.0034, rel=1e-3)
+
+
+@pytest.mark.parametrize("hours", [2, -2])
+def test_a_clock_that_is_set_meanwhile_moves_no_row(hours: int) -> None:
+    lines = read("rand-4m-stall.txt").splitlines(keepends=True)
+    for number in range(8, len(lines)):
+        stamp, blank, rest = lines[number].partition(" ")
+        with suppress(ValueError):
+            stamp = (datetime.fromisoformat(stamp) + timedelta(hours=hours)).isoformat()
+            lines[number] = stamp + blank + rest
+    rows = parse_rados_bench("".join(lines)).rows
+    unmoved = parse_rados_bench(read("rand-4m-stall.txt")).rows
+    assert [row.finished for row in rows] == [row.finished for row in unmoved]
+    drift = [row.wall - other.wall for row, other in zip(rows, unmoved, strict=True)]  # type: ignore[operator]
+    assert max(map(abs, drift)) < 0.1
 
 
 def test_show_time_gives_the_wall_clock() -> None:
