@@ -49,7 +49,8 @@ worked=0 # how many steps did something
 
 # step TITLE COMMAND...: one line with its time; what the command prints is shown if it fails.
 step() {
-    local title=$1 start=$EPOCHREALTIME status=0
+    local title=$1 start status=0
+    read -r start _ </proc/uptime # nobody sets it
     shift
     printf '%-44s ' "$title"
     # A subshell with its own -e: a plain `if "$@"` would switch it off inside the function.
@@ -66,7 +67,7 @@ step() {
         die "\"$title\" failed (above: the end of its output); mend the cause and call make setup again"
     fi
     worked=$((worked + 1))
-    awk -v a="$start" -v b="$EPOCHREALTIME" 'BEGIN { printf "%6.1f s\n", b - a }'
+    awk -v a="$start" '{ printf "%6.1f s\n", $1 - a }' /proc/uptime
 }
 
 # hash_of TEXT...: reads files from standard input (names, one a line), adds TEXT.

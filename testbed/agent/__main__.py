@@ -63,7 +63,7 @@ def serve(name: str, stdin: TextIO, stdout: TextIO) -> int:
         _answer(stdout, failure(UserError(f"hotbed-agent: the payload is not JSON ({error}).")))
         return 1
     except Exception as error:
-        if not isinstance(error, HotbedError):
+        if not isinstance(error, (HotbedError, OSError)):
             traceback.print_exc(file=sys.stderr)  # a defect of ours: for the log, not the answer
         _answer(stdout, failure(error))
         return 1

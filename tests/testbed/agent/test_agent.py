@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import importlib
 import io
 import json
@@ -109,6 +110,16 @@ def test_errors_cross_to_the_engine_as_they_are(monkeypatch, error, kind, retry)
     assert (code, answer) == (1, expected)
     with pytest.raises(type(error), match=r"no such thing\."):
         result_of("verb", json.dumps(answer).encode())
+
+
+def test_a_full_disk_is_a_sentence_that_names_the_file(monkeypatch, capsys):
+    def fails(config, payload):
+        raise OSError(errno.ENOSPC, "No space left on device", "/var/lib/hotbed/x")
+
+    code, (answer,) = serve(monkeypatch, fails)
+    assert code == 1
+    assert answer["error"].startswith("/var/lib/hotbed/x: No space left on device: free some")
+    assert capsys.readouterr().err == ""
 
 
 def test_a_defect_is_one_line_for_the_engine_and_a_traceback_for_the_log(monkeypatch, capsys):
