@@ -13,8 +13,10 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"hotbed/dataplane/internal/command"
@@ -61,6 +63,12 @@ func run(ctx context.Context, args []string) error {
 		return command.Usagef("--node is %d; the cluster file names agents 0 to %d", *node, len(cluster.Agents)-1)
 	}
 	if _, err := server.LoadKey(cluster.KeyFile); err != nil {
+		return command.Usage(err)
+	}
+	if where.ceph.Pool != "" && cluster.Memory == 0 && debug.SetMemoryLimit(-1) < math.MaxInt64 {
+		cluster.Memory = debug.SetMemoryLimit(-1) / 4 // librados has copies of what it writes
+	}
+	if _, err := cluster.RequestMemory(); err != nil {
 		return command.Usage(err)
 	}
 	if *check {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -289,7 +290,20 @@ func TestMistakesOnTheCommandLineAreOneSentence(t *testing.T) {
 	if err := os.Chmod(key, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := run(t.Context(), []string{"--node", "0", "--folder", folder, "--cluster", cluster, "--check"}); err != nil {
+	checked := []string{"--node", "0", "--folder", folder, "--cluster", cluster, "--check"}
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
+	if err := run(t.Context(), checked); err != nil {
 		t.Error(err)
+	}
+	debug.SetMemoryLimit(256 << 20)
+	if err := run(t.Context(), checked); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(cluster, fmt.Appendf(nil, `{"agents": ["127.0.0.1:1"], "key_file": %q, "memory": 200000000}`, key),
+		0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := run(t.Context(), checked); err == nil || !strings.Contains(err.Error(), "GOMEMLIMIT") {
+		t.Errorf("more memory for requests than the process may use: %v", err)
 	}
 }

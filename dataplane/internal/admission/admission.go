@@ -23,18 +23,12 @@ func Descriptors() int {
 	return int(min(limit.Cur, math.MaxInt32))
 }
 
-// Bytes is a budget of memory that many goroutines draw on. The zero value has nothing to give.
-type Bytes struct {
-	most int64
-	used atomic.Int64
-}
+// Bytes counts the memory that many goroutines take from one budget.
+type Bytes struct{ used atomic.Int64 }
 
-// NewBytes returns a budget of so many bytes.
-func NewBytes(most int64) *Bytes { return &Bytes{most: most} }
-
-// Take takes n bytes from the budget, or nothing, and returns true if it had them.
-func (b *Bytes) Take(n int64) bool {
-	if b.used.Add(n) > b.most {
+// Take takes n bytes if no more than `most` are taken then, and returns true if it did.
+func (b *Bytes) Take(n, most int64) bool {
+	if b.used.Add(n) > most {
 		b.used.Add(-n)
 		return false
 	}

@@ -63,12 +63,12 @@ func TestAnAddressWithManyConnectionsLosesItsOwn(t *testing.T) {
 }
 
 func TestABudgetIsNeverOverdrawn(t *testing.T) {
-	b := NewBytes(10)
-	if !b.Take(7) || b.Take(4) || !b.Take(3) {
+	var b Bytes
+	if !b.Take(7, 10) || b.Take(4, 10) || b.Take(1, 7) || !b.Take(3, 10) {
 		t.Error("it gives other than it has")
 	}
 	b.Add(-7)
-	if b.Used() != 3 || !b.Take(7) {
+	if b.Used() != 3 || !b.Take(7, 10) {
 		t.Error("what came back is not there")
 	}
 }

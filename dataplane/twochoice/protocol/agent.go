@@ -353,5 +353,8 @@ func (a *Agent) Stats() AgentStats {
 		len(a.book.sessions), a.logged, operations, bytes}
 }
 
+// Backlog is how many records and disk operations the agent waits for.
+func (a *Agent) Backlog() int { return len(a.queue) + len(a.writing) + len(a.disk) }
+
 // Now is the agent's time: no earlier than that of the last record of its log.
 func (a *Agent) Now() time.Duration { return a.now }

@@ -135,6 +135,14 @@ func (c *Client) Take() ([]Send, []Finished) {
 // Waiting says whether a request is still without its answer.
 func (c *Client) Waiting(call uint64) bool { return c.calls[call] != nil }
 
+// Request returns a request that is still without its answer, for its driver to send again.
+func (c *Client) Request(call uint64) (Send, bool) {
+	if x := c.calls[call]; x != nil {
+		return x.send, true
+	}
+	return Send{}, false
+}
+
 // Write begins to write data at offset `from` of an object; data must not change until it ends.
 func (c *Client) Write(now time.Duration, object string, from uint64, data []byte) (op uint64, err error) {
 	o, err := c.begin(object, from, uint64(len(data)))

@@ -66,15 +66,36 @@ func appendNodes(b []byte, nodes []Node) []byte {
 
 // Decode reads a message that is the whole of b; its Data are a part of b.
 func Decode(b []byte) (Message, error) {
-	d := decoder{rest: b}
-	var m Message
+	m, n, d := decodeHead(b)
+	if n > 0 {
+		m.Data = d.take(n)
+	}
+	if d.err == nil && len(d.rest) > 0 {
+		d.err = fmt.Errorf("%d bytes follow a message", len(d.rest))
+	}
+	if d.err != nil {
+		return Message{}, fmt.Errorf("%v: %w", m.Kind, d.err)
+	}
+	return m, nil
+}
+
+// DecodeHead reads a message, without its Data, of which b is the beginning.
+func DecodeHead(b []byte) (Message, error) {
+	m, _, d := decodeHead(b)
+	return m, d.err
+}
+
+// decodeHead reads all but the data, and how many bytes these are.
+func decodeHead(b []byte) (m Message, data int, d decoder) {
+	d.rest = b
 	head := d.take(3)
 	if d.err != nil {
-		return m, d.err
+		return m, 0, d
 	}
 	m.Kind, m.Code = Kind(head[0]), Code(head[2])
 	if m.Kind == 0 || m.Kind >= kinds || m.Code > Failed || head[1] > flagRegister|flagNeeded {
-		return m, fmt.Errorf("a message begins with %x, which is none of version %d", head, Version)
+		d.err = fmt.Errorf("a message begins with %x, which is none of version %d", head, Version)
+		return m, 0, d
 	}
 	m.Register, m.Needed = head[1]&flagRegister != 0, head[1]&flagNeeded != 0
 	m.Call, m.Version, m.Node, m.Epoch = d.uint(), d.uint32(), Node(d.uint32()), d.uint()
@@ -97,16 +118,7 @@ func Decode(b []byte) (Message, error) {
 			m.Pieces[i] = Piece{d.uint(), d.uint(), WriteID{d.uint(), d.uint()}, d.uint(), d.uint(), d.nodes()}
 		}
 	}
-	if n := d.count(MaxData, 1); n > 0 {
-		m.Data = d.take(n)
-	}
-	if d.err == nil && len(d.rest) > 0 {
-		d.err = fmt.Errorf("%d bytes follow a message", len(d.rest))
-	}
-	if d.err != nil {
-		return Message{}, fmt.Errorf("%v: %w", m.Kind, d.err)
-	}
-	return m, nil
+	return m, d.count(MaxData, 0), d
 }
 
 // decoder reads from the front of rest; after an error it yields zeros.

@@ -117,7 +117,8 @@ const (
 	Fenced
 	// Refused: the request is wrong; Text is one sentence. Asking again is no use.
 	Refused
-	// Busy: a maintainer asked a node that is not idle.
+	// Busy: a maintainer asked a node that is not idle, or the node has no memory for the request now.
+	// Nothing was done.
 	Busy
 	// Failed: the node's disk failed it, or holds what it did not write.
 	Failed

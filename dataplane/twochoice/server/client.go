@@ -28,7 +28,15 @@ type Client struct {
 	last    error // of an agent that refused us
 	told    *Oracle
 	steps   *steps
+	busy    map[uint64]time.Duration // pauses of requests that agents have no memory for
+	refused int                      // answers that said so
 }
+
+// Pauses before a request is sent again that an agent has no memory for.
+const (
+	firstBusy = 20 * time.Millisecond
+	longBusy  = time.Second
+)
 
 // Written is an acknowledged write.
 type Written struct {
@@ -69,9 +77,15 @@ func connect(c Cluster, told *Oracle) (*Client, error) {
 		return nil, err
 	}
 	client := &Client{cluster: c, start: time.Now(), done: make(chan struct{}), machine: machine,
-		waiting: map[uint64]chan protocol.Finished{}, stats: scheduler.Stats, told: told}
-	client.links = newLinks(c.Agents, key, func(from protocol.Node, m protocol.Message) {
+		waiting: map[uint64]chan protocol.Finished{}, stats: scheduler.Stats, told: told,
+		busy: map[uint64]time.Duration{}}
+	client.links = newLinks(c.Agents, key, nil, func(from protocol.Node, m protocol.Message, _ int64) {
+		if m.Code == protocol.Busy {
+			client.later(m.Call)
+			return
+		}
 		client.step(func(now time.Duration) {
+			delete(client.busy, m.Call)
 			client.steps.answered(now, m)
 			client.machine.Receive(now, protocol.Peer(from), m)
 		})
@@ -116,6 +130,24 @@ func (c *Client) step(do func(now time.Duration)) {
 		c.waiting[f.Op] <- f
 		delete(c.waiting, f.Op)
 	}
+}
+
+// later sends a request again after a while. Its time goes on: who is busy for too long does not answer.
+func (c *Client) later(call uint64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refused++
+	pause := min(max(2*c.busy[call], firstBusy), longBusy)
+	c.busy[call] = pause
+	time.AfterFunc(pause/2+mathrand.N(pause), func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if s, waits := c.machine.Request(call); waits {
+			c.links.send(protocol.Node(s.To), s.Message)
+		} else {
+			delete(c.busy, call)
+		}
+	})
 }
 
 // late tells the machine of a request without an answer.

@@ -2,11 +2,14 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
+	"runtime/debug"
 	"strings"
 	"time"
 
@@ -35,6 +38,11 @@ type Cluster struct {
 	Patience      twochoice.Span `json:"patience"`
 	ProbePatience twochoice.Span `json:"probe_patience"`
 	Attempts      int            `json:"attempts"`
+	// Memory is how many bytes an agent has for requests, what its disk does for them, and answers. Beyond
+	// it requests are answered with Busy. 0 is two fifths of GOMEMLIMIT, or 256 MiB without it.
+	Memory int64 `json:"memory"`
+	// Connections is how many connections of clients and other agents an agent may have.
+	Connections int `json:"connections"`
 }
 
 // Maintainer are the parameters of metadata maintainers (section V.C) and of the sweep.
@@ -47,11 +55,29 @@ type Maintainer struct {
 	Orphans twochoice.Span `json:"orphans"`
 }
 
+// leastMemory is the least memory for requests that can be asked for.
+const leastMemory = 16 << 20
+
+// RequestMemory returns the memory for requests of an agent in this process. Its error is a sentence: there
+// would be no room for the rest.
+func (c Cluster) RequestMemory() (int64, error) {
+	limit := debug.SetMemoryLimit(-1)
+	switch {
+	case limit == math.MaxInt64:
+		return cmp.Or(c.Memory, 256<<20), nil
+	case c.Memory > limit/2:
+		return 0, fmt.Errorf("memory is %d in the cluster file, more than half of the %d bytes that GOMEMLIMIT leaves the agent; "+
+			"lower the one or raise the other", c.Memory, limit)
+	}
+	return cmp.Or(c.Memory, limit/5*2), nil
+}
+
 // DefaultCluster is a cluster without agents.
 func DefaultCluster() Cluster {
 	return Cluster{Copies: 1, ObjectSize: 1 << 40, Scheduler: twochoice.Defaults(twochoice.Both), Batch: 64,
 		Maintainer: Maintainer{MaintainerParameters: twochoice.DefaultMaintainer(), Orphans: twochoice.Span(10 * time.Minute)},
-		Patience:   twochoice.Span(5 * time.Second), ProbePatience: twochoice.Span(time.Second), Attempts: 24}
+		Patience:   twochoice.Span(5 * time.Second), ProbePatience: twochoice.Span(time.Second), Attempts: 24,
+		Connections: 512}
 }
 
 // LoadCluster reads a cluster file; what is left out has its default. The error is one sentence.
@@ -101,6 +127,11 @@ func (c Cluster) Check() error {
 		return fmt.Errorf("maintainer.idle_ops is 0 or more, and maintainer.orphans a time above 0")
 	case c.Maintainer.Bytes > protocol.MaxData:
 		return fmt.Errorf("maintainer.bytes is %d; allowed are up to %d", c.Maintainer.Bytes, protocol.MaxData)
+	case c.Memory != 0 && (c.Memory < leastMemory || c.Memory < 2*int64(c.Maintainer.Bytes)):
+		return fmt.Errorf("memory is %d; an agent needs at least %d bytes for requests, and twice maintainer.bytes; 0 leaves it to "+
+			"the agent", c.Memory, leastMemory)
+	case c.Connections < 2 || c.Connections > 1<<20:
+		return fmt.Errorf("connections is %d; allowed are 2 to %d", c.Connections, 1<<20)
 	case c.Patience <= 0 || c.ProbePatience <= 0:
 		return fmt.Errorf("patience and probe_patience are times above 0")
 	}

@@ -17,7 +17,8 @@ import (
 type links struct {
 	addresses []string
 	config    *tls.Config
-	receive   func(from protocol.Node, m protocol.Message)
+	gate      *gate // of an agent
+	receive   func(from protocol.Node, m protocol.Message, cost int64)
 	// refused hears of agents that refuse us (another version, another node).
 	refused func(node protocol.Node, err error)
 
@@ -45,10 +46,10 @@ const (
 	mostWaiting = 1024 // messages
 )
 
-func newLinks(addresses []string, key *Key, receive func(protocol.Node, protocol.Message),
+func newLinks(addresses []string, key *Key, g *gate, receive func(protocol.Node, protocol.Message, int64),
 	refused func(protocol.Node, error)) *links {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &links{addresses: addresses, config: key.config(), receive: receive, refused: refused, ctx: ctx,
+	return &links{addresses: addresses, config: key.config(), gate: g, receive: receive, refused: refused, ctx: ctx,
 		cancel: cancel, links: make([]link, len(addresses))}
 }
 
@@ -102,8 +103,10 @@ func (l *links) serve(to protocol.Node) {
 		defer l.done.Done()
 		w.write()
 	}()
-	err = w.read(func(m protocol.Message) error {
-		l.receive(to, m)
+	err = w.read(func(m protocol.Message, cost int64, refused protocol.Code) error {
+		if refused == protocol.OK { // else whoever waits for the answer asks again
+			l.receive(to, m, cost)
+		}
 		return nil
 	})
 	w.close(err)
@@ -148,7 +151,7 @@ func (l *links) dial(to protocol.Node) (*wire, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := newWire(conn.(*tls.Conn))
+	w := newWire(conn.(*tls.Conn), l.gate)
 	deadline, _ := ctx.Deadline()
 	_ = conn.SetDeadline(deadline)
 	hello := protocol.Message{Kind: protocol.Hello, Version: protocol.Version, Node: to}

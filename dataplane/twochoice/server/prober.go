@@ -27,7 +27,7 @@ func NewProber(c Cluster) (*Prober, error) {
 		return nil, err
 	}
 	p := &Prober{wait: time.Duration(c.Patience), waiting: map[uint64]chan protocol.Message{}}
-	p.links = newLinks(c.Agents, key, func(_ protocol.Node, m protocol.Message) {
+	p.links = newLinks(c.Agents, key, nil, func(_ protocol.Node, m protocol.Message, _ int64) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if done := p.waiting[m.Call]; done != nil {

@@ -4,6 +4,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -16,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"hotbed/dataplane/internal/admission"
 	"hotbed/dataplane/twochoice"
 	"hotbed/dataplane/twochoice/filestore"
 	"hotbed/dataplane/twochoice/protocol"
@@ -35,10 +37,12 @@ type Server struct {
 	cluster  Cluster
 	log      *log.Logger
 	store    Store
-	after    func() error // gives back what Start took
-	listener net.Listener
+	after    func() error        // gives back what Start took
+	listener *admission.Listener // of connections that are not let in yet
+	places   int                 // connections that are
 	config   *tls.Config
 	links    *links
+	gate     *gate
 	start    time.Time
 	epoch    time.Duration // what the agent's clock says at start
 
@@ -51,8 +55,10 @@ type Server struct {
 	done   sync.WaitGroup
 
 	// of the loop
-	peers map[protocol.Peer]*wire
-	next  protocol.Peer
+	peers   map[protocol.Peer]*wire
+	next    protocol.Peer
+	ops     map[uint64]int // bytes of the disk operations under way
+	backlog int            // bytes of what the agent waits for
 
 	mu  sync.Mutex
 	err error
@@ -62,6 +68,7 @@ type Server struct {
 type event struct {
 	from    protocol.Peer
 	message *protocol.Message
+	cost    int64 // taken for the message
 	disk    *protocol.DiskDone
 	joined  *wire
 	left    *wire
@@ -77,7 +84,28 @@ const (
 	// left alone, or a disk that refused.
 	pullPatience = 2 * time.Second
 	compactAbove = 50_000 // records
+	// keptDescriptors are for all but connections of peers: a file for each worker, the log, the folder's
+	// lock, the listener and the process's own. Connections to other agents come on top.
+	keptDescriptors = workers + 16
+	// mostUnproven is how many connections may be without the key; a further one takes the place of the
+	// oldest of the address that has most.
+	mostUnproven = 128
+	// mostSurplus is how many connections with the key, beyond those that the agent has, may be there
+	// until they have heard so.
+	mostSurplus = 4
 )
+
+// shares returns how many connections may be with and without the key in so many descriptors.
+func (c Cluster) shares(descriptors int) (proven, unproven int, err error) {
+	places := descriptors - keptDescriptors - len(c.Agents)
+	unproven = min(places/4, mostUnproven)
+	proven = min(places-unproven-mostSurplus, c.Connections)
+	if unproven < 2 || proven < 2 {
+		return 0, 0, fmt.Errorf("the limit of open files is %d, and an agent of %d needs at least %d; raise it (LimitNOFILE of the "+
+			"unit, ulimit -n)", descriptors, len(c.Agents), keptDescriptors+len(c.Agents)+8)
+	}
+	return proven, unproven, nil
+}
 
 // Start opens a node's folder and serves at the node's address until Stop.
 func Start(c Cluster, node protocol.Node, path string, out io.Writer) (*Server, error) {
@@ -108,19 +136,30 @@ func StartOn(c Cluster, node protocol.Node, store Store, found filestore.Found, 
 	if err != nil {
 		return nil, err
 	}
+	memory, err := c.RequestMemory()
+	if err != nil {
+		return nil, err
+	}
 	s := &Server{node: node, cluster: c, store: store, config: key.config(), after: func() error { return nil },
-		log:    log.New(out, fmt.Sprintf("twochoiced %d: ", node), log.LstdFlags|log.Lmsgprefix),
+		gate: &gate{most: memory, node: node}, ops: map[uint64]int{},
+		log:    log.New(admission.NewLog(out), fmt.Sprintf("twochoiced %d: ", node), log.LstdFlags|log.Lmsgprefix),
 		events: make(chan event, 256), disk: make(chan protocol.DiskOp, 4096), logs: make(chan protocol.DiskOp, 2),
 		peers: map[protocol.Peer]*wire{}, next: protocol.FirstClient}
 	if err := s.recover(found); err != nil {
 		return nil, err
 	}
-	if s.listener, err = net.Listen("tcp", c.Agents[node]); err != nil {
+	var unproven int
+	if s.places, unproven, err = c.shares(admission.Descriptors()); err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("tcp", c.Agents[node])
+	if err != nil {
 		return nil, fmt.Errorf("agent %d cannot listen at %s: %w", node, c.Agents[node], err)
 	}
+	s.listener = admission.NewListener(listener, unproven)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.links = newLinks(c.Agents, key, func(from protocol.Node, m protocol.Message) {
-		s.post(event{from: protocol.Peer(from), message: &m})
+	s.links = newLinks(c.Agents, key, s.gate, func(from protocol.Node, m protocol.Message, cost int64) {
+		s.post(event{from: protocol.Peer(from), message: &m, cost: cost})
 	}, func(to protocol.Node, err error) { s.log.Printf("agent %d refuses: %v", to, err) })
 	s.run()
 	return s, nil
@@ -220,8 +259,9 @@ func (s *Server) loop() {
 		if len(waiting) > 0 {
 			next, room = waiting[0], s.disk
 		}
+		var e event
 		select {
-		case e := <-s.events:
+		case e = <-s.events:
 			s.take(e)
 		case <-ticker.C:
 			s.agent.Tick(s.now())
@@ -241,6 +281,7 @@ func (s *Server) loop() {
 		for _, m := range sends {
 			s.send(m)
 		}
+		s.account(ops, e)
 		for _, op := range ops {
 			if op.Kind >= protocol.WriteLog {
 				s.logs <- op // at most one is under way
@@ -251,6 +292,27 @@ func (s *Server) loop() {
 	}
 }
 
+// account takes what is to be done from the budget, and gives back what an event took.
+func (s *Server) account(ops []protocol.DiskOp, e event) {
+	change := -e.cost
+	for _, op := range ops {
+		n := len(op.Data) + messageBytes*len(op.Records)
+		if op.Kind == protocol.GetFragment || op.Kind == protocol.ReadBase {
+			n += int(op.To - op.From)
+		}
+		s.ops[op.Op] = n
+		change += int64(n)
+	}
+	if e.disk != nil {
+		change -= int64(s.ops[e.disk.Op])
+		delete(s.ops, e.disk.Op)
+	}
+	backlog := messageBytes * s.agent.Backlog()
+	change += int64(backlog - s.backlog)
+	s.backlog = backlog
+	s.gate.bytes.Add(change)
+}
+
 func (s *Server) take(e event) {
 	switch {
 	case e.disk != nil:
@@ -259,6 +321,11 @@ func (s *Server) take(e event) {
 		}
 		s.agent.DiskDone(s.now(), *e.disk)
 	case e.joined != nil:
+		if len(s.peers) >= s.places+mostSurplus {
+			e.joined.close(net.ErrClosed)
+			return
+		}
+		e.joined.surplus = len(s.peers) >= s.places
 		s.next++
 		s.peers[s.next] = e.joined
 		s.done.Add(2)
@@ -271,8 +338,25 @@ func (s *Server) take(e event) {
 		delete(s.peers, e.from)
 	case e.ask != nil:
 		e.ask()
-	case e.from < protocol.FirstClient || s.peers[e.from] != nil: // not one that was refused
+	case e.from < protocol.FirstClient:
 		s.agent.Receive(s.now(), e.from, *e.message)
+	case s.peers[e.from] == nil: // one that was refused
+	case s.peers[e.from].surplus:
+		s.send(protocol.Send{To: e.from, Message: protocol.Message{Kind: protocol.Welcome, Code: protocol.Refused,
+			Text: fmt.Sprintf("agent %d has %d connections, which is all that it may have: raise `connections` in the cluster "+
+				"file, or the limit of open files", s.node, s.places)}})
+	case s.gate.bytes.Used() > s.gate.most && (e.message.Kind == protocol.Query || e.message.Kind == protocol.Report):
+		// Nobody knows how long the answer would be.
+		s.refuse(s.peers[e.from], *e.message, protocol.Busy)
+	default:
+		s.agent.Receive(s.now(), e.from, *e.message)
+	}
+}
+
+// refuse answers a request that is not let in.
+func (s *Server) refuse(w *wire, m protocol.Message, code protocol.Code) {
+	if answer, asked := s.gate.refusal(m, code); asked {
+		w.send(answer)
 	}
 }
 
@@ -307,12 +391,13 @@ func (s *Server) accept() {
 			secure := tls.Server(conn, s.config)
 			ctx, cancel := context.WithTimeout(s.ctx, handshake)
 			defer cancel()
-			if err := secure.HandshakeContext(ctx); err != nil {
-				s.log.Printf("%s is not let in: %v", conn.RemoteAddr(), err)
+			err := secure.HandshakeContext(ctx)
+			if let := conn.(*admission.Conn).Release(); err != nil || !let {
+				s.log.Printf("%s is not let in: %v", conn.RemoteAddr(), cmp.Or(err, net.ErrClosed))
 				_ = conn.Close()
 				return
 			}
-			s.post(event{joined: newWire(secure)})
+			s.post(event{joined: newWire(secure, s.gate)})
 		}()
 	}
 }
@@ -323,12 +408,20 @@ func (s *Server) serve(peer protocol.Peer, w *wire) {
 	stop := context.AfterFunc(s.ctx, func() { w.close(net.ErrClosed) })
 	defer stop()
 	greeted := false
-	err := w.read(func(m protocol.Message) error {
-		if !greeted && m.Kind != protocol.Hello {
-			return fmt.Errorf("%v came before hello", m.Kind)
+	_ = w.conn.SetReadDeadline(time.Now().Add(handshake))
+	err := w.read(func(m protocol.Message, cost int64, refused protocol.Code) error {
+		if !greeted {
+			if m.Kind != protocol.Hello {
+				return fmt.Errorf("%v came before hello", m.Kind)
+			}
+			greeted = true
+			_ = w.conn.SetReadDeadline(time.Time{})
 		}
-		greeted = true
-		s.post(event{from: peer, message: &m})
+		if refused != protocol.OK {
+			s.refuse(w, m, refused)
+			return nil
+		}
+		s.post(event{from: peer, message: &m, cost: cost})
 		return nil
 	})
 	if !quiet(err) && s.ctx.Err() == nil {

@@ -63,7 +63,13 @@ func newTestbed(t *testing.T, n int, change func(*Cluster)) *testbed {
 		b.start(i)
 	}
 	t.Cleanup(func() {
-		for i := range b.servers {
+		for i, s := range b.servers {
+			for n := 0; n < 500 && s != nil && s.gate.bytes.Used() != 0; n++ { // clients are gone: nothing is under way
+				time.Sleep(10 * time.Millisecond)
+			}
+			if s != nil && s.gate.bytes.Used() != 0 {
+				t.Errorf("agent %d has %d bytes for nothing", i, s.gate.bytes.Used())
+			}
 			b.stop(i)
 		}
 	})
@@ -287,7 +293,7 @@ func TestWhoHasAnotherKeyIsNotLetIn(t *testing.T) {
 	conn, err := tls.Dial("tcp", b.Agents[0], &tls.Config{InsecureSkipVerify: true})
 	if err == nil {
 		_ = conn.SetDeadline(time.Now().Add(5 * time.Second))
-		if _, err = greet(newWire(conn), protocol.Message{Kind: protocol.Hello, Version: protocol.Version}); err == nil {
+		if _, err = greet(newWire(conn, nil), protocol.Message{Kind: protocol.Hello, Version: protocol.Version}); err == nil {
 			t.Error("a client without a key was greeted")
 		}
 	}
@@ -351,6 +357,8 @@ func TestClusterFilesAreChecked(t *testing.T) {
 		`{"agents": ["a:1", "a:1"], "key_file": "k"}`:                              "agents[1]",
 		`{"agents": ["a:1"]}`:                                                      "key_file is missing",
 		`{"agents": ["a:1"], "key_file": "k", "copies": 2}`:                        "copies is 2",
+		`{"agents": ["a:1"], "key_file": "k", "memory": 1000}`:                     "memory is 1000",
+		`{"agents": ["a:1"], "key_file": "k", "connections": 1}`:                   "connections is 1",
 		`{"agents": ["a:1"], "key_file": "k", "colour": 2}`:                        "colour",
 		`{"agents": ["a:1"], "key_file": "k", "scheduler": {"scheduler": "best"}}`: "scheduler is \"best\"",
 		good + "{}": "more after",

@@ -28,7 +28,7 @@ func TestPeersOfAnotherVersionOrNodeAreRefusedByName(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer, err := greet(newWire(conn), hello)
+		answer, err := greet(newWire(conn, nil), hello)
 		if err != nil || answer.Err() == nil || !strings.Contains(answer.Text, want) {
 			t.Errorf("wanted %q, got %q, %v", want, answer.Text, err)
 		}
@@ -71,7 +71,7 @@ func TestWhatARefusedPeerSaysIsNotHeard(t *testing.T) {
 			t.Fatal(err)
 		}
 		heard := 0
-		_ = newWire(conn).read(func(m protocol.Message) error {
+		_ = newWire(conn, nil).read(func(m protocol.Message, _ int64, _ protocol.Code) error {
 			if m.Kind == protocol.PutReply {
 				heard++
 				return io.EOF

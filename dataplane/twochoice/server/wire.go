@@ -22,43 +22,70 @@ const (
 	bufferSize = 16 << 10
 	// mostQueued bounds the bytes that wait for a peer; one that reads no faster is given up.
 	mostQueued = 512 << 20
-	// handshake bounds how long a peer may take to say who it is.
-	handshake = 10 * time.Second
+	// handshake bounds how long a peer may take to prove that it has the key, and then to say hello.
+	handshake = 3 * time.Second
 )
+
+// patience is how long so many bytes may take to come or to go.
+func patience(bytes int) time.Duration {
+	const least, perByte = 15 * time.Second, 250 * time.Nanosecond // 4 MB/s
+	return least + time.Duration(bytes)*perByte
+}
 
 // wire is one connection: it sends messages, those without data before those with, and hands over those
 // that come. The protocol needs no order.
 type wire struct {
 	conn *tls.Conn
+	gate *gate // of an agent
 
-	mu     sync.Mutex
-	wake   sync.Cond
-	first  []protocol.Message // without data: a probe does not wait behind what others write
-	queue  []protocol.Message
-	queued int
-	last   bool // close after what is queued
-	err    error
+	mu      sync.Mutex
+	wake    sync.Cond
+	taken   sync.Cond          // of what was queued
+	first   []protocol.Message // without data: a probe does not wait behind what others write
+	queue   []protocol.Message
+	calls   map[uint64]bool // of those with data
+	queued  int             // bytes, with those that are being sent
+	last    bool            // close after what is queued
+	surplus bool            // one connection more than the agent has
+	err     error
 }
 
-func newWire(conn *tls.Conn) *wire {
-	w := &wire{conn: conn}
-	w.wake.L = &w.mu
+func newWire(conn *tls.Conn, g *gate) *wire {
+	w := &wire{conn: conn, gate: g, calls: map[uint64]bool{}}
+	w.wake.L, w.taken.L = &w.mu, &w.mu
 	return w
 }
 
-// send queues a message; it never waits.
+// listen waits until the peer may say more.
+func (w *wire) listen() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for w.err == nil && w.gate.crowds(w.queued) {
+		w.taken.Wait()
+	}
+	return w.err
+}
+
+// send queues a message; it never waits. Data that are queued already are not queued again, such as those
+// of a write that is repeated because the connection is slow.
 func (w *wire) send(m protocol.Message) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.err != nil || w.last {
 		return
 	}
-	if len(m.Data) == 0 {
+	switch {
+	case len(m.Data) == 0:
 		w.first = append(w.first, m)
-	} else {
+	case w.calls[m.Call]:
+		return
+	default:
 		w.queue = append(w.queue, m)
+		w.calls[m.Call] = true
 	}
-	w.queued += len(m.Data)
+	n := weight(m)
+	w.queued += n
+	w.gate.add(n)
 	if w.queued > mostQueued {
 		w.fail(fmt.Errorf("the peer does not take %d bytes that wait for it", w.queued))
 	}
@@ -84,7 +111,9 @@ func (w *wire) close(err error) {
 func (w *wire) fail(err error) {
 	if w.err == nil {
 		w.err = err
-		w.first, w.queue = nil, nil
+		w.gate.add(-w.queued)
+		w.taken.Signal()
+		w.first, w.queue, w.queued = nil, nil, 0
 		_ = w.conn.NetConn().Close()
 	}
 }
@@ -104,8 +133,21 @@ func (w *wire) next() (protocol.Message, bool) {
 	m := (*from)[0]
 	(*from)[0] = protocol.Message{}
 	*from = (*from)[1:]
-	w.queued -= len(m.Data)
 	return m, true
+}
+
+// sent gives back what a message took that is sent.
+func (w *wire) sent(m protocol.Message) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(m.Data) > 0 {
+		delete(w.calls, m.Call)
+	}
+	if w.err == nil {
+		w.queued -= weight(m)
+		w.gate.add(-weight(m))
+		w.taken.Signal()
+	}
 }
 
 // write sends what is queued until the connection ends.
@@ -116,6 +158,7 @@ func (w *wire) write() {
 		w.mu.Lock()
 		for w.idle() {
 			w.mu.Unlock()
+			_ = w.conn.SetWriteDeadline(time.Now().Add(patience(0)))
 			if err := out.Flush(); err != nil {
 				w.close(err)
 			}
@@ -132,6 +175,9 @@ func (w *wire) write() {
 		}
 		head = m.Append(append(head[:0], 0, 0, 0, 0))
 		binary.BigEndian.PutUint32(head, uint32(len(head)-4+len(m.Data)))
+		if len(head)+len(m.Data) > out.Available() {
+			_ = w.conn.SetWriteDeadline(time.Now().Add(patience(len(m.Data))))
+		}
 		_, err := out.Write(head)
 		if err == nil {
 			_, err = out.Write(m.Data)
@@ -140,33 +186,68 @@ func (w *wire) write() {
 			w.close(err)
 			return
 		}
+		w.sent(m)
 	}
 }
 
-// read hands messages over until the connection ends, and tells why it did.
-func (w *wire) read(take func(protocol.Message) error) error {
+// read hands messages over until the connection ends, and tells why it did: with what the gate took for
+// each, or its refusal.
+func (w *wire) read(take func(m protocol.Message, cost int64, refused protocol.Code) error) error {
 	in := bufio.NewReaderSize(w.conn, bufferSize)
 	for {
+		if err := w.listen(); err != nil {
+			return err
+		}
 		var length [4]byte
 		if _, err := io.ReadFull(in, length[:]); err != nil {
 			return err
 		}
-		n := binary.BigEndian.Uint32(length[:])
+		n := int(binary.BigEndian.Uint32(length[:]))
 		if n > mostHeader+protocol.MaxData {
 			return fmt.Errorf("a message of %d bytes is longer than any", n)
 		}
-		packet := make([]byte, n)
-		if _, err := io.ReadFull(in, packet); err != nil {
-			return err
+		waits := in.Buffered() < n
+		if waits {
+			_ = w.conn.SetReadDeadline(time.Now().Add(patience(n)))
 		}
-		m, err := protocol.Decode(packet)
+		m, cost, refused, err := w.packet(in, n)
+		if waits && err == nil {
+			err = w.conn.SetReadDeadline(time.Time{})
+		}
 		if err == nil {
-			err = take(m)
+			err = take(m, cost, refused)
 		}
 		if err != nil {
 			return err
 		}
 	}
+}
+
+// packet reads a message of n bytes: of a long one that is refused the head alone.
+func (w *wire) packet(in *bufio.Reader, n int) (m protocol.Message, cost int64, refused protocol.Code, err error) {
+	if n > smallPacket {
+		if refused = w.gate.takePacket(n); refused != protocol.OK {
+			head, _ := in.Peek(min(n, bufferSize)) // an error comes again
+			if m, err = protocol.DecodeHead(head); err != nil {
+				m = protocol.Message{} // a head longer than that; whoever waits for an answer asks again
+			}
+			_, err = in.Discard(n)
+			return m, 0, refused, err
+		}
+		cost = int64(n)
+	}
+	packet := make([]byte, n)
+	if _, err = io.ReadFull(in, packet); err == nil {
+		m, err = protocol.Decode(packet)
+	}
+	if err == nil {
+		cost, refused = w.gate.takeRequest(m, n, cost)
+	}
+	if err != nil || refused != protocol.OK {
+		w.gate.add(int(-cost))
+		cost = 0
+	}
+	return m, cost, refused, err
 }
 
 // quiet says whether an error only says that a connection ended.

@@ -1,0 +1,363 @@
+package server
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"hotbed/dataplane/twochoice"
+	"hotbed/dataplane/twochoice/filestore"
+	"hotbed/dataplane/twochoice/protocol"
+)
+
+// asAgent makes the test's own program an agent on a folder, with so many descriptors.
+const asAgent = "TWOCHOICE_TEST_DESCRIPTORS"
+
+func TestMain(m *testing.M) {
+	if text := os.Getenv(asAgent); text != "" {
+		n, _ := strconv.ParseUint(text, 10, 64)
+		err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: n, Max: n})
+		if err == nil {
+			err = serveFolder(os.Args[1])
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// serveFolder is agent 0 of the cluster in a folder, on a disk that stands still while a file is there.
+func serveFolder(path string) error {
+	c, err := LoadCluster(filepath.Join(path, "cluster.json"))
+	if err != nil {
+		return err
+	}
+	folder, err := openFolder(filepath.Join(path, "agent"))
+	if err != nil {
+		return err
+	}
+	disk, found, err := filestore.OpenDisk(folder, 0)
+	if err != nil {
+		return err
+	}
+	s, err := StartOn(c, 0, stalling{disk, filepath.Join(path, "stall")}, found, os.Stderr)
+	if err != nil {
+		return err
+	}
+	return s.Wait()
+}
+
+type stalling struct {
+	Store
+	file string
+}
+
+func (s stalling) Do(op protocol.DiskOp) protocol.DiskDone {
+	for {
+		if _, err := os.Stat(s.file); err != nil {
+			return s.Store.Do(op)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// agentProcess is an agent that runs as a process of its own.
+type agentProcess struct {
+	Cluster
+	t         *testing.T
+	folder    string
+	memoryMax int // as the role's units have it
+	command   *exec.Cmd
+	log       bytes.Buffer
+}
+
+func startAgentProcess(t *testing.T, descriptors, memoryMax int) *agentProcess {
+	t.Helper()
+	a := &agentProcess{Cluster: DefaultCluster(), t: t, folder: t.TempDir(), memoryMax: memoryMax}
+	a.KeyFile = keyFile(t, "k")
+	a.Patience = twochoice.Span(2 * time.Second)
+	a.Attempts = 300
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Agents = []string{l.Addr().String()}
+	_ = l.Close()
+	text, err := json.Marshal(a.Cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(a.folder, "cluster.json"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a.start(descriptors)
+	t.Cleanup(func() {
+		a.kill()
+		if t.Failed() {
+			t.Logf("the agent said:\n%s", a.log.String())
+		}
+	})
+	return a
+}
+
+func (a *agentProcess) start(descriptors int) {
+	a.t.Helper()
+	a.command = exec.Command(os.Args[0], a.folder)
+	a.command.Env = append(os.Environ(), asAgent+"="+strconv.Itoa(descriptors), "GOMEMLIMIT="+strconv.Itoa(a.memoryMax*9/10))
+	a.command.Stderr = &a.log
+	if err := a.command.Start(); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// kill ends the agent as the kernel does that has no memory for it.
+func (a *agentProcess) kill() {
+	_ = a.command.Process.Kill()
+	_ = a.command.Wait()
+}
+
+func (a *agentProcess) stall() {
+	if err := os.WriteFile(filepath.Join(a.folder, "stall"), nil, 0o600); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+func (a *agentProcess) resume() {
+	if err := os.Remove(filepath.Join(a.folder, "stall")); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+func (a *agentProcess) client() *Client {
+	a.t.Helper()
+	c, err := Connect(a.Cluster)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.t.Cleanup(c.Close)
+	return c
+}
+
+// refusals are how often agents had no memory for a client's requests.
+func refusals(c *Client) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.refused
+}
+
+// peak is the most memory that the agent has had, in bytes.
+func (a *agentProcess) peak() int {
+	a.t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.command.Process.Pid))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	kilobytes, err := strconv.Atoi(regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindStringSubmatch(string(text))[1])
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return kilobytes << 10
+}
+
+// packet is a message as it is on a connection, without its last bytes.
+func packet(m protocol.Message, without int) []byte {
+	text := append(m.Append(nil), m.Data...)
+	return append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text[:len(text)-without]...)
+}
+
+// peer is a client with the key that keeps to the protocol as it likes. It gets the agent's welcome and reads nothing more.
+func (a *agentProcess) peer() (conn *tls.Conn, welcome protocol.Message) {
+	a.t.Helper()
+	key, err := LoadKey(a.KeyFile)
+	if err == nil {
+		conn, err = tls.Dial("tcp", a.Agents[0], key.config())
+	}
+	if err == nil {
+		welcome, err = greet(&wire{conn: conn}, protocol.Message{Kind: protocol.Hello, Version: protocol.Version})
+	}
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.t.Cleanup(func() { _ = conn.Close() })
+	return conn, welcome
+}
+
+// hostile are peers that take all that they can get: each sends its bytes again and again, until it is closed.
+func (a *agentProcess) hostile() map[string][]byte {
+	_, welcome := a.peer()
+	big := uint64(a.memoryMax / 10)
+	put := protocol.Message{Kind: protocol.Put, Call: 1, Object: "x", Write: protocol.WriteID{Client: 7, Seq: 1}, To: big,
+		Data: make([]byte, big)}
+	base := protocol.Message{Kind: protocol.GetBase, Call: 1, Object: "x", To: big, Epoch: welcome.Epoch}
+	var registers, queries []byte
+	for i := range uint64(1000) {
+		registers = append(registers, packet(protocol.Message{Kind: protocol.Register, Call: i + 1, Object: "x", To: 10,
+			Write: protocol.WriteID{Client: 8, Seq: i + 1}, Low: i, Targets: []protocol.Node{0}}, 0)...)
+		queries = append(queries, packet(protocol.Message{Kind: protocol.Query, Call: i + 1, Object: "kept/0", To: 4096}, 0)...)
+	}
+	return map[string][]byte{"half messages": packet(put, int(big)-1<<20), "reads": packet(base, 0), "registers": registers,
+		"queries": queries, "probes": packet(protocol.Message{Kind: protocol.Probe, Call: 1, Size: 1 << 20}, 0)}
+}
+
+func (a *agentProcess) flood(connections int) (stop func()) {
+	var all sync.WaitGroup
+	var conns []*tls.Conn
+	for name, bytes := range a.hostile() {
+		for range connections {
+			conn, _ := a.peer()
+			conns = append(conns, conn)
+			all.Go(func() {
+				for {
+					if _, err := conn.Write(bytes); err != nil || name == "half messages" {
+						return
+					}
+				}
+			})
+		}
+	}
+	return sync.OnceFunc(func() {
+		for _, conn := range conns {
+			_ = conn.NetConn().Close()
+		}
+		all.Wait()
+	})
+}
+
+// overload lets clients write to a disk that stands still while hostile and slow peers send what they can.
+// The agent stays within its memory. Then it is killed amid the load, and what it acknowledged is there.
+func overload(t *testing.T, memoryMax, hostile, writes, size int) {
+	a := startAgentProcess(t, 1024, memoryMax)
+	const before = 5
+	c := a.client()
+	content := func(i int) []byte { return bytes.Repeat([]byte(fmt.Sprintf("%7d\n", i)), size/8) }
+	for i := range before {
+		if _, err := c.Write(t.Context(), fmt.Sprintf("kept/%d", i), 0, content(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.stall()
+	stop := a.flood(hostile)
+	defer stop()
+	var acknowledged atomic.Int64
+	var all sync.WaitGroup
+	for i := before; i < before+writes; i++ {
+		all.Go(func() {
+			if _, err := c.Write(t.Context(), fmt.Sprintf("kept/%d", i), 0, content(i)); err != nil {
+				t.Errorf("write %d: %v", i, err)
+				return
+			}
+			acknowledged.Add(1)
+		})
+	}
+	for refusals(c) < writes/2 && a.peak() < memoryMax {
+		time.Sleep(10 * time.Millisecond)
+	}
+	prober, err := NewProber(a.Cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer prober.Close()
+	if _, err := prober.Status(t.Context(), 0); err != nil {
+		t.Errorf("amid the flood: %v", err)
+	}
+	a.resume()
+	stop()
+	for acknowledged.Load() < int64(writes/4) && !t.Failed() {
+		time.Sleep(time.Millisecond)
+	}
+	peak := a.peak()
+	t.Logf("the agent has had %d MB; %d of %d writes were acknowledged when it was killed; %d requests found no room", peak>>20,
+		acknowledged.Load(), writes, refusals(c))
+	if peak >= memoryMax {
+		t.Errorf("the agent has had %d MB, its MemoryMax is %d", peak>>20, memoryMax>>20)
+	}
+	a.kill()
+	a.start(1024)
+	all.Wait()
+	other := a.client()
+	for i := range before + writes {
+		if got, err := other.Read(t.Context(), fmt.Sprintf("kept/%d", i), 0, uint64(size)); err != nil || !bytes.Equal(got, content(i)) {
+			t.Errorf("object %d: %v", i, err)
+		}
+	}
+}
+
+func TestAnAgentStaysWithinItsMemoryAndLosesNothingWhenItIsKilled(t *testing.T) {
+	overload(t, 64<<20, 1, 80, 1<<20)
+}
+
+func TestSoakAnAgentStaysWithinItsMemory(t *testing.T) {
+	if os.Getenv("HOTBED_SOAK") == "" {
+		t.Skip("minutes of load: HOTBED_SOAK=1 runs it")
+	}
+	for range 3 {
+		overload(t, 256<<20, 12, 200, 4<<20)
+	}
+}
+
+func TestSilentConnectionsShutOutNoClientWithTheKey(t *testing.T) {
+	a := startAgentProcess(t, 64, 64<<20)
+	if err := a.client().Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 3)}}
+	over := make(chan struct{})
+	var all sync.WaitGroup
+	var opened atomic.Int64
+	for range 60 {
+		all.Go(func() {
+			for {
+				conn, err := dialer.Dial("tcp", a.Agents[0])
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				opened.Add(1)
+				go func() {
+					<-over
+					_ = conn.Close()
+				}()
+				_, _ = io.Copy(io.Discard, conn) // until the agent closes it
+				_ = conn.Close()
+				select {
+				case <-over:
+					return
+				case <-time.After(100 * time.Millisecond):
+				}
+			}
+		})
+	}
+	for opened.Load() < 60 {
+		time.Sleep(time.Millisecond)
+	}
+	for i := range 10 {
+		c := a.client()
+		name := fmt.Sprintf("f/%d", i)
+		if _, err := c.Write(t.Context(), name, 0, []byte("with the key")); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := c.Read(t.Context(), name, 0, 12); err != nil || string(got) != "with the key" {
+			t.Fatal(string(got), err)
+		}
+		c.Close()
+	}
+	close(over)
+	all.Wait()
+}
