@@ -12,6 +12,7 @@ from campaigns.bundled import Job, jobs, portable
 from campaigns.campaign_file import ROOT, load_campaign, resolve
 from campaigns.mos.profile.points import ELSEWHERE
 from campaigns.session import Request
+from controllers.registry import FOREIGN
 from schemas.errors import UserError
 from schemas.yaml_file import read_mapping
 from testbed.simulated.parameters import ModelParameters, load_parameters
@@ -115,6 +116,8 @@ def _jobs(bundle: Path, campaign: str) -> list[Job]:
 
 def _controllers(bundle: Path, made: Sequence[Job]) -> Path | None:
     folder = bundle / "controllers"
+    for policy in folder.rglob("policy.py"):
+        (policy.parent / FOREIGN).write_text("It came with a bundle, and runs confined.\n")
     return folder if folder.is_dir() and any(job.get("controllers_dir") for job in made) else None
 
 

@@ -25,9 +25,8 @@ from campaigns.progress import Progress
 from campaigns.result import CampaignResult
 from campaigns.run_store import RunStore
 from campaigns.workers import Workers
-from controllers.decide import PolicyError
-from controllers.decider import ChildDecider
-from controllers.registry import Controller, available, create, refuse_unoffered
+from controllers.decider import declared
+from controllers.registry import Controller, available, refuse_unoffered
 from schemas.campaign import Campaign, Limits
 from schemas.comparison import Comparison, PlannedCell
 from schemas.errors import UserError
@@ -273,7 +272,7 @@ def _choose(ask: Ask) -> _Chosen:
     left_out: dict[str, str] = {}
     for name in dict.fromkeys([*by_name, *everyone]):
         try:
-            needs[name] = _needs(known[name], dirs)
+            needs[name], _ = declared(known[name], {})
         except UserError as error:
             if name in by_name:
                 raise
@@ -289,19 +288,6 @@ def _known(name: str, known: Mapping[str, Controller]) -> str:
             "(more with --controllers-dir)."
         )
     return found
-
-
-def _needs(controller: Controller, dirs: Sequence[Path]) -> Needs:
-    """What a controller declares; one from outside is asked in a process of its own, as its code
-    may never return."""
-    if not controller.outside:
-        return create(controller, {}, 0).needs
-    try:
-        decider = ChildDecider(controller.name, {}, 0, dirs)
-    except PolicyError as error:
-        raise UserError(f"controller {controller.name}: {error}") from error
-    decider.close()
-    return decider.needs
 
 
 def _offered(chosen: _Chosen, offers: Needs, ground: str) -> _Chosen:

@@ -85,7 +85,8 @@ def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
 
     Args:
         request: what is asked for.
-        need_ground: whether the testbed must be up; a dry run goes without.
+        need_ground: whether the testbed must be up; a dry run goes without, and loads no code of
+            a stranger's.
 
     Raises:
         UserError: one sentence on the first thing that is wrong.
@@ -101,7 +102,7 @@ def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
     notebook = resolve(campaign.notebook, file)
     extra = () if request.controllers_dir is None else (request.controllers_dir,)
     controllers = available(extra)
-    cells = validate(campaign, file, controllers=controllers, spec=spec)
+    cells = validate(campaign, file, controllers=controllers, spec=spec, trust_code=need_ground)
     chosen = cells if request.figure is None else select(campaign, cells, request.figure, file)
     testbed = request.testbed or spec.name
     store = RunStore(request.artifacts.resolve() / campaign.name)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TypeVar
 
 from campaigns.cell_parameters import CellParameters, check, parameter_names
 from campaigns.plan import raw_cells
 from campaigns.sized_parameters import refuse_unknown, with_size
-from controllers.decide import PolicyError
-from controllers.decider import ChildDecider
-from controllers.registry import Controller, create
+from controllers.decider import declared
+from controllers.registry import Controller
 from schemas.campaign import Campaign, Grid
 from schemas.errors import UserError
 from testbed.simulated import scaled
@@ -30,8 +29,17 @@ def validate(
     *,
     controllers: Mapping[str, Controller],
     spec: TestbedSpec | None = None,
+    trust_code: bool = True,
 ) -> dict[str, list[CellParameters]]:
     """Typed cells by grid name, of all grids: a file is right or it is not.
+
+    Args:
+        campaign: the campaign.
+        file: its file, for errors.
+        controllers: all that there are, by name.
+        spec: of the testbed, if the cells are checked against it.
+        trust_code: False if no controller that came with a bundle may be loaded; its parameters
+            are then not checked.
 
     Raises:
         UserError: file, grid, key and what is allowed.
@@ -39,13 +47,17 @@ def validate(
     refuse_unknown(campaign, file, controllers)
     cells: dict[str, list[CellParameters]] = {}
     accepted: set[str] = set()
+    unread = frozenset(c.name for c in controllers.values() if c.foreign and not trust_code)
     for grid in campaign.grids:
         where = f"{file}: grid {grid.name}"
         _check_exclude(grid, where)
         typed = [with_size(check(raw, where), campaign) for raw in raw_cells(campaign, grid)]
         if not typed:
             raise UserError(f"{where}: exclude leaves no cell.")
-        typed = [_with_controller(parameters, controllers, where, accepted) for parameters in typed]
+        typed = [
+            _with_controller(parameters, controllers, where, accepted, unread)
+            for parameters in typed
+        ]
         for parameters in typed:
             _check_size(parameters, campaign.ground, where)
             _check_gateway(parameters, campaign.ground, spec, where)
@@ -101,10 +113,14 @@ def _check_exclude(grid: Grid, where: str) -> None:
 
 
 def _with_controller(
-    parameters: CellParameters, known: Mapping[str, Controller], where: str, accepted: set[str]
+    parameters: CellParameters,
+    known: Mapping[str, Controller],
+    where: str,
+    accepted: set[str],
+    unread: Collection[str],
 ) -> CellParameters:
     """`parameters` with the controller's own name, once it has accepted its parameters;
-    `accepted` keeps which have been asked."""
+    `accepted` keeps which have been asked, and those in `unread` are not."""
     name = parameters.controller.replace("_", "-")
     if name not in known:
         raise UserError(
@@ -112,25 +128,13 @@ def _with_controller(
             f"{', '.join(sorted(known)) or 'none'} (more with --controllers-dir)."
         )
     asked = json.dumps([name, parameters.controller_parameters], sort_keys=True)
-    if asked not in accepted:
+    if asked not in accepted and name not in unread:
         try:
-            _create(known[name], parameters.controller_parameters)
+            declared(known[name], parameters.controller_parameters)
         except UserError as error:
             raise UserError(f"{where}: controller_parameters: {error}") from error
         accepted.add(asked)
     return parameters.model_copy(update={"controller": name})
-
-
-def _create(controller: Controller, parameters: Mapping[str, object]) -> None:
-    """See whether the controller can be made. One's own code runs in a process of its own: it may
-    never return."""
-    if not controller.outside:
-        create(controller, parameters, 0)
-        return
-    try:
-        ChildDecider(controller.name, parameters, 0, [controller.folder]).close()
-    except PolicyError as error:
-        raise UserError(f"controller {controller.name}: {error}") from error
 
 
 def _check_size(parameters: CellParameters, ground: str, where: str) -> None:

@@ -15,7 +15,13 @@ from controllers.contract import LoopPolicy
 from controllers.journal import canonical
 from controllers.registry import describe
 from controllers.seen import Reader
-from testbed.stores.contract import Action, Observation, action_to_json, observation_from_json
+from testbed.stores.contract import (
+    Action,
+    Needs,
+    Observation,
+    action_to_json,
+    observation_from_json,
+)
 
 _KINDS = get_args(Action)
 
@@ -33,7 +39,13 @@ class Decision:
 
 
 class Decider(Protocol):
-    """Has one policy decide; the loop does not care in which process."""
+    """Has one policy decide; the loop does not care in which process.
+
+    `needs` and `parameters` are what the policy declares, defaults included.
+    """
+
+    needs: Needs
+    parameters: dict[str, Any]
 
     def initial(self) -> Mapping[str, Any]:
         """The policy's first state. Raises PolicyError."""
@@ -98,6 +110,8 @@ class InProcess:
 
     def __init__(self, policy: LoopPolicy) -> None:
         self._policy = policy
+        self.needs = policy.needs
+        self.parameters = dict(policy.parameters())
         self._read = Reader()
 
     def initial(self) -> Mapping[str, Any]:

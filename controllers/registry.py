@@ -19,11 +19,14 @@ from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 
+from controllers import confine
 from controllers.contract import LoopPolicy
 from schemas.errors import UserError
 from testbed.stores.contract import Needs
 
 BUILT_IN = Path(__file__).parent
+FOREIGN = ".foreign"
+"""File in the folder of a controller that came with a bundle: its code runs confined only."""
 COMMON = BUILT_IN / "common"
 
 
@@ -34,6 +37,11 @@ class Controller:
     name: str
     folder: Path
     outside: bool
+
+    @property
+    def foreign(self) -> bool:
+        """True if a stranger wrote it, and its user has not made it their own."""
+        return (self.folder / FOREIGN).exists()
 
 
 def available(controllers_dirs: Sequence[Path] = ()) -> dict[str, Controller]:
@@ -191,7 +199,15 @@ def _load_outside(controller: Controller) -> ModuleType:
     """Import from a folder that is on no path, as a package of its own: ``from .x import y`` works.
 
     The package's name holds a hash of the folder's path, so that two folders never mix.
+
+    Raises:
+        UserError: it is a stranger's, and this process is not confined.
     """
+    if controller.foreign and not confine.entered:
+        raise UserError(
+            f"controller {controller.name} came with a bundle: its code runs in a confined process "
+            f"only. Delete {controller.folder / FOREIGN} to make it your own."
+        )
     mark = hashlib.sha256(str(controller.folder).encode()).hexdigest()[:12]
     package = f"hotbed_controller_{mark}"
     for name in [n for n in sys.modules if n == package or n.startswith(f"{package}.")]:

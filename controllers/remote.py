@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from controllers.registry import Controller, create, find
+from controllers.decider import declared
+from controllers.registry import FOREIGN, Controller, find
 from controllers.service import check_settings
 from schemas.durable import write_file
 from schemas.errors import UserError
@@ -44,7 +45,7 @@ def start(
         StoreError, RemoteError: it could not be started.
     """
     controller = find(name, controllers_dirs)
-    create(controller, parameters or {}, seed)
+    declared(controller, parameters or {}, seed)  # refuses what would fail on the node
     payload: dict[str, Any] = {
         "name": controller.name,
         "parameters": dict(parameters or {}),
@@ -72,7 +73,7 @@ def cautious(
     Raises:
         UserError: unknown controller or parameter.
     """
-    known = create(find(name, controllers_dirs), parameters, 0).parameters()
+    _, known = declared(find(name, controllers_dirs), parameters)
     if "dry_run" not in known or "dry_run" in parameters:
         return dict(parameters)
     return {**parameters, "dry_run": not act}
@@ -118,7 +119,8 @@ def pack(controller: Controller) -> str:
         for path in sorted(controller.folder.rglob("*")):
             relative = path.relative_to(controller.folder)
             skipped = path.suffix == ".pyc" or "__pycache__" in relative.parts
-            if not path.is_file() or skipped or relative.parts[0].startswith("."):
+            hidden = relative.parts[0].startswith(".") and relative.name != FOREIGN
+            if not path.is_file() or skipped or hidden:
                 continue
             member = tarfile.TarInfo(f"{controller.folder.name}/{relative.as_posix()}")
             content = path.read_bytes()

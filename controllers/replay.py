@@ -7,13 +7,16 @@ actions again, on any machine. `hotbed control replay` is this.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from controllers.decide import PolicyError, decide, initial
+from controllers.decide import Decider, PolicyError
+from controllers.decider import open_decider
 from controllers.journal import Journal
-from controllers.registry import code_hash, create, find
+from controllers.registry import code_hash, find
+from schemas.errors import UserError
 
 _REPEATABLE = ("decide: decide() raised", "decide: decide() returned", "decide: illegal action")
 
@@ -64,32 +67,39 @@ def replay(journal: Journal, controllers_dirs: Sequence[Path] = ()) -> Replay:
     """
     header = journal.header
     controller = find(header["policy"], controllers_dirs)
-    policy = create(controller, header["parameters"], header["seed"])
     same_code = code_hash(controller) == header["code_hash"]
+    try:
+        with closing(open_decider(controller, header["parameters"], header["seed"])) as decider:
+            count, difference = _first_difference(journal, decider)
+    except PolicyError as error:
+        raise UserError(f"controller {controller.name}: {error}") from error
+    return Replay(header["policy"], count, difference, same_code, journal.torn)
+
+
+def _first_difference(journal: Journal, decider: Decider) -> tuple[int, Difference | None]:
+    """The number of decisions that were recomputed, and the last of them if it differs."""
     count = 0
-    difference: Difference | None = None
-    state: Any = initial(policy)
+    state: Any = decider.initial()
     for line in journal.steps:
         if line["observation"] is None or line["state_before"] is None:
             continue  # sensing failed: there was no decision
         if line["state_after"] is None and not str(line["error"]).startswith(_REPEATABLE):
-            continue  # the policy hung or died: not to be repeated in this process
+            continue  # the policy hung or died: not to be repeated
         # Each state must be the one that the step before it ended with.
         if state != line["state_before"]:
-            difference = Difference(line["step"], "states before", line["state_before"], state)
-            break
+            return count, Difference(line["step"], "states before", line["state_before"], state)
         count += 1
-        difference = _compare(line, *_again(policy, line))
+        difference = _compare(line, *_again(decider, line))
         if difference is not None:
-            break
+            return count, difference
         if line["state_after"] is not None:
             state = line["state_after"]
-    return Replay(header["policy"], count, difference, same_code, journal.torn)
+    return count, None
 
 
-def _again(policy: Any, line: Any) -> tuple[Any, Any, str | None]:
+def _again(decider: Decider, line: Any) -> tuple[Any, Any, str | None]:
     try:
-        decision = decide(policy, line["state_before"], line["observation"])
+        decision = decider.decide(line["state_before"], line["observation"])
     except PolicyError as error:
         return None, None, str(error)
     return decision.state, decision.actions, None

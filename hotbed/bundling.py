@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from campaigns.dry_run import DryRunReport
     from campaigns.result import CampaignResult
     from campaigns.workers import Workers
-    from schemas.bundle import Manifest
+    from schemas.bundle import Entry, Manifest
 
 Progress = Callable[[str, float], None]
 
@@ -159,12 +159,51 @@ class Rerun:
         return self.result.ok and self.compared.ok
 
 
+def foreign_code(manifest: Manifest) -> tuple[Entry, ...]:
+    """Return the programs in a bundle that are a stranger's: controllers, and notebooks that Hotbed
+    does not have itself. Neither `verify` nor a dry run loads them."""
+    from campaigns.campaign_file import ROOT
+
+    return tuple(
+        entry
+        for entry in manifest.files
+        if entry.path.startswith("controllers/")
+        or (entry.path.startswith("notebooks/") and not (ROOT / entry.path).is_file())
+    )
+
+
+def listed(code: Sequence[Entry]) -> list[str]:
+    """Return each file with its size and hash, a line each."""
+    return [f"{one.path}: {one.bytes} bytes, SHA-256 {one.sha256}" for one in code]
+
+
 @dataclass(frozen=True)
 class Ready:
-    """A campaign of an unpacked bundle; `bundled` is the folder of its runs."""
+    """A campaign of an unpacked bundle.
+
+    Attributes:
+        bundled: the folder of its runs.
+        again: how it is run again.
+        code: see `foreign_code`.
+    """
 
     bundled: Path
     again: Again
+    code: tuple[Entry, ...] = ()
+
+    @property
+    def consent(self) -> str:
+        """What somebody who trusts the bundle's code agrees to."""
+        from controllers.confine import outlook
+
+        told = ["The bundle holds code that is not Hotbed's:", *listed(self.code)]
+        told.append(
+            f"Controllers run {outlook()}; those of a testbed run on its admin node, as the user "
+            "nobody without network."
+        )
+        if any(one.path.startswith("notebooks/") for one in self.code):
+            told.append("On a testbed notebooks run too: as you, with your network and files.")
+        return "\n".join(told)
 
     def dry_run(self, workers: Workers | None = None) -> DryRunReport:
         """The cells that would run. Writes nothing."""
@@ -172,12 +211,21 @@ class Ready:
 
         return session.dry_run(self.again.request, workers=workers)
 
-    def run(self, workers: Workers | None = None) -> Rerun:
+    def run(self, workers: Workers | None = None, *, trust_code: bool = False) -> Rerun:
         """Run it, or resume that, and compare; see `hotbed run`.
 
+        Args:
+            workers: who computes the cells.
+            trust_code: True if the bundle's own code may run (see `consent`).
+
         Raises:
-            UserError: something is wrong with the testbed, the disk or the workers.
+            UserError: something is wrong with the testbed, the disk or the workers; or there is
+                code that is not trusted.
         """
+        if self.code and not trust_code:
+            raise UserError(
+                f"{self.consent}\nNothing was run: read that code, then give --trust-code."
+            )
         from analysis.bundle.rerun import compare
         from campaigns import session
         from campaigns.again import is_exact
@@ -251,7 +299,7 @@ def unpacked(asked: Asked, progress: Progress = _quiet) -> Iterator[Ready]:
                 ground=asked.ground,
             )
             with profiles_of(found.folder):
-                yield Ready(bundled, request)
+                yield Ready(bundled, request, foreign_code(found.manifest))
         except UserError as error:
             raise UserError(_for_readers(str(error), found, asked)) from error
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from testbed.terminal import clean, console
+from schemas.shown import clean
+from testbed.terminal import console
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

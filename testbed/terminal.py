@@ -8,38 +8,17 @@ Square brackets are text, never markup: a cell with a colour is a `rich.text.Tex
 from __future__ import annotations
 
 import sys
-import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from functools import cache
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
+from schemas.shown import clean
+
 if TYPE_CHECKING:
     from rich.console import Console
 
-_ACTING = {"Cc", "Cf", "Cs", "Zl", "Zp"}
-"""Unicode categories that a terminal may act on (ECMA-48, bidirectional text), or cannot print."""
 _PIPE_WIDTH = 200  # columns if no person reads along: nothing is cut off for grep
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape").decode()
-
-
-def clean(text: str, escape: Callable[[str], str] = _escape, keep: str = "\n\t") -> str:
-    """Return `text` with control, format, surrogate and line-separator characters escaped, except
-    those in `keep`."""
-    if text.isprintable():
-        return text
-    return "".join(
-        escape(each) if unicodedata.category(each) in _ACTING and each not in keep else each
-        for each in text
-    )
-
-
-def line(text: str) -> str:
-    """Return `text` as one line: `clean`, with newlines and tabs escaped as well."""
-    return clean(text, keep="")
 
 
 class _Cleaned:

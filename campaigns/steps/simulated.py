@@ -10,16 +10,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from pathlib import Path
-from typing import Any
 
 from campaigns.services import CellSetting, Load
 from campaigns.steps import disturb, fill
-from controllers.decide import Decider, InProcess, PolicyError
-from controllers.decider import ChildDecider
+from controllers.decide import PolicyError
+from controllers.decider import open_decider
 from controllers.journal import JournalWriter
 from controllers.loop import EXIT_STOPPED, Loop, Plan
-from controllers.registry import code_hash, create, find, refuse_unoffered
+from controllers.registry import code_hash, find, refuse_unoffered
 from controllers.saved import Saved
 from controllers.service import DECIDE_LIMIT_S
 from schemas.durable import write_file
@@ -37,7 +35,6 @@ from testbed.simulated.parameters import osd_nodes
 from testbed.simulated.saved import changes
 from testbed.simulated.signals import SIGNAL_NAMES
 from testbed.spec import TestbedSpec
-from testbed.stores.contract import Needs
 
 STEADY_S = 5.0
 """Virtual seconds until a load has been at its rate for good: queues fill in tenths of them."""
@@ -126,20 +123,26 @@ class SimServices:
         name = self._setting.parameters.controller
         dirs = [] if self._setting.controllers_dir is None else [self._setting.controllers_dir]
         try:
-            decider, needs, parameters = self._decider(name, dirs)
+            controller = find(name, dirs)
+            decider = open_decider(
+                controller,
+                self._setting.parameters.controller_parameters,
+                self._setting.seed,
+                limit_s=DECIDE_LIMIT_S,
+            )
         except PolicyError as error:
             raise HotbedError(f"the controller {name} failed: {error}") from error
         folder = self._setting.folder
         try:
-            refuse_unoffered(name, needs, self._store.offers(), "modelled Ceph")
+            refuse_unoffered(name, decider.needs, self._store.offers(), "modelled Ceph")
             plan = Plan(
                 policy=name,
-                needs=needs,
-                parameters=parameters,
+                needs=decider.needs,
+                parameters=decider.parameters,
                 seed=self._setting.seed,
                 interval_s=self._setting.interval_s,
                 signal=self._setting.parameters.signal,
-                code_hash=code_hash(find(name, dirs)),
+                code_hash=code_hash(controller),
             )
             with JournalWriter(folder / "journal.jsonl", sync=False) as journal:
                 self._loop = lambda clock: Loop(
@@ -219,17 +222,6 @@ class SimServices:
     def _store(self) -> SimulatedCeph:
         assert self._ceph is not None, "the store lives within disturbance()"
         return self._ceph
-
-    def _decider(self, name: str, dirs: list[Path]) -> tuple[Decider, Needs, dict[str, Any]]:
-        """One's own code in a process of its own, as it may hang or exit; ours in this one, which
-        saves a tenth of a second a cell."""
-        given = self._setting.parameters.controller_parameters
-        controller = find(name, dirs)
-        if not controller.outside:
-            policy = create(controller, given, self._setting.seed)
-            return InProcess(policy), policy.needs, dict(policy.parameters())
-        child = ChildDecider(name, given, self._setting.seed, dirs, limit_s=DECIDE_LIMIT_S)
-        return child, child.needs, child.parameters
 
     def _loaded_s(self, began_s: float, now_s: float) -> dict[str, float]:
         """For how long each node was loaded; the plan's times count from the benchmark's start."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,7 +21,7 @@ from hotbed.options import (
 )
 from hotbed.output import JsonFlag, emit
 from hotbed.views import dry_run_table
-from testbed.terminal import line
+from schemas.shown import line
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -58,6 +60,9 @@ def register(app: typer.Typer) -> None:
         artifacts: Annotated[
             Path | None, typer.Option(help="Where the new runs go; by default artifacts-BUNDLE.")
         ] = None,
+        trust_code: Annotated[
+            bool, typer.Option("--trust-code", help="Run the bundle's own code, once read.")
+        ] = False,
         dry_run: DryRunOption = False,
         workers: WorkersOption = None,
         scheduler: SchedulerOption = None,
@@ -66,7 +71,7 @@ def register(app: typer.Typer) -> None:
     ) -> None:
         """Run a bundle's campaign again and compare; exit 1 where the results contradict it, 3
         where nothing could be compared."""
-        from hotbed.bundling import Asked, unpacked
+        from hotbed.bundling import Asked, listed, unpacked
         from hotbed.progress import progress
 
         asked = Asked(bundle, campaign, figure, spec, site, testbed, ground, artifacts, most_gib)
@@ -76,9 +81,13 @@ def register(app: typer.Typer) -> None:
                 ready = stack.enter_context(unpacked(asked, report))
             if dry_run:
                 planned = ready.dry_run(helpers)
-                emit(planned.as_json(), as_json, lambda: dry_run_table(planned))
+                notes = (*planned.notes, *(f"not loaded: {one}" for one in listed(ready.code)))
+                planned = replace(planned, notes=notes)
+                facts = {**planned.as_json(), "foreign_code": ready.code}
+                emit(facts, as_json, lambda: dry_run_table(planned))
                 return
-            made = ready.run(helpers)
+            trusted = trust_code or (bool(ready.code) and _agrees(ready.consent))
+            made = ready.run(helpers, trust_code=trusted)
         facts = {
             "ok": made.ok,
             "sentence": made.compared.sentence,
@@ -96,6 +105,14 @@ def register(app: typer.Typer) -> None:
             raise typer.Exit(1)
         if not made.compared.held:
             raise typer.Exit(NOTHING_HELD)
+
+
+def _agrees(consent: str) -> bool:
+    """True if somebody at the terminal agrees."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    print(consent, file=sys.stderr)
+    return str(typer.prompt("Type yes to run it", err=True, default="no")).strip() == "yes"
 
 
 def _table(made: Compared) -> Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,13 +11,13 @@ import typer
 from hotbed.options import MostGibOption
 from hotbed.output import JsonFlag, emit
 from schemas.errors import UserError
-from testbed.terminal import line
+from schemas.shown import line
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from analysis.bundle.verification import Check, Verification
-    from schemas.bundle import Manifest
+    from schemas.bundle import Entry, Manifest
 
 SHOWN = 40  # differences that are printed
 
@@ -36,7 +37,7 @@ def register(app: typer.Typer) -> None:
         """Check a bundle's hashes, and compute its figures and claims again from its runs."""
         from analysis.bundle import archive
         from analysis.bundle.verify import verify as check
-        from hotbed.bundling import otherwise
+        from hotbed.bundling import foreign_code, otherwise
         from hotbed.progress import progress
 
         if not bundle.is_file():
@@ -44,7 +45,8 @@ def register(app: typer.Typer) -> None:
         with progress(f"verify {bundle.name}") as report:
             most_bytes = int(most_gib * archive.GIB)
             made = check(bundle, most_bytes=most_bytes, otherwise=otherwise, progress=report)
-        made.checks += other_code(made.manifest)
+        code = foreign_code(made.manifest)
+        made.checks += [*other_code(made.manifest), *_unloaded(code)]
         published = sha256 is None or made.sha256 == sha256.lower().strip()
         facts = {
             "ok": made.ok and published,
@@ -53,6 +55,7 @@ def register(app: typer.Typer) -> None:
             "as_published": None if sha256 is None else published,
             "checks": made.checks,
             "differences": made.differences,
+            "foreign_code": code,
         }
         emit(facts, as_json, lambda: _table(made))
         if not as_json:
@@ -74,6 +77,15 @@ def other_code(manifest: Manifest) -> list[Check]:
     ours = f"{_code(*here)}{' with changes' if dirty else ''}"
     detail = f"made by {_code(*there)}, here it is {ours}: where only words differ, use the former"
     return [Check("code", None, detail)]
+
+
+def _unloaded(code: Sequence[Entry]) -> list[Check]:
+    """A note on the bundle's own programs."""
+    from analysis.bundle.verification import Check
+    from hotbed.bundling import listed
+
+    detail = "\n".join(["not Hotbed's, and not loaded here:", *listed(code)])
+    return [Check("foreign code", None, detail)] if code else []
 
 
 def _code(version: str, commit: str | None) -> str:

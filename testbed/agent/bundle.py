@@ -21,6 +21,7 @@ PARTS = (
     "schemas/locks.py",
     "schemas/names.py",
     "schemas/numbers.py",
+    "schemas/shown.py",
     "testbed/__init__.py",
     "testbed/nfs_wire.py",
     "testbed/ssh.py",

@@ -21,7 +21,7 @@ from campaigns.progress import Bar
 from hotbed import cli, output
 from hotbed.progress import progress
 from schemas.errors import UserError
-from testbed.terminal import clean, line
+from schemas.shown import clean, line
 from tests.hotbed.runner import hotbed
 
 HOSTILE = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202eevil\u2066\x00\x7f\udc80[/red][bold]:skull:"

@@ -1,0 +1,221 @@
+"""A bundle's own programs: listed, loaded after consent alone, and confined then."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import os
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from controllers import confine
+from controllers.decide import PolicyError
+from controllers.decider import ChildDecider, open_decider
+from controllers.journal import Journal
+from controllers.registry import FOREIGN, available, create
+from controllers.remote import pack
+from controllers.replay import replay
+from hotbed.bundling import Asked, unpacked
+from hotbed.verbs.rerun import _agrees
+from schemas.errors import UserError
+from schemas.names import unpack_tar
+from tests.analysis.synthetic import write_run
+from tests.campaigns.bundled_files import SPEC
+from tests.campaigns.tiny_campaigns import TINY
+from tests.hotbed.own_controllers import SHY, write_shy
+from tests.hotbed.runner import hotbed
+
+SPY = """
+import json, os, pathlib, socket, sys
+
+def attempt(what):
+    try:
+        return str(what())
+    except Exception as error:
+        return type(error).__name__
+
+FOUND = {
+    "uid": os.getuid(),
+    "secret": os.environ.get("OS_PASSWORD", "none"),
+    "mark": attempt(lambda: pathlib.Path(MARK).write_text("loaded")),
+    "home": attempt(lambda: os.listdir(HOME)),
+    "fork": attempt(os.fork),
+    "network": attempt(lambda: socket.create_connection(("127.0.0.1", PORT), 2)),
+}
+print("\\x1b[2Jpolicy", file=sys.stderr)
+"""
+PARAMETERS = {"op": "seq", "scenario": "heterogeneity", "controller": "shy"}
+CAN_CONFINE = not confine.outlook().network
+"""True if this machine lets a process leave the network."""
+
+
+@pytest.fixture
+def marked(tmp_path: Path) -> Path:
+    """A file that the policy's import writes."""
+    return tmp_path / "marked"
+
+
+def policy(marked: Path, port: int = 9) -> str:
+    """A policy that looks around while it is imported, and declares what it saw."""
+    head = f"MARK, HOME, PORT = {str(marked)!r}, {str(Path.home())!r}, {port}\n{SPY}"
+    return head + SHY.replace("return {}\n", "return dict(FOUND)\n", 1)
+
+
+@pytest.fixture
+def archive(tmp_path: Path, marked: Path) -> Path:
+    """A bundle of a simulated campaign with a controller and a notebook of a stranger's."""
+    body = {
+        **TINY,
+        "name": "dlr-tiny",
+        "paper": "dlr",
+        "ground": "sim",
+        "spec": "../specs/dlr.yaml",
+    }
+    body["notebook"] = "../notebooks/strange.ipynb"
+    body["grids"] = [
+        {
+            "name": "fig6",
+            "figures": ["6a"],
+            "fixed": {"scenario": "heterogeneity"},
+            "vary": {"op": ["seq"], "controller": ["shy"]},
+            "repetitions": 1,
+        }
+    ]
+    files = {
+        "campaigns/dlr-tiny.yaml": yaml.safe_dump(body).encode(),
+        "specs/dlr.yaml": SPEC.read_bytes(),
+        "notebooks/strange.ipynb": b"{}",
+        "controllers/shy/policy.py": policy(marked).encode(),
+    }
+    campaign = tmp_path / "artifacts" / "dlr-tiny"
+    run = write_run(campaign, PARAMETERS, 0, 100.0, ground="sim")
+    (run / "job.json").write_text(json.dumps({"controllers_dir": "/x", "parameters": PARAMETERS}))
+    record = {"campaign": body, "cells": [{"run_id": run.parent.name, "grids": ["fig6"]}]}
+    (campaign / "campaign.json").write_text(json.dumps(record))
+    for path in sorted(file for file in campaign.rglob("*") if file.is_file()):
+        files[path.relative_to(tmp_path).as_posix()] = path.read_bytes()
+    manifest = {
+        "report": "dlr-tiny",
+        "campaigns": ["dlr-tiny"],
+        "hotbed_version": "0.1.0",
+        "commit": None,
+        "libraries": {},
+        "files": [
+            {
+                "path": name,
+                "sha256": hashlib.sha256(data).hexdigest(),
+                "bytes": len(data),
+                "role": "run" if name.startswith("artifacts/") else "source",
+            }
+            for name, data in files.items()
+        ],
+    }
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as made:
+        for name, data in (files | {"manifest.json": json.dumps(manifest).encode()}).items():
+            made.writestr(name, data)
+    return tmp_path / "x.zip"
+
+
+@pytest.mark.slow
+def test_verify_and_a_dry_run_list_code_and_load_none(
+    archive: Path, marked: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = policy(marked).encode()
+    digest = hashlib.sha256(code).hexdigest()
+    for words in (["verify", archive], ["rerun", archive, "--dry-run"]):
+        hotbed(*words, "--json")
+        told = {one["path"]: one for one in json.loads(capsys.readouterr().out)["foreign_code"]}
+        assert told.keys() == {"controllers/shy/policy.py", "notebooks/strange.ipynb"}
+        found = told["controllers/shy/policy.py"]
+        assert (found["sha256"], found["bytes"]) == (digest, len(code))
+    hotbed("rerun", archive, "--dry-run")
+    assert digest in capsys.readouterr().out.replace("\n", "")
+    assert not marked.exists()
+
+
+def test_code_runs_after_consent_only(
+    archive: Path, marked: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    new = tmp_path / "new"
+    assert hotbed("rerun", archive, "--artifacts", new) == 2
+    said = capsys.readouterr().err
+    assert "--trust-code" in said
+    assert str(confine.outlook()) in said
+    assert not marked.exists()
+    assert not new.exists()
+    assert hotbed("rerun", archive, "--artifacts", new, "--trust-code", "--json") in (0, 1, 3)
+    told = capsys.readouterr()
+    (record,) = new.glob("dlr-tiny/*/attempt-1/run.json")
+    assert json.loads(record.read_text())["status"] == "done"
+    assert "\x1b" not in told.err
+    assert "policy" in told.err
+
+
+@pytest.mark.parametrize(("typed", "runs"), [("yes\n", True), ("no\n", False), ("\n", False)])
+def test_at_a_terminal_consent_can_be_typed(
+    typed: str, runs: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for stream in (io.StringIO(typed), sys.stderr):
+        monkeypatch.setattr(stream, "isatty", lambda: True, raising=False)
+        if stream is not sys.stderr:
+            monkeypatch.setattr(sys, "stdin", stream)
+    assert _agrees("what it is") is runs
+    assert "what it is" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not CAN_CONFINE, reason="this machine allows no network namespace")
+def test_a_strangers_policy_is_confined(
+    archive: Path, marked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OS_PASSWORD", "hunter22")
+    with unpacked(Asked(archive, artifacts=tmp_path / "new")) as ready:
+        folder = ready.again.request.controllers_dir
+        assert folder is not None
+        controller = available([folder])["shy"]
+        with pytest.raises(UserError):
+            create(controller, {}, 0)  # in the engine's own process
+        decider = open_decider(controller, {}, 0)
+        found = decider.parameters
+        decider.close()
+        unpack_tar(base64.b64decode(pack(controller)), tmp_path / "node", "x")
+    assert not marked.exists()
+    assert found["uid"] != 0
+    assert found["secret"] == "none"
+    assert found["network"] in ("OSError", "ConnectionRefusedError")
+    assert found["fork"] == "BlockingIOError"
+    assert found["home"] in ("PermissionError", "FileNotFoundError") or ".ssh" not in found["home"]
+    assert available([tmp_path / "node"])["shy"].foreign  # the mark goes along to the admin node
+
+
+def test_ones_own_code_is_not_confined(tmp_path: Path) -> None:
+    write_shy(tmp_path)
+    (tmp_path / "shy" / "policy.py").write_text(policy(tmp_path / "marked"))
+    decider = ChildDecider("shy", {}, 0, [tmp_path])
+    decider.close()
+    assert decider.parameters["uid"] == os.getuid()
+    assert (tmp_path / "marked").read_text() == "loaded"
+
+
+def test_a_replay_loads_no_strangers_code_in_the_engine(tmp_path: Path) -> None:
+    write_shy(tmp_path)
+    (tmp_path / "shy" / "policy.py").write_text(policy(tmp_path / "marked"))
+    (tmp_path / "shy" / FOREIGN).touch()
+    header: dict[str, Any] = {"policy": "shy", "parameters": {}, "seed": 0, "code_hash": ""}
+    assert replay(Journal(header, [], False), [tmp_path]).equal
+    assert not (tmp_path / "marked").exists()
+
+
+@pytest.mark.parametrize("answer", ["print('x')", "print('[' * 100000)", "print('{}')"])
+def test_an_answer_that_is_none_is_an_error_of_the_policy(tmp_path: Path, answer: str) -> None:
+    write_shy(tmp_path)
+    text = f"import os, sys\nsys.stdout = os.fdopen(3, 'w')\n{answer}\nsys.stdout.flush()\n{SHY}"
+    (tmp_path / "shy" / "policy.py").write_text(text)
+    with pytest.raises(PolicyError):
+        ChildDecider("shy", {}, 0, [tmp_path])
