@@ -13,7 +13,7 @@ from campaigns.prioritymeister.topology import load_topology
 from controllers.microstores.spec import amounts
 from schemas.errors import UserError
 from schemas.numbers import number
-from schemas.yaml_file import read
+from schemas.yaml_file import load, read
 from testbed import quantities
 from testbed.store_spec import ObjectsSpec
 from tests.hotbed.pm_commands import run, write_trace
@@ -90,6 +90,7 @@ def test_yaml_in_which_a_number_is_not_what_it_looks_like_is_refused(
         read(path)
     path.write_text(f"values: [1, '{text}', 0, 0.5, 0x10, 08:xy]\n")
     assert read(path)["values"] == [1, text, 0, 0.5, 16, "08:xy"]
+    assert isinstance(load(f"mode: {text}", decimals=False)["mode"], (int, float))  # Ansible's own
 
 
 def test_a_topology_of_plain_numbers(tmp_path: Path) -> None:
