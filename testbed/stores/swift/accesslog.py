@@ -23,12 +23,16 @@ _MARKED = MARK.encode() + b" "
 _WORDS = 9
 _DRAIN = 4096
 _RECEIVE_BYTES = 4 << 20
+_UNPROVEN = (401, 403, 499)  # the account in the request may be anything
+MOST_TENANTS = 1000
+"""Names that are counted, so that invented ones do not fill the memory."""
 
 
 class Line:
-    """One request. `size` is the object's, None where no object was moved."""
+    """One request. `size` is the object's, None where no object was moved; `proven` is False if the
+    tenant may be none: the client was not let in, or left."""
 
-    __slots__ = ("bytes", "failed", "seconds", "size", "tenant", "write")
+    __slots__ = ("bytes", "failed", "proven", "seconds", "size", "tenant", "write")
 
     def __init__(
         self,
@@ -39,8 +43,9 @@ class Line:
         failed: bool,
         write: bool,
         size: int | None,
+        proven: bool = True,
     ) -> None:
-        self.tenant, self.seconds, self.bytes = tenant, seconds, count
+        self.tenant, self.seconds, self.bytes, self.proven = tenant, seconds, count, proven
         self.failed, self.write, self.size = failed, write, size
 
 
@@ -71,7 +76,8 @@ def parse(datagram: bytes) -> Line | None:
     tenant = account.removeprefix(_ACCOUNT)
     failed = code >= 500 or code == 499
     write = method in _WRITES
-    return Line(tenant, took, got + gave, failed=failed, write=write, size=size)
+    proven = code not in _UNPROVEN
+    return Line(tenant, took, got + gave, failed=failed, write=write, size=size, proven=proven)
 
 
 def _number(word: str) -> int:
@@ -160,7 +166,14 @@ class Listener:
                 return
             line = parse(datagram)
             if line is not None:
-                self.tenants.setdefault(line.tenant, Sums()).add(line)
+                self.add(line)
+
+    def add(self, line: Line) -> None:
+        """Count one more request, unless its tenant is new and none that the proxy has let in."""
+        if line.tenant not in self.tenants and line.proven and len(self.tenants) < MOST_TENANTS:
+            self.tenants[line.tenant] = Sums()
+        if line.tenant in self.tenants:
+            self.tenants[line.tenant].add(line)
 
     def to_json(self) -> dict[str, Any]:
         """Sums by tenant."""

@@ -36,6 +36,8 @@ KEPT = Path("/etc/hotbed/swift/node.json")
 SLOT_S = 0.25
 _SLOTS = 1200  # five minutes
 _LONGEST = 16 << 20
+_CLIENTS = 64
+_PATIENCE_S = 5.0  # for a client to take its answer; the slots wait meanwhile
 _BUSY_MS = 4  # of `disk_counters`: milliseconds in which the disk had something to do
 
 
@@ -244,6 +246,7 @@ class Server:
         finally:
             os.umask(before)
         self._listener.listen(32)
+        self._listener.setblocking(False)  # who was there may have left
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._ended = False
 
@@ -262,13 +265,23 @@ class Server:
                 continue
             for key, _ in self._selector.select(left):
                 if key.fileobj is self._listener:
-                    client, _ = self._listener.accept()
-                    self._buffers[client] = b""
-                    self._selector.register(client, selectors.EVENT_READ)
-                else:
+                    self._accept()
+                elif key.fileobj in self._buffers:  # not dropped for a new one
                     assert isinstance(key.fileobj, socket.socket)
                     self._serve(key.fileobj)
         self._path.unlink(missing_ok=True)
+
+    def _accept(self) -> None:
+        """Take a client in; of too many the one that came first goes."""
+        if len(self._buffers) >= _CLIENTS:
+            self._drop(next(iter(self._buffers)))
+        try:
+            client, _ = self._listener.accept()
+        except OSError:  # it left, or there are no descriptors: it stays in the queue
+            return
+        client.settimeout(_PATIENCE_S)
+        self._buffers[client] = b""
+        self._selector.register(client, selectors.EVENT_READ)
 
     def _serve(self, client: socket.socket) -> None:
         try:

@@ -18,6 +18,12 @@ def line(method: str = "GET", status: int = 200, seconds: str = "0.0500", **othe
     return text.encode() + b"\0"
 
 
+def parsed(datagram: bytes) -> accesslog.Line:
+    found = accesslog.parse(datagram)
+    assert found is not None
+    return found
+
+
 def test_a_line_as_swift_sends_it() -> None:
     """Recorded: the formatter adds the transaction."""
     found = accesslog.parse(
@@ -49,6 +55,26 @@ def test_lines_of_the_access_log_become_sums() -> None:
     assert (sums.requests, sums.failed, sums.writes, sums.bytes) == (3, 2, 2, 5167)
     assert sums.sizes == {13: 1, 10: 1}
     assert sums.seconds == pytest.approx(0.3)
+
+
+def test_invented_accounts_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Anybody who reaches a proxy can name accounts; the daemon's memory and the real tenants' sums
+    do not suffer."""
+    monkeypatch.setattr(accesslog, "MOST_TENANTS", 3)
+    listener = accesslog.Listener(port=0)
+    try:
+        for n in range(5):
+            for status in (401, 403, 499):
+                listener.add(parsed(line(status=status, account=f"AUTH_invented{n}")))
+        listener.add(parsed(line(account="AUTH_a")))
+        listener.add(parsed(line(status=401, account="AUTH_a")))
+        listener.add(parsed(line(status=503, account="AUTH_b")))
+        assert {name: sums.requests for name, sums in listener.tenants.items()} == {"a": 2, "b": 0}
+        for n in range(5):
+            listener.add(parsed(line(account=f"AUTH_made{n}")))
+        assert len(listener.tenants) == 3
+    finally:
+        listener.close()
 
 
 @pytest.mark.parametrize(

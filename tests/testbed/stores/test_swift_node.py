@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import socket
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from schemas.errors import StoreError
+from testbed.stores.swift import node as daemon
 from testbed.stores.swift import services
 from testbed.stores.swift.changes import Changes
 from testbed.stores.swift.cluster import initial
@@ -124,3 +127,51 @@ def test_processes_start_on_the_larger_share(tmp_path: Path, before: float, afte
     reloaded = next(place for place, one in enumerate(asked) if one["op"] == "workers")
     share = next(place for place, one in enumerate(asked) if one.get("shares") == {"proxy": after})
     assert (share < reloaded) == (after > before)
+
+
+class Echo(Node):
+    """A daemon that answers as many letters as it is asked for."""
+
+    def answer(self, request: Mapping[str, Any]) -> Any:
+        return "x" * request["n"]
+
+    def tick(self) -> None:
+        pass
+
+
+@pytest.fixture
+def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The socket of a daemon that waits little for its clients."""
+    monkeypatch.setattr(daemon, "_PATIENCE_S", 0.05)
+    path = tmp_path / "run" / "socket"
+    server = daemon.Server(Echo(tmp_path / "node.json"), path)
+    thread = threading.Thread(target=server.run, args=(0.01,))
+    thread.start()
+    yield path
+    server.end()
+    thread.join()
+
+
+def connect(path: Path) -> socket.socket:
+    client = socket.socket(socket.AF_UNIX)
+    client.connect(str(path))
+    client.settimeout(30)
+    return client
+
+
+def ask(client: socket.socket, n: int) -> int:
+    client.sendall(json.dumps({"n": n}).encode() + b"\n")
+    with client.makefile() as answers:
+        return len(json.loads(answers.readline())["result"])
+
+
+def test_clients_that_stay_or_do_not_read_stop_no_other(served: Path) -> None:
+    first = connect(served)
+    assert ask(first, 1) == 1
+    deaf = connect(served)
+    deaf.sendall(b'{"n": 50000000}\n')
+    others = [connect(served) for _ in range(200)]
+    assert [ask(client, 3) for client in others[-50:]] == [3] * 50
+    assert first.recv(1) == b""  # it made room
+    for client in (first, deaf, *others):
+        client.close()
