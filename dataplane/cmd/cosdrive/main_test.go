@@ -6,11 +6,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"hotbed/dataplane/cosbench"
 )
@@ -174,6 +177,43 @@ func TestServe(t *testing.T) {
 	}
 	defer func() { _ = now.Body.Close() }()
 	if err := json.NewDecoder(now.Body).Decode(&events); err != nil || len(events) != 2 {
+		t.Errorf("%v %+v", err, events)
+	}
+}
+
+// Readers that ask for nothing, or take nothing, keep no other from reading.
+func TestReadersThatStayStopNoOther(t *testing.T) {
+	s, err := serve("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	var first net.Conn
+	for i := range 2 * mostReaders {
+		conn, err := net.Dial("tcp", s.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = conn.Close() }()
+		if _, err := conn.Write([]byte("GET /events HTTP/1.1\r\nHost: x\r\n\r\n")); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			first = conn
+		}
+	}
+	_ = first.SetReadDeadline(time.Now().Add(30 * time.Second))
+	if _, err := io.Copy(io.Discard, first); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("the first of too many is there for ever")
+	}
+	s.send(cosbench.Event{Event: "snapshot", Stage: "s", Work: "x", Ops: 7})
+	now, err := http.Get("http://" + s.address + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = now.Body.Close() }()
+	var events []cosbench.Event
+	if err := json.NewDecoder(now.Body).Decode(&events); err != nil || len(events) != 1 {
 		t.Errorf("%v %+v", err, events)
 	}
 }

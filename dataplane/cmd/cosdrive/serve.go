@@ -11,6 +11,15 @@ import (
 	"time"
 
 	"hotbed/dataplane/cosbench"
+	"hotbed/dataplane/internal/admission"
+)
+
+const (
+	// mostReaders is how many connections may be open; a further one replaces the oldest of the address
+	// that has most.
+	mostReaders = 64
+	// readerPatience is how long a reader may take for an event.
+	readerPatience = 10 * time.Second
 )
 
 // server serves live progress: the latest event of each work at /, all from now on at /events.
@@ -33,8 +42,8 @@ func serve(address string) (*server, error) {
 	mux.HandleFunc("GET /{$}", s.now)
 	mux.HandleFunc("GET /events", s.events)
 	s.http.Handler = mux
-	s.http.ReadHeaderTimeout = 10 * time.Second
-	go func() { _ = s.http.Serve(listener) }() // ends with close
+	s.http.ReadHeaderTimeout, s.http.IdleTimeout = 10*time.Second, 10*time.Second
+	go func() { _ = s.http.Serve(admission.NewListener(listener, mostReaders)) }() // ends with close
 	return s, nil
 }
 
@@ -58,6 +67,7 @@ func (s *server) now(w http.ResponseWriter, _ *http.Request) {
 	}
 	s.mu.Unlock()
 	slices.SortFunc(events, func(a, b cosbench.Event) int { return cmp.Compare(a.T, b.T) })
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(readerPatience))
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(events) // the reader may have gone
 }
@@ -74,11 +84,11 @@ func (s *server) events(w http.ResponseWriter, r *http.Request) {
 	}()
 	w.Header().Set("Content-Type", "application/jsonl")
 	w.WriteHeader(http.StatusOK)
-	flusher, _ := w.(http.Flusher)
+	out := http.NewResponseController(w)
 	encoder := json.NewEncoder(w)
 	for {
-		if flusher != nil {
-			flusher.Flush()
+		if out.SetWriteDeadline(time.Now().Add(readerPatience)) != nil || out.Flush() != nil {
+			return
 		}
 		select {
 		case e := <-reader:

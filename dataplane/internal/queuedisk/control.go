@@ -10,6 +10,8 @@ import (
 	"net"
 	"os"
 	"time"
+
+	"hotbed/dataplane/internal/admission"
 )
 
 // request is one line on the control socket. Pointers tell what was given from what was not.
@@ -101,12 +103,20 @@ func (r request) fields() error {
 	return nil
 }
 
+// mostAsking is how many connections the control socket has; a further one replaces the oldest.
+const mostAsking = 32
+
 // serveControl answers every connection, line by line, until the listener is closed.
 func serveControl(listener net.Listener, s *Shaper) {
+	listener = admission.NewListener(listener, mostAsking)
 	for {
 		conn, err := listener.Accept()
-		if err != nil {
+		if errors.Is(err, net.ErrClosed) {
 			return
+		}
+		if err != nil {
+			time.Sleep(100 * time.Millisecond) // such as when there are no file descriptors left
+			continue
 		}
 		go func() {
 			defer func() { _ = conn.Close() }()

@@ -1,9 +1,11 @@
 package queuedisk
 
 import (
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -45,6 +47,19 @@ func TestControlRequests(t *testing.T) {
 	}
 }
 
+// failing is a listener that has no file descriptors at first.
+type failing struct {
+	net.Listener
+	times int
+}
+
+func (l *failing) Accept() (net.Conn, error) {
+	if l.times--; l.times >= 0 {
+		return nil, syscall.EMFILE
+	}
+	return l.Listener.Accept()
+}
+
 func TestControlSocket(t *testing.T) {
 	s := shaper(t, time.Millisecond)
 	path := filepath.Join(t.TempDir(), "control")
@@ -52,7 +67,7 @@ func TestControlSocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go serveControl(listener, s)
+	go serveControl(&failing{listener, 2}, s)
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
@@ -66,6 +81,18 @@ func TestControlSocket(t *testing.T) {
 	}
 	if _, err := unixsocket.Listen(path, "a queue disk"); err == nil || !strings.Contains(err.Error(), "running") {
 		t.Errorf("a socket in use: %v", err)
+	}
+	// Who asks nothing, or leaves lines without end, keeps nobody from asking.
+	for range 2 * mostAsking {
+		silent, err := net.Dial("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = silent.Close() }()
+		_, _ = silent.Write([]byte(`{"op":`))
+		if err := Ask(path, `{"op":"ping"}`, nil); err != nil {
+			t.Fatal(err)
+		}
 	}
 	_ = listener.Close()
 	if _, err := os.Stat(path); err == nil {
