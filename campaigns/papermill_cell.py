@@ -105,18 +105,22 @@ def _execute(job: Job, folder: Path) -> None:
 
 @contextmanager
 def _kernel(root: str) -> Iterator[Any]:
-    """A kernel of our own, reached through unix sockets that nobody else can open."""
-    from jupyter_client.manager import KernelManager
+    """A kernel of our own, reached through unix sockets that nobody else can open. It runs no
+    startup files of somebody's IPython: they may replace what a cell imports."""
+    from campaigns.own_kernel import OwnKernel
 
     # The kernel imports this repository wherever the notebook lies.
     path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
     with tempfile.TemporaryDirectory(prefix="hotbed-kernel-") as sockets:
-        manager = KernelManager(kernel_name=_KERNEL, transport="ipc", ip=f"{sockets}/k")
+        manager = OwnKernel(kernel_name=_KERNEL, transport="ipc", ip=f"{sockets}/k")
         manager.connection_file = f"{sockets}/connection.json"
         manager.start_kernel(
             cwd=root,
-            env=os.environ | {"PYTHONPATH": path},
-            extra_arguments=["--HistoryManager.enabled=False"],
+            env=os.environ | {"PYTHONPATH": path, "IPYTHONDIR": f"{sockets}/ipython"},
+            extra_arguments=[
+                "--HistoryManager.enabled=False",
+                "--InteractiveShellApp.exec_PYTHONSTARTUP=False",
+            ],
         )
         _Running.manager = manager
         try:

@@ -24,6 +24,7 @@ from campaigns.cell_parameters import (
     parameter_names,
 )
 from campaigns.job import Job, write_job
+from campaigns.own_kernel import OwnKernel
 from campaigns.progress import Silent
 from campaigns.provenance import provenance
 from campaigns.run_store import RunStore, read_run
@@ -100,6 +101,27 @@ def test_a_campaign_runs_the_experiment_through_papermill(
     code = [cell for cell in executed.cells if cell.cell_type == "code"]
     assert all(cell.execution_count for cell in code)
     assert "block 0, seed" in json.dumps(code[-1].outputs)
+
+
+@pytest.mark.slow
+def test_cells_run_in_our_interpreter_whatever_kernels_there_are(
+    campaign_file: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = tmp_path / "jupyter" / "kernels" / "python3" / "kernel.json"
+    startup = tmp_path / "ipython" / "profile_default" / "startup" / "mine.py"
+    for path, text in (
+        (spec, json.dumps({"argv": ["/bin/false"], "display_name": "x", "language": "python"})),
+        (startup, f"open({str(tmp_path / 'ran')!r}, 'w')\n"),
+    ):
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    monkeypatch.setenv("PYTHONSTARTUP", str(startup))
+    request = Request(str(campaign_file(grids=ONE_CELL)), artifacts=tmp_path / "artifacts")
+    result = run(request, progress=Silent())
+    assert result.ok, result.sentence
+    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.slow
@@ -180,6 +202,7 @@ def executed_in(folder: Path, name: str, /, *, cwd: Path | None = None, **parame
         str(folder / "out.ipynb"),
         parameters=parameters,
         kernel_name="python3",
+        kernel_manager_class=OwnKernel,
         progress_bar=False,
         cwd=str(cwd or folder),
     )

@@ -55,10 +55,11 @@ class Executed:
 
 _EXECUTE = """
 import json, resource, sys, papermill
+from campaigns.own_kernel import OwnKernel
 source, target, parameters = sys.argv[1:]
 papermill.execute_notebook(
     source, target, parameters=json.loads(parameters), kernel_name="python3", progress_bar=False,
-    start_timeout=300
+    start_timeout=300, kernel_manager_class=OwnKernel
 )
 most = max(resource.getrusage(who).ru_maxrss
            for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
