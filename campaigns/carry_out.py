@@ -167,7 +167,8 @@ def _description(laid: Laid) -> str:
             "site": identity.site,
             "time_scale": identity.time_scale,
             "versions": dict(identity.versions),
-            "folders": dict(identity.folders),
+            "code": identity.code.digest,
+            "libraries": dict(identity.libraries),
         },
         "cells": [
             {"run_id": cell.run_id, "grids": cell.grids, "figures": cell.figures}

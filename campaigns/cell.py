@@ -7,19 +7,16 @@ is started is stopped in reverse order, also on an error or Ctrl-C.
 from __future__ import annotations
 
 import signal
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from campaigns.cell_parameters import CellParameters, check
-from campaigns.estimate import called_s, lead_s
-from campaigns.job import Job
+from campaigns.cell_parameters import CellParameters, called_s, check, lead_s
+from campaigns.job import Job, Phases, ended, write_run
 from campaigns.judge import spoiled
 from campaigns.provenance import provenance
-from campaigns.run_store import write_run
 from campaigns.services import CellSetting, Ground, Load, Services
 from schemas.durable import write_file
 from schemas.errors import HotbedError
@@ -55,23 +52,6 @@ class CellContext:
         )
 
 
-class Phases:
-    """How long each phase took, seconds; a phase met twice adds up."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-
-    @contextmanager
-    def __call__(self, name: str) -> Iterator[None]:
-        """Time a block."""
-        started = time.monotonic()
-        try:
-            yield
-        finally:
-            spent = self.seconds.get(name, 0.0) + time.monotonic() - started
-            self.seconds[name] = round(spent, 3)
-
-
 def run_cell(parameters: CellParameters | Mapping[str, Any] | None, context: CellContext) -> Run:
     """Run one cell and write its folder; `run.json` comes last.
 
@@ -80,7 +60,7 @@ def run_cell(parameters: CellParameters | Mapping[str, Any] | None, context: Cel
         context: from `campaigns.cell_context.open_cell`, or made by hand.
 
     Returns:
-        The record, of status ``done`` or ``spoiled``.
+        The record, of status ``done`` or ``spoiled``; ``failed`` if the code changed meanwhile.
 
     Raises:
         HotbedError: the cell failed; its record says why. KeyboardInterrupt likewise.
@@ -101,12 +81,12 @@ def run_cell(parameters: CellParameters | Mapping[str, Any] | None, context: Cel
         _measure(typed, context, services, phases)
         with phases("collect"):
             load = _collect(typed, context, services)
-        why = spoiled(load, job.limits)
-        end: tuple[RunStatus, str | None] = ("spoiled", why) if why else ("done", None)
+        record = ended(job, context.folder, spoiled(load, job.limits), phases)
     except BaseException as error:
-        _write(context.folder, job, phases, _end(error))
+        write_run(context.folder, job.record(*_end(error), phases.seconds))
         raise
-    return _write(context.folder, job, phases, end)
+    write_run(context.folder, record)
+    return record
 
 
 def _end(error: BaseException) -> tuple[RunStatus, str]:
@@ -201,10 +181,3 @@ def _typed(
     if isinstance(parameters, CellParameters):
         return parameters
     return check(dict(parameters), "cell")
-
-
-def _write(folder: Path, job: Job, phases: Phases, how: tuple[RunStatus, str | None]) -> Run:
-    status, reason = how
-    record = job.record(status, reason, phases.seconds)
-    write_run(folder, record)
-    return record

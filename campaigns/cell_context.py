@@ -11,9 +11,9 @@ from campaigns.cell import CellContext
 from campaigns.cell_parameters import check
 from campaigns.estimate import timeout_s
 from campaigns.grounds import open_ground
-from campaigns.job import Job, read_job, write_job
+from campaigns.job import Job, read_job, utc_now, write_job
 from campaigns.provenance import provenance
-from campaigns.run_store import RunStore, utc_now
+from campaigns.run_store import RunStore
 from campaigns.services import Facts
 
 BY_HAND = "by-hand"

@@ -187,3 +187,21 @@ def _allowed(key: str) -> str:
     if key == "controller_parameters":
         return "allowed: a mapping of names to numbers, texts or booleans"
     return allowed_of(CellParameters.model_fields[key])
+
+
+def called_s(parameters: CellParameters, time_scale: float) -> float:
+    """How long open-loop writes have run when the controller is started: it then measures, and
+    decides when the load has run for `balance_after_s`."""
+    after_s = parameters.balance_after_s
+    after_s = BALANCE_AFTER_S if after_s is None else after_s
+    return max(0.0, after_s - OPEN_LEAD_INTERVALS * parameters.interval_s) * time_scale
+
+
+def lead_s(parameters: CellParameters, time_scale: float) -> float:
+    """Time in which the controller runs before the workload; nothing to wait for when there is
+    neither disturbance nor controller, and where the load is there before the controller."""
+    if parameters.op == "open":
+        return 0.0
+    if parameters.scenario == "none" and parameters.controller == "default":
+        return 0.0
+    return CONTROLLER_LEAD_INTERVALS * parameters.interval_s * time_scale

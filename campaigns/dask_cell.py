@@ -15,20 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from campaigns.cell import CellContext, run_cell
-from campaigns.job import Job, write_error
-from campaigns.run_store import utc_now
-from campaigns.sameness import Code, difference
+from campaigns.job import Job, utc_now, write_error
+from campaigns.sameness import Code
 from campaigns.services import Ground
-from campaigns.worker_code import here
-from controllers.registry import code_hash, find
-from schemas.errors import HotbedError
+from campaigns.sim_ground import SIMULATIONS
 from schemas.names import safe_path
+from testbed.closure import Closure
 
 _LEVEL = 1  # journals of large stores are megabytes of JSON: the fastest is enough
-
-
-class WrongWorker(HotbedError):
-    """A worker whose results need not be ours."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +34,12 @@ class Task:
         ground: a ground that can be sent to another process.
         controller: files of the controller's folder by relative path where it is not one of
             Hotbed's own, and the folder's name.
-        policy: digest of the controller's code, what it shares with others included.
         code: what else the results must be computed with.
     """
 
     job: str
     ground: Ground
     controller: tuple[str, Mapping[str, bytes]] | None
-    policy: str
     code: Code
 
 
@@ -82,24 +74,19 @@ def run_task(task: Task) -> Made:
     Raises:
         WrongWorker: this worker computes with something else.
     """
-    why = difference(task.code, here())
-    if why is not None:
-        raise WrongWorker(f"this worker {why}")
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="hotbed-cell-", dir=scratch()) as name:
         folder = Path(name) / "attempt"
         (folder / "logs").mkdir(parents=True)
-        own = None if task.controller is None else _unpack(Path(name) / "own", *task.controller)
-        job = Job.model_validate_json(task.job).model_copy(
-            update={
-                "started_at": utc_now(),
-                "controllers_dir": None if own is None else str(own),
-            }
-        )
-        context = CellContext(job, task.ground, folder)
-        _refuse_other_policy(context.parameters.controller, own, task.policy)
+        job = Job.model_validate_json(task.job)
+        own, code = None, job.code
+        if task.controller is not None:
+            own = str(_unpack(Path(name) / "own", *task.controller))
+            code = (code[0], Closure((f"{own}/{task.controller[0]}",), code[1].digest))
+        job = job.model_copy(update={"started_at": utc_now(), "controllers_dir": own, "code": code})
+        SIMULATIONS.require(task.code, job)
         try:
-            run_cell(None, context)
+            run_cell(None, CellContext(job, task.ground, folder))
         except (Exception, SystemExit) as error:
             write_error(folder, error)
         return Made.of(folder, started)
@@ -115,14 +102,6 @@ def scratch() -> str | None:
         return str(get_worker().local_directory)
     except ValueError:  # called by hand
         return None
-
-
-def _refuse_other_policy(name: str, own: Path | None, digest: str) -> None:
-    if code_hash(find(name, [] if own is None else [own])) != digest:
-        raise WrongWorker(
-            f"this worker has another version of the controller {name}: install this one there "
-            "and restart it"
-        )
 
 
 def pack_folder(folder: Path) -> tuple[str, dict[str, bytes]]:

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from campaigns.sameness import Code, Sameness
-from campaigns.worker_code import here
+from campaigns.sim_ground import SIMULATIONS
 from campaigns.workers import Workers
 from schemas.errors import UserError
 
@@ -30,9 +30,6 @@ LOCAL: Mapping[str, Any] = {
     "distributed.worker.preload": ["campaigns.dask_interrupts"],
 }
 """Dask's settings for workers of this machine."""
-
-
-SIMULATIONS = Sameness(here)
 
 
 @contextmanager

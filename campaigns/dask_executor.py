@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from campaigns.dask_cell import Made, Task, WrongWorker, pack_folder, run_task
+from campaigns.dask_cell import Made, Task, pack_folder, run_task
 from campaigns.disk import is_full
 from campaigns.executors import Outcome
 from campaigns.job import ERROR_FILE
@@ -33,9 +33,10 @@ from campaigns.ledger import Ledger
 from campaigns.plan import Cell, Plan
 from campaigns.process_executor import Begun, ProcessExecutor, Setting
 from campaigns.run_store import RunStore
+from campaigns.sameness import WrongWorker
 from campaigns.services import Ground
-from campaigns.worker_code import here
-from controllers.registry import code_hash, find
+from campaigns.sim_ground import SIMULATIONS
+from controllers.registry import find
 
 if TYPE_CHECKING:
     from distributed import Client, Future
@@ -82,7 +83,7 @@ class DaskExecutor(ProcessExecutor):
         self._suspects: deque[_Underway] = deque()  # given up while others were under way
         self._ended: SimpleQueue[_Ended | None] = SimpleQueue()  # None: look at the flags
         self._told: deque[tuple[Cell, Outcome]] = deque()
-        self._packed: dict[str, tuple[_Files | None, str]] = {}
+        self._packed: dict[str, _Files | None] = {}
         self._width, self._counted = 1, -math.inf
         self._seen = time.monotonic()  # a worker, last
 
@@ -106,8 +107,8 @@ class DaskExecutor(ProcessExecutor):
     def task(self, begun: Begun) -> Any:
         """What a worker is given; `work` is what it does with it."""
         assert self._ground is not None
-        controller, policy = self._controller(begun.cell)
-        return Task(begun.job.model_dump_json(), self._ground, controller, policy, here())
+        controller = self._controller(begun.cell)
+        return Task(begun.job.model_dump_json(), self._ground, controller, SIMULATIONS.here())
 
     def work(self) -> Callable[[Any], Made]:
         """The function that makes the cell of a task on a worker."""
@@ -194,14 +195,12 @@ class DaskExecutor(ProcessExecutor):
         self._killed = True
         self.interrupt()
 
-    def _controller(self, cell: Cell) -> tuple[_Files | None, str]:
-        """The files of a controller from outside (none for one of ours, which workers have), and
-        the digest of its code."""
+    def _controller(self, cell: Cell) -> _Files | None:
+        """The files of a controller from outside; None for one of ours, which workers have."""
         name, folder = cell.parameters.controller, self._setting.controllers_dir
         if name not in self._packed:
             found = find(name, [] if folder is None else [folder])
-            files = pack_folder(found.folder) if found.outside else None
-            self._packed[name] = files, code_hash(found)
+            self._packed[name] = pack_folder(found.folder) if found.outside else None
         return self._packed[name]
 
     def _give_up(self, kind: str, why: str, *, fatal: bool = False) -> None:

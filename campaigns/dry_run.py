@@ -31,9 +31,11 @@ class DryRunReport:
     notes: tuple[str, ...] = field(default_factory=tuple)
     planned_s: Mapping[str, float] = field(default_factory=dict)
     lease: Outlook | None = None  # of the testbed, where it is up and ends
+    run_ids: tuple[str, ...] = ()  # of every cell, in the plan's order
 
     def as_json(self) -> dict[str, Any]:
         """For programs."""
+        pending = {cell.run_id for cell in self.pending}
         return {
             "campaign": self.campaign,
             "testbed": self.testbed,
@@ -44,6 +46,7 @@ class DryRunReport:
             "power": dict(self.power),
             "notes": list(self.notes),
             "lease": None if self.lease is None else self.lease.as_json(),
+            "runs": [{"run_id": each, "done": each not in pending} for each in self.run_ids],
             "pending": [
                 {
                     "run_id": cell.run_id,
@@ -109,5 +112,6 @@ def report_of(
         },
         notes=tuple(notes),
         planned_s=planned_s,
+        run_ids=tuple(cell.run_id for cell in laid.plan.cells),
         lease=None if lease is None else lease.outlook(list(planned_s.values()), pending_s),
     )

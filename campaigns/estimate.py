@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from campaigns.cell_parameters import (
-    BALANCE_AFTER_S,
-    CONTROLLER_LEAD_INTERVALS,
-    OPEN_LEAD_INTERVALS,
-    CellParameters,
-)
+from campaigns.cell_parameters import CellParameters, lead_s
 from campaigns.plan import Cell
 
 CLEAN_S = 3.0
@@ -24,24 +19,6 @@ SIZED_CELL_S = 1.0  # of a simulated cell of its own size, beside
 OSD_MINUTE_S = 0.009  # a processor's seconds for one OSD's virtual minute
 TIMEOUT_FACTOR = 3.0
 TIMEOUT_SLACK_S = 180.0
-
-
-def called_s(parameters: CellParameters, time_scale: float) -> float:
-    """How long open-loop writes have run when the controller is started: it then measures, and
-    decides when the load has run for `balance_after_s`."""
-    after_s = parameters.balance_after_s
-    after_s = BALANCE_AFTER_S if after_s is None else after_s
-    return max(0.0, after_s - OPEN_LEAD_INTERVALS * parameters.interval_s) * time_scale
-
-
-def lead_s(parameters: CellParameters, time_scale: float) -> float:
-    """Time in which the controller runs before the workload; nothing to wait for when there is
-    neither disturbance nor controller, and where the load is there before the controller."""
-    if parameters.op == "open":
-        return 0.0
-    if parameters.scenario == "none" and parameters.controller == "default":
-        return 0.0
-    return CONTROLLER_LEAD_INTERVALS * parameters.interval_s * time_scale
 
 
 def planned_s(parameters: CellParameters, time_scale: float) -> float:

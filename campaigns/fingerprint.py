@@ -1,24 +1,19 @@
-"""What makes two runs the same run: a hash of everything that can change a result.
+"""Identity of a run: a hash of everything that can change its result.
 
-The commit is not part of it: a cosmetic commit reruns nothing, a changed controller reruns its
-cells.
+The commit is not part of it: a changed comment reruns nothing, a changed controller its cells.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from schemas.run import SCHEMA_VERSION
+from testbed.closure import Closure
 
-_SKIPPED_FOLDERS = {"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"}
-# Request traces (workloads/traces): no run on a store's testbed replays one.
-_SKIPPED_FOLDERS |= {"traces"}
-_SKIPPED_SUFFIXES = {".pyc", ".pyo", ".md", ".swp"}
 _IDENTIFYING_TOOLS = ("ceph", "fio", "rados", "swift", "nfs", "hotbedsim", "deployer")
 """Versions that are part of a run's identity; python's and the kernel's are only recorded. A
 deployer is named where it is not the project's own."""
@@ -33,18 +28,8 @@ class Identity:
     site: str
     time_scale: float
     versions: Mapping[str, str] = field(default_factory=dict)
-    folders: Mapping[str, str] = field(default_factory=dict)  # role or workload folder -> digest
-
-
-def digest_paths(paths: Iterable[Path]) -> str:
-    """SHA-256 (hex) over names and contents of files, and of all files below folders."""
-    sha = hashlib.sha256()
-    for path in sorted(paths):
-        for file in _files(path):
-            relative = file.relative_to(path.parent).as_posix()
-            sha.update(f"{relative}\0{file.stat().st_size}\0".encode())
-            sha.update(file.read_bytes())
-    return sha.hexdigest()
+    code: Closure = field(default_factory=Closure)
+    libraries: Mapping[str, str] = field(default_factory=dict)  # versions by name
 
 
 def identifying_versions(versions: Mapping[str, str]) -> dict[str, str]:
@@ -62,7 +47,7 @@ def run_id(
         parameters: `CellParameters.canonical()`.
         seed: the block's seed.
         block: number of the block, from 0.
-        controller: digest of the controller's folder.
+        controller: digest of the controller's code.
     """
     body = {
         "schema": SCHEMA_VERSION,
@@ -71,7 +56,8 @@ def run_id(
         "site": identity.site,
         "time_scale": identity.time_scale,
         "versions": identifying_versions(identity.versions),
-        "folders": dict(identity.folders),
+        "code": identity.code.digest,
+        "libraries": dict(identity.libraries),
         "parameters": dict(parameters),
         "seed": seed,
         "block": block,
@@ -79,15 +65,3 @@ def run_id(
     }
     text = json.dumps(body, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def _files(path: Path) -> list[Path]:
-    if path.is_file():
-        return [path]
-    return sorted(
-        file
-        for file in path.rglob("*")
-        if file.is_file()
-        and file.suffix not in _SKIPPED_SUFFIXES
-        and not _SKIPPED_FOLDERS.intersection(file.relative_to(path).parts)
-    )

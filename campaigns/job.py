@@ -1,24 +1,38 @@
-"""What the engine hands to a cell's process: a file `job.json` in the attempt's folder."""
+"""The engine's job for a cell (`job.json` in the attempt's folder), and the cell's record."""
 
 from __future__ import annotations
 
+import datetime
 import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
-from campaigns.run_store import utc_now
+from controllers.registry import code_hash, find
 from schemas.campaign import Limits
 from schemas.durable import write_file
 from schemas.run import Model, Provenance, Run, RunStatus
+from testbed import closure
+from testbed.closure import Closure
 
 JOB_FILE = "job.json"
 ERROR_FILE = "error.json"
+RUN_FILE = "run.json"
+CHANGED = "the code changed while the campaign ran"
+"""Begins the reason of an attempt that other code than the plan's may have made."""
 
 
 class Job(Model):
-    """Everything that an attempt is, before it is made."""
+    """Everything that an attempt is, before it is made.
+
+    Attributes:
+        code: the planned code that cells share, and that of this cell's controller; empty for a
+            cell that is run by hand.
+    """
 
     run_id: str
     campaign: str
@@ -40,11 +54,12 @@ class Job(Model):
     figures: list[str] = Field(default_factory=list)
     osd_count: int | None = None
     provenance: Provenance
+    code: tuple[Closure, ...] = ()
 
     def record(
         self, status: RunStatus, reason: str | None, phases_s: dict[str, float] | None = None
     ) -> Run:
-        """A record for an attempt that could not write one itself."""
+        """A record; see `ended` for one that counts."""
         return Run.model_validate(
             {
                 **self.model_dump(
@@ -71,6 +86,55 @@ class Job(Model):
         )
 
 
+class Phases:
+    """Seconds of each phase; a phase met twice adds up."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        """Time a block."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            spent = self.seconds.get(name, 0.0) + time.monotonic() - started
+            self.seconds[name] = round(spent, 3)
+
+
+def ended(job: Job, folder: Path, why_spoiled: str | None, phases: Phases) -> Run:
+    """The record of a cell that came to its end: done or spoiled, or failed if other code than the
+    plan's may have made it."""
+    other = _other_code(job, folder)
+    if other is not None:
+        return job.record("failed", other, phases.seconds)
+    status: RunStatus = "done" if why_spoiled is None else "spoiled"
+    return job.record(status, why_spoiled, phases.seconds)
+
+
+def _other_code(job: Job, folder: Path) -> str | None:
+    """The reason if the code is no longer the plan's, or a journal is of other code."""
+    if not job.code:
+        return None
+    for each in job.code:
+        if each.changed:
+            last = closure.newest(each.entries)
+            return f"{CHANGED} (last {last}): give the same command again, under a new run id."
+    try:
+        with (folder / "journal.jsonl").open() as stream:
+            header = json.loads(stream.readline())
+        controller = find(header["policy"], [Path(d) for d in [job.controllers_dir] if d])
+    except FileNotFoundError:
+        return None
+    if header["code_hash"] == code_hash(controller):
+        return None
+    return (
+        f"{CHANGED}: the journal is of another version of the controller {controller.name} than "
+        "the plan: deploy the testbed again, then give the same command again."
+    )
+
+
 def write_job(folder: Path, job: Job) -> Path:
     """Write the job into the attempt's folder; returns the file."""
     path = folder / JOB_FILE
@@ -92,3 +156,13 @@ def read_job(folder: Path) -> Job | None:
         return Job.model_validate_json((folder / JOB_FILE).read_bytes())
     except (FileNotFoundError, NotADirectoryError, ValidationError):
         return None
+
+
+def write_run(folder: Path, run: Run) -> None:
+    """Write the record; it comes last, and says that everything else is there."""
+    write_file(folder / RUN_FILE, run.model_dump_json(indent=2) + "\n")
+
+
+def utc_now() -> str:
+    """ISO 8601, UTC, milliseconds."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from campaigns.fingerprint import Identity, run_id
 from schemas.campaign import Campaign, Grid
+from testbed.closure import Closure
 
 
 class Parameters(Protocol):
@@ -37,7 +38,8 @@ class Parameters(Protocol):
 @dataclass(frozen=True)
 class Cell:
     """One run to be made. Two grids that ask for the same cell share it. `planned_s`: seconds that
-    it should take, where its parameters do not tell by the experiment's rules (`estimate`)."""
+    it should take, where its parameters do not tell by the experiment's rules (`estimate`).
+    `code`: what cells share, and what makes the results of this cell's controller."""
 
     run_id: str
     parameters: Parameters
@@ -47,6 +49,7 @@ class Cell:
     grids: tuple[str, ...]
     figures: tuple[str, ...]
     planned_s: float | None = None
+    code: tuple[Closure, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,7 @@ def make_plan(
     campaign: Campaign,
     cells: Mapping[str, Sequence[Parameters]],
     identity: Identity,
-    controllers: Mapping[str, str],
+    own: Callable[[Any], Closure],
     planned_s: Callable[[Any], float] | None = None,
 ) -> Plan:
     """Lay validated cells out in randomized blocks.
@@ -92,7 +95,7 @@ def make_plan(
         campaign: the file.
         cells: typed cells by grid name (`validate.validate`), only of the grids wanted.
         identity: what all cells share.
-        controllers: digest of each controller's folder by name.
+        own: code of a cell's controller, by the cell's parameters.
         planned_s: seconds of a cell by its parameters, see `Cell`.
     """
     grids = [grid for grid in campaign.grids if grid.name in cells]
@@ -104,12 +107,13 @@ def make_plan(
             if block >= grid.repetitions:
                 continue
             for parameters in cells[grid.name]:
+                code = own(parameters)
                 key = run_id(
                     identity,
                     parameters.canonical(),
                     seed=seed,
                     block=block,
-                    controller=controllers[parameters.controller],
+                    controller=code.digest,
                 )
                 if key in found:
                     found[key] = _shared(found[key], grid)
@@ -123,6 +127,7 @@ def make_plan(
                         (grid.name,),
                         tuple(grid.figures),
                         None if planned_s is None else planned_s(parameters),
+                        (identity.code, code),
                     )
         order = block_order(found, seed)
         planned += [replace(found[key], order=place) for place, key in enumerate(order)]

@@ -17,12 +17,12 @@ from pathlib import Path
 from campaigns.disk import Reserve, is_full, nearly_full
 from campaigns.estimate import cell_timeout_s
 from campaigns.executors import Outcome
-from campaigns.job import ERROR_FILE, Job, read_job, write_job
+from campaigns.job import CHANGED, ERROR_FILE, Job, read_job, utc_now, write_job
 from campaigns.lease import Lease
 from campaigns.ledger import Ledger
 from campaigns.plan import Cell, Plan
 from campaigns.process_tree import kill_tree
-from campaigns.run_store import RunStore, amended, read_run, utc_now
+from campaigns.run_store import RunStore, amended, read_run
 from schemas.run import Provenance, Run, RunStatus
 
 PAPERMILL_CELL = (sys.executable, "-m", "campaigns.papermill_cell")
@@ -154,6 +154,7 @@ class ProcessExecutor:
             figures=list(cell.figures),
             osd_count=cell.parameters.osds or self._setting.osd_count,
             provenance=self._setting.provenance,
+            code=cell.code,
         )
 
     def run_attempt(self, partial: Path, limit_s: float) -> str | None:
@@ -203,9 +204,11 @@ class ProcessExecutor:
             if not is_full(error):
                 raise
             return self._full(seconds, job.attempt)
-        fatal = full and run.status == "failed"
-        reason = self._full_sentence() if fatal else run.reason
-        return Outcome(run.status, reason, seconds, job.attempt, fatal)
+        failed = run.status == "failed"
+        # Code of every cell that is left, not of a controller alone.
+        changed = (run.reason or "").startswith(CHANGED) and job.code[0].changed
+        reason = self._full_sentence() if full and failed else run.reason
+        return Outcome(run.status, reason, seconds, job.attempt, fatal=failed and (full or changed))
 
     def _record(self, job: Job, partial: Path, why: str | None) -> Run:
         run = read_run(partial)

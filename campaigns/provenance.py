@@ -6,9 +6,9 @@ import platform
 import subprocess
 from importlib import metadata
 
-from campaigns.campaign_file import ROOT
 from campaigns.services import Facts
 from schemas.run import Provenance
+from testbed.closure import ROOT
 
 
 def provenance(facts: Facts, awake: bool | None = None) -> Provenance:

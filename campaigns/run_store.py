@@ -6,19 +6,18 @@ leading dot is finished and never changes again.
 
 from __future__ import annotations
 
-import datetime
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from schemas.durable import commit_folder, make_folder, write_file
+from campaigns.job import RUN_FILE, write_run
+from schemas.durable import commit_folder, make_folder
 from schemas.run import Run, RunStatus
 
 _ATTEMPT = re.compile(r"attempt-(\d+)")
 _PARTIAL = re.compile(r"\.attempt-(\d+)\.partial")
-RUN_FILE = "run.json"
 
 
 @dataclass(frozen=True)
@@ -114,16 +113,6 @@ def read_run(folder: Path) -> Run | None:
         return None
 
 
-def write_run(folder: Path, run: Run) -> None:
-    """Write the record; it comes last, and says that everything else is there."""
-    write_file(folder / RUN_FILE, run.model_dump_json(indent=2) + "\n")
-
-
 def amended(run: Run, **changes: Any) -> Run:
     """`run` with some fields changed, validated again."""
     return Run.model_validate(run.model_dump() | changes)
-
-
-def utc_now() -> str:
-    """ISO 8601, UTC, milliseconds."""
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")

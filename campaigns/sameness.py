@@ -1,17 +1,27 @@
-"""What a process computes with, and whether it is what we compute with: only then are its results
-ours."""
+"""What a process computes with: results of workers that compute with the same are ours."""
 
 from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import metadata
 
+from campaigns.job import Job
+from schemas.errors import HotbedError, StoreError
+from testbed import closure
+from testbed.simulated import sources
+
+OTHER_CODE = "has another version of Hotbed's code: install this one there and restart it"
 OTHER_SIMULATOR = (
     "has a simulator that computes something else than ours in a small simulation: run "
     "`make setup` there and here, and restart it"
 )
+
+
+class WrongWorker(HotbedError):
+    """A worker whose results need not be ours."""
 
 
 @dataclass(frozen=True)
@@ -21,8 +31,7 @@ class Code:
     Attributes:
         python: as ``3.11``.
         libraries: versions by name of those that decide a result, or write the files of a run.
-        sources: of Hotbed's code.
-        simulator: of a simulator's sources, where there is one.
+        sources: of Hotbed's code, a simulator's included.
         problem: why this process cannot compute, as the end of a sentence about a worker (a
             simulator that was built from other sources, say); None where it can.
         probe: of something small that it has computed, the same on every machine whose arithmetic
@@ -32,40 +41,79 @@ class Code:
     python: str
     libraries: Mapping[str, str]
     sources: str
-    simulator: str = ""
     problem: str | None = None
     probe: str | None = None
 
 
-def difference(ours: Code, theirs: Code, *, probed: str = OTHER_SIMULATOR) -> str | None:
-    """Why results of `theirs` need not be ours, as the end of a sentence about a worker; None if
-    they are the same. `probed` is that end where the probes differ."""
-    if (theirs.sources, theirs.simulator) != (ours.sources, ours.simulator):
-        return "has another version of Hotbed's code: install this one there and restart it"
-    if theirs.problem is not None:
-        return theirs.problem
-    if theirs.python != ours.python:
-        return f"runs Python {theirs.python}, and here it is {ours.python}: use the same"
-    for name, version in ours.libraries.items():
-        if theirs.libraries.get(name) != version:
-            other = theirs.libraries.get(name)
-            return f"has {name} {other}, and here it is {version}: install requirements.lock there"
-    return probed if theirs.probe != ours.probe else None
-
-
 @dataclass(frozen=True)
 class Sameness:
-    """How workers whose results need not be ours are told: `here` is what a process computes with,
-    `difference` the end of a sentence about a worker that has another one. Both are functions of
-    modules: they travel to workers by name."""
+    """What a worker must have to give our results. Functions must be a module's: they travel by
+    name.
 
-    here: Callable[[], Code]
-    difference: Callable[[Code, Code], str | None] = difference
+    Attributes:
+        code: entry points of a cell's code (`testbed.closure`).
+        libraries: those whose versions must be ours.
+        program: the simulator in use.
+        probe: digest of something small that is computed.
+        probed: the end of a sentence about a worker with another probe.
+    """
+
+    code: tuple[str, ...]
+    libraries: tuple[str, ...]
+    program: str | None = None
+    probe: Callable[[], str] | None = None
+    probed: str = OTHER_SIMULATOR
+
+    def here(self) -> Code:
+        """What this process computes with, read once: what it has imported stays as it was."""
+        return _here(self)
+
+    def difference(self, ours: Code, theirs: Code) -> str | None:
+        """Why results of `theirs` need not be ours, as the end of a sentence about a worker; None
+        if they are the same."""
+        if theirs.sources != ours.sources:
+            return OTHER_CODE
+        if theirs.problem is not None:
+            return theirs.problem
+        if theirs.python != ours.python:
+            return f"runs Python {theirs.python}, and here it is {ours.python}: use the same"
+        for name, version in ours.libraries.items():
+            if theirs.libraries.get(name) != version:
+                return (
+                    f"has {name} {theirs.libraries.get(name)}, and here it is {version}: install "
+                    "requirements.lock there"
+                )
+        return self.probed if theirs.probe != ours.probe else None
+
+    def require(self, ours: Code, job: Job) -> None:
+        """Refuse to make a cell in this process with other code than the plan's.
+
+        Raises:
+            WrongWorker: says what differs.
+        """
+        why = self.difference(ours, self.here())
+        if why is None and any(each != closure.first(each.entries) for each in job.code):
+            why = OTHER_CODE
+        if why is not None:
+            raise WrongWorker(f"this worker {why}")
 
 
-def python_version() -> str:
-    """``3.11``."""
-    return ".".join(platform.python_version_tuple()[:2])
+@cache
+def _here(same: Sameness) -> Code:
+    problem, probe = None, None
+    try:
+        if same.program is not None:
+            sources.require(same.program)
+        probe = None if same.probe is None else same.probe()
+    except StoreError as error:
+        problem = f"cannot use its simulator: {str(error).rstrip('.')}"
+    return Code(
+        python=".".join(platform.python_version_tuple()[:2]),
+        libraries=library_versions(same.libraries),
+        sources=closure.first(same.code).digest[:16],
+        problem=problem,
+        probe=probe,
+    )
 
 
 def library_versions(names: Iterable[str]) -> dict[str, str]:

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from campaigns.cell_parameters import CellParameters
-from campaigns.lease import Tenure
 from schemas.run import Summary
 from testbed.stores.contract import Needs
+
+if TYPE_CHECKING:
+    from campaigns.lease import Tenure
 
 
 @dataclass(frozen=True)
@@ -24,9 +26,6 @@ class Facts:
     signal: str | None = None
     calibration: Mapping[str, Any] = field(default_factory=dict)
     osd_count: int | None = None
-    folders: Mapping[str, str] | None = None
-    """Digests of the code that can change a result, besides the controllers'; None: the roles and
-    workloads that every deployed testbed uses."""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,11 +12,12 @@ from typing import get_args
 from pydantic import ValidationError
 
 from campaigns.awake import kept_awake, site_of
-from campaigns.campaign_file import ROOT, find_campaign, load_campaign, resolve
+from campaigns.campaign_file import find_campaign, load_campaign, resolve
 from campaigns.carry_out import CAMPAIGN_FILE, carry_out
+from campaigns.cell_parameters import CellParameters
 from campaigns.dry_run import DryRunReport, pending_of, report_of
 from campaigns.estimate import Estimator
-from campaigns.fingerprint import Identity, digest_paths, identifying_versions
+from campaigns.fingerprint import Identity, identifying_versions
 from campaigns.grounds import open_ground
 from campaigns.kinds.registry import kind_of
 from campaigns.lease import Lease, asked_for, open_lease
@@ -30,15 +31,26 @@ from campaigns.run_store import RunStore
 from campaigns.services import Facts, Ground
 from campaigns.validate import select, validate
 from campaigns.workers import Workers, one_testbed
-from controllers.registry import available, code_hash
+from controllers.registry import available, code_of
 from schemas.campaign import Campaign
 from schemas.errors import HotbedError, UserError
 from schemas.mistakes import mistake
+from testbed import closure, sites
+from testbed.agent import bundle
 from testbed.sites.contract import SiteError
 from testbed.spec import TestbedSpec, load_spec
 
-ROLES = ("base", "ceph", "fio", "agent")
-"""Roles whose contents can change a result."""
+CODE = (
+    *("campaigns/cell.py", "campaigns/steps/live.py", "campaigns/steps/live_open.py", *bundle.CODE),
+    *(f"playbooks/roles/{name}" for name in ("base", "scratch", "fio", "ceph")),
+)
+"""Entry points of what runs in a cell on a deployed testbed (`testbed.closure`), besides the
+controller and the site."""
+
+GATEWAY_CODE = (
+    *("campaigns/steps/live_gateway.py", "dataplane/cmd/cosdrive", "playbooks/roles/radosgw"),
+)
+"""Those of cells with an object gateway, in addition."""
 
 IN_PROCESS = frozenset({"sim"})
 """Grounds whose cells may run in the engine's own process: nothing of theirs outlives it."""
@@ -115,12 +127,14 @@ def prepare(request: Request, *, need_ground: bool = True) -> Prepared:
         site=facts.site if facts is not None else site,
         time_scale=campaign.time_scale,
         versions=identifying_versions(versions),
-        folders=used_folders() if facts is None or facts.folders is None else facts.folders,
+        code=closure.first((*_code(campaign, cells, site), closure.entry(notebook))),
     )
     used = {parameters.controller for typed in cells.values() for parameters in typed}
-    hashes = {name: code_hash(controllers[name]) for name in used}
-    whole = make_plan(campaign, cells, identity, hashes)
-    plan = make_plan(campaign, chosen, identity, hashes)
+    own = {name: code_of(controllers[name]) for name in used}
+    whole, plan = (
+        make_plan(campaign, wanted, identity, lambda parameters: own[parameters.controller])
+        for wanted in (cells, chosen)
+    )
     return Prepared(
         campaign=campaign,
         file=file,
@@ -328,11 +342,17 @@ def last_versions(folder: Path) -> Mapping[str, str]:
         return {}
 
 
-def used_folders() -> dict[str, str]:
-    """Digest of each role and of the workloads, as they can change a result."""
-    folders = {f"roles/{name}": ROOT / "playbooks" / "roles" / name for name in ROLES}
-    folders["workloads"] = ROOT / "workloads"
-    return {name: digest_paths([path]) for name, path in folders.items() if path.is_dir()}
+def _code(
+    campaign: Campaign, cells: Mapping[str, Sequence[CellParameters]], site: str
+) -> tuple[str, ...]:
+    """Entry points of what runs in the campaign's cells, whichever controller they have."""
+    if campaign.ground in IN_PROCESS:
+        from campaigns.sim_ground import CODE as SIMULATED
+
+        return SIMULATED
+    gateway = any(parameters.op == "s3" for typed in cells.values() for parameters in typed)
+    of_site = sites.code_of(site) if site in sites.kinds() else ()
+    return (*CODE, *(GATEWAY_CODE if gateway else ()), *of_site)
 
 
 def _ground(

@@ -19,11 +19,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from campaigns.campaign_file import ROOT
-from campaigns.fingerprint import digest_paths
+from campaigns.sameness import Sameness
 from campaigns.services import CellSetting, Facts, Services
 from campaigns.steps.facts import calibration
 from schemas.errors import UserError
-from testbed.simulated import MODEL_VERSION, ModelParameters, load_parameters, scaled, sources
+from testbed.simulated import (
+    MODEL_VERSION,
+    Benchmark,
+    ModelParameters,
+    SimulatedCeph,
+    load_parameters,
+    scaled,
+    sources,
+)
 from testbed.simulated.parameters import configuration, effective, osd_nodes
 from testbed.simulated.process import PROGRAM, PROTOCOL
 from testbed.simulated.store import OFFERS
@@ -35,19 +43,11 @@ SITE = "simulated"
 """What stands for the kind of site in a run's provenance."""
 
 SPECS = ROOT / "testbed" / "specs"
-_CODE = (
-    "dataplane/sim",
-    "dataplane/service",
-    "dataplane/internal/simbridge",
+CODE = (
+    *("campaigns/cell.py", "campaigns/steps/simulated.py", "campaigns/steps/simulated_open.py"),
     "dataplane/cmd/hotbedsim",
-    "testbed/simulated",
-    "campaigns/steps/simulated.py",
-    "campaigns/steps/collect_simulated.py",
-    "campaigns/steps/simulated_open.py",
-    "campaigns/steps/collect_open.py",
-    "campaigns/steps/open_load.py",
 )
-"""What can change a simulated result, besides workloads and controllers."""
+"""Entry points of what runs in a cell (`testbed.closure`), besides the controller."""
 
 
 @dataclass
@@ -80,7 +80,7 @@ class SimGround:
         """
         if not PROGRAM.is_file():
             raise UserError(f"the simulator {PROGRAM} is not there: build it with `make setup`.")
-        sources.check(sources.built_from(PROGRAM), PROGRAM)
+        sources.require(PROGRAM.name)
         host = {"system": platform.system(), "machine": platform.machine()}
         parameters = effective(self.spec, self.model).canonical()
         return Facts(
@@ -95,7 +95,6 @@ class SimGround:
                 "program": hashlib.sha256(PROGRAM.read_bytes()).hexdigest()[:16],
             },
             osd_count=len(osd_nodes(self.spec)),
-            folders=code_digests(),
         )
 
     def offers(self) -> Needs:
@@ -152,12 +151,21 @@ def open_sim(testbed: str, spec: Path | None = None, model: Path | None = None) 
     return SimGround(loaded, loaded.name if is_path else testbed, parameters)
 
 
-def code_digests() -> dict[str, str]:
-    """Digests of the code that makes a simulated result what it is; tests left out."""
-    files = [
-        path
-        for name in _CODE
-        for path in ([ROOT / name] if (ROOT / name).is_file() else (ROOT / name).rglob("*"))
-        if path.suffix in {".go", ".py", ".yaml"} and not path.name.endswith("_test.go")
-    ]
-    return {"simulator": digest_paths(files), "workloads": digest_paths([ROOT / "workloads"])}
+def _probe() -> str:
+    """A digest of a small simulation with everything in it that a cell has."""
+    with SimulatedCeph(load_spec(SPECS / "dlr.yaml"), seed=7) as ceph:
+        ceph.prefill(200, 2**22)
+        ceph.start_disturbance([(0.0, {ceph.nodes[0]: None}), (1.0, {ceph.nodes[1]: 0.5})])
+        ceph.start_benchmark(Benchmark("rand", duration_s=2.0), in_s=1.0)
+        result = ceph.run_benchmark()
+    text = f"{result.seconds!r} {result.latency_mean_s!r} {result.histogram} {result.fio_reads}"
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+SIMULATIONS = Sameness(
+    code=CODE,
+    libraries=("numpy", "pandas", "pyarrow", "pydantic"),
+    program="hotbedsim",
+    probe=_probe,
+)
+"""The libraries' versions are written into the files of a run, or make them."""

@@ -7,7 +7,6 @@ with ``_`` for ``-``: ``dlr-pg`` lives in ``dlr_pg``.
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import importlib
 import importlib.util
@@ -15,19 +14,19 @@ import sys
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 
 from controllers import confine
 from controllers.contract import LoopPolicy
 from schemas.errors import UserError
+from testbed import closure
+from testbed.closure import Closure, first
 from testbed.stores.contract import Needs
 
 BUILT_IN = Path(__file__).parent
 FOREIGN = ".foreign"
 """File in the folder of a controller that came with a bundle: its code runs confined only."""
-COMMON = BUILT_IN / "common"
 
 
 @dataclass(frozen=True)
@@ -126,51 +125,16 @@ def refuse_unoffered(name: str, needs: Needs, offers: Needs, store: str) -> None
         )
 
 
+def code_of(controller: Controller) -> Closure:
+    """The controller's files, but tests, and what they import. A folder from elsewhere is read
+    each time: it is also loaded anew."""
+    entries = (closure.entry(controller.folder),)
+    return Closure(entries, closure.digest(entries)) if controller.outside else first(entries)
+
+
 def code_hash(controller: Controller) -> str:
-    """SHA-256 over the controller's files, over what the built-in folder `common` holds, and over
-    the other built-in folders that it imports from: controllers', or what several of them share."""
-    digest = hashlib.sha256()
-    others = [(f"uses {folder.name}", folder) for folder in _used(controller.folder)]
-    for label, folder in (("controller", controller.folder), ("common", COMMON), *others):
-        for path in sorted(folder.rglob("*")):
-            relative = path.relative_to(folder)
-            if not path.is_file() or _generated(relative):
-                continue
-            content = path.read_bytes()
-            digest.update(f"{label}/{relative.as_posix()}\0{len(content)}\0".encode())
-            digest.update(content)
-    return digest.hexdigest()
-
-
-def _used(folder: Path) -> list[Path]:
-    """Other built-in folders but `common` that the files of `folder` import from directly."""
-    names: set[str] = set()
-    for path in sorted(folder.rglob("*.py")):
-        names |= _imported(path.read_bytes())
-    parts = (name.split(".") for name in names)
-    packages = sorted({part[1] for part in parts if part[0] == "controllers" and len(part) > 1})
-    folders = [BUILT_IN / package for package in packages]
-    return [f for f in folders if f.is_dir() and f not in (folder, COMMON)]
-
-
-@lru_cache(maxsize=1024)
-def _imported(source: bytes) -> frozenset[str]:
-    """Modules that a file imports; none of one that does not parse, as loading it will tell."""
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError):
-        return frozenset()
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and not node.level and node.module:
-            names.add(node.module)
-        elif isinstance(node, ast.Import):
-            names.update(alias.name for alias in node.names)
-    return frozenset(names)
-
-
-def _generated(path: Path) -> bool:
-    return path.suffix == ".pyc" or any(p == "__pycache__" or p[0] == "." for p in path.parts)
+    """SHA-256 (hex) of the controller's code as it is now; see `code_of`."""
+    return closure.digest((closure.entry(controller.folder),))
 
 
 def describe(error: BaseException) -> str:

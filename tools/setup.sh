@@ -218,12 +218,16 @@ if [ "$(cat $stamps/go-path 2>/dev/null)" != "$go" ]; then
     echo "$go" >$stamps/go-path
 fi
 
+sources_of() {
+    "$venv/bin/python" -m testbed.closure "dataplane/cmd/$1"
+}
+
 build_dataplane() {
     mkdir -p dataplane/bin
     local name sources
-    sources="-X hotbed/dataplane/internal/simbridge.Sources=$(tools/simulator-sources hotbedsim)"
-    sources="$sources -X hotbed/dataplane/nfssim.Sources=$(tools/simulator-sources pmsim)"
-    sources="$sources -X hotbed/dataplane/sim/burst.Sources=$(tools/simulator-sources tcsim)"
+    sources="-X hotbed/dataplane/internal/simbridge.Sources=$(sources_of hotbedsim)"
+    sources="$sources -X hotbed/dataplane/nfssim.Sources=$(sources_of pmsim)"
+    sources="$sources -X hotbed/dataplane/sim/burst.Sources=$(sources_of tcsim)"
     for name in dataplane/cmd/*/; do
         name=$(basename "$name")
         (cd dataplane && CGO_ENABLED=0 ../tools/go build -trimpath -ldflags "$sources" \
@@ -240,7 +244,7 @@ all_built() {
 }
 
 dataplane_hash=$(find dataplane -name bin -prune -o -type f ! -name '*_test.go' -print |
-    hash_of "$go" "$("$go" env GOVERSION)" "$(cat tools/simulator-sources)")
+    hash_of "$go" "$("$go" env GOVERSION)" "$(cat testbed/closure.py)")
 if ! fresh dataplane "$dataplane_hash" || ! all_built; then
     stamped dataplane "$dataplane_hash" "data plane (Go)" build_dataplane
 fi

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from campaigns.in_process_executor import Make
-from campaigns.kinds.cell import Recipe
 from campaigns.kinds.parameters import KindParameters
+from campaigns.kinds.recipe import Recipe
 from campaigns.plan import Cell, Plan
 from campaigns.progress import Progress
 from campaigns.run_store import RunStore
@@ -40,8 +40,8 @@ def _no_problem() -> None:
     """There is nothing to look at."""
 
 
-def _the_same(_controller: str) -> str:
-    return ""
+def _none_of_its_own(_parameters: Any) -> tuple[str, ...]:
+    return ()
 
 
 def _no_seconds(_cells: Sequence[Cell], _store: RunStore) -> float:
@@ -54,8 +54,10 @@ class Computed(Generic[P]):
 
     Attributes:
         site: stands for the kind of site in a run's provenance and identity.
-        digests: by name, of all that can change a result and is no parameter of a cell: sources,
-            libraries. Part of a run's identity: when one changes, its cells run anew.
+        code: entry points of what runs in a cell (`testbed.closure`), part of a run's identity.
+        own: further ones by a cell's parameters, such as those of its controller: when they
+            change, the results of others stay.
+        libraries: those whose versions are part of a run's identity.
         planned_s: seconds that a cell takes, roughly; the cells that are done correct them.
         recipe: how a worker makes a cell.
         versions: of what computes, for the record.
@@ -66,10 +68,12 @@ class Computed(Generic[P]):
     """
 
     site: str
-    digests: Callable[[], Mapping[str, str]]
+    code: tuple[str, ...]
     planned_s: Callable[[P], float]
     recipe: Recipe
     versions: Callable[[], Mapping[str, str]]
+    own: Callable[[P], tuple[str, ...]] = _none_of_its_own
+    libraries: tuple[str, ...] = ()
     calibration: Mapping[str, Any] = field(default_factory=lambda: SYNTHETIC)
     seconds_count: bool = False
     ready: Callable[[], None] = _no_problem
@@ -81,18 +85,16 @@ class OnTestbed(Generic[P]):
     are made in the engine's process, which only waits for it.
 
     Attributes:
-        digests, planned_s: as of `Computed`.
+        code, own, planned_s: as of `Computed`.
         open: the testbed for the time of a call: its facts, and what makes a cell on it.
-        of_controller: by a cell's `controller`, a digest of what can change the results of its
-            cells alone: when a controller changes, what others did stays.
         beside_s: seconds that pass beside the cells that are still to be made.
     """
 
-    digests: Callable[[], Mapping[str, str]]
+    code: tuple[str, ...]
     planned_s: Callable[[P], float]
     open: Callable[[Prepared, Progress], AbstractContextManager[tuple[Facts, Make]]]
     beside_s: Callable[[Sequence[Cell], RunStore], float] = _no_seconds
-    of_controller: Callable[[str], str] = _the_same
+    own: Callable[[P], tuple[str, ...]] = _none_of_its_own
 
 
 Ground = Computed[P] | OnTestbed[P]

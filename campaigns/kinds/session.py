@@ -18,9 +18,9 @@ from campaigns.estimate import Estimator
 from campaigns.executors import Executor, ParallelExecutor
 from campaigns.fingerprint import Identity
 from campaigns.in_process_executor import InProcessExecutor
-from campaigns.kinds.cell import RecipeExecutor
 from campaigns.kinds.kind import Computed, Kind, OnTestbed, Prepared
 from campaigns.kinds.parameters import KindParameters, check
+from campaigns.kinds.recipe import RecipeExecutor
 from campaigns.kinds.registry import kind_of
 from campaigns.ledger import Ledger
 from campaigns.lock import Lock
@@ -31,13 +31,15 @@ from campaigns.progress import Progress, suitable
 from campaigns.provenance import provenance
 from campaigns.result import CampaignResult
 from campaigns.run_store import RunStore
+from campaigns.sameness import library_versions
 from campaigns.services import Facts
 from campaigns.session import Request, asked
 from campaigns.validate import select
 from campaigns.workers import Workers, one_testbed
 from schemas.campaign import Campaign
 from schemas.errors import UserError
-from testbed.sites import open_site
+from testbed import closure
+from testbed.sites import code_of, open_site
 from testbed.spec import load_spec
 
 
@@ -60,13 +62,17 @@ def prepare(request: Request) -> Prepared:
         ground=campaign.ground,
         site=site if spec is None else spec.site.kind,
         time_scale=campaign.time_scale,
-        folders=ground.digests(),
+        code=closure.first((*ground.code, *(() if spec is None else code_of(spec.site.kind)))),
+        libraries=library_versions(ground.libraries if isinstance(ground, Computed) else ()),
     )
-    names = {parameters.controller for typed in cells.values() for parameters in typed}
-    own = ground.of_controller if isinstance(ground, OnTestbed) else lambda _name: ""
-    controllers = {name: own(name) for name in names}
     whole, plan = (
-        make_plan(campaign, wanted, identity, controllers, ground.planned_s)
+        make_plan(
+            campaign,
+            wanted,
+            identity,
+            lambda parameters: closure.first(ground.own(parameters)),
+            ground.planned_s,
+        )
         for wanted in (cells, chosen)
     )
     store = RunStore(request.artifacts.resolve() / campaign.name)

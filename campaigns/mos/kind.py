@@ -7,14 +7,20 @@ from contextlib import contextmanager
 from typing import Any
 
 from campaigns.in_process_executor import Make
-from campaigns.kinds.kind import Kind, OnTestbed, Prepared
+from campaigns.kinds.kind import Computed, Kind, OnTestbed, Prepared
+from campaigns.kinds.recipe import Recipe
+from campaigns.mos import simulated
 from campaigns.mos.loads import length_s
 from campaigns.mos.parameters import MosParameters
-from campaigns.mos.simulated import GROUND
-from campaigns.mos.simulated_parameters import SimParameters
+from campaigns.mos.profile.points import place
+from campaigns.mos.simulated_parameters import ADAPTING, SimParameters
 from campaigns.progress import Progress
+from campaigns.sameness import Sameness, library_versions
 from campaigns.services import Facts
+from controllers.registry import find
 from schemas.campaign import Campaign
+from testbed import closure
+from testbed.agent import bundle
 
 SIM, LOCAL = "sim", "local"
 
@@ -29,19 +35,31 @@ def planned_s(parameters: MosParameters) -> float:
     return BESIDE_S + length_s(parameters) + (CONTROLLER_S if parameters.controlled else 0.0)
 
 
-def digests() -> dict[str, str]:
-    """Of all that can change a result on a testbed beside a cell's parameters
-    and its controller."""
-    from campaigns.mos.live import ground
+def own(parameters: MosParameters) -> tuple[str, ...]:
+    """Code of the controller, and the points that MOS++ plans with."""
+    if not parameters.controlled:
+        return ()
+    points = (_points(parameters.profile),) if parameters.setup == "mos-pp" else ()
+    return (_folder(parameters.setup), *points)
 
-    return ground.digests()
+
+def own_of_simulated(parameters: SimParameters) -> tuple[str, ...]:
+    """Code of the controller, and the points that judge and model consist of."""
+    controllers = (_folder(parameters.policy),) if parameters.policy in ADAPTING else ()
+    return (_points(parameters.profile), *controllers)
 
 
-def of_controller(name: str) -> str:
-    """Of what decides in cells of MOS and MOS++."""
-    from campaigns.mos.live import ground
+def _points(profile: str) -> str:
+    return closure.entry(place(profile))
 
-    return ground.of_controller(name)
+
+def _folder(controller: str) -> str:
+    return closure.entry(find(controller).folder)
+
+
+def versions() -> dict[str, str]:
+    """Versions of what computes, for the record."""
+    return library_versions(SAME.libraries)
 
 
 @contextmanager
@@ -62,14 +80,28 @@ def notes(_pending: Sequence[Any], campaign: Campaign) -> Sequence[str]:
     return ("objects are written before the first cell that reads them",)
 
 
+CODE = (
+    *("campaigns/mos/live/cell.py", "dataplane/cmd/cosdrive", *bundle.CODE),
+    *("playbooks/roles/base", "playbooks/roles/swift"),
+)
+
+SAME = Sameness(code=("campaigns/mos/simulated.py",), libraries=("numpy", "scipy", "pydantic"))
+
 KIND: Kind[Any] = Kind(
     parameters=MosParameters,
     does="runs COSBench's workloads on microstores",
     grounds={
-        LOCAL: OnTestbed(
-            digests=digests, planned_s=planned_s, open=on_testbed, of_controller=of_controller
+        LOCAL: OnTestbed(code=CODE, own=own, planned_s=planned_s, open=on_testbed),
+        SIM: Computed(
+            site="cosperf",
+            code=SAME.code,
+            own=own_of_simulated,
+            libraries=("numpy", "scipy"),
+            planned_s=simulated.planned_s,
+            recipe=Recipe(simulated.make, SAME),
+            versions=versions,
+            calibration={"profiles": "campaigns/mos/profile", "simulated": True},
         ),
-        SIM: GROUND,
     },
     of_ground={SIM: SimParameters},
     notes=notes,

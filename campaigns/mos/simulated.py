@@ -14,12 +14,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from campaigns.campaign_file import ROOT
-from campaigns.cell import Phases
-from campaigns.fingerprint import digest_paths
-from campaigns.job import Job
-from campaigns.kinds.cell import SOURCES, Recipe, write_cell
-from campaigns.kinds.kind import Computed
+from campaigns.job import Job, Phases
+from campaigns.kinds.cell import write_cell
 from campaigns.kinds.parameters import check
 from campaigns.mos.profile.calibrate import calibrated, predict, relative_error
 from campaigns.mos.profile.check import cospurf_rate
@@ -27,7 +23,6 @@ from campaigns.mos.profile.fit import fit
 from campaigns.mos.profile.grid import configurations, simulated_runs
 from campaigns.mos.profile.points import halves, reference
 from campaigns.mos.simulated_parameters import ADAPTING, SimParameters
-from campaigns.sameness import Code, Sameness, library_versions, python_version
 from controllers.decide import InProcess
 from controllers.journal import JournalWriter
 from controllers.loop import EXIT_STOPPED, Loop, Plan
@@ -47,21 +42,6 @@ from testbed.stores.microstores import Resources
 SERIES_FILE = "microstores.json"
 CONFIGURATIONS = 12
 """Of each workload, drawn at random, on which cospurf is held against the judge."""
-
-SIMULATED = (
-    "testbed/simulated/cosperf",
-    "testbed/stores/microstores.py",
-    *(f"campaigns/mos/profile/{name}.py" for name in ("calibrate", "check", "fit", "grid")),
-    *(f"campaigns/mos/profile/{name}" for name in ("points.py", "local.json", "paper.json")),
-    "campaigns/mos/simulated.py",
-    "controllers/microstores",
-    "controllers/mos",
-    "controllers/mos_pp",
-    "controllers/loop.py",
-)
-"""What can change a cell's result."""
-
-LIBRARIES = ("numpy", "scipy", "pydantic")
 
 # Seconds of a cell, roughly.
 FIXED_S = 1.5
@@ -236,49 +216,7 @@ def errors(
     return found
 
 
-def digests() -> dict[str, str]:
-    """Of all that can change a cell's result: part of a run's identity."""
-    versions = library_versions(LIBRARIES)
-    files = [
-        path
-        for name in SIMULATED
-        for path in ([ROOT / name] if (ROOT / name).is_file() else (ROOT / name).rglob("*"))
-        if path.suffix in {".py", ".json"}
-    ]
-    return {
-        "cosperf": digest_paths(files),
-        "libraries": ", ".join(f"{name} {versions[name]}" for name in ("numpy", "scipy")),
-    }
-
-
 def planned_s(parameters: SimParameters) -> float:
     """Seconds that a cell takes, roughly."""
     epochs = 60 * parameters.minutes / parameters.epoch_s
     return FIXED_S + epochs * EPOCH_S[parameters.policy] * (1 + 0.3 * (parameters.pools - 1))
-
-
-def versions() -> dict[str, str]:
-    """What computes, for the record."""
-    return library_versions(LIBRARIES)
-
-
-@lru_cache(maxsize=1)
-def here() -> Code:
-    """This process's. (Read once: what a process has imported does not change with its files.)"""
-    digest = digests()["cosperf"]
-    return Code(
-        python=python_version(),
-        libraries=library_versions(LIBRARIES),
-        sources=f"{digest[:16]} {digest_paths(ROOT / name for name in SOURCES)[:16]}",
-    )
-
-
-GROUND: Computed[SimParameters] = Computed(
-    site="cosperf",
-    digests=digests,
-    planned_s=planned_s,
-    recipe=Recipe(make, Sameness(here)),
-    versions=versions,
-    calibration={"profiles": "campaigns/mos/profile", "simulated": True},
-)
-"""For the declaration of the kind."""

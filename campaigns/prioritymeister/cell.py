@@ -19,14 +19,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from campaigns.cell import Phases
-from campaigns.job import Job
-from campaigns.plan import Cell
+from campaigns.job import Job, Phases
+from campaigns.kinds.cell import write_cell
 from campaigns.prioritymeister import rule
 from campaigns.prioritymeister.alone import Alone, require_requests
 from campaigns.prioritymeister.announced import larger
@@ -42,10 +41,12 @@ from campaigns.prioritymeister.outcome import (
     Result,
 )
 from campaigns.prioritymeister.tracework import statistics
-from campaigns.run_store import RUN_FILE
-from schemas.run import Run, RunStatus, Summary
+from schemas.run import Run
 from workloads.traces.reader import TraceReader
 from workloads.traces.standins import TABLE2
+
+if TYPE_CHECKING:
+    from campaigns.plan import Cell
 
 KEPT_MIXES = 3
 PLAN_FILE, CURVE_FILE = "plan.json", "curve.json"
@@ -111,12 +112,7 @@ class Maker:
                 extra, spoiled = described(mix), None
         else:
             extra, spoiled = self._run(parameters, mix, job, phases, folder)
-        summary = Summary(whole=[], steady=[], pressure_mean={}, extra=extra)
-        (folder / "summary.json").write_text(summary.model_dump_json(indent=2) + "\n")
-        status: RunStatus = "done" if spoiled is None else "spoiled"
-        record = job.record(status, spoiled, phases.seconds)
-        (folder / RUN_FILE).write_text(record.model_dump_json(indent=2) + "\n")
-        return record
+        return write_cell(folder, job, extra, phases, spoiled=spoiled)
 
     def _run(
         self, parameters: PmParameters, mix: Mix, job: Job, phases: Phases, folder: Path

@@ -12,25 +12,35 @@ from pathlib import Path
 from campaigns.engine import pending
 from campaigns.in_process_executor import Make
 from campaigns.job import Job
-from campaigns.kinds.cell import Recipe
 from campaigns.kinds.kind import Computed, Kind, OnTestbed, Prepared
+from campaigns.kinds.recipe import Recipe
 from campaigns.plan import Cell
 from campaigns.prioritymeister.cell import Maker
 from campaigns.prioritymeister.cell_parameters import INPUTS, PmParameters
-from campaigns.prioritymeister.code import LIBRARIES, digests, here
 from campaigns.prioritymeister.foreseen import require_windows
 from campaigns.prioritymeister.ground import SimGround
 from campaigns.prioritymeister.rule import measured_alone
 from campaigns.progress import Progress
 from campaigns.run_store import RunStore
-from campaigns.sameness import Sameness
+from campaigns.sameness import Sameness, library_versions
 from campaigns.services import Facts
 from schemas.campaign import Campaign
 from schemas.run import Run
+from testbed import closure
+from testbed.agent import bundle
+from testbed.simulated import sources
 
 SIM, LOCAL = "sim", "local"
 ALONE_FOLDER = ".alone"
-"""Beside the runs of a real testbed: what workloads have alone."""
+"""Next to the runs of a real testbed: what workloads have alone, by the code that measured it."""
+
+LIVE_CODE = (
+    *(f"campaigns/prioritymeister/{name}.py" for name in ("cell", "local_ground")),
+    *(f"campaigns/prioritymeister/live/{name}.py" for name in ("overhead", "profiles")),
+    *("dataplane/cmd/nfsproxy", "dataplane/cmd/replay", *bundle.CODE),
+    *(f"playbooks/roles/{name}" for name in ("base", "scratch", "ganesha", "nfsproxy")),
+    *("playbooks/roles/replay", "playbooks/roles/netenforcer"),
+)
 
 # Seconds of a cell, roughly.
 FIXED_S = 0.5
@@ -62,29 +72,14 @@ def planned_s(parameters: PmParameters) -> float:
     return FIXED_S + requests * REQUEST_S.get(parameters.scenario, OTHER_REQUEST_S)
 
 
-def simulation_digests() -> dict[str, str]:
-    """Of the experiment, and of what simulates."""
-    from campaigns.prioritymeister.simulate import identity
-
-    return {**digests(), **identity()}
-
-
 def simulation_versions() -> dict[str, str]:
     """What simulates, for the record."""
-    code = here()
-    return {**{name: code.libraries[name] for name in LIBRARIES}, "pmsim": code.simulator[:24]}
+    return {**library_versions(SAME.libraries), "pmsim": sources.digest("pmsim")[:24]}
 
 
 def live_s(parameters: PmParameters) -> float:
     """Seconds of a cell on a testbed, without what workloads have alone."""
     return SETTLE_S + parameters.seconds
-
-
-def live_digests() -> dict[str, str]:
-    """Of the experiment, and of the programs of a testbed."""
-    from campaigns.prioritymeister import local_testbed
-
-    return {**digests(), **local_testbed.digests()}
 
 
 @contextmanager
@@ -105,7 +100,7 @@ def on_testbed(prepared: Prepared, shown: Progress) -> Iterator[tuple[Facts, Mak
         limits=prepared.campaign.limits,
         tell=shown.message,
     ) as ground:
-        maker = Maker(ground, remembered=prepared.store.folder / ALONE_FOLDER, tell=shown.message)
+        maker = Maker(ground, remembered=_remembered(prepared.store), tell=shown.message)
         try:
             maker.foresee(cells)
             yield facts_of(ground), maker.make
@@ -113,9 +108,14 @@ def on_testbed(prepared: Prepared, shown: Progress) -> Iterator[tuple[Facts, Mak
             maker.close()
 
 
+def _remembered(store: RunStore) -> Path:
+    """Folder of what workloads had alone, as measured by the present code."""
+    return store.folder / ALONE_FOLDER / closure.first(LIVE_CODE).digest[:12]
+
+
 def alone_s(cells: Sequence[Cell], store: RunStore) -> float:
     """Seconds on a testbed in which workloads run alone, each once a block: nobody else's SLO."""
-    known = store.folder / ALONE_FOLDER
+    known = _remembered(store)
     if known.is_dir() and any(known.iterdir()):
         return 0.0
     rounds = {
@@ -139,19 +139,28 @@ def notes(_pending: Sequence[PmParameters], campaign: Campaign) -> Sequence[str]
     return ("each workload also runs alone once a block, before the first cell that needs it",)
 
 
+SAME = Sameness(
+    code=(
+        *(f"campaigns/prioritymeister/{name}.py" for name in ("cell", "ground")),
+        "dataplane/cmd/pmsim",
+    ),
+    libraries=("numpy", "pandas", "pyarrow", "pydantic"),
+    program="pmsim",
+)
+
 KIND = Kind(
     parameters=PmParameters,
     does="replays traces",
     grounds={
         SIM: Computed(
             site="modelled",
-            digests=simulation_digests,
+            code=SAME.code,
             planned_s=planned_s,
-            recipe=Recipe(make, Sameness(here)),
+            recipe=Recipe(make, SAME),
             versions=simulation_versions,
             calibration={"disk": "disk7200.json"},
         ),
-        LOCAL: OnTestbed(digests=live_digests, planned_s=live_s, open=on_testbed, beside_s=alone_s),
+        LOCAL: OnTestbed(code=LIVE_CODE, planned_s=live_s, open=on_testbed, beside_s=alone_s),
     },
     require=require,
     notes=notes,

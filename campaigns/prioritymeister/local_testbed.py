@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from campaigns.campaign_file import ROOT
-from campaigns.fingerprint import digest_paths
 from campaigns.lock import alone
 from campaigns.prioritymeister.cell_parameters import PmParameters
 from campaigns.prioritymeister.live import replays
@@ -19,16 +17,11 @@ from campaigns.prioritymeister.live.profiles import measured_profile, profile_pa
 from campaigns.prioritymeister.local_ground import LocalGround, Reached
 from campaigns.prioritymeister.machines import Machines
 from campaigns.services import Facts
-from campaigns.steps.facts import read_facts
+from campaigns.steps.facts import read_facts, require_current
 from campaigns.steps.fill import unshaped
 from schemas.campaign import Limits
 from schemas.durable import write_file
 from testbed.deploy import spec_of
-
-PROGRAMS = ("cmd/nfsproxy", "cmd/replay", "enforcer", "estimator", "internal", "nfsproxy")
-"""Sources of what runs on the nodes, below `dataplane`."""
-ROLES = ("base", "scratch", "ganesha", "nfsproxy", "replay", "netenforcer")
-"""Roles whose contents can change a result."""
 
 Tell = Callable[[str], None]
 
@@ -94,18 +87,6 @@ def _complete(
     write_file(path, json.dumps(whole, indent=1) + "\n")
 
 
-def digests() -> dict[str, str]:
-    """Of all that can change a result on a testbed beside the experiment itself."""
-    here = Path(__file__)
-    folders = {"live": [here, here.with_name("local_ground.py"), here.with_name("live")]}
-    folders["data plane"] = [ROOT / "dataplane" / name for name in PROGRAMS]
-    folders |= {f"roles/{name}": [ROOT / "playbooks" / "roles" / name] for name in ROLES}
-    return {
-        name: digest_paths(path for path in paths if path.exists())
-        for name, paths in folders.items()
-    }
-
-
 def facts_of(ground: LocalGround) -> Facts:
     """What the ground's testbed is: provenance of its runs, measured profiles included."""
     reached = ground.reached
@@ -150,6 +131,7 @@ def open_ground(
         enforcement=Enforcement(found),
         shell_to=lambda name: shell_to(found, found.node(name)),
     )
+    require_current(found)
     servers = None if cells is None else {server_of(cell, reached.places) for cell in cells}
     with alone(found, tell):
         yield LocalGround(reached, laid_out(reached, tell, servers), limits or Limits())

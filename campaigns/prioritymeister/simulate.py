@@ -57,7 +57,7 @@ def simulate(
     """
     if program is None:
         program = PROGRAM
-        sources.check(sources.built_from(program), program)
+        sources.require(program.name)
     with tempfile.TemporaryDirectory(prefix="hotbed-pm-") as folder:
         files = _plain_files(scenario.traces, Path(folder))
         document = dict(scenario.document)
@@ -94,12 +94,6 @@ def simulate_topology(
                 raise
             tell(f"no bounds: {str(error).rstrip('.')}")
     return simulate(scenario_of(topology, file, made, setting), progress=progress)
-
-
-def identity() -> dict[str, str]:
-    """What a simulated result depends on besides its scenario: the digest of the simulator's
-    sources."""
-    return {"pmsim": sources.digest(program=PROGRAM.name)}
 
 
 def _plain_files(traces: Mapping[str, Trace], folder: Path) -> dict[str, Path]:

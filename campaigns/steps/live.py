@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any
 
-from campaigns.estimate import lead_s
+from campaigns.cell_parameters import lead_s
 from campaigns.judge import stalled
 from campaigns.services import CellSetting, Load
 from campaigns.steps import clean, disturb, fill

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from campaigns.cell import Phases
-from campaigns.job import Job
+from campaigns.job import Job, Phases
 from campaigns.kinds.cell import write_cell
 from campaigns.kinds.parameters import check
 from campaigns.twochoice.measure import curves, numbers

@@ -3,16 +3,18 @@ are virtual: who simulates changes no result."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 
-from campaigns.kinds.cell import Recipe
 from campaigns.kinds.kind import Computed, Kind
+from campaigns.kinds.recipe import Recipe
 from campaigns.sameness import Sameness
 from campaigns.twochoice.cell import make
-from campaigns.twochoice.code import here, result_digests, simulator_digest
 from campaigns.twochoice.parameters import LEARNING, PROBING, BurstParameters
-from campaigns.twochoice.simulator import built_from
+from campaigns.twochoice.simulator import PROGRAM, simulate
 from schemas.campaign import Campaign
+from testbed.simulated import sources
 
 # Seconds of a cell on a 2-core machine, roughly.
 FIXED_S = 0.15
@@ -29,12 +31,12 @@ def planned_s(parameters: BurstParameters) -> float:
 
 def versions() -> dict[str, str]:
     """What simulates, for the record."""
-    return {"tcsim": simulator_digest()[:12]}
+    return {PROGRAM.name: sources.digest(PROGRAM.name)[:12]}
 
 
 def ready() -> None:
     """StoreError where the simulator was not built from the sources that there are."""
-    built_from()
+    sources.require(PROGRAM.name)
 
 
 def notes(pending: Sequence[BurstParameters], _campaign: Campaign) -> Sequence[str]:
@@ -46,15 +48,35 @@ def notes(pending: Sequence[BurstParameters], _campaign: Campaign) -> Sequence[s
     )
 
 
+def _probe() -> str:
+    """A digest of a small simulation with everything in it that a cell has."""
+    parameters = BurstParameters(
+        scheduler="both",
+        choices="home+random",
+        servers=20,
+        processes=100,
+        straggler_ratio=0.1,
+        spread_s=0.01,
+        learn_rounds=2,
+        rounds=2,
+        redirects=True,
+    )
+    answer = simulate(parameters, 7)
+    told = json.dumps({name: answer[name] for name in sorted(answer) if name != "cost"})
+    return hashlib.sha256(told.encode()).hexdigest()[:16]
+
+
+CODE = ("campaigns/twochoice/cell.py", "dataplane/cmd/tcsim")
+
 KIND = Kind(
     parameters=BurstParameters,
     does="simulates bursts of writes",
     grounds={
         "sim": Computed(
             site="bursts",
-            digests=result_digests,
+            code=CODE,
             planned_s=planned_s,
-            recipe=Recipe(make, Sameness(here)),
+            recipe=Recipe(make, Sameness(CODE, ("pydantic",), PROGRAM.name, _probe)),
             versions=versions,
             ready=ready,
         )

@@ -9,7 +9,6 @@ from typing import Any
 
 from campaigns.twochoice.parameters import BurstParameters
 from schemas.errors import StoreError
-from testbed.simulated import sources
 from testbed.simulated.process import PROGRAM as HOTBEDSIM
 
 PROGRAM = HOTBEDSIM.with_name("tcsim")
@@ -73,14 +72,3 @@ def asked(parameters: BurstParameters, seed: int) -> Mapping[str, Any]:
     values = parameters.canonical()
     request = {name: value for name, value in values.items() if name not in ENGINE_ONLY}
     return request | {"forget": parameters.history == "cold", "seed": seed}
-
-
-def built_from() -> str:
-    """The digest of the sources that the program was built from, which are those that there are.
-
-    Raises:
-        StoreError: there is no program, or it was built from others.
-    """
-    said = sources.built_from(PROGRAM)
-    sources.check(said, PROGRAM)
-    return said

@@ -15,8 +15,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from campaigns.cell import Phases
-from campaigns.job import Job
+from campaigns.job import Job, Phases
 from campaigns.kinds.cell import write_cell
 from campaigns.kinds.parameters import check
 from campaigns.ursa.measure import describe, described_values, make_instance, plan_and_check

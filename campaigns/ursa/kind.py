@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
-from campaigns.kinds.cell import Recipe
+import numpy as np
+
 from campaigns.kinds.kind import Computed, Kind
-from campaigns.sameness import Sameness
+from campaigns.kinds.recipe import Recipe
+from campaigns.sameness import Sameness, library_versions
 from campaigns.ursa.cell import make
-from campaigns.ursa.code import difference, here, identity, libraries
 from campaigns.ursa.parameters import INPUTS, UrsaParameters
+from controllers.ursa.run import warm_instances
 from schemas.campaign import Campaign
 
 # Seconds of a cell, roughly.
@@ -46,15 +49,40 @@ def notes(pending: Sequence[UrsaParameters], _campaign: Campaign) -> Sequence[st
     )
 
 
+def libraries() -> dict[str, str]:
+    """Versions by name; ``none`` for what is not installed."""
+    return library_versions(SAME.libraries)
+
+
+def _probe() -> str:
+    sha = hashlib.sha256()
+    for made in warm_instances():
+        for array in (made.replica_node, made.primary_load, made.capacity):
+            sha.update(np.ascontiguousarray(array).tobytes())
+    return sha.hexdigest()[:16]
+
+
+LIBRARIES = ("numpy", "scipy", "numba", "highspy")
+"""Their versions decide what plans come out. (Seconds are those of the machine that makes the cell;
+the run's record names it.)"""
+
+SAME = Sameness(
+    code=("campaigns/ursa/cell.py",),
+    libraries=(*LIBRARIES, "pyarrow", "pydantic"),
+    probe=_probe,
+    probed="generates other instances than we do: its processor's arithmetic differs",
+)
+
 KIND = Kind(
     parameters=UrsaParameters,
     does="plans for synthetic instances",
     grounds={
         "sim": Computed(
             site="synthetic",
-            digests=identity,
+            code=SAME.code,
+            libraries=LIBRARIES,
             planned_s=planned_s,
-            recipe=Recipe(make, Sameness(here, difference)),
+            recipe=Recipe(make, SAME),
             versions=libraries,
             seconds_count=True,
         )

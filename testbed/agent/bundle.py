@@ -23,6 +23,7 @@ PARTS = (
     "schemas/numbers.py",
     "schemas/shown.py",
     "testbed/__init__.py",
+    "testbed/closure.py",
     "testbed/nfs_wire.py",
     "testbed/ssh.py",
     "testbed/agent",
@@ -32,6 +33,12 @@ PARTS = (
 # The engine's side: it needs what the admin node does not have.
 ENGINE_ONLY = frozenset({"testbed/agent/client.py", "testbed/agent/bundle.py"})
 HASH_FILE = "BUNDLE"
+CODE = (
+    *("testbed/agent/__main__.py", "controllers/unit", "playbooks/roles/agent"),
+    "testbed/deploy.py",
+)
+"""Entry points (`testbed.closure`) of what every deployed testbed has: its control plane, and the
+variables of its roles."""
 
 
 def files(root: Path = ROOT) -> dict[str, bytes]:

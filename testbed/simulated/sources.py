@@ -1,38 +1,34 @@
-"""Which sources the simulator was built from, and which there are now.
+"""The sources that a simulator was built from, and those that there are now.
 
-A run's identity holds the sources of the model (campaigns/sim_ground.py); a program that was built
-from others would be recorded as what it is not. `make setup` builds the digest of
-``tools/simulator-sources`` into it, which is computed here the same way.
+A run's identity holds the sources of the model; a program that was built from others would be
+recorded as what it is not. `make setup` builds their digest into it (`testbed.closure`).
 """
 
 from __future__ import annotations
 
-import hashlib
 import subprocess
-from functools import cache
 from pathlib import Path
 
 from schemas.errors import StoreError
+from testbed.closure import ROOT, first
 
-DATAPLANE = Path(__file__).resolve().parents[2] / "dataplane"
+DATAPLANE = ROOT / "dataplane"
 HOTBEDSIM = "hotbedsim"
-_PARTS = {
-    HOTBEDSIM: ("service", "sim/ceph", "internal/simbridge", "cmd/hotbedsim"),
-    "pmsim": ("service", "enforcer", "estimator", "internal/traces", "nfssim", "cmd/pmsim"),
-    "tcsim": ("service", "sim/burst", "cmd/tcsim", "twochoice/*.go"),
-}
-_SHARED = ("go.mod", "sim/*.go")
 
 
-def digest(dataplane: Path = DATAPLANE, program: str = HOTBEDSIM) -> str:
-    """SHA-256 (hex) over the lines that sha256sum prints for every source of a simulator, in the
-    order of their paths in `dataplane`; tests left out."""
-    found = _sources(dataplane, program)
-    names = sorted((path.relative_to(dataplane).as_posix() for path in found), key=str.encode)
-    lines = (
-        f"{hashlib.sha256((dataplane / name).read_bytes()).hexdigest()}  {name}\n" for name in names
-    )
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
+def digest(program: str = HOTBEDSIM) -> str:
+    """SHA-256 (hex) of a simulator's sources as this process read them first."""
+    return first((f"dataplane/cmd/{program}",)).digest
+
+
+def require(program: str) -> None:
+    """See that a simulator is there and was built from the sources that there are.
+
+    Raises:
+        StoreError: it is not.
+    """
+    path = DATAPLANE / "bin" / program
+    check(built_from(path), path)
 
 
 def check(built_from: str, program: Path) -> None:
@@ -45,7 +41,7 @@ def check(built_from: str, program: Path) -> None:
     Raises:
         StoreError: it was not.
     """
-    if built_from != _digest(program.name if program.name in _PARTS else HOTBEDSIM):
+    if built_from != digest(program.name):
         raise StoreError(
             f"the simulator {program} was built from other sources than {DATAPLANE} holds: run "
             "`make setup`."
@@ -67,16 +63,3 @@ def built_from(program: Path) -> str:
             f"the simulator {program} does not tell its version: run `make setup`."
         ) from error
     return said[1] if len(said) > 1 else ""
-
-
-@cache
-def _digest(program: str) -> str:
-    return digest(program=program)
-
-
-def _sources(dataplane: Path, program: str) -> list[Path]:
-    found: list[Path] = []
-    for part in (*_SHARED, *_PARTS[program]):
-        for path in dataplane.glob(part):
-            found += [path] if path.is_file() else path.rglob("*.go")
-    return [path for path in found if not path.name.endswith("_test.go")]

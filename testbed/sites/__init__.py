@@ -8,7 +8,7 @@ from pathlib import Path
 from schemas.errors import UserError
 from testbed.sites.contract import Site
 
-__all__ = ["kinds", "names_told", "open_site", "options_that_name_nobody"]
+__all__ = ["code_of", "kinds", "names_told", "open_site", "options_that_name_nobody"]
 
 
 def _local(options: Mapping[str, object]) -> Site:
@@ -39,6 +39,12 @@ _SITES: dict[str, Callable[[Mapping[str, object]], Site]] = {
 def kinds() -> tuple[str, ...]:
     """Every kind of site there is."""
     return tuple(sorted(_SITES))
+
+
+def code_of(kind: str) -> tuple[str, ...]:
+    """Entry points (`testbed.closure`) of what a kind of site does while a cell runs."""
+    programs = {"local": ("dataplane/cmd/queuedisk",)}
+    return (f"testbed/sites/{kind}/__init__.py", *programs.get(kind, ()))
 
 
 def open_site(kind: str = "local", options: Mapping[str, object] | None = None) -> Site:

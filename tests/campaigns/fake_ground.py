@@ -2,7 +2,8 @@
 
 Loaded by file name through HOTBED_FAKE_GROUND, also in a notebook's kernel. What goes wrong is
 asked for by HOTBED_FAKE_FAULT, a JSON object: {"step": name, "how": "raise"|"hang"|"kill"|"full",
-"once": file}, {"load": {...}}, {"left": "sentence"}. Every step is appended to the file that
+"once": file}, {"step": name, "how": "write", "file": path, "text": its new end},
+{"load": {...}}, {"left": "sentence"}. Every step is appended to the file that
 HOTBED_FAKE_TRACE names. HOTBED_FAKE_CONTROLLERS gives controllers an effect, a JSON object:
 {name: {"gain": 1.2, "fails": "sentence", "inert": true}}; with it every run varies a little.
 HOTBED_FAKE_LACKS: a list of what the store does not offer, separated by commas.
@@ -189,6 +190,10 @@ class FakeServices:
             time.sleep(3600)
         if how == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
+        if how == "write":
+            path = self._setting.folder / self._fault["file"]
+            with path.open("a") as stream:
+                stream.write(self._fault["text"])
         if how == "full":
             (self._setting.folder / "filler").write_bytes(b"\0" * 2**26)
 

@@ -1,4 +1,6 @@
-"""A cell's process without papermill and kernel: the same cell, a few tenths of a second."""
+"""A cell's process without papermill and kernel: the same cell, a few tenths of a second.
+
+HOTBED_FAKE_CODE names the folder whose code makes the cell, as if it were the repository."""
 
 from __future__ import annotations
 
@@ -12,12 +14,14 @@ from campaigns.cell import CellContext, run_cell
 from campaigns.grounds import open_ground
 from campaigns.job import read_job
 from campaigns.papermill_cell import _die_with
+from testbed import closure
 
 
 def main() -> int:
     _die_with(os.getppid())
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    closure.ROOT = Path(os.environ.get("HOTBED_FAKE_CODE", closure.ROOT))
     folder = Path(sys.argv[1])
     job = read_job(folder)
     assert job is not None

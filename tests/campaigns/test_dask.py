@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ from campaigns.provenance import provenance
 from campaigns.result import CampaignResult
 from campaigns.run_store import RunStore
 from campaigns.session import Request
-from campaigns.worker_code import here
+from campaigns.sim_ground import SIMULATIONS
 from campaigns.workers import Workers
 from schemas.errors import UserError
 from testbed.simulated.process import PROGRAM
@@ -307,7 +308,9 @@ def test_a_late_worker_with_other_code_ends_the_sweep(
 ) -> None:
     file = campaign_file(**SWEEP | {"grids": ONE})
     engine, _, store, cluster = deadly(file, address, tmp_path / "a")
-    monkeypatch.setattr("campaigns.dask_executor.here", lambda: replace(here(), sources="other"))
+    here = SIMULATIONS.here()
+    other = SimpleNamespace(here=lambda: replace(here, sources="other"))
+    monkeypatch.setattr("campaigns.dask_executor.SIMULATIONS", other)
     try:
         result = engine.run()
     finally:

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from campaigns import worker_code
 from campaigns.dask_cluster import refuse_others
-from campaigns.sameness import Code, difference
-from campaigns.worker_code import here
+from campaigns.sameness import Code
+from campaigns.sim_ground import SIMULATIONS
 from campaigns.workers import Workers
 from schemas.errors import StoreError, UserError
 from testbed.simulated.process import PROGRAM
 
-ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [
     pytest.mark.slow,  # what a worker computes with is probed
     pytest.mark.skipif(not PROGRAM.is_file(), reason="the simulator is not built"),
@@ -38,14 +35,13 @@ def test_workers_that_cannot_be_are_one_sentence(given: dict[str, Any], said: st
         Workers(**given)
 
 
-OURS = Code("3.11", {"pandas": "2.2"}, "sources", "simulator", None, "probe")
+OURS = Code("3.11", {"pandas": "2.2"}, "sources", None, "probe")
 
 
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
         ({"sources": "other"}, "another version of Hotbed's code"),
-        ({"simulator": "other"}, "another version of Hotbed's code"),
         ({"problem": "has no simulator", "probe": None}, "has no simulator"),
         ({"probe": "other"}, "computes something else than ours"),
         ({"python": "3.12"}, "runs Python 3.12, and here it is 3.11"),
@@ -68,23 +64,22 @@ def test_a_worker_that_computes_with_something_else_is_refused(
 
 
 def test_the_same_code_is_the_same() -> None:
-    assert difference(OURS, replace(OURS, libraries={"pandas": "2.2", "other": "1"})) is None
-    assert here().problem is None
-    assert difference(here(), here()) is None
+    theirs = replace(OURS, libraries={"pandas": "2.2", "other": "1"})
+    assert SIMULATIONS.difference(OURS, theirs) is None
+    here = SIMULATIONS.here()
+    assert here.problem is None
+    assert SIMULATIONS.difference(here, here) is None
 
 
-def test_a_simulator_of_other_sources_is_told_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_simulator_of_other_sources_is_named() -> None:
     def broken() -> str:
         raise StoreError("the simulator was built from other sources.")
 
-    monkeypatch.setattr(worker_code, "_probe", broken)
-    monkeypatch.setattr(worker_code, "PROGRAM", ROOT / "README.md")
-    found = worker_code.here.__wrapped__()
+    found = replace(SIMULATIONS, probe=broken).here()
     assert found.problem == "cannot use its simulator: the simulator was built from other sources"
     with pytest.raises(UserError, match="this machine cannot use its simulator"):
         refuse_others(None, found)  # type: ignore[arg-type]
-    monkeypatch.setattr(worker_code, "PROGRAM", ROOT / "nothing")
-    assert "run `make setup` there" in str(worker_code.here.__wrapped__().problem)
+    assert "run `make setup`" in str(replace(SIMULATIONS, program="nothing").here().problem)
 
 
 def test_a_worker_without_hotbed_is_one_sentence() -> None:

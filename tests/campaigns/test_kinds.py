@@ -16,16 +16,15 @@ from tiny_kinds import CELLS, TINY, job, written
 
 from campaigns import session
 from campaigns.campaign_file import find_campaign, load_campaign
-from campaigns.cell import Phases
-from campaigns.dask_cell import WrongWorker
 from campaigns.display import CampaignView, RunView
-from campaigns.job import Job
+from campaigns.job import Job, Phases
 from campaigns.kinds import session as kinds
-from campaigns.kinds.cell import Recipe, Task, run_task, write_cell
+from campaigns.kinds.cell import write_cell
 from campaigns.kinds.kind import Kind
 from campaigns.kinds.parameters import check
+from campaigns.kinds.recipe import Recipe, Task, run_task
 from campaigns.kinds.registry import KINDS, Registered, kind_of
-from campaigns.sameness import Code, Sameness, difference
+from campaigns.sameness import Code, Sameness, WrongWorker
 from campaigns.session import Request
 from campaigns.workers import Workers
 from schemas.campaign import Campaign
@@ -228,30 +227,7 @@ def test_what_memory_does_not_hold_is_refused(
 
 # How a worker makes a cell.
 
-CODE = Code("3.12", {"numpy": "2"}, "a", "b", None, "c")
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({}, None),
-        ({"sources": "x"}, "another version of Hotbed's code"),
-        ({"simulator": "x"}, "another version of Hotbed's code"),
-        ({"problem": "cannot use its simulator"}, "cannot use its simulator"),
-        ({"probe": "x"}, "computes something else than ours"),
-        ({"python": "3.11"}, "runs Python 3.11, and here it is 3.12"),
-        ({"libraries": {"numpy": "1"}}, "has numpy 1, and here it is 2"),
-    ],
-)
-def test_a_worker_that_computes_with_something_else_is_told(
-    changes: dict[str, Any], said: str | None
-) -> None:
-    found = difference(CODE, replace(CODE, **changes))
-    assert found is None if said is None else said in str(found)
-
-
-def our_code() -> Code:
-    return CODE
+SAME = Sameness((), ("numpy",))
 
 
 def makes(job: Job, folder: Path) -> Run:
@@ -263,8 +239,8 @@ def breaks(job: Job, folder: Path) -> Run:
     raise UserError(f"run {job.run_id} cannot be.")
 
 
-def task(make: Any, code: Code = CODE) -> Task:
-    return Task(job({}).model_dump_json(), Recipe(make, Sameness(our_code)), code)
+def task(make: Any, code: Code | None = None) -> Task:
+    return Task(job({}).model_dump_json(), Recipe(make, SAME), code or SAME.here())
 
 
 def test_what_a_cell_leaves_is_brought_back(tmp_path: Path) -> None:
@@ -293,7 +269,7 @@ def test_what_a_cell_raises_is_a_file(tmp_path: Path) -> None:
         "message": "run 000000000000 cannot be.",
     }
     with pytest.raises(WrongWorker, match="this worker has another version of Hotbed's code"):
-        run_task(task(makes, replace(CODE, sources="other")))
+        run_task(task(makes, replace(SAME.here(), sources="other")))
 
 
 @pytest.mark.parametrize("name", NAMES)

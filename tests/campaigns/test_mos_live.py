@@ -15,10 +15,8 @@ from testbed_jobs import job_with
 from campaigns.job import Job
 from campaigns.mos.division import MEGABIT, Pool, division_of
 from campaigns.mos.live import drives as driving
-from campaigns.mos.live import ground
 from campaigns.mos.live.cell import REPORT_FILE, Maker
 from campaigns.mos.live.control import controller_parameters, model
-from campaigns.mos.live.ground import digests
 from campaigns.mos.live.objects import FILE
 from campaigns.mos.live.stages import promised
 from campaigns.mos.live.swift import fitting, layout_of
@@ -190,17 +188,6 @@ def test_the_model_is_of_the_cell_s_objects() -> None:
     wanted = 12 * MosParameters(experiment="load").bandwidth_sla_mb_s * 1e6
     carried = [less.network.value(part * 50e6) * less.workload.mean_bytes for part in (0.7, 1.0)]
     assert carried[0] < wanted < carried[1]
-
-
-def test_what_decides_is_code_of_a_controller_s_results_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    assert {"live", "store", "workloads", "roles/swift"} <= set(digests())
-    monkeypatch.setattr(ground, "digest_paths", lambda paths: " ".join(path.name for path in paths))
-    assert ground.of_controller("mos") == "mos mos_pp microstores"
-    assert ground.of_controller("mos-pp") == "mos mos_pp microstores profile"
-    for name in ("static", "default", "favors-small", "proxy"):
-        assert ground.of_controller(name) == ""
 
 
 def test_a_workload_of_which_nothing_ends_fails_the_cell(tmp_path: Path) -> None:

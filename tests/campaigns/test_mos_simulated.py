@@ -13,7 +13,6 @@ from campaigns.mos.simulated import (
     SERIES_FILE,
     averages,
     constants,
-    digests,
     errors,
     made_wrong,
     make,
@@ -134,7 +133,6 @@ def test_a_profile_is_of_the_seed() -> None:
 
 
 def test_identity_and_plans() -> None:
-    assert set(digests()) == {"cosperf", "libraries"}
     short = SimParameters(policy="mos-pp", minutes=84)
     assert planned_s(short) < planned_s(SimParameters(policy="mos-pp"))
     assert "20 % off" in SimParameters(policy="mos-pp", model_error=0.2).label()

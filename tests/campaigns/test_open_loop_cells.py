@@ -10,8 +10,8 @@ import pytest
 
 from campaigns.campaign_file import FILES, load_campaign
 from campaigns.cell import _measure
-from campaigns.cell_parameters import CellParameters, check
-from campaigns.estimate import called_s, lead_s, planned_s
+from campaigns.cell_parameters import CellParameters, called_s, check, lead_s
+from campaigns.estimate import planned_s
 from campaigns.services import CellSetting
 from campaigns.steps import open_load
 from campaigns.steps.collect_open import collect, decided, outcome, recorded_rows
@@ -167,7 +167,7 @@ class Steps:
 def test_the_load_runs_before_the_controller_is_called():
     from types import SimpleNamespace
 
-    from campaigns.cell import Phases
+    from campaigns.job import Phases
 
     steps = Steps()
     context = SimpleNamespace(sleep=None, job=SimpleNamespace(time_scale=1.0))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny_campaigns import TINY, plan_of, tiny
 
-from campaigns.fingerprint import digest_paths
 from campaigns.plan import block_seed, raw_cells
+from testbed.closure import Closure
 
 OPS = ["write", "seq", "rand"]
 CONTROLLERS = ["default", "reweight", "dlr", "oracle"]
@@ -96,24 +95,9 @@ def test_the_run_id_depends_on_what_matters_alone() -> None:
         plan_of(tiny(), versions={"ceph": "17"}),
         plan_of(tiny(), spec_digest="another"),
         plan_of(tiny(), site="inventory"),
-        plan_of(tiny(), folders={"roles/ceph": "changed"}),
+        plan_of(tiny(), code=Closure((), "changed")),
         plan_of(tiny(time_scale=0.002)),
         plan_of(tiny(seed=9)),
         plan_of(tiny(parameters={"duration_s": 11})),
     ):
         assert not ids & {cell.run_id for cell in changed.cells}
-
-
-def test_a_digest_sees_contents_and_names_but_no_caches(tmp_path: Path) -> None:
-    folder = tmp_path / "dlr"
-    folder.mkdir()
-    (folder / "policy.py").write_text("one")
-    first = digest_paths([folder])
-    (folder / "__pycache__").mkdir()
-    (folder / "__pycache__" / "policy.pyc").write_text("x")
-    (folder / "README.md").write_text("words")
-    assert digest_paths([folder]) == first
-    (folder / "policy.py").write_text("two")
-    second = digest_paths([folder])
-    (folder / "policy.py").rename(folder / "rules.py")
-    assert len({first, second, digest_paths([folder])}) == 3

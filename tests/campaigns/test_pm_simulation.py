@@ -19,7 +19,7 @@ from campaigns.prioritymeister.scenario import (
     closed_from,
     scenario_of,
 )
-from campaigns.prioritymeister.simulate import PROGRAM, identity, simulate, simulate_topology
+from campaigns.prioritymeister.simulate import PROGRAM, simulate, simulate_topology
 from campaigns.prioritymeister.simulated import Results
 from campaigns.prioritymeister.study import plan_of
 from campaigns.prioritymeister.topology import Topology, load_topology
@@ -304,7 +304,6 @@ def test_a_simulator_that_is_not_there_or_is_killed(
     slow.write_text("#!/bin/sh\ncat > /dev/null\necho 'panic: index out of range' >&2\nexit 2\n")
     with pytest.raises(StoreError, match="exit code 2: panic"):
         simulate(scenario, program=slow)
-    assert len(identity()["pmsim"]) == 64
     assert PROGRAM.name == "pmsim"
 
 

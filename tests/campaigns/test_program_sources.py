@@ -1,29 +1,24 @@
-"""A run's identity covers every package that its programs are built from."""
+"""The closure of a Go program holds the packages that Go itself builds it from, and no other."""
 
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from campaigns.mos.live import ground as mos
-from campaigns.prioritymeister import local_testbed as prioritymeister
-from campaigns.twochoice.live import ground as twochoice
-from testbed.simulated import sources
+from testbed import closure
 
-ROOT = Path(__file__).resolve().parents[2]
-DATAPLANE = ROOT / "dataplane"
+DATAPLANE = closure.ROOT / "dataplane"
 MODULE = "hotbed/dataplane/"
 
 pytestmark = pytest.mark.slow
 
 
-def packages(program: str) -> list[str]:
-    """Folders below `dataplane` of the module's packages that a program imports, itself too."""
+def packages(program: str) -> list[Path]:
+    """Folders of the module's packages that a program imports, itself too."""
     listed = subprocess.run(
-        [ROOT / "tools" / "go", "list", "-deps", f"./cmd/{program}"],
+        [closure.ROOT / "tools" / "go", "list", "-deps", f"./cmd/{program}"],
         cwd=DATAPLANE,
         check=True,
         capture_output=True,
@@ -31,35 +26,12 @@ def packages(program: str) -> list[str]:
     )
     found = [name for name in listed.stdout.split() if name.startswith(MODULE)]
     assert f"{MODULE}cmd/{program}" in found
-    return [name.removeprefix(MODULE) for name in found]
+    return [DATAPLANE / name.removeprefix(MODULE) for name in found]
 
 
-@pytest.mark.parametrize(
-    ("program", "covered"),
-    [
-        ("cosdrive", mos.PROGRAMS),
-        ("nfsproxy", prioritymeister.PROGRAMS),
-        ("replay", prioritymeister.PROGRAMS),
-        ("twochoicebench", twochoice.PROGRAMS),
-        ("twochoiced", twochoice.PROGRAMS),
-    ],
-)
-def test_of_programs_on_a_testbed(program: str, covered: Sequence[str]) -> None:
-    left_out = [
-        package
-        for package in packages(program)
-        if not any(package == folder or package.startswith(f"{folder}/") for folder in covered)
-    ]
-    assert left_out == []
-
-
-@pytest.mark.parametrize("program", ["hotbedsim", "pmsim", "tcsim"])
-def test_of_simulators(program: str) -> None:
-    covered = set(sources._sources(DATAPLANE, program))
-    needed = {
-        file
-        for package in packages(program)
-        for file in (DATAPLANE / package).glob("*.go")
-        if not file.name.endswith("_test.go")
-    }
-    assert needed - covered == set()
+@pytest.mark.parametrize("program", sorted(path.name for path in (DATAPLANE / "cmd").iterdir()))
+def test_a_program_s_sources_are_those_that_it_is_built_from(program: str) -> None:
+    found = set(closure.files([f"dataplane/cmd/{program}"]).values())
+    needed = {path for package in packages(program) for path in package.glob("*.go")}
+    needed = {path for path in needed if not path.name.endswith("_test.go")}
+    assert found == needed | {DATAPLANE / "go.mod", DATAPLANE / "go.sum"}

@@ -133,7 +133,7 @@ def test_dlr_quick_and_full_can_be_simulated() -> None:
 def test_a_simulator_of_other_sources_is_refused_before_anything_starts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sources, "_digest", lambda _program: "0" * 64)
+    monkeypatch.setattr(sources, "digest", lambda _program: "0" * 64)
     with pytest.raises(StoreError, match=r"built from other sources than .*: run `make setup`"):
         open_sim("dlr").facts()
 

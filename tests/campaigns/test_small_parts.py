@@ -13,9 +13,9 @@ from tiny_campaigns import ONE_CELL, plan_of, tiny
 from tiny_kinds import job
 
 from campaigns.carry_out import took_s
-from campaigns.cell_parameters import CellParameters
+from campaigns.cell_parameters import CellParameters, lead_s
 from campaigns.display import show_campaign, show_run
-from campaigns.estimate import Estimator, lead_s, planned_s
+from campaigns.estimate import Estimator, planned_s
 from campaigns.judge import spoiled, stalled
 from campaigns.power import sentence, smallest_effect
 from campaigns.progress import Silent

@@ -10,17 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny_kinds import TWOCHOICE, job, written
+from tiny_kinds import job
 
 from campaigns.campaign_file import find_campaign, load_campaign
 from campaigns.kinds import session as kinds
 from campaigns.kinds.parameters import check as check_of
 from campaigns.session import Request
 from campaigns.twochoice import cell as cell_module
-from campaigns.twochoice import code as code_module
 from campaigns.twochoice import simulator
 from campaigns.twochoice.cell import make
-from campaigns.twochoice.code import result_digests
 from campaigns.twochoice.measure import MESSAGES, curves, numbers
 from campaigns.twochoice.parameters import LEARNING, BurstParameters
 from schemas.campaign import BurstCampaign
@@ -90,16 +88,6 @@ def test_the_full_campaign_goes_to_ten_thousand_servers_and_a_million_processes(
     grids = {grid.name: grid for grid in load_campaign(find_campaign("twochoice-full")).grids}
     assert "10K-1M" in grids["scale"].vary["size"]
     assert all(grid.repetitions >= 10 for name, grid in grids.items() if name != "scale")
-
-
-def test_another_simulator_makes_other_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    request = Request(str(written(tmp_path, TWOCHOICE)))
-    before = {cell.run_id for cell in kinds.prepare(request).plan.cells}
-    assert set(result_digests()) == {"simulator", "measure"}
-    monkeypatch.setattr(code_module, "simulator_digest", lambda: "another")
-    assert not before & {cell.run_id for cell in kinds.prepare(request).plan.cells}
 
 
 @pytest.mark.parametrize(
@@ -195,9 +183,6 @@ def test_a_simulator_that_is_not_there(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(simulator, "PROGRAM", tmp_path / "tcsim")
     with pytest.raises(StoreError, match=r"cannot be started .*: run `make setup`"):
         simulator.simulate(BurstParameters(scheduler="both"), 1)
-    monkeypatch.setattr(simulator, "PROGRAM", program(tmp_path, "echo 1 2"))
-    with pytest.raises(StoreError, match="built from other sources"):
-        simulator.built_from()
 
 
 def test_the_program_simulates_and_refuses() -> None:

@@ -23,8 +23,7 @@ from campaigns.sameness import Code
 from campaigns.session import Request
 from campaigns.ursa import cell as cell_module
 from campaigns.ursa.cell import Kept, make
-from campaigns.ursa.code import difference
-from campaigns.ursa.kind import planned_s
+from campaigns.ursa.kind import SAME, planned_s
 from campaigns.ursa.measure import method_of
 from campaigns.ursa.parameters import INPUTS, UrsaParameters
 from campaigns.workers import Workers
@@ -160,8 +159,8 @@ def test_random_objects_are_moved_as_they_were_selected() -> None:
 
 def test_a_worker_whose_arithmetic_differs_is_told() -> None:
     ours = Code("3.11", {"numpy": "2.0"}, "abc", probe="123")
-    assert difference(ours, ours) is None
-    assert "generates other instances" in str(difference(ours, replace(ours, probe="x")))
+    assert SAME.difference(ours, ours) is None
+    assert "generates other instances" in str(SAME.difference(ours, replace(ours, probe="x")))
 
 
 class _Instance:

@@ -14,8 +14,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from campaigns.cell import Phases
-from campaigns.job import Job
+from campaigns.job import Job, Phases
 from campaigns.judge import spoiled, stalled
 from campaigns.kinds.cell import write_cell
 from campaigns.kinds.parameters import check

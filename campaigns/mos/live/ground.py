@@ -6,51 +6,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from campaigns.campaign_file import ROOT
-from campaigns.fingerprint import digest_paths
 from campaigns.lock import alone
 from campaigns.mos.live.swift import Reached, Swift, fitting
-from campaigns.mos.profile.points import folders as profile_folders
 from campaigns.services import Facts
 from campaigns.steps.facts import read_facts, require_current
 from schemas.errors import HotbedError
 from testbed.deploy import spec_of
 from workloads.cosbench.driver import install
 
-PROGRAMS = ("cmd/cosdrive", "cosbench", "internal/http1", "internal/librados", "service", "sim")
-"""Sources of what runs on the clients, below `dataplane`."""
-ROLES = ("base", "swift")
-"""Roles whose contents can change a result."""
-CONTROLLERS = ("mos", "mos_pp", "microstores")
-
 Tell = Callable[[str], None]
-
-
-def digests() -> dict[str, str]:
-    """Of all that can change a result beside a cell's parameters and its controller."""
-    here = Path(__file__).parent
-    folders = {
-        "live": [here, *(here.with_name(f"{name}.py") for name in ("course", "division", "loads"))],
-        "store": [ROOT / "testbed" / "stores" / "swift"],
-        "workloads": [ROOT / "workloads" / "cosbench" / f"{n}.py" for n in ("workload", "sizes")],
-        "data plane": [ROOT / "dataplane" / name for name in PROGRAMS],
-        **{f"roles/{name}": [ROOT / "playbooks" / "roles" / name] for name in ROLES},
-    }
-    return {
-        name: digest_paths(path for path in paths if path.exists())
-        for name, paths in folders.items()
-    }
-
-
-def of_controller(name: str) -> str:
-    """Of what decides in cells with the controller `name`, cospurf's points and their fit included;
-    empty for setups that nothing changes while they run."""
-    folders = [ROOT / "controllers" / each for each in CONTROLLERS]
-    if name == "mos":
-        return digest_paths(folders)
-    if name == "mos-pp":
-        return digest_paths([*folders, *profile_folders()])
-    return ""
 
 
 @contextmanager

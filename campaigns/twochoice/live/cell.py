@@ -10,8 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from campaigns.cell import Phases
-from campaigns.job import Job
+from campaigns.job import Job, Phases
 from campaigns.judge import spoiled
 from campaigns.kinds.cell import write_cell
 from campaigns.kinds.parameters import check

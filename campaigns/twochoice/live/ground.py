@@ -7,22 +7,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from campaigns.campaign_file import ROOT
-from campaigns.fingerprint import digest_paths
 from campaigns.lock import alone
 from campaigns.services import Facts
-from campaigns.steps.facts import read_facts
+from campaigns.steps.facts import read_facts, require_current
 from campaigns.twochoice.live.rados import RadosServers
 from campaigns.twochoice.live.servers import Reached, Servers, Stats, places_of
 from schemas.errors import HotbedError
 from testbed.deploy import spec_of
 from testbed.spec import CephSpec, ObjectsSpec
-
-PROGRAMS = ("cmd/twochoicebench", "cmd/twochoiced", "internal", "twochoice")
-"""Sources of what runs on the nodes, below `dataplane`."""
-ROLES = ("base", "scratch", "objectdisks", "twochoice_agent", "ceph")
-"""Roles whose contents can change a result."""
-CONTROLLERS = ("common", "dlr")
 
 Tell = Callable[[str], None]
 
@@ -33,20 +25,6 @@ class DisksSite(Protocol):
 
     def disks_stats(self, name: str, node: str) -> Sequence[Stats]:
         """Counters of each of a node's disks."""
-
-
-def digests() -> dict[str, str]:
-    """Of all that can change a result beside a cell's parameters."""
-    folders = {
-        "live": [Path(__file__).parent, ROOT / "workloads" / "burst_applications.py"],
-        "data plane": [ROOT / "dataplane" / name for name in PROGRAMS],
-        "controllers": [ROOT / "controllers" / name for name in CONTROLLERS],
-        **{f"roles/{name}": [ROOT / "playbooks" / "roles" / name] for name in ROLES},
-    }
-    return {
-        name: digest_paths(path for path in paths if path.exists())
-        for name, paths in folders.items()
-    }
 
 
 @contextmanager
@@ -69,6 +47,7 @@ def open_servers(testbed: str, spec_file: Path, *, tell: Tell) -> Iterator[tuple
     site, found = choose_ready(testbed)
     spec = spec_of(found)
     places = places_of(found, spec, spec_file)
+    require_current(found)
     assert isinstance(spec.store, (CephSpec, ObjectsSpec))
     reached = Reached(
         site=site,

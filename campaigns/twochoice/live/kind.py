@@ -10,8 +10,9 @@ from campaigns.kinds.kind import Kind, OnTestbed, Prepared
 from campaigns.progress import Progress
 from campaigns.services import Facts
 from campaigns.twochoice.live.cell import Maker
-from campaigns.twochoice.live.ground import digests, open_servers
+from campaigns.twochoice.live.ground import open_servers
 from campaigns.twochoice.live.parameters import KIB, ObjectParameters
+from testbed.agent import bundle
 from workloads.burst_applications import TABLE2, bursts_of
 
 CLEAN_S = 25.0
@@ -53,9 +54,21 @@ def on_testbed(prepared: Prepared, shown: Progress) -> Iterator[tuple[Facts, Mak
         yield facts, Maker(servers).make
 
 
+def own(parameters: ObjectParameters) -> tuple[str, ...]:
+    """Code of the controller of cells that have one."""
+    return ("controllers/dlr",) if parameters.scheduler == "dlr" else ()
+
+
+CODE = (
+    *("campaigns/twochoice/live/cell.py", *bundle.CODE),
+    *("dataplane/cmd/twochoicebench", "dataplane/cmd/twochoiced"),
+    *(f"playbooks/roles/{name}" for name in ("base", "scratch", "objectdisks", "ceph")),
+    "playbooks/roles/twochoice_agent",
+)
+
 KIND = Kind(
     parameters=ObjectParameters,
     does="writes bursts to object servers",
-    grounds={"local": OnTestbed(digests=digests, planned_s=planned_s, open=on_testbed)},
+    grounds={"local": OnTestbed(code=CODE, own=own, planned_s=planned_s, open=on_testbed)},
     resolves=True,
 )

@@ -18,7 +18,7 @@ import (
 // Protocol is the version of the messages; a driver of another one is refused.
 const Protocol = 1
 
-// Sources is the digest of the sources that the program was built from (tools/simulator-sources),
+// Sources is the digest of the sources that the program was built from (testbed/closure.py),
 // set when it is linked.
 var Sources string
 

@@ -8,7 +8,7 @@ import (
 	"hotbed/dataplane/twochoice"
 )
 
-// Sources is the digest of the sources that the program was built from (tools/simulator-sources),
+// Sources is the digest of the sources that the program was built from (testbed/closure.py),
 // set by the linker.
 var Sources string
 

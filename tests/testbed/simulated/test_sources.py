@@ -3,7 +3,6 @@ the sources."""
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -13,50 +12,9 @@ from testbed.simulated import SimulatedCeph, sources
 from testbed.simulated.process import PROGRAM
 from testbed.spec import TestbedSpec
 
-TOOL = sources.DATAPLANE.parent / "tools" / "simulator-sources"
-
-
-def small_tree(folder: Path) -> Path:
-    parts = ("go.mod", "sim/a.go", "sim/ceph/b.go", "sim/burst/c.go", "sim/a_test.go", "bin/x")
-    for name in (*parts, "cmd/other/m.go", "twochoice/d.go", "twochoice/protocol/e.go"):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(f"// {name}\n")
-    return folder
-
-
-@pytest.mark.parametrize("program", ["hotbedsim", "pmsim", "tcsim"])
-def test_the_digest_is_the_tools(program: str) -> None:
-    said = subprocess.run([TOOL, program], capture_output=True, text=True, check=True).stdout
-    assert sources.digest(program=program) == said.strip() and len(said) == 65
-
-
-def test_every_source_counts_and_nothing_else(tmp_path: Path) -> None:
-    tree = small_tree(tmp_path)
-    before = sources.digest(tree)
-    for name in ("sim/a_test.go", "bin/x", "cmd/other/m.go", "sim/burst/c.go", "twochoice/d.go"):
-        (tree / name).write_text("changed")
-    assert sources.digest(tree) == before
-    (tree / "sim/ceph/b.go").write_text("changed")
-    changed = sources.digest(tree)
-    assert changed != before
-    (tree / "sim/ceph/b.go").rename(tree / "sim/ceph/c.go")
-    assert sources.digest(tree) not in (before, changed)
-
-
-def test_a_simulator_s_digest_is_of_its_own_sources(tmp_path: Path) -> None:
-    tree = small_tree(tmp_path)
-    before = sources.digest(tree, "tcsim")
-    for name in ("sim/ceph/b.go", "twochoice/protocol/e.go"):
-        (tree / name).write_text("changed")
-    assert sources.digest(tree, "tcsim") == before
-    for name in ("sim/a.go", "sim/burst/c.go", "twochoice/d.go"):
-        (tree / name).write_text("changed")
-        last, before = before, sources.digest(tree, "tcsim")
-        assert before != last
-
 
 def test_another_build_is_refused(spec: TestbedSpec, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "_digest", lambda _: "0" * 64)
+    monkeypatch.setattr(sources, "digest", lambda _: "0" * 64)
     with pytest.raises(StoreError, match=r"other sources than .* holds: run `make setup`"):
         SimulatedCeph(spec)
     with pytest.raises(StoreError, match="other sources"):

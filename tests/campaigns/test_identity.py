@@ -1,0 +1,315 @@
+"""The identity of a run covers the code that makes its result, from the plan to the cell's end."""
+
+from __future__ import annotations
+
+import ast
+import json
+import random
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from engine_process import QUICK_CELL
+from tiny_campaigns import ONE_CELL
+from tiny_kinds import job
+
+from campaigns import session
+from campaigns.job import CHANGED, Job, Phases
+from campaigns.kinds import session as kinds
+from campaigns.kinds.cell import write_cell
+from campaigns.kinds.registry import kind_of
+from campaigns.plan import Cell
+from campaigns.prioritymeister.kind import _remembered
+from campaigns.progress import Silent
+from campaigns.run_store import RunStore
+from campaigns.sameness import Sameness, WrongWorker
+from campaigns.session import Request, asked
+from controllers import registry
+from testbed import closure
+
+ROOMS = ("campaigns", "controllers", "dataplane", "playbooks", "schemas", "testbed", "workloads")
+CAMPAIGNS = (
+    *("dlr-quick", "dlr-quick sim", "mos-gateway-quick", "ursa-quick", "ursa-live-quick"),
+    *("mos-sim-quick", "mos-local", "pm-quick", "pm-local-quick", "twochoice-quick"),
+    *("twochoice-local-quick", "twochoice-rados-quick"),
+)
+
+
+@pytest.fixture
+def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A copy of the code, which identities are computed from."""
+    root = tmp_path / "copy"
+    for room in ROOMS:
+        leave = shutil.ignore_patterns("__pycache__", "bin", "files" if room == "campaigns" else "")
+        shutil.copytree(closure.ROOT / room, root / room, ignore=leave)
+    monkeypatch.setattr(closure, "ROOT", root)
+    monkeypatch.setattr(registry, "BUILT_IN", root / "controllers")
+    closure.first.cache_clear()
+    yield root
+    closure.first.cache_clear()
+
+
+def cells_of(named: str) -> tuple[Cell, ...]:
+    """The cells of a campaign as another process would plan them."""
+    closure.first.cache_clear()
+    name, _, ground = named.partition(" ")
+    request = Request(name, ground=ground or None)
+    if kind_of(asked(name)[1]) is not None:
+        return kinds.prepare(request).plan.cells
+    return session.prepare(request, need_ground=False).plan.cells
+
+
+def ids(named: str) -> set[str]:
+    return {cell.run_id for cell in cells_of(named)}
+
+
+def reached(cell: Cell) -> frozenset[Path]:
+    """Files of the code of a cell, those of its controller included."""
+    return _reached(closure.ROOT, tuple(each.entries for each in cell.code))
+
+
+@cache
+def _reached(_: Path, code: tuple[tuple[str, ...], ...]) -> frozenset[Path]:
+    return frozenset(path for entries in code for path in closure.files(entries).values())
+
+
+def constants(path: Path) -> list[tuple[int, int, int]]:
+    """Line, start and end (bytes) of each number in a file; of strings where there is none."""
+    if path.suffix == ".go":
+        code = [line.split("//")[0] for line in path.read_text().splitlines()]
+        for pattern in (r"(?<![\w\".`'/-])\d+(?![\w.])", r'(?<=")\w+(?=")'):
+            found = [
+                (number, *match.span())
+                for number, line in enumerate(code)
+                if line.isascii()
+                for match in re.finditer(pattern, line)
+            ]
+            if found:
+                return found
+        return []
+    tree = ast.parse(path.read_bytes())
+    left = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    left |= {id(part) for n in ast.walk(tree) if isinstance(n, ast.JoinedStr) for part in n.values}
+    plain = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant)
+        and id(node) not in left
+        and node.end_lineno == node.lineno
+    ]
+    numbers = [node for node in plain if type(node.value) in (int, float)]
+    return [
+        (node.lineno - 1, node.col_offset, node.end_col_offset or 0)
+        for node in numbers or [node for node in plain if type(node.value) in (str, bool)]
+    ]
+
+
+def with_other_constant(path: Path, draw: random.Random) -> bytes:
+    number, start, end = draw.choice(constants(path))
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[number] = lines[number][:start] + b"77" + lines[number][end:]
+    return b"".join(lines)
+
+
+def with_other_words(path: Path) -> str:
+    """The text of a file with one docstring or comment changed, another added, and one left out."""
+    text = path.read_text()
+    if path.suffix == ".go":
+        return "// Other words.\n\n" + re.sub(r"(?m)^(\s*// .*)$", r"\1 indeed", text, count=1)
+    changed = re.sub(r'"""\w', '"""Other words. X', text, count=1)
+    assert changed != text
+    return "# A comment.\n" + changed
+
+
+def drawn(root: Path, draw: random.Random) -> list[tuple[str, Path]]:
+    """Twenty files of the code of cells, of every campaign and language."""
+    found: dict[Path, str] = {}
+    for named in CAMPAIGNS:
+        files = reached(draw.choice(cells_of(named)))
+        for suffix in (".py", ".go"):
+            several = sorted(
+                path
+                for path in files - found.keys()
+                if path.suffix == suffix and path.is_relative_to(root) and constants(path)
+            )
+            found |= {draw.choice(several): named} if several else {}
+    return [(named, path) for path, named in found.items()][:20]
+
+
+@pytest.mark.slow
+def test_a_constant_changes_the_id_and_a_sentence_does_not(copy: Path) -> None:
+    draw = random.Random(27)
+    chosen = drawn(copy, draw)
+    assert len(chosen) == 20
+    assert {path.suffix for _, path in chosen} == {".py", ".go"}
+    for named, path in chosen:
+        cells, text = cells_of(named), path.read_text()
+        others = {cell.run_id for cell in cells if path not in reached(cell)}
+        path.write_text(with_other_words(path))
+        assert ids(named) == {cell.run_id for cell in cells}, path
+        path.write_bytes(with_other_constant(path, draw))
+        assert ids(named) & {cell.run_id for cell in cells} == others, path
+        path.write_text(text)
+
+
+def test_the_agent_the_store_the_loop_and_the_steps_are_covered() -> None:
+    (live,) = {cell.code[0].entries for cell in cells_of("dlr-quick")}
+    found = set(closure.files(live))
+    assert found >= {
+        *(f"testbed/agent/{name}.py" for name in ("probe", "samples", "sense", "recorder")),
+        *("testbed/stores/ceph/store.py", "testbed/stores/ceph/perf.py", "controllers/loop.py"),
+        *(f"campaigns/steps/{name}.py" for name in ("live", "clean", "disturb", "collect")),
+        *(
+            "controllers/decider.py",
+            "testbed/sites/local/disk.py",
+            "dataplane/cmd/queuedisk/main.go",
+        ),
+        "workloads/fio.py",
+    }
+
+
+@pytest.mark.parametrize("named", CAMPAIGNS)
+def test_an_engine_changes_no_id(named: str) -> None:
+    engine = {
+        *("engine", "session", "carry_out", "process_executor", "dask_executor", "papermill_cell"),
+        *("dry_run", "display", "estimate", "ledger", "lock", "lease", "plan", "kinds/session"),
+        *("kinds/kind", "kinds/registry", "run_store", "sameness", "progress", "grounds"),
+    }
+    for cell in cells_of(named)[:1]:
+        found = reached(cell)
+        assert len(found) > 30
+        assert not found & {closure.ROOT / "campaigns" / f"{name}.py" for name in engine}
+        assert not any(path.name == "kind.py" or "hotbed" in path.parts for path in found)
+
+
+def test_what_workloads_had_alone_is_remembered_by_the_code(copy: Path) -> None:
+    store = RunStore(copy / "runs")
+    before = _remembered(store)
+    with (copy / "dataplane/nfsproxy/limits.go").open("a") as stream:
+        stream.write("\nconst added = 1\n")
+    closure.first.cache_clear()
+    assert _remembered(store) != before
+
+
+def test_a_dry_run_lists_every_cell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from hotbed.cli import main
+
+    with pytest.raises(SystemExit) as ended:
+        main(["run", "twochoice-quick", "--dry-run", "--json", "--artifacts", str(tmp_path)])
+    assert not ended.value.code
+    told: dict[str, Any] = json.loads(capsys.readouterr().out)
+    ids = [run["run_id"] for run in told["runs"]]
+    assert ids == [cell.run_id for cell in cells_of("twochoice-quick")]
+    assert len(set(ids)) == told["cells"]
+    assert not any(run["done"] for run in told["runs"])
+
+
+# Code that changes while a campaign runs.
+
+SAME = Sameness((), ())
+ADDED = "\nADDED = 1\n"
+
+
+def two_cells(*controllers: str) -> list[dict[str, Any]]:
+    vary = {"op": ["seq"], "controller": list(controllers)}
+    return [{**ONE_CELL[0], "vary": vary, "fixed": {"scenario": "heterogeneity"}}]
+
+
+def faulty(monkeypatch: pytest.MonkeyPatch, step: str, file: Path | str, text: str) -> None:
+    fault = {"step": step, "how": "write", "file": str(file), "text": text}
+    monkeypatch.setenv("HOTBED_FAKE_FAULT", json.dumps(fault))
+
+
+def test_an_attempt_fails_whose_code_changed(
+    copy: Path,
+    campaign_file: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HOTBED_FAKE_CODE", str(copy))
+    faulty(monkeypatch, "workload", copy / "testbed/agent/probe.py", ADDED)
+    file = campaign_file(grids=two_cells("default", "dlr"))
+    request = Request(str(file), artifacts=tmp_path / "artifacts")
+    result = session.run(request, progress=Silent(), command=QUICK_CELL)
+    (found,) = RunStore(tmp_path / "artifacts" / "tiny").runs()  # every other one would fail too
+    assert (found.status, result.ran, result.gave_up) == ("failed", 0, found.reason)
+    assert found.reason is not None
+    assert found.reason.startswith(CHANGED)
+    assert "testbed/agent/probe.py" in found.reason
+    # The same command in another process.
+    monkeypatch.delenv("HOTBED_FAKE_FAULT")
+    closure.first.cache_clear()
+    assert session.run(request, progress=Silent(), command=QUICK_CELL).ok
+    done = [run for run in RunStore(tmp_path / "artifacts" / "tiny").runs() if run.status == "done"]
+    assert len(done) == 2
+    assert found.run_id not in {run.run_id for run in done}
+
+
+def test_a_changed_sentence_fails_nothing(
+    copy: Path,
+    campaign_file: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HOTBED_FAKE_CODE", str(copy))
+    faulty(monkeypatch, "workload", copy / "testbed/agent/probe.py", "# A sentence.\n")
+    request = Request(str(campaign_file(grids=ONE_CELL)), artifacts=tmp_path / "artifacts")
+    assert session.run(request, progress=Silent(), command=QUICK_CELL).ok
+
+
+def test_cells_of_a_controller_that_changed_fail_alone(
+    campaign_file: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = tmp_path / "mine" / "policy.py"
+    policy.parent.mkdir()
+    built_in = registry.BUILT_IN / "dlr" / "policy.py"
+    policy.write_text(built_in.read_text().replace('"dlr"', '"mine"'))
+    path = campaign_file(grids=two_cells("default", "mine"), retries=0)
+    faulty(monkeypatch, "controller", policy, ADDED)
+    request = Request(str(path), artifacts=tmp_path / "artifacts", controllers_dir=policy.parent)
+    result = session.run(request, progress=Silent(), command=QUICK_CELL)
+    runs = list(RunStore(tmp_path / "artifacts" / "tiny").runs())
+    assert result.gave_up is None
+    assert {(run.parameters["controller"], run.status) for run in runs} == {
+        ("default", "done"),
+        ("mine", "failed"),
+    }
+
+
+@pytest.mark.parametrize(("code", "status"), [("0" * 64, "failed"), (None, "done")])
+def test_a_journal_of_other_code_fails_the_attempt(
+    campaign_file: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    code: str | None,
+    status: str,
+) -> None:
+    header = {"policy": "dlr", "code_hash": code or registry.code_hash(registry.find("dlr"))}
+    faulty(monkeypatch, "collect", "journal.jsonl", json.dumps(header) + "\n")
+    path = campaign_file(grids=ONE_CELL, retries=0)
+    request = Request(str(path), artifacts=tmp_path / "artifacts")
+    session.run(request, progress=Silent(), command=QUICK_CELL)
+    (found,) = RunStore(tmp_path / "artifacts" / "tiny").runs()
+    assert found.status == status
+    assert (found.reason or CHANGED).startswith(CHANGED)
+
+
+def test_a_simulated_cell_fails_like_any_other(
+    copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (cell, *_) = cells_of("twochoice-quick")
+    same = Job.model_validate(job(cell.parameters.canonical()).model_dump() | {"code": cell.code})
+    assert write_cell(tmp_path, same, {}, Phases()).status == "done"
+    SAME.require(SAME.here(), same)
+    with (copy / "dataplane/sim/burst/result.go").open("a") as stream:
+        stream.write("\nconst added = 1\n")
+    found = write_cell(tmp_path, same, {}, Phases(), spoiled="the machine was not quiet")
+    assert (found.status, (found.reason or "")[: len(CHANGED)]) == ("failed", CHANGED)
+    # A worker that is started now has other code than the plan's.
+    closure.first.cache_clear()
+    with pytest.raises(WrongWorker):
+        SAME.require(SAME.here(), same)
