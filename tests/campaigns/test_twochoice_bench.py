@@ -244,9 +244,6 @@ def test_results_are_never_overwritten(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is there already"):
         new_folder(tmp_path)
     assert new_folder(tmp_path / "a" / "b").is_dir()
-    (tmp_path / "file").touch()
-    with pytest.raises(UserError, match="cannot be made"):
-        new_folder(tmp_path / "file" / "c")
 
 
 def test_errors_of_the_generator_name_its_node(tmp_path: Path) -> None:
