@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from schemas.errors import UserError
-from testbed import reach
+from testbed import ports, reach
 from testbed import swift_variables as swift
 from testbed import twochoice_variables as twochoice
 from testbed.agent.contract import AgentConfig, AgentNode
@@ -221,6 +221,9 @@ def build_inventory(
     hosts = {
         node.name: host_variables(testbed, node, disks.get(node.name)) for node in testbed.nodes
     }
+    for node in testbed.nodes:
+        if closed := ports.for_peers(spec, node.name):
+            hosts[node.name]["hotbed_peer_ports"] = list(closed)
     if isinstance(store, NfsSpec):
         for node in testbed.with_role("nfs"):
             hosts[node.name] |= host_of(testbed, node, disks[node.name], store, spec.mtu)

@@ -4,7 +4,8 @@ machines that a spec's site names.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,7 +41,8 @@ def register(app: typer.Typer) -> None:
         """Check that this machine has everything; exit 1 when something needed is missing.
 
         With --site also the machines of the spec: logins, disks and what is on them, clocks, ports,
-        kernels, sizes, and the network between them. Nothing is changed there.
+        kernels, sizes, and the network between them; and, where the testbed is up, that the store's
+        back ends are closed to others. Nothing is changed there.
         """
         from schemas.errors import UserError
         from testbed.doctor import diagnose, lacking
@@ -62,29 +64,40 @@ def register(app: typer.Typer) -> None:
 def _machines(spec: TestbedSpec, accept_host_keys: bool, as_json: bool) -> None:
     from hotbed.progress import progress
     from schemas.errors import UserError
+    from testbed import peers
     from testbed.doctor import diagnose, lacking
     from testbed.sites import open_site
     from testbed.sites.contract import CautiousSite, InspectingSite
 
     here = diagnose(spec)
     site = open_site(spec.site.kind, spec.site.options)
-    if not isinstance(site, InspectingSite):
-        if accept_host_keys:
-            raise UserError(
-                f"--accept-host-keys: a site of kind {site.kind} has no machines to look at before "
-                "they are made."
-            )
-        emit({"here": here, "machines": []}, as_json, lambda: _table(here))
-        if lacking(here):
-            raise typer.Exit(1)
-        return
+    if accept_host_keys and not isinstance(site, InspectingSite):
+        raise UserError(
+            f"--accept-host-keys: a site of kind {site.kind} has no machines to look at before "
+            "they are made."
+        )
     if accept_host_keys and isinstance(site, CautiousSite):
         site.allow(host_keys=True)
     with progress(f"looking at the machines of {spec.name}") as report:
-        machines = site.inspect(spec, report)
+        seen = site.inspect(spec, report) if isinstance(site, InspectingSite) else ()
+        testbed = site.find(spec.name)
+        machines = seen if testbed is None else _with(seen, peers.findings(testbed))
     emit({"here": here, "machines": machines}, as_json, lambda: _tables(here, machines))
     if lacking(here) or any(lacking(machine.findings) for machine in machines):
         raise typer.Exit(1)
+
+
+def _with(
+    machines: Sequence[HostFindings], more: Mapping[str, Finding]
+) -> tuple[HostFindings, ...]:
+    """Return `machines` with one more finding for the nodes in `more`."""
+    from testbed.sites.contract import HostFindings
+
+    found = {machine.node: machine for machine in machines}
+    for node, finding in more.items():
+        machine = found.get(node, HostFindings(node, "", ()))
+        found[node] = replace(machine, findings=(*machine.findings, finding))
+    return tuple(found.values())
 
 
 def _tables(here: list[Finding], machines: Sequence[HostFindings]) -> Group:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from testbed import choose, doctor, reach, sites
+from testbed import choose, doctor, peers, reach, sites
+from testbed.checks import Finding
 from testbed.sites.contract import Progress, SiteError, Status, silent
 from testbed.sites.fake import FakeSite
 from tests.hotbed.runner import hotbed
@@ -105,6 +106,25 @@ def test_down_all_goes_on_after_one_that_cannot_be_removed(
     assert site.names() == ["away"]
     assert hotbed("down") == 1
     assert capsys.readouterr().err.count("host h1 does not answer") == 1
+
+
+def test_doctor_looks_for_open_back_ends_where_a_testbed_is_up(
+    site: FakeSite,
+    spec_file: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened = {"osd0": Finding("peers", "ports 873", False, "no rule for 873", "hotbed deploy")}
+    monkeypatch.setattr(doctor, "diagnose", lambda *_: [])
+    monkeypatch.setattr(peers, "findings", lambda testbed: opened)
+    assert hotbed("doctor", "--site", spec_file) == 0
+    assert hotbed("up", spec_file) == 0
+    capsys.readouterr()
+    assert hotbed("doctor", "--site", spec_file, "--json") == 1
+    (machine,) = json.loads(capsys.readouterr().out)["machines"]
+    assert (machine["node"], machine["findings"][0]["ok"]) == ("osd0", False)
+    opened.clear()
+    assert hotbed("doctor", "--site", spec_file) == 0
 
 
 def test_one_that_cannot_be_asked_does_not_hide_the_others(

@@ -72,7 +72,7 @@ def test_every_variable_used_has_an_origin(role: Path) -> None:
         *("hotbed_address", "hotbed_osds", "hotbed_rack", "hotbed_scratch_device"),
         *("hotbed_fio_file_bytes", "hotbed_memory_bytes", "hotbed_scratch_label"),
         *("hotbed_objectstore", "hotbed_scratch_path", "hotbed_fsid", "hotbed_store"),
-        "hotbed_swift_disks",
+        *("hotbed_swift_disks", "hotbed_peer_ports"),
         *("hotbed_volumes", "hotbed_engine", "hotbed_wipe", "hotbed_osd_min_bytes"),
     }
     unknown = {name for name in used if name not in known | inventory and not INNER.match(name)}

@@ -20,6 +20,7 @@ from testbed.enforcement import Enforcement
 from testbed.lifecycle import start_store, stop_store
 from testbed.sites.contract import Testbed
 from tests.testbed.nfs_testbed import NODES, SPEC, nfs_site, with_store
+from tests.testbed.strangers import assert_only_documented_ports_answer
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(300)]
 
@@ -77,6 +78,10 @@ def test_only_clients_of_the_testbed_are_served(deployed: Testbed) -> None:
     argv = ["python3", "-c", call, deployed.node("server").address]
     said = reach.shell_to(deployed, deployed.node("admin")).run(argv).text
     assert said.strip() == "b''"
+
+
+def test_to_a_stranger_only_documented_ports_answer(deployed: Testbed) -> None:
+    assert_only_documented_ports_answer(deployed, SPEC)
 
 
 def test_files_are_the_same_byte_for_byte_while_parameters_change(
@@ -148,12 +153,12 @@ def topology(folder: Path) -> Path:
 
 
 def shaping(testbed: Testbed, node: str) -> str:
-    """All that tc and nft tell of a node."""
+    """All that tc and nft tell of a node's shaping."""
     return run(
         testbed,
         node,
         'tc -j qdisc show dev eth0 | sed \'s/"handle":"[^"]*"//g\'; tc filter show dev eth0; '
-        "nft list ruleset; ip -d link show eth0 | grep -o 'gso_max_segs [0-9]*'",
+        "nft list ruleset ip; ip -d link show eth0 | grep -o 'gso_max_segs [0-9]*'",
     )
 
 
@@ -242,7 +247,7 @@ def test_removed_nothing_is_left(deployed: Testbed, tmp_path: Path) -> None:
             "ls -d /etc/hotbed /opt/hotbed /var/lib/hotbed /usr/local/bin/hotbed-* /run/hotbed "
             "/etc/systemd/system/*hotbed* /etc/systemd/system/*.wants/*hotbed* /run/rpcbind.sock "
             "/var/lib/nfs/ganesha 2>/dev/null; pgrep -a 'ganesha|rpcbind|hotbed'; "
-            "grep -s hotbed /etc/hosts; true",
+            "grep -s hotbed /etc/hosts; nft list tables inet; true",
         )
         assert left == ""
         assert shaping(deployed, node) == before[node]

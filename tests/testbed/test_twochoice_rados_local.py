@@ -29,6 +29,7 @@ from testbed.sites import open_site
 from testbed.sites.contract import Testbed
 from testbed.spec import TestbedSpec
 from tests.campaigns.testbed_jobs import job_with
+from tests.testbed.strangers import assert_only_documented_ports_answer
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(600)]
 
@@ -78,6 +79,10 @@ def agents(deployed: Testbed) -> Iterator[Testbed]:
         save_spec(deployed, plain)
         wait_healthy(deployed)
         assert state(deployed) == before
+
+
+def test_to_a_stranger_only_documented_ports_answer(agents: Testbed) -> None:
+    assert_only_documented_ports_answer(agents, spec_of(agents))
 
 
 def test_every_pool_is_on_its_osd_alone_and_nobody_is_warned(agents: Testbed) -> None:

@@ -21,7 +21,8 @@ def modules_of(spec: TestbedSpec, roles: Collection[str]) -> dict[str, str]:
         return dict.fromkeys(("nf_tables", "sch_htb", "cls_u32"), why)
     if isinstance(store, SwiftSpec):
         found = {"xfs": "Swift's disks are formatted with it"} if "storage" in roles else {}
-        return found | ({"sch_tbf": "a proxy's share is enforced"} if "proxy" in roles else {})
+        found |= {"sch_tbf": "a proxy's share is enforced"} if "proxy" in roles else {}
+        return found | ({"nf_tables": "its back ends are closed to others"} if found else {})
     return {}
 
 

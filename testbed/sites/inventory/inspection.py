@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from schemas.errors import HotbedError, UserError
+from testbed import ports
 from testbed.checks import GIB, Finding
 from testbed.quantities import format_bytes
 from testbed.sites.clock import Clock
 from testbed.sites.contract import HostFindings
-from testbed.sites.inventory import features, fitness, ports
+from testbed.sites.inventory import features, fitness
 from testbed.sites.inventory.assign import Member
 from testbed.sites.inventory.clocks import Offset, clock_finding, monitors_of, offset_of
 from testbed.sites.inventory.contact import OLDEST_PYTHON, Contact, ask, everywhere

@@ -77,6 +77,9 @@ class Changes:
         ]
         if stores:
             found["rsync"] = address
+            found["rsync_peers"] = [
+                node.address for node in self._nodes.values() if "storage" in node.roles
+            ]
             found["storage"] = [
                 {"microstore": store, "address": address, "port": cluster.ports[store]}
                 for store in stores

@@ -62,6 +62,7 @@ class Wanted:
     storage: tuple[Storage, ...] = ()
     memcached: str | None = None
     rsync: str | None = None
+    rsync_peers: tuple[str, ...] = ()
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -87,6 +88,7 @@ def wanted_from_json(data: Mapping[str, Any]) -> Wanted:
         storage=tuple(Storage(**one) for one in data.get("storage", ())),
         memcached=data.get("memcached"),
         rsync=data.get("rsync"),
+        rsync_peers=tuple(data.get("rsync_peers", ())),
     )
 
 
@@ -107,7 +109,7 @@ def files_of(wanted: Wanted, secrets: Mapping[str, Any]) -> Files:
     if wanted.memcached:
         units["hotbed-swift-memcached.service"] = _memcached_unit(wanted.memcached)
     if wanted.rsync:
-        files[f"{ETC}/rsyncd.conf"] = _rsyncd(wanted.rsync)
+        files[f"{ETC}/rsyncd.conf"] = _rsyncd(wanted.rsync, wanted.rsync_peers)
         units["hotbed-swift-rsync.service"] = _plain_unit(
             "Copies of Swift's databases between storage nodes",
             f"/usr/bin/rsync --daemon --no-detach --config={ETC}/rsyncd.conf",
@@ -227,7 +229,7 @@ def _swift_conf(secrets: Mapping[str, Any]) -> str:
     )
 
 
-def _rsyncd(address: str) -> str:
+def _rsyncd(address: str, peers: tuple[str, ...]) -> str:
     modules = "\n".join(
         f"[{kind}]\nmax connections = 8\npath = {DEVICES}/\nread only = false\n"
         f"lock file = /run/hotbed-swift/{kind}.lock"
@@ -235,7 +237,7 @@ def _rsyncd(address: str) -> str:
     )
     return (
         f"{_HEAD}uid = {USER}\ngid = {USER}\naddress = {address}\nport = {RSYNC_PORT}\n"
-        f"use chroot = false\n{modules}\n"
+        f"use chroot = false\nreverse lookup = no\nhosts allow = {' '.join(peers)}\n{modules}\n"
     )
 
 

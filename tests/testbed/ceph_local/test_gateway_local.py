@@ -20,6 +20,7 @@ from testbed.sites.local import LocalSite
 from testbed.ssh import Shell
 from tests.testbed.ceph_beds import NODES, VARIANT, run
 from tests.testbed.stores_contract import keep_the_contract
+from tests.testbed.strangers import assert_only_documented_ports_answer
 from workloads.cosbench.access import S3Storage
 from workloads.cosbench.driver import Load, run_on, tenant
 from workloads.cosbench.workload import TABLE_1, to_xml
@@ -48,6 +49,10 @@ def test_objects_are_files_beside_fios(varied: Testbed) -> None:
 def test_the_gateway_answers(varied: Testbed) -> None:
     ask = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:7480', timeout=20).read())"
     assert "ListAllMyBucketsResult" in run(varied, "admin", f'python3 -c "{ask}"')
+
+
+def test_to_a_stranger_only_documented_ports_answer(varied: Testbed) -> None:
+    assert_only_documented_ports_answer(varied, VARIANT)
 
 
 def test_stopped_with_the_store_it_ends_by_itself(varied: Testbed) -> None:

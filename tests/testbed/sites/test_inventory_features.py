@@ -16,7 +16,7 @@ from testbed.sites.inventory.hostside.kernel import features
 from testbed.spec import TestbedSpec
 from tests.testbed.sites.fake_hosts import FakeHosts
 from tests.testbed.sites.inventory_support import Make, hosts, make, make_spec
-from tests.testbed.sites.test_inventory_ports import CEPH, SWIFT, spec_of
+from tests.testbed.test_ports import CEPH, SWIFT, spec_of
 
 __all__ = ["hosts", "make"]
 
@@ -74,8 +74,8 @@ def test_what_each_store_needs() -> None:
         "own": [],
         "lvm": ["dm_mod"],
         "nfs": ["nf_tables", "sch_htb", "cls_u32"],
-        "storage": ["xfs"],
-        "proxy": ["sch_tbf"],
+        "storage": ["xfs", "nf_tables"],
+        "proxy": ["sch_tbf", "nf_tables"],
     }
 
 

@@ -102,6 +102,15 @@ def test_what_writes_on_a_storage_node_is_of_the_replicators_user() -> None:
         assert " setpriv --reuid hotbed-swift --regid" in line.replace("/usr/bin/", "")
 
 
+def test_rsync_and_memcached_are_at_the_nodes_address_and_rsync_is_for_storage_nodes() -> None:
+    changes, state = Changes(CONFIG, cluster()), initial(cluster())
+    made = confs.files_of(confs.wanted_from_json(changes.wanted(state, "s0")), SECRETS)
+    lines = made.files["/etc/hotbed/swift/rsyncd.conf"].splitlines()
+    assert {"address = 10.0.0.3", "hosts allow = 10.0.0.3 10.0.0.4"} <= set(lines)
+    made = confs.files_of(confs.wanted_from_json(changes.wanted(state, "p0")), SECRETS)
+    assert " -l 10.0.0.1 " in made.units["hotbed-swift-memcached.service"]
+
+
 # --- shares, machines, tenants -------------------------------------------------------------------
 
 

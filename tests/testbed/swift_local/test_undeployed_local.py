@@ -1,13 +1,42 @@
-"""Swift taken away again: the last test of the testbed that the other files here share."""
+"""Swift and strangers, and Swift taken away again: the last tests of the testbed that the other
+files here share."""
 
 from __future__ import annotations
 
 import pytest
 
+from testbed import peers
 from testbed.deploy import remove
-from tests.testbed.swift_beds import Bed
+from testbed.sites.contract import State
+from tests.testbed.strangers import assert_only_documented_ports_answer
+from tests.testbed.swift_beds import Bed, until
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(600)]
+
+
+def test_to_a_stranger_only_sshd_and_proxies_answer(bed: Bed) -> None:
+    for node, own in (("proxy0", {8080, 11211}), ("storage0", {873, 6200, 6201, 6202, 6210})):
+        listening = bed.run(node, "ss -Hltn | awk '{print $4}'").split()
+        address = bed.testbed.node(node).address
+        assert {f"{address}:{port}" for port in own} <= set(listening)
+    assert_only_documented_ports_answer(bed.testbed, bed.spec)
+    allowed = bed.run("storage0", "grep 'hosts allow' /etc/hotbed/swift/rsyncd.conf").split()[3:]
+    assert allowed == [node.address for node in bed.testbed.with_role("storage")]
+
+
+def test_back_ends_are_closed_after_a_reboot_and_doctor_sees_one_that_is_open(bed: Bed) -> None:
+    closed = {"proxy0", "proxy1", "storage0", "storage1", "storage2"}
+    bed.run("storage2", "systemctl --no-block poweroff")
+    until(lambda: bed.site.status(bed.testbed.name).state is not State.READY)
+    bed.site.provision(bed.spec)
+    assert {node for node, found in peers.findings(bed.testbed).items() if found.ok} == closed
+    bed.run("proxy1", "nft delete table inet hotbed_peers")
+    bed.run("storage1", "nft flush table inet hotbed_peers")
+    found = peers.findings(bed.testbed)
+    assert {node for node in closed if not found[node].ok} == {"proxy1", "storage1"}
+    for node in ("proxy1", "storage1"):
+        bed.run(node, "systemctl restart hotbed-peers")
+    assert all(one.ok for one in peers.findings(bed.testbed).values())
 
 
 def test_removed_it_leaves_nothing_and_can_be_deployed_again(bed: Bed) -> None:
@@ -15,7 +44,7 @@ def test_removed_it_leaves_nothing_and_can_be_deployed_again(bed: Bed) -> None:
     look = (
         "ls -d /etc/hotbed /etc/swift /srv/hotbed-swift /run/hotbed* /opt/hotbed /var/lib/hotbed "
         "/etc/systemd/system/hotbed-* 2>/dev/null; getent passwd hotbed-swift; "
-        "ps -eo args | grep -c '[s]wift-'; mount | grep srv"
+        "ps -eo args | grep -c '[s]wift-'; mount | grep srv; nft list tables"
     )
     for node in bed.spec.node_names():
         assert bed.run(node, f"({look}) || true").split() == ["0"], node

@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from testbed import swift_variables
+from testbed import ports, swift_variables
 from testbed.deployers.ceph_ansible import variables as ceph_ansible
 from testbed.deployers.cephadm import specs as cephadm
-from testbed.sites.inventory import ports
-from testbed.sites.inventory.ports import At, ports_of, to_be_reached
+from testbed.ports import At, ports_of, to_be_reached
 from testbed.spec import NfsSpec, TestbedSpec
 from testbed.stores.swift import confs
 
@@ -75,6 +74,16 @@ def test_ports_of_swift_are_each_microstores() -> None:
     assert to_be_reached(spec, "s1") == (873, 6200, 6202, 6210, 6212)
 
 
+def test_ports_for_the_testbeds_nodes_alone() -> None:
+    """Swift's servers may move: a storage node has the ports of all microstores closed."""
+    spec = spec_of(SWIFT, ("p", 2, "proxy"), ("s", 2, "storage"))
+    found = {node: ports.for_peers(spec, node) for node in ("a", "p1", "s1")}
+    assert found == {"a": (), "p1": ("11211",), "s1": ("873", "6200-6219")}
+    nfs = spec_of({"kind": "nfs"}, ("n", 1, "nfs"))
+    assert [ports.for_peers(nfs, node) for node in ("a", "n")] == [(), ("9811",)]
+    assert ports.for_peers(spec_of(CEPH, ("m", 1, "mon mgr"), ("o", 2, "osd")), "o0") == ()
+
+
 def test_who_listens_elsewhere_on_a_machine_is_in_nobodys_way() -> None:
     """Debian's own memcached is on the loopback; ours is at the node's address."""
     survey = {"listening": [8080], "listening_loopback": [11211, 12049, 7480]}
@@ -117,3 +126,33 @@ def test_ports_are_those_of_the_deployers_and_of_swift() -> None:
     assert {ports.GATEWAY_PORT} == {ceph_ansible.GATEWAY_PORT, cephadm.GATEWAY_PORT}
     assert ports.SWIFT_STEP == swift_variables._STORAGE_PORTS
     assert len(confs.KINDS) == ports.SWIFT_SERVERS
+
+
+def test_docs_name_every_port_and_who_may_reach_it(root: Path) -> None:
+    text = (root / "docs" / "deployment.md").read_text().partition("### Ports and")[2]
+    rows = [line for line in text.partition("### Ceph")[0].splitlines() if line.startswith("| ")]
+    ceph = (("m", 1, "mon mgr"), ("o", 2, "osd"), ("g", 1, "rgw"))
+    specs = (
+        spec_of({**CEPH, "deployer": {"kind": "cephadm"}}, *ceph),
+        spec_of({**CEPH, "twochoice": {}}, *ceph),
+        spec_of({"kind": "nfs"}, ("n", 1, "nfs")),
+        spec_of({"kind": "twochoice"}, ("o", 2, "object")),
+        spec_of(SWIFT, ("p", 2, "proxy"), ("s", 2, "storage")),
+    )
+    for spec in specs:
+        for port in {port for node in spec.node_names() for port in ports_of(spec, node)}:
+            (row,) = (row for row in rows if _names(row.split("|")[2], port.number))
+            who = row.split("|")[4].partition(":")[0].strip()
+            nodes = "the node itself" if port.at is At.LOOPBACK else "the testbed's nodes"
+            closed = port.peers or port.at is At.LOOPBACK
+            assert (nodes in who) if closed else who in ("everybody", "the testbed's clients")
+
+
+def _names(cell: str, number: int) -> bool:
+    """True if a cell of the table names a port."""
+    ends = (word.split("-") for word in cell.replace(",", " ").split() if word[0].isdigit())
+    return (
+        "7100 upwards" in cell
+        if 7100 <= number < 7200
+        else any(int(first) <= number <= int((last or [first])[-1]) for first, *last in ends)
+    )

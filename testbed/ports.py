@@ -1,4 +1,6 @@
-"""TCP ports on which a node's daemons will listen, from the spec's store and the node's roles."""
+"""TCP ports on which a node's daemons will listen, from the spec's store and the node's roles, and
+who may reach them.
+"""
 
 from __future__ import annotations
 
@@ -32,10 +34,11 @@ class At(StrEnum):
 
 @dataclass(frozen=True)
 class Port:
-    """One port."""
+    """One port. `peers`: only the testbed's nodes may reach it; the role base sees to that."""
 
     number: int
     at: At = At.ADDRESS
+    peers: bool = False
 
     def taken(self, survey: Mapping[str, Any]) -> bool:
         """Whether somebody on the machine listens there already."""
@@ -74,22 +77,36 @@ def _ceph(store: CephSpec, group: GroupSpec) -> Iterator[Port]:
 
 def _nfs(store: NfsSpec, group: GroupSpec) -> Iterator[Port]:
     if "nfs" in group.roles:
-        yield from map(Port, (store.port, store.mount_port, store.metrics_port))
+        yield from map(Port, (store.port, store.mount_port))
+        yield Port(store.metrics_port, peers=True)
         for number in (store.server_port, store.server_mount_port):
             yield Port(number, At.LOOPBACK)
 
 
 def _swift(spec: TestbedSpec, store: SwiftSpec, node: str, group: GroupSpec) -> Iterator[Port]:
     if "proxy" in group.roles:
-        yield from map(Port, (store.port, MEMCACHE_PORT))
+        yield Port(store.port)
+        yield Port(MEMCACHE_PORT, peers=True)
     if "storage" not in group.roles:
         return
-    yield Port(RSYNC_PORT)
+    yield Port(RSYNC_PORT, peers=True)
     groups = {each.name: each.node_names() for each in spec.groups}
     for place, microstore in enumerate(store.microstores):
         if node in members(microstore.storage, groups, "storage"):
             first = store.storage_port + SWIFT_STEP * place
-            yield from map(Port, range(first, first + SWIFT_SERVERS))
+            yield from (Port(number, peers=True) for number in range(first, first + SWIFT_SERVERS))
+
+
+def for_peers(spec: TestbedSpec, node: str) -> tuple[str, ...]:
+    """Ports of a node that only the testbed's nodes may reach, as numbers and ranges (``873``,
+    ``6200-6219``): with those of all microstores, whose servers may move to the node."""
+    store = spec.store
+    numbers = [port.number for port in ports_of(spec, node) if port.peers]
+    if not isinstance(store, SwiftSpec) or RSYNC_PORT not in numbers:
+        return tuple(map(str, numbers))
+    servers = range(store.storage_port, store.storage_port + SWIFT_STEP * len(store.microstores))
+    others = (str(number) for number in numbers if number not in servers)
+    return (*others, f"{servers[0]}-{servers[-1]}")
 
 
 def chosen_by_daemons(spec: TestbedSpec, node: str) -> bool:
