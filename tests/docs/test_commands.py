@@ -30,6 +30,7 @@ OF_OTHERS = {
     *("--sparse", "--unix-socket"),  # cp, curl
     *("--mkfs", "--upmap", "--upmap-deviation"),  # ceph-osd, osdmaptool
     *("--bs", "--direct", "--io_submit_mode", "--iodepth", "--rate_iops", "--rate_process", "--rw"),
+    "--status-interval",
 }
 """Options of programs that are not ours."""
 
