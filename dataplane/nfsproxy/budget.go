@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"hotbed/dataplane/internal/admission"
+	"hotbed/dataplane/internal/sunrpc"
 )
 
 // keptDescriptors are for all but clients and servers: the sockets that are listened at, the control
@@ -107,7 +108,9 @@ func (s *session) release() {
 	if s.granted == 0 {
 		return
 	}
-	s.reader.Shrink()
+	if s.reader.Shrink(); s.gone {
+		s.reader = sunrpc.Reader{}
+	}
 	s.proxy.workloads[s.workload].budget.arriving -= s.granted
 	s.granted = 0
 	s.relieve()

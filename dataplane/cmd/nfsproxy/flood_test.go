@@ -303,8 +303,8 @@ func (f *flooded) count(name string) float64 {
 	return value
 }
 
-// Whatever one client sends, or keeps open, another workload's are served, on new connections too, and the
-// proxy stays within its descriptors and the memory of a workload.
+// A flood of one client's connections or calls leaves another workload's clients served, on new connections
+// too, and the proxy within its descriptors and the memory of a workload.
 func TestOneClientsFloodStopsNoOther(t *testing.T) {
 	for name, flood := range floods {
 		for _, descriptors := range []int{64, 1024} {

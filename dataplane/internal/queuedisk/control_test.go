@@ -82,7 +82,7 @@ func TestControlSocket(t *testing.T) {
 	if _, err := unixsocket.Listen(path, "a queue disk"); err == nil || !strings.Contains(err.Error(), "running") {
 		t.Errorf("a socket in use: %v", err)
 	}
-	// Who asks nothing, or leaves lines without end, keeps nobody from asking.
+	// Clients that stay without asking keep no other from asking.
 	for range 2 * mostAsking {
 		silent, err := net.Dial("unix", path)
 		if err != nil {

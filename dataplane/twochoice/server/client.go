@@ -132,7 +132,8 @@ func (c *Client) step(do func(now time.Duration)) {
 	}
 }
 
-// later sends a request again after a while. Its time goes on: who is busy for too long does not answer.
+// later sends a request again after a pause. Its patience runs meanwhile: an agent that is busy for too long counts as
+// silent.
 func (c *Client) later(call uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

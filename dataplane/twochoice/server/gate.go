@@ -80,8 +80,8 @@ func (g *gate) takeRequest(m protocol.Message, n int, taken int64) (cost int64, 
 	return taken + more, protocol.OK
 }
 
-// answers are the kinds of requests that are told that they were not let in. A probe without an answer says
-// as much, and the others come again.
+// answers are the replies to requests that are refused with a reason. A probe without an answer says as
+// much, and the other requests come again.
 var answers = map[protocol.Kind]protocol.Kind{protocol.Put: protocol.PutReply, protocol.Register: protocol.RegisterReply,
 	protocol.Query: protocol.QueryReply, protocol.Get: protocol.Data, protocol.GetBase: protocol.Data}
 

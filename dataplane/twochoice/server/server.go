@@ -419,10 +419,10 @@ func (s *Server) serve(peer protocol.Peer, w *wire) {
 		}
 		if refused != protocol.OK {
 			s.refuse(w, m, refused)
-			return nil
+		} else {
+			s.post(event{from: peer, message: &m, cost: cost})
 		}
-		s.post(event{from: peer, message: &m, cost: cost})
-		return nil
+		return w.listen()
 	})
 	if !quiet(err) && s.ctx.Err() == nil {
 		s.log.Printf("%s: %v", w.conn.RemoteAddr(), err)

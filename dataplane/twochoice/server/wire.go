@@ -56,7 +56,8 @@ func newWire(conn *tls.Conn, g *gate) *wire {
 	return w
 }
 
-// listen waits until the peer may say more.
+// listen waits until a peer that asks may ask more. Whom we ask we always listen to: two agents that wait
+// for each other's memory would not end.
 func (w *wire) listen() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -190,14 +191,11 @@ func (w *wire) write() {
 	}
 }
 
-// read hands messages over until the connection ends, and tells why it did: with what the gate took for
-// each, or its refusal.
+// read hands messages over, each with what the gate took for it or its refusal, and returns why the
+// connection ended.
 func (w *wire) read(take func(m protocol.Message, cost int64, refused protocol.Code) error) error {
 	in := bufio.NewReaderSize(w.conn, bufferSize)
 	for {
-		if err := w.listen(); err != nil {
-			return err
-		}
 		var length [4]byte
 		if _, err := io.ReadFull(in, length[:]); err != nil {
 			return err
