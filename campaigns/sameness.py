@@ -64,6 +64,20 @@ class Sameness:
     probe: Callable[[], str] | None = None
     probed: str = OTHER_SIMULATOR
 
+    def versions(self) -> dict[str, str]:
+        """Versions of what computes, for a run's record."""
+        found = library_versions(self.libraries)
+        return found | ({self.program: sources.digest(self.program)[:24]} if self.program else {})
+
+    def ready(self) -> None:
+        """See that the simulator, if any, was built from the sources that there are.
+
+        Raises:
+            StoreError: it was not, or is not there.
+        """
+        if self.program is not None:
+            sources.require(self.program)
+
     def here(self) -> Code:
         """What this process computes with, read once: what it has imported stays as it was."""
         return _here(self)
@@ -102,8 +116,7 @@ class Sameness:
 def _here(same: Sameness) -> Code:
     problem, probe = None, None
     try:
-        if same.program is not None:
-            sources.require(same.program)
+        same.ready()
         probe = None if same.probe is None else same.probe()
     except StoreError as error:
         problem = f"cannot use its simulator: {str(error).rstrip('.')}"

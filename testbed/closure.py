@@ -28,7 +28,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = _HERE = Path(__file__).resolve().parents[1]
 
 _MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 _PATH = re.compile(r"[\w-][\w.-]*\.\w+|[\w-]+(?:/[\w-]+)+(?:\.py)?")
@@ -351,24 +351,25 @@ def _source(content: bytes, suffix: str) -> _Source:
 
 
 class _Kept(dict[str, Any]):
-    """What was read in files, by digest. To parse a few hundred takes a third of a second: it is
-    kept where Python keeps what it compiles, under the same condition."""
+    """What was read in files, by their digest. To parse a few hundred takes a third of a second, so
+    a clone keeps it. (An admin node has few files, and nothing is left there.)"""
 
     unsaved = False
 
     def save(self) -> None:
-        if not self.unsaved or sys.dont_write_bytecode:
+        if not self.unsaved or not (_HERE / "pyproject.toml").is_file():
             return
         self.unsaved = False
         temporary = _kept_in().with_suffix(f".{os.getpid()}")
         with suppress(OSError):
+            temporary.parent.mkdir(exist_ok=True)
             temporary.write_text(json.dumps(self))
             temporary.replace(_kept_in())
 
 
 def _kept_in() -> Path:
     version = _sha(Path(__file__).read_bytes())[:12]
-    return Path(__file__).parent / "__pycache__" / f"closure-{version}.json"
+    return _HERE / ".cache" / f"closure-{version}.json"
 
 
 @cache

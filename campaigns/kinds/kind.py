@@ -36,10 +36,6 @@ class Prepared:
     spec_file: Path | None = None
 
 
-def _no_problem() -> None:
-    """There is nothing to look at."""
-
-
 def _none_of_its_own(_parameters: Any) -> tuple[str, ...]:
     return ()
 
@@ -60,23 +56,19 @@ class Computed(Generic[P]):
         libraries: those whose versions are part of a run's identity.
         planned_s: seconds that a cell takes, roughly; the cells that are done correct them.
         recipe: how a worker makes a cell.
-        versions: of what computes, for the record.
         calibration: for the record, what a model was fitted to.
         seconds_count: a cell's seconds are part of its result: one at a time, with all of this
             machine's processors, unless something else is asked for.
-        ready: raises where cells cannot be computed here.
     """
 
     site: str
     code: tuple[str, ...]
     planned_s: Callable[[P], float]
     recipe: Recipe
-    versions: Callable[[], Mapping[str, str]]
     own: Callable[[P], tuple[str, ...]] = _none_of_its_own
     libraries: tuple[str, ...] = ()
     calibration: Mapping[str, Any] = field(default_factory=lambda: SYNTHETIC)
     seconds_count: bool = False
-    ready: Callable[[], None] = _no_problem
 
 
 @dataclass(frozen=True, kw_only=True)

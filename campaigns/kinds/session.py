@@ -147,7 +147,7 @@ def run(
     refuse_too_large(prepared.plan.cells, who)
     _refuse_what_cannot_be(prepared, pending(prepared.plan, prepared.store), who)
     if isinstance(ground, Computed):
-        ground.ready()
+        ground.recipe.same.ready()
     store, shown = prepared.store, progress or suitable()
     store.prepare()
     with ExitStack() as stack:
@@ -170,7 +170,7 @@ def run(
 def _compute(
     prepared: Prepared, ground: Computed[Any], shown: Progress, workers: Workers
 ) -> CampaignResult:
-    facts = Facts(ground.site, ground.versions(), calibration=ground.calibration)
+    facts = Facts(ground.site, ground.recipe.same.versions(), calibration=ground.calibration)
     setting = Setting(prepared.testbed, prepared.file, provenance(facts))
     plan, store = prepared.plan, prepared.store
     ledger = Ledger(store.folder / LEDGER_FILE)

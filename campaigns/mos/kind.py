@@ -15,7 +15,7 @@ from campaigns.mos.parameters import MosParameters
 from campaigns.mos.profile.points import place
 from campaigns.mos.simulated_parameters import ADAPTING, SimParameters
 from campaigns.progress import Progress
-from campaigns.sameness import Sameness, library_versions
+from campaigns.sameness import Sameness
 from campaigns.services import Facts
 from controllers.registry import find
 from schemas.campaign import Campaign
@@ -57,11 +57,6 @@ def _folder(controller: str) -> str:
     return closure.entry(find(controller).folder)
 
 
-def versions() -> dict[str, str]:
-    """Versions of what computes, for the record."""
-    return library_versions(SAME.libraries)
-
-
 @contextmanager
 def on_testbed(prepared: Prepared, shown: Progress) -> Iterator[tuple[Facts, Make]]:
     """The campaign's testbed, with nobody else measuring on it."""
@@ -99,7 +94,6 @@ KIND: Kind[Any] = Kind(
             libraries=("numpy", "scipy"),
             planned_s=simulated.planned_s,
             recipe=Recipe(simulated.make, SAME),
-            versions=versions,
             calibration={"profiles": "campaigns/mos/profile", "simulated": True},
         ),
     },

@@ -22,13 +22,12 @@ from campaigns.prioritymeister.ground import SimGround
 from campaigns.prioritymeister.rule import measured_alone
 from campaigns.progress import Progress
 from campaigns.run_store import RunStore
-from campaigns.sameness import Sameness, library_versions
+from campaigns.sameness import Sameness
 from campaigns.services import Facts
 from schemas.campaign import Campaign
 from schemas.run import Run
 from testbed import closure
 from testbed.agent import bundle
-from testbed.simulated import sources
 
 SIM, LOCAL = "sim", "local"
 ALONE_FOLDER = ".alone"
@@ -70,11 +69,6 @@ def planned_s(parameters: PmParameters) -> float:
     if parameters.policy == INPUTS:
         return FIXED_S + 2000 * parameters.seconds * OTHER_REQUEST_S
     return FIXED_S + requests * REQUEST_S.get(parameters.scenario, OTHER_REQUEST_S)
-
-
-def simulation_versions() -> dict[str, str]:
-    """What simulates, for the record."""
-    return {**library_versions(SAME.libraries), "pmsim": sources.digest("pmsim")[:24]}
 
 
 def live_s(parameters: PmParameters) -> float:
@@ -157,7 +151,6 @@ KIND = Kind(
             code=SAME.code,
             planned_s=planned_s,
             recipe=Recipe(make, SAME),
-            versions=simulation_versions,
             calibration={"disk": "disk7200.json"},
         ),
         LOCAL: OnTestbed(code=LIVE_CODE, planned_s=live_s, open=on_testbed, beside_s=alone_s),

@@ -14,7 +14,6 @@ from campaigns.twochoice.cell import make
 from campaigns.twochoice.parameters import LEARNING, PROBING, BurstParameters
 from campaigns.twochoice.simulator import PROGRAM, simulate
 from schemas.campaign import Campaign
-from testbed.simulated import sources
 
 # Seconds of a cell on a 2-core machine, roughly.
 FIXED_S = 0.15
@@ -27,16 +26,6 @@ def planned_s(parameters: BurstParameters) -> float:
     writes = parameters.processes * (parameters.rounds + parameters.learn_rounds)
     known = (parameters.scheduler in PROBING) + (parameters.scheduler in LEARNING)
     return FIXED_S + writes * (WRITE_S + known * PROBED_S)
-
-
-def versions() -> dict[str, str]:
-    """What simulates, for the record."""
-    return {PROGRAM.name: sources.digest(PROGRAM.name)[:12]}
-
-
-def ready() -> None:
-    """StoreError where the simulator was not built from the sources that there are."""
-    sources.require(PROGRAM.name)
 
 
 def notes(pending: Sequence[BurstParameters], _campaign: Campaign) -> Sequence[str]:
@@ -77,8 +66,6 @@ KIND = Kind(
             code=CODE,
             planned_s=planned_s,
             recipe=Recipe(make, Sameness(CODE, ("pydantic",), PROGRAM.name, _probe)),
-            versions=versions,
-            ready=ready,
         )
     },
     notes=notes,

@@ -9,7 +9,7 @@ import numpy as np
 
 from campaigns.kinds.kind import Computed, Kind
 from campaigns.kinds.recipe import Recipe
-from campaigns.sameness import Sameness, library_versions
+from campaigns.sameness import Sameness
 from campaigns.ursa.cell import make
 from campaigns.ursa.parameters import INPUTS, UrsaParameters
 from controllers.ursa.run import warm_instances
@@ -49,11 +49,6 @@ def notes(pending: Sequence[UrsaParameters], _campaign: Campaign) -> Sequence[st
     )
 
 
-def libraries() -> dict[str, str]:
-    """Versions by name; ``none`` for what is not installed."""
-    return library_versions(SAME.libraries)
-
-
 def _probe() -> str:
     sha = hashlib.sha256()
     for made in warm_instances():
@@ -83,7 +78,6 @@ KIND = Kind(
             libraries=LIBRARIES,
             planned_s=planned_s,
             recipe=Recipe(make, SAME),
-            versions=libraries,
             seconds_count=True,
         )
     },

@@ -141,6 +141,7 @@ def drawn(root: Path, draw: random.Random) -> list[tuple[str, Path]]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_a_constant_changes_the_id_and_a_sentence_does_not(copy: Path) -> None:
     draw = random.Random(27)
     chosen = drawn(copy, draw)
