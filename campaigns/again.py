@@ -14,7 +14,7 @@ from campaigns.mos.profile.points import ELSEWHERE
 from campaigns.session import Request
 from controllers.registry import FOREIGN
 from schemas.errors import UserError
-from schemas.yaml_file import read_mapping
+from schemas.yaml_file import dump, read_mapping
 from testbed.simulated.parameters import ModelParameters, load_parameters
 from testbed.spec import load_spec
 
@@ -72,8 +72,6 @@ def again(
         UserError: the bundle does not hold what is needed, or what is simulated would be held
             against what was measured.
     """
-    import yaml
-
     file = bundle / "campaigns" / f"{campaign}.yaml"
     if not file.is_file():
         raise UserError(f"the bundle holds no file of the campaign {campaign}.")
@@ -94,7 +92,7 @@ def again(
     ours = ROOT / "notebooks" / Path(str(body.get("notebook") or "none")).name
     if ours.is_file():  # a stranger's notebook is not run where Hotbed has it itself
         body["notebook"] = str(ours)
-    file.write_text(yaml.safe_dump(body, sort_keys=False))
+    file.write_text(dump(body))
     made = _jobs(bundle, campaign)
     request = Request(
         str(file),
@@ -178,14 +176,12 @@ def require(bundle: Path, campaign: str) -> None:
 
 def _on_site(bundle: Path, campaign: Path, spec: str, site: str) -> Path:
     """The spec with another site, as a file in the bundle's folder."""
-    import yaml
-
     if not spec:
         raise UserError(f"--site {site}: {campaign.stem} needs no testbed: leave it out.")
     body = read_mapping(resolve(spec, campaign), "a spec is a mapping with name, groups and store")
     body["site"] = {"kind": site}
     made = bundle / "specs" / f"on-{site}-{Path(spec).name}"
-    made.write_text(yaml.safe_dump(body, sort_keys=False))
+    made.write_text(dump(body))
     load_spec(made)
     return made
 

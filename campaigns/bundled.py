@@ -17,7 +17,7 @@ from campaigns.mos.profile.points import place as place_of
 from campaigns.provenance import code_state, hotbed_version
 from controllers.registry import available
 from schemas.errors import UserError
-from schemas.yaml_file import read_mapping
+from schemas.yaml_file import dump, read_mapping, survey
 from testbed.spec import NfsSpec, load_spec
 
 LOCKS = ("requirements.lock", "environment.yml", "pyproject.toml")
@@ -93,8 +93,6 @@ def sources(campaigns: Mapping[Path, Sequence[Path]], scratch: Path) -> Sources:
 
 
 def _add_campaign(found: _Found, folder: Path, made: Sequence[Job], scratch: Path) -> None:
-    import yaml
-
     record = recorded(folder)
     body, identity = record["campaign"], record.get("identity", {})
     name = str(body["name"])
@@ -102,9 +100,8 @@ def _add_campaign(found: _Found, folder: Path, made: Sequence[Job], scratch: Pat
         raise UserError(
             f"{folder}: holds runs of the campaign {name}: call the folder {name} again."
         )
-    text = yaml.safe_dump(portable(body), sort_keys=False, allow_unicode=True)
     file = scratch / f"{name}.yaml"
-    file.write_text(text)
+    file.write_text(dump(portable(body)))
     found.add(f"campaigns/{name}.yaml", file)
     spec = _named(folder, body, "spec", made)
     if spec is not None:
@@ -145,19 +142,21 @@ def _leaving(found: _Found, spec: Path, campaign: object, scratch: Path) -> Path
 
 
 def _alone(spec: Path, scratch: Path) -> Path:
-    """A spec that names no file beside it: what the store is charged by is written into it."""
-    import yaml
-
+    """A spec that names no file beside it: what the store is charged by is written into it, and
+    what aliases stand for, which a bundle's readers refuse."""
     body = read_mapping(spec, "a spec is a mapping with name, groups and store")
     store = body.get("store")
-    if not isinstance(store, dict) or not isinstance(store.get("profile"), str):
+    charged = isinstance(store, dict) and isinstance(store.get("profile"), str)
+    if not charged and not survey(spec.read_text()):
         return spec
-    read = load_spec(spec).store
-    assert isinstance(read, NfsSpec)  # no other store has a profile
-    store["profile"] = read.profile
+    if charged:
+        read = load_spec(spec).store
+        assert isinstance(store, dict)
+        assert isinstance(read, NfsSpec)  # no other store has a profile
+        store["profile"] = read.profile
     scratch.mkdir()
     made = scratch / spec.name
-    made.write_text(yaml.safe_dump(body, sort_keys=False, allow_unicode=True))
+    made.write_text(dump(body))
     return made
 
 

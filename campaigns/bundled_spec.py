@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from schemas.errors import UserError
-from schemas.yaml_file import read_mapping
+from schemas.yaml_file import dump, read_mapping
 from testbed.sites import names_told, options_that_name_nobody
 
 LEFT_OUT = "# Options of the site that name machines or people were left out of this copy.\n"
@@ -65,8 +65,6 @@ def portable_spec(spec: Path, folder: Path, campaign: object) -> Portable:
     Raises:
         UserError: it cannot be read.
     """
-    import yaml
-
     body = read_mapping(spec, "a spec is a mapping with name, groups and store")
     site = body.get("site")
     options = site.get("options") if isinstance(site, dict) else None
@@ -93,7 +91,7 @@ def portable_spec(spec: Path, folder: Path, campaign: object) -> Portable:
             "machines were replaced where the runs tell that they are some.",
         )
     names = tuple(name for name in dict.fromkeys(_names(texts)) if _tells(name, words))
-    text = LEFT_OUT + yaml.safe_dump(bare, sort_keys=False, allow_unicode=True)
+    text = LEFT_OUT + dump(bare)
     return Portable(text, names, notes)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,11 +17,14 @@ if TYPE_CHECKING:
 
 _MERGE, _TEXT = "tag:yaml.org,2002:merge", "tag:yaml.org,2002:str"
 _INT, _FLOAT = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
+MOST_DEPTH = 50
+MOST_NODES = 200_000
+"""Nodes of a file with aliases, each counted as often as it is meant."""
 
 
 class ContentError(ValueError):
-    """A mapping has a key twice, of which YAML's readers drop one, or a date or number cannot be or
-    is not in decimals; the message says where."""
+    """A mapping has a key twice, of which YAML's readers drop one, a date or number cannot be or is
+    not in decimals, or the text is made to exhaust its reader; the message says where."""
 
 
 def load(text: str, *, decimals: bool = True) -> Any:
@@ -32,16 +36,18 @@ def load(text: str, *, decimals: bool = True) -> Any:
             values; Ansible's files may have them.
 
     Raises:
-        ContentError: a mapping has a key twice, or a date or number in it cannot be.
+        ContentError: a mapping has a key twice, a date or number in it cannot be, or it is made to
+            exhaust its reader.
         yaml.YAMLError: it is not YAML.
     """
     import yaml
 
+    aliases = survey(text)
     quick, telling = _loaders()  # libyaml is ten times as quick, PyYAML's own words are better
     try:
-        return _load(quick(text), decimals)
+        return _load(quick(text), decimals, aliases)
     except yaml.YAMLError:
-        return _load(telling(text), decimals)
+        return _load(telling(text), decimals, aliases)
 
 
 @cache
@@ -60,6 +66,49 @@ def _loaders() -> tuple[Any, Any]:
         loader.add_constructor(_FLOAT, number)
         made.append(loader)
     return made[0], made[1]
+
+
+def survey(text: str, *, allowed: bool = True) -> bool:
+    """Return True if `text` has aliases. What is no YAML has none.
+
+    Args:
+        text: the text, of which no value is made.
+        allowed: False if it may have none.
+
+    Raises:
+        ContentError: it is nested deeper than `MOST_DEPTH`, or has an alias that it may not have.
+    """
+    import yaml
+
+    depth, aliases = 0, False
+    with suppress(yaml.YAMLError):
+        for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            depth -= isinstance(event, yaml.CollectionEndEvent)
+            mark = event.start_mark
+            line = mark.line + 1 if mark is not None else 0
+            if depth > MOST_DEPTH:
+                raise ContentError(f"line {line} is nested more than {MOST_DEPTH} deep")
+            if isinstance(event, yaml.AliasEvent):
+                aliases = True
+                if not allowed:
+                    raise ContentError(
+                        f"line {line} has the alias *{event.anchor}: write out what it stands for"
+                    )
+    return aliases
+
+
+def dump(value: Any) -> str:
+    """Return `value` as YAML in its own order, without aliases."""
+    import yaml
+
+    class Plain(yaml.SafeDumper):
+        def ignore_aliases(self, _data: Any) -> bool:
+            return True
+
+    Plain.add_implicit_resolver(_FLOAT, EXPONENT, list("-+.0123456789"))  # as texts read them
+    text: str = yaml.dump(value, Dumper=Plain, sort_keys=False, allow_unicode=True, width=90)
+    return text
 
 
 def read(path: Path, name: str = "") -> Any:
@@ -98,7 +147,7 @@ def read_mapping(path: Path, what: str) -> dict[str, Any]:
     return data
 
 
-def _load(loader: Any, decimals: bool) -> Any:
+def _load(loader: Any, decimals: bool, aliases: bool) -> Any:
     """The only document of a loader of PyYAML's, looked through before anything is made of it:
     then it still has what is there twice."""
     try:
@@ -109,6 +158,8 @@ def _load(loader: Any, decimals: bool) -> Any:
             if decimals:
                 _look_at_value(each)
             _look_through(loader, each)
+        if aliases:
+            _require_few(node)
         return loader.construct_document(node)
     finally:
         loader.dispose()
@@ -140,6 +191,24 @@ def _look_at_value(node: yaml.Node) -> None:
             refuse_other_bases(node.value)
         except ValueError as error:
             raise ContentError(f"line {_line(node)}: {error}") from None
+
+
+def _require_few(root: yaml.Node) -> None:
+    """Raise ContentError if aliases make more nodes of a document than it may have."""
+    import yaml
+
+    todo, count = [root], 0
+    while todo:
+        node = todo.pop()
+        count += 1
+        if count > MOST_NODES:
+            raise ContentError(
+                f"its aliases stand for more than {MOST_NODES:,} values: write less of them"
+            )
+        if isinstance(node, yaml.SequenceNode):
+            todo += node.value
+        elif isinstance(node, yaml.MappingNode):
+            todo += [each for pair in node.value for each in pair]
 
 
 def _look_through(loader: Any, node: yaml.Node) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import quote
 
 from schemas.bundle import About, Author
+from schemas.yaml_file import dump
 
 CRATE = "ro-crate-metadata.json"
 TROVI = "trovi.json"
@@ -169,8 +170,6 @@ def zenodo(about: About) -> dict[str, Any]:
 
 def citation(about: About) -> bytes:
     """``CITATION.cff``."""
-    import yaml
-
     body: dict[str, Any] = {
         "cff-version": "1.2.0",
         "message": "If you use this artefact, please cite it.",
@@ -187,8 +186,7 @@ def citation(about: About) -> bytes:
         body["repository-code"] = about.repository
     if about.doi:
         body["doi"] = about.doi
-    text: str = yaml.safe_dump(body, sort_keys=False, allow_unicode=True, width=90)
-    return text.encode()
+    return dump(body).encode()
 
 
 def _cited(author: Author) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from schemas.errors import UserError
-from schemas.yaml_file import read_mapping
+from schemas.yaml_file import dump, load, read_mapping, survey
 
 
 @pytest.fixture
@@ -87,8 +87,37 @@ def test_a_vaulted_value_is_named_without_its_ciphertext(read):
     assert "6231" not in str(refused.value)
 
 
-def test_what_holds_itself_is_looked_through_once(read):
-    assert list(read("a: &a [*a]\n")) == ["a"]
+LAUGHS = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n"
+    for before, name in zip("abcdefg", "bcdefgh", strict=True)
+)
+"""Eight levels of aliases: 43 million texts."""
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (LAUGHS, "its aliases stand for more than"),
+        ("a: &a [*a]\n", "its aliases stand for more than"),
+        ("a: &a {b: *a}\n", "its aliases stand for more than"),
+        ("[" * 100_000, "line 1 is nested more than"),
+        ("{a: " * 100_000, "line 1 is nested more than"),
+        ("".join(f"{'  ' * depth}a:\n" for depth in range(1000)), "line 51 is nested more than"),
+        ("- " * 100_000, "line 1 is nested more than"),
+    ],
+    ids=["laughs", "itself", "own value", "lists", "mappings", "blocks", "dashes"],
+)
+def test_what_would_exhaust_its_reader_is_one_sentence(read, content, says):
+    with pytest.raises(UserError, match=says) as raised:
+        read(content)
+    assert "\n" not in str(raised.value)
+
+
+def test_what_is_dumped_has_no_aliases_and_is_read_back():
+    shared = {"a": ["1e9", "0100", 1.5, "größer"]}
+    text = dump({"one": shared, "two": shared})
+    assert not survey(text, allowed=False)
+    assert load(text) == {"one": shared, "two": shared}
 
 
 @pytest.mark.parametrize("value", ["2026-13-01", "2026-12-01T25:00:00Z", "0b_"])
