@@ -79,11 +79,10 @@ pd.DataFrame(
 # the archive alone.
 
 # %%
-from analysis.bundle.verify import verify
-from hotbed.bundling import otherwise
+from hotbed.contained import verify
 
 with progress(f"verify {made.path.name}") as report:
-    checked = verify(made.path, otherwise=otherwise, progress=report)
+    checked = verify(made.path, progress=report)
 print(checked.sentence)
 pd.DataFrame(checked.checks)
 

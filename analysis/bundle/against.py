@@ -12,9 +12,12 @@ from typing import Any
 
 from analysis.bundle.derive import DATA, Derived
 from analysis.bundle.differences import Difference, differences
-from analysis.bundle.pictures import look_alike, same_picture, shown_in
+from analysis.bundle.pictures import look_alike, same_picture, shown_in, told_by
 from analysis.bundle.verification import Check
 from schemas.bundle import ABOUT, Manifest
+
+_ACTIVE = (b"/JavaScript", b"/JS", b"/Launch", b"/OpenAction", b"/AA", b"/EmbeddedFile", b"/ObjStm")
+"""Names in a PDF file (ISO 32000-1) that the drawing library never writes."""
 
 
 def read_json(file: Path) -> Any:
@@ -143,6 +146,15 @@ def report(here: Path, derived: Derived) -> Iterator[Difference]:
             name = "" if other is None else known.get(other, "")
             if one is None or not name or one != _encoded(here / "figures" / name):
                 yield Difference(file, f"picture {number}", "another one", name or "none")
+
+
+def programs(here: Path, derived: Derived) -> Iterator[Difference]:
+    """Figures as PDF, which are not drawn again, that hold more than a drawing."""
+    for path in sorted((here / "figures").rglob("*.pdf")):
+        told = told_by(path.read_bytes()) or b""
+        if any(word in told for word in _ACTIVE):
+            file = f"artifacts/{derived.folder.name}/{path.relative_to(here).as_posix()}"
+            yield Difference(file, "PDF", "a script, a file or hidden objects", "a drawing")
 
 
 def _encoded(picture: Path) -> bytes | None:

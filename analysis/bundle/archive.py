@@ -31,6 +31,8 @@ LEVEL = 5
 CHUNK = 2**20
 MOST_ENTRIES = 2_000_000
 GIB = 2**30
+LEAST_UNPACKED, MOST_RATIO = 2**26, 200
+"""Bytes that any archive may unpack to, and times its size that a larger one may."""
 _DAMAGED = (
     zipfile.BadZipFile,
     zlib.error,
@@ -153,6 +155,11 @@ def _refuse_unsafe(archive: Path, entries: Iterable[zipfile.ZipInfo], most_bytes
     if count > MOST_ENTRIES:
         raise UserError(
             f"{archive}: holds {count:,} files, more than the {MOST_ENTRIES:,} allowed."
+        )
+    if total > max(LEAST_UNPACKED, MOST_RATIO * archive.stat().st_size):
+        raise UserError(
+            f"{archive}: unpacks to {total / GIB:.1f} GiB, more than {MOST_RATIO} times its size; "
+            "do not trust it."
         )
     if total > most_bytes:
         raise UserError(

@@ -78,9 +78,11 @@ def _inked(picture: Any) -> Any:
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 _PDF = b"%PDF-"
-_STREAM = re.compile(rb"stream\r?\n.*?endstream", re.DOTALL)
 _DRAWN = {b"IHDR", b"PLTE", b"IDAT", b"IEND", b"tRNS", b"cHRM", b"gAMA", b"sRGB", b"pHYs"}
+_HEAD = 2**12  # bytes in which an object of a PDF file begins, or a compressed note
 _MOST_TEXT = 2**20
+_MOST_TEXTS = 2**24
+"""Bytes of one compressed text, and of all in a file, that are looked into."""
 
 
 def told_by(data: bytes) -> bytes | None:
@@ -89,32 +91,73 @@ def told_by(data: bytes) -> bytes | None:
     if data.startswith(_PNG):
         return b"\n".join(_notes(data))
     if data.startswith(_PDF):
-        return _STREAM.sub(b"", data)
+        return b"\n".join(_in_pdf(data))
     return None
+
+
+def _in_pdf(data: bytes) -> Iterator[bytes]:
+    """A PDF file's words: what stands beside its streams, then those streams that are not packed
+    (XMP), and those that hold what else would stand beside them."""
+    streams = list(_streams(data))
+    starts = [0, *(end for _, end in streams)]
+    yield b"".join(
+        data[start:end] for start, end in zip(starts, [*(s for s, _ in streams), None], strict=True)
+    )
+    left = _MOST_TEXTS
+    for start, end in streams:
+        head = data[max(0, start - _HEAD) : start]
+        head = head[head.rfind(b"obj") + 1 :]
+        if b"/Filter" not in head:
+            yield data[start:end]
+        elif b"/FlateDecode" in head and (b"/Metadata" in head or b"/ObjStm" in head) and left:
+            text = _inflated(data[start:end].partition(b"\n")[2], min(left, _MOST_TEXT))
+            left -= len(text)
+            yield text
+
+
+def _streams(data: bytes) -> Iterator[tuple[int, int]]:
+    """Where the streams of a PDF file are; none begins within another."""
+    start = data.find(b"stream")
+    while start >= 0:
+        end = start + 6
+        if data.startswith((b"\n", b"\r\n"), end):
+            end = data.find(b"endstream", end) + 9
+            if end < 9:
+                return
+            yield start, end
+        start = data.find(b"stream", end)
+
+
+def _inflated(packed: bytes | memoryview, most: int) -> bytes:
+    """The beginning of what zlib has packed; nothing where it has not."""
+    try:
+        return zlib.decompressobj().decompress(packed, most)
+    except zlib.error:
+        return b""
 
 
 def _notes(data: bytes) -> Iterator[bytes]:
     """PNG (RFC 2083): chunks of a length, a type, contents and a sum. Whatever does not draw is
     given as it is, and unpacked where it is compressed (zTXt, iTXt)."""
-    at = len(_PNG)
+    at, left = len(_PNG), _MOST_TEXTS
     while at + 8 <= len(data):
         length, kind = int.from_bytes(data[at : at + 4]), data[at + 4 : at + 8]
         body = data[at + 8 : at + 8 + length]
         at += 12 + length
         if kind not in _DRAWN:
             yield body
-            yield from _unpacked(body)
+            text = _unpacked(body, min(left, _MOST_TEXT))
+            left -= len(text)
+            yield text
         if kind == b"IEND":
             break
     yield data[at:]
 
 
-def _unpacked(body: bytes) -> Iterator[bytes]:
+def _unpacked(body: bytes, most: int) -> bytes:
     """What is compressed behind a keyword, and its flags and language."""
-    place = body.find(b"x")
-    while place >= 0:  # how zlib's streams begin
-        try:
-            yield zlib.decompressobj().decompress(body[place:], _MOST_TEXT)
-            return
-        except zlib.error:
-            place = body.find(b"x", place + 1)
+    for found in re.finditer(rb"x[\x01\x5e\x9c\xda]", body[:_HEAD] if most else b""):
+        text = _inflated(memoryview(body)[found.start() :], most)
+        if text:
+            return text
+    return b""

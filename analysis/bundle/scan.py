@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import threading
-import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,9 +28,8 @@ _HARMLESS = {"OS_REGION_NAME", "OS_INTERFACE", "OS_IDENTITY_API_VERSION", "OS_AU
 _HARMLESS |= {"OS_AUTH_URL", "OS_PROJECT_DOMAIN_NAME", "OS_USER_DOMAIN_NAME", "OS_PROTOCOL"}
 _SHORTEST = 6  # a shorter value of a variable occurs by chance
 _PICTURE = re.compile(rb'"(?:data:image/png;base64,)?(iVBOR[\w+/=\\]*)"')
-_STREAM = re.compile(rb"stream\r?\n(.*?)endstream", re.DOTALL)
 _HEX = re.compile(rb"<([0-9A-Fa-f\s]{8,})>")
-_MOST_TEXT = 2**20  # bytes of a PDF's stream of words
+_BLANKS = re.compile(rb"\s{65,}")  # patterns that allow some look for them again at each
 _COMMON_HOSTS = {"localhost", "host", "debian", "ubuntu", "admin", "client", "server", "node"}
 
 _KINDS: tuple[tuple[str, Callable[[bytes], list[bytes]]], ...] = (
@@ -217,6 +215,7 @@ def _in_file(name: str, file: Path, moved: Path | None, words: _Words) -> Iterat
     except _OpaqueError:
         yield Finding(name, 1, "a table with columns that cannot be looked into")
         return
+    data = _BLANKS.sub(lambda blanks: blanks[0][:64], data)
     if b"iVBOR" in data:
         data = _PICTURE.sub(_beside_points, data)
     for what, start in findings(data):
@@ -268,7 +267,7 @@ def _contents(name: str, file: Path) -> bytes:
     told = told_by(data)
     if told is None:
         return data
-    return told if not data.startswith(b"%PDF-") else _in_pdf(told, data)
+    return told if not data.startswith(b"%PDF-") else _in_pdf(told)
 
 
 def _beside_points(picture: re.Match[bytes]) -> bytes:
@@ -280,26 +279,17 @@ def _beside_points(picture: re.Match[bytes]) -> bytes:
     return picture[0] if told is None else b'"' + told.replace(b"\n", b" ") + b'"'
 
 
-def _in_pdf(told: bytes, data: bytes) -> bytes:
-    """A PDF file's words: `told` is what stands beside its streams; of those there are some that
-    are not packed (XMP), and some that hold what else would stand beside them. Words are in UTF-16
-    where they are not in ASCII, and may be in hexadecimal digits."""
-    parts = [told, *_streams(data)]
-    parts += [
-        bytes.fromhex(digits.decode()[: len(digits) // 2 * 2])
-        for digits in (b"".join(found.split()) for part in parts for found in _HEX.findall(part))
+def _in_pdf(told: bytes) -> bytes:
+    """A PDF file's words, which are in UTF-16 where they are not in ASCII, and may be in
+    hexadecimal digits."""
+    parts = [
+        told,
+        *(
+            bytes.fromhex(digits.decode()[: len(digits) // 2 * 2])
+            for digits in (b"".join(found.split()) for found in _HEX.findall(told))
+        ),
     ]
     return b"\n".join([*parts, *(part.replace(b"\0", b"") for part in parts if b"\0" in part)])
-
-
-def _streams(data: bytes) -> Iterator[bytes]:
-    for found in _STREAM.finditer(data):
-        head = data[data.rfind(b"obj", 0, found.start()) : found.start()]
-        if b"/Filter" not in head:
-            yield found[1]
-        elif b"/FlateDecode" in head and (b"/Metadata" in head or b"/ObjStm" in head):
-            with suppress(zlib.error):
-                yield zlib.decompressobj().decompress(found[1], _MOST_TEXT)
 
 
 def _texts(file: Path) -> bytes:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from analysis.bundle import against, archive
+from analysis.bundle import against, archive, bounds
 from analysis.bundle.build import described
 from analysis.bundle.derive import Derived, derive
 from analysis.bundle.differences import Difference
@@ -64,6 +64,7 @@ def opened(
         folder = place / "bundle"
         folder.mkdir()
         found = archive.unpack(path, folder, most_bytes=most_bytes, progress=progress)
+        bounds.require({name: folder / name for name in sorted(found)}, path)
         yield Opened(path, folder, _manifest(path, folder), found)
 
 
@@ -137,7 +138,7 @@ def _check_runs(
     except HotbedError as error:
         made.checks.append(Check("runs", False, str(error)))
     except MemoryError:
-        raise HotbedError(f"{path}: this machine has not the memory to check it.") from None
+        raise
     except OSError as error:
         if error.errno in _NO_ROOM:
             raise UserError(
@@ -192,6 +193,7 @@ def _derive_again(bundle: Opened, made: Verification, told: Callable[[str], Prog
     fresh = _fresh(bundle)
     _only_runs(bundle, fresh)
     made.record("runs", _misplaced(fresh, manifest), "every run is what its folder says")
+    told("deriving")("deriving", 0.0)
     derived = derive(
         fresh / "artifacts",
         manifest.report,
@@ -213,14 +215,15 @@ def _derive_again(bundle: Opened, made: Verification, told: Callable[[str], Prog
     )
     made.checks.append(against.pictures(here, derived, manifest))
     made.record("tables", against.tables(here, derived), "the same")
-    made.record("report", against.report(here, derived), "its words follow from the runs")
+    found = [*against.report(here, derived), *against.programs(here, derived)]
+    made.record("report", found, "its words follow from the runs")
     text = written(bundle, derived, fresh)
-    found = against.documents(bundle.folder, text)
+    found = list(against.documents(bundle.folder, text))
     made.record("appendix and metadata", found, "follow from the runs")
     again = {
         path.relative_to(fresh).as_posix() for path in derived.folder.rglob("*") if path.is_file()
     }
-    found = misdeclared(manifest, again, {ABOUT, *(text or ())})
+    found = list(misdeclared(manifest, again, {ABOUT, *(text or ())}))
     made.record("places", found, "nothing lies where it is taken for something else")
     made.checks += _same_libraries(manifest)
 

@@ -32,19 +32,20 @@ def register(app: typer.Typer) -> None:
             str | None, typer.Option(help="The archive's SHA-256 as published with it.")
         ] = None,
         most_gib: MostGibOption = 16,
+        no_limits: Annotated[
+            bool, typer.Option("--no-limits", help="Of your own: it may take what it needs.")
+        ] = False,
         as_json: JsonFlag = False,
     ) -> None:
         """Check a bundle's hashes, and compute its figures and claims again from its runs."""
-        from analysis.bundle import archive
-        from analysis.bundle.verify import verify as check
-        from hotbed.bundling import foreign_code, otherwise
+        from hotbed.bundling import foreign_code
+        from hotbed.contained import verify as check
         from hotbed.progress import progress
 
         if not bundle.is_file():
             raise UserError(f"{bundle}: there is no such file.")
         with progress(f"verify {bundle.name}") as report:
-            most_bytes = int(most_gib * archive.GIB)
-            made = check(bundle, most_bytes=most_bytes, otherwise=otherwise, progress=report)
+            made = check(bundle, most_gib=most_gib, limited=not no_limits, progress=report)
         code = foreign_code(made.manifest)
         made.checks += [*other_code(made.manifest), *_unloaded(code)]
         published = sha256 is None or made.sha256 == sha256.lower().strip()

@@ -285,6 +285,13 @@ def _script(folder: Path) -> None:
     page.write_text(text.replace("<dt>Calibration</dt><dd>{}</dd>", shown))
 
 
+def _script_in_pdf(folder: Path) -> None:
+    (file,) = (folder / "artifacts/dlr-tiny/figures").glob("dlr-fig6a.pdf")
+    file.write_bytes(
+        file.read_bytes() + b"\n9 0 obj\n<< /S /JavaScript /JS (app.alert(1)) >>\nendobj\n"
+    )
+
+
 def _moved_run(folder: Path) -> None:
     _edit(run_file(folder, "run.json"), lambda run: run.update(run_id="0" * 16))
 
@@ -306,6 +313,7 @@ CHANGES: dict[str, tuple[Callable[[Path], None], set[str], str]] = {
     "figure": (_figure, {"figures"}, "dlr-fig6a.json"),
     "picture": (_picture, {"pictures"}, ""),
     "script": (_script, {"report"}, "report.html"),
+    "script in a PDF": (_script_in_pdf, {"report"}, "dlr-fig6a.pdf"),
     "record": (_moved_run, {"runs"}, "run.json"),
     "appendix": (_appendix, {"appendix and metadata"}, "APPENDIX.md"),
     "address": (_secret, {"private"}, "cell.log"),

@@ -8,29 +8,25 @@ import io
 import json
 import os
 import sys
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from controllers import confine
 from controllers.decide import PolicyError
 from controllers.decider import ChildDecider, open_decider
 from controllers.journal import Journal
 from controllers.registry import FOREIGN, available, create
-from controllers.remote import pack
+from controllers.remote import pack as pack_controller
 from controllers.replay import replay
 from hotbed.bundling import Asked, unpacked
 from hotbed.verbs.rerun import _agrees
 from schemas.errors import UserError
 from schemas.names import unpack_tar
-from tests.analysis.synthetic import write_run
-from tests.campaigns.bundled_files import SPEC
-from tests.campaigns.tiny_campaigns import TINY
 from tests.hotbed.own_controllers import SHY, write_shy
 from tests.hotbed.runner import hotbed
+from tests.hotbed.tiny_bundle import contents, pack
 
 SPY = """
 import json, os, pathlib, socket, sys
@@ -51,7 +47,6 @@ FOUND = {
 }
 print("\\x1b[2Jpolicy", file=sys.stderr)
 """
-PARAMETERS = {"op": "seq", "scenario": "heterogeneity", "controller": "shy"}
 CAN_CONFINE = not confine.outlook().network
 """True if this machine lets a process leave the network."""
 
@@ -71,56 +66,12 @@ def policy(marked: Path, port: int = 9) -> str:
 @pytest.fixture
 def archive(tmp_path: Path, marked: Path) -> Path:
     """A bundle of a simulated campaign with a controller and a notebook of a stranger's."""
-    body = {
-        **TINY,
-        "name": "dlr-tiny",
-        "paper": "dlr",
-        "ground": "sim",
-        "spec": "../specs/dlr.yaml",
-    }
-    body["notebook"] = "../notebooks/strange.ipynb"
-    body["grids"] = [
-        {
-            "name": "fig6",
-            "figures": ["6a"],
-            "fixed": {"scenario": "heterogeneity"},
-            "vary": {"op": ["seq"], "controller": ["shy"]},
-            "repetitions": 1,
-        }
-    ]
-    files = {
-        "campaigns/dlr-tiny.yaml": yaml.safe_dump(body).encode(),
-        "specs/dlr.yaml": SPEC.read_bytes(),
+    files = contents(tmp_path, "shy", notebook="../notebooks/strange.ipynb")
+    files |= {
         "notebooks/strange.ipynb": b"{}",
         "controllers/shy/policy.py": policy(marked).encode(),
     }
-    campaign = tmp_path / "artifacts" / "dlr-tiny"
-    run = write_run(campaign, PARAMETERS, 0, 100.0, ground="sim")
-    (run / "job.json").write_text(json.dumps({"controllers_dir": "/x", "parameters": PARAMETERS}))
-    record = {"campaign": body, "cells": [{"run_id": run.parent.name, "grids": ["fig6"]}]}
-    (campaign / "campaign.json").write_text(json.dumps(record))
-    for path in sorted(file for file in campaign.rglob("*") if file.is_file()):
-        files[path.relative_to(tmp_path).as_posix()] = path.read_bytes()
-    manifest = {
-        "report": "dlr-tiny",
-        "campaigns": ["dlr-tiny"],
-        "hotbed_version": "0.1.0",
-        "commit": None,
-        "libraries": {},
-        "files": [
-            {
-                "path": name,
-                "sha256": hashlib.sha256(data).hexdigest(),
-                "bytes": len(data),
-                "role": "run" if name.startswith("artifacts/") else "source",
-            }
-            for name, data in files.items()
-        ],
-    }
-    with zipfile.ZipFile(tmp_path / "x.zip", "w") as made:
-        for name, data in (files | {"manifest.json": json.dumps(manifest).encode()}).items():
-            made.writestr(name, data)
-    return tmp_path / "x.zip"
+    return pack(tmp_path / "x.zip", files)
 
 
 @pytest.mark.slow
@@ -184,7 +135,7 @@ def test_a_strangers_policy_is_confined(
         decider = open_decider(controller, {}, 0)
         found = decider.parameters
         decider.close()
-        unpack_tar(base64.b64decode(pack(controller)), tmp_path / "node", "x")
+        unpack_tar(base64.b64decode(pack_controller(controller)), tmp_path / "node", "x")
     assert not marked.exists()
     assert found["uid"] != 0
     assert found["secret"] == "none"

@@ -1,0 +1,221 @@
+"""Checks a stranger's bundle in a process with limits, so that it cannot exhaust this machine."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import math
+import os
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from schemas.errors import HotbedError, UserError
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    from analysis.bundle.verification import Verification
+
+Progress = Callable[[str, float], None]
+
+MIB = 2**20
+MEMORY_MIB, MEMORY_FACTOR = 440, 40
+"""Memory that any bundle may take, and times its size that a larger one may in addition."""
+READING_S, READING_S_PER_MIB = 10.0, 2.0
+"""Processor time before anything is computed: unpacking and looking at every file."""
+DERIVING_S, DERIVING_S_PER_MIB = 120.0, 30.0
+"""Processor time from then on: figures and claims of runs that can be read."""
+_MOST_DIFFERENCES, _LONGEST = 10_000, 500
+_READING = ("unpacking",)
+_PR_SET_PDEATHSIG = 1
+_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+# Libraries must not take address space ahead of need, which counts as memory here.
+_FRUGAL = {"ARROW_DEFAULT_MEMORY_POOL": "system", "MALLOC_ARENA_MAX": "2"}
+
+
+def verify(
+    path: Path,
+    *,
+    most_gib: float = 16,
+    limited: bool = True,
+    progress: Progress = lambda phase, share: None,
+) -> Verification:
+    """Check a bundle in a process of its own (see `analysis.bundle.verify`).
+
+    Args:
+        path: the archive.
+        most_gib: how large it may be when it is unpacked.
+        limited: False for a bundle of one's own, which may take what it needs.
+        progress: told of each phase.
+
+    Raises:
+        UserError: it is no bundle, or one that should not be opened; or it takes more memory or
+            time than a bundle of its size should.
+    """
+    from analysis.aside import libraries
+    from analysis.bundle.archive import unpacked_bytes
+    from analysis.bundle.folders import working_folder
+
+    asked = {"path": str(path), "most_gib": most_gib, "limited": limited}
+    with (
+        working_folder("hotbed-verify-", unpacked_bytes(path)) as place,
+        tempfile.TemporaryFile() as errors,
+    ):
+        one_thread = dict.fromkeys(_ONE_THREAD, "1")
+        here = {"PYTHONPATH": libraries(), "TMPDIR": str(place)}
+        process = subprocess.Popen(
+            # -P: what lies in the current folder is no library, whatever its name.
+            [sys.executable, "-P", "-c", "from hotbed.contained import main; main()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            env=os.environ | _FRUGAL | one_thread | here,
+            text=True,
+        )
+        try:
+            answer = _answer(process, asked, progress)
+        finally:
+            process.kill()
+            code = process.wait()
+        if answer is None:
+            errors.seek(0)
+            raise _unexplained(path, code, errors.read().decode(errors="replace"))
+    return _read(path, answer)
+
+
+def _answer(
+    process: subprocess.Popen[str], asked: Mapping[str, Any], progress: Progress
+) -> dict[str, Any] | None:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with process.stdin as stdin, process.stdout as stdout:
+        json.dump(asked, stdin)
+        stdin.close()
+        for line in stdout:
+            said = json.loads(line)
+            if "phase" not in said:
+                process.wait()
+                return dict(said)
+            progress(said["phase"], said["share"])
+    process.wait()
+    return None
+
+
+def _unexplained(path: Path, code: int, said: str) -> HotbedError:
+    """The error for a process that ended without an answer."""
+    if code in (-signal.SIGXCPU, -signal.SIGKILL, -signal.SIGSEGV, -signal.SIGABRT):
+        return _exhausted(path, "memory or processor time")
+    last = said.strip().splitlines()[-1:] or [f"exit code {code}"]
+    return HotbedError(f"{path}: could not be checked ({last[0]}).")
+
+
+def _exhausted(path: Path, what: str) -> UserError:
+    return UserError(
+        f"{path}: takes more {what} than a bundle of its size should; do not trust it. (Check a "
+        "bundle of your own with --no-limits.)"
+    )
+
+
+def _read(path: Path, answer: Mapping[str, Any]) -> Verification:
+    from analysis.bundle.differences import Difference
+    from analysis.bundle.verification import Check, Verification
+    from schemas.bundle import Manifest
+
+    if "exhausted" in answer:
+        raise _exhausted(path, answer["exhausted"])
+    if "error" in answer:
+        raise (UserError if answer["user"] else HotbedError)(answer["error"])
+    made = answer["verification"]
+    return Verification(
+        path,
+        made["sha256"],
+        Manifest.model_validate(made["manifest"]),
+        [Check(**check) for check in made["checks"]],
+        [Difference(**one) for one in made["differences"]],
+    )
+
+
+class _TimeUp(BaseException):
+    """The process has used the processor time that it may."""
+
+
+class _Budget:
+    """Limits of this process, which grow with the bundle; those on time are set for each phase."""
+
+    def __init__(self, bundle: Path) -> None:
+        self._mib = bundle.stat().st_size / MIB
+        self._deriving = False
+        memory = round((MEMORY_MIB + MEMORY_FACTOR * self._mib) * MIB)
+        resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+        signal.signal(signal.SIGXCPU, self._stop)
+        self._allow(READING_S + READING_S_PER_MIB * self._mib)
+
+    def derive(self) -> None:
+        """From now on everything is computed from files that were looked at."""
+        if not self._deriving:
+            self._deriving = True
+            self._allow(DERIVING_S + DERIVING_S_PER_MIB * self._mib)
+
+    @staticmethod
+    def _allow(seconds: float) -> None:
+        end = math.ceil(time.process_time() + seconds)
+        _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+        resource.setrlimit(resource.RLIMIT_CPU, (end, hard))
+
+    @staticmethod
+    def _stop(_number: int, _frame: FrameType | None) -> None:
+        raise _TimeUp
+
+
+def main() -> None:
+    """The process: reads what is asked from standard input, answers in lines of JSON."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    asked = json.load(sys.stdin)
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+
+    def answer(**said: Any) -> None:
+        print(json.dumps(said), file=answers, flush=True)
+
+    try:
+        answer(verification=_check(asked, answer))
+    except (UserError, HotbedError) as error:
+        answer(error=str(error), user=isinstance(error, UserError))
+    except MemoryError:
+        answer(exhausted="memory")
+    except _TimeUp:
+        answer(exhausted="processor time")
+
+
+def _check(asked: Mapping[str, Any], answer: Callable[..., None]) -> dict[str, Any]:
+    from analysis.bundle import archive
+    from analysis.bundle.verify import verify as check
+    from hotbed.bundling import otherwise
+
+    path = Path(asked["path"])
+    budget = _Budget(path) if asked["limited"] else None
+
+    def report(phase: str, share: float) -> None:
+        if budget is not None and phase not in _READING:
+            budget.derive()
+        answer(phase=phase, share=share)
+
+    most_bytes = int(asked["most_gib"] * archive.GIB)
+    made = check(path, most_bytes=most_bytes, otherwise=otherwise, progress=report)
+    return {
+        "sha256": made.sha256,
+        "manifest": made.manifest.model_dump(mode="json"),
+        "checks": [asdict(check) for check in made.checks],
+        "differences": [
+            {name: text[:_LONGEST] for name, text in asdict(one).items()}
+            for one in made.differences[:_MOST_DIFFERENCES]
+        ],
+    }

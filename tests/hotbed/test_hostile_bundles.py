@@ -1,0 +1,272 @@
+"""Bundles made to exhaust the machine of whoever checks them: each is refused by a sentence."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import struct
+import subprocess
+import sys
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from analysis.bundle import archive, bounds
+from analysis.bundle.scan import scan
+from hotbed import contained
+from schemas.errors import HotbedError, UserError
+from tests.hotbed.tiny_bundle import CAMPAIGN, contents, pack, run_folder
+from tests.schemas.test_yaml_file import LAUGHS
+
+MOST_CPU_S, MOST_MEMORY_MIB = 10, 500
+Files = dict[str, bytes]
+
+
+def parquet(table: pa.Table, **options: object) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(table, sink, **options)
+    return sink.getvalue()
+
+
+def many_rows(groups: int = 2) -> bytes:
+    """Equal numbers in a few kB, 80 MB a row group."""
+    group = pa.table({"t_s": pa.array(np.zeros(10_000_000))})
+    sink = io.BytesIO()
+    with pq.ParquetWriter(sink, group.schema, compression="zstd") as writer:
+        for _ in range(groups):
+            writer.write_table(group, row_group_size=len(group))
+    return sink.getvalue()
+
+
+def long_texts() -> bytes:
+    """A text of 1 MB that a million rows name."""
+    rows = pa.array(np.zeros(1_000_000, dtype=np.int32))
+    column = pa.DictionaryArray.from_arrays(rows, pa.array(["x" * 2**20]))
+    return parquet(pa.table({"node": column}), compression="zstd")
+
+
+def deltas() -> bytes:
+    """A text of 1 MB, and thousands that are the same but for a byte."""
+    texts = ["x" * 2**18 + str(number) for number in range(200)]
+    encoding = {"node": "DELTA_BYTE_ARRAY"}
+    table = pa.table({"node": texts})
+    return parquet(table, use_dictionary=False, column_encoding=encoding, compression="zstd")
+
+
+def chunk(kind: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+
+def png(width: int, height: int, *notes: bytes) -> bytes:
+    head = struct.pack(">IIBBBBB", width, height, 8, 6, 0, 0, 0)
+    rows = zlib.compress(b"\0" * 10_000)
+    parts = (chunk(b"IHDR", head), *notes, chunk(b"IDAT", rows), chunk(b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts)
+
+
+def drawn(name: str, data: bytes) -> Callable[[Files], Files]:
+    return lambda files: {f"artifacts/{CAMPAIGN}/figures/{name}": data}
+
+
+def in_run(name: str, data: Callable[[], bytes]) -> Callable[[Files], Files]:
+    return lambda files: {f"{run_folder(files)}/{name}": data()}
+
+
+HOSTILE: dict[str, Callable[[Files], Files]] = {
+    "aliases": lambda files: {f"campaigns/{CAMPAIGN}.yaml": LAUGHS.encode()},
+    "aliases in a spec": lambda files: {"specs/dlr.yaml": LAUGHS.encode()},
+    "deep YAML": lambda files: {"specs/dlr.yaml": b"[" * 1_000_000},
+    "long YAML": lambda files: {"specs/dlr.yaml": b"- [a, b]\n" * 1_000_000},
+    "deep JSON": in_run("run.json", lambda: b"[" * 1_000_000),
+    "rows": in_run("samples.parquet", many_rows),
+    "texts": in_run("samples.parquet", long_texts),
+    "deltas": in_run("samples.parquet", deltas),
+    "picture": drawn("a.png", png(60_000, 60_000)),
+}
+"""What a look at every file refuses, as files that are put into a small bundle."""
+
+HARMLESS: dict[str, Callable[[Files], Files]] = {
+    "PDF": drawn("a.pdf", b"%PDF-1.4\n" + b"stream\n" * 500_000),
+    "PDF of streams": drawn("a.pdf", b"%PDF-1.4\n" + b"stream\nendstream" * 200_000),
+    "PDF of packed words": drawn(
+        "a.pdf",
+        b"%PDF-"
+        + (b"1 0 obj /Filter /FlateDecode /Metadata\nstream\n" + zlib.compress(bytes(2**20)))
+        * 1000,
+    ),
+    "notes": drawn("a.png", png(1, 1, *[chunk(b"zTXt", b"x" * 100_000)] * 20)),
+    "blanks": in_run(
+        "logs/cell.log", lambda: b"ssh" + b" " * 300_000 + b"\nlogin" + b"\t" * 99_999
+    ),
+    "lines": in_run("logs/cell.log", lambda: b"host" + b"\n" * 300_000 + b"login" + b"\t" * 99_999),
+    "dots": in_run("logs/cell.log", lambda: b"ssh " + b"a." * 200_000),
+    "numbers": in_run("summary.json", lambda: b'{"whole": [' + b"9" * 1_000_000 + b"]}"),
+    "large numbers": in_run(
+        "run.json", lambda: b'{"parameters": {"osds": 1e300, "duration_s": 1e308}}'
+    ),
+}
+"""What nobody needs to refuse, if reading it costs no more than its size."""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Files:
+    return contents(tmp_path)
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_hostile_file_is_named_before_it_is_read(what: str, files: Files, tmp_path: Path) -> None:
+    (found,) = HOSTILE[what](files).items()
+    name, data = found
+    file = tmp_path / "file"
+    file.write_bytes(data)
+    assert len(zlib.compress(data)) < 300_000
+    with pytest.raises(UserError) as refused:
+        bounds.require({name: file}, tmp_path / "x.zip")
+    assert name in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_files_of_honest_runs_may_be_read(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    count = 200_000
+    table = pa.table(
+        {
+            "t_s": np.repeat(np.arange(count // 100), 100).astype(float),
+            "node": [f"osd{number % 100}" for number in range(count)],
+            "metric": ["cpu"] * count,
+            "value": rng.normal(size=count),
+        }
+    )
+    honest = {
+        "samples.parquet": parquet(table),
+        "zeros.parquet": parquet(pa.table({"value": np.zeros(1_000_000)})),
+        "a.png": png(2000, 1500),
+        "a.json": json.dumps({"a": [[[list(range(1000))]]]}).encode(),
+        "a.yaml": b"a: {b: [1, 2, {c: d}]}\n",
+    }
+    for name, data in honest.items():
+        (tmp_path / name).write_bytes(data)
+    bounds.require({name: tmp_path / name for name in honest}, tmp_path / "x.zip")
+
+
+@pytest.mark.parametrize("what", HARMLESS)
+def test_looking_for_secrets_takes_time_in_proportion(
+    what: str, files: Files, tmp_path: Path
+) -> None:
+    """Four times as much may not take sixteen times as long: measured in the worst that is known,
+    by the processor time of a process with a limit."""
+    (found,) = HARMLESS[what](files).items()
+    file = tmp_path / "file"
+    file.write_bytes(found[1])
+    code = (
+        "import resource, sys, pathlib\n"
+        "from analysis.bundle.scan import scan\n"
+        f"resource.setrlimit(resource.RLIMIT_CPU, ({MOST_CPU_S}, {MOST_CPU_S}))\n"
+        "scan({sys.argv[1]: pathlib.Path(sys.argv[2])})\n"
+    )
+    subprocess.run([sys.executable, "-c", code, found[0], file], check=True)
+
+
+def test_what_hides_behind_many_streams_is_found(tmp_path: Path) -> None:
+    data = b"%PDF-1.4\n" + b"1 0 obj\nstream\nx\nendstream\n" * 100
+    data += b"2 0 obj\nstream\nroot@10.1.2.3\nendstream\n"
+    (tmp_path / "a.pdf").write_bytes(data)
+    assert [one.what for one in scan({"a.pdf": tmp_path / "a.pdf"})] == ["a machine's address"]
+
+
+@pytest.mark.parametrize("mib", [70, pytest.param(1900, marks=pytest.mark.soak)])
+def test_a_bomb_is_not_unpacked(tmp_path: Path, mib: int) -> None:
+    with (
+        zipfile.ZipFile(tmp_path / "x.zip", "w", zipfile.ZIP_DEFLATED) as made,
+        made.open("artifacts/x.log", "w") as sink,
+    ):
+        for _ in range(mib):
+            sink.write(bytes(2**20))
+    (tmp_path / "out").mkdir()
+    with pytest.raises(UserError, match="times its size"):
+        archive.unpack(tmp_path / "x.zip", tmp_path / "out", progress=lambda phase, share: None)
+    assert not list((tmp_path / "out").iterdir())
+
+
+def checked(bundle: Path) -> tuple[int, str, float, float]:
+    """Exit code, what was said, processor time (s) and memory (MiB) of `hotbed verify`."""
+    command = [sys.executable, "-m", "hotbed.cli", "verify", str(bundle)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        assert process.stdout is not None
+        said = process.stdout.read().decode()
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    return process.returncode, said, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+
+
+def refused(bundle: Path) -> None:
+    code, said, cpu_s, memory_mib = checked(bundle)
+    told = [one for one in said.splitlines() if one.startswith("hotbed: ")]
+    assert (code, len(told)) == (2, 1), said
+    assert "Traceback" not in said
+    assert cpu_s < MOST_CPU_S
+    assert memory_mib < MOST_MEMORY_MIB
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", ["aliases", "rows"])
+def test_verify_refuses_it_at_a_moderate_cost(what: str, files: Files, tmp_path: Path) -> None:
+    refused(pack(tmp_path / "x.zip", files | HOSTILE[what](files)))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("what", [*HOSTILE, "4 GB"])
+def test_verify_refuses_each_at_a_moderate_cost(what: str, files: Files, tmp_path: Path) -> None:
+    large = in_run("samples.parquet", lambda: many_rows(groups=50))
+    refused(pack(tmp_path / "x.zip", files | HOSTILE.get(what, large)(files)))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("what", HARMLESS)
+def test_verify_ends_with_each(what: str, files: Files, tmp_path: Path) -> None:
+    code, said, _, memory_mib = checked(pack(tmp_path / "x.zip", files | HARMLESS[what](files)))
+    assert code in (1, 2)
+    assert "Traceback" not in said
+    assert memory_mib < MOST_MEMORY_MIB
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("waste", "what"),
+    [
+        ("[bytes(2**20) for _ in range(10_000)]", "memory"),
+        ("[None for _ in iter(int, 1)]", "processor time"),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "memory or processor time"),
+    ],
+)
+def test_what_nobody_thought_of_ends_at_the_limits(
+    waste: str, what: str, files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A defect in the reading itself, put in its place where the process starts."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, signal, zipfile\n"
+        "from hotbed import contained\n"
+        "contained.READING_S = 1.0\n"
+        f"zipfile.ZipFile.infolist = lambda archive: {waste}\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    bundle = pack(tmp_path / "x.zip", files)
+    with pytest.raises(UserError, match=f"takes more {what} than"):
+        contained.verify(bundle)
+
+
+def test_a_defect_is_one_sentence(
+    files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['hotbed.contained'] = 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(HotbedError, match="could not be checked"):
+        contained.verify(pack(tmp_path / "x.zip", files))
