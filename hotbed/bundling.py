@@ -269,9 +269,11 @@ def unpacked(asked: Asked, progress: Progress = _quiet) -> Iterator[Ready]:
     from analysis.bundle.rerun import shares_runs
     from analysis.bundle.verify import changed, opened
     from campaigns.again import again, profiles_of
+    from hotbed.contained import look
 
     if not asked.bundle.is_file():
         raise UserError(f"{asked.bundle}: there is no such file.")
+    look(asked.bundle, most_gib=asked.most_gib, progress=progress)
     most_bytes = int(asked.most_gib * archive.GIB)
     with opened(asked.bundle, most_bytes=most_bytes, on_disk=True, progress=progress) as found:
         wrong = next(changed(found), None)

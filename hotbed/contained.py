@@ -60,11 +60,36 @@ def verify(
         UserError: it is no bundle, or one that should not be opened; or it takes more memory or
             time than a bundle of its size should.
     """
+    from analysis.bundle.differences import Difference
+    from analysis.bundle.verification import Check, Verification
+    from schemas.bundle import Manifest
+
+    asked = {"path": str(path), "most_gib": most_gib, "limited": limited, "whole": True}
+    made = _ask(path, asked, progress)
+    return Verification(
+        path,
+        made["sha256"],
+        Manifest.model_validate(made["manifest"]),
+        [Check(**check) for check in made["checks"]],
+        [Difference(**one) for one in made["differences"]],
+    )
+
+
+def look(path: Path, *, most_gib: float, progress: Progress) -> None:
+    """Unpack a bundle and look at every file, as `verify` does first, in a process of its own.
+
+    Raises:
+        UserError: see `verify`.
+    """
+    asked = {"path": str(path), "most_gib": most_gib, "limited": True, "whole": False}
+    _ask(path, asked, progress)
+
+
+def _ask(path: Path, asked: Mapping[str, Any], progress: Progress) -> Mapping[str, Any]:
     from analysis.aside import libraries
     from analysis.bundle.archive import unpacked_bytes
     from analysis.bundle.folders import working_folder
 
-    asked = {"path": str(path), "most_gib": most_gib, "limited": limited}
     with (
         working_folder("hotbed-verify-", unpacked_bytes(path)) as place,
         tempfile.TemporaryFile() as errors,
@@ -88,7 +113,11 @@ def verify(
         if answer is None:
             errors.seek(0)
             raise _unexplained(path, code, errors.read().decode(errors="replace"))
-    return _read(path, answer)
+    if "exhausted" in answer:
+        raise _exhausted(path, answer["exhausted"])
+    if "error" in answer:
+        raise (UserError if answer["user"] else HotbedError)(answer["error"])
+    return answer
 
 
 def _answer(
@@ -119,27 +148,8 @@ def _unexplained(path: Path, code: int, said: str) -> HotbedError:
 
 def _exhausted(path: Path, what: str) -> UserError:
     return UserError(
-        f"{path}: takes more {what} than a bundle of its size should; do not trust it. (Check a "
-        "bundle of your own with --no-limits.)"
-    )
-
-
-def _read(path: Path, answer: Mapping[str, Any]) -> Verification:
-    from analysis.bundle.differences import Difference
-    from analysis.bundle.verification import Check, Verification
-    from schemas.bundle import Manifest
-
-    if "exhausted" in answer:
-        raise _exhausted(path, answer["exhausted"])
-    if "error" in answer:
-        raise (UserError if answer["user"] else HotbedError)(answer["error"])
-    made = answer["verification"]
-    return Verification(
-        path,
-        made["sha256"],
-        Manifest.model_validate(made["manifest"]),
-        [Check(**check) for check in made["checks"]],
-        [Difference(**one) for one in made["differences"]],
+        f"{path}: takes more {what} than a bundle of its size should; do not trust it. (hotbed "
+        "verify checks a bundle of your own with --no-limits.)"
     )
 
 
@@ -186,7 +196,7 @@ def main() -> None:
         print(json.dumps(said), file=answers, flush=True)
 
     try:
-        answer(verification=_check(asked, answer))
+        answer(**_check(asked, answer))
     except (UserError, HotbedError) as error:
         answer(error=str(error), user=isinstance(error, UserError))
     except MemoryError:
@@ -196,9 +206,7 @@ def main() -> None:
 
 
 def _check(asked: Mapping[str, Any], answer: Callable[..., None]) -> dict[str, Any]:
-    from analysis.bundle import archive
-    from analysis.bundle.verify import verify as check
-    from hotbed.bundling import otherwise
+    from analysis.bundle import archive, bounds
 
     path = Path(asked["path"])
     budget = _Budget(path) if asked["limited"] else None
@@ -209,6 +217,14 @@ def _check(asked: Mapping[str, Any], answer: Callable[..., None]) -> dict[str, A
         answer(phase=phase, share=share)
 
     most_bytes = int(asked["most_gib"] * archive.GIB)
+    if not asked["whole"]:
+        folder = Path(tempfile.mkdtemp())
+        found = archive.unpack(path, folder, most_bytes=most_bytes, progress=report)
+        bounds.require({name: folder / name for name in sorted(found)}, path)
+        return {}
+    from analysis.bundle.verify import verify as check
+    from hotbed.bundling import otherwise
+
     made = check(path, most_bytes=most_bytes, otherwise=otherwise, progress=report)
     return {
         "sha256": made.sha256,

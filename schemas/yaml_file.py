@@ -244,14 +244,18 @@ def _value(loader: Any, node: yaml.ScalarNode) -> object:
         return node
     except ValueError as error:
         raise ContentError(
-            f"{node.value!r} in line {_line(node)} cannot be: {error}; a text is put into quotes"
+            f"{_shown(node)} in line {_line(node)} cannot be: {error}; a text is put into quotes"
         ) from error
     except (LookupError, AttributeError) as error:  # what PyYAML's readers of values come to
         tag = node.tag.rpartition(":")[2]
         raise ContentError(
-            f"{node.value!r} in line {_line(node)} is no {tag}, as its tag says: leave !!{tag} out"
+            f"{_shown(node)} in line {_line(node)} is no {tag}, as its tag says: leave !!{tag} out"
         ) from error
     return value if isinstance(value, Hashable) else node
+
+
+def _shown(node: yaml.ScalarNode) -> str:
+    return repr(node.value if len(node.value) < 80 else f"{node.value[:80]}...")
 
 
 def _line(node: yaml.Node) -> int:

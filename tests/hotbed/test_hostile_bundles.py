@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import struct
 import subprocess
 import sys
@@ -91,6 +90,15 @@ HOSTILE: dict[str, Callable[[Files], Files]] = {
     "picture": drawn("a.png", png(60_000, 60_000)),
 }
 """What a look at every file refuses, as files that are put into a small bundle."""
+
+GREEDY: dict[str, Callable[[Files], Files]] = {
+    "lists": in_run("run.json", lambda: b'{"a": [' + b"[]," * 7_000_000 + b"1]}"),
+    "claims": lambda files: {
+        f"artifacts/{CAMPAIGN}/claims.json": b"[" + b"{}," * 7_000_000 + b"1]"
+    },
+    "4 GB": in_run("samples.parquet", lambda: many_rows(groups=50)),
+}
+"""What takes long to make, and what the process's limits refuse."""
 
 HARMLESS: dict[str, Callable[[Files], Files]] = {
     "PDF": drawn("a.pdf", b"%PDF-1.4\n" + b"stream\n" * 500_000),
@@ -195,19 +203,29 @@ def test_a_bomb_is_not_unpacked(tmp_path: Path, mib: int) -> None:
     assert not list((tmp_path / "out").iterdir())
 
 
-def checked(bundle: Path) -> tuple[int, str, float, float]:
-    """Exit code, what was said, processor time (s) and memory (MiB) of `hotbed verify`."""
-    command = [sys.executable, "-m", "hotbed.cli", "verify", str(bundle)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
-        assert process.stdout is not None
-        said = process.stdout.read().decode()
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    return process.returncode, said, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+MEASURED = """
+import json, resource, subprocess, sys
+done = subprocess.run(sys.argv[1:], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+said = done.stdout.decode(errors="replace")
+cpu_s, memory_mib = used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+print(json.dumps([done.returncode, said, cpu_s, memory_mib]))
+"""
+"""A small process, as a process's memory counts from that of the one that started it."""
 
 
-def refused(bundle: Path) -> None:
-    code, said, cpu_s, memory_mib = checked(bundle)
+def checked(bundle: Path, *verb: str) -> tuple[int, str, float, float]:
+    """Exit code, what was said, processor time (s) and memory (MiB) of a verb on a bundle."""
+    command = [sys.executable, "-m", "hotbed.cli", *(verb or ["verify"]), str(bundle)]
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED, *command], capture_output=True, text=True, check=True
+    )
+    code, said, cpu_s, memory_mib = json.loads(done.stdout)
+    return code, said, cpu_s, memory_mib
+
+
+def refused(bundle: Path, *verb: str) -> None:
+    code, said, cpu_s, memory_mib = checked(bundle, *verb)
     told = [one for one in said.splitlines() if one.startswith("hotbed: ")]
     assert (code, len(told)) == (2, 1), said
     assert "Traceback" not in said
@@ -216,16 +234,23 @@ def refused(bundle: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", ["aliases", "rows"])
-def test_verify_refuses_it_at_a_moderate_cost(what: str, files: Files, tmp_path: Path) -> None:
-    refused(pack(tmp_path / "x.zip", files | HOSTILE[what](files)))
+@pytest.mark.parametrize(
+    ("what", "verb"), [("aliases", ["verify"]), ("lists", ["rerun", "--dry-run"])]
+)
+def test_it_is_refused_at_a_moderate_cost(
+    what: str, verb: list[str], files: Files, tmp_path: Path
+) -> None:
+    hostile = {**HOSTILE, **GREEDY}[what]
+    refused(pack(tmp_path / "x.zip", files | hostile(files)), *verb)
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("what", [*HOSTILE, "4 GB"])
-def test_verify_refuses_each_at_a_moderate_cost(what: str, files: Files, tmp_path: Path) -> None:
-    large = in_run("samples.parquet", lambda: many_rows(groups=50))
-    refused(pack(tmp_path / "x.zip", files | HOSTILE.get(what, large)(files)))
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("what", [*HOSTILE, *GREEDY])
+def test_each_is_refused_at_a_moderate_cost(what: str, files: Files, tmp_path: Path) -> None:
+    bundle = pack(tmp_path / "x.zip", files | {**HOSTILE, **GREEDY}[what](files))
+    refused(bundle)
+    refused(bundle, "rerun", "--dry-run")
 
 
 @pytest.mark.soak
