@@ -106,7 +106,7 @@ def test_schedulers_write_past_a_slow_disk_and_all_is_read_back(
     site: Any = open_site("local")
     site.disk_fault(agents.name, "osd0", slow=8.0)
     try:
-        options = Options(schedulers=("fixed", "both"), nodes=2, processes=4, writes=4, size=2**20)
+        options = Options(schedulers=("fixed", "both"), nodes=2, processes=16, writes=1, size=2**22)
         machines = machines_of(agents, spec_of(agents))
         outcome = run(machines, options, tmp_path, lambda phase, share: None)
     finally:
@@ -115,8 +115,13 @@ def test_schedulers_write_past_a_slow_disk_and_all_is_read_back(
     rows = {row.scheduler: row for row in outcome.rows}
     assert all(row.verified == row.writes == 32 for row in rows.values())
     assert rows["fixed"].redirected == 0
-    assert rows["fixed"].server_bytes == (8 * 2**20,) * 4
+    assert rows["fixed"].server_bytes == (8 * 2**22,) * 4
     assert rows["both"].redirected > 0
+    for osd in range(4):  # none was killed for memory
+        shown = sh(
+            agents, f"osd{osd}", f"systemctl show -p NRestarts --value hotbed-twochoice@{osd}"
+        )
+        assert shown.strip() == "0"
 
 
 def test_nothing_acknowledged_is_lost_when_an_agent_and_an_osd_are_killed(agents: Testbed) -> None:
