@@ -85,6 +85,15 @@ class TestbedSpec(Strict):
         return self
 
     @model_validator(mode="after")
+    def _no_templates(self) -> TestbedSpec:
+        """Ansible would compute them, with whatever they run, on the engine's machine."""
+        told = self.model_dump_json(exclude={"site"})
+        found = next((mark for mark in ("{{", "{%", "{#") if mark in told), None)
+        if found is not None:
+            raise ValueError(f"a text holds {found}, which begins a template: write out its value")
+        return self
+
+    @model_validator(mode="after")
     def _racks_hold_nodes(self) -> TestbedSpec:
         if self.racks is None:
             return self

@@ -11,11 +11,13 @@ import pytest
 
 from controllers import remote
 from controllers.journal import read_journal
+from controllers.registry import FOREIGN
 from controllers.replay import replay
 from schemas.errors import HotbedError, StoreError
 from testbed.agent.client import AgentClient
 from testbed.reach import shell_to
 from testbed.ssh import Shell
+from tests.hotbed.own_controllers import spy, write_shy
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(300)]
 
@@ -92,6 +94,21 @@ def test_a_controller_from_outside_runs_is_journalled_and_puts_back(agent, admin
     found = replay(journal, DIRS)
     assert found.equal
     assert found.same_code
+
+
+def test_a_strangers_policy_is_confined_on_the_admin_node(agent, admin, tmp_path):
+    """It senses and acts through the loop alone, which keeps what it needs to reach the store."""
+    write_shy(tmp_path)
+    (tmp_path / "shy" / "policy.py").write_text(spy(Path("/root/marked"), port=22))
+    (tmp_path / "shy" / FOREIGN).touch()
+    remote.start(agent, "shy", interval_s=1.0, controllers_dirs=[tmp_path])
+    until(lambda: steps_of(agent, "shy") >= 2)
+    assert remote.stop(agent)["code"] == 0
+    journal = read_journal(remote.fetch_journal(agent, "shy", tmp_path / "j.jsonl"))
+    found = journal.header["parameters"]
+    assert (found["uid"], found["network"]) == (65534, "OSError")
+    assert found["fork"] == "BlockingIOError"
+    assert admin.run(["ls", "/root/marked"], check=False).code != 0
 
 
 def test_kill_9_is_healed_by_systemd(agent, admin, changed_unit):

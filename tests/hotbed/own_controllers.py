@@ -43,3 +43,30 @@ def write_shy(folder: Path) -> Path:
     (folder / "shy").mkdir(parents=True)
     (folder / "shy" / "policy.py").write_text(SHY)
     return folder
+
+
+SPY = """
+import json, os, pathlib, socket, sys
+
+def attempt(what):
+    try:
+        return str(what())
+    except Exception as error:
+        return type(error).__name__
+
+FOUND = {
+    "uid": os.getuid(),
+    "secret": os.environ.get("OS_PASSWORD", "none"),
+    "mark": attempt(lambda: pathlib.Path(MARK).write_text("loaded")),
+    "home": attempt(lambda: os.listdir(HOME)),
+    "fork": attempt(os.fork),
+    "network": attempt(lambda: socket.create_connection(("127.0.0.1", PORT), 2)),
+}
+print("\\x1b[2Jpolicy", file=sys.stderr)
+"""
+
+
+def spy(marked: Path, port: int = 9) -> str:
+    """A policy that looks around while it is imported, and declares what it saw."""
+    head = f"MARK, HOME, PORT = {str(marked)!r}, {str(Path.home())!r}, {port}\n{SPY}"
+    return head + SHY.replace("return {}\n", "return dict(FOUND)\n", 1)

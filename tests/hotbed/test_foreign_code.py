@@ -24,31 +24,9 @@ from hotbed.bundling import Asked, unpacked
 from hotbed.verbs.rerun import _agrees
 from schemas.errors import UserError
 from schemas.names import unpack_tar
-from tests.hotbed.own_controllers import SHY, write_shy
+from tests.hotbed.own_controllers import SHY, spy, write_shy
 from tests.hotbed.runner import hotbed
 from tests.hotbed.tiny_bundle import contents, pack
-
-SPY = """
-import json, os, pathlib, socket, sys
-
-def attempt(what):
-    try:
-        return str(what())
-    except Exception as error:
-        return type(error).__name__
-
-FOUND = {
-    "uid": os.getuid(),
-    "secret": os.environ.get("OS_PASSWORD", "none"),
-    "mark": attempt(lambda: pathlib.Path(MARK).write_text("loaded")),
-    "home": attempt(lambda: os.listdir(HOME)),
-    "fork": attempt(os.fork),
-    "network": attempt(lambda: socket.create_connection(("127.0.0.1", PORT), 2)),
-}
-print("\\x1b[2Jpolicy", file=sys.stderr)
-"""
-CAN_CONFINE = not confine.outlook().network
-"""True if this machine lets a process leave the network."""
 
 
 @pytest.fixture
@@ -57,19 +35,13 @@ def marked(tmp_path: Path) -> Path:
     return tmp_path / "marked"
 
 
-def policy(marked: Path, port: int = 9) -> str:
-    """A policy that looks around while it is imported, and declares what it saw."""
-    head = f"MARK, HOME, PORT = {str(marked)!r}, {str(Path.home())!r}, {port}\n{SPY}"
-    return head + SHY.replace("return {}\n", "return dict(FOUND)\n", 1)
-
-
 @pytest.fixture
 def archive(tmp_path: Path, marked: Path) -> Path:
     """A bundle of a simulated campaign with a controller and a notebook of a stranger's."""
     files = contents(tmp_path, "shy", notebook="../notebooks/strange.ipynb")
     files |= {
         "notebooks/strange.ipynb": b"{}",
-        "controllers/shy/policy.py": policy(marked).encode(),
+        "controllers/shy/policy.py": spy(marked).encode(),
     }
     return pack(tmp_path / "x.zip", files)
 
@@ -78,7 +50,7 @@ def archive(tmp_path: Path, marked: Path) -> Path:
 def test_verify_and_a_dry_run_list_code_and_load_none(
     archive: Path, marked: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code = policy(marked).encode()
+    code = spy(marked).encode()
     digest = hashlib.sha256(code).hexdigest()
     for words in (["verify", archive], ["rerun", archive, "--dry-run"]):
         hotbed(*words, "--json")
@@ -121,10 +93,11 @@ def test_at_a_terminal_consent_can_be_typed(
     assert "what it is" in capsys.readouterr().err
 
 
-@pytest.mark.skipif(not CAN_CONFINE, reason="this machine allows no network namespace")
 def test_a_strangers_policy_is_confined(
     archive: Path, marked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if confine.outlook().network:
+        pytest.skip("this machine allows no network namespace")
     monkeypatch.setenv("OS_PASSWORD", "hunter22")
     with unpacked(Asked(archive, artifacts=tmp_path / "new")) as ready:
         folder = ready.again.request.controllers_dir
@@ -147,7 +120,7 @@ def test_a_strangers_policy_is_confined(
 
 def test_ones_own_code_is_not_confined(tmp_path: Path) -> None:
     write_shy(tmp_path)
-    (tmp_path / "shy" / "policy.py").write_text(policy(tmp_path / "marked"))
+    (tmp_path / "shy" / "policy.py").write_text(spy(tmp_path / "marked"))
     decider = ChildDecider("shy", {}, 0, [tmp_path])
     decider.close()
     assert decider.parameters["uid"] == os.getuid()
@@ -156,7 +129,7 @@ def test_ones_own_code_is_not_confined(tmp_path: Path) -> None:
 
 def test_a_replay_loads_no_strangers_code_in_the_engine(tmp_path: Path) -> None:
     write_shy(tmp_path)
-    (tmp_path / "shy" / "policy.py").write_text(policy(tmp_path / "marked"))
+    (tmp_path / "shy" / "policy.py").write_text(spy(tmp_path / "marked"))
     (tmp_path / "shy" / FOREIGN).touch()
     header: dict[str, Any] = {"policy": "shy", "parameters": {}, "seed": 0, "code_hash": ""}
     assert replay(Journal(header, [], False), [tmp_path]).equal

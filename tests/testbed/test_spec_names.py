@@ -13,7 +13,7 @@ from schemas.campaign import Campaign
 from schemas.errors import UserError
 from testbed.deployer_spec import CephadmDeployer, CephAnsibleDeployer
 from testbed.sites.chameleon.options import Options
-from testbed.spec import NfsSpec, load_spec
+from testbed.spec import NfsSpec, TestbedSpec, load_spec
 from testbed.swift_spec import MicrostoreSpec, SwiftSpec, TenantSpec
 
 SWIFT = {
@@ -65,3 +65,13 @@ def test_what_ends_in_a_new_line_is_no_name(
     """A pattern's dollar sign would let it pass."""
     with pytest.raises(ValidationError, match=said):
         model.model_validate(body)
+
+
+@pytest.mark.parametrize("text", ["{{ lookup('pipe', 'id') }}", "{% set a = 1 %}"])
+def test_a_spec_holds_no_template_of_ansibles(text: str) -> None:
+    """What Ansible computes runs on the engine's machine, and a spec may be a stranger's."""
+    roles = ["admin", "mon", "mgr", "client", "osd"]
+    body = {"name": "x", "groups": [{"name": "a", "roles": roles, "disk": {"size": "8GiB"}}]}
+    with pytest.raises(ValidationError, match="begins a template"):
+        TestbedSpec.model_validate(body | {"store": {"config": {"global": {"a": text}}}})
+    TestbedSpec.model_validate(body | {"store": {"config": {"global": {"a": "{} {1} %d"}}}})
