@@ -71,7 +71,8 @@ def test_what_ends_in_a_new_line_is_no_name(
 def test_a_spec_holds_no_template_of_ansibles(text: str) -> None:
     """What Ansible computes runs on the engine's machine, and a spec may be a stranger's."""
     roles = ["admin", "mon", "mgr", "client", "osd"]
-    body = {"name": "x", "groups": [{"name": "a", "roles": roles, "disk": {"size": "8GiB"}}]}
+    group = {"name": "a", "roles": roles, "disk": {"size": "8GiB"}}
+    body = {"name": "x", "groups": [group, {**group, "name": "b", "roles": ["osd"]}]}
     with pytest.raises(ValidationError, match="begins a template"):
         TestbedSpec.model_validate(body | {"store": {"config": {"global": {"a": text}}}})
     TestbedSpec.model_validate(body | {"store": {"config": {"global": {"a": "{} {1} %d"}}}})
