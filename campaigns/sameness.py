@@ -1,4 +1,4 @@
-"""What a process computes with: results of workers that compute with the same are ours."""
+"""Comparison of code and libraries: a worker that has the same gives the same results."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Code:
 
 @dataclass(frozen=True)
 class Sameness:
-    """What a worker must have to give our results. Functions must be a module's: they travel by
+    """Requirements on a worker whose results count. Functions must be a module's: they travel by
     name.
 
     Attributes:
@@ -79,7 +79,7 @@ class Sameness:
             sources.require(self.program)
 
     def here(self) -> Code:
-        """What this process computes with, read once: what it has imported stays as it was."""
+        """Code and libraries of this process, read once: its imports stay as they were."""
         return _here(self)
 
     def difference(self, ours: Code, theirs: Code) -> str | None:

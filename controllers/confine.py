@@ -30,7 +30,7 @@ _PROBE_LIMIT_S = 30
 
 
 class Confinement(NamedTuple):
-    """How a process is confined. `hidden` is True if the home folder is out of its sight."""
+    """Confinement of a process. `hidden` is True if the home folder is out of its sight."""
 
     user: str
     network: bool
@@ -43,7 +43,7 @@ class Confinement(NamedTuple):
 
 
 entered: list[Confinement] = []
-"""How this process is confined; empty if it is not."""
+"""Confinement of this process; empty if there is none."""
 
 
 def environment() -> dict[str, str]:

@@ -193,7 +193,7 @@ class Ready:
 
     @property
     def consent(self) -> str:
-        """What somebody who trusts the bundle's code agrees to."""
+        """Consent text: the effects of trusting the code of a bundle."""
         from controllers.confine import outlook
 
         told = ["The bundle holds code that is not Hotbed's:", *listed(self.code)]

@@ -1,4 +1,4 @@
-"""What a stranger's files may cost who reads them: each is looked at before anything is made of it.
+"""Bounds on what reading a stranger's file may cost: each file is checked before it is parsed.
 
 `hotbed.contained` limits the whole reading; this says by a sentence which file is to blame.
 """

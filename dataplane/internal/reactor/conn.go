@@ -218,7 +218,7 @@ func (c *Conn) write(bytes []byte) (sent int) {
 	return sent
 }
 
-// drop forgets what is to be sent.
+// drop forgets the data that were queued to be sent.
 func (c *Conn) drop() {
 	if cap(c.out) > 0 && cap(c.out) <= mostIdle && len(c.loop.spare) < mostSpare {
 		c.loop.spare = append(c.loop.spare, c.out[:0])

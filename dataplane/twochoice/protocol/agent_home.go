@@ -357,7 +357,7 @@ func (a *Agent) fence(from Peer, m Message) {
 		reply.Needed = true
 	case a.book.needs(m):
 		reply.Needed = true
-	case a.book.cut: // it cannot be told yet: the store asks again
+	case a.book.cut: // not known yet: the store asks again
 		return
 	case !known && a.config.Break != NoFence:
 		a.append(&order{record: fenceRecord(m.Write), done: func(err error) {

@@ -79,7 +79,7 @@ func Decode(b []byte) (Message, error) {
 	return m, nil
 }
 
-// DecodeHead reads a message, without its Data, of which b is the beginning.
+// DecodeHead reads a message without its Data; b holds the beginning of the message.
 func DecodeHead(b []byte) (Message, error) {
 	m, _, d := decodeHead(b)
 	return m, d.err

@@ -292,7 +292,7 @@ func (s *Server) loop() {
 	}
 }
 
-// account takes what is to be done from the budget, and gives back what an event took.
+// account reserves memory for new work in the budget, and releases what an event had reserved.
 func (s *Server) account(ops []protocol.DiskOp, e event) {
 	change := -e.cost
 	for _, op := range ops {
