@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Recipe of a cell on a worker: `make` is a function of a module, because it is sent by name."""
+    """Recipe of a cell on a worker: `make` is a function of a module, since it is sent by name."""
 
     make: Make
     same: Sameness
