@@ -13,7 +13,7 @@ from controllers import remote
 from controllers.journal import read_journal
 from controllers.registry import FOREIGN
 from controllers.replay import replay
-from schemas.errors import HotbedError, StoreError
+from schemas.errors import HotbedError, UserError
 from testbed.agent.client import AgentClient
 from testbed.reach import shell_to
 from testbed.ssh import Shell
@@ -169,5 +169,5 @@ def test_a_start_that_cannot_work_says_why(agent, tmp_path):
         .replace('name = "toggle"', 'name = "broken"')
         .replace('return {"low": True}', 'raise OSError("nothing here")')
     )
-    with pytest.raises(StoreError, match="initial\\(\\) raised OSError: nothing here"):
+    with pytest.raises(UserError, match="initial\\(\\) raised OSError: nothing here"):
         remote.start(agent, "broken", interval_s=1.0, controllers_dirs=[tmp_path])
