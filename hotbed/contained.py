@@ -20,8 +20,6 @@ from typing import TYPE_CHECKING, Any
 from schemas.errors import HotbedError, UserError
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from analysis.bundle.verification import Verification
 
 Progress = Callable[[str, float], None]
@@ -29,7 +27,7 @@ Progress = Callable[[str, float], None]
 MIB = 2**20
 MEMORY_MIB, MEMORY_FACTOR = 440, 40
 """Memory that any bundle may take, and times its size that a larger one may in addition."""
-READING_S, READING_S_PER_MIB = 10.0, 2.0
+READING_S, READING_S_PER_MIB = 7.0, 2.0
 """Processor time before anything is computed: unpacking and looking at every file."""
 DERIVING_S, DERIVING_S_PER_MIB = 120.0, 30.0
 """Processor time from then on: figures and claims of runs that can be read."""
@@ -114,7 +112,7 @@ def _ask(path: Path, asked: Mapping[str, Any], progress: Progress) -> Mapping[st
             errors.seek(0)
             raise _unexplained(path, code, errors.read().decode(errors="replace"))
     if "exhausted" in answer:
-        raise _exhausted(path, answer["exhausted"])
+        raise _exhausted(path, "memory")
     if "error" in answer:
         raise (UserError if answer["user"] else HotbedError)(answer["error"])
     return answer
@@ -140,7 +138,9 @@ def _answer(
 
 def _unexplained(path: Path, code: int, said: str) -> HotbedError:
     """The error for a process that ended without an answer."""
-    if code in (-signal.SIGXCPU, -signal.SIGKILL, -signal.SIGSEGV, -signal.SIGABRT):
+    if code == -signal.SIGXCPU:
+        return _exhausted(path, "processor time")
+    if code in (-signal.SIGKILL, -signal.SIGSEGV, -signal.SIGABRT):
         return _exhausted(path, "memory or processor time")
     last = said.strip().splitlines()[-1:] or [f"exit code {code}"]
     return HotbedError(f"{path}: could not be checked ({last[0]}).")
@@ -153,10 +153,6 @@ def _exhausted(path: Path, what: str) -> UserError:
     )
 
 
-class _TimeUp(BaseException):
-    """The process has used the processor time that it may."""
-
-
 class _Budget:
     """Limits of this process, which grow with the bundle; those on time are set for each phase."""
 
@@ -164,8 +160,8 @@ class _Budget:
         self._mib = bundle.stat().st_size / MIB
         self._deriving = False
         memory = round((MEMORY_MIB + MEMORY_FACTOR * self._mib) * MIB)
-        resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
-        signal.signal(signal.SIGXCPU, self._stop)
+        _limit(resource.RLIMIT_DATA, memory)
+        _limit(resource.RLIMIT_CORE, 0)
         self._allow(READING_S + READING_S_PER_MIB * self._mib)
 
     def derive(self) -> None:
@@ -176,13 +172,12 @@ class _Budget:
 
     @staticmethod
     def _allow(seconds: float) -> None:
-        end = math.ceil(time.process_time() + seconds)
-        _, hard = resource.getrlimit(resource.RLIMIT_CPU)
-        resource.setrlimit(resource.RLIMIT_CPU, (end, hard))
+        _limit(resource.RLIMIT_CPU, math.ceil(time.process_time() + seconds))
 
-    @staticmethod
-    def _stop(_number: int, _frame: FrameType | None) -> None:
-        raise _TimeUp
+
+def _limit(what: int, value: int) -> None:
+    _, hard = resource.getrlimit(what)
+    resource.setrlimit(what, (value if hard == resource.RLIM_INFINITY else min(value, hard), hard))
 
 
 def main() -> None:
@@ -200,14 +195,15 @@ def main() -> None:
     except (UserError, HotbedError) as error:
         answer(error=str(error), user=isinstance(error, UserError))
     except MemoryError:
-        answer(exhausted="memory")
-    except _TimeUp:
-        answer(exhausted="processor time")
+        answer(exhausted=True)
 
 
 def _check(asked: Mapping[str, Any], answer: Callable[..., None]) -> dict[str, Any]:
     from analysis.bundle import archive, bounds
 
+    if asked["whole"]:  # before the time that the bundle is given begins
+        from analysis.bundle.verify import verify as check
+        from hotbed.bundling import otherwise
     path = Path(asked["path"])
     budget = _Budget(path) if asked["limited"] else None
 
@@ -222,9 +218,6 @@ def _check(asked: Mapping[str, Any], answer: Callable[..., None]) -> dict[str, A
         found = archive.unpack(path, folder, most_bytes=most_bytes, progress=report)
         bounds.require({name: folder / name for name in sorted(found)}, path)
         return {}
-    from analysis.bundle.verify import verify as check
-    from hotbed.bundling import otherwise
-
     made = check(path, most_bytes=most_bytes, otherwise=otherwise, progress=report)
     return {
         "sha256": made.sha256,

@@ -164,12 +164,9 @@ def test_files_of_honest_runs_may_be_read(tmp_path: Path) -> None:
     bounds.require({name: tmp_path / name for name in honest}, tmp_path / "x.zip")
 
 
-@pytest.mark.parametrize("what", HARMLESS)
-def test_looking_for_secrets_takes_time_in_proportion(
-    what: str, files: Files, tmp_path: Path
-) -> None:
-    """Four times as much may not take sixteen times as long: measured in the worst that is known,
-    by the processor time of a process with a limit."""
+@pytest.mark.parametrize("what", ["PDF", "blanks", "notes"])
+def test_looking_for_secrets_takes_moderate_time(what: str, files: Files, tmp_path: Path) -> None:
+    """The worst that is known, in a process with a limit on its processor time."""
     (found,) = HARMLESS[what](files).items()
     file = tmp_path / "file"
     file.write_bytes(found[1])
@@ -268,7 +265,7 @@ def test_verify_ends_with_each(what: str, files: Files, tmp_path: Path) -> None:
     ("waste", "what"),
     [
         ("[bytes(2**20) for _ in range(10_000)]", "memory"),
-        ("[None for _ in iter(int, 1)]", "processor time"),
+        ("sum(iter(int, 1))", "processor time"),
         ("os.kill(os.getpid(), signal.SIGSEGV)", "memory or processor time"),
     ],
 )
