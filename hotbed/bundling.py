@@ -196,14 +196,14 @@ class Ready:
         """Consent text: the effects of trusting the code of a bundle."""
         from controllers.confine import outlook
 
-        told = ["The bundle holds code that is not Hotbed's:", *listed(self.code)]
-        told.append(
+        lines = ["The bundle holds code that is not Hotbed's:", *listed(self.code)]
+        lines.append(
             f"Controllers run {outlook()}; those of a testbed run on its admin node, as the user "
             "nobody without network."
         )
         if any(one.path.startswith("notebooks/") for one in self.code):
-            told.append("On a testbed notebooks run too: as you, with your network and files.")
-        return "\n".join(told)
+            lines.append("On a testbed notebooks run too: as you, with your network and files.")
+        return "\n".join(lines)
 
     def dry_run(self, workers: Workers | None = None) -> DryRunReport:
         """The cells that would run. Writes nothing."""

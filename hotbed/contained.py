@@ -52,7 +52,7 @@ def verify(
         path: the archive.
         most_gib: how large it may be when it is unpacked.
         limited: False for a bundle of one's own, which may take what it needs.
-        progress: told of each phase.
+        progress: called with each phase and the share that is done.
 
     Raises:
         UserError: it is no bundle, or one that should not be opened; or it takes more memory or

@@ -1,6 +1,6 @@
 """Bounds on what reading a stranger's file may cost: each file is checked before it is parsed.
 
-`hotbed.contained` limits the whole reading; this says by a sentence which file is to blame.
+`hotbed.contained` limits the whole reading; a sentence from here names the file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LEAST_TABLE, TABLE_RATIO = 64 * MIB, 64
 """Bytes that every Parquet file may decode to, and times its size that a larger one may."""
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
 _SIMPLE = {"PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY"}
-"""Encodings whose values are in the file: a delta can stand for any length."""
+"""Encodings with every value in the file: a delta can stand for any length."""
 
 
 def require(files: Mapping[str, Path], source: Path) -> None:

@@ -116,7 +116,7 @@ def _in_pdf(data: bytes) -> Iterator[bytes]:
 
 
 def _streams(data: bytes) -> Iterator[tuple[int, int]]:
-    """Where the streams of a PDF file are; none begins within another."""
+    """Yield start and end of each stream of a PDF file; none begins within another."""
     start = data.find(b"stream")
     while start >= 0:
         end = start + 6
@@ -155,7 +155,7 @@ def _notes(data: bytes) -> Iterator[bytes]:
 
 
 def _unpacked(body: bytes, most: int) -> bytes:
-    """What is compressed behind a keyword, and its flags and language."""
+    """Return the text that is compressed behind a keyword, its flags and its language."""
     for found in re.finditer(rb"x[\x01\x5e\x9c\xda]", body[:_HEAD] if most else b""):
         text = _inflated(memoryview(body)[found.start() :], most)
         if text:

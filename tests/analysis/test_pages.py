@@ -32,7 +32,7 @@ TEXT = """"'><script>alert(1)</script><img src=x onerror=y>](javascript:z)`"""
 
 
 class Page(HTMLParser):
-    """What a browser would see of a page."""
+    """A page as a browser reads it."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class Page(HTMLParser):
 
 
 def leaves(body: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where strings are in a record."""
+    """Yield the path of every string in a record."""
     if isinstance(body, dict | list):
         for key, inner in body.items() if isinstance(body, dict) else enumerate(body):
             yield from leaves(inner, (*path, key))

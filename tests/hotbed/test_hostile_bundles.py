@@ -89,7 +89,7 @@ HOSTILE: dict[str, Callable[[Files], Files]] = {
     "deltas": in_run("samples.parquet", deltas),
     "picture": drawn("a.png", png(60_000, 60_000)),
 }
-"""What a look at every file refuses, as files that are put into a small bundle."""
+"""Files that are refused before they are read, each to be put into a small bundle."""
 
 GREEDY: dict[str, Callable[[Files], Files]] = {
     "lists": in_run("run.json", lambda: b'{"a": [' + b"[]," * 7_000_000 + b"1]}"),
@@ -98,7 +98,7 @@ GREEDY: dict[str, Callable[[Files], Files]] = {
     },
     "4 GB": in_run("samples.parquet", lambda: many_rows(groups=50)),
 }
-"""What takes long to make, and what the process's limits refuse."""
+"""Files that the limits of the process refuse, or that take long to make."""
 
 HARMLESS: dict[str, Callable[[Files], Files]] = {
     "PDF": drawn("a.pdf", b"%PDF-1.4\n" + b"stream\n" * 500_000),
@@ -120,7 +120,7 @@ HARMLESS: dict[str, Callable[[Files], Files]] = {
         "run.json", lambda: b'{"parameters": {"osds": 1e300, "duration_s": 1e308}}'
     ),
 }
-"""What nobody needs to refuse, if reading it costs no more than its size."""
+"""Files that need not be refused, as long as reading them takes time in proportion."""
 
 
 @pytest.fixture
@@ -223,8 +223,8 @@ def checked(bundle: Path, *verb: str) -> tuple[int, str, float, float]:
 
 def refused(bundle: Path, *verb: str) -> None:
     code, said, cpu_s, memory_mib = checked(bundle, *verb)
-    told = [one for one in said.splitlines() if one.startswith("hotbed: ")]
-    assert (code, len(told)) == (2, 1), said
+    sentences = [one for one in said.splitlines() if one.startswith("hotbed: ")]
+    assert (code, len(sentences)) == (2, 1), said
     assert "Traceback" not in said
     assert cpu_s < MOST_CPU_S
     assert memory_mib < MOST_MEMORY_MIB
