@@ -108,7 +108,7 @@ def test_a_strangers_policy_is_confined_on_the_admin_node(agent, admin, tmp_path
     found = journal.header["parameters"]
     assert (found["uid"], found["network"]) == (65534, "OSError")
     assert found["fork"] == "BlockingIOError"
-    assert admin.run(["ls", "/root/marked"], check=False).code != 0
+    assert admin.run(["ls", "/root/marked"], check=False).returncode != 0
 
 
 def test_kill_9_is_healed_by_systemd(agent, admin, changed_unit):
