@@ -190,7 +190,7 @@ def _allowed(key: str) -> str:
 
 
 def called_s(parameters: CellParameters, time_scale: float) -> float:
-    """How long open-loop writes have run when the controller is started: it then measures, and
+    """Return the seconds of open-loop writes before the controller starts. It then measures, and
     decides when the load has run for `balance_after_s`."""
     after_s = parameters.balance_after_s
     after_s = BALANCE_AFTER_S if after_s is None else after_s

@@ -70,7 +70,7 @@ class Sameness:
         return found | ({self.program: sources.digest(self.program)[:24]} if self.program else {})
 
     def ready(self) -> None:
-        """See that the simulator, if any, was built from the sources that there are.
+        """Check that the simulator, if any, was built from the sources that there are.
 
         Raises:
             StoreError: it was not, or is not there.

@@ -1,8 +1,8 @@
 """Durable files: on the disk, with their names, before the call returns.
 
-Every function raises OSError with the path in it, and leaves nothing half-made: what was there
-before is still there. Standard library only: the agent side imports this file. Writes go through
-`os`, so that a test can fail any of them (tests/schemas/faults.py).
+Every function raises OSError with the path in it, and leaves nothing half-made: a file holds
+either all of its old content or all of the new. Standard library only: the agent side imports this
+file. Writes go through `os`, so that a test can fail any of them.
 """
 
 from __future__ import annotations

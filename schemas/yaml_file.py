@@ -23,8 +23,8 @@ MOST_NODES = 200_000
 
 
 class ContentError(ValueError):
-    """A mapping has a key twice, of which YAML's readers drop one, a date or number cannot be or is
-    not in decimals, or the text is made to exhaust its reader; the message says where."""
+    """YAML that is refused: a repeated key (readers would drop one), an impossible date or number,
+    a number that is not decimal, or a text made to exhaust its reader. The message says where."""
 
 
 def load(text: str, *, decimals: bool = True) -> Any:
@@ -43,11 +43,11 @@ def load(text: str, *, decimals: bool = True) -> Any:
     import yaml
 
     aliases = survey(text)
-    quick, telling = _loaders()  # libyaml is ten times as quick, PyYAML's own words are better
+    quick, precise = _loaders()  # libyaml is ten times as quick; PyYAML's errors are better
     try:
         return _load(quick(text), decimals, aliases)
     except yaml.YAMLError:
-        return _load(telling(text), decimals, aliases)
+        return _load(precise(text), decimals, aliases)
 
 
 @cache
@@ -72,7 +72,7 @@ def survey(text: str, *, allowed: bool = True) -> bool:
     """Return True if `text` has aliases. What is no YAML has none.
 
     Args:
-        text: the text, of which no value is made.
+        text: the text; it is only scanned, never loaded.
         allowed: False if it may have none.
 
     Raises:

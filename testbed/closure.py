@@ -320,7 +320,7 @@ def _text(content: bytes) -> _Source:
 
 
 def _notebook(content: bytes) -> _Source:
-    """Its code cells; what they import is left to other entries."""
+    """Return the code cells of a notebook; their imports are left to other entries."""
     try:
         cells = json.loads(content)["cells"]
         code = "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "code")
@@ -351,8 +351,8 @@ def _source(content: bytes, suffix: str) -> _Source:
 
 
 class _Kept(dict[str, Any]):
-    """What was read in files, by their digest. To parse a few hundred takes a third of a second, so
-    a clone keeps it. (An admin node has few files, and nothing is left there.)"""
+    """Results of parsing, by the digest of the file. Parsing a few hundred files takes a third of a
+    second, so a clone keeps them. An admin node has few files, and keeps nothing."""
 
     unsaved = False
 

@@ -149,10 +149,10 @@ def report(here: Path, derived: Derived) -> Iterator[Difference]:
 
 
 def programs(here: Path, derived: Derived) -> Iterator[Difference]:
-    """Figures as PDF, which are not drawn again, that hold more than a drawing."""
+    """Yield the PDF figures that hold more than a drawing; PDFs are not drawn again."""
     for path in sorted((here / "figures").rglob("*.pdf")):
-        told = told_by(path.read_bytes()) or b""
-        if any(word in told for word in _ACTIVE):
+        words = told_by(path.read_bytes()) or b""
+        if any(word in words for word in _ACTIVE):
             file = f"artifacts/{derived.folder.name}/{path.relative_to(here).as_posix()}"
             yield Difference(file, "PDF", "a script, a file or hidden objects", "a drawing")
 

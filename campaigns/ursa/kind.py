@@ -58,7 +58,7 @@ def _probe() -> str:
 
 
 LIBRARIES = ("numpy", "scipy", "numba", "highspy")
-"""Their versions decide what plans come out. (Seconds are those of the machine that makes the cell;
+"""Libraries whose versions decide the plans. (Seconds are those of the machine that makes the cell;
 the run's record names it.)"""
 
 SAME = Sameness(

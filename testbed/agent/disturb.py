@@ -280,7 +280,7 @@ def write_go(at: float) -> None:
 
 
 def read_go(clock: SteadyClock) -> float | None:
-    """What `write_go` was told, on `clock`; None before."""
+    """Return the start that `write_go` wrote, on `clock`; None before."""
     try:
         return clock.at(float((FOLDER / "go").read_text()))
     except FileNotFoundError:

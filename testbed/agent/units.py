@@ -134,7 +134,7 @@ echo "$code" > exit.new && mv exit.new exit
 
 
 def parse_result(node: str, name: str, raw: bytes, now: float) -> UnitResult:
-    """What `_FETCH` printed as a result. Times that are missing (a killed unit) are `now`.
+    """Parse the output of `_FETCH`. Missing times (of a killed unit) become `now`.
 
     The end is counted from the start by a clock that nobody sets.
     """

@@ -22,7 +22,7 @@ def digest(program: str = HOTBEDSIM) -> str:
 
 
 def require(program: str) -> None:
-    """See that a simulator is there and was built from the sources that there are.
+    """Check that a simulator is there and was built from the sources that there are.
 
     Raises:
         StoreError: it is not.

@@ -47,7 +47,7 @@ class Disk:
                 patch.setattr(module, name, self._wrapped(call, getattr(module, name)))
 
     def unsynced(self, below: str = "") -> list[str]:
-        """What is there, in this folder or anywhere, and a power cut would undo."""
+        """Return the existing paths, in this folder or anywhere, that a power cut would undo."""
         return [p for p in self._unsynced if p.startswith(below) and os.path.lexists(p)]
 
     def fail(self, *faults: tuple[str, str], nth: int = 1) -> None:
@@ -81,7 +81,7 @@ class Disk:
         return called
 
     def _note(self, call: str, path: str, new: bool, args: Any) -> None:
-        """What a power cut would now undo; locks are not kept."""
+        """Return the paths that a power cut would undo now; locks are not kept."""
         if call == "fsync":
             self._unsynced.discard(path)
         elif call == "write":

@@ -65,7 +65,7 @@ def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 NO_PLACE = {"a file": Path(cli.__file__), "not ours": Path("/sys")}
-"""Where nobody can make a folder, root included."""
+"""Places in which nobody, root included, can make a folder."""
 
 
 @pytest.mark.parametrize("place", NO_PLACE)

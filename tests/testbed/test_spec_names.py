@@ -69,7 +69,7 @@ def test_what_ends_in_a_new_line_is_no_name(
 
 @pytest.mark.parametrize("text", ["{{ lookup('pipe', 'id') }}", "{% set a = 1 %}"])
 def test_a_spec_holds_no_template_of_ansibles(text: str) -> None:
-    """What Ansible computes runs on the engine's machine, and a spec may be a stranger's."""
+    """A template would run on the engine's machine, and a spec may come from a stranger."""
     roles = ["admin", "mon", "mgr", "client", "osd"]
     group = {"name": "a", "roles": roles, "disk": {"size": "8GiB"}}
     body = {"name": "x", "groups": [group, {**group, "name": "b", "roles": ["osd"]}]}

@@ -115,7 +115,7 @@ class Layout(NamedTuple):
         return width == usual or (self.more and width > usual)
 
     def places(self, names: Sequence[str]) -> list[int]:
-        """Where columns called `names` have what `_MEANINGS` lists."""
+        """Return the positions of the columns that `_MEANINGS` lists."""
         return [next(i for i, name in enumerate(names) if name in known) for known in _MEANINGS]
 
 

@@ -235,7 +235,7 @@ def _place(
 def _left_out(
     spec: TestbedSpec, group: GroupSpec, node: str, named: Sequence[str] | None, machines: Machines
 ) -> UserError:
-    """Why there is no machine for a node."""
+    """Return the reason why there is no machine for a node."""
     if named is not None:
         return UserError(
             f"site inventory: node {node} (group {group.name}, {group.count} nodes) is left "
