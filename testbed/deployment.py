@@ -11,6 +11,7 @@ from testbed.deploy import save_spec, spec_of
 from testbed.lifecycle import DEPLOYED, stopped_store
 from testbed.playbook_run import LOG, RefusedError
 from testbed.sites.contract import Progress, Site, SnapshotSite, Testbed, silent
+from testbed.spec import TestbedSpec
 
 _CHECKS = frozenset({"validate", "validate_volumes"})
 """Roles that come before every other and only look. (ceph-ansible's own check comes after ours.)"""
@@ -36,6 +37,19 @@ class Outcome:
         return said
 
 
+def asked(site: Site, testbed: Testbed, deployer: str | None) -> TestbedSpec:
+    """Return the testbed's spec, with `deployer` in place of its own where one is named.
+
+    Raises:
+        UserError: there is no such deployer, or it cannot deploy this spec on this site.
+    """
+    spec = spec_of(testbed)
+    if deployer is not None:
+        spec = deployers.with_kind(spec, deployer)
+        site.plan(spec)
+    return spec
+
+
 def bring(
     site: Site,
     testbed: Testbed,
@@ -58,9 +72,7 @@ def bring(
         UserError, DeployError: see `testbed.deployers.contract.Deployer.deploy`.
         StoreError: the store is not healthy after it was frozen.
     """
-    kept = spec = spec_of(testbed)
-    if deployer is not None:
-        spec = deployers.with_kind(spec, deployer)
+    kept, spec = spec_of(testbed), asked(site, testbed, deployer)
     chosen = deployers.choose(spec)
     before = deployers.claim(testbed, chosen.kind)
     freezes = snapshot and isinstance(site, SnapshotSite)

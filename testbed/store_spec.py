@@ -46,6 +46,15 @@ class PoolSpec(Strict):
     size: int = Field(default=2, ge=1, le=10)
     min_size: int = Field(default=1, ge=1, le=10)
 
+    @model_validator(mode="after")
+    def _can_be_written(self) -> PoolSpec:
+        if self.min_size > self.size:
+            raise ValueError(
+                f"min_size is {self.min_size} and size {self.size}: a pool takes no I/O with fewer "
+                "than min_size replicas, so give a min_size of at most size"
+            )
+        return self
+
 
 class TwoChoiceSpec(Strict):
     """The two-choice scheduler's agents and their cluster file (docs/twochoice-server.md).

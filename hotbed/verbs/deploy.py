@@ -44,7 +44,6 @@ def register(app: typer.Typer) -> None:
         from hotbed.site_options import wipe_leftovers
         from testbed import deployers, deployment
         from testbed.choose import choose_ready
-        from testbed.deploy import spec_of
 
         if remove:
             _refuse_with_removal(
@@ -58,8 +57,7 @@ def register(app: typer.Typer) -> None:
             raise UserError("--packages is of a removal: add --remove, or leave it out.")
         site, found = choose_ready(testbed)
         if dry_run:
-            spec = spec_of(found)
-            spec = spec if deployer is None else deployers.with_kind(spec, deployer)
+            spec = deployment.asked(site, found, deployer)
             plan = deployers.choose(spec).plan(spec)
             emit(plan, as_json, plan.sentences)
             return

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from schemas.errors import UserError
 from testbed import choose, deployers, doctor, sites
 from testbed.deploy import spec_of
 from testbed.deployers.contract import Plan
@@ -79,6 +80,19 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(
     assert hotbed("deploy", "--dry-run") == 0
     assert "own: Ceph" in capsys.readouterr().out
     assert spec_of(up).ceph().deployer.kind == "own"
+
+
+@pytest.mark.parametrize("dry_run", [(), ("--dry-run",)])
+def test_a_deployer_that_the_site_refuses_changes_nothing(
+    up: Testbed, site: FakeSite, monkeypatch: pytest.MonkeyPatch, dry_run: tuple[str, ...]
+) -> None:
+    def plan(spec: TestbedSpec) -> None:
+        raise UserError(f"not {spec.ceph().deployer.kind}")
+
+    monkeypatch.setattr(site, "plan", plan)
+    assert hotbed("deploy", "--deployer", "cephadm", *dry_run) == 2
+    assert spec_of(up).ceph().deployer.kind == "own"
+    assert not deployers.begun(up)
 
 
 def test_the_choice_is_kept_and_removal_is_by_the_same(

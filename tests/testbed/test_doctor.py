@@ -15,6 +15,7 @@ from testbed.checks import CHECKS, CHI_LIBRARIES, DISK_FLOOR, GIB, Need
 from testbed.deployers import with_kind
 from testbed.doctor import need_of
 from testbed.machine import ThisMachine
+from testbed.sites.fake import FakeSite
 from testbed.sites.local import record
 from testbed.sites.requirements import LOCAL_SITE, requirements
 from testbed.spec import TestbedSpec, load_spec
@@ -197,6 +198,9 @@ def test_what_the_site_refuses_is_refused(spec: TestbedSpec) -> None:
     body["groups"][1]["count"] = 9000
     with pytest.raises(UserError, match="nodes"):
         doctor.require(spec=TestbedSpec.model_validate(body), machine=Made())
+    for kind in ("cephadm", "ceph-ansible"):
+        with pytest.raises(UserError, match=kind):
+            doctor.require(spec=with_kind(spec, kind), machine=Made())
 
 
 def test_need_grows_with_the_spec(spec: TestbedSpec) -> None:
@@ -262,7 +266,10 @@ def test_the_verb_refuses_a_bad_spec(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "none.yaml" in capsys.readouterr().err
 
 
-def test_deployers_are_told_and_the_specs_own_is_needed(spec: TestbedSpec) -> None:
+def test_deployers_are_told_and_the_specs_own_is_needed(
+    spec: TestbedSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "open_site", lambda *_: FakeSite())
     told = {finding.name: finding for finding in doctor.diagnose(None, Made())}
     assert told["deployer-own"].ok
     assert told["deployer-cephadm"].found == (

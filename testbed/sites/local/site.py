@@ -34,7 +34,7 @@ from testbed.sites.local.disk import MOST_QUEUE_DEPTH, Disk
 from testbed.sites.local.names import Places
 from testbed.sites.local.nodes import Nodes, at_once
 from testbed.sites.local.record import Member, Record
-from testbed.spec import TestbedSpec
+from testbed.spec import CephSpec, TestbedSpec
 from testbed.ssh import SshShell
 
 _SSH_TIMEOUT_S = 60.0
@@ -77,6 +77,12 @@ class LocalSite:
                     f"{group.disk.queue_depth}; the local site's disks take 4 to "
                     f"{MOST_QUEUE_DEPTH}."
                 )
+        if isinstance(spec.store, CephSpec) and spec.store.deployer.kind != "own":
+            raise UserError(
+                f"testbed {spec.name}: deployer {spec.store.deployer.kind} needs whole machines "
+                "(LVM, and cephadm containers); nodes of the local site take deployer own: choose "
+                "that, or a site of machines."
+            )
         network.check_congestion_control(network.congestion_control_of(spec))
         disks = sum(g.count * g.disks * g.disk.size for g in spec.groups if g.disk)
         return Cost(

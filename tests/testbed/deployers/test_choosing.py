@@ -75,6 +75,7 @@ def test_specs_that_say_nothing_are_deployed_by_the_projects_own(file: Path) -> 
         ({"deployer": {"kind": "ceph-ansible", "mirror": "x"}}, "store.deployer.mirror: mirror is"),
         ({"deployer": "cephadm", "objectstore": "filestore"}, "store: objectstore filestore is"),
         ({"deployer": "ceph-ansible", "twochoice": {}}, "store: twochoice names OSDs by numbers"),
+        ({"pools": [{"name": "bench", "size": 2, "min_size": 3}]}, "store.pools.0: min_size is 3"),
     ],
 )
 def test_what_cannot_be_deployed_so_is_refused_in_a_sentence(
