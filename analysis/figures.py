@@ -48,7 +48,8 @@ def interval_text(found: Estimate | None, digits: int = 3) -> str:
 @dataclass(frozen=True)
 class FigureEntry:
     """One figure: what it shows, how it is drawn, and what makes the runs it needs. `told` adds to
-    the caption what only the runs tell."""
+    the caption what only the runs tell. `not_simulated`: the reason why simulated runs do not feed
+    the figure."""
 
     id: str
     title: str
@@ -57,6 +58,7 @@ class FigureEntry:
     campaign: str  # the grid selector: hotbed run <paper>-full --figure <campaign>
     command: str | None = None  # what makes its runs, where the paper's command does not
     told: Callable[[Evidence], str] | None = None
+    not_simulated: str | None = None
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,21 @@ class Paper:
         """Of all parts, in the paper's order."""
         return tuple(entry for _, entry in self.figures_by_part())
 
+    def commands(self, *, simulated: bool) -> dict[str, str]:
+        """Return the command that makes the runs of each figure or table that claims name, by id.
+
+        Args:
+            simulated: True if the report is of simulated runs.
+        """
+        found: dict[str, str] = {}
+        for part in self.parts:
+            for entry in part.figures:
+                sim = simulated and self.sim_option and entry.not_simulated is None
+                text = (entry.command or self.command).format(figure=entry.campaign)
+                found[entry.id] = f"{text} --ground sim" if sim else text
+            found |= part.commands
+        return found
+
     def figures_by_part(self) -> list[tuple[Part, FigureEntry]]:
         """Every figure with the part that it belongs to, in the paper's order."""
         found = [(part, entry) for part in self.parts for entry in part.figures]

@@ -47,6 +47,7 @@ class Report:
     runs: int
     tables: tuple[Table, ...] = ()
     paper: str = ""  # its short name
+    simulated: bool = False
 
     def _repr_html_(self) -> str:
         drawn = sum(figure.path is not None for figure in self.figures)
@@ -174,14 +175,16 @@ def _evidence(part: Part, loaded: Sequence[tuple[str, Attempts]], first: Path) -
     return Evidence(part.tabulate(runs), runs)
 
 
-def is_simulated(evidence: Evidence) -> bool:
-    """Whether the runs are of ground sim."""
-    return any(run.run.ground == SIM for run in evidence.runs)
+def is_simulated(runs: Sequence[LoadedRun]) -> bool:
+    """True if the runs are of ground sim."""
+    return any(run.run.ground == SIM for run in runs)
 
 
 def draw(entry: FigureEntry, evidence: Evidence, folder: Path, prefix: str) -> Drawn:
     """Draw one figure or say what is missing."""
-    with style.marked("simulated" if is_simulated(evidence) else None):
+    if entry.not_simulated is not None and is_simulated(evidence.runs):
+        return Drawn(entry, None, f"runs on a real ground: {entry.not_simulated}")
+    with style.marked("simulated" if is_simulated(evidence.runs) else None):
         made = entry.draw(evidence, folder, f"{prefix}-fig{entry.id}")
     if isinstance(made, Missing):
         return Drawn(entry, None, made.runs)
@@ -245,7 +248,8 @@ def build(
     path = target / "report.html"
     write_file(path, _page(chosen, runs, loaded, figures=figures, claims=claims, tables=tables))
     progress("report", 1.0)
-    return Report(path, claims_path, claims, tuple(figures), len(runs), tables, chosen.short)
+    figured, simulated = tuple(figures), is_simulated(runs)
+    return Report(path, claims_path, claims, figured, len(runs), tables, chosen.short, simulated)
 
 
 def _page(
@@ -271,7 +275,8 @@ def _page(
         "shared_notes": shared,
         "campaigns": loaded,
         "facts": _facts(runs),
-        "simulated": any(run.run.ground == SIM for run in runs),
+        "simulated": is_simulated(runs),
+        "commands": chosen.commands(simulated=is_simulated(runs)),
         "stated": [claim for claim in claims if claim.paper_value is not None],
         "others": [claim for claim in claims if claim.paper_value is None],
     }

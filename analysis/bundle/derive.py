@@ -7,15 +7,12 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from analysis import style
 from schemas.claim import ClaimResult
 from schemas.comparison import Comparison
 from schemas.errors import UserError
-
-if TYPE_CHECKING:
-    from analysis.papers import Paper
 
 Progress = Callable[[str, float], None]
 
@@ -90,28 +87,19 @@ def _report(artifacts: Path, name: str, progress: Progress) -> Derived:
     made = build(artifacts, name, progress=progress)
     short = made.paper
     chosen = paper(short)
+    commands = chosen.commands(simulated=made.simulated)
     figures = tuple(
         Figure(
             id=drawn.entry.id,
             title=drawn.entry.title,
             name=None if drawn.path is None else drawn.path.stem,
             missing=drawn.missing,
-            command=(drawn.entry.command or chosen.command).format(figure=drawn.entry.campaign),
+            command=commands[drawn.entry.id],
         )
         for drawn in made.figures
     )
-    folder, commands = made.path.parent, commands_of(chosen)
+    folder = made.path.parent
     return Derived(chosen.title, made.claims, figures, {}, folder, made.runs, commands)
-
-
-def commands_of(chosen: Paper) -> dict[str, str]:
-    """What makes the runs of each figure or table that a paper's claims name."""
-    found: dict[str, str] = {}
-    for part in chosen.parts:
-        for entry in part.figures:
-            found[entry.id] = (entry.command or chosen.command).format(figure=entry.campaign)
-        found |= part.commands
-    return found
 
 
 def _compare(folder: Path) -> Derived:

@@ -132,6 +132,7 @@ FIGURES: tuple[FigureEntry, ...] = (
         "From the journals of every DLR run, mean of runs with 95 % confidence intervals.",
         timelines.overhead,
         "11",
+        not_simulated="virtual time does not pass while a controller decides",
     ),
     FigureEntry(
         "S1",

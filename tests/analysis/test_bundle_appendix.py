@@ -9,7 +9,7 @@ import pytest
 
 from analysis.bundle.appendix import command_of, documents, expected
 from analysis.bundle.build import Inputs, about_of
-from analysis.bundle.derive import Derived, commands_of
+from analysis.bundle.derive import Derived
 from analysis.bundle.experiments import Part, Ran
 from analysis.papers import SHORT_NAMES, paper
 from analysis.report import format_value
@@ -176,7 +176,7 @@ def test_of_several_campaigns_each_is_named(tmp_path: Path) -> None:
 def test_every_claim_has_a_command_that_makes_its_runs(short: str, tmp_path: Path) -> None:
     """None is left with the bundle's own cells, which do not tell of it."""
     chosen = paper(short)
-    derived = Derived("x", (), (), {}, tmp_path, 6, commands_of(chosen))
+    derived = Derived("x", (), (), {}, tmp_path, 6, chosen.commands(simulated=False))
     for figure in {one.figure for part in chosen.parts for one in part.claims}:
         assert command_of(figure, derived, ()).startswith("hotbed run ") or short == "dlr-scale"
         assert "BUNDLE" not in command_of(figure, derived, ())

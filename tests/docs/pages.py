@@ -87,9 +87,12 @@ def _slug(heading: str) -> str:
 
 @cache
 def pages() -> tuple[Page, ...]:
-    """README.md, docs/*.md, and the notebooks as Markdown."""
+    """README.md, docs/*.md, the templates of reports, and the notebooks, all as Markdown."""
     files = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
     found = [Page(str(file.relative_to(ROOT)), file.read_text()) for file in files]
+    for file in sorted((ROOT / "analysis" / "templates").glob("*.j2")):
+        text = re.sub(r"\{[{%#].*?[}%#]\}", "X", file.read_text(), flags=re.DOTALL)
+        found.append(Page(str(file.relative_to(ROOT)), re.sub(r"</?code>", "`", text)))
     for file in sorted((ROOT / "notebooks").glob("*.ipynb")):
         text = "\n\n".join(_cells(json.loads(file.read_text())))
         found.append(Page(str(file.relative_to(ROOT)), text))

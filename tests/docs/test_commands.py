@@ -3,6 +3,7 @@ the campaigns, figures, reports, benches and controllers that it names are there
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Iterator
@@ -10,16 +11,22 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from pages import ROOT, Code, Page, pages
 
+from analysis.claims import Evidence
+from analysis.load import LoadedRun
 from analysis.papers import SHORT_NAMES, paper
+from analysis.report import draw
 from campaigns.campaign_file import FILES, load_campaign
 from campaigns.validate import select
 from controllers.registry import available
 from hotbed import cli
 from schemas.campaign import Campaign
 from schemas.errors import UserError
+from schemas.run import Run, Summary
+from tests.hotbed.runner import Runner
 
 PAGES = pytest.mark.parametrize("page", pages(), ids=lambda page: page.name)
 
@@ -184,14 +191,38 @@ def test_every_option_in_a_sentence_is_known(page: Page) -> None:
     assert named <= _options()
 
 
-def test_the_command_of_every_figure_makes_its_runs() -> None:
-    """What a report says below a figure that has no runs."""
-    wrong = []
-    for short in SHORT_NAMES:
-        for entry in paper(short).figures:
-            text = (entry.command or paper(short).command).format(figure=entry.campaign)
-            wrong += list(_mistakes(Code(0, text, True)))
-    assert not wrong
+@pytest.mark.slow  # plans a hundred campaigns
+@pytest.mark.parametrize(
+    ("short", "simulated"), [*((short, False) for short in SHORT_NAMES), ("dlr", True)]
+)
+def test_the_commands_of_a_report_make_the_runs_of_its_figures(short: str, simulated: bool) -> None:
+    chosen = paper(short)
+    named = chosen.commands(simulated=simulated)
+    commands = {named[entry.id]: part for part, entry in chosen.figures_by_part()}
+    commands |= {text: part for part in chosen.parts for text in part.commands.values()}
+    for text, part in commands.items():
+        assert not list(_mistakes(Code(0, text, True)))
+        words = shlex.split(text)[1:]
+        planned = Runner().run([*words, "--dry-run", "--json"], catch_exceptions=False)
+        ground = _parsed(*_verb(words)[1:])[1].get("--ground")
+        if ground is None:
+            ground = "sim" if words[0] == "scale" else _campaigns()[words[1]].ground
+        made = [
+            Run.model_construct(ground=ground, parameters=cell["parameters"])
+            for cell in json.loads(planned.stdout)["pending"]
+        ]
+        assert any(part.takes(run) for run in made), text
+
+
+def test_a_report_of_simulated_runs_asks_for_no_simulated_ones_of_figures_of_machines() -> None:
+    chosen = paper("dlr")
+    (overhead,) = (entry for entry in chosen.figures if entry.id == "11")
+    assert "--ground" not in chosen.commands(simulated=True)["11"]
+    summary = Summary(whole=[], steady=[], pressure_mean={})
+    run = LoadedRun(Run.model_construct(ground="sim"), summary, Path())
+    drawn = draw(overhead, Evidence(pd.DataFrame(), [run]), Path(), "dlr")
+    assert drawn.path is None
+    assert drawn.missing is not None
 
 
 def test_every_campaign_is_in_the_docs() -> None:
