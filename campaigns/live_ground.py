@@ -7,9 +7,8 @@ from pathlib import Path
 
 from campaigns.lease import SiteTenure, Tenure
 from campaigns.services import CellSetting, Facts, Services
-from schemas.errors import UserError
 from testbed.agent.contract import Agent
-from testbed.sites.contract import Site, State, Testbed
+from testbed.sites.contract import Site, Testbed
 from testbed.stores.contract import Needs
 
 
@@ -18,23 +17,12 @@ class LiveGround:
 
     def __init__(self, site: str, name: str) -> None:
         """UserError when there is no such testbed, or it is not up."""
+        from testbed.choose import ready
         from testbed.sites import open_site
 
         self.name = name
         self.site: Site = open_site(site)
-        found = self.site.find(name)
-        if found is None:
-            known = self.site.status(name)
-            if known.state is not State.ABSENT:
-                raise UserError(
-                    f"testbed {name!r} on site {site} is {known.state} ({known.detail}): `hotbed "
-                    "up SPEC` brings it up, `hotbed status` tells more."
-                )
-            raise UserError(
-                f"there is no testbed {name!r} on site {site}: bring it up with `hotbed up SPEC` "
-                "and `hotbed deploy`, or name another with --testbed."
-            )
-        self.testbed: Testbed = found
+        self.testbed: Testbed = ready(self.site, name)
 
     @cached_property
     def agent(self) -> Agent:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from schemas.errors import UserError
 from testbed.sites import kinds, open_site
-from testbed.sites.contract import Node, Site, Testbed
+from testbed.sites.contract import Node, Site, State, Testbed
 
 
 def existing() -> list[tuple[Site, str]]:
@@ -39,14 +39,40 @@ def choose_ready(name: str | None = None) -> tuple[Site, Testbed]:
     """Like `choose`, for a testbed that has been brought up whole.
 
     Raises:
-        UserError: as `choose`, or the testbed is only partly there.
+        UserError: as `choose`, or as `ready`.
     """
     site, chosen = choose(name)
-    testbed = site.find(chosen)
-    if testbed is None:
-        detail = site.status(chosen).detail
-        raise UserError(f"testbed {chosen!r} is not ready: {detail}.")
-    return site, testbed
+    return site, ready(site, chosen)
+
+
+def ready(site: Site, name: str) -> Testbed:
+    """The testbed called `name` on `site`.
+
+    Raises:
+        UserError: its state is not READY; says what is missing.
+    """
+    known, testbed = site.status(name), site.find(name)
+    if known.state is State.ABSENT:
+        raise UserError(
+            f"there is no testbed {name!r} on site {site.kind}: bring it up with `hotbed up SPEC` "
+            "and `hotbed deploy`, or name another with --testbed."
+        )
+    if testbed is None or known.state is not State.READY:
+        raise UserError(
+            f"testbed {name!r} on site {site.kind} is {known.state} ({known.detail}): `hotbed up "
+            "SPEC` brings it up, `hotbed status` shows its nodes."
+        )
+    return testbed
+
+
+def choose_partly(name: str | None = None) -> Testbed:
+    """Like `choose_ready`, for looking and stopping: nodes or links may be missing.
+
+    Raises:
+        UserError: as `choose`, or no node of the testbed is known yet.
+    """
+    site, chosen = choose(name)
+    return site.find(chosen, partly=True) or ready(site, chosen)
 
 
 def select(testbed: Testbed, text: str) -> tuple[Node, ...]:

@@ -31,11 +31,11 @@ def register(app: typer.Typer) -> None:
         verb(group)
 
 
-def _agent(testbed: str | None) -> AgentClient:
+def _agent(testbed: str | None, *, whole: bool = False) -> AgentClient:
     from testbed.agent.client import agent_client
-    from testbed.choose import choose_ready
+    from testbed.choose import choose_partly, choose_ready
 
-    return agent_client(choose_ready(testbed)[1])
+    return agent_client(choose_ready(testbed)[1] if whole else choose_partly(testbed))
 
 
 def _list(group: typer.Typer) -> None:
@@ -93,7 +93,7 @@ def _start(group: typer.Typer) -> None:
             controllers_dirs=controllers_dir or (),
         )
         started = remote.start(
-            _agent(testbed),
+            _agent(testbed, whole=True),
             name,
             parameters=parameters,
             seed=seed,

@@ -21,10 +21,10 @@ def register(app: typer.Typer) -> None:
         """Run a command on nodes in parallel; exit 1 when it failed on any."""
         import sys
 
-        from testbed.choose import choose_ready, select
+        from testbed.choose import choose_partly, select
         from testbed.fanout import run_on
 
-        _, found = choose_ready(testbed)
+        found = choose_partly(testbed)
         chosen = select(found, nodes)
         width = max(len(node.name) for node in chosen)
 

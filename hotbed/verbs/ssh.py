@@ -25,9 +25,9 @@ def register(app: typer.Typer) -> None:
 
         from schemas.errors import UserError
         from testbed import reach
-        from testbed.choose import choose_ready, select
+        from testbed.choose import choose_partly, select
 
-        _, found = choose_ready(testbed)
+        found = choose_partly(testbed)
         nodes = select(found, node)
         if len(nodes) != 1:
             names = ", ".join(each.name for each in nodes)

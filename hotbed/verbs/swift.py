@@ -25,11 +25,11 @@ def register(app: typer.Typer) -> None:
         verb(group)
 
 
-def _agent(testbed: str | None) -> AgentClient:
+def _agent(testbed: str | None, *, whole: bool = True) -> AgentClient:
     from testbed.agent.client import agent_client
-    from testbed.choose import choose_ready
+    from testbed.choose import choose_partly, choose_ready
 
-    return agent_client(choose_ready(testbed)[1])
+    return agent_client(choose_ready(testbed)[1] if whole else choose_partly(testbed))
 
 
 def _status(group: typer.Typer) -> None:
@@ -42,7 +42,9 @@ def _status(group: typer.Typer) -> None:
         as_json: JsonFlag = False,
     ) -> None:
         """What microstores hold and use, whom they serve, and what is not running."""
-        found = _agent(testbed).call("swift-status", {"interval_s": interval}, timeout_s=90)
+        found = _agent(testbed, whole=False).call(
+            "swift-status", {"interval_s": interval}, timeout_s=90
+        )
         emit(found, as_json, lambda: microstores_view(found))
 
 

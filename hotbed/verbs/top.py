@@ -28,9 +28,9 @@ def register(app: typer.Typer) -> None:
         from contextlib import closing
 
         from testbed.agent.client import agent_client
-        from testbed.choose import choose_ready
+        from testbed.choose import choose_partly
 
-        _, found = choose_ready(testbed)
+        found = choose_partly(testbed)
         payload = {"interval_s": interval} | ({"count": 1} if once else {})
         with closing(agent_client(found).stream("top", payload)) as samples:
             if as_json:

@@ -237,8 +237,13 @@ class Site(Protocol):
     def status(self, name: str) -> Status:
         """State of the testbed called `name` (ABSENT when there is none)."""
 
-    def find(self, name: str) -> Testbed | None:
-        """The READY testbed called `name`, or None."""
+    def find(self, name: str, *, partly: bool = False) -> Testbed | None:
+        """Return the testbed called `name`, or None if it was not brought up whole.
+
+        Args:
+            name: the testbed.
+            partly: return also a testbed that is only partly there, for looking and stopping.
+        """
 
     def names(self) -> Sequence[str]:
         """Every testbed this site knows something of, also half-made or half-removed ones."""

@@ -110,6 +110,7 @@ class FakeSite:
             kept.made.append(name)
             kept.contents[name] = {}
             progress("nodes", number / len(names))
+        kept.cut.clear()
         if self._directory.is_dir():
             (self._directory / spec.name).mkdir(exist_ok=True)
         progress("ready", 1.0)
@@ -124,15 +125,16 @@ class FakeSite:
         nodes = {each: "running" if each in kept.made else "stopped" for each in names}
         if kept.ends_at_s is not None and self._clock() >= kept.ends_at_s:
             return Status(State.FAILED, "the lease has ended", nodes, kept.ends_at_s)
-        whole = len(kept.made) == len(names)
-        state = State.READY if whole else State.BUILDING
+        nodes |= dict.fromkeys(kept.cut, "link down")
+        whole = State.FAILED if kept.cut else State.READY
+        state = whole if len(kept.made) == len(names) else State.BUILDING
         detail = f"{len(kept.made)} of {len(names)} nodes run"
         return Status(state, detail, nodes, kept.ends_at_s)
 
-    def find(self, name: str) -> Testbed | None:
+    def find(self, name: str, *, partly: bool = False) -> Testbed | None:
         """See `Site.find`."""
         kept = self._kept.get(name)
-        if kept is None or self.status(name).state is not State.READY:
+        if kept is None or not (partly or self.status(name).state is State.READY):
             return None
         return self._describe(kept)
 

@@ -80,7 +80,7 @@ def test_a_lease_is_none_of_a_run_s_identity(
     assert found[0] == found[1]
 
 
-def test_a_testbed_whose_lease_ended_is_not_called_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_testbed_is_refused_and_not_called_absent(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     site = FakeSite(clock=lambda: now[0], lease_s=60)
     site.provision(
@@ -89,7 +89,12 @@ def test_a_testbed_whose_lease_ended_is_not_called_absent(monkeypatch: pytest.Mo
         )
     )
     monkeypatch.setattr(sites, "open_site", lambda kind: site)
-    assert LiveGround("fake", "small").tenure().status().ends_at_s == 60
+    found = LiveGround("fake", "small")
+    assert found.tenure().status().ends_at_s == 60
+    monkeypatch.setattr(site, "find", lambda name: found.testbed)
+    site.link("small", "a", False)
+    with pytest.raises(UserError, match="'small' on site fake is failed"):
+        LiveGround("fake", "small")
     now[0] = 61
     with pytest.raises(UserError, match=r"'small' on site fake is failed \(the lease has ended\)"):
         LiveGround("fake", "small")

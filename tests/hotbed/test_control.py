@@ -96,7 +96,7 @@ def agent(monkeypatch, journal):
     from hotbed.verbs import control
 
     made = FakeAgent(journal.read_text())
-    monkeypatch.setattr(control, "_agent", lambda testbed: made)
+    monkeypatch.setattr(control, "_agent", lambda testbed, **_: made)
     return made
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from testbed import choose, doctor, peers, reach, sites
+from testbed.agent import client as agent
 from testbed.checks import Finding
-from testbed.sites.contract import Progress, SiteError, Status, silent
+from testbed.sites.contract import Progress, SiteError, Status, Testbed, silent
 from testbed.sites.fake import FakeSite
 from tests.hotbed.runner import hotbed
 
@@ -221,6 +222,29 @@ def test_ssh_hands_over(
     assert "StrictHostKeyChecking=yes" in seen[0]
     assert hotbed("ssh", "osd") == 2
     assert "more than one node (osd0, osd1)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("top", "--once"), *(("control", *verb) for verb in (["stop"], ["status"], ["log", "dlr"]))],
+)
+def test_looking_and_stopping_work_on_what_is_there(
+    site: FakeSite, spec_file: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    site.fail_after = 2
+    assert hotbed("up", spec_file) == 1
+    assert hotbed("exec", "admin", "--", "true") == 0
+    reached: list[Testbed] = []
+
+    def client(testbed: Testbed) -> None:
+        reached.append(testbed)
+        raise SiteError("as far as this test goes")
+
+    monkeypatch.setattr(agent, "agent_client", client)
+    assert hotbed(*words) == 1
+    assert [testbed.name for testbed in reached] == ["small"]
+    assert hotbed("control", "start", "dlr") == 2
+    assert len(reached) == 1
 
 
 def test_snapshots(site: FakeSite, spec_file: Path, capsys: pytest.CaptureFixture[str]) -> None:

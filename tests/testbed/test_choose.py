@@ -51,12 +51,27 @@ def test_more_than_one_needs_a_name(site: FakeSite) -> None:
         choose.choose("third")
 
 
-def test_a_half_made_one_is_not_ready(site: FakeSite) -> None:
+def test_a_half_made_one_can_be_looked_at_but_not_used(site: FakeSite) -> None:
     site.fail_after = 2
     with pytest.raises(Exception, match="osd1 broke"):
         site.provision(SPEC)
-    with pytest.raises(UserError, match="not ready: 2 of 4"):
+    with pytest.raises(UserError, match="building"):
         choose.choose_ready()
+    found = choose.choose_partly()
+    assert site.provision(SPEC) == found
+
+
+def test_a_failed_one_can_be_looked_at_but_not_used(
+    site: FakeSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = site.provision(SPEC)
+    monkeypatch.setattr(site, "find", lambda name, *, partly=False: found)
+    site.link("first", "osd1", False)
+    with pytest.raises(UserError, match="failed"):
+        choose.choose_ready()
+    assert choose.choose_partly() == found
+    with pytest.raises(UserError, match="no testbed 'third'"):
+        choose.choose_partly("third")
 
 
 @pytest.mark.parametrize(

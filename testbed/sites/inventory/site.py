@@ -149,11 +149,11 @@ class InventorySite:
             return Status(State.FAILED, f"not to be used: {', '.join(bad)}", states)
         return Status(State.READY, f"{len(states)} machines answer", states)
 
-    def find(self, name: str) -> Testbed | None:
+    def find(self, name: str, *, partly: bool = False) -> Testbed | None:
         """See `Site.find`."""
         known = self._records.read(name)
-        ready = known is not None and known["ready"]
-        return testbed_of(self._records.folder(name), known) if known and ready else None
+        there = known and (known["ready"] or partly)
+        return testbed_of(self._records.folder(name), known) if known and there else None
 
     def names(self) -> Sequence[str]:
         """See `Site.names`."""

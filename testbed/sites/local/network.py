@@ -113,7 +113,6 @@ def make_switch(places: Places, name: str, subnet: int, *, mtu: int = ETHERNET_M
         batch(
             switch,
             f"link add {CORE} type bridge forward_delay 0",
-            f"link set {CORE} up",
             "link set lo up",
         )
     if uplink not in uplinks(places):
@@ -121,7 +120,7 @@ def make_switch(places: Places, name: str, subnet: int, *, mtu: int = ETHERNET_M
     # A bridge whose MTU was never set takes the least of its ports' and drops what is larger.
     batch(
         switch,
-        f"link set {CORE} mtu {mtu}",
+        f"link set {CORE} mtu {mtu} up",
         f"link set {_UP} mtu {mtu}",
         f"link set {_UP} master {CORE} up",
     )
@@ -162,10 +161,8 @@ def make_link(
         netns,
         f"link set eth0 mtu {mtu}",
         f"link set eth0 address {hardware_address(name, node)}",
-        f"addr add {where}/24 dev eth0",
-        "link set eth0 up",
-        "link set lo up",
     )
+    raise_link(places, name, node, where)
     batch(switch, f"link set {port} mtu {mtu}", f"link set {port} master {bridge} up")
     if levels:
         # Priority and buckets act on whole packets, and a segment of 64 KiB takes 40 frames' time.
@@ -236,6 +233,19 @@ def token_bucket(bits_per_s: float) -> list[str]:
     any MTU), 25 ms of queue."""
     burst = max(round(bits_per_s / 8 * 0.002), 96 * 1024)
     return ["tbf", "rate", f"{round(bits_per_s)}bit", "burst", str(burst), "latency", "25ms"]
+
+
+def ports(places: Places, name: str) -> dict[str, bool]:
+    """Links of the testbed's switch by name; True if both ends of the link are up."""
+    links = json.loads(run("ip", "-n", places.switch(name), "-j", "link", check=False) or "[]")
+    return {link["ifname"]: {"UP", "LOWER_UP"} <= {*link["flags"]} for link in links}
+
+
+def raise_link(places: Places, name: str, node: str, where: str) -> None:
+    """Raise both ends of a node's link; `where` is the node's address."""
+    netns = places.netns(name, node)
+    batch(netns, f"addr replace {where}/24 dev eth0", "link set eth0 up", "link set lo up")
+    set_link(places, name, node, True)
 
 
 def set_link(places: Places, name: str, node: str, up: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import signal
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,14 +82,31 @@ class Nodes:
         folder = self.of(member.name)
         return [Disk(folder / folder_name(n), spec) for n in range(member.group.disks)]
 
-    def alive(self, member: Member) -> bool:
-        """Whether the node's processes, disk and namespace are there."""
+    def gone(self, member: Member, ports: Mapping[str, bool]) -> dict[str, bool]:
+        """Return the node's parts (node, disk, link) if one is missing; True for a missing part.
+
+        Args:
+            member: the node.
+            ports: see `network.ports`.
+        """
         pid = read_pid(self.container(member.name).pid_file)
-        if pid is None or pid not in self.cgroups.pids(self.group(member.name)):
-            return False
-        if not all(disk.running() for disk in self.disks(member)):
-            return False
-        return Path("/run/netns", self.places.netns(self.name, member.name)).exists()
+        netns = Path("/run/netns", self.places.netns(self.name, member.name))
+        parts = {
+            "node": pid is None or pid not in self.cgroups.pids(self.group(member.name)),
+            "link": not netns.exists() or self.places.port(member.name) not in ports,
+        }
+        if disks := self.disks(member):
+            parts["disk"] = not all(disk.running() for disk in disks)
+        return parts if any(parts.values()) else {}
+
+    def state(self, member: Member, ports: Mapping[str, bool]) -> str:
+        """``running``, ``stopped``, or the parts that are gone, such as ``disk gone``."""
+        parts = self.gone(member, ports)
+        if not parts:
+            return "running" if ports[self.places.port(member.name)] else "link down"
+        if all(parts.values()):
+            return "stopped"
+        return f"{' and '.join(part for part, gone in parts.items() if gone)} gone"
 
     def start(self, record: Record, member: Member, image: Path) -> None:
         """Start a node that is not running, from whatever its last life left behind."""

@@ -115,23 +115,19 @@ class LocalSite:
             if name in self.names():
                 return Status(State.BUILDING, "leftovers of a testbed without a record")
             return Status(State.ABSENT, f"there is no testbed {name!r}")
-        nodes = self._nodes(name)
-        states = {
-            member.name: "running" if nodes.alive(member) else "stopped"
-            for member in known.members()
-        }
-        stopped = [node for node, state in states.items() if state != "running"]
-        if not known.ready:
-            return Status(State.BUILDING, "partly there: run `hotbed up` again", states)
-        if stopped:
-            detail = f"not running: {', '.join(stopped)}; `hotbed up` starts them again"
-            return Status(State.FAILED, detail, states)
-        return Status(State.READY, f"{len(states)} nodes run", states)
+        nodes, ports = self._nodes(name), network.ports(self.places, name)
+        states = {member.name: nodes.state(member, ports) for member in known.members()}
+        broken = [f"{node} ({state})" for node, state in states.items() if state != "running"]
+        if known.ready and not broken:
+            return Status(State.READY, f"{len(states)} nodes run", states)
+        what = f"not whole: {', '.join(broken)}" if broken else "partly there"
+        state = State.FAILED if known.ready else State.BUILDING
+        return Status(state, f"{what}; run `hotbed up` again", states)
 
-    def find(self, name: str) -> Testbed | None:
+    def find(self, name: str, *, partly: bool = False) -> Testbed | None:
         """See `Site.find`."""
         known = record.load(self.places.testbed(name))
-        return self._describe(known) if known is not None and known.ready else None
+        return self._describe(known) if known is not None and (known.ready or partly) else None
 
     def names(self) -> Sequence[str]:
         """See `Site.names`."""
@@ -310,13 +306,15 @@ class LocalSite:
         keys.make(folder / keys.LOGIN, f"hotbed-{name}")
         network.make_switch(self.places, name, known.subnet, mtu=known.spec.mtu)
         racks.make(self.places, name, known.spec)
-        started = 0
+        started, ports = 0, network.ports(self.places, name)
 
         def start(member: Member) -> None:
             nonlocal started
             nodes.of(member.name).mkdir(parents=True, exist_ok=True)
-            if not nodes.alive(member):
+            if nodes.gone(member, ports):
                 nodes.start(known, member, root)
+            else:
+                network.raise_link(self.places, name, member.name, member.address)
             started += 1
             progress("starting nodes", 0.6 * started / len(members))
 
@@ -363,7 +361,7 @@ def _wait_for_ssh(testbed: Testbed, member: Member, nodes: Nodes, interrupted: E
             SshShell(target).run(["true"], timeout_s=15.0)
             return
         except RemoteError as error:
-            if not nodes.alive(member):
+            if not nodes.container(member.name).running():
                 reason = nodes.container(member.name).reason()
                 raise SiteError(f"node {member.name} stopped while it booted: {reason}") from error
             if time.monotonic() > end:

@@ -73,6 +73,7 @@ class SiteConformance:
     def test_what_is_not_there(self, site: Site) -> None:
         assert site.status("nothing").state is State.ABSENT
         assert site.find("nothing") is None
+        assert site.find("nothing", partly=True) is None
         site.release("nothing")
         assert site.extend("nothing", 60.0).state is State.ABSENT
 
@@ -165,6 +166,19 @@ class SiteConformance:
             site.link(spec.name, "nobody", False)
         with pytest.raises(UserError, match="nobody"):
             site.disk_fault(spec.name, "nobody", slow=2.0)
+
+    def test_a_cut_link_is_named_and_raised_by_the_next_provision(
+        self, site: Site, spec: TestbedSpec, up: Testbed
+    ) -> None:
+        needs(site, Capability.LINKS)
+        assert isinstance(site, FaultSite)
+        node = self.disk_node(up)
+        site.link(spec.name, node, False)
+        status = site.status(spec.name)
+        assert (status.state, status.nodes[node]) == (State.FAILED, "link down")
+        assert site.find(spec.name, partly=True) == up
+        assert site.provision(spec) == up
+        assert site.status(spec.name).state is State.READY
 
     def test_usage(self, site: Site, spec: TestbedSpec, up: Testbed) -> None:
         needs(site, Capability.USAGE)

@@ -5,7 +5,9 @@ machine for anything that was left behind.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 from testbed import reach
@@ -13,7 +15,8 @@ from testbed.sites.contract import Testbed
 from testbed.sites.local import LocalSite, network, quota_slice
 from testbed.sites.local.cgroups import detect
 from testbed.sites.local.names import Places
-from testbed.sites.local.tools import mounts_under
+from testbed.sites.local.process import alive
+from testbed.sites.local.tools import mounts_under, run, wait_until
 from testbed.spec import TestbedSpec
 from testbed.ssh import SshShell
 
@@ -74,6 +77,26 @@ def local_site() -> LocalSite:
 
 def shell(testbed: Testbed, node: str) -> SshShell:
     return reach.shell_to(testbed, testbed.node(node))
+
+
+def break_node(site: LocalSite, name: str, node: str, state: str) -> None:
+    """Break a part of a node as an accident does; `state` is how `Site.status` calls it."""
+    here, nodes = site.places, site._nodes(name)
+    switch, port = here.switch(name), here.port(node)
+    actions: dict[str, Callable[[], object]] = {
+        "stopped": lambda: nodes.clear(node),
+        "node gone": lambda: kill(nodes.container(node).pid_file),
+        "disk gone": lambda: kill(nodes.of(node) / "disk" / "pid"),
+        "link gone": lambda: run("ip", "-n", switch, "link", "del", port),
+        "link down": lambda: run("ip", "-n", here.netns(name, node), "link", "set", "eth0", "down"),
+    }
+    actions[state]()
+
+
+def kill(pid_file: Path) -> None:
+    pid = int(pid_file.read_text())
+    os.kill(pid, signal.SIGKILL)
+    assert wait_until(lambda: not alive(pid), 5.0)
 
 
 def everything_on_the_machine() -> list[str]:

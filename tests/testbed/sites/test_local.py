@@ -14,6 +14,7 @@ from testbed.spec import TestbedSpec
 from testbed.ssh import SshShell
 from tests.testbed.sites.conformance import SiteConformance
 from tests.testbed.sites.local_support import (
+    break_node,
     everything_on_the_machine,
     local_site,
     shell,
@@ -102,15 +103,17 @@ class TestLocalSite(SiteConformance):
         script = "cat /srv/file; dd if=/dev/hotbed/osd bs=3 count=1 status=none"
         assert shell(up, "osd0").run(["sh", "-c", script]).text == "old\nold"
 
-    def test_a_dead_node_is_told_and_started_again(
-        self, site: LocalSite, spec: TestbedSpec, up: Testbed
+    @pytest.mark.parametrize(
+        "state", ["stopped", "node gone", "disk gone", "link gone", "link down"]
+    )
+    def test_a_broken_node_is_named_by_its_part_and_mended(
+        self, site: LocalSite, spec: TestbedSpec, up: Testbed, state: str
     ) -> None:
         shell(up, "osd1").run(["sh", "-c", "echo kept > /srv/kept; sync"])
-        site._nodes(spec.name).clear("osd1")
+        break_node(site, spec.name, "osd1", state)
         status = site.status(spec.name)
-        assert status.state is State.FAILED
-        assert status.nodes["osd1"] == "stopped"
-        assert "osd1" in status.detail
+        assert (status.state, status.nodes["osd1"]) == (State.FAILED, state)
+        assert shell(up, "admin").run(["hostname"]).text == "admin\n"
         site.provision(spec)
         assert site.status(spec.name).state is State.READY
         assert shell(up, "osd1").run(["cat", "/srv/kept"]).text == "kept\n"

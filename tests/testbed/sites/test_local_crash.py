@@ -20,6 +20,7 @@ from tests.testbed.sites.local_support import (
     RACKED,
     SMALL,
     STATE,
+    break_node,
     everything_on_the_machine,
     local_site,
     places,
@@ -99,6 +100,14 @@ def test_a_killed_up_is_resumed(spec_file: Path) -> None:
     finish(start("up", spec_file))
     status = json.loads(finish(start("status", "small", "--json")))
     assert status["state"] == "ready"
+
+
+@pytest.mark.parametrize("state", ["node gone", "disk gone"])
+def test_a_half_dead_node_goes_with_the_rest(spec_file: Path, state: str) -> None:
+    finish(start("up", spec_file))
+    break_node(local_site(), "small", "osd1", state)
+    finish(start("down"))
+    assert everything_on_the_machine() == []
 
 
 def test_leftovers_without_any_record_are_found(spec_file: Path) -> None:
