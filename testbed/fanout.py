@@ -10,6 +10,7 @@ from typing import IO
 
 from testbed import reach
 from testbed.sites.contract import Node, Testbed
+from testbed.ssh import attended
 
 OnLine = Callable[[str, str, bool], None]
 """Called with a node's name, a line without its end, and whether it came on standard error."""
@@ -19,6 +20,8 @@ def run_on(
     testbed: Testbed, nodes: Sequence[Node], argv: Sequence[str], on_line: OnLine
 ) -> dict[str, int]:
     """Run `argv` (as a shell command line when it is one word) on every node in parallel.
+
+    Interrupted, it ends the command on every node.
 
     Returns:
         node -> exit code; 255 when it could not be reached.
@@ -54,4 +57,4 @@ def run_on(
 
 def _command(testbed: Testbed, node: Node, argv: Sequence[str]) -> list[str]:
     words = ["sh", "-c", argv[0]] if len(argv) == 1 else list(argv)
-    return reach.target_of(testbed, node).command(words)
+    return reach.target_of(testbed, node).command(attended(words))

@@ -143,6 +143,43 @@ class SshTarget:
         ]
 
 
+# sshd lets a command run on when its client is gone; it only closes the pipe that is read no more.
+_ATTEND = """
+import os, select, subprocess, sys, threading, time
+try:
+    child = subprocess.Popen(sys.argv[1:], start_new_session=True)
+except OSError as error:
+    print(f"{sys.argv[1]}: {error.strerror}", file=sys.stderr)
+    sys.exit(127)
+def attend():
+    pipe = select.poll()
+    pipe.register(1, 0)
+    pipe.poll()
+    gone.set()
+    try:
+        for number in (15, 9):
+            os.killpg(child.pid, number)
+            time.sleep(2)
+    except ProcessLookupError:
+        pass
+    os._exit(1)
+gone = threading.Event()
+watch = threading.Thread(target=attend, daemon=True)
+watch.start()
+code = child.wait()
+if gone.is_set():
+    watch.join()
+sys.exit(code if code >= 0 else 128 - code)
+"""
+
+
+def attended(argv: Sequence[str]) -> list[str]:
+    """Return `argv` as a command that ends on the node, with its process group, as soon as the ssh
+    that started it is gone; where the node has no Python, `argv` alone."""
+    script = 'command -v python3 > /dev/null || exec "$@"; exec python3 -I -c "$0" "$@"'
+    return ["sh", "-c", script, _ATTEND, *argv]
+
+
 class SshShell:
     """A `Shell` over OpenSSH."""
 

@@ -18,7 +18,10 @@ def register(app: typer.Typer) -> None:
         command: Annotated[list[str], typer.Argument(help="After --; one word is a shell line.")],
         testbed: TestbedOption = None,
     ) -> None:
-        """Run a command on nodes in parallel; exit 1 when it failed on any."""
+        """Run a command on nodes in parallel; exit 1 when it failed on any.
+
+        Ctrl-C ends the command on every node.
+        """
         import sys
 
         from testbed.choose import choose_partly, select
@@ -29,7 +32,8 @@ def register(app: typer.Typer) -> None:
         width = max(len(node.name) for node in chosen)
 
         def show(node: str, line: str, is_error: bool) -> None:
-            print(f"{node:<{width}} | {line}", file=sys.stderr if is_error else sys.stdout)
+            stream = sys.stderr if is_error else sys.stdout
+            print(f"{node:<{width}} | {line}", file=stream, flush=True)
 
         codes = run_on(found, chosen, command, show)
         for node, code in codes.items():

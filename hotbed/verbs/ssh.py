@@ -20,12 +20,16 @@ def register(app: typer.Typer) -> None:
         ] = None,
         testbed: TestbedOption = None,
     ) -> None:
-        """Log in on a node as root, or run one command there; its exit code is handed on."""
+        """Log in on a node as root, or run one command there; its exit code is handed on.
+
+        Ctrl-C ends the command on the node too.
+        """
         import os
 
         from schemas.errors import UserError
         from testbed import reach
         from testbed.choose import choose_partly, select
+        from testbed.ssh import attended
 
         found = choose_partly(testbed)
         nodes = select(found, node)
@@ -33,5 +37,7 @@ def register(app: typer.Typer) -> None:
             names = ", ".join(each.name for each in nodes)
             raise UserError(f"{node!r} is more than one node ({names}): name one.")
         target = reach.target_of(found, nodes[0])
-        login = ["ssh", *target.options(), f"{target.user}@{target.address}"]
-        os.execvp("ssh", [*login, "--", *command] if command else login)
+        if command:
+            shell = ["sh", "-c", 'exec "${SHELL:-sh}" -c "$0"', " ".join(command)]
+            os.execvp("ssh", target.command(attended(shell)))
+        os.execvp("ssh", ["ssh", *target.options(), f"{target.user}@{target.address}"])

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -214,12 +215,20 @@ def test_ssh_hands_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     hotbed("up", spec_file)
-    seen: list[list[str]] = []
-    monkeypatch.setattr(os, "execvp", lambda program, argv: seen.append(argv))
-    assert hotbed("ssh", "osd1", "ls", "-l") == 0
+    seen: list[str] = []
+
+    def execvp(program: str, argv: list[str]) -> None:
+        seen[:] = argv
+        raise SystemExit(0)
+
+    monkeypatch.setattr(os, "execvp", execvp)
     address = site.provision(site._kept["small"].spec).node("osd1").address
-    assert seen[0][-4:] == [f"root@{address}", "--", "ls", "-l"]
-    assert "StrictHostKeyChecking=yes" in seen[0]
+    assert hotbed("ssh", "osd1") == 0
+    assert seen[-1] == f"root@{address}"
+    assert "StrictHostKeyChecking=yes" in seen
+    assert hotbed("ssh", "osd1", "printf", "'%s-'", "a", "'b c' | cat") == 0
+    assert f"root@{address}" in seen
+    assert subprocess.check_output(["sh", "-c", seen[-1]]) == b"a-b c-"
     assert hotbed("ssh", "osd") == 2
     assert "more than one node (osd0, osd1)" in capsys.readouterr().err
 

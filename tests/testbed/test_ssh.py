@@ -6,13 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from testbed.ssh import SshTarget
+from testbed.ssh import SshTarget, attended
+from tests import waiting
 
 
-def _on_the_node(argv: list[str]) -> int:
-    """The exit code that sshd's shell would pass on."""
+def _line(argv: list[str]) -> list[str]:
+    """What sshd runs on the node."""
     target = SshTarget("osd1", "127.0.0.1", Path("key"), Path("known_hosts"))
-    return subprocess.run(["bash", "-c", target.command(argv)[-1]], check=False).returncode
+    return ["/bin/bash", "-c", target.command(argv)[-1]]
+
+
+def _on_the_node(argv: list[str], **environment: str) -> int:
+    """The exit code that sshd's shell would pass on."""
+    return subprocess.run(_line(argv), env=environment or None, check=False).returncode
 
 
 @pytest.mark.parametrize(
@@ -22,10 +28,36 @@ def test_a_command_ended_by_a_signal_is_told_from_a_node_that_does_not_answer(
     script: str, code: int
 ) -> None:
     assert _on_the_node(["sh", "-c", script]) == code
+    assert _on_the_node(attended(["sh", "-c", script])) == code
 
 
-def test_arguments_arrive_as_they_were_given() -> None:
-    assert _on_the_node(["test", "a b;exit 3", "=", "a b;exit 3"]) == 0
+def test_arguments_arrive_as_they_were_given(tmp_path: Path) -> None:
+    words = ["test", "a b;exit 3", "=", "a b;exit 3"]
+    assert _on_the_node(words) == 0
+    assert _on_the_node(attended(words)) == 0
+    assert _on_the_node(attended(["no-such-program"])) == 127
+    # A machine of one's own may have no Python yet.
+    for name in ("sh", "test"):
+        (tmp_path / name).symlink_to(f"/usr/bin/{name}")
+    assert _on_the_node(attended(words), PATH=str(tmp_path)) == 0
+
+
+@pytest.mark.parametrize("ignored", ["", "TERM"])
+def test_an_attended_command_ends_with_its_connection(ignored: str) -> None:
+    script = f"trap '' {ignored}; sleep 1000 & echo $$ $!; wait"
+    process = subprocess.Popen(
+        _line(attended(["sh", "-c", script])), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    pids = [int(word) for word in process.stdout.readline().split()]
+    process.stdout.close()  # what sshd does when the client is gone
+    assert [waiting.ends(pid) for pid in pids] == [True, True]
+    process.wait(30)
+
+
+def test_an_attended_command_reads_its_input_to_the_end() -> None:
+    line = _line(attended(["sh", "-c", "cat; echo end"]))
+    assert subprocess.check_output(line, input=b"text\n") == b"text\nend\n"
 
 
 def test_through_another_machine_host_keys_are_checked_at_every_step() -> None:

@@ -88,6 +88,29 @@ def test_kill_9_at_any_moment_of_up(spec_file: Path, text: str, nodes: int) -> N
     assert everything_on_the_machine() == []
 
 
+@pytest.mark.parametrize(
+    ("verb", "nodes", "end"),
+    [
+        ("exec", "all", signal.SIGINT),
+        ("exec", "all", signal.SIGTERM),
+        ("ssh", "osd0", signal.SIGINT),
+    ],
+)
+def test_what_was_started_on_nodes_ends_with_the_command(
+    spec_file: Path, verb: str, nodes: str, end: signal.Signals
+) -> None:
+    """On every node a shell and the command that it waits for."""
+    finish(start("up", spec_file))
+    process = start(verb, nodes, "--", "echo; sleep 12345; echo")
+    assert process.stdout is not None
+    for _ in range(3 if nodes == "all" else 1):
+        process.stdout.readline()
+    process.send_signal(end)
+    process.communicate(timeout=30)
+    assert process.returncode != 0
+    finish(start("exec", "all", "--", "timeout 30 pidwait -x sleep; [ $? != 124 ]"))
+
+
 def test_a_killed_up_is_resumed(spec_file: Path) -> None:
     image.ensure(places().cache)
     process = start("up", spec_file)
