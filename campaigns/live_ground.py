@@ -6,6 +6,7 @@ from functools import cached_property
 from pathlib import Path
 
 from campaigns.lease import SiteTenure, Tenure
+from campaigns.lock import path_in
 from campaigns.services import CellSetting, Facts, Services
 from testbed.agent.contract import Agent
 from testbed.sites.contract import Site, Testbed
@@ -59,7 +60,7 @@ class LiveGround:
 
     def lock_path(self) -> Path:
         """See `Ground.lock_path`."""
-        return self.testbed.directory / "campaign.lock"
+        return path_in(self.testbed.directory)
 
     def tenure(self) -> Tenure:
         """See `Ground.tenure`."""

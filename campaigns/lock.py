@@ -1,4 +1,4 @@
-"""One engine a campaign, and one campaign a testbed.
+"""One engine a campaign, and one command a testbed that measures on it or changes it.
 
 The lock is the kernel's (flock): it goes away with its last holder, however that ended. The engine
 passes it on to each cell's process, so that after a kill -9 of the engine the next one waits until
@@ -10,8 +10,13 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shlex
+import signal
+import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -23,11 +28,59 @@ if TYPE_CHECKING:
     from testbed.sites.contract import Testbed
 
 ORPHAN_WAIT_S = 120.0
-"""How long a cell without an engine may take to put the testbed back."""
+"""Time that a cell without an engine, or a command that was interrupted, may take to put the
+testbed back."""
+_MOST_BYTES = 4096  # of what a holder writes about itself
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A process that holds a lock. `started` (clock ticks since boot) tells it from a later process
+    with the same id; None in a lock of an older Hotbed."""
+
+    pid: int
+    started: str | None = None
+    command: str = "another hotbed"
+
+    @classmethod
+    def of_this_process(cls) -> Holder:
+        """Return this process, with its command line."""
+        command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+        return cls(os.getpid(), _started(os.getpid()), command[:200])
+
+    def alive(self) -> bool:
+        """True if the process still runs."""
+        started = _started(self.pid)
+        return started is not None and self.started in (None, started)
+
+    def __str__(self) -> str:
+        return f"`{self.command}` (process {self.pid})"
+
+
+class InUseError(UserError):
+    """Another process, `holder`, holds the lock."""
+
+    def __init__(self, what: str, holder: Holder) -> None:
+        super().__init__(
+            f"{what} is in use by {holder}: wait for it, or end it with: kill -INT {holder.pid}"
+        )
+        self.holder = holder
 
 
 class Lock:
-    """An exclusive lock on the file `path`; use it as a context manager."""
+    """An exclusive lock on the file `path`; use it as a context manager.
+
+    Args:
+        path: the file, made if it is missing.
+        what: the locked thing, for messages.
+        orphan_wait_s: see `ORPHAN_WAIT_S`.
+        say: gets a sentence before each wait.
+        end_holder: interrupt the process that holds the lock, as Ctrl-C does, and wait for its end.
+
+    Raises (on entry):
+        InUseError: another process holds it.
+        HotbedError: a cell without an engine, or an interrupted process, does not end in time.
+    """
 
     def __init__(
         self,
@@ -36,11 +89,13 @@ class Lock:
         *,
         orphan_wait_s: float = ORPHAN_WAIT_S,
         say: Callable[[str], None] = lambda text: None,
+        end_holder: bool = False,
     ) -> None:
         self.path = path
         self.what = what
         self._wait_s = orphan_wait_s
         self._say = say
+        self._end_holder = end_holder
         self._handle: int | None = None
 
     @property
@@ -54,7 +109,7 @@ class Lock:
         try:
             self._take(handle)
             os.ftruncate(handle, 0)
-            os.pwrite(handle, json.dumps({"pid": os.getpid()}).encode(), 0)
+            os.pwrite(handle, json.dumps(asdict(Holder.of_this_process())).encode(), 0)
         except BaseException:
             os.close(handle)
             raise
@@ -75,45 +130,90 @@ class Lock:
     def _take(self, handle: int) -> None:
         deadline = time.monotonic() + self._wait_s
         said = False
+        interrupted = None
         while True:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return
             except BlockingIOError:
                 pass
-            holder = self._holder(handle)
-            if holder is not None and _alive(holder):
-                raise UserError(
-                    f"{self.what} is in use by another hotbed (process {holder}); wait for it, or "
-                    f"stop it with: kill -INT {holder}"
-                )
+            holder = _holder(handle)
+            alive = holder is not None and holder.alive()
+            if holder is not None and alive and holder != interrupted:
+                if not self._end_holder:
+                    raise InUseError(self.what, holder)
+                self._say(f"ending {holder}")
+                _interrupt(self.what, holder)
+                interrupted, deadline = holder, time.monotonic() + self._wait_s
             if time.monotonic() > deadline:
                 raise HotbedError(
-                    f"{self.what} is still held by a cell whose engine (process {holder}) is "
-                    f"gone; find it with: fuser {self.path}"
+                    f"{self.what} is still held by {holder}, which did not end in "
+                    f"{self._wait_s:g} s: end it with: kill -KILL {holder.pid}"
+                    if holder is not None and alive
+                    else f"{self.what} is still held by a cell whose engine ({holder}) is gone; "
+                    f"find it with: fuser {self.path}"
                 )
-            if not said:
+            if not alive and not said:
                 self._say("waiting for the last cell of a killed engine to clean up")
                 said = True
             time.sleep(0.2)
 
-    @staticmethod
-    def _holder(handle: int) -> int | None:
-        try:
-            return int(json.loads(os.pread(handle, 100, 0))["pid"])
-        except (ValueError, KeyError, TypeError):
-            return None
+
+def _holder(handle: int) -> Holder | None:
+    try:
+        return Holder(**json.loads(os.pread(handle, _MOST_BYTES, 0)))
+    except (ValueError, TypeError):
+        return None
 
 
-def _alive(pid: int) -> bool:
+def _interrupt(what: str, holder: Holder) -> None:
+    try:
+        with suppress(ProcessLookupError):
+            os.kill(holder.pid, signal.SIGINT)
+    except PermissionError as error:
+        raise UserError(
+            f"{what} is in use by {holder}, which belongs to another user: run this as that user "
+            "(sudo)."
+        ) from error
+
+
+def _started(pid: int) -> str | None:
+    """Return when the process began, in clock ticks since boot; None if it has ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
-        return False
+        return None
+    fields = stat.rpartition(")")[2].split()
     # A zombie holds nothing any more.
-    return stat.rpartition(")")[2].split()[0] not in {"Z", "X"}
+    return None if fields[0] in {"Z", "X"} else fields[19]
 
 
-def alone(testbed: Testbed, say: Callable[[str], None] = lambda text: None) -> Lock:
-    """The lock of a testbed: whoever measures on it, or empties what others measure, holds it."""
-    return Lock(testbed.directory / "campaign.lock", f"the testbed {testbed.name}", say=say)
+def path_in(folder: Path) -> Path:
+    """Return the lock file of the testbed with this folder."""
+    return folder / "campaign.lock"
+
+
+def alone(
+    testbed: Testbed, say: Callable[[str], None] = lambda text: None
+) -> AbstractContextManager[object]:
+    """Return the lock of a testbed: every command that measures on it or changes it holds it."""
+    return alone_in(testbed.directory, testbed.name, say)
+
+
+def alone_in(
+    folder: Path,
+    name: str,
+    say: Callable[[str], None] = lambda text: None,
+    *,
+    end_holder: bool = False,
+) -> AbstractContextManager[object]:
+    """Return the lock of the testbed `name`, also of one that is partly there.
+
+    Args:
+        folder: the testbed's; without one nobody can be working on the testbed. One that belongs to
+            another user is not locked: the command itself is refused there.
+        say, end_holder: as `Lock`'s.
+    """
+    if not os.access(folder, os.W_OK):
+        return nullcontext()
+    return Lock(path_in(folder), f"the testbed {name}", say=say, end_holder=end_holder)

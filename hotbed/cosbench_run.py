@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from hotbed import cosbench_views
+from hotbed.alone import alone
 from hotbed.output import JsonFlag, emit
 from hotbed.views import TestbedOption
 
@@ -267,6 +268,7 @@ def _on_node(
     text = filled(xml, values, str(workload))
     longest = driver.LONGEST_S + sum(planned_seconds(text).values())
     load = driver.Load("cli", name, text, longest, options)
-    done = driver.run_on(agent_client(found), shell, [load], folder, report)
+    with alone(found):
+        done = driver.run_on(agent_client(found), shell, [load], folder, report)
     warn(done[load.name].driven.warnings)
     return done[load.name].archive

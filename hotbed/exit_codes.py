@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import typer
@@ -15,6 +19,17 @@ EXIT_LEASE = 75
 """A lease ended a campaign before its last cell (EX_TEMPFAIL of sysexits.h: try again later)."""
 EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
+
+
+@contextmanager
+def resumable() -> Iterator[None]:
+    """Say how to resume if Ctrl-C or SIGTERM ends the block, which is safe to repeat."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        again = shlex.join(["hotbed", *sys.argv[1:]])
+        typer.echo(f"hotbed: interrupted; the same command resumes: {again}", err=True)
+        raise
 
 
 def stopped(result: CampaignResult) -> int | None:

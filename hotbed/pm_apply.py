@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from hotbed.alone import alone
 from hotbed.options import flag
 from hotbed.output import JsonFlag, emit
 from hotbed.pm_verbs import ModeOption, PolicyOption
@@ -51,23 +52,25 @@ def add_apply(group: typer.Typer) -> None:
             raise UserError("hotbed pm apply: give one of a topology, --check and --remove.")
         _, found = choose_ready(testbed)
         if remove:
-            work.remove(found)
+            with alone(found):
+                work.remove(found)
             done = {"testbed": found.name, "removed": True}
             emit(done, as_json, lambda: f"{found.name}: nothing of a plan is in force; checked")
             return
         if topology is None:
             result = work.check(found)
         else:
-            result = work.apply(
-                found,
-                spec_of(found),
-                topology,
-                policy=policy,
-                mode=mode,
-                depth=depth,
-                network=not no_network,
-                tell=lambda text: typer.echo(f"hotbed: {text}.", err=True),
-            )
+            with alone(found):
+                result = work.apply(
+                    found,
+                    spec_of(found),
+                    topology,
+                    policy=policy,
+                    mode=mode,
+                    depth=depth,
+                    network=not no_network,
+                    tell=lambda text: typer.echo(f"hotbed: {text}.", err=True),
+                )
         emit(result, as_json, result.sentence)
         if result.differences:
             raise typer.Exit(1)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from schemas.errors import UserError
 from testbed import deployers
 from testbed.deploy import save_spec, spec_of
-from testbed.lifecycle import DEPLOYED, stopped_store
+from testbed.lifecycle import DEPLOYED, save_snapshot
 from testbed.playbook_run import LOG, RefusedError
 from testbed.sites.contract import Progress, Site, SnapshotSite, Testbed, silent
 from testbed.spec import TestbedSpec
@@ -132,11 +132,10 @@ def freeze(site: SnapshotSite, testbed: Testbed, progress: Progress, *, again: b
     number = 2
     while label in taken:
         label, number = f"{DEPLOYED}-{number}", number + 1
-    progress("stopping the store", _DEPLOY_SHARE)
-    with stopped_store(testbed):
-        progress(f"freezing as {label}", _DEPLOY_SHARE + 0.03)
-        site.snapshot(testbed.name, label)
-        progress("waiting for the store", 0.95)
+    rest = 1.0 - _DEPLOY_SHARE
+    save_snapshot(
+        site, testbed, label, lambda phase, share: progress(phase, _DEPLOY_SHARE + rest * share)
+    )
     return label
 
 

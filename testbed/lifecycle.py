@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 
-from schemas.errors import HotbedError, StoreError
+from schemas.errors import HotbedError, StoreError, UserError
 from testbed.agent.contract import AGENT_ROOT
 from testbed.reach import shell_to
 from testbed.sites.contract import Progress, SnapshotSite, Testbed, silent
@@ -160,20 +160,83 @@ def _wait_agents(testbed: Testbed, timeout_s: float) -> float:
 
 
 def restore_snapshot(
-    site: SnapshotSite, testbed: Testbed, label: str = DEPLOYED, progress: Progress = silent
+    site: SnapshotSite, name: str, label: str = DEPLOYED, progress: Progress = silent
 ) -> Testbed:
     """Put nodes and disks back to a snapshot and wait until the store serves again.
 
-    Daemons start with their nodes, so this is the site's restore and a wait.
+    Daemons start with their nodes, so this is the site's restore and a wait. A snapshot from before
+    the deployment has no store to wait for.
 
     Raises:
         SiteError, UserError: from the site.
         StoreError: the store is not healthy afterwards.
     """
-    restored = site.restore(testbed.name, label, progress)
-    progress("waiting for the store", 0.99)
-    wait_healthy(restored)
+    restored = site.restore(name, label, progress)
+    if has_store(restored):
+        progress("waiting for the store", 0.99)
+        wait_healthy(restored)
     return restored
+
+
+def save_snapshot(
+    site: SnapshotSite, testbed: Testbed, label: str, progress: Progress = silent
+) -> None:
+    """Freeze nodes and disks while the store is stopped; it serves again afterwards.
+
+    Raises:
+        UserError: the store is steered or loaded: a snapshot would keep what is not the store's.
+        SiteError, RemoteError, StoreError: it cannot be stopped, frozen or started.
+    """
+    if not has_store(testbed):
+        site.snapshot(testbed.name, label)
+        return
+    amiss = unrest(testbed)
+    if amiss:
+        raise UserError(
+            f"no snapshot of testbed {testbed.name} is taken while its store is steered or loaded: "
+            f"{'; '.join(amiss)}."
+        )
+    progress("stopping the store", 0.0)
+    with stopped_store(testbed):
+        progress(f"freezing as {label}", 0.2)
+        site.snapshot(testbed.name, label)
+        progress("waiting for the store", 0.7)
+
+
+def has_store(testbed: Testbed) -> bool:
+    """Return True if a deployment has brought the control plane to the testbed.
+
+    Raises:
+        RemoteError: the admin node cannot be reached.
+    """
+    done = shell_to(testbed, testbed.admin).run(["test", "-e", AGENT_ROOT], check=False)
+    return done.returncode == 0
+
+
+def unrest(testbed: Testbed) -> list[str]:
+    """Return what steers or loads a deployed store, a sentence each with what to do about it.
+
+    Raises:
+        UserError, RemoteError, StoreError: from the admin node's agent.
+    """
+    from testbed.agent.client import agent_client
+
+    agent = agent_client(testbed)
+    known = agent.call("control-status")
+    found = [
+        f"controller {one['name']} {'runs' if one['running'] else 'was killed'} (end what it did "
+        "by `hotbed control stop`)"
+        for one in known["controllers"]
+        if one["running"] or one["leftover"]
+    ]
+    for loads in (agent.units(), agent.strays()):
+        found += [f"{one} loads node {node}" for node, names in loads.items() for one in names]
+    if found:
+        return found  # the rest follows from it
+    if agent.call("disturb-status")["running"]:
+        return ["a disturbance plan runs (wait for its end)"]
+    changed = agent.call("unclean", timeout_s=120)
+    return [f"to be put back first: {', '.join(changed)}"] if changed else []
 
 
 def _agents(testbed: Testbed, verb: str) -> None:

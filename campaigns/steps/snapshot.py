@@ -84,7 +84,7 @@ class Snapshots:
         label = self._newest(site)
         if label is None:
             return False
-        restore_snapshot(site, self._testbed, label)
+        restore_snapshot(site, self._testbed.name, label)
         self._mark(Contents())
         return True
 

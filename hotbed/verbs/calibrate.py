@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from hotbed.alone import alone
 from hotbed.output import JsonFlag, emit
 
 
@@ -39,7 +40,7 @@ def register(app: typer.Typer) -> None:
         check_new(out)
         _, found = choose_ready(testbed)
         chosen = select(found, node)[0] if node else found.with_role("osd")[0]
-        with progress(f"calibrate {found.name}") as report:
+        with alone(found), progress(f"calibrate {found.name}") as report:
             shell = shell_to(found, chosen)
             levels = calibrate_node(agent_client(found), found, spec_of(found), shell, report)
         files = write(levels, out)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hotbed.alone import agent_alone
 from hotbed.options import from_file, name_values, quantity
 from hotbed.output import JsonFlag, emit
 from hotbed.views import TestbedOption
@@ -31,11 +32,11 @@ def register(app: typer.Typer) -> None:
         verb(group)
 
 
-def _agent(testbed: str | None, *, whole: bool = False) -> AgentClient:
+def _agent(testbed: str | None) -> AgentClient:
     from testbed.agent.client import agent_client
-    from testbed.choose import choose_partly, choose_ready
+    from testbed.choose import choose_partly
 
-    return agent_client(choose_ready(testbed)[1] if whole else choose_partly(testbed))
+    return agent_client(choose_partly(testbed))
 
 
 def _list(group: typer.Typer) -> None:
@@ -92,15 +93,16 @@ def _start(group: typer.Typer) -> None:
             act=act,
             controllers_dirs=controllers_dir or (),
         )
-        started = remote.start(
-            _agent(testbed, whole=True),
-            name,
-            parameters=parameters,
-            seed=seed,
-            interval_s=interval,
-            signal=signal,
-            controllers_dirs=controllers_dir or (),
-        )
+        with agent_alone(testbed) as agent:
+            started = remote.start(
+                agent,
+                name,
+                parameters=parameters,
+                seed=seed,
+                interval_s=interval,
+                signal=signal,
+                controllers_dirs=controllers_dir or (),
+            )
         dry = parameters.get("dry_run") in {True, "true", "yes", "on"}
         told = dict(started) | ({"dry_run": dry} if "dry_run" in parameters else {})
         words = "; a dry run: it changes nothing without --act" if dry else ""
@@ -117,7 +119,8 @@ def _stop(group: typer.Typer) -> None:
         """Stop the controller; the store is put back as it was found."""
         from controllers import remote
 
-        stopped = remote.stop(_agent(testbed), name)
+        with agent_alone(testbed, whole=False) as agent:
+            stopped = remote.stop(agent, name)
         emit(stopped, as_json, lambda: _stopped(stopped))
 
 

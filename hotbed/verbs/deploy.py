@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from hotbed.alone import alone
+from hotbed.exit_codes import resumable
 from hotbed.options import flag
 from hotbed.output import JsonFlag, emit
 from hotbed.site_options import YesWipeOption
@@ -61,20 +63,23 @@ def register(app: typer.Typer) -> None:
             plan = deployers.choose(spec).plan(spec)
             emit(plan, as_json, plan.sentences)
             return
-        if not remove:
-            wipe = wipe_leftovers(site, found.name, wipe=wipe, devices=yes_wipe, ask=not as_json)
-        with progress(f"{'remove from' if remove else 'deploy'} {found.name}") as report:
-            if remove:
-                result = deployment.take_away(site, found, report, packages=packages)
-            else:
-                result = deployment.bring(
-                    site,
-                    found,
-                    report,
-                    wipe=wipe,
-                    snapshot=not no_snapshot,
-                    deployer=deployer,
+        with alone(found), resumable():
+            if not remove:
+                wipe = wipe_leftovers(
+                    site, found.name, wipe=wipe, devices=yes_wipe, ask=not as_json
                 )
+            with progress(f"{'remove from' if remove else 'deploy'} {found.name}") as report:
+                if remove:
+                    result = deployment.take_away(site, found, report, packages=packages)
+                else:
+                    result = deployment.bring(
+                        site,
+                        found,
+                        report,
+                        wipe=wipe,
+                        snapshot=not no_snapshot,
+                        deployer=deployer,
+                    )
         emit(result, as_json, result.sentence)
 
 

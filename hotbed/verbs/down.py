@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from hotbed.alone import alone_on
 from hotbed.output import JsonFlag, emit
 
 
@@ -18,10 +19,14 @@ def register(app: typer.Typer) -> None:
         everything: Annotated[
             bool, typer.Option("--all", help="Every testbed, and leftovers of crashed ones.")
         ] = False,
+        force: Annotated[
+            bool, typer.Option("--force", help="End a campaign or command that uses it first.")
+        ] = False,
         as_json: JsonFlag = False,
     ) -> None:
         """Remove a testbed, whatever state it is in; safe to repeat. One that cannot be removed,
         such as one on machines that are away, does not keep --all from the others."""
+        from campaigns.lock import InUseError
         from hotbed.progress import progress
         from schemas.errors import HotbedError, UserError
         from testbed.choose import choose, existing
@@ -33,8 +38,11 @@ def register(app: typer.Typer) -> None:
         failed: list[HotbedError] = []
         for site, each in doomed:
             try:
-                with progress(f"down {each}") as report:
+                held = alone_on(site.folder(each), each, end_holder=force)
+                with held, progress(f"down {each}") as report:
                     site.release(each, report)
+            except InUseError as error:
+                failed.append(UserError(f"{error}, or by: hotbed down {each} --force"))
             except HotbedError as error:
                 failed.append(error)
             else:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from hotbed import pm_verbs
+from hotbed.alone import alone
 from hotbed.options import quantity
 from hotbed.output import JsonFlag, emit
 from hotbed.pm_apply import add_apply
@@ -262,21 +264,23 @@ def _profile(group: typer.Typer) -> None:
         from testbed.choose import choose_ready, select
         from testbed.reach import shell_to
 
-        shell = None
+        shell, held = None, cast(AbstractContextManager[object], nullcontext())
         if node is not None:
             found = choose_ready(testbed)[1]
             chosen = select(found, node)[0]
             device, shell = chosen.devices.get(device, device), shell_to(found, chosen)
-        made = profile_device(
-            device,
-            out,
-            kind=kind,
-            depth=depth,
-            seconds=seconds,
-            writes=overwrite,
-            tell=_tell,
-            shell=shell,
-        )
+            held = alone(found)
+        with held:
+            made = profile_device(
+                device,
+                out,
+                kind=kind,
+                depth=depth,
+                seconds=seconds,
+                writes=overwrite,
+                tell=_tell,
+                shell=shell,
+            )
         emit(made, as_json, lambda: f"Written: {out}")
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hotbed.exit_codes import end_with, stopped
+from hotbed.alone import alone_on
+from hotbed.exit_codes import end_with, resumable, stopped
 from hotbed.output import JsonFlag, emit
 
 if TYPE_CHECKING:
@@ -48,11 +50,13 @@ def register(app: typer.Typer) -> None:
         if known.done < known.cells:
             require(spec=spec)
         site = open_site(spec.site.kind, spec.site.options)
+        held = partial(alone_on, site.folder(spec.name), spec.name)
         if known.done < known.cells:
-            with progress(f"up {spec.name}") as report:
-                testbed = site.provision(spec, report)
-            save_spec(testbed, spec)
-            _deploy(site, testbed)
+            with held(), resumable():
+                with progress(f"up {spec.name}") as report:
+                    testbed = site.provision(spec, report)
+                save_spec(testbed, spec)
+                _deploy(site, testbed)
             result = session.run(request)
             if stopped(result) is not None:
                 end_with(result)
@@ -62,7 +66,7 @@ def register(app: typer.Typer) -> None:
         made = build(artifacts, CAMPAIGN)
         # What failed can be looked at on the testbed, and the next call goes on from there.
         if ok and not keep and site.find(spec.name) is not None:
-            with progress(f"down {spec.name}") as report:
+            with held(), progress(f"down {spec.name}") as report:
                 site.release(spec.name, report)
         facts = {"ok": ok, "sentence": sentence, "report": made.path}
         facts |= {"claims_json": made.claims_path, "claims": list(made.claims)}

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hotbed.alone import alone_on
+from hotbed.exit_codes import resumable
 from hotbed.output import JsonFlag, emit
 from hotbed.views import TestbedOption
 
@@ -22,20 +24,37 @@ def register(app: typer.Typer) -> None:
 
     @group.command()
     def save(label: Label, testbed: TestbedOption = None) -> None:
-        """Shut the nodes down, freeze their state as LABEL and start them again."""
+        """Stop the store, freeze nodes and disks as LABEL, and start all again; refused while the
+        store is steered or loaded."""
+        from hotbed.progress import progress
+        from testbed.choose import ready
+        from testbed.lifecycle import save_snapshot
+
         site, name = _choose(testbed)
-        site.snapshot(name, label)
+        with alone_on(site.folder(name), name), progress(f"save {label}") as report:
+            save_snapshot(site, ready(site, name), label, report)
         print(f"saved: {label}")
 
     @group.command()
     def restore(label: Label, testbed: TestbedOption = None) -> None:
-        """Put every node and disk back to LABEL; what was written since is lost."""
+        """Put every node and disk back to LABEL and wait until the store is healthy; what was
+        written since is lost."""
         from hotbed.progress import progress
+        from testbed.lifecycle import restore_snapshot
 
         site, name = _choose(testbed)
-        with progress(f"restore {label}") as report:
-            site.restore(name, label, report)
+        held = alone_on(site.folder(name), name)
+        with held, resumable(), progress(f"restore {label}") as report:
+            restore_snapshot(site, name, label, report)
         print(f"restored: {label}")
+
+    @group.command()
+    def delete(label: Label, testbed: TestbedOption = None) -> None:
+        """Delete the snapshot LABEL; the testbed stays as it is."""
+        site, name = _choose(testbed)
+        with alone_on(site.folder(name), name):
+            site.delete_snapshot(name, label)
+        print(f"deleted: {label}")
 
     @group.command("list")
     def list_(testbed: TestbedOption = None, as_json: JsonFlag = False) -> None:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from hotbed.alone import agent_alone
 from hotbed.options import quantity
 from hotbed.output import JsonFlag, emit
 from hotbed.views import TestbedOption, microstores_view
-
-if TYPE_CHECKING:
-    from testbed.agent.client import AgentClient
 
 _LONG_S = 900.0
 
@@ -25,13 +23,6 @@ def register(app: typer.Typer) -> None:
         verb(group)
 
 
-def _agent(testbed: str | None, *, whole: bool = True) -> AgentClient:
-    from testbed.agent.client import agent_client
-    from testbed.choose import choose_partly, choose_ready
-
-    return agent_client(choose_ready(testbed)[1] if whole else choose_partly(testbed))
-
-
 def _status(group: typer.Typer) -> None:
     @group.command()
     def status(
@@ -42,9 +33,11 @@ def _status(group: typer.Typer) -> None:
         as_json: JsonFlag = False,
     ) -> None:
         """What microstores hold and use, whom they serve, and what is not running."""
-        found = _agent(testbed, whole=False).call(
-            "swift-status", {"interval_s": interval}, timeout_s=90
-        )
+        from testbed.agent.client import agent_client
+        from testbed.choose import choose_partly
+
+        agent = agent_client(choose_partly(testbed))
+        found = agent.call("swift-status", {"interval_s": interval}, timeout_s=90)
         emit(found, as_json, lambda: microstores_view(found))
 
 
@@ -56,7 +49,8 @@ def _layout(group: typer.Typer) -> None:
         as_json: JsonFlag = False,
     ) -> None:
         """Put a layout of the spec into force; objects stay where they are."""
-        found = _agent(testbed).call("swift-layout", {"layout": name}, timeout_s=120)
+        with agent_alone(testbed) as agent:
+            found = agent.call("swift-layout", {"layout": name}, timeout_s=120)
         emit(found, as_json, lambda: f"layout {name} in {found['seconds']:.2f} s")
 
 
@@ -81,7 +75,8 @@ def _share(group: typer.Typer) -> None:
         if network is not None:
             fields["network"] = network / 8
         payload = {"microstores": {microstore: fields}}
-        found = _agent(testbed).call("swift-layout", payload, timeout_s=60)
+        with agent_alone(testbed) as agent:
+            found = agent.call("swift-layout", payload, timeout_s=60)
         emit(found, as_json, lambda: f"{microstore} has its share after {found['seconds']:.2f} s")
 
 
@@ -166,7 +161,8 @@ def _replicate(group: typer.Typer) -> None:
 
 
 def _act(testbed: str | None, action: Mapping[str, Any], as_json: bool) -> None:
-    [effect] = _agent(testbed).call("swift-act", {"actions": [action]}, timeout_s=_LONG_S)
+    with agent_alone(testbed) as agent:
+        [effect] = agent.call("swift-act", {"actions": [action]}, timeout_s=_LONG_S)
     emit(effect, as_json, lambda: _said(effect))
     if not effect["ok"]:
         raise typer.Exit(1)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hotbed.alone import alone
 from hotbed.options import quantity
 from hotbed.output import JsonFlag, emit
 from hotbed.views import TestbedOption
@@ -64,7 +65,6 @@ def _bench(group: typer.Typer) -> None:
         Agents are emptied before each scheduler: what was written to them is lost. Exit 1 when a
         write failed or an object is not as it was written.
         """
-        from campaigns.lock import alone
         from campaigns.twochoice.bench.agents import machines_of
         from campaigns.twochoice.bench.options import SCHEDULERS, Options
         from campaigns.twochoice.bench.run import new_folder, refuse, run
@@ -160,7 +160,6 @@ def _remove(group: typer.Typer) -> None:
 
         `hotbed deploy` brings them again.
         """
-        from campaigns.lock import alone
         from hotbed.progress import progress
         from testbed.choose import choose_ready
         from testbed.deploy import remove_agents, spec_of

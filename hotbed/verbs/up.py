@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from hotbed.alone import alone_on
+from hotbed.exit_codes import resumable
 from hotbed.output import JsonFlag, emit
 from hotbed.site_options import AcceptHostKeysOption, YesWipeOption
 
@@ -51,7 +53,8 @@ def register(app: typer.Typer) -> None:
                 )
         require(spec=wanted)
         allow(site, wanted, devices=yes_wipe, host_keys=accept_host_keys, ask=not as_json)
-        with progress(f"up {wanted.name}") as report:
+        held = alone_on(site.folder(wanted.name), wanted.name)
+        with held, resumable(), progress(f"up {wanted.name}") as report:
             testbed = site.provision(wanted, report)
-        save_spec(testbed, wanted)
+            save_spec(testbed, wanted)
         emit(testbed, as_json, lambda: nodes_table(testbed))

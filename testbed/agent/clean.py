@@ -6,7 +6,9 @@ caches dropped. What was put right is told: an unclean start spoils a run unnoti
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -16,9 +18,13 @@ from testbed.agent.contract import AgentConfig
 from testbed.agent.health import WAIT_S, opened, until_clean
 from testbed.agent.reach import on_each, reach
 from testbed.stores.ceph.connection import Connection
-from testbed.stores.ceph.saved import pristine, restore
+from testbed.stores.ceph.saved import balancer_differs, differences, pristine, restore
 from testbed.stores.ceph.store import CephStore
 from testbed.stores.contract import Effect
+from testbed.stores.nfs.store import store_of as nfs_of
+from testbed.stores.swift.cluster import initial
+from testbed.stores.swift.store import SwiftStore
+from testbed.stores.swift.store import store_of as swift_of
 
 # Looked at before: a sync reaches every file system of the machine, also the other nodes' ones.
 _DROP = "[ -w /proc/sys/vm/drop_caches ] || exit 1; sync; echo 3 > /proc/sys/vm/drop_caches"
@@ -39,6 +45,37 @@ def clean(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
         if payload.get("caches", True):
             dropped = drop(config, store.connection)
     return {"put_right": done, "settled_s": settled, "caches": dropped}
+
+
+def unclean(config: AgentConfig, payload: Mapping[str, Any]) -> list[str]:
+    """Verb: {} -> what steering has changed on the store and would have to be put back, in words.
+
+    Ceph: what `clean` puts right; Swift: the spec's layout; NFS: the network. Changes nothing."""
+    if config.store == "swift":
+        with closing(swift_of(config)) as swift:
+            return off_layout(swift)
+    if config.store == "nfs":
+        found = nfs_of(config).check({})
+        return [f"network of {host}: {said[0]}" for host, said in found.items() if said]
+    if config.store != "ceph":
+        return []
+    with opened(config) as store:
+        return to_put_right(store)
+
+
+def to_put_right(store: CephStore) -> list[str]:
+    """Return what `put_right` would change, in words. Raises StoreError."""
+    osd_map = store.reader.osd_map()
+    wanted = pristine(osd_map)
+    off = ["balancer off"] if balancer_differs(store.connection, wanted["balancer"]) else []
+    return off + [change.words for change in differences(osd_map, wanted)]
+
+
+def off_layout(store: SwiftStore) -> list[str]:
+    """Return the spec's layout, in words, if another one or other shares are in force."""
+    now, wanted = store.state(), initial(store.cluster)
+    steered = operator.attrgetter("shares", "tenants", "workers", "overrides")
+    return [] if steered(now) == steered(wanted) else [f"layout {wanted.layout}"]
 
 
 def put_right(store: CephStore) -> list[str]:

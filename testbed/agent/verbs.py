@@ -25,6 +25,7 @@ VERBS: dict[str, str] = {
     "health": "testbed.agent.health:health",
     "wait-clean": "testbed.agent.health:wait_clean",
     "clean": "testbed.agent.clean:clean",
+    "unclean": "testbed.agent.clean:unclean",
     "caches": "testbed.agent.clean:caches",
     "pool-create": "testbed.agent.pools:pool_create",
     "pool-delete": "testbed.agent.pools:pool_delete",

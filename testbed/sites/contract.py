@@ -245,6 +245,9 @@ class Site(Protocol):
             partly: return also a testbed that is only partly there, for looking and stopping.
         """
 
+    def folder(self, name: str) -> Path:
+        """Return the folder of the testbed called `name`; it is missing if there is none."""
+
     def names(self) -> Sequence[str]:
         """Every testbed this site knows something of, also half-made or half-removed ones."""
 
@@ -267,6 +270,13 @@ class SnapshotSite(Site, Protocol):
 
     def snapshots(self, name: str) -> Sequence[str]:
         """Labels, oldest first."""
+
+    def delete_snapshot(self, name: str, label: str) -> None:
+        """Delete the snapshot `label`; the testbed and its other snapshots stay as they are.
+
+        Raises:
+            UserError: there is no such snapshot.
+        """
 
 
 @runtime_checkable

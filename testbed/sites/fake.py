@@ -138,6 +138,10 @@ class FakeSite:
             return None
         return self._describe(kept)
 
+    def folder(self, name: str) -> Path:
+        """See `Site.folder`."""
+        return self._directory / name
+
     def names(self) -> Sequence[str]:
         """See `Site.names`."""
         return sorted(self._kept)
@@ -170,10 +174,7 @@ class FakeSite:
 
     def restore(self, name: str, label: str, progress: Progress = silent) -> Testbed:
         """See `SnapshotSite.restore`."""
-        kept = self._of(name)
-        if label not in kept.snapshots:
-            there = ", ".join(kept.snapshots) or "none"
-            raise UserError(f"testbed {name}: no snapshot {label!r}; there are: {there}.")
+        kept = self._with_snapshot(name, label)
         kept.contents = {node: dict(files) for node, files in kept.snapshots[label].items()}
         progress("ready", 1.0)
         return self._describe(kept)
@@ -181,6 +182,10 @@ class FakeSite:
     def snapshots(self, name: str) -> Sequence[str]:
         """See `SnapshotSite.snapshots`."""
         return tuple(self._of(name).snapshots)
+
+    def delete_snapshot(self, name: str, label: str) -> None:
+        """See `SnapshotSite.delete_snapshot`."""
+        del self._with_snapshot(name, label).snapshots[label]
 
     def shape(self, name: str, on: bool) -> None:
         """See `ShapingSite.shape`."""
@@ -220,8 +225,15 @@ class FakeSite:
             raise UserError(f"testbed {name} has no node {node!r}; it has: {', '.join(kept.made)}.")
         return kept
 
+    def _with_snapshot(self, name: str, label: str) -> _Kept:
+        kept = self._of(name)
+        if label not in kept.snapshots:
+            there = ", ".join(kept.snapshots) or "none"
+            raise UserError(f"testbed {name}: no snapshot {label!r}; there are: {there}.")
+        return kept
+
     def _describe(self, kept: _Kept) -> Testbed:
-        folder = self._directory / kept.spec.name
+        folder = self.folder(kept.spec.name)
         members = [(group, name) for group in kept.spec.groups for name in group.node_names()]
         racks = kept.spec.rack_of()
         nodes = tuple(

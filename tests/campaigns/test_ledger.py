@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -12,9 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from campaigns.ledger import Ledger
-from campaigns.lock import Lock
+from campaigns.lock import InUseError, Lock
 from schemas.durable import commit_folder, write_file
-from schemas.errors import HotbedError, UserError
+from schemas.errors import HotbedError
+from schemas.locks import take
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -82,10 +84,11 @@ def test_a_second_engine_is_refused_and_told_which_process(tmp_path: Path) -> No
     process, child = holder(tmp_path / ".lock", "60")
     try:
         with (
-            pytest.raises(UserError, match=f"in use by another hotbed .process {process.pid}"),
+            pytest.raises(InUseError) as refused,
             Lock(tmp_path / ".lock", "the campaign x"),
         ):
             pass
+        assert refused.value.holder.pid == process.pid
     finally:
         process.kill()
         process.wait()
@@ -106,6 +109,21 @@ def test_a_dead_engine_s_lock_is_taken_over_once_its_cell_has_ended(tmp_path: Pa
     os.kill(child, 9)
     with Lock(tmp_path / ".lock", "the campaign x", orphan_wait_s=60):
         pass
+
+
+def test_a_later_process_with_a_holders_id_is_not_interrupted(tmp_path: Path) -> None:
+    path = tmp_path / ".lock"
+    handle = take(path)
+    with subprocess.Popen(["sleep", "60"]) as later:
+        path.write_text(json.dumps({"pid": later.pid, "started": "1", "command": "hotbed run x"}))
+        with (
+            pytest.raises(HotbedError, match="whose engine"),
+            Lock(path, "the campaign x", orphan_wait_s=0, end_holder=True),
+        ):
+            pass
+        assert later.poll() is None
+        later.kill()
+    os.close(handle)
 
 
 def test_a_lock_can_be_taken_again(tmp_path: Path) -> None:

@@ -144,9 +144,9 @@ def store(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What was done to the store as a whole."""
     done: list[str] = []
 
-    def restore(site: FakeSite, testbed: Testbed, label: str) -> Testbed:
+    def restore(site: FakeSite, name: str, label: str) -> Testbed:
         done.append(f"restore {label}")
-        return site.restore(testbed.name, label)
+        return site.restore(name, label)
 
     monkeypatch.setattr(lifecycle, "stop_store", lambda testbed: done.append("stop"))
     monkeypatch.setattr(lifecycle, "start_store", lambda testbed: done.append("start"))

@@ -10,12 +10,9 @@ from typing import Any
 
 import pytest
 
-from campaigns.lock import alone
-from campaigns.twochoice.bench import agents
 from campaigns.twochoice.bench.agents import Machines
 from campaigns.twochoice.bench.options import Options, plan, row, shares
 from campaigns.twochoice.bench.run import new_folder, refuse, run
-from hotbed import cli
 from schemas.errors import HotbedError, UserError
 from testbed import twochoice_variables
 from testbed.agent.contract import UnitResult
@@ -251,25 +248,3 @@ def test_errors_of_the_generator_name_its_node(tmp_path: Path) -> None:
 
     with pytest.raises(HotbedError, match="on c failed: it was stopped"):
         _answer("c", UnitResult("c", "u", None, 0.0, 1.0, "", ""))
-
-
-@pytest.mark.parametrize("verb", ["bench", "remove"])
-def test_agents_that_a_campaign_measures_are_left_alone(
-    verb: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    world = World(tmp_path)
-    testbed = world.machines.testbed
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("testbed.choose.choose_ready", lambda name: (None, testbed))
-    monkeypatch.setattr("testbed.deploy.spec_of", lambda found: None)
-    monkeypatch.setattr("testbed.deploy.remove_agents", lambda *_, **__: pytest.fail("removed"))
-    monkeypatch.setattr(agents, "machines_of", lambda *_: world.machines)
-    with alone(testbed), pytest.raises(SystemExit) as ended:
-        cli.main(["twochoice", verb])
-    assert ended.value.code == 2
-    assert "the testbed t is in use by another hotbed" in " ".join(capsys.readouterr().err.split())
-    assert (world.calls, world.commands) == ([], [])
-    assert not (tmp_path / "artifacts").exists()

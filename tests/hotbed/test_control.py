@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -93,10 +94,11 @@ class FakeAgent:
 
 @pytest.fixture
 def agent(monkeypatch, journal):
-    from hotbed.verbs import control
-
     made = FakeAgent(journal.read_text())
-    monkeypatch.setattr(control, "_agent", lambda testbed, **_: made)
+    testbed = SimpleNamespace(name="t", directory=Path("/nonexistent"))
+    monkeypatch.setattr("testbed.choose.choose_ready", lambda name: (None, testbed))
+    monkeypatch.setattr("testbed.choose.choose_partly", lambda name: testbed)
+    monkeypatch.setattr("testbed.agent.client.agent_client", lambda testbed: made)
     return made
 
 

@@ -40,6 +40,9 @@ class Steps:
         self.up = True
         return SimpleNamespace(name="dlr")
 
+    def folder(self, _name: str) -> Path:
+        return Path("/nonexistent")
+
     def release(self, *_: Any) -> None:
         self.done.append("down")
 

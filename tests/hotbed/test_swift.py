@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -55,7 +57,9 @@ class FakeAgent:
 @pytest.fixture
 def agent(monkeypatch: pytest.MonkeyPatch) -> FakeAgent:
     found = FakeAgent()
-    monkeypatch.setattr(verbs, "_agent", lambda testbed: found)
+    testbed = SimpleNamespace(name="t", directory=Path("/nonexistent"))
+    monkeypatch.setattr("testbed.choose.choose_ready", lambda name: (None, testbed))
+    monkeypatch.setattr("testbed.agent.client.agent_client", lambda testbed: found)
     return found
 
 

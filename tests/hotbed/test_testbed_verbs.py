@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
-from testbed import choose, doctor, peers, reach, sites
+from testbed import choose, deployment, doctor, peers, reach, sites
 from testbed.agent import client as agent
 from testbed.checks import Finding
 from testbed.sites.contract import Progress, SiteError, Status, Testbed, silent
@@ -82,6 +84,26 @@ def test_up_status_down(
     assert json.loads(capsys.readouterr().out) == {"removed": ["mine"]}
     assert hotbed("down", "--all") == 0
     assert "nothing to remove" in capsys.readouterr().out
+
+
+def test_what_was_interrupted_says_in_a_line_how_to_resume(
+    site: FakeSite,
+    spec_file: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hotbed("up", spec_file)
+    site.snapshot("small", "clean")
+    for ending, code in ((KeyboardInterrupt(), 130), (SystemExit(143), 143)):
+        ends = mock.Mock(side_effect=ending)
+        for owner, name in ((site, "provision"), (deployment, "bring"), (site, "restore")):
+            monkeypatch.setattr(owner, name, ends)
+        for words in (["up", str(spec_file)], ["deploy"], ["snapshot", "restore", "clean"]):
+            monkeypatch.setattr("sys.argv", ["/bin/hotbed", *words])
+            capsys.readouterr()
+            assert hotbed(*words) == code
+            *_, last = capsys.readouterr().err.splitlines()
+            assert last.endswith(shlex.join(["hotbed", *words]))
 
 
 def test_down_all_goes_on_after_one_that_cannot_be_removed(

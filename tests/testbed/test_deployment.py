@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from schemas.errors import RemoteError, UserError
 from testbed import deployment, lifecycle
+from testbed.agent import client
 from testbed.deploy import DeployError, save_spec, spec_of
 from testbed.deployers import own
 from testbed.deployers.ceph_ansible.deployer import CephAnsible
@@ -37,6 +39,7 @@ class Ansible:
         self.fails: Exception | None = None
         self.stops_badly: Exception | None = None
         self.done: list[str] = []
+        self.unrest: list[str] = []
 
     def deploy(self, *_: object, **__: object) -> dict[str, int]:
         self.done.append("deploy")
@@ -60,6 +63,8 @@ def ansible(monkeypatch: pytest.MonkeyPatch) -> Ansible:
     monkeypatch.setattr(own, "deploy", made.deploy)
     monkeypatch.setattr(lifecycle, "stop_store", made.stop)
     monkeypatch.setattr(lifecycle, "start_store", made.start)
+    monkeypatch.setattr(lifecycle, "has_store", lambda testbed: True)
+    monkeypatch.setattr(lifecycle, "unrest", lambda testbed: made.unrest)
     return made
 
 
@@ -96,6 +101,76 @@ def test_nothing_changed_nothing_is_frozen(
     ansible.changes = 2
     assert deployment.bring(site, testbed).snapshot == "deployed-2"
     assert deployment.bring(site, testbed, snapshot=False).snapshot is None
+
+
+def test_a_store_that_is_steered_or_loaded_is_not_frozen_before_it_is_at_rest(
+    site: FakeSite, testbed: Testbed, ansible: Ansible
+) -> None:
+    ansible.unrest = ["controller dlr runs"]
+    with pytest.raises(UserError, match="controller dlr runs"):
+        deployment.bring(site, testbed)
+    assert (ansible.done, site.snapshots("t")) == (["deploy"], ())
+    ansible.unrest, ansible.changes = [], 0
+    assert deployment.bring(site, testbed).snapshot == "deployed"
+
+
+DLR = {"name": "dlr", "running": False, "leftover": False}
+AT_REST: dict[str, Any] = {
+    "control-status": {"controllers": [DLR]},
+    "disturb-status": {"running": False},
+    "unclean": [],
+}
+
+
+class Asked:
+    """An agent with prepared answers."""
+
+    def __init__(self, answers: dict[str, Any]) -> None:
+        self.answers = AT_REST | answers
+
+    def call(self, verb: str, payload: object = None, *, timeout_s: float = 60.0) -> Any:
+        return self.answers[verb]
+
+    def units(self) -> dict[str, list[str]]:
+        return dict(self.answers.get("units", {}))
+
+    def strays(self) -> dict[str, list[str]]:
+        return dict(self.answers.get("strays", {}))
+
+
+@pytest.mark.parametrize(
+    ("answers", "words"),
+    [
+        ({}, []),
+        ({"control-status": {"controllers": [DLR | {"running": True}]}}, ["dlr"]),
+        ({"control-status": {"controllers": [DLR | {"leftover": True}]}}, ["dlr"]),
+        ({"units": {"osd0": ["load-hot"]}, "strays": {"osd1": ["9 fio"]}}, ["load-hot", "9 fio"]),
+        ({"disturb-status": {"running": True}}, ["disturbance"]),
+        ({"unclean": ["primary affinity of osd.3 to 1"]}, ["primary affinity of osd.3"]),
+    ],
+)
+def test_what_steers_or_loads_a_store_is_found(
+    answers: dict[str, Any],
+    words: list[str],
+    testbed: Testbed,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client, "agent_client", lambda testbed: Asked(answers))
+    found = lifecycle.unrest(testbed)
+    assert len(found) == len(words)
+    assert all(word in said for word, said in zip(words, found, strict=True))
+
+
+def test_a_restored_store_is_waited_for_if_the_snapshot_has_one(
+    site: FakeSite, testbed: Testbed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[str] = []
+    monkeypatch.setattr(lifecycle, "wait_healthy", lambda testbed: waited.append(testbed.name))
+    site.snapshot("t", "old")
+    for there in (False, True):
+        monkeypatch.setattr(lifecycle, "has_store", lambda testbed, there=there: there)
+        assert lifecycle.restore_snapshot(site, "t", "old") == testbed
+        assert waited == ["t"] * there
 
 
 def test_a_freeze_that_was_cut_off_is_made_up_for(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from schemas.errors import HotbedError, UserError
@@ -122,6 +123,10 @@ class ChameleonSite:
             return describe(self._records, record.name, record.data)
 
     # -- looking --------------------------------------------------------------------------------
+
+    def folder(self, name: str) -> Path:
+        """See `Site.folder`."""
+        return self._records.folder(name)
 
     def names(self) -> Sequence[str]:
         """See `Site.names`."""

@@ -155,6 +155,10 @@ class InventorySite:
         there = known and (known["ready"] or partly)
         return testbed_of(self._records.folder(name), known) if known and there else None
 
+    def folder(self, name: str) -> Path:
+        """See `Site.folder`."""
+        return self._records.folder(name)
+
     def names(self) -> Sequence[str]:
         """See `Site.names`."""
         return self._records.names()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,9 @@ PRESSURE_FOLDER = "/opt/hotbed-site/cgroup"
 SHARES_FOLDER = "/opt/hotbed-site"
 """Where a node sees its group of each cgroup v1 controller that it may divide: ``cpu``,
 ``cpuacct``."""
+
+_DEPLOYED_HOSTS = re.compile(r"# BEGIN hotbed\n.*?# END hotbed\n", re.DOTALL)
+"""Lines of /etc/hosts by playbooks/roles/base."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,9 @@ class Container:
         """Write what makes this root this node: name, keys, and the other nodes' addresses."""
         inside = Inside(self.root, self.hostname)
         inside.write("etc/hostname", f"{self.hostname}\n")
-        inside.write("etc/hosts", hosts)
+        # A deployment's own lines stay: without them the next one would find a changed file.
+        deployed = _DEPLOYED_HOSTS.search(inside.read("etc/hosts"))
+        inside.write("etc/hosts", hosts + (deployed[0] if deployed else ""))
         machine_id = uuid.uuid5(uuid.NAMESPACE_DNS, str(self.folder)).hex
         inside.write("etc/machine-id", f"{machine_id}\n")
         public_key = host_key.with_suffix(".pub").read_text()

@@ -61,6 +61,11 @@ class Record:
             next_layer=self.next_layer + 1,
         )
 
+    def without(self, label: str) -> Record:
+        """Without the snapshot `label`."""
+        rest = {name: chain for name, chain in self.snapshots.items() if name != label}
+        return replace(self, snapshots=rest)
+
     def used_layers(self) -> set[int]:
         """Layers that the present chain or a snapshot needs."""
         return {layer for chain in (self.chain, *self.snapshots.values()) for layer in chain}

@@ -129,6 +129,10 @@ class LocalSite:
         known = record.load(self.places.testbed(name))
         return self._describe(known) if known is not None and (known.ready or partly) else None
 
+    def folder(self, name: str) -> Path:
+        """See `Site.folder`."""
+        return self.places.testbed(name)
+
     def names(self) -> Sequence[str]:
         """See `Site.names`."""
         return removal.names(self.places, self._cgroups())
@@ -164,21 +168,24 @@ class LocalSite:
         """See `SnapshotSite.restore`."""
         root = image.ensure(self.places.cache)
         with self._locked(name):
-            known, nodes = self._known(name), self._nodes(name)
-            if label not in known.snapshots:
-                there = ", ".join(known.snapshots) or "none"
-                raise UserError(f"testbed {name}: no snapshot {label!r}; there are: {there}.")
+            known, nodes = self._with_snapshot(name, label), self._nodes(name)
             rewound = known.rewound(label)
             record.save(self.places.testbed(name), replace(rewound, ready=False))
             at_once(lambda member: nodes.clear(member.name), known.members())
             found = self._bring_up(rewound, root, progress)
-            used = rewound.used_layers()
-            at_once(lambda member: nodes.drop_layers(member.name, used), known.members())
+            self._drop_layers(rewound)
             return found
 
     def snapshots(self, name: str) -> Sequence[str]:
         """See `SnapshotSite.snapshots`."""
         return tuple(self._known(name).snapshots)
+
+    def delete_snapshot(self, name: str, label: str) -> None:
+        """See `SnapshotSite.delete_snapshot`."""
+        with self._locked(name):
+            rest = self._with_snapshot(name, label).without(label)
+            record.save(self.places.testbed(name), rest)
+            self._drop_layers(rest)
 
     # -- shaping, faults, usage -----------------------------------------------------------------
 
@@ -273,6 +280,17 @@ class LocalSite:
         if known is None:
             raise UserError(f"there is no testbed {name!r}; `hotbed status` lists those there are.")
         return known
+
+    def _with_snapshot(self, name: str, label: str) -> Record:
+        known = self._known(name)
+        if label not in known.snapshots:
+            there = ", ".join(known.snapshots) or "none"
+            raise UserError(f"testbed {name}: no snapshot {label!r}; there are: {there}.")
+        return known
+
+    def _drop_layers(self, known: Record) -> None:
+        nodes, used = self._nodes(known.spec.name), known.used_layers()
+        at_once(lambda member: nodes.drop_layers(member.name, used), known.members())
 
     def _member(self, name: str, node: str) -> Member:
         members = {member.name: member for member in self._known(name).members()}

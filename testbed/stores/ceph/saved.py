@@ -91,12 +91,17 @@ def _effect(change: Change, reply: Reply, still: bool) -> Effect:
     return Effect(True, change.words, reply.seconds)
 
 
-def _restore_balancer(connection: Connection, wanted: Mapping[str, Any]) -> list[Effect]:
+def balancer_differs(connection: Connection, wanted: Mapping[str, Any]) -> bool:
+    """Return True if the balancer's mode or activity is not the `wanted` one. Raises StoreError."""
     status = connection.mgr("balancer status").checked("balancer status")
-    mode, active = str(wanted["mode"]), bool(wanted["active"])
-    if (str(status["mode"]), bool(status["active"])) == (mode, active):
+    found = str(status["mode"]), bool(status["active"])
+    return found != (str(wanted["mode"]), bool(wanted["active"]))
+
+
+def _restore_balancer(connection: Connection, wanted: Mapping[str, Any]) -> list[Effect]:
+    if not balancer_differs(connection, wanted):
         return []
-    return [set_balancer(connection, mode, active=active)]
+    return [set_balancer(connection, str(wanted["mode"]), active=bool(wanted["active"]))]
 
 
 def differences(osd_map: OsdMap, saved: Mapping[str, Any]) -> list[Change]:

@@ -145,6 +145,13 @@ class SiteConformance:
         assert site.status(spec.name).state is State.READY
         restored = site.restore(spec.name, "first")
         assert [node.name for node in restored.nodes] == [node.name for node in up.nodes]
+        site.snapshot(spec.name, "second")
+        site.delete_snapshot(spec.name, "first")
+        assert list(site.snapshots(spec.name)) == ["second"]
+        with pytest.raises(UserError, match="no snapshot 'first'"):
+            site.delete_snapshot(spec.name, "first")
+        assert site.restore(spec.name, "second") == restored
+        site.delete_snapshot(spec.name, "second")
 
     def test_shaping(self, site: Site, spec: TestbedSpec, up: Testbed) -> None:
         needs(site, Capability.SHAPING)

@@ -55,6 +55,19 @@ def test_a_plain_root_gets_its_name_and_keys(
     assert [path.name for path in container.root.rglob("*.hotbed")] == []
 
 
+def test_a_restarted_node_keeps_what_a_deployment_wrote_to_its_hosts(
+    container: Container, furnish: Callable[[str], None]
+) -> None:
+    hosts = container.root / "etc" / "hosts"
+    hosts.write_text("192.0.2.1 the-hosts-own\n")
+    furnish(LOGIN)
+    deployed = hosts.read_text() + "# BEGIN hotbed\n192.0.2.2 osd0\n# END hotbed\n"
+    hosts.write_text(deployed)
+    for _ in range(2):
+        furnish(LOGIN)
+        assert hosts.read_text() == deployed
+
+
 def test_a_restarted_node_keeps_the_keys_that_were_let_in(
     furnish: Callable[[str], None], authorized: Path
 ) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from schemas.errors import StoreError, UserError
+from testbed.agent.clean import off_layout
 from testbed.agent.contract import AgentNode
 from testbed.stores.contract import Effect
 from testbed.stores.microstores import (
@@ -124,6 +125,7 @@ def test_who_gives_something_up_goes_first(tmp_path: Path) -> None:
     assert first == {"p0": {"op": "shares", "shares": {"proxy": 0.2}, "network": 10e6}}
     assert second == {"p1": {"op": "shares", "shares": {"proxy": 0.6}, "network": 40e6}}
     assert store.state().shares["large"] == more
+    assert off_layout(store) == [f"layout {cluster().layout}"]
 
 
 def test_what_a_node_refuses_is_told_and_not_believed(tmp_path: Path) -> None:
@@ -133,6 +135,7 @@ def test_what_a_node_refuses_is_told_and_not_believed(tmp_path: Path) -> None:
     assert not effect.ok
     assert "node p0: refuses." in effect.message
     assert store.state() == initial(cluster())
+    assert off_layout(store) == []
 
 
 def test_a_node_that_is_away_follows_when_it_returns(tmp_path: Path) -> None:

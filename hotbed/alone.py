@@ -1,0 +1,47 @@
+"""The lock of a testbed, for verbs that change it: no campaign runs meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from testbed.agent.client import AgentClient
+    from testbed.sites.contract import Testbed
+
+
+def alone_on(
+    folder: Path, name: str, *, end_holder: bool = False
+) -> AbstractContextManager[object]:
+    """Return the lock of the testbed `name`; waits are announced on standard error.
+
+    Raises (on entry): see `campaigns.lock.Lock`.
+    """
+    from campaigns.lock import alone_in
+
+    return alone_in(folder, name, _say, end_holder=end_holder)
+
+
+def alone(testbed: Testbed) -> AbstractContextManager[object]:
+    """Return the lock of a testbed; see `alone_on`."""
+    return alone_on(testbed.directory, testbed.name)
+
+
+@contextmanager
+def agent_alone(testbed: str | None, *, whole: bool = True) -> Iterator[AgentClient]:
+    """The agent of a deployed testbed, which is locked (see `alone_on`); `whole`: refuse a testbed
+    of which a part is missing."""
+    from testbed.agent.client import agent_client
+    from testbed.choose import choose_partly, choose_ready
+
+    found = choose_ready(testbed)[1] if whole else choose_partly(testbed)
+    with alone(found):
+        yield agent_client(found)
+
+
+def _say(text: str) -> None:
+    typer.echo(f"hotbed: {text}", err=True)

@@ -1,0 +1,158 @@
+"""While a campaign holds a testbed, every verb that would change the testbed is refused."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from campaigns.lock import path_in
+from hotbed import cli, exit_codes
+from testbed import choose, deployment, doctor, sites
+from testbed.agent import client
+from testbed.sites.fake import FakeSite
+from tests.hotbed.runner import hotbed
+
+ROOT = Path(__file__).parents[2]
+SPEC = """
+name: small
+store: null
+site: {kind: fake}
+groups:
+  - {name: admin, roles: [admin, client]}
+  - {name: osd, count: 2, roles: [osd], disk: {}}
+"""
+# A campaign's process, which ends cleanly on SIGINT, as engines do; its start may have ignored it.
+HOLDER = """
+import signal, sys, time
+from pathlib import Path
+from campaigns.lock import Lock
+signal.signal(signal.SIGINT, signal.default_int_handler)
+try:
+    with Lock(Path(sys.argv[1]), "the testbed small"):
+        print(flush=True)
+        time.sleep(600)
+except KeyboardInterrupt:
+    Path(sys.argv[2]).write_text("put back")
+"""
+SPEC_FILE, TOPOLOGY, WORKLOAD = "small.yaml", "topology.yaml", "workload.xml"
+CHANGING = {
+    "up": (SPEC_FILE,),
+    "down": (),
+    "deploy": (),
+    "snapshot save": ("more",),
+    "snapshot restore": ("clean",),
+    "snapshot delete": ("clean",),
+    "control start": ("dlr",),
+    "control stop": (),
+    "calibrate signal": (),
+    "cosbench run": (WORKLOAD, "--node", "admin"),
+    "pm apply": (TOPOLOGY,),
+    "pm profile": ("osd", "--out", "profile.json", "--node", "osd0"),
+    "swift layout": ("static",),
+    "swift share": ("small", "--proxy-cores", "1"),
+    "swift workers": ("small", "2"),
+    "swift map": ("a", "small"),
+    "swift machine": ("osd0", "small"),
+    "swift add-storage": ("osd0", "small"),
+    "swift remove-storage": ("osd0",),
+    "swift replicate": (),
+    "twochoice bench": (),
+    "twochoice remove": (),
+}
+# They take the lock in the engine, look only, or run what the operator types.
+OTHERS = {
+    *("run", "rerun", "compare", "top", "ssh", "exec", "snapshot list", "control status"),
+    *("control log", "swift status", "twochoice status"),
+}
+
+
+def verbs_of_testbeds(command: Any, name: str = "") -> Iterator[str]:
+    for word, each in getattr(command, "commands", {}).items():
+        yield from verbs_of_testbeds(each, f"{name} {word}".strip())
+    if any(parameter.name == "testbed" for parameter in command.params):
+        yield name
+
+
+def test_no_verb_of_testbeds_is_forgotten() -> None:
+    found = set(verbs_of_testbeds(cli.command(cli.build())))
+    assert found == (CHANGING.keys() | OTHERS) - {"up", "down"}
+
+
+@pytest.fixture
+def site(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> FakeSite:
+    found = FakeSite(tmp_path)
+    for module in (choose, sites):
+        monkeypatch.setattr(module, "kinds", lambda: ("fake",))
+        monkeypatch.setattr(module, "open_site", lambda kind="fake", options=None: found)
+    monkeypatch.setattr(doctor, "require", lambda *names, **more: None)
+    monkeypatch.chdir(tmp_path)
+    Path(SPEC_FILE).write_text(SPEC)
+    assert hotbed("up", SPEC_FILE) == 0
+    found.snapshot("small", "clean")
+    capsys.readouterr()
+    return found
+
+
+@pytest.fixture
+def holder(site: FakeSite, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    lock = path_in(site.folder("small"))
+    words = [sys.executable, "-c", HOLDER, str(lock), str(tmp_path / "ended")]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, cwd=ROOT) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process
+        process.kill()
+
+
+@pytest.mark.parametrize("verb", sorted(CHANGING))
+def test_it_is_refused_and_says_who_holds_the_testbed(
+    verb: str,
+    site: FakeSite,
+    holder: subprocess.Popen[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from campaigns.prioritymeister import profiling
+    from campaigns.twochoice.bench import agents, run
+
+    assert hotbed("cosbench", "xml", "A", "--out", WORKLOAD) == 0
+    for module, name in ((agents, "machines_of"), (run, "refuse")):
+        monkeypatch.setattr(module, name, lambda *_: None)
+    for module, name in ((deployment, "bring"), (profiling, "profile_device"), (run, "run")):
+        monkeypatch.setattr(module, name, lambda *_, **__: pytest.fail("the testbed was changed"))
+    for name in ("provision", "release", "snapshot", "restore", "delete_snapshot"):
+        monkeypatch.setattr(site, name, lambda *_, **__: pytest.fail("the testbed was changed"))
+    monkeypatch.setattr(client.AgentClient, "call", lambda *_, **__: pytest.fail("agent asked"))
+    assert hotbed(*verb.split(), *CHANGING[verb]) == exit_codes.EXIT_USER
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"kill -INT {holder.pid}" in said
+    assert (f"hotbed {verb} small --force" in said) == (verb == "down")
+    assert holder.poll() is None
+    assert sorted(path.name for path in site.folder("small").iterdir()) == [
+        "campaign.lock",
+        "spec.json",
+    ]
+
+
+def test_down_by_force_ends_the_holder_cleanly_first(
+    site: FakeSite, holder: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    assert hotbed("down", "--force") == 0
+    assert (tmp_path / "ended").read_text() == "put back"
+    assert site.names() == []
+
+
+def test_it_goes_ahead_after_a_holder_that_was_killed(
+    site: FakeSite, holder: subprocess.Popen[bytes]
+) -> None:
+    holder.kill()
+    holder.wait()
+    assert hotbed("snapshot", "delete", "clean") == 0
+    assert site.snapshots("small") == ()
