@@ -59,6 +59,8 @@ def _terminated(_signum: int, _frame: FrameType | None) -> None:
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; always ends by SystemExit."""
     signal.signal(signal.SIGTERM, _terminated)
+    # A shell starts background commands with SIGINT ignored; `kill -INT` is how others end us.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with cleaned():
         _run(arguments)
 

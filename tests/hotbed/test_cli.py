@@ -113,8 +113,9 @@ def test_a_full_standard_output_is_one_sentence() -> None:
 def test_termination_runs_the_cleanup(tmp_path: Path) -> None:
     script = tmp_path / "verb.py"
     script.write_text(
-        "import sys, time, typer\n"
+        "import signal, sys, time, typer\n"
         "from hotbed import cli\n"
+        "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"  # as shells start background commands
         "app = typer.Typer()\n"
         "@app.command()\n"
         "def verb():\n"

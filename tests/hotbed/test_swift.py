@@ -59,6 +59,7 @@ def agent(monkeypatch: pytest.MonkeyPatch) -> FakeAgent:
     found = FakeAgent()
     testbed = SimpleNamespace(name="t", directory=Path("/nonexistent"))
     monkeypatch.setattr("testbed.choose.choose_ready", lambda name: (None, testbed))
+    monkeypatch.setattr("testbed.choose.choose_partly", lambda name: testbed)
     monkeypatch.setattr("testbed.agent.client.agent_client", lambda testbed: found)
     return found
 
