@@ -85,7 +85,7 @@ def stopped_store(testbed: Testbed) -> Iterator[None]:
     try:
         stop_store(testbed)
         yield
-    except HotbedError:
+    except BaseException:  # Ctrl-C too
         # What failed is what has to be told, not what this comes to.
         with suppress(HotbedError):
             start_store(testbed)

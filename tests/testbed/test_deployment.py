@@ -185,6 +185,7 @@ def test_a_freeze_that_was_cut_off_is_made_up_for(
         patch.setattr(lifecycle, "stop_store", interrupt)
         with pytest.raises(KeyboardInterrupt):
             deployment.bring(site, testbed)
+    assert ansible.done[-2:] == ["deploy", "start"]
     ansible.changes = 0
     assert deployment.bring(site, testbed).snapshot == "deployed-2"
     assert deployment.bring(site, testbed).snapshot is None
