@@ -12,7 +12,9 @@ from typing import Any
 
 from pydantic import Field
 
+from controllers.journal import read_journal
 from controllers.registry import code_hash, find
+from controllers.replay import replay
 from schemas.campaign import Limits
 from schemas.durable import write_file
 from schemas.run import Model, Provenance, Run, RunStatus
@@ -22,6 +24,10 @@ from testbed.closure import Closure
 JOB_FILE = "job.json"
 ERROR_FILE = "error.json"
 RUN_FILE = "run.json"
+JOURNAL_FILE = "journal.jsonl"
+REPLAY_S, REPLAY_SHARE = 1.0, 0.05
+"""Seconds, and share of a cell's time, after which its replay stops: whichever is longer. Only
+policies that decide for many seconds (MOS++, dlr-pg on 1,000 OSDs) need more."""
 CHANGED = "the code changed while the campaign ran"
 """Begins the reason of an attempt that other code than the plan's may have made."""
 
@@ -104,34 +110,47 @@ class Phases:
 
 
 def ended(job: Job, folder: Path, why_spoiled: str | None, phases: Phases) -> Run:
-    """The record of a cell that came to its end: done or spoiled, or failed if other code than the
-    plan's may have made it."""
-    other = _other_code(job, folder)
-    if other is not None:
-        return job.record("failed", other, phases.seconds)
+    """Return the record of a cell that came to its end: done or spoiled, or failed if other code
+    than the plan's may have made it, or if a decision differs when it is replayed."""
+    limit_s = max(REPLAY_S, REPLAY_SHARE * sum(phases.seconds.values()))
+    with phases("replay"):
+        wrong = _changed(job) or _unlike_its_journal(job, folder, limit_s)
+    if wrong is not None:
+        return job.record("failed", wrong, phases.seconds)
     status: RunStatus = "done" if why_spoiled is None else "spoiled"
     return job.record(status, why_spoiled, phases.seconds)
 
 
-def _other_code(job: Job, folder: Path) -> str | None:
-    """The reason if the code is no longer the plan's, or a journal is of other code."""
-    if not job.code:
-        return None
+def _changed(job: Job) -> str | None:
+    """The reason if the code is no longer the plan's."""
     for each in job.code:
         if each.changed:
             last = closure.newest(each.entries)
             return f"{CHANGED} (last {last}): give the same command again, under a new run id."
-    try:
-        with (folder / "journal.jsonl").open() as stream:
-            header = json.loads(stream.readline())
-        controller = find(header["policy"], [Path(d) for d in [job.controllers_dir] if d])
-    except FileNotFoundError:
+    return None
+
+
+def _unlike_its_journal(job: Job, folder: Path, limit_s: float) -> str | None:
+    """The reason if the journal is of other code, or a decision in it is not repeatable."""
+    path = folder / JOURNAL_FILE
+    if not path.exists():
         return None
-    if header["code_hash"] == code_hash(controller):
+    journal = read_journal(path)
+    dirs = [Path(d) for d in [job.controllers_dir] if d]
+    controller = find(journal.header["policy"], dirs)
+    if journal.header["code_hash"] != code_hash(controller):
+        if not job.code:
+            return None
+        return (
+            f"{CHANGED}: the journal is of another version of the controller {controller.name} "
+            "than the plan: deploy the testbed again, then give the same command again."
+        )
+    found = replay(journal, dirs, limit_s=limit_s)
+    if found.equal:
         return None
     return (
-        f"{CHANGED}: the journal is of another version of the controller {controller.name} than "
-        "the plan: deploy the testbed again, then give the same command again."
+        f"{found.sentence()}. decide() must depend on its state and observation alone: no clock, "
+        "no files, no random numbers but from the seed (docs/controllers.md)."
     )
 
 

@@ -6,9 +6,12 @@ actions again, on any machine. `hotbed control replay` is this.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import time
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +36,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Replay:
-    """What a replay found. `same_code` tells whether the code is the one that was journalled."""
+    """What a replay found. `same_code`: True if the code is the one that was journalled."""
 
     policy: str
     decisions: int
@@ -53,14 +56,33 @@ class Replay:
         if self.difference is None:
             return f"{self.policy}: all {self.decisions} decisions are equal{code}{torn}"
         d = self.difference
+        expected, got = (str(one)[:200] for one in _apart(d.expected, d.got))
         return (
-            f"{self.policy}: step {d.step}: the {d.what} differ: expected {d.expected}, "
-            f"got {d.got}{code}{torn}"
+            f"{self.policy}: step {d.step}: the {d.what} differ: expected {expected}, "
+            f"got {got}{code}{torn}"
         )
 
 
-def replay(journal: Journal, controllers_dirs: Sequence[Path] = ()) -> Replay:
-    """Recompute the decisions of `journal`.
+def _apart(expected: Any, got: Any) -> tuple[Any, Any]:
+    """Return the first part of two lists or mappings that differs; else the two as they are."""
+    if isinstance(expected, Mapping) and isinstance(got, Mapping):
+        for name in expected.keys() & got.keys():
+            if expected[name] != got[name]:
+                return {name: expected[name]}, {name: got[name]}
+    if isinstance(expected, list) and isinstance(got, list):
+        return next((a, b) for a, b in zip_longest(expected, got) if a != b)
+    return expected, got
+
+
+def replay(
+    journal: Journal, controllers_dirs: Sequence[Path] = (), *, limit_s: float = math.inf
+) -> Replay:
+    """Recompute the decisions of `journal` in order.
+
+    Args:
+        journal: the journal.
+        controllers_dirs: folders of further controllers.
+        limit_s: seconds after which no further decision is recomputed.
 
     Raises:
         UserError: the controller is not to be found or refuses the journalled parameters.
@@ -70,13 +92,16 @@ def replay(journal: Journal, controllers_dirs: Sequence[Path] = ()) -> Replay:
     same_code = code_hash(controller) == header["code_hash"]
     try:
         with closing(open_decider(controller, header["parameters"], header["seed"])) as decider:
-            count, difference = _first_difference(journal, decider)
+            ends_s = time.monotonic() + limit_s
+            count, difference = _first_difference(journal, decider, ends_s)
     except PolicyError as error:
         raise UserError(f"controller {controller.name}: {error}") from error
     return Replay(header["policy"], count, difference, same_code, journal.torn)
 
 
-def _first_difference(journal: Journal, decider: Decider) -> tuple[int, Difference | None]:
+def _first_difference(
+    journal: Journal, decider: Decider, ends_s: float
+) -> tuple[int, Difference | None]:
     """The number of decisions that were recomputed, and the last of them if it differs."""
     count = 0
     state: Any = decider.initial()
@@ -90,7 +115,7 @@ def _first_difference(journal: Journal, decider: Decider) -> tuple[int, Differen
             return count, Difference(line["step"], "states before", line["state_before"], state)
         count += 1
         difference = _compare(line, *_again(decider, line))
-        if difference is not None:
+        if difference is not None or time.monotonic() > ends_s:
             return count, difference
         if line["state_after"] is not None:
             state = line["state_after"]

@@ -17,7 +17,6 @@ from campaigns.run_store import RunStore
 from campaigns.session import Request, run
 from controllers import remote
 from controllers.journal import read_journal
-from controllers.replay import replay
 from schemas.errors import RemoteError
 from schemas.run import Run
 from testbed.agent.client import agent_client
@@ -74,7 +73,6 @@ def assert_whole(folder: Path, found: Run, testbed: Testbed) -> None:
     assert whole.seconds >= 0.95 * 6
     journal = read_journal(folder / "journal.jsonl")
     assert len(journal.steps) >= 2
-    assert replay(journal).difference is None
     samples = pd.read_parquet(folder / "samples.parquet")
     assert {"throughput_mb_s", "pressure", "primary_affinity"} <= set(samples["metric"])
     hot = samples[(samples["metric"] == "hot") & (samples["t_s"] >= 0)]

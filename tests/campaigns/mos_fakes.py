@@ -248,6 +248,7 @@ class FakeBed:
             {"actions": [more | {"resources": share | {"proxy_cores": 0.3}}]},
         ]
         head = {"schema": 1, "header": True, "needs": {"senses": [], "acts": []}}
+        head |= {"policy": "mos-pp", "code_hash": "that of a test: there is no such code"}
         lines = [json.dumps(head)]
         for number, step in enumerate(steps):
             line = {

@@ -289,7 +289,8 @@ def test_a_journal_of_other_code_fails_the_attempt(
     code: str | None,
     status: str,
 ) -> None:
-    header = {"policy": "dlr", "code_hash": code or registry.code_hash(registry.find("dlr"))}
+    header = {"schema": 1, "header": True, "policy": "dlr", "parameters": {}, "seed": 1}
+    header["code_hash"] = code or registry.code_hash(registry.find("dlr"))
     faulty(monkeypatch, "collect", "journal.jsonl", json.dumps(header) + "\n")
     path = campaign_file(grids=ONE_CELL, retries=0)
     request = Request(str(path), artifacts=tmp_path / "artifacts")

@@ -80,6 +80,7 @@ class ScriptedAgent:
     def on_control_log(self, given: Mapping[str, Any]) -> Any:
         needs = {"senses": ["pressure"], "acts": ["primary-affinity"]}
         header = {"schema": 1, "header": True, "policy": "dlr", "needs": needs}
+        header["code_hash"] = "that of a test: there is no such code to replay it with"
         step = {
             **{"schema": 1, "step": 0, "t_s": 0.0, "wall": WALL, "error": None},
             **{"actions": [{"action": "SetPrimaryAffinity"}], "sense_s": 0.1, "decide_s": 0.01},

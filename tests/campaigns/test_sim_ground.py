@@ -20,7 +20,6 @@ from campaigns.run_store import RunStore
 from campaigns.session import Request
 from campaigns.sim_ground import SimGround, open_sim
 from controllers.journal import read_journal
-from controllers.replay import replay
 from schemas.errors import StoreError, UserError
 from schemas.run import Run, Summary
 from testbed.simulated import ModelParameters, SimulatedClock, sources
@@ -31,6 +30,29 @@ ROOT = Path(__file__).resolve().parents[2]
 SPEC = ROOT / "testbed" / "specs" / "dlr.yaml"
 pytestmark = pytest.mark.timeout(300)
 built = pytest.mark.skipif(not PROGRAM.is_file(), reason="the simulator is not built")
+DRAWN = """import random
+
+from testbed.stores.contract import Needs, SetPrimaryAffinity
+
+
+class Drawn:
+    name = "drawn"
+    needs = Needs()
+
+    def parameters(self):
+        return {}
+
+    def initial(self):
+        return {}
+
+    def decide(self, state, observation):
+        return state, [SetPrimaryAffinity(osd, random.random()) for osd in range(8)]
+
+
+def create(parameters, seed):
+    return Drawn()
+"""
+"""A controller that draws lots: not a pure one."""
 SIM = {"ground": "sim", "name": "tiny", "time_scale": 1 / 12, "retries": 0}
 
 
@@ -83,9 +105,25 @@ def test_a_simulated_run_leaves_what_a_live_one_does(campaign_file: Callable[...
         journal = read_journal(attempt / "journal.jsonl")
         assert journal.footer is not None
         assert not (attempt / "logs" / "saved.json").exists()
-    dlr = next(found for found in runs if found.parameters["controller"] == "dlr")
-    replayed = replay(read_journal(folder / dlr.run_id / "attempt-1" / "journal.jsonl"))
-    assert replayed.difference is None
+
+
+@built
+def test_a_decision_that_does_not_come_out_again_fails_the_cell(
+    campaign_file: Callable[..., Path],
+) -> None:
+    cells = grid(vary={"controller": ["drawn", "dlr"], "op": ["rand"]})
+    file = campaign_file(**SIM, parameters={}, grids=cells)
+    (file.parent / "own" / "drawn").mkdir(parents=True)
+    (file.parent / "own" / "drawn" / "policy.py").write_text(DRAWN)
+    _, runs, folder = run(file, controllers_dir=file.parent / "own")
+    found = {one.parameters["controller"]: one for one in runs}
+    assert {name: one.status for name, one in found.items()} == {"drawn": "failed", "dlr": "done"}
+    reason = str(found["drawn"].reason)
+    journal = read_journal(folder / found["drawn"].run_id / "attempt-1" / "journal.jsonl")
+    assert "step 0: " in reason
+    assert str(journal.steps[0]["actions"][0]) in reason  # the first of those that differ
+    assert len(reason) < 500
+    assert found["dlr"].phases_s["replay"] >= 0
 
 
 @built

@@ -68,6 +68,11 @@ def test_a_changed_state_is_a_difference(tmp_path):
     assert (found.difference.step, found.difference.what) == (3, "states before")
 
 
+def test_a_replay_may_be_limited(tmp_path):
+    journal = read_journal(make(tmp_path, "dlr"))
+    assert replay(journal, limit_s=-1.0).decisions == 1
+
+
 def test_another_code_is_told(tmp_path):
     path = make(tmp_path, "dlr")
     edit(path, 0, lambda header: header.update(code_hash="f" * 64))
