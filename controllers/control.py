@@ -11,15 +11,16 @@ import io
 import json
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from controllers.journal import effect_to_json
+from controllers.journal import effect_to_json, read_journal
 from controllers.loop import EXIT_USER
-from controllers.saved import Saved
 from controllers.service import (
     CODE,
     CONFIGS,
@@ -31,6 +32,8 @@ from controllers.service import (
     Settings,
     check_settings,
     open_ceph,
+    restore,
+    store_answers,
 )
 from schemas.durable import make_folder, write_file
 from schemas.errors import HotbedError, StoreError, UserError
@@ -47,7 +50,7 @@ _NAME = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
 
 
 class Control:
-    """The verbs on one admin node; folders and systemctl can be others in a test."""
+    """The verbs on one admin node; folders, systemctl and store can be others in a test."""
 
     def __init__(
         self,
@@ -55,8 +58,10 @@ class Control:
         folders: Path = FOLDERS,
         configs: Path = CONFIGS,
         systemctl: Sequence[str] = ("systemctl",),
+        store_answers: Callable[[], None] = store_answers,
     ) -> None:
         self._open_store = open_store
+        self._store_answers = store_answers
         self._folders = folders
         self._configs = configs
         self._systemctl = tuple(systemctl)
@@ -110,6 +115,10 @@ class Control:
 
         Without a name, whichever runs. Nothing running is no error; leftovers of a killed
         controller are put back (`healed`: what was changed for that).
+
+        Raises:
+            StoreError: the store does not answer. The controller is stopped all the same; says
+                what stays steered.
         """
         wanted = payload.get("name")
         if wanted is not None:
@@ -118,6 +127,7 @@ class Control:
             running = self._running()
             if running is not None and wanted not in (None, running):
                 raise UserError(f"controller {wanted} is not running, but {running} is")
+            self._require_store(running)
             if running is not None:
                 self._call("stop", f"{UNIT}{running}.service")
             healed = self._heal()
@@ -128,9 +138,37 @@ class Control:
             outcome = {"code": None, "reason": reason, "steps": None, "restored": []}
         return {"name": name, "was_running": running is not None, "healed": healed, **outcome}
 
+    def _require_store(self, running: str | None) -> None:
+        """Raise StoreError if something is to be put back and the store does not answer."""
+        steered = self._steered()
+        if not steered:
+            return
+        try:
+            self._store_answers()
+        except StoreError as error:
+            ended = "no controller runs"
+            if running is not None:
+                self._call("stop", "--no-block", f"{UNIT}{running}.service")
+                ended = f"controller {running} ends without it"
+            what = "; ".join(
+                f"{name}: {', '.join(words) or 'nothing'}" for name, words in steered.items()
+            )
+            raise StoreError(
+                f"{str(error).rstrip('.')}; {ended}; still steered by {what}. `hotbed control "
+                "stop` puts it back when the store answers again."
+            ) from error
+
+    def _steered(self) -> dict[str, list[str]]:
+        """What waits to be put back, by controller."""
+        return {
+            path.parent.name: steered(path.with_name(JOURNAL))
+            for path in sorted(self._folders.glob(f"*/{SAVED}"))
+        }
+
     def status(self, payload: Mapping[str, Any]) -> dict[str, Any]:
-        """{} -> {running, controllers: [{name, running, settings, last, outcome, leftover}]}."""
-        running = self._running()
+        """{} -> {running, controllers: [{name, running, settings, last, outcome, leftover,
+        steered}]}."""
+        running, steered = self._running(), self._steered()
         controllers = [
             {
                 "name": folder.name,
@@ -138,7 +176,8 @@ class Control:
                 "settings": _json(self._configs / f"{folder.name}.json"),
                 "last": _last_step(folder / JOURNAL),
                 "outcome": _json(folder / OUTCOME),
-                "leftover": (folder / SAVED).exists() and folder.name != running,
+                "leftover": folder.name in steered and folder.name != running,
+                "steered": steered.get(folder.name, []),
             }
             for folder in sorted(self._folders.glob("*/"))
         ]
@@ -195,8 +234,7 @@ class Control:
         effects: list[Effect] = []
         for path in sorted(self._folders.glob(f"*/{SAVED}")):
             settings = Settings(path.parent.name, {}, 0, 1.0, "node", str(path.parent))
-            with self._open_store(settings, False) as store:
-                effects += Saved(path).put_back(store, lambda _: None)
+            effects += restore(settings, self._open_store)
         return [effect_to_json(effect) for effect in effects]
 
     @contextmanager
@@ -254,6 +292,30 @@ def _last_step(journal: Path) -> dict[str, Any] | None:
                 "pressure": pressure,
             }
     return None
+
+
+def steered(path: Path) -> list[str]:
+    """What a controller changed according to its journal, in words: affinities that differ from
+    those that it found, of everything else the number of changes."""
+    try:
+        steps = [step for step in read_journal(path).steps if step["observation"]]
+    except UserError:
+        return []
+    found: dict[int, float] = {}
+    now: dict[int, float] = {}
+    changes: Counter[str] = Counter()
+    for step in steps:
+        now = {osd["id"]: osd["primary_affinity"] for osd in step["observation"]["osds"]}
+        found = found or dict(now)
+        for action, effect in zip_longest(step["actions"], step["effects"]):
+            if effect is not None and not effect["ok"]:
+                continue  # an action without effect may have been carried out
+            if action["action"] == "SetPrimaryAffinity":
+                now[action["osd"]] = action["value"]
+            else:
+                changes[action["action"]] += 1
+    words = [f"osd.{osd}={now[osd]:.2f}" for osd in now if now[osd] != found.get(osd)]
+    return words + [f"{count} {action}" for action, count in changes.items()]
 
 
 def start(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from schemas.durable import append, make_folder, open_log
+from schemas.durable import append, append_line, make_folder, open_log
 from schemas.errors import UserError
 from testbed.stores.contract import Effect, Needs
 
@@ -117,8 +117,7 @@ class JournalWriter:
 
     def footer(self, reason: str, restored: Sequence[Effect]) -> None:
         """The last line."""
-        effects = [effect_to_json(effect) for effect in restored]
-        self._line({"schema": SCHEMA, "footer": True, "reason": reason, "restored": effects})
+        self._line(_footer(reason, restored))
 
     def _line(self, data: Mapping[str, object]) -> None:
         assert self._handle is not None, "the journal is closed"
@@ -140,6 +139,30 @@ class JournalWriter:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def end_journal(path: Path, reason: str, restored: Sequence[Effect]) -> int | None:
+    """Write the footer of a controller that died; a torn last line is removed.
+
+    Returns:
+        The number of steps in the journal; None if it has a footer already.
+
+    Raises:
+        UserError, OSError: the journal is damaged, or cannot be read or written.
+    """
+    text = path.read_bytes()
+    whole = text.rfind(b"\n") + 1
+    journal = parse_journal(text[:whole].decode(errors="replace"), str(path))
+    if journal.footer is not None:
+        return None
+    os.truncate(path, whole)
+    append_line(path, f"{joined(_footer(reason, restored))}\n".encode())
+    return len(journal.steps)
+
+
+def _footer(reason: str, restored: Sequence[Effect]) -> dict[str, object]:
+    effects = [effect_to_json(effect) for effect in restored]
+    return {"schema": SCHEMA, "footer": True, "reason": reason, "restored": effects}
 
 
 def effect_to_json(effect: Effect) -> dict[str, Any]:

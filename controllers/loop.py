@@ -36,6 +36,7 @@ EXIT_FAILED = 1  # sensing or acting failed too often
 EXIT_USER = 2  # the configuration is wrong
 EXIT_POLICY = 3  # the policy raised, hung or returned an illegal action
 EXIT_NOT_RESTORED = 4
+EXIT_DIED = 5  # killed: written by whoever came next
 
 
 class Clock(Protocol):

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 from controllers.decide import PolicyError
 from controllers.decider import ChildDecider
-from controllers.journal import JournalWriter, effect_to_json
+from controllers.journal import JournalWriter, effect_to_json, end_journal
 from controllers.loop import (
+    EXIT_DIED,
     EXIT_FAILED,
     EXIT_NOT_RESTORED,
     EXIT_POLICY,
@@ -47,6 +48,7 @@ CONFIGS = Path("/etc/hotbed/controllers")
 JOURNAL = "journal.jsonl"
 SAVED = "saved.json"
 OUTCOME = "outcome.json"
+ANSWER_S = 2.0  # a store that has not answered by then does not answer
 CODE = "code"  # an outside controller's folder lies in it
 SIGNALS = ("node", "osd", "op_r_latency")
 DECIDE_LIMIT_S = 10.0
@@ -125,6 +127,7 @@ def run(
     folder = Path(settings.folder)
     make_folder(folder)
     restore(settings, open_store)
+    (folder / OUTCOME).unlink(missing_ok=True)
     dirs = [Path(directory) for directory in settings.controllers_dirs]
     controller = find(settings.name, dirs)
     decider = ChildDecider(
@@ -160,16 +163,41 @@ def run(
 
 
 def restore(settings: Settings, open_store: OpenStore) -> list[Effect]:
-    """Put back what a killed controller left; does nothing (and opens nothing) when there is none.
+    """Put back what a killed controller left, and write the end that it could not write itself.
+
+    Does nothing (and opens nothing) if there is nothing to put back and the end is written.
 
     Raises:
-        HotbedError: it could not be put back.
+        HotbedError: it could not be put back. OSError: its end cannot be written.
     """
-    saved = Saved(Path(settings.folder) / SAVED)
-    if not saved.exists():
-        return []
-    with open_store(settings, False) as store:
-        return saved.put_back(store, time.sleep)
+    folder = Path(settings.folder)
+    saved = Saved(folder / SAVED)
+    effects: list[Effect] = []
+    left = "the store is as it was found"
+    try:
+        if saved.exists():
+            with open_store(settings, False) as store:
+                effects = saved.put_back(store, time.sleep)
+    except HotbedError as error:
+        left = str(error)
+        raise
+    finally:
+        if (folder / JOURNAL).exists() and not (folder / OUTCOME).exists():
+            _write_end(folder, left, effects)
+    return effects
+
+
+def _write_end(folder: Path, left: str, effects: Sequence[Effect]) -> None:
+    """Write footer and outcome of a controller that died; `left` is the state of its store."""
+    # systemd gives the cause to ExecStopPost.
+    code, status = (os.environ.get(name, "") for name in ("EXIT_CODE", "EXIT_STATUS"))
+    reason = f"died ({code} {status}); {left}" if code else f"died; {left}"
+    try:
+        steps = end_journal(folder / JOURNAL, reason, effects)
+    except UserError as error:
+        steps, reason = 0, f"{reason}; {error}"
+    if steps is not None:
+        write_outcome(folder, Outcome(EXIT_DIED, reason, steps, effects))
 
 
 def set_aside(journal: Path) -> None:
@@ -218,6 +246,15 @@ def open_ceph(settings: Settings, sensing: bool) -> Iterator[Store]:
         store.close()
 
 
+def store_answers() -> None:
+    """Raise StoreError if the testbed's Ceph does not answer within `ANSWER_S`."""
+    from testbed.agent.config import load_config
+    from testbed.stores.ceph.connection import connect
+
+    if load_config().store == "ceph":
+        connect(timeout_s=ANSWER_S).close()
+
+
 def _serve(settings: Settings, open_store: OpenStore) -> int:
     folder = Path(settings.folder)
     clock = RealClock()
@@ -227,7 +264,6 @@ def _serve(settings: Settings, open_store: OpenStore) -> int:
     limit_us = round((settings.interval_s + settings.decide_limit_s + _HANG_S) * 1e6)
     ready = f"READY=1\nWATCHDOG=1\nWATCHDOG_USEC={limit_us}"
     try:
-        (folder / OUTCOME).unlink(missing_ok=True)
         outcome = run(settings, open_store, clock, lambda: notify(ready))
     except UserError as error:
         outcome = Outcome(EXIT_USER, str(error), 0)

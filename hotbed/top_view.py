@@ -60,6 +60,10 @@ def top_view(sample: Mapping[str, Any]) -> Group:
     lost: list[Any] = [
         Text.assemble((name, "red"), f" {why}") for name, why in sample["lost"].items()
     ]
+    lost += [
+        Text.assemble("still steered by ", (name, "red"), f": {', '.join(words)}")
+        for name, words in sample["steered"].items()
+    ]
     swift = sample.get("swift")
     if swift is not None:
         from hotbed.views import microstores_view

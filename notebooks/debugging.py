@@ -24,10 +24,11 @@ unit = "hotbed-*"  # type: str
 follow_s = 600.0  # type: float
 
 # %%
-from testbed.choose import choose_ready
+from testbed.choose import choose_partly
+from testbed.sites import open_site
 
-site, found = choose_ready(testbed or None)
-site.status(found.name)
+found = choose_partly(testbed or None)
+open_site(found.site).status(found.name)
 
 # %% [markdown]
 # ## A command on a node

@@ -204,12 +204,15 @@ def _controllers_table(data: list[dict[str, Any]]) -> Table:
 def _status_table(known: Mapping[str, Any]) -> Table | str:
     if not known["controllers"]:
         return "no controller has run on this testbed; `hotbed control start NAME` starts one"
+    from controllers.loop import EXIT_DIED
+
     table = _table("controller", "state", "step", "last step", "ended")
     for row in known["controllers"]:
         last, outcome = row["last"] or {}, row["outcome"] or {}
-        state = "running" if row["running"] else "ended"
+        died = row["leftover"] or outcome.get("code") == EXIT_DIED
+        state = "running" if row["running"] else "died" if died else "ended"
         if row["leftover"]:
-            state = "killed (the store is not as it was: hotbed control stop)"
+            state = f"died (still steered: {', '.join(row['steered'])}; hotbed control stop)"
         what = last.get("error") or (f"{last['actions']} actions" if last else "")
         step = str(last.get("step", ""))
         table.add_row(row["name"], state, step, what, outcome.get("reason", ""))

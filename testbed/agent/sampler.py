@@ -13,8 +13,10 @@ MB are 10^6 bytes. What cannot be had is absent.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Mapping
+import math
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from schemas.errors import StoreError, UserError
@@ -25,12 +27,14 @@ from testbed.agent.monitor import Monitor, over_ssh
 from testbed.agent.samples import Rates
 from testbed.agent.sense import node_pressure
 from testbed.agent.steady import SteadyClock
-from testbed.stores.ceph.connection import Connection, connect
+from testbed.stores.ceph.connection import TIMEOUT_S, Connection, connect
 from testbed.stores.ceph.perf import OsdCounters
 from testbed.stores.ceph.pgs import PgReader
 from testbed.stores.ceph.polling import Answer, CounterPoller
 
 CLIENT = "client"
+AGAIN_S = 3.0
+"""A store that did not answer is asked again after this long: asking in vain takes seconds."""
 PATIENCE_S = 0.4
 """How long a sample waits for the slowest OSD: less than the second between two."""
 Values = dict[str, dict[str, float]]
@@ -123,16 +127,28 @@ class StoreSampler:
 
 
 class Sampler:
-    """Samples a whole testbed; a part that fails is missing and named, the rest goes on."""
+    """Samples a whole testbed; a part that fails is missing and named, the rest goes on.
 
-    def __init__(self, config: AgentConfig, monitor: Monitor, store: StoreSampler | None) -> None:
+    `began` is the start of the first sample's interval.
+    """
+
+    def __init__(
+        self,
+        config: AgentConfig,
+        monitor: Monitor,
+        open_store: Callable[[], StoreSampler] | None,
+        ticks: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._nodes = {node.name: node for node in config.nodes}
-        self._monitor, self._store = monitor, store
+        self._monitor, self._open_store, self._ticks = monitor, open_store, ticks
+        self._store: StoreSampler | None = None
+        self._away, self._ask_at = "", -math.inf
         self._clock = SteadyClock()
-        self._monitor.start()
-        if store is not None:
-            with contextlib.suppress(StoreError):  # it may answer by the next sample
-                store.sample()
+        with ThreadPoolExecutor(1) as pool:  # neither waits for what the other waits for
+            first = pool.submit(self._stored)
+            self._monitor.start()
+            self.began = ticks()
+            first.result()
 
     def sample(self) -> Sample:
         """Everything since the previous call."""
@@ -144,29 +160,39 @@ class Sampler:
             for name, rates in reading.nodes.items()
         }
         lost = dict(reading.lost)
-        if self._store is not None:
-            try:
-                stored, missing = self._store.sample()
-                values |= stored
-                lost |= missing
-            except StoreError as error:
-                lost["store"] = str(error)
+        stored, missing = self._stored()
+        values |= stored
+        lost |= missing
         for rates in reading.nodes.values():
             for osd, pressure in rates.osd_pressure.items():
                 values.setdefault(f"osd.{osd}", {})["osd_pressure"] = pressure
         return Sample(wall, values, lost)
+
+    def _stored(self) -> tuple[Values, dict[str, str]]:
+        """The store's part of a sample, or why it is missing."""
+        if self._open_store is None:
+            return {}, {}
+        if self._ticks() >= self._ask_at:
+            try:
+                self._store = self._store or self._open_store()
+                return self._store.sample()
+            except StoreError as error:
+                self._away, self._ask_at = str(error), self._ticks() + AGAIN_S
+        return {}, {"store": self._away}
 
     def close(self) -> None:
         """End the probes."""
         self._monitor.close()
 
 
-def open_sampler(config: AgentConfig) -> Sampler:
-    """A sampler of this admin node's testbed; without a store that answers, nodes alone."""
-    store = None
-    if config.store == "ceph":
-        try:
-            store = StoreSampler(connect(), config)
-        except StoreError:
-            store = None
-    return Sampler(config, Monitor(config.nodes, over_ssh(config)), store)
+def open_sampler(config: AgentConfig, timeout_s: float = TIMEOUT_S) -> Sampler:
+    """Return a sampler of this admin node's testbed; without a store that answers, of its nodes.
+
+    Args:
+        config: the testbed.
+        timeout_s: a store that has not answered by then is missing from the sample.
+    """
+    monitor = Monitor(config.nodes, over_ssh(config))
+    if config.store != "ceph":
+        return Sampler(config, monitor, None)
+    return Sampler(config, monitor, lambda: StoreSampler(connect(timeout_s=timeout_s), config))

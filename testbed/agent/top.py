@@ -15,23 +15,26 @@ from testbed.stores.swift.cluster import state_to_json
 from testbed.stores.swift.store import SwiftStore, store_of
 
 _LONGEST_S = 86_400.0
+_ANSWER_S = 2.0  # somebody looks on
 
 
 def top(config: AgentConfig, payload: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Verb: {interval_s?: 1, count?} -> stream of {wall, testbed, nodes, osds, client, lost}.
+    """Verb: {interval_s?: 1, count?} -> stream of {wall, testbed, nodes, osds, client, lost,
+    steered}.
 
     `nodes` maps a name to its metrics plus roles, osds and signal; `osds` and `client` are as in
-    `testbed.agent.sampler`; with Swift also `swift`, {microstores, state, down, lost}. Ends after
+    `testbed.agent.sampler`; with Swift also `swift`, {microstores, state, down, lost}. `steered`
+    has, if the store does not answer, the changes of each controller by its name. Ends after
     `count` samples, or when the caller hangs up.
     """
     interval_s = min(60.0, max(0.2, float(payload.get("interval_s", 1.0))))
     count = payload.get("count")
-    sampler = open_sampler(config)
+    sampler = open_sampler(config, _ANSWER_S)
     swift = store_of(config) if config.store == "swift" else None
     try:
         if swift is not None:
             swift.sense(frozenset({MICROSTORES}))
-        taken, due, end = 0, time.monotonic(), time.monotonic() + _LONGEST_S
+        taken, due, end = 0, sampler.began, time.monotonic() + _LONGEST_S
         while (count is None or taken < int(count)) and due < end:
             due = max(due + interval_s, time.monotonic())
             time.sleep(max(0.0, due - time.monotonic()))
@@ -61,6 +64,14 @@ def _microstores(swift: SwiftStore | None) -> dict[str, Any]:
     return {"swift": told}
 
 
+def _steered(config: AgentConfig) -> dict[str, list[str]]:
+    """Changes that wait to be put back, by controller."""
+    from testbed.agent.__main__ import find  # by name: controllers import this room
+
+    rows = find("control-status")(config, {})["controllers"]
+    return {row["name"]: row["steered"] for row in rows if row["steered"]}
+
+
 def view(config: AgentConfig, sample: Sample) -> dict[str, Any]:
     """A sample, sorted into nodes, OSDs and clients."""
     carriers = {node.name for node in osd_nodes(config)}
@@ -80,4 +91,5 @@ def view(config: AgentConfig, sample: Sample) -> dict[str, Any]:
         },
         "client": dict(sample.values.get(CLIENT, {})),
         "lost": dict(sample.lost),
+        "steered": _steered(config) if "store" in sample.lost else {},
     }

@@ -81,6 +81,9 @@ def main() -> int:
         return 0
     if verb == "reset-failed":
         return 0
+    if "--no-block" in sys.argv:
+        os.kill(int((UNITS / unit).read_text()), signal.SIGTERM)
+        return 0
     return {"start": start, "stop": stop}[verb](unit)
 
 

@@ -24,9 +24,14 @@ def fake(path: Path) -> FakeStore:
 def open_fake(settings: Settings, sensing: bool) -> Iterator[Store]:
     """The store in the file; unreachable while a file `down` lies beside it."""
     path = Path(os.environ["FAKE_STORE"])
+    require(path)
+    yield fake(path)
+
+
+def require(path: Path) -> None:
+    """Raise StoreError while the store in the file is unreachable."""
     if path.with_name("down").exists():
         raise StoreError("no monitor answers")
-    yield fake(path)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "controllers"))
 
 from virtual import run_loop
 
+from controllers.loop import EXIT_DIED
 from controllers.registry import create, find
 
 
@@ -79,6 +80,7 @@ class FakeAgent:
         self.calls.append((verb, dict(payload or {})))
         last = {"step": 4, "actions": 2, "error": None}
         row = {"name": "dlr", "running": True, "last": last, "outcome": None, "leftover": False}
+        row["steered"] = []
         end = {"was_running": True, "reason": "stopped", "healed": []}
         return {
             "control-start": {"name": (payload or {}).get("name"), "journal": "/j", "healed": []},
@@ -90,6 +92,18 @@ class FakeAgent:
                 "size": len(self.journal),
             },
         }[verb]
+
+
+def test_a_controller_that_died_is_called_so(capsys, agent, monkeypatch):
+    died = {"code": EXIT_DIED, "reason": "died (killed KILL)"}
+    row = {"name": "dlr", "running": False, "last": None, "outcome": died}
+    for leftover, steered in ((False, []), (True, ["osd.0=0.10"])):
+        rows = [row | {"leftover": leftover, "steered": steered}]
+        monkeypatch.setattr(agent, "call", lambda *_, rows=rows, **__: {"controllers": rows})
+        code, out, _ = hotbed(capsys, "control", "status")
+        assert code == 0
+        assert "died" in out
+        assert ("osd.0=0.10" in " ".join(out.split())) == leftover
 
 
 @pytest.fixture

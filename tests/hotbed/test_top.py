@@ -33,6 +33,7 @@ SAMPLE = {
     },
     "client": {"read_mb_s": 120.5, "read_iops": 28.7, "write_mb_s": 0.0, "write_iops": 0.0},
     "lost": {"osd1": "its probe ended: [node] is down"},
+    "steered": {"dlr": ["osd.0=0.10"]},
 }
 
 
@@ -54,6 +55,7 @@ def test_a_lost_node_says_why_and_brackets_are_shown():
     text = shown(SAMPLE)
     assert "osd1" in text
     assert "its probe ended: [node] is down" in text
+    assert "osd.0=0.10" in text
 
 
 @pytest.mark.parametrize(("value", "colour"), [(50.1, "red"), (30, "yellow"), (19.9, "green")])

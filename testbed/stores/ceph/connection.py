@@ -8,6 +8,7 @@ a change of the OSD map waits for the monitor's next proposal (docs/ceph-store.m
 
 from __future__ import annotations
 
+import errno
 import json
 import threading
 import time
@@ -228,7 +229,7 @@ def connect(
     bound = str(int(max(1, timeout_s)))
     options = {
         "rados_mon_op_timeout": bound,
-        "rados_osd_op_timeout": str(min(int(bound), _OSD_TIMEOUT_S)),
+        "rados_osd_op_timeout": str(_OSD_TIMEOUT_S),
         "client_mount_timeout": bound,
         # A handful of tiny commands: one messenger thread does, and saves the admin node's cores.
         "ms_async_op_threads": "1",
@@ -249,5 +250,7 @@ def connect(
     except StoreError:
         raise
     except Exception as error:
+        if getattr(error, "errno", None) == errno.ETIMEDOUT:
+            raise StoreError(f"no monitor of {conf} answers within {timeout_s:g} s.") from error
         raise StoreError(f"cannot connect to the Ceph cluster of {conf}: {error}.") from error
     return Connection(raw, timeout_s=timeout_s)

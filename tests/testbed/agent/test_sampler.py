@@ -11,6 +11,7 @@ import pytest
 from channels import Site, counters, node
 
 from schemas.errors import RemoteError, StoreError, UserError
+from testbed.agent import __main__ as dispatch
 from testbed.agent import clean, health, recorder, sampler, selftest, top
 from testbed.agent.contract import AgentConfig
 from testbed.agent.monitor import Monitor
@@ -35,7 +36,7 @@ def sampling(raw, monkeypatch):
     monkeypatch.setattr(sampler, "read_state", lambda: {"hot_nodes": ["b"]})
     site = Site(dict.fromkeys("abc", counters))
     store = StoreSampler(Connection(raw), CONFIG)
-    found = Sampler(CONFIG, Monitor(NODES, site.open), store)
+    found = Sampler(CONFIG, Monitor(NODES, site.open), lambda: store)
     yield found, site
     found.close()
 
@@ -73,10 +74,11 @@ def test_client_throughput_is_in_million_bytes():
     assert (found["read_mb_s"], found["write_mb_s"], found["read_iops"]) == (3, 1, 1.5)
 
 
-def test_a_store_that_fails_leaves_the_nodes(sampling, raw):
-    def gone(prefix: str) -> None:
-        raise TimeoutError(110, "timed out")
+def gone(prefix: str) -> None:
+    raise TimeoutError(110, "timed out")
 
+
+def test_a_store_that_fails_leaves_the_nodes(sampling, raw):
     raw.before = gone
     taken = sampling[0].sample()
     assert "a" in taken.values
@@ -84,15 +86,24 @@ def test_a_store_that_fails_leaves_the_nodes(sampling, raw):
     assert not any(name.startswith("osd.") for name in taken.values)
 
 
-def test_a_store_that_comes_back_is_sampled_again(raw, monkeypatch):
-    def gone(prefix: str) -> None:
-        raise TimeoutError(110, "timed out")
+def test_a_store_that_comes_back_is_sampled_again(raw):
+    now = [0.0]
+    opened: list[StoreSampler | Exception] = [
+        StoreError("away"),
+        StoreSampler(Connection(raw), CONFIG),
+    ]
 
-    raw.before = gone
-    site = Site(dict.fromkeys("abc", counters))
-    store = StoreSampler(Connection(raw), CONFIG)
-    found = Sampler(CONFIG, Monitor(NODES, site.open), store)
-    raw.before = lambda prefix: None
+    def open_store() -> StoreSampler:
+        store = opened.pop(0)
+        if isinstance(store, Exception):
+            raise store
+        return store
+
+    monitor = Monitor(NODES, Site(dict.fromkeys("abc", counters)).open)
+    found = Sampler(CONFIG, monitor, open_store, lambda: now[0])
+    assert found.sample().lost["store"] == "away"
+    assert len(opened) == 1  # asking in vain takes seconds: not at every sample
+    now[0] += sampler.AGAIN_S
     assert found.sample().values["osd.0"]["primary_affinity"] == 1
     assert "read_mb_s" in found.sample().values["client"]
 
@@ -163,6 +174,16 @@ def test_bad_recorder_payloads_are_refused(payload):
 def test_a_recordings_name_ends_where_it_ends():
     with pytest.raises(UserError, match=r"not 'x\\n'\.$"):
         recorder.fetch(CONFIG, {"name": "x\n"})
+
+
+def test_top_names_what_is_steered_while_the_store_is_away(sampling, raw, monkeypatch):
+    rows = [{"name": "dlr", "steered": ["osd.0=0.10"]}, {"name": "default", "steered": []}]
+    verbs = {"control-status": lambda config, payload: {"controllers": rows}}
+    monkeypatch.setattr(dispatch, "find", verbs.get)
+    raw.before = gone
+    shown = top.view(CONFIG, sampling[0].sample())
+    assert "timed out" in shown["lost"]["store"]
+    assert shown["steered"] == {"dlr": ["osd.0=0.10"]}
 
 
 def test_top_shows_nodes_osds_and_who_is_lost(sampling):
