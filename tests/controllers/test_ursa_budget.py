@@ -32,6 +32,19 @@ def with_bytes(case: Instance) -> Instance:
     return replace(case, size=sizes)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def compiled() -> None:
+    """Compile before the first test's time begins, since its limit does not count fixtures. numba
+    keeps the loops on disk, so that only a new clone or a changed loop is compiled."""
+
+    @given(general_instances())
+    @settings(relaxed, derandomize=True, database=None, max_examples=25)
+    def planned(case: Instance) -> None:
+        plans(with_bytes(case), Budget(max_moves=2, rounds=2))
+
+    planned()
+
+
 @pytest.mark.parametrize("method", ["alp", "greedy", "ilp"])
 @given(
     case=st.one_of(general_instances(), instances()),

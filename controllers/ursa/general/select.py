@@ -92,7 +92,7 @@ def cover(
         if load[:, k].sum() < excess[k] - rounding[k]:
             return np.empty(0, np.int64)
     left = excess.copy()
-    before = excess.copy()
+    before = np.empty(d)
     # What an object removes never grows: the best is found among bounds from earlier looks.
     heap = [(-_gain(load[i], left, excess, rounding) / price[i], i) for i in range(n)]
     heapq.heapify(heap)
@@ -103,7 +103,6 @@ def cover(
         if gain < -bound and len(heap) > 0 and gain < -heap[0][0]:
             heapq.heappush(heap, (-gain, i))
             continue
-        before[:] = left
         for k in range(d):
             left[k] -= load[i, k]
         chosen[i] = True
@@ -112,7 +111,8 @@ def cover(
         return np.empty(0, np.int64)
     _drop(load, weight, price, chosen, left, rounding)
     if chosen[last]:
-        before[:] = left + load[last]
+        for k in range(d):  # as one assignment its check of shapes takes a seventh of the compiling
+            before[k] = left[k] + load[last, k]
         for i in range(n):
             better = price[i] < price[last] or (
                 price[i] == price[last] and weight[i] < weight[last]
