@@ -16,16 +16,22 @@ _SCRIPT = r"""
 echo "kernel $(uname -r)"
 echo "machine $(uname -m)"
 . /etc/os-release 2>/dev/null && echo "distribution $PRETTY_NAME"
-echo "cpus $(grep -c '^cpu[0-9]' /proc/stat)"
+echo "cpus $(nproc)"
 echo "cpu_model $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)"
-echo "memory_bytes $(( $(sed -n 's/^MemTotal: *\([0-9]*\).*/\1/p' /proc/meminfo) * 1024 ))"
+memory=$(( $(sed -n 's/^MemTotal: *\([0-9]*\).*/\1/p' /proc/meminfo) * 1024 ))
+# A container sees the machine's; its own group's limit is in one of these (or is `max`).
+for file in /opt/hotbed-site/cgroup/memory.max /sys/fs/cgroup/memory.max \
+    /sys/fs/cgroup/memory/memory.limit_in_bytes; do
+    limit=$(cat "$file" 2>/dev/null) && [ "$limit" -lt "$memory" ] 2>/dev/null && memory=$limit
+done
+echo "memory_bytes $memory"
 echo "fio $(fio --version 2>/dev/null | sed 's/^fio-//')"
 echo "python3 $(python3 -c 'import platform; print(platform.python_version())' 2>/dev/null)"
 echo "congestion_control $(cat /proc/sys/net/ipv4/tcp_congestion_control 2>/dev/null)"
 echo "quota_slice_us $(cat /proc/sys/kernel/sched_cfs_bandwidth_slice_us 2>/dev/null)"
-echo "mtu $(cd /sys/class/net && for link in *; do
-    [ "$link" = lo ] || [ ! -f "$link/mtu" ] || printf '%s=%s ' "$link" "$(cat "$link/mtu")"
-done)"
+echo "mtu $(ip -o link show 2>/dev/null |
+    sed -n '/^[0-9]*: lo:/d; s/^[0-9]*: \([^:@]*\)[^:]*:.* mtu \([0-9]*\) .*/\1=\2/p' |
+    sort | tr '\n' ' ')"
 echo "systemd $(systemctl --version 2>/dev/null | sed -n '1s/^systemd \([^ ]*\).*/\1/p')"
 """
 _NUMBERS = ("cpus", "memory_bytes", "quota_slice_us")
@@ -35,7 +41,9 @@ _TOOLS = ("kernel", "fio", "python3")
 def facts(config: AgentConfig, payload: Mapping[str, Any]) -> dict[str, Any]:
     """Verb: {} -> node -> {kernel, distribution, cpus, memory_bytes, ..., roles, osds}.
 
-    `congestion_control` is what TCP uses there, `mtu` the links' largest packets (``eth0=1500``).
+    `congestion_control` is what TCP uses there, `mtu` the links' largest packets (``eth0=1500``),
+    `memory_bytes` what the node may use, `cpus` the processors on which it may run;
+    `quota_slice_us` and `cpu_model` are the machine's.
     A node that cannot be reached has {error} alone. A tool that is missing is absent."""
     found = on_each((node.name for node in config.nodes), lambda name: read_node(config, name))
     result: dict[str, Any] = {}

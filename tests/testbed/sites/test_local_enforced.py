@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
+from testbed.agent import facts
 from testbed.sites.contract import Testbed
 from testbed.sites.local import LocalSite
 from testbed.sites.local.cgroups import CPU_PERIOD_US, Cgroups, detect
@@ -263,6 +264,13 @@ def _qdiscs(site: LocalSite, up: Testbed) -> str:
     netns = site.places.netns("small", "osd0")
     command = ["tc", "-n", netns, "qdisc", "show", "dev", "eth0"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_facts_of_a_node_are_its_own(up: Testbed) -> None:
+    found = facts.parse(shell(up, "osd0").run(["sh", "-c", facts._SCRIPT]).text)
+    assert found["mtu"] == "eth0=1500"
+    assert found["congestion_control"] == "reno"
+    assert found["memory_bytes"] == 2**29
 
 
 def test_usage_tells_inside_from_outside(site: LocalSite, up: Testbed) -> None:
