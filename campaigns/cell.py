@@ -81,6 +81,7 @@ def run_cell(parameters: CellParameters | Mapping[str, Any] | None, context: Cel
         _measure(typed, context, services, phases)
         with phases("collect"):
             load = _collect(typed, context, services)
+        job = job.with_settings(load.settings)
         record = ended(job, context.folder, spoiled(load, job.limits), phases)
     except BaseException as error:
         write_run(context.folder, job.record(*_end(error), phases.seconds))

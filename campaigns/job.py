@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import datetime
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,19 @@ class Job(Model):
     osd_count: int | None = None
     provenance: Provenance
     code: tuple[Closure, ...] = ()
+
+    def with_settings(self, settings: Mapping[str, Any]) -> Job:
+        """Return the job with what was read of the nodes' settings (by path in the calibration,
+        ``groups.osd.disk.bandwidth``) in place of the spec's."""
+        calibration = copy.deepcopy(self.provenance.calibration)
+        for path, value in settings.items():
+            *above, last = path.split(".")
+            place = calibration
+            for name in above:
+                place = place.setdefault(name, {})
+            place[last] = value
+        read = self.provenance.model_copy(update={"calibration": calibration})
+        return self.model_copy(update={"provenance": read})
 
     def record(
         self, status: RunStatus, reason: str | None, phases_s: dict[str, float] | None = None

@@ -63,12 +63,14 @@ class Load:
 
     `outside_cores`: cores used by what is not the testbed's; `steal`: share 0..1 of the machine's
     time; `client_share`: the load generator's use of its CPU share, 0..1; `stalled`: share 0..1 of
-    the time in which the recorder, which looks every second, was kept from it."""
+    the time in which the recorder, which looks every second, was kept from it; `settings`: those of
+    the nodes as read back, by path in a run's calibration, where the site can."""
 
     outside_cores: float | None = None
     steal: float | None = None
     client_share: float | None = None
     stalled: float | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
     def as_summary(self) -> dict[str, float]:
         """The values that are known."""

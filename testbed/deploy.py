@@ -32,6 +32,9 @@ from testbed.spec import TestbedSpec
 
 __all__ = ["LOG", "PLAYBOOKS", "DeployError", "RefusedError", "deploy", "remove", "spec_of"]
 
+SPEC_FILE = "spec.json"
+"""In a testbed's folder: the spec that it was brought up from."""
+
 
 def deploy(
     testbed: Testbed,
@@ -128,7 +131,7 @@ def remove_agents(
 
 def save_spec(testbed: Testbed, spec: TestbedSpec) -> None:
     """Keep the spec beside the testbed, for commands that get only its name."""
-    write_file(testbed.directory / "spec.json", spec.model_dump_json(indent=1))
+    write_file(testbed.directory / SPEC_FILE, spec.model_dump_json(indent=1))
 
 
 def spec_of(testbed: Testbed) -> TestbedSpec:
@@ -137,7 +140,7 @@ def spec_of(testbed: Testbed) -> TestbedSpec:
     Raises:
         UserError: it was not kept, or is another version's.
     """
-    path = testbed.directory / "spec.json"
+    path = testbed.directory / SPEC_FILE
     try:
         return TestbedSpec.model_validate_json(path.read_text())
     except (OSError, ValueError) as error:

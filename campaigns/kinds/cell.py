@@ -18,6 +18,7 @@ def write_cell(
     *,
     spoiled: str | None = None,
     hosts: Mapping[str, Mapping[str, Any]] | None = None,
+    settings: Mapping[str, Any] | None = None,
 ) -> Run:
     """Write what a cell came to into its folder: `summary.json` and, last, `run.json`.
 
@@ -28,6 +29,7 @@ def write_cell(
         phases: how long each took.
         spoiled: why it does not count, if it does not.
         hosts: what made it, by name, where seconds are part of the result.
+        settings: of the nodes, as read back (`Load.settings`).
     """
     summary = Summary(whole=[], steady=[], pressure_mean={}, extra=dict(values))
     (folder / "summary.json").write_text(summary.model_dump_json(indent=2) + "\n")
@@ -35,7 +37,7 @@ def write_cell(
         named = {name: dict(facts) for name, facts in hosts.items()}
         told = job.provenance.model_copy(update={"hosts": named})
         job = job.model_copy(update={"provenance": told})
-    record = ended(job, folder, spoiled, phases)
+    record = ended(job.with_settings(settings or {}), folder, spoiled, phases)
     # On the disk it is when the engine commits the folder.
     (folder / RUN_FILE).write_text(record.model_dump_json(indent=2) + "\n")
     return record

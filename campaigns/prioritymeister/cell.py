@@ -109,14 +109,15 @@ class Maker:
             mix = self._mix(parameters, job.seed, job.block)
         if parameters.policy == INPUTS:
             with phases("describe"):
-                extra, spoiled = described(mix), None
-        else:
-            extra, spoiled = self._run(parameters, mix, job, phases, folder)
-        return write_cell(folder, job, extra, phases, spoiled=spoiled)
+                return write_cell(folder, job, described(mix), phases)
+        extra, outcome = self._run(parameters, mix, job, phases, folder)
+        return write_cell(
+            folder, job, extra, phases, spoiled=outcome.spoiled, settings=outcome.settings
+        )
 
     def _run(
         self, parameters: PmParameters, mix: Mix, job: Job, phases: Phases, folder: Path
-    ) -> tuple[dict[str, float], str | None]:
+    ) -> tuple[dict[str, float], Outcome]:
         with phases("alone"):
             alone = dict(self._measured_alone(parameters, job))
         promised = rule.slos(parameters, alone)
@@ -137,7 +138,7 @@ class Maker:
                 (folder / PLAN_FILE).write_text(text + "\n")
             if parameters.scenario == "buckets":
                 (folder / CURVE_FILE).write_text(json.dumps(curve(parameters, mix)) + "\n")
-        return extra, outcome.spoiled
+        return extra, outcome
 
     def _measured_alone(self, parameters: PmParameters, job: Job) -> Iterator[tuple[str, float]]:
         for name, where in rule.measured_alone(parameters):

@@ -152,6 +152,7 @@ class LocalGround:
             extra={**numbers_of(reports), **usage.load.as_summary(), **cores, **work},
             logs=logs,
             conditions=conditions,
+            settings=usage.load.settings,
         )
 
     def _loads(self, experiment: Experiment) -> list[ClientLoad]:

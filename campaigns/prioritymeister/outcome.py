@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -106,6 +107,7 @@ class Outcome:
         extra: numbers for the run's summary.
         logs: texts for the run's folder, by name.
         conditions: of real machines, by workload.
+        settings: of their nodes, as read back (`campaigns.services.Load`).
     """
 
     results: Mapping[str, Result]
@@ -113,6 +115,7 @@ class Outcome:
     extra: Mapping[str, float] = field(default_factory=dict)
     logs: Mapping[str, str] = field(default_factory=dict)
     conditions: Mapping[str, Conditions] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 def histogram(latencies_ns: Integers, *, digits: int = 3) -> tuple[Integers, Integers, Integers]:

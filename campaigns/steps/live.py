@@ -83,7 +83,8 @@ class LiveServices:
             clean.put_right(self._agent)
 
     def drop_caches(self) -> None:
-        """See `Services.drop_caches`."""
+        """See `Services.drop_caches`: the last step before load runs, which takes minutes."""
+        self._usage.require_settings()
         clean.drop_caches(self._agent)
 
     def disturbance(self) -> AbstractContextManager[None]:

@@ -1,15 +1,18 @@
-"""What else used the machines while the workload ran."""
+"""Conditions under which the workload ran: what else used the machines, and their settings."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
 
 from campaigns.services import Load
-from schemas.errors import RemoteError
+from schemas.errors import HotbedError, RemoteError
+from testbed.deploy import SPEC_FILE
 from testbed.reach import shell_to
-from testbed.sites.contract import Node, Site, Testbed, UsageSite
+from testbed.sites.contract import Node, SettingsSite, Site, Testbed, UsageSite
 
 _STEAL = 7  # place in a cpu line of /proc/stat; user and nice hold guest time already
 _COUNTED = 8
@@ -18,18 +21,64 @@ _COUNTED = 8
 class Usage:
     """Measures between entering and leaving `measured`; by the site where it can tell, else by
     each node's /proc/stat. Of several clients the busiest counts. `cores` are those that each node
-    used, where the site can tell."""
+    used, where the site can tell.
 
-    def __init__(self, site: Site, testbed: Testbed, *clients: Node) -> None:
+    The nodes' settings are read back on both ends, where the site can; `disks` are those that the
+    experiment has chosen (`SettingsSite.settings`)."""
+
+    def __init__(
+        self,
+        site: Site,
+        testbed: Testbed,
+        *clients: Node,
+        disks: Mapping[str, Sequence[tuple[float, float]]] | None = None,
+    ) -> None:
         self._site = site
         self._testbed = testbed
         self._clients = clients
+        self._disks = disks or {}
         self.load = Load()
         self.cores: Mapping[str, float] = {}
 
+    def require_settings(self) -> dict[str, Any]:
+        """Read the nodes' settings back, by path in a run's calibration; a path has a value by
+        node where nodes differ.
+
+        Raises:
+            HotbedError: a setting is not the spec's.
+        """
+        if not isinstance(self._site, SettingsSite):
+            return {}
+        found = self._site.settings(self._testbed.name, self._disks)
+        wrong = [setting for setting in found if setting.differs]
+        if wrong:
+            more = f" (and {len(wrong) - 1} settings more)" if wrong[1:] else ""
+            raise HotbedError(
+                f"{wrong[0].sentence()}{more}: `hotbed up {self._testbed.directory / SPEC_FILE}` "
+                "sets it back."
+            )
+        read: dict[str, dict[str, Any]] = {}
+        for one in found:
+            read.setdefault(f"{one.where}.{one.name}", {})[one.node] = one.found
+        return {
+            path: by_node if len(set(by_node.values())) > 1 else next(iter(by_node.values()))
+            for path, by_node in read.items()
+        }
+
     @contextmanager
     def measured(self) -> Iterator[None]:
-        """The time in which the workload runs."""
+        """The time in which the workload runs.
+
+        Raises:
+            HotbedError: a node's setting is not the spec's, before it or after it.
+        """
+        self.require_settings()
+        with self._counted():
+            yield
+        self.load = replace(self.load, settings=self.require_settings())
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
         site = self._site
         if isinstance(site, UsageSite):
             before = site.usage_counters(self._testbed.name)

@@ -7,6 +7,7 @@ signal, shares) or an optional capability named in `Site.capabilities`.
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -362,6 +363,54 @@ class UsageSite(Site, Protocol):
 
     def usage_between(self, before: Mapping[str, float], after: Mapping[str, float]) -> Usage:
         """Load between two readings of `usage_counters`."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting of `node` (or of a rack) as read back, and as the spec has it.
+
+    `where` is the mapping of a run's calibration that holds it (``groups.osd``), `name` its path
+    below (``disk.positioning``). Numbers are in `unit`. `set_back` puts the spec's into force.
+    """
+
+    node: str
+    where: str
+    name: str
+    found: float | str
+    wanted: float | str
+    unit: str
+    set_back: Callable[[], object]
+
+    @property
+    def differs(self) -> bool:
+        """True if the setting is not the spec's; the kernel rounds a little."""
+        if isinstance(self.found, str) or isinstance(self.wanted, str):
+            return self.found != self.wanted
+        return not math.isclose(self.found, self.wanted, rel_tol=0.001)
+
+    def sentence(self) -> str:
+        """Name the setting, the value found and the spec's."""
+        found, wanted = (
+            each if isinstance(each, str) else f"{each:g} {self.unit}".rstrip()
+            for each in (self.found, self.wanted)
+        )
+        return f"{self.name} of node {self.node} is {found}, and the spec's is {wanted}"
+
+
+@runtime_checkable
+class SettingsSite(Site, Protocol):
+    """A site that reads back what is in force of the spec's disks, links and shares."""
+
+    def settings(
+        self, name: str, disks: Mapping[str, Sequence[tuple[float, float]]]
+    ) -> Sequence[Setting]:
+        """Return every setting of the testbed called `name`, read anew.
+
+        Args:
+            name: the testbed's.
+            disks: by node, where an experiment has chosen its disks: mean positioning time
+                (seconds) and bandwidth (bytes/s) of each, in place of the spec's.
+        """
 
 
 @runtime_checkable

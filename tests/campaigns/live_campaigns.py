@@ -67,6 +67,8 @@ def assert_whole(folder: Path, found: Run, testbed: Testbed) -> None:
     """A finished run of six seconds: what it measured, decided and recorded is all there."""
     assert found.status == "done"
     assert "ceph" in found.provenance.versions
+    # Read back: no spec says how slow a fault makes a disk.
+    assert found.provenance.calibration["groups"]["osd"]["disk"]["slow"] == 1.0
     assert found.osd_count == len(testbed.with_role("osd"))
     (whole,) = summary_of(folder).whole
     assert whole.throughput_mb_s is not None and whole.throughput_mb_s > 1

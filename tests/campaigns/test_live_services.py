@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from read_settings import SET_BY_HAND, SPEC_S, fails_by_name, positioning_in, reads
 
 from campaigns.cell import CellContext, run_cell, summary_of
 from campaigns.job import Job
+from campaigns.run_store import read_run
 from campaigns.services import CellSetting, Facts, Services
 from campaigns.steps import clean as clean_step
 from campaigns.steps import disturb, live
@@ -267,6 +269,32 @@ def test_what_is_wrong_fails_the_cell_and_everything_is_stopped(
             assert agent.verbs[agent.verbs.index(start) :].count(stop) == 1
     if "control-start" in agent.verbs:
         assert agent.verbs[agent.verbs.index("control-start") :].count("control-stop") == 1
+
+
+@SET_BY_HAND
+def test_a_disk_set_by_hand_fails_the_cell(
+    tmp_path: Path,
+    site: FakeSite,
+    testbed: Testbed,
+    monkeypatch: pytest.MonkeyPatch,
+    found: tuple[float, ...],
+) -> None:
+    agent = ScriptedAgent()
+    agent.began = bench_start()
+    reads(monkeypatch, SPEC_S * 1.0001)
+    assert positioning_in(run_cell(None, context(tmp_path / "whole", site, testbed, agent))) == (
+        SPEC_S * 1.0001
+    )
+    # It is looked at before the hotspots, when the load begins, and when it has ended.
+    reads(monkeypatch, *found[:-1], *found)
+    agent = ScriptedAgent()
+    made = context(tmp_path, site, testbed, agent)
+    with fails_by_name():
+        run_cell(None, made)
+    record = read_run(made.folder)
+    assert record is not None
+    assert record.status == "failed"
+    assert ("unit load-bench-rand" in agent.verbs) == (found[0] == SPEC_S)
 
 
 def test_what_a_killed_cell_left_running_is_stopped_first() -> None:

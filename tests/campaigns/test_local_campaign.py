@@ -5,8 +5,11 @@ A whole one is in test_local_engine_room.py.
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -24,8 +27,10 @@ from live_campaigns import (
     live_units,
 )
 
+from campaigns.steps.usage import Usage
 from testbed.agent.client import agent_client
 from testbed.reach import shell_to
+from testbed.sites import open_site
 from testbed.sites.contract import Testbed
 
 pytestmark = [pytest.mark.local, pytest.mark.timeout(900)]
@@ -51,6 +56,26 @@ def test_foreign_load_is_refused_by_node_and_process(
     assert not result.ok
     (failed,) = folders(path).values()
     assert f"node {node.name} runs load that is not Hotbed's" in (failed.reason or "")
+
+
+def test_a_disk_set_by_hand_fails_the_cell_until_it_is_set_back(
+    live_campaign: Callable[..., Path], deployed: Testbed
+) -> None:
+    grid = {"vary": {"op": ["rand"]}, "fixed": {"scenario": "none"}}
+    path = live_campaign(grid, retries=0, spoiled_retries=0)
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(deployed.directory / "nodes/osd1/disk/control"))
+        connection.sendall(b'{"op":"set","positioning_us":8000,"bandwidth_bytes":60e6}\n')
+        assert json.loads(connection.makefile().readline())["ok"]
+    assert not go(path, deployed).ok
+    (failed,) = folders(path).values()
+    words = "disk.positioning of node osd1 is 0.008 s, and the spec's is 0.004 s"
+    assert (failed.reason or "").startswith(words)
+    command = re.search("`hotbed (.*)`", failed.reason or "")
+    assert command is not None
+    again = [sys.executable, "-m", "hotbed.cli", *command[1].split()]
+    subprocess.run(again, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True)
+    assert Usage(open_site(deployed.site), deployed).require_settings()
 
 
 def test_an_engine_killed_in_mid_cell_resumes(

@@ -10,6 +10,7 @@ from typing import Any
 import pandas as pd
 import pytest
 from mos_fakes import RATE, FakeBed
+from read_settings import SET_BY_HAND, SPEC_S, fails_by_name, positioning_in, reads
 from testbed_jobs import job_with
 
 from campaigns.job import Job
@@ -26,6 +27,7 @@ from controllers.microstores.performance import PiecewiseLinear
 from schemas.errors import HotbedError, UserError
 from schemas.run import Run
 from testbed.agent.contract import AgentConfig, AgentNode
+from testbed.sites.fake import FakeSite
 from testbed.stores.swift.channels import Nodes
 from testbed.stores.swift.cluster import cluster_from_json
 from testbed.stores.swift.layouts import put_layout
@@ -83,6 +85,28 @@ def test_a_cell_is_divided_driven_and_counted(tmp_path: Path) -> None:
     mine = table[(table["node"] == "workload A") & (table["metric"] == "requests_s")]
     assert list(mine["value"]) == [RATE["a"]] * 5
     assert set(pd.read_parquet(folder / "latency.parquet")["tenant"]) == set("ABCD")
+
+
+@SET_BY_HAND
+def test_a_disk_set_by_hand_fails_the_cell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: tuple[float, ...]
+) -> None:
+    monkeypatch.setattr(
+        FakeSite,
+        "set_disks",
+        lambda site, name, node, settings: chosen.update({node: settings}),
+        raising=False,
+    )
+    chosen: dict[str, Any] = {}
+    asked = reads(monkeypatch, SPEC_S * 1.0001)
+    _, whole, _ = made(tmp_path / "whole", experiment="setups", **SMALL_CELL)
+    assert positioning_in(whole) == SPEC_S * 1.0001
+    assert chosen
+    assert asked == [chosen, chosen]
+    reads(monkeypatch, *found)
+    with fails_by_name():
+        made(tmp_path, experiment="setups", **SMALL_CELL)
+    assert not (tmp_path / "attempt-1" / "run.json").exists()
 
 
 def test_no_key_is_left_or_shown(tmp_path: Path) -> None:

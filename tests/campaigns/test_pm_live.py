@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 import yaml
 from pm_reports import report
+from read_settings import SET_BY_HAND, SPEC_S, fails_by_name, reads
 
 from campaigns.plan import Cell
 from campaigns.prioritymeister.alone import Alone
@@ -62,6 +63,20 @@ def test_an_experiment_from_parameters_to_results(tmp_path: Path) -> None:
     shell = bench.shells["client0"]
     assert gzip.decompress(shell.files[f"{replays.FOLDER}/A.csv.gz"]).startswith(b"0,0x1000")
     assert shell.removed == [replays.FOLDER]
+
+
+@SET_BY_HAND
+def test_a_disk_set_by_hand_fails_the_experiment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: tuple[float, ...]
+) -> None:
+    reads(monkeypatch, SPEC_S)
+    outcome = Bench(tmp_path).ground.carry_out(experiment_in(tmp_path))
+    assert outcome.settings == {"groups.osd.disk.positioning": SPEC_S}
+    reads(monkeypatch, *found)
+    bench = Bench(tmp_path)
+    with fails_by_name():
+        bench.ground.carry_out(experiment_in(tmp_path))
+    assert bench.enforcement.calls[-1] == "removed"
 
 
 def test_proxies_are_told_clients_by_their_addresses(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from objects_fakes import SERVERS, FakeAgent, FakeServers, reached, report_of
+from read_settings import SET_BY_HAND, SPEC_S, fails_by_name, positioning_in, reads
 from testbed_jobs import job_with
 
 from campaigns import session
@@ -168,6 +169,20 @@ def made(folder: Path, **parameters: Any) -> tuple[FakeServers, Run, dict[str, f
     summary = Summary.model_validate_json((out / "summary.json").read_bytes())
     assert (out / REPORT_FILE).is_file()
     return servers, record, summary.extra
+
+
+@SET_BY_HAND
+def test_a_disk_set_by_hand_fails_the_cell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: tuple[float, ...]
+) -> None:
+    (tmp_path / "whole").mkdir()
+    reads(monkeypatch, SPEC_S * 1.0001)
+    _, whole, _ = made(tmp_path / "whole", experiment="probe", pending=1)
+    assert positioning_in(whole) == SPEC_S * 1.0001
+    reads(monkeypatch, *found)
+    with fails_by_name():
+        made(tmp_path, experiment="probe", pending=1)
+    assert not (tmp_path / "run" / "run.json").exists()
 
 
 def test_a_burst_among_stragglers_is_counted_alone(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ class Maker:
             except results.ObjectsGone:
                 self._stocked.forget(parameters)
                 raise
-        return write_cell(folder, job, found, phases, spoiled=why)
+        return write_cell(folder, job, found, phases, spoiled=why, settings=one.usage.load.settings)
 
     def _clean(self) -> None:
         """Nothing of an earlier run is left, and nobody else's load runs."""
@@ -129,7 +129,7 @@ class _Running:
         self._drives = sent
         testbed = self._reached.testbed
         clients = [testbed.node(name) for name in dict.fromkeys(one.client for one in sent)]
-        self._usage = Usage(self._reached.site, testbed, *clients)
+        self.usage = Usage(self._reached.site, testbed, *clients, disks=swift.chosen_disks)
         self._recording = f"{job.run_id}-{secrets.token_hex(3)}"
         self._start = 0.0
 
@@ -138,7 +138,7 @@ class _Running:
         with ExitStack() as stack:
             stack.enter_context(self._recorder())
             stack.enter_context(self._controller())
-            stack.enter_context(self._usage.measured())
+            stack.enter_context(self.usage.measured())
             self._start = drives.drive(
                 self._reached.agent,
                 self._reached.shell_to,
@@ -212,10 +212,10 @@ class _Running:
         write_samples(self._folder, samples, sent, self._start)
         write_latency(self._folder, sent)
         load = replace(
-            self._usage.load, stalled=stalled([float(s["wall"]) for s in samples], INTERVAL_S)
+            self.usage.load, stalled=stalled([float(s["wall"]) for s in samples], INTERVAL_S)
         )
         found |= load.as_summary()
-        found |= {f"cores.{node}": used for node, used in self._usage.cores.items()}
+        found |= {f"cores.{node}": used for node, used in self.usage.cores.items()}
         found["late_s"] = max(one.late_s for one in sent.values())
         return found, spoiled(load, self._job.limits) or self._late(found["late_s"])
 

@@ -106,6 +106,8 @@ class Swift:
 
     def __init__(self, reached: Reached) -> None:
         self.reached = reached
+        self.chosen_disks: dict[str, list[tuple[float, float]]] = {}
+        """By node, what its disks were set to: `DisksSite.set_disks`."""
 
     def pool(self) -> Pool:
         """What there is to divide."""
@@ -175,6 +177,7 @@ class Swift:
             return
         for node in self.reached.storage:
             site.set_disks(self.reached.testbed.name, node, settings)
+            self.chosen_disks[node] = settings
 
     def restore(self) -> None:
         """The layout that was deployed is in force, and its disks are the spec's."""

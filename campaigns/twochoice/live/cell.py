@@ -67,7 +67,7 @@ class Maker:
                 # Schedulers that ask again at once are to be busy: that is what is timed.
                 load = replace(load, client_share=None)
             why = spoiled(load, job.limits) or too_busy(found.get("processors_busy"))
-        return write_cell(folder, job, found, phases, spoiled=why)
+        return write_cell(folder, job, found, phases, spoiled=why, settings=usage.load.settings)
 
     def _refuse(self, parameters: ObjectParameters) -> None:
         have, name = len(self._reached.servers), self._reached.testbed.name

@@ -140,6 +140,47 @@ class Cgroups:
         if swap.exists():
             swap.write_text(limit)
 
+    def limits(self, group: str) -> dict[str, float | str]:
+        """Return what limits `group`: `cpus` (cores), `memory` (bytes) and `io` (throttled
+        devices), ``none`` without a limit."""
+        if self.hierarchies.unified:
+            assert self.hierarchies.v2 is not None
+            folder = self.hierarchies.v2 / self.top / group
+            quota, period = (folder / "cpu.max").read_text().split()
+            memory = (folder / "memory.max").read_text().strip()
+        else:
+            cpu, held = (self.hierarchies.v1[name] / self.top / group for name in ("cpu", "memory"))
+            quota = (cpu / "cpu.cfs_quota_us").read_text().strip()
+            period = (cpu / "cpu.cfs_period_us").read_text()
+            memory = (held / "memory.limit_in_bytes").read_text().strip()
+        throttled = [line.strip() for file in self._throttles(group) for line in file.open()]
+        return {
+            "cpus": "none" if quota in {"max", "-1"} else int(quota) / int(period),
+            "memory": "none" if memory == "max" else int(memory),
+            "io": ", ".join(throttled) or "none",
+        }
+
+    def unthrottle(self, group: str) -> None:
+        """Lift every limit on the group's I/O."""
+        for file in self._throttles(group):
+            unlimited = "rbps=max wbps=max riops=max wiops=max" if file.name == "io.max" else "0"
+            for line in file.read_text().splitlines():
+                file.write_text(f"{line.split()[0]} {unlimited}")
+
+    def _throttles(self, group: str) -> list[Path]:
+        """Files with the limits on the group's I/O that the kernel offers."""
+        if self.hierarchies.unified:
+            assert self.hierarchies.v2 is not None
+            files = [self.hierarchies.v2 / self.top / group / "io.max"]
+        else:
+            tree = self.hierarchies.v1.get("blkio", Path())
+            files = [
+                tree / self.top / group / f"blkio.throttle.{way}_{kind}_device"
+                for way in ("read", "write")
+                for kind in ("bps", "iops")
+            ]
+        return [file for file in files if file.exists()]
+
     def give_way(self) -> None:
         """Let everything below the top group run only where nobody else on the machine wants to.
 

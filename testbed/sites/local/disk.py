@@ -101,7 +101,7 @@ class Disk:
         for layer in layers:
             command += ["--layer", str(layer)]
         command += ["--size", str(self.spec.size), "--bandwidth", f"{self.spec.bandwidth:.0f}B/s"]
-        command += ["--positioning", f"{self.spec.positioning * 1e6:.0f}us"]
+        command += ["--positioning", f"{self.spec.positioning * 1e6:.3f}us"]
         command += ["--mount", str(self.mount), "--control", str(self.control)]
         command += ["--pid-file", str(self.pid_file)]
         log, starter = self.folder / "queuedisk.log", self.folder / "starter.pid"
@@ -155,6 +155,44 @@ class Disk:
         if not isinstance(answer, dict) or answer.get("ok") is False:
             raise SiteError(f"the queue disk refused {request}: {answer}")
         return answer
+
+    def read_back(self) -> dict[str, tuple[float | str, str]]:
+        """Return the settings in force by their names in the spec, and the unit of each;
+        `slow`, `errors` and `shaping` are those of faults and of filling.
+
+        Raises:
+            SiteError: the queue disk does not answer, or has no loop device.
+        """
+        stats = self.command({"op": "stats"})
+        try:
+            (device,) = loops_on(self.folder)
+            depth = int(Path("/sys/block", Path(device).name, "queue/nr_requests").read_text())
+        except (OSError, ValueError) as error:
+            raise SiteError(f"the queue disk {self.folder} has no loop device") from error
+        onoff = {True: "on", False: "off"}
+        return {
+            "positioning": (1e-6 * float(str(stats["positioning_us"])), "s"),
+            "bandwidth": (float(str(stats["bandwidth_bytes"])), "bytes/s"),
+            "size": (float(str(stats["size_bytes"])), "bytes"),
+            "queue_depth": (depth, ""),
+            "slow": (float(str(stats["slow"])), ""),
+            "errors": (onoff[bool(stats["error"])], ""),
+            "shaping": (onoff[bool(stats["shape"])], ""),
+        }
+
+    def set_back(self) -> None:
+        """Put the spec's settings into force; faults end."""
+        self.command(
+            {
+                "op": "set",
+                "positioning_us": 1e6 * self.spec.positioning,
+                "bandwidth_bytes": self.spec.bandwidth,
+            }
+        )
+        self.command({"op": "fault", "slow": 1.0, "error": False})
+        self.command({"op": "shape", "on": True})
+        for device in loops_on(self.folder):
+            self._tune(device)
 
     def running(self) -> bool:
         """Whether the queue disk serves and a loop device is on it."""

@@ -10,10 +10,14 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import json
+import math
+import re
 from pathlib import Path
+from typing import Any
 
 from schemas.errors import UserError
 from testbed.nfs_wire import ETHERNET_MTU
+from testbed.quantities import parse_bits_per_s
 from testbed.sites.contract import SiteError
 from testbed.sites.local import priority
 from testbed.sites.local.names import Places
@@ -29,6 +33,7 @@ CONGESTION_CONTROL = "reno"
 """Of nodes whose spec names none: every kernel has it, and results do not hang on what the host's
 own connections use."""
 _UP = "up0"
+_LATENCY_US = 25_000
 _SETTINGS = Path("/proc/sys/net/ipv4")
 CHOOSING = "subnet"
 """Lock from the choice of a network until its route is there, which is all that another state
@@ -228,11 +233,46 @@ def shape(
         run("tc", "-n", netns, "qdisc", "replace", "dev", device, "root", *bucket)
 
 
+Queueing = list[dict[str, Any]]
+
+
+def queueing(netns: str) -> dict[str, Queueing]:
+    """Return the queueing disciplines of each device of a namespace, as tc shows them."""
+    found: dict[str, Queueing] = {}
+    for qdisc in json.loads(run("tc", "-n", netns, "-j", "qdisc", "show") or "[]"):
+        found.setdefault(qdisc["dev"], []).append(qdisc)
+    return found
+
+
+def rate_of(
+    netns: str, device: str, there: Queueing, bits_per_s: float, levels: int = 0
+) -> float | str:
+    """Return the rate (bits/s) to which a device is limited; where its queueing is not as `shape`
+    makes it for `bits_per_s` and `levels`, the queueing in words."""
+    kinds = ", ".join(sorted({qdisc["kind"] for qdisc in there})) or "nothing"
+    if levels and kinds == "bfifo, htb":
+        shown = run("tc", "-n", netns, "class", "show", "dev", device, "classid", priority.WHOLE)
+        rate = re.search(r" rate (\S+)", shown)
+        return parse_bits_per_s(rate[1].replace("K", "k")) if rate else kinds
+    if levels or kinds != "tbf":
+        return kinds
+    options = there[0]["options"]
+    burst, latency = options["burst"], options["lat"]
+    as_made = math.isclose(burst, _burst(bits_per_s), rel_tol=0.01)
+    if as_made and math.isclose(latency, _LATENCY_US, rel_tol=0.01):
+        return 8.0 * float(options["rate"])
+    return f"{8 * options['rate']:g} bits/s with a burst of {burst} bytes and {latency} us of queue"
+
+
 def token_bucket(bits_per_s: float) -> list[str]:
     """Arguments of tc for a rate: a burst of 2 ms (one large segment at least, and so a packet of
     any MTU), 25 ms of queue."""
-    burst = max(round(bits_per_s / 8 * 0.002), 96 * 1024)
-    return ["tbf", "rate", f"{round(bits_per_s)}bit", "burst", str(burst), "latency", "25ms"]
+    rate, burst = f"{round(bits_per_s)}bit", str(_burst(bits_per_s))
+    return ["tbf", "rate", rate, "burst", burst, "latency", f"{_LATENCY_US}us"]
+
+
+def _burst(bits_per_s: float) -> int:
+    return max(round(bits_per_s / 8 * 0.002), 96 * 1024)
 
 
 def ports(places: Places, name: str) -> dict[str, bool]:

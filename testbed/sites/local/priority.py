@@ -11,6 +11,8 @@ from __future__ import annotations
 from testbed.nfs_wire import ETHERNET_MTU, frame_of
 
 LEVELS = 7
+WHOLE = "1:100"
+"""Class with the port's rate."""
 QUEUE_S = 0.025
 """What a level's queue holds, as time of the link."""
 # HTB wants a guaranteed rate: 1538 bytes in 1.5 s. Of larger frames the burst is less than one,
@@ -32,14 +34,14 @@ def commands(device: str, bits_per_s: float, levels: int, mtu: int = ETHERNET_MT
     other, management = levels + 1, levels + 2
     lines = [
         f"qdisc add dev {device} root handle 1: htb default {other:x}",
-        f"class add dev {device} parent 1: classid 1:100 htb rate {rate} burst {burst} "
+        f"class add dev {device} parent 1: classid {WHOLE} htb rate {rate} burst {burst} "
         f"cburst {burst} quantum {frame}",
     ]
     for leaf in range(1, management + 1):
         least = f"{round(bits_per_s * _SSH_SHARE)}bit" if leaf == management else _LEAST
         prio = min(leaf - 1, LEVELS)
         lines += [
-            f"class add dev {device} parent 1:100 classid 1:{leaf:x} htb rate {least} "
+            f"class add dev {device} parent {WHOLE} classid 1:{leaf:x} htb rate {least} "
             f"burst {_LEAST_BURST} ceil {rate} cburst {burst} prio {prio} quantum {frame}",
             f"qdisc add dev {device} parent 1:{leaf:x} handle {leaf:x}0: bfifo limit {limit}",
         ]

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
+from types import MappingProxyType
 
 from schemas.errors import RemoteError, UserError
 from schemas.locks import machine_lock
@@ -19,6 +20,7 @@ from testbed.sites.contract import (
     Capability,
     Cost,
     Progress,
+    Setting,
     SiteError,
     State,
     Status,
@@ -27,7 +29,16 @@ from testbed.sites.contract import (
     silent,
 )
 from testbed.sites.files import locked
-from testbed.sites.local import image, network, quota_slice, racks, record, removal, usage
+from testbed.sites.local import (
+    image,
+    network,
+    quota_slice,
+    racks,
+    record,
+    removal,
+    settings,
+    usage,
+)
 from testbed.sites.local.awake import kept_awake, wanted
 from testbed.sites.local.cgroups import Cgroups, detect
 from testbed.sites.local.disk import MOST_QUEUE_DEPTH, Disk
@@ -234,6 +245,10 @@ class LocalSite:
                 {"op": "set", "positioning_us": 1e6 * positioning, "bandwidth_bytes": bandwidth}
             )
 
+    def settings(self, name: str, disks: settings.Disks = MappingProxyType({})) -> list[Setting]:
+        """See `SettingsSite.settings`."""
+        return settings.read_back(self._nodes(name), self._known(name), disks)
+
     def usage_counters(self, name: str) -> Mapping[str, float]:
         """See `UsageSite.usage_counters`."""
         return usage.counters(self._cgroups(), name, self._awake_cgroups())
@@ -342,6 +357,9 @@ class LocalSite:
             for member in members
         }
         keys.write_known_hosts(folder / "known_hosts", hosts)
+        for setting in self.settings(name):  # of a node that ran, somebody may have changed some
+            if setting.differs:
+                setting.set_back()
         testbed = self._describe(known)
         answering, interrupted = 0, Event()
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import math
 import os
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
 import pytest
 
+from campaigns.steps.usage import Usage
+from schemas.errors import HotbedError
 from testbed.agent import facts
 from testbed.sites.contract import Testbed
 from testbed.sites.local import LocalSite
@@ -264,6 +267,49 @@ def _qdiscs(site: LocalSite, up: Testbed) -> str:
     netns = site.places.netns("small", "osd0")
     command = ["tc", "-n", netns, "qdisc", "show", "dev", "eth0"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_what_was_set_by_hand_fails_a_measurement_and_up_sets_it_back(
+    site: LocalSite, up: Testbed
+) -> None:
+    own, switch = site.places.netns("small", "osd0"), site.places.switch("small")
+    bucket = ["root", "tbf", "burst", "96kb", "latency", "25ms", "rate"]
+    groups = Cgroups(detect(), site.places.cgroup)
+
+    def tc(netns: str, device: str, *words: str) -> None:
+        subprocess.run(["tc", "-n", netns, "qdisc", "replace", "dev", device, *words], check=True)
+
+    by_hand: dict[str, Callable[[], object]] = {
+        "disk.positioning": lambda: on_disk(site, '{"op": "set", "positioning_us": 40000}'),
+        "disk.slow": lambda: on_disk(site, '{"op": "fault", "slow": 2}'),
+        "disk.shaping": lambda: on_disk(site, '{"op": "shape", "on": false}'),
+        "network": lambda: tc(switch, site.places.port("osd0"), *bucket, "20mbit"),
+        "network_sent": lambda: tc(own, "eth0", *bucket, "20mbit"),
+        "memory": lambda: groups.create("small/osd0", cpus=0.5, memory=2**28),
+        "cpus": lambda: groups.create("small/osd0", cpus=0.4, memory=2**29),
+    }
+    usage = Usage(site, up)
+    for name, change in by_hand.items():
+        change()
+        with pytest.raises(HotbedError, match=f"{name} of node osd0 is"), usage.measured():
+            raise AssertionError("the load ran")
+        site.provision(small_spec())
+    with pytest.raises(HotbedError, match=r"disk\.slow of node osd0 is"), usage.measured():
+        by_hand["disk.slow"]()
+    site.provision(small_spec())
+    read = usage.require_settings()
+    assert read["groups.osd.disk.positioning"] == pytest.approx(0.004)
+    assert read["groups.osd.memory"] == 2**29
+    assert read["groups.osd.network"] == pytest.approx(200e6)
+    assert read["groups.osd.cpus"] == pytest.approx(0.5)
+
+
+def on_disk(site: LocalSite, request: str) -> None:
+    """Send a request to the first disk of osd0 as a person would: to its control socket."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(site.places.testbed("small") / "nodes/osd0/disk/control"))
+        connection.sendall(request.encode() + b"\n")
+        assert json.loads(connection.makefile().readline())["ok"]
 
 
 def test_facts_of_a_node_are_its_own(up: Testbed) -> None:

@@ -112,9 +112,14 @@ def test_a_node_that_starts_again_is_in_its_rack_with_its_disks(
 
 
 def test_shaping_off_takes_the_uplinks_limits_away_too(site: LocalSite, up: Testbed) -> None:
+    def different() -> set[tuple[str, str]]:
+        return {(s.node, s.name) for s in site.settings(SPEC.name) if s.differs}
+
     site.shape(SPEC.name, False)
     assert limits() == {}
+    assert different() >= {("rack1", "downlink"), ("osd2", "network"), ("osd2", "disk1.shaping")}
     site.shape(SPEC.name, True)
+    assert different() == set()
     assert {"rack0-up", "rack0-down", "rack1-up", "rack1-down"} < limits().keys()
 
 

@@ -157,6 +157,15 @@ def test_limits_on_v2(tmp_path: Path) -> None:
     procs = Cgroups(hierarchies, "hotbed").create("t/n", cpus=1.5, memory=2**30)
     node = tmp_path / "hotbed" / "t" / "n"
     assert procs == [node / "cgroup.procs"]
+    groups = Cgroups(hierarchies, "hotbed")
+    assert groups.limits("t/n") == {"cpus": 1.5, "memory": 2**30, "io": "none"}
+    (node / "io.max").write_text("8:0 rbps=1000 wbps=max riops=max wiops=max\n")
+    assert groups.limits("t/n")["io"] == "8:0 rbps=1000 wbps=max riops=max wiops=max"
+    groups.unthrottle("t/n")
+    assert (node / "io.max").read_text() == "8:0 rbps=max wbps=max riops=max wiops=max"
+    groups.create("t/n")
+    assert groups.limits("t/n")["cpus"] == groups.limits("t/n")["memory"] == "none"
+    groups.create("t/n", cpus=1.5, memory=2**30)
     assert (node / "cpu.max").read_text() == f"{CPU_PERIOD_US * 3 // 2} {CPU_PERIOD_US}"
     assert (node / "memory.max").read_text() == str(2**30)
     assert (node / "memory.swap.max").read_text() == "0"
@@ -166,12 +175,19 @@ def test_limits_on_v2(tmp_path: Path) -> None:
 
 
 def test_limits_on_v1(tmp_path: Path) -> None:
-    trees = {name: tmp_path / name for name in ("cpu", "memory")}
-    Cgroups(Hierarchies(trees, None, None, frozenset()), "hotbed").create("t/n", cpus=0.5, memory=9)
+    trees = {name: tmp_path / name for name in ("cpu", "memory", "blkio")}
+    groups = Cgroups(Hierarchies(trees, None, None, frozenset()), "hotbed")
+    groups.create("t/n", cpus=0.5, memory=9)
+    assert groups.limits("t/n") == {"cpus": 0.5, "memory": 9, "io": "none"}
     cpu = tmp_path / "cpu" / "hotbed" / "t" / "n"
     assert (cpu / "cpu.cfs_quota_us").read_text() == str(CPU_PERIOD_US // 2)
     assert (cpu / "cpu.cfs_period_us").read_text() == str(CPU_PERIOD_US)
     assert (tmp_path / "memory/hotbed/t/n/memory.limit_in_bytes").read_text() == "9"
+    throttle = tmp_path / "blkio/hotbed/t/n/blkio.throttle.read_bps_device"
+    throttle.write_text("7:3 1000000\n")
+    assert groups.limits("t/n")["io"] == "7:3 1000000"
+    groups.unthrottle("t/n")
+    assert throttle.read_text() == "7:3 0"
 
 
 def test_usage_is_read_from_either_version(tmp_path: Path) -> None:
@@ -194,6 +210,26 @@ def test_usage_is_read_from_either_version(tmp_path: Path) -> None:
 def test_a_token_bucket_holds_a_large_segment() -> None:
     assert network.token_bucket(1e6)[4] == str(96 * 1024)
     assert network.token_bucket(4e9)[2:5] == ["4000000000bit", "burst", "1000000"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "found"),
+    [
+        ("tbf", {"rate": 25_000_000, "burst": 98_300, "lat": 25_000}, 2e8),
+        ("tbf", {"rate": 5_000_000, "burst": 98_300, "lat": 25_000}, 4e7),
+        ("tbf", {"rate": 25_000_000, "burst": 2_000, "lat": 25_000}, "a burst of 2000 bytes"),
+        ("tbf", {"rate": 25_000_000, "burst": 98_300, "lat": 400_000}, "400000 us of queue"),
+        ("netem", {}, "netem"),
+        ("noqueue", {}, "noqueue"),
+    ],
+)
+def test_a_link_that_is_not_as_it_was_made_is_told_by_what_it_is(
+    kind: str, options: dict[str, int], found: float | str
+) -> None:
+    there = [{"kind": kind, "root": True, "options": options}]
+    read = network.rate_of("n", "eth0", there, 2e8)
+    assert read == found or (isinstance(found, str) and found in str(read))
+    assert isinstance(network.rate_of("n", "eth0", [*there, {"kind": "clsact"}], 2e8), str)
 
 
 @given(NAME, NODE)

@@ -1,0 +1,93 @@
+"""Settings of a testbed's nodes and uplinks, read back from the machine and compared with the spec.
+
+Disks are asked through their control sockets, links by tc, shares in the control groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+
+from testbed.sites.contract import Setting
+from testbed.sites.local import network, racks
+from testbed.sites.local.nodes import Nodes, at_once
+from testbed.sites.local.record import Member, Record
+from testbed.spec import NfsSpec, SwiftSpec
+
+_ENFORCERS = {"1:", "5317:"}
+"""Handles of the root queueing with which Hotbed's enforcers on nodes (PriorityMeister's and
+Swift's) shape what their node sends, in place of the site. They look after it themselves."""
+
+Disks = Mapping[str, Sequence[tuple[float, float]]]
+
+
+def read_back(nodes: Nodes, known: Record, disks: Disks) -> list[Setting]:
+    """Return every setting; see `SettingsSite.settings`.
+
+    Raises:
+        SiteError: a disk or a namespace does not answer.
+    """
+    places, spec = nodes.places, known.spec
+    switch = places.switch(spec.name)
+    at_switch = network.queueing(switch)
+
+    def link(node: str, where: str, name: str, *, netns: str, device: str, rate: float) -> Setting:
+        inside = netns != switch
+        levels = 0 if inside else spec.priority_levels
+        there = (network.queueing(netns) if inside else at_switch).get(device, [])
+        found = network.rate_of(netns, device, there, rate, levels)
+        enforced = isinstance(spec.store, (NfsSpec, SwiftSpec)) and inside
+        if enforced and any(q.get("root") and q["handle"] in _ENFORCERS for q in there):
+            wanted: float | str = found
+        else:
+            wanted = rate
+        shape = partial(network.shape, netns, device, rate, levels=levels, mtu=spec.mtu)
+        return Setting(node, where, name, found, wanted, "bits/s", shape)
+
+    def of(member: Member) -> list[Setting]:
+        node, where, rate = member.name, f"groups.{member.group.name}", member.group.network
+        own = places.netns(spec.name, node)
+        return [
+            *_shares(nodes, member, where),
+            link(node, where, "network", netns=switch, device=places.port(node), rate=rate),
+            link(node, where, "network_sent", netns=own, device="eth0", rate=rate),
+            *_disks(nodes, member, where, disks.get(node)),
+        ]
+
+    found = [setting for each in at_once(of, known.members()) for setting in each]
+    if spec.racks is not None and spec.racks.uplink is not None:
+        rate = spec.racks.uplink
+        for rack, bridge in racks.bridges(spec).items():
+            for name, end in zip(("uplink", "downlink"), racks.ends(bridge), strict=True):
+                found.append(link(rack, "racks", name, netns=switch, device=end, rate=rate))
+    return found
+
+
+def _shares(nodes: Nodes, member: Member, where: str) -> Iterator[Setting]:
+    group, spec = nodes.group(member.name), member.group
+    limit = partial(nodes.cgroups.create, group, cpus=spec.cpus, memory=spec.memory)
+    found = nodes.cgroups.limits(group)
+    yield Setting(member.name, where, "cpus", found["cpus"], spec.cpus, "cores", limit)
+    yield Setting(member.name, where, "memory", found["memory"], spec.memory, "bytes", limit)
+    lift = partial(nodes.cgroups.unthrottle, group)
+    yield Setting(member.name, where, "io", found["io"], "none", "", lift)
+
+
+def _disks(
+    nodes: Nodes, member: Member, where: str, chosen: Sequence[tuple[float, float]] | None
+) -> Iterator[Setting]:
+    for number, disk in enumerate(nodes.disks(member)):
+        spec = disk.spec
+        positioning, bandwidth = chosen[number] if chosen else (spec.positioning, spec.bandwidth)
+        wanted: dict[str, float | str] = {
+            "positioning": positioning,
+            "bandwidth": bandwidth,
+            "size": spec.size,
+            "queue_depth": spec.queue_depth,
+            "slow": 1.0,
+            "errors": "off",
+            "shaping": "on",
+        }
+        for name, (found, unit) in disk.read_back().items():
+            path = f"disk{number or ''}.{name}"
+            yield Setting(member.name, where, path, found, wanted[name], unit, disk.set_back)

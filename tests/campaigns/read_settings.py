@@ -1,0 +1,45 @@
+"""A fake site that reads one setting back, as a test says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from schemas.errors import HotbedError
+from schemas.run import Run
+from testbed.sites.contract import Setting
+from testbed.sites.fake import FakeSite
+
+SPEC_S = 1e-4
+SET_BY_HAND = pytest.mark.parametrize("found", [(0.004,), (SPEC_S, 0.004)], ids=["before", "after"])
+"""Positioning times of a disk that somebody changed: before a cell's load, and while it ran."""
+
+
+def reads(monkeypatch: pytest.MonkeyPatch, *found: float) -> list[Mapping[str, Any]]:
+    """Let every `FakeSite` read the positioning time of osd0's disk: at each look the next of
+    `found`, then the last. Returns the disks that each look was given."""
+    left, asked = list(found), list[Mapping[str, Any]]()
+
+    def settings(site: FakeSite, name: str, disks: Mapping[str, Any]) -> list[Setting]:
+        asked.append(disks)
+        value = left.pop(0) if left[1:] else left[0]
+        where = ("osd0", "groups.osd", "disk.positioning")
+        return [Setting(*where, value, SPEC_S, "s", lambda: None)]
+
+    monkeypatch.setattr(FakeSite, "settings", settings, raising=False)
+    return asked
+
+
+def positioning_in(run: Run) -> object:
+    """Return the positioning time that a run's provenance holds."""
+    return run.provenance.calibration["groups"]["osd"]["disk"]["positioning"]
+
+
+def fails_by_name() -> Any:
+    """Expect one sentence with node, setting, value found, the spec's and the command."""
+    words = (
+        r"disk\.positioning of node osd0 is 0\.004 s, and the spec's is 0\.0001 s: `hotbed up \S"
+    )
+    return pytest.raises(HotbedError, match=words)
