@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 
 EXIT_FAILED = 1
 EXIT_USER = 2
+EXIT_MISSED = 3
+"""The command did its work, and a goal is missed: a node stays hot, an SLO or SLA is not met."""
+EXIT_NOT_COMPARED = 4
+"""`hotbed rerun` ran the campaign, and no result could be compared with the bundle."""
 EXIT_LEASE = 75
 """A lease ended a campaign before its last cell (EX_TEMPFAIL of sysexits.h: try again later)."""
 EXIT_INTERRUPTED = 130

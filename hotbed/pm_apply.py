@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from hotbed.alone import alone
+from hotbed.exit_codes import EXIT_MISSED
 from hotbed.options import flag
 from hotbed.output import JsonFlag, emit
 from hotbed.pm_verbs import ModeOption, PolicyOption
@@ -41,7 +42,7 @@ def add_apply(group: typer.Typer) -> None:
 
         Proxies get their priorities and token buckets without dropping a connection; every host
         gets token buckets, priorities and DSCP for what it sends. --check exits with 1 when
-        something differs.
+        something differs. Exit code 3: the plan is in force and misses an SLO.
         """
         from campaigns.prioritymeister import apply as work
         from schemas.errors import UserError
@@ -74,3 +75,5 @@ def add_apply(group: typer.Typer) -> None:
         emit(result, as_json, result.sentence)
         if result.differences:
             raise typer.Exit(1)
+        if result.met is False:
+            raise typer.Exit(EXIT_MISSED)

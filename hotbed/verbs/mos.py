@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hotbed.exit_codes import EXIT_MISSED
 from hotbed.mos_profile import profile
 from hotbed.output import JsonFlag, emit
 
@@ -48,7 +49,10 @@ def _plan(group: typer.Typer) -> None:
         ] = None,
         as_json: JsonFlag = False,
     ) -> None:
-        """Say what each microstore should hold so that its tenants' SLAs are met."""
+        """Say what each microstore should hold so that its tenants' SLAs are met.
+
+        Exit code 3: the pool does not suffice for every SLA; the plan is the best that was found.
+        """
         from controllers.microstores.optimiser import plan as optimise
         from controllers.microstores.rules import division_of
 
@@ -71,6 +75,8 @@ def _plan(group: typer.Typer) -> None:
         if not as_json:
             for note in made.notes:
                 typer.echo(note)
+        if made.violated:
+            raise typer.Exit(EXIT_MISSED)
 
 
 def _rules(group: typer.Typer) -> None:

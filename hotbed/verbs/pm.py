@@ -10,6 +10,7 @@ import typer
 
 from hotbed import pm_verbs
 from hotbed.alone import alone
+from hotbed.exit_codes import EXIT_MISSED
 from hotbed.options import quantity
 from hotbed.output import JsonFlag, emit
 from hotbed.pm_apply import add_apply
@@ -290,12 +291,17 @@ def _plan(group: typer.Typer) -> None:
         topology: Annotated[Path, typer.Argument(help="Hosts, devices and workloads, YAML.")],
         as_json: JsonFlag = False,
     ) -> None:
-        """Priorities and token buckets for every workload, and the latency that they prove."""
+        """Priorities and token buckets for every workload, and the latency that they prove.
+
+        Exit code 3: a proven latency is above its SLO.
+        """
         from campaigns.prioritymeister.study import plan_of
         from campaigns.prioritymeister.topology import load_topology
 
         made = plan_of(load_topology(topology), topology, _tell)
         emit(made, as_json, lambda: _plan_table(made))
+        if not made.met:
+            raise typer.Exit(EXIT_MISSED)
 
 
 def _place(group: typer.Typer) -> None:
@@ -306,7 +312,7 @@ def _place(group: typer.Typer) -> None:
     ) -> None:
         """Choose a server for each workload that has none: the first where all SLOs still hold.
 
-        Exits with 1 when a workload fits nowhere: with one workload without a server, and one
+        Exits with 3 when a workload fits nowhere: with one workload without a server, and one
         server, this is the admission test.
         """
         from campaigns.prioritymeister.placement import place as first_fit
@@ -327,7 +333,7 @@ def _place(group: typer.Typer) -> None:
 
         emit(found, as_json, table)
         if not found.placed:
-            raise typer.Exit(1)
+            raise typer.Exit(EXIT_MISSED)
 
 
 def _plan_table(plan: Plan) -> Table:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hotbed.exit_codes import stopped
+from hotbed.exit_codes import EXIT_NOT_COMPARED, stopped
 from hotbed.options import (
     DryRunOption,
     MostGibOption,
@@ -27,10 +27,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from analysis.bundle.rerun import Compared
-
-
-NOTHING_HELD = 3
-"""Exit code where the campaign ran, and no result of it could be held against the bundle."""
 
 
 def register(app: typer.Typer) -> None:
@@ -104,7 +100,7 @@ def register(app: typer.Typer) -> None:
         if not made.result.ok or made.compared.contradicted:
             raise typer.Exit(1)
         if not made.compared.held:
-            raise typer.Exit(NOTHING_HELD)
+            raise typer.Exit(EXIT_NOT_COMPARED)
 
 
 def _agrees(consent: str) -> bool:

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hotbed.exit_codes import EXIT_MISSED
 from hotbed.options import quantity
 from hotbed.output import JsonFlag, emit
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-EXIT_STILL_HOT = 3
 SHOWN = 100
 
 Instance = Annotated[Path, typer.Argument(help="The instance, an .npz file (docs/ursa.md).")]
@@ -98,7 +98,7 @@ def _plan(group: typer.Typer) -> None:
         if len(made.still_hot):
             if not as_json:
                 print(_still_hot(made.still_hot.tolist()))
-            raise typer.Exit(EXIT_STILL_HOT)
+            raise typer.Exit(EXIT_MISSED)
 
 
 def _check(group: typer.Typer) -> None:
@@ -194,7 +194,7 @@ def _rounds(group: typer.Typer) -> None:
         if not all(one.get("valid", True) for one in told):
             raise typer.Exit(1)
         if told[-1]["hot_after"]:
-            raise typer.Exit(EXIT_STILL_HOT)
+            raise typer.Exit(EXIT_MISSED)
 
 
 def _compare(group: typer.Typer) -> None:

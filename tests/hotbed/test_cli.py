@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import typer
 from pydantic import BaseModel
 from runner import hotbed
 
-from hotbed import cli, output
+from hotbed import cli, exit_codes, output
 from schemas.errors import HotbedError, UserError
 from testbed.sites.contract import SiteError
 
@@ -56,6 +57,14 @@ def test_exit_codes(
     assert captured.out == ""
     assert said in captured.err
     assert len(captured.err.strip().splitlines()) == (1 if said else 0)
+
+
+def test_the_docs_list_every_exit_code() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "campaigns.md").read_text()
+    table = page.partition("## Exit codes")[2]
+    rows = re.findall(r"^\| ([\d, ]+) \|", table, re.MULTILINE)
+    told = {int(code) for row in rows for code in row.split(",")}
+    assert told == {0, *(v for name, v in vars(exit_codes).items() if name.startswith("EXIT_"))}
 
 
 def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from controllers.microstores.performance import WorkloadClass, linear
 from controllers.registry import create, find
+from hotbed.exit_codes import EXIT_MISSED
 from hotbed.verbs.mos import _read, register
 from schemas.errors import UserError
 
@@ -118,7 +119,7 @@ def test_what_cannot_be_met_is_said(tmp_path: Path) -> None:
     data["tenants"]["web"]["workers"] = 500
     del data["prices"]
     ended = hotbed("plan", write(tmp_path, data))
-    assert ended.exit_code == 0, ended.output
+    assert ended.exit_code == EXIT_MISSED, ended.output
     assert "MISSED" in ended.output
     assert "web: the pool carries" in ended.output
 

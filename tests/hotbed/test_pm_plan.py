@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from hotbed.exit_codes import EXIT_MISSED
 from schemas.errors import UserError
 from tests.hotbed.pm_commands import plan, run, topology, write_trace
 from tests.hotbed.runner import Runner
@@ -29,6 +30,16 @@ def test_plan_tells_priorities_pairs_bounds_and_slos(tmp_path: Path) -> None:
     assert sorted(storage) == [1, 2, 3]
     queues = {queue["queue"]: queue["load"] for queue in found["queues"]}
     assert {"s0:ssd", "c0->switch", "switch->s0", "s0->switch", "switch->c2"} <= set(queues)
+
+
+def test_a_missed_slo_is_an_exit_code(tmp_path: Path) -> None:
+    document = topology(tmp_path)
+    document["workloads"][2]["slo"] = {"latency": "1us"}
+    path = tmp_path / "topology.yaml"
+    path.write_text(yaml.safe_dump(document))
+    done = Runner().run(["pm", "plan", str(path), "--json"])
+    assert not json.loads(done.stdout)["met"]
+    assert done.exit_code == EXIT_MISSED
 
 
 def test_a_throughput_slo_counts_the_trace(tmp_path: Path) -> None:
@@ -184,7 +195,7 @@ def test_place_is_first_fit_and_keeps_every_slo(tmp_path: Path) -> None:
     servers = [one["server"] for one in placed["places"]]
     assert servers[:2] == ["s0", "s1"]
     assert placed["placed"] == (None not in servers)
-    assert done.exit_code == int(not placed["placed"])
+    assert done.exit_code == (0 if placed["placed"] else EXIT_MISSED)
     assert placed["plan"]["met"]
     assert len(placed["plan"]["workloads"]) == sum(server is not None for server in servers)
 
@@ -204,6 +215,6 @@ def test_place_admits_what_fits_and_refuses_what_does_not(tmp_path: Path) -> Non
     document["workloads"][2]["slo"] = {"latency": "1us"}
     path.write_text(yaml.safe_dump(document))
     done = Runner().run(["pm", "place", str(path), "--json"])
-    assert done.exit_code == 1
+    assert done.exit_code == EXIT_MISSED
     assert json.loads(done.stdout)["places"][2]["server"] is None
     assert json.loads(done.stdout)["plan"]["met"]
