@@ -21,12 +21,14 @@ type Entry struct {
 	Archive
 	ID   string // such as w7
 	Name string // such as w7-mos-A
+	made bool   // its archive's folder was not there before
 }
 
 var entryName = regexp.MustCompile(`^w([0-9]{1,9})-`)
 
 // Claim makes the folder of the next run, which nobody else gets.
 func (a Archive) Claim(workload string) (*Entry, error) {
+	_, missing := os.Stat(a.Folder)
 	if err := os.MkdirAll(a.Folder, 0o777); err != nil {
 		return nil, err
 	}
@@ -40,7 +42,7 @@ func (a Archive) Claim(workload string) (*Entry, error) {
 		return nil, err
 	}
 	id := fmt.Sprintf("w%d", number+1)
-	e := &Entry{a, id, id + "-" + workload}
+	e := &Entry{a, id, id + "-" + workload, missing != nil}
 	return e, os.Mkdir(e.path(""), 0o777)
 }
 
@@ -85,6 +87,15 @@ func (a Archive) latest() (int, error) {
 }
 
 func (e *Entry) path(name string) string { return filepath.Join(e.Folder, e.Name, name) }
+
+// Discard removes the folder of a run that measured nothing, and the archive's if this run made it.
+func (e *Entry) Discard() error {
+	err := os.RemoveAll(e.path(""))
+	if e.made {
+		_ = os.Remove(e.Folder) // which fails if another run has its folder there by now
+	}
+	return err
+}
 
 // Path is the run's folder.
 func (e *Entry) Path() string { return e.path("") }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"hotbed/dataplane/cosbench/access"
@@ -66,6 +67,16 @@ type Result struct {
 	Stages                      []*StageResult
 	Seed                        uint64
 	OpenLoop                    *Rate
+}
+
+// Measured is false if no stage got as far as to send a request.
+func (r *Result) Measured() bool {
+	for _, s := range r.Stages {
+		if slices.ContainsFunc(s.History, func(m Moment) bool { return m.State == "running" }) {
+			return true
+		}
+	}
+	return false
 }
 
 func (r *Result) enter(state string) {
@@ -194,7 +205,9 @@ func (e *engine) runStages(ctx context.Context) error {
 			ended = &errStage{s.ID, err}
 		}
 		states[s.State]++
-		e.Events(e.stageEvent(s, "stage"))
+		if len(s.History) > 2 { // else it never began
+			e.Events(e.stageEvent(s, "stage"))
+		}
 	}
 	e.trigger(context.WithoutCancel(ctx), e.Trigger, false)
 	switch {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -186,6 +188,38 @@ def test_what_did_not_get_to_its_end_is_kept(
     done = CliRunner().invoke(APP, ["cosbench", "run", str(xml), "--out", str(out)])
     assert isinstance(done.exception, WorkloadError)
     assert f"what was measured until then is in {out}" in done.stderr
+
+
+@pytest.mark.skipif(not program.PROGRAM.exists(), reason="cosdrive: `make setup` builds it")
+def test_a_failed_login_is_said_once_and_leaves_nothing(tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    class Refusing(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_response(401)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/auth/v1.0"
+        xml, out = tmp_path / "w.xml", tmp_path / "out"
+        xml.write_text(run("xml", "A", "--storage", "swift", "--auth-url", url))
+        secret = tmp_path / "secret.json"
+        secret.write_text('{"user": "u", "key": "wrong"}')
+        secret.chmod(0o600)
+        words = ["cosbench", "run", str(xml), "--credentials", str(secret), "--out", str(out)]
+        for count in (1, 2):
+            done = CliRunner().invoke(APP, words)
+            assert isinstance(done.exception, WorkloadError)
+            assert "401" in str(done.exception)
+            assert len(asked) == count
+            assert done.stderr.splitlines() == ["cosbench: s1-init"]
+            assert not out.exists()
+        server.shutdown()
 
 
 def test_a_run_on_a_client_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

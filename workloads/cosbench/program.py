@@ -186,7 +186,8 @@ def follow(
         if event is not None:
             keep(event)
             phase, share = told(event, share)
-            progress(phase, share)
+            if not event.get("error"):  # which the caller reports
+                progress(phase, share)
 
 
 def event_of(line: bytes | str) -> Mapping[str, Any] | None:

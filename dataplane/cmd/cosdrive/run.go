@@ -72,7 +72,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return drive(ctx, plan, options, cosbench.Archive{Folder: *folder})
 }
 
-// drive runs a plan and saves what came of it, however it ended.
+// drive runs a plan and saves what came of it, however it ended. A run that failed before its first
+// request leaves nothing.
 func drive(ctx context.Context, plan *cosbench.Plan, options cosbench.Options, archive cosbench.Archive) error {
 	entry, err := archive.Claim(plan.Name)
 	if err != nil {
@@ -85,8 +86,14 @@ func drive(ctx context.Context, plan *cosbench.Plan, options cosbench.Options, a
 	if result == nil {
 		return err
 	}
-	err = errors.Join(err, entry.Save(result))
-	done := result.Event(entry.Path())
+	folder := entry.Path()
+	if err != nil && ctx.Err() == nil && !result.Measured() {
+		folder = ""
+		err = errors.Join(err, entry.Discard())
+	} else {
+		err = errors.Join(err, entry.Save(result))
+	}
+	done := result.Event(folder)
 	if err != nil {
 		done.Error = err.Error()
 	}
@@ -146,7 +153,7 @@ func person(out io.Writer) func(cosbench.Event) {
 		case e.Event == "stage" && e.State != "booting" && e.State != "running" && e.State != "sleeping":
 			_, _ = fmt.Fprintf(out, "%-16s %-10s %8.1f s %9d ops %4d failed  mean %s ms  p95 %s ms\n", e.Stage, e.State,
 				e.T, e.Ops, e.Errors, number(e.Mean, 1e3), number(e.P95, 1e3))
-		case e.Event == "done":
+		case e.Event == "done" && e.Folder != "":
 			_, _ = fmt.Fprintf(out, "%s: %s\n", e.State, e.Folder)
 		}
 	}
