@@ -6,7 +6,7 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from ursa_instances import instance, instances, timer
 
@@ -217,7 +217,12 @@ def _apart_all_along(case: Instance) -> bool:
     return case.replicas == 1
 
 
+NEIGHBOURS = instance([[0, 1]], [4], [2, 99, 99], domain=[0, 0, 1], xy=[(0, 0), (1, 0), (9, 0)])
+"""The near node of the hot one's fault domain holds the partition's other replica."""
+
+
 @given(instances())
+@example(NEIGHBOURS)
 @relaxed
 def test_movers_keep_the_constraints(case: Instance) -> None:
     state = initial_state(case)

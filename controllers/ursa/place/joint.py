@@ -23,6 +23,7 @@ from controllers.ursa.place.eviction_bound import eviction_bound
 from controllers.ursa.place.joint_bound import Joint, joined, joint_bound
 from controllers.ursa.place.market import Market
 from controllers.ursa.place.moves_model import Chosen, Ground, Pairs, choose
+from controllers.ursa.place.possible import shared_already
 from controllers.ursa.place.problem import Bools, Ints
 from controllers.ursa.place.relaxation import components, ranks
 from controllers.ursa.results import UNPLACED, Moves, Timer
@@ -189,7 +190,7 @@ def _chosen_anew(
     group: Ints,
     timer: Timer,
 ) -> Pairs:
-    pairs = _candidates(joint, own, group, instance.nodes)
+    pairs = _candidates(instance, joint, own, group)
     now = np.isin(_key(pairs, instance.nodes), _key(own, instance.nodes))
     ground = Ground(instance, place, _load_after(state, fixed))
     chosen: Chosen = choose(
@@ -209,12 +210,14 @@ def _chosen_anew(
     return own if hot.any() else found
 
 
-def _candidates(joint: Joint, own: Pairs, group: Ints, nodes: int) -> Pairs:
+def _candidates(instance: Instance, joint: Joint, own: Pairs, group: Ints) -> Pairs:
     """The moves from `group` of least reduced cost, and those that are made now."""
+    nodes = instance.nodes
     mine = np.flatnonzero(np.isin(joint.pairs.source, group))
     mine = mine[np.argsort(joint.reduced[mine], kind="stable")][:PIECE_COLUMNS]
     more = joint.pairs.where(np.sort(mine))
     more = more.where(~np.isin(_key(more, nodes), _key(own, nodes)))
+    more = more.where(~shared_already(instance, more))
     return joined([own, more])
 
 
