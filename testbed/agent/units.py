@@ -247,7 +247,7 @@ def live(shell: Shell, prefix: str = LOAD_PREFIX) -> list[str]:
 
 def stray(shell: Shell) -> list[str]:
     """``PID command`` of every load program on the node that is in no unit of ours."""
-    return shell.run(_sh(_STRAYS)).text.splitlines()
+    return [line.rstrip() for line in shell.run(_sh(_STRAYS)).text.splitlines()]
 
 
 def _check_name(name: object) -> None:
