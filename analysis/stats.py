@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,10 +30,17 @@ class Estimate:
 
     @property
     def error(self) -> tuple[float, float]:
-        """Distances from the value to the limits, for error bars; 0 where there is none."""
-        if math.isnan(self.low):
-            return (0.0, 0.0)
+        """Distances from the value to the limits, for error bars; NaN, which draws none, if there
+        is no interval or one without width (runs that do not differ)."""
+        if not self.low < self.high:
+            return (math.nan, math.nan)
         return (self.value - self.low, self.high - self.value)
+
+
+def counts(found: Iterable[Estimate]) -> str:
+    """``n = 3``, or ``n = 2 to 3``: the number of runs behind each of several estimates."""
+    many = sorted({one.n for one in found}) or [0]
+    return f"n = {many[0]}" if many[0] == many[-1] else f"n = {many[0]} to {many[-1]}"
 
 
 def _t_interval(values: npt.NDArray[np.float64], confidence: float) -> tuple[float, float, float]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from analysis import aside
 
@@ -173,8 +174,10 @@ def save(drawn: Figure, folder: Path, name: str) -> Path:
     return png
 
 
-def paper_marker(axes: Axes, x: float, y: float, *, first: bool) -> None:
-    """The paper's stated value as a hollow diamond."""
+def paper_marker(
+    axes: Axes, x: float, y: float, *, first: bool = True, text: str = "paper's stated value"
+) -> None:
+    """The paper's stated value as a hollow diamond; the first of a figure is in the legend."""
     axes.plot(
         [x],
         [y],
@@ -184,13 +187,13 @@ def paper_marker(axes: Axes, x: float, y: float, *, first: bool) -> None:
         markeredgecolor="black",
         linestyle="none",
         zorder=5,
-        label="paper's stated value" if first else None,
+        label=text if first else None,
     )
 
 
-def magnitudes(axes: Axes) -> None:
-    """A logarithmic vertical axis with plain numbers, some of them also within a single magnitude:
-    the fewer magnitudes it spans when it is drawn, the more."""
+def magnitudes(axes: Axes, which: Literal["x", "y"] = "y") -> None:
+    """A logarithmic axis with plain numbers, some of them also within a single magnitude: the fewer
+    magnitudes it spans when it is drawn, the more."""
     import numpy as np
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
@@ -200,18 +203,19 @@ def magnitudes(axes: Axes) -> None:
             self.set_params(subs=next((s for most, s in _SUBDIVIDED if spanned < most), (1.0,)))
             return super().tick_values(vmin, vmax)
 
-    axes.set_yscale("log")
-    axes.yaxis.set_major_locator(Spaced())
+    axis = axes.yaxis if which == "y" else axes.xaxis
+    axes.set(**{f"{which}scale": "log"})
+    axis.set_major_locator(Spaced())
     # Each number by itself: what tells them apart by their span has 0 for those far below it.
-    axes.yaxis.set_major_formatter(
+    axis.set_major_formatter(
         FuncFormatter(
             lambda tick, _: np.format_float_positional(
                 tick, precision=3, unique=False, fractional=False, trim="-"
             )
         )
     )
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    axis.set_minor_locator(NullLocator())
+    axis.set_minor_formatter(NullFormatter())
 
 
 WIDEST = 2.0
@@ -224,8 +228,10 @@ def limit_intervals(
     """Keep the vertical axis readable where few runs make an interval enormous.
 
     `ends` are (x, upper end) of the intervals. The axis begins at 0; intervals that go on beyond
-    `WIDEST` times the largest of `values` are cut off there, and their end is written beside.
+    `WIDEST` times the largest of `values` are cut off there, and their end is written beside. Ends
+    that are NaN are of no interval.
     """
+    ends = [(x, end) for x, end in ends if not math.isnan(end)]
     most = WIDEST * max(values)
     cut = [(x, end) for x, end in ends if end > most]
     top = most if cut else max([*values, *(end for _, end in ends)])

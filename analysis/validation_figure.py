@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis import style
+from analysis import stats, style
 from analysis.dlr.compare import OP_NAMES, OPS
 from analysis.validation import SCENARIOS, Cell, Validation, error_text
 
@@ -46,11 +46,9 @@ def draw(made: Validation, scenario: str, folder: Path) -> Path | None:
             _bars(axes[column], mine, made.real, first=column == 0)
             _errors(axes[len(ops) + column], mine)
         axes[len(ops)].set_ylabel("simulated / measured - 1")
-        n = sorted({c.error.n for c in cells})
-        told = f"n = {n[0]}" if len(n) == 1 else f"n = {n[0]} to {n[-1]}"
         drawn.suptitle(
             f"Figure {SCENARIOS[scenario]}, {scenario}: {made.real} beside sim "
-            f"(pairs of one seed, {told})"
+            f"(pairs of one seed, {stats.counts(c.error for c in cells)})"
         )
         with style.marked("measured and simulated"):
             return style.save(drawn, folder, f"fig{SCENARIOS[scenario]}-sim-{made.real}")
@@ -69,7 +67,7 @@ def _bars(axes: Axes, cells: Sequence[Cell], real: str, *, first: bool) -> None:
                 alpha=1.0 if side == 0 else 0.55,
                 hatch=hatch,
                 edgecolor="white",
-                yerr=None if estimate.n < 2 else np.array(estimate.error).reshape(2, 1),
+                yerr=np.array(estimate.error).reshape(2, 1),
                 capsize=2.5,
                 label=name if first and index == 0 else None,
             )
@@ -89,7 +87,7 @@ def _errors(axes: Axes, cells: Sequence[Cell]) -> None:
         axes.errorbar(
             [index],
             [100 * cell.error.value],
-            yerr=None if cell.error.n < 2 else np.array([[100 * low], [100 * high]]),
+            yerr=np.array([[100 * low], [100 * high]]),
             fmt="o",
             capsize=4,
             color=style.colour(cell.controller),

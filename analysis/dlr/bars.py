@@ -13,7 +13,7 @@ from analysis import style
 from analysis.claims import Evidence
 from analysis.dlr.compare import OP_NAMES, OPS, compare, metric_of, select
 from analysis.figures import Missing
-from analysis.stats import Estimate, mean
+from analysis.stats import Estimate, counts, mean
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,7 +73,9 @@ def degradation(
         changes = [hot.value / calm.value for _, calm, hot in found]
         worst = int(np.argmin(changes) if what == "throughput" else np.argmax(changes))
         factor = 1 - stated if what == "throughput" else stated
-        style.paper_marker(axes, worst + 0.18, found[worst][1].value * factor, first=True)
+        style.paper_marker(
+            axes, worst + 0.18, found[worst][1].value * factor, text="paper's worst change"
+        )
         for index, change in enumerate(changes):
             text = f"{change - 1:+.0%}" if what == "throughput" else f"{change:.2f}x"
             axes.annotate(
@@ -87,9 +89,8 @@ def degradation(
             )
         axes.set_xticks(range(len(found)), [OP_NAMES[op] for op, _, _ in found])
         axes.set_ylabel("Throughput (MB/s)" if what == "throughput" else "Mean latency (s)")
-        axes.set_title(
-            f"Rados bench {'throughput' if what == 'throughput' else 'latency'} under {scenario}"
-        )
+        n = counts(estimate for _, *both in found for estimate in both)
+        axes.set_title(f"Rados bench {what} under {scenario} ({n} runs)")
         axes.margins(y=0.2)
         axes.legend(loc="upper center", ncols=3)
         return style.save(drawn, folder, name)
@@ -124,17 +125,9 @@ def normalized(
         axes.set_xticks(range(len(ops)), [OP_NAMES[op] for op in ops])
         axes.set_ylabel(f"{'Throughput' if what == 'throughput' else 'Latency'} / default Ceph")
         better = "higher" if what == "throughput" else "lower"
-        counts = [estimate.n for estimate, _ in found.values()]
-        least, most = min(counts), max(counts)
-        n = f"n={most}" if least == most else f"n={least} to {most}"
+        n = counts(estimate for estimate, _ in found.values())
         axes.set_title(f"{scenario.capitalize()}: {what} by controller ({better} is better, {n})")
-        ends = [
-            (
-                places[key],
-                estimate.value + (estimate.error[1] if _has_interval(key[1], estimate) else 0),
-            )
-            for key, (estimate, _) in found.items()
-        ]
+        ends = [(places[key], estimate.high) for key, (estimate, _) in found.items()]
         style.limit_intervals(axes, [estimate.value for estimate, _ in found.values()], ends)
         axes.legend(loc="upper center", ncols=3, fontsize="small")
         return style.save(drawn, folder, name)
@@ -156,17 +149,11 @@ def _over_default(
     return found
 
 
-def _has_interval(controller: str, estimate: Estimate) -> bool:
-    """Default Ceph is 1 by definition, and one run tells no interval."""
-    return controller != "default" and estimate.n > 1
-
-
 def _controller_bars(
     axes: Axes, bars: Mapping[float, tuple[Estimate, bool]], controller: str, width: float
 ) -> None:
     """The bars of a controller by their places; the first one is in the legend."""
     for index, (x, (estimate, inert)) in enumerate(bars.items()):
-        known = _has_interval(controller, estimate)
         axes.bar(
             x,
             estimate.value,
@@ -174,7 +161,7 @@ def _controller_bars(
             color=style.colour(controller),
             hatch="//" if inert else None,
             edgecolor="white",
-            yerr=np.array(estimate.error).reshape(2, 1) if known else None,
+            yerr=np.array(estimate.error).reshape(2, 1),
             capsize=2.5,
             label=style.label(controller) if index == 0 else None,
         )

@@ -7,10 +7,12 @@ from functools import partial
 from analysis.dlr import bars, lines, scale_figure, signals, timelines
 from analysis.figures import FigureEntry
 
-_BARS = "Mean of runs with 95 % confidence intervals; the diamond is what the paper states."
+_BARS = (
+    "Mean of runs with 95 % confidence intervals. The diamond is where the worst change that the "
+    "paper states would lead from our value without disturbance."
+)
 _PAIRED = (
-    "Paired by block, geometric mean of ratios with 95 % confidence intervals; diamonds are the "
-    "paper's stated values. Random reads in IOPS, the rest in MB/s, as in the paper."
+    "Paired by block, geometric mean of ratios to default Ceph with 95 % confidence intervals."
 )
 
 FIGURES: tuple[FigureEntry, ...] = (
@@ -80,7 +82,7 @@ FIGURES: tuple[FigureEntry, ...] = (
     FigureEntry(
         "6c",
         "Primary affinity, heterogeneity",
-        "One run of DLR; lines are offset by a hair where they coincide.",
+        "One run of DLR; lines are offset by a hair, so that none hides another.",
         partial(timelines.affinity, scenario="heterogeneity"),
         "6",
     ),
@@ -108,7 +110,7 @@ FIGURES: tuple[FigureEntry, ...] = (
     FigureEntry(
         "8c",
         "Primary affinity, interference",
-        "One run of DLR; lines are offset by a hair where they coincide.",
+        "One run of DLR; lines are offset by a hair, so that none hides another.",
         partial(timelines.affinity, scenario="interference"),
         "8",
     ),
@@ -145,7 +147,7 @@ FIGURES: tuple[FigureEntry, ...] = (
 
 _GAIN = (
     "Paired by block, geometric mean of ratios with 95 % confidence intervals. Filled: the "
-    "interval excludes no effect. Triangles on the zero line: there its lower end crosses zero."
+    "interval excludes no effect."
 )
 
 SCALE_FIGURES: tuple[FigureEntry, ...] = (
@@ -155,6 +157,7 @@ SCALE_FIGURES: tuple[FigureEntry, ...] = (
         f"{_GAIN} Two operations in flight to an OSD, placement groups by Ceph's rule.",
         partial(scale_figure.gain, axis_id="osds"),
         "osds",
+        told=partial(scale_figure.told, axis_id="osds"),
     ),
     FigureEntry(
         "hot",
@@ -162,6 +165,7 @@ SCALE_FIGURES: tuple[FigureEntry, ...] = (
         _GAIN,
         partial(scale_figure.gain, axis_id="hot"),
         "hot",
+        told=partial(scale_figure.told, axis_id="hot"),
     ),
     FigureEntry(
         "move",
@@ -169,5 +173,6 @@ SCALE_FIGURES: tuple[FigureEntry, ...] = (
         f"{_GAIN} The control interval is 20 s; runs last at least two moves.",
         partial(scale_figure.gain, axis_id="move"),
         "move",
+        told=partial(scale_figure.told, axis_id="move"),
     ),
 )

@@ -14,7 +14,7 @@ from analysis import style
 from analysis.claims import Evidence
 from analysis.dlr.compare import OP_NAMES, select, sweep
 from analysis.figures import Missing
-from analysis.stats import Estimate, mean
+from analysis.stats import Estimate, counts, mean
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -47,7 +47,7 @@ def _error_bars(
 
 def _heights(axes: Axes, x: Sequence[float], estimates: Sequence[Estimate]) -> None:
     """The vertical axis from 0, readable where few runs make an interval enormous."""
-    ends = [(at, e.value + e.error[1]) for at, e in zip(x, estimates, strict=True)]
+    ends = [(at, e.high) for at, e in zip(x, estimates, strict=True)]
     style.limit_intervals(axes, [e.value for e in estimates], ends)
 
 
@@ -92,7 +92,7 @@ def load_mix(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             places, [f"{mix}\n{_OFFERED[mix]} offered" if local else mix for mix in mixes]
         )
         axes.set_xlabel("Server load mix")
-        axes.set_title("Mean pressure and sequential read throughput")
+        axes.set_title(f"Mean pressure and sequential read throughput ({counts(speed)} runs)")
         handles = [*axes.get_legend_handles_labels()[0], *other.get_legend_handles_labels()[0]]
         axes.legend(handles=handles, loc="upper center", ncols=2)
         return style.save(drawn, folder, name)
@@ -130,7 +130,7 @@ def load_spread(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         axes.set_ylabel("Sequential read (MB/s)")
         _heights(axes, [estimate.value for estimate in x], y)
         axes.margins(x=0.15)
-        axes.set_title("Spread of load over nodes, mean offered load held at 50 %")
+        axes.set_title(f"Spread of load over nodes, mean offered load held at 50 % ({counts(y)})")
         return style.save(drawn, folder, name)
 
 
@@ -157,7 +157,7 @@ def threshold(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         axes.set_xticks(range(len(values)), [f"{value:g}" for value in values])
         axes.set_xlabel(r"$\theta_i$ (the paper chooses 0.2, dark)")
         axes.set_ylabel("Sequential read (MB/s)")
-        axes.set_title(f"DLR's imbalance threshold (n={speed[0].n} runs each)")
+        axes.set_title(f"DLR's imbalance threshold ({counts(speed)} runs)")
         return style.save(drawn, folder, name)
 
 
@@ -215,7 +215,7 @@ def _by_size(axes: Axes, rows: pd.DataFrame, scenario: str, metric: str) -> None
         _heights(axes, [size for size, _ in drawn], [estimate for _, estimate in drawn])
     axes.set_xlabel("Object size")
     axes.set_ylabel(f"{OP_NAMES['seq']} (MB/s)" if metric == "throughput_mb_s" else "Latency (s)")
-    axes.set_title(scenario.capitalize())
+    axes.set_title(f"{scenario.capitalize()} ({counts(one for _, one in drawn)} runs)")
 
 
 def _size(count: int) -> str:

@@ -13,6 +13,7 @@ from analysis.claims import Evidence
 from analysis.dlr.compare import OP_NAMES
 from analysis.dlr.scale import AXES, Axis, Curve, curves
 from analysis.figures import Missing
+from analysis.stats import counts
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -26,6 +27,20 @@ _LABELS = {
     "hot": "Share of hot nodes",
     "move": "Seconds between two moves of the hotspots",
 }
+
+
+def told(evidence: Evidence, axis_id: str) -> str:
+    """What triangles are, if the figure has any."""
+    axis = next(axis for axis in AXES if axis.id == axis_id)
+    if any(_ends(curve) for curve in curves(evidence.table, axis)):
+        return " Triangles on the zero line: there the interval's lower end is zero."
+    return ""
+
+
+def _ends(curve: Curve) -> list[float]:
+    """Where on the axis a controller starts or stops helping."""
+    found = ((part.low, part.from_start, part.high, part.to_end) for part in curve.helps)
+    return [at for low, a, high, b in found for at, inside in ((low, a), (high, b)) if not inside]
 
 
 def gain(evidence: Evidence, folder: Path, name: str, axis_id: str) -> Path | Missing:
@@ -82,7 +97,7 @@ def _panel(panel: Axes, axis: Axis, mine: Sequence[Curve], names: Sequence[str])
     panel.minorticks_off()
     panel.yaxis.set_major_formatter(lambda value, _: f"{100 * value:+.0f} %" if value else "0")
     panel.set_xlabel(_LABELS[axis.id])
-    panel.set_title(_title(mine[0]), loc="left")
+    panel.set_title(_title(mine), loc="left")
 
 
 def _line(panel: Axes, curve: Curve, shift: float) -> None:
@@ -113,18 +128,16 @@ def _line(panel: Axes, curve: Curve, shift: float) -> None:
             markeredgecolor=colour,
             markeredgewidth=1.4,
         )
-    for part in curve.helps:
-        for end, inside in ((part.low, part.from_start), (part.high, part.to_end)):
-            if not inside:
-                panel.plot([end], [0], "^", markersize=7, color=colour, zorder=4, clip_on=False)
+    for end in _ends(curve):
+        panel.plot([end], [0], "^", markersize=7, color=colour, zorder=4, clip_on=False)
 
 
-def _title(curve: Curve) -> str:
+def _title(curves: Sequence[Curve]) -> str:
+    curve = curves[0]
     parts = [OP_NAMES[curve.op]]
     if curve.osds is not None:
         parts.append(f"{curve.osds:,.0f} OSDs")
     if curve.hot_share is not None:
         parts.append(f"{100 * curve.hot_share:g} % hot")
-    counts = [point.gain.n for point in curve.points]
-    n = f"n={max(counts)}" if min(counts) == max(counts) else f"n={min(counts)} to {max(counts)}"
+    n = counts(point.gain for one in curves for point in one.points)
     return f"{', '.join(parts)} ({n})"

@@ -10,7 +10,7 @@ from analysis import style
 from analysis.claims import Evidence
 from analysis.dlr.compare import OP_NAMES, OPS, compare, metric_of, select
 from analysis.figures import Missing
-from analysis.stats import Estimate
+from analysis.stats import Estimate, counts
 
 NAMES = {
     "node": "the node's disk pressure\n(%iowait or its stand-in)",
@@ -52,8 +52,7 @@ def by_signal(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         axes.axhline(1, color="black", linewidth=0.8)
         axes.set_xticks(range(len(ops)), [OP_NAMES[op] for op in ops])
         axes.set_ylabel("Throughput / default Ceph")
-        n = max(estimate.n for estimate in found.values())
-        axes.set_title(f"DLR by signal, heterogeneity (n={n})")
+        axes.set_title(f"DLR by signal, heterogeneity ({counts(found.values())})")
         axes.margins(y=0.3)
         axes.legend(loc="upper center", ncols=3, fontsize="small")
         return style.save(drawn, folder, name)

@@ -12,7 +12,7 @@ from analysis.claims import Evidence
 from analysis.dlr.compare import OP_NAMES, OPS, select
 from analysis.figures import Missing
 from analysis.load import LoadedRun
-from analysis.stats import Estimate, mean
+from analysis.stats import Estimate, counts, mean
 
 INTERVALS = 6  # the paper's 180 s in intervals of 30 s
 
@@ -117,9 +117,9 @@ def by_interval(evidence: Evidence, folder: Path, name: str, scenario: str) -> P
             style.limit_intervals(
                 axis,
                 [estimate.value for _, estimate in shown],
-                [(x, estimate.value + estimate.error[1]) for x, estimate in shown],
+                [(x, estimate.high) for x, estimate in shown],
             )
-            axis.set_title(OP_NAMES[op])
+            axis.set_title(f"{OP_NAMES[op]} ({counts(one for _, one in shown)} runs)")
             axis.set_xlabel("Sixth of the run")
         axes[0].set_ylabel("Throughput (MB/s)")
         axes[0].legend(fontsize="small", loc="lower left")
@@ -128,17 +128,17 @@ def by_interval(evidence: Evidence, folder: Path, name: str, scenario: str) -> P
 
 
 def _parts(loaded: LoadedRun) -> list[float] | None:
+    """Mean throughput in each part of the benchmark's duration. What ended later was under way
+    when the benchmark ended, with less and less in flight."""
     t_s, values = loaded.series("throughput_mb_s", "client")
-    used = (t_s >= 0) & ~np.isnan(values)
-    t_s, values = t_s[used], values[used]
-    if len(values) < INTERVALS:
+    spans = np.diff(t_s, prepend=0.0)  # a sample's time is its end
+    share = (t_s - spans / 2) / (loaded.run.parameters["duration_s"] * loaded.run.time_scale)
+    used = (spans > 0) & (share < 1) & ~np.isnan(values)
+    part, spans, values = (share[used] * INTERVALS).astype(int), spans[used], values[used]
+    seconds = np.bincount(part, weights=spans, minlength=INTERVALS)
+    if not seconds.all():
         return None
-    end = float(t_s.max()) + 1e-9
-    part = np.minimum((t_s / end * INTERVALS).astype(int), INTERVALS - 1)
-    counts = np.bincount(part, minlength=INTERVALS)
-    if not counts.all():
-        return None
-    means = np.bincount(part, weights=values, minlength=INTERVALS) / counts
+    means = np.bincount(part, weights=values * spans, minlength=INTERVALS) / seconds
     return [float(mean) for mean in means]
 
 
@@ -177,6 +177,6 @@ def overhead(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         axes.set_xlabel("Milliseconds a control step")
         axes.set_title(
             f"DLR's overhead: {1000 * total:.0f} ms of a {interval:.1f} s interval "
-            f"({total / interval:.1%}), n={estimates[0].n} runs"
+            f"({total / interval:.1%}), {counts(estimates)} runs"
         )
         return style.save(drawn, folder, name)

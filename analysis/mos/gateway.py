@@ -24,7 +24,7 @@ from analysis.dlr.compare import compare
 from analysis.figures import FigureEntry, Missing
 from analysis.load import SIM, LoadedRun, origin
 from analysis.papers import Part
-from analysis.stats import Estimate
+from analysis.stats import Estimate, counts
 from schemas.run import Run
 
 OP = "s3"
@@ -95,11 +95,6 @@ class Bar:
     ratio: Estimate
     inert: bool
 
-    @property
-    def error(self) -> tuple[float, float]:
-        """Half-lengths of the interval, below and above; of one run none."""
-        return self.ratio.error if self.ratio.n > 1 else (np.nan, np.nan)
-
 
 def bar_of(
     rows: pd.DataFrame, letter: str, what: str, treated: tuple[str, str], base: tuple[str, str]
@@ -136,9 +131,8 @@ def by_workload(evidence: Evidence, folder: Path, name: str, what: str) -> Path 
         for panel, scenario in zip(axes, shown, strict=True):
             mine = {key[1:]: one for key, one in found.items() if key[0] == scenario}
             _bars(panel, mine, series)
-            counts = [one.ratio.n for one in mine.values()]
-            n = " to ".join(str(count) for count in sorted({min(counts), max(counts)}))
-            panel.set_title(f"{SCENARIOS[scenario]} (n = {n} blocks)", loc="left")
+            n = counts(one.ratio for one in mine.values())
+            panel.set_title(f"{SCENARIOS[scenario]} ({n} blocks)", loc="left")
         noun = "Throughput" if what == "throughput" else "Mean latency"
         axes[0].set_ylabel(f"{noun} / default Ceph")
         style.legend(drawn, axes, columns=4)
@@ -154,10 +148,7 @@ def _bars(panel: Any, found: dict[tuple[str, str], Bar], series: Sequence[str]) 
         if not mine:
             continue
         spots = [at + (place - (len(series) - 1) / 2) * width for at, _ in mine]
-        ends += [
-            (spot, bar.ratio.value + np.nan_to_num(bar.error[1]))
-            for spot, (_, bar) in zip(spots, mine, strict=True)
-        ]
+        ends += [(spot, bar.ratio.high) for spot, (_, bar) in zip(spots, mine, strict=True)]
         panel.bar(
             spots,
             [bar.ratio.value for _, bar in mine],
@@ -165,7 +156,7 @@ def _bars(panel: Any, found: dict[tuple[str, str], Bar], series: Sequence[str]) 
             color=style.colour("none" if one == CALM else one),
             hatch=["//" if bar.inert else "" for _, bar in mine],
             edgecolor="white",
-            yerr=np.array([bar.error for _, bar in mine]).T,
+            yerr=np.array([bar.ratio.error for _, bar in mine]).T,
             capsize=2.5,
             label=CALM if one == CALM else style.label(one),
         )

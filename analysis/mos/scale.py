@@ -37,18 +37,17 @@ FIGURES: tuple[FigureEntry, ...] = (
     FigureEntry(
         "error",
         "What a wrong model costs MOS++ (not in the paper)",
-        "Each curve of the optimiser's cospurf is made wrong by a given part. MOS++ corrects its "
-        "model by what it measures, but for (c). In (b), as everywhere else, cospurf and the "
-        "simulator that judges are made of disjoint halves of the measurements, and cospurf is off "
-        "before anything is made wrong (docs/mos.md). Means over blocks with 95 % intervals.",
+        "Each curve of the optimiser's cospurf is made wrong by a given part (docs/mos.md). "
+        "Geometric means over blocks with 95 % intervals.",
         figures.errors,
         "error",
         COMMAND.format(figure="error"),
+        figures.told_of_errors,
     ),
     FigureEntry(
         "division",
         "Who holds what of the pool (not in the paper)",
-        "Means over runs.",
+        "Means of 15 minutes over runs.",
         figures.division,
         "14",
         COMMAND.format(figure="14"),

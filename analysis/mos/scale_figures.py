@@ -17,6 +17,7 @@ from analysis.mos.scale_runs import (
     LABELS,
     MOS,
     MOS_PP,
+    RESOURCES,
     STAGES,
     TENANTS,
     cells,
@@ -116,10 +117,9 @@ def division(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     runs = {policy: cells(evidence.table, policy)["folder"].tolist() for policy in SHOWN}
     if not all(runs.values()):
         return Missing("both MOS and MOS++ in section 8.2's simulation")
-    resources = (("proxy_cores", "cores of proxies"), ("network", "network"))
-    with style.figure(2, 2, width=10.4, height=6.4) as (drawn, axes):
+    with style.figure(len(RESOURCES), 2, width=10.4, height=9.0) as (drawn, axes):
         panels = iter(axes)
-        for resource, words in resources:
+        for resource, words in RESOURCES.items():
             for policy in SHOWN:
                 panel = next(panels)
                 shares = []
@@ -136,27 +136,47 @@ def division(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
                 )
                 _stages(panel)
                 panel.set_ylim(0, 108)
-                panel.set_ylabel(f"Held of the pool's {words} (%)")
-                panel.set_title(LABELS[policy], loc="left")
-        for panel in axes[2:]:
+                panel.set_ylabel(f"Held of the pool's\n{words} (%)")
+                panel.set_title(f"{LABELS[policy]} (n = {len(runs[policy])} runs)", loc="left")
+        for panel in axes[-2:]:
             panel.set_xlabel("Time (min)")
         style.legend(drawn, axes, columns=4)
         return style.save(drawn, folder, name)
 
 
-MADE: Mapping[str, Mapping[str, object]] = {
-    "(a) Judge's own runs": {"runs": "same"},
-    "(b) Other runs": {"runs": "disjoint"},
-    "(c) Own runs, no learning": {"runs": "same", "learns": False},
+MADE: Mapping[str, tuple[Mapping[str, object], str]] = {
+    "Judge's own runs": (
+        {"runs": "same"},
+        "cospurf is made of the measurements that the simulator is made of",
+    ),
+    "Other runs": (
+        {"runs": "disjoint"},
+        "cospurf and the simulator are made of disjoint halves of the measurements, as in all "
+        "other figures, and cospurf is off before anything is made wrong",
+    ),
+    "Own runs, no learning": (
+        {"runs": "same", "learns": False},
+        "as judge's own runs, and MOS++ does not correct its model by what it measures",
+    ),
 }
-"""What cospurf is made of, and whether MOS++ corrects it."""
+"""What cospurf is made of and whether MOS++ corrects it, for the analysis and for readers."""
+
+
+def _made(evidence: Evidence) -> dict[str, dict[float, Estimate]]:
+    """The gain over all workloads by error, of what was run with several errors."""
+    everybody = "".join(TENANTS)
+    found = {title: by_error(evidence, everybody, **made) for title, (made, _) in MADE.items()}
+    return {title: gains for title, gains in found.items() if len(gains) > 1}
+
+
+def told_of_errors(evidence: Evidence) -> str:
+    """What the panels of `errors` are, for its caption."""
+    return "".join(f" {title}: {MADE[title][1]}." for title in _made(evidence))
 
 
 def errors(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     """The gain of MOS++ over MOS against how wrong its cospurf is."""
-    everybody = "".join(TENANTS)
-    together = {title: by_error(evidence, everybody, **made) for title, made in MADE.items()}
-    shown = {title: found for title, found in together.items() if len(found) > 1}
+    shown = _made(evidence)
     if not shown:
         return Missing("MOS, and MOS++ with a cospurf that is wrong by several parts")
     with style.figure(1, len(shown), width=1.2 + 3.8 * len(shown), height=4.4) as (drawn, axes):
@@ -165,7 +185,7 @@ def errors(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
                 (
                     f"workload {tenant}",
                     TENANT_COLOURS[tenant],
-                    by_error(evidence, tenant, **MADE[title]),
+                    by_error(evidence, tenant, **MADE[title][0]),
                 )
                 for tenant in TENANTS
             ]
@@ -176,8 +196,7 @@ def errors(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             panel.set_xticks([100 * error for error in ERRORS])
             panel.set_xlabel("Error of cospurf's curves, up or down (%)")
             counted = max(one.n for one in mean_of_all.values())
-            name_alone = title if len(shown) > 1 else title.partition(" ")[2]
-            panel.set_title(f"{name_alone} (n = {counted} blocks)", loc="left")
+            panel.set_title(f"{title} (n = {counted} blocks)", loc="left")
         axes[0].set_ylabel("MOS++ over MOS, average performance (%)")
         ends = [panel.get_ylim() for panel in axes]
         for panel in axes:

@@ -42,6 +42,13 @@ STANDARD: dict[str, Any] = {
 }
 """Section 8.2's simulation; what the paper does not say as Hotbed reads it."""
 
+RESOURCES = {
+    "proxy_cores": "cores of proxies",
+    "storage_cores": "cores of storage servers",
+    "network": "network",
+}
+"""What microstores hold of the pool."""
+
 WINDOW_MINUTES = 15.0
 STAGES = {1: (0.0, 210.0), 2: (210.0, 420.0), 3: (420.0, 630.0), 4: (630.0, 840.0)}
 CROWDED = (420.0, 500.0)

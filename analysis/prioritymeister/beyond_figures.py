@@ -89,7 +89,8 @@ def bounds(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             )
         axes.axhline(1, color="black", linewidth=1.2, label="proven bound (with blocking)")
         axes.plot([], [], ".", color="#0072B2", label="a workload of a run")
-        axes.plot([], [], "X", color=MISSED, label="broken: a bug")
+        if (rows["bound_ratio"].astype(float) > BROKEN).any():
+            axes.plot([], [], "X", color=MISSED, label="broken: a bug")
         style.magnitudes(axes)
         axes.set_ylim(None, max(2.0, 1.6 * rows["bound_ratio"].astype(float).max()))
         axes.set_xticks(range(len(order)), [SCENARIOS[one] for one in order])

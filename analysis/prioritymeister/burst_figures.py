@@ -71,8 +71,8 @@ def over_time(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
                 )
             half = float(mine["seconds"].iloc[0]) / 2
             panel.axvline(half, color="black", linestyle=":", linewidth=1)
-            panel.set_ylim(0, None)
-            panel.set_ylim(0, 1.25 * panel.get_ylim()[1])
+            top = 1.25 * panel.get_ylim()[1]
+            panel.set_ylim(-0.02 * top, top)  # a line of zeros is seen above the axis
             panel.set_xlabel("Time (s); counted from the dotted line on")
             panel.set_ylabel("Requests in 10 s")
             title = f"({mark}) {label}, C_A² = {C2[label]}: {words}"

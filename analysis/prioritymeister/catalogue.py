@@ -129,7 +129,7 @@ FIGURES: tuple[FigureEntry, ...] = (
     FigureEntry(
         "settings",
         "The share of settings that each policy meets (not in the paper)",
-        "Means over blocks with 95 % t intervals (which know of no ends at 0 and 100 %).",
+        "Means over blocks with 95 % t intervals, cut at 0 and 100 %.",
         beyond_figures.share_of_settings,
         "settings",
     ),

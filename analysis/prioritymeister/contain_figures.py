@@ -21,6 +21,7 @@ from analysis.prioritymeister.panels import (
     legend,
     named_slo,
     percentile_axis,
+    share_limits,
     slo_line,
     tails,
     workload_colour,
@@ -98,7 +99,8 @@ def misbehaving(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             groups = [(LABELS[v], mine[mine["variant"] == v]) for v in variants(mine)]
             percent = known_percent(mine)
             bars(panel, mine, groups, percent, [workload])
-            panel.tick_params(axis="x", labelrotation=20)
+            for text in panel.get_xticklabels():
+                text.set(rotation=20, ha="right")
             panel.set_title(
                 f"({mark}) {words}: {percent:g}th percentile ({k_of(mine)}, {blocks(mine)})",
                 loc="left",
@@ -127,6 +129,7 @@ def network(evidence: Evidence, folder: Path, name: str, k: float = 1.5) -> Path
             missed = _missed(mine)
             title = f"({'abcdef'[place]}) {LABELS[variant]}, {words[link]} ({blocks(mine)}){missed}"
             panel.set_title(title, loc="left", fontsize="small")
+        share_limits(axes)
         named_slo(axes[0])
         legend(drawn, axes)
         return style.save(drawn, folder, name)

@@ -86,7 +86,7 @@ def bars(
             if missed:
                 axes.annotate(
                     f"{missed}/{count}",
-                    (x, shown.value + shown.error[1]),
+                    (x, max(shown.value, shown.high)),
                     xytext=(0, 2),
                     textcoords="offset points",
                     ha="center",
@@ -196,6 +196,13 @@ def named_slo(axes: Axes) -> None:
     axes.plot([], [], "--", color="black", linewidth=1.1, label="SLO")
 
 
+def share_limits(axes: Sequence[Axes]) -> None:
+    """The same vertical axis for all panels."""
+    limits = [panel.get_ylim() for panel in axes]
+    for panel in axes:
+        panel.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))
+
+
 def k_of(rows: pd.DataFrame) -> str:
     """``k = 2``: of some rows."""
     return "k = " + ", ".join(f"{k:g}" for k in sorted(rows["k"].unique()))
@@ -218,9 +225,9 @@ def share_line(
     label: str,
     style: str = "o-",
 ) -> None:
-    """Shares in percent with 95 % intervals over blocks."""
+    """Shares in percent with 95 % intervals over blocks, cut at 0 and 100 %."""
     x = [place for place, _ in points]
-    found = [one.map(lambda v: 100 * v) for _, one in points]
+    found = [one.map(lambda v: min(max(100 * v, 0.0), 100.0)) for _, one in points]
     error = np.array([one.error for one in found]).T.reshape(2, -1)
     axes.errorbar(
         x,

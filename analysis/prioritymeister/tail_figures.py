@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pandas as pd
 
@@ -19,15 +17,13 @@ from analysis.prioritymeister.panels import (
     legend,
     named_slo,
     percentile_axis,
+    share_limits,
     shown_workloads,
     slo_line,
     tails,
     workload_colour,
 )
 from analysis.prioritymeister.runs import LABELS, cells, latency, variants
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 PERCENTS = (90.0, 95.0, 99.0, 99.9)
 _NEEDS = f"the scenario disk with k = {K:g}"
@@ -74,7 +70,7 @@ def tail_lines(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
                 slo_line(panel, rows, workload)
             percentile_axis(panel)
             panel.set_title(f"{LABELS[variant]} ({k_of(mine)}, {blocks(mine)})", loc="left")
-        _share_limits(axes[: len(shown)])
+        share_limits(axes[: len(shown)])
         for panel in axes[len(shown) :]:
             panel.set_visible(False)
         named_slo(axes[0])
@@ -98,7 +94,7 @@ def estimators(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         for panel, percent, mark in zip(axes, percents, "abcdef", strict=False):
             bars(panel, rows, groups, percent, shown_workloads(rows))
             panel.set_title(f"({mark}) {percent:g}th ({k_of(rows)}, {blocks(rows)})", loc="left")
-        _share_limits(axes)
+        share_limits(axes)
         named_slo(axes[0])
         legend(drawn, axes)
         return style.save(drawn, folder, name)
@@ -117,14 +113,7 @@ def permutations(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             bars(panel, mine, _groups(mine), 99.9, shown_workloads(mine))
             words = ", ".join(f"{w} x{m}" for w, m in zip("ABC", permutation, strict=True))
             panel.set_title(f"({mark}) SLOs: {words} ({blocks(mine)})", loc="left")
-        _share_limits(axes[: len(found)])
+        share_limits(axes[: len(found)])
         named_slo(axes[0])
         legend(drawn, axes)
         return style.save(drawn, folder, name)
-
-
-def _share_limits(axes: Sequence[Axes]) -> None:
-    """The same vertical axis for all panels."""
-    limits = [panel.get_ylim() for panel in axes]
-    for panel in axes:
-        panel.set_ylim(min(low for low, _ in limits), max(high for _, high in limits))

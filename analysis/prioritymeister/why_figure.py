@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from analysis.prioritymeister.why_claims import (
     ORDERS,
     Question,
 )
+from analysis.stats import Estimate, counts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,51 +36,56 @@ _PANELS = (
 
 
 def causes(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
-    """A panel for each question, a row a setting, a mark a policy."""
-    if all(_panel_is_empty(evidence, question) for question, _, _ in _PANELS):
+    """A panel for each question that was asked, a row for each setting that was run, a mark for
+    each policy."""
+    answers = [(*one, _answers(evidence, one[0])) for one in _PANELS]
+    asked = [one for one in answers if any(setting for _, setting in one[3])]
+    if not asked:
         return Missing("the campaign pm-why")
-    with style.figure(2, 3, width=15.0, height=6.4) as (drawn, axes):
-        for panel, (question, title, scale), mark in zip(axes, _PANELS, "abcde", strict=False):
-            count = _draw(panel, evidence, question, scale)
-            panel.set_title(f"({mark}) {title} (n = {count})", loc="left", fontsize="small")
-        for panel in axes[len(_PANELS) :]:
+    columns = min(3, len(asked))
+    lines = -(-len(asked) // columns)
+    with style.figure(lines, columns, width=5 * columns + 1, height=3.2 * lines) as (drawn, axes):
+        for panel, (question, title, scale, found), mark in zip(axes, asked, "abcde", strict=False):
+            _draw(panel, question, scale, found)
+            text = f"({mark}) {title} ({counts(found.values())})"
+            panel.set_title(text, loc="left", fontsize="small")
+        for panel in axes[len(asked) :]:
             panel.set_visible(False)
         legend(drawn, axes)
         return style.save(drawn, folder, name)
 
 
-def _panel_is_empty(evidence: Evidence, question: Question) -> bool:
-    first = question.settings[0]
-    return all(question.rows(policy, first)(evidence.table).empty for policy in question.policies)
-
-
-def _draw(axes: Axes, evidence: Evidence, question: Question, scale: float) -> int:
-    """Draws a question; how many blocks the most of its marks have."""
-    blocks = 0
-    for index, policy in enumerate(question.policies):
-        offset = 0.16 * (index - (len(question.policies) - 1) / 2)
+def _answers(evidence: Evidence, question: Question) -> dict[tuple[str, int], Estimate]:
+    """A question's value by policy and setting; setting 0 is the figure's own."""
+    found = {}
+    for policy in question.policies:
         for place, setting in enumerate(question.settings):
             rows = question.rows(policy, setting)(evidence.table)
-            if rows.empty:
-                continue
-            found = average(question.value(rows))
-            if found is None:
-                continue
-            blocks = max(blocks, found.n)
-            shown = found.map(lambda value: scale * value)
-            error = np.array(shown.error).reshape(2, 1)
-            axes.errorbar(
-                shown.value,
-                place + offset,
-                xerr=error,
-                fmt="o",
-                color=COLOURS[policy],
-                label=LABELS[policy],
-                markersize=4.5,
-                elinewidth=0.9,
-                capsize=2,
-            )
-    axes.set_yticks(range(len(question.settings)), [one.words for one in question.settings])
-    axes.set_ylim(len(question.settings) - 0.4, -0.6)
-    axes.axhline(0.5, color="black", linewidth=0.6, linestyle=":")
-    return blocks
+            one = None if rows.empty else average(question.value(rows))
+            if one is not None:
+                found[policy, place] = one
+    return found
+
+
+def _draw(
+    axes: Axes, question: Question, scale: float, found: Mapping[tuple[str, int], Estimate]
+) -> None:
+    settings = sorted({setting for _, setting in found})
+    for (policy, setting), one in found.items():
+        offset = 0.16 * (question.policies.index(policy) - (len(question.policies) - 1) / 2)
+        shown = one.map(lambda value: scale * value)
+        axes.errorbar(
+            shown.value,
+            settings.index(setting) + offset,
+            xerr=np.array(shown.error).reshape(2, 1),
+            fmt="o",
+            color=COLOURS[policy],
+            label=LABELS[policy],
+            markersize=4.5,
+            elinewidth=0.9,
+            capsize=2,
+        )
+    axes.set_yticks(range(len(settings)), [question.settings[one].words for one in settings])
+    axes.set_ylim(len(settings) - 0.4, -0.6)
+    if settings[0] == 0:
+        axes.axhline(0.5, color="black", linewidth=0.6, linestyle=":")

@@ -35,7 +35,7 @@ FIGURES: tuple[FigureEntry, ...] = (
     FigureEntry(
         "4",
         "What servers of each load are given",
-        f"{_MEAN} The most of any server of that load in a burst. Diamonds: what the paper states.",
+        f"{_MEAN} The most of any server of that load in a burst.",
         figures.placements,
         "4",
     ),
@@ -79,7 +79,8 @@ FIGURES: tuple[FigureEntry, ...] = (
     FigureEntry(
         "scale",
         "Larger clusters (not in the paper)",
-        f"{_MEAN} Geometric means of the response over the oracle's with the same bursts.",
+        "(a) Geometric means of the response over the oracle's with the same bursts, (b) means; "
+        "over runs, with 95 % intervals.",
         variations.scale,
         "scale",
     ),

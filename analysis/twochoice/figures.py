@@ -24,17 +24,9 @@ if TYPE_CHECKING:
 RESPONSE = "Response time of the slowest process (s)"
 SHARE = "Straggler servers (%)"
 STATED_LOAD, STATED_SERVERS = 7, 60
-STATED_NONE = 0
 BAR = "#D9D9D9"
 READABLE = 0.03
 NO_OTHER: Mapping[str, Any] = {}
-DIAMOND: dict[str, Any] = {
-    "marker": "D",
-    "markersize": 7,
-    "markerfacecolor": "white",
-    "markeredgecolor": "black",
-    "linestyle": "none",
-}
 
 response = partial(average, column="response_s")
 
@@ -83,12 +75,12 @@ def placements(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     if share is None:
         return Missing("the paper's six schedulers with few stragglers")
     with style.figure(1, 2, width=10.4, height=4.8) as (drawn, axes):
-        titles = ("(a) The paper's", "(b) Beyond")
+        titles, rights = ("(a) The paper's", "(b) Beyond"), []
         for panel, title, shown in zip(axes, titles, (PAPERS, (BOTH, *BEYOND)), strict=True):
             given = {series: placement.given(evidence, series, share) for series in shown}
             given = {series: its for series, its in given.items() if len(its)}
             loads = _loads(given)
-            _bars(panel, next(iter(given.values())), loads, note=panel is axes[0])
+            right = _bars(panel, next(iter(given.values())), loads, note=panel is axes[0])
             lines = {
                 series: {
                     float(load): one
@@ -105,7 +97,8 @@ def placements(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             panel.set_ylim(-1, None)
             text = f"{title}, {100 * share:g} % stragglers ({counts(list(lines.values()))})"
             panel.set_title(text, loc="left")
-        style.legend(drawn, axes, columns=5)
+            rights.append(right)
+        style.legend(drawn, [*axes, *rights], columns=4)
         return style.save(drawn, folder, name)
 
 
@@ -119,8 +112,8 @@ def _loads(given: dict[str, pd.DataFrame]) -> list[int]:
     return [*calm, *([placement.STRAGGLERS] if len(calm) < len(loads) else [])]
 
 
-def _bars(panel: Axes, rows: pd.DataFrame, loads: list[int], *, note: bool) -> None:
-    """How many servers have each load, on an axis of its own on the right."""
+def _bars(panel: Axes, rows: pd.DataFrame, loads: list[int], *, note: bool) -> Axes:
+    """How many servers have each load, on an axis of its own on the right; returned."""
     right = panel.twinx()
     servers = {load: one.value for load, one in placement.by_load(rows, "servers").items()}
     right.bar(
@@ -129,15 +122,25 @@ def _bars(panel: Axes, rows: pd.DataFrame, loads: list[int], *, note: bool) -> N
         color=BAR,
         width=0.8,
         zorder=0,
+        label="servers of that load (right)",
     )
     right.set_ylabel("Servers of that load (bars)")
     right.grid(visible=False)
     if note and STATED_LOAD in loads:
-        at = loads.index(STATED_LOAD)
-        right.plot([at], [STATED_SERVERS], **DIAMOND)
-        panel.plot([], [], **DIAMOND, label="paper: about 60 servers of load 7; none on stragglers")
-        if placement.STRAGGLERS in loads:
-            style.paper_marker(panel, loads.index(placement.STRAGGLERS), STATED_NONE, first=False)
+        right.bar(
+            [loads.index(STATED_LOAD)],
+            [STATED_SERVERS],
+            width=0.8,
+            facecolor="none",
+            edgecolor="black",
+            linestyle="--",
+            label="paper: about 60 servers of load 7 (right)",
+        )
+    if note and placement.STRAGGLERS in loads:
+        style.paper_marker(
+            panel, loads.index(placement.STRAGGLERS), 0, text="paper: none on stragglers"
+        )
     # Lines above bars: the left axis is drawn last, and lets the right one through.
     panel.set_zorder(right.get_zorder() + 1)
     panel.patch.set_visible(False)
+    return right

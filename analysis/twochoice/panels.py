@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from analysis import stats
 from analysis.stats import Estimate
 from analysis.twochoice.runs import COLOURS, LABELS
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 DODGE = 0.07  # of the distance between two settings, between neighbouring lines
-MARKERS = "osD^vPX*"
+MARKERS = "osD^vPX*<>phd"
 DASHED = ("-cold",)
 
 Points = Mapping[float, Estimate]
@@ -51,7 +52,7 @@ def draw(
             np.array(at) + (index - (len(shown) - 1) / 2) * dodge,
             [one.value for one in these],
             yerr=np.array([one.error for one in these]).T.reshape(2, -1),
-            fmt=MARKERS[index % len(MARKERS)],
+            fmt=marker(name),
             linestyle="--" if name.endswith(DASHED) else "-",
             color=colour(name),
             markersize=5,
@@ -70,6 +71,13 @@ def colour(name: str) -> str:
     return COLOURS.get(name, COLOURS.get(name.partition(",")[0], "#444444"))
 
 
+def marker(name: str) -> str:
+    """A scheduler's marker, the same in every panel and whatever its variant."""
+    known = list(LABELS)
+    base = name.partition(",")[0]
+    return MARKERS[known.index(base) % len(MARKERS)] if base in known else "."
+
+
 def label(name: str) -> str:
     """A scheduler's name in a legend; a variant follows a comma."""
     base, comma, variant = name.partition(",")
@@ -78,11 +86,7 @@ def label(name: str) -> str:
 
 def counts(lines: Sequence[Points]) -> str:
     """``n = 10 runs a point``, of some lines."""
-    found = sorted({estimate.n for line in lines for estimate in line.values()})
-    if not found:
-        return "n = 0"
-    many = str(found[0]) if found[0] == found[-1] else f"{found[0]} to {found[-1]}"
-    return f"n = {many} runs"
+    return f"{stats.counts(one for line in lines for one in line.values())} runs"
 
 
 def percent(shares: Sequence[float]) -> list[str]:

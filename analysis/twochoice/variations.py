@@ -188,13 +188,12 @@ def scale(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             }
             for s, its in rows.items()
         }
-        for panel, lines, text in zip(
-            axes, (over, asked), ("Response over the oracle's", "Messages for a write"), strict=True
-        ):
+        texts = ("Response over the oracle's", "Messages for a write")
+        for panel, lines, text, mark in zip(axes, (over, asked), texts, "ab", strict=True):
             draw(panel, lines, list(place.values()), sizes)
             panel.set_xlabel("Servers-processes")
             panel.set_ylabel(text)
-            head = f"{100 * SCALE_SHARE:g} % stragglers ({counts(list(lines.values()))})"
+            head = f"({mark}) {100 * SCALE_SHARE:g} % stragglers ({counts(list(lines.values()))})"
             panel.set_title(head, loc="left")
         style.magnitudes(axes[0])
         axes[1].set_ylim(0, None)

@@ -75,7 +75,7 @@ FIGURES: tuple[FigureEntry, ...] = (
     FigureEntry(
         "11",
         "ALP beside HtoC and SA",
-        f"{_MEAN} {_LIMIT} The diamond is what the paper states.",
+        f"{_MEAN} {_LIMIT}",
         partial(figures.methods, kinds=("s1",)),
         "11",
     ),

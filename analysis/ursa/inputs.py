@@ -78,7 +78,7 @@ def shape(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         hot = np.array(one["ratio"])[::step] > one["threshold"]
         for which, colour, text in ((~hot, "#0072B2", "cold"), (hot, "#D55E00", "hot")):
             left.plot(capacity[which], load[which], ".", color=colour, markersize=3, label=text)
-        left.set_xscale("log")
+        style.magnitudes(left, "x")
         style.magnitudes(left)
         left.set_xlabel("Capacity of a node over the mean")
         left.set_ylabel("Load of a node over the mean")
@@ -95,7 +95,7 @@ def shape(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         x = np.array(found[0]["partition_load"])
         reference = 100 * (x / x.min()) ** -TAIL
         right.plot(x, reference, "--", color="black", linewidth=1, label=f"power law, {TAIL:g}")
-        right.set_xscale("log")
+        style.magnitudes(right, "x")
         style.magnitudes(right)
         right.set_xlabel("Load of a partition over the mean")
         right.set_ylabel("Partitions with at least so much (%)")

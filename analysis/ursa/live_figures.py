@@ -192,7 +192,7 @@ def _bars(panel: Axes, rows: pd.DataFrame, order: Sequence[str], column: str) ->
                 place + (number - (len(shown) - 1) / 2) * width,
                 found.value,
                 width,
-                yerr=np.array([found.error]).T if found.n > 1 else None,
+                yerr=np.array([found.error]).T,
                 color=_COLOURS[controller],
                 hatch="///" if censored else None,
                 edgecolor="white",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from analysis import style
+from analysis import stats, style
 from analysis.stats import Estimate
 from analysis.ursa.runs import COLOURS, LABELS
 
@@ -64,6 +64,7 @@ def line(
 def draw(axes: Axes, order: Sequence[str], lines: Sequence[Line], *, log: bool = True) -> None:
     """Draw lines over the sizes in `order`, side by side so that intervals can be told apart."""
     shown = [one for one in lines if one.points]
+    names = list(dict.fromkeys(one.name for one in lines))
     for index, one in enumerate(shown):
         at = [place for place, size in enumerate(order) if size in one.points]
         found = [one.points[order[place]] for place in at]
@@ -72,7 +73,7 @@ def draw(axes: Axes, order: Sequence[str], lines: Sequence[Line], *, log: bool =
             x,
             [estimate.value for estimate in found],
             yerr=np.array([estimate.error for estimate in found]).T.reshape(2, -1),
-            fmt=MARKERS[index % len(MARKERS)],
+            fmt=MARKERS[names.index(one.name) % len(MARKERS)],
             linestyle=one.style,
             color=COLOURS.get(one.name, "#444444"),
             markersize=5,
@@ -114,10 +115,7 @@ def _limit(axes: Axes, found: Sequence[Estimate]) -> None:
 
 def counts(lines: Sequence[Line]) -> str:
     """``n = 3 instances a point`` of some lines."""
-    found = sorted({estimate.n for one in lines for estimate in one.points.values()})
-    if not found:
-        return "n = 0"
-    return f"n = {found[0]}" if found[0] == found[-1] else f"n = {found[0]} to {found[-1]}"
+    return stats.counts(one for line in lines for one in line.points.values())
 
 
 def stated_line(axes: Axes, value: float, text: str) -> None:

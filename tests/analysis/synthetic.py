@@ -113,6 +113,8 @@ def _samples(throughput: float, block: int) -> pd.DataFrame:
             value = max(0.1, 1 - 0.1 * (t + 7)) if osd < 4 else 1.0
             rows.append((float(t), f"osd.{osd}", "primary_affinity", value))
             rows.append((float(t), f"osd{osd}", "hot", float(osd < 4)))
+    # Operations that were under way at the benchmark's end.
+    rows += [(at, "client", "throughput_mb_s", 0.1 * throughput) for at in (31.0, 32.0)]
     return pd.DataFrame(rows, columns=["t_s", "node", "metric", "value"])
 
 

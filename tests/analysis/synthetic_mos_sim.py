@@ -73,7 +73,13 @@ def _series(parameters: SimParameters, block: int) -> dict[str, Any]:
             }
             for tenant, values in rates.items()
         },
-        "held": {tenant: {name: [share * 200] * EPOCHS for name in _POOL} for tenant in BASE},
+        "held": {
+            tenant: {
+                name: [(0.25 if name == "storage_cores" else share) * 200] * EPOCHS
+                for name in _POOL
+            }
+            for tenant in BASE
+        },
         "pool": dict.fromkeys(_POOL, 200.0),
     }
 

@@ -113,7 +113,7 @@ def test_who_changed_nothing_is_shown_as_such_and_one_run_without_an_interval(
     assert not acting.inert
     single = bar_of(rows[rows["block"] == 1], "A", "throughput", reweight, base)
     assert single is not None
-    assert np.isnan(single.error).all()
+    assert np.isnan(single.ratio.error).all()
     assert bar_of(rows, "D", "throughput", reweight, base) is None
 
 

@@ -27,6 +27,7 @@ from analysis.mos.scale_runs import (
     windows,
 )
 from analysis.mos.scale_tables import tables
+from analysis.report import draw
 from campaigns.campaign_file import find_campaign
 from campaigns.campaign_file import load_campaign as campaign_of
 from campaigns.mos.simulated import SERIES_FILE as WRITTEN_FILE
@@ -98,6 +99,16 @@ def test_what_is_held_decides_claims(results: dict[str, ClaimResult]) -> None:
     assert results["all-used-pp"].measured == pytest.approx(0.8)
     assert results["all-used-pp"].verdict == "not reproduced"
     assert results["just-enough"].measured == pytest.approx(1.25)
+
+
+def test_a_caption_is_of_the_panels_that_are_drawn(tmp_path: Path) -> None:
+    for error in (0.0, 0.3):
+        write_run(tmp_path, 0, policy="mos-pp", model_error=error)
+    write_run(tmp_path, 0, policy="mos")
+    entry = next(one for one in FIGURES if one.id == "error")
+    drawn = draw(entry, evidence_of(tmp_path), tmp_path / "figures", "mos")
+    assert "Other runs:" in drawn.entry.caption
+    assert "no learning" not in drawn.entry.caption
 
 
 def test_without_runs_nothing_is_claimed(tmp_path: Path) -> None:

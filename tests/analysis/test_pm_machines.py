@@ -69,7 +69,7 @@ def test_no_bar_is_drawn_where_a_run_has_too_few_requests() -> None:
 def test_the_median_of_runs_counts_those_without_an_end() -> None:
     most = bootstrap([0.1, math.inf, math.inf])
     some = bootstrap([0.1, math.nan, 0.2, math.inf])
-    assert most is not None and most.value == math.inf and most.error == (0.0, 0.0)
+    assert most is not None and most.value == math.inf and all(map(math.isnan, most.error))
     assert some is not None and some.value == 0.2 and some.n == 3
     ratio = quotient(pd.Series([math.inf, 0.2]), pd.Series([0.1, 0.1]))
     assert ratio is not None and ratio.value == pytest.approx(2) and ratio.n == 1

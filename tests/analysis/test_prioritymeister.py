@@ -18,6 +18,7 @@ from synthetic_pm import (
     write,
 )
 
+from analysis import style
 from analysis.claims import Claim, Evidence, NotRun, evaluate
 from analysis.load import LoadedRun
 from analysis.papers import paper
@@ -29,6 +30,7 @@ from analysis.prioritymeister.runs import cells as rows_of
 from analysis.prioritymeister.settings import settings, share_met
 from analysis.prioritymeister.table2 import tables as table2
 from analysis.prioritymeister.why_claims import CAUSES
+from analysis.prioritymeister.why_figure import causes
 from analysis.report import build
 from campaigns.prioritymeister.cell_parameters import PmParameters
 from schemas.claim import ClaimResult
@@ -257,6 +259,17 @@ def test_a_single_run_has_no_interval() -> None:
 def test_requests_of_the_synthetic_runs_suffice() -> None:
     assert REQUESTS >= 10_000
     assert len(list(cells("pm-full"))) > 150  # all of the paper's figures
+
+
+def test_only_causes_that_were_looked_for_have_a_panel(tmp_path: Path) -> None:
+    runs = [
+        run
+        for run in why_runs(as_in_the_paper)
+        if run.run.parameters["scenario"] == "disk" and run.run.parameters["permutation"]
+    ]
+    with style.recorded(pdf=False) as shown:
+        causes(evidence_of(runs), tmp_path, "why")
+    assert len([panel for panel in shown["why"] if "lines" in panel]) == 1
 
 
 # 84 s beside one other job: every figure of the paper is drawn, with its intervals.

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from synthetic import write_campaign, write_run
 
+from analysis import style
 from analysis.report import Report, build, notes_of, shared_notes
 from schemas.claim import ClaimResult
 from schemas.errors import UserError
@@ -59,6 +60,18 @@ def test_claims_json_is_a_list_of_claims(report: Report) -> None:
         claims[0]
     )
     assert [ClaimResult.model_validate(c) for c in claims] == list(report.claims)
+
+
+def test_what_ends_after_the_benchmark_is_in_none_of_its_intervals(tmp_path: Path) -> None:
+    write_run(
+        tmp_path / "dlr-full",
+        {"op": "seq", "scenario": "heterogeneity", "controller": "default"},
+        0,
+        150.0,
+    )
+    with style.recorded(pdf=False) as shown:
+        build(tmp_path, "dlr-full", only="7")
+    assert shown["dlr-fig7"][0]["lines"][0]["y"] == pytest.approx([150.0] * 6, rel=0.1)
 
 
 def test_missing_runs_are_named(tmp_path: Path) -> None:

@@ -1,13 +1,16 @@
-"""An interval of few runs does not flatten the bars it stands on."""
+"""What figures look like, and the checks that find one that misleads."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
+from matplotlib.axes import Axes
 
 from analysis import style
 from analysis.mos.scale_runs import MOS, MOS_PP, STATIC
+from tests.drawing import misleading, unlike
 
 
 def rgb(controller: str) -> tuple[float, float, float]:
@@ -39,3 +42,45 @@ def test_an_enormous_interval_is_cut_and_its_end_is_told() -> None:
         style.limit_intervals(axes, [1.0, 1.6], [(0, 17.25), (1, 2.4)])
         assert axes.get_ylim()[1] < 5
         assert [text.get_text() for text in axes.texts] == ["to 17.2"]
+
+
+def _misled(axes: Sequence[Axes], what: str) -> None:
+    """Draw a figure, with one thing that misleads."""
+    left, right = axes
+    left.plot([1, 2], [1, 2], "o-", label="one")
+    if what != "an empty panel":
+        right.plot([1, 2], [1, 2], "s-" if what == "another marker" else "o-", label="one")
+    if what == "a mark that is not there":
+        right.plot([], [], "X", label="broken")
+    if what == "one mark on two axes":
+        other = right.twinx()
+        other.plot([1, 2], [2, 1], "o-")
+    if what == "an interval without width":
+        right.errorbar([1], [1], yerr=[[0.0], [0.0]])
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "an empty panel",
+        "another marker",
+        "a mark that is not there",
+        "one mark on two axes",
+        "an interval without width",
+    ],
+)
+def test_a_figure_that_misleads_is_found(what: str) -> None:
+    with style.figure(1, 2) as (drawn, axes):
+        _misled(axes, what)
+        assert len(misleading(drawn)) == 1
+
+
+def test_a_caption_names_what_is_drawn() -> None:
+    with style.figure(1, 2) as (drawn, axes):
+        _misled(axes, "nothing")
+        assert misleading(drawn) == []
+        axes[0].set_title("(a) Left")
+        axes[0].set_ylabel("Throughput (MB/s)")
+        style.paper_marker(axes[0], 1, 2)
+        assert unlike("(a) in MB/s. Diamond: the paper's.", drawn) == []
+        assert unlike("(b) in IOPS. Squares: others.", drawn) == ["panel (b)", "square", "IOPS"]

@@ -83,7 +83,7 @@ FIGURES: tuple[FigureEntry, ...] = (
     _entry(
         "5",
         "Heterogeneous disks and the network, large objects",
-        f"{_MEAN} The paper has 0.31, 0.62 and 0.93 GB/s at 2.5, 5 and 7.5 Gbit/s: the links' "
+        f"{_MEAN} The paper has 310, 620 and 930 MB/s at 2.5, 5 and 7.5 Gbit/s: the links' "
         "limits, dotted here.",
         single_figures.mixes,
     ),

@@ -13,9 +13,9 @@ from analysis import style
 from analysis.claims import Evidence
 from analysis.columns import average
 from analysis.figures import Missing
-from analysis.mos.local.panels import counts, errors
+from analysis.mos.local.panels import errors
 from analysis.mos.local.runs import cells, colour, label, shown, values_of
-from analysis.stats import Estimate
+from analysis.stats import Estimate, counts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -88,11 +88,3 @@ def line(
         capsize=2.5,
         label=label,
     )
-
-
-def counts(found: Sequence[Estimate]) -> str:
-    """``n = 3``, or ``n = 2 to 3``: how many runs are behind some estimates."""
-    many = sorted({one.n for one in found})
-    if not many:
-        return "n = 0"
-    return f"n = {many[0]}" if many[0] == many[-1] else f"n = {many[0]} to {many[-1]}"

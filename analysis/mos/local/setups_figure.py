@@ -10,10 +10,10 @@ from analysis import style
 from analysis.claims import Evidence
 from analysis.columns import average
 from analysis.figures import Missing
-from analysis.mos.local.panels import counts, grouped
+from analysis.mos.local.panels import grouped
 from analysis.mos.local.runs import DEFAULT, cells, colour, label, shown
 from analysis.mos.local.setups_claims import DROP, PARTITION
-from analysis.stats import Estimate
+from analysis.stats import Estimate, counts
 
 BOTH_SMALL, BOTH_LARGE = "A + B", "C + D"
 

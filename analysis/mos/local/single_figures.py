@@ -13,10 +13,10 @@ from analysis import style
 from analysis.claims import Evidence
 from analysis.columns import average
 from analysis.figures import Missing
-from analysis.mos.local.panels import PAPER_LINE, counts, errors, grouped, line
+from analysis.mos.local.panels import PAPER_LINE, errors, grouped, line
 from analysis.mos.local.runs import cells, report, values_of
 from analysis.mos.local.single_claims import LARGE_BUSY, NETWORK, PROXY_BUSY, SECOND_PROXY
-from analysis.stats import Estimate
+from analysis.stats import Estimate, counts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -154,8 +154,7 @@ def _proxies(
         other.set_ylim(0, 119)
         other.set_ylabel("CPU utilization (%)")
         panel.set_xticks(places, names)
-        tops = [one.value + top for one, top in zip(found, errors(found)[1], strict=True)]
-        panel.set_ylim(0, max(1.25 * max(one.value for one in found), 1.05 * np.nanmax(tops)))
+        panel.set_ylim(0, max(max(1.25 * one.value, 1.05 * one.high) for one in found))
         panel.set_xlabel("Cores of each proxy")
         panel.set_ylabel(unit)
         panel.set_title(f"Workload {letter} ({counts(found)})", loc="left")

@@ -14,10 +14,10 @@ from analysis import style
 from analysis.claims import Evidence
 from analysis.columns import average
 from analysis.figures import Missing
-from analysis.stats import Estimate
+from analysis.stats import Estimate, counts
 from analysis.twochoice.objects.claims import PENDING, PROBED_MS, TABLE_MS
 from analysis.twochoice.objects.runs import HEAD_TO_HEAD, ON_RADOS, cells, rados, report
-from analysis.twochoice.panels import MARKERS, colour, counts, label, points
+from analysis.twochoice.panels import MARKERS, colour, label, points
 from analysis.twochoice.runs import (
     BOTH,
     COLLABORATIVE,
@@ -76,7 +76,7 @@ def probing(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         panel.set_xticks(range(len(order)), [str(at) for at in order])
         panel.set_xlabel("Schedulers that probe at the same time")
         panel.set_ylabel("Until the slowest answer (ms)")
-        panel.set_title(counts(lines), loc="left")
+        panel.set_title(counts(one for line in lines for one in line.values()), loc="left")
         style.legend(drawn, axes, columns=2)
         return style.save(drawn, folder, name)
 
@@ -201,7 +201,9 @@ def head_to_head(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
             found = {one: average(here[here["scheduler"] == one], "seconds") for one in series}
             there = {one: value for one, value in found.items() if value is not None}
             draw_bars(panel, there)
-            panel.set_title(f"Stragglers: {text} ({_runs(there)})", loc="left", fontsize="small")
+            panel.set_title(
+                f"Stragglers: {text} ({counts(there.values())})", loc="left", fontsize="small"
+            )
             panel.set_ylabel(ENDED)
         return style.save(drawn, folder, name)
 
@@ -225,7 +227,7 @@ def remembered(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     with style.figure(1, len(panels), width=4.2 * len(panels) + 1.0, height=4.4) as (drawn, axes):
         for panel, (there, text, axis) in zip(axes, panels, strict=True):
             draw_bars(panel, there)
-            panel.set_title(f"{text} ({_runs(there)})", loc="left", fontsize="small")
+            panel.set_title(f"{text} ({counts(there.values())})", loc="left", fontsize="small")
             panel.set_ylabel(axis)
         return style.save(drawn, folder, name)
 
@@ -247,7 +249,7 @@ def on_rados(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     with style.figure(1, len(panels), width=4.2 * len(panels) + 1.5, height=4.4) as (drawn, axes):
         for panel, (text, there) in zip(axes, panels, strict=True):
             draw_bars(panel, there)
-            panel.set_title(f"{text} ({_runs(there)})", loc="left", fontsize="small")
+            panel.set_title(f"{text} ({counts(there.values())})", loc="left", fontsize="small")
             panel.set_ylabel(ENDED)
         return style.save(drawn, folder, name)
 
@@ -264,8 +266,3 @@ def draw_bars(panel: Axes, found: dict[str, Estimate]) -> None:
     values = [one.value for one in found.values()]
     ends = [(float(place), one.high) for place, one in enumerate(found.values()) if one.n > 1]
     style.limit_intervals(panel, values, ends)
-
-
-def _runs(found: dict[str, Estimate]) -> str:
-    many = sorted({one.n for one in found.values()})
-    return f"n = {many[0]}" if many[0] == many[-1] else f"n = {many[0]} to {many[-1]}"

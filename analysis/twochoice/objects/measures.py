@@ -91,7 +91,7 @@ def slowest_probing(evidence: Evidence) -> Measured | NotRun:
             found[int(count)] = one
     if not found:
         return NotRun("no probing for four writes was run")
-    worst = max(found, key=lambda count: found[count].value + found[count].error[1])
+    worst = max(found, key=lambda count: max(found[count].value, found[count].high))
     listed = ", ".join(f"{count}: {one.value:.2g}" for count, one in found.items())
     result: Measured | NotRun = _measured(
         found[worst], rows, "", f"up to most at {worst} schedulers; ms by schedulers: {listed}"
