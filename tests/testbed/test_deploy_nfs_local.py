@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from campaigns.prioritymeister import apply as work
+from campaigns.steps.usage import Usage
 from schemas.errors import StoreError
 from testbed import reach
 from testbed.agent.client import agent_client
@@ -175,6 +176,8 @@ def test_a_plan_is_put_into_force_checked_and_taken_away(
     run(deployed, "client0", replay(deployed, "load", "web", "--size 4KiB --depth 1 --duration 1s"))
     assert int(run(deployed, "client0", marked).split()[1]) > 10
     assert work.check(deployed).differences == {}
+    settings = Usage(nfs_site(), deployed)
+    assert "htb" in settings.require_settings()["groups.server.network_sent"]
     seen = agent_client(deployed).call("nfs-sense", {"interval_s": 0.2})
     assert set(seen["servers"]["server"]["workloads"]) == {"web", "copy", "unknown"}
     # Changed behind its back, it is seen; applied again, it is in force.
@@ -184,6 +187,7 @@ def test_a_plan_is_put_into_force_checked_and_taken_away(
     assert work.check(deployed).differences == {}
     work.remove(deployed)
     assert {node: shaping(deployed, node) for node in NODES} == before
+    assert settings.require_settings()["groups.server.network_sent"] == pytest.approx(100e6)
     assert enforcement.network_check() == {}
 
 

@@ -164,7 +164,8 @@ def test_cells_of_crush_dlr_and_agents_leave_all_as_it_was_deployed(
             folder = tmp_path / scheduler
             folder.mkdir()
             parameters = ObjectParameters.model_validate({**burst, "scheduler": scheduler})
-            Maker(servers).make(job_with(parameters, agents.name), folder)
+            made = Maker(servers).make(job_with(parameters, agents.name), folder)
+            assert made.provenance.calibration["groups"]["osd"]["disk"]["slow"] == 1.0
             summary = Summary.model_validate_json((folder / "summary.json").read_bytes())
             found = summary.extra
             assert found["writes"] == found["read_back"] == 12

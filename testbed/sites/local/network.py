@@ -257,11 +257,12 @@ def rate_of(
     if levels or kinds != "tbf":
         return kinds
     options = there[0]["options"]
-    burst, latency = options["burst"], options["lat"]
-    as_made = math.isclose(burst, _burst(bits_per_s), rel_tol=0.01)
+    found, burst, latency = 8.0 * float(options["rate"]), options["burst"], options["lat"]
+    bursts = (_burst(bits_per_s), _burst(found))
+    as_made = any(math.isclose(burst, each, rel_tol=0.01) for each in bursts)
     if as_made and math.isclose(latency, _LATENCY_US, rel_tol=0.01):
-        return 8.0 * float(options["rate"])
-    return f"{8 * options['rate']:g} bits/s with a burst of {burst} bytes and {latency} us of queue"
+        return found
+    return f"{found:g} bits/s with a burst of {burst} bytes and {latency} us of queue"
 
 
 def token_bucket(bits_per_s: float) -> list[str]:

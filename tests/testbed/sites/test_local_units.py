@@ -217,6 +217,7 @@ def test_a_token_bucket_holds_a_large_segment() -> None:
     [
         ("tbf", {"rate": 25_000_000, "burst": 98_300, "lat": 25_000}, 2e8),
         ("tbf", {"rate": 5_000_000, "burst": 98_300, "lat": 25_000}, 4e7),
+        ("tbf", {"rate": 125_000_000, "burst": 250_000, "lat": 25_000}, 1e9),
         ("tbf", {"rate": 25_000_000, "burst": 2_000, "lat": 25_000}, "a burst of 2000 bytes"),
         ("tbf", {"rate": 25_000_000, "burst": 98_300, "lat": 400_000}, "400000 us of queue"),
         ("netem", {}, "netem"),

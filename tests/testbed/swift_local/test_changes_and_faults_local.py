@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from campaigns.steps.usage import Usage
 from testbed import reach
 from testbed.agent.client import AgentClient
 from testbed.deploy import deploy
@@ -79,6 +80,9 @@ def test_shares_change_within_a_second_and_nothing_fails(
             assert quota(bed, "proxy0", "proxy") == pytest.approx(cores)
             shown = json.loads(bed.run("proxy0", "tc -j qdisc show dev eth0"))
             assert shown[0]["options"]["rate"] == pytest.approx(network, rel=0.01)
+            read = Usage(bed.site, bed.testbed).require_settings()
+            sent = read["groups.proxy.network_sent"]
+            assert sent["proxy0"] == pytest.approx(8 * network, rel=0.01)
         assert stored.failed == failed
     [effect] = agent.call("swift-restore", {"state": before})
     assert effect["ok"], effect
