@@ -126,9 +126,11 @@ class Phases:
 def ended(job: Job, folder: Path, why_spoiled: str | None, phases: Phases) -> Run:
     """Return the record of a cell that came to its end: done or spoiled, or failed if other code
     than the plan's may have made it, or if a decision differs when it is replayed."""
-    limit_s = max(REPLAY_S, REPLAY_SHARE * sum(phases.seconds.values()))
-    with phases("replay"):
-        wrong = _changed(job) or _unlike_its_journal(job, folder, limit_s)
+    wrong = _changed(job)
+    if wrong is None and (folder / JOURNAL_FILE).exists():
+        limit_s = max(REPLAY_S, REPLAY_SHARE * sum(phases.seconds.values()))
+        with phases("replay"):
+            wrong = _unlike_its_journal(job, folder / JOURNAL_FILE, limit_s)
     if wrong is not None:
         return job.record("failed", wrong, phases.seconds)
     status: RunStatus = "done" if why_spoiled is None else "spoiled"
@@ -144,11 +146,8 @@ def _changed(job: Job) -> str | None:
     return None
 
 
-def _unlike_its_journal(job: Job, folder: Path, limit_s: float) -> str | None:
+def _unlike_its_journal(job: Job, path: Path, limit_s: float) -> str | None:
     """The reason if the journal is of other code, or a decision in it is not repeatable."""
-    path = folder / JOURNAL_FILE
-    if not path.exists():
-        return None
     journal = read_journal(path)
     dirs = [Path(d) for d in [job.controllers_dir] if d]
     controller = find(journal.header["policy"], dirs)
