@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from campaigns.campaign_file import ROOT
 from campaigns.cell import CellContext
 from campaigns.cell_parameters import check
 from campaigns.estimate import timeout_s
@@ -40,7 +41,7 @@ def open_cell(
             hand: then a new one below `artifacts`/by-hand is made.
         seed, block, time_scale: the engine's; used when run by hand.
         ground: where the testbed is, when run by hand; ``sim`` needs none.
-        artifacts: where results go, when run by hand.
+        artifacts: where results go, when run by hand; a relative path begins at Hotbed's folder.
 
     Raises:
         UserError: a parameter is wrong, or there is no such testbed.
@@ -53,7 +54,7 @@ def open_cell(
             spec, model = (None if name is None else Path(name) for name in (job.spec, job.model))
             opened = open_ground(job.ground, job.testbed, spec=spec, model=model)
             return CellContext(job, opened, folder)
-    folder = Path(run_folder) if run_folder else _new_folder(Path(artifacts))
+    folder = Path(run_folder) if run_folder else _new_folder(ROOT / artifacts)
     (folder / "logs").mkdir(parents=True, exist_ok=True)
     job = Job(
         run_id=folder.parent.name,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
+from campaigns.campaign_file import ROOT
 from campaigns.cell_parameters import CellParameters
 from campaigns.kinds.parameters import KindParameters
 from campaigns.kinds.registry import all_kinds
@@ -107,12 +108,13 @@ def show_run(folder: Path | str) -> RunView:
 
 
 def show_campaign(name: str, artifacts: Path | str = "artifacts") -> CampaignView:
-    """All attempts of the campaign called `name` below `artifacts`.
+    """All attempts of the campaign called `name` below `artifacts`, which begins at Hotbed's
+    folder if it is relative.
 
     Raises:
         UserError: it has none.
     """
-    folder = Path(artifacts) / name
+    folder = ROOT / artifacts / name
     runs = tuple(sorted(RunStore(folder).runs(), key=lambda run: run.started_at))
     if not runs:
         raise UserError(f"{folder}: holds no runs yet; start with: hotbed run {name}")

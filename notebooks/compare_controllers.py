@@ -17,11 +17,11 @@
 # In an hour: write a policy of your own, let it meet the others on a simulated Ceph, and read what
 # comes out. No testbed, no root. What this notebook calls is what `hotbed new controller` and
 # `hotbed compare` call; everything can be run again, and runs that are there are not made twice.
+# Relative paths begin at Hotbed's folder.
 
 # %% tags=["parameters"]
 name = "my-controller"  # type: str
 controllers_dir = "my-controllers"  # type: str
-write_policy = True  # type: bool
 others = ["dlr"]  # type: list
 op = "rand"  # type: str
 scenario = "heterogeneity"  # type: str
@@ -65,68 +65,25 @@ actions
 # %% [markdown]
 # ## 2. Yours (15 minutes)
 #
-# A controller is a folder with a `policy.py`. This makes one that works, with a test of it beside
-# the folder. A second call leaves what is there as it is.
+# A controller is a folder with a `policy.py`. This cell makes one that works, with a test of it
+# next to the folder. It leaves a folder that exists as it is: the file is yours.
 
 # %%
-from pathlib import Path
-
+from campaigns.campaign_file import ROOT
 from campaigns.new_controller import new_controller
 
-folder = Path(controllers_dir)
+folder = ROOT / controllers_dir
 policy_file = folder / name.replace("-", "_") / "policy.py"
 if not policy_file.exists():
     new_controller(name, folder)
-print(policy_file.read_text())
+print(policy_file, policy_file.read_text(), sep="\n\n")
 
 # %% [markdown]
-# Write yours here; or in an editor, and set `write_policy` to False above, for the cells below put
-# this text in the place of the file's. `decide` must be *pure*: no clock, no files; all it knows is
-# the observation and the state it returned before. The rule below is simpler than DLR's: who is
-# busier than the mean by more than `margin` gives most reads away.
+# Open the file in an editor, change it, save it, and run on from here. `decide` must be *pure*: no
+# clock, no files, no random numbers; all it knows is the observation and the state it returned
+# before.
 
 # %%
-policy_text = '''"""Reads are led away from nodes that are busier than the others."""
-
-from dataclasses import dataclass
-
-from controllers.common.affinity import changes, sensed
-from controllers.common.parameters import mapping, number, read
-from testbed.stores.contract import OSDS, PRESSURE, PRIMARY_AFFINITY, Needs
-
-
-@dataclass(frozen=True)
-class Parameters:
-    margin: float = number(20.0, 0, 100, "pressure above the mean, percent, that is too much")
-
-
-class Mine:
-    name = "NAME"
-    needs = Needs(senses=frozenset({PRESSURE, OSDS}), acts=frozenset({PRIMARY_AFFINITY}))
-
-    def __init__(self, parameters):
-        self._p = parameters
-
-    def parameters(self):
-        return mapping(self._p)
-
-    def initial(self):
-        return {}
-
-    def decide(self, state, observation):
-        seen = sensed(observation)
-        limit = sum(p for _, p in seen.values()) / max(1, len(seen)) + self._p.margin
-        wanted = {number: 0.2 if p > limit else 1.0 for number, (_, p) in seen.items()}
-        return state, changes(observation, wanted)
-
-
-def create(parameters, seed):
-    return Mine(read(Parameters, "NAME", parameters))
-'''
-
-# %%
-if write_policy:
-    policy_file.write_text(policy_text.replace("NAME", name))
 mine = create(find(name, [folder]), {}, seed=1)
 mine.decide(mine.initial(), observation)
 
@@ -148,7 +105,7 @@ ask = Ask(
     blocks=blocks,
     parameters={"duration_s": duration_s},
     time_scale=time_scale,
-    artifacts=Path(artifacts),
+    artifacts=ROOT / artifacts,
     controllers_dir=folder,
 )
 planned = dry_run(ask)
@@ -237,7 +194,8 @@ axis.legend()
 # %% [markdown]
 # ## 7. Your turn (the rest of the hour)
 #
-# - Change `margin`, or 0.2, in the policy and run on from there: only your runs are made anew.
+# - Change `busy`, or `affinity`, in your `policy.py` and run on from there: only your runs are made
+#   anew.
 # - The hot nodes move with `scenario = "interference"`: does your policy follow quickly enough?
 #   Does it give the reads back?
 # - `others = ["all"]` meets every controller there is; the oracle, which is told who is hot, shows

@@ -24,13 +24,12 @@ artifacts = "artifacts"  # type: str
 name = "pm"  # type: str
 
 # %%
-from pathlib import Path
-
 from IPython.display import Image, Markdown, display
 
 from analysis.report import build
+from campaigns.campaign_file import ROOT
 
-report = build(Path(artifacts), name)
+report = build(ROOT / artifacts, name)
 report
 
 # %%

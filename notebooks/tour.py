@@ -30,13 +30,12 @@ keep = True  # type: bool
 # `hotbed up testbed/specs/dlr.yaml`
 
 # %%
-from pathlib import Path
-
+from campaigns.campaign_file import ROOT
 from testbed.deploy import save_spec
 from testbed.sites import open_site
 from testbed.spec import load_spec
 
-wanted = load_spec(Path(spec))
+wanted = load_spec(ROOT / spec)
 site = open_site(wanted.site.kind, wanted.site.options)
 testbed = site.provision(wanted)
 save_spec(testbed, wanted)

@@ -80,7 +80,12 @@ def instance_from(arrays: Mapping[str, NDArray[Any]], where: str) -> Instance:
 
 
 def save_instance(instance: Instance, path: Path) -> None:
-    """Write the arrays that `load_instance` reads; the file appears whole or not at all."""
+    """Write the arrays that `load_instance` reads; the file appears whole or not at all.
+
+    Raises:
+        UserError: `path` exists, or cannot be written.
+    """
+    refuse_existing(path)
     arrays = {name: getattr(instance, name) for name in REQUIRED} | vars(instance.distance)
     _save(path, arrays | optional.arrays_of(instance))
 
@@ -130,7 +135,12 @@ def _number(name: str, arrays: Mapping[str, NDArray[Any]], where: str) -> float 
 
 
 def save_plan(plan: Plan, path: Path, more: Mapping[str, NDArray[Any]] | None = None) -> None:
-    """Write a plan, with `more` arrays beside it; the file appears whole or not at all."""
+    """Write a plan, with `more` arrays; the file appears whole or not at all.
+
+    Raises:
+        UserError: `path` exists and is no plan, or cannot be written.
+    """
+    refuse_existing(path, plans=True)
     arrays: dict[str, Any] = {name: getattr(plan, name) for name in (*PLAN_ARRAYS, "still_hot")}
     if "cost" in plan.summary:
         arrays["cost"] = np.float64(plan.summary["cost"])  # type: ignore[arg-type]
@@ -213,6 +223,21 @@ def _arrays(path: Path, wanted: set[str]) -> dict[str, NDArray[Any]]:
         if not isinstance(array, np.ndarray):
             raise UserError(f"{path}: {name} is no array (numpy.savez writes them).")
     return found
+
+
+def refuse_existing(path: Path, *, plans: bool = False) -> None:
+    """Raise UserError if `path` exists: no file is overwritten.
+
+    Args:
+        path: the file to be written.
+        plans: True if a plan may be replaced by another.
+    """
+    if path.exists():
+        if plans:
+            with contextlib.suppress(OSError, ValueError, zipfile.BadZipFile):
+                if {f"{name}.npy" for name in PLAN_ARRAYS} <= {*zipfile.ZipFile(path).namelist()}:
+                    return
+        raise UserError(f"{path} exists: it is not overwritten; give another file.")
 
 
 def _save(path: Path, arrays: Mapping[str, Any]) -> None:

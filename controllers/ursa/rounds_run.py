@@ -140,9 +140,9 @@ def _write(folder: Path, number: int, before: Instance, made: Plan, instances: b
     """The plan with the nodes that it names: columns are those of the placement at that time."""
     source = before.replica_node[made.move_partition, made.move_replica]
     leader = before.replica_node[made.swap_partition, made.swap_replica]
-    save_plan(made, folder / f"plan-{number:03}.npz", {"move_from": source, "swap_to": leader})
-    if instances:
+    if instances:  # which replaces nothing, so that nothing is replaced when it fails
         save_instance(before, folder / f"before-{number:03}.npz")
+    save_plan(made, folder / f"plan-{number:03}.npz", {"move_from": source, "swap_to": leader})
 
 
 def _warm_up(wanted: Wanted) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from controllers.ursa.general.units import initial_state, units_of
 from controllers.ursa.generate import generate, shape
 from controllers.ursa.instance import Instance
-from controllers.ursa.io import load_instance, save_instance
+from controllers.ursa.io import load_instance, refuse_existing, save_instance
 from controllers.ursa.methods import Method
 from controllers.ursa.optional import spread_over
 from controllers.ursa.plan import Selector, checked, plan
@@ -121,6 +121,7 @@ def generate_file(
         raise UserError(f"seed {seed}: it must be at least 0.")
     wanted = shape(kind, _number("nodes", nodes), _number("partitions", partitions), **changes)
     path = out or Path(f"ursa-{kind}-{nodes}-{partitions}-{seed}.npz")
+    refuse_existing(path)
     made = generate(wanted, seed)
     save_instance(made, path)
     units = units_of(made)

@@ -70,16 +70,20 @@ def _plan(group: typer.Typer) -> None:
         rounds: Annotated[
             int, typer.Option(help="Rounds to plan for at most, each within the budget.")
         ] = 1,
-        out: Annotated[Path | None, typer.Option(help="Where the plan goes, an .npz file.")] = None,
+        out: Annotated[
+            Path | None, typer.Option(help="File for the plan; replaces a plan alone.")
+        ] = None,
         as_json: JsonFlag = False,
     ) -> None:
         """Decide which roles to swap and which replicas to move so that no node stays hot.
 
         Exit code 3: some nodes stay hot whatever is done; the plan is the best that was found.
         """
-        from controllers.ursa.io import save_plan
+        from controllers.ursa.io import refuse_existing, save_plan
         from controllers.ursa.run import budget_of, plan_file
 
+        if out is not None:
+            refuse_existing(out, plans=True)
         made = plan_file(
             instance,
             method,

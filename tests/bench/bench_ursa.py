@@ -208,6 +208,7 @@ def generated(path: Path, kind: str, size: tuple[str, str], **changes: float) ->
         [kind, "-".join(size), *(f"{name} {value:g}" for name, value in changes.items())]
     )
     say(f"{text}: generating")
+    path.unlink(missing_ok=True)
     generate_file(path, kind=kind, nodes=size[0], partitions=size[1], seed=SEED, **changes)
     say(f"{text}: alp")
     return decide(path, "alp", REPEAT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 from tiny_campaigns import ONE_CELL
 
+from campaigns import cell_context
 from campaigns.cell_parameters import (
     BENCH_PARAMETERS,
     GATEWAY_PARAMETERS,
@@ -67,6 +69,54 @@ def test_pairs_are_in_step_and_hold_no_output(path: Path, nbformat: ModuleType) 
     assert len(tagged) == 1
     for line in tagged[0].source.splitlines():
         assert "  # type: " in line
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_relative_paths_begin_at_hotbed_s_folder(path: Path) -> None:
+    """Jupyter starts a notebook in the notebook's folder, papermill in any."""
+    tree = ast.parse(path.with_suffix(".py").read_text())
+    rooted: list[ast.expr] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.BinOp) and ast.unparse(node.left) == "ROOT":
+            rooted.append(node.right)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "open_cell":  # see below
+            rooted += [keyword.value for keyword in node.keywords]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            assert node.id not in {"artifacts", "controllers_dir", "spec"} or node in rooted
+
+
+def test_a_cell_by_hand_is_written_below_hotbed_s_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cell_context, "ROOT", tmp_path / "hotbed")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    made = cell_context.open_cell({"op": "rand"}, testbed="dlr", ground="sim")
+    assert made.folder.is_relative_to(tmp_path / "hotbed" / "artifacts" / "by-hand")
+
+
+def test_a_student_s_controller_is_never_overwritten(tmp_path: Path, nbformat: ModuleType) -> None:
+    notebook = nbformat.read(ROOT / "notebooks" / "compare_controllers.ipynb", as_version=4)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+    def until_decided() -> Any:
+        names: dict[str, Any] = {}
+        for cell in cells:
+            exec(cell.source, names)
+            if "parameters" in cell.metadata.get("tags", []):
+                names |= {"name": "mine-alone", "controllers_dir": str(tmp_path)}
+            if "mine" in names:
+                return names["mine"].decide(names["mine"].initial(), names["observation"])[1]
+        raise AssertionError("the notebook makes no controller")
+
+    first = until_decided()
+    policy = tmp_path / "mine_alone" / "policy.py"
+    changed = policy.read_text().replace("number(0.3,", "number(0.125,")
+    policy.write_text(changed)
+    second = until_decided()
+    assert policy.read_text() == changed
+    assert {action.value for action in second} == {0.125} != {action.value for action in first}
 
 
 @pytest.mark.parametrize(
@@ -280,7 +330,14 @@ def test_each_paper_has_a_notebook_of_its_figures(
 @pytest.mark.usefixtures("importable")
 @pytest.mark.timeout(600)
 def test_a_student_is_walked_from_a_policy_to_its_claims(tmp_path: Path) -> None:
-    executed = executed_in(tmp_path, "compare_controllers", name="mine-alone", duration_s=90.0)
+    places = {"controllers_dir": "my-controllers", "artifacts": "artifacts"}
+    executed = executed_in(
+        tmp_path,
+        "compare_controllers",
+        name="mine-alone",
+        duration_s=90.0,
+        **{parameter: str(tmp_path / place) for parameter, place in places.items()},
+    )
     code = [cell for cell in executed.cells if cell.cell_type == "code"]
     assert all(cell.execution_count for cell in code)
     shown = outputs(executed)

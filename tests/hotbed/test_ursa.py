@@ -76,6 +76,15 @@ def test_what_is_infeasible_is_told(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "still hot" in report["violations"][0]
 
 
+def test_no_file_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / "a.npz")
+    held = path.read_bytes()
+    size = ("--nodes", 50, "--partitions", "1K")
+    for words in (("plan", path, "--out", path), ("generate", *size, "--out", path)):
+        assert run(capsys, "ursa", *words)[0] == 2
+        assert path.read_bytes() == held
+
+
 BAD: dict[str, tuple[Callable[[], Arrays], str]] = {
     "missing array": (lambda: arrays(capacity=None), "lacks capacity"),
     "two missing": (lambda: arrays(capacity=None, primary_load=None), "primary_load and capacity"),
