@@ -174,10 +174,8 @@ def save(drawn: Figure, folder: Path, name: str) -> Path:
     return png
 
 
-def paper_marker(
-    axes: Axes, x: float, y: float, *, first: bool = True, text: str = "paper's stated value"
-) -> None:
-    """The paper's stated value as a hollow diamond; the first of a figure is in the legend."""
+def paper_marker(axes: Axes, x: float, y: float, *, text: str = "paper's stated value") -> None:
+    """The paper's stated value as a hollow diamond."""
     axes.plot(
         [x],
         [y],
@@ -187,7 +185,7 @@ def paper_marker(
         markeredgecolor="black",
         linestyle="none",
         zorder=5,
-        label=text if first else None,
+        label=text,
     )
 
 

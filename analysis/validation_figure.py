@@ -50,6 +50,7 @@ def draw(made: Validation, scenario: str, folder: Path) -> Path | None:
             f"Figure {SCENARIOS[scenario]}, {scenario}: {made.real} beside sim "
             f"(pairs of one seed, {stats.counts(c.error for c in cells)})"
         )
+        style.legend(drawn, axes)
         with style.marked("measured and simulated"):
             return style.save(drawn, folder, f"fig{SCENARIOS[scenario]}-sim-{made.real}")
 
@@ -77,8 +78,6 @@ def _bars(axes: Axes, cells: Sequence[Cell], real: str, *, first: bool) -> None:
     axes.set_ylim(0, 1.6 * highest)
     axes.set_title(OP_NAMES[cells[0].op])
     axes.set_ylabel(cells[0].unit)
-    if first:
-        axes.legend(loc="upper left", fontsize="small")
 
 
 def _errors(axes: Axes, cells: Sequence[Cell]) -> None:

@@ -42,7 +42,8 @@ MARKS = {"diamond": "D #ffffff", "triangle": "^v", "square": "s"}
 
 def misleading(drawn: Any) -> list[str]:
     """What a reader of a figure would take for something else: an empty panel, a mark in the legend
-    that is not the one drawn, one mark on two vertical axes, an interval without width."""
+    that is not the one drawn, one mark on two vertical axes, an interval without width, a legend
+    upon data."""
     panels = [axes for axes in drawn.axes if axes.get_visible()]
     found = [f"panel {at} is empty" for at, axes in enumerate(panels) if _is_empty(axes)]
     there = {look[:2] for axes in panels for look in _looks(axes)}
@@ -57,6 +58,9 @@ def misleading(drawn: Any) -> list[str]:
         if not {look[:2] for look in its} & there
     ]
     for at, axes in enumerate(panels):
+        legend = axes.get_legend()
+        if legend is not None and legend.get_bbox_to_anchor() is axes.bbox:
+            found.append(f"a legend lies on panel {at}, and may hide what is drawn there")
         for other in panels[:at]:
             if axes.get_subplotspec() == other.get_subplotspec():
                 both = {look for look in _looks(axes) & _looks(other) if look[0] in MARKERS}

@@ -92,7 +92,7 @@ def degradation(
         n = counts(estimate for _, *both in found for estimate in both)
         axes.set_title(f"Rados bench {what} under {scenario} ({n} runs)")
         axes.margins(y=0.2)
-        axes.legend(loc="upper center", ncols=3)
+        style.legend(drawn, [axes])
         return style.save(drawn, folder, name)
 
 
@@ -119,8 +119,8 @@ def normalized(
             _controller_bars(axes, mine, controller, width * 0.94)
         stated = [(op, _STATED_NORMALIZED.get((scenario, what, op))) for op in ops]
         marked = [(op, value) for op, value in stated if value is not None and (op, "dlr") in found]
-        for index, (op, value) in enumerate(marked):
-            style.paper_marker(axes, places[op, "dlr"], value, first=index == 0)
+        for op, value in marked:
+            style.paper_marker(axes, places[op, "dlr"], value)
         axes.axhline(1, color="black", linewidth=0.8)
         axes.set_xticks(range(len(ops)), [OP_NAMES[op] for op in ops])
         axes.set_ylabel(f"{'Throughput' if what == 'throughput' else 'Latency'} / default Ceph")
@@ -128,8 +128,9 @@ def normalized(
         n = counts(estimate for estimate, _ in found.values())
         axes.set_title(f"{scenario.capitalize()}: {what} by controller ({better} is better, {n})")
         ends = [(places[key], estimate.high) for key, (estimate, _) in found.items()]
-        style.limit_intervals(axes, [estimate.value for estimate, _ in found.values()], ends)
-        axes.legend(loc="upper center", ncols=3, fontsize="small")
+        values = [estimate.value for estimate, _ in found.values()]
+        style.limit_intervals(axes, [*values, *(value for _, value in marked)], ends)
+        style.legend(drawn, [axes])
         return style.save(drawn, folder, name)
 
 

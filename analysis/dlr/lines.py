@@ -93,8 +93,7 @@ def load_mix(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         )
         axes.set_xlabel("Server load mix")
         axes.set_title(f"Mean pressure and sequential read throughput ({counts(speed)} runs)")
-        handles = [*axes.get_legend_handles_labels()[0], *other.get_legend_handles_labels()[0]]
-        axes.legend(handles=handles, loc="upper center", ncols=2)
+        style.legend(drawn, [axes, other])
         return style.save(drawn, folder, name)
 
 
@@ -173,7 +172,7 @@ def object_sizes(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         for row, scenario in enumerate(shown):
             for column, metric in enumerate(("throughput_mb_s", "latency_s")):
                 _by_size(axes[2 * row + column], rows, scenario, metric)
-        axes[0].legend(fontsize="small")
+        style.legend(drawn, axes)
         return style.save(drawn, folder, name)
 
 

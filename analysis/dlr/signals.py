@@ -54,5 +54,5 @@ def by_signal(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         axes.set_ylabel("Throughput / default Ceph")
         axes.set_title(f"DLR by signal, heterogeneity ({counts(found.values())})")
         axes.margins(y=0.3)
-        axes.legend(loc="upper center", ncols=3, fontsize="small")
+        style.legend(drawn, [axes])
         return style.save(drawn, folder, name)

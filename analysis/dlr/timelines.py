@@ -119,11 +119,10 @@ def by_interval(evidence: Evidence, folder: Path, name: str, scenario: str) -> P
                 [estimate.value for _, estimate in shown],
                 [(x, estimate.high) for x, estimate in shown],
             )
-            axis.set_title(f"{OP_NAMES[op]} ({counts(one for _, one in shown)} runs)")
+            axis.set_title(f"{OP_NAMES[op]}, {scenario} ({counts(one for _, one in shown)} runs)")
             axis.set_xlabel("Sixth of the run")
         axes[0].set_ylabel("Throughput (MB/s)")
-        axes[0].legend(fontsize="small", loc="lower left")
-        drawn.suptitle(f"Throughput by time interval, {scenario}")
+        style.legend(drawn, axes, columns=5)
         return style.save(drawn, folder, name)
 
 

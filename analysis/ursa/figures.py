@@ -54,8 +54,7 @@ def swaps(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         draw(right, order, numbers)
         right.set_ylabel("Operations")
         right.set_title(f"(b) Until no node is hot ({counts(numbers)})", loc="left")
-        left.legend(fontsize="small")
-        right.legend(fontsize="small", ncols=2)
+        style.legend(drawn, axes, columns=5)
         return style.save(drawn, folder, name)
 
 
@@ -167,7 +166,7 @@ def _methods_of(axes: Sequence[object], kind: str, rows: dict[str, pd.DataFrame]
         lines = [line(method, shown[method], column, geometric) for method in METHODS]
         draw(panel, order, lines, log=column != "sd_change")
         if column == "decision_s" and kind == "s1" and STATED_AT in order:
-            style.paper_marker(panel, order.index(STATED_AT), STATED_SECONDS, first=True)
+            style.paper_marker(panel, order.index(STATED_AT), STATED_SECONDS)
             panel.set_ylim(top=max(panel.get_ylim()[1], 2 * STATED_SECONDS))
         if column == "sd_change":
             stated_line(panel, 1.0, LABELS["none"])

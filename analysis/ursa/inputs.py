@@ -59,7 +59,7 @@ def skew(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         axes.set_ylim(0, None)
         axes.set_xlim(0, 100)
         axes.set_title(f"{rows['size'].iloc[0]}, {_instances(rows)}", loc="left")
-        axes.legend(fontsize="small")
+        style.legend(drawn, [axes], columns=2)
         return style.save(drawn, folder, name)
 
 
@@ -83,7 +83,6 @@ def shape(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         left.set_xlabel("Capacity of a node over the mean")
         left.set_ylabel("Load of a node over the mean")
         left.set_title(f"{LABELS[kind]}, {rows['size'].iloc[0]}, one instance", loc="left")
-        left.legend(fontsize="small", markerscale=3)
         for index, each in enumerate(found):
             right.plot(
                 each["partition_load"],
@@ -100,7 +99,7 @@ def shape(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         right.set_xlabel("Load of a partition over the mean")
         right.set_ylabel("Partitions with at least so much (%)")
         right.set_title("Partitions", loc="left")
-        right.legend(fontsize="small")
+        style.legend(drawn, [left, right], columns=4)
         return style.save(drawn, folder, name)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -47,20 +47,13 @@ def load(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
         panel = axes[0]
         for index, (size, mine) in enumerate(rows.groupby("object_size")):
             _rates(panel, mine, f"{float(str(size)) / 2**20:g} MiB writes", index)
-        panel.plot(
-            *PAPER_SLOW,
-            marker="D",
-            markerfacecolor="white",
-            markeredgecolor="black",
-            linestyle="none",
-            label="the paper: 32 MB writes, more than this",
-        )
+        style.paper_marker(panel, *PAPER_SLOW, text="the paper: 32 MB writes, more than this")
         panel.axhline(STABLE_S, color="black", linewidth=0.8, linestyle=":")
         style.magnitudes(panel)
         panel.set_xlim(left=0)
         panel.set_xlabel("writes a second on the node")
         panel.set_ylabel("response time (s)")
-        panel.legend(fontsize="small")
+        style.legend(drawn, axes, columns=2)
         return style.save(drawn, folder, name)
 
 
@@ -171,10 +164,16 @@ def settling(
             axes[0].set_title("hatched: some never became stable", fontsize="small")
         handles, labels = axes[0].get_legend_handles_labels()
         for _, marker, words in _STRICTER:
-            handles.append(Line2D([], [], linestyle="", marker=marker, color="black", markersize=4))
+            handles.append(Line2D([], [], **_mark(marker)))
             labels.append(words)
         drawn.legend(handles, labels, loc="outside lower center", ncols=3, fontsize="small")
         return style.save(drawn, folder, name)
+
+
+def _mark(marker: str) -> dict[str, Any]:
+    """A mark that does not hide another at its place."""
+    shape = {"marker": marker, "markersize": 6, "markerfacecolor": "none"}
+    return {"linestyle": "none", "color": "black", **shape}
 
 
 def _bars(panel: Axes, rows: pd.DataFrame, order: Sequence[str], column: str) -> None:
@@ -202,5 +201,5 @@ def _bars(panel: Axes, rows: pd.DataFrame, order: Sequence[str], column: str) ->
             if column == "censored_s":
                 at = place + (number - (len(shown) - 1) / 2) * width
                 for stricter, marker, _ in _STRICTER:
-                    panel.plot(at, here[stricter].mean(), marker, color="black", markersize=4)
+                    panel.plot(at, here[stricter].mean(), **_mark(marker))
     panel.set_xticks(range(len(order)), list(order))

@@ -55,6 +55,8 @@ def _misled(axes: Sequence[Axes], what: str) -> None:
     if what == "one mark on two axes":
         other = right.twinx()
         other.plot([1, 2], [2, 1], "o-")
+    if what == "a legend upon data":
+        right.legend()
     if what == "an interval without width":
         right.errorbar([1], [1], yerr=[[0.0], [0.0]])
 
@@ -67,6 +69,7 @@ def _misled(axes: Sequence[Axes], what: str) -> None:
         "a mark that is not there",
         "one mark on two axes",
         "an interval without width",
+        "a legend upon data",
     ],
 )
 def test_a_figure_that_misleads_is_found(what: str) -> None:

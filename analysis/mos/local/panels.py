@@ -18,6 +18,7 @@ LATENCY_SLA = {"color": "#882255", "linestyle": "--", "linewidth": 1.2}
 """Purple dashes in the paper's figure 11, ..."""
 BANDWIDTH_SLA = {"color": "#E69F00", "linestyle": "--", "linewidth": 1.2}
 """... and orange ones."""
+PAPER_RATIO = "paper's ratio to our value"
 WIDTH = 0.8
 
 
@@ -31,16 +32,13 @@ def grouped(
     groups: Sequence[str],
     series: Sequence[tuple[str, str, Mapping[str, Estimate]]],
     stated: Mapping[tuple[str, str], float] | None = None,
-    *,
-    first_mark: bool = True,
 ) -> None:
     """A group of bars each, a bar a series, with 95 % intervals.
 
     Args:
         groups: names along the axis.
         series: name, colour, and estimate by group.
-        stated: the paper's values by series and group, in this figure's unit.
-        first_mark: whether the legend tells what a diamond is.
+        stated: what the paper's ratios make of our values, by series and group.
     """
     width = WIDTH / max(1, len(series))
     values, ends = [], []
@@ -59,7 +57,7 @@ def grouped(
                 ends.append((float(x), one.high))
             value = (stated or {}).get((name, text))
             if value is not None:
-                style.paper_marker(panel, x, value, first=first_mark)
+                style.paper_marker(panel, x, value, text=PAPER_RATIO)
                 values.append(value)
     panel.set_xticks(range(len(groups)), list(groups))
     panel.set_xlim(-0.6, len(groups) - 0.4)

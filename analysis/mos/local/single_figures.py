@@ -13,7 +13,7 @@ from analysis import style
 from analysis.claims import Evidence
 from analysis.columns import average
 from analysis.figures import Missing
-from analysis.mos.local.panels import PAPER_LINE, errors, grouped, line
+from analysis.mos.local.panels import PAPER_LINE, PAPER_RATIO, errors, grouped, line
 from analysis.mos.local.runs import cells, report, values_of
 from analysis.mos.local.single_claims import LARGE_BUSY, NETWORK, PROXY_BUSY, SECOND_PROXY
 from analysis.stats import Estimate, counts
@@ -144,7 +144,8 @@ def _proxies(
         double = [i for i, key in enumerate(order) if key[0] == 2]
         if single and double:
             factor = SECOND_PROXY if letter == "A" else 2.0
-            style.paper_marker(panel, double[-1], factor * found[single[-1]].value, first=True)
+            value = factor * found[single[-1]].value
+            style.paper_marker(panel, double[-1], value, text=PAPER_RATIO)
         other = panel.twinx()
         other.grid(False)
         points = [(x, b) for x, b in zip(places, busy, strict=True) if b is not None]
