@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import time
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -39,12 +40,13 @@ TOP = {
     "osds": {"osd.0": {"primary_affinity": 0.1}, "osd.1": {"primary_affinity": 1.0}},
     "client": {"read_mb_s": 120.5, "read_iops": 28.7, "write_mb_s": 0.0, "write_iops": 0.0},
     "lost": {},
+    "steered": {},
 }
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-def in_memory(folder: Path, *, up: bool) -> Place:
+def in_memory(folder: Path, *, up: bool, loads: Mapping[str, list[str]] | None = None) -> Place:
     """A site in the kernel's memory, whose nodes are a script in the place of ssh."""
     startup = folder / "ipython" / "profile_default" / "startup"
     startup.mkdir(parents=True)
@@ -62,6 +64,7 @@ def in_memory(folder: Path, *, up: bool) -> Place:
         "HOTBED_IN_MEMORY": str(folder / "state"),
         "HOTBED_IN_MEMORY_UP": str(spec) if up else "",
         "HOTBED_IN_MEMORY_TOP": str(folder / "top.json"),
+        "HOTBED_IN_MEMORY_LOADS": json.dumps(loads or {}),
         "HOTBED_FAKE_GROUND": str(HERE.parent / "campaigns" / "fake_ground.py"),
         "HOTBED_FAKE_LOCKS": str(folder),
         "HOTBED_FAKE_LEASE": str(lease),
@@ -97,7 +100,7 @@ def test_a_store_is_deployed_and_a_campaign_held_against_the_lease(tmp_path: Pat
 
 
 def test_a_testbed_is_looked_into(tmp_path: Path) -> None:
-    place = in_memory(tmp_path, up=True)
+    place = in_memory(tmp_path, up=True, loads={"osd1": ["fio (4711)"]})
     made = execute(place, "debugging", testbed=place.testbed, node="osd1", follow_s=2.0)
     assert made.whole
     assert "up 3 days, on root@2001:db8:1::3" in made.shown
