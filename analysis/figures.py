@@ -45,6 +45,11 @@ def interval_text(found: Estimate | None, digits: int = 3) -> str:
     return value if found.n < 2 else f"{value} [{low}, {high}]"
 
 
+def bytes_text(count: int) -> str:
+    """``4 MiB``, ``256 KiB``: a number of bytes."""
+    return f"{count // 2**20} MiB" if count >= 2**20 else f"{count // 2**10} KiB"
+
+
 @dataclass(frozen=True)
 class FigureEntry:
     """One figure: what it shows, how it is drawn, and what makes the runs it needs. `told` adds to

@@ -250,7 +250,7 @@ def limit_intervals(
 
 
 def legend(drawn: Figure, axes: Sequence[Axes], columns: int = 3) -> None:
-    """One legend above all panels, each text once."""
+    """One legend above all panels, or below them if the figure has a title; each text once."""
     handles: dict[str, Artist] = {}
     for panel in axes:
         for handle, text in zip(*panel.get_legend_handles_labels(), strict=True):
@@ -258,7 +258,7 @@ def legend(drawn: Figure, axes: Sequence[Axes], columns: int = 3) -> None:
     drawn.legend(
         handles=list(handles.values()),
         labels=list(handles),
-        loc="outside upper center",
+        loc="outside lower center" if drawn.get_suptitle() else "outside upper center",
         ncols=min(columns, max(1, len(handles))),
         fontsize="small",
     )

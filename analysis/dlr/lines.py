@@ -13,7 +13,7 @@ import pandas as pd
 from analysis import style
 from analysis.claims import Evidence
 from analysis.dlr.compare import OP_NAMES, select, sweep
-from analysis.figures import Missing
+from analysis.figures import Missing, bytes_text
 from analysis.stats import Estimate, counts, mean
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ def _by_size(axes: Axes, rows: pd.DataFrame, scenario: str, metric: str) -> None
         )
     axes.set_xscale("log", base=2)
     sizes = sorted(here["object_size"].unique())
-    axes.set_xticks([size / 2**20 for size in sizes], [_size(int(size)) for size in sizes])
+    axes.set_xticks([size / 2**20 for size in sizes], [bytes_text(int(size)) for size in sizes])
     axes.minorticks_off()
     if metric == "latency_s":
         style.magnitudes(axes)
@@ -215,7 +215,3 @@ def _by_size(axes: Axes, rows: pd.DataFrame, scenario: str, metric: str) -> None
     axes.set_xlabel("Object size")
     axes.set_ylabel(f"{OP_NAMES['seq']} (MB/s)" if metric == "throughput_mb_s" else "Latency (s)")
     axes.set_title(f"{scenario.capitalize()} ({counts(one for _, one in drawn)} runs)")
-
-
-def _size(count: int) -> str:
-    return f"{count // 2**20} MiB" if count >= 2**20 else f"{count // 2**10} KiB"

@@ -12,8 +12,8 @@ from matplotlib.lines import Line2D
 
 from analysis import style
 from analysis.claims import Evidence
-from analysis.figures import Missing
-from analysis.stats import Estimate, mean
+from analysis.figures import Missing, bytes_text
+from analysis.stats import Estimate, counts, mean
 from analysis.ursa.live_runs import CONTROLLED, NETWORKS, rebalancing, sizes
 from schemas.settling import HOLD_S, STABLE_S
 
@@ -44,20 +44,22 @@ def load(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     if rows.empty:
         return Missing("open-loop writes to one node at several rates (scenario single)")
     with style.figure() as (drawn, axes):
-        panel = axes[0]
+        panel, found = axes[0], list[Estimate]()
         for index, (size, mine) in enumerate(rows.groupby("object_size")):
-            _rates(panel, mine, f"{float(str(size)) / 2**20:g} MiB writes", index)
+            found += _rates(panel, mine, f"{bytes_text(int(str(size)))} writes", index)
         style.paper_marker(panel, *PAPER_SLOW, text="the paper: 32 MB writes, more than this")
         panel.axhline(STABLE_S, color="black", linewidth=0.8, linestyle=":")
         style.magnitudes(panel)
         panel.set_xlim(left=0)
         panel.set_xlabel("writes a second on the node")
         panel.set_ylabel("response time (s)")
+        panel.set_title(f"{counts(found)} runs at each rate", loc="left")
         style.legend(drawn, axes, columns=2)
         return style.save(drawn, folder, name)
 
 
-def _rates(panel: Axes, rows: pd.DataFrame, label: str, index: int) -> None:
+def _rates(panel: Axes, rows: pd.DataFrame, label: str, index: int) -> list[Estimate]:
+    found: list[Estimate] = []
     colour = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")[index % 4]
     for column, words, line in (
         ("latency_p99_s", "99th percentile", "-"),
@@ -66,6 +68,8 @@ def _rates(panel: Axes, rows: pd.DataFrame, label: str, index: int) -> None:
         by_rate = rows.dropna(subset=[column]).groupby("rate")[column]
         points = {float(str(rate)): mean(values.tolist()) for rate, values in by_rate}
         _curve(panel, points, colour, line, f"{label}, {words}")
+        found += points.values()
+    return found
 
 
 def _curve(panel: Axes, points: dict[float, Estimate], colour: str, line: str, label: str) -> None:
