@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
+from campaigns.prioritymeister.apply import Applied
 from hotbed.exit_codes import EXIT_MISSED
 from schemas.errors import UserError
+from testbed.sites.contract import Testbed
 from tests.hotbed.pm_commands import plan, run, topology, write_trace
 from tests.hotbed.runner import Runner
 
@@ -40,6 +42,18 @@ def test_a_missed_slo_is_an_exit_code(tmp_path: Path) -> None:
     done = Runner().run(["pm", "plan", str(path), "--json"])
     assert not json.loads(done.stdout)["met"]
     assert done.exit_code == EXIT_MISSED
+
+
+@pytest.mark.parametrize(("met", "code"), [(True, 0), (None, 0), (False, EXIT_MISSED)])
+def test_an_applied_plan_that_misses_an_slo_is_an_exit_code(
+    met: bool | None, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Testbed("t", "fake", (), tmp_path, tmp_path, tmp_path, "")
+    monkeypatch.setattr("testbed.choose.choose_ready", lambda _: (None, found))
+    monkeypatch.setattr("testbed.deploy.spec_of", lambda _: None)
+    made = Applied("t", "pm", met, {}, {}, ())
+    monkeypatch.setattr("campaigns.prioritymeister.apply.apply", lambda *_, **__: made)
+    assert Runner().run(["pm", "apply", str(tmp_path / "t.yaml")]).exit_code == code
 
 
 def test_a_throughput_slo_counts_the_trace(tmp_path: Path) -> None:
