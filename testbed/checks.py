@@ -173,7 +173,7 @@ def disk(machine: Machine, need: Need) -> Finding:
     free, wanted = machine.free_bytes(need.state), need.disk_bytes
     how = (
         f"free {max(wanted - free, 0) / GIB:.0f} GiB more there, "
-        "or make the spec's disks smaller or fewer"
+        "or make the spec's disks and roots (root_size) smaller or fewer"
     )
     return Finding(
         "disk",

@@ -39,6 +39,9 @@ SIZE_SLACK = 0.9
 """Least share of a size asked for that a device must have: a partition is a little smaller."""
 
 
+ROOT_SIZE = 2 * 2**30
+
+
 class DiskSpec(Strict):
     """One disk of a node.
 
@@ -67,7 +70,9 @@ class GroupSpec(Strict):
     """`count` alike nodes, named <group>0, <group>1, ... (<group> alone when count is 1).
 
     A node has `disks` disks as `disk` says, each a store daemon's own. Files (scratch) are kept on
-    nodes with one disk only: fio and its OSD are to meet on the same one.
+    nodes with one disk only: fio and its OSD are to meet on the same one. `root_size` is the most
+    that a node of the local site writes outside its disks (logs, configuration, a monitor's store),
+    all snapshots together; real machines have roots of their own.
     """
 
     name: Name
@@ -76,6 +81,7 @@ class GroupSpec(Strict):
     cpus: float = Field(default=1.0, gt=0, le=1024)
     memory: Bytes = Field(default=2**30, ge=2**27)
     network: BitsPerSecond = Field(default=1e9, ge=1e6)
+    root_size: Bytes = Field(default=ROOT_SIZE, ge=2**28)
     disk: DiskSpec | None = None
     disks: int = Field(default=1, ge=1, le=24)
 

@@ -15,6 +15,7 @@ from schemas.errors import UserError
 from schemas.mistakes import mistake
 from schemas.yaml_file import read_mapping
 from testbed.machine_spec import (
+    ROOT_SIZE,
     SIZE_SLACK,
     DiskSpec,
     GroupSpec,
@@ -230,6 +231,7 @@ class TestbedSpec(Strict):
         _leave_out(body, "network", {})
         for group in body["groups"]:
             _leave_out(group, "disks", 1)
+            _leave_out(group, "root_size", ROOT_SIZE)
         if isinstance(self.store, CephSpec):
             _leave_out(body["store"], "failure_domain", "host")
             _leave_out(body["store"], "twochoice", None)

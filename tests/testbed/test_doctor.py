@@ -211,6 +211,9 @@ def test_need_grows_with_the_spec(spec: TestbedSpec) -> None:
     body["groups"][1]["count"] *= 2
     twice = need_of(TestbedSpec.model_validate(body))
     assert twice.disk_bytes - need_of(spec).disk_bytes > disks
+    body["groups"][1]["root_size"] += GIB
+    larger = need_of(TestbedSpec.model_validate(body))
+    assert larger.disk_bytes - twice.disk_bytes == body["groups"][1]["count"] * GIB
 
 
 def test_not_root_does_not_try_in_namespaces() -> None:

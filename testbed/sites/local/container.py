@@ -41,20 +41,46 @@ class Container:
         return self.folder / "nspawn.pid"
 
     @property
+    def files(self) -> Path:
+        """Everything that the node writes outside its disks: a file system of limited size, with a
+        folder for each layer."""
+        return self.folder / "files"
+
+    @property
     def log(self) -> Path:
         return self.folder / "console.log"
 
-    def mount(self, lower: Sequence[Path], layer: Path) -> None:
-        """Mount the root: `layer` on top of `lower` (bottom to top, the image first)."""
+    def mount(self, image: Path, chain: Sequence[int], size: int) -> None:
+        """Mount the root: the layers of `chain` (bottom to top, the last is written to) over
+        `image`. All layers together take at most `size` bytes."""
+        self._mount_files(size)
+        *lower, layer = [self.files / str(number) for number in chain]
         upper, work = layer / "upper", layer / "work"
         for folder in (self.root, upper, work):
             folder.mkdir(parents=True, exist_ok=True)
         upper.chmod(0o755)
         # Layers are frozen and stacked again by a snapshot: nothing in one may refer to inodes.
         options = [f"{option}=off" for option in ("index", "metacopy") if _has(option)]
-        options.append(f"lowerdir={':'.join(str(folder) for folder in reversed(lower))}")
+        below = [image, *(each / "upper" for each in lower)]
+        options.append(f"lowerdir={':'.join(str(folder) for folder in reversed(below))}")
         options += [f"upperdir={upper}", f"workdir={work}"]
         run("mount", "-t", "overlay", "overlay", "-o", ",".join(options), str(self.root))
+
+    def _mount_files(self, size: int) -> None:
+        """Mount `files`, from an image that takes room on the host only as it is written to."""
+        image, new = self.folder / "files.img", self.folder / "files.new"
+        if not image.exists():
+            with new.open("wb") as made:
+                made.truncate(size)
+            # Nothing is zeroed in the background either (noinit_itable): holes are zeros.
+            lazy = "nodiscard,lazy_itable_init=1,lazy_journal_init=1"
+            run("mkfs.ext4", "-q", "-F", "-b", "4096", "-m", "0", "-E", lazy, str(new))
+            new.replace(image)
+        self.files.mkdir(exist_ok=True)
+        # Without direct I/O the host would keep every page a second time.
+        device = run("losetup", "-f", "--show", "--direct-io=on", str(image)).strip()
+        run("mount", "-t", "ext4", "-o", "noatime,noinit_itable", device, str(self.files))
+        run("losetup", "-d", device)  # as soon as it is unmounted
 
     def furnish(self, hosts: str, authorized: str, host_key: Path) -> None:
         """Write what makes this root this node: name, keys, and the other nodes' addresses."""
@@ -135,13 +161,25 @@ class Container:
         return lines[-1].strip() if lines else "its console said nothing"
 
     def unmount(self) -> None:
-        """Unmount the root; the node must have ended."""
-        for point in mounts_under(self.folder / "root"):
-            run("umount", point, check=False)
-        if left := mounts_under(self.folder / "root"):
-            run("umount", "-l", left[-1], check=False)
-            if mounts_under(self.folder / "root"):
-                raise SiteError(f"{self.root} cannot be unmounted", retry_after_s=1.0)
+        """Unmount the root and what holds its layers; the node must have ended."""
+        for folder in (self.root, self.files):
+            for point in mounts_under(folder):
+                run("umount", point, check=False)
+            if left := mounts_under(folder):
+                run("umount", "-l", left[-1], check=False)
+                if mounts_under(folder):
+                    raise SiteError(f"{folder} cannot be unmounted", retry_after_s=1.0)
+
+
+def share_unmounts(folder: Path) -> None:
+    """Have what is unmounted below `folder` unmounted everywhere.
+
+    systemd-nspawn begins with a copy of all mounts, those of other nodes too, and on hosts whose
+    mounts are private it keeps that copy, out of sight, and with it their file systems.
+    """
+    if str(folder) not in mounts_under(folder):
+        run("mount", "--bind", "--make-private", str(folder), str(folder))
+    run("mount", "--make-shared", str(folder))
 
 
 def _has(option: str) -> bool:

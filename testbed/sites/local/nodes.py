@@ -16,7 +16,7 @@ from testbed.sites.contract import Node, SiteError
 from testbed.sites.local import network, racks
 from testbed.sites.local.cgroups import Cgroups
 from testbed.sites.local.container import PRESSURE_FOLDER, Container
-from testbed.sites.local.disk import Disk, folder_name, folders, loops_on, uses
+from testbed.sites.local.disk import Disk, detach_loop, folder_name, folders, loops_on, uses
 from testbed.sites.local.names import Places
 from testbed.sites.local.process import read_pid, stop
 from testbed.sites.local.record import Member, Record
@@ -131,7 +131,7 @@ class Nodes:
             procs = self.cgroups.create(f"{self.name}/{DISKS}")
             device = disk.start([layer / folder_name(number) for layer in layers], procs)
             binds |= disk.binds(device, number)
-        container.mount([image, *(layer / "upper" for layer in layers[:-1])], layers[-1])
+        container.mount(image, record.chain, member.group.root_size)
         host_key = folder / "host_key"
         keys.make(host_key, member.name)
         login = keys.public(self.folder / keys.LOGIN)
@@ -167,8 +167,8 @@ class Nodes:
         self.container(node).unmount()
         for disk in disks:
             disk.stop()
-        if loops_on(folder):
-            raise SiteError(f"the disk of node {node} is still in use", retry_after_s=5.0)
+        if not all(map(detach_loop, loops_on(folder))):
+            raise SiteError(f"a disk of node {node} is still in use", retry_after_s=5.0)
         network.drop_link(self.places, self.name, node)
         self.cgroups.remove(group)
         propagate = Path("/run/systemd/nspawn/propagate", self.places.machine(self.name, node))
@@ -176,9 +176,10 @@ class Nodes:
 
     def drop_layers(self, node: str, used: set[int]) -> None:
         """Delete the layers that nothing needs any more."""
-        for layer in (self.of(node) / "layers").glob("*"):
-            if int(layer.name) not in used:
-                shutil.rmtree(layer)
+        for layers in (self.of(node) / "layers", self.container(node).files):
+            for layer in layers.glob("[0-9]*"):
+                if int(layer.name) not in used:
+                    shutil.rmtree(layer)
 
     def describe(self, member: Member) -> Node:
         """The node as the rooms above see it."""

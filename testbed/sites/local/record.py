@@ -16,7 +16,7 @@ from schemas.errors import UserError
 from testbed.sites.local import network
 from testbed.spec import GroupSpec, TestbedSpec
 
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclass(frozen=True)

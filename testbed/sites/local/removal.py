@@ -12,7 +12,7 @@ from testbed import ansible_processes, reach
 from testbed.sites.contract import Progress, SiteError
 from testbed.sites.local import awake, network, quota_slice
 from testbed.sites.local.cgroups import Cgroups
-from testbed.sites.local.disk import Disk, folders, loops_on, unmount
+from testbed.sites.local.disk import Disk, detach_loop, folders, loops_on, unmount
 from testbed.sites.local.names import Places
 from testbed.sites.local.nodes import DISKS, at_once
 from testbed.sites.local.tools import mounts_under
@@ -67,6 +67,8 @@ def _stop(places: Places, cgroups: Cgroups, name: str, progress: Progress) -> No
     at_once(lambda disk: disk.stop(), disks)
     cgroups.kill(name, 2.0)
     unmount(folder)
+    for device in loops_on(folder):
+        detach_loop(device)
     progress("network", 0.7)
     network.remove(places, name)
     cgroups.remove(name)

@@ -41,6 +41,7 @@ from testbed.sites.local import (
 )
 from testbed.sites.local.awake import kept_awake, wanted
 from testbed.sites.local.cgroups import Cgroups, detect
+from testbed.sites.local.container import share_unmounts
 from testbed.sites.local.disk import MOST_QUEUE_DEPTH, Disk
 from testbed.sites.local.names import Places
 from testbed.sites.local.nodes import Nodes, at_once
@@ -49,8 +50,6 @@ from testbed.spec import CephSpec, TestbedSpec
 from testbed.ssh import SshShell
 
 _SSH_TIMEOUT_S = 60.0
-_NODE_FILES = 2**28
-"""A node's own files beside its disk, about."""
 
 
 class LocalSite:
@@ -96,12 +95,14 @@ class LocalSite:
             )
         network.check_congestion_control(network.congestion_control_of(spec))
         disks = sum(g.count * g.disks * g.disk.size for g in spec.groups if g.disk)
+        roots = sum(group.count * group.root_size for group in spec.groups)
         return Cost(
             node_hours=0.0,
             nodes=nodes,
-            disk_bytes=disks + nodes * _NODE_FILES,
+            disk_bytes=disks + roots,
             memory_bytes=sum(group.count * group.memory for group in spec.groups),
-            detail=f"{nodes} containers on this machine; disks take what is written to them",
+            detail=f"{nodes} containers on this machine; disks and roots take what is "
+            "written to them",
         )
 
     def provision(self, spec: TestbedSpec, progress: Progress = silent) -> Testbed:
@@ -335,6 +336,7 @@ class LocalSite:
         members = list(known.members())
         progress("network", 0.0)
         record.save(folder, replace(known, ready=False))
+        share_unmounts(folder)
         quota_slice.shorten(self.places)
         keys.make(folder / keys.LOGIN, f"hotbed-{name}")
         network.make_switch(self.places, name, known.subnet, mtu=known.spec.mtu)

@@ -35,6 +35,7 @@ groups:
     cpus: 0.5
     memory: 512MiB
     network: 200Mbit
+    root_size: 256MiB
     disk: {size: 1GiB, scratch: 384MiB, positioning: 4ms, bandwidth: 40MB/s, queue_depth: 16}
 """
 

@@ -118,6 +118,16 @@ class TestLocalSite(SiteConformance):
         assert site.status(spec.name).state is State.READY
         assert shell(up, "osd1").run(["cat", "/srv/kept"]).text == "kept\n"
 
+    def test_what_fills_a_root_does_not_fill_the_host(self, spec: TestbedSpec, up: Testbed) -> None:
+        limit = spec.groups[1].root_size
+        osd0 = shell(up, "osd0")
+        write = ["dd", "if=/dev/zero", "of=/var/log/fill", "bs=1M", f"count={2 * limit >> 20}"]
+        full = osd0.run(write, check=False, timeout_s=90.0)
+        assert full.returncode != 0 and b"No space left on device" in full.stderr
+        assert (up.directory / "nodes/osd0/files.img").stat().st_blocks * 512 <= limit
+        shell(up, "osd1").run(["sh", "-c", "echo kept > /var/log/kept; sync"])
+        osd0.run(["sh", "-c", "rm /var/log/fill; echo kept > /var/log/kept; sync"])
+
     def test_a_cut_link_cuts(self, site: LocalSite, spec: TestbedSpec, up: Testbed) -> None:
         site.link(spec.name, "osd0", False)
         ping = ["ping", "-c", "1", "-W", "1", "osd0"]
