@@ -49,7 +49,7 @@ def share_of_settings(evidence: Evidence, folder: Path, name: str) -> Path | Mis
             for place, k in enumerate(swept):
                 one = average(mine[mine["k"] == k].set_index("seed")["met"])
                 if one is not None:
-                    points.append((place + 0.05 * (index - len(shown) / 2), one))
+                    points.append((place + 0.05 * (index - (len(shown) - 1) / 2), one))
             share_line(axes, points, colour=COLOURS[variant], label=LABELS[variant])
         axes.set_xticks(range(len(swept)), [f"{k:g}" for k in swept])
         axes.set_xlabel("k: SLO over the workload's own 99.9th percentile alone")

@@ -138,7 +138,8 @@ def others(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
     shapes = [gaps for gaps in SHAPES if (rows["gaps"] == gaps).any()]
     with style.figure(1, len(shapes), width=5.2 * len(shapes), height=3.8) as (drawn, axes):
         for panel, gaps, mark in zip(axes, shapes, "ab", strict=False):
-            for index, variant in enumerate(variants(rows)):
+            order = variants(rows)
+            for index, variant in enumerate(order):
                 mine = rows[rows["variant"] == variant]
                 points = []
                 for place, label in enumerate("FGH"):
@@ -146,7 +147,7 @@ def others(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
                     here = mine[(mine["burst"] == label) & (mine["gaps"] == shape)]
                     within = average(by_block(here, "within"))
                     if within is not None:
-                        points.append((place + 0.05 * (index - 3), within))
+                        points.append((place + 0.05 * (index - (len(order) - 1) / 2), within))
                 share_line(panel, points, colour=COLOURS[variant], label=LABELS[variant])
             panel.axhline(
                 100 * CAKE_SHARE, color="black", linestyle=":", label="paper: Cake < 96 %"
