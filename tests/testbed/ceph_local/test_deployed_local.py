@@ -11,9 +11,10 @@ import subprocess
 
 import pytest
 
+from schemas.errors import UserError
 from testbed.deploy import LOG, DeployError, RefusedError, deploy
 from testbed.inventory import FIO_JOBS, fio_file_bytes
-from testbed.lifecycle import start_store, stop_store, wait_healthy
+from testbed.lifecycle import restore_snapshot, save_snapshot, stopped_store
 from testbed.sites.contract import SnapshotSite, Testbed
 from testbed.sites.local import LocalSite
 from tests.testbed.ceph_beds import NODES, SPEC, assert_removed, deploying, run
@@ -37,11 +38,8 @@ def test_a_device_in_use_is_refused_before_anything_changes(bare: Testbed) -> No
     assert run(bare, "osd0", "ls /etc/ceph").split() == ["rbdmap"]
 
 
-def test_deployed_it_serves_and_a_second_run_changes_nothing(
-    site: LocalSite, deployed: Testbed
-) -> None:
+def test_deployed_it_serves_and_keeps_its_secrets(deployed: Testbed) -> None:
     assert run(deployed, "admin", "ceph health").strip() == "HEALTH_OK"
-    assert deploy(deployed, SPEC, site=site) == dict.fromkeys(NODES, 0)
     log = (deployed.directory / LOG).read_text()
     secret = run(deployed, "admin", "ceph auth get-key client.admin").strip()
     osd_secret = run(deployed, "admin", "ceph auth get-key osd.0").strip()
@@ -87,16 +85,21 @@ def test_the_admin_node_knows_the_testbed_and_reaches_it(deployed: Testbed) -> N
     assert '"ok": true' in run(deployed, "admin", "hotbed-agent units </dev/null")
 
 
-def test_stopped_started_and_back_from_a_snapshot(site: LocalSite, deployed: Testbed) -> None:
-    stop_store(deployed)
-    assert run(deployed, "osd0", "pgrep -c ceph-osd || true").strip() == "0"
+def test_back_from_a_snapshot_a_second_deployment_changes_nothing(
+    site: LocalSite, deployed: Testbed
+) -> None:
     assert isinstance(site, SnapshotSite)
-    site.snapshot(deployed.name, "deployed")
-    start_store(deployed)
+    run(deployed, "admin", "ceph osd primary-affinity 0 0.5")
+    with pytest.raises(UserError, match="primary affinity"):
+        save_snapshot(site, deployed, "deployed")
+    run(deployed, "admin", "ceph osd primary-affinity 0 1")
+    with stopped_store(deployed):
+        assert run(deployed, "osd0", "pgrep -c ceph-osd || true").strip() == "0"
+    save_snapshot(site, deployed, "deployed")
     run(deployed, "admin", "ceph osd pool create scribble 1 && ceph osd primary-affinity 0 0.5")
-    site.restore(deployed.name, "deployed")
-    wait_healthy(deployed)
+    restore_snapshot(site, deployed.name)
     assert run(deployed, "admin", "rados lspools").split() == ["bench"]
+    assert deploy(deployed, SPEC, site=site) == dict.fromkeys(NODES, 0)
 
 
 def test_an_unreachable_node_is_named(deployed: Testbed) -> None:
