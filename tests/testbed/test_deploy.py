@@ -213,7 +213,7 @@ class Shaper:
         self.said.append(on)
 
     def __getattr__(self, name: str) -> Any:
-        if name in {"plan", "provision", "status", "find", "names", "extend", "release"}:
+        if name in {"plan", "provision", "status", "find", "folder", "names", "extend", "release"}:
             return lambda *_: None
         raise AttributeError(name)
 

@@ -64,7 +64,7 @@ def test_every_link_and_bridge_has_the_specs_packets(machine: Machine) -> None:
     network.make_link(PLACES, "packets", "a0", "10.77.7.11", 2e8, mtu=spec.mtu)
     sized = [line for line in machine.said if "mtu 9000" in line]
     assert sized == [
-        f"{switch}: link set br0 mtu 9000",
+        f"{switch}: link set br0 mtu 9000 up",
         f"{switch}: link set up0 mtu 9000",
         f"ip link set {uplink} mtu 9000 up",
         f"{switch}: link set rack0 mtu 9000 up",
