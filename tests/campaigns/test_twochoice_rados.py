@@ -17,6 +17,7 @@ from campaigns.twochoice.live.parameters import ObjectParameters
 from campaigns.twochoice.live.rados import RadosServers
 from campaigns.twochoice.live.results import numbers_of_apps
 from campaigns.twochoice.live.servers import Reached, places_of
+from controllers import registry
 from schemas.errors import HotbedError, UserError
 from schemas.run import Summary
 from testbed.agent.contract import UnitResult
@@ -36,6 +37,8 @@ store:
   twochoice: {}
 """
 STATUS = {"agents": [{"agent": 0, "has": {"fragments": 0, "entries": 0, "in_flight": 0}}]}
+HEADER = {"schema": 1, "header": True, "policy": "dlr", "parameters": {}, "seed": 1}
+JOURNAL = json.dumps(HEADER | {"code_hash": registry.code_hash(registry.find("dlr"))}) + "\n"
 SMALL: dict[str, Any] = {"backend": "rados", "nodes": 2, "processes": 2}
 
 
@@ -54,7 +57,7 @@ class CephAgent(FakeAgent):
         return {
             "clean": {"put_right": []},
             "control-stop": {"was_running": True, "code": self.code, "reason": "it fell over"},
-            "control-log": {"text": "{}\n", "offset": 3, "size": 3},
+            "control-log": {"text": JOURNAL, "offset": len(JOURNAL), "size": len(JOURNAL)},
         }.get(verb, {})
 
 
@@ -157,7 +160,7 @@ def test_dlr_works_during_its_cells_alone(tmp_path: Path) -> None:
         tmp_path, agent, scheduler="dlr", copies=2, stragglers="fio", start_s=9.0, **SMALL
     )
     assert agent.called == ["control-start", "control-stop", "control-log"]
-    assert (tmp_path / "run" / "journal.jsonl").read_text() == "{}\n"
+    assert (tmp_path / "run" / "journal.jsonl").read_text() == JOURNAL
     assert servers.plans[0]["apps"][-1]["start"] == 9.0
     again = tmp_path / "crush"
     again.mkdir()
