@@ -14,7 +14,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # time, which is most of what tests and campaigns would then do.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup reproduce test test-unit test-go test-slow test-local test-openstack soak lint bench lock clean
+.PHONY: help setup reproduce test test-unit test-go test-slow test-local test-openstack golden soak lint bench lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1|/p' $(MAKEFILE_LIST) | while IFS='|' read -r target text; do \
@@ -29,7 +29,7 @@ reproduce: setup ## set up, then DLR against its baselines on a real Ceph: claim
 test: setup lint test-unit test-go test-slow test-local test-openstack ## set up, then every check and test
 
 test-unit: setup ## tests without root, network or testbed (under 2 minutes)
-	$(PYTEST) -n auto --maxprocesses 4 --dist loadfile -m "not local and not slow and not openstack and not soak"
+	$(PYTEST) -n auto --maxprocesses 4 --dist loadfile -m "not local and not slow and not openstack and not soak and not golden"
 
 test-go: setup ## the data plane's tests
 	cd dataplane && ../tools/go test ./...
@@ -45,6 +45,9 @@ test-openstack: setup ## tests against a real OpenStack control plane on loopbac
 	@[ "$${HOTBED_TESTS_UNTIL:-9999999999}" -lt "$$(date +%s)" ] || $(BIN)/python -m tests.openstack.parts
 	$(SUDO) $(PYTEST) -n 2 --dist loadgroup --no-loadscope-reorder -m openstack tests/openstack \
 	    --durations=15 --durations-min=5
+
+golden: setup ## recompute simulated campaigns, compare with the recorded claims (10 minutes)
+	$(PYTEST) -m golden tests/golden
 
 soak: setup ## long tests: fault simulation over many seeds, floods, hostile inputs (root, hours)
 	cd dataplane && HOTBED_SOAK=1 ../tools/go test -count=1 -timeout 4h -run Soak ./...
