@@ -159,7 +159,7 @@ class Control:
             ) from error
 
     def _steered(self) -> dict[str, list[str]]:
-        """What waits to be put back, by controller."""
+        """Return the changes that are still in force, by controller."""
         return {
             path.parent.name: steered(path.with_name(JOURNAL))
             for path in sorted(self._folders.glob(f"*/{SAVED}"))
@@ -295,8 +295,8 @@ def _last_step(journal: Path) -> dict[str, Any] | None:
 
 
 def steered(path: Path) -> list[str]:
-    """What a controller changed according to its journal, in words: affinities that differ from
-    those that it found, of everything else the number of changes."""
+    """Return the changes in a controller's journal, in words: affinities that differ from the first
+    ones observed, and the number of all other changes."""
     try:
         steps = [step for step in read_journal(path).steps if step["observation"]]
     except UserError:

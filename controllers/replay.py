@@ -36,7 +36,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Replay:
-    """What a replay found. `same_code`: True if the code is the one that was journalled."""
+    """Result of a replay. `same_code`: True if the code is the one that was journalled."""
 
     policy: str
     decisions: int

@@ -41,9 +41,8 @@ MARKS = {"diamond": "D #ffffff", "triangle": "^v", "square": "s"}
 
 
 def misleading(drawn: Any) -> list[str]:
-    """What a reader of a figure would take for something else: an empty panel, a mark in the legend
-    that is not the one drawn, one mark on two vertical axes, an interval without width, a legend
-    upon data."""
+    """Return the misleading parts of a figure: an empty panel, a mark in the legend that is not the
+    one drawn, one mark on two vertical axes, an interval without width, a legend over data."""
     panels = [axes for axes in drawn.axes if axes.get_visible()]
     found = [f"panel {at} is empty" for at, axes in enumerate(panels) if _is_empty(axes)]
     there = {look[:2] for axes in panels for look in _looks(axes)}
@@ -69,7 +68,7 @@ def misleading(drawn: Any) -> list[str]:
 
 
 def unlike(caption: str, drawn: Any) -> list[str]:
-    """What a caption names and its figure does not have: panels, marks, units."""
+    """Return the panels, marks and units that a caption names and its figure lacks."""
     panels = [axes for axes in drawn.axes if axes.get_visible()]
     texts = [str(text.get_text()) for text in drawn.findobj(match=lambda a: hasattr(a, "get_text"))]
     looks = {look for axes in panels for look in _looks(axes)}

@@ -30,7 +30,7 @@ _LABELS = {
 
 
 def told(evidence: Evidence, axis_id: str) -> str:
-    """What triangles are, if the figure has any."""
+    """Explain the triangles, if the figure has any."""
     axis = next(axis for axis in AXES if axis.id == axis_id)
     if any(_ends(curve) for curve in curves(evidence.table, axis)):
         return " Triangles on the zero line: there the interval's lower end is zero."

@@ -159,7 +159,7 @@ MADE: Mapping[str, tuple[Mapping[str, object], str]] = {
         "as judge's own runs, and MOS++ does not correct its model by what it measures",
     ),
 }
-"""What cospurf is made of and whether MOS++ corrects it, for the analysis and for readers."""
+"""Panels of figure *error* by title: parameters of their runs, and words for the caption."""
 
 
 def _made(evidence: Evidence) -> dict[str, dict[float, Estimate]]:
@@ -170,7 +170,7 @@ def _made(evidence: Evidence) -> dict[str, dict[float, Estimate]]:
 
 
 def told_of_errors(evidence: Evidence) -> str:
-    """What the panels of `errors` are, for its caption."""
+    """Describe the panels of `errors` for its caption."""
     return "".join(f" {title}: {MADE[title][1]}." for title in _made(evidence))
 
 

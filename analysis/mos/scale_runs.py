@@ -47,7 +47,7 @@ RESOURCES = {
     "storage_cores": "cores of storage servers",
     "network": "network",
 }
-"""What microstores hold of the pool."""
+"""Resources of the pool that microstores hold."""
 
 WINDOW_MINUTES = 15.0
 STAGES = {1: (0.0, 210.0), 2: (210.0, 420.0), 3: (420.0, 630.0), 4: (630.0, 840.0)}

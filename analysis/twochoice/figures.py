@@ -113,7 +113,7 @@ def _loads(given: dict[str, pd.DataFrame]) -> list[int]:
 
 
 def _bars(panel: Axes, rows: pd.DataFrame, loads: list[int], *, note: bool) -> Axes:
-    """How many servers have each load, on an axis of its own on the right; returned."""
+    """Draw the number of servers of each load on a second axis on the right; return that axis."""
     right = panel.twinx()
     servers = {load: one.value for load, one in placement.by_load(rows, "servers").items()}
     right.bar(

@@ -21,7 +21,7 @@ _COUNTED = 8
 class Usage:
     """Measures between entering and leaving `measured`; by the site where it can tell, else by
     each node's /proc/stat. Of several clients the busiest counts. `cores` are those that each node
-    used, where the site can tell.
+    used, if the site reports it.
 
     The nodes' settings are read back on both ends, where the site can; `disks` are those that the
     experiment has chosen (`SettingsSite.settings`)."""

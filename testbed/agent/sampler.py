@@ -127,7 +127,7 @@ class StoreSampler:
 
 
 class Sampler:
-    """Samples a whole testbed; a part that fails is missing and named, the rest goes on.
+    """Samples a whole testbed; a part that fails is named and left out.
 
     `began` is the start of the first sample's interval.
     """

@@ -1,4 +1,4 @@
-"""What figures look like, and the checks that find one that misleads."""
+"""Style of figures, and the checks that find a misleading one."""
 
 from __future__ import annotations
 

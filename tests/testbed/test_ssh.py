@@ -11,7 +11,7 @@ from tests import waiting
 
 
 def _line(argv: list[str]) -> list[str]:
-    """What sshd runs on the node."""
+    """Return the command that sshd runs on the node."""
     target = SshTarget("osd1", "127.0.0.1", Path("key"), Path("known_hosts"))
     return ["/bin/bash", "-c", target.command(argv)[-1]]
 
