@@ -22,6 +22,7 @@ from campaigns.ursa.measure import describe, described_values, make_instance, pl
 from campaigns.ursa.parameters import INPUTS, UrsaParameters
 from controllers.ursa.instance import Instance
 from controllers.ursa.jit import COMPILED, THREADS
+from controllers.ursa.run import peak_rss_mib
 from schemas.run import Run
 
 KEPT_MIB = 1024.0
@@ -49,9 +50,7 @@ def make(job: Job, folder: Path) -> Run:
         values = outcome.values
         text = json.dumps(_shortened(outcome.plan), indent=1, default=float)
         (folder / PLAN_FILE).write_text(text + "\n")
-    peak = peak_mib()
-    if peak is not None:
-        values["peak_rss_mib"] = peak
+    values["peak_rss_mib"] = peak_rss_mib()
     return write_cell(folder, job, values, phases, hosts={HOST: host()})
 
 
@@ -100,15 +99,6 @@ def forget_peak() -> None:
     """Let the kernel count this process's most memory anew; where it cannot, all of it counts."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
-
-
-def peak_mib() -> float | None:
-    """The most memory that this process has held since `forget_peak`, MiB; None if unknown."""
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) / 1024
-    return None
 
 
 def _processor() -> str:

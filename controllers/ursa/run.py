@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import resource
 import time
 from decimal import Decimal
 from pathlib import Path
@@ -174,5 +173,7 @@ def warm_instances() -> list[Instance]:
 
 
 def peak_rss_mib() -> float:
-    """The most memory that this process has held so far, MiB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    """Return the peak memory of this process (MiB); ``ru_maxrss`` can be the parent's."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    peak = next(line for line in lines if line.startswith("VmHWM:"))
+    return int(peak.split()[1]) / 1024

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -362,3 +364,10 @@ def test_a_malformed_plan_gets_one_sentence(
     assert code == 2
     assert says in err
     assert len(err.strip().splitlines()) == 1
+
+
+def test_peak_memory_is_that_of_the_process_alone() -> None:
+    script = "from controllers.ursa.run import peak_rss_mib; print(peak_rss_mib())"
+    ballast = b"\1" * (600 << 20)  # the parent's, which ru_maxrss of a child can begin with
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    assert 10 < float(done.stdout) < len(ballast) >> 20

@@ -61,9 +61,9 @@ papermill.execute_notebook(
     source, target, parameters=json.loads(parameters), kernel_name="python3", progress_bar=False,
     start_timeout=300, kernel_manager_class=OwnKernel
 )
-most = max(resource.getrusage(who).ru_maxrss
-           for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-print(most * 1024)
+# ru_maxrss of this process begins with the memory of the process that started it.
+own = next(line for line in open("/proc/self/status") if line.startswith("VmHWM:"))
+print(1024 * max(int(own.split()[1]), resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss))
 """
 
 
