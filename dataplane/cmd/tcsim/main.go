@@ -15,6 +15,7 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
+	"strings"
 	"syscall"
 	"time"
 
@@ -83,13 +84,20 @@ func run(in io.Reader, out io.Writer) error {
 	return buffered.Flush()
 }
 
-// resources is this process's processor time and the most memory that it held, MiB.
+// resources returns this process's processor time and its peak memory in MiB. Maxrss can be the
+// parent's.
 func resources() (time.Duration, float64) {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		return 0, 0
 	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), float64(u.Maxrss) / 1024
+	var peak float64
+	if status, err := os.ReadFile("/proc/self/status"); err == nil {
+		if _, after, found := strings.Cut(string(status), "VmHWM:"); found {
+			_, _ = fmt.Sscan(after, &peak)
+		}
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), peak / 1024
 }
 
 // leaveWithReader calls leave when nobody can read the answer any more: who asked was killed, and a
