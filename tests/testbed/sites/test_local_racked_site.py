@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from testbed.sites.contract import Testbed
-from testbed.sites.local import LocalSite, racks
+from testbed.sites.local import LocalSite, network, racks
 from tests.testbed.sites.local_support import (
     everything_on_the_machine,
     local_site,
@@ -104,7 +104,7 @@ def test_a_node_that_starts_again_is_in_its_rack_with_its_disks(
     nodes = site._nodes(SPEC.name)
     member = next(m for m in site._known(SPEC.name).members() if m.name == "osd2")
     nodes.clear("osd2")
-    assert not nodes.alive(member)
+    assert nodes.gone(member, network.ports(places(), SPEC.name))["node"]
     assert site.provision(SPEC) == up
     assert masters()[places().port("osd2")] == "rack1"
     read = ["dd", "if=/dev/hotbed/osd1", "bs=4", "count=1"]
