@@ -35,8 +35,11 @@ _MOST_BYTES = 4096  # of what a holder writes about itself
 
 @dataclass(frozen=True)
 class Holder:
-    """A process that holds a lock. `started` (clock ticks since boot) tells it from a later process
-    with the same id; None in a lock of an older Hotbed."""
+    """A process that holds a lock.
+
+    `started` is its start in clock ticks since boot: a later process can have the same id. It is
+    None in a lock of an older Hotbed.
+    """
 
     pid: int
     started: str | None = None

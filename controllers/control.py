@@ -139,7 +139,7 @@ class Control:
         return {"name": name, "was_running": running is not None, "healed": healed, **outcome}
 
     def _require_store(self, running: str | None) -> None:
-        """Raise StoreError if something is to be put back and the store does not answer."""
+        """Raise StoreError if changes are still in force and the store does not answer."""
         steered = self._steered()
         if not steered:
             return

@@ -147,11 +147,11 @@ def division(evidence: Evidence, folder: Path, name: str) -> Path | Missing:
 MADE: Mapping[str, tuple[Mapping[str, object], str]] = {
     "Judge's own runs": (
         {"runs": "same"},
-        "cospurf is made of the measurements that the simulator is made of",
+        "cospurf and the simulator are fitted to the same measurements",
     ),
     "Other runs": (
         {"runs": "disjoint"},
-        "cospurf and the simulator are made of disjoint halves of the measurements, as in all "
+        "cospurf and the simulator are fitted to disjoint halves of the measurements, as in all "
         "other figures, and cospurf is off before anything is made wrong",
     ),
     "Own runs, no learning": (

@@ -169,7 +169,7 @@ class Sampler:
         return Sample(wall, values, lost)
 
     def _stored(self) -> tuple[Values, dict[str, str]]:
-        """The store's part of a sample, or why it is missing."""
+        """Return the store's part of a sample, or the reason why it is missing."""
         if self._open_store is None:
             return {}, {}
         if self._ticks() >= self._ask_at:

@@ -16,16 +16,9 @@ from testbed import choose, deployment, doctor, sites
 from testbed.agent import client
 from testbed.sites.fake import FakeSite
 from tests.hotbed.runner import hotbed
+from tests.hotbed.test_testbed_verbs import SPEC
 
 ROOT = Path(__file__).parents[2]
-SPEC = """
-name: small
-store: null
-site: {kind: fake}
-groups:
-  - {name: admin, roles: [admin, client]}
-  - {name: osd, count: 2, roles: [osd], disk: {}}
-"""
 # A campaign's process, which ends cleanly on SIGINT, as engines do; its start may have ignored it.
 HOLDER = """
 import signal, sys, time
