@@ -15,7 +15,6 @@ from schemas.errors import UserError
 
 if TYPE_CHECKING:
     from analysis.bundle.build import Bundled, Inputs
-    from analysis.bundle.differences import Difference
     from analysis.bundle.rerun import Compared
     from analysis.bundle.verify import Opened
     from campaigns.again import Again
@@ -233,28 +232,6 @@ class Ready:
         result = session.run(self.again.request, in_process=True, workers=workers)
         new = self.again.request.artifacts / result.campaign
         return Rerun(result, compare(self.bundled, new, exact=is_exact(self.again)))
-
-
-def otherwise(folder: Path, campaigns: Iterable[str]) -> Iterator[Difference]:
-    """Where the campaigns' files of an unpacked bundle, which are run again, do not say what its
-    runs were, or name files that are not there."""
-    from analysis.bundle.differences import Difference, differences
-    from campaigns.again import missing
-    from campaigns.bundled import stated
-
-    for name in campaigns:
-        file = f"campaigns/{name}.yaml"
-        if not (folder / file).is_file():
-            yield Difference(file, "file", "missing", "what was run")
-            continue
-        try:
-            said, ran = stated(folder, name)
-        except UserError:
-            yield Difference(file, "file", "cannot be read", "what was run")
-            continue
-        yield from differences(file, said, ran)
-        for gone in missing(folder, name):
-            yield Difference(gone, "file", "missing", f"named in {file}")
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from schemas.errors import HotbedError, UserError
 
 if TYPE_CHECKING:
+    from analysis.bundle.differences import Difference
     from analysis.bundle.verification import Verification
 
 Progress = Callable[[str, float], None]
@@ -203,7 +204,6 @@ def _check(asked: Mapping[str, Any], answer: Callable[..., None]) -> dict[str, A
 
     if asked["whole"]:  # before the time that the bundle is given begins
         from analysis.bundle.verify import verify as check
-        from hotbed.bundling import otherwise
     path = Path(asked["path"])
     budget = _Budget(path) if asked["limited"] else None
 
@@ -218,7 +218,7 @@ def _check(asked: Mapping[str, Any], answer: Callable[..., None]) -> dict[str, A
         found = archive.unpack(path, folder, most_bytes=most_bytes, progress=report)
         bounds.require({name: folder / name for name in sorted(found)}, path)
         return {}
-    made = check(path, most_bytes=most_bytes, otherwise=otherwise, progress=report)
+    made = check(path, most_bytes=most_bytes, otherwise=_otherwise, progress=report)
     return {
         "sha256": made.sha256,
         "manifest": made.manifest.model_dump(mode="json"),
@@ -228,3 +228,25 @@ def _check(asked: Mapping[str, Any], answer: Callable[..., None]) -> dict[str, A
             for one in made.differences[:_MOST_DIFFERENCES]
         ],
     }
+
+
+def _otherwise(folder: Path, campaigns: Iterable[str]) -> Iterator[Difference]:
+    """Where the campaigns' files of an unpacked bundle, which are run again, do not say what its
+    runs were, or name files that are not there."""
+    from analysis.bundle.differences import Difference, differences
+    from campaigns.again import missing
+    from campaigns.bundled import stated
+
+    for name in campaigns:
+        file = f"campaigns/{name}.yaml"
+        if not (folder / file).is_file():
+            yield Difference(file, "file", "missing", "what was run")
+            continue
+        try:
+            said, ran = stated(folder, name)
+        except UserError:
+            yield Difference(file, "file", "cannot be read", "what was run")
+            continue
+        yield from differences(file, said, ran)
+        for gone in missing(folder, name):
+            yield Difference(gone, "file", "missing", f"named in {file}")

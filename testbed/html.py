@@ -1,65 +1,28 @@
-"""How nodes, states and costs look in Jupyter."""
+"""Tables for Jupyter; every text in them is escaped."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
-from typing import TYPE_CHECKING
 
-from testbed.quantities import format_bytes
-
-if TYPE_CHECKING:
-    from testbed.sites.contract import Cost, Node, Status
-
-_COLUMNS = ("node", "address", "roles", "cpus", "memory", "devices", "pressure from")
+_LEFT = 'style="text-align:left"'
 
 
-def nodes_html(nodes: Sequence[Node], title: str) -> str:
-    """A table of nodes with a title; everything escaped."""
-    head = "".join(f'<th style="text-align:left">{column}</th>' for column in _COLUMNS)
-    rows = "".join(f"<tr>{_cells(node)}</tr>" for node in nodes)
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table with a title, a head and one cell a value."""
+    body = "".join(f"<tr>{_cells('td', row)}</tr>" for row in rows)
     return (
         f"<table><caption style='text-align:left'><b>{escape(title)}</b></caption>"
-        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+        f"<thead><tr>{_cells('th', columns)}</tr></thead>"
+        f"<tbody>{body}</tbody></table>"
     )
 
 
-def status_html(status: Status) -> str:
-    """A state with its nodes, and when the lease ends; everything escaped."""
-    lines = [("state", f"{status.state}: {status.detail}")]
-    lease = status.lease()
-    if lease is not None:
-        lines.append(("lease", lease))
-    return _pairs_html([*lines, *status.nodes.items()])
+def pairs(rows: Iterable[tuple[str, str]]) -> str:
+    """Return a table of names and their values."""
+    body = "".join(f"<tr>{_cells('th', row[:1])}{_cells('td', row[1:])}</tr>" for row in rows)
+    return f"<table><tbody>{body}</tbody></table>"
 
 
-def cost_html(cost: Cost) -> str:
-    """What a testbed takes; everything escaped."""
-    lines = [("nodes", str(cost.nodes)), ("node-hours", f"{cost.node_hours:.1f}")]
-    if cost.hours is not None:
-        lines.append(("lease", f"{cost.hours:g} h"))
-    sizes = (("memory", cost.memory_bytes), ("disks", cost.disk_bytes))
-    lines += [(what, format_bytes(size)) for what, size in sizes if size]
-    return _pairs_html([*lines, ("", cost.detail)])
-
-
-def _pairs_html(pairs: Sequence[tuple[str, str]]) -> str:
-    rows = "".join(
-        f'<tr><th style="text-align:left">{escape(what)}</th>'
-        f'<td style="text-align:left">{escape(value)}</td></tr>'
-        for what, value in pairs
-    )
-    return f"<table><tbody>{rows}</tbody></table>"
-
-
-def _cells(node: Node) -> str:
-    values = (
-        node.name,
-        node.address,
-        ", ".join(sorted(node.roles)),
-        "" if node.cpus is None else f"{node.cpus:g}",
-        "" if node.memory_bytes is None else format_bytes(node.memory_bytes),
-        ", ".join(use for use in sorted(node.devices) if use.startswith(("osd", "scratch"))),
-        node.signal,
-    )
-    return "".join(f'<td style="text-align:left">{escape(value)}</td>' for value in values)
+def _cells(tag: str, texts: Iterable[str]) -> str:
+    return "".join(f"<{tag} {_LEFT}>{escape(text)}</{tag}>" for text in texts)

@@ -16,11 +16,11 @@ VERBS: dict[str, str] = {
     "units": "testbed.agent.units:units",
     "strays": "testbed.agent.units:strays",
     # A disturbance plan: loads that start and stop at planned times.
-    "disturb-start": "testbed.agent.disturb_verbs:disturb_start",
-    "disturb-go": "testbed.agent.disturb_verbs:disturb_go",
-    "disturb-stop": "testbed.agent.disturb_verbs:disturb_stop",
-    "disturb-status": "testbed.agent.disturb_verbs:disturb_status",
-    "disturb-log": "testbed.agent.disturb_verbs:disturb_log",
+    "disturb-start": "testbed.agent.disturb:disturb_start",
+    "disturb-go": "testbed.agent.disturb:disturb_go",
+    "disturb-stop": "testbed.agent.disturb:disturb_stop",
+    "disturb-status": "testbed.agent.disturb:disturb_status",
+    "disturb-log": "testbed.agent.disturb:disturb_log",
     # The store's health and a clean state before a run.
     "health": "testbed.agent.health:health",
     "wait-clean": "testbed.agent.health:wait_clean",

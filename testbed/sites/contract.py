@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from schemas.errors import HotbedError
+from testbed import html
 from testbed.checks import Finding
 from testbed.quantities import format_bytes, format_s, moment
 from testbed.spec import TestbedSpec
@@ -93,9 +94,24 @@ class Node:
 
     def _repr_html_(self) -> str:
         """For Jupyter."""
-        from testbed.html import nodes_html
+        return _nodes_html((self,), f"node {self.name}")
 
-        return nodes_html((self,), f"node {self.name}")
+
+def _nodes_html(nodes: Sequence[Node], title: str) -> str:
+    columns = ("node", "address", "roles", "cpus", "memory", "devices", "pressure from")
+    rows = (
+        (
+            node.name,
+            node.address,
+            ", ".join(sorted(node.roles)),
+            "" if node.cpus is None else f"{node.cpus:g}",
+            "" if node.memory_bytes is None else format_bytes(node.memory_bytes),
+            ", ".join(use for use in sorted(node.devices) if use.startswith(("osd", "scratch"))),
+            node.signal,
+        )
+        for node in nodes
+    )
+    return html.table(title, columns, rows)
 
 
 @dataclass(frozen=True)
@@ -153,9 +169,7 @@ class Testbed:
 
     def _repr_html_(self) -> str:
         """For Jupyter."""
-        from testbed.html import nodes_html
-
-        return nodes_html(self.nodes, f"testbed {self.name} on site {self.site}")
+        return _nodes_html(self.nodes, f"testbed {self.name} on site {self.site}")
 
 
 @dataclass(frozen=True)
@@ -179,9 +193,11 @@ class Status:
 
     def _repr_html_(self) -> str:
         """For Jupyter."""
-        from testbed.html import status_html
-
-        return status_html(self)
+        lines = [("state", f"{self.state}: {self.detail}")]
+        lease = self.lease()
+        if lease is not None:
+            lines.append(("lease", lease))
+        return html.pairs([*lines, *self.nodes.items()])
 
 
 @dataclass(frozen=True)
@@ -199,9 +215,12 @@ class Cost:
 
     def _repr_html_(self) -> str:
         """For Jupyter."""
-        from testbed.html import cost_html
-
-        return cost_html(self)
+        lines = [("nodes", str(self.nodes)), ("node-hours", f"{self.node_hours:.1f}")]
+        if self.hours is not None:
+            lines.append(("lease", f"{self.hours:g} h"))
+        sizes = (("memory", self.memory_bytes), ("disks", self.disk_bytes))
+        lines += [(name, format_bytes(size)) for name, size in sizes if size]
+        return html.pairs([*lines, ("", self.detail)])
 
 
 @dataclass(frozen=True)

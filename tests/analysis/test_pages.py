@@ -25,7 +25,6 @@ from campaigns.display import CampaignView, RunView
 from hotbed.live_view import LiveView
 from schemas.bundle import About, Author, Manifest
 from schemas.run import Run
-from testbed.html import nodes_html
 from testbed.sites.contract import Node
 
 TEXT = """"'><script>alert(1)</script><img src=x onerror=y>](javascript:z)`"""
@@ -188,7 +187,7 @@ def test_what_notebooks_show_holds_no_script(runs: Path) -> None:
         Validation(TEXT, (), 0)._repr_html_(),
         CampaignView(TEXT, tuple(records))._repr_html_(),
         *(RunView(run, None, Path(TEXT))._repr_html_() for run in records),
-        nodes_html([node], TEXT),
+        node._repr_html_(),
         view.html,
     ]
     for page in pages:

@@ -7,8 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-from controllers.ursa.place import highs, scipy_highs
-from controllers.ursa.place.highs import Model, by_columns
+from controllers.ursa.place import highs
+from controllers.ursa.place.highs import Model, by_columns, solve_by_scipy
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +39,7 @@ def assignment(seed: int, *, integer: bool, tight: float = 1.2) -> Model:
 @pytest.mark.parametrize("integer", [False, True])
 def test_both_find_the_optimum(seed, integer):
     model = assignment(seed, integer=integer)
-    ours, theirs = scipy_highs.solve(model), highs.solve(model)
+    ours, theirs = solve_by_scipy(model), highs.solve(model)
     assert ours.status == theirs.status
     if theirs.x is None:
         return
@@ -70,16 +70,16 @@ def _reduced(model: Model, price: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("integer", [False, True])
 def test_what_cannot_be_is_told(integer):
-    assert scipy_highs.solve(assignment(3, integer=integer, tight=0.2)).status == "infeasible"
+    assert solve_by_scipy(assignment(3, integer=integer, tight=0.2)).status == "infeasible"
 
 
 def test_nothing_to_decide():
     empty = np.zeros(0)
     none = np.zeros(0, np.int32)
     model = Model(empty, np.zeros(1, np.int32), none, empty, np.zeros(1), np.ones(1))
-    assert scipy_highs.solve(model).status == "optimal"
+    assert solve_by_scipy(model).status == "optimal"
     model.lower = np.ones(1)
-    assert scipy_highs.solve(model).status == "infeasible"
+    assert solve_by_scipy(model).status == "infeasible"
 
 
 def test_without_highspy_scipy_is_asked(monkeypatch):
@@ -87,4 +87,4 @@ def test_without_highspy_scipy_is_asked(monkeypatch):
     model = assignment(1, integer=False)
     found = highs.solve(model)
     assert found.status == "optimal"
-    assert found.bound == pytest.approx(scipy_highs.solve(model).bound)
+    assert found.bound == pytest.approx(solve_by_scipy(model).bound)

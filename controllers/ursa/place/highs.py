@@ -1,6 +1,6 @@
 """HiGHS, asked the same way every time: one thread, a fixed seed, quiet.
 
-Through highspy where that is installed, else through scipy (`scipy_highs`).
+Through highspy where that is installed, else through scipy (`solve_by_scipy`).
 
 Who uses a solution checks loads exactly, whatever the solver's tolerances, and the bound of a
 linear programme is recomputed from its prices (`relaxation.certify`, `joint_bound.certify`). What
@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from controllers.ursa.instance import Float64, Int32
-from controllers.ursa.place import scipy_highs
 
 INFINITE = float("inf")
 SEED = 1
+_OPTIMAL, _INFEASIBLE = 0, 2  # states of scipy's results
 
 
 @dataclass
@@ -118,7 +118,7 @@ def solve(
     try:
         import highspy
     except ImportError:
-        return scipy_highs.solve(model, seconds=seconds, nodes=nodes, gap=gap)
+        return solve_by_scipy(model, seconds=seconds, nodes=nodes, gap=gap)
     solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
     for name, value in {
         "output_flag": False,
@@ -176,3 +176,97 @@ def _solution(highspy: Any, solver: Any, model: Model) -> Solution:
     bound = float(info.objective_function_value) if name == "optimal" else -INFINITE
     price = np.abs(np.array(found.row_dual)) if found.dual_valid else np.zeros(len(model.lower))
     return Solution(name, x, price=price, bound=bound)
+
+
+def solve_by_scipy(
+    model: Model, *, seconds: float = np.inf, nodes: int | None = None, gap: float = 0.0
+) -> Solution:
+    """Solve `model` as `solve` does where highspy is not installed (an admin node).
+
+    scipy takes fewer options: no limit on threads (its HiGHS uses one for these models), no seed,
+    and no solution to begin from.
+    """
+    if model.columns == 0:
+        return _scipy_empty(model)
+    return (
+        _scipy_integer(model, seconds, nodes, gap)
+        if model.integer
+        else _scipy_linear(model, seconds)
+    )
+
+
+def _scipy_empty(model: Model) -> Solution:
+    if bool((model.lower > 0).any() or (model.upper < 0).any()):
+        return Solution("infeasible", None)
+    return Solution("optimal", np.zeros(0), price=np.zeros(len(model.lower)), bound=0.0)
+
+
+def _scipy_matrix(model: Model) -> Any:
+    from scipy.sparse import csc_matrix
+
+    shape = (len(model.lower), model.columns)
+    return csc_matrix((model.value, model.row, model.start), shape=shape)
+
+
+def _scipy_bound(model: Model) -> Float64:
+    return np.ones(model.columns) if model.bound is None else model.bound
+
+
+def _scipy_linear(model: Model, seconds: float) -> Solution:
+    from scipy.optimize import linprog
+    from scipy.sparse import vstack
+
+    matrix = _scipy_matrix(model).tocsr()
+    equal = model.lower == model.upper
+    above = np.flatnonzero(~equal & np.isfinite(model.upper))
+    below = np.flatnonzero(~equal & np.isfinite(model.lower))
+    same = np.flatnonzero(equal)
+    sides = np.concatenate([model.upper[above], -model.lower[below]])
+    found = linprog(
+        model.cost,
+        A_ub=vstack([matrix[above], -matrix[below]]) if len(sides) else None,
+        b_ub=sides if len(sides) else None,
+        A_eq=matrix[same] if len(same) else None,
+        b_eq=model.lower[same] if len(same) else None,
+        bounds=np.column_stack([np.zeros(model.columns), _scipy_bound(model)]),
+        method="highs",
+        options=_scipy_limits(seconds),
+    )
+    if found.status == _INFEASIBLE:
+        return Solution("infeasible", None)
+    if found.status != _OPTIMAL:
+        return Solution("stopped", None, price=np.zeros(len(model.lower)))
+    price = np.zeros(len(model.lower))
+    marginals = np.abs(found.ineqlin.marginals) if len(sides) else np.zeros(0)
+    np.add.at(price, np.concatenate([above, below]), marginals)
+    if len(same):
+        price[same] = np.abs(found.eqlin.marginals)
+    bound = float(found.fun) if found.fun is not None else -INFINITE
+    return Solution("optimal", np.asarray(found.x), price=price, bound=bound)
+
+
+def _scipy_integer(model: Model, seconds: float, nodes: int | None, gap: float) -> Solution:
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
+    options: dict[str, Any] = {"mip_rel_gap": gap, **_scipy_limits(seconds)}
+    if nodes is not None:
+        options["node_limit"] = nodes
+    found = milp(
+        model.cost,
+        integrality=np.ones(model.columns),
+        bounds=Bounds(np.zeros(model.columns), _scipy_bound(model)),
+        constraints=LinearConstraint(_scipy_matrix(model), model.lower, model.upper),
+        options=options,
+    )
+    if found.status == _INFEASIBLE:
+        return Solution("infeasible", None)
+    x = None if found.x is None else np.asarray(found.x)
+    bound = getattr(found, "mip_dual_bound", None)
+    name = "optimal" if found.status == _OPTIMAL else "stopped"
+    if bound is None:
+        bound = float(found.fun) if name == "optimal" else -INFINITE
+    return Solution(name, x, bound=float(bound))
+
+
+def _scipy_limits(seconds: float) -> dict[str, float]:
+    return {} if seconds == np.inf else {"time_limit": max(0.0, seconds)}

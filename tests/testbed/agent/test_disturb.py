@@ -17,8 +17,16 @@ from hypothesis import strategies as st
 from schemas.errors import RemoteError, UserError
 from testbed.agent import disturb, units
 from testbed.agent.contract import UnitResult
-from testbed.agent.disturb import Disturber, follow, read_events, read_state, steps_from_json
-from testbed.agent.disturb_verbs import is_steady, look_at, rates_of
+from testbed.agent.disturb import (
+    Disturber,
+    follow,
+    is_steady,
+    look_at,
+    rates_of,
+    read_events,
+    read_state,
+    steps_from_json,
+)
 
 STEPS = [
     {"t_s": 0, "node": "osd0", "name": "load-hot-osd0", "argv": ["fio"], "rate_iops": None},

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from testbed.agent import disturb, disturb_verbs, reach
+from testbed.agent import disturb, reach
 from testbed.agent.contract import AgentConfig, AgentNode
 from testbed.ssh import SshShell
 
@@ -35,6 +35,6 @@ def test_every_command_of_the_unit_has_a_connection_of_its_own(
     monkeypatch.setattr(reach, "_control_dir", [])
     monkeypatch.setattr("testbed.agent.config.CONTROL_DIR", tmp_path)
     monkeypatch.setattr(disturb, "load_config", lambda: CONFIG)
-    monkeypatch.setattr(disturb_verbs, "clean_loads", clean)
+    monkeypatch.setattr(disturb, "clean_loads", clean)
     assert disturb.main(["clean"]) == 0
     assert not any("Control" in word for word in used[0])
