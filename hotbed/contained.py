@@ -218,7 +218,7 @@ def _check(asked: Mapping[str, Any], answer: Callable[..., None]) -> dict[str, A
         found = archive.unpack(path, folder, most_bytes=most_bytes, progress=report)
         bounds.require({name: folder / name for name in sorted(found)}, path)
         return {}
-    made = check(path, most_bytes=most_bytes, otherwise=_otherwise, progress=report)
+    made = check(path, most_bytes=most_bytes, otherwise=otherwise, progress=report)
     return {
         "sha256": made.sha256,
         "manifest": made.manifest.model_dump(mode="json"),
@@ -230,7 +230,7 @@ def _check(asked: Mapping[str, Any], answer: Callable[..., None]) -> dict[str, A
     }
 
 
-def _otherwise(folder: Path, campaigns: Iterable[str]) -> Iterator[Difference]:
+def otherwise(folder: Path, campaigns: Iterable[str]) -> Iterator[Difference]:
     """Where the campaigns' files of an unpacked bundle, which are run again, do not say what its
     runs were, or name files that are not there."""
     from analysis.bundle.differences import Difference, differences

@@ -107,7 +107,7 @@ def verify(
         path: the archive.
         most_bytes: how large it may be when it is unpacked.
         otherwise: where the files of the campaigns do not say what was run (see
-            `hotbed.bundling.otherwise`), of the unpacked bundle.
+            `hotbed.contained.otherwise`), of the unpacked bundle.
         progress: told of each phase.
 
     Raises:

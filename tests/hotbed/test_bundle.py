@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from analysis.bundle.verification import Verification
-from hotbed import bundling, cli
+from hotbed import bundling, cli, contained
 from hotbed.output import emit
 from hotbed.verbs.verify import _table, other_code
 from schemas.bundle import Manifest
@@ -205,9 +205,9 @@ def recorded_beside(folder: Path, **otherwise: Any) -> Path:
 
 def test_a_campaigns_file_is_what_its_runs_were_made_by(tmp_path: Path) -> None:
     """It is what `hotbed rerun` runs: its hash is no proof of what it says."""
-    assert not list(bundling.otherwise(recorded_beside(tmp_path / "as"), ["dlr-tiny"]))
+    assert not list(contained.otherwise(recorded_beside(tmp_path / "as"), ["dlr-tiny"]))
     more = recorded_beside(tmp_path / "more", grids=[], setup="rm")
-    assert [(one.file, one.where) for one in bundling.otherwise(more, ["dlr-tiny"])] == [
+    assert [(one.file, one.where) for one in contained.otherwise(more, ["dlr-tiny"])] == [
         ("campaigns/dlr-tiny.yaml", "grids"),
         ("campaigns/dlr-tiny.yaml", "setup"),
     ]
@@ -216,7 +216,7 @@ def test_a_campaigns_file_is_what_its_runs_were_made_by(tmp_path: Path) -> None:
 def test_a_campaign_whose_spec_is_not_there_is_told(tmp_path: Path) -> None:
     folder = recorded_beside(tmp_path / "bundle")
     (folder / "specs" / "mine.yaml").unlink()
-    (found,) = bundling.otherwise(folder, ["dlr-tiny"])
+    (found,) = contained.otherwise(folder, ["dlr-tiny"])
     assert (found.file, found.bundled) == ("specs/mine.yaml", "missing")
     assert found.derived == "named in campaigns/dlr-tiny.yaml"
 
@@ -229,5 +229,5 @@ def test_a_campaigns_file_that_is_none_is_told(tmp_path: Path, text: str | None,
     folder = recorded_beside(tmp_path / "bundle")
     file = folder / "campaigns" / "dlr-tiny.yaml"
     file.unlink() if text is None else file.write_text(text)
-    (found,) = bundling.otherwise(folder, ["dlr-tiny"])
+    (found,) = contained.otherwise(folder, ["dlr-tiny"])
     assert (found.file, found.bundled) == ("campaigns/dlr-tiny.yaml", told)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hotbed import bundling
+from hotbed import bundling, contained
 from schemas.errors import UserError
 from tests.analysis.synthetic import write_run
 from tests.campaigns.bundled_files import SPEC
@@ -61,7 +61,7 @@ def test_it_is_run_again_without_the_folder_that_it_came_from(lab: Path) -> None
         assert not [name for name in opened.namelist() if str(lab).encode() in opened.read(name)]
     with bundling.unpacked(bundling.Asked(made.path)) as ready:
         planned = ready.dry_run()
-        assert not list(bundling.otherwise(ready.bundled.parents[1], [NAME]))
+        assert not list(contained.otherwise(ready.bundled.parents[1], [NAME]))
     assert planned.as_json()["cells"] == 6
 
 
