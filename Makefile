@@ -42,7 +42,7 @@ test-local: setup ## tests on a testbed on this machine (root)
 	$(SUDO) $(PYTEST) -m "local and not openstack and not soak" --durations=25 --durations-min=5
 
 test-openstack: setup ## tests against a real OpenStack control plane on loopback (root, 10 minutes)
-	@[ "$${HOTBED_TESTS_UNTIL:-9999999999}" -lt "$$(date +%s)" ] || $(BIN)/python -m tests.openstack.parts
+	@$(BIN)/python -m tests.openstack.parts
 	$(SUDO) $(PYTEST) -n 2 --dist loadgroup --no-loadscope-reorder -m openstack tests/openstack \
 	    --durations=15 --durations-min=5
 

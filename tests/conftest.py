@@ -15,7 +15,6 @@ from hypothesis import settings
 
 from testbed import doctor
 from testbed.sites.requirements import LOCAL_SITE
-from tests import time_left
 
 if TYPE_CHECKING:
     from testbed.sites.contract import Testbed
@@ -72,9 +71,7 @@ def _cannot_be_local() -> str:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a `local` test that cannot run here; where CI promises that it can, fail it. Skip a long
-    one for which there is no time."""
-    time_left.keep_to_it(item)
+    """Skip a `local` test that cannot run here; where CI promises that it can, fail it."""
     if item.get_closest_marker("local") is None:
         return
     reason = _cannot_be_local()
@@ -83,14 +80,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if os.environ.get("CI") == "true":
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what a green run did not see."""
-    if count := time_left.left_out(terminalreporter.stats.get("skipped", [])):
-        terminalreporter.section(
-            f"{count} tests left out: this machine was too slow for all", red=True
-        )
 
 
 @pytest.fixture(scope="session")

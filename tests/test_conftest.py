@@ -1,16 +1,13 @@
-"""A `local` test never passes by not running: it is skipped with a reason, or fails under CI.
-What a slow machine has no time for is left out, and counted."""
+"""A `local` test never passes by not running: it is skipped with a reason, or fails under CI."""
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
 
 from testbed import doctor
 from testbed.checks import Finding
-from tests import time_left
 
 LOCAL_TEST = """
     import pytest
@@ -72,51 +69,3 @@ def test_not_root_says_so(project: pytest.Pytester, monkeypatch: pytest.MonkeyPa
     result = project.runpytest_inprocess("-rs")
     result.assert_outcomes(passed=1, skipped=1)
     result.stdout.fnmatch_lines(["*needs root: run `make test-local`*"])
-
-
-LONG_TESTS = """
-    import pytest
-
-    @pytest.fixture(scope="session")
-    def testbed():
-        raise AssertionError("made")
-
-    @pytest.mark.slow
-    def test_long(testbed):
-        pass
-
-    @pytest.mark.openstack
-    def test_longer(testbed):
-        pass
-
-    def test_short():
-        pass
-"""
-
-
-@pytest.fixture
-def long_project(pytester: pytest.Pytester, root: Path) -> pytest.Pytester:
-    pytester.makeconftest((root / "tests" / "conftest.py").read_text())
-    pytester.makeini("[pytest]\nmarkers =\n    slow: long\n    openstack: longer\n")
-    pytester.makepyfile(LONG_TESTS)
-    return pytester
-
-
-def test_when_time_is_over_long_tests_are_left_out_and_counted(
-    long_project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(time_left.UNTIL, str(time.time() - 1))
-    result = long_project.runpytest_inprocess("-rs")
-    result.assert_outcomes(passed=1, skipped=2)
-    result.stdout.fnmatch_lines(["*left out, for the time for tests was over at ??:??*"])
-    result.stdout.fnmatch_lines(["*2 tests left out: this machine was too slow for all*"])
-
-
-@pytest.mark.parametrize("until", ["", str(2**40)])
-def test_while_there_is_time_nothing_is_left_out(
-    long_project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, until: str
-) -> None:
-    monkeypatch.setenv(time_left.UNTIL, until)
-    result = long_project.runpytest_inprocess("-rs")
-    result.assert_outcomes(passed=1, errors=2)
-    assert "left out" not in result.stdout.str()
