@@ -42,6 +42,10 @@ staticcheck() {
     (cd dataplane && PATH=$(../tools/go env GOROOT)/bin:$PATH GOTOOLCHAIN=local "$bin/staticcheck" ./...)
 }
 
+programs_without_test_servers() {
+    ! tools/go list -C dataplane -deps ./cmd/... | grep testservers
+}
+
 check "ruff check" ruff check .
 check "ruff format" ruff format --check .
 # Two lanes side by side: mypy and ansible-lint have one thread each. Each lane is a process group,
@@ -54,6 +58,7 @@ set -m
 {
     check "gofmt" gofmt_clean
     check "go vet" tools/go vet -C dataplane ./...
+    check "go programs" programs_without_test_servers
     check "staticcheck" staticcheck
 } &
 wait

@@ -222,24 +222,26 @@ sources_of() {
     "$venv/bin/python" -m testbed.closure "dataplane/cmd/$1"
 }
 
+commands=(dataplane/cmd/*/ dataplane/testservers/cmd/*/)
+
 build_dataplane() {
     mkdir -p dataplane/bin
-    local name sources
+    local folder name sources
     sources="-X hotbed/dataplane/internal/simbridge.Sources=$(sources_of hotbedsim)"
     sources="$sources -X hotbed/dataplane/nfssim.Sources=$(sources_of pmsim)"
     sources="$sources -X hotbed/dataplane/sim/burst.Sources=$(sources_of tcsim)"
-    for name in dataplane/cmd/*/; do
-        name=$(basename "$name")
+    for folder in "${commands[@]}"; do
+        name=$(basename "$folder")
         (cd dataplane && CGO_ENABLED=0 ../tools/go build -trimpath -ldflags "$sources" \
-            -o "bin/$name.new" "./cmd/$name")
+            -o "bin/$name.new" "./${folder#dataplane/}")
         mv "dataplane/bin/$name.new" "dataplane/bin/$name"
     done
 }
 
 all_built() {
-    local name
-    for name in dataplane/cmd/*/; do
-        [ -x "dataplane/bin/$(basename "$name")" ] || return 1
+    local folder
+    for folder in "${commands[@]}"; do
+        [ -x "dataplane/bin/$(basename "$folder")" ] || return 1
     done
 }
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"hotbed/dataplane/enforcer"
-	"hotbed/dataplane/internal/memnfs"
+	"hotbed/dataplane/testservers/memnfs"
 )
 
 func TestAWorkloadHasNoMoreConnectionsThanItMay(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"hotbed/dataplane/internal/memnfs"
+	"hotbed/dataplane/testservers/memnfs"
 )
 
 func TestMetricsAreInPrometheusFormat(t *testing.T) {

@@ -7,10 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"hotbed/dataplane/internal/memnfs"
 	"hotbed/dataplane/internal/nfs3"
 	"hotbed/dataplane/internal/nfsclient"
 	"hotbed/dataplane/internal/sunrpc"
+	"hotbed/dataplane/testservers/memnfs"
 )
 
 // works checks that a client of the proxy is served.

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"hotbed/dataplane/internal/exercise"
-	"hotbed/dataplane/internal/memnfs"
 	"hotbed/dataplane/internal/nfs3"
 	"hotbed/dataplane/internal/nfsclient"
 	"hotbed/dataplane/internal/sunrpc"
+	"hotbed/dataplane/testservers/memnfs"
 )
 
 // load keeps reads in flight until it is told to stop.

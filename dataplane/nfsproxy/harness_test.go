@@ -16,10 +16,10 @@ import (
 	"time"
 
 	"hotbed/dataplane/enforcer"
-	"hotbed/dataplane/internal/memnfs"
 	"hotbed/dataplane/internal/nfs3"
 	"hotbed/dataplane/internal/nfsclient"
 	"hotbed/dataplane/internal/sunrpc"
+	"hotbed/dataplane/testservers/memnfs"
 )
 
 const profile = `{"type": "storageConstant", "base": 0.001, "readBandwidth": 1e8, "writeBandwidth": 5e7}`

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"hotbed/dataplane/internal/memnfs"
 	"hotbed/dataplane/internal/nfs3"
 	"hotbed/dataplane/internal/sunrpc"
+	"hotbed/dataplane/testservers/memnfs"
 )
 
 // slowly is a server whose reads take longer than the profile says (1 ms and a little), the first of

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"hotbed/dataplane/internal/memnfs"
 	"hotbed/dataplane/internal/sunrpc"
+	"hotbed/dataplane/testservers/memnfs"
 )
 
 // by gives what the server of these tests does with each of its connections.

@@ -23,10 +23,10 @@ import (
 	"testing"
 	"time"
 
-	"hotbed/dataplane/internal/memnfs"
 	"hotbed/dataplane/internal/nfs3"
 	"hotbed/dataplane/internal/nfsclient"
 	"hotbed/dataplane/internal/sunrpc"
+	"hotbed/dataplane/testservers/memnfs"
 )
 
 // asProxy makes the test's own program a proxy with so many descriptors, asOffender an offender with such a

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"hotbed/dataplane/internal/command"
-	"hotbed/dataplane/internal/memnfs"
 	"hotbed/dataplane/internal/replay"
+	"hotbed/dataplane/testservers/memnfs"
 )
 
 func TestMistakesGetASentence(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"hotbed/dataplane/internal/command"
-	"hotbed/dataplane/twochoice/servertest"
+	"hotbed/dataplane/testservers/servertest"
 	"os"
 	"path/filepath"
 	"strings"

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"hotbed/dataplane/testservers/servertest"
 	"hotbed/dataplane/twochoice"
 	"hotbed/dataplane/twochoice/protocol"
 	"hotbed/dataplane/twochoice/server"
-	"hotbed/dataplane/twochoice/servertest"
 )
 
 const childVariable = "HOTBED_TEST_CLIENT_PROCESS"

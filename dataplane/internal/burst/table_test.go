@@ -1,7 +1,7 @@
 package burst
 
 import (
-	"hotbed/dataplane/twochoice/servertest"
+	"hotbed/dataplane/testservers/servertest"
 	"strings"
 	"testing"
 )

@@ -11,9 +11,9 @@ import (
 	"time"
 	"unsafe"
 
+	"hotbed/dataplane/testservers/storetest"
 	"hotbed/dataplane/twochoice/filestore"
 	"hotbed/dataplane/twochoice/radosstore"
-	"hotbed/dataplane/twochoice/storetest"
 )
 
 var _ radosstore.Pool = (*Pool)(nil)

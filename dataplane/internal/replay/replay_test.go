@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"hotbed/dataplane/internal/memnfs"
 	"hotbed/dataplane/internal/nfs3"
 	"hotbed/dataplane/internal/reactor"
 	"hotbed/dataplane/internal/sunrpc"
+	"hotbed/dataplane/testservers/memnfs"
 )
 
 const ms = time.Millisecond

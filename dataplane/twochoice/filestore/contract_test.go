@@ -5,9 +5,9 @@ import (
 	"os"
 	"testing"
 
+	"hotbed/dataplane/testservers/storetest"
 	"hotbed/dataplane/twochoice/filestore"
 	"hotbed/dataplane/twochoice/redirectlog"
-	"hotbed/dataplane/twochoice/storetest"
 )
 
 // inFolder is a disk with the folder that it has.

@@ -12,11 +12,11 @@ import (
 	"syscall"
 	"testing"
 
+	"hotbed/dataplane/testservers/storetest"
 	"hotbed/dataplane/twochoice"
 	"hotbed/dataplane/twochoice/filestore"
 	"hotbed/dataplane/twochoice/protocol"
 	"hotbed/dataplane/twochoice/redirectlog"
-	"hotbed/dataplane/twochoice/storetest"
 )
 
 // memory is a pool in memory.

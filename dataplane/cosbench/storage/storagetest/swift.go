@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"hotbed/dataplane/internal/memswift"
+	"hotbed/dataplane/testservers/memswift"
 )
 
 // Swift is a store in memory that answers as Swift's proxy with TempAuth does.

@@ -14,7 +14,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"hotbed/dataplane/internal/memswift"
+	"hotbed/dataplane/testservers/memswift"
 )
 
 func main() {

@@ -11,7 +11,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"hotbed/dataplane/internal/memnfs"
+	"hotbed/dataplane/testservers/memnfs"
 )
 
 func main() {
