@@ -17,7 +17,6 @@ from pydantic import ValidationError
 from campaigns import session
 from campaigns.campaign_file import ROOT
 from campaigns.cell_parameters import CellParameters, parameter_names
-from campaigns.display import result_html
 from campaigns.dry_run import DryRunReport
 from campaigns.estimate import experiment
 from campaigns.process_executor import PAPERMILL_CELL
@@ -101,7 +100,7 @@ class Compared:
         ]
 
     def _repr_html_(self) -> str:
-        return result_html(self.result)
+        return self.result._repr_html_()
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import html
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
@@ -18,15 +16,8 @@ from campaigns.kinds.registry import all_kinds
 from campaigns.run_store import RunStore, read_run
 from schemas.errors import UserError
 from schemas.run import Run, Summary
+from testbed.html import table
 from testbed.quantities import format_s
-
-if TYPE_CHECKING:
-    from campaigns.dry_run import DryRunReport
-    from campaigns.plan import Plan
-    from campaigns.result import CampaignResult
-
-_COLOURS = {"done": "#1a7f37", "failed": "#cf222e", "spoiled": "#9a6700", "interrupted": "#57606a"}
-_MOST_ROWS = 200
 
 
 @dataclass(frozen=True)
@@ -49,7 +40,7 @@ class RunView:
             ("folder", str(self.folder)),
         ]
         rows += [(op, text) for op, text in _operations(self.summary)]
-        return _table(("", ""), rows, colour=_COLOURS.get(run.status))
+        return table((), rows, status=run.status)
 
 
 @dataclass(frozen=True)
@@ -69,12 +60,10 @@ class CampaignView:
                 run.status,
                 run.reason or "",
             )
-            for run in self.runs[:_MOST_ROWS]
+            for run in self.runs
         ]
-        more = len(self.runs) - len(rows)
-        note = f"<p>and {more} more</p>" if more > 0 else ""
-        heading = f"<b>{html.escape(self.name)}</b>: {_counts(self.runs)}"
-        return heading + _table(("run", "attempt", "block", "cell", "status", "why"), rows) + note
+        columns = ("run", "attempt", "block", "cell", "status", "why")
+        return table(columns, rows, title=self.name, note=f": {_counts(self.runs)}")
 
 
 def _label(run: Run) -> str:
@@ -121,48 +110,6 @@ def show_campaign(name: str, artifacts: Path | str = "artifacts") -> CampaignVie
     return CampaignView(name, runs)
 
 
-def plan_html(plan: Plan) -> str:
-    """A plan as a table."""
-    rows = [
-        (cell.run_id, str(cell.block), ", ".join(cell.figures), cell.parameters.label())
-        for cell in plan.cells[:_MOST_ROWS]
-    ]
-    heading = f"<b>{html.escape(plan.campaign.name)}</b>: {len(plan.cells)} cells"
-    return heading + _table(("run", "block", "figures", "cell"), rows)
-
-
-def result_html(result: CampaignResult) -> str:
-    """A result in a sentence, and what is missing."""
-    colour = _COLOURS["done" if result.ok else "failed"]
-    heading = f'<b style="color:{colour}">{html.escape(result.sentence)}</b>'
-    without = [*result.missing, *result.forgone]
-    if not without:
-        return heading
-    return heading + _table(("missing", "why"), without[:_MOST_ROWS])
-
-
-def dry_run_html(report: DryRunReport) -> str:
-    """What would run, as a table."""
-    rows = [
-        (
-            cell.run_id,
-            str(cell.block),
-            ", ".join(cell.figures),
-            cell.parameters.label(),
-            format_s(report.planned_s[cell.run_id]),
-        )
-        for cell in report.pending[:_MOST_ROWS]
-    ]
-    heading = (
-        f"<b>{html.escape(report.campaign)}</b>: {report.cells} cells, {report.done} done, "
-        f"about {format_s(report.pending_s)} for the rest"
-    )
-    if report.lease is not None:
-        colour = _COLOURS["done" if report.lease.fits else "spoiled"]
-        heading += f'<p style="color:{colour}">{html.escape(report.lease.sentence)}</p>'
-    return heading + _table(("run", "block", "figures", "cell", "planned"), rows)
-
-
 def _operations(summary: Summary | None) -> Iterable[tuple[str, str]]:
     for operation in summary.whole if summary is not None else ():
         parts = []
@@ -180,18 +127,3 @@ def _counts(runs: Sequence[Run]) -> str:
     for run in runs:
         counts[run.status] = counts.get(run.status, 0) + 1
     return ", ".join(f"{number} {status}" for status, number in sorted(counts.items()))
-
-
-def _table(
-    heads: Sequence[str], rows: Sequence[Sequence[str]], *, colour: str | None = None
-) -> str:
-    border = f' style="border-left: 4px solid {colour}"' if colour else ""
-    head = "".join(f'<th style="text-align:left">{html.escape(text)}</th>' for text in heads)
-    body = "".join(
-        "<tr>"
-        + "".join(f'<td style="text-align:left">{html.escape(text)}</td>' for text in row)
-        + "</tr>"
-        for row in rows
-    )
-    start = f"<thead><tr>{head}</tr></thead>" if any(heads) else ""
-    return f"<table{border}>{start}<tbody>{body}</tbody></table>"

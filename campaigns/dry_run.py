@@ -12,8 +12,10 @@ from campaigns.engine import Engine
 from campaigns.estimate import Estimator
 from campaigns.executors import DryRun
 from campaigns.lease import Lease, Outlook
-from campaigns.plan import Cell
+from campaigns.plan import PLAN_COLUMNS, Cell
 from campaigns.progress import Silent
+from testbed.html import table
+from testbed.quantities import format_s
 
 
 @dataclass(frozen=True)
@@ -62,9 +64,24 @@ class DryRunReport:
         }
 
     def _repr_html_(self) -> str:
-        from campaigns.display import dry_run_html
-
-        return dry_run_html(self)
+        rows = [
+            (
+                cell.run_id,
+                str(cell.block),
+                ", ".join(cell.figures),
+                cell.parameters.label(),
+                format_s(self.planned_s[cell.run_id]),
+            )
+            for cell in self.pending
+        ]
+        left = format_s(self.pending_s)
+        note = f": {self.cells} cells, {self.done} done, about {left} for the rest"
+        status = None
+        if self.lease is not None:
+            note += f". {self.lease.sentence}"
+            status = "done" if self.lease.fits else "spoiled"
+        columns = (*PLAN_COLUMNS, "planned")
+        return table(columns, rows, title=self.campaign, note=note, status=status)
 
 
 def pending_of(laid: Laid) -> list[Cell]:

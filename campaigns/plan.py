@@ -12,6 +12,9 @@ from typing import Any, Protocol
 from campaigns.fingerprint import Identity, run_id
 from schemas.campaign import Campaign, Grid
 from testbed.closure import Closure
+from testbed.html import table
+
+PLAN_COLUMNS = ("run", "block", "figures", "cell")
 
 
 class Parameters(Protocol):
@@ -61,9 +64,12 @@ class Plan:
     cells: tuple[Cell, ...]
 
     def _repr_html_(self) -> str:
-        from campaigns.display import plan_html
-
-        return plan_html(self)
+        rows = [
+            (cell.run_id, str(cell.block), ", ".join(cell.figures), cell.parameters.label())
+            for cell in self.cells
+        ]
+        note = f": {len(rows)} cells"
+        return table(PLAN_COLUMNS, rows, title=self.campaign.name, note=note)
 
 
 def raw_cells(campaign: Campaign, grid: Grid) -> Iterator[dict[str, Any]]:

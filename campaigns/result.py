@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from testbed.html import table
+
 
 @dataclass(frozen=True)
 class CampaignResult:
@@ -67,6 +69,7 @@ class CampaignResult:
         return f"{text}."
 
     def _repr_html_(self) -> str:
-        from campaigns.display import result_html
-
-        return result_html(self)
+        status = "done" if self.ok else "failed"
+        without = [*self.missing, *self.forgone]
+        columns = ("missing", "why") if without else ()
+        return table(columns, without, title=self.sentence, status=status)

@@ -18,11 +18,11 @@ import platform
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from campaigns.campaign_file import ROOT
 from campaigns.sameness import Sameness
 from campaigns.services import CellSetting, Facts, Services
 from campaigns.steps.facts import calibration
 from schemas.errors import UserError
+from testbed.closure import ROOT
 from testbed.simulated import (
     MODEL_VERSION,
     Benchmark,

@@ -5,16 +5,37 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
+MOST_ROWS = 200
+COLOURS = {"done": "#1a7f37", "failed": "#cf222e", "spoiled": "#9a6700", "interrupted": "#57606a"}
+"""Colours by a run's status."""
 _LEFT = 'style="text-align:left"'
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table with a title, a head and one cell a value."""
-    body = "".join(f"<tr>{_cells('td', row)}</tr>" for row in rows)
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    title: str = "",
+    note: str = "",
+    status: str | None = None,
+) -> str:
+    """Return a table with one cell a value.
+
+    Args:
+        columns: the head; without one if every name is empty.
+        rows: the body, of which `MOST_ROWS` are shown.
+        title, note: a caption, its title in bold.
+        status: colours the border, see `COLOURS`.
+    """
+    shown = list(rows)
+    border = f' style="border-left: 4px solid {COLOURS[status]}"' if status in COLOURS else ""
+    caption = f"<caption {_LEFT}><b>{escape(title)}</b>{escape(note)}</caption>"
+    head = f"<thead><tr>{_cells('th', columns)}</tr></thead>"
+    body = "".join(f"<tr>{_cells('td', row)}</tr>" for row in shown[:MOST_ROWS])
+    more = len(shown) - MOST_ROWS
     return (
-        f"<table><caption style='text-align:left'><b>{escape(title)}</b></caption>"
-        f"<thead><tr>{_cells('th', columns)}</tr></thead>"
-        f"<tbody>{body}</tbody></table>"
+        f"<table{border}>{caption if title else ''}{head if any(columns) else ''}"
+        f"<tbody>{body}</tbody></table>{f'<p>and {more} more</p>' if more > 0 else ''}"
     )
 
 

@@ -111,7 +111,7 @@ def _nodes_html(nodes: Sequence[Node], title: str) -> str:
         )
         for node in nodes
     )
-    return html.table(title, columns, rows)
+    return html.table(columns, rows, title=title)
 
 
 @dataclass(frozen=True)
