@@ -188,12 +188,6 @@ _PARAMETERS = (
 )
 
 
-def is_sized(run: Run) -> bool:
-    """Whether the run's store was made in a size of its own (ground sim): such runs belong to the
-    figures over sizes and to no other."""
-    return run.parameters.get("osds") is not None
-
-
 def _hot_share(run: Run) -> float | None:
     """Share of the nodes that were disturbed at a time, where the scenario has hot nodes."""
     share, count = run.parameters.get("hot_share"), run.parameters.get("hot_nodes")

@@ -5,36 +5,47 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pandas as pd
 from markupsafe import Markup
 
 from analysis.claims import Claim
 from analysis.figures import FigureEntry, Table
-from analysis.load import LoadedRun, is_sized, table
+from analysis.load import SIM, LoadedRun, table
+from schemas.campaign import Kind
 from schemas.errors import UserError
 from schemas.run import Run
-
-
-def _is_plain(run: Run) -> bool:
-    return not is_sized(run)
 
 
 @dataclass(frozen=True)
 class Part:
     """Claims and figures that are made of runs of one kind.
 
-    `takes` tells these runs, which are of one ground; `tabulate` makes their table, and `tables`
-    what stands beside the figures. `commands` make the runs of what claims name and no figure is,
-    such as a table of the paper's.
+    Attributes:
+        kind: the kind of these runs.
+        simulated: True for runs of the ground sim, False for those of the others, None for both.
+        having: parameters that the runs have; a missing one counts as None.
+        tabulate: makes the runs' table.
+        tables: makes the tables below the figures.
+        commands: make the runs of claims without a figure, such as those on a table of the paper.
     """
 
     claims: tuple[Claim, ...]
     figures: tuple[FigureEntry, ...]
-    takes: Callable[[Run], bool] = _is_plain
+    kind: Kind = "dlr"
+    simulated: bool | None = None
+    having: Callable[[Mapping[str, Any]], bool] = lambda _: True
     tabulate: Callable[[Sequence[LoadedRun]], pd.DataFrame] = table
     tables: Callable[[pd.DataFrame], Sequence[Table]] = lambda _: ()
     commands: Mapping[str, str] = field(default_factory=dict)
+
+    def takes(self, run: Run) -> bool:
+        """True if the claims and figures are about the run."""
+        simulated = run.ground == SIM
+        if run.kind != self.kind or self.simulated not in (None, simulated):
+            return False
+        return self.having(run.parameters)
 
 
 @dataclass(frozen=True)
@@ -84,6 +95,15 @@ class Paper:
         return found if len(self.parts) == 1 else sorted(found, key=lambda one: _number(one[1]))
 
 
+def _is_plain(parameters: Mapping[str, Any]) -> bool:
+    return not _is_sized(parameters)
+
+
+def _is_sized(parameters: Mapping[str, Any]) -> bool:
+    """Return True if the store was made in a size of its own, for the figures over sizes only."""
+    return parameters.get("osds") is not None
+
+
 def _number(entry: FigureEntry) -> float:
     digits = "".join(letter for letter in entry.id.partition("-")[0] if letter.isdigit())
     return int(digits) if digits else float("inf")
@@ -126,7 +146,7 @@ def paper(short: str) -> Paper:
 
         title = "Taming Performance Hotspots in Cloud Storage with Dynamic Load Redistribution"
         command = "hotbed run dlr-full --figure {figure}"
-        return Paper("dlr", title, (Part(CLAIMS, FIGURES),), command)
+        return Paper("dlr", title, (Part(CLAIMS, FIGURES, having=_is_plain),), command)
     if short == SCALE:
         from analysis.dlr.catalogue import SCALE_FIGURES
         from analysis.dlr.scale import tables
@@ -135,7 +155,7 @@ def paper(short: str) -> Paper:
         return Paper(
             SCALE,
             "DLR at scale: where it stops helping",
-            (Part(SCALE_CLAIMS, SCALE_FIGURES, takes=is_sized, tables=tables),),
+            (Part(SCALE_CLAIMS, SCALE_FIGURES, having=_is_sized, tables=tables),),
             "hotbed scale --figure {figure}",
             sim_option=False,
             table_note="helps, harms: where the 95 % interval lies above, below zero. Between two "

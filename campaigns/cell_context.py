@@ -57,6 +57,7 @@ def open_cell(
     folder = Path(run_folder) if run_folder else _new_folder(ROOT / artifacts)
     (folder / "logs").mkdir(parents=True, exist_ok=True)
     job = Job(
+        kind="dlr",
         run_id=folder.parent.name,
         campaign=BY_HAND,
         attempt=1,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,8 +11,7 @@ from pydantic import ValidationError
 
 from campaigns.campaign_file import ROOT
 from campaigns.cell_parameters import CellParameters
-from campaigns.kinds.parameters import KindParameters
-from campaigns.kinds.registry import all_kinds
+from campaigns.kinds.registry import kind_named
 from campaigns.run_store import RunStore, read_run
 from schemas.errors import UserError
 from schemas.run import Run, Summary
@@ -67,18 +66,12 @@ class CampaignView:
 
 
 def _label(run: Run) -> str:
-    """The cell in words, of whichever experiment it is."""
-    for model in _models():
-        with contextlib.suppress(ValidationError):
-            return model.model_validate(run.parameters).label()
+    """Return the cell in words; parameters that are no longer allowed as they are."""
+    kind = kind_named(run.kind)
+    model = CellParameters if kind is None else kind.parameters_on(run.ground)
+    with contextlib.suppress(ValidationError):
+        return model.model_validate(run.parameters).label()
     return ", ".join(f"{name}={value}" for name, value in run.parameters.items())
-
-
-def _models() -> Iterator[type[CellParameters] | type[KindParameters]]:
-    """Of the parameters of every experiment; no two of them take the same."""
-    yield CellParameters
-    for kind in all_kinds():
-        yield from kind.models()
 
 
 def show_run(folder: Path | str) -> RunView:

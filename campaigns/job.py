@@ -16,7 +16,7 @@ from pydantic import Field
 from controllers.journal import read_journal
 from controllers.registry import code_hash, find
 from controllers.replay import replay
-from schemas.campaign import Limits
+from schemas.campaign import Kind, Limits
 from schemas.durable import write_file
 from schemas.run import Model, Provenance, Run, RunStatus
 from testbed import closure
@@ -41,6 +41,7 @@ class Job(Model):
             cell that is run by hand.
     """
 
+    kind: Kind
     run_id: str
     campaign: str
     attempt: int
@@ -84,6 +85,7 @@ class Job(Model):
             {
                 **self.model_dump(
                     include={
+                        "kind",
                         "run_id",
                         "campaign",
                         "attempt",

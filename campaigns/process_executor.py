@@ -134,6 +134,7 @@ class ProcessExecutor:
         campaign = self._plan.campaign
         limit = self._setting.timeout_s or cell_timeout_s(cell, campaign.time_scale)
         return Job(
+            kind=campaign.kind,
             run_id=cell.run_id,
             campaign=campaign.name,
             attempt=attempt,

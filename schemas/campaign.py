@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+Kind = Literal["dlr", "ursa", "twochoice", "twochoice-objects", "prioritymeister", "mos"]
+"""Kinds of campaigns, and of their runs: a kind has models of its cells and of their results."""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,39}")
 
@@ -61,7 +64,10 @@ class LeaseRules(Strict):
 
 
 class Campaign(Strict):
-    """One YAML file under campaigns/files/, named <short name>-<profile>."""
+    """One YAML file under campaigns/files/, named <short name>-<profile>; its cells are
+    of the kind `kind`."""
+
+    kind: ClassVar[Kind] = "dlr"
 
     name: str
     paper: str
@@ -109,12 +115,16 @@ class PlannerCampaign(SyntheticCampaign):
     """A campaign whose cells make an instance and plan for it; times are those of the processor
     that plans. The file says ``planner: ursa``."""
 
+    kind: ClassVar[Kind] = "ursa"
+
     planner: Literal["ursa"]
 
 
 class BurstCampaign(SyntheticCampaign):
     """A campaign whose cells simulate bursts of writes; times are virtual. The file says
     ``simulation: twochoice``."""
+
+    kind: ClassVar[Kind] = "twochoice"
 
     simulation: Literal["twochoice"]
 
@@ -123,6 +133,8 @@ class ReplayCampaign(Campaign):
     """A campaign whose cells replay traces of several workloads against each other (the file says
     ``system: prioritymeister``): simulated, or on a testbed of `spec`. There is no notebook, and
     traces are played in their own time."""
+
+    kind: ClassVar[Kind] = "prioritymeister"
 
     system: Literal["prioritymeister"]
     ground: Literal["sim", "local"] = "sim"
@@ -142,6 +154,8 @@ class ObjectCampaign(Campaign):
     of `spec` (the file says ``objects: twochoice``). There is no notebook, and nothing is scaled in
     time."""
 
+    kind: ClassVar[Kind] = "twochoice-objects"
+
     objects: Literal["twochoice"]
     ground: Literal["local"] = "local"
     notebook: str = Field(default="", max_length=0)
@@ -152,6 +166,8 @@ class MosCampaign(Campaign):
     """A campaign whose cells run COSBench's workloads on microstores (the file says ``system:
     mos``): on a testbed of `spec`, or computed by COSPerf. There is no notebook; what is scaled in
     time is a parameter of the cells."""
+
+    kind: ClassVar[Kind] = "mos"
 
     system: Literal["mos"]
     ground: Literal["sim", "local"] = "local"

@@ -13,11 +13,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-SCHEMA_VERSION = 1
+from schemas.campaign import Kind
+from schemas.migrate import current
+
+SCHEMA_VERSION: Final = 2
 
 RunStatus = Literal["done", "failed", "spoiled", "interrupted"]
 
@@ -43,9 +46,10 @@ class Provenance(Model):
 
 
 class Run(Model):
-    """One cell's attempt."""
+    """One cell's attempt. A record of an older version is read as one of this version."""
 
-    schema_version: int = SCHEMA_VERSION
+    schema_version: Literal[2] = SCHEMA_VERSION
+    kind: Kind
     run_id: str
     campaign: str
     attempt: int
@@ -62,6 +66,11 @@ class Run(Model):
     phases_s: dict[str, float]  # clean, settle, workload, collect ...: seconds
     osd_count: int | None = None
     provenance: Provenance
+
+    @model_validator(mode="before")
+    @classmethod
+    def _current(cls, values: Any) -> Any:
+        return current(values)
 
 
 class OpSummary(Model):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from analysis.figures import FigureEntry
 from analysis.mos import scale_figures as figures
 from analysis.mos.scale_claims import CLAIMS
-from analysis.mos.scale_runs import table, takes
+from analysis.mos.scale_runs import table
 from analysis.mos.scale_tables import tables
 from analysis.papers import Part
 
@@ -57,7 +57,8 @@ FIGURES: tuple[FigureEntry, ...] = (
 SCALE = Part(
     CLAIMS,
     FIGURES,
-    takes=takes,
+    kind="mos",
+    simulated=True,
     tabulate=table,
     tables=tables,
     commands={"Table 3": COMMAND.format(figure="14")},

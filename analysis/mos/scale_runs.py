@@ -17,9 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from analysis.load import SIM, LoadedRun, origin
+from analysis.load import LoadedRun, origin
 from analysis.stats import Estimate, ratio
-from schemas.run import Run
 
 Array = npt.NDArray[np.float64]
 
@@ -58,11 +57,6 @@ MODELLED = ("runs", "model_error", "learns", "sla")
 """Parameters that only MOS++ has."""
 
 COLUMNS = ("index", "run_id", "campaign", "block", "seed", "ground", "policy")
-
-
-def takes(run: Run) -> bool:
-    """Whether it is a run of COSPerf."""
-    return run.ground == SIM and {"policy", "cost_factor", "profile"} <= set(run.parameters)
 
 
 def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:

@@ -23,7 +23,7 @@ from analysis.prioritymeister import (
 from analysis.prioritymeister import table2 as table2_of
 from analysis.prioritymeister.bound_table import bound_tables
 from analysis.prioritymeister.claims import CLAIMS, LOCAL, LOCAL_CLAIMS
-from analysis.prioritymeister.runs import table, takes
+from analysis.prioritymeister.runs import table
 
 BANNER = (
     "<b>Simulated</b> where a figure says so: the enforcers are the very code of the NFS proxy, on "
@@ -244,7 +244,9 @@ def tables(rows: pd.DataFrame) -> Sequence[Table]:
     return [*bound_tables(rows), *table2_of.tables(rows)]
 
 
-SIMULATED = Part(CLAIMS, FIGURES, partial(takes, ground="sim"), table, tables)
-ON_A_TESTBED = Part(LOCAL_CLAIMS, LOCAL_FIGURES, partial(takes, ground=LOCAL), table, bound_tables)
+SIMULATED = Part(CLAIMS, FIGURES, "prioritymeister", True, tabulate=table, tables=tables)
+ON_A_TESTBED = Part(
+    LOCAL_CLAIMS, LOCAL_FIGURES, "prioritymeister", False, tabulate=table, tables=bound_tables
+)
 
 PARTS: tuple[Part, ...] = (SIMULATED, ON_A_TESTBED)

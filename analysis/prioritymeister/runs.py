@@ -15,7 +15,6 @@ import pandas as pd
 from analysis.claims import is_simulated
 from analysis.load import LoadedRun
 from analysis.stats import Estimate, mean, ratio
-from schemas.run import Run
 
 INPUTS = "inputs"
 COPY = "L"
@@ -93,11 +92,6 @@ WORKLOADS = {
 }
 
 Rows = Callable[[pd.DataFrame], pd.DataFrame]
-
-
-def takes(run: Run, ground: str) -> bool:
-    """Whether it is a run of PriorityMeister's experiments on a ground."""
-    return run.ground == ground and {"scenario", "policy", "slo_percentile"} <= set(run.parameters)
 
 
 def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:

@@ -10,7 +10,7 @@ from analysis.papers import Part
 from analysis.twochoice import figures, variations
 from analysis.twochoice.claims import CLAIMS
 from analysis.twochoice.objects.catalogue import OBJECTS
-from analysis.twochoice.runs import table, takes
+from analysis.twochoice.runs import table
 from analysis.twochoice.tables import tables
 
 BANNER = (
@@ -86,6 +86,6 @@ FIGURES: tuple[FigureEntry, ...] = (
     ),
 )
 
-SIMULATED = Part(CLAIMS, FIGURES, takes=takes, tabulate=table, tables=tables)
+SIMULATED = Part(CLAIMS, FIGURES, "twochoice", True, tabulate=table, tables=tables)
 
 PARTS: tuple[Part, ...] = (SIMULATED, OBJECTS)

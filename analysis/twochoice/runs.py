@@ -16,9 +16,8 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.load import SIM, LoadedRun, origin
+from analysis.load import LoadedRun, origin
 from analysis.stats import Estimate, ratio
-from schemas.run import Run
 from schemas.sizes import size_name
 
 STANDARD: dict[str, Any] = {
@@ -87,11 +86,6 @@ COLOURS = {
     CRUSH: "#999933",
     DLR: "#117733",
 }
-
-
-def takes(run: Run) -> bool:
-    """Whether it is a run of simulated bursts."""
-    return run.ground == SIM and {"scheduler", "processes_per_node"} <= set(run.parameters)
 
 
 def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:

@@ -10,7 +10,7 @@ from analysis.papers import Part
 from analysis.ursa import figures, inputs
 from analysis.ursa.claims import CLAIMS
 from analysis.ursa.live import LIVE, LIVE_SIMULATED
-from analysis.ursa.runs import table, takes
+from analysis.ursa.runs import table
 from analysis.ursa.tables import tables
 
 BANNER = (
@@ -88,6 +88,6 @@ FIGURES: tuple[FigureEntry, ...] = (
     ),
 )
 
-PLANNER = Part(CLAIMS, FIGURES, takes=takes, tabulate=table, tables=tables)
+PLANNER = Part(CLAIMS, FIGURES, "ursa", True, tabulate=table, tables=tables)
 
 PARTS: tuple[Part, ...] = (PLANNER, LIVE, LIVE_SIMULATED)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 from analysis.figures import FigureEntry
 from analysis.papers import Part
 from analysis.ursa import live_figures
 from analysis.ursa.live_claims import CLAIMS, SIMULATED_CLAIMS
-from analysis.ursa.live_runs import CONTROLLED, table, takes, takes_simulated
+from analysis.ursa.live_runs import CONTROLLED, OP, table
 from schemas.settling import HOLD_S, STABLE_S, WINDOW_S
 
 _COMMAND = "hotbed run ursa-live --figure {figure}"
@@ -54,7 +55,12 @@ FIGURES: tuple[FigureEntry, ...] = (
     ),
 )
 
-LIVE = Part(CLAIMS, FIGURES, takes=takes, tabulate=table)
+
+def _is_open(parameters: Mapping[str, object]) -> bool:
+    return parameters.get("op") == OP
+
+
+LIVE = Part(CLAIMS, FIGURES, simulated=False, having=_is_open, tabulate=table)
 
 _SIMULATED = "hotbed run ursa-live-50 --figure {figure}"
 
@@ -70,5 +76,7 @@ SIMULATED_FIGURES: tuple[FigureEntry, ...] = tuple(
     for entry in FIGURES
 )
 
-LIVE_SIMULATED = Part(SIMULATED_CLAIMS, SIMULATED_FIGURES, takes=takes_simulated, tabulate=table)
+LIVE_SIMULATED = Part(
+    SIMULATED_CLAIMS, SIMULATED_FIGURES, simulated=True, having=_is_open, tabulate=table
+)
 """Open-loop writes on a modelled store: fifty OSDs, or what was run with ``--ground sim``."""

@@ -11,9 +11,8 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.load import SIM, LoadedRun, origin
+from analysis.load import LoadedRun, origin
 from analysis.stats import Estimate, ratio
-from schemas.run import Run
 from schemas.settling import HOLD_S, settled_from
 
 OP = "open"
@@ -67,16 +66,6 @@ _FROM_EXTRA = (
     "hot",
 )
 _SETTLED = ("settled_s", "settled_good_s", "settled_strict_s")
-
-
-def takes(run: Run) -> bool:
-    """Whether it is such a run, of a store that there is."""
-    return run.parameters.get("op") == OP and run.ground != SIM
-
-
-def takes_simulated(run: Run) -> bool:
-    """Whether it is such a run, of a modelled store."""
-    return run.parameters.get("op") == OP and run.ground == SIM
 
 
 def table(runs: Sequence[LoadedRun], *, hold_s: float = HOLD_S) -> pd.DataFrame:

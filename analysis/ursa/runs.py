@@ -11,9 +11,8 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.load import SIM, LoadedRun, origin
+from analysis.load import LoadedRun, origin
 from analysis.stats import Estimate, ratio
-from schemas.run import Run
 from schemas.sizes import size_name
 
 STANDARD = {"tail": 1.5, "load_max": None, "racks": 0, "replicas": 3, "max_move_cost": None}
@@ -56,11 +55,6 @@ LABELS = {
     "random": "random",
     **KINDS,
 }
-
-
-def takes(run: Run) -> bool:
-    """Whether it is a planner's run for a generated instance."""
-    return run.ground == SIM and {"method", "partitions"} <= set(run.parameters)
 
 
 def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:

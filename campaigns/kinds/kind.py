@@ -126,7 +126,3 @@ class Kind(Generic[P]):
     def parameters_on(self, ground: str) -> type[P]:
         """The model of the parameters of cells on a ground."""
         return self.of_ground.get(ground, self.parameters)
-
-    def models(self) -> tuple[type[P], ...]:
-        """Every model of a cell's parameters."""
-        return tuple(dict.fromkeys((self.parameters, *self.of_ground.values())))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -62,18 +62,14 @@ def schema_of(data: Mapping[str, object], file: Path) -> type[Campaign]:
 
 
 def kind_of(campaign: Campaign) -> Kind[Any] | None:
-    """What a campaign's kind declares; None for one of a Ceph testbed."""
+    """Return what a campaign's kind declares; None for one of a Ceph testbed."""
+    return kind_named(campaign.kind)
+
+
+def kind_named(name: str) -> Kind[Any] | None:
+    """Return what the kind declares; None for that of a Ceph testbed."""
     for one in KINDS:
-        if type(campaign) is one.schema:
-            return _declared(one)
+        if one.schema.kind == name:
+            found: Kind[Any] = importlib.import_module(one.module).KIND
+            return found
     return None
-
-
-def all_kinds() -> Iterator[Kind[Any]]:
-    """What every kind declares; one after another, see `Registered`."""
-    return map(_declared, KINDS)
-
-
-def _declared(one: Registered) -> Kind[Any]:
-    found: Kind[Any] = importlib.import_module(one.module).KIND
-    return found

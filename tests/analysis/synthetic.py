@@ -47,6 +47,7 @@ def write_run(
     full = defaults | dict(parameters)
     run = Run.model_validate(
         {
+            "kind": "dlr",
             "run_id": run_id,
             "campaign": campaign.name,
             "attempt": attempt,

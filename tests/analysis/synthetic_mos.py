@@ -36,7 +36,7 @@ def write_run(
 ) -> Path:
     """One finished run on a testbed of a spec."""
     parameters = MosParameters(**cell).canonical()
-    run, folder = finished(campaign, block, parameters, calibration={"spec": spec})
+    run, folder = finished(campaign, block, "mos", parameters, calibration={"spec": spec})
     noise = 1 + 0.02 * block
     extra = {name: value * noise for name, value in values.items()}
     summary = Summary(whole=[], steady=[], pressure_mean={}, extra=extra)

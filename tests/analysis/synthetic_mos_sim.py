@@ -39,6 +39,7 @@ def write_run(campaign: Path, block: int, **cell: Any) -> Path:
     run, folder = finished(
         campaign,
         block,
+        "mos",
         parameters.canonical(),
         ground="sim",
         phase="simulate",

@@ -58,7 +58,9 @@ def write_run(
         "schedulers": 1,
     }
     parameters |= cell
-    run, folder = finished(campaign, block, parameters, calibration={"spec": spec})
+    run, folder = finished(
+        campaign, block, "twochoice-objects", parameters, calibration={"spec": spec}
+    )
     summary = Summary(whole=[], steady=[], pressure_mean={}, extra=values)
     (folder / REPORT_FILE).write_text(json.dumps(report))
     (folder / "summary.json").write_text(summary.model_dump_json())

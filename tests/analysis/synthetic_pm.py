@@ -87,6 +87,7 @@ def run_of(cell: PmParameters, block: int, extra: dict[str, float], ground: str)
     run_id = hashlib.sha256(text.encode()).hexdigest()[:12]
     run = Run.model_validate(
         {
+            "kind": "prioritymeister",
             "run_id": run_id,
             "campaign": "pm-quick",
             "attempt": 1,

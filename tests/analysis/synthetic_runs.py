@@ -14,6 +14,7 @@ from schemas.run import Provenance, Run
 def finished(
     campaign: Path,
     block: int,
+    kind: str,
     parameters: Mapping[str, Any],
     *,
     ground: str = "local",
@@ -29,6 +30,7 @@ def finished(
     folder.mkdir(parents=True)
     run = Run.model_validate(
         {
+            "kind": kind,
             "run_id": run_id,
             "campaign": campaign.name,
             "attempt": 1,

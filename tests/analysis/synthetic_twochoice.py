@@ -79,7 +79,7 @@ def write_bursts(
     }
     parameters |= cell or {}
     run, folder = finished(
-        campaign, block, parameters, ground="sim", phase="simulate", site="bursts"
+        campaign, block, "twochoice", parameters, ground="sim", phase="simulate", site="bursts"
     )
     grown = 1 + share if scheduler in GROWS else 1.0
     placed = {row["straggler"]: row["most"] for row in loads_of(scheduler, block)}

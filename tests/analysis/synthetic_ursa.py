@@ -44,7 +44,14 @@ def write_plan(
         parameters |= {"program": "lp", "divide": "dc"}
     parameters |= cell or {}
     run, folder = finished(
-        campaign, block, parameters, ground="sim", phase="plan", site="synthetic", hosts=PLANNER
+        campaign,
+        block,
+        "ursa",
+        parameters,
+        ground="sim",
+        phase="plan",
+        site="synthetic",
+        hosts=PLANNER,
     )
     scale = nodes / 100 * (1 + 0.1 * block)
     numbers = {

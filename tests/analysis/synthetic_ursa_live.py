@@ -78,6 +78,7 @@ def write_open(
         }
     ).to_parquet(folder / "requests.parquet", index=False)
     run = Run(
+        kind="dlr",
         run_id=run_id,
         campaign=campaign.name,
         attempt=1,

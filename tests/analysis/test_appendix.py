@@ -75,7 +75,7 @@ def campaign(folder: Path) -> Ran:
     for block in range(3):
         for op, figures in (("seq", ["6a", "6b"]), ("rand", ["6a"])):
             parameters = {"op": op, "scenario": "heterogeneity", "controller": "dlr"}
-            run, made = finished(folder, block, parameters)
+            run, made = finished(folder, block, "dlr", parameters)
             (made / "run.json").write_text(run.model_dump_json())
             cells.append({"run_id": run.run_id, "grids": [f"fig6-{op}"], "figures": figures})
     grids = [{"name": f"fig6-{op}", "figures": ["6a", "6b"]} for op in ("seq", "rand")]

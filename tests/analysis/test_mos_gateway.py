@@ -52,6 +52,7 @@ def write(
     summary = Summary(whole=[read, whole], steady=[whole], pressure_mean={}, inert=inert)
     (folder / "summary.json").write_text(summary.model_dump_json())
     run = Run(
+        kind="dlr",
         **{"run_id": run_id, "campaign": campaign.name, "attempt": 1, "block": block, "order": 0},
         **{"seed": block, "ground": "local", "parameters": parameters, "time_scale": 1 / 6},
         **{"status": "done", "phases_s": {}, "started_at": "2026-01-01T00:00:00+00:00"},

@@ -14,7 +14,7 @@ from analysis.load import load_campaign
 from analysis.mos.catalogue import PARTS
 from analysis.mos.local.catalogue import FIGURES, LOCAL
 from analysis.mos.local.course_figures import promised, windows
-from analysis.mos.local.runs import CELL, REPORT_FILE, cells, table, takes
+from analysis.mos.local.runs import CELL, REPORT_FILE, cells, table
 from analysis.mos.local.tables import tables
 from analysis.papers import paper
 from campaigns.campaign_file import find_campaign
@@ -29,7 +29,7 @@ CLAIMS = LOCAL.claims
 
 def evidence_of(campaign: Path) -> Evidence:
     runs = load_campaign(campaign).runs
-    assert all(takes(run.run) for run in runs)
+    assert all(LOCAL.takes(run.run) for run in runs)
     return Evidence(table(runs), runs)
 
 

@@ -23,7 +23,6 @@ from analysis.mos.scale_runs import (
     gain,
     paired,
     table,
-    takes,
     windows,
 )
 from analysis.mos.scale_tables import tables
@@ -39,7 +38,7 @@ from testbed.simulated.cosperf.stages import STAGE_MINUTES
 
 def evidence_of(campaign: Path) -> Evidence:
     runs = load_campaign(campaign).runs
-    assert all(takes(run.run) for run in runs)
+    assert all(SCALE.takes(run.run) for run in runs)
     return Evidence(table(runs), runs)
 
 

@@ -176,8 +176,10 @@ def test_what_notebooks_show_holds_no_script(runs: Path) -> None:
     records = [
         Run.model_validate_json(file.read_bytes())
         for file in sorted((runs / "dlr-tiny").glob("*/attempt-1/run.json"))
-        if f'"status":{json.dumps(TEXT)}' not in file.read_text().replace(": ", ":")
-        and f'"ground":{json.dumps(TEXT)}' not in file.read_text().replace(": ", ":")
+        if all(
+            f'"{field}":{json.dumps(TEXT)}' not in file.read_text().replace(": ", ":")
+            for field in ("status", "ground", "kind")
+        )
     ]
     node = Node(TEXT, TEXT, frozenset({TEXT}), TEXT, signal=TEXT)
     view = LiveView(lambda count: iter(()))  # type: ignore[arg-type,return-value]

@@ -25,7 +25,7 @@ from analysis.papers import paper
 from analysis.prioritymeister.bound_table import bound_tables
 from analysis.prioritymeister.catalogue import FIGURES, LOCAL_FIGURES, PARTS
 from analysis.prioritymeister.claims import CLAIMS, LOCAL_CLAIMS
-from analysis.prioritymeister.runs import at_k, bootstrap, latency, met, table, takes, varied
+from analysis.prioritymeister.runs import at_k, bootstrap, latency, met, table, varied
 from analysis.prioritymeister.runs import cells as rows_of
 from analysis.prioritymeister.settings import settings, share_met
 from analysis.prioritymeister.table2 import tables as table2
@@ -223,7 +223,8 @@ def test_suspected_causes_are_compared_with_a_figures_own_cells() -> None:
 
 
 def test_grounds_are_kept_apart(evidence: Evidence) -> None:
-    assert all(takes(run.run, "sim") and not takes(run.run, "local") for run in evidence.runs)
+    simulated, measured = PARTS
+    assert all(simulated.takes(run.run) and not measured.takes(run.run) for run in evidence.runs)
 
 
 def test_a_grounds_own_k_counts_where_it_has_one_alone() -> None:

@@ -15,7 +15,7 @@ from analysis.report import build
 from analysis.twochoice import placement
 from analysis.twochoice.catalogue import SIMULATED
 from analysis.twochoice.claims import CLAIMS
-from analysis.twochoice.runs import BURSTS_FILE, STANDARD, cells, quotient, ratios, table, takes
+from analysis.twochoice.runs import BURSTS_FILE, STANDARD, cells, quotient, ratios, table
 from analysis.twochoice.tables import tables
 from campaigns.twochoice.cell import BURSTS_FILE as WRITTEN_FILE
 from campaigns.twochoice.parameters import LEARNING, BurstParameters
@@ -40,7 +40,7 @@ STATED = {
 
 
 def evidence_of(campaign: Path) -> Evidence:
-    runs = [run for run in load_campaign(campaign).runs if takes(run.run)]
+    runs = [run for run in load_campaign(campaign).runs if SIMULATED.takes(run.run)]
     return Evidence(table(runs), runs)
 
 

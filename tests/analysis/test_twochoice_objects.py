@@ -14,7 +14,7 @@ from analysis.load import load_campaign
 from analysis.twochoice.catalogue import PARTS, SIMULATED
 from analysis.twochoice.objects.catalogue import FIGURES, OBJECTS
 from analysis.twochoice.objects.claims import CLAIMS, EXPLAINED, TABLE1
-from analysis.twochoice.objects.runs import REPORT_FILE, STANDARD, cells, table, takes
+from analysis.twochoice.objects.runs import REPORT_FILE, STANDARD, cells, table
 from analysis.twochoice.objects.tables import tables
 from campaigns.twochoice.live.cell import REPORT_FILE as WRITTEN_FILE
 from campaigns.twochoice.live.parameters import ObjectParameters
@@ -23,7 +23,7 @@ from schemas.claim import ClaimResult
 
 def evidence_of(campaign: Path) -> Evidence:
     runs = load_campaign(campaign).runs
-    assert all(takes(run.run) and not SIMULATED.takes(run.run) for run in runs)
+    assert all(OBJECTS.takes(run.run) and not SIMULATED.takes(run.run) for run in runs)
     return Evidence(table(runs), runs)
 
 

@@ -18,7 +18,7 @@ from analysis.report import Report, build
 from analysis.stats import Estimate
 from analysis.ursa.catalogue import PLANNER
 from analysis.ursa.claims import CLAIMS
-from analysis.ursa.runs import cells, paired, quotient, sizes, table, takes
+from analysis.ursa.runs import cells, paired, quotient, sizes, table
 from schemas.claim import ClaimResult
 from schemas.sizes import count_of, counts_of, size_name
 from tests.drawing import texts_by_figure, texts_of
@@ -44,7 +44,7 @@ STATED = {
 
 
 def evidence_of(campaign: Path) -> Evidence:
-    runs = [run for run in load_campaign(campaign).runs if takes(run.run)]
+    runs = [run for run in load_campaign(campaign).runs if PLANNER.takes(run.run)]
     return Evidence(table(runs), runs)
 
 

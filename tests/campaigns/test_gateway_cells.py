@@ -208,6 +208,7 @@ def context(
     (folder / "logs").mkdir(parents=True)
     given = {**CELL, "controller": "dlr", "duration_s": SECONDS, "interval_s": 2}
     job = Job(
+        kind="dlr",
         **{"run_id": "abc", "campaign": "tiny", "attempt": 1, "block": 0, "order": 0, "seed": 3},
         **{"ground": "fake", "parameters": given, "time_scale": 1.0, "testbed": "dlr-gateway"},
         **{"notebook": "", "timeout_s": 60, "started_at": "2026-01-01T00:00:00+00:00"},

@@ -23,7 +23,7 @@ from campaigns.kinds.cell import write_cell
 from campaigns.kinds.kind import Kind
 from campaigns.kinds.parameters import check
 from campaigns.kinds.recipe import Recipe, Task, run_task
-from campaigns.kinds.registry import KINDS, Registered, kind_of
+from campaigns.kinds.registry import KINDS, Registered, kind_of, schema_of
 from campaigns.sameness import Code, Sameness, WrongWorker
 from campaigns.session import Request
 from campaigns.workers import Workers
@@ -275,6 +275,6 @@ def test_what_a_cell_raises_is_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_runs_show_themselves_in_a_notebook(name: str) -> None:
     cell = check(kind(name).parameters, CELLS[name], "x")
-    run = job(cell.canonical()).record("done", None)
+    run = job(cell.canonical(), schema_of(TINY[name], Path()).kind).record("done", None)
     assert cell.label() in CampaignView("tiny", (run,))._repr_html_()
     assert f"{cell.label()} (block 0" in RunView(run, None, Path())._repr_html_()

@@ -188,6 +188,7 @@ def context(
         **{"object_size": 65536, "duration_s": 24, "interval_s": 2, **parameters},
     }
     job = Job(
+        kind="dlr",
         **{"run_id": "abc", "campaign": "tiny", "attempt": 1, "block": 0, "order": 0, "seed": 1},
         **{"ground": "fake", "parameters": given, "time_scale": 1.0, "testbed": "dlr"},
         **{"notebook": "", "timeout_s": 60, "started_at": "2026-01-01T00:00:00+00:00"},

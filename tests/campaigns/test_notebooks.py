@@ -219,6 +219,7 @@ def test_an_interrupted_kernel_puts_the_testbed_back(
 
 def _job(**parameters: Any) -> Job:
     return Job(
+        kind="dlr",
         run_id="abc",
         campaign="tiny",
         attempt=1,

@@ -11,6 +11,7 @@ from schemas.run import Provenance
 def job_with(parameters: KindParameters, testbed: str = "t") -> Job:
     """A job in block 0 of seed 7 on a local testbed."""
     return Job(
+        kind="dlr",
         run_id="r1",
         campaign="c",
         attempt=1,

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from campaigns.job import Job
+from schemas.campaign import Kind
 from schemas.run import Provenance
 
 URSA: Mapping[str, Any] = {
@@ -76,9 +77,10 @@ def written(folder: Path, body: Mapping[str, Any], **changes: Any) -> Path:
     return path
 
 
-def job(parameters: Mapping[str, Any]) -> Job:
+def job(parameters: Mapping[str, Any], kind: Kind = "ursa") -> Job:
     """A job of a cell with these parameters, of seed 5."""
     return Job(
+        kind=kind,
         run_id="0" * 12,
         campaign="tiny",
         attempt=1,

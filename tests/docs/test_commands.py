@@ -204,11 +204,13 @@ def test_the_commands_of_a_report_make_the_runs_of_its_figures(short: str, simul
         assert not list(_mistakes(Code(0, text, True)))
         words = shlex.split(text)[1:]
         planned = Runner().run([*words, "--dry-run", "--json"], catch_exceptions=False)
+        scaled = words[0] == "scale"
+        kind = "dlr" if scaled else _campaigns()[words[1]].kind
         ground = _parsed(*_verb(words)[1:])[1].get("--ground")
         if ground is None:
-            ground = "sim" if words[0] == "scale" else _campaigns()[words[1]].ground
+            ground = "sim" if scaled else _campaigns()[words[1]].ground
         made = [
-            Run.model_construct(ground=ground, parameters=cell["parameters"])
+            Run.model_construct(kind=kind, ground=ground, parameters=cell["parameters"])
             for cell in json.loads(planned.stdout)["pending"]
         ]
         assert any(part.takes(run) for run in made), text

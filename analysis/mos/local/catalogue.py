@@ -16,7 +16,7 @@ from analysis.mos.local import (
     single_claims,
     single_figures,
 )
-from analysis.mos.local.runs import table, takes
+from analysis.mos.local.runs import table
 from analysis.mos.local.tables import tables
 from analysis.papers import Part
 
@@ -119,7 +119,8 @@ FIGURES: tuple[FigureEntry, ...] = (
 LOCAL = Part(
     (*setups_claims.CLAIMS, *single_claims.CLAIMS, *elastic_claims.CLAIMS),
     FIGURES,
-    takes=takes,
+    kind="mos",
+    simulated=False,
     tabulate=table,
     tables=tables,
 )

@@ -14,8 +14,7 @@ from typing import Any
 import pandas as pd
 
 from analysis import style
-from analysis.load import SIM, LoadedRun, origin
-from schemas.run import Run
+from analysis.load import LoadedRun, origin
 
 REPORT_FILE = "mos.json"
 
@@ -43,11 +42,6 @@ OLDER = {"profile": "local"}
 """Parameters that runs of before there was a choice do not have."""
 COLUMNS = ("index", "run_id", "campaign", "block", "seed", "ground", "spec")
 SMALL, LARGE = ("A", "B"), ("C", "D")
-
-
-def takes(run: Run) -> bool:
-    """Whether it is a run on real microstores."""
-    return run.ground != SIM and {"setup", "slim_mbit", "course"} <= set(run.parameters)
 
 
 def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:

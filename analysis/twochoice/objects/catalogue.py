@@ -6,7 +6,7 @@ from analysis.figures import FigureEntry
 from analysis.papers import Part
 from analysis.twochoice.objects import figures
 from analysis.twochoice.objects.claims import CLAIMS
-from analysis.twochoice.objects.runs import table, takes
+from analysis.twochoice.objects.runs import table
 from analysis.twochoice.objects.tables import tables
 
 LOCAL = "hotbed run twochoice-local --figure {figure}"
@@ -85,7 +85,7 @@ FIGURES: tuple[FigureEntry, ...] = (
 OBJECTS = Part(
     CLAIMS,
     FIGURES,
-    takes=takes,
+    kind="twochoice-objects",
     tabulate=table,
     tables=tables,
     commands={"table1": MICRO.format(figure="table1")},

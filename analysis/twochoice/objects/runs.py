@@ -14,9 +14,8 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.load import SIM, LoadedRun, origin
+from analysis.load import LoadedRun, origin
 from analysis.twochoice.runs import BOTH, CRUSH, DLR, FIXED, NATIVE, ORACLE, PREQUAL
-from schemas.run import Run
 
 REPORT_FILE = "objects.json"
 
@@ -56,11 +55,6 @@ RADOS_AMONG: dict[str, dict[str, Any]] = {
     "none": {},
 }
 """The same, by what makes the stragglers."""
-
-
-def takes(run: Run) -> bool:
-    """Whether it is a run on real object servers."""
-    return run.ground != SIM and {"experiment", "stragglers", "pending"} <= set(run.parameters)
 
 
 def table(runs: Sequence[LoadedRun]) -> pd.DataFrame:

@@ -1,0 +1,33 @@
+"""Migration of records of earlier versions of Hotbed: the only place that guesses a kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+_MARKS = {
+    "op": "dlr",
+    "partitions": "ursa",
+    "processes_per_node": "twochoice",
+    "schedulers": "twochoice-objects",
+    "slo_percentile": "prioritymeister",
+    "slim_mbit": "mos",
+    "cost_factor": "mos",
+}
+"""By a parameter that every run of version 1 of a kind has and no other kind has, the kind."""
+
+
+def current(run: Any) -> Any:
+    """Return the content of a run.json in the current version.
+
+    Raises:
+        ValueError: a run of version 1 is of no known kind.
+    """
+    if not isinstance(run, Mapping) or run.get("schema_version") != 1:
+        return run
+    parameters = run.get("parameters")
+    names = parameters if isinstance(parameters, Mapping) else {}
+    kinds = [kind for mark, kind in _MARKS.items() if mark in names]
+    if len(kinds) != 1:
+        raise ValueError("parameters: a run of version 1 has those of one kind of campaign")
+    return {**run, "schema_version": 2, "kind": kinds[0]}

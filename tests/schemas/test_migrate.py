@@ -1,0 +1,53 @@
+"""Runs of version 1, which have no kind, read as runs of today."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from schemas.run import Run
+
+OLDER = sorted((Path(__file__).parents[1] / "data" / "runs-of-version-1").glob("*.json"))
+KINDS = {
+    "dlr": "dlr",
+    "ursa": "ursa",
+    "twochoice": "twochoice",
+    "objects": "twochoice-objects",
+    "pm": "prioritymeister",
+    "mos": "mos",
+}
+"""Kind by the beginning of a recorded file's name."""
+
+
+@pytest.mark.parametrize("file", OLDER, ids=lambda file: file.stem)
+def test_an_older_run_is_read_as_one_of_its_kind(file: Path) -> None:
+    run = Run.model_validate_json(file.read_bytes())
+    assert run.kind == KINDS[file.stem.split("-")[0]]
+    older = json.loads(file.read_text())
+    assert run.seed == older["seed"]
+    assert Run.model_validate_json(run.model_dump_json()) == run
+
+
+def test_runs_of_every_kind_were_recorded() -> None:
+    assert {file.stem.split("-")[0] for file in OLDER} == set(KINDS)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"parameters": {}},
+        {"parameters": {"op": "seq", "partitions": 1}},
+        {"parameters": 1},
+        {"schema_version": 2},
+        {"schema_version": 3, "kind": "dlr"},
+    ],
+    ids=str,
+)
+def test_a_run_of_no_known_kind_or_version_is_refused(changes: dict[str, Any]) -> None:
+    older = json.loads(OLDER[0].read_text())
+    with pytest.raises(ValidationError):
+        Run.model_validate(older | changes)
