@@ -53,7 +53,7 @@ soak: setup ## long tests: fault simulation over many seeds, floods, hostile inp
 	cd dataplane && HOTBED_SOAK=1 ../tools/go test -count=1 -timeout 4h -run Soak ./...
 	$(SUDO) $(PYTEST) -m soak --timeout 7200 --durations=25
 
-lint: setup ## ruff, mypy, gofmt, go vet, staticcheck, ansible-lint
+lint: setup ## ruff, import-linter, mypy, gofmt, go vet, staticcheck, ansible-lint
 	@tools/lint.sh
 
 bench: setup ## measure controller, engine and report overhead; printed and written as JSON

@@ -12,7 +12,7 @@ from typing import get_args
 from pydantic import ValidationError
 
 from campaigns.awake import kept_awake, site_of
-from campaigns.campaign_file import find_campaign, load_campaign, resolve
+from campaigns.campaign_file import Request, asked, resolve
 from campaigns.carry_out import CAMPAIGN_FILE, carry_out
 from campaigns.cell_parameters import CellParameters
 from campaigns.dry_run import DryRunReport, pending_of, report_of
@@ -40,6 +40,17 @@ from testbed.agent import bundle
 from testbed.sites.contract import SiteError
 from testbed.spec import TestbedSpec, load_spec
 
+__all__ = [
+    "Prepared",
+    "Request",
+    "asked",
+    "dry_run",
+    "dry_run_prepared",
+    "prepare",
+    "run",
+    "run_prepared",
+]
+
 CODE = (
     *("campaigns/cell.py", "campaigns/steps/live.py", "campaigns/steps/live_open.py", *bundle.CODE),
     *(f"playbooks/roles/{name}" for name in ("base", "scratch", "fio", "ceph")),
@@ -57,20 +68,6 @@ IN_PROCESS = frozenset({"sim"})
 
 OF_SITES = frozenset({"chameleon", "inventory", "local"})
 """Grounds that are testbeds of the site of the same name."""
-
-
-@dataclass(frozen=True)
-class Request:
-    """What the command line asks for: a campaign by name or file, or one made in memory."""
-
-    campaign: str | Campaign
-    figure: str | None = None
-    testbed: str | None = None
-    artifacts: Path = Path("artifacts")
-    controllers_dir: Path | None = None
-    ground: str | None = None  # instead of the campaign's; the results go beside, not among, its
-    model: Path | None = None  # constants of the ground sim
-    extend_lease: bool | None = None  # instead of the campaign's `lease.extend`
 
 
 @dataclass(frozen=True)
@@ -182,15 +179,6 @@ def _site_of(campaign: Campaign, spec: TestbedSpec) -> str | None:
     where its testbed is. None: the campaign's own."""
     grounds = {campaign.ground, spec.site.kind}
     return spec.site.kind if grounds <= OF_SITES else None
-
-
-def asked(campaign: str | Campaign) -> tuple[Path, Campaign]:
-    """The campaign and its file; of one made in memory its name stands for the file: in messages,
-    and for what lies beside it (the current folder)."""
-    if isinstance(campaign, Campaign):
-        return Path(campaign.name), campaign
-    file = find_campaign(campaign)
-    return file, load_campaign(file)
 
 
 def dry_run(request: Request, *, workers: Workers | None = None) -> DryRunReport:

@@ -21,7 +21,7 @@ from tests.scheduling import LOOPS, Scheduling, scope_of
         ("tests/hotbed/test_ursa.py", "ursa"),
         ("tests/hotbed/test_bench_ursa.py", "ursa"),
         ("tests/analysis/test_ursa.py", "tests/analysis/test_ursa.py"),
-        ("tests/test_rooms.py", "tests/test_rooms.py"),
+        ("tests/test_scheduling.py", "tests/test_scheduling.py"),
     ],
 )
 def test_files_that_run_the_same_loops_go_together(file: str, scope: str, root: Path) -> None:

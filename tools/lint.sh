@@ -46,8 +46,40 @@ programs_without_test_servers() {
     ! tools/go list -C dataplane -deps ./cmd/... | grep testservers
 }
 
+# Rules for which a search suffices. Files that are new and not ignored count too.
+house_rules() {
+    local found=0 search=(git grep -nE --untracked)
+    none() { # none RULE COMMAND...: fails if the command prints anything
+        local rule=$1 output
+        shift
+        output=$("$@") || :
+        [ -z "$output" ] || { printf '%s:\n%s\n' "$rule" "$output"; found=1; }
+    }
+    long() {
+        git ls-files -co --exclude-standard '*.py' '*.go' '*.y*ml' '*.sh' ':!tests/data' |
+            xargs wc -l 2>/dev/null | awk '$1 > 1000 && $2 != "total"'
+    }
+    unpaired() {
+        for file in notebooks/*.ipynb; do [ -f "${file%.ipynb}.py" ] || echo "$file"; done
+    }
+    none "over 1000 lines; split it" long
+    local site='\bsite(_kind|\.kind)?'
+    none "only testbed/sites asks which site it is on" "${search[@]}" \
+        "$site (==|!=|in|not in) *[\"'({[]|match .*$site:\$" -- '*.py' ':!testbed/sites' ':!tests'
+    none "notebooks have no outputs; run nbstripout" \
+        "${search[@]}" '"execution_count": [0-9]|"outputs": \[$' -- '*.ipynb'
+    none "notebooks have a text pair; run jupytext --sync" unpaired
+    local clone=/home/[a-z] # a clone in /hotbed is nobody's own place
+    [[ $PWD != /*/* ]] || clone=$PWD
+    none "the path of a developer's machine" \
+        "${search[@]}" "(^|[^a-zA-Z0-9_.])(/(home|Users)/[a-z][a-zA-Z0-9_-]*/|$clone\\b)"
+    return "$found"
+}
+
 check "ruff check" ruff check .
 check "ruff format" ruff format --check .
+check "import-linter" lint-imports --no-logo --no-cache
+check "house rules" house_rules
 # Two lanes side by side: mypy and ansible-lint have one thread each. Each lane is a process group,
 # so that an interruption ends what it runs.
 set -m

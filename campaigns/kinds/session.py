@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from campaigns.awake import kept_awake
-from campaigns.campaign_file import resolve
+from campaigns.campaign_file import Request, asked, resolve
 from campaigns.carry_out import LEDGER_FILE, make_cells
 from campaigns.dask_cluster import open_cluster
 from campaigns.dry_run import DryRunReport, pending_of, report_of
@@ -33,7 +33,6 @@ from campaigns.result import CampaignResult
 from campaigns.run_store import RunStore
 from campaigns.sameness import library_versions
 from campaigns.services import Facts
-from campaigns.session import Request, asked
 from campaigns.validate import select
 from campaigns.workers import Workers, one_testbed
 from schemas.campaign import Campaign

@@ -1,0 +1,84 @@
+"""Code that runs on the admin node: the standard library of Python 3.10 and each other, no more."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from testbed.agent import bundle
+
+SHIPPED = tuple(bundle.files())
+MODULES = {name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in SHIPPED}
+ROOMS = {"analysis", "campaigns", "controllers", "hotbed", "schemas", "testbed", "workloads"}
+OLDEST = (3, 10)
+NEWER = {
+    "tomllib": {"*"},
+    "enum": {"StrEnum", "verify", "ReprEnum"},
+    "datetime": {"UTC"},
+    "typing": {"Self", "assert_never", "assert_type", "Never", "LiteralString", "override"},
+    "asyncio": {"TaskGroup", "timeout", "Runner"},
+    "contextlib": {"chdir"},
+    "itertools": {"batched"},
+}
+"""Names that Python 3.10 does not have."""
+
+# The roles that install a planner bring the distribution's numpy; the rest is optional there.
+ARRAYS = {"numpy", "scipy", "numba", "highspy"}
+PLANNERS = (
+    *("controllers/jit", "controllers/ursa", "controllers/prioritymeister", "controllers/research"),
+    "controllers/microstores/milp.py",
+)
+OWN_LIBRARY = {"rados": "testbed/stores/ceph", "swift": "testbed/stores/swift/rings.py"}
+"""Libraries that come with a store, and the only code that may use them."""
+
+
+def refused(source: str, name: str) -> Iterator[str]:
+    """Yield what the file `name` must not import, function-level imports included."""
+    tree = ast.parse(source, feature_version=OLDEST)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imported = [(alias.name, "") for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            imported = [(node.module or ".", alias.name) for alias in node.names]
+        else:
+            continue
+        for module, one in imported:
+            top = module.partition(".")[0]
+            allowed = (
+                bool({module, f"{module}.{one}"} & MODULES)
+                if top in ROOMS
+                else top in sys.stdlib_module_names
+                or (top in ARRAYS and name.startswith(PLANNERS))
+                or name.startswith(OWN_LIBRARY.get(top, "nowhere"))
+            )
+            newer = NEWER.get(module, set())
+            if not allowed or one in newer or "*" in newer:
+                yield f"{name}:{node.lineno}: {module} {one}"
+            if top == "rados" and node in tree.body:
+                yield f"{name}:{node.lineno}: import rados inside the function that needs it"
+
+
+def test_shipped_code_needs_nothing_but_the_standard_library(root: Path) -> None:
+    assert {"schemas/errors.py", "controllers/contract.py"} <= set(SHIPPED)
+    assert not [bad for name in SHIPPED for bad in refused((root / name).read_text(), name)]
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("controllers/x.py", "import pydantic"),
+        ("controllers/dlr/x.py", "import numpy"),
+        ("controllers/ursa/x.py", "import pandas"),
+        ("testbed/stores/x.py", "from testbed.spec import TestbedSpec"),
+        ("controllers/x.py", "from testbed.agent.client import agent_client"),
+        ("controllers/x.py", "def f():\n    import rados"),
+        ("testbed/stores/ceph/x.py", "import rados"),
+        ("testbed/agent/x.py", "from enum import StrEnum"),
+    ],
+)
+def test_each_rule_can_fail(name: str, source: str) -> None:
+    assert len(list(refused(source, name))) == 1
